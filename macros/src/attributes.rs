@@ -1,0 +1,90 @@
+//! Reads `#[gin(...)]` attributes and doc comments.
+
+use syn::{Attribute, Expr, ExprLit, Ident, Lit, LitStr, Result};
+
+/// `#[gin(...)]` on a struct.
+#[derive(Default)]
+pub struct SpecAttributes {
+    /// Full dotted name, as in T5X.
+    pub name: Option<LitStr>,
+    /// Other full names under which published files know it.
+    pub aliases: Vec<LitStr>,
+    /// Parameters that are accepted and have no effect here, with the reason.
+    pub ignored: Vec<(Ident, LitStr)>,
+    /// Bindings of a run also reach this configurable inside task files.
+    pub open: bool,
+}
+
+impl SpecAttributes {
+    pub fn read(attributes: &[Attribute]) -> Result<Self> {
+        let mut out = Self::default();
+        for attribute in attributes.iter().filter(|a| a.path().is_ident("gin")) {
+            attribute.parse_nested_meta(|meta| {
+                if meta.path.is_ident("name") {
+                    out.name = Some(meta.value()?.parse()?);
+                } else if meta.path.is_ident("alias") {
+                    out.aliases.push(meta.value()?.parse()?);
+                } else if meta.path.is_ident("open") {
+                    out.open = true;
+                } else if meta.path.is_ident("ignored") {
+                    meta.parse_nested_meta(|entry| {
+                        let name = entry.path.require_ident()?.clone();
+                        out.ignored.push((name, entry.value()?.parse()?));
+                        Ok(())
+                    })?;
+                } else {
+                    return Err(meta.error("expected `name`, `alias`, `open` or `ignored`"));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(out)
+    }
+}
+
+/// `#[gin(...)]` on a field.
+#[derive(Default)]
+pub struct FieldAttributes {
+    /// The value when nothing is bound; without it the parameter is required.
+    pub default: Option<Expr>,
+    /// The field is a method's own configurable, read in the scope of its object.
+    pub method: bool,
+    /// The field holds the scope in which the spec was evaluated; it is no parameter.
+    pub scope: bool,
+}
+
+impl FieldAttributes {
+    pub fn read(attributes: &[Attribute]) -> Result<Self> {
+        let mut out = Self::default();
+        for attribute in attributes.iter().filter(|a| a.path().is_ident("gin")) {
+            attribute.parse_nested_meta(|meta| {
+                if meta.path.is_ident("default") {
+                    out.default = Some(match meta.value() {
+                        Ok(value) => value.parse()?,
+                        Err(_) => syn::parse_quote!(::core::default::Default::default()),
+                    });
+                } else if meta.path.is_ident("method") {
+                    out.method = true;
+                } else if meta.path.is_ident("scope") {
+                    out.scope = true;
+                } else {
+                    return Err(meta.error("expected `default`, `method` or `scope`"));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(out)
+    }
+}
+
+/// The doc comment as one text, paragraphs kept.
+pub fn documentation(attributes: &[Attribute]) -> String {
+    let lines = attributes.iter().filter(|a| a.path().is_ident("doc")).filter_map(|a| {
+        match &a.meta.require_name_value().ok()?.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
+            _ => None,
+        }
+    });
+    let text: Vec<String> = lines.map(|line| line.trim().to_string()).collect();
+    text.join("\n").trim().to_string()
+}

@@ -1,0 +1,40 @@
+//! `#[derive(Configurable)]`: turns a documented struct or enum into something gin can name.
+//!
+//! On a struct, every field is a parameter; its doc comment and default become the schema.
+//! On an enum of one-field variants, the variants are the configurables that may fill a slot.
+//! On an enum of unit variants, the variants are the strings a parameter may hold.
+//!
+//! ```text
+//! #[derive(Configurable)]
+//! #[gin(name = "t5x.adafactor.Adafactor", ignored(dtype_momentum = "momentum is always float32"))]
+//! pub struct Adafactor {
+//!     /// Exponent of the second-moment decay.
+//!     #[gin(default = 0.8)]
+//!     pub decay_rate: f64,
+//! }
+//! ```
+
+mod attributes;
+mod choice;
+mod slot;
+mod spec;
+
+use proc_macro::TokenStream;
+use syn::{Data, DeriveInput, Fields, parse_macro_input};
+
+/// Derives the registry entry of a spec; see the crate documentation for the attributes.
+#[proc_macro_derive(Configurable, attributes(gin))]
+pub fn configurable(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    let expanded = match &input.data {
+        Data::Struct(data) => spec::derive(&input, data),
+        Data::Enum(data) if data.variants.iter().all(|v| matches!(v.fields, Fields::Unit)) => {
+            choice::derive(&input, data)
+        }
+        Data::Enum(data) => slot::derive(&input, data),
+        Data::Union(_) => {
+            Err(syn::Error::new_spanned(&input, "a union cannot be configured from gin"))
+        }
+    };
+    expanded.unwrap_or_else(|error| error.to_compile_error()).into()
+}

@@ -1,0 +1,127 @@
+//! A struct: one configurable, one parameter per field.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::{DataStruct, DeriveInput, Error, Field, Fields, Result};
+
+use crate::attributes::{FieldAttributes, SpecAttributes, documentation};
+
+pub fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
+    let attributes = SpecAttributes::read(&input.attrs)?;
+    let name = attributes
+        .name
+        .as_ref()
+        .ok_or_else(|| Error::new_spanned(&input.ident, "add #[gin(name = \"module.Name\")]"))?;
+    let fields: Vec<&Field> = match &data.fields {
+        Fields::Named(named) => named.named.iter().collect(),
+        Fields::Unit => Vec::new(),
+        Fields::Unnamed(_) => {
+            return Err(Error::new_spanned(&input.ident, "parameters need names"));
+        }
+    };
+    let parts: Vec<FieldParts> = fields.into_iter().map(FieldParts::new).collect::<Result<_>>()?;
+    let ident = &input.ident;
+    let doc = documentation(&input.attrs);
+    let (aliases, open) = (&attributes.aliases, attributes.open);
+    let params = parts.iter().filter_map(|p| p.param.as_ref());
+    let ignored = attributes.ignored.iter().map(|(param, reason)| {
+        let param = param.to_string();
+        quote! { ::gimlet::gin::Param::ignored(#param, #reason) }
+    });
+    let registrations = parts.iter().filter_map(|p| p.registration.as_ref());
+    let reads = parts.iter().map(|p| &p.read);
+    let names = parts.iter().map(|p| &p.ident);
+    Ok(quote! {
+        impl ::gimlet::gin::Configurable for #ident {
+            fn schema() -> &'static ::gimlet::gin::Schema {
+                static SCHEMA: ::std::sync::LazyLock<::gimlet::gin::Schema> =
+                    ::std::sync::LazyLock::new(|| ::gimlet::gin::Schema {
+                        name: #name,
+                        aliases: &[#(#aliases),*],
+                        doc: #doc,
+                        open: #open,
+                        params: ::std::vec![#(#params,)* #(#ignored,)*],
+                    });
+                &SCHEMA
+            }
+            fn evaluate(
+                cx: &mut ::gimlet::gin::Evaluator<'_>,
+            ) -> ::core::result::Result<Self, ::gimlet::gin::Reported> {
+                let schema = <Self as ::gimlet::gin::Configurable>::schema();
+                #(#reads)*
+                ::core::result::Result::Ok(Self { #(#names: #names?),* })
+            }
+        }
+        impl ::gimlet::gin::Slot for #ident {
+            fn schemas() -> ::std::vec::Vec<&'static ::gimlet::gin::Schema> {
+                ::std::vec![<Self as ::gimlet::gin::Configurable>::schema()]
+            }
+            fn evaluate_as(
+                _: &'static ::gimlet::gin::Schema,
+                cx: &mut ::gimlet::gin::Evaluator<'_>,
+            ) -> ::core::result::Result<Self, ::gimlet::gin::Reported> {
+                <Self as ::gimlet::gin::Configurable>::evaluate(cx)
+            }
+            fn register_slot(registry: &mut ::gimlet::gin::Registry) {
+                if registry.add(<Self as ::gimlet::gin::Configurable>::schema()) {
+                    #(#registrations)*
+                }
+            }
+        }
+        ::gimlet::gin::read_slot!(#ident);
+    })
+}
+
+/// What one field contributes to the generated code.
+struct FieldParts {
+    ident: syn::Ident,
+    /// The schema entry; `None` for fields that are no parameter.
+    param: Option<TokenStream>,
+    registration: Option<TokenStream>,
+    /// `let field = ...;`
+    read: TokenStream,
+}
+
+impl FieldParts {
+    fn new(field: &Field) -> Result<Self> {
+        let attributes = FieldAttributes::read(&field.attrs)?;
+        let ident = field.ident.clone().expect("fields are named");
+        let ty = &field.ty;
+        if attributes.scope {
+            let read = quote! {
+                let #ident: ::core::result::Result<#ty, ::gimlet::gin::Reported> =
+                    ::core::result::Result::Ok(cx.scope_path());
+            };
+            return Ok(Self { ident, param: None, registration: None, read });
+        }
+        if attributes.method {
+            let registration = quote! { <#ty as ::gimlet::gin::Slot>::register_slot(registry); };
+            let read = quote! { let #ident = <#ty as ::gimlet::gin::Configurable>::evaluate(cx); };
+            return Ok(Self { ident, param: None, registration: Some(registration), read });
+        }
+        let name = ident.to_string();
+        let doc = documentation(&field.attrs);
+        let expected = quote! { <#ty as ::gimlet::gin::FromGin>::expected() };
+        let (default_text, default) = match &attributes.default {
+            Some(default) => {
+                let text = default.to_token_stream().to_string();
+                let value = quote! { ::core::option::Option::Some(|| -> #ty { #default }) };
+                (quote! { ::core::option::Option::Some(#text) }, value)
+            }
+            None => {
+                (quote! { ::core::option::Option::None }, quote! { ::core::option::Option::None })
+            }
+        };
+        Ok(Self {
+            param: Some(quote! {
+                ::gimlet::gin::Param::new(#name, #doc, #expected, #default_text)
+            }),
+            registration: Some(quote! { <#ty as ::gimlet::gin::FromGin>::register(registry); }),
+            read: quote! {
+                let default: ::core::option::Option<fn() -> #ty> = #default;
+                let #ident = cx.param::<#ty>(schema, #name, default);
+            },
+            ident,
+        })
+    }
+}

@@ -1,0 +1,1 @@
+//! L2: T5X's native checkpoint layout.

@@ -1,0 +1,1 @@
+//! L2: SeqIO tasks, from files to batches.

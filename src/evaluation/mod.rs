@@ -1,0 +1,1 @@
+//! L2: SeqIO's Evaluator and its loggers.

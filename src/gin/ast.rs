@@ -1,0 +1,99 @@
+//! What one gin text says, statement by statement, before names are resolved.
+
+use super::source::Span;
+use super::value::Value;
+
+/// One statement and the text it covers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Statement {
+    /// What it says.
+    pub kind: StatementKind,
+    /// The whole statement.
+    pub span: Span,
+}
+
+/// The kinds of statements.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StatementKind {
+    /// `scope/selector.arg = value`
+    Binding(Target, Argument),
+    /// `scope/selector:` and an indented block of `arg = value`
+    Block(Target, Vec<Argument>),
+    /// `scope/NAME = value`
+    Macro(MacroDefinition),
+    /// `import a.b as c`, `from a import b as c`
+    Import(Import),
+    /// `include 'path'`
+    Include(Include),
+}
+
+/// The configurable that a binding or block addresses.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// Scope components; empty for the root.
+    pub scope: Vec<String>,
+    /// The selector as written, without the argument.
+    pub selector: String,
+    /// Where the selector stands.
+    pub span: Span,
+}
+
+/// `arg = value`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Argument {
+    /// The argument's name.
+    pub name: String,
+    /// Where the name stands.
+    pub span: Span,
+    /// The value bound.
+    pub value: Value,
+}
+
+/// `scope/NAME = value`
+#[derive(Clone, Debug, PartialEq)]
+pub struct MacroDefinition {
+    /// Scope components and the macro's name, joined with `/`.
+    pub path: String,
+    /// Where the key stands.
+    pub span: Span,
+    /// The macro's value.
+    pub value: Value,
+}
+
+/// An import of a module or of a symbol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// The full dotted path of what is imported: `a.b` for `import a.b` and for `from a import b`.
+    pub module: String,
+    /// Whether it was written `from a import b`.
+    pub from: bool,
+    /// The name after `as`.
+    pub alias: Option<String>,
+    /// Where the module stands.
+    pub span: Span,
+}
+
+impl Import {
+    /// The first component under which the file may name what it imported, and the dotted module
+    /// which that component stands for.
+    pub fn binding(&self) -> (&str, &str) {
+        if let Some(alias) = &self.alias {
+            return (alias, &self.module);
+        }
+        if self.from {
+            let name = self.module.rsplit('.').next().expect("split yields one part");
+            return (name, &self.module);
+        }
+        let root = self.module.split('.').next().expect("split yields one part");
+        (root, root)
+    }
+}
+
+/// `include 'path'`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Include {
+    /// The path as written.
+    pub path: String,
+    /// Where the path stands.
+    pub span: Span,
+}

@@ -1,0 +1,66 @@
+//! A resolved configuration: who is bound to what, and where it was written.
+
+use std::collections::BTreeMap;
+
+use super::ast::Import;
+use super::source::{SourceMap, Span};
+use super::value::Value;
+
+/// Full name of a configurable, as in its schema.
+type Name = &'static str;
+
+/// Every binding and macro of a set of gin texts, names resolved.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The texts.
+    pub sources: SourceMap,
+    /// `(scope, configurable)` to its bound arguments.
+    pub bindings: BTreeMap<(String, Name), BTreeMap<String, Bound>>,
+    /// `scope/NAME` to its value.
+    pub macros: BTreeMap<String, Bound>,
+    /// Imports in the order met, each once.
+    pub imports: Vec<Import>,
+    /// Names of the configurables that some statement mentioned.
+    pub mentioned: Vec<Name>,
+}
+
+/// A value and the key it was bound under.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bound {
+    /// The value, references resolved.
+    pub value: Value,
+    /// Where the key stands.
+    pub key: Span,
+}
+
+impl Config {
+    /// The innermost binding along the prefixes of `scope`.
+    pub fn bound(&self, scope: &[String], name: Name, arg: &str) -> Option<&Value> {
+        (0..=scope.len()).rev().find_map(|depth| {
+            let bindings = self.bindings.get(&(scope[..depth].join("/"), name))?;
+            Some(&bindings.get(arg)?.value)
+        })
+    }
+
+    /// The value of macro `path`, or of the scopes it lies in.
+    pub fn macro_value(&self, path: &str) -> Option<&Value> {
+        let mut path = path;
+        loop {
+            if let Some(bound) = self.macros.get(path) {
+                return Some(&bound.value);
+            }
+            path = path.rsplit_once('/')?.0;
+        }
+    }
+
+    /// The macros' paths, sorted.
+    pub fn macro_names(&self) -> impl Iterator<Item = &str> {
+        self.macros.keys().map(String::as_str)
+    }
+
+    /// The scopes in which `name` has bindings, sorted.
+    pub fn scopes_of(&self, name: &str) -> Vec<&str> {
+        let keys = self.bindings.keys().filter(|(_, bound)| *bound == name);
+        keys.map(|(scope, _)| scope.as_str()).collect()
+    }
+}

@@ -1,0 +1,84 @@
+//! The user's mistakes, each with its place, what was found, what was expected and the remedy.
+
+use super::source::{SourceMap, Span};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The configuration means something, perhaps not what was intended.
+    Warning,
+    /// The configuration cannot be used.
+    Error,
+}
+
+/// One mistake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What was found and what was expected: lower case, no full stop.
+    pub message: String,
+    /// The place, if there is one, and what to say under the caret (may be empty).
+    pub place: Option<(Span, String)>,
+    /// Other places that matter, each with its remark.
+    pub related: Vec<(Span, String)>,
+    /// Remedies.
+    pub help: Vec<String>,
+}
+
+impl Diagnostic {
+    /// An error at a place.
+    pub fn error(span: Span, message: impl Into<String>) -> Self {
+        Self { place: Some((span, String::new())), ..Self::nowhere(message) }
+    }
+
+    /// An error without a place in any text, such as a missing binding.
+    pub fn nowhere(message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            message: message.into(),
+            place: None,
+            related: Vec::new(),
+            help: Vec::new(),
+        }
+    }
+
+    /// The remark under the caret.
+    pub fn label(mut self, text: impl Into<String>) -> Self {
+        if let Some((_, label)) = &mut self.place {
+            *label = text.into();
+        }
+        self
+    }
+
+    /// Another place that matters.
+    pub fn related(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.related.push((span, text.into()));
+        self
+    }
+
+    /// A remedy.
+    pub fn help(mut self, text: impl Into<String>) -> Self {
+        self.help.push(text.into());
+        self
+    }
+
+    /// Turns the error into a warning.
+    pub fn warning(mut self) -> Self {
+        self.severity = Severity::Warning;
+        self
+    }
+}
+
+/// Proof that a diagnostic was recorded; carries no information of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reported;
+
+/// Everything wrong with a configuration, with the texts to show it in.
+#[derive(Clone, Debug)]
+pub struct Diagnostics {
+    /// The texts.
+    pub sources: SourceMap,
+    /// In the order found.
+    pub list: Vec<Diagnostic>,
+}

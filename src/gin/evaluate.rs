@@ -1,0 +1,313 @@
+//! Evaluation: bindings become specs. Pure: nothing is opened, built or run.
+//!
+//! The evaluator carries gin's active scope. A parameter's value is the innermost binding along the
+//! scope's prefixes, else the field's default. Every mistake is recorded and evaluation goes on, so
+//! that one run reports them all.
+
+use super::config::Config;
+use super::diagnostic::{Diagnostic, Reported};
+use super::schema::{Registry, Schema};
+use super::source::Span;
+use super::suggest::did_you_mean;
+use super::value::{MacroUse, Reference, Value, ValueKind};
+
+/// A type that a gin value can become.
+pub trait FromGin: Sized + 'static {
+    /// What the user is told was expected: `an int`, `a str or None`.
+    fn expected() -> String;
+
+    /// Reads a value that is no macro and no call of a function; see [`Evaluator::read`].
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported>;
+
+    /// Adds the configurables that can be named inside such a value.
+    fn register(_registry: &mut Registry) {}
+}
+
+/// A type that `@references` can stand for: a spec, or an enum of specs.
+pub trait Slot: Sized + 'static {
+    /// The configurables that fit.
+    fn schemas() -> Vec<&'static Schema>;
+
+    /// Evaluates the one of them that was named, in the evaluator's current scope.
+    fn evaluate_as(schema: &'static Schema, cx: &mut Evaluator<'_>) -> Result<Self, Reported>;
+
+    /// Adds them, and all that their parameters can name, to the registry.
+    fn register_slot(registry: &mut Registry);
+}
+
+/// A spec that gin can name. Implemented by `#[derive(Configurable)]`.
+pub trait Configurable: Slot {
+    /// Name, documentation and parameters.
+    fn schema() -> &'static Schema;
+
+    /// Reads every parameter in the evaluator's current scope.
+    fn evaluate(cx: &mut Evaluator<'_>) -> Result<Self, Reported>;
+}
+
+/// A configurable that yields a plain value, such as a sum: `@sum_fn()`.
+pub trait Function: Configurable {
+    /// The value.
+    fn call(self) -> ValueKind;
+}
+
+/// Evaluates configurables against a configuration.
+pub struct Evaluator<'a> {
+    config: &'a Config,
+    /// A run's configuration while task files are evaluated; only `open` configurables see it.
+    run_config: Option<&'a Config>,
+    registry: &'a Registry,
+    scope: Vec<String>,
+    /// `(name, scope, place)` of the calls under way, outermost first.
+    calls: Vec<(&'static str, String, Option<Span>)>,
+    macros: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl<'a> Evaluator<'a> {
+    /// An evaluator in the root scope.
+    pub fn new(config: &'a Config, registry: &'a Registry) -> Self {
+        Self {
+            config,
+            run_config: None,
+            registry,
+            scope: Vec::new(),
+            calls: Vec::new(),
+            macros: Vec::new(),
+            diagnostics: Vec::new(),
+        }
+    }
+
+    /// Lets `open` configurables also see the bindings of `run_config`.
+    pub fn with_run_config(mut self, run_config: &'a Config) -> Self {
+        self.run_config = Some(run_config);
+        self
+    }
+
+    /// Evaluates `T` in the given scope; an empty path is the root.
+    pub fn evaluate_in<T: Configurable>(&mut self, scope: &str) -> Result<T, Reported> {
+        let scope = scope.split('/').filter(|part| !part.is_empty()).map(str::to_string).collect();
+        let schema = T::schema();
+        self.in_call(schema, Some(scope), None, T::evaluate)
+    }
+
+    /// The mistakes found, each once.
+    pub fn into_diagnostics(self) -> Vec<Diagnostic> {
+        self.diagnostics
+    }
+
+    /// The active scope, `a/b`; empty at the root.
+    pub fn scope_path(&self) -> String {
+        self.scope.join("/")
+    }
+
+    /// Records a mistake, once however often its place is evaluated.
+    pub fn report(&mut self, diagnostic: Diagnostic) -> Reported {
+        if !self.diagnostics.contains(&diagnostic) {
+            self.diagnostics.push(diagnostic);
+        }
+        Reported
+    }
+
+    /// Records that a value has the wrong type.
+    pub fn mismatch(&mut self, value: &Value, expected: &str) -> Reported {
+        let found = value.kind.type_name();
+        let diagnostic =
+            Diagnostic::error(value.span, format!("expected {expected}, found {found}"))
+                .label(format!("expected {expected}"));
+        self.report(diagnostic)
+    }
+
+    /// The value of a parameter: the innermost binding, else the default.
+    pub fn param<T: FromGin>(
+        &mut self,
+        schema: &'static Schema,
+        name: &'static str,
+        default: Option<fn() -> T>,
+    ) -> Result<T, Reported> {
+        if let Some(value) = self.bound(schema, name) {
+            return self.read(value);
+        }
+        match default {
+            Some(default) => Ok(default()),
+            None => Err(self.missing(schema, name)),
+        }
+    }
+
+    /// Reads a value: macros are looked up, functions called, then `T` takes it.
+    pub fn read<T: FromGin>(&mut self, value: &Value) -> Result<T, Reported> {
+        match &value.kind {
+            ValueKind::Macro(used) => self.expand(used, value.span, |cx, value| cx.read(value)),
+            ValueKind::Reference(reference) if reference.called => {
+                match self.registry.function(&reference.target) {
+                    Some((schema, call)) => {
+                        let kind = self.in_reference(reference, schema, value.span, call)?;
+                        self.read(&Value { kind, span: value.span })
+                    }
+                    None => T::from_gin(value, self),
+                }
+            }
+            _ => T::from_gin(value, self),
+        }
+    }
+
+    /// Evaluates `@f()`: the spec it names.
+    pub fn called<T: Slot>(&mut self, value: &Value) -> Result<T, Reported> {
+        let (reference, schema) = self.filling::<T>(value)?;
+        if !reference.called {
+            let written = format!("@{}", reference.selector);
+            let diagnostic = Diagnostic::error(
+                value.span,
+                format!("`{written}` names a configurable where its result is expected"),
+            )
+            .help(format!("add parentheses: `{written}()`"));
+            return Err(self.report(diagnostic));
+        }
+        self.in_reference(&reference, schema, value.span, |cx| T::evaluate_as(schema, cx))
+    }
+
+    /// Evaluates a bare `@f` for a caller that enters no scope: the reference's own, else the root.
+    pub fn referenced<T: Slot>(&mut self, value: &Value) -> Result<T, Reported> {
+        let (reference, schema) = self.filling::<T>(value)?;
+        if reference.called {
+            let written = format!("@{}", reference.selector);
+            let diagnostic = Diagnostic::error(
+                value.span,
+                format!("`{written}()` is called here, but the configurable itself is expected"),
+            )
+            .help(format!("drop the parentheses: `{written}`"));
+            return Err(self.report(diagnostic));
+        }
+        let scope = Some(reference.scope.clone());
+        self.in_call(schema, scope, Some(value.span), |cx| T::evaluate_as(schema, cx))
+    }
+
+    /// The reference that `value` is, and which of `T`'s configurables it names.
+    fn filling<T: Slot>(
+        &mut self,
+        value: &Value,
+    ) -> Result<(Reference, &'static Schema), Reported> {
+        let expected = expected_slot::<T>();
+        let ValueKind::Reference(reference) = &value.kind else {
+            return Err(self.mismatch(value, &expected));
+        };
+        let schemas = T::schemas();
+        let target = self.registry.get(&reference.target);
+        match schemas.iter().find(|s| target.is_some_and(|t| t.name == s.name)) {
+            Some(schema) => Ok((reference.clone(), schema)),
+            None => {
+                let written = &reference.selector;
+                let message = format!("`{written}` cannot be used here, expected {expected}");
+                Err(self.report(Diagnostic::error(value.span, message)))
+            }
+        }
+    }
+
+    fn bound(&self, schema: &'static Schema, name: &str) -> Option<&'a Value> {
+        let own = self.config.bound(&self.scope, schema.name, name);
+        let from_run = || {
+            let run = self.run_config.filter(|_| schema.open)?;
+            run.bound(&self.scope, schema.name, name)
+        };
+        own.or_else(from_run)
+    }
+
+    fn missing(&mut self, schema: &'static Schema, name: &str) -> Reported {
+        let scope = if self.scope.is_empty() { String::new() } else { self.scope_path() + "/" };
+        let param = schema.param(name).expect("the derive asks for declared parameters");
+        let binding = format!("{scope}{}.{name}", schema.short_name());
+        let message = format!("`{binding}` is required and has no value");
+        let place = self.calls.iter().rev().find_map(|(_, _, place)| *place);
+        let mut diagnostic = match place {
+            Some(span) => Diagnostic::error(span, message),
+            None => Diagnostic::nowhere(message),
+        };
+        diagnostic = diagnostic.help(format!("bind it: `{binding} = ...` ({})", param.expected));
+        if !param.doc.is_empty() {
+            let summary = param.doc.lines().next().unwrap_or_default();
+            diagnostic = diagnostic.help(format!("{name}: {summary}"));
+        }
+        self.report(diagnostic)
+    }
+
+    fn in_reference<R>(
+        &mut self,
+        reference: &Reference,
+        schema: &'static Schema,
+        span: Span,
+        body: impl FnOnce(&mut Self) -> Result<R, Reported>,
+    ) -> Result<R, Reported> {
+        // A scope on the reference replaces the active one; without it the consumer's is kept.
+        let scope = (!reference.scope.is_empty()).then(|| reference.scope.clone());
+        self.in_call(schema, scope, Some(span), body)
+    }
+
+    fn in_call<R>(
+        &mut self,
+        schema: &'static Schema,
+        scope: Option<Vec<String>>,
+        place: Option<Span>,
+        body: impl FnOnce(&mut Self) -> Result<R, Reported>,
+    ) -> Result<R, Reported> {
+        let outer = scope.map(|scope| std::mem::replace(&mut self.scope, scope));
+        let call = (schema.name, self.scope_path());
+        let result =
+            if self.calls.iter().any(|(name, scope, _)| (*name, scope) == (call.0, &call.1)) {
+                let message = format!("`{}` is configured by itself", schema.short_name());
+                let diagnostic = match place {
+                    Some(span) => Diagnostic::error(span, message),
+                    None => Diagnostic::nowhere(message),
+                };
+                Err(self.report(diagnostic.help("break the cycle of references")))
+            } else {
+                self.calls.push((call.0, call.1, place));
+                let result = body(self);
+                self.calls.pop();
+                result
+            };
+        if let Some(outer) = outer {
+            self.scope = outer;
+        }
+        result
+    }
+
+    /// Runs `body` on a macro's value in the macro's own scope, as gin does.
+    fn expand<R>(
+        &mut self,
+        used: &MacroUse,
+        span: Span,
+        body: impl FnOnce(&mut Self, &Value) -> Result<R, Reported>,
+    ) -> Result<R, Reported> {
+        let path = used.path();
+        if used.name == "gin.REQUIRED" {
+            let message = "a value is required here";
+            return Err(self.report(Diagnostic::error(span, message)));
+        }
+        if self.macros.contains(&path) {
+            let message = format!("macro `{path}` is defined by itself");
+            return Err(self.report(Diagnostic::error(span, message)));
+        }
+        let Some(value) = self.config.macro_value(&path) else {
+            let diagnostic = Diagnostic::error(span, format!("macro `{path}` is not defined"))
+                .help(did_you_mean(&path, self.config.macro_names()));
+            return Err(self.report(diagnostic));
+        };
+        let inner = path.split('/').map(str::to_string).collect();
+        let outer = std::mem::replace(&mut self.scope, inner);
+        self.macros.push(path);
+        let result = body(self, value);
+        self.macros.pop();
+        self.scope = outer;
+        result
+    }
+}
+
+/// `@models.EncoderDecoderModel()`, or `one of @a(), @b()`.
+pub fn expected_slot<T: Slot>() -> String {
+    let names: Vec<String> =
+        T::schemas().iter().map(|schema| format!("@{}()", schema.short_name())).collect();
+    match &names[..] {
+        [one] => one.clone(),
+        [] => "nothing".to_string(),
+        many => format!("one of {}", many.join(", ")),
+    }
+}

@@ -1,0 +1,273 @@
+//! How Rust's own types read gin values.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+
+use super::diagnostic::{Diagnostic, Reported};
+use super::evaluate::{Evaluator, FromGin, Slot, expected_slot};
+use super::schema::Registry;
+use super::suggest::did_you_mean;
+use super::value::{Value, ValueKind};
+
+/// Implements [`FromGin`] for a type that references stand for. Written by the derive.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! read_slot {
+    ($ty:ty) => {
+        impl $crate::gin::FromGin for $ty {
+            fn expected() -> ::std::string::String {
+                $crate::gin::expected_slot::<$ty>()
+            }
+            fn from_gin(
+                value: &$crate::gin::Value,
+                cx: &mut $crate::gin::Evaluator<'_>,
+            ) -> ::core::result::Result<Self, $crate::gin::Reported> {
+                cx.called::<$ty>(value)
+            }
+            fn register(registry: &mut $crate::gin::Registry) {
+                <$ty as $crate::gin::Slot>::register_slot(registry);
+            }
+        }
+    };
+}
+
+/// A bare `@f`: the configurable itself, for a caller that runs it in the reference's own scope,
+/// else in the root scope, and supplies the arguments that are not in its schema.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ref<T>(
+    /// What the call will see.
+    pub T,
+);
+
+impl<T> Deref for Ref<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Slot> FromGin for Ref<T> {
+    fn expected() -> String {
+        expected_slot::<T>().replace("()", "")
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        cx.referenced::<T>(value).map(Ref)
+    }
+
+    fn register(registry: &mut Registry) {
+        T::register_slot(registry);
+    }
+}
+
+impl<T: Slot> Slot for Box<T> {
+    fn schemas() -> Vec<&'static super::Schema> {
+        T::schemas()
+    }
+
+    fn evaluate_as(
+        schema: &'static super::Schema,
+        cx: &mut Evaluator<'_>,
+    ) -> Result<Self, Reported> {
+        T::evaluate_as(schema, cx).map(Box::new)
+    }
+
+    fn register_slot(registry: &mut Registry) {
+        T::register_slot(registry);
+    }
+}
+
+impl<T: FromGin> FromGin for Box<T> {
+    fn expected() -> String {
+        T::expected()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        T::from_gin(value, cx).map(Box::new)
+    }
+
+    fn register(registry: &mut Registry) {
+        T::register(registry);
+    }
+}
+
+impl<T: FromGin> FromGin for Option<T> {
+    fn expected() -> String {
+        format!("{} or None", T::expected())
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match value.kind {
+            ValueKind::None => Ok(None),
+            _ => T::from_gin(value, cx).map(Some),
+        }
+    }
+
+    fn register(registry: &mut Registry) {
+        T::register(registry);
+    }
+}
+
+/// A list or a tuple; gin users write either.
+impl<T: FromGin> FromGin for Vec<T> {
+    fn expected() -> String {
+        format!("a list, each item {}", T::expected())
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        let (ValueKind::List(items) | ValueKind::Tuple(items)) = &value.kind else {
+            return Err(cx.mismatch(value, &Self::expected()));
+        };
+        let read: Vec<_> = items.iter().map(|item| cx.read(item)).collect();
+        read.into_iter().collect()
+    }
+
+    fn register(registry: &mut Registry) {
+        T::register(registry);
+    }
+}
+
+/// A dict; later duplicates win, and order has no meaning.
+impl<T: FromGin> FromGin for BTreeMap<String, T> {
+    fn expected() -> String {
+        format!("a dict from str, each value {}", T::expected())
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        let ValueKind::Dict(entries) = &value.kind else {
+            return Err(cx.mismatch(value, &Self::expected()));
+        };
+        let read: Vec<_> = entries
+            .iter()
+            .map(|(key, value)| Ok((cx.read::<String>(key)?, cx.read::<T>(value)?)))
+            .collect();
+        read.into_iter().collect()
+    }
+
+    fn register(registry: &mut Registry) {
+        T::register(registry);
+    }
+}
+
+impl<A: FromGin, B: FromGin> FromGin for (A, B) {
+    fn expected() -> String {
+        format!("a pair of {} and {}", A::expected(), B::expected())
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match &value.kind {
+            ValueKind::List(items) | ValueKind::Tuple(items) if items.len() == 2 => {
+                let (first, second) = (cx.read(&items[0]), cx.read(&items[1]));
+                Ok((first?, second?))
+            }
+            _ => Err(cx.mismatch(value, &Self::expected())),
+        }
+    }
+
+    fn register(registry: &mut Registry) {
+        A::register(registry);
+        B::register(registry);
+    }
+}
+
+/// The value as written, unread.
+impl FromGin for Value {
+    fn expected() -> String {
+        "any value".to_string()
+    }
+
+    fn from_gin(value: &Value, _: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        Ok(value.clone())
+    }
+}
+
+impl FromGin for String {
+    fn expected() -> String {
+        "a str".to_string()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match &value.kind {
+            ValueKind::Str(text) => Ok(text.clone()),
+            _ => Err(cx.mismatch(value, &Self::expected())),
+        }
+    }
+}
+
+impl FromGin for f64 {
+    fn expected() -> String {
+        "a float".to_string()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match value.kind {
+            ValueKind::Float(number) => Ok(number),
+            ValueKind::Int(number) => Ok(number as f64),
+            _ => Err(cx.mismatch(value, &Self::expected())),
+        }
+    }
+}
+
+/// Python takes 0 and 1 for booleans, and published files write them.
+impl FromGin for bool {
+    fn expected() -> String {
+        "a bool".to_string()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match value.kind {
+            ValueKind::Bool(truth) => Ok(truth),
+            ValueKind::Int(number @ (0 | 1)) => Ok(number == 1),
+            _ => Err(cx.mismatch(value, &Self::expected())),
+        }
+    }
+}
+
+macro_rules! integer {
+    ($($ty:ty: $expected:literal),*) => {$(
+        impl FromGin for $ty {
+            fn expected() -> String {
+                $expected.to_string()
+            }
+
+            fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+                let ValueKind::Int(number) = value.kind else {
+                    return Err(cx.mismatch(value, &Self::expected()));
+                };
+                <$ty>::try_from(number).map_err(|_| {
+                    let message = format!("expected {}, found {number}", $expected);
+                    cx.report(Diagnostic::error(value.span, message))
+                })
+            }
+        }
+    )*};
+}
+
+integer!(i64: "an int", u64: "an int of 0 or more", usize: "an int of 0 or more");
+
+/// `'a', 'b' or 'c'`.
+pub fn one_of(options: &[&str]) -> String {
+    let quoted: Vec<String> = options.iter().map(|option| format!("'{option}'")).collect();
+    match &quoted[..] {
+        [head @ .., last] if !head.is_empty() => format!("{} or {last}", head.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
+/// The option that a string value names.
+pub fn choose(
+    value: &Value,
+    options: &'static [&'static str],
+    cx: &mut Evaluator<'_>,
+) -> Result<&'static str, Reported> {
+    let ValueKind::Str(text) = &value.kind else {
+        return Err(cx.mismatch(value, &one_of(options)));
+    };
+    options.iter().find(|option| *option == text).copied().ok_or_else(|| {
+        let message = format!("expected {}, found '{text}'", one_of(options));
+        let diagnostic = Diagnostic::error(value.span, message)
+            .help(did_you_mean(text, options.iter().copied()));
+        cx.report(diagnostic)
+    })
+}

@@ -1,0 +1,28 @@
+//! L0: the gin language, from text to specs.
+//!
+//! Text is cut into statements and parsed ([`ast`]), names are resolved against the [`Registry`]
+//! into a [`Config`], and an [`Evaluator`] turns bindings into specs: plain structs that derive
+//! [`Configurable`]. Nothing here touches tensors, devices, files or the network.
+
+pub mod ast;
+pub mod value;
+
+mod config;
+mod diagnostic;
+mod evaluate;
+mod from_gin;
+mod schema;
+mod source;
+mod suggest;
+
+pub use config::{Bound, Config};
+pub use diagnostic::{Diagnostic, Diagnostics, Reported, Severity};
+pub use evaluate::{Configurable, Evaluator, FromGin, Function, Slot, expected_slot};
+pub use from_gin::{Ref, choose, one_of};
+pub use gimlet_macros::Configurable;
+pub use schema::{Param, Registry, Schema};
+pub use source::{FileId, Source, SourceFile, SourceMap, Span};
+pub use suggest::did_you_mean;
+pub use value::{MacroUse, Reference, Value, ValueKind};
+
+pub use crate::read_slot;

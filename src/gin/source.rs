@@ -1,0 +1,79 @@
+//! Where gin text comes from: files with their include chain, and places within them.
+//!
+//! L0 knows no storage: whoever runs the language supplies a [`Source`] that finds text by path.
+
+/// Index of a text in a [`SourceMap`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(pub u32);
+
+/// A range of bytes in one text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Span {
+    /// The text.
+    pub file: FileId,
+    /// First byte.
+    pub start: usize,
+    /// One past the last byte.
+    pub end: usize,
+}
+
+impl Span {
+    /// The smallest span that covers both; they must lie in one file.
+    pub fn to(self, other: Span) -> Span {
+        assert_eq!(self.file, other.file, "a span lies in one file");
+        Span { file: self.file, start: self.start.min(other.start), end: self.end.max(other.end) }
+    }
+}
+
+/// One parsed text.
+#[derive(Clone, Debug)]
+pub struct SourceFile {
+    /// What errors call it: a path, or the flag it was given with (`--gin.BATCH_SIZE`).
+    pub name: String,
+    /// Its whole text.
+    pub text: String,
+    /// The `include` or `import` that brought it, if any.
+    pub included_from: Option<Span>,
+}
+
+/// All texts of one configuration.
+#[derive(Clone, Debug, Default)]
+pub struct SourceMap {
+    files: Vec<SourceFile>,
+}
+
+impl SourceMap {
+    /// Adds a text and returns its id.
+    pub fn add(&mut self, file: SourceFile) -> FileId {
+        let id = FileId(u32::try_from(self.files.len()).expect("fewer than 2^32 gin files"));
+        self.files.push(file);
+        id
+    }
+
+    /// The file behind an id of this map.
+    pub fn file(&self, id: FileId) -> &SourceFile {
+        &self.files[id.0 as usize]
+    }
+
+    /// The text a span covers.
+    pub fn text(&self, span: Span) -> &str {
+        &self.file(span.file).text[span.start..span.end]
+    }
+
+    /// One-based line and column (in characters) of a span's start.
+    pub fn line_column(&self, span: Span) -> (usize, usize) {
+        let before = &self.file(span.file).text[..span.start];
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+}
+
+/// Finds gin text by path. Implemented by `run/` over the disk, the embedded library and mapped
+/// buckets.
+pub trait Source {
+    /// The text at `path`, or `None` where there is nothing; an unreadable file is an error.
+    fn read(&self, path: &str) -> std::io::Result<Option<String>>;
+
+    /// Paths that exist and are spelled like `path`, for "did you mean".
+    fn similar(&self, path: &str) -> Vec<String>;
+}

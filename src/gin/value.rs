@@ -1,0 +1,96 @@
+//! A gin value: a Python literal, a reference or a use of a macro, with its place in the text.
+
+use super::source::Span;
+
+/// A value and where it was written. Equality ignores the place.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// The value itself.
+    pub kind: ValueKind,
+    /// Where it was written.
+    pub span: Span,
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind
+    }
+}
+
+/// The kinds of gin values.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ValueKind {
+    /// `None`
+    None,
+    /// `True`, `False`
+    Bool(bool),
+    /// An integer; wider ones than 128 bits are refused.
+    Int(i128),
+    /// A float.
+    Float(f64),
+    /// A text.
+    Str(String),
+    /// `b'...'`
+    Bytes(Vec<u8>),
+    /// `[...]`
+    List(Vec<Value>),
+    /// `(...)`
+    Tuple(Vec<Value>),
+    /// `{...}` in the order written, later duplicates already merged.
+    Dict(Vec<(Value, Value)>),
+    /// `@scope/selector` or `@scope/selector()`
+    Reference(Reference),
+    /// `%scope/NAME`
+    Macro(MacroUse),
+}
+
+/// `@scope/selector`, called or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// Scope components; empty for none.
+    pub scope: Vec<String>,
+    /// The selector as written.
+    pub selector: String,
+    /// The full name of the configurable; equals `selector` until resolved.
+    pub target: String,
+    /// Whether `()` follows.
+    pub called: bool,
+}
+
+/// `%scope/NAME`, a macro or a constant such as `%gin.REQUIRED`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MacroUse {
+    /// Scope components; empty for none.
+    pub scope: Vec<String>,
+    /// The name, dotted for constants.
+    pub name: String,
+}
+
+impl MacroUse {
+    /// The scope of `gin.macro` that holds the macro's value: `scope/NAME`.
+    pub fn path(&self) -> String {
+        let mut parts = self.scope.clone();
+        parts.push(self.name.clone());
+        parts.join("/")
+    }
+}
+
+impl ValueKind {
+    /// The Python type a user would name in an error: `an int`, `a list`.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            ValueKind::None => "None",
+            ValueKind::Bool(_) => "a bool",
+            ValueKind::Int(_) => "an int",
+            ValueKind::Float(_) => "a float",
+            ValueKind::Str(_) => "a str",
+            ValueKind::Bytes(_) => "bytes",
+            ValueKind::List(_) => "a list",
+            ValueKind::Tuple(_) => "a tuple",
+            ValueKind::Dict(_) => "a dict",
+            ValueKind::Reference(r) if r.called => "the result of a configurable",
+            ValueKind::Reference(_) => "a reference",
+            ValueKind::Macro(_) => "a macro",
+        }
+    }
+}

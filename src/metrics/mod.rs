@@ -1,0 +1,1 @@
+//! L1: metrics over predictions and targets, with the keys and scales of t5.evaluation.

@@ -1,0 +1,1 @@
+//! L3: tensor building blocks shared by models.

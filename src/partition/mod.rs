@@ -1,0 +1,1 @@
+//! L3: how a model lies over devices.

@@ -1,0 +1,1 @@
+//! L5: wiring of the commands.

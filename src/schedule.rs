@@ -1,0 +1,1 @@
+//! L1: the learning-rate schedule grammar of T5X.

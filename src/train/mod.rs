@@ -1,0 +1,1 @@
+//! L4: the training step and its loop.

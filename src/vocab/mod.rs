@@ -1,0 +1,1 @@
+//! L1: token vocabularies (SentencePiece, bytes, pass-through) behind one interface.
