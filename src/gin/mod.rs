@@ -7,10 +7,13 @@
 pub mod ast;
 pub mod value;
 
+mod check;
 mod config;
 mod diagnostic;
 mod evaluate;
 mod from_gin;
+mod load;
+mod resolve;
 mod schema;
 mod source;
 mod suggest;
@@ -20,9 +23,10 @@ pub use diagnostic::{Diagnostic, Diagnostics, Reported, Severity};
 pub use evaluate::{Configurable, Evaluator, FromGin, Function, Slot, expected_slot};
 pub use from_gin::{Ref, choose, one_of};
 pub use gimlet_macros::Configurable;
+pub use load::{LIBRARY, Loaded, Request, TASK_LIBRARY, load};
 pub use schema::{Param, Registry, Schema};
 pub use source::{FileId, Source, SourceFile, SourceMap, Span};
-pub use suggest::did_you_mean;
+pub use suggest::{did_you_mean, nearest};
 pub use value::{MacroUse, Reference, Value, ValueKind};
 
 pub use crate::read_slot;
