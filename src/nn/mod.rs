@@ -1,1 +1,3 @@
 //! L3: tensor building blocks shared by models.
+
+pub mod bridge;
