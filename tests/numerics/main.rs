@@ -1,0 +1,6 @@
+//! Numbers of the model, the loss, the optimizers and decoding against references that others made.
+
+mod decode;
+mod fixture;
+mod loss;
+mod model;
