@@ -17,7 +17,6 @@ pub mod data;
 pub mod evaluation;
 
 pub mod models;
-#[cfg(feature = "torch")]
 pub mod nn;
 pub mod optim;
 pub mod partition;

@@ -1,0 +1,1 @@
+//! Turning a model's distributions into sequences: beam search and sampling.
