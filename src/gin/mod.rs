@@ -9,17 +9,27 @@ pub mod value;
 
 mod config;
 mod diagnostic;
+mod dict;
 mod evaluate;
 mod from_gin;
+mod key;
+mod literal;
+mod mistakes;
+mod parse;
+mod repr;
+mod scan;
 mod schema;
 mod source;
 mod suggest;
+mod syntax;
 
 pub use config::{Bound, Config};
 pub use diagnostic::{Diagnostic, Diagnostics, Reported, Severity};
 pub use evaluate::{Configurable, Evaluator, FromGin, Function, Slot, expected_slot};
 pub use from_gin::{Ref, choose, one_of};
 pub use gimlet_macros::Configurable;
+pub use parse::{parse, parse_value};
+pub use repr::{repr_bytes, repr_float, repr_str};
 pub use schema::{Param, Registry, Schema};
 pub use source::{FileId, Source, SourceFile, SourceMap, Span};
 pub use suggest::did_you_mean;
