@@ -1,6 +1,6 @@
 //! Keys: from `scope/selector.arg` as written to what it addresses.
 
-use super::ast::{MacroDefinition, StatementKind, Target};
+use super::ast::{Argument, MacroDefinition, StatementKind, Target};
 use super::diagnostic::Diagnostic;
 use super::source::Span;
 use super::syntax::{Key, split_scope};
@@ -18,7 +18,7 @@ pub(super) fn assignment(key: &Key, value: Value) -> Result<StatementKind, Diagn
     };
     let arg_start = key.span.end - arg.len();
     let span = Span { start: arg_start, ..key.span };
-    let argument = super::ast::Argument { name: arg.to_string(), span, value };
+    let argument = Argument { name: arg.to_string(), span, value };
     let selector_span = Span { start: key.span.end - name.len(), end: arg_start - 1, ..key.span };
     let target = Target { scope, selector: selector.to_string(), span: selector_span };
     Ok(StatementKind::Binding(target, argument))
@@ -32,7 +32,7 @@ pub(super) fn header(key: &Key) -> Result<Target, Diagnostic> {
 }
 
 /// `key = value` inside a block: the key is the argument alone.
-pub(super) fn argument(key: &Key, value: Value) -> Result<super::ast::Argument, Diagnostic> {
+pub(super) fn argument(key: &Key, value: Value) -> Result<Argument, Diagnostic> {
     let name = &key.text;
     if name.contains(['.', '/']) {
         let arg = name.rsplit(['.', '/']).next().expect("split yields one part");
@@ -41,7 +41,7 @@ pub(super) fn argument(key: &Key, value: Value) -> Result<super::ast::Argument, 
             format!("write `{arg} = ...`, or end the block before this line by its indentation"),
         ));
     }
-    Ok(super::ast::Argument { name: name.clone(), span: key.span, value })
+    Ok(Argument { name: name.clone(), span: key.span, value })
 }
 
 fn scope_and_name(key: &Key) -> Result<(Vec<String>, &str), Diagnostic> {
