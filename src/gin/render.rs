@@ -8,9 +8,9 @@
 //!    |                     ^^^^^^^^^ did you mean `decay_rate`?
 //! ```
 
-use annotate_snippets::{
-    Annotation, AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet,
-};
+use std::ops::Range;
+
+use annotate_snippets::{Annotation, AnnotationKind, Element, Group, Level, Renderer, Snippet};
 
 use super::diagnostic::{Diagnostic, Diagnostics, Severity};
 use super::source::{SourceMap, Span};
@@ -18,8 +18,14 @@ use super::source::{SourceMap, Span};
 /// How many errors are shown; one mistake can cause many.
 const MAX_SHOWN: usize = 20;
 
-/// Longer lines are cut around the place that matters.
-const MAX_LINE: usize = 400;
+/// Longer pictures are cut around the place that matters.
+const MAX_WINDOW: usize = 2000;
+
+/// How much of a cut line is shown.
+const MAX_LINE: usize = 200;
+
+/// Places within this many lines and bytes share a picture.
+const NEAR: (usize, usize) = (10, MAX_WINDOW);
 
 impl Diagnostics {
     /// All of it as text, warnings first, with terminal colours if asked for.
@@ -29,7 +35,7 @@ impl Diagnostics {
         let mut out = String::new();
         for severity in [Severity::Warning, Severity::Error] {
             for diagnostic in of(severity).take(MAX_SHOWN) {
-                out.push_str(&renderer.render(&[group(diagnostic, &self.sources)]));
+                out.push_str(&self.one(diagnostic, &renderer));
                 out.push_str("\n\n");
             }
             let hidden = of(severity).count().saturating_sub(MAX_SHOWN);
@@ -42,6 +48,28 @@ impl Diagnostics {
         }
         out
     }
+
+    fn one(&self, diagnostic: &Diagnostic, renderer: &Renderer) -> String {
+        let text = renderer.render(&[group(diagnostic, &self.sources)]);
+        let Some((span, _)) = diagnostic.place else { return text };
+        // The renderer counts columns from the start of what it is shown, which for a very long
+        // line is not the line's; and in the text of a flag a position means little.
+        let file = self.sources.file(span.file);
+        let shown = position(span, &self.sources, window(&file.text, &[span]).start);
+        let meant = match is_flag(&self.sources, span) {
+            true => file.name.clone(),
+            false => position(span, &self.sources, line_start(&file.text, span.start)),
+        };
+        if shown == meant { text } else { text.replacen(&shown, &meant, 1) }
+    }
+}
+
+/// `name:line:column`, the column counted from byte `start`.
+fn position(span: Span, sources: &SourceMap, start: usize) -> String {
+    let file = sources.file(span.file);
+    let start = start.max(line_start(&file.text, span.start));
+    let column = file.text[start..span.start].chars().count() + 1;
+    format!("{}:{}:{column}", file.name, sources.line_column(span).0)
 }
 
 fn level(severity: Severity) -> (Level<'static>, &'static str) {
@@ -76,15 +104,15 @@ fn place<'a>(
     related: &'a [(Span, String)],
     sources: &'a SourceMap,
 ) -> Vec<Element<'a>> {
-    let near = |other: &Span| same_line(*other, span, sources) || is_near(*other, span, sources);
-    let (near, far): (Vec<_>, Vec<_>) = related.iter().partition(|(other, _)| near(other));
+    let (near, far): (Vec<_>, Vec<_>) =
+        related.iter().partition(|(other, _)| is_near(*other, span, sources));
     let primary = (span, label, AnnotationKind::Primary);
     let context =
         near.into_iter().map(|(span, label)| (*span, label.as_str(), AnnotationKind::Context));
     let marks: Vec<Mark> = std::iter::once(primary).chain(context).collect();
-    let mut elements = snippet(&marks, sources);
+    let mut elements = vec![snippet(&marks, sources)];
     for (span, label) in far {
-        elements.extend(snippet(&[(*span, label, AnnotationKind::Context)], sources));
+        elements.push(snippet(&[(*span, label, AnnotationKind::Context)], sources));
     }
     elements
 }
@@ -92,49 +120,42 @@ fn place<'a>(
 type Mark<'a> = (Span, &'a str, AnnotationKind);
 
 /// Lines that hold the marks, which lie near each other; the first mark gives the position.
-fn snippet<'a>(marks: &[Mark<'a>], sources: &'a SourceMap) -> Vec<Element<'a>> {
+fn snippet<'a>(marks: &[Mark<'a>], sources: &'a SourceMap) -> Element<'a> {
     let (first, ..) = marks[0];
     let file = sources.file(first.file);
     let text = file.text.as_str();
-    let start = marks.iter().map(|(span, ..)| line_start(text, span.start)).min();
-    let start = start.expect("there is a mark");
-    let last = marks.iter().map(|(span, ..)| span.start).max().expect("there is a mark");
-    let window = start..line_end(text, last);
-    let (line, column) = sources.line_column(first);
-    let origin = match is_flag(sources, first) {
-        true => Origin::path(file.name.as_str()),
-        false => Origin::path(file.name.as_str()).line(line).char_column(column),
-    };
-    let (window, cut) = if window.len() > MAX_LINE && marks.len() == 1 {
-        around(text, first.start, window)
-    } else {
-        (window, false)
-    };
+    let spans: Vec<Span> = marks.iter().map(|(span, ..)| *span).collect();
+    let window = window(text, &spans);
     let annotation = |(span, label, kind): &Mark<'a>| -> Annotation<'a> {
         // A span over several lines is marked on its first.
-        let end = span.end.min(line_end(text, span.start)).clamp(span.start, window.end);
-        let range = span.start - window.start..end - window.start;
+        let end = span.end.min(line_end(text, span.start)).min(window.end).max(span.start);
         let label = (!label.is_empty()).then_some(*label);
-        kind.span(range).label(label)
+        kind.span(span.start - window.start..end - window.start).label(label)
     };
-    let line = sources.line_column(Span { start: window.start, ..first }).0;
-    let snippet = Snippet::source(&text[window.clone()])
-        .line_start(line)
-        .line_numbering(!is_flag(sources, first) && !cut)
-        .annotations(marks.iter().map(annotation));
-    vec![origin.into(), snippet.into()]
+    Snippet::source(&text[window.clone()])
+        .path(file.name.as_str())
+        .line_start(sources.line_column(Span { start: window.start, ..first }).0)
+        .line_numbering(!is_flag(sources, first))
+        .annotations(marks.iter().map(annotation))
+        .into()
 }
 
-/// A part of a very long line, and the fact that it is one.
-fn around(text: &str, at: usize, line: std::ops::Range<usize>) -> (std::ops::Range<usize>, bool) {
+/// The whole lines of some places that lie near each other, or a part of one very long line.
+fn window(text: &str, spans: &[Span]) -> Range<usize> {
+    let starts = || spans.iter().map(|span| span.start);
+    let (Some(first), Some(last)) = (starts().min(), starts().max()) else { return 0..0 };
+    let lines = line_start(text, first)..line_end(text, last);
+    if lines.len() <= MAX_WINDOW {
+        return lines;
+    }
     let boundary = |mut at: usize| {
         while !text.is_char_boundary(at) {
             at += 1;
         }
         at
     };
-    let start = boundary(at.saturating_sub(MAX_LINE / 8).max(line.start));
-    (start..boundary((start + MAX_LINE / 4).min(line.end)), true)
+    let start = boundary(first.saturating_sub(MAX_LINE / 4).max(lines.start));
+    start..boundary((last + MAX_LINE).min(lines.end))
 }
 
 fn include_chain(span: Span, sources: &SourceMap) -> Vec<String> {
@@ -150,14 +171,6 @@ fn is_flag(sources: &SourceMap, span: Span) -> bool {
     sources.file(span.file).name.starts_with("--")
 }
 
-fn same_line(a: Span, b: Span, sources: &SourceMap) -> bool {
-    if a.file != b.file {
-        return false;
-    }
-    let text = &sources.file(a.file).text;
-    line_start(text, a.start) == line_start(text, b.start)
-}
-
 /// Whether two places fit into one picture.
 fn is_near(a: Span, b: Span, sources: &SourceMap) -> bool {
     if a.file != b.file {
@@ -165,7 +178,7 @@ fn is_near(a: Span, b: Span, sources: &SourceMap) -> bool {
     }
     let text = &sources.file(a.file).text;
     let (low, high) = (a.start.min(b.start), a.start.max(b.start));
-    high - low < 10 * MAX_LINE && text[low..high].matches('\n').count() < 10
+    high - low < NEAR.1 && text[low..high].matches('\n').count() < NEAR.0
 }
 
 fn line_start(text: &str, at: usize) -> usize {
@@ -200,6 +213,7 @@ mod tests {
   |
 2 | X = adam
   |     ^^^^ did you forget the quotes?
+  |
   = note: included from a.gin:1
   = help: write `X = 'adam'`
 
@@ -210,11 +224,12 @@ mod tests {
     #[test]
     fn a_flag_is_named_and_its_remedy_is_for_the_shell() {
         let expected = "error: `adam` is no value
- --> --gin.X
-  |
-  | X = adam
-  |     ^^^^ did you forget the quotes?
-  = help: write `--gin.X=\"'adam'\"`: the shell eats the outer quotes
+--> --gin.X
+ |
+ | X = adam
+ |     ^^^^ did you forget the quotes?
+ |
+ = help: write `--gin.X=\"'adam'\"`: the shell eats the outer quotes
 
 ";
         assert_eq!(rendered("--gin.X", "X = adam"), expected);
