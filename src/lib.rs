@@ -20,7 +20,6 @@ pub mod models;
 pub mod nn;
 pub mod optim;
 pub mod partition;
-#[cfg(feature = "torch")]
 pub mod train;
 
 pub mod run;

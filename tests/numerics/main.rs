@@ -1,5 +1,6 @@
 //! Numbers of the model, the loss, the optimizers and decoding against references that others made.
 
+mod adafactor;
 mod decode;
 mod fixture;
 mod loss;

@@ -1,0 +1,214 @@
+//! The name of a file or folder, wherever it lies.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::error::StorageError;
+use super::path_map;
+
+/// The remote schemes that are understood.
+const REMOTE_SCHEMES: [&str; 6] = ["gs", "s3", "az", "http", "https", "hf"];
+
+/// A path as the user gave it; it shows as given, without trailing slashes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Path {
+    given: String,
+}
+
+impl Path {
+    /// Reads a path. A remote path that is not mapped parses; it fails when touched.
+    ///
+    /// # Errors
+    /// An empty text, an unknown scheme, or `..` in a remote path.
+    pub fn parse(text: &str) -> Result<Self, StorageError> {
+        let invalid = |reason: String| StorageError::Invalid { path: text.to_string(), reason };
+        if text.is_empty() {
+            return Err(invalid("it is empty".to_string()));
+        }
+        if text.contains('\0') {
+            return Err(invalid("it contains a zero byte".to_string()));
+        }
+        match split_scheme(text) {
+            None => {}
+            Some(("file", rest)) if rest.starts_with('/') => {}
+            Some(("file", _)) => return Err(invalid("expected file:///folder/name".to_string())),
+            Some((scheme, rest)) if REMOTE_SCHEMES.contains(&scheme) => {
+                // A mapped path must not climb out of its folder.
+                let climbs = rest.split('/').any(|component| component == "..");
+                if climbs {
+                    return Err(invalid("a remote path has no `..`".to_string()));
+                }
+            }
+            Some((scheme, _)) => {
+                let known = REMOTE_SCHEMES.join("://, ");
+                return Err(invalid(format!(
+                    "unknown scheme `{scheme}://`; known are {known}:// and file://"
+                )));
+            }
+        }
+        Ok(Self { given: trim_slashes(text).to_string() })
+    }
+
+    /// The path of something below this folder; `relative` may have several components.
+    pub fn join(&self, relative: &str) -> Self {
+        let relative = trim_slashes(relative);
+        let separator = if self.given.ends_with('/') || relative.is_empty() { "" } else { "/" };
+        Self { given: format!("{}{separator}{relative}", self.given) }
+    }
+
+    /// The folder that holds it; `None` for a root, a bucket or a bare relative name.
+    pub fn parent(&self) -> Option<Self> {
+        let start = split_scheme(&self.given).map_or(0, |(scheme, _)| scheme.len() + 3);
+        match self.given[start..].rfind('/') {
+            Some(0) if start + 1 == self.given.len() => None,
+            Some(0) => Some(Self { given: self.given[..=start].to_string() }),
+            Some(at) => Some(Self { given: trim_slashes(&self.given[..start + at]).to_string() }),
+            None => None,
+        }
+    }
+
+    /// The last component: `checkpoint_1000`.
+    pub fn file_name(&self) -> &str {
+        self.given.rsplit('/').next().expect("split yields one part")
+    }
+
+    /// The text as given.
+    pub fn as_str(&self) -> &str {
+        &self.given
+    }
+
+    /// Whether it names something outside this machine, mapped or not.
+    pub fn is_remote(&self) -> bool {
+        matches!(split_scheme(&self.given), Some((scheme, _)) if scheme != "file")
+    }
+
+    /// Where it lies on this machine.
+    ///
+    /// # Errors
+    /// [`StorageError::Unmapped`] for a remote path under no mapped prefix.
+    pub fn local(&self) -> Result<PathBuf, StorageError> {
+        match split_scheme(&self.given) {
+            None => Ok(PathBuf::from(&self.given)),
+            Some(("file", rest)) => Ok(PathBuf::from(rest)),
+            Some(_) => path_map::mapped(&self.given)?.ok_or_else(|| StorageError::Unmapped {
+                path: self.given.clone(),
+                prefix: self.mappable_prefix(),
+            }),
+        }
+    }
+
+    /// The bucket, host or hub repository that a user would map: `gs://t5-data`, `hf://datasets/a`.
+    fn mappable_prefix(&self) -> String {
+        let (scheme, rest) = split_scheme(&self.given).expect("only remote paths are mapped");
+        let components = if scheme == "hf" { 3 } else { 1 };
+        let kept: Vec<&str> = rest.split('/').take(components).collect();
+        format!("{scheme}://{}", kept.join("/"))
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.given)
+    }
+}
+
+impl std::str::FromStr for Path {
+    type Err = StorageError;
+
+    fn from_str(text: &str) -> Result<Self, StorageError> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<&std::path::Path> for Path {
+    type Error = StorageError;
+
+    fn try_from(path: &std::path::Path) -> Result<Self, StorageError> {
+        let text = path.to_str().ok_or_else(|| StorageError::Invalid {
+            path: path.to_string_lossy().into_owned(),
+            reason: "it is not UTF-8".to_string(),
+        })?;
+        Self::parse(text)
+    }
+}
+
+/// The scheme and what follows `://`; a plain path has none.
+pub(super) fn split_scheme(text: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = text.split_once("://")?;
+    let is_scheme = !scheme.is_empty()
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    is_scheme.then_some((scheme, rest))
+}
+
+/// Without trailing slashes, except those of a root or of a bare scheme.
+fn trim_slashes(text: &str) -> &str {
+    let trimmed = text.trim_end_matches('/');
+    match trimmed {
+        "" => &text[..text.len().min(1)],
+        scheme if scheme.ends_with(':') && text[scheme.len()..].starts_with("//") => {
+            &text[..text.len().min(scheme.len() + 3)]
+        }
+        _ => trimmed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> Path {
+        Path::parse(text).unwrap()
+    }
+
+    #[test]
+    fn paths_show_as_given_without_trailing_slashes() {
+        for (given, shown) in [
+            ("gs://t5-data/a/", "gs://t5-data/a"),
+            ("/", "/"),
+            ("file:///", "file:///"),
+            ("./x//", "./x"),
+            ("gs://t5-data", "gs://t5-data"),
+        ] {
+            assert_eq!(path(given).to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn join_and_parent_are_inverse() {
+        for dir in ["gs://b", "/", "/a", "a", "file:///", "hf://datasets/x", "file:///a"] {
+            let child = path(dir).join("n");
+            assert_eq!(child.parent(), Some(path(dir)), "{dir}");
+            assert_eq!(child.file_name(), "n");
+        }
+        for root in ["gs://b", "/", "a", "file:///"] {
+            assert_eq!(path(root).parent(), None, "{root}");
+        }
+    }
+
+    #[test]
+    fn unknown_schemes_are_refused_with_the_known_ones() {
+        let message = Path::parse("ftp://x/y").unwrap_err().to_string();
+        assert!(message.contains("unknown scheme `ftp://`; known are gs://, s3://"), "{message}");
+        assert!(Path::parse("gs://a/../b").is_err());
+        assert!(Path::parse("").is_err());
+        assert!(Path::parse("file://x").is_err());
+    }
+
+    #[test]
+    fn file_urls_and_plain_paths_are_local() {
+        assert_eq!(path("file:///a/b").local().unwrap(), PathBuf::from("/a/b"));
+        assert_eq!(path("a/b").local().unwrap(), PathBuf::from("a/b"));
+        assert!(!path("file:///a").is_remote());
+    }
+
+    #[test]
+    fn an_unmapped_remote_path_fails_when_touched_and_names_the_flag() {
+        let check = |given: &str, flag: &str| {
+            let message = path(given).local().unwrap_err().to_string();
+            assert!(message.contains(&format!("`{given}`")), "{message}");
+            assert!(message.contains(flag), "{message}");
+        };
+        check("gs://unmapped/a/b", "`--path_map gs://unmapped=DIR`");
+        check("hf://datasets/o/n/f.json", "`--path_map hf://datasets/o/n=DIR`");
+    }
+}

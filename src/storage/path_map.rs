@@ -1,0 +1,108 @@
+//! Which local folder mirrors which remote prefix.
+
+use std::path::PathBuf;
+use std::sync::{OnceLock, RwLock};
+
+use super::error::StorageError;
+use super::path::split_scheme;
+
+/// The environment variable that maps prefixes: `gs://a=DIR,hf://datasets/b=DIR`.
+pub const PATH_MAP_VARIABLE: &str = "GIMLET_PATH_MAP";
+
+static FLAGS: RwLock<Vec<(String, PathBuf)>> = RwLock::new(Vec::new());
+
+/// Sets the process-wide map of `(remote prefix, local folder)` that flags give. It stands before
+/// that of the environment; the longest prefix wins, at the borders of path components.
+pub fn set_path_map(entries: Vec<(String, String)>) -> Result<(), StorageError> {
+    let entries = entries
+        .into_iter()
+        .map(|(prefix, dir)| check_entry(&prefix, &dir))
+        .collect::<Result<_, _>>()?;
+    *FLAGS.write().expect("no holder of the path map panics") = entries;
+    Ok(())
+}
+
+/// Reads one or more `PREFIX=DIR`, separated by commas: the value of `--path_map`.
+pub fn parse_path_map(text: &str) -> Result<Vec<(String, String)>, StorageError> {
+    text.split(',')
+        .filter(|entry| !entry.trim().is_empty())
+        .map(|entry| match entry.trim().split_once('=') {
+            Some((prefix, dir)) if !dir.is_empty() => Ok((prefix.to_string(), dir.to_string())),
+            _ => Err(invalid(entry, "expected PREFIX=DIR, such as gs://t5-data=/data/t5-data")),
+        })
+        .collect()
+}
+
+/// The local place of a remote path, if a prefix of it is mapped.
+pub(super) fn mapped(remote: &str) -> Result<Option<PathBuf>, StorageError> {
+    let flags = FLAGS.read().expect("no holder of the path map panics");
+    let environment = environment()?;
+    // `max_by_key` yields the last of equals: flags come last, to win over the environment.
+    let best = environment
+        .iter()
+        .chain(flags.iter())
+        .filter_map(|(prefix, dir)| Some((prefix.len(), dir, rest_after(prefix, remote)?)))
+        .max_by_key(|(length, ..)| *length);
+    Ok(best.map(|(_, dir, rest)| if rest.is_empty() { dir.clone() } else { dir.join(rest) }))
+}
+
+fn environment() -> Result<&'static Vec<(String, PathBuf)>, StorageError> {
+    static ENTRIES: OnceLock<Result<Vec<(String, PathBuf)>, String>> = OnceLock::new();
+    let read = || {
+        let text = std::env::var(PATH_MAP_VARIABLE).unwrap_or_default();
+        let entries = parse_path_map(&text).and_then(|entries| {
+            entries.iter().map(|(prefix, dir)| check_entry(prefix, dir)).collect()
+        });
+        entries.map_err(|error: StorageError| error.to_string())
+    };
+    ENTRIES
+        .get_or_init(read)
+        .as_ref()
+        .map_err(|reason| invalid(&format!("${PATH_MAP_VARIABLE}"), reason))
+}
+
+fn check_entry(prefix: &str, dir: &str) -> Result<(String, PathBuf), StorageError> {
+    if split_scheme(prefix).is_none() {
+        return Err(invalid(prefix, "a mapped prefix is remote, such as gs://t5-data"));
+    }
+    let dir = dir.strip_prefix("file://").unwrap_or(dir);
+    if split_scheme(dir).is_some() || dir.is_empty() {
+        return Err(invalid(dir, "a prefix is mapped to a local folder"));
+    }
+    // `gs://` alone keeps its slashes: it maps every bucket.
+    let prefix = if prefix.ends_with("://") { prefix } else { prefix.trim_end_matches('/') };
+    Ok((prefix.to_string(), PathBuf::from(dir)))
+}
+
+/// What follows the prefix, if it ends at the border of a component.
+fn rest_after<'a>(prefix: &str, path: &'a str) -> Option<&'a str> {
+    let rest = path.strip_prefix(prefix)?;
+    (rest.is_empty() || rest.starts_with('/') || prefix.ends_with('/'))
+        .then(|| rest.trim_start_matches('/'))
+}
+
+fn invalid(path: &str, reason: &str) -> StorageError {
+    StorageError::Invalid { path: path.to_string(), reason: reason.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_end_at_component_borders() {
+        assert_eq!(rest_after("gs://t5-data", "gs://t5-data/a/b"), Some("a/b"));
+        assert_eq!(rest_after("gs://t5-data", "gs://t5-data"), Some(""));
+        assert_eq!(rest_after("gs://t5-data", "gs://t5-data2/a"), None);
+        assert_eq!(rest_after("gs://", "gs://any/a"), Some("any/a"));
+    }
+
+    #[test]
+    fn a_map_is_prefix_and_local_folder() {
+        let two = parse_path_map("gs://a=/x, hf://datasets/b=y").unwrap();
+        assert_eq!(two[1], ("hf://datasets/b".to_string(), "y".to_string()));
+        assert!(parse_path_map("gs://a").unwrap_err().to_string().contains("expected PREFIX=DIR"));
+        assert!(check_entry("/local", "/x").is_err());
+        assert!(check_entry("gs://a", "s3://b").is_err());
+    }
+}
