@@ -57,6 +57,7 @@ mod tests {
 
     #[test]
     fn the_mask_is_shared_along_the_length_and_keeps_the_mean() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         tch::manual_seed(0);
         let ones = Tensor::ones([8, 5, 1000], (Kind::Float, Device::Cpu));
         let dropped = Dropout::with_rate(0.25).apply_along_length(ones);
@@ -66,6 +67,7 @@ mod tests {
 
     #[test]
     fn a_full_mask_differs_along_the_length() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         tch::manual_seed(0);
         let ones = Tensor::ones([2, 5, 100], (Kind::Float, Device::Cpu));
         let dropped = Dropout::with_rate(0.25).apply(ones);

@@ -91,6 +91,7 @@ mod tests {
 
     #[test]
     fn a_draw_depends_on_seed_and_name_only() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let normal = Initializer::Normal { stddev: 1.0 };
         let first = draw(&spec("a", normal), 7, Device::Cpu);
         let other = draw(&spec("b", normal), 7, Device::Cpu);

@@ -37,3 +37,7 @@ pub use masks::{bias_from_mask, causal_mask, pairs, same_segment};
 pub use params::Params;
 #[cfg(feature = "torch")]
 pub use relative_position::{RelativePosition, buckets, relative_position_bias};
+
+/// Held by tests that seed torch's generator and compare what it draws: there is one for all threads.
+#[cfg(test)]
+pub(crate) static GENERATOR: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -71,7 +71,6 @@ pub fn relative_position_bias(
     by_distance.unfold(1, lengths.1, 1).flip([1]).unsqueeze(0)
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

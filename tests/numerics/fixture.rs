@@ -1,12 +1,19 @@
 //! Tiny models with known weights, and batches for them.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::{Batch, Packing};
 use gimlet::nn::{Activation, Dtype, Params};
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
+
+/// Held by tests that draw random numbers: torch has one generator for all threads.
+pub fn generator() -> MutexGuard<'static, ()> {
+    static GENERATOR: Mutex<()> = Mutex::new(());
+    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What Hugging Face's T5 computed; `data/make_hf_t5.py` wrote it.
 pub struct HuggingFace {
@@ -58,9 +65,8 @@ pub fn pack(batch: &Batch, inputs: [i64; 2], targets: [i64; 2]) -> Batch {
         Tensor::cat(&parts, 0).unsqueeze(0)
     };
     let segments = |lengths: [i64; 2]| {
-        let parts = [0, 1].map(|row| {
-            Tensor::full([lengths[row]], row as i64 + 1, (Kind::Int64, Device::Cpu))
-        });
+        let parts = [0, 1]
+            .map(|row| Tensor::full([lengths[row]], row as i64 + 1, (Kind::Int64, Device::Cpu)));
         Tensor::cat(&parts, 0).unsqueeze(0)
     };
     Batch {
@@ -91,6 +97,7 @@ pub fn tiny(seed: u64) -> (T5, Params) {
         logits_via_embedding: false,
         float32_attention_logits: false,
     };
+    let _held = generator();
     let params = Params::init(&config.param_tree(), seed, Device::Cpu);
     (T5::new(config), params)
 }

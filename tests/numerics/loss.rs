@@ -3,6 +3,8 @@
 use gimlet::models::loss::{Head, LossSpec, Targets, cross_entropy};
 use tch::{Device, Kind, Tensor};
 
+use crate::fixture;
+
 /// The formulas of T5X `losses.py` on one-hot targets, in float64.
 fn textbook(logits: &Tensor, targets: &Targets, spec: &LossSpec) -> (Tensor, Tensor) {
     let logits = logits.to_kind(Kind::Double);
@@ -21,6 +23,7 @@ fn textbook(logits: &Tensor, targets: &Targets, spec: &LossSpec) -> (Tensor, Ten
 }
 
 fn check(spec: LossSpec, transposed: bool) {
+    let _held = fixture::generator();
     tch::manual_seed(0);
     let leaf = |tensor: Tensor| tensor.set_requires_grad(true);
     let hidden = leaf(Tensor::randn([300, 6], (Kind::Float, Device::Cpu)));

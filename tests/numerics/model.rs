@@ -17,7 +17,8 @@ fn check_against_hugging_face(name: &str) {
     let loss = output.sums.read().loss;
     assert!((loss / expected.loss - 1.0).abs() < 1e-5, "loss {loss}, expected {}", expected.loss);
     let found = expected.params.gradients(&output.loss);
-    for (((name, _), found), wanted) in expected.params.iter().zip(&found).zip(&expected.gradients) {
+    for (((name, _), found), wanted) in expected.params.iter().zip(&found).zip(&expected.gradients)
+    {
         let error = relative_error(found, wanted);
         assert!(error < 1e-5, "gradient of {name}: relative error {error}");
     }
@@ -66,6 +67,7 @@ fn bfloat16_activations_stay_near_float32() {
 fn dropout_follows_the_seed() {
     let (t5, params) = fixture::tiny(1);
     let batch = two_examples();
+    let _held = fixture::generator();
     let logits = |seed| {
         tch::manual_seed(seed);
         t5.logits(&params, &batch, t5.dropout())

@@ -2,7 +2,9 @@
 
 use std::ops::AddAssign;
 
-use crate::gin::{Diagnostic, Evaluator, FromGin, Reported, Value, ValueKind, did_you_mean, one_of};
+use crate::gin::{
+    Diagnostic, Evaluator, FromGin, Reported, Value, ValueKind, did_you_mean, one_of,
+};
 
 /// What the summed loss is divided by. T5X `losses.py`, `SpecialLossNormalizingFactor`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -27,13 +27,18 @@ pub struct UnreadSums {
 /// The four sums over targets, each a scalar.
 #[derive(Debug)]
 pub struct TargetSums {
+    /// The loss, z-loss included.
     pub loss: Tensor,
+    /// The z-loss in it.
     pub z_loss: Tensor,
+    /// Weights of the targets that are the most probable token.
     pub correct: Tensor,
+    /// Weights of all targets.
     pub weight_sum: Tensor,
 }
 
 impl UnreadSums {
+    /// The target sums, and counts of the batch's examples and tokens.
     pub fn new(batch: &Batch, targets: &TargetSums) -> Self {
         let (encoder, decoder) = (&batch.encoder_input_tokens, &batch.decoder_target_tokens);
         let (names, [encoder_ids, decoder_ids]) = match &batch.packing {

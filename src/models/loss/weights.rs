@@ -104,8 +104,7 @@ mod tests {
         check(average, &batch(REAL, None), 2.0, &expected);
         let weights = [[0.5, 1.0, 0.25, 2.0, 0.0], [1.0, 1.0, 0.0, 0.0, 0.0]];
         let sum = 3.75;
-        let expected =
-            [0.5 / sum, 1.0 / sum, 0.25 / sum, 2.0 / sum, 0.0, 0.5, 0.5, 0.0, 0.0, 0.0];
+        let expected = [0.5 / sum, 1.0 / sum, 0.25 / sum, 2.0 / sum, 0.0, 0.5, 0.5, 0.0, 0.0, 0.0];
         check(average, &batch(weights, None), 2.0, &expected);
     }
 
@@ -114,8 +113,7 @@ mod tests {
         let weights = [[0.5, 1.0, 0.25, 2.0, 1.5], [1.0, 2.0, 3.0, 4.0, 5.0]];
         let batch = batch(weights, Some([[1, 1, 1, 2, 3], [1, 2, 2, 3, 0]]));
         let first = 1.75;
-        let expected =
-            [0.5 / first, 1.0 / first, 0.25 / first, 1.0, 1.0, 1.0, 0.4, 0.6, 1.0, 0.0];
+        let expected = [0.5 / first, 1.0 / first, 0.25 / first, 1.0, 1.0, 1.0, 0.4, 0.6, 1.0, 0.0];
         check(LossNormalizingFactor::AveragePerSequence, &batch, 6.0, &expected);
     }
 }

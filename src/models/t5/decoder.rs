@@ -217,9 +217,6 @@ impl LayerCache {
             cached.narrow(2, index, 1).copy_(new);
             cached.narrow(2, 0, index + 1)
         };
-        KeyValue {
-            key: store(&self.own.key, &new.key),
-            value: store(&self.own.value, &new.value),
-        }
+        KeyValue { key: store(&self.own.key, &new.key), value: store(&self.own.value, &new.value) }
     }
 }

@@ -10,6 +10,8 @@ mod decoder;
 mod encoder;
 #[cfg(feature = "torch")]
 mod model;
+#[cfg(feature = "torch")]
+mod predict;
 
 pub use spec::{MAX_DISTANCE, NUM_BUCKETS, T5Config, Transformer};
 
@@ -19,3 +21,5 @@ pub use decoder::{Decoder, DecoderCache, DecoderContext};
 pub use encoder::Encoder;
 #[cfg(feature = "torch")]
 pub use model::T5;
+#[cfg(feature = "torch")]
+pub use predict::Prediction;

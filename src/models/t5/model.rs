@@ -7,7 +7,7 @@ use super::encoder::Encoder;
 use super::spec::T5Config;
 use crate::models::Batch;
 use crate::models::loss::{
-    Head, LossOutput, LossSpec, Targets, TargetSums, UnreadSums, cross_entropy, log_likelihoods,
+    Head, LossOutput, LossSpec, TargetSums, Targets, UnreadSums, cross_entropy, log_likelihoods,
     normalize,
 };
 use crate::nn::{Dropout, Params, causal_mask, embed, kind, pairs, same_segment};

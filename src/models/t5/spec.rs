@@ -125,7 +125,8 @@ impl T5Config {
         let normal = |scale| variance_scaling(scale, FanMode::FanIn, Distribution::Normal);
         // T5 does not divide attention scores by sqrt(head_dim): the query's initializer does.
         let query = normal(1.0 / self.head_dim as f64);
-        for (name, initializer) in [("query", query), ("key", normal(1.0)), ("value", normal(1.0))] {
+        for (name, initializer) in [("query", query), ("key", normal(1.0)), ("value", normal(1.0))]
+        {
             let (shape, axes) = ([self.emb_dim, joined], ["embed", "joined_kv"]);
             tree.push(kernel(&format!("{prefix}/{name}"), shape, axes, initializer));
         }
@@ -181,8 +182,7 @@ impl Stack {
 }
 
 /// The initializer of feed-forward and logits kernels.
-const TRUNCATED: Initializer =
-    variance_scaling(1.0, FanMode::FanIn, Distribution::TruncatedNormal);
+const TRUNCATED: Initializer = variance_scaling(1.0, FanMode::FanIn, Distribution::TruncatedNormal);
 
 const fn variance_scaling(scale: f64, mode: FanMode, distribution: Distribution) -> Initializer {
     Initializer::VarianceScaling { scale, mode, distribution }
