@@ -8,6 +8,10 @@ pub mod loss;
 pub mod memory;
 pub mod t5;
 
+mod spec;
+
+pub use spec::{EncoderDecoderModel, Model, Module, PredictBatchWithAux};
+
 #[cfg(feature = "torch")]
 mod batch;
 

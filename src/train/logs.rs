@@ -7,7 +7,7 @@ use crate::telemetry::{EventWriter, config_markdown};
 use super::error::TrainError;
 use super::model_info::{Variable, model_info};
 use super::spec::Train;
-use super::state::state_variables;
+use super::state_layout::state_variables;
 use super::window::Window;
 
 /// The writer of a run's training metrics.
