@@ -8,8 +8,12 @@ pub mod loss;
 pub mod memory;
 pub mod t5;
 
+mod spec;
+
 #[cfg(feature = "torch")]
 mod batch;
+
+pub use spec::{DecoderParams, EncoderDecoderModel, Model, Module, PredictBatchWithAux};
 
 #[cfg(feature = "torch")]
 pub use batch::{Batch, Packing};
