@@ -10,10 +10,10 @@ pub mod t5;
 
 mod spec;
 
-pub use spec::{EncoderDecoderModel, Model, Module, PredictBatchWithAux};
-
 #[cfg(feature = "torch")]
 mod batch;
+
+pub use spec::{DecoderParams, EncoderDecoderModel, Model, Module, PredictBatchWithAux};
 
 #[cfg(feature = "torch")]
 pub use batch::{Batch, Packing};

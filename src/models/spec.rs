@@ -1,84 +1,109 @@
-//! What gin says about a model: its network, vocabularies, optimizer, loss and decoding.
+//! A model as gin binds it: network, vocabularies, optimizer, loss and decoding.
 
-use crate::data::{DataError, DatasetConfig, TaskProvider, output_features};
+use super::decoding::{DecodeFn, Prediction};
+use super::loss::{LossNormalizingFactor, LossSpec};
+use super::t5::{T5Config, Transformer};
 use crate::gin::{Configurable, Ref};
 use crate::nn::ParamSpec;
 use crate::optim::OptimizerDef;
 use crate::vocab::VocabularySpec;
 
-use super::decoding::DecodeFn;
-use super::loss::{LossNormalizingFactor, LossSpec};
-use super::t5::{T5Config, Transformer};
-
-/// Any model the trainer accepts.
+/// Any model that can be trained.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum Model {
-    /// Text to text with an encoder and a decoder.
+    /// Reads inputs, writes targets.
     EncoderDecoder(EncoderDecoderModel),
 }
 
-/// Any network of an encoder-decoder model.
+/// Any network.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum Module {
-    /// T5, mT5, ByT5.
+    /// T5's encoder and decoder.
     Transformer(Transformer),
 }
 
-/// An encoder-decoder with its vocabularies, loss, optimizer and decoding. Source: T5X `models.py`.
+/// A network with what training and decoding need around it. Source: T5X `models.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "t5x.models.EncoderDecoderModel",
-    ignored(
-        feature_converter_cls = "encoder-decoder models always read EncDecFeatureConverter's features",
-        default_decoder_params = "bind the parameters of decode_fn itself"
-    )
+    ignored(feature_converter_cls = "rows are always made as EncDecFeatureConverter makes them")
 )]
 pub struct EncoderDecoderModel {
     /// The network.
     pub module: Module,
-    /// Vocabulary of the inputs.
+    /// What the inputs' ids stand for.
     pub input_vocabulary: VocabularySpec,
-    /// Vocabulary of the targets.
+    /// What the targets' ids stand for; its end token ends a decoded sequence.
     pub output_vocabulary: VocabularySpec,
-    /// The optimizer.
+    /// How gradients become updates.
     pub optimizer_def: OptimizerDef,
-    /// How sequences are decoded.
+    /// How sequences are made from distributions.
     #[gin(default = Ref(DecodeFn::default()))]
     pub decode_fn: Ref<DecodeFn>,
-    /// Probability mass that targets give to the other tokens.
+    /// Probability mass that the target gives to the other tokens.
     #[gin(default = 0.0)]
     pub label_smoothing: f64,
-    /// Weight of the squared logarithm of the softmax's normalizer.
+    /// Weight of the squared logarithm of the softmax's normalizer, which keeps logits near 0.
     #[gin(default = 0.0)]
     pub z_loss: f64,
-    /// Divisor of the summed loss; None leaves the sum.
+    /// Divisor of the summed loss: a number, 'NUM_REAL_TARGET_TOKENS', 'NUM_TOTAL_TARGET_TOKENS' or
+    /// 'AVERAGE_PER_SEQUENCE'. None leaves the sum, which Adafactor does not mind.
     #[gin(default = None)]
     pub loss_normalizing_factor: Option<LossNormalizingFactor>,
-    /// Parameters of prediction.
+    /// What `predict_batch_with_aux` does where its own parameters say nothing.
+    #[gin(default = None)]
+    pub default_decoder_params: Option<DecoderParams>,
+    /// Parameters of decoding a batch.
     #[gin(method)]
     pub predict_batch_with_aux: PredictBatchWithAux,
 }
 
-/// Parameters of prediction. Source: T5X `models.py`.
+/// Defaults of decoding. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.models.DecoderParams")]
+pub struct DecoderParams {
+    /// Whether all sequences are returned instead of the best.
+    #[gin(default = false)]
+    pub return_all_decodes: bool,
+    /// Beams, or samples, per input.
+    #[gin(default = 1)]
+    pub num_decodes: usize,
+}
+
+/// How a batch is decoded. Source: T5X `models.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "t5x.models.EncoderDecoderModel.predict_batch_with_aux",
-    ignored(decoder_params = "bind the parameters of decode_fn itself")
+    ignored(decoder_params = "bind the decoding function's own parameters")
 )]
 pub struct PredictBatchWithAux {
-    /// Keep every decoded sequence of an input, not the best alone.
-    #[gin(default = false)]
-    pub return_all_decodes: bool,
-    /// Sequences decoded per input.
-    #[gin(default = 1)]
-    pub num_decodes: usize,
-    /// Begin each sequence with the targets.
+    /// Whether all sequences are returned instead of the best.
+    #[gin(default = None)]
+    pub return_all_decodes: Option<bool>,
+    /// Beams, or samples, per input.
+    #[gin(default = None)]
+    pub num_decodes: Option<usize>,
+    /// Whether sequences begin with the targets, for completing them.
     #[gin(default = false)]
     pub prompt_with_targets: bool,
 }
 
+impl Model {
+    /// Every parameter, sorted by name.
+    pub fn param_tree(&self) -> Vec<ParamSpec> {
+        let Model::EncoderDecoder(model) = self;
+        model.config().param_tree()
+    }
+
+    /// How gradients become updates.
+    pub fn optimizer_def(&self) -> &OptimizerDef {
+        let Model::EncoderDecoder(model) = self;
+        &model.optimizer_def
+    }
+}
+
 impl EncoderDecoderModel {
-    /// Dimensions of the network.
+    /// The network's dimensions.
     pub fn config(&self) -> &T5Config {
         let Module::Transformer(transformer) = &self.module;
         &transformer.config
@@ -92,18 +117,23 @@ impl EncoderDecoderModel {
             loss_normalizing_factor: self.loss_normalizing_factor,
         }
     }
-}
 
-impl Model {
-    /// Every parameter, sorted by name.
-    pub fn param_tree(&self) -> Vec<ParamSpec> {
-        let Model::EncoderDecoder(model) = self;
-        model.config().param_tree()
+    /// How sequences are decoded that end in `eos_id`, the output vocabulary's end token.
+    pub fn prediction(&self, eos_id: i64) -> Prediction {
+        let own = &self.predict_batch_with_aux;
+        let default = self.default_decoder_params.as_ref().map_or(1, |params| params.num_decodes);
+        Prediction {
+            decode_fn: self.decode_fn.0.clone(),
+            num_decodes: own.num_decodes.unwrap_or(default),
+            eos_id,
+            prompt_with_targets: own.prompt_with_targets,
+        }
     }
 
-    /// The optimizer.
-    pub fn optimizer_def(&self) -> &OptimizerDef {
-        let Model::EncoderDecoder(model) = self;
-        &model.optimizer_def
+    /// Whether decoding returns all sequences instead of the best.
+    pub fn return_all_decodes(&self) -> bool {
+        let default =
+            self.default_decoder_params.as_ref().is_some_and(|params| params.return_all_decodes);
+        self.predict_batch_with_aux.return_all_decodes.unwrap_or(default)
     }
 }

@@ -15,7 +15,7 @@ impl Dropout {
     }
 
     /// Drops with probability `rate` in `0..1` and scales the rest by `1 / (1 - rate)`.
-    pub fn with_rate(rate: f64) -> Self {
+    pub fn train(rate: f64) -> Self {
         assert!((0.0..1.0).contains(&rate), "a dropout rate lies in 0..1, found {rate}");
         Self { rate }
     }
@@ -60,7 +60,7 @@ mod tests {
         let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         tch::manual_seed(0);
         let ones = Tensor::ones([8, 5, 1000], (Kind::Float, Device::Cpu));
-        let dropped = Dropout::with_rate(0.25).apply_along_length(ones);
+        let dropped = Dropout::train(0.25).apply_along_length(ones);
         assert!(dropped.select(1, 0) == dropped.select(1, 4));
         assert!((dropped.mean(Kind::Float).double_value(&[]) - 1.0).abs() < 0.03);
     }
@@ -70,7 +70,7 @@ mod tests {
         let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         tch::manual_seed(0);
         let ones = Tensor::ones([2, 5, 100], (Kind::Float, Device::Cpu));
-        let dropped = Dropout::with_rate(0.25).apply(ones);
+        let dropped = Dropout::train(0.25).apply(ones);
         assert!(dropped.select(1, 0) != dropped.select(1, 4));
     }
 }

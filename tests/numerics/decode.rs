@@ -2,9 +2,9 @@
 
 use gimlet::models::Batch;
 use gimlet::models::decoding::{
-    BeamSearch, DecodeFn, Decodes, NextLogits, Prompt, TemperatureSample,
+    BeamSearch, DecodeFn, Decodes, NextLogits, Prediction, Prompt, TemperatureSample,
 };
-use gimlet::models::t5::{Prediction, T5};
+use gimlet::models::t5::T5;
 use gimlet::nn::{Dropout, Params};
 use tch::{Device, Kind, Tensor};
 

@@ -10,7 +10,7 @@ mod beam_search;
 #[cfg(feature = "torch")]
 mod temperature_sample;
 
-pub use spec::{BeamSearch, DecodeError, DecodeFn, TemperatureSample};
+pub use spec::{BeamSearch, DecodeError, DecodeFn, Prediction, TemperatureSample};
 
 #[cfg(feature = "torch")]
 pub use decode::{Decodes, NextLogits, Prompt};

@@ -103,6 +103,19 @@ impl Default for DecodeFn {
     }
 }
 
+/// How a batch is decoded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// Beam search or sampling.
+    pub decode_fn: DecodeFn,
+    /// Sequences per input.
+    pub num_decodes: usize,
+    /// The token that ends a sequence.
+    pub eos_id: i64,
+    /// Whether sequences begin with the batch's decoder inputs.
+    pub prompt_with_targets: bool,
+}
+
 /// A decoding that contradicts itself or its inputs.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum DecodeError {

@@ -21,5 +21,3 @@ pub use decoder::{Decoder, DecoderCache, DecoderContext};
 pub use encoder::Encoder;
 #[cfg(feature = "torch")]
 pub use model::T5;
-#[cfg(feature = "torch")]
-pub use predict::Prediction;

@@ -31,7 +31,7 @@ impl T5 {
 
     /// The dropout to train with.
     pub fn dropout(&self) -> Dropout {
-        Dropout::with_rate(self.config.dropout_rate)
+        Dropout::train(self.config.dropout_rate)
     }
 
     /// float32 `[batch, targets_length, vocab]`

@@ -5,21 +5,8 @@ use tch::Tensor;
 use super::decoder::{Decoder, DecoderCache};
 use super::model::T5;
 use crate::models::Batch;
-use crate::models::decoding::{DecodeError, DecodeFn, Decodes, NextLogits, Prompt};
+use crate::models::decoding::{DecodeError, Decodes, NextLogits, Prediction, Prompt};
 use crate::nn::{Dropout, Params};
-
-/// How a batch is decoded.
-#[derive(Clone, Debug)]
-pub struct Prediction {
-    /// Beam search or sampling.
-    pub decode_fn: DecodeFn,
-    /// Sequences per input.
-    pub num_decodes: usize,
-    /// The token that ends a sequence.
-    pub eos_id: i64,
-    /// Whether sequences begin with the batch's decoder inputs.
-    pub prompt_with_targets: bool,
-}
 
 impl T5 {
     /// Sequences for every row of `batch`, worst to best, as long as its targets. Sampling draws from
