@@ -25,7 +25,9 @@ fn main() {
 
 fn find_libtorch() -> PathBuf {
     let Some(libtorch) = env::var_os("LIBTORCH").map(PathBuf::from) else {
-        fail("LIBTORCH is not set and .cargo/config.toml, which sets it, was not read: build inside the checkout");
+        fail(
+            "LIBTORCH is not set and .cargo/config.toml, which sets it, was not read: build inside the checkout",
+        );
     };
     if !libtorch.join("lib/libtorch_cpu.so").exists() {
         fail(&format!(
