@@ -106,7 +106,7 @@ fn link(libtorch: &Path, cuda: bool) {
     println!("cargo::rustc-link-arg=-Wl,--allow-shlib-undefined");
     if cuda {
         // No symbol of these is named by our code: they register themselves when loaded.
-        for target in ["bin=gimlet-torch", "tests", "benches"] {
+        for target in ["bin=gimlet-torch", "tests"] {
             println!(
                 "cargo::rustc-link-arg-{target}=-Wl,--no-as-needed,-ltorch_cuda,-lc10_cuda,--as-needed"
             );
