@@ -27,6 +27,8 @@ mod step;
 #[cfg(feature = "torch")]
 mod train_eval;
 #[cfg(feature = "torch")]
+mod vocabularies;
+#[cfg(feature = "torch")]
 mod window;
 
 pub use model_info::{Variable, model_info};
