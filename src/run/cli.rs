@@ -64,13 +64,9 @@ pub struct GinArgs {
     /// Folders with cached tasks.
     #[arg(long = "seqio_additional_cache_dirs", value_name = "DIR,...", value_delimiter = ',')]
     pub seqio_additional_cache_dirs: Vec<String>,
-    /// Local folder that stands for a bucket or hub dataset: gs://t5-data=DIR; may be repeated.
-    #[arg(
-        long = "path_map",
-        value_name = "PREFIX=DIR",
-        env = "GIMLET_PATH_MAP",
-        value_delimiter = ','
-    )]
+    /// Local folder that stands for a bucket or hub dataset: gs://t5-data=DIR; may be repeated, and
+    /// comes before those of the variable GIMLET_PATH_MAP.
+    #[arg(long = "path_map", value_name = "PREFIX=DIR")]
     pub path_map: Vec<String>,
 }
 
@@ -106,22 +102,6 @@ impl GinArgs {
             None => ("--gin_bindings".to_string(), text.clone()),
         };
         self.gin_bindings.iter().map(split).collect()
-    }
-
-    /// `(prefix, folder)` of each `--path_map`.
-    ///
-    /// # Errors
-    /// An entry without `=`.
-    pub fn path_map(&self) -> Result<Vec<(String, String)>, anyhow::Error> {
-        let split = |entry: &String| {
-            let (prefix, folder) = entry.split_once('=').ok_or_else(|| {
-                anyhow::anyhow!(
-                    "--path_map needs PREFIX=DIR, such as gs://t5-data=/data/t5, found `{entry}`"
-                )
-            })?;
-            Ok((prefix.to_string(), folder.to_string()))
-        };
-        self.path_map.iter().map(split).collect()
     }
 }
 

@@ -32,6 +32,8 @@ mod vocabularies;
 mod window;
 
 pub use model_info::{Variable, model_info};
+pub use periods::{Periods, PeriodsError, Stop};
+pub use seeds::{Purpose, derive};
 pub use spec::{
     Action, EarlyStopping, EarlyStoppingMode, SummarizeConfig, SummarizeGinConfig, TerminateOnNan,
     Train, Trainer, TrainerClass,
