@@ -3,12 +3,15 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gimlet::checkpoint::{Array, Reader, Retention, Writer, latest_valid, remove_stale};
 use gimlet::storage::Path;
 
 use super::{names, save_sized, scratch};
+
+/// Columns of the arrays that are saved.
+const LENGTH: usize = 1 << 12;
 
 /// The folder in which a child works.
 const CHILD_DIR: &str = "GIMLET_TEST_CHILD_DIR";
@@ -40,7 +43,7 @@ fn child_saves_until_it_is_killed() {
     let mut step = reader.map_or(0, |reader| reader.step().unwrap());
     loop {
         step += 1;
-        save_sized(&model_dir, step, 1 << 12);
+        save_sized(&model_dir, step, LENGTH);
         let retention = Retention { keep: Some(2), keep_dataset_checkpoints: Some(1) };
         retention.apply(&model_dir).unwrap();
     }
@@ -49,10 +52,13 @@ fn child_saves_until_it_is_killed() {
 #[test]
 fn whenever_a_run_is_killed_its_newest_checkpoint_is_whole() {
     let (_dir, model_dir) = scratch();
+    let start = Instant::now();
+    save_sized(&scratch().1, 1, LENGTH);
+    let one_save = start.elapsed().as_micros() as u64;
     let mut newest = 0;
-    for round in 0..20_u64 {
-        // Spread over the phases of a save, the same in every run of the test.
-        let lifetime = 5_000 + (round * 7_919) % 40_000;
+    for round in 0..20 {
+        // From at once to after some saves, spread over the phases of one.
+        let lifetime = one_save * round / 4;
         let variables = [("GIMLET_TEST_LIFETIME", lifetime.to_string())];
         let ended =
             run_child("checkpoint::crash::child_saves_until_it_is_killed", &model_dir, &variables);

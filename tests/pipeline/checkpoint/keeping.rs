@@ -1,6 +1,8 @@
 //! What is kept, pruned and cleaned up.
 
-use gimlet::checkpoint::{Reader, Retention, Writer, checkpoint_dir, list_steps, remove_stale};
+use gimlet::checkpoint::{
+    Reader, Retention, Writer, checkpoint_dir, latest, list_steps, remove_stale,
+};
 use gimlet::storage::Path;
 
 use super::{names, save, scratch};
@@ -55,4 +57,23 @@ fn leftovers_of_dead_writers_go_and_those_of_living_ones_stay() {
         names(&model_dir),
         ["checkpoint_1", "checkpoint_3.tmp-1700000000", "checkpoint_4", "notes.tmp-1.gimlet"]
     );
+}
+
+#[test]
+fn the_latest_is_asked_of_a_folder_of_checkpoints() {
+    let (_dir, model_dir) = scratch();
+    assert_eq!(latest(&model_dir).unwrap(), None);
+    save(&model_dir, 9);
+    let newest = save(&model_dir, 10);
+    assert_eq!(latest(&model_dir).unwrap(), Some(newest.clone()));
+    let check = |path: &Path, expected: &str| {
+        let message = latest(path).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    };
+    check(&newest, "use mode = 'specific'");
+    check(&model_dir.join("none"), "needs an existing folder");
+    let tensorflow = model_dir.join("tf");
+    tensorflow.create_dir_all().unwrap();
+    tensorflow.join("checkpoint").write_atomic(b"model_checkpoint_path: \"x\"").unwrap();
+    check(&tensorflow, "a TensorFlow checkpoint");
 }
