@@ -148,9 +148,9 @@ impl TrainMetrics {
         self.num_steps
     }
 
-    /// Target positions of the window, padding included.
-    pub fn target_tokens(&self) -> u64 {
-        self.batches.target_tokens
+    /// Positions of all features in the window, padding included: the tokens computed on.
+    pub fn num_positions(&self) -> u64 {
+        self.features.values().map(|feature| feature.positions).sum()
     }
 
     /// Every metric of the window by its TensorBoard tag.
@@ -192,8 +192,7 @@ impl TrainMetrics {
         }
         if !self.features.is_empty() {
             let non_padding = self.features.values().map(|feature| feature.non_padding).sum();
-            let positions = self.features.values().map(|feature| feature.positions).sum();
-            let overall = fraction(non_padding, positions);
+            let overall = fraction(non_padding, self.num_positions());
             out.insert("non_padding_fraction/overall".to_string(), overall);
         }
     }

@@ -85,9 +85,8 @@ fn terminate_on_nan(action: &TerminateOnNan, metrics: &MetricsByTask) -> bool {
         Some(task) => vec![task],
         None => metrics.keys().map(String::as_str).collect(),
     };
-    let broken = |task: &&str| {
-        find(metrics, task, &action.metric).is_some_and(|value| !value.is_finite())
-    };
+    let broken =
+        |task: &&str| find(metrics, task, &action.metric).is_some_and(|value| !value.is_finite());
     let stop = tasks.iter().any(broken);
     if stop {
         telemetry::warn(&format!("{} is not finite: stopping", action.metric));
@@ -120,7 +119,9 @@ fn stops_early(action: &EarlyStopping, history: &mut Vec<f64>) -> bool {
 fn find(metrics: &MetricsByTask, task: &str, metric: &str) -> Option<f64> {
     let found = metrics.get(task).and_then(|metrics| metrics.get(metric)).copied();
     if found.is_none() {
-        telemetry::warn_once(&format!("an action asks for {task}/{metric}, which was not measured"));
+        telemetry::warn_once(&format!(
+            "an action asks for {task}/{metric}, which was not measured"
+        ));
     }
     found
 }

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
 use crate::checkpoint::{
-    Array, ArrayView, CheckpointConfig, CheckpointError, DType, Plan, Reader, RestoreCheckpointConfig,
-    RestoreMode, Retention, Shapes, Writer, latest, latest_valid, plan_resume, remove_stale,
+    Array, ArrayView, CheckpointConfig, CheckpointError, DType, Plan, Reader,
+    RestoreCheckpointConfig, RestoreMode, Retention, Shapes, Writer, latest, latest_valid,
+    plan_resume, remove_stale,
 };
 use crate::data::DatasetState;
 use crate::storage::Path;

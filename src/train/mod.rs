@@ -27,9 +27,13 @@ mod step;
 #[cfg(feature = "torch")]
 mod train_eval;
 #[cfg(feature = "torch")]
+mod vocabularies;
+#[cfg(feature = "torch")]
 mod window;
 
 pub use model_info::{Variable, model_info};
+pub use periods::{Periods, PeriodsError, Stop};
+pub use seeds::{Purpose, derive};
 pub use spec::{
     Action, EarlyStopping, EarlyStoppingMode, SummarizeConfig, SummarizeGinConfig, TerminateOnNan,
     Train, Trainer, TrainerClass,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tch::Device;
 
-use crate::data::{BatchIterator, DatasetConfig, DatasetOptions, TaskProvider, get_dataset};
+use crate::data::{BatchIterator, DatasetOptions, TaskProvider, get_dataset};
 use crate::models::t5::T5;
 use crate::models::{Batch, Model};
 use crate::storage::Path;
@@ -22,6 +22,7 @@ use super::spec::{Train, TrainerClass};
 use super::state::TrainState;
 use super::step::Stepper;
 use super::train_eval::TrainEval;
+use super::vocabularies::check_vocabularies;
 use super::window::Window;
 
 /// What a run needs beside its spec.
@@ -96,6 +97,7 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
         record,
         checkpoints,
         stop: context.stop,
+        started,
     };
     run.begin(spec, &periods, &batches)?;
     run.main_loop(&periods, &mut batches, &mut logs)
@@ -136,22 +138,17 @@ fn training_batches(
     record: &RunRecord,
     position: Option<crate::data::DatasetState>,
 ) -> Result<BatchIterator, TrainError> {
-    // Without a seed of its own the data follows the run's, so that a resumed run goes on with it.
-    let seed = spec.train_dataset_cfg.seed;
-    let seed = seed.unwrap_or_else(|| (derive(record.seed, Purpose::Data, &[]) >> 1) as i64);
-    let config = DatasetConfig { seed: Some(seed), ..spec.train_dataset_cfg.clone() };
-    spec.model.check_vocabularies(&config, context.tasks)?;
-    let options = DatasetOptions { resume: position, ..DatasetOptions::default() };
-    let batches = get_dataset(&config, context.tasks, options)?;
+    let config = &spec.train_dataset_cfg;
+    check_vocabularies(&spec.model, config, context.tasks)?;
+    // Without a seed of its own the data follows the run's.
+    let seed = Some(derive(record.seed, Purpose::Data, &[]));
+    let options = DatasetOptions { seed, resume: position, ..DatasetOptions::default() };
+    let batches = get_dataset(config, context.tasks, options)?;
     batches.notices().iter().for_each(|notice| telemetry::notice_once(notice));
     Ok(batches)
 }
 
-fn stepper(
-    spec: &Train,
-    context: &Context<'_>,
-    record: &RunRecord,
-) -> Result<Stepper, TrainError> {
+fn stepper(spec: &Train, context: &Context<'_>, record: &RunRecord) -> Result<Stepper, TrainError> {
     let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
     let schedule = trainer.learning_rate_fn.build();
     let schedule = schedule.map_err(|error| TrainError::Unfit(error.to_string()))?;
@@ -188,6 +185,7 @@ struct Run<'a> {
     infer_eval: Option<InferEval>,
     actions: Actions,
     stop: &'a AtomicBool,
+    started: Instant,
 }
 
 impl Run<'_> {
@@ -253,7 +251,7 @@ impl Run<'_> {
             window.add(&report, waited);
             progress.step(self.state.step);
         }
-        window.finish();
+        window.finish(Some(self.started.elapsed()));
         Ok(window)
     }
 
