@@ -36,7 +36,7 @@ pub struct TrainArgs {
     #[command(flatten)]
     pub distributed: DistributedArgs,
     /// Resolve everything, print sizes and shapes, and stop.
-    #[arg(long)]
+    #[arg(long = "dry_run")]
     pub dry_run: bool,
 }
 
