@@ -12,6 +12,11 @@ pub(super) fn byte_order_mark(span: Span) -> Diagnostic {
         .help("save it as UTF-8 without BOM")
 }
 
+pub(super) fn binary(span: Span) -> Diagnostic {
+    Diagnostic::error(span, "this is no gin file: it holds a NUL character")
+        .help("gin files are text in UTF-8")
+}
+
 pub(super) fn not_a_statement(line: Place<'_>) -> Diagnostic {
     let first = first_char(line);
     let name =

@@ -107,12 +107,13 @@ impl Scanner<'_> {
     /// Whether a backslash here joins this line and the next; one that does not is reported.
     fn continuation(&mut self, line: &mut Line) -> bool {
         match &self.text[self.at + 1..] {
-            [b'\r', b'\n', ..] => self.at += 3,
-            [b'\n' | b'\r', ..] => self.at += 2,
+            [b'\r', b'\n', _, ..] => self.at += 3,
+            [b'\n' | b'\r', _, ..] => self.at += 2,
             rest => {
                 let blanks = rest.iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
                 let ends = matches!(rest.get(blanks), None | Some(b'\n' | b'\r'));
                 let message = match (ends, blanks) {
+                    // The text ends here, or after one line break.
                     (true, 0) => "nothing follows the backslash that continues this line",
                     (true, _) => "blanks stand behind the backslash that continues this line",
                     (false, _) => "a backslash joins lines only at the very end of one",

@@ -120,7 +120,8 @@ impl Builder<'_> {
     }
 
     /// `value? ~ rest?` up to the end of the line.
-    fn whole_value(&mut self, key: Option<&Key>, mut parts: Pairs<'_, Rule>) -> Option<Value> {
+    fn whole_value(&mut self, key: Option<&Key>, parts: Pairs<'_, Rule>) -> Option<Value> {
+        let mut parts = parts.filter(|part| part.as_rule() != Rule::EOI);
         let end = match key {
             Some(key) => Span { start: key.span.end, ..key.span },
             None => self.span(0, 0),
@@ -163,7 +164,8 @@ impl Builder<'_> {
             match part.as_rule() {
                 Rule::module => module = Some(self.place(&part)),
                 Rule::alias => names.push(self.place(&part)),
-                _ => rest = Some(self.place(&part)),
+                Rule::rest => rest = Some(self.place(&part)),
+                _ => {}
             }
         }
         let module = module.expect("an import names a module");
@@ -181,7 +183,7 @@ impl Builder<'_> {
     }
 
     fn include(&mut self, pair: Pair<'_, Rule>) -> Option<Content> {
-        let mut parts = pair.into_inner();
+        let mut parts = pair.into_inner().skip(1);
         let path = parts.next().expect("an include names a path");
         let place = self.place(&path);
         let value = self.string(path)?;
