@@ -42,8 +42,7 @@ fn lines(statement: &Statement) -> Vec<Value> {
             std::iter::once(head).chain(arguments.iter().map(|a| bound(target, a))).collect()
         }
         StatementKind::Macro(definition) => {
-            let (scope, name) =
-                definition.path.rsplit_once('/').unwrap_or(("", &definition.path));
+            let (scope, name) = definition.path.rsplit_once('/').unwrap_or(("", &definition.path));
             vec![json!(["bind", scope, name, "", printed(&definition.value)])]
         }
         StatementKind::Import(import) => vec![json!(["import", import_text(import)])],

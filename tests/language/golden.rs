@@ -12,7 +12,8 @@ pub fn folder(name: &str) -> PathBuf {
 pub fn cases(name: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder(name)).expect("the folder exists");
     let paths = entries.map(|entry| entry.expect("the folder is readable").path());
-    let mut cases: Vec<_> = paths.filter(|path| path.extension().is_some_and(|e| e == "gin")).collect();
+    let mut cases: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "gin")).collect();
     cases.sort();
     assert!(!cases.is_empty(), "no cases in {name}");
     cases
