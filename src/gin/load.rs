@@ -165,11 +165,11 @@ impl<'a> Loader<'a> {
             return;
         }
         let mentioned = &self.table(table).mentioned.clone();
-        let schema =
-            match resolve(&target.selector, target.span, imports, mentioned, self.registry) {
-                Ok(schema) => schema,
-                Err(diagnostic) => return self.diagnostics.push(diagnostic),
-            };
+        let schema = match resolve(&target.selector, target.span, imports, mentioned, self.registry)
+        {
+            Ok(schema) => schema,
+            Err(diagnostic) => return self.diagnostics.push(diagnostic),
+        };
         self.mention(schema.name, table);
         for Argument { name, span, mut value } in arguments {
             if schema.param(&name).is_none() {
@@ -374,10 +374,17 @@ impl<'a> Loader<'a> {
             let (config, tasks) = (self.run, self.tasks);
             return Ok(Loaded { sources: self.sources, config, tasks, warnings });
         }
-        Err(Diagnostics { sources: self.sources, list: warnings.into_iter().chain(errors).collect() })
+        Err(Diagnostics {
+            sources: self.sources,
+            list: warnings.into_iter().chain(errors).collect(),
+        })
     }
 }
 
 fn join(root: &str, path: &str) -> String {
-    if root.is_empty() { path.to_string() } else { format!("{}/{path}", root.trim_end_matches('/')) }
+    if root.is_empty() {
+        path.to_string()
+    } else {
+        format!("{}/{path}", root.trim_end_matches('/'))
+    }
 }

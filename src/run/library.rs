@@ -36,7 +36,9 @@ impl Source for Library {
         }
         match fs::read_to_string(path) {
             Ok(text) => Ok(Some(text)),
-            Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
+            Err(error)
+                if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) =>
+            {
                 Ok(None)
             }
             Err(error) => Err(error),

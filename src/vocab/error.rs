@@ -1,0 +1,29 @@
+//! Why a vocabulary cannot be built.
+
+use crate::storage::StorageError;
+
+/// A vocabulary that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum VocabError {
+    /// The model file cannot be read.
+    #[error("cannot read the vocabulary: {0}")]
+    Storage(#[from] StorageError),
+    /// The file is no SentencePiece model, or not one that takes these extra ids.
+    #[error("`{path}` is not a usable SentencePiece model: {reason}")]
+    Model {
+        /// The file as the user named it.
+        path: String,
+        /// What is wrong with it, and the remedy.
+        reason: String,
+    },
+}
+
+impl VocabError {
+    /// Whether the user's command is wrong rather than the world: exit status 2 instead of 1.
+    pub fn is_users(&self) -> bool {
+        match self {
+            Self::Storage(error) => error.is_users(),
+            Self::Model { .. } => true,
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! From a spec to a vocabulary; a model file is read once per process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use super::sentencepiece::SentencePiece;
+use super::{VocabError, Vocabulary, VocabularySpec};
+
+type Loaded = Mutex<HashMap<VocabularySpec, Arc<dyn Vocabulary>>>;
+
+static LOADED: LazyLock<Loaded> = LazyLock::new(Loaded::default);
+
+impl VocabularySpec {
+    /// The vocabulary. Equal specs share one, so that a large model is in memory once.
+    pub fn build(&self) -> Result<Arc<dyn Vocabulary>, VocabError> {
+        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(vocabulary) = loaded.get(self) {
+            return Ok(vocabulary.clone());
+        }
+        let vocabulary: Arc<dyn Vocabulary> = match self {
+            Self::SentencePiece(spec) => Arc::new(SentencePiece::load(spec)?),
+            Self::Byte(spec) => Arc::new(spec.clone()),
+            Self::PassThrough(spec) => Arc::new(spec.clone()),
+        };
+        loaded.insert(self.clone(), vocabulary.clone());
+        Ok(vocabulary)
+    }
+}

@@ -1,0 +1,104 @@
+//! A SentencePiece model with SeqIO's extra ids.
+
+use sentencepiece::SentencePieceProcessor;
+
+use super::spec::SentencePieceVocabulary;
+use super::{VocabError, Vocabulary};
+use crate::storage::Path;
+
+/// A loaded model.
+pub(super) struct SentencePiece {
+    spec: SentencePieceVocabulary,
+    processor: SentencePieceProcessor,
+    num_pieces: usize,
+}
+
+impl std::fmt::Debug for SentencePiece {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
+impl SentencePiece {
+    /// Reads the model file and appends the extra ids to its pieces.
+    pub(super) fn load(spec: &SentencePieceVocabulary) -> Result<Self, VocabError> {
+        let path = Path::parse(&spec.sentencepiece_model_file)?;
+        let mut model = path.read()?;
+        append_extra_ids(&mut model, spec);
+        let processor = SentencePieceProcessor::from_serialized_proto(&model).map_err(|error| {
+            let mut reason = format!("{error}; was the download cut short?");
+            if spec.extra_ids > 0 {
+                reason.push_str(" if it holds `<extra_id_0>` already, set `extra_ids = 0`");
+            }
+            VocabError::Model { path: path.to_string(), reason }
+        })?;
+        let num_pieces = processor.len();
+        Ok(Self { spec: spec.clone(), processor, num_pieces })
+    }
+}
+
+/// Adds user-defined pieces `▁<extra_id_i>` behind the model's own, as SeqIO's `_load_model` does.
+/// A protobuf's repeated field may go on anywhere in the message, so appending is enough.
+fn append_extra_ids(model: &mut Vec<u8>, spec: &SentencePieceVocabulary) {
+    const PIECES: u8 = 0x0a; // ModelProto.pieces
+    const PIECE: u8 = 0x0a; // SentencePiece.piece
+    const SCORE: u8 = 0x15; // SentencePiece.score, 0.0
+    const TYPE: u8 = 0x18; // SentencePiece.type
+    const USER_DEFINED: u8 = 4;
+    let order: Vec<usize> = match spec.reverse_extra_ids {
+        true => (0..spec.extra_ids).rev().collect(),
+        false => (0..spec.extra_ids).collect(),
+    };
+    for i in order {
+        let piece = format!("▁<extra_id_{i}>");
+        let mut message = vec![PIECE, piece.len() as u8];
+        message.extend(piece.bytes());
+        message.extend([SCORE, 0, 0, 0, 0, TYPE, USER_DEFINED]);
+        model.extend([PIECES, message.len() as u8]);
+        model.extend(message);
+    }
+}
+
+fn as_id(id: u32) -> i32 {
+    i32::try_from(id).expect("a model has fewer than 2^31 pieces")
+}
+
+impl Vocabulary for SentencePiece {
+    fn name(&self) -> String {
+        let SentencePieceVocabulary { sentencepiece_model_file, extra_ids, .. } = &self.spec;
+        format!("SentencePieceVocabulary(file={sentencepiece_model_file}, extra_ids={extra_ids})")
+    }
+
+    /// SeqIO counts the extra ids among the model's pieces, where they are after loading.
+    fn vocab_size(&self) -> usize {
+        self.num_pieces
+    }
+
+    fn base_vocab_size(&self) -> usize {
+        self.num_pieces
+    }
+
+    fn bos_id(&self) -> Option<i32> {
+        self.processor.bos_id().map(as_id)
+    }
+
+    fn eos_id(&self) -> Option<i32> {
+        self.processor.eos_id().map(as_id)
+    }
+
+    fn unk_id(&self) -> Option<i32> {
+        Some(as_id(self.processor.unk_id()))
+    }
+
+    fn encode_into(&self, text: &str, ids: &mut Vec<i32>) {
+        let pieces = self.processor.encode(text).expect("a loaded model encodes any text");
+        ids.extend(pieces.iter().map(|piece| as_id(piece.id)));
+    }
+
+    /// Negative ids become unknown; SeqIO passes them on, and the C++ library then fails.
+    fn decode_clean(&self, ids: &[i32]) -> String {
+        let unk = self.processor.unk_id();
+        let ids: Vec<u32> = ids.iter().map(|&id| u32::try_from(id).unwrap_or(unk)).collect();
+        self.processor.decode_piece_ids(&ids).expect("every id is a piece of the model")
+    }
+}
