@@ -11,7 +11,7 @@ const TORCH_VERSION: &str = "2.11.0";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=bridge");
+    println!("cargo::rerun-if-changed=bridge/bridge.cpp");
     println!("cargo::rerun-if-env-changed=LIBTORCH");
     if env::var_os("CARGO_FEATURE_TORCH").is_none() {
         return;
