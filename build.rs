@@ -12,6 +12,9 @@ const TORCH_VERSION: &str = "2.11.0";
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=bridge/bridge.cpp");
+    // `run::Library` embeds these; a macro cannot tell cargo of new files.
+    println!("cargo::rerun-if-changed=gin");
+    println!("cargo::rerun-if-changed=tasks");
     println!("cargo::rerun-if-env-changed=LIBTORCH");
     if env::var_os("CARGO_FEATURE_TORCH").is_none() {
         return;
