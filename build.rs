@@ -11,7 +11,7 @@ const TORCH_VERSION: &str = "2.11.0";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=bridge");
+    println!("cargo::rerun-if-changed=bridge/bridge.cpp");
     println!("cargo::rerun-if-env-changed=LIBTORCH");
     if env::var_os("CARGO_FEATURE_TORCH").is_none() {
         return;
@@ -106,7 +106,7 @@ fn link(libtorch: &Path, cuda: bool) {
     println!("cargo::rustc-link-arg=-Wl,--allow-shlib-undefined");
     if cuda {
         // No symbol of these is named by our code: they register themselves when loaded.
-        for target in ["bin=gimlet-torch", "tests", "benches"] {
+        for target in ["bin=gimlet-torch", "tests"] {
             println!(
                 "cargo::rustc-link-arg-{target}=-Wl,--no-as-needed,-ltorch_cuda,-lc10_cuda,--as-needed"
             );

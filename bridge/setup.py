@@ -40,14 +40,15 @@ CPU_LIBRARIES = [
     "libcudart.so.13",
     "libcupti.so.13",
     "libgomp.so.1",
-    "libtorch.so",
     "libtorch_cpu.so",
 ]
-# What torch 2.11.0 itself requires, and for headers and kernels nvcc (its crt/) and cccl.
+# libtorch.so is a shell that would load CUDA; gcc's own libgomp.so is not on every machine.
+CPU_LINKS = {"libtorch.so": "libtorch_cpu.so", "libgomp.so": "libgomp.so.1"}
+# What torch 2.11.0 itself requires, and the headers that the bridge's CUDA half includes (crt, cccl).
 CUDA_WHEELS = CPU_WHEELS + [
     "nvidia-cublas==13.1.0.3",
     "nvidia-cuda-cccl==13.0.*",
-    "nvidia-cuda-nvcc==13.0.*",
+    "nvidia-cuda-crt==13.0.*",
     "nvidia-cuda-nvrtc==13.0.*",
     "nvidia-cudnn-cu13==9.19.0.56",
     "nvidia-cufft==12.0.0.61",
@@ -74,12 +75,13 @@ def set_up_cpu():
     if check_own_libtorch():
         return
     if is_complete(CPU_DIR, [CPU_DIR / "lib" / name for name in CPU_LIBRARIES]):
+        link_libraries()
         return
     say(f"fetching libtorch {TORCH_VERSION} for CPUs into {CPU_DIR.name}/ (540 MB, once)")
     clear(CPU_DIR, ["lib", "include", "build-version"])
     for wheel in download(CPU_WHEELS, CPU_DIR / "wheels"):
         unpack(wheel, CPU_DIR, cpu_destination)
-    (CPU_DIR / "lib" / "libgomp.so").symlink_to("libgomp.so.1")
+    link_libraries()
     finish(CPU_DIR, CPU_DIR)
 
 
@@ -93,7 +95,6 @@ def set_up_cuda():
     clear(CUDA_DIR, ["torch", "nvidia"])
     for wheel in download(CUDA_WHEELS, CUDA_DIR / "wheels"):
         unpack(wheel, CUDA_DIR, cuda_destination)
-    (torch / "lib" / "libgomp.so").symlink_to("libgomp.so.1")
     finish(CUDA_DIR, torch)
 
 
@@ -142,6 +143,14 @@ def is_complete(folder, files):
     if complete:
         stamp.touch()  # Make compares it with this script.
     return complete
+
+
+def link_libraries():
+    for name, target in CPU_LINKS.items():
+        link = CPU_DIR / "lib" / name
+        if not link.is_symlink():
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
 
 
 def clear(folder, names):

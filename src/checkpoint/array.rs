@@ -159,7 +159,8 @@ impl ArrayView<'_> {
         Array { dtype: self.dtype, shape: self.shape.to_vec(), data: self.data.to_vec() }
     }
 
-    fn cast_bytes(&self, dtype: DType) -> Vec<u8> {
+    /// The bytes with floats rounded to another float type; panics for other types.
+    pub fn cast_bytes(&self, dtype: DType) -> Vec<u8> {
         cast_floats(self.data, self.dtype, dtype)
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use super::error::CheckpointError;
 use super::steps::{checkpoint_dir, list_steps, step_of};
-use super::writer::create_temporary;
+use super::writer::{TEMPORARY_MARK, create_temporary};
 use crate::storage::{Locked, Path};
 
 /// A file of this name in a checkpoint keeps it.
@@ -52,8 +52,8 @@ impl Retention {
     }
 }
 
-/// Removes what runs that ended while saving or deleting left: `checkpoint_N.tmp-TIME` folders that
-/// no living writer has locked. Yields what was removed.
+/// Removes what runs that ended while saving or deleting left: `checkpoint_N.tmp-...` folders that no
+/// living writer has locked. Yields what was removed.
 pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
     let entries = match model_dir.list() {
         Err(error) if error.is_not_found() => return Ok(Vec::new()),
@@ -81,7 +81,7 @@ fn is_dead(dir: &Path) -> Result<bool, CheckpointError> {
     };
     match dir.try_lock()? {
         Locked::Busy => Ok(false),
-        Locked::Held(_) => Ok(dir.join("gimlet").exists()? || is_old()?),
+        Locked::Held(_) => Ok(dir.file_name().ends_with(TEMPORARY_MARK) || is_old()?),
         Locked::Unsupported => is_old(),
     }
 }

@@ -200,3 +200,57 @@ impl FromGin for NoTransformations {
 
     fn register(_: &mut Registry) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gin::{Config, FileId, Span};
+
+    fn value(kind: ValueKind) -> Value {
+        Value { kind, span: Span { file: FileId(0), start: 0, end: 1 } }
+    }
+
+    fn text(text: &str) -> Value {
+        value(ValueKind::Str(text.to_string()))
+    }
+
+    fn read<T: FromGin>(value: &Value) -> Result<T, String> {
+        let (config, registry) = (Config::default(), Registry::default());
+        let mut evaluator = Evaluator::new(&config, &registry);
+        let read = evaluator.read(value);
+        read.map_err(|_| evaluator.into_diagnostics()[0].message.clone())
+    }
+
+    #[test]
+    fn a_path_is_one_several_or_none() {
+        let paths = |value| read::<CheckpointPaths>(&value).unwrap().0;
+        assert_eq!(paths(text("gs://a/checkpoint_1")), ["gs://a/checkpoint_1"]);
+        assert_eq!(paths(value(ValueKind::List(vec![text("a"), text("b")]))), ["a", "b"]);
+        assert!(paths(value(ValueKind::List(Vec::new()))).is_empty());
+        assert!(read::<CheckpointPaths>(&value(ValueKind::Int(1))).is_err());
+    }
+
+    #[test]
+    fn python_transformations_are_refused() {
+        assert!(read::<NoTransformations>(&value(ValueKind::Tuple(Vec::new()))).is_ok());
+        let some = value(ValueKind::List(vec![text("f")]));
+        assert!(read::<NoTransformations>(&some).unwrap_err().contains("are Python"));
+    }
+
+    #[test]
+    fn defaults_are_those_of_t5x() {
+        let (config, registry) = (Config::default(), Registry::default());
+        let mut evaluator = Evaluator::new(&config, &registry);
+        let save: SaveCheckpointConfig = evaluator.evaluate_in("").unwrap();
+        assert_eq!((save.dtype, save.period, save.keep), (Some(SaveDtype::Float32), None, None));
+        assert!(evaluator.evaluate_in::<RestoreCheckpointConfig>("").is_err());
+        assert!(evaluator.into_diagnostics()[0].message.contains("path"));
+    }
+
+    #[test]
+    fn dtypes_are_spelled_as_in_numpy() {
+        assert_eq!(read::<RestoreDtype>(&text("bfloat16")).map(DType::from), Ok(DType::Bf16));
+        assert_eq!(read::<RestoreDtype>(&text("float16")).map(DType::from), Ok(DType::F16));
+        assert!(read::<SaveDtype>(&text("float16")).is_err());
+    }
+}

@@ -38,10 +38,27 @@ pub fn list_steps(model_dir: &Path) -> Result<Vec<u64>, CheckpointError> {
     Ok(steps)
 }
 
-/// The newest committed checkpoint, not checked any further.
-pub fn latest(model_dir: &Path) -> Result<Option<Path>, CheckpointError> {
-    let steps = list_steps(model_dir)?;
-    Ok(steps.last().map(|step| checkpoint_dir(model_dir, *step)))
+/// The newest committed checkpoint, not checked any further: restore mode 'latest'.
+///
+/// # Errors
+/// The path is no folder, or is itself a checkpoint: starting from scratch would surprise.
+pub fn latest(folder: &Path) -> Result<Option<Path>, CheckpointError> {
+    let refused = |reason: &str| {
+        let (path, reason) = (folder.to_string(), reason.to_string());
+        Err(CheckpointError::NotACheckpoint { path, reason })
+    };
+    if !folder.is_dir()? {
+        return refused("mode = 'latest' needs an existing folder of checkpoints");
+    }
+    if let Some(step) = list_steps(folder)?.last() {
+        return Ok(Some(checkpoint_dir(folder, *step)));
+    }
+    if folder.join(CHECKPOINT_FILE).exists()? {
+        // Names what cannot be read, TensorFlow's above all.
+        Reader::open(folder)?;
+        return refused("it is one checkpoint, no folder of them; use mode = 'specific'");
+    }
+    Ok(None)
 }
 
 /// A damaged checkpoint that was passed over.

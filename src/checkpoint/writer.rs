@@ -13,7 +13,10 @@ use super::steps::checkpoint_dir;
 use super::zarr;
 use crate::storage::{FolderLock, Locked, Path, StorageError};
 
-/// A checkpoint being written into `checkpoint_N.tmp-TIME`, a name that no reader looks at. It is
+/// What ends the names of our temporary folders, to tell them from those of T5X.
+pub(super) const TEMPORARY_MARK: &str = ".gimlet";
+
+/// A checkpoint being written into `checkpoint_N.tmp-TIME.gimlet`, where no reader looks. It is
 /// whole and visible after [`Writer::commit`], and gone if dropped before. Arrays may be written
 /// from several threads; at most a few chunks of each are held.
 #[derive(Debug)]
@@ -47,16 +50,8 @@ impl Writer {
             Locked::Held(lock) => Some(lock),
             Locked::Busy | Locked::Unsupported => None,
         };
-        let writer = Self {
-            temporary,
-            finished,
-            target_dtype,
-            state: Mutex::default(),
-            _lock: lock,
-            committed: false,
-        };
-        writer.temporary.join("gimlet").create_dir_all()?;
-        Ok(writer)
+        let state = Mutex::default();
+        Ok(Self { temporary, finished, target_dtype, state, _lock: lock, committed: false })
     }
 
     /// Writes an array where T5X would: as zarr, except what it leaves unpartitioned (factored
@@ -116,8 +111,7 @@ impl Writer {
         self.file(CHECKPOINT_FILE, &mut |out| encode(&state.leaves, out))?;
         let mut checksums = state.checksums;
         checksums.files.append(&mut self.state().checksums.files);
-        let text = checksums.to_text();
-        self.file(CHECKSUMS_FILE, &mut |out| out.write_all(&text))?;
+        self.extra(CHECKSUMS_FILE, &checksums.to_text())?;
         self.temporary.sync_tree()?;
         if !self.finished.exists()? {
             self.temporary.rename(&self.finished)?;
@@ -196,12 +190,13 @@ fn is_inline(name: &str, shape: &[usize]) -> bool {
     shape.is_empty() || (!name.starts_with("target/") && (is_factored || shape == [1]))
 }
 
-/// A new folder `NAME.tmp-TIME`; a later time where two saves fall into one second.
+/// A new folder `NAME.tmp-TIME.gimlet`; a later time where two saves fall into one second.
 pub(super) fn create_temporary(finished: &Path) -> Result<Path, CheckpointError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let parent = finished.parent().expect("a checkpoint lies in a folder");
     for time in now.. {
-        let temporary = parent.join(&format!("{}.tmp-{time}", finished.file_name()));
+        let temporary =
+            parent.join(&format!("{}.tmp-{time}{TEMPORARY_MARK}", finished.file_name()));
         match temporary.create_dir_new() {
             Ok(()) => return Ok(temporary),
             Err(StorageError::Io { source, .. })

@@ -1,1 +1,43 @@
 //! L2: SeqIO tasks, from files to batches.
+//!
+//! A [`Task`] (a spec, made by gin) says where examples come from, how they are preprocessed and
+//! which features they end with; [`get_dataset`] builds its pipeline and hands out batches:
+//!
+//! ```text
+//! files -> records -> preprocessors -> validate, trim -> shuffle -> mix -> pack or pad -> batch
+//! ```
+//!
+//! All randomness is a function of (seed, stage, counter), so a position in the data is a few
+//! counters and what the buffers hold: [`BatchIterator::state`] gives it, a later run resumes there.
+
+mod batches;
+mod convert;
+mod dataset;
+mod error;
+mod example;
+mod pipeline;
+mod postprocess;
+mod preprocess;
+mod random;
+mod source;
+mod task;
+
+pub use batches::{BatchIterator, DatasetState};
+pub use convert::{EncDecBatch, EncDecFeatureConverter, EncDecPacking, make_autoregressive_inputs};
+pub use dataset::{
+    DatasetConfig, DatasetOptions, ExampleIterator, ExampleOptions, get_dataset,
+    max_feature_lengths, subtasks, task_examples, training_eval_batches,
+};
+pub use error::DataError;
+pub use example::{Example, Key, Value};
+pub use pipeline::StageState;
+pub use postprocess::{LowerText, Postprocessor, StringLabelToClassId};
+pub use preprocess::{
+    AppendEos, AppendEosAfterTrim, CacheDatasetPlaceholder, FullLm, IidDenoising, ParseTsv,
+    PrefixLm, PreprocessTsv, Preprocessor, Rekey, SpanCorruption, Summarize, Tokenize,
+    TokenizeAndAppendEos, Translate, TruncateInputsLeft, random_spans_helper,
+};
+pub use source::{
+    DataSource, FilePattern, HuggingFaceDataSource, JsonLinesDataSource, TextLineDataSource,
+};
+pub use task::{Feature, FeatureDtype, Mixture, MixtureEntry, Task, TaskOrMixture, TaskProvider};

@@ -165,11 +165,11 @@ impl<'a> Loader<'a> {
             return;
         }
         let mentioned = &self.table(table).mentioned.clone();
-        let schema =
-            match resolve(&target.selector, target.span, imports, mentioned, self.registry) {
-                Ok(schema) => schema,
-                Err(diagnostic) => return self.diagnostics.push(diagnostic),
-            };
+        let schema = match resolve(&target.selector, target.span, imports, mentioned, self.registry)
+        {
+            Ok(schema) => schema,
+            Err(diagnostic) => return self.diagnostics.push(diagnostic),
+        };
         self.mention(schema.name, table);
         for Argument { name, span, mut value } in arguments {
             if schema.param(&name).is_none() {
@@ -352,7 +352,7 @@ impl<'a> Loader<'a> {
         let similar: Vec<String> =
             roots.flat_map(|root| self.source.similar(&join(root, path))).collect();
         if !similar.is_empty() {
-            diagnostic = diagnostic.help(format!("similar files are {}", similar.join(", ")));
+            diagnostic = diagnostic.help(format!("did you mean {}?", similar.join(" or ")));
         }
         diagnostic
     }
@@ -365,8 +365,11 @@ impl<'a> Loader<'a> {
     }
 
     fn finish(mut self) -> Result<Loaded, Diagnostics> {
-        for config in [&self.run, &self.tasks] {
-            self.diagnostics.extend(super::check::check(config));
+        // What a text that failed would have bound is not missing: it would be noise to say so.
+        if self.diagnostics.iter().all(|d| d.severity == Severity::Warning) {
+            for config in [&self.run, &self.tasks] {
+                self.diagnostics.extend(super::check::check(config));
+            }
         }
         let (errors, warnings): (Vec<_>, Vec<_>) =
             self.diagnostics.into_iter().partition(|d| d.severity == Severity::Error);
@@ -374,10 +377,17 @@ impl<'a> Loader<'a> {
             let (config, tasks) = (self.run, self.tasks);
             return Ok(Loaded { sources: self.sources, config, tasks, warnings });
         }
-        Err(Diagnostics { sources: self.sources, list: warnings.into_iter().chain(errors).collect() })
+        Err(Diagnostics {
+            sources: self.sources,
+            list: warnings.into_iter().chain(errors).collect(),
+        })
     }
 }
 
 fn join(root: &str, path: &str) -> String {
-    if root.is_empty() { path.to_string() } else { format!("{}/{path}", root.trim_end_matches('/')) }
+    if root.is_empty() {
+        path.to_string()
+    } else {
+        format!("{}/{path}", root.trim_end_matches('/'))
+    }
 }

@@ -89,7 +89,7 @@ fn through_imports(
     if modules.is_empty() {
         return Err(not_imported(first, span, registry));
     }
-    let found = modules.iter().flat_map(|module| expand(module)).find_map(|module| {
+    let found = modules.iter().flat_map(|module| entry_modules(module)).find_map(|module| {
         let full = if rest.is_empty() { module.to_string() } else { format!("{module}.{rest}") };
         registry.get(&full)
     });
@@ -102,7 +102,8 @@ fn through_imports(
     })
 }
 
-fn expand(module: &str) -> Vec<&str> {
+/// The modules that an imported one stands for: itself, or for `__main__` every entry point.
+pub(super) fn entry_modules(module: &str) -> Vec<&str> {
     match module {
         "__main__" => ENTRY_MODULES.to_vec(),
         other => vec![other],

@@ -1,6 +1,8 @@
 //! What a sequence-to-sequence model reads in one step, on its device.
 
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
+
+use crate::data::EncDecBatch;
 
 /// The features of SeqIO's `EncDecFeatureConverter`. Tokens are int64, padding is 0.
 #[derive(Debug)]
@@ -27,6 +29,30 @@ pub struct Packing {
 }
 
 impl Batch {
+    /// The tensors of a batch from the data pipeline, on the CPU.
+    pub fn from_host(batch: &EncDecBatch) -> Self {
+        let tensor = |values: &[i32], length: usize, kind: Kind| {
+            let shape = [batch.rows as i64, length as i64];
+            Tensor::from_slice(values).view(shape).to_kind(kind)
+        };
+        let inputs = |values: &[i32]| tensor(values, batch.inputs_length, Kind::Int64);
+        let targets = |values: &[i32]| tensor(values, batch.targets_length, Kind::Int64);
+        Self {
+            encoder_input_tokens: inputs(&batch.encoder_input_tokens),
+            decoder_input_tokens: targets(&batch.decoder_input_tokens),
+            decoder_target_tokens: targets(&batch.decoder_target_tokens),
+            decoder_loss_weights: tensor(
+                &batch.decoder_loss_weights,
+                batch.targets_length,
+                Kind::Float,
+            ),
+            packing: batch.packing.as_ref().map(|packing| Packing {
+                encoder_segment_ids: inputs(&packing.encoder_segment_ids),
+                decoder_segment_ids: targets(&packing.decoder_segment_ids),
+            }),
+        }
+    }
+
     /// `(batch, inputs_length, targets_length)`; panics where the features disagree.
     pub fn dims(&self) -> (i64, i64, i64) {
         let (batch, inputs_length) =

@@ -20,44 +20,41 @@ pub struct StepShape {
 
 /// Bytes that a step needs at its peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryEstimate {
+pub struct Estimate {
     /// Parameters, with their copies in the compute dtype.
     pub parameters: u64,
     /// Gradients of all parameters.
     pub gradients: u64,
     /// What the optimizer keeps.
-    pub optimizer_state: u64,
+    pub optimizer: u64,
     /// What the forward pass keeps for the backward pass, and the largest passing tensors.
     pub activations: u64,
 }
 
-impl MemoryEstimate {
+impl Estimate {
+    /// The memory of a step on one device that holds all of the model, with an optimizer that keeps
+    /// that many bytes.
+    pub fn new(config: &T5Config, optimizer: u64, shape: StepShape) -> Self {
+        let num_params = config.num_params();
+        let table = (config.vocab_size * config.emb_dim) as u64;
+        let tables = if config.logits_via_embedding { table } else { 2 * table };
+        // Tables are read in float32; all other parameters are cast once a step.
+        let cast = match config.dtype {
+            Dtype::Float32 => 0,
+            narrow => (num_params - tables) * narrow.size(),
+        };
+        Self {
+            parameters: 4 * num_params + cast,
+            // The head's gradient passes through the graph once more.
+            gradients: 4 * (num_params + table),
+            optimizer,
+            activations: Activations::new(config, shape).bytes(),
+        }
+    }
+
     /// Everything together.
     pub fn total(&self) -> u64 {
-        self.parameters + self.gradients + self.optimizer_state + self.activations
-    }
-}
-
-/// The memory of a step of `config` on one device that holds all of the model.
-pub fn estimate(
-    config: &T5Config,
-    shape: &StepShape,
-    optimizer_state_bytes: u64,
-) -> MemoryEstimate {
-    let num_params = config.num_params();
-    let table = (config.vocab_size * config.emb_dim) as u64;
-    let tables = if config.logits_via_embedding { table } else { 2 * table };
-    // Tables are read in float32; all other parameters are cast once a step.
-    let cast = match config.dtype {
-        Dtype::Float32 => 0,
-        narrow => (num_params - tables) * narrow.size(),
-    };
-    MemoryEstimate {
-        parameters: 4 * num_params + cast,
-        // The head's gradient passes through the graph once more.
-        gradients: 4 * (num_params + table),
-        optimizer_state: optimizer_state_bytes,
-        activations: Activations::new(config, shape).bytes(),
+        self.parameters + self.gradients + self.optimizer + self.activations
     }
 }
 
@@ -75,7 +72,7 @@ struct Activations<'a> {
 }
 
 impl<'a> Activations<'a> {
-    fn new(config: &'a T5Config, shape: &StepShape) -> Self {
+    fn new(config: &'a T5Config, shape: StepShape) -> Self {
         let [rows, inputs, targets] =
             [shape.rows, shape.inputs_length, shape.targets_length].map(|extent| extent as u64);
         let heads = rows * config.num_heads as u64;
@@ -172,7 +169,7 @@ mod tests {
     fn check(dtype: Dtype, measured_mb: f64) {
         let shape = StepShape { rows: 8, inputs_length: 512, targets_length: 114 };
         // Adafactor's factored state is below a percent of the parameters.
-        let estimated = estimate(&small(dtype), &shape, 1 << 20).total() as f64 / 1e6;
+        let estimated = Estimate::new(&small(dtype), 1 << 20, shape).total() as f64 / 1e6;
         let ratio = estimated / measured_mb;
         assert!(
             (0.8..1.25).contains(&ratio),

@@ -6,7 +6,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::optimizer::{Gradient, ParamState};
+use super::optimizer::ParamState;
 use super::spec::{Adafactor, Factored, OptimError};
 
 /// The arrays of a state in the order of the layout's slots.
@@ -59,29 +59,21 @@ impl<'a> Update<'a> {
     }
 
     /// Scales all gradients so that their joint norm is at most the threshold, if there is one.
-    pub(super) fn clip_global_norm(&self, gradients: &[Gradient<'_>]) {
+    pub(super) fn clip_global_norm(&self, grads: &[Tensor]) {
         let Some(threshold) = self.spec.global_norm_clip_threshold.filter(|t| *t != 0.0) else {
             return;
         };
-        let defined = || gradients.iter().map(|g| g.grad).filter(|grad| grad.defined());
-        let squares: Vec<Tensor> = defined().map(square_sum).collect();
-        if squares.is_empty() {
-            return;
-        }
+        let squares: Vec<Tensor> = grads.iter().map(square_sum).collect();
         let norm = Tensor::stack(&squares, 0).sum(Kind::Float).sqrt();
         let scale = norm.reciprocal().clamp_max(1.0 / threshold) * threshold;
-        for grad in defined() {
+        for grad in grads {
             let _ = grad.shallow_clone().g_mul_(&scale);
         }
     }
 
-    /// Updates one parameter and its state.
-    pub(super) fn apply(&self, gradient: &Gradient<'_>, state: &mut ParamState) {
-        let mut param = gradient.param.shallow_clone();
-        let grad = match gradient.grad.defined() {
-            true => gradient.grad.to_kind(Kind::Float),
-            false => param.zeros_like(),
-        };
+    /// Updates one parameter and its state. The gradient's memory becomes the update.
+    pub(super) fn apply(&self, param: &Tensor, grad: Tensor, state: &mut ParamState) {
+        let mut param = param.shallow_clone();
         let before = self.spec.skip_nan_updates.then(|| {
             let arrays: Vec<Tensor> = state.arrays.iter().map(Tensor::copy).collect();
             (param.copy(), arrays)
@@ -240,7 +232,7 @@ fn root_mean_square(tensor: &Tensor, dims: &[usize]) -> Tensor {
 /// The sum of squares, a scalar.
 fn square_sum(tensor: &Tensor) -> Tensor {
     let dims: Vec<usize> = (0..tensor.dim()).collect();
-    let mean_root = root_mean_square(&tensor.to_kind(Kind::Float), &dims);
+    let mean_root = root_mean_square(tensor, &dims);
     mean_root.square().sum(Kind::Float) * tensor.numel() as f64
 }
 

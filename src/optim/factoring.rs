@@ -240,4 +240,37 @@ mod tests {
         let incomplete = error(&standard(), &[2, 3, 4], &["embed", "mlp", "relpos_buckets"]);
         assert!(incomplete.contains("mark the latter"), "{incomplete}");
     }
+
+    fn read(value: ValueKind) -> Result<FactorRules, String> {
+        use crate::gin::{Config, FileId, Span};
+        let (config, registry) = (Config::default(), Registry::default());
+        let mut cx = Evaluator::new(&config, &registry);
+        let span = Span { file: FileId(0), start: 0, end: 0 };
+        let read = cx.read::<FactorRules>(&Value { kind: value, span });
+        read.map_err(|_| cx.into_diagnostics()[0].message.clone())
+    }
+
+    fn dict(entries: &[(&str, ValueKind)]) -> ValueKind {
+        use crate::gin::{FileId, Span};
+        let span = Span { file: FileId(0), start: 0, end: 0 };
+        let value = |kind| Value { kind, span };
+        let entry = |(axis, dim): &(&str, ValueKind)| {
+            (value(ValueKind::Str(axis.to_string())), value(dim.clone()))
+        };
+        ValueKind::Dict(entries.iter().map(entry).collect())
+    }
+
+    #[test]
+    fn rules_may_be_a_dict_in_any_case() {
+        let text = |text: &str| ValueKind::Str(text.to_string());
+        let rules = dict(&[("embed", text("ROW")), ("mlp", text("Col")), ("x", ValueKind::None)]);
+        let rules = read(rules).unwrap();
+        assert_eq!(rules.of("embed"), Some(FactorDim::Row));
+        assert_eq!(rules.of("mlp"), Some(FactorDim::Column));
+        assert_eq!(rules.of("x"), Some(FactorDim::Unfactored));
+        assert_eq!(rules.of("y"), None);
+        let wrong = read(dict(&[("embed", text("rows"))])).unwrap_err();
+        assert!(wrong.contains("found 'rows'"), "{wrong}");
+        assert!(read(ValueKind::Int(3)).is_err());
+    }
 }

@@ -13,7 +13,7 @@ pub struct Gradient<'a> {
     pub name: &'a str,
     /// The parameter, updated in place.
     pub param: &'a Tensor,
-    /// Its gradient, which is used as scratch space; undefined stands for zero.
+    /// Its gradient, whose memory is used as scratch space; undefined stands for zero.
     pub grad: &'a Tensor,
 }
 
@@ -69,10 +69,11 @@ impl Optimizer {
         let OptimizerDef::Adafactor(spec) = &self.def;
         let update = adafactor::Update::new(spec, learning_rate, step)?;
         tch::no_grad(|| {
-            update.clip_global_norm(gradients);
-            for gradient in gradients {
+            let grads: Vec<Tensor> = gradients.iter().map(scratch).collect();
+            update.clip_global_norm(&grads);
+            for (gradient, grad) in gradients.iter().zip(grads) {
                 let state = self.states.get_mut(gradient.name).expect("checked above");
-                update.apply(gradient, state);
+                update.apply(gradient.param, grad, state);
             }
         });
         Ok(())
@@ -107,6 +108,14 @@ impl Optimizer {
         }
         tch::no_grad(|| state.arrays[index].copy_(array));
         Ok(())
+    }
+}
+
+/// The gradient as float32 that may be written to: its own memory where that is laid out plainly.
+fn scratch(gradient: &Gradient<'_>) -> Tensor {
+    match gradient.grad.defined() {
+        true => gradient.grad.to_kind(Kind::Float).contiguous(),
+        false => gradient.param.zeros_like(),
     }
 }
 

@@ -55,7 +55,8 @@ pub fn mesh_axes(logical_axes: &[&str], rules: &Rules) -> Vec<Option<String>> {
     logical_axes
         .iter()
         .map(|axis| {
-            let fits = |mesh: &Option<String>| mesh.as_ref().is_none_or(|mesh| !used.contains(mesh));
+            let fits =
+                |mesh: &Option<String>| mesh.as_ref().is_none_or(|mesh| !used.contains(mesh));
             let rule = rules.iter().find(|(name, mesh)| name == axis && fits(mesh));
             let mesh = rule.and_then(|(_, mesh)| mesh.clone());
             used.extend(mesh.clone());

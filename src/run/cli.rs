@@ -8,7 +8,9 @@ const TYPED_AS: char = '\u{1}';
 /// Gin files fully describe a run; gimlet runs them.
 #[derive(Debug, Parser)]
 #[command(name = "gimlet", version, max_term_width = 100)]
-#[command(after_help = "Bindings are gin: a text needs its own quotes, --gin.MODEL_DIR=\"'/tmp/run'\".")]
+#[command(
+    after_help = "Bindings are gin: a text needs its own quotes, --gin.MODEL_DIR=\"'/tmp/run'\"."
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -19,7 +21,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Train the model that gin files describe, going on from MODEL_DIR's newest checkpoint.
-    Train(TrainArgs),
+    Train(Box<TrainArgs>),
     /// Say what this build and machine support, and what is missing.
     Doctor,
 }
@@ -34,7 +36,7 @@ pub struct TrainArgs {
     #[command(flatten)]
     pub distributed: DistributedArgs,
     /// Resolve everything, print sizes and shapes, and stop.
-    #[arg(long)]
+    #[arg(long = "dry_run")]
     pub dry_run: bool,
 }
 
@@ -62,8 +64,9 @@ pub struct GinArgs {
     /// Folders with cached tasks.
     #[arg(long = "seqio_additional_cache_dirs", value_name = "DIR,...", value_delimiter = ',')]
     pub seqio_additional_cache_dirs: Vec<String>,
-    /// Local folder that stands for a bucket or hub dataset: gs://t5-data=DIR; may be repeated.
-    #[arg(long = "path_map", value_name = "PREFIX=DIR", env = "GIMLET_PATH_MAP", value_delimiter = ',')]
+    /// Local folder that stands for a bucket or hub dataset: gs://t5-data=DIR; may be repeated, and
+    /// comes before those of the variable GIMLET_PATH_MAP.
+    #[arg(long = "path_map", value_name = "PREFIX=DIR")]
     pub path_map: Vec<String>,
 }
 
@@ -99,20 +102,6 @@ impl GinArgs {
             None => ("--gin_bindings".to_string(), text.clone()),
         };
         self.gin_bindings.iter().map(split).collect()
-    }
-
-    /// `(prefix, folder)` of each `--path_map`.
-    ///
-    /// # Errors
-    /// An entry without `=`.
-    pub fn path_map(&self) -> Result<Vec<(String, String)>, anyhow::Error> {
-        let split = |entry: &String| {
-            let (prefix, folder) = entry.split_once('=').ok_or_else(|| {
-                anyhow::anyhow!("--path_map needs PREFIX=DIR, such as gs://t5-data=/data/t5, found `{entry}`")
-            })?;
-            Ok((prefix.to_string(), folder.to_string()))
-        };
-        self.path_map.iter().map(split).collect()
     }
 }
 
@@ -152,8 +141,11 @@ mod tests {
     #[test]
     fn gin_dot_flags_become_bindings_in_order() {
         let found = bindings(&["--gin.a/f.x=1", "--gin_bindings=y = 2", "--gin.z={'k': 'a=b'}"]);
-        let expected =
-            [("--gin.a/f.x", "a/f.x = 1"), ("--gin_bindings", "y = 2"), ("--gin.z", "z = {'k': 'a=b'}")];
+        let expected = [
+            ("--gin.a/f.x", "a/f.x = 1"),
+            ("--gin_bindings", "y = 2"),
+            ("--gin.z", "z = {'k': 'a=b'}"),
+        ];
         assert_eq!(found, expected.map(|(flag, text)| (flag.to_string(), text.to_string())));
     }
 

@@ -4,6 +4,7 @@ use crate::data::{Mixture, Task};
 use crate::gin::{
     Config, Configurable, Diagnostics, Evaluator, Loaded, Registry, Request, Source, load,
 };
+use crate::storage::{parse_path_map, set_path_map};
 use crate::train::Train;
 
 use super::cli::GinArgs;
@@ -44,7 +45,8 @@ pub fn registry() -> Registry {
 /// # Errors
 /// Every mistake in flags and gin files.
 pub fn configure(args: &GinArgs, source: &dyn Source, color: bool) -> Result<Configured, Failure> {
-    crate::storage::set_path_map(args.path_map().map_err(Failure::Usage)?);
+    let path_map = parse_path_map(&args.path_map.join(",")).map_err(Failure::usage)?;
+    set_path_map(path_map).map_err(Failure::usage)?;
     let request = Request {
         files: args.gin_file.clone(),
         bindings: args.bindings(),

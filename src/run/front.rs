@@ -65,5 +65,7 @@ fn torch_program() -> Result<PathBuf, Failure> {
         return Ok(program);
     }
     let message = format!("there is no {}, which trains and decodes", program.display());
-    Err(Failure::World(anyhow!(message).context("this build of gimlet is without libtorch: `make build`")))
+    Err(Failure::World(
+        anyhow!(message).context("this build of gimlet is without libtorch: `make build`"),
+    ))
 }

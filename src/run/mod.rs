@@ -10,6 +10,8 @@ mod failure;
 mod library;
 mod tasks;
 
+#[cfg(feature = "torch")]
+mod doctor;
 mod front;
 #[cfg(feature = "torch")]
 mod torch;

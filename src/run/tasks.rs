@@ -1,9 +1,12 @@
 //! Tasks and mixtures by name, evaluated from task files when first asked for.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::data::{DataError, Mixture, Task, TaskOrMixture, TaskProvider};
-use crate::gin::{Configurable, Diagnostics, Evaluator, Loaded, Registry, Value, ValueKind};
+use crate::gin::{
+    Configurable, Diagnostics, Evaluator, Loaded, Registry, Value, ValueKind, did_you_mean,
+};
 
 /// The tasks that a configuration's task files declare.
 pub struct GinTasks {
@@ -13,7 +16,7 @@ pub struct GinTasks {
 
 impl std::fmt::Debug for GinTasks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GinTasks").field("names", &self.names()).finish()
+        f.debug_struct("GinTasks").field("names", &self.declared().keys()).finish()
     }
 }
 
@@ -43,8 +46,8 @@ impl GinTasks {
     }
 
     fn evaluate<T: Configurable>(&self, name: &str, scope: &str) -> Result<T, DataError> {
-        let mut evaluator = Evaluator::new(&self.loaded.tasks, &self.registry)
-            .with_run_config(&self.loaded.config);
+        let mut evaluator =
+            Evaluator::new(&self.loaded.tasks, &self.registry).with_run_config(&self.loaded.config);
         let result = evaluator.evaluate_in::<T>(scope);
         let list = evaluator.into_diagnostics();
         match result {
@@ -52,7 +55,7 @@ impl GinTasks {
             _ => {
                 let sources = self.loaded.sources.clone();
                 let detail = Diagnostics { sources, list }.render(false);
-                Err(DataError::Declaration { task: name.to_string(), detail })
+                Err(DataError::Config(format!("task `{name}` cannot be used\n{detail}")))
             }
         }
     }
@@ -60,14 +63,16 @@ impl GinTasks {
 
 impl TaskProvider for GinTasks {
     fn get(&self, name: &str) -> Result<TaskOrMixture, DataError> {
-        match self.declared().get(name) {
-            Some((scope, true)) => self.evaluate::<Mixture>(name, scope).map(TaskOrMixture::Mixture),
-            Some((scope, false)) => self.evaluate::<Task>(name, scope).map(TaskOrMixture::Task),
-            None => Err(DataError::UnknownTask { name: name.to_string(), known: self.names() }),
+        let declared = self.declared();
+        match declared.get(name) {
+            Some((scope, true)) => {
+                Ok(TaskOrMixture::Mixture(Arc::new(self.evaluate(name, scope)?)))
+            }
+            Some((scope, false)) => Ok(TaskOrMixture::Task(Arc::new(self.evaluate(name, scope)?))),
+            None => {
+                let suggestion = did_you_mean(name, declared.keys().map(String::as_str));
+                Err(DataError::UnknownTask { name: name.to_string(), suggestion })
+            }
         }
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.declared().into_keys().collect()
     }
 }

@@ -107,7 +107,7 @@ fn live() -> bool {
 }
 
 fn bar(first_step: u64, total_steps: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:20} step {pos}/{len}{msg}")
+    let style = ProgressStyle::with_template("{bar:20} step {pos}/{len}{wide_msg}")
         .expect("the template is well formed");
     let target = ProgressDrawTarget::stderr_with_hz(5);
     let bar = ProgressBar::with_draw_target(Some(total_steps), target).with_style(style);

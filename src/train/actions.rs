@@ -62,7 +62,8 @@ impl Actions {
 
     fn run(&mut self, mode: &str, metrics: &MetricsByTask) -> bool {
         let runners = self.by_mode.get_mut(mode).into_iter().flatten();
-        runners.fold(false, |stop, runner| runner.run(metrics) || stop)
+        // Every action sees the metrics, also after one that asks to stop.
+        runners.map(|runner| runner.run(metrics)).filter(|stop| *stop).count() > 0
     }
 }
 
@@ -85,9 +86,8 @@ fn terminate_on_nan(action: &TerminateOnNan, metrics: &MetricsByTask) -> bool {
         Some(task) => vec![task],
         None => metrics.keys().map(String::as_str).collect(),
     };
-    let broken = |task: &&str| {
-        find(metrics, task, &action.metric).is_some_and(|value| !value.is_finite())
-    };
+    let broken =
+        |task: &&str| find(metrics, task, &action.metric).is_some_and(|value| !value.is_finite());
     let stop = tasks.iter().any(broken);
     if stop {
         telemetry::warn(&format!("{} is not finite: stopping", action.metric));
@@ -120,7 +120,9 @@ fn stops_early(action: &EarlyStopping, history: &mut Vec<f64>) -> bool {
 fn find(metrics: &MetricsByTask, task: &str, metric: &str) -> Option<f64> {
     let found = metrics.get(task).and_then(|metrics| metrics.get(metric)).copied();
     if found.is_none() {
-        telemetry::warn_once(&format!("an action asks for {task}/{metric}, which was not measured"));
+        telemetry::warn_once(&format!(
+            "an action asks for {task}/{metric}, which was not measured"
+        ));
     }
     found
 }

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
 use crate::checkpoint::{
-    Array, ArrayView, CheckpointConfig, CheckpointError, DType, Plan, Reader, RestoreCheckpointConfig,
-    RestoreMode, Retention, Shapes, Writer, latest, latest_valid, plan_resume, remove_stale,
+    Array, ArrayView, CheckpointConfig, CheckpointError, DType, Plan, Reader,
+    RestoreCheckpointConfig, RestoreMode, Retention, Shapes, Writer, latest, latest_valid,
+    plan_resume, remove_stale,
 };
 use crate::data::DatasetState;
 use crate::storage::Path;
@@ -17,6 +18,9 @@ use super::state::TrainState;
 
 /// Where a checkpoint keeps the run's identity.
 const RUN_FILE: &str = "gimlet/run.json";
+
+/// The count of updates in T5X's tree.
+const STEP: &str = "state/step";
 
 /// What makes a resumed run the same run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +120,7 @@ impl<'a> Checkpoints<'a> {
             with_view(tensor, |view| writer.array(&name, view))?;
         }
         let step = i32::try_from(state.step).expect("T5X counts steps in 32 bits");
-        writer.array("state/step", Array::scalar_i32(step).view())?;
+        writer.array(STEP, Array::scalar_i32(step).view())?;
         writer.extra(RUN_FILE, &to_json(record))?;
         writer.extra(&self.data_file(), &to_json(data))?;
         writer.commit()?;
@@ -170,7 +174,8 @@ fn arrays(state: &TrainState) -> impl Iterator<Item = (String, &Tensor)> {
 
 fn shapes(state: &TrainState) -> Shapes {
     let shape = |tensor: &Tensor| tensor.size().iter().map(|&extent| extent as usize).collect();
-    arrays(state).map(|(name, tensor)| (name, shape(tensor))).collect()
+    let step = std::iter::once((STEP.to_string(), Vec::new()));
+    arrays(state).map(|(name, tensor)| (name, shape(tensor))).chain(step).collect()
 }
 
 /// Copies what the plan names into the state, one array at a time.
@@ -194,7 +199,9 @@ fn fill(
             restored.map_err(|error| TrainError::Unfit(error.to_string()))?;
         }
     }
-    state.step = reader.step()?;
+    if plan.sources.contains_key(STEP) {
+        state.step = reader.step()?;
+    }
     Ok(())
 }
 

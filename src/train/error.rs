@@ -2,6 +2,7 @@
 
 use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
+use crate::evaluation::EvalError;
 use crate::storage::StorageError;
 use crate::vocab::VocabError;
 
@@ -60,6 +61,9 @@ pub enum TrainError {
     /// A checkpoint cannot be read or written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// Predictions cannot be scored or written down.
+    #[error(transparent)]
+    Evaluation(#[from] EvalError),
     /// A file cannot be read or written.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -73,6 +77,7 @@ impl TrainError {
             TrainError::Data(error) => error.is_users(),
             TrainError::Checkpoint(error) => error.is_users(),
             TrainError::Storage(error) => error.is_users(),
+            TrainError::Evaluation(error) => !matches!(error, EvalError::Write { .. }),
             TrainError::NonFiniteLoss { .. }
             | TrainError::OutOfMemory { .. }
             | TrainError::Torch { .. } => false,

@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use tch::Device;
 
-use crate::data::{BatchIterator, DatasetConfig, DatasetOptions, TaskProvider, get_dataset};
+use crate::data::{BatchIterator, DatasetOptions, TaskProvider, get_dataset};
 use crate::models::t5::T5;
 use crate::models::{Batch, Model};
+use crate::partition::Partitioner;
 use crate::storage::Path;
 use crate::telemetry::{self, Progress};
 
@@ -22,6 +23,7 @@ use super::spec::{Train, TrainerClass};
 use super::state::TrainState;
 use super::step::Stepper;
 use super::train_eval::TrainEval;
+use super::vocabularies::check_vocabularies;
 use super::window::Window;
 
 /// What a run needs beside its spec.
@@ -64,6 +66,7 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
     let started = Instant::now();
     let model_dir = Path::parse(&spec.model_dir)?;
     model_dir.create_dir_all()?;
+    say_partitions(spec);
     let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, (0, 1))?;
     let seed = fresh_seed(spec);
     let mut state = TrainState::initialize(&spec.model, seed, context.device)
@@ -96,9 +99,21 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
         record,
         checkpoints,
         stop: context.stop,
+        started,
     };
     run.begin(spec, &periods, &batches)?;
     run.main_loop(&periods, &mut batches, &mut logs)
+}
+
+/// A mesh larger than what there is runs on what there is, and says so.
+fn say_partitions(spec: &Train) {
+    let Partitioner::Pjit(partitioner) = &spec.partitioner;
+    let asked = partitioner.requested_partitions().unwrap_or(1);
+    if asked > 1 {
+        telemetry::notice_once(&format!(
+            "num_partitions = {asked}, and there is 1 process: the model is not partitioned"
+        ));
+    }
 }
 
 /// The seed of a run that goes on from no other: the configured one, else the clock.
@@ -136,28 +151,23 @@ fn training_batches(
     record: &RunRecord,
     position: Option<crate::data::DatasetState>,
 ) -> Result<BatchIterator, TrainError> {
-    // Without a seed of its own the data follows the run's, so that a resumed run goes on with it.
-    let seed = spec.train_dataset_cfg.seed;
-    let seed = seed.unwrap_or_else(|| (derive(record.seed, Purpose::Data, &[]) >> 1) as i64);
-    let config = DatasetConfig { seed: Some(seed), ..spec.train_dataset_cfg.clone() };
-    spec.model.check_vocabularies(&config, context.tasks)?;
-    let options = DatasetOptions { resume: position, ..DatasetOptions::default() };
-    let batches = get_dataset(&config, context.tasks, options)?;
+    let config = &spec.train_dataset_cfg;
+    check_vocabularies(&spec.model, config, context.tasks)?;
+    // Without a seed of its own the data follows the run's.
+    let seed = Some(derive(record.seed, Purpose::Data, &[]));
+    let options = DatasetOptions { seed, resume: position, ..DatasetOptions::default() };
+    let batches = get_dataset(config, context.tasks, options)?;
     batches.notices().iter().for_each(|notice| telemetry::notice_once(notice));
     Ok(batches)
 }
 
-fn stepper(
-    spec: &Train,
-    context: &Context<'_>,
-    record: &RunRecord,
-) -> Result<Stepper, TrainError> {
+fn stepper(spec: &Train, context: &Context<'_>, record: &RunRecord) -> Result<Stepper, TrainError> {
     let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
     let schedule = trainer.learning_rate_fn.build();
     let schedule = schedule.map_err(|error| TrainError::Unfit(error.to_string()))?;
     let num_microbatches = trainer.num_microbatches.unwrap_or(1).max(1);
     let batch_size = spec.train_dataset_cfg.batch_size;
-    if batch_size % num_microbatches != 0 {
+    if !batch_size.is_multiple_of(num_microbatches) {
         let message = format!(
             "batch size {batch_size} is not divided evenly by trainer.Trainer.num_microbatches = \
              {num_microbatches}"
@@ -188,6 +198,7 @@ struct Run<'a> {
     infer_eval: Option<InferEval>,
     actions: Actions,
     stop: &'a AtomicBool,
+    started: Instant,
 }
 
 impl Run<'_> {
@@ -253,7 +264,7 @@ impl Run<'_> {
             window.add(&report, waited);
             progress.step(self.state.step);
         }
-        window.finish();
+        window.finish(Some(self.started.elapsed()));
         Ok(window)
     }
 

@@ -2,9 +2,9 @@
 
 use tch::{Device, TchError, Tensor};
 
+use crate::models::Batch;
 use crate::models::loss::{LossSpec, LossSums, normalize};
 use crate::models::t5::T5;
-use crate::models::Batch;
 use crate::nn::Dropout;
 use crate::optim::Gradient;
 use crate::schedule::LearningRateSchedule;
@@ -109,7 +109,7 @@ impl Stepper {
     ) -> (Vec<Tensor>, LossSums) {
         tch::manual_seed(dropout_seed as i64);
         let batch = batch.to_device(self.device);
-        let dropout = Dropout::train(self.model.config().dropout_rate);
+        let dropout = self.model.dropout();
         let output = self.model.loss(&state.params, &batch, &self.loss, dropout);
         let loss = if scale == 1.0 { output.loss } else { output.loss * scale };
         let gradients = state.params.gradients(&loss);
@@ -126,7 +126,10 @@ impl Stepper {
     }
 
     /// Turns libtorch's panics, which is how tch reports failed operations, into errors.
-    fn guarded<R>(&self, step: u64, body: impl FnOnce() -> R) -> Result<R, TrainError> {
+    ///
+    /// # Errors
+    /// Out of memory, or another failure of libtorch.
+    pub fn guarded<R>(&self, step: u64, body: impl FnOnce() -> R) -> Result<R, TrainError> {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
         result.map_err(|panic| {
             let detail = describe(panic);

@@ -48,6 +48,7 @@ CASES = [
     ["small_factored", {"min_dim_size_to_factor": 8, "epsilon2": 0.5}, MATRICES],
     ["skip_nan", {"skip_nan_updates": True, "beta1": 0.5}, MATRICES],
     ["stacked", {}, STACKED],
+    ["late", {"decay_rate": 0.9}, MATRICES],
     ["stacked_momentum", {"beta1": 0.9, "weight_decay_rate": 0.1}, STACKED],
 ]
 LEARNING_RATES = [0.01, 0.02, 0.005, 0.3]
@@ -82,7 +83,7 @@ def load_adafactor(root):
     module = types.ModuleType("t5x.adafactor")
     sys.modules.update({"t5x": t5x, "t5x.optimizers": optimizers, "t5x.adafactor": module})
     exec((pathlib.Path(root) / "t5x/adafactor.py").read_text(), module.__dict__)
-    return module, OptimizerState
+    return module
 
 
 def sample(array):
@@ -93,7 +94,7 @@ def sample(array):
     return {"shape": list(np.shape(array)), "rms": short(rms), "values": [short(x) for x in flat[::stride]]}
 
 
-def run(module, state_class, settings, params):
+def run(module, settings, params, first):
     optimizer = module.Adafactor(**settings)
     shapes = {name: shape for name, (shape, _) in params.items()}
     axes = {name: types.SimpleNamespace(names=tuple(a)) for name, (_, a) in params.items()}
@@ -104,7 +105,6 @@ def run(module, state_class, settings, params):
         from jax.sharding import PartitionSpec
 
         optimizer.set_param_axes({name: PartitionSpec(*axes[name].names) for name in axes})
-    first = settings.get("step_offset", 0)
     weights = {name: jnp.asarray(noise(shape, i)) for i, (name, shape) in enumerate(shapes.items())}
     state = optimizer.init_state(weights).replace(step=jnp.int32(first))
     steps = []
@@ -129,11 +129,12 @@ def run(module, state_class, settings, params):
 
 
 def main():
-    module, state_class = load_adafactor(sys.argv[1])
+    module = load_adafactor(sys.argv[1])
     cases = []
     for name, settings, params in CASES:
-        steps = run(module, state_class, settings, params)
-        cases.append({"name": name, "settings": settings, "params": params, "steps": steps})
+        first = 1_000_000 if name == "late" else settings.get("step_offset", 0)
+        case = {"name": name, "first_step": first, "settings": settings, "params": params}
+        cases.append(case | {"steps": run(module, settings, params, first)})
     text = json.dumps({"learning_rates": LEARNING_RATES, "gradient_scales": GRADIENT_SCALES, "cases": cases})
     print(text.replace(" ", ""))
 

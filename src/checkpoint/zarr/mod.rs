@@ -10,5 +10,5 @@ mod read;
 mod write;
 
 pub(super) use chunks::choose_chunks;
-pub(super) use read::{check, read};
+pub(super) use read::read;
 pub(super) use write::{Sink, write};

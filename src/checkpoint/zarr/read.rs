@@ -49,37 +49,6 @@ pub fn read(
     Ok(Array { dtype: metadata.dtype, shape: metadata.shape, data })
 }
 
-/// Checks all that can be checked without decompressing: metadata, and for every chunk that its
-/// file is there and says that it holds the right number of bytes.
-pub fn check(
-    checkpoint: &Path,
-    dir: &Path,
-    expected: (DType, &[usize]),
-) -> Result<(), CheckpointError> {
-    let metadata = metadata(checkpoint, dir, expected)?;
-    for index in indices(&metadata.shape, &metadata.chunks) {
-        let file = dir.join(&metadata.chunk_name(&index));
-        let size = match file.size() {
-            Ok(size) => size,
-            Err(error) if error.is_not_found() && metadata.fill.is_some() => continue,
-            Err(error) if error.is_not_found() => return Err(missing(checkpoint, &file)),
-            Err(error) => return Err(error.into()),
-        };
-        let expected = metadata.chunk_bytes() as u64;
-        // No compressor makes nothing of something.
-        let is_wrong = match metadata.compressor {
-            Compressor::None => size != expected,
-            Compressor::Gzip | Compressor::Zlib => size == 0,
-        };
-        if is_wrong {
-            let name = relative(checkpoint, &file);
-            let reason = format!("`{name}` has {size} bytes, expected those of {expected}");
-            return Err(CheckpointError::damaged(checkpoint, reason));
-        }
-    }
-    Ok(())
-}
-
 fn metadata(
     checkpoint: &Path,
     dir: &Path,

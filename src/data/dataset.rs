@@ -1,0 +1,427 @@
+//! The data set that a `DatasetConfig` describes: batches for training, examples for evaluation.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use super::batches::{BatchIterator, Batching, DatasetState};
+use super::convert::{EncDecBatch, EncDecFeatureConverter, Rows};
+use super::error::DataError;
+use super::example::{Example, Value};
+use super::pipeline::{Mix, MixtureParts, Pull, Stage, TaskPlan, mixture_parts, task_stage};
+use super::random::StageSeed;
+use super::task::{Task, TaskProvider};
+use crate::gin::Configurable;
+
+/// Which examples, how long, in which order, how many at once. Source: T5X `utils.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.utils.DatasetConfig",
+    ignored(
+        module = "a Python module to import; task files are found by their `import` lines",
+        use_custom_packing_ops = "packing is greedy, in row order, as with SeqIO's own ops",
+        runtime_preprocessors = "for airio tasks, which are not read",
+        num_workers = "for airio tasks, which are not read"
+    )
+)]
+pub struct DatasetConfig {
+    /// Name of a task or mixture.
+    pub mixture_or_task_name: String,
+    /// Feature to its length in tokens. None takes the longest example's, for evaluation.
+    pub task_feature_lengths: Option<BTreeMap<String, usize>>,
+    /// The split, such as 'train'.
+    pub split: String,
+    /// Rows of a batch over all hosts.
+    pub batch_size: usize,
+    /// Whether files and examples are shuffled.
+    pub shuffle: bool,
+    /// Seed of shuffling and of random preprocessors; None takes one from the clock.
+    pub seed: Option<u64>,
+    /// Reads tasks with a cache step from their cache.
+    #[gin(default = false)]
+    pub use_cached: bool,
+    /// Packs several examples into a row.
+    #[gin(default = false)]
+    pub pack: bool,
+    /// Keeps the batches of an evaluation in memory.
+    #[gin(default = true)]
+    pub use_memory_cache: bool,
+    /// Trims features to their length; otherwise longer ones are an error.
+    #[gin(default = true)]
+    pub trim_output_features: bool,
+    /// Threads that parse and tokenize; None leaves one core to the model.
+    #[gin(default = None)]
+    pub num_prefetch_threads: Option<usize>,
+}
+
+/// What a run adds to a [`DatasetConfig`].
+#[derive(Clone, Debug)]
+pub struct DatasetOptions {
+    /// This host's shard, below `num_shards`.
+    pub shard_index: usize,
+    /// Number of shards.
+    pub num_shards: usize,
+    /// Passes over the data; `None` repeats forever.
+    pub num_epochs: Option<u64>,
+    /// Seed where the config has none; the same on all hosts.
+    pub seed: Option<u64>,
+    /// The decoder's first input.
+    pub bos_id: i32,
+    /// Whether a last, smaller batch is dropped.
+    pub drop_remainder: bool,
+    /// Batches made ahead.
+    pub prefetch: NonZeroUsize,
+    /// A position of an earlier run.
+    pub resume: Option<DatasetState>,
+}
+
+impl Default for DatasetOptions {
+    fn default() -> Self {
+        Self {
+            shard_index: 0,
+            num_shards: 1,
+            num_epochs: None,
+            seed: None,
+            bos_id: 0,
+            drop_remainder: true,
+            prefetch: const { NonZeroUsize::new(4).expect("4 is not 0") },
+            resume: None,
+        }
+    }
+}
+
+/// The batches of a data set, for an encoder-decoder model.
+///
+/// All mistakes that can be known without reading examples are found here; the others come from
+/// [`BatchIterator::next_batch`].
+pub fn get_dataset(
+    config: &DatasetConfig,
+    tasks: &dyn TaskProvider,
+    options: DatasetOptions,
+) -> Result<BatchIterator, DataError> {
+    let builder = Builder::new(config, tasks, &options)?;
+    let (rows, converter, notices) = builder.rows()?;
+    let batching = Batching {
+        rows_per_batch: config.batch_size / options.num_shards,
+        drop_remainder: options.drop_remainder,
+        prefetch: options.prefetch,
+    };
+    let stream = builder.stream(&converter);
+    let state = match options.resume {
+        Some(state) if state.stream == stream => state,
+        Some(state) => {
+            let reason = format!("it was saved for `{}`, this is `{stream}`", state.stream);
+            return Err(DataError::State { reason });
+        }
+        None => DatasetState { stream, seed: builder.seed, snapshot: Arc::default(), batches: 0 },
+    };
+    BatchIterator::start(rows, converter, batching, state, notices)
+}
+
+/// The batches of T5X's training evaluation, by task: the rows of one epoch, repeated, of which
+/// each shard takes its part, until there are `eval_steps` batches.
+///
+/// Tasks without the split are left out.
+pub fn training_eval_batches(
+    config: &DatasetConfig,
+    tasks: &dyn TaskProvider,
+    options: &DatasetOptions,
+    eval_steps: usize,
+) -> Result<BTreeMap<String, Vec<EncDecBatch>>, DataError> {
+    check_shards(config, options)?;
+    let mut found = BTreeMap::new();
+    for (name, (task, _)) in mixture_parts(&config.mixture_or_task_name, tasks)? {
+        if !has_split(&task, &config.split)? {
+            continue;
+        }
+        let config = DatasetConfig { mixture_or_task_name: name.clone(), ..config.clone() };
+        // Rows are dealt out to the shards, so that uneven files do no harm.
+        let whole = DatasetOptions {
+            num_shards: 1,
+            shard_index: 0,
+            num_epochs: Some(1),
+            ..options.clone()
+        };
+        let (mut rows, converter, _) = Builder::new(&config, tasks, &whole)?.rows()?;
+        let needed = eval_steps * config.batch_size;
+        let mut epoch = Vec::new();
+        while epoch.len() < needed
+            && let Some(row) = rows.pull()?
+        {
+            epoch.push(row);
+        }
+        if epoch.is_empty() {
+            let (task, split, detail) = (name, config.split.clone(), String::new());
+            return Err(DataError::Empty { task, split, detail });
+        }
+        let mine = (0..needed).skip(options.shard_index).step_by(options.num_shards);
+        let mine: Vec<usize> = mine.collect();
+        let batches = mine.chunks(config.batch_size / options.num_shards).map(|indices| {
+            let mut batch = converter.empty_batch(indices.len());
+            indices.iter().for_each(|i| converter.push_row(&mut batch, &epoch[i % epoch.len()]));
+            batch
+        });
+        found.insert(name, batches.collect());
+    }
+    Ok(found)
+}
+
+/// The tasks that a name stands for, by name: itself, or those of a mixture.
+pub fn subtasks(name: &str, tasks: &dyn TaskProvider) -> Result<Vec<Arc<Task>>, DataError> {
+    Ok(mixture_parts(name, tasks)?.into_values().map(|(task, _)| task).collect())
+}
+
+fn check_shards(config: &DatasetConfig, options: &DatasetOptions) -> Result<(), DataError> {
+    let (batch_size, num_shards) = (config.batch_size, options.num_shards);
+    if options.shard_index >= num_shards {
+        let shard = options.shard_index;
+        return Err(DataError::Config(format!("there is no shard {shard} of {num_shards}")));
+    }
+    if batch_size == 0 || !batch_size.is_multiple_of(num_shards) {
+        return Err(DataError::Config(format!(
+            "batch size ({batch_size}) must be divisible by the number of data shards \
+             ({num_shards}); set BATCH_SIZE to a multiple of {num_shards}"
+        )));
+    }
+    Ok(())
+}
+
+fn has_split(task: &Task, split: &str) -> Result<bool, DataError> {
+    match super::source::files_of(&task.source, task.task_name(), split) {
+        Ok(_) => Ok(true),
+        Err(DataError::UnknownSplit { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Threads for the maps; `None` maps on the producer's own thread.
+fn map_threads(config: &DatasetConfig) -> Option<NonZeroUsize> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    NonZeroUsize::new(config.num_prefetch_threads.unwrap_or((cores - 1).min(16)))
+}
+
+struct Builder<'a> {
+    config: &'a DatasetConfig,
+    options: &'a DatasetOptions,
+    parts: MixtureParts,
+    seed: u64,
+}
+
+impl<'a> Builder<'a> {
+    fn new(
+        config: &'a DatasetConfig,
+        tasks: &dyn TaskProvider,
+        options: &'a DatasetOptions,
+    ) -> Result<Self, DataError> {
+        check_shards(config, options)?;
+        let parts = mixture_parts(&config.mixture_or_task_name, tasks)?;
+        let resumed = options.resume.as_ref().map(|state| state.seed);
+        let seed = config.seed.or(resumed).or(options.seed).unwrap_or_else(seconds_of_clock);
+        Ok(Self { config, options, parts, seed })
+    }
+
+    fn plan(&self, lengths: Option<BTreeMap<String, usize>>) -> TaskPlan {
+        let (config, options) = (self.config, self.options);
+        TaskPlan {
+            split: config.split.clone(),
+            lengths,
+            trim: config.trim_output_features,
+            use_cached: config.use_cached,
+            shuffle: config.shuffle,
+            seed: self.seed,
+            num_epochs: options.num_epochs,
+            shard_index: options.shard_index,
+            num_shards: options.num_shards,
+            num_threads: map_threads(config),
+        }
+    }
+
+    /// The feature lengths: given, or those of the longest example of all shards.
+    fn lengths(&self) -> Result<BTreeMap<String, usize>, DataError> {
+        if let Some(lengths) = &self.config.task_feature_lengths {
+            return Ok(lengths.clone());
+        }
+        let mut longest = BTreeMap::new();
+        for (task, _) in self.parts.values() {
+            let options = ExampleOptions {
+                split: self.config.split.clone(),
+                use_cached: self.config.use_cached,
+                ..ExampleOptions::default()
+            };
+            for (key, length) in max_feature_lengths(task, &options)? {
+                let known = longest.entry(key).or_insert(0);
+                *known = length.max(*known);
+            }
+        }
+        Ok(longest)
+    }
+
+    fn rows(&self) -> Result<(Rows, EncDecFeatureConverter, Vec<String>), DataError> {
+        let lengths = self.lengths()?;
+        let converter = self.converter(&lengths)?;
+        let plan = self.plan(Some(lengths));
+        let mut notices = Vec::new();
+        let examples = self.examples(&plan, &mut notices)?;
+        Ok((Rows::new(examples, converter.clone()), converter, notices))
+    }
+
+    fn converter(
+        &self,
+        lengths: &BTreeMap<String, usize>,
+    ) -> Result<EncDecFeatureConverter, DataError> {
+        let length = |key: &str| match lengths.get(key) {
+            Some(&length) if length > 0 => Ok(length),
+            found => Err(DataError::Config(format!(
+                "`task_feature_lengths` needs a positive length for '{key}', found {}",
+                found.map_or("none".to_string(), usize::to_string)
+            ))),
+        };
+        if let Some(extra) = lengths.keys().find(|key| !matches!(&key[..], "inputs" | "targets")) {
+            return Err(DataError::Config(format!(
+                "`task_feature_lengths` has '{extra}', which an encoder-decoder model lacks; it \
+                 takes 'inputs' and 'targets'"
+            )));
+        }
+        Ok(EncDecFeatureConverter {
+            pack: self.config.pack,
+            inputs_length: length("inputs")?,
+            targets_length: length("targets")?,
+            bos_id: self.options.bos_id,
+            apply_length_check: true,
+        })
+    }
+
+    fn examples(&self, plan: &TaskPlan, notices: &mut Vec<String>) -> Result<Stage, DataError> {
+        if self.parts.len() == 1 {
+            let (task, _) = self.parts.values().next().expect("there is one");
+            return task_stage(task, plan, notices);
+        }
+        let mut stages = Vec::new();
+        for (task, rate) in self.parts.values() {
+            match task_stage(task, plan, notices) {
+                Ok(stage) => stages.push((stage, *rate)),
+                Err(DataError::UnknownSplit { task, split, .. }) => {
+                    notices.push(format!("task `{task}` has no split '{split}': it is left out"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if stages.is_empty() {
+            return Err(DataError::UnknownSplit {
+                task: self.config.mixture_or_task_name.clone(),
+                split: self.config.split.clone(),
+                known: "none that all its tasks share".to_string(),
+            });
+        }
+        let name = &self.config.mixture_or_task_name;
+        let seed = StageSeed::new(self.seed, &format!("{name}/mix/{}", plan.shard_index));
+        let (first, _) = self.parts.values().next().expect("there are several");
+        let features = first.output_features.keys().cloned().collect();
+        Ok(Box::new(Mix::new(stages, seed, features)))
+    }
+
+    /// What a saved position must agree on with the run that takes it up.
+    fn stream(&self, converter: &EncDecFeatureConverter) -> String {
+        let (config, options) = (self.config, self.options);
+        let order = match config.shuffle {
+            true => format!("shuffled with {}", self.seed),
+            false => format!("in order, seed {}", self.seed),
+        };
+        format!(
+            "{} {} inputs {} targets {}{} batch {} shard {} of {} {order}",
+            config.mixture_or_task_name,
+            config.split,
+            converter.inputs_length,
+            converter.targets_length,
+            if config.pack { " packed" } else { "" },
+            config.batch_size,
+            options.shard_index,
+            options.num_shards,
+        )
+    }
+}
+
+/// T5X's default seed.
+fn seconds_of_clock() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |duration| duration.as_secs())
+}
+
+/// How the examples of one task are read for evaluation.
+#[derive(Clone, Debug)]
+pub struct ExampleOptions {
+    /// The split.
+    pub split: String,
+    /// Lengths to trim to; `None` trims nothing.
+    pub lengths: Option<BTreeMap<String, usize>>,
+    /// Reads a task with a cache step from its cache.
+    pub use_cached: bool,
+    /// Whether files and examples are shuffled.
+    pub shuffle: bool,
+    /// Seed of shuffling and of random preprocessors.
+    pub seed: u64,
+    /// This host's shard, below `num_shards`.
+    pub shard_index: usize,
+    /// Number of shards.
+    pub num_shards: usize,
+}
+
+impl Default for ExampleOptions {
+    fn default() -> Self {
+        Self {
+            split: "validation".to_string(),
+            lengths: None,
+            use_cached: false,
+            shuffle: false,
+            seed: 42,
+            shard_index: 0,
+            num_shards: 1,
+        }
+    }
+}
+
+/// The examples of one epoch of a task.
+pub struct ExampleIterator(Stage);
+
+impl Iterator for ExampleIterator {
+    type Item = Result<Example, DataError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.pull().transpose()
+    }
+}
+
+/// The examples of a task, once each, with the features that its preprocessors leave.
+pub fn task_examples(task: &Task, options: &ExampleOptions) -> Result<ExampleIterator, DataError> {
+    let plan = TaskPlan {
+        split: options.split.clone(),
+        lengths: options.lengths.clone(),
+        trim: true,
+        use_cached: options.use_cached,
+        shuffle: options.shuffle,
+        seed: options.seed,
+        num_epochs: Some(1),
+        shard_index: options.shard_index,
+        num_shards: options.num_shards,
+        num_threads: None,
+    };
+    task_stage(task, &plan, &mut Vec::new()).map(ExampleIterator)
+}
+
+/// The length of the longest example of a task, by output feature, as `seqio.Evaluator` takes it
+/// where no lengths are given.
+pub fn max_feature_lengths(
+    task: &Task,
+    options: &ExampleOptions,
+) -> Result<BTreeMap<String, usize>, DataError> {
+    let mut longest: BTreeMap<String, usize> =
+        task.output_features.keys().map(|key| (key.clone(), 0)).collect();
+    for example in task_examples(task, &ExampleOptions { lengths: None, ..options.clone() })? {
+        for (key, value) in example?.iter() {
+            if let (Some(known), Value::Ints(ids)) = (longest.get_mut(&**key), value) {
+                *known = ids.len().max(*known);
+            }
+        }
+    }
+    Ok(longest)
+}

@@ -1,0 +1,169 @@
+//! What can go wrong between files and batches, with the place and the remedy.
+
+use std::io;
+
+use crate::storage::StorageError;
+use crate::vocab::VocabError;
+
+/// A data set that cannot be built or read.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// No task or mixture of that name is registered.
+    #[error("no task or mixture is named `{name}`: {suggestion}")]
+    UnknownTask {
+        /// The name as written.
+        name: String,
+        /// "did you mean", or what is known.
+        suggestion: String,
+    },
+    /// The task's source has no such split.
+    #[error("`{task}` has no split '{split}'; it has {known}")]
+    UnknownSplit {
+        /// The task.
+        task: String,
+        /// The split asked for.
+        split: String,
+        /// The splits it has.
+        known: String,
+    },
+    /// No file matches.
+    #[error("no file of `{task}`, split '{split}', is found under `{pattern}`; {help}")]
+    NoFiles {
+        /// The task.
+        task: String,
+        /// The split asked for.
+        split: String,
+        /// The pattern or folder.
+        pattern: String,
+        /// What to check.
+        help: String,
+    },
+    /// A file cannot be reached.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// A vocabulary cannot be built.
+    #[error(transparent)]
+    Vocab(#[from] VocabError),
+    /// Reading stopped within a file.
+    #[error("cannot read `{file}` beyond line {line}: {source}; is it complete?")]
+    Read {
+        /// The file.
+        file: String,
+        /// Lines read before.
+        line: u64,
+        /// The system's or decoder's reason.
+        source: io::Error,
+    },
+    /// A line that is no text.
+    #[error("{file}:{line}: not UTF-8; convert the file, for example with `iconv -t UTF-8`")]
+    NotUtf8 {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+    },
+    /// A line that is no JSON object.
+    #[error("{file}:{line}: {reason}; each line is one JSON object")]
+    Json {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file whose name no reader knows.
+    #[error("`{file}` is neither JSON lines (.json, .jsonl) nor text (.txt), plain or gzip")]
+    UnknownFormat {
+        /// The file.
+        file: String,
+    },
+    /// Files without examples, or preprocessors that drop them all.
+    #[error("`{task}`, split '{split}', has no examples{detail}")]
+    Empty {
+        /// The task.
+        task: String,
+        /// The split.
+        split: String,
+        /// Where they got lost.
+        detail: String,
+    },
+    /// A step found an example unfit.
+    #[error("task `{task}`, {step}: {reason}")]
+    Preprocess {
+        /// The task.
+        task: String,
+        /// The preprocessor.
+        step: String,
+        /// What was found and what was expected.
+        reason: String,
+    },
+    /// The examples after preprocessing are not what `output_features` promises.
+    #[error("task `{task}`, after preprocessing: {reason}")]
+    Features {
+        /// The task.
+        task: String,
+        /// What was found and what was expected.
+        reason: String,
+    },
+    /// The targets' length leaves no room for what span corruption makes.
+    #[error(
+        "expected targets length for span corruption ({needed}) is greater than configured \
+         targets length ({configured}); set TASK_FEATURE_LENGTHS = {{'inputs': {inputs}, \
+         'targets': {needed}}}"
+    )]
+    TargetsTooShort {
+        /// What span corruption makes.
+        needed: usize,
+        /// `task_feature_lengths['targets']`.
+        configured: usize,
+        /// `task_feature_lengths['inputs']`.
+        inputs: usize,
+    },
+    /// An example is longer than its feature may be.
+    #[error(
+        "feature '{feature}' has {found} tokens, more than its length of {limit}; raise \
+         task_feature_lengths['{feature}'] or set `trim_output_features = True`"
+    )]
+    TooLong {
+        /// The feature.
+        feature: String,
+        /// Its length.
+        found: usize,
+        /// The length allowed.
+        limit: usize,
+    },
+    /// A bound value that does not fit the others.
+    #[error("{0}")]
+    Config(String),
+    /// A cacheable task without its cache.
+    #[error(
+        "`{task}` is to be read from a cache (`use_cached = True`), and there is none; set \
+         `USE_CACHED_TASKS = False` to preprocess it on the fly"
+    )]
+    NotCached {
+        /// The task.
+        task: String,
+    },
+    /// The saved position belongs to another pipeline.
+    #[error(
+        "the saved data position does not fit this run: {reason}; restore with \
+         `restore_dataset = False` to start the data anew"
+    )]
+    State {
+        /// What differs.
+        reason: String,
+    },
+}
+
+impl DataError {
+    /// Whether the user's input is wrong rather than the world: exit status 2 instead of 1.
+    pub fn is_users(&self) -> bool {
+        match self {
+            Self::Storage(error) => error.is_users(),
+            Self::Vocab(error) => error.is_users(),
+            Self::Read { .. } => false,
+            _ => true,
+        }
+    }
+}

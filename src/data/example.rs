@@ -1,0 +1,162 @@
+//! One example: named features of text, numbers or token ids.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The name of a feature, cheap to copy into every example.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(Arc<str>);
+
+impl From<&str> for Key {
+    fn from(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+impl From<String> for Key {
+    fn from(name: String) -> Self {
+        Self(name.into())
+    }
+}
+
+impl Deref for Key {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for Key {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::from)
+    }
+}
+
+/// What a feature holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// Token ids, rank 1.
+    Ints(Vec<i32>),
+    /// A whole number, rank 0.
+    Int(i64),
+    /// A number, rank 0.
+    Float(f64),
+    /// A text, rank 0.
+    Text(String),
+    /// Numbers, rank 1.
+    Floats(Vec<f64>),
+    /// Texts, rank 1.
+    Texts(Vec<String>),
+}
+
+impl Value {
+    /// What a user would call it: `ids`, `text`.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Self::Ints(_) => "a list of ints",
+            Self::Int(_) => "an int",
+            Self::Float(_) => "a float",
+            Self::Text(_) => "text",
+            Self::Floats(_) => "a list of floats",
+            Self::Texts(_) => "a list of texts",
+        }
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        match self {
+            Self::Ints(_) | Self::Floats(_) | Self::Texts(_) => 1,
+            Self::Int(_) | Self::Float(_) | Self::Text(_) => 0,
+        }
+    }
+}
+
+/// Features by name. A handful, so a list is searched faster than any map.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Example(Vec<(Key, Value)>);
+
+impl Example {
+    /// An example of one feature.
+    pub fn of(key: Key, value: Value) -> Self {
+        Self(vec![(key, value)])
+    }
+
+    /// The value of a feature.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.0.iter().find(|(name, _)| **name == *key).map(|(_, value)| value)
+    }
+
+    /// The token ids of a feature, if it holds ids.
+    pub fn ints(&self, key: &str) -> Option<&[i32]> {
+        match self.get(key) {
+            Some(Value::Ints(ids)) => Some(ids),
+            _ => None,
+        }
+    }
+
+    /// The text of a feature, if it holds text.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        match self.get(key) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Sets a feature, replacing what it held.
+    pub fn set(&mut self, key: Key, value: Value) {
+        match self.0.iter_mut().find(|(name, _)| *name == key) {
+            Some((_, held)) => *held = value,
+            None => self.0.push((key, value)),
+        }
+    }
+
+    /// Takes a feature out.
+    pub fn take(&mut self, key: &str) -> Option<Value> {
+        let index = self.0.iter().position(|(name, _)| **name == *key)?;
+        Some(self.0.remove(index).1)
+    }
+
+    /// The features in the order they were set.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Value)> {
+        self.0.iter().map(|(key, value)| (key, value))
+    }
+
+    /// The features, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Key, &mut Value)> {
+        self.0.iter_mut().map(|(key, value)| (&*key, value))
+    }
+
+    /// Drops the features that `keep` refuses.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
+        self.0.retain(|(name, _)| keep(name));
+    }
+
+    /// The names, as an error lists them: 'inputs', 'targets'.
+    pub fn names(&self) -> String {
+        let names: Vec<String> = self.0.iter().map(|(name, _)| format!("'{name}'")).collect();
+        if names.is_empty() { "none".to_string() } else { names.join(", ") }
+    }
+}
+
+impl FromIterator<(Key, Value)> for Example {
+    fn from_iter<I: IntoIterator<Item = (Key, Value)>>(features: I) -> Self {
+        Self(features.into_iter().collect())
+    }
+}

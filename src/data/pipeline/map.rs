@@ -1,0 +1,135 @@
+//! Maps of single examples, fused: the same for one thread and for many.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::pull::{Pull, Stage, StageState};
+use crate::data::error::DataError;
+use crate::data::example::Example;
+use crate::data::preprocess::{MapStep, Place};
+use crate::data::random::StageSeed;
+use crate::data::source::{LineParser, Record};
+
+/// A map with what it needs besides the example.
+pub(crate) struct NamedStep {
+    pub name: &'static str,
+    pub seed: StageSeed,
+    pub step: Box<dyn MapStep>,
+}
+
+/// Maps in a row, a function of the item and its counter; shared by threads.
+pub(crate) trait MapItems<In>: Send + Sync {
+    /// The example, or `None` where a map drops it.
+    fn apply(&self, item: In, counter: u64) -> Result<Option<Example>, DataError>;
+}
+
+/// Maps over examples.
+pub(crate) struct ExampleMaps {
+    pub task: String,
+    pub steps: Vec<NamedStep>,
+}
+
+impl MapItems<Example> for ExampleMaps {
+    fn apply(&self, mut example: Example, counter: u64) -> Result<Option<Example>, DataError> {
+        for NamedStep { name, seed, step } in &self.steps {
+            let mapped = step.apply(example, Place { seed, counter });
+            match mapped {
+                Ok(Some(next)) => example = next,
+                Ok(None) => return Ok(None),
+                Err(reason) => {
+                    let (task, step) = (self.task.clone(), name.to_string());
+                    return Err(DataError::Preprocess { task, step, reason });
+                }
+            }
+        }
+        Ok(Some(example))
+    }
+}
+
+/// Parses lines, then maps the examples.
+pub(crate) struct RecordMaps {
+    pub parser: LineParser,
+    pub maps: ExampleMaps,
+}
+
+impl MapItems<Record> for RecordMaps {
+    fn apply(&self, record: Record, counter: u64) -> Result<Option<Example>, DataError> {
+        match self.parser.parse(record)? {
+            Some(example) => self.maps.apply(example, counter),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Maps on the thread that pulls.
+pub(crate) struct Map<In: Pull> {
+    input: In,
+    maps: Arc<dyn MapItems<In::Item>>,
+    /// Items pulled.
+    counter: u64,
+}
+
+impl<In: Pull> Map<In> {
+    /// Applies `maps` to what `input` yields.
+    pub(crate) fn new(input: In, maps: Arc<dyn MapItems<In::Item>>) -> Self {
+        Self { input, maps, counter: 0 }
+    }
+}
+
+impl<In: Pull> Pull for Map<In> {
+    type Item = Example;
+
+    fn pull(&mut self) -> Result<Option<Example>, DataError> {
+        while let Some(item) = self.input.pull()? {
+            self.counter += 1;
+            if let Some(example) = self.maps.apply(item, self.counter - 1)? {
+                return Ok(Some(example));
+            }
+        }
+        Ok(None)
+    }
+
+    fn save(&self) -> StageState {
+        StageState::new("map", vec![self.counter], vec![self.input.save()])
+    }
+
+    fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
+        // A machine with other threads saves the same maps as "parallel_map".
+        if state.stage == "parallel_map" {
+            state.expect("parallel_map", Some(2), 1)?;
+            self.counter = state.counters[0];
+            self.input.restore(&state.inputs[0])?;
+            for _ in 0..state.counters[1] {
+                self.pull()?;
+            }
+            return Ok(());
+        }
+        state.expect("map", Some(1), 1)?;
+        self.counter = state.counters[0];
+        self.input.restore(&state.inputs[0])
+    }
+}
+
+/// Counts what passes, so that the reader notices when nothing does.
+pub(crate) struct Count {
+    pub input: Stage,
+    pub produced: Arc<AtomicU64>,
+}
+
+impl Pull for Count {
+    type Item = Example;
+
+    fn pull(&mut self) -> Result<Option<Example>, DataError> {
+        let example = self.input.pull()?;
+        self.produced.fetch_add(u64::from(example.is_some()), Ordering::Relaxed);
+        Ok(example)
+    }
+
+    fn save(&self) -> StageState {
+        self.input.save()
+    }
+
+    fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
+        self.input.restore(state)
+    }
+}

@@ -1,0 +1,168 @@
+//! Mixtures: which tasks, at which rates, and drawing from them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::pull::{Pull, Stage, StageState};
+use crate::data::error::DataError;
+use crate::data::example::Example;
+use crate::data::random::{Draw, StageSeed};
+use crate::data::task::{Mixture, Task, TaskOrMixture, TaskProvider};
+
+/// The tasks of a mixture by name, with their rates.
+pub(crate) type MixtureParts = BTreeMap<String, (Arc<Task>, f64)>;
+
+/// The tasks that a name stands for. The rates of a mixture within a mixture are scaled to its own.
+pub(crate) fn mixture_parts(
+    name: &str,
+    tasks: &dyn TaskProvider,
+) -> Result<MixtureParts, DataError> {
+    let mut parts = MixtureParts::new();
+    collect(name, 1.0, tasks, &mut Vec::new(), &mut parts)?;
+    check_compatible(name, &parts)?;
+    Ok(parts)
+}
+
+fn collect(
+    name: &str,
+    rate: f64,
+    tasks: &dyn TaskProvider,
+    within: &mut Vec<String>,
+    parts: &mut MixtureParts,
+) -> Result<(), DataError> {
+    let mixture = match tasks.get(name)? {
+        TaskOrMixture::Task(task) => {
+            parts.entry(task.task_name().to_string()).or_insert((task, 0.0)).1 += rate;
+            return Ok(());
+        }
+        TaskOrMixture::Mixture(mixture) => mixture,
+    };
+    if within.iter().any(|outer| outer == name) {
+        return Err(DataError::Config(format!("mixture `{name}` contains itself")));
+    }
+    let rates = rates_of(&mixture)?;
+    let total: f64 = rates.iter().sum();
+    within.push(name.to_string());
+    for (entry, own_rate) in mixture.tasks.iter().zip(rates) {
+        collect(&entry.name, rate * own_rate / total, tasks, within, parts)?;
+    }
+    within.pop();
+    Ok(())
+}
+
+fn rates_of(mixture: &Mixture) -> Result<Vec<f64>, DataError> {
+    let name = mixture.mixture_name();
+    if mixture.tasks.is_empty() {
+        return Err(DataError::Config(format!("mixture `{name}` does not contain any tasks")));
+    }
+    let rate = |entry: &crate::data::task::MixtureEntry| {
+        let rate = entry.rate.or(mixture.default_rate).ok_or_else(|| {
+            let entry = &entry.name;
+            DataError::Config(format!(
+                "mixture `{name}` has no rate for `{entry}`: write `('{entry}', RATE)` or set \
+                 `default_rate`"
+            ))
+        })?;
+        match rate > 0.0 && rate.is_finite() {
+            true => Ok(rate),
+            false => Err(DataError::Config(format!(
+                "mixture `{name}`: the rate of `{}` is {rate}, expected a positive number",
+                entry.name
+            ))),
+        }
+    };
+    mixture.tasks.iter().map(rate).collect()
+}
+
+/// Tasks that are mixed have the same features, of the same vocabulary and type.
+fn check_compatible(name: &str, parts: &MixtureParts) -> Result<(), DataError> {
+    let mut tasks = parts.values().map(|(task, _)| task);
+    let Some(first) = tasks.next() else { return Ok(()) };
+    for task in tasks {
+        let (a, b) = (first.task_name(), task.task_name());
+        let names = |task: &Task| task.output_features.keys().cloned().collect::<Vec<_>>();
+        if names(first) != names(task) {
+            return Err(DataError::Config(format!(
+                "mixture `{name}` contains tasks with different output features: `{a}` has \
+                 {:?}, `{b}` has {:?}",
+                names(first),
+                names(task)
+            )));
+        }
+        for (feature, known) in &first.output_features {
+            let other = &task.output_features[feature];
+            if known.vocabulary != other.vocabulary || known.dtype != other.dtype {
+                return Err(DataError::Config(format!(
+                    "tasks in mixture `{name}` must use the same vocabulary and dtype: for feature \
+                     '{feature}', `{a}` uses {:?} ({}), `{b}` uses {:?} ({})",
+                    known.vocabulary,
+                    known.dtype.as_str(),
+                    other.vocabulary,
+                    other.dtype.as_str()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Draws each example from a task chosen by rate, until the first of them ends.
+pub(crate) struct Mix {
+    inputs: Vec<Stage>,
+    /// Sums of the rates up to each task.
+    cumulative: Vec<f64>,
+    seed: StageSeed,
+    /// Examples yielded.
+    counter: u64,
+    draws: Draw,
+    /// Feature names kept.
+    features: Vec<String>,
+}
+
+impl Mix {
+    /// Mixes tasks, each with its rate, keeping the output features of all.
+    pub(crate) fn new(parts: Vec<(Stage, f64)>, seed: StageSeed, features: Vec<String>) -> Self {
+        let mut total = 0.0;
+        let (inputs, cumulative) = parts
+            .into_iter()
+            .map(|(stage, rate)| {
+                total += rate;
+                (stage, total)
+            })
+            .unzip();
+        let draws = seed.sequence(0);
+        Self { inputs, cumulative, seed, counter: 0, draws, features }
+    }
+}
+
+impl Pull for Mix {
+    type Item = Example;
+
+    fn pull(&mut self) -> Result<Option<Example>, DataError> {
+        let total = self.cumulative.last().copied().unwrap_or(0.0);
+        let point = self.draws.unit() * total;
+        let last = self.inputs.len() - 1;
+        let chosen = self.cumulative.partition_point(|&sum| sum <= point).min(last);
+        self.counter += 1;
+        let mut example = self.inputs[chosen].pull()?;
+        if let Some(example) = &mut example {
+            example.retain(|key| self.features.iter().any(|feature| feature == key));
+        }
+        Ok(example)
+    }
+
+    fn save(&self) -> StageState {
+        let inputs = self.inputs.iter().map(|input| input.save()).collect();
+        StageState::new("mix", vec![self.counter], inputs)
+    }
+
+    fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
+        state.expect("mix", Some(1), self.inputs.len())?;
+        self.counter = state.counters[0];
+        self.draws = self.seed.sequence(self.counter);
+        for (input, state) in self.inputs.iter_mut().zip(&state.inputs) {
+            input.restore(state)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,24 @@
+//! The stages between files and examples, each pulled by the next.
+//!
+//! ```text
+//! Reader -> ParallelMap (parse, tokenize, ...) -> Concat -> Split -> Map -> Map (validate, trim)
+//!        -> Shuffle -> Mix
+//! ```
+//!
+//! Every stage can [`save`](Pull::save) its position and take it up again. Stages that look ahead
+//! do not save what they hold but where it came from: they pull it again.
+
+mod chunks;
+mod map;
+mod mix;
+mod parallel;
+mod pull;
+mod shuffle;
+mod task;
+mod validate;
+
+pub use pull::StageState;
+
+pub(crate) use mix::{Mix, MixtureParts, mixture_parts};
+pub(crate) use pull::{Pull, Stage};
+pub(crate) use task::{TaskPlan, task_stage};

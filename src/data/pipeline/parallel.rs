@@ -1,0 +1,185 @@
+//! Maps on many threads, in order.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use super::map::MapItems;
+use super::pull::{Pull, StageState};
+use crate::data::error::DataError;
+use crate::data::example::Example;
+
+/// Items that travel to a thread at once: enough to make the trip cheap, few enough that a
+/// restored pipeline repeats little.
+const CHUNK: usize = 64;
+/// Chunks under way for each thread.
+const CHUNKS_PER_THREAD: usize = 2;
+
+type Mapped = Result<Vec<Example>, DataError>;
+
+struct Job<Item> {
+    items: Vec<Item>,
+    counter: u64,
+    done: SyncSender<Mapped>,
+}
+
+/// A chunk that threads work on, and where it came from.
+struct Pending {
+    counter: u64,
+    input: StageState,
+    done: Receiver<Mapped>,
+}
+
+/// The chunk that is being handed on.
+struct Current {
+    counter: u64,
+    input: StageState,
+    examples: std::vec::IntoIter<Example>,
+    taken: u64,
+}
+
+/// Maps chunks of items on threads; yields them in the order pulled.
+pub(crate) struct ParallelMap<In: Pull> {
+    input: In,
+    /// Items pulled.
+    counter: u64,
+    ended: bool,
+    max_pending: usize,
+    pending: VecDeque<Pending>,
+    current: Option<Current>,
+    /// Dropped first, which ends the threads.
+    jobs: Option<Sender<Job<In::Item>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl<In: Pull> ParallelMap<In>
+where
+    In::Item: Send + 'static,
+{
+    /// Starts the threads.
+    pub(crate) fn new(
+        input: In,
+        maps: Arc<dyn MapItems<In::Item>>,
+        num_threads: NonZeroUsize,
+    ) -> Self {
+        let (jobs, queue) = channel();
+        let queue = Arc::new(Mutex::new(queue));
+        let thread = |_| {
+            let (queue, maps) = (queue.clone(), maps.clone());
+            std::thread::spawn(move || work(&queue, &*maps))
+        };
+        Self {
+            input,
+            counter: 0,
+            ended: false,
+            max_pending: num_threads.get() * CHUNKS_PER_THREAD,
+            pending: VecDeque::new(),
+            current: None,
+            jobs: Some(jobs),
+            threads: (0..num_threads.get()).map(thread).collect(),
+        }
+    }
+
+    /// Keeps the threads busy.
+    fn fill(&mut self) -> Result<(), DataError> {
+        while !self.ended && self.pending.len() < self.max_pending {
+            let (counter, input) = (self.counter, self.input.save());
+            let mut items = Vec::with_capacity(CHUNK);
+            while items.len() < CHUNK {
+                match self.input.pull()? {
+                    Some(item) => items.push(item),
+                    None => {
+                        self.ended = true;
+                        break;
+                    }
+                }
+            }
+            self.counter += items.len() as u64;
+            let (done, result) = sync_channel(1);
+            let jobs = self.jobs.as_ref().expect("the queue is open until drop");
+            jobs.send(Job { items, counter, done }).expect("the threads wait until drop");
+            self.pending.push_back(Pending { counter, input, done: result });
+        }
+        Ok(())
+    }
+
+    /// Makes the next chunk current; `false` at the end.
+    fn next_chunk(&mut self) -> Result<bool, DataError> {
+        self.fill()?;
+        let Some(Pending { counter, input, done }) = self.pending.pop_front() else {
+            return Ok(false);
+        };
+        let examples = done.recv().expect("a thread of the data pipeline panicked")?.into_iter();
+        self.current = Some(Current { counter, input, examples, taken: 0 });
+        Ok(true)
+    }
+}
+
+fn work<Item>(queue: &Mutex<Receiver<Job<Item>>>, maps: &dyn MapItems<Item>) {
+    loop {
+        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(Job { items, counter, done }) = job else { return };
+        let mapped: Mapped = (items.into_iter().zip(counter..))
+            .filter_map(|(item, counter)| maps.apply(item, counter).transpose())
+            .collect();
+        // Nobody waits for it when the pipeline is being dropped.
+        let _ = done.send(mapped);
+    }
+}
+
+impl<In: Pull> Pull for ParallelMap<In>
+where
+    In::Item: Send + 'static,
+{
+    type Item = Example;
+
+    fn pull(&mut self) -> Result<Option<Example>, DataError> {
+        loop {
+            if let Some(current) = &mut self.current
+                && let Some(example) = current.examples.next()
+            {
+                current.taken += 1;
+                return Ok(Some(example));
+            }
+            if !self.next_chunk()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Where the current chunk began, and how many of its examples are taken.
+    fn save(&self) -> StageState {
+        let (counters, input) = match &self.current {
+            Some(current) => (vec![current.counter, current.taken], current.input.clone()),
+            None => (vec![self.counter, 0], self.input.save()),
+        };
+        StageState::new("parallel_map", counters, vec![input])
+    }
+
+    fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
+        if state.stage == "map" {
+            state.expect("map", Some(1), 1)?;
+            self.counter = state.counters[0];
+            return self.input.restore(&state.inputs[0]);
+        }
+        state.expect("parallel_map", Some(2), 1)?;
+        self.counter = state.counters[0];
+        self.input.restore(&state.inputs[0])?;
+        for _ in 0..state.counters[1] {
+            self.pull()?;
+        }
+        Ok(())
+    }
+}
+
+impl<In: Pull> Drop for ParallelMap<In> {
+    fn drop(&mut self) {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! A stage of a pipeline: pulled item by item, and able to say and take up its position.
+
+use serde::{Deserialize, Serialize};
+
+use crate::data::error::DataError;
+use crate::data::example::Example;
+
+/// Where a stage is: counters and buffered examples, and the same for the stages it pulls from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StageState {
+    /// Name of the kind of stage, to notice a state of another pipeline.
+    pub stage: String,
+    /// Counters, in the stage's own order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<u64>,
+    /// Examples that were pulled and not handed on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<Example>,
+    /// The stages it pulls from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<StageState>,
+}
+
+impl StageState {
+    /// The state of a stage with one input.
+    pub(crate) fn new(stage: &str, counters: Vec<u64>, inputs: Vec<StageState>) -> Self {
+        Self { stage: stage.to_string(), counters, examples: Vec::new(), inputs }
+    }
+
+    /// Checks that it is of this kind, with so many counters (`None`: any) and inputs.
+    pub(crate) fn expect(
+        &self,
+        stage: &str,
+        counters: Option<usize>,
+        inputs: usize,
+    ) -> Result<(), DataError> {
+        let fits = self.stage == stage
+            && counters.is_none_or(|expected| expected == self.counters.len())
+            && self.inputs.len() == inputs;
+        if fits {
+            return Ok(());
+        }
+        let reason = format!("expected the state of `{stage}`, found that of `{}`", self.stage);
+        Err(DataError::State { reason })
+    }
+}
+
+/// A stage that is pulled for its items.
+pub(crate) trait Pull: Send {
+    /// What it yields.
+    type Item;
+
+    /// The next item; `None` at the end, and ever after.
+    fn pull(&mut self) -> Result<Option<Self::Item>, DataError>;
+
+    /// Its position after the last item it yielded.
+    fn save(&self) -> StageState;
+
+    /// Takes up a position; called before the first pull.
+    fn restore(&mut self, state: &StageState) -> Result<(), DataError>;
+}
+
+/// A stage that yields examples.
+pub(crate) type Stage = Box<dyn Pull<Item = Example>>;
+
+impl Pull for Stage {
+    type Item = Example;
+
+    fn pull(&mut self) -> Result<Option<Example>, DataError> {
+        (**self).pull()
+    }
+
+    fn save(&self) -> StageState {
+        (**self).save()
+    }
+
+    fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
+        (**self).restore(state)
+    }
+}

@@ -1,0 +1,192 @@
+//! Builds the stages of one task.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use super::chunks::{Concat, Split};
+use super::map::{Count, ExampleMaps, Map, NamedStep, RecordMaps};
+use super::parallel::ParallelMap;
+use super::pull::Stage;
+use super::shuffle::Shuffle;
+use super::validate::Validate;
+use crate::data::error::DataError;
+use crate::data::preprocess::{BuiltFeature, Context, Features, Preprocessor, Step};
+use crate::data::random::StageSeed;
+use crate::data::source::{LineParser, ReadPlan, Reader, files_of};
+use crate::data::task::Task;
+
+/// How a task is to be read.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskPlan {
+    pub split: String,
+    pub lengths: Option<BTreeMap<String, usize>>,
+    pub trim: bool,
+    pub use_cached: bool,
+    pub shuffle: bool,
+    pub seed: u64,
+    /// `None` repeats forever.
+    pub num_epochs: Option<u64>,
+    pub shard_index: usize,
+    pub num_shards: usize,
+    /// Threads for parsing and tokenizing; `None` does it on the thread that pulls.
+    pub num_threads: Option<NonZeroUsize>,
+}
+
+/// The output features of a task, vocabularies loaded.
+fn build_features(task: &Task) -> Result<Features, DataError> {
+    let built = task
+        .output_features
+        .iter()
+        .map(|(name, feature)| Ok((name.clone(), BuiltFeature::new(name, feature)?)));
+    built.collect()
+}
+
+/// The examples of a task. What the user should know is added to `notices`.
+pub(crate) fn task_stage(
+    task: &Task,
+    plan: &TaskPlan,
+    notices: &mut Vec<String>,
+) -> Result<Stage, DataError> {
+    check_cache(task, plan, notices)?;
+    let features = build_features(task)?;
+    let produced = Arc::new(AtomicU64::new(0));
+    let builder = Builder { task, plan, produced: produced.clone() };
+    let mut groups = builder.groups(&features)?.into_iter();
+    let mut stage = builder.read(groups.next().map(|group| group.maps).unwrap_or_default())?;
+    for group in groups {
+        stage = builder.append(stage, group);
+    }
+    let lengths = if plan.trim { plan.lengths.clone() } else { None };
+    let validate = Validate { task: task.task_name().to_string(), features, lengths };
+    stage = Box::new(Map::new(stage, Arc::new(validate)));
+    stage = Box::new(Count { input: stage, produced });
+    if plan.shuffle {
+        let Some(size) = task.shuffle_buffer_size else {
+            return Err(DataError::Config(format!(
+                "task `{}` forbids shuffling (`shuffle_buffer_size = None`), and \
+                 `DatasetConfig.shuffle` asks for it",
+                task.task_name()
+            )));
+        };
+        stage = Box::new(Shuffle::new(stage, builder.seed("shuffle"), size));
+    }
+    Ok(stage)
+}
+
+/// SeqIO's rules about caches; this version reads none.
+fn check_cache(task: &Task, plan: &TaskPlan, notices: &mut Vec<String>) -> Result<(), DataError> {
+    let placeholder = task.preprocessors.iter().find_map(|step| match step {
+        Preprocessor::Cache(placeholder) => Some(placeholder),
+        _ => None,
+    });
+    let name = task.task_name();
+    match placeholder {
+        Some(_) if plan.use_cached => Err(DataError::NotCached { task: name.to_string() }),
+        Some(cache) if cache.required => Err(DataError::Config(format!(
+            "task `{name}` requires caching (`CacheDatasetPlaceholder.required = True`), and \
+             `DatasetConfig.use_cached` is False"
+        ))),
+        None if plan.use_cached => {
+            let notice = format!(
+                "task `{name}` has no cache step (`CacheDatasetPlaceholder`): it is preprocessed \
+                 on the fly"
+            );
+            if !notices.contains(&notice) {
+                notices.push(notice);
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A step that needs a run of examples, and the maps after it.
+struct Group {
+    /// `None` for the maps at the beginning.
+    head: Option<Step>,
+    maps: Vec<NamedStep>,
+}
+
+struct Builder<'a> {
+    task: &'a Task,
+    plan: &'a TaskPlan,
+    produced: Arc<AtomicU64>,
+}
+
+impl Builder<'_> {
+    fn name(&self) -> String {
+        self.task.task_name().to_string()
+    }
+
+    /// The seed of one of the task's stages. Shards draw independently.
+    fn seed(&self, stage: &str) -> StageSeed {
+        let shard = self.plan.shard_index;
+        StageSeed::new(self.plan.seed, &format!("{}/{stage}/{shard}", self.name()))
+    }
+
+    fn groups(&self, features: &Features) -> Result<Vec<Group>, DataError> {
+        let context = Context { features, lengths: self.plan.lengths.as_ref() };
+        let mut groups = vec![Group { head: None, maps: Vec::new() }];
+        for (i, preprocessor) in self.task.preprocessors.iter().enumerate() {
+            let name = preprocessor.name();
+            for (j, step) in preprocessor.steps(&context)?.into_iter().enumerate() {
+                match step {
+                    Step::Map(step) => {
+                        let seed = self.seed(&format!("{i}.{j}"));
+                        let group = groups.last_mut().expect("there is a first group");
+                        group.maps.push(NamedStep { name, seed, step });
+                    }
+                    head => groups.push(Group { head: Some(head), maps: Vec::new() }),
+                }
+            }
+        }
+        Ok(groups)
+    }
+
+    /// Reads, parses and maps records; this is where the time goes, so it may use threads.
+    fn read(&self, steps: Vec<NamedStep>) -> Result<Stage, DataError> {
+        let source = &self.task.source;
+        let plan = self.plan;
+        let files = files_of(source, self.task.task_name(), &plan.split)?;
+        let (cycle_length, block_length) = source.interleaving();
+        let reader = Reader::new(ReadPlan {
+            task: self.name(),
+            split: plan.split.clone(),
+            files,
+            cycle_length,
+            block_length,
+            skip_header_lines: source.skip_header_lines(),
+            shuffle: plan.shuffle.then(|| self.seed("files")),
+            num_epochs: plan.num_epochs,
+            shard_index: plan.shard_index,
+            num_shards: plan.num_shards,
+            produced: self.produced.clone(),
+        });
+        let maps = ExampleMaps { task: self.name(), steps };
+        let maps = Arc::new(RecordMaps { parser: LineParser::new(source.columns()), maps });
+        Ok(match plan.num_threads {
+            Some(num_threads) => Box::new(ParallelMap::new(reader, maps, num_threads)),
+            None => Box::new(Map::new(reader, maps)),
+        })
+    }
+
+    fn append(&self, input: Stage, group: Group) -> Stage {
+        let task = self.name();
+        let mut stage: Stage = match group.head {
+            Some(Step::ConcatTargets { num_examples }) => {
+                Box::new(Concat { input, task, num_examples, targets: "targets".into() })
+            }
+            Some(Step::SplitTargets { max_tokens, passthrough }) => {
+                Box::new(Split::new(input, task, max_tokens, passthrough))
+            }
+            Some(Step::Map(_)) | None => input,
+        };
+        if !group.maps.is_empty() {
+            let maps = ExampleMaps { task: self.name(), steps: group.maps };
+            stage = Box::new(Map::new(stage, Arc::new(maps)));
+        }
+        stage
+    }
+}

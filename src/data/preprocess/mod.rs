@@ -1,0 +1,137 @@
+//! The steps from raw examples to token ids, under the names that SeqIO and t5 give them.
+//!
+//! A [`Preprocessor`] is what gin names. For one task and one set of lengths it yields [`Step`]s:
+//! maps of single examples, which run on many threads, and steps that need a run of examples.
+
+mod denoise;
+mod lm;
+mod span_corruption;
+mod spec;
+mod text;
+mod tokens;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::error::DataError;
+use super::example::{Example, Key};
+use super::random::{Draw, StageSeed};
+use super::task::{Feature, FeatureDtype};
+use crate::vocab::{VocabError, Vocabulary, VocabularySpec};
+
+pub use lm::{FullLm, IidDenoising, PrefixLm};
+pub use span_corruption::{SpanCorruption, random_spans_helper};
+pub use spec::{CacheDatasetPlaceholder, Preprocessor};
+pub use text::{ParseTsv, PreprocessTsv, Rekey, Summarize, Translate};
+pub use tokens::{
+    AppendEos, AppendEosAfterTrim, Tokenize, TokenizeAndAppendEos, TruncateInputsLeft,
+};
+
+/// An output feature with its vocabulary loaded.
+#[derive(Clone, Debug)]
+pub(crate) struct BuiltFeature {
+    pub key: Key,
+    pub vocabulary: Arc<dyn Vocabulary>,
+    pub vocabulary_spec: VocabularySpec,
+    pub add_eos: bool,
+    pub required: bool,
+    pub dtype: FeatureDtype,
+    pub rank: usize,
+}
+
+impl BuiltFeature {
+    /// Loads the feature's vocabulary.
+    pub(crate) fn new(name: &str, feature: &Feature) -> Result<Self, VocabError> {
+        Ok(Self {
+            key: name.into(),
+            vocabulary: feature.vocabulary.build()?,
+            vocabulary_spec: feature.vocabulary.clone(),
+            add_eos: feature.add_eos,
+            required: feature.required,
+            dtype: feature.dtype,
+            rank: feature.rank,
+        })
+    }
+
+    /// The EOS that preprocessors append, or why there is none.
+    fn eos_id(&self) -> Result<i32, String> {
+        self.vocabulary.eos_id().ok_or_else(|| {
+            let name = self.vocabulary.name();
+            format!("{name} of '{}' has no EOS; set `seqio.Feature.add_eos = False`", self.key)
+        })
+    }
+}
+
+/// Output features by name.
+pub(crate) type Features = BTreeMap<String, BuiltFeature>;
+
+/// What a preprocessor is told about the task.
+pub(crate) struct Context<'a> {
+    pub features: &'a Features,
+    /// `task_feature_lengths`, where known.
+    pub lengths: Option<&'a BTreeMap<String, usize>>,
+}
+
+impl Context<'_> {
+    fn feature(&self, name: &str) -> Result<&BuiltFeature, DataError> {
+        self.features
+            .get(name)
+            .ok_or_else(|| DataError::Config(format!("the task's `output_features` lack '{name}'")))
+    }
+
+    fn length(&self, feature: &str) -> Result<usize, DataError> {
+        let length = self.lengths.and_then(|lengths| lengths.get(feature));
+        length
+            .copied()
+            .ok_or_else(|| DataError::Config(format!("`task_feature_lengths` lacks '{feature}'")))
+    }
+}
+
+/// What one preprocessor does.
+pub(crate) enum Step {
+    /// Changes or drops single examples.
+    Map(Box<dyn MapStep>),
+    /// Joins the 'targets' of this many examples, zeros dropped (t5's `reduce_concat_tokens`).
+    ConcatTargets { num_examples: usize },
+    /// Cuts 'targets' into pieces of at most so many tokens (t5's `split_tokens`).
+    SplitTargets { max_tokens: usize, passthrough: Vec<String> },
+}
+
+/// A change to single examples, a function of the example and its place in the stream alone.
+pub(crate) trait MapStep: Send + Sync {
+    /// The changed example, `None` to drop it, or what is wrong with it.
+    fn apply(&self, example: Example, place: Place<'_>) -> Result<Option<Example>, String>;
+}
+
+/// Where an example stands in the stream of one step: the source of its randomness.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub seed: &'a StageSeed,
+    pub counter: u64,
+}
+
+impl Place<'_> {
+    /// The random values of this example.
+    pub(crate) fn draw(self) -> Draw {
+        self.seed.draw(self.counter)
+    }
+}
+
+/// "lacks 'x', it has 'a', 'b'".
+fn missing(example: &Example, key: &str) -> String {
+    format!("the example lacks '{key}'; it has {}", example.names())
+}
+
+/// The text of a feature, or why there is none.
+fn text_of<'a>(example: &'a Example, key: &str) -> Result<&'a str, String> {
+    let value = example.get(key).ok_or_else(|| missing(example, key))?;
+    example.text(key).ok_or_else(|| format!("'{key}' is {}, expected text", value.type_name()))
+}
+
+/// The token ids of a feature, or why there are none.
+fn ids_of<'a>(example: &'a Example, key: &str) -> Result<&'a [i32], String> {
+    let value = example.get(key).ok_or_else(|| missing(example, key))?;
+    example.ints(key).ok_or_else(|| {
+        format!("'{key}' is {}, expected token ids; tokenize it first", value.type_name())
+    })
+}

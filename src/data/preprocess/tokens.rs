@@ -1,0 +1,249 @@
+//! SeqIO's preprocessors of token ids: tokenizing, EOS, truncation.
+
+use super::{BuiltFeature, Context, MapStep, Place, Step};
+use crate::data::example::{Example, Key, Value};
+use crate::gin::Configurable;
+
+/// Encodes the output features with their vocabularies. Source: SeqIO `preprocessors.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "seqio.preprocessors.tokenize", alias = "t5.data.preprocessors.tokenize")]
+pub struct Tokenize {
+    /// Keeps the text as `NAME_pretokenized`.
+    #[gin(default = true)]
+    pub copy_pretokenized: bool,
+    /// Appends EOS where `Feature.add_eos` is set.
+    #[gin(default = false)]
+    pub with_eos: bool,
+}
+
+/// Encodes the output features and appends EOS where `Feature.add_eos` is set. Source: SeqIO
+/// `preprocessors.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "seqio.preprocessors.tokenize_and_append_eos")]
+pub struct TokenizeAndAppendEos {
+    /// Keeps the text as `NAME_pretokenized`.
+    #[gin(default = true)]
+    pub copy_pretokenized: bool,
+}
+
+/// Appends EOS to the output features with `Feature.add_eos`. Source: SeqIO `preprocessors.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "seqio.preprocessors.append_eos", alias = "t5.data.preprocessors.append_eos")]
+pub struct AppendEos {}
+
+/// As `append_eos`, after trimming so that EOS fits. Source: SeqIO `preprocessors.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "seqio.preprocessors.append_eos_after_trim",
+    alias = "t5.data.preprocessors.append_eos_after_trim"
+)]
+pub struct AppendEosAfterTrim {}
+
+/// Keeps the last tokens of 'inputs' where they are too many. Source: SeqIO `preprocessors.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "seqio.preprocessors.truncate_inputs_left")]
+pub struct TruncateInputsLeft {}
+
+impl Tokenize {
+    pub(super) fn steps(&self, cx: &Context<'_>) -> Vec<Step> {
+        let features = cx.features.values().map(|feature| FeatureTokenizer {
+            feature: feature.clone(),
+            pretokenized: self
+                .copy_pretokenized
+                .then(|| format!("{}_pretokenized", feature.key).into()),
+            with_eos: self.with_eos && feature.add_eos,
+        });
+        vec![Step::Map(Box::new(Tokenizer(features.collect())))]
+    }
+}
+
+impl TokenizeAndAppendEos {
+    pub(super) fn steps(&self, cx: &Context<'_>) -> Vec<Step> {
+        Tokenize { copy_pretokenized: self.copy_pretokenized, with_eos: true }.steps(cx)
+    }
+}
+
+struct Tokenizer(Vec<FeatureTokenizer>);
+
+struct FeatureTokenizer {
+    feature: BuiltFeature,
+    /// The name for the copy of the text.
+    pretokenized: Option<Key>,
+    with_eos: bool,
+}
+
+impl FeatureTokenizer {
+    fn apply(&self, example: &mut Example) -> Result<(), String> {
+        let Some(value) = example.take(&self.feature.key) else {
+            return Ok(());
+        };
+        let mut ids = match &value {
+            Value::Text(text) if !self.feature.vocabulary.takes_ids() => {
+                self.feature.vocabulary.encode(text)
+            }
+            Value::Ints(ids) if self.feature.vocabulary.takes_ids() => ids.clone(),
+            other => {
+                let (key, found) = (&self.feature.key, other.type_name());
+                let name = self.feature.vocabulary.name();
+                let expected = match self.feature.vocabulary.takes_ids() {
+                    true => "a list of token ids",
+                    false => "text",
+                };
+                return Err(format!("'{key}' is {found}, and {name} takes {expected}"));
+            }
+        };
+        if self.with_eos {
+            ids.push(self.feature.eos_id()?);
+        }
+        if let Some(pretokenized) = &self.pretokenized {
+            example.set(pretokenized.clone(), value);
+        }
+        example.set(self.feature.key.clone(), Value::Ints(ids));
+        Ok(())
+    }
+}
+
+impl MapStep for Tokenizer {
+    fn apply(&self, mut example: Example, _: Place<'_>) -> Result<Option<Example>, String> {
+        for feature in &self.0 {
+            feature.apply(&mut example)?;
+        }
+        Ok(Some(example))
+    }
+}
+
+impl AppendEos {
+    pub(super) fn steps(cx: &Context<'_>) -> Vec<Step> {
+        eos_step(cx, |_| None)
+    }
+}
+
+impl AppendEosAfterTrim {
+    pub(super) fn steps(cx: &Context<'_>) -> Vec<Step> {
+        eos_step(cx, |feature| cx.lengths?.get(&*feature.key).copied())
+    }
+}
+
+fn eos_step(cx: &Context<'_>, limit: impl Fn(&BuiltFeature) -> Option<usize>) -> Vec<Step> {
+    let features = cx.features.values().filter(|feature| feature.add_eos);
+    let limited = features.map(|feature| (feature.clone(), limit(feature)));
+    vec![Step::Map(Box::new(EosAppender(limited.collect())))]
+}
+
+/// Features that get EOS, each with the length that holds it.
+struct EosAppender(Vec<(BuiltFeature, Option<usize>)>);
+
+impl MapStep for EosAppender {
+    fn apply(&self, mut example: Example, _: Place<'_>) -> Result<Option<Example>, String> {
+        for (feature, limit) in &self.0 {
+            for (key, value) in example.iter_mut().filter(|(key, _)| **key == feature.key) {
+                let Value::Ints(ids) = value else {
+                    let found = value.type_name();
+                    return Err(format!("'{key}' is {found}, expected token ids"));
+                };
+                if let Some(limit) = limit {
+                    ids.truncate(limit.saturating_sub(1));
+                }
+                ids.push(feature.eos_id()?);
+            }
+        }
+        Ok(Some(example))
+    }
+}
+
+impl TruncateInputsLeft {
+    pub(super) fn steps(cx: &Context<'_>) -> Vec<Step> {
+        match cx.lengths.and_then(|lengths| lengths.get("inputs")) {
+            Some(&limit) => vec![Step::Map(Box::new(LeftTruncator { limit }))],
+            None => Vec::new(),
+        }
+    }
+}
+
+struct LeftTruncator {
+    limit: usize,
+}
+
+impl MapStep for LeftTruncator {
+    fn apply(&self, mut example: Example, _: Place<'_>) -> Result<Option<Example>, String> {
+        let inputs = example.iter_mut().find(|(key, _)| &***key == "inputs");
+        if let Some((_, Value::Ints(ids))) = inputs {
+            ids.drain(..ids.len().saturating_sub(self.limit));
+        }
+        Ok(Some(example))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::data::preprocess::Features;
+    use crate::data::random::StageSeed;
+    use crate::data::task::{Feature, FeatureDtype};
+    use crate::vocab::{ByteVocabulary, VocabularySpec};
+
+    fn features(add_eos: bool) -> Features {
+        let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+        let feature =
+            Feature { vocabulary, add_eos, required: true, dtype: FeatureDtype::Int32, rank: 1 };
+        let built = BuiltFeature::new("inputs", &feature).unwrap();
+        BTreeMap::from([("inputs".to_string(), built)])
+    }
+
+    fn run(steps: Vec<Step>, value: Value) -> Result<Example, String> {
+        let seed = StageSeed::new(0, "test");
+        let mut example = Example::of("inputs".into(), value);
+        for step in steps {
+            let Step::Map(map) = step else { panic!("a map was expected") };
+            example = map.apply(example, Place { seed: &seed, counter: 0 })?.expect("kept");
+        }
+        Ok(example)
+    }
+
+    #[test]
+    fn tokenizing_keeps_the_text_and_adds_eos_where_asked() {
+        let features = features(true);
+        let cx = Context { features: &features, lengths: None };
+        let text = Value::Text("ab".to_string());
+        let spec = Tokenize { copy_pretokenized: true, with_eos: false };
+        let example = run(spec.steps(&cx), text.clone()).unwrap();
+        assert_eq!(example.ints("inputs"), Some(&[100, 101][..]));
+        assert_eq!(example.text("inputs_pretokenized"), Some("ab"));
+        let spec = TokenizeAndAppendEos { copy_pretokenized: false };
+        let example = run(spec.steps(&cx), text).unwrap();
+        assert_eq!(example.ints("inputs"), Some(&[100, 101, 1][..]));
+        assert_eq!(example.names(), "'inputs'");
+    }
+
+    #[test]
+    fn ids_cannot_be_tokenized() {
+        let features = features(true);
+        let cx = Context { features: &features, lengths: None };
+        let spec = Tokenize { copy_pretokenized: true, with_eos: false };
+        let error = run(spec.steps(&cx), Value::Ints(vec![1])).unwrap_err();
+        assert_eq!(error, "'inputs' is a list of ints, and ByteVocabulary(extra_ids=0) takes text");
+    }
+
+    #[test]
+    fn eos_after_trim_fits() {
+        let lengths = BTreeMap::from([("inputs".to_string(), 3)]);
+        for (add_eos, expected) in [(true, vec![5, 6, 1]), (false, vec![5, 6, 7, 8])] {
+            let features = features(add_eos);
+            let cx = Context { features: &features, lengths: Some(&lengths) };
+            let example =
+                run(AppendEosAfterTrim::steps(&cx), Value::Ints(vec![5, 6, 7, 8])).unwrap();
+            assert_eq!(example.ints("inputs"), Some(&expected[..]));
+        }
+    }
+
+    #[test]
+    fn left_truncation_keeps_the_end() {
+        let lengths = BTreeMap::from([("inputs".to_string(), 2)]);
+        let features = features(true);
+        let cx = Context { features: &features, lengths: Some(&lengths) };
+        let example = run(TruncateInputsLeft::steps(&cx), Value::Ints(vec![5, 6, 7])).unwrap();
+        assert_eq!(example.ints("inputs"), Some(&[6, 7][..]));
+    }
+}

@@ -1,0 +1,238 @@
+//! Reads many files in turn, epoch after epoch, and takes this shard's share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::files::SourceFile;
+use super::lines::{LinePosition, Lines};
+use crate::data::error::DataError;
+use crate::data::pipeline::{Pull, StageState};
+use crate::data::random::StageSeed;
+
+/// Records read without an example coming out at the other end before the data count as empty.
+const BARREN: u64 = 100_000;
+
+/// One line of a file.
+pub(crate) struct Record {
+    pub file: Arc<SourceFile>,
+    /// From 1.
+    pub number: u64,
+    pub line: Vec<u8>,
+}
+
+/// What to read, and how often.
+pub(crate) struct ReadPlan {
+    pub task: String,
+    pub split: String,
+    pub files: Vec<SourceFile>,
+    pub cycle_length: usize,
+    pub block_length: usize,
+    pub skip_header_lines: u64,
+    /// Shuffles the files anew in each epoch.
+    pub shuffle: Option<StageSeed>,
+    /// `None` repeats forever.
+    pub num_epochs: Option<u64>,
+    pub shard_index: usize,
+    pub num_shards: usize,
+    /// Counts the examples that come out of the task's pipeline.
+    pub produced: Arc<AtomicU64>,
+}
+
+/// Pulls records as `tf.data`'s interleave orders them: `cycle_length` files are open, and each
+/// yields `block_length` lines before it is the next one's turn.
+pub(crate) struct Reader {
+    plan: ReadPlan,
+    files: Vec<Arc<SourceFile>>,
+    /// Whether a shard is every n-th example instead of every n-th file.
+    shards_examples: bool,
+    epoch: u64,
+    /// Indices into `files` in this epoch's order.
+    order: Vec<usize>,
+    /// Files of `order` that were opened.
+    opened: usize,
+    slots: Vec<Option<OpenFile>>,
+    slot: usize,
+    /// Lines of the current block taken.
+    in_block: usize,
+    /// Records of this epoch before sharding by example.
+    in_epoch: u64,
+    /// Records handed on since an example was produced, and the examples produced by then.
+    barren: (u64, u64),
+}
+
+struct OpenFile {
+    file: usize,
+    lines: Lines,
+}
+
+impl Reader {
+    /// A reader at the beginning of the first epoch.
+    pub(crate) fn new(mut plan: ReadPlan) -> Self {
+        // As SeqIO: whole files go to shards where there are enough of them.
+        let shards_examples = plan.files.len() < plan.num_shards;
+        let files = std::mem::take(&mut plan.files).into_iter().map(Arc::new).enumerate();
+        let files: Vec<Arc<SourceFile>> = files
+            .filter(|(i, _)| shards_examples || i % plan.num_shards == plan.shard_index)
+            .map(|(_, file)| file)
+            .collect();
+        let slots = (0..plan.cycle_length.min(files.len()).max(1)).map(|_| None).collect();
+        let mut reader = Self {
+            plan,
+            files,
+            shards_examples,
+            epoch: 0,
+            order: Vec::new(),
+            opened: 0,
+            slots,
+            slot: 0,
+            in_block: 0,
+            in_epoch: 0,
+            barren: (0, 0),
+        };
+        reader.order = reader.order_of(0);
+        reader
+    }
+
+    /// The order of files in an epoch.
+    fn order_of(&self, epoch: u64) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.files.len()).collect();
+        if let Some(seed) = &self.plan.shuffle {
+            seed.draw(epoch).shuffle(&mut order);
+        }
+        order
+    }
+
+    fn advance(&mut self) {
+        self.slot = (self.slot + 1) % self.slots.len();
+        self.in_block = 0;
+    }
+
+    /// The next record of this epoch, of all shards by example.
+    fn next_in_epoch(&mut self) -> Result<Option<Record>, DataError> {
+        loop {
+            if let Some(open) = &mut self.slots[self.slot] {
+                let mut line = Vec::new();
+                if open.lines.next_line(&mut line)? {
+                    let file = self.files[open.file].clone();
+                    let number = open.lines.position.lines;
+                    self.in_block += 1;
+                    if self.in_block == self.plan.block_length {
+                        self.advance();
+                    }
+                    return Ok(Some(Record { file, number, line }));
+                }
+                self.slots[self.slot] = None;
+                self.advance();
+            } else if self.opened < self.order.len() {
+                let file = self.order[self.opened];
+                self.slots[self.slot] = Some(self.open(file, LinePosition::default())?);
+                self.opened += 1;
+            } else if self.slots.iter().all(Option::is_none) {
+                return Ok(None);
+            } else {
+                self.advance();
+            }
+        }
+    }
+
+    fn open(&self, file: usize, position: LinePosition) -> Result<OpenFile, DataError> {
+        let mut lines = Lines::open_at(&self.files[file].path, position)?;
+        let mut header = Vec::new();
+        while lines.position.lines < self.plan.skip_header_lines && lines.next_line(&mut header)? {}
+        Ok(OpenFile { file, lines })
+    }
+
+    fn start_next_epoch(&mut self) -> Result<(), DataError> {
+        if self.in_epoch == 0 {
+            return Err(self.empty(": its files hold no lines"));
+        }
+        self.epoch += 1;
+        self.order = self.order_of(self.epoch);
+        (self.opened, self.slot, self.in_block, self.in_epoch) = (0, 0, 0, 0);
+        Ok(())
+    }
+
+    fn empty(&self, detail: &str) -> DataError {
+        let (task, split) = (self.plan.task.clone(), self.plan.split.clone());
+        DataError::Empty { task, split, detail: detail.to_string() }
+    }
+
+    /// Notices data that would be repeated forever without yielding an example.
+    fn check_yield(&mut self) -> Result<(), DataError> {
+        let produced = self.plan.produced.load(Ordering::Relaxed);
+        if produced != self.barren.1 {
+            self.barren = (0, produced);
+        }
+        self.barren.0 += 1;
+        if self.epoch >= 2 && self.barren.0 > BARREN.max(2 * self.in_epoch) {
+            return Err(self.empty(": its preprocessors drop every one"));
+        }
+        Ok(())
+    }
+
+    fn is_mine(&self, index: u64) -> bool {
+        let num_shards = self.plan.num_shards as u64;
+        !self.shards_examples || index % num_shards == self.plan.shard_index as u64
+    }
+}
+
+impl Pull for Reader {
+    type Item = Record;
+
+    fn pull(&mut self) -> Result<Option<Record>, DataError> {
+        loop {
+            if self.plan.num_epochs.is_some_and(|epochs| self.epoch >= epochs) {
+                return Ok(None);
+            }
+            let Some(record) = self.next_in_epoch()? else {
+                if self.plan.num_epochs.is_none()
+                    && self.in_epoch <= self.plan.shard_index as u64
+                    && self.shards_examples
+                    && self.in_epoch > 0
+                {
+                    return Err(self.empty(" for every shard; use fewer hosts"));
+                }
+                self.start_next_epoch()?;
+                continue;
+            };
+            self.in_epoch += 1;
+            if self.is_mine(self.in_epoch - 1) {
+                self.check_yield()?;
+                return Ok(Some(record));
+            }
+        }
+    }
+
+    fn save(&self) -> StageState {
+        let Self { epoch, opened, slot, in_block, in_epoch, .. } = *self;
+        let mut counters = vec![epoch, opened as u64, slot as u64, in_block as u64, in_epoch];
+        for slot in &self.slots {
+            // Files count from 1, so that 0 is an empty slot.
+            let (file, LinePosition { lines, bytes }) = slot
+                .as_ref()
+                .map_or((0, LinePosition::default()), |open| (open.file + 1, open.lines.position));
+            counters.extend([file as u64, lines, bytes]);
+        }
+        StageState::new("read", counters, Vec::new())
+    }
+
+    fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
+        state.expect("read", Some(5 + 3 * self.slots.len()), 0)?;
+        let counter = |i: usize| state.counters[i];
+        self.epoch = counter(0);
+        self.order = self.order_of(self.epoch);
+        (self.opened, self.slot) = (counter(1) as usize, counter(2) as usize);
+        (self.in_block, self.in_epoch) = (counter(3) as usize, counter(4));
+        for i in 0..self.slots.len() {
+            let [file, lines, bytes] = std::array::from_fn(|j| counter(5 + 3 * i + j));
+            self.slots[i] = match file {
+                0 => None,
+                file if file as usize > self.files.len() => {
+                    return Err(DataError::State { reason: "there are fewer files".to_string() });
+                }
+                file => Some(self.open(file as usize - 1, LinePosition { lines, bytes })?),
+            };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! Tasks, mixtures and features as gin declares them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::error::DataError;
+use super::postprocess::Postprocessor;
+use super::preprocess::Preprocessor;
+use super::source::DataSource;
+use crate::gin::{Configurable, Evaluator, FromGin, Ref, Registry, Reported, Value, ValueKind};
+use crate::metrics::MetricFn;
+use crate::vocab::VocabularySpec;
+
+/// Examples of one data set as text-to-text features. Source: SeqIO `dataset_providers.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "seqio.Task",
+    alias = "seqio.dataset_providers.Task",
+    ignored(
+        metric_objs = "metrics are functions here: use `metric_fns`",
+        source_info = "gin knows the file and the line"
+    )
+)]
+pub struct Task {
+    /// The scope in which the task was declared.
+    #[gin(scope)]
+    pub scope: String,
+    /// Name under which the task is known; the scope if not given.
+    #[gin(default = None)]
+    pub name: Option<String>,
+    /// Where raw examples come from.
+    pub source: DataSource,
+    /// Steps from raw examples to token ids, in order.
+    #[gin(default = Vec::new())]
+    pub preprocessors: Vec<Preprocessor>,
+    /// The features that examples end with, by name.
+    pub output_features: BTreeMap<String, Feature>,
+    /// Turns a decoded prediction or target into what the metrics compare.
+    #[gin(default = None)]
+    pub postprocess_fn: Option<Postprocessor>,
+    /// Metrics of an evaluation of this task.
+    #[gin(default = Vec::new())]
+    pub metric_fns: Vec<Ref<MetricFn>>,
+    /// Examples held for shuffling; None forbids shuffling.
+    #[gin(default = Some(1000))]
+    pub shuffle_buffer_size: Option<usize>,
+}
+
+impl Task {
+    /// The name under which the task is known.
+    pub fn task_name(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.scope)
+    }
+}
+
+/// One output feature of a task. Source: SeqIO `utils.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "seqio.Feature", alias = "seqio.dataset_providers.Feature")]
+pub struct Feature {
+    /// Turns text into ids.
+    pub vocabulary: VocabularySpec,
+    /// Whether the EOS preprocessors append EOS.
+    #[gin(default = true)]
+    pub add_eos: bool,
+    /// Whether every example must have the feature.
+    #[gin(default = true)]
+    pub required: bool,
+    /// Type of the values.
+    #[gin(default = FeatureDtype::Int32)]
+    pub dtype: FeatureDtype,
+    /// Number of dimensions.
+    #[gin(default = 1)]
+    pub rank: usize,
+}
+
+/// Type of a feature's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum FeatureDtype {
+    /// Token ids.
+    Int32,
+    /// Token ids; held in 32 bits.
+    Int64,
+    /// Real numbers.
+    Float32,
+}
+
+/// Several tasks sampled at given rates. Source: SeqIO `dataset_providers.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "seqio.Mixture",
+    alias = "seqio.dataset_providers.Mixture",
+    ignored(
+        sample_fn = "examples are drawn by rate, until the first task ends",
+        source_info = "gin knows the file and the line"
+    )
+)]
+pub struct Mixture {
+    /// The scope in which the mixture was declared.
+    #[gin(scope)]
+    pub scope: String,
+    /// Name under which the mixture is known; the scope if not given.
+    #[gin(default = None)]
+    pub name: Option<String>,
+    /// Names of tasks or mixtures, each alone or as `(name, rate)`.
+    pub tasks: Vec<MixtureEntry>,
+    /// Rate of the entries without one.
+    #[gin(default = None)]
+    pub default_rate: Option<f64>,
+}
+
+impl Mixture {
+    /// The name under which the mixture is known.
+    pub fn mixture_name(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.scope)
+    }
+}
+
+/// A task or mixture within a mixture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MixtureEntry {
+    /// Its name.
+    pub name: String,
+    /// Its rate relative to the others; the mixture's default if not given.
+    pub rate: Option<f64>,
+}
+
+impl FromGin for MixtureEntry {
+    fn expected() -> String {
+        "a str, or a pair of a str and a float".to_string()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match &value.kind {
+            ValueKind::Str(name) => Ok(Self { name: name.clone(), rate: None }),
+            ValueKind::Tuple(_) | ValueKind::List(_) => {
+                let (name, rate) = cx.read::<(String, f64)>(value)?;
+                Ok(Self { name, rate: Some(rate) })
+            }
+            _ => Err(cx.mismatch(value, &Self::expected())),
+        }
+    }
+
+    fn register(_: &mut Registry) {}
+}
+
+/// What a name in `mixture_or_task_name` stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TaskOrMixture {
+    /// One task.
+    Task(Arc<Task>),
+    /// Several tasks at rates.
+    Mixture(Arc<Mixture>),
+}
+
+/// Finds tasks and mixtures by name; the run implements it over its task files.
+pub trait TaskProvider {
+    /// The task or mixture of that name, or [`DataError::UnknownTask`] with the nearest names.
+    fn get(&self, name: &str) -> Result<TaskOrMixture, DataError>;
+}
+
+impl TaskProvider for BTreeMap<String, TaskOrMixture> {
+    fn get(&self, name: &str) -> Result<TaskOrMixture, DataError> {
+        BTreeMap::get(self, name).cloned().ok_or_else(|| DataError::UnknownTask {
+            name: name.to_string(),
+            suggestion: crate::gin::did_you_mean(name, self.keys().map(String::as_str)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_configurable_of_tasks_has_a_name_of_its_own_and_documentation() {
+        let registry = Registry::default()
+            .with::<Task>()
+            .with::<Mixture>()
+            .with::<crate::data::DatasetConfig>();
+        for schema in registry.iter() {
+            assert!(!schema.doc.is_empty(), "{}", schema.name);
+            for param in &schema.params {
+                assert!(!param.doc.is_empty(), "{}.{}", schema.name, param.name);
+            }
+        }
+        for name in ["seqio.Task", "t5.data.preprocessors.rekey", "t5x.utils.DatasetConfig"] {
+            assert!(registry.get(name).is_some(), "{name}");
+        }
+    }
+}
