@@ -69,7 +69,7 @@ fn compile_bridge(libtorch: &Path, cuda: bool) {
     build
         .cpp(true)
         .std("c++17")
-        .file("bridge/bridge.cpp")
+        .files(["bridge/bridge.cpp", "bridge/matmul.cpp"])
         .include(libtorch.join("include"))
         .include(libtorch.join("include/torch/csrc/api/include"))
         .define("_GLIBCXX_USE_CXX11_ABI", "1")

@@ -101,7 +101,8 @@ impl Periods {
             next = next.min(listed);
         }
         let last = next == self.total_steps;
-        let due = |period: u64| period > 0 && (last || (next - self.first_step).is_multiple_of(period));
+        let due =
+            |period: u64| period > 0 && (last || (next - self.first_step).is_multiple_of(period));
         let listed = self.checkpoint_steps.contains(&next);
         Stop { step: next, save: due(self.checkpoint) || listed, eval: due(self.eval) }
     }
