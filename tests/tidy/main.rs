@@ -1,7 +1,6 @@
 //! The house rules that a machine can check: layers, the torch wall, sizes, names. They read the
 //! sources as text, so a failing rule names a file and a line, and says what to do.
 
-mod binaries;
 mod layers;
 mod names;
 mod sizes;
