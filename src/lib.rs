@@ -17,11 +17,9 @@ pub mod data;
 pub mod evaluation;
 
 pub mod models;
-#[cfg(feature = "torch")]
 pub mod nn;
 pub mod optim;
 pub mod partition;
-#[cfg(feature = "torch")]
 pub mod train;
 
 pub mod run;

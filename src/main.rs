@@ -1,1 +1,7 @@
-fn main() {}
+//! `gimlet`: checks what the user asks for, and hands work on tensors to `gimlet-torch`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gimlet::run::main(std::env::args())
+}

@@ -1,1 +1,13 @@
-//! L2: SeqIO's Evaluator and its loggers.
+//! Evaluation by prediction: a task's targets, the model's outputs, metrics, and logs of both.
+//!
+//! It knows neither models nor data sets: the caller hands in examples and two functions that
+//! predict and score them. Source: SeqIO `evaluation.py` and `loggers.py`.
+
+mod evaluator;
+mod loggers;
+mod spec;
+
+pub use evaluator::{EvalError, EvalTask, Example, Side, TaskEvaluator};
+pub use spec::{
+    Evaluator, JsonLogger, Logger, PyLoggingLogger, TensorBoardLogger, TensorBoardLoggerV1,
+};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::ast::Import;
-use super::source::{SourceMap, Span};
+use super::source::Span;
 use super::value::Value;
 
 /// Full name of a configurable, as in its schema.
@@ -12,8 +12,6 @@ type Name = &'static str;
 /// Every binding and macro of a set of gin texts, names resolved.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// The texts.
-    pub sources: SourceMap,
     /// `(scope, configurable)` to its bound arguments.
     pub bindings: BTreeMap<(String, Name), BTreeMap<String, Bound>>,
     /// `scope/NAME` to its value.

@@ -24,6 +24,8 @@ pub struct Diagnostic {
     pub related: Vec<(Span, String)>,
     /// Remedies.
     pub help: Vec<String>,
+    /// The remedy as a shell user types it; shown instead of `help` where a flag gave the text.
+    pub flag_help: Option<String>,
 }
 
 impl Diagnostic {
@@ -40,6 +42,7 @@ impl Diagnostic {
             place: None,
             related: Vec::new(),
             help: Vec::new(),
+            flag_help: None,
         }
     }
 
@@ -60,6 +63,12 @@ impl Diagnostic {
     /// A remedy.
     pub fn help(mut self, text: impl Into<String>) -> Self {
         self.help.push(text.into());
+        self
+    }
+
+    /// The remedy to show instead where the text was given by a flag.
+    pub fn flag_help(mut self, text: impl Into<String>) -> Self {
+        self.flag_help = Some(text.into());
         self
     }
 

@@ -7,22 +7,42 @@
 pub mod ast;
 pub mod value;
 
+mod check;
 mod config;
 mod diagnostic;
+mod dict;
 mod evaluate;
 mod from_gin;
+mod imports;
+mod key;
+mod literal;
+mod load;
+mod mistakes;
+mod parse;
+mod pprint;
+mod print;
+mod render;
+mod repr;
+mod resolve;
+mod scan;
 mod schema;
 mod source;
 mod suggest;
+mod syntax;
 
 pub use config::{Bound, Config};
 pub use diagnostic::{Diagnostic, Diagnostics, Reported, Severity};
 pub use evaluate::{Configurable, Evaluator, FromGin, Function, Slot, expected_slot};
 pub use from_gin::{Ref, choose, one_of};
 pub use gimlet_macros::Configurable;
+pub use load::{LIBRARY, Loaded, Request, TASK_LIBRARY, load};
+pub use parse::{parse, parse_value};
+pub use pprint::pformat;
+pub use print::config_str;
+pub use repr::{repr_bytes, repr_float, repr_str};
 pub use schema::{Param, Registry, Schema};
 pub use source::{FileId, Source, SourceFile, SourceMap, Span};
-pub use suggest::did_you_mean;
+pub use suggest::{did_you_mean, nearest};
 pub use value::{MacroUse, Reference, Value, ValueKind};
 
 pub use crate::read_slot;

@@ -32,6 +32,12 @@ impl Schema {
         self.name.rsplit('.').next().expect("split yields one part")
     }
 
+    /// Whether `suffix` is a dotted suffix of one of its names.
+    pub fn has_suffix(&self, suffix: &str) -> bool {
+        let ends = |name: &str| name.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.'));
+        self.names().any(ends)
+    }
+
     /// The name and its aliases.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
@@ -115,6 +121,24 @@ impl Registry {
     /// The configurable of that full name.
     pub fn get(&self, name: &str) -> Option<&'static Schema> {
         self.by_name.get(name).copied()
+    }
+
+    /// Whether the configurable is a method: its name is that of another one and a last component.
+    pub fn is_method(&self, schema: &Schema) -> bool {
+        schema.name.rsplit_once('.').is_some_and(|(class, _)| self.get(class).is_some())
+    }
+
+    /// The shortest suffix of the full name that means this configurable alone; `Class.method` at
+    /// least for a method.
+    pub fn minimal_selector(&self, schema: &'static Schema) -> &'static str {
+        let name = schema.name;
+        let dots = name.rmatch_indices('.').skip(usize::from(self.is_method(schema)));
+        let suffixes = dots.map(|(at, _)| &name[at + 1..]);
+        let means_it = |suffix: &&str| match self.get(suffix) {
+            Some(exact) => exact.name == name,
+            None => self.iter().all(|other| other.name == name || !other.has_suffix(suffix)),
+        };
+        suffixes.into_iter().find(means_it).unwrap_or(name)
     }
 
     /// Every configurable once, sorted by name.

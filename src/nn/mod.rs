@@ -1,1 +1,43 @@
 //! L3: tensor building blocks shared by models.
+//!
+//! `spec` describes parameters without torch. The rest are functions over tensors and small structs
+//! that hold a layer's weights in the compute dtype: a forward pass builds them from [`Params`], so
+//! that each weight is cast once a step.
+
+mod spec;
+
+#[cfg(feature = "torch")]
+mod attention;
+#[cfg(feature = "torch")]
+pub mod bridge;
+#[cfg(feature = "torch")]
+mod dropout;
+#[cfg(feature = "torch")]
+mod init;
+#[cfg(feature = "torch")]
+mod layers;
+#[cfg(feature = "torch")]
+mod masks;
+#[cfg(feature = "torch")]
+mod params;
+#[cfg(feature = "torch")]
+mod relative_position;
+
+pub use spec::{Activation, Distribution, Dtype, FanMode, Initializer, ParamSpec};
+
+#[cfg(feature = "torch")]
+pub use attention::{Attention, AttentionDims, KeyValue};
+#[cfg(feature = "torch")]
+pub use dropout::Dropout;
+#[cfg(feature = "torch")]
+pub use layers::{Mlp, activate, embed, kind, rms_norm};
+#[cfg(feature = "torch")]
+pub use masks::{bias_from_mask, causal_mask, pairs, same_segment};
+#[cfg(feature = "torch")]
+pub use params::Params;
+#[cfg(feature = "torch")]
+pub use relative_position::{RelativePosition, buckets, relative_position_bias};
+
+/// Held by tests that seed torch's generator and compare what it draws: there is one for all threads.
+#[cfg(test)]
+pub(crate) static GENERATOR: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -1,1 +1,20 @@
-//! L3: optimizers.
+//! Optimizers: specs and the layout of their state without torch, their steps on tensors with it.
+//!
+//! [`OptimizerDef`] is what gin names. From a parameter's name, shape and logical axes it derives
+//! the [`StateLayout`]: which arrays the optimizer keeps, of which shapes, under T5X's names. With
+//! torch, an [`Optimizer`] holds those arrays and applies gradients in place.
+
+mod factoring;
+mod spec;
+
+#[cfg(feature = "torch")]
+mod adafactor;
+#[cfg(feature = "torch")]
+mod optimizer;
+
+pub use factoring::{FactorDim, FactorRules, StandardLogicalFactorRules};
+#[cfg(feature = "torch")]
+pub use optimizer::{Gradient, Optimizer};
+pub use spec::{
+    Adafactor, Factored, HParamMap, OptimError, OptimizerDef, ParamShape, Slot, StateLayout,
+};

@@ -1,1 +1,25 @@
-//! L5: wiring of the commands.
+//! L5: the commands: from the words on the command line to a finished run.
+//!
+//! [`main`] is what `gimlet` does, and never loads libtorch: it checks the configuration and hands
+//! commands that need tensors to `gimlet-torch`, the second binary, which runs [`torch_main`].
+
+mod cli;
+mod configure;
+mod dry_run;
+mod failure;
+mod library;
+mod tasks;
+
+#[cfg(feature = "torch")]
+mod doctor;
+mod front;
+#[cfg(feature = "torch")]
+mod torch;
+
+pub use configure::{Configured, Settings, configure, registry};
+pub use failure::Failure;
+pub use front::main;
+pub use library::Library;
+pub use tasks::GinTasks;
+#[cfg(feature = "torch")]
+pub use torch::torch_main;

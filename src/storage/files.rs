@@ -150,6 +150,16 @@ impl Path {
         self.at("write", |local| File::open(local)?.sync_all())
     }
 
+    /// Makes the folder and everything below it durable.
+    pub fn sync_tree(&self) -> Result<(), StorageError> {
+        self.at("write", |local| sync_tree(&local))
+    }
+
+    /// Makes a folder that must not exist yet; those above it must.
+    pub fn create_dir_new(&self) -> Result<(), StorageError> {
+        self.at("create folder", fs::create_dir)
+    }
+
     /// Bytes that may still be written to the file system that holds this path, or will hold it.
     pub fn free_space(&self) -> Result<u64, StorageError> {
         self.at("look at the disk of", |local| {
@@ -181,6 +191,27 @@ impl Path {
             .into_string()
             .map_err(|name| StorageError::new("list", self, not_utf8(name)))
     }
+}
+
+/// Every file must be synced to learn of its write errors, but one after the other each waits for
+/// the disk. Starting with the whole file system leaves them nothing to wait for.
+fn sync_tree(folder: &std::path::Path) -> io::Result<()> {
+    let opened = File::open(folder)?;
+    // SAFETY: the descriptor is open. An error here shows up again at the single file.
+    #[cfg(target_os = "linux")]
+    let _ = unsafe { libc::syncfs(std::os::fd::AsRawFd::as_raw_fd(&opened)) };
+    sync_entries(folder)
+}
+
+fn sync_entries(folder: &std::path::Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => sync_entries(&entry.path())?,
+            false => File::open(entry.path())?.sync_all()?,
+        }
+    }
+    File::open(folder)?.sync_all()
 }
 
 /// The part of a pattern up to the last slash before its first special character.

@@ -11,11 +11,13 @@
 
 mod error;
 mod files;
+mod lock;
 mod path;
 mod path_map;
 mod writer;
 
 pub use error::StorageError;
+pub use lock::{FolderLock, Locked};
 pub use path::Path;
 pub use path_map::{PATH_MAP_VARIABLE, parse_path_map, set_path_map};
 pub use writer::FileWriter;

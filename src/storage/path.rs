@@ -34,7 +34,8 @@ impl Path {
             Some(("file", _)) => return Err(invalid("expected file:///folder/name".to_string())),
             Some((scheme, rest)) if REMOTE_SCHEMES.contains(&scheme) => {
                 // A mapped path must not climb out of its folder.
-                if rest.split('/').any(|component| component == "..") {
+                let climbs = rest.split('/').any(|component| component == "..");
+                if climbs {
                     return Err(invalid("a remote path has no `..`".to_string()));
                 }
             }

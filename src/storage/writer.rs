@@ -23,6 +23,12 @@ impl FileWriter {
         &self.path
     }
 
+    /// Writes everything out without waiting for the disk: for one file of many that
+    /// [`Path::sync_tree`] makes durable together.
+    pub fn close(mut self) -> Result<(), StorageError> {
+        self.file.flush().map_err(|error| StorageError::new("write", &self.path, error))
+    }
+
     /// Writes everything out and waits until the disk has it.
     pub fn finish(mut self) -> Result<(), StorageError> {
         let written = self.file.flush().and_then(|()| self.file.get_ref().sync_all());

@@ -1,1 +1,18 @@
-//! L1: what a run tells its user: TensorBoard files, progress on the terminal.
+//! What a run tells its user: TensorBoard events, progress on the terminal, notices.
+//!
+//! Telemetry never ends a run. What cannot be written is reported once, and the run goes on.
+//!
+//! ```no_run
+//! use gimlet::telemetry::{EventWriter, notice};
+//! let mut events = EventWriter::new("/tmp/model/train", 0);
+//! events.scalars(100, [("loss", 2.5)]);
+//! notice("2 tasks have no validation split");
+//! ```
+
+mod console;
+mod events;
+mod progress;
+
+pub use console::{mute, notice, notice_once, warn, warn_once};
+pub use events::{EventWriter, config_markdown};
+pub use progress::{Progress, Status};

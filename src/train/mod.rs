@@ -1,1 +1,46 @@
 //! L4: the training step and its loop.
+//!
+//! `spec`, `periods`, `seeds` and `model_info` are torch-free: they say what a run does and when.
+
+mod model_info;
+mod periods;
+mod seeds;
+mod spec;
+mod state_layout;
+
+#[cfg(feature = "torch")]
+mod actions;
+#[cfg(feature = "torch")]
+mod checkpointing;
+#[cfg(feature = "torch")]
+mod error;
+#[cfg(feature = "torch")]
+mod infer_eval;
+#[cfg(feature = "torch")]
+mod logs;
+#[cfg(feature = "torch")]
+mod run;
+#[cfg(feature = "torch")]
+mod state;
+#[cfg(feature = "torch")]
+mod step;
+#[cfg(feature = "torch")]
+mod train_eval;
+#[cfg(feature = "torch")]
+mod vocabularies;
+#[cfg(feature = "torch")]
+mod window;
+
+pub use model_info::{Variable, model_info};
+pub use periods::{Periods, PeriodsError, Stop};
+pub use seeds::{Purpose, derive};
+pub use spec::{
+    Action, EarlyStopping, EarlyStoppingMode, SummarizeConfig, SummarizeGinConfig, TerminateOnNan,
+    Train, Trainer, TrainerClass,
+};
+pub use state_layout::{param_shape, state_variables};
+
+#[cfg(feature = "torch")]
+pub use error::TrainError;
+#[cfg(feature = "torch")]
+pub use run::{Context, Outcome, train};

@@ -1,0 +1,62 @@
+# Gimlet's front door; `make help` lists the targets. Everything that a machine lacks beyond Rust,
+# a C++ compiler and python3 with venv is fetched into .libtorch/ (once; delete it to undo).
+
+# TORCH=0 leaves libtorch out: the language, the data pipeline and the checkpoint formats remain.
+TORCH ?= 1
+PYTHON ?= python3
+
+ifeq ($(TORCH),0)
+FEATURES := --no-default-features
+SETUP := cmake
+else
+FEATURES :=
+SETUP := cmake libtorch
+endif
+
+# Last on the path, so that the machine's own tools win.
+export PATH := $(PATH):$(HOME)/.cargo/bin:$(CURDIR)/.libtorch/venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help quickstart build test lint format cuda libtorch cmake
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@echo "  build, test and lint take TORCH=0 to leave libtorch out"
+
+quickstart: build ## Build, then pretrain and fine-tune small T5s on the text that comes along
+	runs/quickstart/run.sh
+
+build: $(SETUP) ## Build target/release/gimlet and gimlet-torch
+	cargo build --release $(FEATURES)
+
+test: $(SETUP) ## Run all tests
+	@if cargo nextest --version >/dev/null 2>&1; then \
+	  cargo nextest run --workspace $(FEATURES) && cargo test --workspace --doc $(FEATURES); \
+	else \
+	  cargo test --workspace $(FEATURES); \
+	fi
+
+lint: $(SETUP) ## Check the format, and run clippy with warnings as errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
+
+format: ## Format the sources
+	cargo fmt --all
+
+cuda: cmake ## Build for NVIDIA GPUs into target/cuda (fetches 2.5 GB once; needs no GPU)
+	$(PYTHON) bridge/setup.py cuda
+	LIBTORCH="$${LIBTORCH:-$(CURDIR)/.libtorch-cuda/torch}" \
+	  cargo build --release --features cuda --target-dir target/cuda
+
+ifdef LIBTORCH
+libtorch:
+	@$(PYTHON) bridge/setup.py libtorch
+else
+libtorch: .libtorch/build-version ## Fetch libtorch into .libtorch/, unless LIBTORCH names one
+
+.libtorch/build-version: bridge/setup.py
+	@$(PYTHON) bridge/setup.py libtorch
+endif
+
+cmake:
+	@cmake --version >/dev/null 2>&1 || $(PYTHON) bridge/setup.py cmake

@@ -1,0 +1,57 @@
+"""Runs `train_step.py` and `cargo bench --bench train_step` in turn and prints the ratio of their steps.
+
+Both wait passively for their OpenMP threads, since the machine may be shared, and flush denormals. Each
+round starts both processes afresh, in alternating order; the first step of a process is left out.
+
+Usage: python compare_train_step.py --peer_python PYTHON --bench BINARY [--dtype bfloat16] [--rounds 3]
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+
+ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "OMP_NUM_THREADS": "2"}
+
+
+def run(command):
+    done = subprocess.run(command, env={**os.environ, **ENVIRONMENT}, check=True, capture_output=True, text=True)
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--peer_python", required=True)
+    parser.add_argument("--bench", required=True, help="the binary that `cargo bench --no-run` names")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--attention", default="sdpa")
+    args = parser.parse_args()
+
+    script = str(pathlib.Path(__file__).with_name("train_step.py"))
+    commands = {
+        "gimlet": [args.bench, f"--dtype={args.dtype}", f"--steps={args.steps}"],
+        "transformers": [args.peer_python, script, f"--dtype={args.dtype}", f"--steps={args.steps}",
+                         f"--attention={args.attention}"],
+    }
+    seconds, peak = {name: [] for name in commands}, {name: [] for name in commands}
+    for index in range(args.rounds):
+        names = list(commands) if index % 2 == 0 else list(commands)[::-1]
+        for name in names:
+            records = run(commands[name])
+            seconds[name] += [record["seconds"] for record in records[1:]]
+            peak[name].append(records[-1]["peak_rss_mb"])
+    for name in commands:
+        print(f"{name:<14}{args.dtype}: median {statistics.median(seconds[name]):.2f} s, "
+              f"best {min(seconds[name]):.2f} s, peak {max(peak[name]):.0f} MB")
+    ratio = lambda reduce: reduce(seconds["transformers"]) / reduce(seconds["gimlet"])
+    memory = max(peak["gimlet"]) / max(peak["transformers"])
+    print(f"speed of gimlet over transformers: {ratio(statistics.median):.2f} (median), {ratio(min):.2f} (best); "
+          f"memory {memory:.2f}")
+
+
+if __name__ == "__main__":
+    main()

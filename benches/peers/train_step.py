@@ -1,0 +1,74 @@
+"""Training steps of Hugging Face's T5 1.1 small, as a peer of `benches/train_step.rs`.
+
+Prints one JSON line a step. Made fair as follows: the head is untied (transformers 5 ties it whatever
+the configuration says) and has T5X's initial scale (its own saturates the softmax and floods the
+backward pass with denormals), denormals are flushed, attention is torch's SDPA, dropout is off, no
+padding mask is passed since no token is padding, and gradients are freed before each step. In bfloat16
+it runs under autocast, as its users do; parameters stay float32.
+
+Needs torch 2.11.0 and transformers 5.23.0. Run it through `compare_train_step.py`.
+"""
+
+import argparse
+import contextlib
+import json
+import resource
+import time
+
+import torch
+from transformers import T5Config, T5ForConditionalGeneration
+from transformers.optimization import Adafactor
+
+
+def build(attention):
+    config = T5Config(
+        vocab_size=32128, d_model=512, d_kv=64, d_ff=1024, num_layers=8, num_decoder_layers=8, num_heads=6,
+        feed_forward_proj="gated-gelu", dropout_rate=0.0, tie_word_embeddings=False, use_cache=False,
+        pad_token_id=0, eos_token_id=1, decoder_start_token_id=0)
+    config._attn_implementation = attention
+    model = T5ForConditionalGeneration(config)
+    model.config.tie_word_embeddings = False
+    model.config.scale_decoder_outputs = False
+    model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight) * 512**-0.5)
+    count = sum(p.numel() for p in model.parameters())
+    assert count == 76_961_152, f"{count} parameters: the head is tied"
+    return model.train()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--attention", choices=["sdpa", "eager"], default="sdpa")
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--batch_size", type=int, default=8)
+    parser.add_argument("--inputs_length", type=int, default=512)
+    parser.add_argument("--targets_length", type=int, default=114)
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+
+    torch.set_num_threads(args.threads)
+    assert torch.set_flush_denormal(True)
+    torch.manual_seed(0)
+    model = build(args.attention)
+    optimizer = Adafactor(model.parameters(), lr=1e-2, scale_parameter=True, relative_step=False, warmup_init=False)
+    tokens = lambda length: torch.randint(2, 32000, (args.batch_size, length))
+    inputs, targets = tokens(args.inputs_length), tokens(args.targets_length)
+    for step in range(args.steps):
+        start = time.perf_counter()
+        narrow = args.dtype == "bfloat16"
+        with torch.autocast("cpu", torch.bfloat16) if narrow else contextlib.nullcontext():
+            loss = model(input_ids=inputs, labels=targets).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        value = loss.item()
+        seconds = time.perf_counter() - start
+        print(json.dumps({
+            "implementation": "transformers", "dtype": args.dtype, "step": step, "loss": value, "seconds": seconds,
+            "tokens_per_second": args.batch_size * (args.inputs_length + args.targets_length) / seconds,
+            "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+//! Training steps of T5 1.1 small, one JSON line each; `benches/peers/compare_train_step.py` runs it
+//! beside Hugging Face's.
+//!
+//! `cargo bench --bench train_step -- --dtype=bfloat16 --steps=5`
+
+use std::time::Instant;
+
+use gimlet::models::Batch;
+use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
+use gimlet::models::t5::{T5, T5Config};
+use gimlet::nn::bridge::flush_denormals;
+use gimlet::nn::{Activation, Dropout, Dtype, Params};
+use gimlet::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
+use tch::{Device, Kind, Tensor};
+
+struct Options {
+    dtype: Dtype,
+    steps: i64,
+    batch_size: i64,
+    inputs_length: i64,
+    targets_length: i64,
+}
+
+fn main() {
+    let options = Options::parse();
+    tch::set_num_threads(option("threads", 2) as i32);
+    assert!(flush_denormals(), "this CPU cannot flush denormals");
+    let t5 = T5::new(small(options.dtype));
+    let specs = t5.config().param_tree();
+    let params = Params::init(&specs, 0, Device::Cpu);
+    let shapes: Vec<_> = specs
+        .iter()
+        .map(|spec| ParamShape { name: &spec.name, shape: &spec.shape, axes: &spec.axes })
+        .collect();
+    let def = OptimizerDef::Adafactor(Adafactor::default());
+    let mut optimizer = Optimizer::new(&def, &shapes, Device::Cpu).expect("matrices factor");
+    let batch = options.batch();
+    for step in 0..options.steps {
+        let start = Instant::now();
+        let loss = train_step(&t5, &params, &mut optimizer, &batch, step);
+        report(&options, step, loss, start.elapsed().as_secs_f64());
+    }
+}
+
+fn train_step(
+    t5: &T5,
+    params: &Params,
+    optimizer: &mut Optimizer,
+    batch: &Batch,
+    step: i64,
+) -> f64 {
+    let mean = Some(LossNormalizingFactor::NumRealTargetTokens);
+    let spec = LossSpec { loss_normalizing_factor: mean, z_loss: 1e-4, label_smoothing: 0.0 };
+    let output = t5.loss(params, batch, &spec, Dropout::off());
+    let gradients = params.gradients(&output.loss);
+    let named = params.iter().zip(&gradients);
+    let named: Vec<_> = named.map(|((name, param), grad)| Gradient { name, param, grad }).collect();
+    optimizer.apply(&named, 1e-2, step).expect("every parameter is known");
+    output.sums.read().loss
+}
+
+fn small(dtype: Dtype) -> T5Config {
+    T5Config {
+        vocab_size: 32128,
+        dtype,
+        emb_dim: 512,
+        num_heads: 6,
+        num_encoder_layers: 8,
+        num_decoder_layers: 8,
+        head_dim: 64,
+        mlp_dim: 1024,
+        mlp_activations: vec![Activation::Gelu, Activation::Linear],
+        dropout_rate: 0.0,
+        logits_via_embedding: false,
+        float32_attention_logits: false,
+    }
+}
+
+impl Options {
+    fn parse() -> Self {
+        let narrow = std::env::args().any(|arg| arg == "--dtype=bfloat16");
+        Self {
+            dtype: if narrow { Dtype::Bfloat16 } else { Dtype::Float32 },
+            steps: option("steps", 4),
+            batch_size: option("batch_size", 8),
+            inputs_length: option("inputs_length", 512),
+            targets_length: option("targets_length", 114),
+        }
+    }
+
+    fn batch(&self) -> Batch {
+        tch::manual_seed(0);
+        let tokens = |length| {
+            Tensor::randint_low(2, 32000, [self.batch_size, length], (Kind::Int64, Device::Cpu))
+        };
+        let targets = tokens(self.targets_length);
+        Batch {
+            encoder_input_tokens: tokens(self.inputs_length),
+            decoder_input_tokens: targets.roll([1], [1]),
+            decoder_loss_weights: Tensor::ones(targets.size(), (Kind::Float, Device::Cpu)),
+            decoder_target_tokens: targets,
+            packing: None,
+        }
+    }
+}
+
+/// `--name=value`, or a default.
+fn option(name: &str, default: i64) -> i64 {
+    let prefix = format!("--{name}=");
+    let given = std::env::args().find_map(|arg| arg.strip_prefix(&prefix).map(str::to_string));
+    given.map_or(default, |value| value.parse().expect("an integer"))
+}
+
+fn report(options: &Options, step: i64, loss: f64, seconds: f64) {
+    let tokens = options.batch_size * (options.inputs_length + options.targets_length);
+    let line = serde_json::json!({
+        "implementation": "gimlet",
+        "dtype": options.dtype.as_str(),
+        "step": step,
+        "loss": loss,
+        "seconds": seconds,
+        "tokens_per_second": tokens as f64 / seconds,
+        "peak_rss_mb": peak_rss_mb(),
+    });
+    println!("{line}");
+}
+
+fn peak_rss_mb() -> f64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `getrusage` fills in the struct that it is given.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    usage.ru_maxrss as f64 / 1024.0
+}

@@ -1,0 +1,120 @@
+//! Compiles the bridge and makes the binaries find libtorch where it lies, without any environment
+//! variable. `make libtorch` (or `make cuda`) puts libtorch where `.cargo/config.toml` says.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::exit;
+
+/// The version that the bridge and `tch` are written for.
+const TORCH_VERSION: &str = "2.11.0";
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=bridge/bridge.cpp");
+    println!("cargo::rerun-if-env-changed=LIBTORCH");
+    if env::var_os("CARGO_FEATURE_TORCH").is_none() {
+        return;
+    }
+    let libtorch = find_libtorch();
+    check_version(&libtorch);
+    let cuda = env::var_os("CARGO_FEATURE_CUDA").is_some();
+    compile_bridge(&libtorch, cuda);
+    link(&libtorch, cuda);
+}
+
+fn find_libtorch() -> PathBuf {
+    let Some(libtorch) = env::var_os("LIBTORCH").map(PathBuf::from) else {
+        fail(
+            "LIBTORCH is not set and .cargo/config.toml, which sets it, was not read: build inside the checkout",
+        );
+    };
+    if !libtorch.join("lib/libtorch_cpu.so").exists() {
+        fail(&format!(
+            "no libtorch in {}: run `make libtorch` (with CUDA: `make cuda`), \
+             or build without it with `--no-default-features`",
+            libtorch.display()
+        ));
+    }
+    println!("cargo::rerun-if-changed={}", libtorch.join("build-version").display());
+    libtorch
+}
+
+fn check_version(libtorch: &Path) {
+    let found = stated_version(libtorch).unwrap_or_else(|| "unknown".to_owned());
+    if found.split('+').next() != Some(TORCH_VERSION) {
+        fail(&format!(
+            "libtorch in {} is version {found}, but the bridge binds to {TORCH_VERSION}: \
+             unset LIBTORCH and run `make libtorch`",
+            libtorch.display()
+        ));
+    }
+}
+
+/// The version as libtorch's archive states it, or as PyTorch's wheel does.
+fn stated_version(libtorch: &Path) -> Option<String> {
+    if let Ok(version) = fs::read_to_string(libtorch.join("build-version")) {
+        return Some(version.trim().to_owned());
+    }
+    let module = fs::read_to_string(libtorch.join("version.py")).ok()?;
+    let line = module.lines().find(|line| line.starts_with("__version__"))?;
+    line.split('\'').nth(1).map(str::to_owned)
+}
+
+fn compile_bridge(libtorch: &Path, cuda: bool) {
+    let mut build = cc::Build::new();
+    build
+        .cpp(true)
+        .std("c++17")
+        .file("bridge/bridge.cpp")
+        .include(libtorch.join("include"))
+        .include(libtorch.join("include/torch/csrc/api/include"))
+        .define("_GLIBCXX_USE_CXX11_ABI", "1")
+        // libtorch's headers, not ours, are what would warn.
+        .warnings(false);
+    if cuda {
+        build.define("GIMLET_CUDA", None).define("USE_CUDA", None).define("USE_C10D_NCCL", None);
+        for include in cuda_includes(libtorch) {
+            build.include(include);
+        }
+    }
+    build.compile("gimlet_bridge");
+}
+
+/// CUDA's headers: beside torch as in the wheels, and where a system installation has them.
+fn cuda_includes(libtorch: &Path) -> Vec<PathBuf> {
+    let nvidia = libtorch.with_file_name("nvidia");
+    let toolkit = env::var_os("CUDA_HOME").map_or_else(|| "/usr/local/cuda".into(), PathBuf::from);
+    let candidates = [
+        nvidia.join("cu13/include"),
+        nvidia.join("cu13/include/cccl"),
+        nvidia.join("nccl/include"),
+        toolkit.join("include"),
+    ];
+    let found: Vec<_> = candidates.into_iter().filter(|path| path.is_dir()).collect();
+    if !found.iter().any(|path| path.join("cuda_runtime_api.h").exists()) {
+        fail("the feature `cuda` needs CUDA's headers: run `make cuda`, which fetches them");
+    }
+    found
+}
+
+fn link(libtorch: &Path, cuda: bool) {
+    let lib = libtorch.join("lib");
+    // DT_RPATH, unlike DT_RUNPATH, also serves the libraries that libtorch itself loads.
+    println!("cargo::rustc-link-arg=-Wl,--disable-new-dtags,-rpath,{}", lib.display());
+    // Parts of libtorch that we do not ship (Python, and CUDA on CPU builds) stay unresolved.
+    println!("cargo::rustc-link-arg=-Wl,--allow-shlib-undefined");
+    if cuda {
+        // No symbol of these is named by our code: they register themselves when loaded.
+        for target in ["bin=gimlet-torch", "tests"] {
+            println!(
+                "cargo::rustc-link-arg-{target}=-Wl,--no-as-needed,-ltorch_cuda,-lc10_cuda,--as-needed"
+            );
+        }
+    }
+}
+
+fn fail(message: &str) -> ! {
+    println!("cargo::error={message}");
+    exit(1);
+}

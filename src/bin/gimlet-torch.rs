@@ -1,0 +1,7 @@
+//! `gimlet-torch`: the commands of `gimlet` that need libtorch. Users type `gimlet`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gimlet::run::torch_main(std::env::args())
+}

@@ -1,0 +1,232 @@
+//! Arrays on the host, as checkpoints hold them: little-endian bytes in C order.
+
+use half::{bf16, f16};
+
+/// The type of an array's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DType {
+    /// One byte, 0 or 1.
+    Bool,
+    /// Unsigned 32-bit integer; JAX's random keys.
+    U32,
+    /// Signed 32-bit integer; T5X's `step`.
+    I32,
+    /// Signed 64-bit integer.
+    I64,
+    /// The upper half of a float32.
+    Bf16,
+    /// IEEE half precision.
+    F16,
+    /// IEEE single precision.
+    F32,
+    /// IEEE double precision.
+    F64,
+}
+
+/// Every type with its name in numpy and in zarr.
+const NAMES: [(DType, &str, &str); 8] = [
+    (DType::Bool, "bool", "|b1"),
+    (DType::U32, "uint32", "<u4"),
+    (DType::I32, "int32", "<i4"),
+    (DType::I64, "int64", "<i8"),
+    // Not in zarr's own list: TensorStore's extension.
+    (DType::Bf16, "bfloat16", "bfloat16"),
+    (DType::F16, "float16", "<f2"),
+    (DType::F32, "float32", "<f4"),
+    (DType::F64, "float64", "<f8"),
+];
+
+impl DType {
+    /// Bytes per element.
+    pub fn size(self) -> usize {
+        match self {
+            DType::Bool => 1,
+            DType::Bf16 | DType::F16 => 2,
+            DType::U32 | DType::I32 | DType::F32 => 4,
+            DType::I64 | DType::F64 => 8,
+        }
+    }
+
+    /// numpy's name: `float32`.
+    pub fn name(self) -> &'static str {
+        self.names().1
+    }
+
+    /// The type of that numpy name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        NAMES.iter().find(|names| names.1 == name).map(|names| names.0)
+    }
+
+    /// zarr's name: `<f4`.
+    pub(super) fn zarr_name(self) -> &'static str {
+        self.names().2
+    }
+
+    pub(super) fn from_zarr_name(name: &str) -> Option<Self> {
+        NAMES.iter().find(|names| names.2 == name).map(|names| names.0)
+    }
+
+    /// Whether values round to other float types, as a change of the save dtype does.
+    pub fn is_float(self) -> bool {
+        matches!(self, DType::Bf16 | DType::F16 | DType::F32 | DType::F64)
+    }
+
+    fn names(self) -> &'static (DType, &'static str, &'static str) {
+        NAMES.iter().find(|names| names.0 == self).expect("every type is listed")
+    }
+}
+
+impl std::fmt::Display for DType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An array that owns its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Array {
+    /// The type of the elements.
+    pub dtype: DType,
+    /// The dimensions; empty for a scalar.
+    pub shape: Vec<usize>,
+    /// The elements in C order, little endian.
+    pub data: Vec<u8>,
+}
+
+impl Array {
+    /// An int32 scalar, such as T5X's `state/step`.
+    pub fn scalar_i32(value: i32) -> Self {
+        Self { dtype: DType::I32, shape: Vec::new(), data: value.to_le_bytes().to_vec() }
+    }
+
+    /// A float32 array.
+    pub fn from_f32(shape: &[usize], values: &[f32]) -> Self {
+        assert_eq!(num_elements(shape), values.len(), "shape {shape:?} holds other values");
+        let data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Self { dtype: DType::F32, shape: shape.to_vec(), data }
+    }
+
+    /// The elements of a float array as float32; `None` for other types.
+    pub fn to_f32(&self) -> Option<Vec<f32>> {
+        self.dtype.is_float().then(|| {
+            let cast = self.view().cast_bytes(DType::F32);
+            cast.chunks_exact(4)
+                .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")))
+                .collect()
+        })
+    }
+
+    /// The only element of an integer array of one element.
+    pub fn to_int(&self) -> Option<i64> {
+        let bytes = &self.data[..];
+        match self.dtype {
+            DType::U32 => Some(u32::from_le_bytes(bytes.try_into().ok()?).into()),
+            DType::I32 => Some(i32::from_le_bytes(bytes.try_into().ok()?).into()),
+            DType::I64 => Some(i64::from_le_bytes(bytes.try_into().ok()?)),
+            _ => None,
+        }
+    }
+
+    /// The array with its floats rounded to another float type; other types stay as they are.
+    pub fn cast(self, dtype: DType) -> Self {
+        if !self.dtype.is_float() || !dtype.is_float() || self.dtype == dtype {
+            return self;
+        }
+        let data = self.view().cast_bytes(dtype);
+        Self { dtype, data, shape: self.shape }
+    }
+
+    /// The array, borrowed.
+    pub fn view(&self) -> ArrayView<'_> {
+        ArrayView { dtype: self.dtype, shape: &self.shape, data: &self.data }
+    }
+}
+
+/// An array whose bytes lie elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayView<'a> {
+    /// The type of the elements.
+    pub dtype: DType,
+    /// The dimensions; empty for a scalar.
+    pub shape: &'a [usize],
+    /// The elements in C order, little endian.
+    pub data: &'a [u8],
+}
+
+impl ArrayView<'_> {
+    /// A copy that owns its bytes.
+    pub fn to_array(&self) -> Array {
+        Array { dtype: self.dtype, shape: self.shape.to_vec(), data: self.data.to_vec() }
+    }
+
+    /// The bytes with floats rounded to another float type; panics for other types.
+    pub fn cast_bytes(&self, dtype: DType) -> Vec<u8> {
+        cast_floats(self.data, self.dtype, dtype)
+    }
+}
+
+/// The number of elements of a shape.
+pub(super) fn num_elements(shape: &[usize]) -> usize {
+    shape.iter().product()
+}
+
+/// Rounds floats to another float type, to nearest, ties to even, as JAX does.
+pub(super) fn cast_floats(bytes: &[u8], from: DType, to: DType) -> Vec<u8> {
+    assert!(from.is_float() && to.is_float(), "only floats are cast");
+    if from == to {
+        return bytes.to_vec();
+    }
+    let mut out = Vec::with_capacity(bytes.len() / from.size() * to.size());
+    for element in bytes.chunks_exact(from.size()) {
+        match from {
+            DType::F64 => push(&mut out, f64::from_le_bytes(fixed(element)), to),
+            DType::F32 => push_f32(&mut out, f32::from_le_bytes(fixed(element)), to),
+            DType::F16 => push_f32(&mut out, f16::from_le_bytes(fixed(element)).to_f32(), to),
+            _ => push_f32(&mut out, bf16::from_le_bytes(fixed(element)).to_f32(), to),
+        }
+    }
+    out
+}
+
+fn push(out: &mut Vec<u8>, value: f64, to: DType) {
+    match to {
+        DType::F64 => out.extend(value.to_le_bytes()),
+        DType::F32 => out.extend((value as f32).to_le_bytes()),
+        DType::F16 => out.extend(f16::from_f64(value).to_le_bytes()),
+        _ => out.extend(bf16::from_f64(value).to_le_bytes()),
+    }
+}
+
+fn push_f32(out: &mut Vec<u8>, value: f32, to: DType) {
+    match to {
+        DType::F64 => out.extend(f64::from(value).to_le_bytes()),
+        DType::F32 => out.extend(value.to_le_bytes()),
+        DType::F16 => out.extend(f16::from_f32(value).to_le_bytes()),
+        _ => out.extend(bf16::from_f32(value).to_le_bytes()),
+    }
+}
+
+fn fixed<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.try_into().expect("`chunks_exact` yields whole elements")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bfloat16_rounds_to_nearest_even() {
+        // 1 + 2^-8 lies halfway between 1 and 1 + 2^-7; 1 + 3 * 2^-8 between two others.
+        let array = Array::from_f32(&[3], &[1.0 + 1.0 / 256.0, 1.0 + 3.0 / 256.0, f32::INFINITY]);
+        let rounded = array.cast(DType::Bf16);
+        assert_eq!(rounded.to_f32().unwrap(), [1.0, 1.0 + 4.0 / 256.0, f32::INFINITY]);
+    }
+
+    #[test]
+    fn integers_are_never_cast() {
+        let step = Array::scalar_i32(7);
+        assert_eq!(step.clone().cast(DType::Bf16), step);
+        assert_eq!(step.to_int(), Some(7));
+        assert_eq!(step.to_f32(), None);
+    }
+}

@@ -1,0 +1,260 @@
+//! `assignment_map`: which array of a checkpoint goes where in the model.
+//! Source: `apply_assignment_map` of T5X's `state_utils.py`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fancy_regex::{Captures, Regex};
+
+use super::error::CheckpointError;
+use super::fit::{Mismatch, Shapes, check_fit};
+use super::reader::Reader;
+use super::spec::RestoreCheckpointConfig;
+
+/// A rule: a pattern for whole names in the model, and the name in the checkpoint that it stands
+/// for (with `\1` or `\g<name>`), or `None` to leave what matches initialized.
+pub type Rule = (String, Option<String>);
+
+/// Where the arrays of a model come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Name in the model to name in the checkpoint.
+    pub sources: BTreeMap<String, String>,
+    /// Names in the model that are initialized.
+    pub from_scratch: Vec<String>,
+    /// Names in the checkpoint that nothing uses. T5X leaves them unread without a word.
+    pub unused: Vec<String>,
+}
+
+impl RestoreCheckpointConfig {
+    /// Plans how a fresh run takes a checkpoint: the assignment map, then every array that the model
+    /// `needs` must be there with its shape, unless it is initialized.
+    pub fn plan(&self, reader: &Reader, needs: &Shapes) -> Result<Plan, CheckpointError> {
+        let rules = self.assignment_map.as_deref().unwrap_or_default();
+        if self.fallback_to_scratch && self.assignment_map.is_none() {
+            let reason = "`fallback_to_scratch` needs an `assignment_map` to say what is dropped";
+            return Err(CheckpointError::Assignment(reason.to_string()));
+        }
+        let found = reader.shapes();
+        let sources = assign(rules, needs.keys(), &found.keys().map(String::as_str).collect())?;
+        plan(reader.path().as_str(), sources, needs, &found, self.fallback_to_scratch)
+    }
+}
+
+/// Plans how a run takes its own checkpoint again: everything under its own name.
+pub fn plan_resume(reader: &Reader, needs: &Shapes) -> Result<Plan, CheckpointError> {
+    let found = reader.shapes();
+    let same = |name: &String| (name.clone(), name.clone());
+    let sources = needs.keys().filter(|name| found.contains_key(*name)).map(same).collect();
+    plan(reader.path().as_str(), sources, needs, &found, false)
+}
+
+fn plan(
+    path: &str,
+    sources: BTreeMap<String, String>,
+    needs: &Shapes,
+    found: &Shapes,
+    fallback_to_scratch: bool,
+) -> Result<Plan, CheckpointError> {
+    // What the checkpoint offers, under the names of the model.
+    let offered: Shapes =
+        sources.iter().map(|(new, old)| (new.clone(), found[old].clone())).collect();
+    let lacking = needs.keys().filter(|name| !offered.contains_key(*name)).cloned().collect();
+    let from_scratch: Vec<String> = if fallback_to_scratch { lacking } else { Vec::new() };
+    let initialized: BTreeSet<&str> = from_scratch.iter().map(String::as_str).collect();
+    let required = needs.iter().filter(|(name, _)| !initialized.contains(name.as_str()));
+    let required: Shapes = required.map(|(name, shape)| (name.clone(), shape.clone())).collect();
+    let used: BTreeSet<&String> = sources.values().collect();
+    let unused: Vec<String> = found.keys().filter(|name| !used.contains(name)).cloned().collect();
+    check_fit(path, &required, &offered).map_err(|error| match error {
+        CheckpointError::OtherModel(mismatch) => {
+            CheckpointError::OtherModel(Mismatch { extra: unused.clone(), ..mismatch })
+        }
+        other => other,
+    })?;
+    Ok(Plan { sources, from_scratch, unused })
+}
+
+/// Applies the rules: for each name in the model the first that matches it; names without a rule
+/// keep their name where the checkpoint has it. A rule without a match is an error, as in T5X.
+///
+/// # Errors
+/// A pattern or replacement that is none; a source that the checkpoint lacks; an unused rule.
+pub fn assign<'a>(
+    rules: &[Rule],
+    model: impl IntoIterator<Item = &'a String>,
+    checkpoint: &BTreeSet<&str>,
+) -> Result<BTreeMap<String, String>, CheckpointError> {
+    let patterns = rules.iter().map(compile).collect::<Result<Vec<_>, _>>()?;
+    let mut is_used = vec![false; rules.len()];
+    let mut sources = BTreeMap::new();
+    for name in model {
+        match first_match(&patterns, name)? {
+            Some((at, captures)) => {
+                is_used[at] = true;
+                if let Some(template) = &rules[at].1 {
+                    let old = expand(template, &captures).map_err(CheckpointError::Assignment)?;
+                    if !checkpoint.contains(&old[..]) {
+                        return Err(absent(&old, name, &rules[at].0, checkpoint));
+                    }
+                    sources.insert(name.clone(), old);
+                }
+            }
+            None if checkpoint.contains(&name[..]) => {
+                sources.insert(name.clone(), name.clone());
+            }
+            None => {}
+        }
+    }
+    let unused: Vec<String> = rules
+        .iter()
+        .zip(is_used)
+        .filter(|(_, used)| !used)
+        .map(|(rule, _)| quoted(&rule.0))
+        .collect();
+    match unused.is_empty() {
+        true => Ok(sources),
+        false => Err(CheckpointError::Assignment(format!(
+            "no array of the model matches {}; a pattern must match a whole name, such as \
+             `target/encoder/encoder_norm/scale`",
+            unused.join(", ")
+        ))),
+    }
+}
+
+fn compile(rule: &Rule) -> Result<Regex, CheckpointError> {
+    // Python's `fullmatch`.
+    Regex::new(&format!(r"\A(?:{})\z", rule.0)).map_err(|error| {
+        CheckpointError::Assignment(format!("`{}` is not a pattern: {error}", rule.0))
+    })
+}
+
+fn first_match<'n>(
+    patterns: &[Regex],
+    name: &'n str,
+) -> Result<Option<(usize, Captures<'n, str>)>, CheckpointError> {
+    for (at, pattern) in patterns.iter().enumerate() {
+        let found = pattern.captures(name).map_err(|error| {
+            let reason = format!("`{}` is too hard to match: {error}", pattern.as_str());
+            CheckpointError::Assignment(reason)
+        })?;
+        if let Some(captures) = found {
+            return Ok(Some((at, captures)));
+        }
+    }
+    Ok(None)
+}
+
+fn absent(old: &str, new: &str, pattern: &str, checkpoint: &BTreeSet<&str>) -> CheckpointError {
+    let near = crate::gin::did_you_mean(old, checkpoint.iter().copied());
+    CheckpointError::Assignment(format!(
+        "pattern `{pattern}` takes `{new}` from `{old}`, which the checkpoint does not have; {near}"
+    ))
+}
+
+/// Fills a template of Python's `re`: `\1`, `\g<1>`, `\g<name>` and `\\`.
+fn expand(template: &str, captures: &Captures<'_, str>) -> Result<String, String> {
+    let mut out = String::new();
+    let mut rest = template;
+    while let Some((literal, escape)) = rest.split_once('\\') {
+        out.push_str(literal);
+        let digits = escape.bytes().take(2).take_while(u8::is_ascii_digit).count();
+        rest = if let Some(after) = escape.strip_prefix('\\') {
+            out.push('\\');
+            after
+        } else if digits > 0 {
+            out.push_str(group(template, &escape[..digits], captures)?);
+            &escape[digits..]
+        } else if let Some((name, after)) =
+            escape.strip_prefix("g<").and_then(|named| named.split_once('>'))
+        {
+            out.push_str(group(template, name, captures)?);
+            after
+        } else {
+            let reason = "after `\\` expected a group's number, `g<name>` or `\\`";
+            return Err(format!("`{template}` is not a replacement: {reason}"));
+        };
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// The text of a group; empty for one that took no part in the match.
+fn group<'c>(template: &str, name: &str, captures: &Captures<'c, str>) -> Result<&'c str, String> {
+    let found = match name.parse::<usize>() {
+        Ok(number) if number < captures.len() => captures.get(number),
+        Ok(_) => return Err(format!("`{template}` names group {name}, which the pattern lacks")),
+        Err(_) => captures.name(name),
+    };
+    Ok(found.map_or("", |found| found.as_str()))
+}
+
+fn quoted(pattern: &str) -> String {
+    format!("`{pattern}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODEL: [&str; 4] =
+        ["state/param_states/a/m", "state/step", "target/encoder/a", "target/encoder/b"];
+
+    fn run(rules: &[(&str, Option<&str>)], checkpoint: &[&str]) -> Result<String, String> {
+        let rules: Vec<Rule> =
+            rules.iter().map(|(p, r)| (p.to_string(), r.map(str::to_string))).collect();
+        let model: Vec<String> = MODEL.iter().map(|name| name.to_string()).collect();
+        let checkpoint = checkpoint.iter().copied().collect();
+        let sources = assign(&rules, &model, &checkpoint).map_err(|error| error.to_string())?;
+        Ok(sources.iter().map(|(new, old)| format!("{new}<{old}")).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn names_without_a_rule_keep_their_name() {
+        let found = run(&[], &["state/step", "target/encoder/a", "target/other"]);
+        assert_eq!(found.unwrap(), "state/step<state/step target/encoder/a<target/encoder/a");
+    }
+
+    #[test]
+    fn groups_rename_and_none_drops() {
+        let rules = [("state/.*", None), (r"target/encoder/(.*)", Some(r"target/old_encoder/\1"))];
+        let found = run(&rules, &["state/step", "target/old_encoder/a", "target/old_encoder/b"]);
+        assert_eq!(
+            found.unwrap(),
+            "target/encoder/a<target/old_encoder/a target/encoder/b<target/old_encoder/b"
+        );
+    }
+
+    #[test]
+    fn the_first_rule_wins_and_two_names_may_share_a_source() {
+        let rules = [("target/encoder/[ab]", Some("target/x")), (".*", None)];
+        assert_eq!(
+            run(&rules, &["target/x"]).unwrap(),
+            "target/encoder/a<target/x target/encoder/b<target/x"
+        );
+    }
+
+    #[test]
+    fn patterns_and_templates_are_those_of_python() {
+        let rules =
+            [(r"target/(?P<side>\w+)/(?!b)(a)", Some(r"\g<side>/\g<2>0")), ("state.*", None)];
+        let found = run(&rules, &["encoder/a0", "target/encoder/b"]);
+        assert_eq!(found.unwrap(), "target/encoder/a<encoder/a0 target/encoder/b<target/encoder/b");
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let check = |rules: &[(&str, Option<&str>)], expected: &str| {
+            let message = run(rules, &["target/encoder/a"]).unwrap_err();
+            assert!(message.contains(expected), "{message}");
+        };
+        // Python matches whole names.
+        check(&[("encoder", None)], "no array of the model matches `encoder`");
+        check(&[("(", None)], "`(` is not a pattern");
+        check(
+            &[("target/encoder/(.)", Some("target/\\1"))],
+            "takes `target/encoder/a` from `target/a`",
+        );
+        check(&[("target/encoder/.", Some("\\1"))], "names group 1");
+        check(&[("target/encoder/.", Some("\\w"))], "is not a replacement");
+    }
+}

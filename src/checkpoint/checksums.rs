@@ -1,0 +1,116 @@
+//! `gimlet/checksums.json`: size and CRC-32C of every file of a checkpoint.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::CheckpointError;
+use super::retention::is_dataset_file;
+use crate::storage::{Path, StorageError};
+
+/// The file, relative to the checkpoint.
+pub(super) const FILE: &str = "gimlet/checksums.json";
+
+/// What every file of a checkpoint must be, by its path relative to the checkpoint.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Checksums {
+    pub files: BTreeMap<String, Checksum>,
+}
+
+/// What one file must be.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Checksum {
+    bytes: u64,
+    crc32c: String,
+}
+
+impl Checksums {
+    /// Those of a checkpoint; `None` where the writer left none, as T5X does.
+    pub fn load(checkpoint: &Path) -> Result<Option<Self>, CheckpointError> {
+        let text = match checkpoint.join(FILE).read() {
+            Err(error) if error.is_not_found() => return Ok(None),
+            other => other?,
+        };
+        let parsed = serde_json::from_slice(&text);
+        let damaged = |error| CheckpointError::damaged(checkpoint, format!("`{FILE}`: {error}"));
+        parsed.map(Some).map_err(damaged)
+    }
+
+    /// The text of the file.
+    pub fn to_text(&self) -> Vec<u8> {
+        // No newline at the end: then every cut is noticed.
+        serde_json::to_vec_pretty(self).expect("plain data becomes JSON")
+    }
+
+    /// Reads every file and compares. Pruned data positions may be missing.
+    pub fn verify_all(&self, checkpoint: &Path) -> Result<(), CheckpointError> {
+        self.files.keys().try_for_each(|name| match self.verify(checkpoint, name) {
+            Err(_) if is_dataset_file(name) && !checkpoint.join(name).exists()? => Ok(()),
+            other => other,
+        })
+    }
+
+    /// Reads one file and compares; one that is not listed passes.
+    pub fn verify(&self, checkpoint: &Path, name: &str) -> Result<(), CheckpointError> {
+        let Some(expected) = self.files.get(name) else { return Ok(()) };
+        let file = checkpoint.join(name);
+        let found = match file.open() {
+            Ok(source) => sum(source).map_err(|error| StorageError::new("read", &file, error))?,
+            Err(error) if error.is_not_found() => {
+                return Err(CheckpointError::damaged(checkpoint, format!("`{name}` is missing")));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let reason = if found.bytes != expected.bytes {
+            format!("`{name}` has {} bytes, expected {}", found.bytes, expected.bytes)
+        } else if found != *expected {
+            format!("`{name}` has changed since it was written (checksum {})", found.crc32c)
+        } else {
+            return Ok(());
+        };
+        Err(CheckpointError::damaged(checkpoint, reason))
+    }
+}
+
+fn sum(mut source: impl Read) -> io::Result<Checksum> {
+    let mut buffer = vec![0; 1 << 18];
+    let mut out = Summing::new(io::sink());
+    loop {
+        match source.read(&mut buffer)? {
+            0 => return Ok(out.finish().1),
+            length => out.write_all(&buffer[..length])?,
+        }
+    }
+}
+
+/// Sums what is written through it.
+pub(super) struct Summing<W> {
+    inner: W,
+    bytes: u64,
+    crc: u32,
+}
+
+impl<W: Write> Summing<W> {
+    pub fn new(inner: W) -> Self {
+        Self { inner, bytes: 0, crc: 0 }
+    }
+
+    pub fn finish(self) -> (W, Checksum) {
+        let checksum = Checksum { bytes: self.bytes, crc32c: format!("{:08x}", self.crc) };
+        (self.inner, checksum)
+    }
+}
+
+impl<W: Write> Write for Summing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = self.inner.write(bytes)?;
+        self.crc = crc32c::crc32c_append(self.crc, &bytes[..length]);
+        self.bytes += length as u64;
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}

@@ -1,0 +1,91 @@
+//! What can go wrong with a checkpoint.
+
+use crate::storage::{Path, StorageError};
+
+/// A checkpoint that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// The disk or the path is at fault.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The checkpoint is half-written or its bytes changed since.
+    #[error("checkpoint `{path}` is damaged: {reason}")]
+    Damaged {
+        /// The checkpoint.
+        path: String,
+        /// Which file, what was found and what was expected.
+        reason: String,
+    },
+    /// No complete checkpoint is left in a folder that holds some.
+    #[error(
+        "no checkpoint in `{path}` can be read: {reasons}; remove these folders to start from \
+         scratch, or restore another checkpoint"
+    )]
+    AllDamaged {
+        /// The folder of checkpoints.
+        path: String,
+        /// Each checkpoint with its reason.
+        reasons: String,
+    },
+    /// A format that Gimlet knows by sight only.
+    #[error(
+        "`{path}` is {kind}, which Gimlet does not read yet; expected a T5X checkpoint: a folder \
+         `checkpoint_N` that holds a file `checkpoint`"
+    )]
+    NotYet {
+        /// The path as given.
+        path: String,
+        /// What it is: `an Orbax checkpoint`.
+        kind: &'static str,
+    },
+    /// Something else than a checkpoint.
+    #[error("`{path}` is not a checkpoint: {reason}")]
+    NotACheckpoint {
+        /// The path as given.
+        path: String,
+        /// What was found and what was expected.
+        reason: String,
+    },
+    /// The checkpoint is whole, but uses something that T5X's own reader would refuse too.
+    #[error("checkpoint `{path}` cannot be read: {reason}")]
+    Unsupported {
+        /// The checkpoint.
+        path: String,
+        /// What was found.
+        reason: String,
+    },
+    /// An array that the checkpoint does not hold.
+    #[error("checkpoint `{path}` has no array `{name}`")]
+    NoArray {
+        /// The checkpoint.
+        path: String,
+        /// The name asked for.
+        name: String,
+    },
+    /// The arrays are not those of the model at hand.
+    #[error("{0}")]
+    OtherModel(super::fit::Mismatch),
+    /// The assignment map does not fit.
+    #[error("assignment_map: {0}")]
+    Assignment(String),
+}
+
+impl CheckpointError {
+    /// Whether the checkpoint itself is at fault, so that an older one may serve.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged { .. })
+    }
+
+    /// Whether the user's configuration is at fault rather than the world: exit status 2, not 1.
+    pub fn is_users(&self) -> bool {
+        match self {
+            Self::Storage(error) => error.is_users(),
+            Self::Damaged { .. } | Self::AllDamaged { .. } => false,
+            _ => true,
+        }
+    }
+
+    pub(super) fn damaged(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_string(), reason: reason.into() }
+    }
+}

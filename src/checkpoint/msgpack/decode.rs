@@ -1,0 +1,295 @@
+//! From T5X's bytes to leaves.
+
+use std::io::Read;
+
+use rmpv::{Value, ValueRef};
+
+use super::{CHUNKED_KEY, EXT_ARRAY, EXT_COMPLEX, EXT_SCALAR, Leaf, Leaves, VERSION, ZarrLeaf};
+use crate::checkpoint::array::{Array, DType, num_elements};
+
+/// Why a file could not be decoded.
+#[derive(Debug)]
+pub(in crate::checkpoint) enum DecodeError {
+    /// It is cut or was changed.
+    Damaged(String),
+    /// It is valid, but nothing that can be restored.
+    Unsupported(String),
+    /// It is something else.
+    NotACheckpoint(String),
+    /// Its arrays lie where Orbax put them.
+    Orbax,
+}
+
+use DecodeError::{Damaged, NotACheckpoint, Orbax, Unsupported};
+
+/// Reads the file. Holds its inline arrays once.
+pub(in crate::checkpoint) fn decode(mut source: impl Read) -> Result<Leaves, DecodeError> {
+    let root = rmpv::decode::read_value(&mut source)
+        .map_err(|error| Damaged(format!("the file `checkpoint` is no whole msgpack: {error}")))?;
+    if source.read(&mut [0]).unwrap_or(0) != 0 {
+        return Err(Damaged("the file `checkpoint` goes on after its end".to_string()));
+    }
+    let mut leaves = Leaves::new();
+    walk(String::new(), optimizer(root)?, &mut leaves)?;
+    Ok(leaves)
+}
+
+/// The train state in the root map. Standard flax checkpoints are the state itself.
+fn optimizer(root: Value) -> Result<Value, DecodeError> {
+    let Value::Map(mut entries) = root else {
+        return Err(NotACheckpoint("expected a msgpack map at the root".to_string()));
+    };
+    if let Some(version) = entries.iter().find(|(key, _)| key.as_str() == Some("version")) {
+        match version.1.as_u64() {
+            Some(2..=VERSION) => {}
+            _ => {
+                let reason = format!("its version is {}, expected 2 or {VERSION}", version.1);
+                return Err(Unsupported(reason));
+            }
+        }
+    }
+    let position = |name: &str| entries.iter().position(|(key, _)| key.as_str() == Some(name));
+    match position("optimizer") {
+        Some(at) => Ok(entries.swap_remove(at).1),
+        None if position("target").is_some() => Ok(Value::Map(entries)),
+        None if position("_optimizer").is_some() => Err(Orbax),
+        None => Err(NotACheckpoint("expected `optimizer` or `target` at the root".to_string())),
+    }
+}
+
+fn walk(name: String, value: Value, leaves: &mut Leaves) -> Result<(), DecodeError> {
+    match value {
+        Value::Map(entries) if entries.is_empty() => insert(leaves, name, Leaf::Empty),
+        Value::Map(entries) if has(&entries, CHUNKED_KEY) => {
+            let array = joined(&entries).map_err(|reason| in_leaf(&name, reason))?;
+            insert(leaves, name, Leaf::Inline(array))
+        }
+        Value::Map(entries)
+            if ["driver", "kvstore", "metadata"].iter().all(|k| has(&entries, k)) =>
+        {
+            let leaf = spec(&Value::Map(entries)).map_err(|reason| in_leaf(&name, reason))?;
+            insert(leaves, name, Leaf::Zarr(leaf))
+        }
+        Value::Map(entries) => entries.into_iter().try_for_each(|(key, value)| {
+            let key =
+                key.as_str().ok_or_else(|| in_leaf(&name, damaged("has a key that is no text")))?;
+            let child = if name.is_empty() { key.to_string() } else { format!("{name}/{key}") };
+            walk(child, value, leaves)
+        }),
+        Value::Ext(EXT_ARRAY | EXT_SCALAR, bytes) => {
+            let array = array(&bytes).map_err(|reason| in_leaf(&name, reason))?;
+            insert(leaves, name, Leaf::Inline(array))
+        }
+        Value::Ext(EXT_COMPLEX, _) => {
+            Err(in_leaf(&name, Unsupported("is a complex number".to_string())))
+        }
+        Value::String(text) if text.as_str().is_some_and(|t| t.starts_with("PLACEHOLDER://")) => {
+            Err(Orbax)
+        }
+        other => insert(leaves, name, Leaf::Other(other)),
+    }
+}
+
+fn insert(leaves: &mut Leaves, name: String, leaf: Leaf) -> Result<(), DecodeError> {
+    leaves.insert(name, leaf);
+    Ok(())
+}
+
+/// Says which leaf an error is about.
+fn in_leaf(name: &str, error: DecodeError) -> DecodeError {
+    match error {
+        Damaged(reason) => Damaged(format!("`{name}` {reason}")),
+        Unsupported(reason) => Unsupported(format!("`{name}` {reason}")),
+        other => other,
+    }
+}
+
+fn damaged(reason: impl Into<String>) -> DecodeError {
+    Damaged(reason.into())
+}
+
+fn has(entries: &[(Value, Value)], name: &str) -> bool {
+    entries.iter().any(|(key, _)| key.as_str() == Some(name))
+}
+
+/// The packed list `[shape, dtype, bytes]` of an extension.
+fn array(mut packed: &[u8]) -> Result<Array, DecodeError> {
+    let list = rmpv::decode::read_value_ref(&mut packed)
+        .map_err(|error| damaged(format!("is no whole array: {error}")))?;
+    let ValueRef::Array(parts) = list else { return Err(damaged("is no packed array")) };
+    let [ValueRef::Array(shape), name, ValueRef::Binary(data)] = &parts[..] else {
+        return Err(damaged("is no packed array of shape, type and bytes"));
+    };
+    let shape: Option<Vec<usize>> =
+        shape.iter().map(|size| size.as_u64().and_then(|size| size.try_into().ok())).collect();
+    let shape = shape.ok_or_else(|| damaged("has a shape that is not of sizes"))?;
+    // Files written by Python 2 and the earliest flax name the type in bytes.
+    let name = match name {
+        ValueRef::Binary(bytes) => std::str::from_utf8(bytes).unwrap_or_default(),
+        ValueRef::String(text) => text.as_str().unwrap_or_default(),
+        _ => "",
+    };
+    let dtype = DType::from_name(name).ok_or_else(|| unknown_type(name))?;
+    if data.len() != num_elements(&shape) * dtype.size() {
+        return Err(damaged(format!("has {} bytes, but is {name} {shape:?}", data.len())));
+    }
+    Ok(Array { dtype, shape, data: data.to_vec() })
+}
+
+fn unknown_type(name: &str) -> DecodeError {
+    Unsupported(match name {
+        "uint16" => "is uint16, which stood for bfloat16 before 2021: update it with T5X".into(),
+        _ => format!("has the type `{name}`, expected bool, an integer, a float or bfloat16"),
+    })
+}
+
+/// An array that flax cut in pieces: `{shape: {"0": ..}, chunks: {"0": array, ..}}`.
+fn joined(entries: &[(Value, Value)]) -> Result<Array, DecodeError> {
+    let numbered = |name: &str| {
+        let map = entries.iter().find(|(key, _)| key.as_str() == Some(name))?.1.as_map()?;
+        (0..map.len())
+            .map(|i| Some(&map.iter().find(|(key, _)| key.as_str() == Some(&i.to_string()))?.1))
+            .collect::<Option<Vec<_>>>()
+    };
+    let sizes = numbered("shape").ok_or_else(|| damaged("is a cut array without a shape"))?;
+    let shape: Option<Vec<usize>> = sizes.iter().map(|v| v.as_u64()?.try_into().ok()).collect();
+    let shape = shape.ok_or_else(|| damaged("has a shape that is not of sizes"))?;
+    let mut whole: Option<Array> = None;
+    for piece in numbered("chunks").ok_or_else(|| damaged("is a cut array without pieces"))? {
+        let Value::Ext(EXT_ARRAY, packed) = piece else {
+            return Err(damaged("is a cut array with a piece that is none"));
+        };
+        let piece = array(packed)?;
+        match &mut whole {
+            None => whole = Some(piece),
+            Some(whole) => whole.data.extend(piece.data),
+        }
+    }
+    let whole = whole.ok_or_else(|| damaged("is a cut array without pieces"))?;
+    if whole.data.len() != num_elements(&shape) * whole.dtype.size() {
+        return Err(damaged(format!(
+            "has {} bytes, but is {} {shape:?}",
+            whole.data.len(),
+            whole.dtype
+        )));
+    }
+    Ok(Array { shape, ..whole })
+}
+
+/// The spec of a zarr array. Its path lies in `kvstore`, or beside it (TensorStore before 0.1.14).
+fn spec(value: &Value) -> Result<ZarrLeaf, DecodeError> {
+    let driver = value["driver"].as_str().unwrap_or_default();
+    if driver != "zarr" {
+        return Err(Unsupported(format!("uses the TensorStore driver `{driver}`, expected zarr")));
+    }
+    let path = value["kvstore"]["path"].as_str().or_else(|| value["path"].as_str());
+    let dir =
+        path.ok_or_else(|| damaged("has a TensorStore spec without a path"))?.trim_end_matches('/');
+    let leaves_folder = dir.starts_with('/') || dir.split('/').any(|part| part == "..");
+    if dir.is_empty() || leaves_folder {
+        return Err(damaged(format!("lies in `{dir}`, expected a folder of the checkpoint")));
+    }
+    let metadata = &value["metadata"];
+    let name = value["dtype"].as_str();
+    let stored = metadata["dtype"].as_str();
+    let dtype = name.and_then(DType::from_name).or_else(|| stored.and_then(DType::from_zarr_name));
+    let dtype = dtype.ok_or_else(|| unknown_type(name.or(stored).unwrap_or_default()))?;
+    Ok(ZarrLeaf {
+        dir: dir.to_string(),
+        dtype,
+        shape: sizes(&metadata["shape"])
+            .ok_or_else(|| damaged("has a TensorStore spec without a shape"))?,
+        chunks: sizes(&metadata["chunks"]).unwrap_or_default(),
+    })
+}
+
+fn sizes(value: &Value) -> Option<Vec<usize>> {
+    value.as_array()?.iter().map(|size| size.as_u64()?.try_into().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packed(value: &Value) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        rmpv::encode::write_value(&mut bytes, value).unwrap();
+        bytes
+    }
+
+    fn map(entries: &[(&str, Value)]) -> Value {
+        Value::Map(entries.iter().map(|(key, value)| ((*key).into(), value.clone())).collect())
+    }
+
+    fn file(target: Value) -> Vec<u8> {
+        let optimizer = map(&[("target", target)]);
+        packed(&map(&[("version", 3.into()), ("optimizer", optimizer)]))
+    }
+
+    fn zarr_spec(kvstore: Value, beside: Option<&str>) -> Value {
+        let metadata = map(&[("shape", vec![Value::from(5)].into())]);
+        let mut entries = vec![
+            ("driver", "zarr".into()),
+            ("dtype", "bfloat16".into()),
+            ("kvstore", kvstore),
+            ("metadata", metadata),
+        ];
+        entries.extend(beside.map(|path| ("path", path.into())));
+        map(&entries)
+    }
+
+    #[test]
+    fn the_path_of_a_spec_may_lie_in_its_store_or_beside_it() {
+        let gcs = |path: Option<&str>| {
+            let mut entries = vec![("driver", "gcs".into()), ("bucket", "t5x-dummy-bucket".into())];
+            entries.extend(path.map(|path| ("path", path.into())));
+            map(&entries)
+        };
+        for spec in
+            [zarr_spec(gcs(Some("target.x/")), None), zarr_spec(gcs(None), Some("target.x"))]
+        {
+            let leaves = decode(&file(map(&[("x", spec)]))[..]).unwrap();
+            let Leaf::Zarr(leaf) = &leaves["target/x"] else { panic!("not zarr") };
+            assert_eq!(
+                (&leaf.dir[..], leaf.dtype, &leaf.shape[..]),
+                ("target.x", DType::Bf16, &[5][..])
+            );
+        }
+    }
+
+    #[test]
+    fn a_spec_that_leaves_the_checkpoint_is_refused() {
+        for path in ["../x/", "/etc/", ""] {
+            let spec = zarr_spec(map(&[("driver", "file".into()), ("path", path.into())]), None);
+            assert!(decode(&file(map(&[("x", spec)]))[..]).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn scalars_of_numpy_are_arrays_without_dimensions() {
+        let list = vec![Value::Array(Vec::new()), "int32".into(), Value::Binary(vec![1, 0, 0, 0])];
+        let scalar = Value::Ext(EXT_SCALAR, packed(&Value::Array(list)));
+        let leaves = decode(&file(map(&[("step", scalar)]))[..]).unwrap();
+        assert_eq!(leaves["target/step"], Leaf::Inline(Array::scalar_i32(1)));
+    }
+
+    #[test]
+    fn every_cut_is_noticed() {
+        let list = vec![vec![Value::from(2)].into(), "float32".into(), Value::Binary(vec![0; 8])];
+        let bytes = file(map(&[("x", Value::Ext(EXT_ARRAY, packed(&Value::Array(list))))]));
+        for length in 0..bytes.len() {
+            assert!(matches!(decode(&bytes[..length]), Err(Damaged(_))), "{length}");
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(matches!(decode(&longer[..]), Err(Damaged(_))));
+    }
+
+    #[test]
+    fn other_files_are_told_apart() {
+        let orbax = packed(&map(&[("_optimizer", Value::Nil)]));
+        assert!(matches!(decode(&orbax[..]), Err(Orbax)));
+        let old = packed(&map(&[("version", 1.into()), ("optimizer", Value::Nil)]));
+        assert!(matches!(decode(&old[..]), Err(Unsupported(_))));
+        assert!(matches!(decode(&packed(&1.into())[..]), Err(NotACheckpoint(_))));
+    }
+}

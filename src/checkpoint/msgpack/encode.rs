@@ -1,0 +1,217 @@
+//! From leaves to the bytes that T5X would write.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use rmpv::Value;
+use rmpv::encode::write_value;
+
+use super::{CHUNKED_KEY, EXT_ARRAY, Leaf, Leaves, VERSION, ZarrLeaf};
+use crate::checkpoint::array::Array;
+
+/// flax cuts larger arrays in pieces of this many bytes.
+const MAX_INLINE_BYTES: usize = 1 << 30;
+
+/// Writes the file. Leaves stream: no second copy of the inline arrays is made.
+pub fn encode(leaves: &Leaves, mut out: &mut dyn Write) -> io::Result<()> {
+    Encoder { out: &mut out, max_inline_bytes: MAX_INLINE_BYTES }.file(leaves)
+}
+
+/// Maps sort their keys, as JAX does.
+#[derive(Default)]
+struct Node<'a> {
+    children: BTreeMap<&'a str, Node<'a>>,
+    leaf: Option<&'a Leaf>,
+}
+
+impl<'a> Node<'a> {
+    fn tree(leaves: &'a Leaves) -> Self {
+        let mut root = Self::default();
+        for (name, leaf) in leaves {
+            let node = name.split('/').fold(&mut root, |node, key| {
+                assert!(node.leaf.is_none(), "`{name}` lies below another leaf");
+                node.children.entry(key).or_default()
+            });
+            node.leaf = Some(leaf);
+        }
+        root
+    }
+}
+
+struct Encoder<'w, W> {
+    out: &'w mut W,
+    max_inline_bytes: usize,
+}
+
+impl<W: Write> Encoder<'_, W> {
+    fn file(&mut self, leaves: &Leaves) -> io::Result<()> {
+        self.map(2)?;
+        self.value(&"version".into())?;
+        self.value(&VERSION.into())?;
+        self.value(&"optimizer".into())?;
+        self.node(&Node::tree(leaves))
+    }
+
+    fn node(&mut self, node: &Node<'_>) -> io::Result<()> {
+        match node.leaf {
+            Some(Leaf::Inline(array)) => self.array(array),
+            Some(Leaf::Zarr(zarr)) => self.value(&spec(zarr)),
+            Some(Leaf::Empty) => self.map(0),
+            Some(Leaf::Other(value)) => self.value(value),
+            None => {
+                self.map(node.children.len())?;
+                node.children.iter().try_for_each(|(key, child)| {
+                    self.value(&(*key).into())?;
+                    self.node(child)
+                })
+            }
+        }
+    }
+
+    fn array(&mut self, array: &Array) -> io::Result<()> {
+        if array.data.len() <= self.max_inline_bytes {
+            return self.piece(array, &array.shape, &array.data);
+        }
+        self.map(3)?;
+        self.value(&CHUNKED_KEY.into())?;
+        self.value(&true.into())?;
+        self.value(&"shape".into())?;
+        self.value(&numbered(array.shape.iter().map(|&size| (size as u64).into())))?;
+        self.value(&"chunks".into())?;
+        let size = array.dtype.size();
+        let piece_bytes = (self.max_inline_bytes / size).max(1) * size;
+        self.map(array.data.len().div_ceil(piece_bytes))?;
+        for (i, piece) in array.data.chunks(piece_bytes).enumerate() {
+            self.value(&i.to_string().into())?;
+            self.piece(array, &[piece.len() / size], piece)?;
+        }
+        Ok(())
+    }
+
+    /// Extension 1: the packed list `[shape, dtype, bytes]`.
+    fn piece(&mut self, array: &Array, shape: &[usize], data: &[u8]) -> io::Result<()> {
+        let mut head = vec![0x93];
+        let shape = shape.iter().map(|&size| (size as u64).into()).collect();
+        write_value(&mut head, &Value::Array(shape))?;
+        write_value(&mut head, &array.dtype.name().into())?;
+        write_bin_head(&mut head, data.len())?;
+        write_ext_head(self.out, head.len() + data.len())?;
+        self.out.write_all(&head)?;
+        self.out.write_all(data)
+    }
+
+    fn map(&mut self, length: usize) -> io::Result<()> {
+        match length {
+            0..16 => self.out.write_all(&[0x80 | length as u8]),
+            16..0x1_0000 => {
+                self.out.write_all(&[0xde])?;
+                self.out.write_all(&(length as u16).to_be_bytes())
+            }
+            _ => {
+                self.out.write_all(&[0xdf])?;
+                self.out.write_all(&length_u32(length)?.to_be_bytes())
+            }
+        }
+    }
+
+    fn value(&mut self, value: &Value) -> io::Result<()> {
+        Ok(write_value(self.out, value)?)
+    }
+}
+
+/// The spec that T5X leaves in place of a zarr array; its path is relative, so that checkpoints can
+/// be moved.
+fn spec(zarr: &ZarrLeaf) -> Value {
+    let numbers =
+        |sizes: &[usize]| Value::Array(sizes.iter().map(|&size| (size as u64).into()).collect());
+    map([
+        ("driver", "zarr".into()),
+        ("dtype", zarr.dtype.name().into()),
+        ("kvstore", map([("driver", "file".into()), ("path", format!("{}/", zarr.dir).into())])),
+        (
+            "metadata",
+            map([
+                ("chunks", numbers(&zarr.chunks)),
+                ("compressor", map([("id", "gzip".into()), ("level", 1.into())])),
+                ("shape", numbers(&zarr.shape)),
+            ]),
+        ),
+    ])
+}
+
+fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
+    Value::Map(entries.map(|(key, value)| (key.into(), value)).to_vec())
+}
+
+/// flax writes a tuple as a map from `"0"`, `"1"`, ...
+fn numbered(values: impl Iterator<Item = Value>) -> Value {
+    Value::Map(values.enumerate().map(|(i, value)| (i.to_string().into(), value)).collect())
+}
+
+fn write_bin_head(out: &mut Vec<u8>, length: usize) -> io::Result<()> {
+    match length {
+        0..0x100 => out.extend([0xc4, length as u8]),
+        0x100..0x1_0000 => {
+            out.push(0xc5);
+            out.extend((length as u16).to_be_bytes());
+        }
+        _ => {
+            out.push(0xc6);
+            out.extend(length_u32(length)?.to_be_bytes());
+        }
+    }
+    Ok(())
+}
+
+fn write_ext_head(out: &mut dyn Write, length: usize) -> io::Result<()> {
+    let kind = EXT_ARRAY as u8;
+    match length {
+        1 => out.write_all(&[0xd4, kind]),
+        2 => out.write_all(&[0xd5, kind]),
+        4 => out.write_all(&[0xd6, kind]),
+        8 => out.write_all(&[0xd7, kind]),
+        16 => out.write_all(&[0xd8, kind]),
+        0..0x100 => out.write_all(&[0xc7, length as u8, kind]),
+        0x100..0x1_0000 => {
+            let [a, b] = (length as u16).to_be_bytes();
+            out.write_all(&[0xc8, a, b, kind])
+        }
+        _ => {
+            let [a, b, c, d] = length_u32(length)?.to_be_bytes();
+            out.write_all(&[0xc9, a, b, c, d, kind])
+        }
+    }
+}
+
+fn length_u32(length: usize) -> io::Result<u32> {
+    u32::try_from(length).map_err(|_| io::Error::other("more than msgpack's lengths can hold"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Leaf, decode};
+    use super::*;
+
+    #[test]
+    fn a_large_array_is_cut_and_joined_again() {
+        let array = Array::from_f32(&[3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let leaves = Leaves::from([("target/x".to_string(), Leaf::Inline(array))]);
+        let mut bytes = Vec::new();
+        Encoder { out: &mut bytes, max_inline_bytes: 17 }.file(&leaves).unwrap();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        assert!(text.contains(CHUNKED_KEY));
+        assert_eq!(decode(&bytes[..]).unwrap(), leaves);
+    }
+
+    #[test]
+    fn empty_subtrees_survive() {
+        let leaves = Leaves::from([
+            ("state/0/count".to_string(), Leaf::Inline(Array::scalar_i32(1))),
+            ("state/1".to_string(), Leaf::Empty),
+            ("state/2".to_string(), Leaf::Other(Value::Nil)),
+        ]);
+        let mut bytes = Vec::new();
+        encode(&leaves, &mut bytes).unwrap();
+        assert_eq!(decode(&bytes[..]).unwrap(), leaves);
+    }
+}

@@ -1,0 +1,51 @@
+//! The file `checkpoint`: a tree of named leaves in flax's msgpack, each an array or the TensorStore
+//! spec of a zarr folder beside the file.
+//!
+//! Encoding what was decoded gives the same bytes that T5X wrote.
+
+mod decode;
+mod encode;
+
+use std::collections::BTreeMap;
+
+use super::array::{Array, DType};
+
+pub(super) use decode::{DecodeError, decode};
+pub(super) use encode::encode;
+
+/// T5X's version of the layout; version 2 differs in how bfloat16 was written.
+const VERSION: u64 = 3;
+
+/// flax's extension types.
+const EXT_ARRAY: i8 = 1;
+const EXT_COMPLEX: i8 = 2;
+const EXT_SCALAR: i8 = 3;
+
+/// The key that marks an array cut in pieces, because msgpack's lengths have 32 bits.
+const CHUNKED_KEY: &str = "__msgpack_chunked_array__";
+
+/// One end of the tree.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Leaf {
+    /// An array in the file itself.
+    Inline(Array),
+    /// An array in a folder beside the file.
+    Zarr(ZarrLeaf),
+    /// A subtree without leaves, such as the state of an optimizer that has none.
+    Empty,
+    /// What is no array (None, a text); kept to be written again.
+    Other(rmpv::Value),
+}
+
+/// The part of a TensorStore spec that matters.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ZarrLeaf {
+    /// The folder's name, relative to the checkpoint.
+    pub dir: String,
+    pub dtype: DType,
+    pub shape: Vec<usize>,
+    pub chunks: Vec<usize>,
+}
+
+/// Leaves by name: `target/encoder/encoder_norm/scale`.
+pub(super) type Leaves = BTreeMap<String, Leaf>;

@@ -1,0 +1,121 @@
+//! Which checkpoints stay, and what dead runs left behind.
+
+use std::time::{Duration, SystemTime};
+
+use super::error::CheckpointError;
+use super::steps::{checkpoint_dir, list_steps, step_of};
+use super::writer::{TEMPORARY_MARK, create_temporary};
+use crate::storage::{Locked, Path};
+
+/// A file of this name in a checkpoint keeps it.
+const PINNED_FILE: &str = "PINNED";
+
+/// What the names of data positions begin with, in a checkpoint and in its folder `gimlet`.
+pub const DATASET_PREFIX: &str = "train_ds";
+
+/// A half-written checkpoint of a foreign writer is taken for dead after this time.
+const FOREIGN_LIFETIME: Duration = Duration::from_secs(3600);
+
+/// How many checkpoints stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// The number of newest checkpoints; `None` keeps all.
+    pub keep: Option<usize>,
+    /// The number of newest data positions; `None` keeps that of every checkpoint.
+    pub keep_dataset_checkpoints: Option<usize>,
+}
+
+impl Retention {
+    /// Removes the oldest checkpoints and data positions above the numbers, except pinned ones, which
+    /// count all the same. Yields the checkpoints removed. As in T5X, 0 keeps all.
+    pub fn apply(&self, model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
+        let mut removed = Vec::new();
+        let steps = list_steps(model_dir)?;
+        for dir in oldest(model_dir, &steps, self.keep) {
+            if !is_pinned(&dir)? {
+                remove(&dir)?;
+                removed.push(dir);
+            }
+        }
+        let mut with_dataset = Vec::new();
+        for step in list_steps(model_dir)? {
+            if !dataset_files(&checkpoint_dir(model_dir, step))?.is_empty() {
+                with_dataset.push(step);
+            }
+        }
+        for dir in oldest(model_dir, &with_dataset, self.keep_dataset_checkpoints) {
+            if !is_pinned(&dir)? {
+                dataset_files(&dir)?.iter().try_for_each(Path::remove_file)?;
+            }
+        }
+        Ok(removed)
+    }
+}
+
+/// Removes what runs that ended while saving or deleting left: `checkpoint_N.tmp-...` folders that no
+/// living writer has locked. Yields what was removed.
+pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
+    let entries = match model_dir.list() {
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut removed = Vec::new();
+    for dir in entries {
+        let final_name = dir.file_name().split(".tmp-").next().expect("split yields one part");
+        let is_temporary = final_name != dir.file_name()
+            && step_of(&model_dir.join(final_name)).is_some()
+            && dir.is_dir()?;
+        if is_temporary && is_dead(&dir)? {
+            dir.remove_dir_all()?;
+            removed.push(dir);
+        }
+    }
+    Ok(removed)
+}
+
+/// Ours are locked while their writer lives; what T5X writes is judged by its age.
+fn is_dead(dir: &Path) -> Result<bool, CheckpointError> {
+    let is_old = || -> Result<bool, CheckpointError> {
+        let age = SystemTime::now().duration_since(dir.modified()?).unwrap_or_default();
+        Ok(age > FOREIGN_LIFETIME)
+    };
+    match dir.try_lock()? {
+        Locked::Busy => Ok(false),
+        Locked::Held(_) => Ok(dir.file_name().ends_with(TEMPORARY_MARK) || is_old()?),
+        Locked::Unsupported => is_old(),
+    }
+}
+
+/// The checkpoints that are older than the newest `keep`.
+fn oldest(model_dir: &Path, steps: &[u64], keep: Option<usize>) -> Vec<Path> {
+    let keep = keep.filter(|keep| *keep > 0).unwrap_or(usize::MAX);
+    let num_old = steps.len().saturating_sub(keep);
+    steps[..num_old].iter().map(|step| checkpoint_dir(model_dir, *step)).collect()
+}
+
+/// Takes the name first, so that no reader sees half a checkpoint.
+fn remove(dir: &Path) -> Result<(), CheckpointError> {
+    let temporary = create_temporary(dir)?;
+    dir.rename(&temporary)?;
+    Ok(temporary.remove_dir_all()?)
+}
+
+fn is_pinned(dir: &Path) -> Result<bool, CheckpointError> {
+    Ok(dir.join(PINNED_FILE).exists()?)
+}
+
+/// Whether a path relative to a checkpoint is a data position.
+pub(super) fn is_dataset_file(relative: &str) -> bool {
+    relative.strip_prefix("gimlet/").unwrap_or(relative).starts_with(DATASET_PREFIX)
+}
+
+fn dataset_files(dir: &Path) -> Result<Vec<Path>, CheckpointError> {
+    let mut files = Vec::new();
+    for folder in [dir.clone(), dir.join("gimlet")] {
+        if folder.is_dir()? {
+            let is_dataset = |file: &Path| file.file_name().starts_with(DATASET_PREFIX);
+            files.extend(folder.list()?.into_iter().filter(is_dataset));
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,256 @@
+//! When to save, what to restore: T5X's checkpoint dataclasses (`t5x/utils.py`).
+
+use crate::gin::{Configurable, Diagnostic, Evaluator, FromGin, Ref, Registry, Reported};
+use crate::gin::{Value, ValueKind};
+
+use super::array::DType;
+
+/// Saving and restoring of the train state and of the data position. Source: T5X `utils.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "t5x.utils.CheckpointConfig")]
+pub struct CheckpointConfig {
+    /// How to save; None saves nothing.
+    #[gin(default = None)]
+    pub save: Option<SaveCheckpointConfig>,
+    /// What to start from where MODEL_DIR holds no checkpoint; None starts from scratch.
+    #[gin(default = None)]
+    pub restore: Option<RestoreCheckpointConfig>,
+}
+
+/// When and how checkpoints are saved. Source: T5X `utils.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.utils.SaveCheckpointConfig",
+    ignored(checkpoint_manager_cls = "Gimlet writes T5X's native layout, as use_orbax=False does")
+)]
+pub struct SaveCheckpointConfig {
+    /// The type that parameters are saved in; None keeps theirs. Optimizer states keep theirs.
+    #[gin(default = Some(SaveDtype::Float32))]
+    pub dtype: Option<SaveDtype>,
+    /// Steps between checkpoints; None or 0 saves only at the end.
+    #[gin(default = None)]
+    pub period: Option<u64>,
+    /// Steps at which to save, besides the period.
+    #[gin(default = None)]
+    pub checkpoint_steps: Option<Vec<u64>>,
+    /// Number of most recent checkpoints to keep; None keeps all. One with a file `PINNED` stays.
+    #[gin(default = None)]
+    pub keep: Option<usize>,
+    /// Number of most recent data positions to keep; None keeps that of every checkpoint.
+    #[gin(default = None)]
+    pub keep_dataset_checkpoints: Option<usize>,
+    /// Whether to save the data position in T5X's way. Gimlet always saves its own.
+    #[gin(default = false)]
+    pub save_dataset: bool,
+    /// The class that writes; there is one.
+    #[gin(default = Ref(CheckpointerClass::default()))]
+    pub checkpointer_cls: Ref<CheckpointerClass>,
+    /// Python functions over the state; only the empty list can be used.
+    #[gin(default = NoTransformations)]
+    pub state_transformation_fns: NoTransformations,
+}
+
+/// What a run starts from. Source: T5X `utils.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.utils.RestoreCheckpointConfig",
+    ignored(
+        strict = "it concerns TensorFlow checkpoints only",
+        checkpoint_manager_cls = "the format of a checkpoint is recognized when it is read"
+    )
+)]
+pub struct RestoreCheckpointConfig {
+    /// A checkpoint, a folder of checkpoints (modes 'latest' and 'all'), a list of them, or [] for
+    /// none.
+    pub path: CheckpointPaths,
+    /// 'specific' restores `path` itself, 'latest' the newest checkpoint in it, 'all' each in turn
+    /// (evaluation only).
+    #[gin(default = RestoreMode::Latest)]
+    pub mode: RestoreMode,
+    /// Pairs of a pattern for names in the model and the name in the checkpoint that it stands for
+    /// (with groups, as in Python's `re`), or None to leave it initialized. Not applied on resuming.
+    #[gin(default = None)]
+    pub assignment_map: Option<Vec<(String, Option<String>)>>,
+    /// Whether parameters that the checkpoint lacks are initialized. Needs `assignment_map`.
+    #[gin(default = false)]
+    pub fallback_to_scratch: bool,
+    /// The type that parameters are restored in; None keeps that of the checkpoint.
+    #[gin(default = None)]
+    pub dtype: Option<RestoreDtype>,
+    /// Whether to restore the data position with the state; fails if the checkpoint has none.
+    #[gin(default = false)]
+    pub restore_dataset: bool,
+    /// The class that reads; there is one.
+    #[gin(default = Ref(CheckpointerClass::default()))]
+    pub checkpointer_cls: Ref<CheckpointerClass>,
+    /// Python functions over the state; only the empty list can be used.
+    #[gin(default = NoTransformations)]
+    pub state_transformation_fns: NoTransformations,
+}
+
+/// T5X's reader and writer of its native layout; without parameters that a user sets.
+/// Source: T5X `checkpoints.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "t5x.checkpoints.Checkpointer")]
+pub struct Checkpointer {}
+
+/// The classes that `checkpointer_cls` may name.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum CheckpointerClass {
+    /// The only one.
+    Checkpointer(Checkpointer),
+}
+
+impl Default for CheckpointerClass {
+    fn default() -> Self {
+        Self::Checkpointer(Checkpointer {})
+    }
+}
+
+/// Which checkpoint a path stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum RestoreMode {
+    /// The path itself.
+    Specific,
+    /// The newest in the folder.
+    Latest,
+    /// Each in the folder, in turn.
+    All,
+}
+
+/// The types that parameters can be saved in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum SaveDtype {
+    /// float32
+    Float32,
+    /// bfloat16
+    Bfloat16,
+}
+
+impl From<SaveDtype> for DType {
+    fn from(dtype: SaveDtype) -> Self {
+        match dtype {
+            SaveDtype::Float32 => DType::F32,
+            SaveDtype::Bfloat16 => DType::Bf16,
+        }
+    }
+}
+
+/// The types that parameters can be restored in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum RestoreDtype {
+    /// float32
+    Float32,
+    /// bfloat16
+    Bfloat16,
+    /// float16
+    Float16,
+}
+
+impl From<RestoreDtype> for DType {
+    fn from(dtype: RestoreDtype) -> Self {
+        match dtype {
+            RestoreDtype::Float32 => DType::F32,
+            RestoreDtype::Bfloat16 => DType::Bf16,
+            RestoreDtype::Float16 => DType::F16,
+        }
+    }
+}
+
+/// One path or a list of them; none means from scratch. Unparsed: a spec touches no storage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointPaths(
+    /// The paths as written.
+    pub Vec<String>,
+);
+
+impl FromGin for CheckpointPaths {
+    fn expected() -> String {
+        "a str or a list of str".to_string()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match &value.kind {
+            ValueKind::Str(path) => Ok(Self(vec![path.clone()])),
+            ValueKind::List(_) | ValueKind::Tuple(_) => Vec::from_gin(value, cx).map(Self),
+            _ => Err(cx.mismatch(value, &Self::expected())),
+        }
+    }
+}
+
+/// The empty list: T5X takes Python functions here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NoTransformations;
+
+impl FromGin for NoTransformations {
+    fn expected() -> String {
+        "an empty list".to_string()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match &value.kind {
+            ValueKind::List(items) | ValueKind::Tuple(items) if items.is_empty() => Ok(Self),
+            _ => {
+                let message = "state transformation functions are Python, which is never run";
+                let help = "use `assignment_map` to rename or drop parts of a checkpoint";
+                Err(cx.report(Diagnostic::error(value.span, message).help(help)))
+            }
+        }
+    }
+
+    fn register(_: &mut Registry) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gin::{Config, FileId, Span};
+
+    fn value(kind: ValueKind) -> Value {
+        Value { kind, span: Span { file: FileId(0), start: 0, end: 1 } }
+    }
+
+    fn text(text: &str) -> Value {
+        value(ValueKind::Str(text.to_string()))
+    }
+
+    fn read<T: FromGin>(value: &Value) -> Result<T, String> {
+        let (config, registry) = (Config::default(), Registry::default());
+        let mut evaluator = Evaluator::new(&config, &registry);
+        let read = evaluator.read(value);
+        read.map_err(|_| evaluator.into_diagnostics()[0].message.clone())
+    }
+
+    #[test]
+    fn a_path_is_one_several_or_none() {
+        let paths = |value| read::<CheckpointPaths>(&value).unwrap().0;
+        assert_eq!(paths(text("gs://a/checkpoint_1")), ["gs://a/checkpoint_1"]);
+        assert_eq!(paths(value(ValueKind::List(vec![text("a"), text("b")]))), ["a", "b"]);
+        assert!(paths(value(ValueKind::List(Vec::new()))).is_empty());
+        assert!(read::<CheckpointPaths>(&value(ValueKind::Int(1))).is_err());
+    }
+
+    #[test]
+    fn python_transformations_are_refused() {
+        assert!(read::<NoTransformations>(&value(ValueKind::Tuple(Vec::new()))).is_ok());
+        let some = value(ValueKind::List(vec![text("f")]));
+        assert!(read::<NoTransformations>(&some).unwrap_err().contains("are Python"));
+    }
+
+    #[test]
+    fn defaults_are_those_of_t5x() {
+        let (config, registry) = (Config::default(), Registry::default());
+        let mut evaluator = Evaluator::new(&config, &registry);
+        let save: SaveCheckpointConfig = evaluator.evaluate_in("").unwrap();
+        assert_eq!((save.dtype, save.period, save.keep), (Some(SaveDtype::Float32), None, None));
+        assert!(evaluator.evaluate_in::<RestoreCheckpointConfig>("").is_err());
+        assert!(evaluator.into_diagnostics()[0].message.contains("path"));
+    }
+
+    #[test]
+    fn dtypes_are_spelled_as_in_numpy() {
+        assert_eq!(read::<RestoreDtype>(&text("bfloat16")).map(DType::from), Ok(DType::Bf16));
+        assert_eq!(read::<RestoreDtype>(&text("float16")).map(DType::from), Ok(DType::F16));
+        assert!(read::<SaveDtype>(&text("float16")).is_err());
+    }
+}

@@ -1,0 +1,136 @@
+//! Which checkpoints a folder holds, and which of them can be used.
+
+use std::fmt;
+
+use super::error::CheckpointError;
+use super::reader::{CHECKPOINT_FILE, Reader};
+use crate::storage::Path;
+
+/// What the names of checkpoints begin with.
+const PREFIX: &str = "checkpoint_";
+
+/// The folder of the checkpoint of a step.
+pub fn checkpoint_dir(model_dir: &Path, step: u64) -> Path {
+    model_dir.join(&format!("{PREFIX}{step}"))
+}
+
+/// The step that a path's name tells.
+pub fn step_of(path: &Path) -> Option<u64> {
+    let digits = path.file_name().strip_prefix(PREFIX)?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// The steps of all checkpoints that were committed, ascending; none for a missing folder.
+pub fn list_steps(model_dir: &Path) -> Result<Vec<u64>, CheckpointError> {
+    let mut steps = Vec::new();
+    for step in named_steps(model_dir)? {
+        let dir = checkpoint_dir(model_dir, step);
+        // Orbax has no such file; its checkpoints are listed to be refused by name.
+        let marks = [CHECKPOINT_FILE, "_METADATA", "state", "_CHECKPOINT_METADATA"];
+        let is_committed = !dir.is_dir()?
+            || marks.iter().try_fold(false, |found, mark| {
+                Ok::<_, CheckpointError>(found || dir.join(mark).exists()?)
+            })?;
+        if is_committed {
+            steps.push(step);
+        }
+    }
+    Ok(steps)
+}
+
+/// The newest committed checkpoint, not checked any further: restore mode 'latest'.
+///
+/// # Errors
+/// The path is no folder, or is itself a checkpoint: starting from scratch would surprise.
+pub fn latest(folder: &Path) -> Result<Option<Path>, CheckpointError> {
+    let refused = |reason: &str| {
+        let (path, reason) = (folder.to_string(), reason.to_string());
+        Err(CheckpointError::NotACheckpoint { path, reason })
+    };
+    if !folder.is_dir()? {
+        return refused("mode = 'latest' needs an existing folder of checkpoints");
+    }
+    if let Some(step) = list_steps(folder)?.last() {
+        return Ok(Some(checkpoint_dir(folder, *step)));
+    }
+    if folder.join(CHECKPOINT_FILE).exists()? {
+        // Names what cannot be read, TensorFlow's above all.
+        Reader::open(folder)?;
+        return refused("it is one checkpoint, no folder of them; use mode = 'specific'");
+    }
+    Ok(None)
+}
+
+/// A damaged checkpoint that was passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// The checkpoint.
+    pub path: Path,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; falling back to the one before", self.reason)
+    }
+}
+
+/// What a folder of checkpoints has to offer.
+#[derive(Debug)]
+pub struct LatestValid {
+    /// The newest whole checkpoint; `None` where there are no checkpoints at all.
+    pub reader: Option<Reader>,
+    /// Newer ones that are damaged, newest first: the user is told.
+    pub skipped: Vec<Skipped>,
+}
+
+/// The newest checkpoint that is whole, every byte checked where there are checksums.
+///
+/// # Errors
+/// Every checkpoint is damaged; or one is of a format that cannot be read; or the disk fails.
+pub fn latest_valid(model_dir: &Path) -> Result<LatestValid, CheckpointError> {
+    let mut skipped: Vec<Skipped> = Vec::new();
+    for step in named_steps(model_dir)?.into_iter().rev() {
+        let path = checkpoint_dir(model_dir, step);
+        match Reader::open(&path).and_then(|reader| reader.verify().map(|()| reader)) {
+            Ok(reader) => return Ok(LatestValid { reader: Some(reader), skipped }),
+            Err(error) if error.is_damage() => {
+                skipped.push(Skipped { path, reason: error.to_string() });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if skipped.is_empty() {
+        return Ok(LatestValid { reader: None, skipped });
+    }
+    let reasons: Vec<_> = skipped.into_iter().map(|skipped| skipped.reason).collect();
+    let path = model_dir.to_string();
+    Err(CheckpointError::AllDamaged { path, reasons: reasons.join("; ") })
+}
+
+/// The steps of all names `checkpoint_N`, committed or not, ascending.
+pub(super) fn named_steps(model_dir: &Path) -> Result<Vec<u64>, CheckpointError> {
+    let entries = match model_dir.list() {
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut steps: Vec<u64> = entries.iter().filter_map(step_of).collect();
+    steps.sort_unstable();
+    steps.dedup();
+    Ok(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_names_tell_a_step() {
+        let step = |name: &str| step_of(&Path::parse(&format!("dir/{name}")).unwrap());
+        assert_eq!(step("checkpoint_1000"), Some(1000));
+        for other in ["checkpoint_6.tmp-17", "checkpoint_", "checkpoint", "checkpoint_a", "x"] {
+            assert_eq!(step(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Where the results of an evaluation go.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use crate::telemetry::{self, EventWriter};
+
+use super::evaluator::{EvalError, EvalTask, Example, Side};
+use super::spec::Logger;
+
+/// Targets and outputs of a task, in the order of its examples.
+pub(super) struct Results {
+    /// Postprocessed.
+    pub(super) targets: Vec<Value>,
+    /// Decoded texts.
+    pub(super) outputs: Option<Vec<String>>,
+    /// The same, postprocessed.
+    pub(super) predictions: Option<Vec<Value>>,
+    /// Log-likelihoods of the targets.
+    pub(super) scores: Option<Vec<Value>>,
+}
+
+impl Results {
+    pub(super) fn new(task: &EvalTask<'_>) -> Self {
+        let target = |example: &Example| (task.postprocess)(&example.target, example, Side::Target);
+        let targets = task.examples.iter().map(target).collect();
+        Self { targets, outputs: None, predictions: None, scores: None }
+    }
+
+    pub(super) fn set_predictions(&mut self, task: &EvalTask<'_>, texts: Vec<String>) {
+        let pairs = task.examples.iter().zip(&texts);
+        let postprocess = |(example, text): (_, &String)| {
+            (task.postprocess)(text.as_str(), example, Side::Prediction)
+        };
+        self.predictions = Some(pairs.map(postprocess).collect());
+        self.outputs = Some(texts);
+    }
+}
+
+/// A logger at work.
+pub(super) enum LogSink {
+    Lines,
+    /// One TensorBoard run per task.
+    Events {
+        log_dir: PathBuf,
+        first_step: i64,
+        writers: BTreeMap<String, EventWriter>,
+    },
+    Json {
+        log_dir: PathBuf,
+        write_n_results: Option<usize>,
+    },
+}
+
+impl LogSink {
+    pub(super) fn new(logger: &Logger, log_dir: &Path, first_step: i64) -> Self {
+        let log_dir = log_dir.to_path_buf();
+        match logger {
+            Logger::PyLogging(_) => LogSink::Lines,
+            Logger::TensorBoard(_) | Logger::TensorBoardV1(_) => {
+                LogSink::Events { log_dir, first_step, writers: BTreeMap::new() }
+            }
+            Logger::Json(spec) => LogSink::Json { log_dir, write_n_results: spec.write_n_results },
+        }
+    }
+
+    pub(super) fn log(
+        &mut self,
+        task: &EvalTask<'_>,
+        step: i64,
+        metrics: &BTreeMap<String, f64>,
+        results: &Results,
+    ) -> Result<(), EvalError> {
+        match self {
+            LogSink::Lines => {
+                for (metric, value) in metrics {
+                    let task = task.name;
+                    telemetry::notice(&format!("{task}/{metric} at step {step}: {value:.3}"));
+                }
+            }
+            LogSink::Events { log_dir, first_step, writers } => {
+                let new = || EventWriter::new(log_dir.join(task.name), *first_step);
+                let writer = writers.entry(task.name.to_string()).or_insert_with(new);
+                let tagged =
+                    metrics.iter().map(|(metric, value)| (format!("eval/{metric}"), *value));
+                writer.scalars(step, tagged);
+            }
+            LogSink::Json { log_dir, write_n_results } => {
+                write_metrics(log_dir, task.name, step, metrics)?;
+                if *write_n_results != Some(0) {
+                    let count = write_n_results.unwrap_or(usize::MAX);
+                    write_examples(log_dir, task, step, results, count)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds a line to the task's metrics; the line of an earlier evaluation of that step is replaced,
+/// so that a resumed run leaves each step once.
+fn write_metrics(
+    log_dir: &Path,
+    task: &str,
+    step: i64,
+    metrics: &BTreeMap<String, f64>,
+) -> Result<(), EvalError> {
+    let path = log_dir.join(format!("{task}-metrics.jsonl"));
+    let mut line = Map::from_iter([("step".to_string(), json!(step))]);
+    line.extend(metrics.iter().map(|(metric, value)| (metric.clone(), json!(value))));
+    let line = Value::Object(line);
+    replace(&path, |out| {
+        let earlier = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            read => read?,
+        };
+        let is_this_step = |line: &&str| {
+            serde_json::from_str::<Value>(line).is_ok_and(|line| line["step"] == json!(step))
+        };
+        for kept in earlier.lines().filter(|line| !is_this_step(line)) {
+            writeln!(out, "{kept}")?;
+        }
+        writeln!(out, "{line}")
+    })
+}
+
+/// Writes one line per example: what went in, what was expected, what came out.
+fn write_examples(
+    log_dir: &Path,
+    task: &EvalTask<'_>,
+    step: i64,
+    results: &Results,
+    count: usize,
+) -> Result<(), EvalError> {
+    let path = log_dir.join(format!("{}-{step:06}.jsonl", task.name));
+    replace(&path, |out| {
+        for (index, example) in task.examples.iter().enumerate().take(count) {
+            let features = example.features.iter();
+            let input: Map<String, Value> =
+                features.map(|(name, value)| (name.clone(), shortened(value))).collect();
+            let mut line = Map::new();
+            line.insert("input".to_string(), Value::Object(input));
+            line.insert("target".to_string(), results.targets[index].clone());
+            let text = results.outputs.as_ref().map(|texts| json!(texts[index]));
+            let prediction = results.predictions.as_ref().map(|values| values[index].clone());
+            let score = results.scores.as_ref().map(|scores| scores[index].clone());
+            for (key, value) in [("output", text), ("prediction", prediction), ("score", score)] {
+                line.extend(value.map(|value| (key.to_string(), value)));
+            }
+            writeln!(out, "{}", Value::Object(line))?;
+        }
+        Ok(())
+    })
+}
+
+/// Long arrays of numbers as SeqIO's encoder summarizes them.
+fn shortened(value: &Value) -> Value {
+    const LONGEST: usize = 32;
+    let Value::Array(items) = value else { return value.clone() };
+    if items.len() <= LONGEST || !items.iter().all(Value::is_number) {
+        return value.clone();
+    }
+    let join = |items: &[Value]| items.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
+    let dtype = if items.iter().all(Value::is_i64) { "int32" } else { "float32" };
+    let (first, last) = (join(&items[..5]), join(&items[items.len() - 5..]));
+    let length = items.len();
+    json!(format!("ndarray(shape=({length},), dtype={dtype}); summary: {first} ... {last}"))
+}
+
+/// Writes a file that is complete or absent.
+fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<fs::File>) -> io::Result<()>,
+) -> Result<(), EvalError> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let attempt = || {
+        // Task names may hold slashes.
+        fs::create_dir_all(path.parent().expect("results lie in a directory"))?;
+        let mut out = BufWriter::new(fs::File::create(&temporary)?);
+        write(&mut out)?;
+        out.flush()?;
+        fs::rename(&temporary, path)
+    };
+    attempt().map_err(|source| EvalError::Write { path: path.to_path_buf(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::evaluator::TaskEvaluator;
+    use super::super::spec::{Evaluator, JsonLogger, PyLoggingLogger, TensorBoardLogger};
+    use super::*;
+    use crate::gin::Ref;
+    use crate::metrics::{Accuracy, AllMatch, MetricFn, SequenceAccuracy};
+
+    fn example(input: &str, target: &str) -> Example {
+        let features = json!({"inputs_pretokenized": input, "inputs": (0..40).collect::<Vec<_>>()});
+        let Value::Object(features) = features else { unreachable!("an object") };
+        Example { features, target: target.to_string() }
+    }
+
+    fn runner(write_n_results: Option<usize>, log_dir: &Path) -> TaskEvaluator {
+        let loggers = [
+            Logger::PyLogging(PyLoggingLogger),
+            Logger::TensorBoard(TensorBoardLogger),
+            Logger::Json(JsonLogger { write_n_results }),
+        ];
+        let logger_cls = loggers.map(Ref).to_vec();
+        Evaluator { logger_cls, ..Evaluator::default() }.build(log_dir, 0)
+    }
+
+    fn evaluate(
+        runner: &mut TaskEvaluator,
+        metric_fns: &[MetricFn],
+        step: i64,
+        predictions: &[&str],
+    ) -> Result<BTreeMap<String, f64>, EvalError> {
+        let examples = [example("1 + 1", "2"), example("2 + 2", "4")];
+        let task = EvalTask {
+            name: "sums",
+            examples: &examples,
+            metric_fns: &metric_fns.iter().cloned().map(Ref).collect::<Vec<_>>(),
+            postprocess: &|text, _, _| text.trim().parse::<i64>().map_or(json!(-1), Value::from),
+        };
+        let texts = predictions.iter().map(|text| text.to_string()).collect();
+        let no_score = || unreachable!("no metric needs scores");
+        runner.evaluate(&task, step, || Ok(texts), no_score)
+    }
+
+    fn lines(path: &Path) -> Vec<Value> {
+        let text = fs::read_to_string(path).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn results_are_logged_as_seqio_lays_them_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut runner = runner(None, dir.path());
+        let metrics = [MetricFn::Accuracy(Accuracy), MetricFn::AllMatch(AllMatch)];
+        let found = evaluate(&mut runner, &metrics, 100, &["2", " five"]).unwrap();
+        assert_eq!(found["accuracy"], 50.0);
+        let metrics = lines(&dir.path().join("sums-metrics.jsonl"));
+        assert_eq!(metrics, [json!({"step": 100, "accuracy": 50.0, "exact_match": 0.0})]);
+        let examples = lines(&dir.path().join("sums-000100.jsonl"));
+        let summary =
+            "ndarray(shape=(40,), dtype=int32); summary: 0, 1, 2, 3, 4 ... 35, 36, 37, 38, 39";
+        let expected = json!({
+            "input": {"inputs_pretokenized": "2 + 2", "inputs": summary},
+            "target": 4, "output": " five", "prediction": -1,
+        });
+        assert_eq!(examples[1], expected);
+        assert_eq!(fs::read_dir(dir.path().join("sums")).unwrap().count(), 1);
+        let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert!(!names.into_iter().any(|name| name.to_string_lossy().ends_with(".tmp")));
+    }
+
+    #[test]
+    fn evaluating_a_step_again_replaces_its_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let metrics = [MetricFn::Accuracy(Accuracy)];
+        for (step, prediction) in [(100, "0"), (200, "0"), (200, "2")] {
+            let mut runner = runner(Some(1), dir.path());
+            evaluate(&mut runner, &metrics, step, &[prediction, "4"]).unwrap();
+        }
+        let metrics = lines(&dir.path().join("sums-metrics.jsonl"));
+        let expected =
+            [json!({"step": 100, "accuracy": 50.0}), json!({"step": 200, "accuracy": 100.0})];
+        assert_eq!(metrics, expected);
+        assert_eq!(lines(&dir.path().join("sums-000200.jsonl")).len(), 1);
+    }
+
+    #[test]
+    fn no_examples_are_written_when_none_are_wanted() {
+        let dir = tempfile::tempdir().unwrap();
+        let metrics = [MetricFn::Accuracy(Accuracy)];
+        evaluate(&mut runner(Some(0), dir.path()), &metrics, 1, &["2", "4"]).unwrap();
+        assert!(!dir.path().join("sums-000001.jsonl").exists());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut runner = runner(None, dir.path());
+        let twice = [MetricFn::Accuracy(Accuracy), MetricFn::Accuracy(Accuracy)];
+        let error = evaluate(&mut runner, &twice, 1, &["2", "4"]).unwrap_err().to_string();
+        assert!(error.starts_with("duplicate metric key `accuracy` in task `sums`"), "{error}");
+        let one = [MetricFn::SequenceAccuracy(SequenceAccuracy)];
+        let error = evaluate(&mut runner, &one, 1, &["2"]).unwrap_err().to_string();
+        assert_eq!(error, "the model gave 1 outputs for the 2 examples of task `sums`");
+    }
+
+    #[test]
+    fn results_that_cannot_be_written_are_an_error_with_the_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        let one = [MetricFn::Accuracy(Accuracy)];
+        let error = evaluate(&mut runner(None, &file), &one, 1, &["2", "4"]).unwrap_err();
+        assert!(error.to_string().contains("file/sums-metrics.jsonl"), "{error}");
+    }
+}

@@ -1,0 +1,119 @@
+//! What gin can say about evaluation.
+
+use std::path::Path;
+
+use crate::gin::{Configurable, Ref};
+
+use super::evaluator::TaskEvaluator;
+
+/// Evaluates tasks by prediction and logs the results. Source: SeqIO `evaluation.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "seqio.Evaluator",
+    alias = "seqio.evaluation.Evaluator",
+    ignored(
+        mixture_or_task_name = "the run gives it from its infer_eval DatasetConfig",
+        feature_converter = "the run gives it from its model",
+        eval_split = "the run gives it from its infer_eval DatasetConfig",
+        use_cached = "the run gives it from its infer_eval DatasetConfig",
+        seed = "the run gives it from its infer_eval DatasetConfig",
+        sequence_length = "the run gives it from its infer_eval DatasetConfig",
+        log_dir = "the run gives it: inference_eval in its own directory",
+        async_compute_metrics = "metrics are computed before the next step"
+    )
+)]
+pub struct Evaluator {
+    /// Evaluate only so many examples from the beginning of each task; None is all.
+    #[gin(default = None)]
+    pub num_examples: Option<usize>,
+    /// Shuffle once before num_examples are taken.
+    #[gin(default = false)]
+    pub shuffle: bool,
+    /// Where results go.
+    #[gin(default = Vec::new())]
+    pub logger_cls: Vec<Ref<Logger>>,
+    /// Keep the examples in memory between evaluations.
+    #[gin(default = true)]
+    pub use_memory_cache: bool,
+    /// The feature that holds the targets.
+    #[gin(default = "targets".to_string())]
+    pub target_field_name: String,
+}
+
+impl Default for Evaluator {
+    /// SeqIO's defaults.
+    fn default() -> Self {
+        Self {
+            num_examples: None,
+            shuffle: false,
+            logger_cls: Vec::new(),
+            use_memory_cache: true,
+            target_field_name: "targets".to_string(),
+        }
+    }
+}
+
+impl Evaluator {
+    /// An evaluator that logs under `log_dir`, for a run that starts or resumes at `first_step`.
+    /// Nothing is created until there are results.
+    pub fn build(&self, log_dir: &Path, first_step: i64) -> TaskEvaluator {
+        TaskEvaluator::new(self.logger_cls.iter().map(|logger| &logger.0), log_dir, first_step)
+    }
+}
+
+/// Anything that an Evaluator can log to.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum Logger {
+    /// Lines for the user.
+    PyLogging(PyLoggingLogger),
+    /// TensorBoard scalars.
+    TensorBoard(TensorBoardLogger),
+    /// TensorBoard scalars.
+    TensorBoardV1(TensorBoardLoggerV1),
+    /// JSON lines of metrics and of examples.
+    Json(JsonLogger),
+}
+
+/// Prints metrics as lines. Source: SeqIO `loggers.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(
+    name = "seqio.PyLoggingLogger",
+    alias = "seqio.loggers.PyLoggingLogger",
+    ignored(output_dir = "the Evaluator gives it", level = "metrics are always printed")
+)]
+pub struct PyLoggingLogger;
+
+/// Writes metrics to TensorBoard as `eval/{metric}`, a run per task. Source: SeqIO `loggers.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(
+    name = "seqio.TensorBoardLogger",
+    alias = "seqio.loggers.TensorBoardLogger",
+    ignored(output_dir = "the Evaluator gives it")
+)]
+pub struct TensorBoardLogger;
+
+/// The same as TensorBoardLogger. Source: SeqIO `loggers.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(
+    name = "seqio.TensorBoardLoggerV1",
+    alias = "seqio.loggers.TensorBoardLoggerV1",
+    ignored(output_dir = "the Evaluator gives it")
+)]
+pub struct TensorBoardLoggerV1;
+
+/// Writes `{task}-metrics.jsonl` and, for each step, `{task}-{step:06}.jsonl` with inputs, targets and
+/// predictions. Source: SeqIO `loggers.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(
+    name = "seqio.JSONLogger",
+    alias = "seqio.loggers.JSONLogger",
+    ignored(
+        output_dir = "the Evaluator gives it",
+        json_encoder_cls = "values are written as SeqIO's TensorAndNumpyEncoder writes them"
+    )
+)]
+pub struct JsonLogger {
+    /// Write only so many examples at each step; None is all.
+    #[gin(default = None)]
+    pub write_n_results: Option<usize>,
+}

@@ -1,0 +1,133 @@
+//! Names: from a selector as written to the configurable it means.
+//!
+//! A file that begins with `from __gin__ import dynamic_registration` names things through its own
+//! imports only; any other text (and the command line) by a dotted suffix that is unique, first
+//! among what earlier statements mentioned, then in the whole registry.
+
+use super::ast::Import;
+use super::diagnostic::Diagnostic;
+use super::schema::{Registry, Schema};
+use super::source::Span;
+use super::suggest::did_you_mean;
+
+/// Modules that stand for `__main__`, since one program runs every entry point.
+const ENTRY_MODULES: [&str; 5] =
+    ["t5x.train", "t5x.eval", "t5x.infer", "t5x.precompile", "t5x.export"];
+
+/// Packages whose modules need no task file, even where none of their names is known here.
+const KNOWN_MODULES: [&str; 8] =
+    ["__main__", "__gin__", "t5x", "t5", "t5.data", "seqio", "jax", "jax.numpy"];
+
+/// What one text has imported so far.
+#[derive(Clone, Debug, Default)]
+pub struct Imports {
+    /// Whether names resolve through the imports alone.
+    pub dynamic: bool,
+    /// In the order written.
+    pub list: Vec<Import>,
+}
+
+/// Whether a module is built in: it, or a module below it, holds a configurable.
+pub fn is_builtin(module: &str, registry: &Registry) -> bool {
+    let below = format!("{module}.");
+    KNOWN_MODULES.contains(&module)
+        || registry.names().any(|name| name.starts_with(&below) || name == module)
+}
+
+/// Finds the configurable that `selector` means.
+pub fn resolve(
+    selector: &str,
+    span: Span,
+    imports: &Imports,
+    mentioned: &[&'static str],
+    registry: &Registry,
+) -> Result<&'static Schema, Diagnostic> {
+    if imports.dynamic {
+        return through_imports(selector, span, &imports.list, registry);
+    }
+    if let Some(schema) = registry.get(selector) {
+        return Ok(schema);
+    }
+    let matching = by_suffix(selector, registry);
+    let earlier: Vec<_> =
+        matching.iter().copied().filter(|schema| mentioned.contains(&schema.name)).collect();
+    match (&earlier[..], &matching[..]) {
+        ([one], _) | ([], [one]) => Ok(one),
+        ([], []) => through_imports(selector, span, &imports.list, registry)
+            .map_err(|_| unknown(selector, span, registry)),
+        _ => {
+            let names: Vec<_> = matching.iter().map(|s| format!("`{}`", s.name)).collect();
+            let message = format!("`{selector}` could be any of {}", names.join(", "));
+            Err(Diagnostic::error(span, message).help("write more of its dotted name"))
+        }
+    }
+}
+
+/// Configurables of which some name ends in `.selector`, each once.
+fn by_suffix(selector: &str, registry: &Registry) -> Vec<&'static Schema> {
+    let suffix = format!(".{selector}");
+    let fits = |schema: &&'static Schema| schema.names().any(|name| name.ends_with(&suffix));
+    registry.iter().filter(fits).collect()
+}
+
+fn through_imports(
+    selector: &str,
+    span: Span,
+    imports: &[Import],
+    registry: &Registry,
+) -> Result<&'static Schema, Diagnostic> {
+    let (first, rest) = selector.split_once('.').unwrap_or((selector, ""));
+    // A later import of the same name replaces the earlier one, as in Python.
+    let modules: Vec<&str> = imports
+        .iter()
+        .rev()
+        .filter_map(|import| {
+            let (name, module) = import.binding();
+            (name == first).then_some(module)
+        })
+        .collect();
+    if modules.is_empty() {
+        return Err(not_imported(first, span, registry));
+    }
+    let found = modules.iter().flat_map(|module| entry_modules(module)).find_map(|module| {
+        let full = if rest.is_empty() { module.to_string() } else { format!("{module}.{rest}") };
+        registry.get(&full)
+    });
+    found.ok_or_else(|| {
+        let module = modules[0];
+        let inside = format!("{module}.");
+        let names = registry.names().filter_map(|name| name.strip_prefix(inside.as_str()));
+        Diagnostic::error(span, format!("module `{module}` has no configurable `{rest}`"))
+            .help(did_you_mean(rest, names))
+    })
+}
+
+/// The modules that an imported one stands for: itself, or for `__main__` every entry point.
+pub(super) fn entry_modules(module: &str) -> Vec<&str> {
+    match module {
+        "__main__" => ENTRY_MODULES.to_vec(),
+        other => vec![other],
+    }
+}
+
+fn not_imported(name: &str, span: Span, registry: &Registry) -> Diagnostic {
+    let diagnostic = Diagnostic::error(span, format!("`{name}` is not imported in this file"));
+    let inner = format!(".{name}.");
+    let module = registry.names().find_map(|known| {
+        let at = known.find(&inner)?;
+        Some((&known[..at], &known[at + 1..at + inner.len() - 1]))
+    });
+    let hint = match module {
+        Some((package, module)) => format!("add `from {package} import {module}`"),
+        None if is_builtin(name, registry) => format!("add `import {name}`"),
+        None => "with dynamic registration every name comes from an import".to_string(),
+    };
+    diagnostic.help(hint)
+}
+
+fn unknown(selector: &str, span: Span, registry: &Registry) -> Diagnostic {
+    let last = selector.rsplit('.').next().expect("split yields one part");
+    let short_names: Vec<&str> = registry.iter().map(Schema::short_name).collect();
+    Diagnostic::error(span, format!("no configurable is named `{selector}`"))
+        .help(did_you_mean(last, short_names))
+}

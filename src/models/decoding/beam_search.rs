@@ -1,0 +1,167 @@
+//! Beam search with a live and a finished set. T5X `decoding.py`, `beam_search`.
+
+use tch::{Device, Kind, Tensor};
+
+use super::decode::{Decodes, NextLogits, Prompt};
+use super::spec::{BeamSearch, DecodeError, NEG_INF};
+
+/// Hypotheses of every input. Sequences start with 0, a position that the result drops.
+struct Beams {
+    /// int64 `[batch, beams, length + 1]`
+    live: Tensor,
+    /// float32 `[batch, beams]`, ascending.
+    live_log_probs: Tensor,
+    /// int64 `[batch, beams, length + 1]`
+    finished: Tensor,
+    /// float32 `[batch, beams]`, ascending.
+    finished_scores: Tensor,
+    /// bool `[batch, beams]`: whether the slot is taken.
+    finished_flags: Tensor,
+    /// Position of the last token.
+    index: i64,
+}
+
+/// The `2 * beams` best extensions of every input.
+struct Candidates {
+    sequences: Tensor,    // int64 [batch, 2 * beams, length + 1]
+    log_probs: Tensor,    // [batch, 2 * beams]
+    beam_indices: Tensor, // int64 [batch, 2 * beams]: the hypothesis that was extended
+    ended: Tensor,        // bool [batch, 2 * beams]
+}
+
+impl BeamSearch {
+    /// Decodes with `model`.
+    pub(super) fn decode(
+        &self,
+        prompt: &Prompt,
+        model: &mut dyn NextLogits,
+    ) -> Result<Decodes, DecodeError> {
+        // One more for the 0 that sequences start with.
+        let length = self.check(prompt.inputs.size()[1] as usize)? as i64 + 1;
+        let mut beams = Beams::new(prompt, length);
+        while beams.index < length - 1 && !self.is_over(&beams, length) {
+            self.step(prompt, &mut beams, model);
+        }
+        Ok(beams.into_decodes(length))
+    }
+
+    fn is_over(&self, beams: &Beams, length: i64) -> bool {
+        let beam_count = beams.live_log_probs.size()[1];
+        let best_live =
+            beams.live_log_probs.narrow(1, beam_count - 1, 1) / self.brevity_penalty(length);
+        let worst_finished = beams.finished_scores.amin([1], true);
+        let worst_finished = worst_finished.where_scalarother(&beams.finished_flags, NEG_INF);
+        let cannot_improve = worst_finished.gt_tensor(&best_live).all();
+        let min_log_prob = self.min_log_prob / self.brevity_penalty(length);
+        let all_improbable = best_live.lt(min_log_prob).all();
+        let too_long = self.max_decode_step > 0 && beams.index >= self.max_decode_step;
+        too_long || truth(&cannot_improve) || (beams.index > 0 && truth(&all_improbable))
+    }
+
+    fn step(&self, prompt: &Prompt, beams: &mut Beams, model: &mut dyn NextLogits) {
+        let (batch, beam_count, _) = beams.live.size3().expect("beams have three axes");
+        let candidates = beams.extend(prompt, model);
+        let index = beams.index + 1;
+
+        // The best that go on.
+        let log_probs = &candidates.log_probs + candidates.ended.to_kind(Kind::Float) * NEG_INF;
+        let kept = best_ascending(&log_probs, beam_count);
+        beams.live = gather_rows(&candidates.sequences, &kept);
+        beams.live_log_probs = log_probs.gather(1, &kept, false);
+        let origins = candidates.beam_indices.gather(1, &kept, false);
+        let first_rows = Tensor::arange(batch, (Kind::Int64, origins.device())) * beam_count;
+        model.reorder(&(origins + first_rows.unsqueeze(-1)).view(-1));
+
+        // The best that have ended, now or before.
+        let scores = &candidates.log_probs / self.brevity_penalty(index)
+            + candidates.ended.logical_not().to_kind(Kind::Float) * NEG_INF;
+        let sequences = Tensor::cat(&[&beams.finished, &candidates.sequences], 1);
+        let scores = Tensor::cat(&[&beams.finished_scores, &scores], 1);
+        let flags = Tensor::cat(&[&beams.finished_flags, &candidates.ended], 1);
+        let kept = best_ascending(&scores, beam_count);
+        beams.finished = gather_rows(&sequences, &kept);
+        beams.finished_scores = scores.gather(1, &kept, false);
+        beams.finished_flags = flags.gather(1, &kept, false);
+        beams.index = index;
+    }
+
+    fn brevity_penalty(&self, length: i64) -> f64 {
+        ((5.0 + length as f64) / 6.0).powf(self.alpha)
+    }
+}
+
+impl Beams {
+    fn new(prompt: &Prompt, length: i64) -> Self {
+        let (batch, device) = (prompt.inputs.size()[0], prompt.inputs.device());
+        let beams = prompt.num_decodes;
+        let zeros = || Tensor::zeros([batch, beams, length], (Kind::Int64, device));
+        let impossible = || Tensor::full([batch, beams], NEG_INF, (Kind::Float, device));
+        // One hypothesis to begin with: equal ones would stay equal.
+        let live_log_probs = impossible();
+        let _ = live_log_probs.select(1, 0).fill_(0.0);
+        Self {
+            live: zeros(),
+            live_log_probs,
+            finished: zeros(),
+            finished_scores: impossible(),
+            finished_flags: Tensor::zeros([batch, beams], (Kind::Bool, device)),
+            index: 0,
+        }
+    }
+
+    /// The best extensions by one token, or the prompt's token where it has one.
+    fn extend(&self, prompt: &Prompt, model: &mut dyn NextLogits) -> Candidates {
+        let (batch, beams, _) = self.live.size3().expect("beams have three axes");
+        let logits = model.next_logits(&self.live.select(2, self.index).reshape([-1, 1]));
+        let vocab_size = logits.size()[1];
+        let log_probs = logits.log_softmax(-1, Kind::Float).view([batch, beams, vocab_size]);
+        let log_probs = (log_probs + self.live_log_probs.unsqueeze(-1)).view([batch, -1]);
+        // Twice as many, so that enough go on even if all of the best end.
+        let num_candidates = 2 * beams;
+        let (log_probs, indices) = log_probs.topk(num_candidates, -1, true, true);
+        let beam_indices = indices.divide_scalar_mode(vocab_size, "floor");
+        let ids = indices.remainder(vocab_size);
+
+        // T5X reads past the prompt's end as its last token (jax clamps indices).
+        let column = (self.index + 1).min(prompt.inputs.size()[1] - 1);
+        let forced = prompt.inputs.narrow(1, column, 1); // [batch, 1]
+        let free = forced.eq(0);
+        let inside = inside_prompt(num_candidates, log_probs.device());
+        let log_probs = log_probs.where_self(&free, &inside);
+        let ids = ids.where_self(&free, &forced);
+        let sequences = gather_rows(&self.live, &beam_indices);
+        sequences.select(2, self.index + 1).copy_(&ids);
+        let ended = ids.eq(prompt.eos_id);
+        Candidates { sequences, log_probs, beam_indices, ended }
+    }
+
+    fn into_decodes(self, length: i64) -> Decodes {
+        // An input without any finished sequence yields its live ones.
+        let any_finished = self.finished_flags.any_dim(1, true);
+        let sequences = self.finished.where_self(&any_finished.unsqueeze(-1), &self.live);
+        let scores = self.finished_scores.where_self(&any_finished, &self.live_log_probs);
+        Decodes { sequences: sequences.narrow(2, 1, length - 1), scores }
+    }
+}
+
+/// Inside a prompt one hypothesis is certain and the others impossible. `[1, count]`
+fn inside_prompt(count: i64, device: Device) -> Tensor {
+    let log_probs = Tensor::full([1, count], NEG_INF, (Kind::Float, device));
+    let _ = log_probs.select(1, 0).fill_(0.0);
+    log_probs
+}
+
+/// Indices of the `count` largest of each row, the largest last. `[batch, count]`
+fn best_ascending(values: &Tensor, count: i64) -> Tensor {
+    values.topk(count, -1, true, true).1.flip([1])
+}
+
+/// `sequences[b, indices[b, i], :]`
+fn gather_rows(sequences: &Tensor, indices: &Tensor) -> Tensor {
+    let length = sequences.size()[2];
+    sequences.gather(1, &indices.unsqueeze(-1).expand([-1, -1, length], false), false)
+}
+
+fn truth(condition: &Tensor) -> bool {
+    condition.int64_value(&[]) != 0
+}

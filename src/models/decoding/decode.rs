@@ -1,0 +1,58 @@
+//! What decoding reads and writes, whichever the algorithm.
+
+use tch::Tensor;
+
+use super::spec::{DecodeError, DecodeFn};
+
+/// A model that extends hypotheses by one token at a time.
+pub trait NextLogits {
+    /// Logits of the token after `tokens`, the last of every hypothesis: int64 `[rows, 1]` to float32
+    /// `[rows, vocab]`. Rows are `batch * num_decodes`, those of one input next to each other.
+    fn next_logits(&mut self, tokens: &Tensor) -> Tensor;
+
+    /// Continues row `i` from the past of row `indices[i]`, int64 `[rows]`.
+    fn reorder(&mut self, indices: &Tensor);
+}
+
+/// Where decoding starts.
+#[derive(Debug)]
+pub struct Prompt {
+    /// int64 `[batch, length]`: 0, then tokens to begin with, then 0 where tokens are to be found. Its
+    /// length is that of the result.
+    pub inputs: Tensor,
+    /// The token that ends a sequence.
+    pub eos_id: i64,
+    /// Sequences per input.
+    pub num_decodes: i64,
+}
+
+/// What was decoded, worst to best.
+#[derive(Debug)]
+pub struct Decodes {
+    /// int64 `[batch, num_decodes, length]`, 0 after the end token.
+    pub sequences: Tensor,
+    /// float32 `[batch, num_decodes]`
+    pub scores: Tensor,
+}
+
+impl DecodeFn {
+    /// Decodes with `model`, whose cache is empty. Sampling draws from torch's generator.
+    pub fn decode(
+        &self,
+        prompt: &Prompt,
+        model: &mut dyn NextLogits,
+    ) -> Result<Decodes, DecodeError> {
+        tch::no_grad(|| match self {
+            DecodeFn::BeamSearch(spec) => spec.decode(prompt, model),
+            DecodeFn::TemperatureSample(spec) => spec.decode(prompt, model),
+        })
+    }
+}
+
+impl Decodes {
+    /// The best sequence of each input `[batch, length]` and its score `[batch]`.
+    pub fn best(&self) -> (Tensor, Tensor) {
+        let last = self.scores.size()[1] - 1;
+        (self.sequences.select(1, last), self.scores.select(1, last))
+    }
+}

@@ -1,0 +1,202 @@
+//! The decoding functions as gin binds them.
+
+use thiserror::Error;
+
+use crate::gin::Configurable;
+
+/// Score below which a hypothesis counts as impossible. T5X `decoding.py`, `NEG_INF`.
+pub const NEG_INF: f64 = -1e7;
+
+/// Beam search with T5X's length normalization, `score / ((5 + length) / 6) ** alpha` (Wu et al. 2016,
+/// arXiv:1609.08144). Source: T5X `decoding.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.decoding.beam_search",
+    ignored(
+        num_decodes = "the model supplies it: bind `predict_batch_with_aux.num_decodes`",
+        eos_id = "the model supplies its output vocabulary's",
+        cache_offset = "an axis of flax's cache, which has no counterpart here"
+    )
+)]
+pub struct BeamSearch {
+    /// How much longer sequences are favoured; 0 compares plain log-probabilities.
+    #[gin(default = 0.6)]
+    pub alpha: f64,
+    /// Longest sequence, in tokens; by default the length of the decoder's inputs.
+    #[gin(default = None)]
+    pub max_decode_len: Option<usize>,
+    /// Most steps of the search; 0 or less for no limit.
+    #[gin(default = -1)]
+    pub max_decode_step: i64,
+    /// The search ends when no hypothesis has a log-probability above this.
+    #[gin(default = NEG_INF)]
+    pub min_log_prob: f64,
+}
+
+impl Default for BeamSearch {
+    fn default() -> Self {
+        Self { alpha: 0.6, max_decode_len: None, max_decode_step: -1, min_log_prob: NEG_INF }
+    }
+}
+
+/// Sampling from the tempered distribution, or from its most probable tokens. Source: T5X
+/// `decoding.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.decoding.temperature_sample",
+    ignored(
+        num_decodes = "the model supplies it: bind `predict_batch_with_aux.num_decodes`",
+        eos_id = "the model supplies its output vocabulary's",
+        cache_offset = "an axis of flax's cache, which has no counterpart here",
+        initial_index = "prompts are decoded from their first token",
+        state_callback_fn = "a Python function; Python is never run",
+        logit_callback_fn = "a Python function; Python is never run"
+    )
+)]
+pub struct TemperatureSample {
+    /// Divisor of the logits; up to 0.0001 the most probable token is taken.
+    #[gin(default = 1.0)]
+    pub temperature: f64,
+    /// Sample from this many most probable tokens only; 0 for all.
+    #[gin(default = 1)]
+    pub topk: usize,
+    /// Sample from the most probable tokens that together have this probability; 0 for all. Needs
+    /// `topk = 0`.
+    #[gin(default = 0.0)]
+    pub topp: f64,
+    /// Most tokens generated after the prompt; by default as many as fit the decoder's inputs.
+    #[gin(default = None)]
+    pub max_decode_steps: Option<usize>,
+    /// Upper limit of `max_decode_steps`.
+    #[gin(default = None)]
+    pub max_decode_steps_hard_limit: Option<usize>,
+    /// Whether scores are those of the tempered and cut distribution, so that greedy ones are 0.
+    #[gin(default = true)]
+    pub rescale_log_probs: bool,
+}
+
+impl Default for TemperatureSample {
+    fn default() -> Self {
+        Self {
+            temperature: 1.0,
+            topk: 1,
+            topp: 0.0,
+            max_decode_steps: None,
+            max_decode_steps_hard_limit: None,
+            rescale_log_probs: true,
+        }
+    }
+}
+
+/// Any decoding function.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum DecodeFn {
+    /// Beam search.
+    BeamSearch(BeamSearch),
+    /// Sampling.
+    TemperatureSample(TemperatureSample),
+}
+
+impl Default for DecodeFn {
+    fn default() -> Self {
+        Self::BeamSearch(BeamSearch::default())
+    }
+}
+
+/// How a batch is decoded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// Beam search or sampling.
+    pub decode_fn: DecodeFn,
+    /// Sequences per input.
+    pub num_decodes: usize,
+    /// The token that ends a sequence.
+    pub eos_id: i64,
+    /// Whether sequences begin with the batch's decoder inputs.
+    pub prompt_with_targets: bool,
+}
+
+/// A decoding that contradicts itself or its inputs.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum DecodeError {
+    /// Both cuts were asked for.
+    #[error(
+        "at most one of `topp` ({topp}) and `topk` ({topk}) may be non-zero; bind \
+         `decoding.temperature_sample.topk = 0` to sample by `topp`"
+    )]
+    TwoCuts {
+        /// As bound.
+        topp: f64,
+        /// As bound.
+        topk: usize,
+    },
+    /// More tokens than positions.
+    #[error(
+        "`decoding.{param}` is {steps}, but targets have {length} positions; lower it or raise the \
+         targets' feature length"
+    )]
+    TooManySteps {
+        /// The parameter: `beam_search.max_decode_len`.
+        param: &'static str,
+        /// As bound.
+        steps: usize,
+        /// Positions of the decoder's inputs.
+        length: usize,
+    },
+}
+
+impl TemperatureSample {
+    /// The limit of generated tokens for inputs of `length` positions, where one is bound.
+    pub fn check(&self, length: usize) -> Result<Option<usize>, DecodeError> {
+        if self.topp != 0.0 && self.topk != 0 {
+            return Err(DecodeError::TwoCuts { topp: self.topp, topk: self.topk });
+        }
+        let hard_limit = self.max_decode_steps_hard_limit.filter(|&limit| limit > 0);
+        let steps = self.max_decode_steps.map(|steps| steps.min(hard_limit.unwrap_or(steps)));
+        match steps {
+            Some(steps) if steps > length => {
+                let param = "temperature_sample.max_decode_steps";
+                Err(DecodeError::TooManySteps { param, steps, length })
+            }
+            _ => Ok(steps),
+        }
+    }
+}
+
+impl BeamSearch {
+    /// The length of sequences for inputs of `length` positions.
+    pub fn check(&self, length: usize) -> Result<usize, DecodeError> {
+        match self.max_decode_len {
+            Some(steps) if steps > length => {
+                let param = "beam_search.max_decode_len";
+                Err(DecodeError::TooManySteps { param, steps, length })
+            }
+            bound => Ok(bound.unwrap_or(length)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topp_needs_topk_off() {
+        let both = TemperatureSample { topp: 0.9, ..TemperatureSample::default() };
+        assert_eq!(both.check(8), Err(DecodeError::TwoCuts { topp: 0.9, topk: 1 }));
+        let one = TemperatureSample { topk: 0, ..both };
+        assert_eq!(one.check(8), Ok(None));
+    }
+
+    #[test]
+    fn the_hard_limit_caps_the_steps() {
+        let mut sample =
+            TemperatureSample { max_decode_steps: Some(9), ..TemperatureSample::default() };
+        assert!(matches!(
+            sample.check(8),
+            Err(DecodeError::TooManySteps { steps: 9, length: 8, .. })
+        ));
+        sample.max_decode_steps_hard_limit = Some(5);
+        assert_eq!(sample.check(8), Ok(Some(5)));
+    }
+}

@@ -1,0 +1,146 @@
+//! Sampling token by token. T5X `decoding.py`, `temperature_sample`, and `binary_search.py`.
+
+use tch::{Kind, Tensor};
+
+use super::decode::{Decodes, NextLogits, Prompt};
+use super::spec::{DecodeError, NEG_INF, TemperatureSample};
+
+/// Temperatures up to this mean the most probable token.
+const MIN_TEMPERATURE: f64 = 1e-4;
+
+/// Samples under way, one per row: `batch * num_decodes`.
+struct Samples {
+    /// int64 `[rows, length + 2]`: the prompt's first 0, the tokens, and room past the end.
+    sequences: Tensor,
+    /// int64 `[rows, 1]`
+    tokens: Tensor,
+    /// bool `[rows, 1]`
+    ended: Tensor,
+    /// float32 `[rows]`
+    log_probs: Tensor,
+}
+
+impl TemperatureSample {
+    /// Decodes with `model`.
+    pub(super) fn decode(
+        &self,
+        prompt: &Prompt,
+        model: &mut dyn NextLogits,
+    ) -> Result<Decodes, DecodeError> {
+        let (batch, length) = prompt.inputs.size2().expect("a prompt is [batch, length]");
+        let max_steps = self.check(length as usize)?;
+        let inputs = prompt.inputs.repeat_interleave_self_int(prompt.num_decodes, 0, None);
+        // Positions of each row that may be filled, the prompt's included. [rows, 1]
+        let limit = match max_steps {
+            None => Tensor::full_like(&inputs.narrow(1, 0, 1), length),
+            Some(steps) => {
+                let prompts = inputs.ne(0).sum_dim_intlist(1, true, Kind::Int64);
+                (prompts + steps as i64).clamp_max(length)
+            }
+        };
+        let mut samples = Samples::new(&inputs);
+        let given_ends = samples.count(prompt.eos_id);
+        for index in 0..length {
+            let logits = model.next_logits(&samples.tokens);
+            samples.extend(index, self.sample(&logits));
+            // The prompt's own end tokens end nothing.
+            let another_end = samples.count(prompt.eos_id).gt_tensor(&given_ends);
+            let full = limit.le(index + 1);
+            samples.ended = samples.ended.logical_or(&another_end).logical_or(&full);
+            if samples.ended.all().int64_value(&[]) != 0 {
+                break;
+            }
+        }
+        Ok(samples.into_decodes(batch, length))
+    }
+
+    /// The next token of each row and its log-probability, both `[rows]`.
+    fn sample(&self, logits: &Tensor) -> (Tensor, Tensor) {
+        let greedy = self.temperature <= MIN_TEMPERATURE;
+        let cut = if greedy { logits.shallow_clone() } else { self.cut(logits) };
+        let tokens = if greedy { logits.argmax(-1, false) } else { draw(&cut) };
+        let log_probs = match (greedy, self.rescale_log_probs) {
+            // At temperature 0 the token is certain.
+            (true, true) => Tensor::zeros_like(&tokens).to_kind(Kind::Float),
+            (false, true) => log_prob_of(&cut, &tokens),
+            (_, false) => log_prob_of(logits, &tokens),
+        };
+        (tokens, log_probs)
+    }
+
+    /// Tempered logits, with what may not be drawn made impossible.
+    fn cut(&self, logits: &Tensor) -> Tensor {
+        let scaled = logits / self.temperature;
+        if self.topk > 0 {
+            let count = (self.topk as i64).min(scaled.size()[1]);
+            let (largest, _) = scaled.topk(count, -1, true, true);
+            let least = largest.narrow(1, count - 1, 1);
+            return scaled.where_scalarother(&scaled.ge_tensor(&least), NEG_INF);
+        }
+        if self.topp > 0.0 {
+            let probs = scaled.softmax(-1, Kind::Float);
+            let (sorted, _) = probs.sort(-1, true);
+            // The first position at which the mass reaches topp.
+            let below = sorted.cumsum(-1, Kind::Float).lt(self.topp);
+            let position = below.sum_dim_intlist(-1, true, Kind::Int64);
+            let position = position.clamp_max(sorted.size()[1] - 1);
+            let least = sorted.gather(-1, &position, false);
+            return scaled.where_scalarother(&probs.ge_tensor(&least), NEG_INF);
+        }
+        scaled
+    }
+}
+
+impl Samples {
+    fn new(inputs: &Tensor) -> Self {
+        let rows = inputs.size()[0];
+        let first = inputs.narrow(1, 0, 1);
+        Self {
+            sequences: inputs.constant_pad_nd([0, 2]),
+            tokens: first.zeros_like(),
+            ended: Tensor::zeros([rows, 1], (Kind::Bool, inputs.device())),
+            log_probs: Tensor::zeros([rows], (Kind::Float, inputs.device())),
+        }
+    }
+
+    /// Puts the sampled tokens after position `index`, except where the prompt has one or the row
+    /// has ended.
+    fn extend(&mut self, index: i64, (tokens, log_probs): (Tensor, Tensor)) {
+        let mut next = self.sequences.narrow(1, index + 1, 1);
+        let free = next.eq(0); // [rows, 1]
+        let going_on = self.ended.logical_not();
+        let counted = free.logical_and(&going_on).squeeze_dim(1).to_kind(Kind::Float);
+        self.log_probs = &self.log_probs + log_probs * counted;
+        let chosen = tokens.unsqueeze(-1).where_self(&free, &next);
+        self.tokens = chosen * going_on.to_kind(Kind::Int64);
+        next.copy_(&self.tokens);
+    }
+
+    /// Occurrences of `token` in each row. `[rows, 1]`
+    fn count(&self, token: i64) -> Tensor {
+        self.sequences.eq(token).sum_dim_intlist(-1, true, Kind::Int64)
+    }
+
+    fn into_decodes(self, batch: i64, length: i64) -> Decodes {
+        let sequences = self.sequences.narrow(1, 1, length).view([batch, -1, length]);
+        let log_probs = self.log_probs.view([batch, -1]);
+        let order = log_probs.argsort_stable(true, -1, false);
+        let index = order.unsqueeze(-1).expand([-1, -1, length], false);
+        Decodes {
+            sequences: sequences.gather(1, &index, false),
+            scores: log_probs.gather(1, &order, false),
+        }
+    }
+}
+
+/// One draw per row from the softmax of `logits`: the largest after adding Gumbel noise, which is minus
+/// the logarithm of an exponential draw. `[rows]`
+fn draw(logits: &Tensor) -> Tensor {
+    let noise = logits.empty_like().exponential_(1.0).log_();
+    (logits - noise).argmax(-1, false)
+}
+
+fn log_prob_of(logits: &Tensor, tokens: &Tensor) -> Tensor {
+    let log_probs = logits.log_softmax(-1, Kind::Float);
+    log_probs.gather(-1, &tokens.unsqueeze(-1), false).squeeze_dim(-1)
+}

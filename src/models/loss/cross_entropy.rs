@@ -1,0 +1,210 @@
+//! Cross entropy of a linear head, computed a slice of rows at a time.
+//!
+//! Logits of a whole batch are the largest tensor of a T5 step (rows x vocabulary, float32), and
+//! autograd would keep two more of that size. Here each slice's gradient is written over its logits
+//! and multiplied into the gradients of the head's inputs at once; those gradients then enter the
+//! graph through a scalar whose derivative they are.
+
+use tch::{Kind, Tensor};
+
+use super::spec::LossSpec;
+
+/// Bytes of logits that are computed at once; larger slices use matrix products better.
+const SLICE_BYTES: i64 = 128 << 20;
+/// Rows of a slice at least: the weight's gradient is read and written once per slice.
+const MIN_SLICE_ROWS: i64 = 256;
+
+/// What maps hidden states to logits. Both factors are float32, whatever the activations are.
+#[derive(Debug)]
+pub struct Head {
+    /// `[rows, embed]`
+    pub hidden: Tensor,
+    /// `[embed, vocab]`; for tied embeddings a transposed view of them.
+    pub kernel: Tensor,
+}
+
+/// Targets and how much each counts.
+#[derive(Debug)]
+pub struct Targets {
+    /// int64 `[rows]`
+    pub tokens: Tensor,
+    /// float32 `[rows]`: what each row's loss is multiplied by.
+    pub coefficients: Tensor,
+}
+
+/// Each row's share, detached; none is multiplied by its coefficient.
+#[derive(Debug)]
+pub struct TokenLosses {
+    /// Cross entropy plus z-loss, less the least cross entropy that label smoothing allows. `[rows]`
+    pub loss: Tensor,
+    /// The z-loss in it. `[rows]`
+    pub z_loss: Tensor,
+    /// 1 where the target is the most probable token, else 0. `[rows]`
+    pub correct: Tensor,
+}
+
+/// Losses by row, and a scalar whose gradient is that of `sum(coefficients * loss)`. The scalar's own
+/// value has no meaning.
+pub fn cross_entropy(head: &Head, targets: &Targets, spec: &LossSpec) -> (TokenLosses, Tensor) {
+    let vocab_size = head.kernel.size()[1];
+    let smoothing = Smoothing::new(spec.label_smoothing, vocab_size);
+    let gradients = tch::no_grad(|| HeadGradients::zeros(head));
+    let rows = head.hidden.size()[0];
+    let slice_rows = (SLICE_BYTES / (4 * vocab_size)).max(MIN_SLICE_ROWS);
+    let mut losses = Vec::new();
+    tch::no_grad(|| {
+        for start in (0..rows).step_by(slice_rows as usize) {
+            let slice = Slice::new(head, targets, start, slice_rows.min(rows - start));
+            let (slice_losses, logits_gradient) = slice.losses(spec.z_loss, &smoothing);
+            if let Some(gradients) = &gradients {
+                gradients.add(&slice, head, &logits_gradient);
+            }
+            losses.push(slice_losses);
+        }
+    });
+    let scalar = match gradients {
+        Some(gradients) => gradients.into_scalar(head),
+        None => Tensor::zeros([], (Kind::Float, head.hidden.device())),
+    };
+    (TokenLosses::concat(&losses), scalar)
+}
+
+/// `log p(target)` of each row, detached. `[rows]`
+pub fn log_likelihoods(head: &Head, tokens: &Tensor) -> Tensor {
+    let targets = Targets {
+        tokens: tokens.shallow_clone(),
+        coefficients: Tensor::zeros(tokens.size(), (Kind::Float, tokens.device())),
+    };
+    let (losses, _) = tch::no_grad(|| cross_entropy(head, &targets, &LossSpec::default()));
+    losses.loss.neg()
+}
+
+/// Target distributions with some mass spread over the other tokens.
+struct Smoothing {
+    /// Mass of the target.
+    confidence: f64,
+    /// Mass of each other token.
+    low: f64,
+    /// Entropy of such a distribution: the least cross entropy there is.
+    least: f64,
+}
+
+impl Smoothing {
+    fn new(label_smoothing: f64, vocab_size: i64) -> Self {
+        let confidence = 1.0 - label_smoothing;
+        let others = (vocab_size - 1) as f64;
+        let low = label_smoothing / others.max(1.0);
+        let least = -(confidence * confidence.ln() + others * low * (low + 1e-20).ln());
+        Self { confidence, low, least }
+    }
+}
+
+/// Some rows of the head's work.
+struct Slice {
+    hidden: Tensor,       // [slice, embed]
+    logits: Tensor,       // [slice, vocab]
+    tokens: Tensor,       // [slice, 1]
+    coefficients: Tensor, // [slice, 1]
+    start: i64,
+}
+
+impl Slice {
+    fn new(head: &Head, targets: &Targets, start: i64, rows: i64) -> Self {
+        let hidden = head.hidden.narrow(0, start, rows);
+        Self {
+            logits: hidden.matmul(&head.kernel),
+            hidden,
+            tokens: targets.tokens.narrow(0, start, rows).unsqueeze(-1),
+            coefficients: targets.coefficients.narrow(0, start, rows).unsqueeze(-1),
+            start,
+        }
+    }
+
+    /// The rows' losses, and the gradient of their weighted sum, written over the logits.
+    fn losses(&self, z_loss: f64, smoothing: &Smoothing) -> (TokenLosses, Tensor) {
+        let mut logits = self.logits.shallow_clone();
+        let (largest, predicted) = logits.max_dim(-1, true);
+        let correct = predicted.eq_tensor(&self.tokens).to_kind(Kind::Float);
+        let _ = logits.g_sub_(&largest);
+        let target_logit = logits.gather(-1, &self.tokens, false);
+        let logit_sum = (smoothing.low > 0.0).then(|| row_sums(&logits));
+        let mut exponentials = logits.exp_();
+        let normalizer = row_sums(&exponentials);
+        let log_normalizer = normalizer.log();
+        let log_z = &log_normalizer + &largest;
+        let mut cross_entropy =
+            (&log_normalizer - &target_logit) * (smoothing.confidence - smoothing.low);
+        if let Some(logit_sum) = logit_sum {
+            let vocab_size = exponentials.size()[1] as f64;
+            cross_entropy =
+                cross_entropy + (&log_normalizer * vocab_size - logit_sum) * smoothing.low;
+        }
+        let z_losses = log_z.square() * z_loss;
+        let losses = TokenLosses {
+            loss: (cross_entropy + &z_losses - smoothing.least).squeeze_dim(-1),
+            z_loss: z_losses.squeeze_dim(-1),
+            correct: correct.squeeze_dim(-1),
+        };
+        // (1 + 2 z log Z) softmax - target, T5X `losses.py`.
+        let softmax_factor = (log_z * (2.0 * z_loss) + 1.0) / normalizer * &self.coefficients;
+        let _ = exponentials.g_mul_(&softmax_factor);
+        if smoothing.low > 0.0 {
+            let _ = exponentials.g_sub_(&(&self.coefficients * smoothing.low));
+        }
+        let target_gradient = &self.coefficients * (smoothing.low - smoothing.confidence);
+        let _ = exponentials.scatter_add_(-1, &self.tokens, &target_gradient);
+        (losses, exponentials)
+    }
+}
+
+fn row_sums(values: &Tensor) -> Tensor {
+    values.sum_dim_intlist(-1, true, Kind::Float)
+}
+
+impl TokenLosses {
+    fn concat(slices: &[TokenLosses]) -> Self {
+        let concat = |read: fn(&TokenLosses) -> &Tensor| {
+            Tensor::cat(&slices.iter().map(read).collect::<Vec<_>>(), 0)
+        };
+        Self {
+            loss: concat(|slice| &slice.loss),
+            z_loss: concat(|slice| &slice.z_loss),
+            correct: concat(|slice| &slice.correct),
+        }
+    }
+}
+
+/// Gradients of the head's two inputs.
+struct HeadGradients {
+    hidden: Tensor,
+    kernel: Tensor,
+}
+
+impl HeadGradients {
+    /// `None` where no gradient is asked for.
+    fn zeros(head: &Head) -> Option<Self> {
+        let wanted = head.hidden.requires_grad() || head.kernel.requires_grad();
+        wanted.then(|| Self { hidden: head.hidden.empty_like(), kernel: head.kernel.zeros_like() })
+    }
+
+    fn add(&self, slice: &Slice, head: &Head, logits_gradient: &Tensor) {
+        let rows = slice.hidden.size()[0];
+        let hidden = self.hidden.narrow(0, slice.start, rows);
+        let _ = logits_gradient.mm_out(&hidden, &head.kernel.tr());
+        let _ = self.kernel.shallow_clone().addmm_(&slice.hidden.tr(), logits_gradient);
+    }
+
+    /// A scalar with these gradients.
+    fn into_scalar(self, head: &Head) -> Tensor {
+        dot(&head.hidden, &self.hidden) + dot(&head.kernel, &self.kernel)
+    }
+}
+
+/// `sum(values * gradient)` for a constant gradient of the same layout.
+fn dot(values: &Tensor, gradient: &Tensor) -> Tensor {
+    // A transposed view is dense too, the other way round.
+    let flat = |tensor: &Tensor| {
+        if tensor.is_contiguous() { tensor.view(-1) } else { tensor.tr().view(-1) }
+    };
+    flat(values).dot(&flat(gradient))
+}

@@ -1,0 +1,21 @@
+//! The training loss: cross entropy with label smoothing and z-loss, and what is counted beside it.
+//!
+//! Source: T5X `losses.py` and `models.py`.
+
+mod spec;
+
+#[cfg(feature = "torch")]
+mod cross_entropy;
+#[cfg(feature = "torch")]
+mod sums;
+#[cfg(feature = "torch")]
+mod weights;
+
+pub use spec::{FeatureSums, LossNormalizingFactor, LossSpec, LossSums};
+
+#[cfg(feature = "torch")]
+pub use cross_entropy::{Head, Targets, TokenLosses, cross_entropy, log_likelihoods};
+#[cfg(feature = "torch")]
+pub use sums::{LossOutput, TargetSums, UnreadSums};
+#[cfg(feature = "torch")]
+pub use weights::{NormalizedWeights, normalize};

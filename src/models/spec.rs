@@ -1,0 +1,139 @@
+//! A model as gin binds it: network, vocabularies, optimizer, loss and decoding.
+
+use super::decoding::{DecodeFn, Prediction};
+use super::loss::{LossNormalizingFactor, LossSpec};
+use super::t5::{T5Config, Transformer};
+use crate::gin::{Configurable, Ref};
+use crate::nn::ParamSpec;
+use crate::optim::OptimizerDef;
+use crate::vocab::VocabularySpec;
+
+/// Any model that can be trained.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum Model {
+    /// Reads inputs, writes targets.
+    EncoderDecoder(EncoderDecoderModel),
+}
+
+/// Any network.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum Module {
+    /// T5's encoder and decoder.
+    Transformer(Transformer),
+}
+
+/// A network with what training and decoding need around it. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.models.EncoderDecoderModel",
+    ignored(feature_converter_cls = "rows are always made as EncDecFeatureConverter makes them")
+)]
+pub struct EncoderDecoderModel {
+    /// The network.
+    pub module: Module,
+    /// What the inputs' ids stand for.
+    pub input_vocabulary: VocabularySpec,
+    /// What the targets' ids stand for; its end token ends a decoded sequence.
+    pub output_vocabulary: VocabularySpec,
+    /// How gradients become updates.
+    pub optimizer_def: OptimizerDef,
+    /// How sequences are made from distributions.
+    #[gin(default = Ref(DecodeFn::default()))]
+    pub decode_fn: Ref<DecodeFn>,
+    /// Probability mass that the target gives to the other tokens.
+    #[gin(default = 0.0)]
+    pub label_smoothing: f64,
+    /// Weight of the squared logarithm of the softmax's normalizer, which keeps logits near 0.
+    #[gin(default = 0.0)]
+    pub z_loss: f64,
+    /// Divisor of the summed loss: a number, 'NUM_REAL_TARGET_TOKENS', 'NUM_TOTAL_TARGET_TOKENS' or
+    /// 'AVERAGE_PER_SEQUENCE'. None leaves the sum, which Adafactor does not mind.
+    #[gin(default = None)]
+    pub loss_normalizing_factor: Option<LossNormalizingFactor>,
+    /// What `predict_batch_with_aux` does where its own parameters say nothing.
+    #[gin(default = None)]
+    pub default_decoder_params: Option<DecoderParams>,
+    /// Parameters of decoding a batch.
+    #[gin(method)]
+    pub predict_batch_with_aux: PredictBatchWithAux,
+}
+
+/// Defaults of decoding. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.models.DecoderParams")]
+pub struct DecoderParams {
+    /// Whether all sequences are returned instead of the best.
+    #[gin(default = false)]
+    pub return_all_decodes: bool,
+    /// Beams, or samples, per input.
+    #[gin(default = 1)]
+    pub num_decodes: usize,
+}
+
+/// How a batch is decoded. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.models.EncoderDecoderModel.predict_batch_with_aux",
+    ignored(decoder_params = "bind the decoding function's own parameters")
+)]
+pub struct PredictBatchWithAux {
+    /// Whether all sequences are returned instead of the best.
+    #[gin(default = None)]
+    pub return_all_decodes: Option<bool>,
+    /// Beams, or samples, per input.
+    #[gin(default = None)]
+    pub num_decodes: Option<usize>,
+    /// Whether sequences begin with the targets, for completing them.
+    #[gin(default = false)]
+    pub prompt_with_targets: bool,
+}
+
+impl Model {
+    /// Every parameter, sorted by name.
+    pub fn param_tree(&self) -> Vec<ParamSpec> {
+        let Model::EncoderDecoder(model) = self;
+        model.config().param_tree()
+    }
+
+    /// How gradients become updates.
+    pub fn optimizer_def(&self) -> &OptimizerDef {
+        let Model::EncoderDecoder(model) = self;
+        &model.optimizer_def
+    }
+}
+
+impl EncoderDecoderModel {
+    /// The network's dimensions.
+    pub fn config(&self) -> &T5Config {
+        let Module::Transformer(transformer) = &self.module;
+        &transformer.config
+    }
+
+    /// What training minimizes.
+    pub fn loss_spec(&self) -> LossSpec {
+        LossSpec {
+            label_smoothing: self.label_smoothing,
+            z_loss: self.z_loss,
+            loss_normalizing_factor: self.loss_normalizing_factor,
+        }
+    }
+
+    /// How sequences are decoded that end in `eos_id`, the output vocabulary's end token.
+    pub fn prediction(&self, eos_id: i64) -> Prediction {
+        let own = &self.predict_batch_with_aux;
+        let default = self.default_decoder_params.as_ref().map_or(1, |params| params.num_decodes);
+        Prediction {
+            decode_fn: self.decode_fn.0.clone(),
+            num_decodes: own.num_decodes.unwrap_or(default),
+            eos_id,
+            prompt_with_targets: own.prompt_with_targets,
+        }
+    }
+
+    /// Whether decoding returns all sequences instead of the best.
+    pub fn return_all_decodes(&self) -> bool {
+        let default =
+            self.default_decoder_params.as_ref().is_some_and(|params| params.return_all_decodes);
+        self.predict_batch_with_aux.return_all_decodes.unwrap_or(default)
+    }
+}

@@ -1,0 +1,157 @@
+//! The whole network: embeddings, both stacks, logits, loss and scores.
+
+use tch::{Kind, Tensor};
+
+use super::decoder::{Decoder, DecoderContext};
+use super::encoder::Encoder;
+use super::spec::T5Config;
+use crate::models::Batch;
+use crate::models::loss::{
+    Head, LossOutput, LossSpec, TargetSums, Targets, UnreadSums, cross_entropy, log_likelihoods,
+    normalize,
+};
+use crate::nn::{Dropout, Params, causal_mask, embed, kind, pairs, same_segment};
+
+/// A T5. Holds no weights: every method reads them from the `Params` it is given.
+#[derive(Clone, Debug)]
+pub struct T5 {
+    config: T5Config,
+}
+
+impl T5 {
+    /// A T5 of these dimensions.
+    pub fn new(config: T5Config) -> Self {
+        Self { config }
+    }
+
+    /// Its dimensions.
+    pub fn config(&self) -> &T5Config {
+        &self.config
+    }
+
+    /// The dropout to train with.
+    pub fn dropout(&self) -> Dropout {
+        Dropout::train(self.config.dropout_rate)
+    }
+
+    /// float32 `[batch, targets_length, vocab]`
+    pub fn logits(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
+        let hidden = self.hidden(params, batch, dropout);
+        let head = self.head(params, hidden);
+        let (rows, _, length) = batch.dims();
+        head.hidden.matmul(&head.kernel).view([rows, length, -1])
+    }
+
+    /// The training loss of `batch` and the sums for its metrics.
+    pub fn loss(
+        &self,
+        params: &Params,
+        batch: &Batch,
+        spec: &LossSpec,
+        dropout: Dropout,
+    ) -> LossOutput {
+        let head = self.head(params, self.hidden(params, batch, dropout));
+        let normalized = normalize(spec.loss_normalizing_factor, batch);
+        let weights = normalized.weights.reshape(-1);
+        let coefficients = match &normalized.factor {
+            Some(factor) => &weights / factor,
+            None => weights.shallow_clone(),
+        };
+        let tokens = batch.decoder_target_tokens.reshape(-1);
+        let targets = Targets { tokens, coefficients };
+        let (losses, scalar) = cross_entropy(&head, &targets, spec);
+        let loss = losses.loss.dot(&targets.coefficients);
+        let sums = TargetSums {
+            z_loss: losses.z_loss.dot(&targets.coefficients),
+            correct: losses.correct.dot(&weights),
+            weight_sum: weights.sum(Kind::Float),
+            loss: loss.shallow_clone(),
+        };
+        let sums = UnreadSums::new(batch, &sums);
+        // The value of the loss with the gradient of the scalar.
+        LossOutput { loss: &scalar + (loss - scalar.detach()), sums }
+    }
+
+    /// Log-likelihood of each row's targets, weighted, without smoothing or z-loss: float32 `[batch]`.
+    pub fn score_batch(&self, params: &Params, batch: &Batch) -> Tensor {
+        tch::no_grad(|| {
+            let head = self.head(params, self.hidden(params, batch, Dropout::off()));
+            let tokens = batch.decoder_target_tokens.reshape(-1);
+            let scores = log_likelihoods(&head, &tokens).view_as(&batch.decoder_loss_weights);
+            (scores * &batch.decoder_loss_weights).sum_dim_intlist(-1, false, Kind::Float)
+        })
+    }
+
+    /// Encoding of `tokens` `[batch, inputs_length]` without packing: `[batch, inputs_length, embed]`.
+    pub fn encode(&self, params: &Params, tokens: &Tensor, dropout: Dropout) -> Tensor {
+        let real = tokens.gt(0);
+        let embedded = self.embed(params, tokens);
+        Encoder::new(&self.config, params).forward(embedded, &pairs(&real, &real), dropout)
+    }
+
+    /// Embedding rows of `tokens` `[batch, length]` in the compute dtype: `[batch, length, embed]`.
+    pub fn embed(&self, params: &Params, tokens: &Tensor) -> Tensor {
+        embed(params.get("token_embedder/embedding"), tokens, kind(self.config.dtype))
+    }
+
+    /// What the logits of `hidden` `[batch, length, embed]` are made of.
+    pub fn head(&self, params: &Params, hidden: Tensor) -> Head {
+        let embed = self.config.emb_dim as i64;
+        // Logits are float32 whatever the activations are.
+        let hidden = hidden.to_kind(Kind::Float).view([-1, embed]);
+        if !self.config.logits_via_embedding {
+            let kernel = params.get("decoder/logits_dense/kernel").shallow_clone();
+            return Head { hidden, kernel };
+        }
+        // T5 1.0 divides the logits of a shared embedding by sqrt(emb_dim); so does this.
+        let hidden = hidden / (embed as f64).sqrt();
+        Head { hidden, kernel: params.get("token_embedder/embedding").tr() }
+    }
+
+    /// The decoder's result for `batch`: `[batch, targets_length, embed]`.
+    fn hidden(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
+        let (_, inputs_length, targets_length) = batch.dims();
+        // One lookup for both stacks, since its gradient is as large as the embedding.
+        let tokens = Tensor::cat(&[&batch.encoder_input_tokens, &batch.decoder_input_tokens], 1);
+        let embedded = self.embed(params, &tokens);
+        let inputs = embedded.narrow(1, 0, inputs_length);
+        let targets = embedded.narrow(1, inputs_length, targets_length);
+        let masks = Masks::new(batch);
+        let encoder = Encoder::new(&self.config, params);
+        let context = DecoderContext {
+            encoded: encoder.forward(inputs, &masks.encoder, dropout),
+            self_mask: masks.decoder,
+            cross_mask: masks.cross,
+        };
+        Decoder::new(&self.config, params).forward(targets, &context, dropout)
+    }
+}
+
+/// Which pairs of positions may meet, bool `[batch, 1, q_length, kv_length]`.
+struct Masks {
+    encoder: Tensor,
+    decoder: Tensor,
+    cross: Tensor,
+}
+
+impl Masks {
+    fn new(batch: &Batch) -> Self {
+        let real_input = batch.encoder_input_tokens.gt(0);
+        // Targets, not the decoder's inputs: those begin with 0.
+        let real_target = batch.decoder_target_tokens.gt(0);
+        let (_, _, length) = batch.dims();
+        let causal = causal_mask(length, real_target.device());
+        let masks = Self {
+            encoder: pairs(&real_input, &real_input),
+            decoder: pairs(&real_target, &real_target).logical_and(&causal),
+            cross: pairs(&real_target, &real_input),
+        };
+        let Some(packing) = &batch.packing else { return masks };
+        let (encoder, decoder) = (&packing.encoder_segment_ids, &packing.decoder_segment_ids);
+        Self {
+            encoder: masks.encoder.logical_and(&same_segment(encoder, encoder)),
+            decoder: masks.decoder.logical_and(&same_segment(decoder, decoder)),
+            cross: masks.cross.logical_and(&same_segment(decoder, encoder)),
+        }
+    }
+}

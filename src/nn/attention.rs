@@ -1,0 +1,100 @@
+//! Multi-head attention with an additive bias, for whole sequences and for one step of decoding.
+
+use tch::{Kind, Tensor};
+
+use super::dropout::Dropout;
+use super::params::Params;
+
+/// How many heads, how wide, and in what precision they are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionDims {
+    /// Number of heads.
+    pub num_heads: i64,
+    /// Width of one head.
+    pub head_dim: i64,
+    /// Whether scores are computed in float32 whatever the activations are.
+    pub float32_logits: bool,
+}
+
+/// Keys and values of one attention, each `[batch, num_heads, length, head_dim]`.
+#[derive(Debug)]
+pub struct KeyValue {
+    /// What queries are compared with.
+    pub key: Tensor,
+    /// What their weights average.
+    pub value: Tensor,
+}
+
+/// The four projections of an attention layer, in the compute dtype.
+#[derive(Debug)]
+pub struct Attention {
+    query: Tensor, // [embed, num_heads * head_dim]
+    key: Tensor,
+    value: Tensor,
+    out: Tensor, // [num_heads * head_dim, embed]
+    dims: AttentionDims,
+}
+
+impl Attention {
+    /// Reads `{prefix}/{query,key,value,out}/kernel`.
+    pub fn new(params: &Params, prefix: &str, dims: AttentionDims, kind: Kind) -> Self {
+        let kernel = |name: &str| params.cast(&format!("{prefix}/{name}/kernel"), kind);
+        Self {
+            query: kernel("query"),
+            key: kernel("key"),
+            value: kernel("value"),
+            out: kernel("out"),
+            dims,
+        }
+    }
+
+    /// Queries of `inputs` `[batch, length, embed]`: `[batch, num_heads, length, head_dim]`.
+    pub fn queries(&self, inputs: &Tensor) -> Tensor {
+        self.split_heads(&inputs.matmul(&self.query))
+    }
+
+    /// Keys and values of `inputs` `[batch, length, embed]`.
+    pub fn key_value(&self, inputs: &Tensor) -> KeyValue {
+        KeyValue {
+            key: self.split_heads(&inputs.matmul(&self.key)),
+            value: self.split_heads(&inputs.matmul(&self.value)),
+        }
+    }
+
+    /// Attention of `inputs` `[batch, length, embed]` to themselves; see [`Attention::attend`].
+    pub fn self_attend(&self, inputs: &Tensor, bias: &Tensor, dropout: Dropout) -> Tensor {
+        self.attend(&self.queries(inputs), &self.key_value(inputs), bias, dropout)
+    }
+
+    /// The attention's result for every query, `[batch, q_length, embed]`. `bias` broadcasts to
+    /// `[batch, num_heads, q_length, kv_length]`.
+    pub fn attend(
+        &self,
+        query: &Tensor, // [batch, num_heads, q_length, head_dim]
+        key_value: &KeyValue,
+        bias: &Tensor,
+        dropout: Dropout,
+    ) -> Tensor {
+        let kind = query.kind();
+        let score_kind = if self.dims.float32_logits { Kind::Float } else { kind };
+        let key = key_value.key.to_kind(score_kind);
+        // T5 does not divide by sqrt(head_dim): the query's initializer absorbs it.
+        let scores = query.to_kind(score_kind).matmul(&key.transpose(-2, -1));
+        // Torch's softmax of bfloat16 computes in float32 and rounds once, at the end.
+        let weights = (scores + bias.to_kind(score_kind)).softmax(-1, None::<Kind>).to_kind(kind);
+        let weights = dropout.apply_along_length(weights);
+        let heads = weights.matmul(&key_value.value); // [batch, num_heads, q_length, head_dim]
+        self.join_heads(&heads).matmul(&self.out)
+    }
+
+    fn split_heads(&self, joined: &Tensor) -> Tensor {
+        let (batch, length, _) = joined.size3().expect("activations are [batch, length, embed]");
+        joined.view([batch, length, self.dims.num_heads, self.dims.head_dim]).transpose(1, 2)
+    }
+
+    fn join_heads(&self, heads: &Tensor) -> Tensor {
+        let (batch, num_heads, length, head_dim) =
+            heads.size4().expect("heads are [batch, num_heads, length, head_dim]");
+        heads.transpose(1, 2).reshape([batch, length, num_heads * head_dim])
+    }
+}

@@ -1,0 +1,76 @@
+//! Dropout whose mask may be shared along an axis, as T5X shares it along the length.
+
+use tch::Tensor;
+
+/// A dropout rate, or none. Masks come from torch's generator, which the caller seeds for each step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    rate: f64,
+}
+
+impl Dropout {
+    /// Drops nothing: evaluation and decoding.
+    pub fn off() -> Self {
+        Self { rate: 0.0 }
+    }
+
+    /// Drops with probability `rate` in `0..1` and scales the rest by `1 / (1 - rate)`.
+    pub fn train(rate: f64) -> Self {
+        assert!((0.0..1.0).contains(&rate), "a dropout rate lies in 0..1, found {rate}");
+        Self { rate }
+    }
+
+    /// Whether anything is dropped.
+    pub fn is_off(self) -> bool {
+        self.rate == 0.0
+    }
+
+    /// `inputs` with a mask of their own shape.
+    pub fn apply(self, inputs: Tensor) -> Tensor {
+        let shape = inputs.size();
+        self.masked(inputs, &shape)
+    }
+
+    /// `inputs` with one mask for all positions of the last axis but one: the length, or the query
+    /// positions of attention weights.
+    pub fn apply_along_length(self, inputs: Tensor) -> Tensor {
+        let mut shape = inputs.size();
+        let length_axis = shape.len() - 2;
+        shape[length_axis] = 1;
+        self.masked(inputs, &shape)
+    }
+
+    fn masked(self, inputs: Tensor, shape: &[i64]) -> Tensor {
+        if self.is_off() {
+            return inputs;
+        }
+        let keep = 1.0 - self.rate;
+        let mask = Tensor::empty(shape, (inputs.kind(), inputs.device())).bernoulli_float_(keep);
+        inputs * (mask / keep)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::{Device, Kind};
+
+    #[test]
+    fn the_mask_is_shared_along_the_length_and_keeps_the_mean() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        tch::manual_seed(0);
+        let ones = Tensor::ones([8, 5, 1000], (Kind::Float, Device::Cpu));
+        let dropped = Dropout::train(0.25).apply_along_length(ones);
+        assert!(dropped.select(1, 0) == dropped.select(1, 4));
+        assert!((dropped.mean(Kind::Float).double_value(&[]) - 1.0).abs() < 0.03);
+    }
+
+    #[test]
+    fn a_full_mask_differs_along_the_length() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        tch::manual_seed(0);
+        let ones = Tensor::ones([2, 5, 100], (Kind::Float, Device::Cpu));
+        let dropped = Dropout::train(0.25).apply(ones);
+        assert!(dropped.select(1, 0) != dropped.select(1, 4));
+    }
+}

@@ -1,0 +1,95 @@
+//! T5's relative position bias: one learned number per head and bucket of distance.
+
+use tch::Tensor;
+
+/// Whether keys after the query have buckets of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelativePosition {
+    /// Half the buckets for keys before the query, half for keys after it: the encoder.
+    Bidirectional,
+    /// Keys after the query share the bucket of distance 0: the decoder.
+    Causal,
+}
+
+/// The bucket of `key - query` position: exact up to a quarter (bidirectional) or half of the buckets,
+/// then logarithmic up to `max_distance`. T5X `layers.py`, `_relative_position_bucket`.
+pub fn bucket(
+    relative_position: i64,
+    direction: RelativePosition,
+    num_buckets: i64,
+    max_distance: i64,
+) -> i64 {
+    let distance = -relative_position;
+    let (offset, num_buckets, distance) = match direction {
+        RelativePosition::Bidirectional => {
+            let half = num_buckets / 2;
+            (if distance < 0 { half } else { 0 }, half, distance.abs())
+        }
+        RelativePosition::Causal => (0, num_buckets, distance.max(0)),
+    };
+    let max_exact = num_buckets / 2;
+    if distance < max_exact {
+        return offset + distance;
+    }
+    // numpy computes the logarithm in float32, with an epsilon against falling below an integer.
+    let ratio = distance as f32 / max_exact as f32 + f32::EPSILON;
+    let log_ratio = f64::from(f64::from(ratio).ln() as f32);
+    let log_range = (max_distance as f64 / max_exact as f64).ln();
+    let steps = (log_ratio / log_range * (num_buckets - max_exact) as f64) as i64;
+    offset + (max_exact + steps).min(num_buckets - 1)
+}
+
+/// Buckets of the distances `1 - q_length ..= kv_length - 1`, `[q_length + kv_length - 1]`.
+pub fn buckets(
+    lengths: (i64, i64),
+    direction: RelativePosition,
+    num_buckets: i64,
+    max_distance: i64,
+) -> Vec<i64> {
+    let (q_length, kv_length) = lengths;
+    let distances = 1 - q_length..kv_length;
+    distances.map(|distance| bucket(distance, direction, num_buckets, max_distance)).collect()
+}
+
+/// The bias of every pair of positions, `[1, num_heads, q_length, kv_length]` in the embedding's dtype.
+///
+/// A bias depends on the distance alone, so the lookup happens once per distance, `[num_heads,
+/// q_length + kv_length - 1]`, and each query reads its window of it.
+pub fn relative_position_bias(
+    rel_embedding: &Tensor, // [num_heads, num_buckets]
+    lengths: (i64, i64),
+    direction: RelativePosition,
+    max_distance: i64,
+) -> Tensor {
+    let num_buckets = rel_embedding.size()[1];
+    let buckets = buckets(lengths, direction, num_buckets, max_distance);
+    let index = Tensor::from_slice(&buckets).to_device(rel_embedding.device());
+    // A product with one-hot rows: the gradient of a gather adds one element at a time.
+    let one_hot = index.one_hot(num_buckets).to_kind(rel_embedding.kind());
+    let by_distance = rel_embedding.matmul(&one_hot.tr()); // [num_heads, distances]
+    // Window w starts at distance 1 - q_length + w, which is that of query q_length - 1 - w.
+    by_distance.unfold(1, lengths.1, 1).flip([1]).unsqueeze(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(direction: RelativePosition, distances: &[i64], expected: &[i64]) {
+        let found: Vec<i64> = distances.iter().map(|&d| bucket(d, direction, 32, 128)).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn bidirectional_buckets_are_those_of_t5x() {
+        let distances = [0, -1, -7, -8, -11, -12, -16, -32, -64, -127, -128, -1000, 1, 8, 64, 500];
+        let expected = [0, 1, 7, 8, 8, 9, 10, 12, 14, 15, 15, 15, 17, 24, 30, 31];
+        check(RelativePosition::Bidirectional, &distances, &expected);
+    }
+
+    #[test]
+    fn causal_buckets_are_those_of_t5x() {
+        let distances = [3, 0, -1, -15, -16, -32, -64, -113, -128, -1000];
+        check(RelativePosition::Causal, &distances, &[0, 0, 1, 15, 16, 21, 26, 31, 31, 31]);
+    }
+}

@@ -1,0 +1,108 @@
+//! What a parameter is, without its values: name, shape, logical axes, initializer, dtype.
+
+use crate::gin::Configurable;
+
+/// The number format of activations or parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum Dtype {
+    /// IEEE single precision.
+    Float32,
+    /// The upper half of a float32.
+    Bfloat16,
+}
+
+impl Dtype {
+    /// Bytes per element.
+    pub fn size(self) -> u64 {
+        match self {
+            Dtype::Float32 => 4,
+            Dtype::Bfloat16 => 2,
+        }
+    }
+}
+
+/// An elementwise nonlinearity, by its flax name (`flax.linen`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum Activation {
+    /// `max(x, 0)`.
+    Relu,
+    /// The tanh approximation, flax's default.
+    Gelu,
+    /// The identity.
+    Linear,
+    /// `x * sigmoid(x)`.
+    Silu,
+    /// Another name of silu.
+    Swish,
+    /// The logistic function.
+    Sigmoid,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// `x` above 0, `exp(x) - 1` below.
+    Elu,
+    /// `log(1 + exp(x))`.
+    Softplus,
+}
+
+/// The fan that a variance is divided by; the last two axes are input and output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FanMode {
+    /// The number of inputs.
+    FanIn,
+    /// The mean of the numbers of inputs and outputs.
+    FanAvg,
+}
+
+/// The shape of a random draw of a given variance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distribution {
+    /// Gaussian.
+    Normal,
+    /// Gaussian cut at two standard deviations, widened so that the variance stays (jax's way).
+    TruncatedNormal,
+    /// Flat around 0.
+    Uniform,
+}
+
+/// How a parameter's first values are drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Initializer {
+    /// All ones.
+    Ones,
+    /// Gaussian around 0.
+    Normal {
+        /// Standard deviation.
+        stddev: f64,
+    },
+    /// Variance `scale / fan`, as `jax.nn.initializers.variance_scaling`.
+    VarianceScaling {
+        /// Numerator of the variance.
+        scale: f64,
+        /// Denominator of the variance.
+        mode: FanMode,
+        /// Shape of the draw.
+        distribution: Distribution,
+    },
+}
+
+/// One parameter of a model. Initialization, optimizers, partitioning, checkpoints and reports read it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParamSpec {
+    /// Path in T5X's parameter tree: `encoder/layers_0/mlp/wo/kernel`.
+    pub name: String,
+    /// Extent of each axis.
+    pub shape: Vec<usize>,
+    /// Logical name of each axis, for partitioning and factoring: `embed`, `mlp`, `joined_kv`.
+    pub axes: Vec<&'static str>,
+    /// How its first values are drawn.
+    pub initializer: Initializer,
+    /// The format in which it is kept; T5 keeps float32 whatever the activations are.
+    pub dtype: Dtype,
+}
+
+impl ParamSpec {
+    /// Number of elements.
+    pub fn num_elements(&self) -> u64 {
+        self.shape.iter().map(|&extent| extent as u64).product()
+    }
+}

@@ -1,0 +1,257 @@
+//! Adafactor's step on tensors, equal to T5X's in float32 up to rounding.
+//!
+//! Memory traffic is what it costs, so everything happens in place: the gradient's own memory
+//! becomes the update, and squares live only in pieces that stay in the cache. Nothing is read back
+//! to the host, which would stall a GPU's queue.
+
+use tch::{Kind, Tensor};
+
+use super::optimizer::ParamState;
+use super::spec::{Adafactor, Factored, OptimError};
+
+/// The arrays of a state in the order of the layout's slots.
+const M: usize = 0;
+const V: usize = 1;
+const V_COL: usize = 2;
+const V_ROW: usize = 3;
+
+/// What all parameters share in one update.
+pub(super) struct Update<'a> {
+    spec: &'a Adafactor,
+    learning_rate: f64,
+    /// How much of the second moment is kept, T5X's beta2.
+    decay: f64,
+    /// How much of the squared gradient is mixed in.
+    mixing: f64,
+    weight_decay: Option<f64>,
+}
+
+impl<'a> Update<'a> {
+    /// Update number `step`.
+    pub(super) fn new(
+        spec: &'a Adafactor,
+        learning_rate: f32,
+        step: i64,
+    ) -> Result<Self, OptimError> {
+        let step_offset = spec.step_offset;
+        if step < step_offset {
+            return Err(OptimError::BeforeOffset { step, step_offset });
+        }
+        // Float32 as in T5X: late in training 1 - decay keeps few digits, and they matter.
+        let steps = (step - step_offset) as f32 + 1.0;
+        let decay = 1.0 - steps.powf(-spec.decay_rate as f32);
+        let from_exponent = spec
+            .weight_decay_rate_lr_exponent
+            .filter(|exponent| *exponent != 0.0)
+            .map(|exponent| learning_rate.powf(exponent as f32) as f64);
+        let weight_decay = match (from_exponent, spec.weight_decay_rate) {
+            // A rate of 0 beside an exponent counts as absent (Python's `or`).
+            (Some(power), rate) => Some(power * rate.filter(|r| *r != 0.0).unwrap_or(1.0)),
+            (None, rate) => rate,
+        };
+        Ok(Self {
+            spec,
+            learning_rate: learning_rate as f64,
+            decay: decay as f64,
+            mixing: (1.0 - decay) as f64,
+            weight_decay,
+        })
+    }
+
+    /// Scales all gradients so that their joint norm is at most the threshold, if there is one.
+    pub(super) fn clip_global_norm(&self, grads: &[Tensor]) {
+        let Some(threshold) = self.spec.global_norm_clip_threshold.filter(|t| *t != 0.0) else {
+            return;
+        };
+        let squares: Vec<Tensor> = grads.iter().map(square_sum).collect();
+        let norm = Tensor::stack(&squares, 0).sum(Kind::Float).sqrt();
+        let scale = norm.reciprocal().clamp_max(1.0 / threshold) * threshold;
+        for grad in grads {
+            let _ = grad.shallow_clone().g_mul_(&scale);
+        }
+    }
+
+    /// Updates one parameter and its state. The gradient's memory becomes the update.
+    pub(super) fn apply(&self, param: &Tensor, grad: Tensor, state: &mut ParamState) {
+        let mut param = param.shallow_clone();
+        let before = self.spec.skip_nan_updates.then(|| {
+            let arrays: Vec<Tensor> = state.arrays.iter().map(Tensor::copy).collect();
+            (param.copy(), arrays)
+        });
+        let scale = self.param_scale(&param, &state.layout.averaged);
+        let update = self.precondition(grad, state);
+        let scale = self.clipped(scale, &update, &state.layout.averaged);
+        self.subtract(&mut param, &update, &scale, state);
+        if let Some((old_param, old_arrays)) = before {
+            keep_where_nan(&mut param, &old_param);
+            for (array, old) in state.arrays.iter_mut().zip(&old_arrays) {
+                keep_where_nan(array, old);
+            }
+        }
+    }
+
+    /// The learning rate times the parameter's scale, broadcastable to the parameter.
+    fn param_scale(&self, param: &Tensor, averaged: &[usize]) -> Tensor {
+        if !self.spec.multiply_by_parameter_scale {
+            return Tensor::full([1], self.learning_rate, (Kind::Float, param.device()))
+                .reshape(vec![1; param.dim()]);
+        }
+        let mut scale = root_mean_square(param, averaged).clamp_min(self.spec.epsilon2);
+        if let Some(greatest) = self.spec.max_parameter_scale {
+            scale = scale.clamp_max(greatest);
+        }
+        scale * self.learning_rate
+    }
+
+    /// The gradient over the root of its second moment, in the gradient's own memory.
+    fn precondition(&self, mut grad: Tensor, state: &mut ParamState) -> Tensor {
+        match &state.layout.factored {
+            None => {
+                let second = &mut state.arrays[V];
+                let square = grad.square().g_add_scalar_(self.spec.epsilon1);
+                self.mix(second, square);
+                grad.g_mul_(&second.rsqrt())
+            }
+            Some(factored) => {
+                let [rows, columns] = mean_squares(&grad, factored, self.spec.epsilon1);
+                self.mix(&mut state.arrays[V_ROW], rows);
+                self.mix(&mut state.arrays[V_COL], columns);
+                let (rows, columns) = (&state.arrays[V_ROW], &state.arrays[V_COL]);
+                let row_dims = remaining(&factored.rows, &factored.columns);
+                let mean = rows.mean_dim(row_dims.as_slice(), true, Kind::Float);
+                let row_factor = expand((rows / mean).rsqrt_(), &factored.columns);
+                let column_factor = expand(columns.rsqrt(), &factored.rows);
+                grad.g_mul_(&row_factor).g_mul_(&column_factor)
+            }
+        }
+    }
+
+    /// `second = decay * second + mixing * square`.
+    fn mix(&self, second: &mut Tensor, mut square: Tensor) {
+        let _ = second.g_mul_scalar_(self.decay);
+        let _ = second.g_add_(&square.g_mul_scalar_(self.mixing));
+    }
+
+    /// Lowers the scale where the update's root mean square exceeds the threshold.
+    fn clipped(&self, scale: Tensor, update: &Tensor, averaged: &[usize]) -> Tensor {
+        match self.spec.clipping_threshold {
+            Some(threshold) => {
+                scale / (root_mean_square(update, averaged) / threshold).clamp_min(1.0)
+            }
+            None => scale,
+        }
+    }
+
+    fn subtract(
+        &self,
+        param: &mut Tensor,
+        update: &Tensor,
+        scale: &Tensor,
+        state: &mut ParamState,
+    ) {
+        if let Some(rate) = self.weight_decay {
+            let _ = param.g_mul_scalar_(1.0 - rate);
+        }
+        match self.spec.beta1 {
+            Some(beta1) => {
+                let momentum = &mut state.arrays[M];
+                let _ = momentum.g_mul_scalar_(beta1);
+                let _ = momentum.addcmul_(update, &(scale * (1.0 - beta1)));
+                let _ = param.g_sub_(momentum);
+            }
+            None => {
+                let _ = param.addcmul_(update, &scale.neg());
+            }
+        }
+    }
+}
+
+/// The mean of `grad^2 + epsilon` over the columns' dimensions, and over the rows'.
+fn mean_squares(grad: &Tensor, factored: &Factored, epsilon: f64) -> [Tensor; 2] {
+    /// 512 kB of squares stay in a core's cache between being made and being summed.
+    const CPU_PIECE: i64 = 1 << 17;
+    let rows = match grad.device() {
+        tch::Device::Cpu => (CPU_PIECE * grad.size()[0] / grad.numel() as i64).max(1),
+        _ => grad.size()[0],
+    };
+    let mut sums = [Sums::over(&factored.columns), Sums::over(&factored.rows)];
+    for piece in grad.split(rows, 0) {
+        let square = piece.square().g_add_scalar_(epsilon);
+        for sum in &mut sums {
+            sum.add(&square);
+        }
+    }
+    let size = grad.size();
+    sums.map(|sum| {
+        let count: i64 = sum.dims.iter().map(|&dim| size[dim as usize]).product();
+        sum.total() / count as f64
+    })
+}
+
+/// Sums over some dimensions of a tensor that arrives in pieces along dimension 0.
+struct Sums {
+    dims: Vec<i64>,
+    parts: Vec<Tensor>,
+}
+
+impl Sums {
+    fn over(dims: &[usize]) -> Self {
+        Self { dims: as_dims(dims), parts: Vec::new() }
+    }
+
+    fn add(&mut self, piece: &Tensor) {
+        let sum = piece.sum_dim_intlist(self.dims.as_slice(), false, Kind::Float);
+        match self.parts.last_mut() {
+            Some(total) if self.dims.contains(&0) => {
+                let _ = total.g_add_(&sum);
+            }
+            _ => self.parts.push(sum),
+        }
+    }
+
+    fn total(&self) -> Tensor {
+        Tensor::cat(&self.parts, 0)
+    }
+}
+
+/// The root mean square over `dims`, which stay with size 1.
+fn root_mean_square(tensor: &Tensor, dims: &[usize]) -> Tensor {
+    // In two steps: libtorch's norm of many millions loses four digits when taken at once.
+    let Some((last, rest)) = dims.split_last() else {
+        return tensor.abs();
+    };
+    let norm = |tensor: &Tensor, dims: &[usize]| {
+        tensor.norm_scalaropt_dim(2.0, as_dims(dims).as_slice(), true)
+    };
+    let inner = norm(tensor, &[*last]);
+    let whole = if rest.is_empty() { inner } else { norm(&inner, rest) };
+    let count: i64 = dims.iter().map(|&dim| tensor.size()[dim]).product();
+    whole / (count as f64).sqrt()
+}
+
+/// The sum of squares, a scalar.
+fn square_sum(tensor: &Tensor) -> Tensor {
+    let dims: Vec<usize> = (0..tensor.dim()).collect();
+    let mean_root = root_mean_square(tensor, &dims);
+    mean_root.square().sum(Kind::Float) * tensor.numel() as f64
+}
+
+/// Where `dims` lie once `removed` are gone.
+fn remaining(dims: &[usize], removed: &[usize]) -> Vec<i64> {
+    let before = |dim: usize| removed.iter().filter(|&&gone| gone < dim).count();
+    dims.iter().map(|&dim| (dim - before(dim)) as i64).collect()
+}
+
+/// Puts `dims` back with size 1.
+fn expand(tensor: Tensor, dims: &[usize]) -> Tensor {
+    dims.iter().fold(tensor, |tensor, &dim| tensor.unsqueeze(dim as i64))
+}
+
+fn keep_where_nan(new: &mut Tensor, old: &Tensor) {
+    let kept = old.where_self(&new.isnan(), new);
+    new.copy_(&kept);
+}
+
+fn as_dims(dims: &[usize]) -> Vec<i64> {
+    dims.iter().map(|&dim| dim as i64).collect()
+}

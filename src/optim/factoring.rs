@@ -1,0 +1,276 @@
+//! Which dimensions of a parameter Adafactor keeps row and column means of.
+//!
+//! Parameters of up to two dimensions follow a heuristic by size. Larger ones, and stacks of
+//! layers, need rules from their logical axes. Source: T5X `adafactor.py` (`_parse_rule`,
+//! `_factored_dims`, `set_param_axes`).
+
+use std::collections::BTreeMap;
+
+use crate::gin::{Configurable, Evaluator, FromGin, Registry, Reported, Value, ValueKind, choose};
+
+use super::spec::{Factored, OptimError, ParamShape};
+
+/// How the second moment treats a dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FactorDim {
+    /// Not factored.
+    Unfactored,
+    /// One of a stack: never averaged over.
+    Batch,
+    /// Kept by `v_row`.
+    Row,
+    /// Kept by `v_col`.
+    Column,
+}
+
+impl FromGin for FactorDim {
+    fn expected() -> String {
+        format!("None or {}", crate::gin::one_of(&NAMES))
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        if value.kind == ValueKind::None {
+            return Ok(FactorDim::Unfactored);
+        }
+        // T5X takes any case.
+        let lower = match &value.kind {
+            ValueKind::Str(text) => ValueKind::Str(text.to_lowercase()),
+            other => other.clone(),
+        };
+        Ok(match choose(&Value { kind: lower, span: value.span }, &NAMES, cx)? {
+            "row" => FactorDim::Row,
+            "col" | "column" => FactorDim::Column,
+            "batch" => FactorDim::Batch,
+            _ => FactorDim::Unfactored,
+        })
+    }
+}
+
+const NAMES: [&str; 6] = ["row", "col", "column", "batch", "none", "unfactorized"];
+
+/// A rule for each logical axis.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FactorRules {
+    /// T5X's own.
+    Standard(StandardLogicalFactorRules),
+    /// A dict of the user's.
+    Custom(BTreeMap<String, FactorDim>),
+}
+
+/// The rules for the logical axes of T5X's models. Source: T5X `adafactor.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.adafactor.standard_logical_factor_rules")]
+pub struct StandardLogicalFactorRules;
+
+impl FactorRules {
+    fn of(&self, axis: &str) -> Option<FactorDim> {
+        match self {
+            FactorRules::Custom(rules) => rules.get(axis).copied(),
+            FactorRules::Standard(_) => match axis {
+                "embed" => Some(FactorDim::Row),
+                "vocab" | "mlp" | "heads" | "kv" | "joined_kv" | "q_wi_fused" | "o_wo_fused"
+                | "multiquery_heads" | "kv_fused" | "mlp_activations" => Some(FactorDim::Column),
+                "relpos_buckets" | "layer_norm_scale" => Some(FactorDim::Unfactored),
+                "layers" | "stack" => Some(FactorDim::Batch),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl FromGin for FactorRules {
+    fn expected() -> String {
+        "@standard_logical_factor_rules() or a dict from axis to 'row', 'column', 'batch' or None"
+            .to_string()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match &value.kind {
+            ValueKind::Reference(_) => cx.read(value).map(FactorRules::Standard),
+            ValueKind::Dict(_) => cx.read(value).map(FactorRules::Custom),
+            _ => Err(cx.mismatch(value, &Self::expected())),
+        }
+    }
+
+    fn register(registry: &mut Registry) {
+        StandardLogicalFactorRules::register(registry);
+    }
+}
+
+/// The rule of each dimension. Rows without columns, or the reverse, are no factoring.
+pub(super) fn axes_to_dims(
+    rules: &FactorRules,
+    param: ParamShape<'_>,
+) -> Result<Vec<FactorDim>, OptimError> {
+    let ParamShape { name, shape, axes } = param;
+    if axes.len() != shape.len() {
+        let (axes, rank) = (axes.len(), shape.len());
+        return Err(OptimError::Rank { name: name.to_string(), axes, rank });
+    }
+    let unknown =
+        |axis: &str| OptimError::UnknownAxis { name: name.to_string(), axis: axis.to_string() };
+    let dims: Vec<FactorDim> = axes
+        .iter()
+        .map(|axis| rules.of(axis).ok_or_else(|| unknown(axis)))
+        .collect::<Result<_, _>>()?;
+    let has = |dim| dims.contains(&dim);
+    let both = has(FactorDim::Row) && has(FactorDim::Column);
+    if both && has(FactorDim::Unfactored) {
+        return Err(OptimError::Incomplete { name: name.to_string(), axes: axes.to_vec(), dims });
+    }
+    if both {
+        return Ok(dims);
+    }
+    let unfactored = |dim| if dim == FactorDim::Batch { dim } else { FactorDim::Unfactored };
+    Ok(dims.into_iter().map(unfactored).collect())
+}
+
+/// The dimensions averaged over, and how the second moment is factored if it is.
+pub(super) fn factored_dims(
+    param: ParamShape<'_>,
+    rule: Option<&[FactorDim]>,
+    min_dim_size: usize,
+) -> Result<(Vec<usize>, Option<Factored>), OptimError> {
+    let rank = param.shape.len();
+    let positions = |rule: &[FactorDim], wanted: fn(FactorDim) -> bool| -> Vec<usize> {
+        (0..rank).filter(|&dim| wanted(rule[dim])).collect()
+    };
+    match rule {
+        // A rule for a plain matrix is ignored, as in T5X: the heuristic knows its size.
+        Some(rule) if rank > 2 || rule.contains(&FactorDim::Batch) => {
+            let averaged = positions(rule, |dim| dim != FactorDim::Batch);
+            let rows = positions(rule, |dim| dim == FactorDim::Row);
+            let columns = positions(rule, |dim| dim == FactorDim::Column);
+            let factored = (!rows.is_empty()).then_some(Factored { rows, columns });
+            Ok((averaged, factored))
+        }
+        None if rank > 2 => {
+            Err(OptimError::NeedsRule { name: param.name.to_string(), shape: param.shape.to_vec() })
+        }
+        _ => Ok(((0..rank).collect(), by_size(param.shape, min_dim_size))),
+    }
+}
+
+/// The smaller dimension of a large matrix is its rows'; of equal ones the first.
+fn by_size(shape: &[usize], min_dim_size: usize) -> Option<Factored> {
+    let &[first, second] = shape else { return None };
+    if first.min(second) < min_dim_size {
+        return None;
+    }
+    let (row, column) = if first <= second { (0, 1) } else { (1, 0) };
+    Some(Factored { rows: vec![row], columns: vec![column] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::spec::Adafactor;
+    use super::*;
+
+    fn standard() -> Adafactor {
+        let rules = FactorRules::Standard(StandardLogicalFactorRules);
+        Adafactor { logical_factor_rules: Some(rules), ..Adafactor::default() }
+    }
+
+    /// `expected` are the shapes of m, v, v_col and v_row.
+    fn check(spec: &Adafactor, shape: &[usize], axes: &[&'static str], expected: [&[usize]; 4]) {
+        let layout = spec.layout(ParamShape { name: "p", shape, axes }).unwrap();
+        let found: Vec<&[usize]> = layout.slots.iter().map(|slot| slot.shape.as_slice()).collect();
+        assert_eq!(found, expected);
+    }
+
+    fn error(spec: &Adafactor, shape: &[usize], axes: &[&'static str]) -> String {
+        spec.layout(ParamShape { name: "p", shape, axes }).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_smaller_dimension_of_a_large_matrix_is_its_rows() {
+        let axes = ["embed", "mlp"];
+        check(&standard(), &[128, 256], &axes, [&[1], &[1], &[256], &[128]]);
+        check(&standard(), &[256, 128], &axes, [&[1], &[1], &[256], &[128]]);
+        check(&standard(), &[128, 128], &axes, [&[1], &[1], &[128], &[128]]);
+    }
+
+    #[test]
+    fn vectors_and_small_matrices_are_not_factored() {
+        check(&standard(), &[512], &["embed"], [&[1], &[512], &[1], &[1]]);
+        check(&standard(), &[127, 512], &["embed", "mlp"], [&[1], &[127, 512], &[1], &[1]]);
+        let axes = ["heads", "relpos_buckets"];
+        check(&standard(), &[8, 32], &axes, [&[1], &[8, 32], &[1], &[1]]);
+    }
+
+    #[test]
+    fn momentum_is_kept_whole() {
+        let spec = Adafactor { beta1: Some(0.9), ..standard() };
+        check(&spec, &[128, 256], &["embed", "mlp"], [&[128, 256], &[1], &[256], &[128]]);
+    }
+
+    #[test]
+    fn stacked_layers_are_factored_by_rule_at_any_size() {
+        let axes = ["embed", "layers", "mlp"];
+        check(&standard(), &[16, 4, 24], &axes, [&[1], &[1], &[4, 24], &[16, 4]]);
+        let layout = standard().layout(ParamShape { name: "p", shape: &[16, 4, 24], axes: &axes });
+        assert_eq!(layout.unwrap().averaged, [0, 2]);
+    }
+
+    #[test]
+    fn stacked_scales_are_averaged_layer_by_layer() {
+        let (shape, axes) = ([512, 4], ["embed", "layers"]);
+        check(&standard(), &shape, &axes, [&[1], &[512, 4], &[1], &[1]]);
+        let layout = standard().layout(ParamShape { name: "p", shape: &shape, axes: &axes });
+        assert_eq!(layout.unwrap().averaged, [0]);
+    }
+
+    #[test]
+    fn three_dimensions_need_a_rule() {
+        let axes = ["embed", "heads", "kv"];
+        check(&standard(), &[64, 8, 16], &axes, [&[1], &[1], &[8, 16], &[64]]);
+        let message = error(&Adafactor::default(), &[64, 8, 16], &axes);
+        assert!(message.contains("standard_logical_factor_rules"), "{message}");
+        let whole = Adafactor { factored: false, ..Adafactor::default() };
+        check(&whole, &[64, 8, 16], &axes, [&[1], &[64, 8, 16], &[1], &[1]]);
+    }
+
+    #[test]
+    fn axes_that_the_rules_do_not_cover_are_named() {
+        let message = error(&standard(), &[2, 3], &["embed", "experts"]);
+        assert_eq!(
+            message,
+            "`logical_factor_rules` has no rule for axis `experts` of parameter `p`"
+        );
+        let incomplete = error(&standard(), &[2, 3, 4], &["embed", "mlp", "relpos_buckets"]);
+        assert!(incomplete.contains("mark the latter"), "{incomplete}");
+    }
+
+    fn read(value: ValueKind) -> Result<FactorRules, String> {
+        use crate::gin::{Config, FileId, Span};
+        let (config, registry) = (Config::default(), Registry::default());
+        let mut cx = Evaluator::new(&config, &registry);
+        let span = Span { file: FileId(0), start: 0, end: 0 };
+        let read = cx.read::<FactorRules>(&Value { kind: value, span });
+        read.map_err(|_| cx.into_diagnostics()[0].message.clone())
+    }
+
+    fn dict(entries: &[(&str, ValueKind)]) -> ValueKind {
+        use crate::gin::{FileId, Span};
+        let span = Span { file: FileId(0), start: 0, end: 0 };
+        let value = |kind| Value { kind, span };
+        let entry = |(axis, dim): &(&str, ValueKind)| {
+            (value(ValueKind::Str(axis.to_string())), value(dim.clone()))
+        };
+        ValueKind::Dict(entries.iter().map(entry).collect())
+    }
+
+    #[test]
+    fn rules_may_be_a_dict_in_any_case() {
+        let text = |text: &str| ValueKind::Str(text.to_string());
+        let rules = dict(&[("embed", text("ROW")), ("mlp", text("Col")), ("x", ValueKind::None)]);
+        let rules = read(rules).unwrap();
+        assert_eq!(rules.of("embed"), Some(FactorDim::Row));
+        assert_eq!(rules.of("mlp"), Some(FactorDim::Column));
+        assert_eq!(rules.of("x"), Some(FactorDim::Unfactored));
+        assert_eq!(rules.of("y"), None);
+        let wrong = read(dict(&[("embed", text("rows"))])).unwrap_err();
+        assert!(wrong.contains("found 'rows'"), "{wrong}");
+        assert!(read(ValueKind::Int(3)).is_err());
+    }
+}

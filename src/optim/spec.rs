@@ -1,0 +1,283 @@
+//! What gin can say about optimizers, and the arrays each keeps for a parameter.
+
+use crate::gin::{Configurable, Evaluator, FromGin, Reported, Value};
+
+use super::factoring::{FactorDim, FactorRules, axes_to_dims, factored_dims};
+
+/// Any optimizer a model accepts.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum OptimizerDef {
+    /// Factored second moments, updates relative to the parameter's scale.
+    Adafactor(Adafactor),
+}
+
+impl OptimizerDef {
+    /// The state kept for one parameter.
+    ///
+    /// # Errors
+    /// A shape or axes that the optimizer's rules do not cover.
+    pub fn layout(&self, param: ParamShape<'_>) -> Result<StateLayout, OptimError> {
+        match self {
+            OptimizerDef::Adafactor(spec) => spec.layout(param),
+        }
+    }
+}
+
+/// A parameter as optimizers see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParamShape<'a> {
+    /// Its path, `encoder/layers_0/mlp/wo/kernel`.
+    pub name: &'a str,
+    /// Its shape.
+    pub shape: &'a [usize],
+    /// The logical axis of each dimension; read only where a rule needs them.
+    pub axes: &'a [&'static str],
+}
+
+/// Adafactor (Shazeer & Stern 2018, arXiv:1804.04235) as T5X has it. Source: T5X `adafactor.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.adafactor.Adafactor",
+    ignored(learning_rate = "the Trainer's learning_rate_fn gives it at each step"),
+    ignored(dtype_momentum = "momentum is always float32")
+)]
+pub struct Adafactor {
+    /// Keep row and column means of the second moment instead of the whole of it.
+    #[gin(default = true)]
+    pub factored: bool,
+    /// Take steps relative to the root mean square of the parameter.
+    #[gin(default = true)]
+    pub multiply_by_parameter_scale: bool,
+    /// Decay of the momentum, between 0 and 1; None keeps none and saves its memory.
+    #[gin(default = None)]
+    pub beta1: Option<f64>,
+    /// Exponent of the second moment's decay: beta2 is 1 - (step + 1)^-decay_rate.
+    #[gin(default = 0.8)]
+    pub decay_rate: f64,
+    /// The step at which the second moment starts afresh; that of the checkpoint when fine-tuning.
+    #[gin(default = 0)]
+    pub step_offset: i64,
+    /// Updates whose root mean square exceeds this are scaled down to it; None never.
+    #[gin(default = Some(1.0))]
+    pub clipping_threshold: Option<f64>,
+    /// What each step takes off the weights, as a fraction of them.
+    #[gin(default = None)]
+    pub weight_decay_rate: Option<f64>,
+    /// Matrices whose smaller dimension is below this are not factored.
+    #[gin(default = 128)]
+    pub min_dim_size_to_factor: usize,
+    /// Added to the squared gradient.
+    #[gin(default = 1e-30)]
+    pub epsilon1: f64,
+    /// The least scale a parameter is taken to have.
+    #[gin(default = 1e-3)]
+    pub epsilon2: f64,
+    /// Rules by parameter name; only None is supported, logical_factor_rules does this by axis.
+    #[gin(default = None)]
+    pub factor_map: Option<HParamMap>,
+    /// How each logical axis is factored; needed for parameters of three or more dimensions.
+    #[gin(default = None)]
+    pub logical_factor_rules: Option<FactorRules>,
+    /// Weight decay proportional to this power of the learning rate.
+    #[gin(default = None)]
+    pub weight_decay_rate_lr_exponent: Option<f64>,
+    /// Gradients whose norm over all parameters exceeds this are scaled down to it.
+    #[gin(default = None)]
+    pub global_norm_clip_threshold: Option<f64>,
+    /// The greatest scale a parameter is taken to have.
+    #[gin(default = None)]
+    pub max_parameter_scale: Option<f64>,
+    /// Leave elements alone whose new value would be NaN.
+    #[gin(default = false)]
+    pub skip_nan_updates: bool,
+}
+
+impl Default for Adafactor {
+    /// T5X's defaults.
+    fn default() -> Self {
+        Self {
+            factored: true,
+            multiply_by_parameter_scale: true,
+            beta1: None,
+            decay_rate: 0.8,
+            step_offset: 0,
+            clipping_threshold: Some(1.0),
+            weight_decay_rate: None,
+            min_dim_size_to_factor: 128,
+            epsilon1: 1e-30,
+            epsilon2: 1e-3,
+            factor_map: None,
+            logical_factor_rules: None,
+            weight_decay_rate_lr_exponent: None,
+            global_norm_clip_threshold: None,
+            max_parameter_scale: None,
+            skip_nan_updates: false,
+        }
+    }
+}
+
+impl Adafactor {
+    /// The state kept for one parameter, as T5X's `init_param_state`.
+    ///
+    /// # Errors
+    /// Three or more dimensions without rules, or axes that the rules do not cover.
+    pub fn layout(&self, param: ParamShape<'_>) -> Result<StateLayout, OptimError> {
+        let rule = match &self.logical_factor_rules {
+            Some(rules) if self.factored => Some(axes_to_dims(rules, param)?),
+            _ => None,
+        };
+        let (averaged, factored) = match (self.factored, rule) {
+            (false, _) => ((0..param.shape.len()).collect(), None),
+            (true, rule) => factored_dims(param, rule.as_deref(), self.min_dim_size_to_factor)?,
+        };
+        let whole = || param.shape.to_vec();
+        // Arrays without a use are one zero, so that every parameter has all four.
+        let unused = || vec![1];
+        let without = |dims: &[usize]| {
+            let kept = param.shape.iter().enumerate().filter(|(dim, _)| !dims.contains(dim));
+            kept.map(|(_, size)| *size).collect()
+        };
+        let m = if self.beta1.is_some() { whole() } else { unused() };
+        let (v, v_row, v_col) = match &factored {
+            Some(Factored { rows, columns }) => (unused(), without(columns), without(rows)),
+            None => (whole(), unused(), unused()),
+        };
+        let slots = [("m", m), ("v", v), ("v_col", v_col), ("v_row", v_row)];
+        let slots = slots.map(|(name, shape)| Slot { name, shape }).to_vec();
+        Ok(StateLayout { slots, averaged, factored })
+    }
+}
+
+/// The arrays an optimizer keeps for one parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateLayout {
+    /// The arrays, float32, by name.
+    pub slots: Vec<Slot>,
+    /// Dimensions of the parameter over which its scale and its update's are averaged: all but
+    /// those of stacked layers.
+    pub averaged: Vec<usize>,
+    /// How the second moment is factored, if it is.
+    pub factored: Option<Factored>,
+}
+
+impl StateLayout {
+    /// The shape of the array of that name.
+    pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.slots.iter().find(|slot| slot.name == name).map(|slot| slot.shape.as_slice())
+    }
+
+    /// Float32 numbers held.
+    pub fn num_elements(&self) -> usize {
+        self.slots.iter().map(|slot| slot.shape.iter().product::<usize>()).sum()
+    }
+}
+
+/// One array of an optimizer's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Its name in T5X's checkpoints: `m`, `v`, `v_row`, `v_col`.
+    pub name: &'static str,
+    /// Its shape; `[1]` if it has no use.
+    pub shape: Vec<usize>,
+}
+
+/// The two sets of dimensions of a factored second moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Factored {
+    /// Dimensions that `v_row` keeps and `v_col` is averaged over; T5X's d1.
+    pub rows: Vec<usize>,
+    /// Dimensions that `v_col` keeps and `v_row` is averaged over; T5X's d0.
+    pub columns: Vec<usize>,
+}
+
+/// T5X's rules by parameter name, which have no value here.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HParamMap {}
+
+impl FromGin for HParamMap {
+    fn expected() -> String {
+        "no rules by parameter name (use logical_factor_rules)".to_string()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        Err(cx.mismatch(value, "None: rules by parameter name are not supported"))
+    }
+}
+
+/// An optimizer that does not fit its parameters.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptimError {
+    /// Three or more dimensions and no rule.
+    #[error(
+        "parameter `{name}` of shape {shape:?} needs a factorization rule, since it has more than \
+         two dimensions; bind `adafactor.Adafactor.logical_factor_rules = \
+         @adafactor.standard_logical_factor_rules()`"
+    )]
+    NeedsRule {
+        /// The parameter.
+        name: String,
+        /// Its shape.
+        shape: Vec<usize>,
+    },
+    /// An axis that the rules do not name.
+    #[error("`logical_factor_rules` has no rule for axis `{axis}` of parameter `{name}`")]
+    UnknownAxis {
+        /// The parameter.
+        name: String,
+        /// The axis.
+        axis: String,
+    },
+    /// Rows, columns and a dimension that is neither.
+    #[error(
+        "`logical_factor_rules` give parameter `{name}` rows, columns and a dimension that is \
+         neither ({dims:?} for {axes:?}); mark the latter row, column or batch"
+    )]
+    Incomplete {
+        /// The parameter.
+        name: String,
+        /// Its axes.
+        axes: Vec<&'static str>,
+        /// Their rules.
+        dims: Vec<FactorDim>,
+    },
+    /// Axes and shape differ in rank.
+    #[error("parameter `{name}` has {axes} logical axes and {rank} dimensions")]
+    Rank {
+        /// The parameter.
+        name: String,
+        /// Number of axes.
+        axes: usize,
+        /// Number of dimensions.
+        rank: usize,
+    },
+    /// A step at which the decay has no value.
+    #[error(
+        "step {step} lies before `adafactor.Adafactor.step_offset` ({step_offset}), where the \
+         second moment starts; bind the step of the restored checkpoint, or 0"
+    )]
+    BeforeOffset {
+        /// The step.
+        step: i64,
+        /// Where the second moment starts.
+        step_offset: i64,
+    },
+    /// A gradient or an array for a parameter that the optimizer was not made for.
+    #[error("the optimizer has no parameter `{name}`")]
+    UnknownParam {
+        /// The parameter, or the array's path.
+        name: String,
+    },
+    /// A checkpoint of another model or another configuration of the optimizer.
+    #[error(
+        "optimizer state `{name}` has shape {found:?}, expected {expected:?}; was the checkpoint \
+         written with other settings of the optimizer?"
+    )]
+    Shape {
+        /// The array's path.
+        name: String,
+        /// The shape given.
+        found: Vec<usize>,
+        /// The shape of this configuration.
+        expected: Vec<usize>,
+    },
+}

@@ -1,0 +1,65 @@
+//! What gin says about devices, with T5X's names (T5X `partitioning.py`).
+
+use crate::gin::Configurable;
+
+/// Any partitioner the trainer accepts.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum Partitioner {
+    /// T5X's own.
+    Pjit(PjitPartitioner),
+}
+
+/// A mesh of (data, model) devices: the model axis splits heads, mlp and vocabulary, the data axis
+/// holds replicas. Source: T5X `partitioning.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.partitioning.PjitPartitioner",
+    ignored(
+        params_on_devices = "parameters always live on the device",
+        backend = "libtorch picks the device",
+        ici_mesh_shape = "a TPU slice's inner mesh",
+        dcn_mesh_shape = "a TPU slice's outer mesh"
+    )
+)]
+pub struct PjitPartitioner {
+    /// Size of the model axis.
+    #[gin(default = None)]
+    pub num_partitions: Option<usize>,
+    /// TPU mesh `(x, y, z, core)`; its product is the size of the model axis and wins over
+    /// `num_partitions`.
+    #[gin(default = None)]
+    pub model_parallel_submesh: Option<Vec<usize>>,
+    /// Which mesh axis splits which logical axis.
+    #[gin(default = None)]
+    pub logical_axis_rules: Option<LogicalAxisRules>,
+}
+
+impl PjitPartitioner {
+    /// Size of the model axis that was asked for; `None` where neither parameter is set.
+    pub fn requested_partitions(&self) -> Option<usize> {
+        let submesh = self.model_parallel_submesh.as_ref().map(|mesh| mesh.iter().product());
+        submesh.or(self.num_partitions)
+    }
+}
+
+/// Rules from logical to mesh axes.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum LogicalAxisRules {
+    /// T5X's standard rules.
+    Standard(StandardLogicalAxisRules),
+}
+
+/// T5X's standard rules for one- and two-dimensional partitioning of parameters and activations.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.partitioning.standard_logical_axis_rules")]
+pub struct StandardLogicalAxisRules {
+    /// 2 also splits activations over their embedding axis.
+    #[gin(default = 1)]
+    pub activation_partitioning_dims: usize,
+    /// 2 also splits parameters over the data axis.
+    #[gin(default = 1)]
+    pub parameter_partitioning_dims: usize,
+    /// Pairs (logical axis, mesh axis or None) tried before the standard ones.
+    #[gin(default = None)]
+    pub additional_rules: Option<Vec<(String, Option<String>)>>,
+}

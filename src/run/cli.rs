@@ -1,0 +1,162 @@
+//! The command line: T5X's flags as typed, and ours.
+
+use clap::{Args, Parser, Subcommand};
+
+/// Marks, inside a `--gin_bindings` value, the flag that the user typed.
+const TYPED_AS: char = '\u{1}';
+
+/// Gin files fully describe a run; gimlet runs them.
+#[derive(Debug, Parser)]
+#[command(name = "gimlet", version, max_term_width = 100)]
+#[command(
+    after_help = "Bindings are gin: a text needs its own quotes, --gin.MODEL_DIR=\"'/tmp/run'\"."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train the model that gin files describe, going on from MODEL_DIR's newest checkpoint.
+    Train(TrainArgs),
+    /// Say what this build and machine support, and what is missing.
+    Doctor,
+}
+
+/// Flags of `gimlet train`.
+#[derive(Args, Debug)]
+pub struct TrainArgs {
+    /// The configuration.
+    #[command(flatten)]
+    pub gin: GinArgs,
+    /// T5X's flags for running on many processes.
+    #[command(flatten)]
+    pub distributed: DistributedArgs,
+    /// Resolve everything, print sizes and shapes, and stop.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Flags that make up the configuration.
+#[derive(Args, Debug)]
+pub struct GinArgs {
+    /// Gin file; may be repeated, later files win.
+    #[arg(long = "gin_file", value_name = "FILE")]
+    pub gin_file: Vec<String>,
+    /// Gin statement that wins over every file; may be repeated. `--gin.X=V` is short for
+    /// `--gin_bindings='X = V'`.
+    #[arg(long = "gin_bindings", alias = "gin_param", value_name = "BINDING")]
+    pub gin_bindings: Vec<String>,
+    /// Folders in which gin files and task files are searched, after the working directory.
+    #[arg(
+        long = "gin_search_paths",
+        value_name = "DIR,...",
+        value_delimiter = ',',
+        default_value = "."
+    )]
+    pub gin_search_paths: Vec<String>,
+    /// Folder of TFDS datasets.
+    #[arg(long = "tfds_data_dir", value_name = "DIR")]
+    pub tfds_data_dir: Option<String>,
+    /// Folders with cached tasks.
+    #[arg(long = "seqio_additional_cache_dirs", value_name = "DIR,...", value_delimiter = ',')]
+    pub seqio_additional_cache_dirs: Vec<String>,
+    /// Local folder that stands for a bucket or hub dataset: gs://t5-data=DIR; may be repeated, and
+    /// comes before those of the variable GIMLET_PATH_MAP.
+    #[arg(long = "path_map", value_name = "PREFIX=DIR")]
+    pub path_map: Vec<String>,
+}
+
+/// T5X's flags for running on many processes.
+#[derive(Args, Debug, Clone)]
+pub struct DistributedArgs {
+    /// Join the processes named by the flags below.
+    #[arg(long = "multiprocess_gpu", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    pub multiprocess_gpu: bool,
+    /// HOST:PORT of process 0.
+    #[arg(long = "coordinator_address", value_name = "HOST:PORT")]
+    pub coordinator_address: Option<String>,
+    /// Number of processes.
+    #[arg(long = "process_count", value_name = "N")]
+    pub process_count: Option<usize>,
+    /// Index of this process.
+    #[arg(long = "process_index", value_name = "I")]
+    pub process_index: Option<usize>,
+    /// Seconds to wait for the other processes.
+    #[arg(long = "initialization_timeout", value_name = "SECONDS")]
+    pub initialization_timeout: Option<u64>,
+}
+
+impl GinArgs {
+    /// `(flag as typed, statement)` of each binding, in order.
+    pub fn bindings(&self) -> Vec<(String, String)> {
+        let split = |text: &String| match text.strip_prefix(TYPED_AS) {
+            Some(marked) => {
+                let (flag, statement) =
+                    marked.split_once(TYPED_AS).expect("`rewrite` writes both marks");
+                (flag.to_string(), statement.to_string())
+            }
+            None => ("--gin_bindings".to_string(), text.clone()),
+        };
+        self.gin_bindings.iter().map(split).collect()
+    }
+}
+
+/// Rewrites `--gin.X=V` to `--gin_bindings=X = V`, as T5X's `rewrite_gin_args` does, and absl's
+/// `--noflag` to `--flag=false`. Other words pass unchanged.
+///
+/// # Errors
+/// `--gin.X` without `=`.
+pub fn rewrite(args: impl Iterator<Item = String>) -> Result<Vec<String>, anyhow::Error> {
+    args.map(|arg| {
+        if arg == "--nomultiprocess_gpu" {
+            return Ok("--multiprocess_gpu=false".to_string());
+        }
+        if let Some(value) = arg.strip_prefix("--multiprocess_gpu=") {
+            return Ok(format!("--multiprocess_gpu={}", value.to_lowercase()));
+        }
+        let Some(binding) = arg.strip_prefix("--gin.") else { return Ok(arg) };
+        let Some((name, value)) = binding.split_once('=') else {
+            anyhow::bail!("gin bindings must be of the form '--gin.<param>=<value>', got: {arg}");
+        };
+        Ok(format!("--gin_bindings={TYPED_AS}--gin.{name}{TYPED_AS}{name} = {value}"))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bindings(args: &[&str]) -> Vec<(String, String)> {
+        let words = ["gimlet", "train"].iter().chain(args).map(|word| word.to_string());
+        let cli = Cli::parse_from(rewrite(words).expect("well formed"));
+        let Command::Train(train) = cli.command else { panic!("parsed as train") };
+        train.gin.bindings()
+    }
+
+    #[test]
+    fn gin_dot_flags_become_bindings_in_order() {
+        let found = bindings(&["--gin.a/f.x=1", "--gin_bindings=y = 2", "--gin.z={'k': 'a=b'}"]);
+        let expected = [
+            ("--gin.a/f.x", "a/f.x = 1"),
+            ("--gin_bindings", "y = 2"),
+            ("--gin.z", "z = {'k': 'a=b'}"),
+        ];
+        assert_eq!(found, expected.map(|(flag, text)| (flag.to_string(), text.to_string())));
+    }
+
+    #[test]
+    fn gin_param_is_another_name_of_gin_bindings() {
+        assert_eq!(bindings(&["--gin_param", "x = 1"])[0].1, "x = 1");
+    }
+
+    #[test]
+    fn a_gin_flag_without_a_value_is_refused() {
+        let error = rewrite(["--gin.test".to_string()].into_iter()).expect_err("has no value");
+        assert!(error.to_string().ends_with("got: --gin.test"));
+    }
+}

@@ -1,0 +1,61 @@
+//! How a command ends when it does not succeed: 2 for the user's mistakes, 1 for the world's.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use crate::gin::Diagnostics;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The configuration cannot be used.
+    Configuration(Box<Diagnostics>),
+    /// What was asked for cannot be done: a wrong flag, a missing file, an unfit value.
+    Usage(anyhow::Error),
+    /// The world let us down: disk, memory, a broken file.
+    World(anyhow::Error),
+}
+
+impl Failure {
+    /// A mistake of the user's, without a place in a gin file.
+    pub fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Failure::Usage(error.into())
+    }
+
+    /// A fault of the world's.
+    pub fn world(error: impl Into<anyhow::Error>) -> Self {
+        Failure::World(error.into())
+    }
+
+    /// Prints the failure on standard error.
+    pub fn report(&self, color: bool) -> ExitCode {
+        match self {
+            Failure::Configuration(diagnostics) => eprint!("{}", diagnostics.render(color)),
+            Failure::Usage(error) | Failure::World(error) => {
+                eprintln!("error: {error}");
+                for cause in error.chain().skip(1) {
+                    eprintln!("  because: {cause}");
+                }
+            }
+        }
+        match self {
+            Failure::Configuration(_) | Failure::Usage(_) => ExitCode::from(2),
+            Failure::World(_) => ExitCode::from(1),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Configuration(diagnostics) => f.write_str(&diagnostics.render(false)),
+            Failure::Usage(error) | Failure::World(error) => write!(f, "{error:#}"),
+        }
+    }
+}
+
+impl From<Diagnostics> for Failure {
+    fn from(diagnostics: Diagnostics) -> Self {
+        Failure::Configuration(Box::new(diagnostics))
+    }
+}

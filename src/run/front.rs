@@ -1,0 +1,71 @@
+//! What `gimlet` itself does: everything that needs no tensors, in milliseconds.
+
+use std::env;
+use std::io::{self, IsTerminal};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{self, ExitCode};
+
+use anyhow::anyhow;
+use clap::Parser;
+
+use super::cli::{Cli, Command, TrainArgs, rewrite};
+use super::configure::configure;
+use super::dry_run::dry_run;
+use super::failure::Failure;
+use super::library::Library;
+
+/// Runs `gimlet` with its command line.
+pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
+    let color = io::stderr().is_terminal();
+    match run(args.collect(), color) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(color),
+    }
+}
+
+fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
+    let cli = parse(args.clone())?;
+    match cli.command {
+        Command::Train(train) => check_train(&train, color)?,
+        Command::Doctor => {}
+    }
+    hand_over(&args)
+}
+
+/// Reads the command line; a wrong flag ends the process with status 2, as clap prints it.
+pub(super) fn parse(args: Vec<String>) -> Result<Cli, Failure> {
+    let words = rewrite(args.into_iter()).map_err(Failure::Usage)?;
+    Ok(Cli::parse_from(words))
+}
+
+/// Reports the user's mistakes before libtorch is loaded; a dry run ends here.
+fn check_train(train: &TrainArgs, color: bool) -> Result<(), Failure> {
+    let configured = configure(&train.gin, &Library, color)?;
+    if train.dry_run {
+        eprint!("{}", configured.warnings);
+        print!("{}", dry_run(&configured)?);
+        process::exit(0);
+    }
+    Ok(())
+}
+
+/// Becomes `gimlet-torch`, which stands beside this program.
+fn hand_over(args: &[String]) -> Result<(), Failure> {
+    let program = torch_program()?;
+    let error = process::Command::new(&program).args(&args[1..]).exec();
+    let message = format!("cannot start {}", program.display());
+    Err(Failure::World(anyhow!(error).context(message)))
+}
+
+fn torch_program() -> Result<PathBuf, Failure> {
+    let own = env::current_exe().map_err(Failure::world)?;
+    let program = own.with_file_name("gimlet-torch");
+    if program.exists() {
+        return Ok(program);
+    }
+    let message = format!("there is no {}, which trains and decodes", program.display());
+    Err(Failure::World(
+        anyhow!(message).context("this build of gimlet is without libtorch: `make build`"),
+    ))
+}

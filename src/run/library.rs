@@ -1,0 +1,75 @@
+//! Where gin text is found: on disk, or in the library that the binary carries.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use include_dir::{Dir, include_dir};
+
+use crate::gin::{LIBRARY, Source, TASK_LIBRARY};
+
+static GIN: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/gin");
+static TASKS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/tasks");
+
+/// The disk, and below `<gimlet>/` the library configs and tasks that come with Gimlet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Library;
+
+impl Library {
+    /// Every file of the library: its name within a [`Source`] and its text.
+    pub fn files() -> Vec<(String, &'static str)> {
+        let mut out = Vec::new();
+        for (root, dir) in [(LIBRARY, &GIN), (TASK_LIBRARY, &TASKS)] {
+            collect(root, dir, &mut out);
+        }
+        out
+    }
+}
+
+impl Source for Library {
+    fn read(&self, path: &str) -> io::Result<Option<String>> {
+        for (root, dir) in [(LIBRARY, &GIN), (TASK_LIBRARY, &TASKS)] {
+            if let Some(inner) = path.strip_prefix(root) {
+                let file = dir.get_file(inner.trim_start_matches('/'));
+                return Ok(file.and_then(|file| file.contents_utf8()).map(str::to_string));
+            }
+        }
+        match fs::read_to_string(path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error)
+                if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn similar(&self, path: &str) -> Vec<String> {
+        let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.starts_with('<') {
+            let files = Library::files();
+            let same = files.iter().filter(|(file, _)| file.ends_with(&format!("/{name}")));
+            return same.map(|(file, _)| file.clone()).collect();
+        }
+        let folder = Path::new(path).parent().filter(|p| !p.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        let known: Vec<&str> =
+            names.iter().map(String::as_str).filter(|n| n.ends_with(".gin")).collect();
+        let near = crate::gin::nearest(name, &known);
+        near.map(|near| folder.join(near).display().to_string()).into_iter().collect()
+    }
+}
+
+fn collect(root: &str, dir: &'static Dir<'static>, out: &mut Vec<(String, &'static str)>) {
+    for file in dir.files() {
+        let text = file.contents_utf8().expect("library files are text");
+        out.push((format!("{root}/{}", file.path().display()), text));
+    }
+    for inner in dir.dirs() {
+        collect(root, inner, out);
+    }
+}

@@ -1,0 +1,78 @@
+//! What `gimlet-torch` does: the commands that need tensors.
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tch::Device;
+
+use crate::gin::config_str;
+use crate::nn::bridge::flush_denormals;
+use crate::telemetry;
+use crate::train::{Context, Outcome, TrainError, train};
+
+use super::cli::{Command, TrainArgs};
+use super::configure::{configure, registry};
+use super::failure::Failure;
+use super::front::parse;
+use super::library::Library;
+
+/// Runs `gimlet-torch` with its command line.
+pub fn torch_main(args: impl Iterator<Item = String>) -> ExitCode {
+    let color = io::stderr().is_terminal();
+    match run(args.collect(), color) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(color),
+    }
+}
+
+fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
+    match parse(args)?.command {
+        Command::Train(args) => train_command(&args, color),
+        Command::Doctor => {
+            print!("{}", super::doctor::report());
+            Ok(())
+        }
+    }
+}
+
+fn train_command(args: &TrainArgs, color: bool) -> Result<(), Failure> {
+    let configured = configure(&args.gin, &Library, color)?;
+    eprint!("{}", configured.warnings);
+    // Saturated logits leave denormal gradients, which cost a CPU many times a normal number.
+    flush_denormals();
+    let stop = stop_on_signals()?;
+    let context = Context {
+        tasks: &configured.tasks,
+        config_text: &config_str(&configured.config, &registry()),
+        device: Device::cuda_if_available(),
+        stop: &stop,
+    };
+    let outcome = train(&configured.train, &context).map_err(failure)?;
+    let model_dir = &configured.train.model_dir;
+    match outcome {
+        Outcome::Finished { step } => telemetry::notice(&format!("finished at step {step}")),
+        Outcome::Stopped { step } => telemetry::notice(&format!("stopped at step {step}")),
+        Outcome::Interrupted { step } => telemetry::notice(&format!(
+            "interrupted: step {step} is saved; the same command goes on from there"
+        )),
+    }
+    telemetry::notice(&format!("checkpoints and logs are in {model_dir}"));
+    Ok(())
+}
+
+/// A flag that SIGTERM and SIGINT set; a second SIGINT ends the process at once.
+fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        let second = signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone());
+        second.map_err(Failure::world)?;
+        signal_hook::flag::register(signal, stop.clone()).map_err(Failure::world)?;
+    }
+    Ok(stop)
+}
+
+fn failure(error: TrainError) -> Failure {
+    if error.is_users() { Failure::usage(error) } else { Failure::world(error) }
+}

@@ -1,0 +1,276 @@
+//! TensorBoard event files.
+//!
+//! The record framing is `tensorboard-rs`'s; the events are made here, since its own writer panics
+//! when a disk is full, has no texts and forgets what an interrupted run left behind.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use protobuf::{Message, RepeatedField};
+use tensorboard_proto::event::{Event, SessionLog, SessionLog_SessionStatus};
+use tensorboard_proto::summary::{
+    Summary, Summary_Value, SummaryMetadata, SummaryMetadata_PluginData,
+};
+use tensorboard_proto::tensor::TensorProto;
+use tensorboard_proto::tensor_shape::TensorShapeProto;
+use tensorboard_proto::types::DataType;
+use tensorboard_rs::record_writer::RecordWriter;
+
+use super::console::warn_once;
+
+/// Writes one TensorBoard run: a directory of event files.
+///
+/// The file is created at the first write. An error is reported once, and the next write tries
+/// again with a new file, so a disk that was full for a while costs only what fell into that time.
+pub struct EventWriter {
+    dir: PathBuf,
+    first_step: i64,
+    records: Option<RecordWriter<BufWriter<File>>>,
+}
+
+impl EventWriter {
+    /// A writer of a run that starts or resumes at `first_step`. TensorBoard drops what an
+    /// interrupted predecessor wrote for later steps.
+    pub fn new(dir: impl Into<PathBuf>, first_step: i64) -> Self {
+        Self { dir: dir.into(), first_step, records: None }
+    }
+
+    /// Where the files lie.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Writes numbers at a step, and flushes them to the disk's cache.
+    pub fn scalars<T: Into<String>>(
+        &mut self,
+        step: i64,
+        scalars: impl IntoIterator<Item = (T, f64)>,
+    ) {
+        let values = scalars.into_iter().map(|(tag, number)| {
+            let mut value = Summary_Value::new();
+            value.set_tag(tag.into());
+            value.set_simple_value(number as f32);
+            value
+        });
+        self.summary(step, values.collect());
+    }
+
+    /// Writes a text, which TensorBoard shows as Markdown.
+    pub fn text(&mut self, step: i64, tag: &str, markdown: &str) {
+        let mut plugin = SummaryMetadata_PluginData::new();
+        plugin.set_plugin_name("text".to_string());
+        let mut metadata = SummaryMetadata::new();
+        metadata.set_plugin_data(plugin);
+        let mut tensor = TensorProto::new();
+        tensor.set_dtype(DataType::DT_STRING);
+        tensor.set_tensor_shape(TensorShapeProto::new());
+        tensor.set_string_val(RepeatedField::from_vec(vec![markdown.as_bytes().to_vec()]));
+        let mut value = Summary_Value::new();
+        value.set_tag(tag.to_string());
+        value.set_metadata(metadata);
+        value.set_tensor(tensor);
+        self.summary(step, vec![value]);
+    }
+
+    fn summary(&mut self, step: i64, values: Vec<Summary_Value>) {
+        if values.is_empty() {
+            return;
+        }
+        let mut summary = Summary::new();
+        summary.set_value(RepeatedField::from_vec(values));
+        let mut event = event_at(step);
+        event.set_summary(summary);
+        if let Err(error) = self.write(&event) {
+            // What is half written would make the rest of the file unreadable.
+            self.records = None;
+            let dir = self.dir.display();
+            warn_once(&format!("cannot write TensorBoard events to {dir}: {error}"));
+        }
+    }
+
+    fn write(&mut self, event: &Event) -> io::Result<()> {
+        let records = match &mut self.records {
+            Some(records) => records,
+            None => self.records.insert(start(&self.dir, self.first_step)?),
+        };
+        put(records, event)?;
+        records.flush()
+    }
+}
+
+/// Creates an event file whose first records say what it is and which steps it supersedes.
+fn start(dir: &Path, first_step: i64) -> io::Result<RecordWriter<BufWriter<File>>> {
+    std::fs::create_dir_all(dir)?;
+    let mut records = RecordWriter::new(BufWriter::new(create(dir)?));
+    let mut version = event_at(0);
+    version.set_file_version("brain.Event:2".to_string());
+    put(&mut records, &version)?;
+    let mut session = SessionLog::new();
+    session.set_status(SessionLog_SessionStatus::START);
+    let mut restart = event_at(first_step + 1);
+    restart.set_session_log(session);
+    // TensorBoard takes the first start in a directory for the beginning of all and purges at
+    // later ones; files of T5X have none. So each file of ours has two.
+    put(&mut records, &restart)?;
+    put(&mut records, &restart)?;
+    Ok(records)
+}
+
+/// A new file of the name that TensorBoard looks for; it reads them in the order of their names.
+fn create(dir: &Path) -> io::Result<File> {
+    static FILES: AtomicUsize = AtomicUsize::new(0);
+    let seconds = now() as u64;
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "localhost" } else { host.trim() };
+    let process = std::process::id();
+    // Zero-padded: several files of one second must sort in the order of their creation.
+    let file = FILES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("events.out.tfevents.{seconds:010}.{host}.{process}.{file:04}");
+    OpenOptions::new().write(true).create_new(true).open(dir.join(name))
+}
+
+fn put(records: &mut RecordWriter<BufWriter<File>>, event: &Event) -> io::Result<()> {
+    let bytes = event.write_to_bytes().map_err(io::Error::other)?;
+    records.write(&bytes)
+}
+
+fn event_at(step: i64) -> Event {
+    let mut event = Event::new();
+    event.set_wall_time(now());
+    event.set_step(step);
+    event
+}
+
+/// Seconds since 1970.
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+}
+
+/// A printed gin configuration as Markdown: comments become headings, the rest code, as
+/// gin-config's `markdown` does it.
+pub fn config_markdown(config: &str) -> String {
+    let lines = config.lines().map(|line| match line.strip_prefix('#') {
+        None => format!("    {line}"),
+        Some(comment) => {
+            let comment = comment.strip_prefix(' ').unwrap_or(comment);
+            match comment {
+                rule if rule.starts_with("====") => String::new(),
+                none if none.starts_with("None") => "    # None.".to_string(),
+                title if title.ends_with(':') => format!("#### {title}"),
+                other => other.to_string(),
+            }
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every event in the directory, files in the order of their names, checksums verified.
+    fn read(dir: &Path) -> Vec<Event> {
+        let mut files: Vec<PathBuf> =
+            std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files.iter().flat_map(|file| read_records(&std::fs::read(file).unwrap())).collect()
+    }
+
+    fn read_records(mut bytes: &[u8]) -> Vec<Event> {
+        let masked = |bytes: &[u8]| {
+            crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
+        };
+        let mut events = Vec::new();
+        while !bytes.is_empty() {
+            let (length, rest) = bytes.split_at(8);
+            let (length_crc, rest) = rest.split_at(4);
+            assert_eq!(length_crc, masked(length));
+            let length = u64::from_le_bytes(length.try_into().unwrap()) as usize;
+            let (data, rest) = rest.split_at(length);
+            let (data_crc, rest) = rest.split_at(4);
+            assert_eq!(data_crc, masked(data));
+            events.push(Event::parse_from_bytes(data).unwrap());
+            bytes = rest;
+        }
+        events
+    }
+
+    /// `(step, tag, value)` of every scalar that TensorBoard would show after its purges.
+    fn shown(events: &[Event]) -> Vec<(i64, String, f32)> {
+        let mut shown: Vec<(i64, String, f32)> = Vec::new();
+        let mut started = false;
+        for event in events {
+            if event.has_session_log() && std::mem::replace(&mut started, true) {
+                shown.retain(|(step, ..)| *step < event.get_step());
+            }
+            for value in event.get_summary().get_value() {
+                let (tag, number) = (value.get_tag().to_string(), value.get_simple_value());
+                shown.push((event.get_step(), tag, number));
+            }
+        }
+        shown
+    }
+
+    #[test]
+    fn scalars_are_read_back_with_their_steps() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = EventWriter::new(dir.path().join("train"), 0);
+        writer.scalars(10, [("loss", 2.5), ("learning_rate/current", 0.01)]);
+        writer.scalars(20, [("loss", f64::NAN)]);
+        let events = read(writer.dir());
+        assert_eq!(events[0].get_file_version(), "brain.Event:2");
+        let shown = shown(&events);
+        assert_eq!(shown[0], (10, "loss".to_string(), 2.5));
+        assert_eq!(shown[1], (10, "learning_rate/current".to_string(), 0.01));
+        assert!(shown[2].2.is_nan());
+    }
+
+    #[test]
+    fn texts_are_string_tensors_of_the_text_plugin() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = EventWriter::new(dir.path(), 0);
+        writer.text(0, "config", "    MODEL_DIR = '/x'\n");
+        let events = read(dir.path());
+        let value = &events.last().unwrap().get_summary().get_value()[0];
+        assert_eq!(value.get_tag(), "config");
+        assert_eq!(value.get_metadata().get_plugin_data().get_plugin_name(), "text");
+        assert_eq!(value.get_tensor().get_string_val()[0], b"    MODEL_DIR = '/x'\n");
+    }
+
+    #[test]
+    fn a_resumed_run_supersedes_what_came_after_its_checkpoint() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut killed = EventWriter::new(dir.path(), 0);
+        for step in [10, 20, 30] {
+            killed.scalars(step, [("loss", f64::from(step as i32))]);
+        }
+        drop(killed);
+        let mut resumed = EventWriter::new(dir.path(), 20);
+        resumed.scalars(30, [("loss", 31.0)]);
+        let steps: Vec<(i64, f32)> =
+            shown(&read(dir.path())).into_iter().map(|(step, _, loss)| (step, loss)).collect();
+        assert_eq!(steps, [(10, 10.0), (20, 20.0), (30, 31.0)]);
+    }
+
+    #[test]
+    fn what_cannot_be_written_does_not_end_the_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("not a directory");
+        std::fs::write(&file, "").unwrap();
+        let mut writer = EventWriter::new(file.join("train"), 0);
+        writer.scalars(1, [("loss", 1.0)]);
+        std::fs::remove_file(&file).unwrap();
+        writer.scalars(2, [("loss", 2.0)]);
+        assert_eq!(shown(&read(writer.dir())), [(2, "loss".to_string(), 2.0)]);
+    }
+
+    #[test]
+    fn a_configuration_becomes_markdown_as_gin_s_does() {
+        let config = "import t5x\n\n# Macros:\n# =====\nX = 1\n# None.\n";
+        let expected = "    import t5x\n    \n#### Macros:\n\n    X = 1\n    # None.";
+        assert_eq!(config_markdown(config), expected);
+    }
+}

@@ -1,0 +1,156 @@
+//! Actions after a phase: T5X's early stopping and termination on numbers that are none.
+
+use std::collections::BTreeMap;
+
+use crate::telemetry;
+
+use super::error::TrainError;
+use super::spec::{Action, EarlyStopping, EarlyStoppingMode, TerminateOnNan};
+
+/// Task to metric to value.
+pub type MetricsByTask = BTreeMap<String, BTreeMap<String, f64>>;
+
+/// Under which task the training metrics are found (T5X `train.py`).
+const TRAIN: &str = "train";
+const MODES: [&str; 3] = ["TRAIN", "TRAIN_EVAL", "INFER_EVAL"];
+
+/// The actions of a run with what they remember.
+#[derive(Debug, Default)]
+pub struct Actions {
+    by_mode: BTreeMap<String, Vec<Runner>>,
+}
+
+#[derive(Debug)]
+struct Runner {
+    action: Action,
+    history: Vec<f64>,
+}
+
+impl Actions {
+    /// The actions that gin binds to `train.actions`.
+    ///
+    /// # Errors
+    /// A phase that does not exist.
+    pub fn new(actions: Option<&BTreeMap<String, Vec<Action>>>) -> Result<Self, TrainError> {
+        let mut by_mode = BTreeMap::new();
+        for (mode, list) in actions.into_iter().flatten() {
+            if !MODES.contains(&mode.as_str()) {
+                let known = crate::gin::one_of(&MODES);
+                let message = format!("train.actions has a key '{mode}', expected {known}");
+                return Err(TrainError::Unfit(message));
+            }
+            let runner = |action: &Action| Runner { action: action.clone(), history: Vec::new() };
+            by_mode.insert(mode.clone(), list.iter().map(runner).collect());
+        }
+        Ok(Self { by_mode })
+    }
+
+    /// Runs the TRAIN actions; `true` to stop.
+    pub fn after_train(&mut self, metrics: &BTreeMap<String, f64>) -> bool {
+        self.run("TRAIN", &BTreeMap::from([(TRAIN.to_string(), metrics.clone())]))
+    }
+
+    /// Runs the TRAIN_EVAL actions; `true` to stop.
+    pub fn after_train_eval(&mut self, metrics: &MetricsByTask) -> bool {
+        self.run("TRAIN_EVAL", metrics)
+    }
+
+    /// Runs the INFER_EVAL actions; `true` to stop.
+    pub fn after_infer_eval(&mut self, metrics: &MetricsByTask) -> bool {
+        self.run("INFER_EVAL", metrics)
+    }
+
+    fn run(&mut self, mode: &str, metrics: &MetricsByTask) -> bool {
+        let runners = self.by_mode.get_mut(mode).into_iter().flatten();
+        runners.fold(false, |stop, runner| runner.run(metrics) || stop)
+    }
+}
+
+impl Runner {
+    fn run(&mut self, metrics: &MetricsByTask) -> bool {
+        match &self.action {
+            Action::TerminateOnNan(action) => terminate_on_nan(action, metrics),
+            Action::EarlyStopping(action) => {
+                let (task, metric) = &action.metric;
+                let Some(value) = find(metrics, task, metric) else { return false };
+                self.history.push(value);
+                stops_early(action, &mut self.history)
+            }
+        }
+    }
+}
+
+fn terminate_on_nan(action: &TerminateOnNan, metrics: &MetricsByTask) -> bool {
+    let tasks: Vec<&str> = match &action.task {
+        Some(task) => vec![task],
+        None => metrics.keys().map(String::as_str).collect(),
+    };
+    let broken =
+        |task: &&str| find(metrics, task, &action.metric).is_some_and(|value| !value.is_finite());
+    let stop = tasks.iter().any(broken);
+    if stop {
+        telemetry::warn(&format!("{} is not finite: stopping", action.metric));
+    }
+    stop
+}
+
+/// T5X's rule: none of the last `patience` values improves on the one before it.
+fn stops_early(action: &EarlyStopping, history: &mut Vec<f64>) -> bool {
+    if history.len() < action.patience {
+        return false;
+    }
+    let improves = |pair: &[f64]| {
+        let delta = action.atol + action.rtol * pair[0].abs();
+        match action.mode {
+            EarlyStoppingMode::Min => pair[1] < pair[0] - delta,
+            EarlyStoppingMode::Max => pair[1] > pair[0] + delta,
+        }
+    };
+    let stalled = history.windows(2).all(|pair| !improves(pair));
+    if stalled {
+        let (task, metric) = &action.metric;
+        telemetry::notice(&format!("{task}/{metric} no longer improves: stopping"));
+    } else {
+        history.remove(0);
+    }
+    stalled
+}
+
+fn find(metrics: &MetricsByTask, task: &str, metric: &str) -> Option<f64> {
+    let found = metrics.get(task).and_then(|metrics| metrics.get(metric)).copied();
+    if found.is_none() {
+        telemetry::warn_once(&format!(
+            "an action asks for {task}/{metric}, which was not measured"
+        ));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(mode: EarlyStoppingMode, values: &[f64], expected: bool) {
+        let action = EarlyStopping {
+            metric: ("t".to_string(), "m".to_string()),
+            mode,
+            patience: 3,
+            atol: 0.0,
+            rtol: 0.0,
+        };
+        let mut runner = Runner { action: Action::EarlyStopping(action), history: Vec::new() };
+        let metrics = |value: f64| {
+            BTreeMap::from([("t".to_string(), BTreeMap::from([("m".to_string(), value)]))])
+        };
+        let stopped = values.iter().any(|value| runner.run(&metrics(*value)));
+        assert_eq!(stopped, expected, "{values:?}");
+    }
+
+    #[test]
+    fn stops_after_patience_evaluations_without_improvement() {
+        check(EarlyStoppingMode::Min, &[3.0, 2.0, 2.0, 2.5], true);
+        check(EarlyStoppingMode::Min, &[3.0, 2.0, 2.5, 2.0], false);
+        check(EarlyStoppingMode::Max, &[3.0, 2.0, 1.0], true);
+        check(EarlyStoppingMode::Max, &[1.0, 2.0, 3.0, 4.0], false);
+    }
+}

@@ -1,0 +1,86 @@
+//! Why a run stopped before its end.
+
+use crate::checkpoint::CheckpointError;
+use crate::data::DataError;
+use crate::evaluation::EvalError;
+use crate::storage::StorageError;
+use crate::vocab::VocabError;
+
+use super::periods::PeriodsError;
+
+/// Why a run stopped before its end.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    /// The configuration asks for what cannot be, found only when it was built.
+    #[error("{0}")]
+    Unfit(String),
+    /// Periods that do not divide each other.
+    #[error(transparent)]
+    Periods(#[from] PeriodsError),
+    /// The loss is no number any more.
+    #[error(
+        "the loss is {value} at step {step}; nothing after step {saved} was saved: lower the \
+         learning rate (utils.create_learning_rate_scheduler.base_learning_rate), or use float32 \
+         (network.T5Config.dtype = 'float32')"
+    )]
+    NonFiniteLoss {
+        /// The step that computed it.
+        step: u64,
+        /// The loss.
+        value: f64,
+        /// Step of the newest checkpoint.
+        saved: u64,
+    },
+    /// Memory ran out.
+    #[error(
+        "out of memory in step {step}: {detail}; lower BATCH_SIZE, or keep it and set \
+         trainer.Trainer.num_microbatches = {suggested}"
+    )]
+    OutOfMemory {
+        /// The step.
+        step: u64,
+        /// What libtorch said.
+        detail: String,
+        /// Microbatches that halve what a step needs.
+        suggested: usize,
+    },
+    /// libtorch failed.
+    #[error("libtorch failed in step {step}: {detail}")]
+    Torch {
+        /// The step.
+        step: u64,
+        /// What libtorch said.
+        detail: String,
+    },
+    /// Reading data failed.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A vocabulary cannot be used.
+    #[error(transparent)]
+    Vocab(#[from] VocabError),
+    /// A checkpoint cannot be read or written.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// Predictions cannot be scored or written down.
+    #[error(transparent)]
+    Evaluation(#[from] EvalError),
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl TrainError {
+    /// Whether the user can mend it in the configuration or the command.
+    pub fn is_users(&self) -> bool {
+        match self {
+            TrainError::Unfit(_) | TrainError::Periods(_) | TrainError::Vocab(_) => true,
+            TrainError::Data(error) => error.is_users(),
+            TrainError::Checkpoint(error) => error.is_users(),
+            TrainError::Storage(error) => error.is_users(),
+            TrainError::Evaluation(error) => !matches!(error, EvalError::Write { .. }),
+            TrainError::NonFiniteLoss { .. }
+            | TrainError::OutOfMemory { .. }
+            | TrainError::Torch { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Evaluation by decoding: held-out examples, the model's predictions of them, the task's metrics.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, json};
+use tch::{Kind, Tensor};
+
+use crate::data::{
+    self, DataError, DatasetConfig, EncDecFeatureConverter, ExampleOptions, Task,
+    max_feature_lengths, subtasks, task_examples,
+};
+use crate::evaluation::{EvalTask, Evaluator, Example, Side, TaskEvaluator};
+use crate::models::{Batch, EncoderDecoderModel, Model};
+use crate::storage::Path;
+use crate::telemetry;
+use crate::vocab::Vocabulary;
+
+use super::actions::MetricsByTask;
+use super::error::TrainError;
+use super::run::Context;
+use super::spec::Train;
+use super::state::TrainState;
+use super::step::Stepper;
+use super::vocabularies::check_vocabularies;
+
+/// Predictions shown after each evaluation.
+const SHOWN: usize = 3;
+
+/// The held-out examples of every task that has metrics.
+pub struct InferEval {
+    tasks: Vec<InferTask>,
+    evaluator: TaskEvaluator,
+    model: EncoderDecoderModel,
+    vocabulary: Arc<dyn Vocabulary>,
+    rows: usize,
+    seed: u64,
+}
+
+struct InferTask {
+    task: Arc<Task>,
+    examples: Vec<Example>,
+    /// The same examples as the model reads them.
+    features: Vec<data::Example>,
+    converter: EncDecFeatureConverter,
+}
+
+impl InferEval {
+    /// Reads the examples; `None` if the run evaluates nothing this way.
+    ///
+    /// # Errors
+    /// Reading fails, or a split is empty.
+    pub fn new(
+        spec: &Train,
+        context: &Context<'_>,
+        model_dir: &Path,
+        step: u64,
+    ) -> Result<Option<Self>, TrainError> {
+        let Some(config) = &spec.infer_eval_dataset_cfg else { return Ok(None) };
+        if config.pack {
+            let message = "predictions are made of single examples: bind \
+                           infer_eval/utils.DatasetConfig.pack = False";
+            return Err(TrainError::Unfit(message.to_string()));
+        }
+        check_vocabularies(&spec.model, config, context.tasks)?;
+        let evaluator = &spec.inference_evaluator_cls.0;
+        let Model::EncoderDecoder(model) = &spec.model;
+        let mut tasks = Vec::new();
+        for task in subtasks(&config.mixture_or_task_name, context.tasks)? {
+            tasks.extend(InferTask::read(task, config, evaluator)?);
+        }
+        if tasks.is_empty() {
+            telemetry::notice("no task has metrics and the split: no evaluation by decoding");
+            return Ok(None);
+        }
+        let log_dir = model_dir.join("inference_eval").local()?;
+        Ok(Some(Self {
+            tasks,
+            evaluator: evaluator.build(&log_dir, step as i64),
+            vocabulary: model.output_vocabulary.build()?,
+            model: model.clone(),
+            rows: config.batch_size,
+            seed: config.seed.unwrap_or(0),
+        }))
+    }
+
+    /// Predicts, computes and logs the metrics of every task.
+    ///
+    /// # Errors
+    /// libtorch fails, a metric cannot be computed, or results cannot be written.
+    pub fn evaluate(
+        &mut self,
+        stepper: &Stepper,
+        state: &TrainState,
+    ) -> Result<MetricsByTask, TrainError> {
+        let mut out = MetricsByTask::new();
+        let (model, vocabulary) = (&self.model, &*self.vocabulary);
+        for task in &self.tasks {
+            let predictor = Predictor { task, model, vocabulary, stepper, state, rows: self.rows };
+            let postprocess = |text: &str, _: &Example, _: Side| match &task.task.postprocess_fn {
+                Some(postprocess) => json!(postprocess.apply(text)),
+                None => json!(text),
+            };
+            let eval_task = EvalTask {
+                name: task.task.task_name(),
+                examples: &task.examples,
+                metric_fns: &task.task.metric_fns,
+                postprocess: &postprocess,
+            };
+            // Sampled decoding draws the same at every evaluation.
+            tch::manual_seed(self.seed as i64);
+            let metrics = self.evaluator.evaluate::<TrainError>(
+                &eval_task,
+                state.step as i64,
+                || predictor.predict(),
+                || predictor.score(),
+            )?;
+            out.insert(task.task.task_name().to_string(), metrics);
+        }
+        Ok(out)
+    }
+}
+
+impl InferTask {
+    /// The task's examples, if it has metrics and the split.
+    fn read(
+        task: Arc<Task>,
+        config: &DatasetConfig,
+        evaluator: &Evaluator,
+    ) -> Result<Option<Self>, TrainError> {
+        if task.metric_fns.is_empty() {
+            telemetry::notice(&format!("{} has no metrics: it is not decoded", task.task_name()));
+            return Ok(None);
+        }
+        let options = ExampleOptions {
+            split: config.split.clone(),
+            lengths: config.task_feature_lengths.clone(),
+            use_cached: config.use_cached,
+            shuffle: evaluator.shuffle,
+            seed: config.seed.unwrap_or(42),
+            ..ExampleOptions::default()
+        };
+        let lengths = match &config.task_feature_lengths {
+            Some(lengths) => lengths.clone(),
+            None => match max_feature_lengths(&task, &options) {
+                Err(DataError::UnknownSplit { .. }) => return Ok(None),
+                lengths => lengths?,
+            },
+        };
+        let limit = evaluator.num_examples.unwrap_or(usize::MAX);
+        let features: Vec<data::Example> =
+            task_examples(&task, &options)?.take(limit).collect::<Result<_, _>>()?;
+        let target_vocabulary =
+            task.output_features[&evaluator.target_field_name].vocabulary.build()?;
+        let examples = features
+            .iter()
+            .map(|example| described(example, &evaluator.target_field_name, &*target_vocabulary))
+            .collect();
+        let converter = converter(&task, &lengths)?;
+        Ok(Some(Self { task, examples, features, converter }))
+    }
+}
+
+fn converter(
+    task: &Task,
+    lengths: &BTreeMap<String, usize>,
+) -> Result<EncDecFeatureConverter, TrainError> {
+    let length = |feature: &str| {
+        lengths.get(feature).copied().filter(|length| *length > 0).ok_or_else(|| {
+            let name = task.task_name();
+            TrainError::Unfit(format!("{name} has no '{feature}' to decode: it needs a length"))
+        })
+    };
+    Ok(EncDecFeatureConverter {
+        pack: false,
+        inputs_length: length("inputs")?,
+        targets_length: length("targets")?,
+        bos_id: 0,
+        apply_length_check: false,
+    })
+}
+
+/// An example as logs show it, with the text its prediction is compared to.
+fn described(example: &data::Example, target: &str, vocabulary: &dyn Vocabulary) -> Example {
+    let features: Map<String, serde_json::Value> =
+        example.iter().map(|(name, value)| (name.to_string(), json!(value))).collect();
+    let pretokenized = example.text(&format!("{target}_pretokenized")).map(str::to_string);
+    let decoded = || vocabulary.decode(example.ints(target).unwrap_or_default());
+    Example { features, target: pretokenized.unwrap_or_else(decoded) }
+}
+
+/// Runs the model over one task's examples.
+struct Predictor<'a> {
+    task: &'a InferTask,
+    model: &'a EncoderDecoderModel,
+    vocabulary: &'a dyn Vocabulary,
+    stepper: &'a Stepper,
+    state: &'a TrainState,
+    rows: usize,
+}
+
+impl Predictor<'_> {
+    /// The decoded text of every example.
+    fn predict(&self) -> Result<Vec<String>, TrainError> {
+        let eos_id = i64::from(self.vocabulary.eos_id().unwrap_or(1));
+        let prediction = self.model.prediction(eos_id);
+        let mut texts = Vec::new();
+        for batch in self.batches() {
+            let decodes = self.stepper.guarded(self.state.step, || {
+                let model = &self.stepper.model;
+                model
+                    .predict_batch_with_aux(&self.state.params, &batch?, &prediction)
+                    .map_err(unfit)
+            })??;
+            texts.extend(rows_of(&decodes.best().0).iter().map(|ids| self.vocabulary.decode(ids)));
+        }
+        self.show(&texts);
+        Ok(texts)
+    }
+
+    /// The log-likelihood of every target.
+    fn score(&self) -> Result<Vec<f64>, TrainError> {
+        let mut scores: Vec<f64> = Vec::new();
+        for batch in self.batches() {
+            let found = self.stepper.guarded(self.state.step, || {
+                Ok::<_, TrainError>(self.stepper.model.score_batch(&self.state.params, &batch?))
+            })??;
+            let found = found.to_kind(Kind::Double);
+            scores.extend(Vec::<f64>::try_from(found).expect("scores are one vector"));
+        }
+        Ok(scores)
+    }
+
+    fn batches(&self) -> impl Iterator<Item = Result<Batch, TrainError>> {
+        let InferTask { features, converter, .. } = self.task;
+        features.chunks(self.rows).map(move |chunk| {
+            let batch = converter.batch(chunk, chunk.len())?;
+            Ok(Batch::from_host(&batch).to_device(self.stepper.device))
+        })
+    }
+
+    fn show(&self, texts: &[String]) {
+        for (example, text) in self.task.examples.iter().zip(texts).take(SHOWN) {
+            let input = example.features.get("inputs_pretokenized");
+            let input = input.and_then(|text| text.as_str()).unwrap_or("...");
+            let mark = if *text == example.target { "=" } else { "!" };
+            telemetry::notice(&format!("  {input:?} -> {text:?} {mark} {:?}", example.target));
+        }
+    }
+}
+
+fn unfit(error: impl ToString) -> TrainError {
+    TrainError::Unfit(error.to_string())
+}
+
+/// The rows of an int64 matrix.
+fn rows_of(matrix: &Tensor) -> Vec<Vec<i32>> {
+    let matrix = matrix.to_kind(Kind::Int).to_device(tch::Device::Cpu);
+    let row = |index| Vec::<i32>::try_from(matrix.get(index)).expect("rows are vectors");
+    (0..matrix.size()[0]).map(row).collect()
+}

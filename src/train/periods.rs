@@ -1,0 +1,171 @@
+//! When a run writes statistics, saves and evaluates: T5X's arithmetic of periods.
+//!
+//! T5X counts periods from the step at which a process started, so an emergency checkpoint at step
+//! 7,777 shifts every later one. Here they count from the first step of the *run*, which
+//! checkpoints carry: a resumed run does the same work at the same steps as one never interrupted.
+
+/// The periods of a run, in steps; 0 means never.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Periods {
+    /// First step of the run: 0, or the step of the checkpoint it was fine-tuned from.
+    pub first_step: u64,
+    /// Step to stop at.
+    pub total_steps: u64,
+    /// Steps between writes of training metrics.
+    pub stats: u64,
+    /// Steps between evaluations.
+    pub eval: u64,
+    /// Steps between checkpoints.
+    pub checkpoint: u64,
+    /// Further steps after which to save.
+    pub checkpoint_steps: Vec<u64>,
+}
+
+/// Why periods do not fit together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeriodsError {
+    /// One is no multiple of the other.
+    #[error(
+        "checkpoint period ({checkpoint}) and eval period ({eval}) must be multiples of each other: \
+         change utils.SaveCheckpointConfig.period or train.eval_period"
+    )]
+    NotMultiples {
+        /// Steps between checkpoints.
+        checkpoint: u64,
+        /// Steps between evaluations.
+        eval: u64,
+    },
+    /// The run is over before it starts.
+    #[error(
+        "unexpected total_steps ({total}) < checkpoint step ({first}): TRAIN_STEPS counts the \
+         restored steps too; raise it, or give TRAIN_STEPS_RELATIVE"
+    )]
+    Past {
+        /// Step to stop at.
+        total: u64,
+        /// Step restored.
+        first: u64,
+    },
+}
+
+/// A step at which the loop pauses, and what is due there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// The step reached.
+    pub step: u64,
+    /// Write a checkpoint.
+    pub save: bool,
+    /// Evaluate.
+    pub eval: bool,
+}
+
+impl Periods {
+    /// Checks that the periods fit together, and gives `stats` its default.
+    ///
+    /// # Errors
+    /// See [`PeriodsError`].
+    pub fn validated(mut self) -> Result<Self, PeriodsError> {
+        let (checkpoint, eval) = (self.checkpoint, self.eval);
+        let epoch = self.steps_per_epoch();
+        if checkpoint % epoch != 0 || eval % epoch != 0 {
+            return Err(PeriodsError::NotMultiples { checkpoint, eval });
+        }
+        if self.total_steps < self.first_step {
+            return Err(PeriodsError::Past { total: self.total_steps, first: self.first_step });
+        }
+        if self.stats == 0 {
+            self.stats = epoch;
+        }
+        Ok(self)
+    }
+
+    /// T5X's artificial epoch: the shorter of the checkpoint and evaluation periods.
+    fn steps_per_epoch(&self) -> u64 {
+        let periods = [self.checkpoint, self.eval];
+        let shortest = periods.into_iter().filter(|period| *period > 0).min();
+        shortest.unwrap_or(self.total_steps - self.first_step.min(self.total_steps)).max(1)
+    }
+
+    /// The next pause after `step`: the end of a statistics window (which restarts with every
+    /// epoch), of an epoch, a step listed in `checkpoint_steps`, or the end of the run.
+    pub fn next_stop(&self, step: u64) -> Stop {
+        assert!(step < self.total_steps, "the run goes on");
+        let done = step - self.first_step;
+        let epoch = self.steps_per_epoch();
+        let into_epoch = done % epoch;
+        let epoch_end = step - into_epoch + epoch;
+        let window_end = step - into_epoch % self.stats + self.stats;
+        let mut next = epoch_end.min(window_end).min(self.total_steps);
+        let listed = self.checkpoint_steps.iter().copied().filter(|at| *at > step).min();
+        if let Some(listed) = listed {
+            next = next.min(listed);
+        }
+        let last = next == self.total_steps;
+        let due = |period: u64| period > 0 && (last || (next - self.first_step) % period == 0);
+        let listed = self.checkpoint_steps.contains(&next);
+        Stop { step: next, save: due(self.checkpoint) || listed, eval: due(self.eval) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn periods(total_steps: u64, stats: u64, eval: u64, checkpoint: u64) -> Periods {
+        let periods = Periods {
+            first_step: 0,
+            total_steps,
+            stats,
+            eval,
+            checkpoint,
+            checkpoint_steps: Vec::new(),
+        };
+        periods.validated().expect("the periods fit")
+    }
+
+    fn stops(periods: &Periods, mut step: u64) -> Vec<(u64, bool, bool)> {
+        let mut out = Vec::new();
+        while step < periods.total_steps {
+            let stop = periods.next_stop(step);
+            out.push((stop.step, stop.save, stop.eval));
+            step = stop.step;
+        }
+        out
+    }
+
+    #[test]
+    fn saves_and_evaluations_come_at_their_multiples_and_at_the_end() {
+        let found = stops(&periods(25, 0, 10, 20), 0);
+        assert_eq!(found, [(10, false, true), (20, true, true), (25, true, true)]);
+    }
+
+    #[test]
+    fn a_statistics_window_restarts_with_every_epoch() {
+        let found: Vec<u64> = stops(&periods(20, 4, 10, 0), 0).iter().map(|s| s.0).collect();
+        assert_eq!(found, [4, 8, 10, 14, 18, 20]);
+    }
+
+    #[test]
+    fn listed_checkpoint_steps_are_saved() {
+        let mut periods = periods(20, 0, 0, 10);
+        periods.checkpoint_steps = vec![3, 20];
+        assert_eq!(stops(&periods, 0), [(3, true, false), (10, true, false), (20, true, false)]);
+    }
+
+    #[test]
+    fn a_resumed_run_pauses_where_the_uninterrupted_one_does() {
+        let mut periods = periods(1030, 4, 10, 10);
+        periods.first_step = 1000;
+        let whole = stops(&periods, 1000);
+        for at in 1001..1030 {
+            let rest: Vec<_> = whole.iter().copied().filter(|stop| stop.0 > at).collect();
+            assert_eq!(stops(&periods, at), rest, "resumed at {at}");
+        }
+    }
+
+    #[test]
+    fn periods_that_do_not_divide_are_refused() {
+        let unfit = Periods { eval: 15, ..periods(100, 0, 10, 10) };
+        assert!(matches!(unfit.validated(), Err(PeriodsError::NotMultiples { .. })));
+    }
+}

@@ -1,0 +1,151 @@
+//! The root of a training run: T5X's `train` and `Trainer` with all their parameters.
+
+use std::collections::BTreeMap;
+
+use crate::checkpoint::CheckpointConfig;
+use crate::data::DatasetConfig;
+use crate::evaluation::Evaluator;
+use crate::gin::{Configurable, Ref};
+use crate::models::Model;
+use crate::partition::Partitioner;
+use crate::schedule::Schedule;
+
+/// Trains a model, with periodic checkpoints and evaluation. Source: T5X `train.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.train.train",
+    ignored(
+        use_hardware_rng = "dropout draws from libtorch's generator, seeded by seed, step and rank",
+        get_dataset_fn = "datasets are built by Gimlet's own pipeline",
+        train_eval_get_dataset_fn = "datasets are built by Gimlet's own pipeline",
+        train_state_initializer_cls = "state is initialized from the model's parameter tree",
+        verify_matching_vocabs_fn = "vocabularies of task and model are always compared",
+        use_orbax = "checkpoints are written in T5X's native layout",
+        gc_period = "there is no garbage collector",
+        concurrent_metrics = "metrics are computed between steps"
+    )
+)]
+pub struct Train {
+    /// What is trained: module, vocabularies, optimizer and loss.
+    pub model: Model,
+    /// Batches to train on.
+    pub train_dataset_cfg: DatasetConfig,
+    /// Batches to measure the training loss on, held out.
+    pub train_eval_dataset_cfg: Option<DatasetConfig>,
+    /// Examples to decode and score with the task's metrics.
+    pub infer_eval_dataset_cfg: Option<DatasetConfig>,
+    /// What is saved and what is restored.
+    pub checkpoint_cfg: CheckpointConfig,
+    /// How the model lies over devices.
+    pub partitioner: Partitioner,
+    /// The update step.
+    pub trainer_cls: Ref<TrainerClass>,
+    /// Folder of checkpoints, logs and the configuration.
+    pub model_dir: String,
+    /// Step to stop at, counted from zero and including steps of a restored checkpoint.
+    pub total_steps: u64,
+    /// Batches of each held-out dataset per evaluation.
+    pub eval_steps: u64,
+    /// Steps between evaluations; None or 0 for never.
+    pub eval_period: Option<u64>,
+    /// Steps to add to the restored one, instead of `total_steps`.
+    #[gin(default = None)]
+    pub relative_steps: Option<u64>,
+    /// Steps between writes of training metrics; by default as often as checkpoints and evaluations.
+    #[gin(default = None)]
+    pub stats_period: Option<u64>,
+    /// Seed of initialization, data and dropout; None draws one from the clock.
+    pub random_seed: Option<i64>,
+    /// How the configuration is written down.
+    pub summarize_config_fn: Ref<SummarizeConfig>,
+    /// How decoded examples are scored.
+    #[gin(default = Ref(Evaluator::default()))]
+    pub inference_evaluator_cls: Ref<Evaluator>,
+    /// What to do after each TRAIN, TRAIN_EVAL or INFER_EVAL.
+    #[gin(default = None)]
+    pub actions: Option<BTreeMap<String, Vec<Action>>>,
+    /// Evaluate once before the first step.
+    #[gin(default = false)]
+    pub run_eval_before_training: bool,
+}
+
+/// Any trainer.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum TrainerClass {
+    /// T5X's own.
+    Trainer(Trainer),
+}
+
+/// One update: learning rate and gradient accumulation. Source: T5X `trainer.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.trainer.Trainer",
+    ignored(weight_metrics_computer = "weight metrics are not computed")
+)]
+pub struct Trainer {
+    /// Parts that a batch is cut into, gradients summed; None, 0 and 1 mean the whole batch.
+    pub num_microbatches: Option<usize>,
+    /// Learning rate by step.
+    pub learning_rate_fn: Schedule,
+}
+
+/// Writes the configuration down.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum SummarizeConfig {
+    /// T5X's own.
+    Gin(SummarizeGinConfig),
+}
+
+/// Writes `MODEL_DIR/config.gin` and TensorBoard's `config` text. Source: T5X `gin_utils.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.gin_utils.summarize_gin_config")]
+pub struct SummarizeGinConfig {}
+
+/// Looks at metrics after a phase and may stop the run.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum Action {
+    /// Stops when a metric is no number.
+    TerminateOnNan(TerminateOnNan),
+    /// Stops when a metric no longer improves.
+    EarlyStopping(EarlyStopping),
+}
+
+/// Stops the run when a metric is not finite. Source: T5X `trainer.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.trainer.TerminateOnNanAction")]
+pub struct TerminateOnNan {
+    /// Task whose metric is looked at; None for `train`.
+    #[gin(default = None)]
+    pub task: Option<String>,
+    /// The metric.
+    #[gin(default = "loss".to_string())]
+    pub metric: String,
+}
+
+/// Stops the run when a metric has not improved for a while. Source: T5X `trainer.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.trainer.EarlyStoppingAction")]
+pub struct EarlyStopping {
+    /// `(task, metric)`.
+    pub metric: (String, String),
+    /// Which direction is better.
+    pub mode: EarlyStoppingMode,
+    /// Evaluations without improvement before stopping.
+    #[gin(default = 3)]
+    pub patience: usize,
+    /// Smallest absolute improvement.
+    #[gin(default = 0.0)]
+    pub atol: f64,
+    /// Smallest relative improvement.
+    #[gin(default = 0.0)]
+    pub rtol: f64,
+}
+
+/// Which direction of a metric is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum EarlyStoppingMode {
+    /// Smaller is better.
+    Min,
+    /// Larger is better.
+    Max,
+}

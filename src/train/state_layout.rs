@@ -1,0 +1,31 @@
+//! The arrays of a training state, named and shaped without torch.
+
+use crate::models::Model;
+use crate::nn::ParamSpec;
+use crate::optim::{OptimError, ParamShape};
+
+use super::model_info::Variable;
+
+/// A parameter as the optimizer sees it.
+pub fn param_shape(spec: &ParamSpec) -> ParamShape<'_> {
+    ParamShape { name: &spec.name, shape: &spec.shape, axes: &spec.axes }
+}
+
+/// The optimizer's arrays under T5X's names (`param_states/{parameter}/{slot}`), then `step`,
+/// for `model-info.txt`.
+///
+/// # Errors
+/// A parameter that the optimizer's rules do not cover.
+pub fn state_variables(model: &Model) -> Result<Vec<Variable>, OptimError> {
+    let mut out = Vec::new();
+    for spec in model.param_tree() {
+        let layout = model.optimizer_def().layout(param_shape(&spec))?;
+        for slot in layout.slots {
+            let axes = if slot.shape == spec.shape { spec.axes.clone() } else { Vec::new() };
+            let name = format!("param_states/{}/{}", spec.name, slot.name);
+            out.push(Variable { name, shape: slot.shape, axes });
+        }
+    }
+    out.push(Variable { name: "step".to_string(), shape: Vec::new(), axes: Vec::new() });
+    Ok(out)
+}

@@ -1,0 +1,92 @@
+//! Evaluation by the training loss on held-out batches, with teacher forcing, a task at a time.
+
+use crate::data::{DatasetOptions, EncDecBatch, training_eval_batches};
+use crate::models::Batch;
+use crate::storage::Path;
+use crate::telemetry::{self, EventWriter};
+
+use super::actions::MetricsByTask;
+use super::error::TrainError;
+use super::run::Context;
+use super::spec::Train;
+use super::state::TrainState;
+use super::step::Stepper;
+use super::vocabularies::check_vocabularies;
+use super::window::Window;
+
+/// Names of TensorBoard's runs are cut here (T5X `trainer.py`).
+const MAX_NAME_LENGTH: usize = 113;
+
+/// The held-out batches of every task.
+pub struct TrainEval {
+    tasks: Vec<EvalTask>,
+}
+
+struct EvalTask {
+    name: String,
+    batches: Vec<EncDecBatch>,
+    events: EventWriter,
+}
+
+impl TrainEval {
+    /// Reads `eval_steps` batches of every task that has the split.
+    ///
+    /// # Errors
+    /// Reading fails, or a split is empty.
+    pub fn new(
+        spec: &Train,
+        context: &Context<'_>,
+        model_dir: &Path,
+        step: u64,
+    ) -> Result<Self, TrainError> {
+        let Some(config) = &spec.train_eval_dataset_cfg else {
+            return Ok(Self { tasks: Vec::new() });
+        };
+        check_vocabularies(&spec.model, config, context.tasks)?;
+        let options = DatasetOptions::default();
+        let eval_steps = spec.eval_steps as usize;
+        let found = training_eval_batches(config, context.tasks, &options, eval_steps)?;
+        if found.is_empty() {
+            let (name, split) = (&config.mixture_or_task_name, &config.split);
+            telemetry::notice(&format!("{name} has no '{split}' split: no training evaluation"));
+        }
+        let mut tasks = Vec::new();
+        for (name, batches) in found {
+            let run: String = name.chars().take(MAX_NAME_LENGTH).collect();
+            let dir = model_dir.join("training_eval").join(&run).local()?;
+            tasks.push(EvalTask { name, batches, events: EventWriter::new(dir, step as i64) });
+        }
+        Ok(Self { tasks })
+    }
+
+    /// Measures every task and writes the metrics down.
+    ///
+    /// # Errors
+    /// libtorch fails.
+    pub fn evaluate(
+        &mut self,
+        stepper: &Stepper,
+        state: &TrainState,
+    ) -> Result<MetricsByTask, TrainError> {
+        let mut out = MetricsByTask::new();
+        for task in &mut self.tasks {
+            let mut window = Window::start();
+            for batch in &task.batches {
+                window.add_eval(&stepper.eval_step(state, &Batch::from_host(batch))?);
+            }
+            window.finish(None);
+            let scalars = window.scalars();
+            task.events.scalars(state.step as i64, scalars.clone());
+            let shown = |tag: &str| scalars.get(tag).copied().unwrap_or(f64::NAN);
+            telemetry::notice(&format!(
+                "step {}: held-out {}: loss {:.4} per token, accuracy {:.4}",
+                state.step,
+                task.name,
+                shown("loss_per_nonpadding_target_token"),
+                shown("accuracy"),
+            ));
+            out.insert(task.name.clone(), scalars);
+        }
+        Ok(out)
+    }
+}

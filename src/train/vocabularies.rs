@@ -1,0 +1,56 @@
+//! Whether the vocabularies of the data are those of the model, and fit its embedding.
+
+use crate::data::{DatasetConfig, TaskProvider, subtasks};
+use crate::models::Model;
+use crate::vocab::VocabularySpec;
+
+use super::error::TrainError;
+
+/// Compares the features' vocabularies with the model's (T5X `utils.py`, `verify_matching_vocabs`).
+///
+/// # Errors
+/// They differ, or one has more ids than the model has rows.
+pub fn check_vocabularies(
+    model: &Model,
+    config: &DatasetConfig,
+    tasks: &dyn TaskProvider,
+) -> Result<(), TrainError> {
+    let Model::EncoderDecoder(model) = model;
+    for task in subtasks(&config.mixture_or_task_name, tasks)? {
+        let features = [("inputs", &model.input_vocabulary), ("targets", &model.output_vocabulary)];
+        for (name, expected) in features {
+            let Some(feature) = task.output_features.get(name) else { continue };
+            check_same(task.task_name(), &feature.vocabulary, expected)?;
+            check_size(&feature.vocabulary, model.config().vocab_size)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_same(
+    task: &str,
+    found: &VocabularySpec,
+    expected: &VocabularySpec,
+) -> Result<(), TrainError> {
+    if found == expected || found.build()?.name() == expected.build()?.name() {
+        return Ok(());
+    }
+    let (found, expected) = (found.build()?.name(), expected.build()?.name());
+    Err(TrainError::Unfit(format!(
+        "model and task vocabularies do not match:\n  task `{task}`: {found}\n  model: {expected}\n\
+         bind VOCABULARY to the task's vocabulary, or change the task"
+    )))
+}
+
+fn check_size(vocabulary: &VocabularySpec, rows: usize) -> Result<(), TrainError> {
+    let vocabulary = vocabulary.build()?;
+    let size = vocabulary.vocab_size();
+    if size <= rows {
+        return Ok(());
+    }
+    Err(TrainError::Unfit(format!(
+        "{} has {size} ids, but network.T5Config.vocab_size is {rows}: set it to {} or more",
+        vocabulary.name(),
+        size.next_multiple_of(128),
+    )))
+}

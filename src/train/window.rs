@@ -1,0 +1,116 @@
+//! What is measured between two writes of statistics.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::metrics::{BatchCounts, FeatureCounts, LossSums as MetricSums, TrainMetrics};
+use crate::models::loss::{FeatureSums, LossSums};
+use crate::telemetry::Status;
+
+use super::step::StepReport;
+
+/// A window of training steps, or one pass over held-out batches.
+#[derive(Debug)]
+pub struct Window {
+    started: Instant,
+    duration: Duration,
+    waited: Duration,
+    metrics: TrainMetrics,
+    sums: MetricSums,
+    last_learning_rate: Option<f32>,
+    /// The first loss that was no number.
+    non_finite: Option<f64>,
+    uptime: Option<f64>,
+}
+
+impl Window {
+    /// Starts the clock.
+    pub fn start() -> Self {
+        Self {
+            started: Instant::now(),
+            duration: Duration::ZERO,
+            waited: Duration::ZERO,
+            metrics: TrainMetrics::default(),
+            sums: MetricSums::default(),
+            last_learning_rate: None,
+            non_finite: None,
+            uptime: None,
+        }
+    }
+
+    /// Counts a training step, which waited for its batch as long as given.
+    pub fn add(&mut self, report: &StepReport, waited: Duration) {
+        self.count(&report.sums, Some(report.learning_rate));
+        self.last_learning_rate = Some(report.learning_rate);
+        self.waited += waited;
+    }
+
+    /// Counts a held-out batch.
+    pub fn add_eval(&mut self, sums: &LossSums) {
+        self.count(sums, None);
+    }
+
+    fn count(&mut self, sums: &LossSums, learning_rate: Option<f32>) {
+        self.metrics.add_batch(&counts(sums));
+        self.metrics.end_step(learning_rate);
+        self.sums.loss += sums.loss;
+        self.sums.z_loss += sums.z_loss;
+        self.sums.correct += sums.correct;
+        if !sums.loss.is_finite() && self.non_finite.is_none() {
+            self.non_finite = Some(sums.loss);
+        }
+    }
+
+    /// Stops the clock. `uptime` is the time since the trainer was made, where that is reported.
+    pub fn finish(&mut self, uptime: Option<Duration>) {
+        self.duration = self.started.elapsed();
+        self.uptime = uptime.map(|uptime| uptime.as_secs_f64());
+    }
+
+    /// Steps counted.
+    pub fn steps(&self) -> u64 {
+        self.metrics.num_steps()
+    }
+
+    /// The first loss that was no number.
+    pub fn non_finite_loss(&self) -> Option<f64> {
+        self.non_finite
+    }
+
+    /// Every metric by T5X's tag.
+    pub fn scalars(&self) -> BTreeMap<String, f64> {
+        let seconds = self.duration.as_secs_f64();
+        let window = crate::metrics::Window { seconds, num_devices: 1, uptime: self.uptime };
+        self.metrics.summary(&self.sums, &window)
+    }
+
+    /// What the progress line says at `step`.
+    pub fn status(&self, step: u64) -> Status {
+        let seconds = self.duration.as_secs_f64();
+        let scalars = self.scalars();
+        Status {
+            step,
+            loss: scalars.get("loss_per_nonpadding_target_token").copied(),
+            learning_rate: self.last_learning_rate.map(f64::from),
+            tokens_per_second: Some(self.metrics.num_positions() as f64 / seconds),
+            data_wait: Some(self.waited.as_secs_f64() / seconds),
+        }
+    }
+}
+
+/// The counts of a batch as the metrics take them.
+fn counts(sums: &LossSums) -> BatchCounts {
+    let feature = |feature: &FeatureSums| FeatureCounts {
+        name: feature.name.to_string(),
+        examples: feature.num_examples as u64,
+        non_padding: feature.num_non_padding as u64,
+        positions: feature.num_positions,
+    };
+    BatchCounts {
+        rows: sums.num_sequences,
+        target_tokens: sums.num_target_tokens,
+        weighted_tokens: sums.weight_sum as u64,
+        weight_sum: sums.weight_sum,
+        features: vec![feature(&sums.encoder), feature(&sums.decoder)],
+    }
+}

@@ -1,0 +1,102 @@
+"""Writes the loss and all gradients of Hugging Face's T5 for two tiny models.
+
+Made with torch 2.11.0 and transformers 5.23.0, float32 on a CPU. For each model: NAME.json holds the
+dimensions, the tokens and the loss, NAME.bin the parameters and then their gradients, float32 in the
+order and layout of T5X (kernels are [in, out]).
+
+Usage: python make_hf_t5.py OUTPUT_DIR
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+from transformers import T5Config, T5ForConditionalGeneration
+
+DIMS = dict(vocab_size=40, emb_dim=16, num_heads=2, head_dim=8, mlp_dim=24,
+            num_encoder_layers=2, num_decoder_layers=2)
+BATCH, INPUTS_LENGTH, TARGETS_LENGTH = 3, 150, 140
+
+
+def build(tied):
+    config = T5Config(
+        vocab_size=DIMS["vocab_size"], d_model=DIMS["emb_dim"], d_kv=DIMS["head_dim"],
+        d_ff=DIMS["mlp_dim"], num_layers=DIMS["num_encoder_layers"],
+        num_decoder_layers=DIMS["num_decoder_layers"], num_heads=DIMS["num_heads"],
+        feed_forward_proj="relu" if tied else "gated-gelu", dropout_rate=0.0,
+        tie_word_embeddings=tied, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0)
+    config._attn_implementation = "eager"
+    model = T5ForConditionalGeneration(config)
+    if not tied:
+        # transformers 5 ties the head whatever the configuration says.
+        model.config.tie_word_embeddings = False
+        model.config.scale_decoder_outputs = False
+        model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
+    for parameter in model.parameters():
+        # Norm scales away from 1 and kernels large enough that every gradient matters.
+        if parameter.dim() == 1:
+            parameter.data.uniform_(0.5, 1.5)
+        else:
+            parameter.data.normal_(0.0, 0.3)
+    return model
+
+
+def names(tied):
+    """(T5X's name, Hugging Face's name, whether transposed)."""
+    out = [("token_embedder/embedding", "shared.weight", False)]
+    if not tied:
+        out.append(("decoder/logits_dense/kernel", "lm_head.weight", True))
+    for stack, layers in [("encoder", DIMS["num_encoder_layers"]), ("decoder", DIMS["num_decoder_layers"])]:
+        bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        out.append((f"{stack}/relpos_bias/rel_embedding", bias, True))
+        out.append((f"{stack}/{stack}_norm/scale", f"{stack}.final_layer_norm.weight", False))
+        attentions = [("attention", "pre_attention_layer_norm", "SelfAttention")]
+        if stack == "decoder":
+            attentions = [("self_attention", "pre_self_attention_layer_norm", "SelfAttention"),
+                          ("encoder_decoder_attention", "pre_cross_attention_layer_norm", "EncDecAttention")]
+        for layer in range(layers):
+            ours, theirs = f"{stack}/layers_{layer}", f"{stack}.block.{layer}.layer"
+            for i, (attention, norm, module) in enumerate(attentions):
+                out.append((f"{ours}/{norm}/scale", f"{theirs}.{i}.layer_norm.weight", False))
+                for name, letter in [("query", "q"), ("key", "k"), ("value", "v"), ("out", "o")]:
+                    out.append((f"{ours}/{attention}/{name}/kernel", f"{theirs}.{i}.{module}.{letter}.weight", True))
+            i = len(attentions)
+            out.append((f"{ours}/pre_mlp_layer_norm/scale", f"{theirs}.{i}.layer_norm.weight", False))
+            for name in ["wi", "wo"] if tied else ["wi_0", "wi_1", "wo"]:
+                out.append((f"{ours}/mlp/{name}/kernel", f"{theirs}.{i}.DenseReluDense.{name}.weight", True))
+    return sorted(out)
+
+
+def padded(lengths, length):
+    tokens = torch.zeros(BATCH, length, dtype=torch.long)
+    for row, count in enumerate(lengths):
+        tokens[row, :count] = torch.randint(2, DIMS["vocab_size"], (count,))
+        tokens[row, count - 1] = 1
+    return tokens
+
+
+def main(output_dir):
+    for tied in [True, False]:
+        torch.manual_seed(0)
+        model = build(tied)
+        inputs = padded([INPUTS_LENGTH, 9, 77], INPUTS_LENGTH)
+        targets = padded([5, TARGETS_LENGTH, 60], TARGETS_LENGTH)
+        labels = targets.masked_fill(targets == 0, -100)
+        loss = model(input_ids=inputs, attention_mask=(inputs > 0).long(), labels=labels).loss
+        loss.backward()
+        parameters = dict(model.named_parameters())
+        assert len(names(tied)) == len(parameters), set(parameters) - {n for _, n, _ in names(tied)}
+        ordered = [(parameters[theirs], transposed) for _, theirs, transposed in names(tied)]
+        flat = lambda t, transposed: (t.T if transposed else t).contiguous().flatten()
+        values = [flat(p.data, transposed) for p, transposed in ordered]
+        gradients = [flat(p.grad, transposed) for p, transposed in ordered]
+        name = "hf_tied_relu" if tied else "hf_untied_gated_gelu"
+        path = pathlib.Path(output_dir) / name
+        path.with_suffix(".bin").write_bytes(torch.cat(values + gradients).numpy().astype("<f4").tobytes())
+        record = dict(dims=DIMS, tied=tied, loss=loss.item(), inputs=inputs.tolist(), targets=targets.tolist())
+        path.with_suffix(".json").write_text(json.dumps(record) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,175 @@
+//! Decoding with caches against decoding without, and the algorithms against slow ones.
+
+use gimlet::models::Batch;
+use gimlet::models::decoding::{
+    BeamSearch, DecodeFn, Decodes, NextLogits, Prediction, Prompt, TemperatureSample,
+};
+use gimlet::models::t5::T5;
+use gimlet::nn::{Dropout, Params};
+use tch::{Device, Kind, Tensor};
+
+use crate::fixture;
+
+const LENGTH: usize = 9;
+const EOS: i64 = 1;
+
+fn inputs() -> Vec<Vec<i64>> {
+    vec![vec![5, 9, 3, 7, 12, 1], vec![4, 4, 8, 1, 0, 0], vec![19, 1, 0, 0, 0, 0]]
+}
+
+fn predict(decode_fn: DecodeFn, num_decodes: usize) -> (T5, Params, Decodes) {
+    let (t5, params) = fixture::tiny(2);
+    let batch = fixture::batch(&inputs(), &vec![vec![2; LENGTH]; 3]);
+    let prediction = Prediction { decode_fn, num_decodes, eos_id: EOS, prompt_with_targets: false };
+    let decodes =
+        t5.predict_batch_with_aux(&params, &batch, &prediction).expect("nothing contradicts");
+    (t5, params, decodes)
+}
+
+/// Log-probabilities of the token after `prefix`, by a pass over the whole prefix.
+fn next_log_probs(t5: &T5, params: &Params, row: usize, prefix: &[i64]) -> Vec<f64> {
+    // The decoder's mask reads targets, so those stand for real positions; their values do not.
+    let targets = Tensor::full([1, prefix.len() as i64], 2, (Kind::Int64, Device::Cpu));
+    let batch = Batch {
+        encoder_input_tokens: Tensor::from_slice(&inputs()[row]).unsqueeze(0),
+        decoder_input_tokens: Tensor::from_slice(prefix).unsqueeze(0),
+        decoder_loss_weights: targets.to_kind(Kind::Float),
+        decoder_target_tokens: targets,
+        packing: None,
+    };
+    let logits = t5.logits(params, &batch, Dropout::off()).get(0).get(prefix.len() as i64 - 1);
+    Vec::try_from(logits.log_softmax(-1, Kind::Double)).expect("one axis")
+}
+
+/// Beam search over lists, one input at a time: `(score, tokens)`, worst to best.
+fn slow_beam_search(t5: &T5, params: &Params, row: usize, beams: usize) -> Vec<(f64, Vec<i64>)> {
+    let penalty = |length: usize| ((5.0 + length as f64) / 6.0).powf(0.6);
+    let descending = |list: &mut Vec<(f64, Vec<i64>)>| list.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut live = vec![(0.0, vec![0])];
+    let mut finished: Vec<(f64, Vec<i64>)> = Vec::new();
+    for length in 1..=LENGTH {
+        let mut candidates = Vec::new();
+        for (log_prob, tokens) in &live {
+            let next = next_log_probs(t5, params, row, tokens);
+            candidates.extend(next.iter().enumerate().map(|(token, next)| {
+                let tokens = [&tokens[..], &[token as i64]].concat();
+                (log_prob + next, tokens)
+            }));
+        }
+        descending(&mut candidates);
+        candidates.truncate(2 * beams);
+        let (ended, going_on): (Vec<_>, Vec<_>) =
+            candidates.into_iter().partition(|(_, tokens)| tokens.last() == Some(&EOS));
+        finished.extend(ended.into_iter().map(|(score, tokens)| (score / penalty(length), tokens)));
+        descending(&mut finished);
+        finished.truncate(beams);
+        live = going_on.into_iter().take(beams).collect();
+        let best_possible = live[0].0 / penalty(LENGTH + 1);
+        if finished.len() == beams && finished[beams - 1].0 > best_possible {
+            break;
+        }
+    }
+    finished.reverse();
+    finished
+}
+
+#[test]
+fn beam_search_finds_what_a_search_over_lists_finds() {
+    let beams = 4;
+    let (t5, params, decodes) = predict(DecodeFn::BeamSearch(BeamSearch::default()), beams);
+    for row in 0..inputs().len() {
+        let expected = slow_beam_search(&t5, &params, row, beams);
+        assert_eq!(expected.len(), beams, "the reference finishes all of its beams");
+        for (beam, (score, tokens)) in expected.iter().enumerate() {
+            let index = [row as i64, beam as i64];
+            let found = decodes.scores.double_value(&index);
+            assert!((found - score).abs() < 1e-4, "row {row}: score {found}, expected {score}");
+            let mut expected = tokens[1..].to_vec();
+            expected.resize(LENGTH, 0);
+            let found = decodes.sequences.get(index[0]).get(index[1]);
+            assert_eq!(Vec::<i64>::try_from(found).expect("one axis"), expected);
+        }
+    }
+}
+
+#[test]
+fn cached_greedy_decoding_equals_teacher_forcing() {
+    let greedy = TemperatureSample {
+        temperature: 0.0,
+        rescale_log_probs: false,
+        ..TemperatureSample::default()
+    };
+    let (t5, params, decodes) = predict(DecodeFn::TemperatureSample(greedy), 1);
+    let (best, scores) = decodes.best();
+    for row in 0..inputs().len() {
+        let (mut prefix, mut score) = (vec![0], 0.0);
+        while prefix.len() <= LENGTH && prefix.last() != Some(&EOS) {
+            let next = next_log_probs(&t5, &params, row, &prefix);
+            let token = (0..next.len()).max_by(|&a, &b| next[a].total_cmp(&next[b])).expect("some");
+            score += next[token];
+            prefix.push(token as i64);
+        }
+        prefix.resize(LENGTH + 1, 0);
+        assert_eq!(Vec::<i64>::try_from(best.get(row as i64)).expect("one axis"), prefix[1..]);
+        assert!((scores.double_value(&[row as i64]) - score).abs() < 1e-4);
+    }
+}
+
+#[test]
+fn a_prompt_is_kept_and_its_end_token_dropped() {
+    let (t5, params) = fixture::tiny(2);
+    let targets = vec![vec![7, EOS, 6, 0, 0, 0]];
+    let batch = fixture::batch(&inputs()[..1], &targets);
+    for decode_fn in [
+        DecodeFn::default(),
+        DecodeFn::TemperatureSample(TemperatureSample { topk: 0, ..TemperatureSample::default() }),
+    ] {
+        let prediction =
+            Prediction { decode_fn, num_decodes: 2, eos_id: EOS, prompt_with_targets: true };
+        let decodes =
+            t5.predict_batch_with_aux(&params, &batch, &prediction).expect("nothing contradicts");
+        let first = decodes.sequences.narrow(2, 0, 1);
+        assert!(first.eq(7).all().int64_value(&[]) != 0);
+    }
+}
+
+/// A model whose logits never change.
+struct Fixed(Tensor);
+
+impl NextLogits for Fixed {
+    fn next_logits(&mut self, tokens: &Tensor) -> Tensor {
+        self.0.unsqueeze(0).repeat([tokens.size()[0], 1])
+    }
+
+    fn reorder(&mut self, _: &Tensor) {}
+}
+
+/// The tokens that 400 samples of one position draw from probabilities .4 .3 .2 .1, and their scores.
+fn sample(spec: TemperatureSample) -> (Vec<i64>, f64) {
+    let _held = fixture::generator();
+    tch::manual_seed(0);
+    let mut model = Fixed(Tensor::from_slice(&[0.4f32, 0.3, 0.2, 0.1]).log());
+    let inputs = Tensor::zeros([1, 1], (Kind::Int64, Device::Cpu));
+    let prompt = Prompt { inputs, eos_id: 9, num_decodes: 400 };
+    let decode_fn = DecodeFn::TemperatureSample(spec);
+    let decodes = decode_fn.decode(&prompt, &mut model).expect("nothing contradicts");
+    let counts = decodes.sequences.view(-1).bincount::<&Tensor>(None, 4);
+    let best = decodes.best().1.double_value(&[0]);
+    (Vec::try_from(counts).expect("one axis"), best)
+}
+
+#[test]
+fn cuts_leave_the_most_probable_tokens() {
+    let base = TemperatureSample { topk: 0, ..TemperatureSample::default() };
+    let (all, best) = sample(base.clone());
+    assert!((all[0] - 160).abs() < 40 && (all[3] - 40).abs() < 20, "{all:?}");
+    assert!((best - 0.4f64.ln()).abs() < 1e-5);
+    let (two, best) = sample(TemperatureSample { topk: 2, ..base.clone() });
+    assert!(two[0] > 0 && two[1] > 0 && two[2..] == [0, 0], "{two:?}");
+    assert!((best - (0.4f64 / 0.7).ln()).abs() < 1e-5);
+    // 0.4 + 0.3 falls short of 0.75.
+    let (three, _) = sample(TemperatureSample { topp: 0.75, ..base.clone() });
+    assert!(three[2] > 0 && three[3] == 0, "{three:?}");
+    let (_, best) = sample(TemperatureSample { topk: 2, rescale_log_probs: false, ..base });
+    assert!((best - 0.4f64.ln()).abs() < 1e-5);
+}

@@ -1,0 +1,150 @@
+//! Tiny models with known weights, and batches for them.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use gimlet::models::t5::{T5, T5Config};
+use gimlet::models::{Batch, Packing};
+use gimlet::nn::{Activation, Dtype, Params};
+use serde_json::Value;
+use tch::{Device, Kind, Tensor};
+
+/// Held by tests that draw random numbers: torch has one generator for all threads.
+pub fn generator() -> MutexGuard<'static, ()> {
+    static GENERATOR: Mutex<()> = Mutex::new(());
+    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What Hugging Face's T5 computed; `data/make_hf_t5.py` wrote it.
+pub struct HuggingFace {
+    pub t5: T5,
+    pub params: Params,
+    pub batch: Batch,
+    pub loss: f64,
+    /// In the order of `params`.
+    pub gradients: Vec<Tensor>,
+}
+
+/// Reads `data/{name}.json` and `data/{name}.bin`.
+pub fn hugging_face(name: &str) -> HuggingFace {
+    let record: Value = serde_json::from_slice(&read(&format!("{name}.json"))).expect("json");
+    let t5 = T5::new(config(&record));
+    let bytes = read(&format!("{name}.bin"));
+    let floats: Vec<f32> =
+        bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("4 bytes"))).collect();
+    let (values, gradients) = floats.split_at(floats.len() / 2);
+    let specs = t5.config().param_tree();
+    let names = specs.iter().map(|spec| spec.name.clone());
+    HuggingFace {
+        params: Params::from_tensors(names.zip(split(values, &t5))),
+        gradients: split(gradients, &t5),
+        batch: batch(&rows(&record["inputs"]), &rows(&record["targets"])),
+        loss: record["loss"].as_f64().expect("a number"),
+        t5,
+    }
+}
+
+/// Rows of token ids as one unpacked batch.
+pub fn batch(inputs: &[Vec<i64>], targets: &[Vec<i64>]) -> Batch {
+    let targets = matrix(targets);
+    let (rows, length) = targets.size2().expect("two axes");
+    let start = Tensor::zeros([rows, 1], (Kind::Int64, Device::Cpu));
+    Batch {
+        encoder_input_tokens: matrix(inputs),
+        decoder_input_tokens: Tensor::cat(&[start, targets.narrow(1, 0, length - 1)], 1),
+        decoder_loss_weights: targets.gt(0).to_kind(Kind::Float),
+        decoder_target_tokens: targets,
+        packing: None,
+    }
+}
+
+/// The rows of an unpacked batch of two, one after the other in one packed row.
+pub fn pack(batch: &Batch, inputs: [i64; 2], targets: [i64; 2]) -> Batch {
+    let join = |tensor: &Tensor, lengths: [i64; 2]| {
+        let parts = [0, 1].map(|row| tensor.get(row).narrow(0, 0, lengths[row as usize]));
+        Tensor::cat(&parts, 0).unsqueeze(0)
+    };
+    let segments = |lengths: [i64; 2]| {
+        let parts = [0, 1]
+            .map(|row| Tensor::full([lengths[row]], row as i64 + 1, (Kind::Int64, Device::Cpu)));
+        Tensor::cat(&parts, 0).unsqueeze(0)
+    };
+    Batch {
+        encoder_input_tokens: join(&batch.encoder_input_tokens, inputs),
+        decoder_input_tokens: join(&batch.decoder_input_tokens, targets),
+        decoder_target_tokens: join(&batch.decoder_target_tokens, targets),
+        decoder_loss_weights: join(&batch.decoder_loss_weights, targets),
+        packing: Some(Packing {
+            encoder_segment_ids: segments(inputs),
+            decoder_segment_ids: segments(targets),
+        }),
+    }
+}
+
+/// A gated, untied model with weights drawn from `seed`.
+pub fn tiny(seed: u64) -> (T5, Params) {
+    let config = T5Config {
+        vocab_size: 20,
+        dtype: Dtype::Float32,
+        emb_dim: 16,
+        num_heads: 2,
+        num_encoder_layers: 2,
+        num_decoder_layers: 2,
+        head_dim: 8,
+        mlp_dim: 24,
+        mlp_activations: vec![Activation::Gelu, Activation::Linear],
+        dropout_rate: 0.1,
+        logits_via_embedding: false,
+        float32_attention_logits: false,
+    };
+    let _held = generator();
+    let params = Params::init(&config.param_tree(), seed, Device::Cpu);
+    (T5::new(config), params)
+}
+
+fn config(record: &Value) -> T5Config {
+    let dim = |name: &str| record["dims"][name].as_u64().expect("a dimension") as usize;
+    let tied = record["tied"].as_bool().expect("a bool");
+    let gated = vec![Activation::Gelu, Activation::Linear];
+    T5Config {
+        vocab_size: dim("vocab_size"),
+        dtype: Dtype::Float32,
+        emb_dim: dim("emb_dim"),
+        num_heads: dim("num_heads"),
+        num_encoder_layers: dim("num_encoder_layers"),
+        num_decoder_layers: dim("num_decoder_layers"),
+        head_dim: dim("head_dim"),
+        mlp_dim: dim("mlp_dim"),
+        mlp_activations: if tied { vec![Activation::Relu] } else { gated },
+        dropout_rate: 0.0,
+        logits_via_embedding: tied,
+        float32_attention_logits: false,
+    }
+}
+
+/// The tensors of the parameter tree, one after the other in `values`.
+fn split(values: &[f32], t5: &T5) -> Vec<Tensor> {
+    let mut rest = values;
+    let tensors = t5.config().param_tree().into_iter().map(|spec| {
+        let (own, after) = rest.split_at(spec.num_elements() as usize);
+        rest = after;
+        let shape: Vec<i64> = spec.shape.iter().map(|&extent| extent as i64).collect();
+        Tensor::from_slice(own).view(&shape[..])
+    });
+    let tensors: Vec<Tensor> = tensors.collect();
+    assert!(rest.is_empty(), "the file holds as many values as the model");
+    tensors
+}
+
+fn rows(value: &Value) -> Vec<Vec<i64>> {
+    serde_json::from_value(value.clone()).expect("rows of token ids")
+}
+
+fn matrix(rows: &[Vec<i64>]) -> Tensor {
+    Tensor::from_slice2(rows)
+}
+
+fn read(file: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/numerics/data").join(file);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("reading {}: {error}", path.display()))
+}

@@ -1,0 +1,94 @@
+//! The T5 network against Hugging Face's, and against itself: packed, in bfloat16, with dropout.
+
+use gimlet::models::Batch;
+use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
+use gimlet::models::t5::{T5, T5Config};
+use gimlet::nn::{Dropout, Dtype};
+use tch::{Kind, Tensor};
+
+use crate::fixture;
+
+/// Loss and gradients of Hugging Face's T5, float32, each within 1e-5 of the tensor's norm.
+fn check_against_hugging_face(name: &str) {
+    let expected = fixture::hugging_face(name);
+    let mean = Some(LossNormalizingFactor::NumRealTargetTokens);
+    let spec = LossSpec { loss_normalizing_factor: mean, ..LossSpec::default() };
+    let output = expected.t5.loss(&expected.params, &expected.batch, &spec, Dropout::off());
+    let loss = output.sums.read().loss;
+    assert!((loss / expected.loss - 1.0).abs() < 1e-5, "loss {loss}, expected {}", expected.loss);
+    let found = expected.params.gradients(&output.loss);
+    for (((name, _), found), wanted) in expected.params.iter().zip(&found).zip(&expected.gradients)
+    {
+        let error = relative_error(found, wanted);
+        assert!(error < 1e-5, "gradient of {name}: relative error {error}");
+    }
+}
+
+#[test]
+fn tied_relu_equals_hugging_face() {
+    check_against_hugging_face("hf_tied_relu");
+}
+
+#[test]
+fn untied_gated_gelu_equals_hugging_face() {
+    check_against_hugging_face("hf_untied_gated_gelu");
+}
+
+#[test]
+fn packed_examples_do_not_see_each_other() {
+    let (t5, params) = fixture::tiny(1);
+    let apart = two_examples();
+    let packed = fixture::pack(&apart, [6, 4], [3, 5]);
+    let logits = t5.logits(&params, &apart, Dropout::off());
+    let alone = Tensor::cat(&[logits.get(0).narrow(0, 0, 3), logits.get(1).narrow(0, 0, 5)], 0);
+    let together = t5.logits(&params, &packed, Dropout::off()).squeeze_dim(0);
+    assert!(relative_error(&together, &alone) < 1e-5);
+    let sums = t5.loss(&params, &packed, &LossSpec::default(), Dropout::off()).sums.read();
+    let apart = t5.loss(&params, &apart, &LossSpec::default(), Dropout::off()).sums.read();
+    assert!((sums.loss / apart.loss - 1.0).abs() < 1e-5);
+    assert_eq!((sums.encoder.num_examples, sums.decoder.num_examples), (2.0, 2.0));
+}
+
+#[test]
+fn bfloat16_activations_stay_near_float32() {
+    let (t5, params) = fixture::tiny(1);
+    let batch = two_examples();
+    let wide = gradients(&t5, &params, &batch);
+    let config = T5Config { dtype: Dtype::Bfloat16, ..t5.config().clone() };
+    let narrow = gradients(&T5::new(config), &params, &batch);
+    for (wide, narrow) in wide.iter().zip(&narrow) {
+        assert_eq!(narrow.kind(), Kind::Float, "gradients of float32 parameters are float32");
+        let error = relative_error(narrow, wide);
+        assert!(error < 0.05, "relative error {error}");
+    }
+}
+
+#[test]
+fn dropout_follows_the_seed() {
+    let (t5, params) = fixture::tiny(1);
+    let batch = two_examples();
+    let _held = fixture::generator();
+    let logits = |seed| {
+        tch::manual_seed(seed);
+        t5.logits(&params, &batch, t5.dropout())
+    };
+    assert!(logits(3) == logits(3));
+    assert!(logits(3) != logits(4));
+}
+
+fn gradients(t5: &T5, params: &gimlet::nn::Params, batch: &Batch) -> Vec<Tensor> {
+    let output = t5.loss(params, batch, &LossSpec::default(), Dropout::off());
+    params.gradients(&output.loss)
+}
+
+fn two_examples() -> Batch {
+    let inputs = [vec![5, 9, 3, 7, 12, 1], vec![4, 4, 8, 1, 0, 0]];
+    let targets = [vec![6, 2, 1, 0, 0], vec![3, 17, 5, 2, 1]];
+    fixture::batch(&inputs, &targets)
+}
+
+/// Distance over the norm of the second.
+fn relative_error(found: &Tensor, expected: &Tensor) -> f64 {
+    let distance = (found.to_kind(Kind::Double) - expected.to_kind(Kind::Double)).norm();
+    (distance / expected.to_kind(Kind::Double).norm()).double_value(&[])
+}

@@ -1,0 +1,159 @@
+//! Processes that are killed, refused or out of space while they save. Each runs one test of this
+//! binary again, as a child that a variable tells what to do.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use gimlet::checkpoint::{Array, Reader, Retention, Writer, latest_valid, remove_stale};
+use gimlet::storage::Path;
+
+use super::{names, save_sized, scratch};
+
+/// Columns of the arrays that are saved.
+const LENGTH: usize = 1 << 12;
+
+/// The folder in which a child works.
+const CHILD_DIR: &str = "GIMLET_TEST_CHILD_DIR";
+
+fn run_child(test: &str, dir: &Path, variables: &[(&str, String)]) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(CHILD_DIR, dir.as_str())
+        .envs(variables.iter().map(|(name, value)| (*name, value)))
+        .output()
+        .unwrap()
+}
+
+fn child_dir() -> Option<Path> {
+    Some(Path::parse(&std::env::var(CHILD_DIR).ok()?).unwrap())
+}
+
+#[test]
+fn child_saves_until_it_is_killed() {
+    let Some(model_dir) = child_dir() else { return };
+    let lifetime: u64 = std::env::var("GIMLET_TEST_LIFETIME").unwrap().parse().unwrap();
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_micros(lifetime));
+        // SAFETY: ends this process as `kill -9` does.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) }
+    });
+    remove_stale(&model_dir).unwrap();
+    let reader = latest_valid(&model_dir).unwrap().reader;
+    let mut step = reader.map_or(0, |reader| reader.step().unwrap());
+    loop {
+        step += 1;
+        save_sized(&model_dir, step, LENGTH);
+        let retention = Retention { keep: Some(2), keep_dataset_checkpoints: Some(1) };
+        retention.apply(&model_dir).unwrap();
+    }
+}
+
+#[test]
+fn whenever_a_run_is_killed_its_newest_checkpoint_is_whole() {
+    let (_dir, model_dir) = scratch();
+    let start = Instant::now();
+    save_sized(&scratch().1, 1, LENGTH);
+    let one_save = start.elapsed().as_micros() as u64;
+    let mut newest = 0;
+    for round in 0..20 {
+        // From at once to after some saves, spread over the phases of one.
+        let lifetime = one_save * round / 4;
+        let variables = [("GIMLET_TEST_LIFETIME", lifetime.to_string())];
+        let ended =
+            run_child("checkpoint::crash::child_saves_until_it_is_killed", &model_dir, &variables);
+        assert_eq!(ended.status.signal(), Some(libc::SIGKILL), "{ended:?}");
+        let found = latest_valid(&model_dir).unwrap();
+        assert!(found.skipped.is_empty(), "{:?}", found.skipped);
+        if let Some(reader) = found.reader {
+            let step = reader.step().unwrap();
+            assert!(step >= newest, "step {step} after {newest}");
+            newest = step;
+            check_whole(&reader, step);
+        }
+    }
+    assert!(newest > 0, "no child lived long enough to save");
+    remove_stale(&model_dir).unwrap();
+    let are_whole = names(&model_dir).iter().all(|name| !name.contains(".tmp-"));
+    assert!(are_whole, "{:?}", names(&model_dir));
+}
+
+fn check_whole(reader: &Reader, step: u64) {
+    let arrays: Vec<_> = reader.leaves().map(|leaf| leaf.name.to_string()).collect();
+    assert_eq!(arrays.len(), 5);
+    for name in arrays.iter().filter(|name| *name != "state/step") {
+        let values = reader.read(name).unwrap().to_f32().unwrap();
+        assert!(values.iter().all(|value| *value == step as f32), "{name} of step {step}");
+    }
+}
+
+#[test]
+fn child_saves_into_a_full_disk() {
+    let Some(model_dir) = child_dir() else { return };
+    let limit = libc::rlimit { rlim_cur: 10_000, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: plain system calls; a file that grows beyond the limit then fails as a full disk does.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
+    }
+    println!("error: {}", try_save(&model_dir).unwrap_err());
+}
+
+#[test]
+fn child_saves_where_it_may_not() {
+    let Some(model_dir) = child_dir() else { return };
+    // SAFETY: plain system calls. Root may write everywhere, so become nobody.
+    unsafe {
+        if libc::geteuid() == 0 {
+            assert_eq!(libc::setgid(65_534), 0);
+            assert_eq!(libc::setuid(65_534), 0);
+        }
+    }
+    println!("error: {}", try_save(&model_dir).unwrap_err());
+}
+
+/// Saves step 2: noise, which does not compress.
+fn try_save(model_dir: &Path) -> Result<Path, Box<dyn std::error::Error>> {
+    let mut state = 1_u32;
+    let mut noise = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state as f32
+    };
+    let values: Vec<f32> = (0..10_000).map(|_| noise()).collect();
+    let writer = Writer::create(model_dir, 2, None)?;
+    writer.array("target/a", Array::from_f32(&[10_000], &values).view())?;
+    writer.array("state/step", Array::scalar_i32(2).view())?;
+    Ok(writer.commit()?)
+}
+
+fn check_refusal(test: &str, model_dir: &Path, expected: &str) {
+    let ended = run_child(test, model_dir, &[]);
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(said.contains("error: ") && said.contains(expected), "{said}");
+    assert_eq!(names(model_dir), ["checkpoint_1"], "{said}");
+    let found = latest_valid(model_dir).unwrap();
+    assert!(found.skipped.is_empty());
+    assert_eq!(found.reader.unwrap().step().unwrap(), 1);
+}
+
+#[test]
+fn a_full_disk_leaves_nothing_half_visible() {
+    let (_dir, model_dir) = scratch();
+    super::save(&model_dir, 1);
+    let test = "checkpoint::crash::child_saves_into_a_full_disk";
+    check_refusal(test, &model_dir, "target.a/0`: the disk is full; free some space");
+}
+
+#[test]
+fn no_permission_leaves_nothing_half_visible() {
+    use std::os::unix::fs::PermissionsExt;
+    let (dir, model_dir) = scratch();
+    super::save(&model_dir, 1);
+    let mode = |mode| std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(mode));
+    mode(0o555).unwrap();
+    let test = "checkpoint::crash::child_saves_where_it_may_not";
+    check_refusal(test, &model_dir, "checkpoint_2.tmp-");
+    check_refusal(test, &model_dir, "permission denied; check the owner and mode");
+    mode(0o755).unwrap();
+}

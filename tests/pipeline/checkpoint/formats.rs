@@ -1,0 +1,149 @@
+//! What the libraries of T5X wrote is read, and written again as they wrote it.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path as StdPath, PathBuf};
+
+use gimlet::checkpoint::{Array, DType, Reader};
+use gimlet::storage::Path;
+
+use super::{copy, fixture, scratch};
+
+/// Element i is i / 2; see `fixtures.py`.
+fn check_values(name: &str, array: &Array) {
+    let count = array.data.len() / array.dtype.size();
+    let found: Vec<f64> =
+        array.data.chunks(array.dtype.size()).map(|e| number(array.dtype, e)).collect();
+    let expected = (0..count).map(|i| match array.dtype {
+        DType::Bool => (i % 2) as f64,
+        DType::I32 | DType::I64 | DType::U32 => (i / 2) as f64,
+        _ => i as f64 / 2.0,
+    });
+    assert_eq!(found, expected.collect::<Vec<_>>(), "{name}");
+}
+
+fn number(dtype: DType, bytes: &[u8]) -> f64 {
+    match dtype {
+        DType::Bool => bytes[0].into(),
+        DType::I64 => i64::from_le_bytes(bytes.try_into().unwrap()) as f64,
+        DType::I32 => i32::from_le_bytes(bytes.try_into().unwrap()).into(),
+        DType::U32 => u32::from_le_bytes(bytes.try_into().unwrap()).into(),
+        DType::F64 => f64::from_le_bytes(bytes.try_into().unwrap()),
+        DType::F32 => f32::from_le_bytes(bytes.try_into().unwrap()).into(),
+        DType::F16 => half::f16::from_le_bytes(bytes.try_into().unwrap()).into(),
+        DType::Bf16 => half::bf16::from_le_bytes(bytes.try_into().unwrap()).into(),
+    }
+}
+
+#[test]
+fn what_t5x_wrote_is_read() {
+    let reader = Reader::open(&fixture("t5x/checkpoint_3")).unwrap();
+    reader.verify().unwrap();
+    assert_eq!(reader.step().unwrap(), 3);
+    assert_eq!(reader.leaves().count(), 11);
+    for leaf in reader.leaves().filter(|leaf| leaf.shape != [1] && leaf.name != "state/step") {
+        let array = reader.read(leaf.name).unwrap();
+        assert_eq!((array.dtype, &array.shape[..]), (leaf.dtype, leaf.shape));
+        check_values(leaf.name, &array);
+    }
+}
+
+#[test]
+fn every_chunking_compressor_type_and_spec_is_read() {
+    let reader = Reader::open(&fixture("foreign/checkpoint_4/checkpoint")).unwrap();
+    reader.verify().unwrap();
+    assert_eq!(reader.step().unwrap(), 4);
+    let types: BTreeMap<_, _> = reader.leaves().map(|leaf| (leaf.name, leaf.dtype)).collect();
+    assert_eq!(types["target/bfloat16"], DType::Bf16);
+    assert_eq!(types["target/raw"], DType::I64);
+    assert!(!types.contains_key("state/1"));
+    for leaf in reader.leaves().filter(|leaf| leaf.name != "state/step") {
+        let array = reader.read(leaf.name).unwrap();
+        match leaf.name {
+            "target/filled" => assert_eq!(array, Array::from_f32(&[5, 7], &[2.5; 35])),
+            name => check_values(name, &array),
+        }
+    }
+}
+
+#[test]
+fn written_again_everything_is_byte_for_byte_that_of_t5x() {
+    let original = fixture("t5x/checkpoint_3");
+    let (_dir, model_dir) = scratch();
+    let written = copy(&Reader::open(&original).unwrap(), &model_dir, None);
+    let ours = decompressed(written.path());
+    for (name, bytes) in decompressed(&original) {
+        assert_eq!(ours[&name], bytes, "{}", name.display());
+    }
+    let added: Vec<_> = ours.keys().filter(|name| !name.starts_with("gimlet")).collect();
+    assert_eq!(added.len(), decompressed(&original).len());
+}
+
+/// Every file by its relative name; chunks as they are before compression, since gzip streams of
+/// one text may differ.
+fn decompressed(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    fn walk(root: &StdPath, dir: &StdPath, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(root, &path, files);
+                continue;
+            }
+            let mut bytes = std::fs::read(&path).unwrap();
+            if bytes.starts_with(&[0x1f, 0x8b]) {
+                let mut plain = Vec::new();
+                flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut plain).unwrap();
+                bytes = plain;
+            }
+            files.insert(path.strip_prefix(root).unwrap().to_path_buf(), bytes);
+        }
+    }
+    let root = dir.local().unwrap();
+    let mut files = BTreeMap::new();
+    walk(&root, &root, &mut files);
+    files
+}
+
+#[test]
+fn the_save_dtype_concerns_parameters_alone() {
+    let original = Reader::open(&fixture("t5x/checkpoint_3")).unwrap();
+    let (_dir, model_dir) = scratch();
+    let written = copy(&original, &model_dir, Some(DType::Bf16));
+    for (leaf, saved) in original.leaves().zip(written.leaves()) {
+        let expected = original.read(leaf.name).unwrap();
+        let expected = match leaf.name.starts_with("target/") {
+            true => expected.cast(DType::Bf16),
+            false => expected,
+        };
+        assert_eq!(saved.dtype, expected.dtype, "{}", leaf.name);
+        assert_eq!(written.read(leaf.name).unwrap(), expected, "{}", leaf.name);
+    }
+}
+
+#[test]
+fn other_formats_are_named() {
+    let (_dir, dir) = scratch();
+    let check = |name: &str, file: &str, bytes: &[u8], expected: &str| {
+        let path = dir.join(name);
+        path.create_dir_all().unwrap();
+        path.join(file).write_atomic(bytes).unwrap();
+        let message = Reader::open(&path).unwrap_err().to_string();
+        assert!(message.contains(expected) && message.contains(path.as_str()), "{message}");
+    };
+    check(
+        "tf",
+        "checkpoint",
+        b"model_checkpoint_path: \"model.ckpt-0\"",
+        "a TensorFlow checkpoint",
+    );
+    check("orbax", "_METADATA", b"{}", "an Orbax checkpoint");
+    check("other", "readme", b"", "it has no file `checkpoint`");
+    check("runs/checkpoint_7", "checkpoint", b"\x80", "expected `optimizer` or `target`");
+    let message = Reader::open(&dir.join("runs")).unwrap_err().to_string();
+    assert!(message.contains("name one, such as") && message.contains("checkpoint_7"), "{message}");
+    dir.join("model.ckpt-5.index").write_atomic(b"").unwrap();
+    let message = Reader::open(&dir.join("model.ckpt-5")).unwrap_err().to_string();
+    assert!(message.contains("a TensorFlow checkpoint"), "{message}");
+    let message = Reader::open(&dir.join("none")).unwrap_err().to_string();
+    assert!(message.contains("/none`: not found"), "{message}");
+}

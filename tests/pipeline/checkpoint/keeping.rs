@@ -1,0 +1,79 @@
+//! What is kept, pruned and cleaned up.
+
+use gimlet::checkpoint::{
+    Reader, Retention, Writer, checkpoint_dir, latest, list_steps, remove_stale,
+};
+use gimlet::storage::Path;
+
+use super::{names, save, scratch};
+
+fn prune(model_dir: &Path, keep: Option<usize>, keep_dataset_checkpoints: Option<usize>) {
+    Retention { keep, keep_dataset_checkpoints }.apply(model_dir).unwrap();
+}
+
+#[test]
+fn the_newest_and_the_pinned_stay() {
+    let (_dir, model_dir) = scratch();
+    for step in [9, 10, 100, 1000] {
+        save(&model_dir, step);
+    }
+    checkpoint_dir(&model_dir, 9).join("PINNED").write_atomic(b"").unwrap();
+    prune(&model_dir, None, None);
+    prune(&model_dir, Some(0), None);
+    assert_eq!(list_steps(&model_dir).unwrap(), [9, 10, 100, 1000]);
+    prune(&model_dir, Some(2), None);
+    assert_eq!(list_steps(&model_dir).unwrap(), [9, 100, 1000]);
+    assert_eq!(names(&model_dir), ["checkpoint_100", "checkpoint_1000", "checkpoint_9"]);
+}
+
+#[test]
+fn old_data_positions_go_and_their_checkpoints_stay_whole() {
+    let (_dir, model_dir) = scratch();
+    for step in [1, 2, 3] {
+        save(&model_dir, step);
+    }
+    prune(&model_dir, None, Some(1));
+    for (step, expected) in [(1, false), (2, false), (3, true)] {
+        let reader = Reader::open(&checkpoint_dir(&model_dir, step)).unwrap();
+        reader.verify().unwrap();
+        let data = reader.extra("gimlet/train_ds-000-of-001.json").unwrap();
+        assert_eq!(data.is_some(), expected, "step {step}");
+    }
+}
+
+#[test]
+fn leftovers_of_dead_writers_go_and_those_of_living_ones_stay() {
+    let (_dir, model_dir) = scratch();
+    save(&model_dir, 1);
+    let dead = model_dir.join("checkpoint_2.tmp-1700000000.gimlet");
+    dead.join("target.a").create_dir_all().unwrap();
+    // Without our mark it may belong to a T5X run elsewhere, and it is new.
+    model_dir.join("checkpoint_3.tmp-1700000000").create_dir_all().unwrap();
+    model_dir.join("notes.tmp-1.gimlet").create_dir_all().unwrap();
+    let living = Writer::create(&model_dir, 4, None).unwrap();
+    assert_eq!(remove_stale(&model_dir).unwrap(), [dead]);
+    living.commit().unwrap();
+    assert_eq!(
+        names(&model_dir),
+        ["checkpoint_1", "checkpoint_3.tmp-1700000000", "checkpoint_4", "notes.tmp-1.gimlet"]
+    );
+}
+
+#[test]
+fn the_latest_is_asked_of_a_folder_of_checkpoints() {
+    let (_dir, model_dir) = scratch();
+    assert_eq!(latest(&model_dir).unwrap(), None);
+    save(&model_dir, 9);
+    let newest = save(&model_dir, 10);
+    assert_eq!(latest(&model_dir).unwrap(), Some(newest.clone()));
+    let check = |path: &Path, expected: &str| {
+        let message = latest(path).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    };
+    check(&newest, "use mode = 'specific'");
+    check(&model_dir.join("none"), "needs an existing folder");
+    let tensorflow = model_dir.join("tf");
+    tensorflow.create_dir_all().unwrap();
+    tensorflow.join("checkpoint").write_atomic(b"model_checkpoint_path: \"x\"").unwrap();
+    check(&tensorflow, "a TensorFlow checkpoint");
+}

@@ -1,0 +1,71 @@
+//! Which arrays a run takes from a checkpoint, and what it says of another model's.
+
+use gimlet::checkpoint::{
+    CheckpointPaths, CheckpointerClass, NoTransformations, Plan, Reader, RestoreCheckpointConfig,
+    RestoreMode, Rule, Shapes, plan_resume,
+};
+use gimlet::gin::Ref;
+
+use super::fixture;
+
+fn config(rules: Option<&[(&str, Option<&str>)]>, fallback: bool) -> RestoreCheckpointConfig {
+    let rule = |(pattern, to): &(&str, Option<&str>)| -> Rule {
+        (pattern.to_string(), to.map(str::to_string))
+    };
+    RestoreCheckpointConfig {
+        path: CheckpointPaths::default(),
+        mode: RestoreMode::Specific,
+        assignment_map: rules.map(|rules| rules.iter().map(rule).collect()),
+        fallback_to_scratch: fallback,
+        dtype: None,
+        restore_dataset: false,
+        checkpointer_cls: Ref(CheckpointerClass::default()),
+        state_transformation_fns: NoTransformations,
+    }
+}
+
+fn needs() -> Shapes {
+    Reader::open(&fixture("t5x/checkpoint_3")).unwrap().shapes()
+}
+
+fn plan(config: &RestoreCheckpointConfig, needs: &Shapes) -> Result<Plan, String> {
+    let reader = Reader::open(&fixture("t5x/checkpoint_3")).unwrap();
+    config.plan(&reader, needs).map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_same_model_takes_everything() {
+    let plan = plan(&config(None, false), &needs()).unwrap();
+    assert_eq!(plan.sources.len(), 11);
+    assert!(plan.from_scratch.is_empty() && plan.unused.is_empty());
+}
+
+#[test]
+fn another_model_is_refused_with_every_difference() {
+    let mut needs = needs();
+    needs.insert("target/decoder/x".to_string(), vec![2]);
+    needs.insert("target/encoder/norm/scale".to_string(), vec![8]);
+    needs.remove("state/step");
+    let reader = Reader::open(&fixture("t5x/checkpoint_3")).unwrap();
+    let resumed = plan_resume(&reader, &needs).unwrap_err().to_string();
+    for message in [plan(&config(None, false), &needs).unwrap_err(), resumed] {
+        assert!(message.contains("checkpoint_3` holds another model"), "{message}");
+        assert!(message.contains("target/decoder/x"), "{message}");
+        assert!(message.contains("target/encoder/norm/scale [6], expected [8]"), "{message}");
+        assert!(message.contains("only in the checkpoint:\n    state/step"), "{message}");
+    }
+}
+
+#[test]
+fn what_rules_drop_is_initialized_whatever_its_shape() {
+    let mut needs = needs();
+    needs.insert("target/encoder/norm/scale".to_string(), vec![8]);
+    let dropped: &[_] = &[("state/.*", None), (".*/scale", None)];
+    let plan_of = |fallback| plan(&config(Some(dropped), fallback), &needs);
+    let found = plan_of(true).unwrap();
+    let sources: Vec<_> = found.sources.keys().collect();
+    assert_eq!(sources, ["target/encoder/mlp/wi/kernel"]);
+    assert_eq!((found.from_scratch.len(), found.unused.len()), (10, 10));
+    assert!(plan_of(false).unwrap_err().contains("missing from the checkpoint"));
+    assert!(plan(&config(None, true), &needs).unwrap_err().contains("needs an `assignment_map`"));
+}

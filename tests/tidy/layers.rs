@@ -1,0 +1,106 @@
+//! Imports point down: `main > run > train > models > optim > partition > nn > evaluation > data,
+//! checkpoint > vocab, metrics, schedule, telemetry > storage > gin`.
+
+use crate::assert_none;
+use crate::source::{Source, is_word, sources};
+
+/// From the bottom to the top; folders of one layer do not know each other.
+const LAYERS: [&[&str]; 11] = [
+    &["gin"],
+    &["storage"],
+    &["vocab", "metrics", "schedule", "telemetry"],
+    &["data", "checkpoint"],
+    &["evaluation"],
+    &["nn"],
+    &["partition"],
+    &["optim"],
+    &["models"],
+    &["train"],
+    &["run"],
+];
+
+#[test]
+fn imports_point_down_only() {
+    let mut breaches = Vec::new();
+    for source in sources(&["src"]) {
+        let Some(own) = own_module(&source.path) else { continue };
+        for (offset, target) in crate_paths(&source) {
+            if target != own && layer(&target) >= layer(&own) && layer(&target).is_some() {
+                breaches.push(format!("{}: `{own}` uses `{target}`", source.place(offset)));
+            }
+        }
+    }
+    assert_none("a layer may use only layers below it (ARCHITECTURE.md)", breaches);
+}
+
+#[test]
+fn every_module_has_a_layer() {
+    let unknown = sources(&["src"])
+        .iter()
+        .filter_map(|source| own_module(&source.path))
+        .filter(|module| layer(module).is_none())
+        .collect();
+    assert_none("give the module a layer in tests/tidy/layers.rs and ARCHITECTURE.md", unknown);
+}
+
+#[test]
+fn paths_are_found_in_groups_and_alone() {
+    let text = "use crate::{gin::{A, B}, data::C};\ntype D = crate::nn::E;".to_string();
+    let source = Source { path: String::new(), code: text.clone(), text };
+    let found: Vec<_> = crate_paths(&source).into_iter().map(|(_, target)| target).collect();
+    assert_eq!(found, ["gin", "data", "nn"]);
+}
+
+/// The top module of a file of the library; none for the binaries and `lib.rs`.
+fn own_module(path: &str) -> Option<String> {
+    let inner = path.strip_prefix("src/")?;
+    let first = inner.split('/').next()?.trim_end_matches(".rs");
+    (!["main", "lib", "bin"].contains(&first)).then(|| first.to_string())
+}
+
+fn layer(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&module))
+}
+
+/// `(offset, module)` of each path that starts with `crate::`.
+fn crate_paths(source: &Source) -> Vec<(usize, String)> {
+    let code = &source.code;
+    let mut found = Vec::new();
+    for (offset, root) in code.match_indices("crate::") {
+        if offset > 0 && is_word(code.as_bytes()[offset - 1]) {
+            continue;
+        }
+        let rest = &code[offset + root.len()..];
+        let heads = if rest.starts_with('{') { group_heads(rest) } else { vec![head(rest)] };
+        found.extend(heads.into_iter().map(|head| (offset, head.to_string())));
+    }
+    found
+}
+
+fn head(path: &str) -> &str {
+    let length = path.bytes().take_while(|byte| is_word(*byte)).count();
+    &path[..length]
+}
+
+/// The first words of the entries of `{a::b, c::{d, e}}`.
+fn group_heads(group: &str) -> Vec<&str> {
+    let (mut depth, mut expects, mut heads) = (0, false, Vec::new());
+    for (offset, byte) in group.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth -= 1,
+            b',' => {}
+            _ if expects && is_word(byte) => {
+                heads.push(head(&group[offset..]));
+                expects = false;
+            }
+            _ => {}
+        }
+        match byte {
+            b'{' | b',' if depth == 1 => expects = true,
+            _ if depth == 0 => break,
+            _ => {}
+        }
+    }
+    heads
+}

@@ -1,0 +1,14 @@
+//! The house rules that a machine can check: layers, the torch wall, sizes, names. They read the
+//! sources as text, so a failing rule names a file and a line, and says what to do.
+
+mod binaries;
+mod layers;
+mod names;
+mod sizes;
+mod source;
+mod walls;
+
+/// Fails with one line per breach.
+fn assert_none(rule: &str, breaches: Vec<String>) {
+    assert!(breaches.is_empty(), "{rule}\n  {}", breaches.join("\n  "));
+}

@@ -1,0 +1,45 @@
+//! Names that say something, errors that say something, and work that is finished or tracked.
+
+use std::path::Path;
+
+use crate::assert_none;
+use crate::source::sources;
+
+const EMPTY_NAMES: [&str; 7] = ["utils", "util", "common", "base", "helpers", "helper", "misc"];
+
+#[test]
+fn no_file_or_folder_is_named_for_nothing() {
+    let empty = sources(&["src", "macros", "tests", "benches"])
+        .into_iter()
+        .map(|source| source.path)
+        .filter(|path| {
+            let parts = Path::new(path).with_extension("");
+            parts.iter().any(|part| EMPTY_NAMES.iter().any(|name| part == *name))
+        })
+        .collect();
+    assert_none("name the file after what it holds", empty);
+}
+
+#[test]
+fn no_bare_unwrap_outside_tests() {
+    let mut breaches = Vec::new();
+    for source in sources(&["src", "macros"]) {
+        for (offset, _) in source.code_without_tests().match_indices(".unwrap()") {
+            breaches.push(source.place(offset));
+        }
+    }
+    assert_none("return an error, or `expect` with the fact that was believed", breaches);
+}
+
+#[test]
+fn every_todo_names_an_issue() {
+    let word = ["TO", "DO"].concat();
+    let tracked = format!("{word}(#");
+    let mut breaches = Vec::new();
+    for source in sources(&["src", "macros", "tests", "benches", "build.rs"]) {
+        let found = source.text.match_indices(word.as_str());
+        let loose = found.filter(|(offset, _)| !source.text[*offset..].starts_with(&tracked));
+        breaches.extend(loose.map(|(offset, _)| source.place(offset)));
+    }
+    assert_none("write the issue's number behind it, or do it", breaches);
+}

@@ -1,0 +1,52 @@
+//! Torch has walls: most of the library compiles and passes its tests without libtorch.
+
+use crate::assert_none;
+use crate::source::{Source, is_word, sources};
+
+const TORCH_SIDE: [&str; 7] = [
+    "src/nn/",
+    "src/models/",
+    "src/optim/",
+    "src/partition/",
+    "src/train/",
+    "src/run/",
+    "src/bin/gimlet-torch.rs",
+];
+
+#[test]
+fn tch_is_named_on_the_torch_side_only() {
+    let mut breaches = Vec::new();
+    for source in sources(&["src"]) {
+        let torch_side = TORCH_SIDE.iter().any(|place| source.path.starts_with(place));
+        if !torch_side || source.path.ends_with("/spec.rs") {
+            breaches.extend(words(&source, "tch"));
+        }
+    }
+    assert_none("`tch` belongs into the torch-side folders, and never into a spec.rs", breaches);
+}
+
+#[test]
+fn the_feature_is_asked_for_where_modules_are_declared_only() {
+    let mut breaches = Vec::new();
+    for source in sources(&["src"]) {
+        if source.path.ends_with("/mod.rs") || source.path.ends_with("/lib.rs") {
+            continue;
+        }
+        for (offset, _) in source.text.match_indices("feature = \"torch\"") {
+            breaches.push(source.place(offset));
+        }
+    }
+    assert_none("`cfg(feature = \"torch\")` belongs into mod.rs and lib.rs", breaches);
+}
+
+/// The places of a word in the code.
+fn words(source: &Source, word: &str) -> Vec<String> {
+    let bytes = source.code.as_bytes();
+    let bounded = |offset: usize| {
+        let before = offset.checked_sub(1).map(|at| bytes[at]);
+        let after = bytes.get(offset + word.len()).copied();
+        !before.is_some_and(is_word) && !after.is_some_and(is_word)
+    };
+    let found = source.code.match_indices(word).filter(|(offset, _)| bounded(*offset));
+    found.map(|(offset, _)| source.place(offset)).collect()
+}
