@@ -166,3 +166,25 @@ impl TaskProvider for BTreeMap<String, TaskOrMixture> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_configurable_of_tasks_has_a_name_of_its_own_and_documentation() {
+        let registry = Registry::default()
+            .with::<Task>()
+            .with::<Mixture>()
+            .with::<crate::data::DatasetConfig>();
+        for schema in registry.iter() {
+            assert!(!schema.doc.is_empty(), "{}", schema.name);
+            for param in &schema.params {
+                assert!(!param.doc.is_empty(), "{}.{}", schema.name, param.name);
+            }
+        }
+        for name in ["seqio.Task", "t5.data.preprocessors.rekey", "t5x.utils.DatasetConfig"] {
+            assert!(registry.get(name).is_some(), "{name}");
+        }
+    }
+}

@@ -6,9 +6,13 @@
 mod bytes;
 mod error;
 mod load;
+mod model_proto;
+mod normalizer;
 mod pass_through;
 mod sentencepiece;
 mod spec;
+mod trie;
+mod unigram;
 
 pub use error::VocabError;
 pub use spec::{ByteVocabulary, PassThroughVocabulary, SentencePieceVocabulary, VocabularySpec};

@@ -3,6 +3,7 @@
 use sentencepiece::SentencePieceProcessor;
 
 use super::spec::SentencePieceVocabulary;
+use super::unigram::Unigram;
 use super::{VocabError, Vocabulary};
 use crate::storage::Path;
 
@@ -10,6 +11,8 @@ use crate::storage::Path;
 pub(super) struct SentencePiece {
     spec: SentencePieceVocabulary,
     processor: SentencePieceProcessor,
+    /// Encodes unigram models, which is what T5 uses; the processor encodes all others.
+    unigram: Option<Unigram>,
     num_pieces: usize,
 }
 
@@ -33,7 +36,8 @@ impl SentencePiece {
             VocabError::Model { path: path.to_string(), reason }
         })?;
         let num_pieces = processor.len();
-        Ok(Self { spec: spec.clone(), processor, num_pieces })
+        let unigram = Unigram::new(&model);
+        Ok(Self { spec: spec.clone(), processor, unigram, num_pieces })
     }
 }
 
@@ -91,6 +95,9 @@ impl Vocabulary for SentencePiece {
     }
 
     fn encode_into(&self, text: &str, ids: &mut Vec<i32>) {
+        if let Some(unigram) = &self.unigram {
+            return unigram.encode_into(text, ids);
+        }
         let pieces = self.processor.encode(text).expect("a loaded model encodes any text");
         ids.extend(pieces.iter().map(|piece| as_id(piece.id)));
     }
@@ -100,5 +107,72 @@ impl Vocabulary for SentencePiece {
         let unk = self.processor.unk_id();
         let ids: Vec<u32> = ids.iter().map(|&id| u32::try_from(id).unwrap_or(unk)).collect();
         self.processor.decode_piece_ids(&ids).expect("every id is a piece of the model")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
+
+    use super::*;
+
+    fn model() -> SentencePiece {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference");
+        let spec = SentencePieceVocabulary {
+            sentencepiece_model_file: format!("{folder}/sentencepiece.model"),
+            extra_ids: 100,
+            reverse_extra_ids: true,
+        };
+        SentencePiece::load(&spec).unwrap()
+    }
+
+    /// Text of the model's own pieces, marks, and characters it has never seen.
+    fn text(pieces: std::ops::Range<usize>) -> impl Strategy<Value = String> {
+        let word = prop_oneof![
+            8 => "[a-z]{1,6}",
+            2 => "(ba|ce|lon|mer|ș|ță|е|д|日本){1,4}",
+            4 => "[ \t\u{a0}\u{3000}]{1,3}",
+            2 => "[!-~]{1,3}",
+            1 => "(▁|<extra_id_[0-9]{1,2}>|▁<extra_id_[0-9]>)",
+            1 => "[e-z][\u{300}-\u{330}]{1,2}",
+            1 => "\\PC{1,4}",
+            1 => any::<char>().prop_map(String::from),
+        ];
+        prop::collection::vec(word, pieces).prop_map(|words| words.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 2000,
+            rng_seed: RngSeed::Fixed(1),
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn ids_equal_those_of_the_cpp_library(text in text(0..40)) {
+            same_ids(&text);
+        }
+    }
+
+    thread_local! {
+        static MODEL: SentencePiece = model();
+    }
+
+    fn same_ids(text: &str) {
+        MODEL.with(|model| {
+            let expected: Vec<i32> =
+                model.processor.encode(text).unwrap().iter().map(|piece| as_id(piece.id)).collect();
+            assert_eq!(model.encode(text), expected, "{text:?}");
+        });
+    }
+
+    #[test]
+    fn ids_are_equal_where_scores_of_long_texts_lose_precision() {
+        let words = ["bacelon", "di", "șață", "fogu", "xyz", "merha", "q", "日本語", "."];
+        let long: Vec<&str> = (0..60_000usize).map(|i| words[i * i % 11 % words.len()]).collect();
+        same_ids(&long.join(" "));
+        same_ids(&long.concat());
     }
 }

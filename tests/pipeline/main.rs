@@ -1,3 +1,4 @@
 //! From files to batches, and from training states to files and back.
 
 mod checkpoint;
+mod data;

@@ -1,0 +1,189 @@
+//! Encoding with a unigram model, to ids alone: the ids of SentencePiece 0.2.1 without the strings
+//! that its interface makes of every piece. Source: SentencePiece `unigram_model.cc`
+//! (`EncodeOptimized`), to the precision of its scores.
+
+use std::cell::RefCell;
+
+use super::model_proto::{ModelProto, PieceKind};
+use super::normalizer::{Normalizer, SPACE, char_length};
+use super::trie::{ROOT, Trie};
+
+/// Cost of an unknown character below the least likely piece.
+const UNKNOWN_PENALTY: f32 = 10.0;
+
+/// A unigram model.
+#[derive(Debug)]
+pub(super) struct Unigram {
+    normalizer: Normalizer,
+    pieces: Trie<Piece>,
+    /// The node behind a space, which begins most pieces.
+    after_space: Option<u32>,
+    /// The highest score of a piece; the least positive number where all are negative.
+    max_score: f32,
+    unknown_score: f32,
+    unknown_id: i32,
+    /// Ids of the 256 bytes that unknown characters fall back to.
+    byte_ids: Option<Vec<i32>>,
+}
+
+/// The end of a piece in the trie.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    id: i32,
+    /// `None` for user-defined pieces, which win over any others.
+    score: Option<f32>,
+}
+
+/// The best way to a position.
+#[derive(Clone, Copy)]
+struct Best {
+    score: f32,
+    id: i32,
+    /// Where its last piece starts; [`UNREACHED`] before there is one.
+    start: u32,
+}
+
+const UNREACHED: u32 = u32::MAX;
+
+#[derive(Default)]
+struct Scratch {
+    normalized: Vec<u8>,
+    best: Vec<Best>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl Unigram {
+    /// The encoder of a model file; `None` for other kinds of models.
+    pub(super) fn new(model: &[u8]) -> Option<Self> {
+        let model = ModelProto::parse(model).filter(|model| model.is_unigram)?;
+        let of_kind = |kind: PieceKind| {
+            model.pieces.iter().zip(0i32..).filter(move |(piece, _)| piece.kind == kind)
+        };
+        let normal = of_kind(PieceKind::Normal)
+            .map(|(piece, id)| (piece.piece, Piece { id, score: Some(piece.score) }));
+        let user_defined = of_kind(PieceKind::UserDefined)
+            .map(|(piece, id)| (piece.piece, Piece { id, score: None }));
+        let scores = || of_kind(PieceKind::Normal).map(|(piece, _)| piece.score);
+        let kept = of_kind(PieceKind::UserDefined).map(|(piece, _)| (piece.piece, ())).collect();
+        let pieces = Trie::new(normal.chain(user_defined).collect());
+        let byte_ids = model.byte_fallback.then(|| byte_ids(&model)).transpose();
+        Some(Self {
+            normalizer: Normalizer::new(&model, kept)?,
+            after_space: pieces.find(SPACE),
+            pieces,
+            max_score: scores().fold(f32::MIN_POSITIVE, f32::max),
+            unknown_score: scores().fold(f32::MAX, f32::min) - UNKNOWN_PENALTY,
+            unknown_id: of_kind(PieceKind::Unknown).next()?.1,
+            byte_ids: byte_ids.ok()?,
+        })
+    }
+
+    /// Appends the ids of a text.
+    pub(super) fn encode_into(&self, text: &str, ids: &mut Vec<i32>) {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let Scratch { normalized, best } = scratch;
+            self.normalizer.normalize(text, normalized);
+            self.find_best(normalized, best);
+            self.backtrack(normalized, best, ids);
+        });
+    }
+
+    /// The best way to every position (Viterbi).
+    fn find_best(&self, text: &[u8], best: &mut Vec<Best>) {
+        best.clear();
+        best.resize(text.len() + 1, Best { score: 0.0, id: self.unknown_id, start: UNREACHED });
+        let mut start = 0;
+        while start < text.len() {
+            let char_end = (start + char_length(text[start])).min(text.len());
+            let so_far = best[start].score;
+            let has_single = self.extend(text, start, char_end, so_far, best);
+            if !has_single {
+                let candidate = self.unknown_score + so_far;
+                let target = &mut best[char_end];
+                if target.start == UNREACHED || candidate > target.score {
+                    *target = Best { score: candidate, id: self.unknown_id, start: start as u32 };
+                }
+            }
+            start = char_end;
+        }
+    }
+
+    /// Tries every piece that starts at `start`; says whether one is a single character.
+    #[inline]
+    fn extend(
+        &self,
+        text: &[u8],
+        start: usize,
+        char_end: usize,
+        so_far: f32,
+        best: &mut [Best],
+    ) -> bool {
+        let mut has_single = false;
+        let (mut node, mut end) = (ROOT, start);
+        if let Some(after_space) = self.after_space
+            && text[start..].starts_with(SPACE)
+        {
+            (node, end) = (after_space, char_end);
+            has_single = self.improve(node, start, end, so_far, best);
+        }
+        while let Some(&byte) = text.get(end)
+            && let Some(next) = self.pieces.step(node, byte)
+        {
+            (node, end) = (next, end + 1);
+            has_single |= self.improve(node, start, end, so_far, best) && end == char_end;
+        }
+        has_single
+    }
+
+    /// Takes the piece that ends at `node`, if there is one and it is better.
+    #[inline]
+    fn improve(&self, node: u32, start: usize, end: usize, so_far: f32, best: &mut [Best]) -> bool {
+        let Some(Piece { id, score }) = self.pieces.value(node) else { return false };
+        // Scores are kept in 32 bits and compared in 64, as C++ promotes them.
+        let score = match score {
+            Some(score) => f64::from(score),
+            None => f64::from((end - start) as f32 * self.max_score) - 0.1,
+        };
+        let candidate = score + f64::from(so_far);
+        let target = &mut best[end];
+        if target.start == UNREACHED || candidate > f64::from(target.score) {
+            *target = Best { score: candidate as f32, id, start: start as u32 };
+        }
+        true
+    }
+
+    fn backtrack(&self, text: &[u8], best: &[Best], ids: &mut Vec<i32>) {
+        let first = ids.len();
+        let mut end = text.len();
+        let mut after_unknown = false;
+        while end > 0 {
+            let Best { id, start, .. } = best[end];
+            let is_unknown = id == self.unknown_id;
+            match &self.byte_ids {
+                Some(byte_ids) if is_unknown => {
+                    let bytes = text[start as usize..end].iter().rev();
+                    ids.extend(bytes.map(|&byte| byte_ids[usize::from(byte)]));
+                }
+                // Neighbouring unknown characters are one unknown piece.
+                _ if is_unknown && after_unknown => {}
+                _ => ids.push(id),
+            }
+            after_unknown = is_unknown;
+            end = start as usize;
+        }
+        ids[first..].reverse();
+    }
+}
+
+/// The ids of `<0x00>` to `<0xFF>`.
+fn byte_ids(model: &ModelProto<'_>) -> Result<Vec<i32>, ()> {
+    let id = |byte: u8| {
+        let name = format!("<0x{byte:02X}>");
+        let found = model.pieces.iter().position(|piece| piece.piece == name.as_bytes());
+        found.and_then(|id| i32::try_from(id).ok()).ok_or(())
+    };
+    (0..=255).map(id).collect()
+}

@@ -1,0 +1,167 @@
+//! What users get to read when their data or their configuration is wrong.
+
+use gimlet::data::{
+    CacheDatasetPlaceholder, DatasetOptions, Rekey, Tokenize, TokenizeAndAppendEos, get_dataset,
+};
+use gimlet::vocab::ByteVocabulary;
+
+use super::*;
+
+fn text_task(folder: &tempfile::TempDir, preprocessors: Vec<Preprocessor>) -> Task {
+    let source = text_source(&format!("{}/*.txt", folder.path().display()));
+    let bytes = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    task("text", source, preprocessors, features(&bytes, &["inputs", "targets"]))
+}
+
+fn rekey(new_to_old: &[(&str, &str)]) -> Preprocessor {
+    let entry = |(new, old): &(&str, &str)| (new.to_string(), Some(old.to_string()));
+    Preprocessor::Rekey(Rekey { key_map: new_to_old.iter().map(entry).collect() })
+}
+
+fn both() -> Preprocessor {
+    rekey(&[("inputs", "text"), ("targets", "text")])
+}
+
+fn tokenize() -> Preprocessor {
+    Preprocessor::TokenizeAndAppendEos(TokenizeAndAppendEos { copy_pretokenized: true })
+}
+
+fn folder_with(name: &str, bytes: &[u8]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(name), bytes).unwrap();
+    folder
+}
+
+/// The first error, wherever it comes.
+fn error(task: Task, config: &DatasetConfig, num_shards: usize) -> String {
+    let options = DatasetOptions { num_shards, ..DatasetOptions::default() };
+    match get_dataset(config, &tasks([task]), options) {
+        Err(error) => error.to_string(),
+        Ok(mut batches) => loop {
+            match batches.next_batch() {
+                Ok(batch) => assert!(batch.is_some(), "the data end without an error"),
+                Err(error) => break error.to_string(),
+            }
+        },
+    }
+}
+
+#[track_caller]
+fn check(task: Task, expected: &[&str]) {
+    let message = error(task, &config("text", (8, 8)), 1);
+    for part in expected {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn text_that_is_not_utf8() {
+    let folder = folder_with("a.txt", b"fine\nbro\xffken\n");
+    check(text_task(&folder, vec![both(), tokenize()]), &["a.txt:2: not UTF-8; convert"]);
+}
+
+#[test]
+fn malformed_json() {
+    let folder = folder_with("a.jsonl", b"{\"inputs\": [1], \"targets\": [1]}\n{\"inputs\": [1\n");
+    let mut task = task_of_ids(&folder);
+    task.name = Some("text".to_string());
+    check(task, &["a.jsonl:2: malformed JSON at column", "each line is one JSON object"]);
+}
+
+#[test]
+fn missing_and_empty_files() {
+    let folder = folder_with("a.txt", b"");
+    check(
+        text_task(&folder, vec![both(), tokenize()]),
+        &["`text`, split 'train', has no examples"],
+    );
+    std::fs::remove_file(folder.path().join("a.txt")).unwrap();
+    check(text_task(&folder, Vec::new()), &["no file of `text`, split 'train', is found under"]);
+}
+
+#[test]
+fn preprocessors_that_drop_everything() {
+    let folder = folder_with("a.txt", b"\n\n\n");
+    let spans = gimlet::data::Preprocessor::PrefixLm(gimlet::data::PrefixLm { noise_density: 0.5 });
+    let tokenize = Preprocessor::Tokenize(Tokenize { copy_pretokenized: false, with_eos: false });
+    let task = text_task(&folder, vec![rekey(&[("targets", "text")]), tokenize, spans]);
+    check(task, &["has no examples: its preprocessors drop every one"]);
+}
+
+#[test]
+fn unknown_splits_and_tasks() {
+    let folder = folder_with("a.txt", b"x\n");
+    let other = DatasetConfig { split: "valid".to_string(), ..config("text", (8, 8)) };
+    let message = error(text_task(&folder, Vec::new()), &other, 1);
+    assert_eq!(message, "`text` has no split 'valid'; it has 'train'");
+    let message = error(text_task(&folder, Vec::new()), &config("texd", (8, 8)), 1);
+    assert_eq!(message, "no task or mixture is named `texd`: did you mean `text`?");
+}
+
+#[test]
+fn features_that_are_missing_or_of_another_type() {
+    let folder = folder_with("a.txt", b"x\n");
+    check(
+        text_task(&folder, vec![rekey(&[("inputs", "txt")])]),
+        &["task `text`, rekey: the example lacks 'txt'; it has 'text'"],
+    );
+    check(
+        text_task(&folder, vec![rekey(&[("inputs", "text")]), tokenize()]),
+        &["after preprocessing: the expected output feature 'targets' is missing"],
+    );
+    check(
+        text_task(&folder, vec![both()]),
+        &["task `text`, after preprocessing: feature 'inputs' is text, expected int32"],
+    );
+}
+
+#[test]
+fn sequences_longer_than_their_length() {
+    let folder = folder_with("a.txt", b"a long line\n");
+    let config = DatasetConfig { trim_output_features: false, ..config("text", (8, 8)) };
+    let message = error(text_task(&folder, vec![both(), tokenize()]), &config, 1);
+    assert!(
+        message.starts_with("feature 'inputs' has 12 tokens, more than its length of 8; raise")
+    );
+}
+
+#[test]
+fn batches_and_lengths_that_do_not_fit() {
+    let folder = folder_with("a.txt", b"x\n");
+    let task = || text_task(&folder, vec![both(), tokenize()]);
+    let message = error(task(), &config("text", (8, 8)), 3);
+    assert!(message.contains("batch size (4) must be divisible by the number of data shards (3)"));
+    let mut extra = config("text", (8, 8));
+    extra.task_feature_lengths.as_mut().unwrap().insert("suffixes".to_string(), 3);
+    assert!(error(task(), &extra, 1).contains("has 'suffixes', which an encoder-decoder model"));
+}
+
+#[test]
+fn caches_that_are_missing() {
+    let folder = folder_with("a.txt", b"x\n");
+    let cache = |required| Preprocessor::Cache(CacheDatasetPlaceholder { required });
+    let cached = DatasetConfig { use_cached: true, ..config("text", (8, 8)) };
+    let task = text_task(&folder, vec![both(), tokenize(), cache(false)]);
+    let message = error(task, &cached, 1);
+    assert!(message.contains("there is none; set `USE_CACHED_TASKS = False`"), "{message}");
+    check(
+        text_task(&folder, vec![both(), tokenize(), cache(true)]),
+        &["task `text` requires caching"],
+    );
+    // Without a cache step SeqIO goes on, and so does this.
+    let tasks = tasks([text_task(&folder, vec![both(), tokenize()])]);
+    let mut batches = get_dataset(&cached, &tasks, DatasetOptions::default()).unwrap();
+    assert_eq!(batches.notices().len(), 1);
+    assert!(batches.notices()[0].contains("preprocessed on the fly"));
+    assert_eq!(take(&mut batches, 2).len(), 2);
+}
+
+#[test]
+fn lengths_of_none_are_those_of_the_longest_example() {
+    let folder = folder_with("a.txt", b"x\nlonger\nmid\n");
+    let tasks = tasks([text_task(&folder, vec![both(), tokenize()])]);
+    let config = DatasetConfig { task_feature_lengths: None, ..config("text", (8, 8)) };
+    let mut batches = get_dataset(&config, &tasks, DatasetOptions::default()).unwrap();
+    let batch = batches.next_batch().unwrap().unwrap();
+    assert_eq!((batch.inputs_length, batch.targets_length), (7, 7));
+}

@@ -1,0 +1,141 @@
+//! Tasks over files: what they yield, in which order, and from where they resume.
+
+mod bad_input;
+mod mixtures;
+mod order;
+mod packing;
+mod resume;
+mod span_corruption;
+mod vocabulary;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gimlet::data::{
+    BatchIterator, DataSource, DatasetConfig, EncDecBatch, Feature, FeatureDtype, FilePattern,
+    JsonLinesDataSource, Preprocessor, Task, TaskOrMixture, TextLineDataSource,
+};
+use gimlet::vocab::{PassThroughVocabulary, VocabularySpec};
+
+/// Tasks and mixtures by name.
+type Tasks = BTreeMap<String, TaskOrMixture>;
+
+/// A file of this folder's reference data.
+fn reference(name: &str) -> PathBuf {
+    let here = "tests/pipeline/data/reference";
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(here).join(name)
+}
+
+fn reference_json(name: &str) -> serde_json::Value {
+    serde_json::from_str(&std::fs::read_to_string(reference(name)).unwrap()).unwrap()
+}
+
+fn ints(json: &serde_json::Value) -> Vec<i32> {
+    serde_json::from_value(json.clone()).unwrap()
+}
+
+/// Ids as they are, EOS 1.
+fn ids_vocabulary() -> VocabularySpec {
+    VocabularySpec::PassThrough(PassThroughVocabulary { size: 1000, eos_id: Some(1) })
+}
+
+fn features(vocabulary: &VocabularySpec, names: &[&str]) -> BTreeMap<String, Feature> {
+    let feature = Feature {
+        vocabulary: vocabulary.clone(),
+        add_eos: true,
+        required: true,
+        dtype: FeatureDtype::Int32,
+        rank: 1,
+    };
+    names.iter().map(|name| (name.to_string(), feature.clone())).collect()
+}
+
+fn patterns(files: &str) -> BTreeMap<String, FilePattern> {
+    BTreeMap::from([("train".to_string(), FilePattern(vec![files.to_string()]))])
+}
+
+fn text_source(files: &str) -> DataSource {
+    DataSource::TextLine(TextLineDataSource {
+        split_to_filepattern: patterns(files),
+        skip_header_lines: 0,
+        num_input_examples: None,
+        cycle_length: 16,
+        block_length: 16,
+    })
+}
+
+fn json_source(files: &str) -> DataSource {
+    DataSource::JsonLines(JsonLinesDataSource {
+        split_to_filepattern: patterns(files),
+        columns: None,
+        num_input_examples: None,
+        cycle_length: 16,
+        block_length: 16,
+    })
+}
+
+fn task(
+    name: &str,
+    source: DataSource,
+    preprocessors: Vec<Preprocessor>,
+    output_features: BTreeMap<String, Feature>,
+) -> Task {
+    Task {
+        scope: name.to_string(),
+        name: None,
+        source,
+        preprocessors,
+        output_features,
+        postprocess_fn: None,
+        metric_fns: Vec::new(),
+        shuffle_buffer_size: Some(40),
+    }
+}
+
+fn tasks(all: impl IntoIterator<Item = Task>) -> Tasks {
+    let named = |task: Task| (task.task_name().to_string(), TaskOrMixture::Task(Arc::new(task)));
+    all.into_iter().map(named).collect()
+}
+
+fn config(name: &str, lengths: (usize, usize)) -> DatasetConfig {
+    let lengths = [("inputs".to_string(), lengths.0), ("targets".to_string(), lengths.1)];
+    DatasetConfig {
+        mixture_or_task_name: name.to_string(),
+        task_feature_lengths: Some(BTreeMap::from(lengths)),
+        split: "train".to_string(),
+        batch_size: 4,
+        shuffle: false,
+        seed: Some(7),
+        use_cached: false,
+        pack: false,
+        use_memory_cache: true,
+        trim_output_features: true,
+        num_prefetch_threads: Some(2),
+    }
+}
+
+/// At most `count` batches.
+fn take(batches: &mut BatchIterator, count: usize) -> Vec<EncDecBatch> {
+    let next = |_| batches.next_batch().unwrap();
+    (0..count).map_while(next).collect()
+}
+
+/// A folder with JSON-lines files of examples whose tokens tell file and line.
+fn folder_of_ids(lines_per_file: &[usize]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (file, &lines) in lines_per_file.iter().enumerate() {
+        let line = |i: usize| {
+            let targets = vec![(2 + file * 100 + i).to_string(); 1 + i % 3].join(",");
+            format!("{{\"inputs\": [{}, {}, 1], \"targets\": [{targets}, 1]}}\n", 2 + file, 2 + i)
+        };
+        let text: String = (0..lines).map(line).collect();
+        std::fs::write(folder.path().join(format!("part-{file:02}.jsonl")), text).unwrap();
+    }
+    folder
+}
+
+fn task_of_ids(folder: &tempfile::TempDir) -> Task {
+    let source = json_source(&format!("{}/*.jsonl", folder.path().display()));
+    task("ids", source, Vec::new(), features(&ids_vocabulary(), &["inputs", "targets"]))
+}

@@ -1,0 +1,148 @@
+//! A resumed data set goes on with the batches that would have come.
+
+use gimlet::data::{
+    AppendEos, BatchIterator, DatasetOptions, DatasetState, Mixture, MixtureEntry, SpanCorruption,
+    Tokenize, get_dataset,
+};
+use gimlet::vocab::ByteVocabulary;
+
+use super::*;
+
+const BATCHES: usize = 45;
+
+/// Starts at a state that went through JSON, as it does in a checkpoint.
+fn start(config: &DatasetConfig, tasks: &Tasks, resume: Option<&DatasetState>) -> BatchIterator {
+    let through_json = |state: &DatasetState| {
+        serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap()
+    };
+    let options = DatasetOptions { resume: resume.map(through_json), ..DatasetOptions::default() };
+    get_dataset(config, tasks, options).unwrap()
+}
+
+/// Resumes after every batch and compares what comes next; every third time on other threads.
+fn check(config: &DatasetConfig, tasks: &Tasks) {
+    let mut whole = start(config, tasks, None);
+    let mut states = vec![whole.state()];
+    let mut batches = Vec::new();
+    for _ in 0..BATCHES {
+        batches.push(whole.next_batch().unwrap().expect("data repeat"));
+        states.push(whole.state());
+    }
+    for (done, state) in states.iter().enumerate().take(BATCHES - 3) {
+        let threads = if done % 3 == 0 { 0 } else { 2 };
+        let config = DatasetConfig { num_prefetch_threads: Some(threads), ..config.clone() };
+        let mut resumed = start(&config, tasks, Some(state));
+        assert_eq!(resumed.state(), *state, "nothing is handed out yet");
+        assert_eq!(take(&mut resumed, 3), batches[done..done + 3], "after {done} batches");
+    }
+    // A run that was resumed can be resumed.
+    let mut second = start(config, tasks, Some(&states[5]));
+    take(&mut second, 6);
+    let mut third = start(config, tasks, Some(&second.state()));
+    assert_eq!(take(&mut third, 4), batches[11..15]);
+}
+
+/// Documents of made-up words, some empty, some longer than an example.
+fn folder_of_text() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in 0..4 {
+        let document = |i: usize| "word ".repeat((i * 7 + file) % 23) + &"x".repeat(i % 5) + "\n";
+        let text: String = (0..90).map(document).collect();
+        std::fs::write(folder.path().join(format!("{file}.txt")), text).unwrap();
+    }
+    folder
+}
+
+fn span_corruption_task(folder: &tempfile::TempDir) -> Task {
+    let source = text_source(&format!("{}/*.txt", folder.path().display()));
+    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 100 });
+    let preprocessors = vec![
+        Preprocessor::Rekey(gimlet::data::Rekey {
+            key_map: BTreeMap::from([("targets".to_string(), Some("text".to_string()))]),
+        }),
+        Preprocessor::Tokenize(Tokenize { copy_pretokenized: true, with_eos: false }),
+        Preprocessor::SpanCorruption(SpanCorruption {
+            mean_noise_span_length: 3.0,
+            noise_density: 0.15,
+            input_feature_key: "inputs".to_string(),
+            merge_examples_to_reduce_padding: true,
+            reserved_for_packing: Some(40),
+            passthrough_feature_keys: None,
+        }),
+        Preprocessor::AppendEos(AppendEos {}),
+    ];
+    task("spans", source, preprocessors, features(&vocabulary, &["inputs", "targets"]))
+}
+
+#[test]
+fn plain_rows_in_order() {
+    let folder = folder_of_ids(&[20, 30, 10, 25, 15]);
+    check(&config("ids", (4, 4)), &tasks([task_of_ids(&folder)]));
+}
+
+#[test]
+fn packed_and_shuffled_rows() {
+    let folder = folder_of_ids(&[20, 30, 10, 25, 15]);
+    let config = DatasetConfig { shuffle: true, pack: true, ..config("ids", (12, 8)) };
+    check(&config, &tasks([task_of_ids(&folder)]));
+}
+
+#[test]
+fn corrupted_spans_packed_and_shuffled() {
+    let folder = folder_of_text();
+    let config = DatasetConfig { shuffle: true, pack: true, ..config("spans", (64, 32)) };
+    check(&config, &tasks([span_corruption_task(&folder)]));
+}
+
+#[test]
+fn mixtures() {
+    let folders = [folder_of_ids(&[20, 30]), folder_of_ids(&[7])];
+    let mut other = task_of_ids(&folders[1]);
+    other.name = Some("other".to_string());
+    let mut tasks = tasks([task_of_ids(&folders[0]), other]);
+    let entry = |name: &str, rate| MixtureEntry { name: name.to_string(), rate: Some(rate) };
+    let mixture = Mixture {
+        scope: "both".to_string(),
+        name: None,
+        tasks: vec![entry("ids", 2.0), entry("other", 1.0)],
+        default_rate: None,
+    };
+    tasks.insert("both".to_string(), TaskOrMixture::Mixture(Arc::new(mixture)));
+    let config = DatasetConfig { shuffle: true, ..config("both", (4, 4)) };
+    check(&config, &tasks);
+}
+
+#[test]
+fn gzip_files() {
+    let folder = folder_of_ids(&[20, 30]);
+    for name in ["part-00.jsonl", "part-01.jsonl"] {
+        let path = folder.path().join(name);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut gzip, &std::fs::read(&path).unwrap()).unwrap();
+        std::fs::write(&path, gzip.finish().unwrap()).unwrap();
+    }
+    check(&config("ids", (4, 4)), &tasks([task_of_ids(&folder)]));
+}
+
+#[test]
+fn a_run_without_a_seed_takes_over_the_saved_one() {
+    let folder = folder_of_ids(&[20, 30]);
+    let tasks = tasks([task_of_ids(&folder)]);
+    let config = DatasetConfig { shuffle: true, seed: None, ..config("ids", (4, 4)) };
+    let options = DatasetOptions { seed: Some(123), ..DatasetOptions::default() };
+    let mut first = get_dataset(&config, &tasks, options).unwrap();
+    take(&mut first, 3);
+    let mut resumed = start(&config, &tasks, Some(&first.state()));
+    assert_eq!(take(&mut resumed, 3), take(&mut first, 3));
+}
+
+#[test]
+fn a_position_of_other_data_is_refused() {
+    let folder = folder_of_ids(&[20, 30]);
+    let tasks = tasks([task_of_ids(&folder)]);
+    let state = start(&config("ids", (4, 4)), &tasks, None).state();
+    let options = DatasetOptions { resume: Some(state), ..DatasetOptions::default() };
+    let other = DatasetConfig { pack: true, ..config("ids", (4, 4)) };
+    let error = get_dataset(&other, &tasks, options).err().unwrap().to_string();
+    assert!(error.contains("does not fit this run") && error.contains("packed"), "{error}");
+}
