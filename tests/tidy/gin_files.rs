@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use gimlet::data::TaskProvider;
-use gimlet::gin::{Request, load};
+use gimlet::gin::{Diagnostics, Evaluator, Loaded, Request, load};
 use gimlet::run::{GinTasks, Library, registry};
+use gimlet::train::Train;
 
 use crate::assert_none;
 
@@ -15,12 +15,15 @@ const PARTS: [&str; 1] = ["encoder_decoder.gin"];
 
 /// What library runs ask their users for.
 const REQUIRED: [&str; 5] = [
-    "--gin_bindings=import t5.data.mixtures",
-    "--gin.MIXTURE_OR_TASK_NAME='c4_v220_span_corruption'",
-    "--gin.TASK_FEATURE_LENGTHS={'inputs': 512, 'targets': 114}",
-    "--gin.TRAIN_STEPS=1",
-    "--gin.DROPOUT_RATE=0.0",
+    "import t5.data.mixtures",
+    "MIXTURE_OR_TASK_NAME = 'c4_v220_span_corruption'",
+    "TASK_FEATURE_LENGTHS = {'inputs': 512, 'targets': 114}",
+    "TRAIN_STEPS = 1",
+    "DROPOUT_RATE = 0.0",
 ];
+
+/// What every run asks for.
+const PLACES: [&str; 2] = ["MODEL_DIR = '/nowhere'", "INITIAL_CHECKPOINT_PATH = '/nowhere'"];
 
 #[test]
 fn every_library_model_resolves_with_every_library_run() {
@@ -32,8 +35,8 @@ fn every_library_model_resolves_with_every_library_run() {
     assert!(models.len() > 20, "found {} models only", models.len());
     let mut failures = Vec::new();
     for (model, run) in models.iter().flat_map(|model| runs.map(|run| (model, run))) {
-        let files = [format!("--gin_file={}", model.display()), format!("--gin_file={run}")];
-        failures.extend(dry_run(&[files.as_slice(), &REQUIRED.map(str::to_string)].concat()).err());
+        let files = vec![model.display().to_string(), run.to_string()];
+        failures.extend(resolve(files, &REQUIRED, ".").err());
     }
     assert_none("these do not resolve", failures);
 }
@@ -45,9 +48,7 @@ fn every_run_resolves() {
         let text = fs::read_to_string(&run).expect("runs are readable");
         // A file that names no task is a part of a run.
         if text.lines().any(|line| line.starts_with("MIXTURE_OR_TASK_NAME = \"")) {
-            let folder = run.parent().expect("files have folders");
-            let search = format!("--gin_search_paths={}", folder.display());
-            failures.extend(dry_run(&[search, format!("--gin_file={}", run.display())]).err());
+            failures.extend(resolve(vec![run.display().to_string()], &[], folder(&run)).err());
         }
     }
     assert_none("these do not resolve", failures);
@@ -61,40 +62,43 @@ fn every_task_resolves() {
         let tasks = text.lines().filter_map(|line| {
             line.strip_suffix("/seqio.Task:").or(line.strip_suffix("/seqio.Mixture:"))
         });
+        let module = file.file_stem().expect("files have names").to_string_lossy();
+        let import = format!("import {module}");
         for task in tasks {
-            failures.extend(resolve_task(&file, task).err());
+            let found = loaded(Vec::new(), &[&import], folder(&file)).and_then(|loaded| {
+                GinTasks::new(loaded, registry()).get(task).map_err(|error| error.to_string())
+            });
+            failures.extend(found.err());
         }
     }
     assert_none("these do not resolve", failures);
 }
 
-fn resolve_task(file: &Path, task: &str) -> Result<(), String> {
-    let module = file.file_stem().expect("files have names").to_string_lossy();
-    let folder = file.parent().expect("files have folders");
-    let request = Request {
-        files: Vec::new(),
-        bindings: vec![("test".to_string(), format!("import {module}"))],
-        search_paths: vec![folder.display().to_string()],
+/// Evaluates what `gimlet train` would run, and the task that it names; a failure says why.
+fn resolve(files: Vec<String>, bindings: &[&str], search_path: &str) -> Result<(), String> {
+    let name = files.join(" + ");
+    let loaded = loaded(files, &[bindings, &PLACES].concat(), search_path)?;
+    let registry = registry();
+    let mut evaluator = Evaluator::new(&loaded.config, &registry);
+    let train = evaluator.evaluate_in::<Train>("");
+    let list = evaluator.into_diagnostics();
+    let Ok(train) = train else {
+        let diagnostics = Diagnostics { sources: loaded.sources.clone(), list };
+        return Err(format!("{name}: {}", diagnostics.render(false)));
     };
-    let loaded =
-        load(&request, &Library, &registry()).map_err(|diagnostics| diagnostics.render(false))?;
-    let found = GinTasks::new(loaded, registry()).get(task);
-    found.map(|_| ()).map_err(|error| error.to_string())
+    let task = train.train_dataset_cfg.mixture_or_task_name;
+    let found = GinTasks::new(loaded, registry).get(&task);
+    found.map(|_| ()).map_err(|error| format!("{name}: {error}"))
 }
 
-/// Runs `gimlet train --dry_run`; a failure gives its message.
-fn dry_run(flags: &[String]) -> Result<(), String> {
-    let output = Command::new(env!("CARGO_BIN_EXE_gimlet"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["train", "--dry_run"])
-        .args(flags)
-        .args(["--gin.MODEL_DIR='/nowhere'", "--gin.INITIAL_CHECKPOINT_PATH='/nowhere'"])
-        .output()
-        .expect("gimlet starts");
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!("{}\n{}", flags.join(" "), String::from_utf8_lossy(&output.stderr)))
+fn loaded(files: Vec<String>, bindings: &[&str], search_path: &str) -> Result<Loaded, String> {
+    let bindings = bindings.iter().map(|text| ("flag".to_string(), text.to_string())).collect();
+    let request = Request { files, bindings, search_paths: vec![search_path.to_string()] };
+    load(&request, &Library, &registry()).map_err(|diagnostics| diagnostics.render(false))
+}
+
+fn folder(file: &Path) -> &str {
+    file.parent().and_then(Path::to_str).expect("files have folders with ASCII names")
 }
 
 /// All gin files below a folder of the package, in order.
