@@ -26,8 +26,13 @@ help: ## Show this list
 quickstart: build ## Build, then pretrain and fine-tune small T5s on the text that comes along
 	runs/quickstart/run.sh
 
+# Cargo unifies the features of one build, so a `gimlet` built beside `gimlet-torch` would load
+# libtorch, which takes 0.3 s, only to print its help.
 build: $(SETUP) ## Build target/release/gimlet and gimlet-torch
-	cargo build --release $(FEATURES)
+	cargo build --release --no-default-features --bin gimlet
+ifneq ($(TORCH),0)
+	cargo build --release --bin gimlet-torch
+endif
 
 test: $(SETUP) ## Run all tests
 	@if cargo nextest --version >/dev/null 2>&1; then \
@@ -46,7 +51,8 @@ format: ## Format the sources
 cuda: cmake ## Build for NVIDIA GPUs into target/cuda (fetches 2.5 GB once; needs no GPU)
 	$(PYTHON) bridge/setup.py cuda
 	LIBTORCH="$${LIBTORCH:-$(CURDIR)/.libtorch-cuda/torch}" \
-	  cargo build --release --features cuda --target-dir target/cuda
+	  cargo build --release --features cuda --target-dir target/cuda --bin gimlet-torch
+	cargo build --release --no-default-features --target-dir target/cuda --bin gimlet
 
 ifdef LIBTORCH
 libtorch:

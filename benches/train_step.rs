@@ -8,7 +8,7 @@ use std::time::Instant;
 use gimlet::models::Batch;
 use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::nn::bridge::flush_denormals;
+use gimlet::nn::bridge::{choose_matrix_products, flush_denormals};
 use gimlet::nn::{Activation, Dropout, Dtype, Params};
 use gimlet::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
 use tch::{Device, Kind, Tensor};
@@ -25,6 +25,7 @@ fn main() {
     let options = Options::parse();
     tch::set_num_threads(option("threads", 2) as i32);
     assert!(flush_denormals(), "this CPU cannot flush denormals");
+    choose_matrix_products();
     let t5 = T5::new(small(options.dtype));
     let specs = t5.config().param_tree();
     let params = Params::init(&specs, 0, Device::Cpu);
@@ -36,9 +37,10 @@ fn main() {
     let mut optimizer = Optimizer::new(&def, &shapes, Device::Cpu).expect("matrices factor");
     let batch = options.batch();
     for step in 0..options.steps {
-        let start = Instant::now();
+        let (start, before) = (Instant::now(), cpu_seconds());
         let loss = train_step(&t5, &params, &mut optimizer, &batch, step);
-        report(&options, step, loss, start.elapsed().as_secs_f64());
+        let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds() - before);
+        report(&options, step, loss, [seconds, cpu]);
     }
 }
 
@@ -111,7 +113,7 @@ fn option(name: &str, default: i64) -> i64 {
     given.map_or(default, |value| value.parse().expect("an integer"))
 }
 
-fn report(options: &Options, step: i64, loss: f64, seconds: f64) {
+fn report(options: &Options, step: i64, loss: f64, [seconds, cpu]: [f64; 2]) {
     let tokens = options.batch_size * (options.inputs_length + options.targets_length);
     let line = serde_json::json!({
         "implementation": "gimlet",
@@ -119,18 +121,25 @@ fn report(options: &Options, step: i64, loss: f64, seconds: f64) {
         "step": step,
         "loss": loss,
         "seconds": seconds,
+        "cpu_seconds": cpu,
         "tokens_per_second": tokens as f64 / seconds,
-        "peak_rss_mb": peak_rss_mb(),
+        "peak_rss_mb": usage().ru_maxrss as f64 / 1024.0,
     });
     println!("{line}");
 }
 
-fn peak_rss_mb() -> f64 {
+/// Time that all threads have computed, which a busy machine lengthens less than the clock's.
+fn cpu_seconds() -> f64 {
+    let usage = usage();
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+fn usage() -> libc::rusage {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: `getrusage` fills in the struct that it is given.
-    let usage = unsafe {
+    unsafe {
         libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()
-    };
-    usage.ru_maxrss as f64 / 1024.0
+    }
 }

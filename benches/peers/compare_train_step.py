@@ -37,20 +37,21 @@ def main():
         "transformers": [args.peer_python, script, f"--dtype={args.dtype}", f"--steps={args.steps}",
                          f"--attention={args.attention}"],
     }
-    seconds, peak = {name: [] for name in commands}, {name: [] for name in commands}
+    seconds, cpu, peak = ({name: [] for name in commands} for _ in range(3))
     for index in range(args.rounds):
         names = list(commands) if index % 2 == 0 else list(commands)[::-1]
         for name in names:
             records = run(commands[name])
             seconds[name] += [record["seconds"] for record in records[1:]]
+            cpu[name] += [record["cpu_seconds"] for record in records[1:]]
             peak[name].append(records[-1]["peak_rss_mb"])
     for name in commands:
         print(f"{name:<14}{args.dtype}: median {statistics.median(seconds[name]):.2f} s, "
-              f"best {min(seconds[name]):.2f} s, peak {max(peak[name]):.0f} MB")
-    ratio = lambda reduce: reduce(seconds["transformers"]) / reduce(seconds["gimlet"])
+              f"best {min(seconds[name]):.2f} s, cpu {statistics.median(cpu[name]):.2f} s, peak {max(peak[name]):.0f} MB")
+    ratio = lambda values, reduce: reduce(values["transformers"]) / reduce(values["gimlet"])
     memory = max(peak["gimlet"]) / max(peak["transformers"])
-    print(f"speed of gimlet over transformers: {ratio(statistics.median):.2f} (median), {ratio(min):.2f} (best); "
-          f"memory {memory:.2f}")
+    print(f"speed of gimlet over transformers: {ratio(seconds, statistics.median):.2f} (median), "
+          f"{ratio(seconds, min):.2f} (best), {ratio(cpu, statistics.median):.2f} (cpu time); memory {memory:.2f}")
 
 
 if __name__ == "__main__":

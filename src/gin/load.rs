@@ -352,7 +352,7 @@ impl<'a> Loader<'a> {
         let similar: Vec<String> =
             roots.flat_map(|root| self.source.similar(&join(root, path))).collect();
         if !similar.is_empty() {
-            diagnostic = diagnostic.help(format!("similar files are {}", similar.join(", ")));
+            diagnostic = diagnostic.help(format!("did you mean {}?", similar.join(" or ")));
         }
         diagnostic
     }
@@ -365,8 +365,11 @@ impl<'a> Loader<'a> {
     }
 
     fn finish(mut self) -> Result<Loaded, Diagnostics> {
-        for config in [&self.run, &self.tasks] {
-            self.diagnostics.extend(super::check::check(config));
+        // What a text that failed would have bound is not missing: it would be noise to say so.
+        if self.diagnostics.iter().all(|d| d.severity == Severity::Warning) {
+            for config in [&self.run, &self.tasks] {
+                self.diagnostics.extend(super::check::check(config));
+            }
         }
         let (errors, warnings): (Vec<_>, Vec<_>) =
             self.diagnostics.into_iter().partition(|d| d.severity == Severity::Error);

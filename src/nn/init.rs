@@ -5,7 +5,7 @@ use tch::{Device, Kind, Tensor};
 use super::spec::{Distribution, FanMode, Initializer, ParamSpec};
 
 /// Standard deviation of a unit Gaussian cut at two standard deviations.
-const TRUNCATED_STDDEV: f64 = 0.879_625_661_034_239_78;
+const TRUNCATED_STDDEV: f64 = 0.879_625_661_034_239_8;
 /// `erf(2 / sqrt(2))`: the mass of a Gaussian within two standard deviations.
 const TWO_SIGMA_MASS: f64 = 0.954_499_736_103_641_6;
 

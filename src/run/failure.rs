@@ -32,9 +32,14 @@ impl Failure {
         match self {
             Failure::Configuration(diagnostics) => eprint!("{}", diagnostics.render(color)),
             Failure::Usage(error) | Failure::World(error) => {
-                eprintln!("error: {error}");
-                for cause in error.chain().skip(1) {
-                    eprintln!("  because: {cause}");
+                let mut said = error.to_string();
+                eprintln!("error: {said}");
+                // Many errors quote their cause; it is not said twice.
+                for cause in error.chain().skip(1).map(ToString::to_string) {
+                    if !said.contains(&cause) {
+                        eprintln!("  because: {cause}");
+                        said = cause;
+                    }
                 }
             }
         }

@@ -49,8 +49,8 @@ impl Source for Library {
         let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if path.starts_with('<') {
             let files = Library::files();
-            let same = files.iter().filter(|(file, _)| file.ends_with(&format!("/{name}")));
-            return same.map(|(file, _)| file.clone()).collect();
+            let names: Vec<&str> = files.iter().map(|(file, _)| file.as_str()).collect();
+            return crate::gin::nearest(path, &names).map(str::to_string).into_iter().collect();
         }
         let folder = Path::new(path).parent().filter(|p| !p.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));

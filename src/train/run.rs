@@ -8,6 +8,7 @@ use tch::Device;
 use crate::data::{BatchIterator, DatasetOptions, TaskProvider, get_dataset};
 use crate::models::t5::T5;
 use crate::models::{Batch, Model};
+use crate::partition::Partitioner;
 use crate::storage::Path;
 use crate::telemetry::{self, Progress};
 
@@ -65,6 +66,7 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
     let started = Instant::now();
     let model_dir = Path::parse(&spec.model_dir)?;
     model_dir.create_dir_all()?;
+    say_partitions(spec);
     let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, (0, 1))?;
     let seed = fresh_seed(spec);
     let mut state = TrainState::initialize(&spec.model, seed, context.device)
@@ -101,6 +103,17 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
     };
     run.begin(spec, &periods, &batches)?;
     run.main_loop(&periods, &mut batches, &mut logs)
+}
+
+/// A mesh larger than what there is runs on what there is, and says so.
+fn say_partitions(spec: &Train) {
+    let Partitioner::Pjit(partitioner) = &spec.partitioner;
+    let asked = partitioner.requested_partitions().unwrap_or(1);
+    if asked > 1 {
+        telemetry::notice_once(&format!(
+            "num_partitions = {asked}, and there is 1 process: the model is not partitioned"
+        ));
+    }
 }
 
 /// The seed of a run that goes on from no other: the configured one, else the clock.
@@ -154,7 +167,7 @@ fn stepper(spec: &Train, context: &Context<'_>, record: &RunRecord) -> Result<St
     let schedule = schedule.map_err(|error| TrainError::Unfit(error.to_string()))?;
     let num_microbatches = trainer.num_microbatches.unwrap_or(1).max(1);
     let batch_size = spec.train_dataset_cfg.batch_size;
-    if batch_size % num_microbatches != 0 {
+    if !batch_size.is_multiple_of(num_microbatches) {
         let message = format!(
             "batch size {batch_size} is not divided evenly by trainer.Trainer.num_microbatches = \
              {num_microbatches}"

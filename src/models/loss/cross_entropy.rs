@@ -136,8 +136,7 @@ impl Slice {
             (&log_normalizer - &target_logit) * (smoothing.confidence - smoothing.low);
         if let Some(logit_sum) = logit_sum {
             let vocab_size = exponentials.size()[1] as f64;
-            cross_entropy =
-                cross_entropy + (&log_normalizer * vocab_size - logit_sum) * smoothing.low;
+            cross_entropy += (&log_normalizer * vocab_size - logit_sum) * smoothing.low;
         }
         let z_losses = log_z.square() * z_loss;
         let losses = TokenLosses {

@@ -1,0 +1,196 @@
+//! Text lines to ids, and to span-corrupted batches (inputs 512, targets 114, 128 rows), on one
+//! thread of maps and one of batches; a JSON line for each. `benches/peers/compare_pipeline.py` runs
+//! it beside SeqIO.
+//!
+//! ```text
+//! cargo bench --no-default-features --bench pipeline -- --corpus=TEXT --model=SENTENCEPIECE_MODEL
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use flate2::Crc;
+use gimlet::data::{
+    AppendEosAfterTrim, DataSource, DatasetConfig, DatasetOptions, EncDecBatch, Feature,
+    FeatureDtype, FilePattern, Preprocessor, Rekey, SpanCorruption, Task, TaskOrMixture,
+    TextLineDataSource, Tokenize, get_dataset,
+};
+use gimlet::vocab::{SentencePieceVocabulary, VocabularySpec};
+
+const BATCH_SIZE: usize = 128;
+/// Batches left out: they fill the shuffle buffer.
+const WARM_UP: usize = 8;
+/// Lines of the corpus that are tokenized.
+const LINES: usize = 20_000;
+
+fn main() {
+    let (Some(corpus), Some(model)) = (option("corpus"), option("model")) else {
+        // `cargo test --benches` runs this without arguments.
+        return;
+    };
+    let batches = option("batches").map_or(60, |text| text.parse().expect("a number of batches"));
+    tokenize(&corpus, &model);
+    for pack in [false, true] {
+        corrupt_spans(&corpus, &model, pack, batches);
+    }
+}
+
+/// `--name=value`.
+fn option(name: &str) -> Option<String> {
+    let prefix = format!("--{name}=");
+    std::env::args().find_map(|arg| arg.strip_prefix(&prefix).map(str::to_string))
+}
+
+fn vocabulary(model: &str) -> VocabularySpec {
+    VocabularySpec::SentencePiece(SentencePieceVocabulary {
+        sentencepiece_model_file: model.to_string(),
+        extra_ids: 100,
+        reverse_extra_ids: true,
+    })
+}
+
+/// The checksum over all ids lets the driver see that the peer found the same.
+fn tokenize(corpus: &str, model: &str) {
+    let vocabulary = vocabulary(model).build().expect("a model");
+    let text = std::fs::read_to_string(corpus).expect("a text file");
+    let lines: Vec<&str> = text.lines().take(LINES).collect();
+    let bytes: usize = lines.iter().map(|line| line.len()).sum();
+    let mut ids = Vec::new();
+    let clock = Clock::start();
+    for line in lines {
+        vocabulary.encode_into(line, &mut ids);
+    }
+    let [seconds, cpu] = clock.read();
+    let mut checksum = Crc::new();
+    ids.iter().for_each(|id| checksum.update(&id.to_le_bytes()));
+    report(serde_json::json!({
+        "measure": "tokenize",
+        "megabytes": bytes as f64 / 1e6,
+        "tokens": ids.len(),
+        "checksum": checksum.sum(),
+        "seconds": seconds,
+        "cpu_seconds": cpu,
+    }));
+}
+
+fn corrupt_spans(corpus: &str, model: &str, pack: bool, num_batches: usize) {
+    let tasks = BTreeMap::from([("bench".to_string(), TaskOrMixture::Task(task(corpus, model)))]);
+    let options = DatasetOptions::default();
+    let mut batches = get_dataset(&config(pack), &tasks, options).expect("a data set");
+    let mut next = || batches.next_batch().expect("no error").expect("data repeat");
+    for _ in 0..WARM_UP {
+        next();
+    }
+    let mut tokens = 0;
+    let clock = Clock::start();
+    for _ in 0..num_batches {
+        tokens += real_tokens(&next());
+    }
+    let [seconds, cpu] = clock.read();
+    report(serde_json::json!({
+        "measure": if pack { "span_corruption_packed" } else { "span_corruption" },
+        "examples": num_batches * BATCH_SIZE,
+        "tokens": tokens,
+        "seconds": seconds,
+        "cpu_seconds": cpu,
+    }));
+}
+
+fn real_tokens(batch: &EncDecBatch) -> usize {
+    let real = |ids: &[i32]| ids.iter().filter(|&&id| id != 0).count();
+    real(&batch.encoder_input_tokens) + real(&batch.decoder_target_tokens)
+}
+
+fn task(corpus: &str, model: &str) -> Arc<Task> {
+    let feature = Feature {
+        vocabulary: vocabulary(model),
+        add_eos: true,
+        required: true,
+        dtype: FeatureDtype::Int32,
+        rank: 1,
+    };
+    let features = ["inputs", "targets"].map(|name| (name.to_string(), feature.clone()));
+    Arc::new(Task {
+        scope: "bench".to_string(),
+        name: None,
+        source: DataSource::TextLine(TextLineDataSource {
+            split_to_filepattern: BTreeMap::from([(
+                "train".to_string(),
+                FilePattern(vec![corpus.to_string()]),
+            )]),
+            skip_header_lines: 0,
+            num_input_examples: None,
+            cycle_length: 16,
+            block_length: 16,
+        }),
+        preprocessors: preprocessors(),
+        output_features: BTreeMap::from(features),
+        postprocess_fn: None,
+        metric_fns: Vec::new(),
+        shuffle_buffer_size: Some(1000),
+    })
+}
+
+fn preprocessors() -> Vec<Preprocessor> {
+    let key_map = [("inputs".to_string(), None), ("targets".to_string(), Some("text".to_string()))];
+    vec![
+        Preprocessor::Rekey(Rekey { key_map: BTreeMap::from(key_map) }),
+        Preprocessor::Tokenize(Tokenize { copy_pretokenized: true, with_eos: false }),
+        Preprocessor::SpanCorruption(SpanCorruption {
+            mean_noise_span_length: 3.0,
+            noise_density: 0.15,
+            input_feature_key: "inputs".to_string(),
+            merge_examples_to_reduce_padding: true,
+            reserved_for_packing: None,
+            passthrough_feature_keys: None,
+        }),
+        Preprocessor::AppendEosAfterTrim(AppendEosAfterTrim {}),
+    ]
+}
+
+fn config(pack: bool) -> DatasetConfig {
+    let lengths = [("inputs".to_string(), 512), ("targets".to_string(), 114)];
+    DatasetConfig {
+        mixture_or_task_name: "bench".to_string(),
+        task_feature_lengths: Some(BTreeMap::from(lengths)),
+        split: "train".to_string(),
+        batch_size: BATCH_SIZE,
+        shuffle: true,
+        seed: Some(0),
+        use_cached: false,
+        pack,
+        use_memory_cache: true,
+        trim_output_features: true,
+        num_prefetch_threads: Some(0),
+    }
+}
+
+/// The clock's time and that of the processor.
+struct Clock(Instant, f64);
+
+impl Clock {
+    fn start() -> Self {
+        Self(Instant::now(), cpu_seconds())
+    }
+
+    fn read(&self) -> [f64; 2] {
+        [self.0.elapsed().as_secs_f64(), cpu_seconds() - self.1]
+    }
+}
+
+/// Time that all threads have computed, which a busy machine lengthens less than the clock's.
+fn cpu_seconds() -> f64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `getrusage` fills in the struct that it is given.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+fn report(line: serde_json::Value) {
+    println!("{line}");
+}

@@ -1,0 +1,127 @@
+"""How long `gimlet` takes before anything is trained; prints medians.
+
+Answers: `--help`, a gin syntax error, a dry run of T5 1.1 small, each one process from start to end.
+
+Overhead: `gimlet train` for one step of T5 1.1 small on a text file, beside the bench `train_step`, which loads
+libtorch, makes the parameters and takes one step of the same shape and nothing else. What `gimlet train` needs
+beyond it is its overhead: configuration, vocabulary, data, logs. With `--peer_python`, Hugging Face's step too
+(`peers/train_step.py`). Processes run in alternating order, waiting passively for OpenMP threads.
+
+Usage: python startup.py --gimlet=BINARY --model=SPM [--corpus=TEXT --train_step=BINARY [--peer_python=PYTHON]]
+(`peers/make_corpus.py` makes the text and the model; `gimlet-torch` lies beside BINARY)
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import tempfile
+import time
+
+ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "OMP_NUM_THREADS": "2"}
+ROWS, INPUTS, TARGETS = 8, 128, 32
+
+TASK = """
+seqio.SentencePieceVocabulary.extra_ids = 100
+start_up/seqio.TextLineDataSource.split_to_filepattern = {{'train': '{corpus}'}}
+start_up/seqio.Feature.vocabulary = @seqio.SentencePieceVocabulary()
+start_up/seqio.preprocessors.rekey.key_map = {{'inputs': None, 'targets': 'text'}}
+start_up/seqio.Task:
+  source = @seqio.TextLineDataSource()
+  preprocessors = [
+    @seqio.preprocessors.rekey(),
+    @seqio.preprocessors.tokenize(),
+    @t5.data.preprocessors.span_corruption(),
+    @seqio.preprocessors.append_eos_after_trim(),
+  ]
+  output_features = {{'inputs': @seqio.Feature(), 'targets': @seqio.Feature()}}
+"""
+
+RUN = """
+include 't5x/examples/t5/t5_1_1/small.gin'
+include 't5x/configs/runs/pretrain.gin'
+import start_up
+seqio.SentencePieceVocabulary.sentencepiece_model_file = '{model}'
+VOCABULARY = @seqio.SentencePieceVocabulary()
+MIXTURE_OR_TASK_NAME = 'start_up'
+TASK_FEATURE_LENGTHS = {{'inputs': {inputs}, 'targets': {targets}}}
+TRAIN_STEPS = 1
+DROPOUT_RATE = 0.0
+BATCH_SIZE = {rows}
+USE_CACHED_TASKS = False
+train/utils.DatasetConfig.pack = False
+train_script.train.eval_period = 0
+utils.CheckpointConfig.save = None
+MODEL_DIR = '{folder}/model'
+"""
+
+
+def write(folder, args):
+    (folder / "start_up.gin").write_text(TASK.format(corpus=args.corpus))
+    (folder / "run.gin").write_text(
+        RUN.format(model=args.model, folder=folder, rows=ROWS, inputs=INPUTS, targets=TARGETS))
+    (folder / "broken.gin").write_text(RUN.replace("BATCH_SIZE =", "BATCH_SIZE = ="))
+
+
+def seconds(command, status):
+    start = time.perf_counter()
+    done = subprocess.run(command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True)
+    taken = time.perf_counter() - start
+    assert done.returncode == status, f"{command}: status {done.returncode}\n{done.stdout}{done.stderr}"
+    return taken
+
+
+def measure(commands, rounds):
+    times = {name: [] for name in commands}
+    for index in range(rounds):
+        names = list(commands) if index % 2 == 0 else list(commands)[::-1]
+        for name in names:
+            times[name].append(seconds(*commands[name]))
+    return times
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gimlet", required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--corpus")
+    parser.add_argument("--train_step")
+    parser.add_argument("--peer_python")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--train_rounds", type=int, default=7)
+    args = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        write(folder, args)
+        train = [args.gimlet, "train", f"--gin_search_paths={folder}"]
+        run = [*train, f"--gin_file={folder}/run.gin"]
+        answers = {
+            "an empty process": (["true"], 0),
+            "gimlet --help": ([args.gimlet, "--help"], 0),
+            "a gin syntax error": ([*train, f"--gin_file={folder}/broken.gin"], 2),
+            "a dry run of T5 1.1 small": ([*run, "--dry_run"], 0),
+        }
+        for name, times in measure(answers, args.rounds).items():
+            print(f"{name}: median {statistics.median(times) * 1e3:.1f} ms, best {min(times) * 1e3:.1f} ms")
+        if not args.train_step:
+            return
+        shape = [f"--batch_size={ROWS}", f"--inputs_length={INPUTS}", f"--targets_length={TARGETS}", "--steps=1"]
+        steps = {
+            "gimlet train, one step": (run, 0),
+            "parameters and one step": ([args.train_step, *shape], 0),
+        }
+        if args.peer_python:
+            script = str(pathlib.Path(__file__).parent / "peers/train_step.py")
+            steps["Hugging Face, one step"] = ([args.peer_python, script, *shape], 0)
+        found = measure(steps, args.train_rounds)
+        for name, times in found.items():
+            print(f"{name}: median {statistics.median(times):.2f} s, best {min(times):.2f} s")
+        ours, bare = found["gimlet train, one step"], found["parameters and one step"]
+        overhead = [our - their for our, their in zip(ours, bare)]
+        print(f"overhead of gimlet train: median {statistics.median(overhead):.2f} s, best {min(ours) - min(bare):.2f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+//! Every shipped gin file resolves: the library, the tasks and the runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gimlet::data::TaskProvider;
+use gimlet::gin::{Diagnostics, Evaluator, Loaded, Request, load};
+use gimlet::run::{GinTasks, Library, registry};
+use gimlet::train::Train;
+
+use crate::assert_none;
+
+/// Files that others include and that mean nothing alone.
+const PARTS: [&str; 1] = ["encoder_decoder.gin"];
+
+/// What library runs ask their users for.
+const REQUIRED: [&str; 5] = [
+    "import t5.data.mixtures",
+    "MIXTURE_OR_TASK_NAME = 'c4_v220_span_corruption'",
+    "TASK_FEATURE_LENGTHS = {'inputs': 512, 'targets': 114}",
+    "TRAIN_STEPS = 1",
+    "DROPOUT_RATE = 0.0",
+];
+
+/// What every run asks for.
+const PLACES: [&str; 2] = ["MODEL_DIR = '/nowhere'", "INITIAL_CHECKPOINT_PATH = '/nowhere'"];
+
+#[test]
+fn every_library_model_resolves_with_every_library_run() {
+    let runs = ["t5x/configs/runs/pretrain.gin", "t5x/configs/runs/finetune.gin"];
+    let models: Vec<PathBuf> = gin_files("gin/t5x/examples")
+        .into_iter()
+        .filter(|path| !PARTS.iter().any(|part| path.ends_with(part)))
+        .collect();
+    assert!(models.len() > 20, "found {} models only", models.len());
+    let mut failures = Vec::new();
+    for (model, run) in models.iter().flat_map(|model| runs.map(|run| (model, run))) {
+        let files = vec![model.display().to_string(), run.to_string()];
+        failures.extend(resolve(files, &REQUIRED, ".").err());
+    }
+    assert_none("these do not resolve", failures);
+}
+
+#[test]
+fn every_run_resolves() {
+    let mut failures = Vec::new();
+    for run in gin_files("runs") {
+        let text = fs::read_to_string(&run).expect("runs are readable");
+        // A file that names no task is a part of a run.
+        if text.lines().any(|line| line.starts_with("MIXTURE_OR_TASK_NAME = \"")) {
+            failures.extend(resolve(vec![run.display().to_string()], &[], folder(&run)).err());
+        }
+    }
+    assert_none("these do not resolve", failures);
+}
+
+#[test]
+fn every_task_resolves() {
+    let mut failures = Vec::new();
+    for file in gin_files("tasks").into_iter().chain(gin_files("runs")) {
+        let text = fs::read_to_string(&file).expect("task files are readable");
+        let tasks = text.lines().filter_map(|line| {
+            line.strip_suffix("/seqio.Task:").or(line.strip_suffix("/seqio.Mixture:"))
+        });
+        let module = file.file_stem().expect("files have names").to_string_lossy();
+        let import = format!("import {module}");
+        for task in tasks {
+            let found = loaded(Vec::new(), &[&import], folder(&file)).and_then(|loaded| {
+                GinTasks::new(loaded, registry()).get(task).map_err(|error| error.to_string())
+            });
+            failures.extend(found.err());
+        }
+    }
+    assert_none("these do not resolve", failures);
+}
+
+/// Evaluates what `gimlet train` would run, and the task that it names; a failure says why.
+fn resolve(files: Vec<String>, bindings: &[&str], search_path: &str) -> Result<(), String> {
+    let name = files.join(" + ");
+    let loaded = loaded(files, &[bindings, &PLACES].concat(), search_path)?;
+    let registry = registry();
+    let mut evaluator = Evaluator::new(&loaded.config, &registry);
+    let train = evaluator.evaluate_in::<Train>("");
+    let list = evaluator.into_diagnostics();
+    let Ok(train) = train else {
+        let diagnostics = Diagnostics { sources: loaded.sources.clone(), list };
+        return Err(format!("{name}: {}", diagnostics.render(false)));
+    };
+    let task = train.train_dataset_cfg.mixture_or_task_name;
+    let found = GinTasks::new(loaded, registry).get(&task);
+    found.map(|_| ()).map_err(|error| format!("{name}: {error}"))
+}
+
+fn loaded(files: Vec<String>, bindings: &[&str], search_path: &str) -> Result<Loaded, String> {
+    let bindings = bindings.iter().map(|text| ("flag".to_string(), text.to_string())).collect();
+    let request = Request { files, bindings, search_paths: vec![search_path.to_string()] };
+    load(&request, &Library, &registry()).map_err(|diagnostics| diagnostics.render(false))
+}
+
+fn folder(file: &Path) -> &str {
+    file.parent().and_then(Path::to_str).expect("files have folders with ASCII names")
+}
+
+/// All gin files below a folder of the package, in order.
+fn gin_files(folder: &str) -> Vec<PathBuf> {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("folders are readable") {
+            let path = entry.expect("entries are readable").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "gin") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
