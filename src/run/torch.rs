@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use tch::Device;
 
 use crate::gin::config_str;
-use crate::nn::bridge::flush_denormals;
+use crate::nn::cpu;
 use crate::telemetry;
 use crate::train::{Context, Outcome, TrainError, train};
 
@@ -40,8 +40,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
 fn train_command(args: &TrainArgs, color: bool) -> Result<(), Failure> {
     let configured = configure(&args.gin, &Library, color)?;
     eprint!("{}", configured.warnings);
-    // Saturated logits leave denormal gradients, which cost a CPU many times a normal number.
-    flush_denormals();
+    cpu::prepare();
     let stop = stop_on_signals()?;
     let context = Context {
         tasks: &configured.tasks,
