@@ -12,6 +12,9 @@ const TORCH_VERSION: &str = "2.11.0";
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=bridge/bridge.cpp");
+    // `run::Library` embeds these; a macro cannot tell cargo of new files.
+    println!("cargo::rerun-if-changed=gin");
+    println!("cargo::rerun-if-changed=tasks");
     println!("cargo::rerun-if-env-changed=LIBTORCH");
     if env::var_os("CARGO_FEATURE_TORCH").is_none() {
         return;
@@ -66,7 +69,7 @@ fn compile_bridge(libtorch: &Path, cuda: bool) {
     build
         .cpp(true)
         .std("c++17")
-        .file("bridge/bridge.cpp")
+        .files(["bridge/bridge.cpp", "bridge/matmul.cpp"])
         .include(libtorch.join("include"))
         .include(libtorch.join("include/torch/csrc/api/include"))
         .define("_GLIBCXX_USE_CXX11_ABI", "1")

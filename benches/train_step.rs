@@ -8,7 +8,7 @@ use std::time::Instant;
 use gimlet::models::Batch;
 use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::nn::bridge::flush_denormals;
+use gimlet::nn::bridge::{choose_matrix_products, flush_denormals};
 use gimlet::nn::{Activation, Dropout, Dtype, Params};
 use gimlet::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
 use tch::{Device, Kind, Tensor};
@@ -25,6 +25,7 @@ fn main() {
     let options = Options::parse();
     tch::set_num_threads(option("threads", 2) as i32);
     assert!(flush_denormals(), "this CPU cannot flush denormals");
+    choose_matrix_products();
     let t5 = T5::new(small(options.dtype));
     let specs = t5.config().param_tree();
     let params = Params::init(&specs, 0, Device::Cpu);

@@ -46,7 +46,8 @@ pub(super) fn number(text: &str, negative: bool) -> Result<ValueKind, BadLiteral
     if text.strip_suffix(['j', 'J']).is_some_and(is_float) {
         return Err(BadLiteral::new(all, "complex numbers have no use in a configuration"));
     }
-    Err(BadLiteral::new(all, format!("`{text}` is no number")))
+    let error = BadLiteral::new(all, format!("`{text}` is no number"));
+    Err(error.help("if it is a text, put it in quotes"))
 }
 
 fn is_number(group: &str, radix: u32) -> bool {

@@ -12,6 +12,11 @@ pub(super) fn byte_order_mark(span: Span) -> Diagnostic {
         .help("save it as UTF-8 without BOM")
 }
 
+pub(super) fn binary(span: Span) -> Diagnostic {
+    Diagnostic::error(span, "this is no gin file: it holds a NUL character")
+        .help("gin files are text in UTF-8")
+}
+
 pub(super) fn not_a_statement(line: Place<'_>) -> Diagnostic {
     let first = first_char(line);
     let name =
@@ -37,7 +42,7 @@ pub(super) fn unfinished(key: &Key, rest: Place<'_>) -> Diagnostic {
     match key.text.as_str() {
         "include" => return bad_include(key, rest),
         "import" | "from" => {
-            return Diagnostic::error(key.span, format!("incomplete `{}`", key.text))
+            return Diagnostic::error(key.span.to(rest.span), "malformed import")
                 .help("write `import module.name`, or `from module import name`");
         }
         _ => {}
@@ -158,7 +163,7 @@ pub(super) fn no_value(key: Option<&Key>, end: Span) -> Diagnostic {
         Diagnostic::error(Span { start: end.start, end: end.end, ..end }, "a value is missing");
     match key {
         Some(key) => error
-            .label("expected a value after this key")
+            .label("expected a value here")
             .help(format!("write `{} = value` on one line; brackets may span lines", key.text))
             .flag_help(format!("write `--gin.{}=VALUE`; an empty text is `\"''\"`", key.text)),
         None => error
@@ -215,13 +220,12 @@ fn bare_word(found: Place<'_>, key: Option<&Key>, whole: bool) -> Diagnostic {
     if matches!(text, "inf" | "nan") {
         return error.help("infinity is written `1e999`; there is no literal for nan");
     }
-    let name = text.split('(').next().unwrap_or_default();
-    let is_name = |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
-    if text.ends_with(')') && name.len() < text.len() && is_name(name) {
-        return error
-            .label("a call")
-            .help(format!("to call a configurable, write `@{name}()` and bind its arguments"))
-            .help("there are no expressions and no Python built-ins such as `set()`");
+    if let Some(name) = called_name(text) {
+        return match PYTHON_TYPES.contains(&name) {
+            true => error.help("gin has no Python built-ins: write a literal"),
+            false => error
+                .help(format!("to call a configurable, write `@{name}()` and bind its arguments")),
+        };
     }
     let error = error.label("did you forget the quotes?");
     let quoted = repr_str(text);
@@ -239,6 +243,16 @@ fn bare_word(found: Place<'_>, key: Option<&Key>, whole: bool) -> Diagnostic {
             }
         }
     }
+}
+
+const PYTHON_TYPES: [&str; 9] =
+    ["set", "dict", "list", "tuple", "int", "float", "str", "bool", "range"];
+
+/// `name` of `name(...)`.
+fn called_name(text: &str) -> Option<&str> {
+    let (name, _) = text.strip_suffix(')')?.split_once('(')?;
+    let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+    (!name.is_empty() && name.chars().all(is_name)).then_some(name)
 }
 
 fn bad_sign(found: Place<'_>) -> Diagnostic {
@@ -265,7 +279,7 @@ fn bad_sign(found: Place<'_>) -> Diagnostic {
 
 /// What follows the line's value.
 pub(super) fn after_value(value: Place<'_>, rest: Place<'_>, key: Option<&Key>) -> Diagnostic {
-    let whole = Place { text: "", span: value.span.to(rest.span) };
+    let whole = value.span.to(rest.span);
     match rest.text.as_bytes()[0] {
         b',' => {
             let error = Diagnostic::error(rest.prefix(1).span, "a tuple needs parentheses");
@@ -282,8 +296,13 @@ pub(super) fn after_value(value: Place<'_>, rest: Place<'_>, key: Option<&Key>) 
         b'=' => Diagnostic::error(rest.prefix(1).span, "one statement has one `=`")
             .help("write each binding on a line of its own"),
         b';' => semicolon(rest),
-        _ => expression(value, rest, whole.span)
-            .unwrap_or_else(|| end_of_line(rest).label("expected the end of the line")),
+        _ => expression(value, rest, whole).unwrap_or_else(|| {
+            let error = end_of_line(rest);
+            match rest.text.contains('=') {
+                true => error.help("write each statement on a line of its own"),
+                false => error,
+            }
+        }),
     }
 }
 
@@ -291,9 +310,13 @@ pub(super) fn after_value(value: Place<'_>, rest: Place<'_>, key: Option<&Key>) 
 pub(super) fn stray(value: Place<'_>, rest: Place<'_>, closer: char) -> Diagnostic {
     expression(value, rest, value.span.to(rest.span)).unwrap_or_else(|| {
         let found = first_word(rest);
+        let help = match (closer, found.text.starts_with('=')) {
+            ('}', true) => "an item of a dict is `key: value`",
+            _ => "is a comma missing before it?",
+        };
         Diagnostic::error(found.span, format!("expected `,` or `{closer}`"))
             .label(format!("found `{}`", shortened(found.text)))
-            .help("is a comma missing before it?")
+            .help(help)
     })
 }
 
@@ -302,9 +325,8 @@ fn expression(value: Place<'_>, rest: Place<'_>, whole: Span) -> Option<Diagnost
     let is_reference = value.text.starts_with(['@', '%']);
     let word = rest.text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
     match rest.text.chars().next()? {
-        '.' | '/'
-            if is_reference && !value.text.ends_with(')') && !rest.text[1..].starts_with(' ') =>
-        {
+        '.' if is_reference && !value.text.ends_with(')') => Some(malformed_path(rest)),
+        '/' if is_reference && !value.text.ends_with(')') && !rest.text[1..].starts_with(' ') => {
             Some(malformed_path(rest))
         }
         '.' if is_reference => Some(
@@ -347,6 +369,10 @@ pub(super) fn call_arguments(arguments: Place<'_>, selector: &str) -> Diagnostic
 pub(super) fn no_item(at: Place<'_>) -> Diagnostic {
     let after = Span { end: at.span.start + 1, ..at.span };
     Diagnostic::error(after, "a value is missing before this").help("delete the extra separator")
+}
+
+pub(super) fn no_entry_value(at: Place<'_>) -> Diagnostic {
+    Diagnostic::error(at.span, "an item of a dict is `key: value`").label("expected a value here")
 }
 
 pub(super) fn colon_in_list(second: Span, container: Place<'_>) -> Diagnostic {

@@ -17,8 +17,7 @@ use super::value::Value;
 /// Parses a text. Statements with errors are left out; the diagnostics may be warnings only.
 pub fn parse(file: FileId, text: &str) -> (Vec<Statement>, Vec<Diagnostic>) {
     let mut diagnostics = Vec::new();
-    let start = after_byte_order_mark(file, text, &mut diagnostics);
-    let lines = scan(file, text, start, &mut diagnostics);
+    let lines = logical_lines(file, text, &mut diagnostics);
     let mut parser = FileParser {
         file,
         text,
@@ -38,11 +37,11 @@ pub fn parse(file: FileId, text: &str) -> (Vec<Statement>, Vec<Diagnostic>) {
 /// Parses a text that is a single value; warnings are dropped.
 pub fn parse_value(file: FileId, text: &str) -> Result<Value, Vec<Diagnostic>> {
     let mut diagnostics = Vec::new();
-    let start = after_byte_order_mark(file, text, &mut diagnostics);
-    let lines = scan(file, text, start, &mut diagnostics);
+    let lines = logical_lines(file, text, &mut diagnostics);
     let mut value = None;
-    let end = Span { file, start, end: start };
+    let end = Span { file, start: text.len(), end: text.len() };
     match lines[..] {
+        [] if !diagnostics.is_empty() => {}
         [] => diagnostics.push(mistakes::no_value(None, end)),
         [line] if line.broken => {}
         [line] => {
@@ -57,14 +56,17 @@ pub fn parse_value(file: FileId, text: &str) -> Result<Value, Vec<Diagnostic>> {
     value.ok_or(diagnostics)
 }
 
-/// Where the text starts; a byte order mark before it is an error, as in gin-config.
-fn after_byte_order_mark(file: FileId, text: &str, diagnostics: &mut Vec<Diagnostic>) -> usize {
-    if !text.starts_with('\u{feff}') {
-        return 0;
+/// Cuts the text into logical lines, unless it cannot be gin at all.
+fn logical_lines(file: FileId, text: &str, diagnostics: &mut Vec<Diagnostic>) -> Vec<Line> {
+    if let Some(at) = text.find('\0') {
+        diagnostics.push(mistakes::binary(Span { file, start: at, end: at + 1 }));
+        return Vec::new();
     }
-    let length = '\u{feff}'.len_utf8();
-    diagnostics.push(mistakes::byte_order_mark(Span { file, start: 0, end: length }));
-    length
+    let mark = text.chars().next().filter(|c| *c == '\u{feff}').map_or(0, char::len_utf8);
+    if mark > 0 {
+        diagnostics.push(mistakes::byte_order_mark(Span { file, start: 0, end: mark }));
+    }
+    scan(file, text, mark, diagnostics)
 }
 
 struct FileParser<'t> {

@@ -41,7 +41,10 @@ impl Diagnostics {
             let hidden = of(severity).count().saturating_sub(MAX_SHOWN);
             if hidden > 0 {
                 let (level, word) = level(severity);
-                let title = level.primary_title(format!("{hidden} more {word}s are not shown"));
+                let title = level.primary_title(match hidden {
+                    1 => format!("one more {word} is not shown"),
+                    _ => format!("{hidden} more {word}s are not shown"),
+                });
                 out.push_str(&renderer.render(&[Group::with_title(title)]));
                 out.push_str("\n\n");
             }

@@ -81,7 +81,14 @@ impl Scanner<'_> {
                     self.skip_comment();
                     continue;
                 }
-                b'\\' if self.continuation(&mut line) => continue,
+                b'\\' => {
+                    self.continuation(&mut line);
+                    let new_line = matches!(self.text[self.at - 1], b'\n' | b'\r');
+                    if line.broken && new_line && self.statement_starts_here(column) {
+                        break;
+                    }
+                    continue;
+                }
                 b'\'' | b'"' => self.string(&mut line),
                 b'(' | b'[' | b'{' => {
                     if brackets.len() == MAX_DEPTH && !line.broken {
@@ -104,15 +111,16 @@ impl Scanner<'_> {
         (line.end > line.start).then_some(line)
     }
 
-    /// Whether a backslash here joins this line and the next; one that does not is reported.
-    fn continuation(&mut self, line: &mut Line) -> bool {
+    /// Skips the backslash here and the line break that it hides; else reports it.
+    fn continuation(&mut self, line: &mut Line) {
         match &self.text[self.at + 1..] {
-            [b'\r', b'\n', ..] => self.at += 3,
-            [b'\n' | b'\r', ..] => self.at += 2,
+            [b'\r', b'\n', _, ..] => self.at += 3,
+            [b'\n' | b'\r', _, ..] => self.at += 2,
             rest => {
                 let blanks = rest.iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
                 let ends = matches!(rest.get(blanks), None | Some(b'\n' | b'\r'));
                 let message = match (ends, blanks) {
+                    // The text ends here, or after one line break.
                     (true, 0) => "nothing follows the backslash that continues this line",
                     (true, _) => "blanks stand behind the backslash that continues this line",
                     (false, _) => "a backslash joins lines only at the very end of one",
@@ -122,10 +130,13 @@ impl Scanner<'_> {
                     self.report(self.at, self.at + 1, message, "this backslash", help);
                 }
                 line.broken = true;
-                return false;
+                // Behind blanks, the next line is meant to belong to this one.
+                self.at += 1 + if ends { blanks } else { 0 };
+                if ends && self.peek().is_some() {
+                    self.at += if self.text[self.at..].starts_with(b"\r\n") { 2 } else { 1 };
+                }
             }
         }
-        true
     }
 
     /// Skips a string; the scan is at its opening quote.
@@ -152,8 +163,12 @@ impl Scanner<'_> {
         }
         if !line.broken {
             let mark = char::from(quote).to_string().repeat(if triple { 3 } else { 1 });
+            let after_letter = opener > 0 && self.text[opener - 1].is_ascii_alphanumeric();
             let help = match triple {
                 true => format!("end the string with {mark}"),
+                false if quote == b'\'' && after_letter => {
+                    "a text with an apostrophe stands in double quotes: `\"don't\"`".to_string()
+                }
                 false => format!("end the string with {mark} on the line where it starts"),
             };
             // A long unterminated text is marked by its opener alone.
@@ -328,7 +343,7 @@ mod tests {
         );
         check(
             "a = 1 \\ \nb = 2",
-            &["a = 1 \\", "b = 2"],
+            &["a = 1", "b = 2"],
             &["blanks stand behind the backslash that continues this line"],
         );
     }

@@ -64,7 +64,8 @@ pub(super) fn single_value(
     let mut builder = Builder { file, base, diagnostics };
     let before = builder.diagnostics.len();
     let pairs = builder.parse(Rule::single_value, text)?;
-    let value = builder.whole_value(None, pairs);
+    let end = builder.span(text.len(), text.len());
+    let value = builder.whole_value(None, pairs, end);
     value.filter(|_| builder.no_errors_since(before))
 }
 
@@ -113,18 +114,22 @@ impl Builder<'_> {
     }
 
     fn assignment(&mut self, pair: Pair<'_, Rule>) -> Option<Content> {
+        let end = self.pair_span(&pair).end;
         let mut parts = pair.into_inner();
         let key = self.key(&parts.next().expect("a binding starts with its key"));
-        let value = self.whole_value(Some(&key), parts)?;
+        let end = Span { start: end, end, ..key.span };
+        let value = self.whole_value(Some(&key), parts, end)?;
         Some(Content::Assignment { key, value })
     }
 
     /// `value? ~ rest?` up to the end of the line.
-    fn whole_value(&mut self, key: Option<&Key>, mut parts: Pairs<'_, Rule>) -> Option<Value> {
-        let end = match key {
-            Some(key) => Span { start: key.span.end, ..key.span },
-            None => self.span(0, 0),
-        };
+    fn whole_value(
+        &mut self,
+        key: Option<&Key>,
+        parts: Pairs<'_, Rule>,
+        end: Span,
+    ) -> Option<Value> {
+        let mut parts = parts.filter(|part| part.as_rule() != Rule::EOI);
         match parts.next() {
             None => self.refuse(mistakes::no_value(key, end)),
             Some(rest) if rest.as_rule() == Rule::rest => {
@@ -163,7 +168,8 @@ impl Builder<'_> {
             match part.as_rule() {
                 Rule::module => module = Some(self.place(&part)),
                 Rule::alias => names.push(self.place(&part)),
-                _ => rest = Some(self.place(&part)),
+                Rule::rest => rest = Some(self.place(&part)),
+                _ => {}
             }
         }
         let module = module.expect("an import names a module");
@@ -181,7 +187,7 @@ impl Builder<'_> {
     }
 
     fn include(&mut self, pair: Pair<'_, Rule>) -> Option<Content> {
-        let mut parts = pair.into_inner();
+        let mut parts = pair.into_inner().skip(1);
         let path = parts.next().expect("an include names a path");
         let place = self.place(&path);
         let value = self.string(path)?;
@@ -320,6 +326,7 @@ impl Builder<'_> {
     /// A value of a container, or what stands in its place.
     fn item(&mut self, pair: Pair<'_, Rule>, key: Option<&Key>) -> Option<Value> {
         match pair.as_rule() {
+            Rule::absent => self.refuse(mistakes::no_entry_value(self.place(&pair))),
             Rule::missing => self.refuse(mistakes::no_item(self.place(&pair))),
             Rule::not_a_value => self.refuse(mistakes::not_an_item(self.place(&pair), key)),
             _ => self.value(pair, key),

@@ -97,7 +97,7 @@ pub struct LossSums {
     pub loss: f64,
     /// The z-loss in it.
     pub z_loss: f64,
-    /// Weighted targets that the model ranked first.
+    /// Targets of any weight that the model ranked first.
     pub correct: f64,
 }
 

@@ -39,5 +39,5 @@ pub use params::Params;
 pub use relative_position::{RelativePosition, buckets, relative_position_bias};
 
 /// Held by tests that seed torch's generator and compare what it draws: there is one for all threads.
-#[cfg(test)]
+#[cfg(all(test, feature = "torch"))]
 pub(crate) static GENERATOR: std::sync::Mutex<()> = std::sync::Mutex::new(());

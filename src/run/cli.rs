@@ -21,7 +21,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Train the model that gin files describe, going on from MODEL_DIR's newest checkpoint.
-    Train(TrainArgs),
+    Train(Box<TrainArgs>),
     /// Say what this build and machine support, and what is missing.
     Doctor,
 }

@@ -15,6 +15,10 @@ use super::dry_run::dry_run;
 use super::failure::Failure;
 use super::library::Library;
 
+/// How libtorch's OpenMP threads wait for work. By default they spin, and on cores that others use
+/// too a step then takes several times as long. Read when the library is loaded.
+const WAIT_POLICY: &str = "OMP_WAIT_POLICY";
+
 /// Runs `gimlet` with its command line.
 pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
     let color = io::stderr().is_terminal();
@@ -53,7 +57,11 @@ fn check_train(train: &TrainArgs, color: bool) -> Result<(), Failure> {
 /// Becomes `gimlet-torch`, which stands beside this program.
 fn hand_over(args: &[String]) -> Result<(), Failure> {
     let program = torch_program()?;
-    let error = process::Command::new(&program).args(&args[1..]).exec();
+    let mut command = process::Command::new(&program);
+    if env::var_os(WAIT_POLICY).is_none() {
+        command.env(WAIT_POLICY, "PASSIVE");
+    }
+    let error = command.args(&args[1..]).exec();
     let message = format!("cannot start {}", program.display());
     Err(Failure::World(anyhow!(error).context(message)))
 }

@@ -62,7 +62,8 @@ impl Actions {
 
     fn run(&mut self, mode: &str, metrics: &MetricsByTask) -> bool {
         let runners = self.by_mode.get_mut(mode).into_iter().flatten();
-        runners.fold(false, |stop, runner| runner.run(metrics) || stop)
+        // Every action sees the metrics, also after one that asks to stop.
+        runners.map(|runner| runner.run(metrics)).filter(|stop| *stop).count() > 0
     }
 }
 

@@ -67,7 +67,7 @@ impl Periods {
     pub fn validated(mut self) -> Result<Self, PeriodsError> {
         let (checkpoint, eval) = (self.checkpoint, self.eval);
         let epoch = self.steps_per_epoch();
-        if checkpoint % epoch != 0 || eval % epoch != 0 {
+        if !checkpoint.is_multiple_of(epoch) || !eval.is_multiple_of(epoch) {
             return Err(PeriodsError::NotMultiples { checkpoint, eval });
         }
         if self.total_steps < self.first_step {
@@ -101,7 +101,8 @@ impl Periods {
             next = next.min(listed);
         }
         let last = next == self.total_steps;
-        let due = |period: u64| period > 0 && (last || (next - self.first_step) % period == 0);
+        let due =
+            |period: u64| period > 0 && (last || (next - self.first_step).is_multiple_of(period));
         let listed = self.checkpoint_steps.contains(&next);
         Stop { step: next, save: due(self.checkpoint) || listed, eval: due(self.eval) }
     }

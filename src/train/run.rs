@@ -167,7 +167,7 @@ fn stepper(spec: &Train, context: &Context<'_>, record: &RunRecord) -> Result<St
     let schedule = schedule.map_err(|error| TrainError::Unfit(error.to_string()))?;
     let num_microbatches = trainer.num_microbatches.unwrap_or(1).max(1);
     let batch_size = spec.train_dataset_cfg.batch_size;
-    if batch_size % num_microbatches != 0 {
+    if !batch_size.is_multiple_of(num_microbatches) {
         let message = format!(
             "batch size {batch_size} is not divided evenly by trainer.Trainer.num_microbatches = \
              {num_microbatches}"

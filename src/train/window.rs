@@ -109,7 +109,7 @@ fn counts(sums: &LossSums) -> BatchCounts {
     BatchCounts {
         rows: sums.num_sequences,
         target_tokens: sums.num_target_tokens,
-        weighted_tokens: sums.weight_sum as u64,
+        weighted_tokens: sums.num_weighted_tokens as u64,
         weight_sum: sums.weight_sum,
         features: vec![feature(&sums.encoder), feature(&sums.decoder)],
     }

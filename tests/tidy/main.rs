@@ -1,7 +1,7 @@
-//! The house rules that a machine can check: layers, the torch wall, sizes, names. They read the
-//! sources as text, so a failing rule names a file and a line, and says what to do.
+//! The house rules that a machine can check: layers, the torch wall, sizes, names, gin files. Most
+//! read the sources as text, so a failing rule names a file and a line, and says what to do.
 
-mod binaries;
+mod gin_files;
 mod layers;
 mod names;
 mod sizes;

@@ -66,9 +66,11 @@ pub struct LossSums {
     pub loss: f64,
     /// The part of it that is z-loss.
     pub z_loss: f64,
-    /// Weights of the targets that are the most probable token.
+    /// Targets of any weight that are the most probable token.
     pub correct: f64,
-    /// Weights of all targets.
+    /// Targets of any weight.
+    pub num_weighted_tokens: f64,
+    /// Weights of all targets, after normalization.
     pub weight_sum: f64,
     /// Rows.
     pub num_sequences: u64,
@@ -93,30 +95,13 @@ pub struct FeatureSums {
     pub num_positions: u64,
 }
 
-impl LossSums {
-    /// Cross entropy alone.
-    pub fn cross_ent_loss(&self) -> f64 {
-        self.loss - self.z_loss
-    }
-
-    /// Weighted share of targets that are the most probable token.
-    pub fn accuracy(&self) -> f64 {
-        self.correct / self.weight_sum
-    }
-
-    /// Share of positions, of encoder and decoder, that are not padding.
-    pub fn non_padding_fraction(&self) -> f64 {
-        let filled = self.encoder.num_non_padding + self.decoder.num_non_padding;
-        filled / (self.encoder.num_positions + self.decoder.num_positions) as f64
-    }
-}
-
 /// Sums over microbatches or steps.
 impl AddAssign<&LossSums> for LossSums {
     fn add_assign(&mut self, other: &LossSums) {
         self.loss += other.loss;
         self.z_loss += other.z_loss;
         self.correct += other.correct;
+        self.num_weighted_tokens += other.num_weighted_tokens;
         self.weight_sum += other.weight_sum;
         self.num_sequences += other.num_sequences;
         self.num_target_tokens += other.num_target_tokens;

@@ -17,23 +17,25 @@ pub struct LossOutput {
 /// Sums that still lie on the device, so that a step need not wait for them.
 #[derive(Debug)]
 pub struct UnreadSums {
-    values: Tensor, // float64 [8], in the order of `read`
+    values: Tensor, // float64 [9], in the order of `read`
     num_sequences: u64,
     num_target_tokens: u64,
     names: [&'static str; 2],
     num_encoder_positions: u64,
 }
 
-/// The four sums over targets, each a scalar.
+/// The sums over targets, each a scalar.
 #[derive(Debug)]
 pub struct TargetSums {
     /// The loss, z-loss included.
     pub loss: Tensor,
     /// The z-loss in it.
     pub z_loss: Tensor,
-    /// Weights of the targets that are the most probable token.
+    /// Targets of any weight that are the most probable token.
     pub correct: Tensor,
-    /// Weights of all targets.
+    /// Targets of any weight.
+    pub num_weighted_tokens: Tensor,
+    /// Weights of all targets, after normalization.
     pub weight_sum: Tensor,
 }
 
@@ -58,6 +60,7 @@ impl UnreadSums {
             &targets.loss,
             &targets.z_loss,
             &targets.correct,
+            &targets.num_weighted_tokens,
             &targets.weight_sum,
             &num_examples(&encoder_ids),
             &encoder_ids.ne(0).sum(Kind::Int64),
@@ -77,8 +80,10 @@ impl UnreadSums {
     pub fn read(&self) -> LossSums {
         let values: Vec<f64> =
             Vec::try_from(&self.values).expect("the sums are one float64 vector");
-        let [loss, z_loss, correct, weight_sum, ref features @ ..] = values[..] else {
-            unreachable!("`new` stacks eight values")
+        let [loss, z_loss, correct, num_weighted_tokens, weight_sum, ref features @ ..] =
+            values[..]
+        else {
+            unreachable!("`new` stacks nine values")
         };
         let feature = |index: usize, num_positions| FeatureSums {
             name: self.names[index],
@@ -90,6 +95,7 @@ impl UnreadSums {
             loss,
             z_loss,
             correct,
+            num_weighted_tokens,
             weight_sum,
             num_sequences: self.num_sequences,
             num_target_tokens: self.num_target_tokens,

@@ -61,9 +61,12 @@ impl T5 {
         let targets = Targets { tokens, coefficients };
         let (losses, scalar) = cross_entropy(&head, &targets, spec);
         let loss = losses.loss.dot(&targets.coefficients);
+        // T5X's metrics ask whether a target counts, not how much.
+        let counted = weights.ne(0).to_kind(Kind::Float);
         let sums = TargetSums {
             z_loss: losses.z_loss.dot(&targets.coefficients),
-            correct: losses.correct.dot(&weights),
+            correct: losses.correct.dot(&counted),
+            num_weighted_tokens: counted.sum(Kind::Float),
             weight_sum: weights.sum(Kind::Float),
             loss: loss.shallow_clone(),
         };

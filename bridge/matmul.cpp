@@ -1,0 +1,99 @@
+// Float32 matrix products by oneDNN instead of MKL, for CPUs on which MKL's are slow.
+//
+// libtorch sends float32 products to MKL, which uses AVX2 at most on CPUs that are not Intel's. oneDNN,
+// which libtorch uses for bfloat16, has AVX-512 kernels for every CPU: 2.5 times as fast on an AMD EPYC of
+// 2025. Both compute in float32 throughout. The kernels below replace libtorch's for `mm` and its like, in
+// forward and backward passes alike, and hand what oneDNN does not take as it lies back to libtorch.
+
+#include <ATen/ATen.h>
+#include <ATen/CPUFunctions.h>
+#include <c10/util/Exception.h>
+#include <torch/library.h>
+
+namespace at::native {
+// Exported by libtorch_cpu; its header is not shipped. result = alpha * mat1 @ mat2 + beta * result.
+TORCH_API void mkldnn_matmul(
+    const Tensor& mat1, const Tensor& mat2, const Tensor& result, float beta, float alpha);
+}  // namespace at::native
+
+namespace {
+
+// Products with fewer multiplications cost less than oneDNN's set-up.
+constexpr int64_t kMinWork = 1 << 16;
+
+// Whether the matrices are dense, row by row or column by column: oneDNN copies others first.
+bool is_dense(const at::Tensor& t) {
+  if (t.is_contiguous()) return true;
+  const int64_t rows = t.size(-2), columns = t.size(-1);
+  if (t.stride(-2) != 1 || t.stride(-1) != rows) return false;
+  return t.dim() == 2 || t.stride(0) == rows * columns;
+}
+
+bool suits(const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() != at::kFloat || b.scalar_type() != at::kFloat) return false;
+  if (a.layout() != at::kStrided || b.layout() != at::kStrided) return false;
+  if (a.size(-1) != b.size(-2)) return false;  // libtorch has the error message
+  if (a.dim() == 3 && a.size(0) != b.size(0)) return false;
+  const int64_t work = a.numel() * b.size(-1);
+  return work >= kMinWork && is_dense(a) && is_dense(b);
+}
+
+bool suits_result(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out) {
+  if (out.scalar_type() != at::kFloat || !out.is_contiguous() || out.dim() != a.dim()) return false;
+  if (out.size(-2) != a.size(-2) || out.size(-1) != b.size(-1)) return false;
+  return out.dim() == 2 || out.size(0) == a.size(0);
+}
+
+at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
+  at::Tensor out = a.dim() == 2 ? at::empty({a.size(0), b.size(1)}, a.options())
+                                : at::empty({a.size(0), a.size(1), b.size(2)}, a.options());
+  at::native::mkldnn_matmul(a, b, out, 0.f, 1.f);
+  return out;
+}
+
+at::Tensor mm(const at::Tensor& a, const at::Tensor& b) {
+  return a.dim() == 2 && b.dim() == 2 && suits(a, b) ? product(a, b) : at::cpu::mm(a, b);
+}
+
+at::Tensor bmm(const at::Tensor& a, const at::Tensor& b) {
+  return a.dim() == 3 && b.dim() == 3 && suits(a, b) ? product(a, b) : at::cpu::bmm(a, b);
+}
+
+at::Tensor& mm_out(const at::Tensor& a, const at::Tensor& b, at::Tensor& out) {
+  if (a.dim() != 2 || b.dim() != 2 || !suits(a, b) || !suits_result(a, b, out)) {
+    return at::cpu::mm_out(out, a, b);
+  }
+  at::native::mkldnn_matmul(a, b, out, 0.f, 1.f);
+  return out;
+}
+
+at::Tensor& addmm_(
+    at::Tensor& self, const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
+    const at::Scalar& alpha) {
+  if (a.dim() != 2 || b.dim() != 2 || !suits(a, b) || !suits_result(a, b, self)) {
+    return at::cpu::addmm_(self, a, b, beta, alpha);
+  }
+  at::native::mkldnn_matmul(a, b, self, beta.to<float>(), alpha.to<float>());
+  return self;
+}
+
+}  // namespace
+
+// Call once, before the first product.
+extern "C" void gimlet_products_by_onednn() noexcept {
+  static torch::Library* library = [] {
+    // Replacing a kernel is a warning to libtorch, and our intention.
+    struct Silent : c10::WarningHandler {
+      void process(const c10::Warning&) override {}
+    } handler;
+    c10::WarningUtils::WarningHandlerGuard guard(&handler);
+    auto* replaced =
+        new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+    replaced->impl("mm", &mm);
+    replaced->impl("mm.out", &mm_out);
+    replaced->impl("bmm", &bmm);
+    replaced->impl("addmm_", &addmm_);
+    return replaced;
+  }();
+  (void)library;
+}

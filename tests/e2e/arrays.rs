@@ -1,0 +1,51 @@
+//! Comparing checkpoints array by array.
+
+use gimlet::checkpoint::Reader;
+use gimlet::storage;
+use std::path::Path;
+
+/// Opens `model_dir/checkpoint_STEP`.
+pub fn open(model_dir: &Path, step: u64) -> Reader {
+    let path = model_dir.join(format!("checkpoint_{step}"));
+    let path = storage::Path::try_from(&*path).expect("the path is text");
+    Reader::open(&path).expect("the checkpoint is whole")
+}
+
+/// Asserts that both hold the same arrays, each float array within `tolerance` of its norm.
+pub fn assert_close(found: &Reader, expected: &Reader, tolerance: f64) {
+    assert_eq!(found.shapes(), expected.shapes());
+    for array in expected.leaves() {
+        let [found, expected] = [found, expected].map(|checkpoint| {
+            checkpoint.read(array.name).expect("the array is whole")
+        });
+        match (found.to_f32(), expected.to_f32()) {
+            (Some(found), Some(expected)) => {
+                let error = relative_error(&found, &expected);
+                assert!(error <= tolerance, "{} is off by {error:e} of its norm", array.name);
+            }
+            _ => assert_eq!(found, expected, "{}", array.name),
+        }
+    }
+}
+
+/// Asserts that both hold the same arrays, bit for bit.
+pub fn assert_same(found: &Reader, expected: &Reader) {
+    assert_eq!(found.shapes(), expected.shapes());
+    for array in expected.leaves() {
+        let [found, expected] = [found, expected].map(|checkpoint| {
+            checkpoint.read(array.name).expect("the array is whole")
+        });
+        assert!(found == expected, "{} differs", array.name);
+    }
+}
+
+/// Norm of the difference over the norm of `expected`; the former alone where that is zero.
+fn relative_error(found: &[f32], expected: &[f32]) -> f64 {
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+    let pairs = found.iter().zip(expected);
+    let difference = norm(&mut pairs.map(|(a, b)| f64::from(*a) - f64::from(*b)));
+    match norm(&mut expected.iter().map(|x| f64::from(*x))) {
+        0.0 => difference,
+        norm => difference / norm,
+    }
+}

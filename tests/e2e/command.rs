@@ -1,0 +1,102 @@
+//! A `gimlet train` command and how it ended.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// A folder of the sources of these tests.
+pub fn sources(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e").join(folder)
+}
+
+/// A command to be run in a folder, below which the gin files' relative paths lie.
+#[derive(Clone, Debug)]
+pub struct Train {
+    folder: PathBuf,
+    args: Vec<String>,
+    num_threads: usize,
+}
+
+impl Train {
+    /// `gimlet train` in `folder`.
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_path_buf(), args: Vec::new(), num_threads: 1 }
+    }
+
+    /// With `--gin_file=FILE`.
+    pub fn gin_file(self, file: impl AsRef<Path>) -> Self {
+        let file = file.as_ref().display().to_string();
+        self.arg(format!("--gin_file={file}"))
+    }
+
+    /// With `--gin.NAME=VALUE`.
+    pub fn bind(self, name: &str, value: impl std::fmt::Display) -> Self {
+        self.arg(format!("--gin.{name}={value}"))
+    }
+
+    /// With `--gin.NAME='TEXT'`.
+    pub fn bind_text(self, name: &str, text: impl AsRef<Path>) -> Self {
+        let text = text.as_ref().display().to_string();
+        self.bind(name, format!("'{text}'"))
+    }
+
+    /// With one more word.
+    pub fn arg(mut self, word: impl Into<String>) -> Self {
+        self.args.push(word.into());
+        self
+    }
+
+    /// With so many threads of libtorch; one if not said, since tests run side by side.
+    pub fn num_threads(self, num_threads: usize) -> Self {
+        Self { num_threads, ..self }
+    }
+
+    /// The command as the system takes it.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));
+        command
+            .arg("train")
+            .args(&self.args)
+            .current_dir(&self.folder)
+            .env("OMP_NUM_THREADS", self.num_threads.to_string())
+            .env("RUST_BACKTRACE", "1")
+            .env_remove("GIMLET_PATH_MAP")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs to the end.
+    pub fn run(&self) -> Ended {
+        Ended::new(self.command().output().expect("gimlet starts"))
+    }
+
+    /// Runs to the end, which must be a good one.
+    pub fn succeeds(&self) -> Ended {
+        let ended = self.run();
+        assert_eq!(ended.status, Some(0), "{:?} failed:\n{}", self.args, ended.stderr);
+        ended
+    }
+
+    /// Starts, with standard error piped.
+    pub fn start(&self) -> Child {
+        let mut command = self.command();
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().expect("gimlet starts")
+    }
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Exit status; `None` after a signal.
+    pub status: Option<i32>,
+    /// What it printed on standard error.
+    pub stderr: String,
+}
+
+impl Ended {
+    /// From the output of a process.
+    pub fn new(output: Output) -> Self {
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        Self { status: output.status.code(), stderr }
+    }
+}

@@ -1,0 +1,111 @@
+//! What the trained model of the unpacked run says of the first batch: T5X's scores and beams.
+
+use std::path::Path;
+
+use gimlet::checkpoint::Reader;
+use gimlet::models::Batch;
+use gimlet::models::decoding::{BeamSearch, DecodeFn, Prediction};
+use gimlet::models::t5::{T5, T5Config};
+use gimlet::nn::{Activation, Params};
+use serde_json::Value;
+use tch::{Kind, Tensor};
+
+use super::{STEPS, read_log, unpack_checkpoint};
+use crate::arrays;
+use crate::command::sources;
+
+const ROWS: usize = 4;
+
+#[test]
+fn scores_and_beams_are_those_of_t5x() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    unpack_checkpoint("unpacked", STEPS, scratch.path());
+    let params = read_params(&arrays::open(scratch.path(), STEPS));
+    let (model, batch) = (T5::new(config()), first_batch());
+    let log = &read_log("unpacked")["decode"];
+
+    let scores = model.score_batch(&params, &batch);
+    assert_scores(&scores, &log["score_batch"]);
+
+    let decode_fn = DecodeFn::BeamSearch(BeamSearch::default());
+    let prediction = Prediction { decode_fn, num_decodes: 4, eos_id: 1, prompt_with_targets: false };
+    let decodes = model.predict_batch_with_aux(&params, &batch, &prediction);
+    let decodes = decodes.expect("the prediction fits the model");
+    let found: Vec<i64> = decodes.sequences.flatten(0, -1).try_into().expect("token ids");
+    let expected = numbers(&log["beams"]);
+    assert!(found.iter().map(|id| *id as f64).eq(expected), "beams differ: {}", decodes.sequences);
+    assert_scores(&decodes.scores, &log["beam_scores"]);
+}
+
+fn assert_scores(found: &Tensor, expected: &Value) {
+    let found: Vec<f64> = found.to_kind(Kind::Double).flatten(0, -1).try_into().expect("numbers");
+    let expected = numbers(expected);
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!((found - expected).abs() <= 1e-4 * expected.abs(), "{found}, T5X has {expected}");
+    }
+}
+
+/// Every number in nested lists, in order.
+fn numbers(value: &Value) -> Vec<f64> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(numbers).collect(),
+        number => vec![number.as_f64().expect("a number")],
+    }
+}
+
+/// The network of `unpacked.gin`.
+fn config() -> T5Config {
+    T5Config {
+        vocab_size: 96,
+        dtype: gimlet::nn::Dtype::Float32,
+        emb_dim: 32,
+        num_heads: 2,
+        num_encoder_layers: 2,
+        num_decoder_layers: 2,
+        head_dim: 8,
+        mlp_dim: 64,
+        mlp_activations: vec![Activation::Gelu, Activation::Linear],
+        dropout_rate: 0.0,
+        logits_via_embedding: false,
+        float32_attention_logits: false,
+    }
+}
+
+fn read_params(checkpoint: &Reader) -> Params {
+    Params::from_tensors(checkpoint.leaves().filter_map(|array| {
+        let name = array.name.strip_prefix("target/")?.to_string();
+        let values = checkpoint.read(array.name).expect("the array is whole");
+        let values = values.to_f32().expect("parameters are floats");
+        let shape: Vec<i64> = array.shape.iter().map(|extent| *extent as i64).collect();
+        Some((name, Tensor::from_slice(&values).view(&shape[..])))
+    }))
+}
+
+fn first_batch() -> Batch {
+    let path = sources("t5x/unpacked").join("examples.jsonl");
+    let text = std::fs::read_to_string(Path::new(&path)).expect("the examples are there");
+    let examples: Vec<Value> = text
+        .lines()
+        .take(ROWS)
+        .map(|line| serde_json::from_str(line).expect("lines are JSON"))
+        .collect();
+    let targets = padded(&examples, "targets", 12);
+    let start = Tensor::zeros([ROWS as i64, 1], (Kind::Int64, tch::Device::Cpu));
+    Batch {
+        encoder_input_tokens: padded(&examples, "inputs", 24),
+        decoder_input_tokens: Tensor::cat(&[start, targets.narrow(1, 0, 11)], 1),
+        decoder_loss_weights: targets.gt(0).to_kind(Kind::Float),
+        decoder_target_tokens: targets,
+        packing: None,
+    }
+}
+
+fn padded(examples: &[Value], feature: &str, length: usize) -> Tensor {
+    let rows = examples.iter().map(|example| {
+        let mut ids: Vec<i64> = numbers(&example[feature]).iter().map(|id| *id as i64).collect();
+        ids.resize(length, 0);
+        Tensor::from_slice(&ids)
+    });
+    Tensor::stack(&rows.collect::<Vec<_>>(), 0)
+}

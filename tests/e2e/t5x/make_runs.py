@@ -1,0 +1,191 @@
+"""Trains tiny models with real T5X and writes down what it did, for tests/e2e/t5x.rs.
+
+    python make_runs.py --t5x=T5X_CHECKOUT
+
+Made with google-research/t5x cc342d4, jax 0.10.2, flax 0.12.8, optax 0.2.8, seqio 0.0.20,
+tensorflow-cpu 2.21, clu 0.0.12, fiddle 0.3.1, orbax-checkpoint 0.12.8, tensorstore 0.1.86 on
+CPU in float32. T5X imports `airio` and `jestimator`, which PyPI lacks and these runs do not use:
+empty modules stand in for them.
+
+Each run is a folder beside this file:
+- examples.jsonl: token ids ending in EOS, random, in the order they are trained on;
+- checkpoint_0.tar.gz, checkpoint_6.tar.gz: T5X's own checkpoints, before and after six steps;
+- log.json: every step's metrics under T5X's names, each computed before that step's update; and
+  for unpacked runs what checkpoint_6 says of the first batch: the scores of its targets and the
+  beams (worst to best) with theirs.
+The configurations are in RUNS below and, as a user would write them, in the test.
+"""
+
+import argparse
+import gzip
+import json
+import pathlib
+import sys
+import tarfile
+import tempfile
+import types
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).parent
+VOCAB_SIZE = 96
+EOS_ID = 1
+LENGTHS = {"inputs": 24, "targets": 12}
+BATCH_SIZE = 4
+STEPS = 6
+# min_dim_size_to_factor = 32 leaves attention kernels (32 x 16) whole and factors the rest.
+DIMS = dict(
+    vocab_size=VOCAB_SIZE, emb_dim=32, num_heads=2, head_dim=8, mlp_dim=64,
+    num_encoder_layers=2, num_decoder_layers=2,
+)
+RUNS = {
+    # Name to (seed, packed, module, optimizer, loss, schedule).
+    "unpacked": dict(
+        seed=1, packed=False, num_examples=STEPS * BATCH_SIZE,
+        module=dict(mlp_activations=("gelu", "linear"), logits_via_embedding=False),
+        optimizer=dict(),
+        loss=dict(z_loss=1e-3, label_smoothing=0.05, factor="AVERAGE_PER_SEQUENCE"),
+        schedule=dict(factors="constant * rsqrt_decay", base_learning_rate=0.02, warmup_steps=2),
+    ),
+    "packed": dict(
+        seed=2, packed=True, num_examples=90,
+        module=dict(mlp_activations=("relu",), logits_via_embedding=True),
+        optimizer=dict(beta1=0.9, weight_decay_rate=1e-3),
+        loss=dict(z_loss=1e-4, label_smoothing=0.0, factor="NUM_REAL_TARGET_TOKENS"),
+        schedule=dict(factors="constant * linear_warmup", base_learning_rate=0.02, warmup_steps=4),
+    ),
+}
+
+
+def stand_in_for_modules_that_pypi_lacks():
+    names = ["airio", "airio.core", "airio.pygrain_common", "jestimator", "jestimator.amos",
+             "jestimator.amos_helper"]
+    for name in names:
+        module = types.ModuleType(name)
+        module.__getattr__ = lambda attribute: type(attribute, (), {})
+        sys.modules[name] = module
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, module)
+
+
+def make_examples(seed, count):
+    """Random token ids of random length, at least 3 with the EOS."""
+    random = np.random.default_rng(seed)
+
+    def feature(length):
+        tokens = random.integers(2, VOCAB_SIZE, random.integers(2, length))
+        return [*map(int, tokens), EOS_ID]
+
+    return [{name: feature(length) for name, length in LENGTHS.items()} for _ in range(count)]
+
+
+def make_batches(examples, packed):
+    import seqio
+    import tensorflow as tf
+
+    signature = {name: tf.TensorSpec([None], tf.int32, name) for name in LENGTHS}
+    dataset = tf.data.Dataset.from_generator(lambda: iter(examples), output_signature=signature)
+    dataset = seqio.utils.trim_dataset(dataset, LENGTHS, {})
+    converter = seqio.EncDecFeatureConverter(pack=packed, use_custom_packing_ops=False)
+    dataset = converter(dataset, task_feature_lengths=LENGTHS)
+    return list(dataset.batch(BATCH_SIZE, drop_remainder=True).as_numpy_iterator())
+
+
+def make_model(run):
+    import jax.numpy as jnp
+    import seqio
+    from t5x import adafactor, losses, models
+    from t5x.examples.t5 import network
+
+    config = network.T5Config(dtype=jnp.float32, dropout_rate=0.0, **DIMS, **run["module"])
+    optimizer = adafactor.Adafactor(
+        decay_rate=0.8, step_offset=0, min_dim_size_to_factor=32,
+        logical_factor_rules=adafactor.standard_logical_factor_rules(), **run["optimizer"])
+    vocabulary = seqio.PassThroughVocabulary(size=VOCAB_SIZE, eos_id=EOS_ID)
+    loss = run["loss"]
+    return models.EncoderDecoderModel(
+        module=network.Transformer(config=config), optimizer_def=optimizer,
+        input_vocabulary=vocabulary, output_vocabulary=vocabulary, z_loss=loss["z_loss"],
+        label_smoothing=loss["label_smoothing"],
+        loss_normalizing_factor=losses.SpecialLossNormalizingFactor[loss["factor"]])
+
+
+def numbers(summary):
+    """A step's metrics but its times, as plain numbers."""
+    values = {name: getattr(value, "value", value) for name, value in summary.items()}
+    return {name: float(np.asarray(value)) for name, value in sorted(values.items())
+            if not name.startswith("timing/")}
+
+
+def pack_up(folder, to):
+    """A tar file that is the same for the same content."""
+    def anonymous(info):
+        info.uid = info.gid = info.mtime = 0
+        info.uname = info.gname = ""
+        return info
+
+    with gzip.GzipFile(to, "wb", mtime=0) as file, tarfile.open(fileobj=file, mode="w") as tar:
+        tar.add(folder, arcname=folder.name, filter=anonymous)
+
+
+def train(name, run):
+    import jax
+    from t5x import checkpoints, partitioning, trainer, utils
+
+    examples = make_examples(run["seed"], run["num_examples"])
+    batches = make_batches(examples, run["packed"])
+    assert len(batches) >= STEPS, f"{name}: {len(batches)} batches of {STEPS}"
+    model = make_model(run)
+    partitioner = partitioning.PjitPartitioner(num_partitions=1)
+    initializer = utils.TrainStateInitializer(
+        optimizer_def=model.optimizer_def, init_fn=model.get_initial_variables,
+        input_shapes={key: value.shape for key, value in batches[0].items()},
+        partitioner=partitioner)
+    state = initializer.from_scratch(jax.random.PRNGKey(run["seed"]))
+    log = {"metrics": []}
+    out = HERE / name
+    out.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        checkpointer = checkpoints.Checkpointer(state, partitioner, scratch)
+        checkpointer.save(state)
+        with trainer.Trainer(
+            model=model, train_state=state, partitioner=partitioner, eval_names=[],
+            summary_dir=None, train_state_axes=initializer.train_state_axes,
+            rng=jax.random.PRNGKey(0), num_microbatches=None,
+            learning_rate_fn=utils.create_learning_rate_scheduler(**run["schedule"]),
+        ) as loop:
+            for batch in batches[:STEPS]:
+                summary = loop.train(iter([batch]), 1).result()
+                log["metrics"].append(numbers(summary))
+            state = loop.train_state
+        checkpointer.save(state)
+        for step in (0, STEPS):
+            folder = pathlib.Path(scratch) / f"checkpoint_{step}"
+            pack_up(folder, out / f"checkpoint_{step}.tar.gz")
+    if not run["packed"]:
+        log["decode"] = decode(model, state.params, batches[0])
+    (out / "log.json").write_text(json.dumps(log, indent=1) + "\n")
+    lines = (json.dumps(example) + "\n" for example in examples)
+    (out / "examples.jsonl").write_text("".join(lines))
+
+
+def decode(model, params, batch):
+    scores = model.score_batch(params, batch)
+    beams, aux = model.predict_batch_with_aux(
+        params, batch, num_decodes=4, return_all_decodes=True)
+    return {"score_batch": np.asarray(scores).tolist(), "beams": np.asarray(beams).tolist(),
+            "beam_scores": np.asarray(aux["scores"]).tolist()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--t5x", required=True, help="checkout of google-research/t5x")
+    sys.path.insert(0, parser.parse_args().t5x)
+    stand_in_for_modules_that_pypi_lacks()
+    for name, run in RUNS.items():
+        train(name, run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+//! Runs of real T5X, repeated: `make_runs.py` made what is compared, and says with which versions.
+//!
+//! float32 on the CPU. T5X's XLA and libtorch add in different orders, so metrics may differ by
+//! 1e-4 of their value after six steps, those of the first step by 1e-6, and arrays by 1e-4 of their norm.
+
+mod decode;
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::arrays;
+use crate::command::{Train, sources};
+use crate::events::read_scalars;
+
+const STEPS: u64 = 6;
+
+#[test]
+fn an_unpacked_run_repeats_that_of_t5x() {
+    check("unpacked");
+}
+
+#[test]
+fn a_packed_run_repeats_that_of_t5x() {
+    check("packed");
+}
+
+fn check(name: &str) {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let (t5x, ours) = (scratch.path().join("t5x"), scratch.path().join("ours"));
+    unpack_checkpoint(name, 0, &t5x);
+    unpack_checkpoint(name, STEPS, &t5x);
+    Train::new(&sources("t5x"))
+        .gin_file(format!("{name}.gin"))
+        .bind_text("INITIAL_CHECKPOINT_PATH", t5x.join("checkpoint_0"))
+        .bind_text("MODEL_DIR", &ours)
+        .succeeds();
+    check_metrics(&read_log(name), &ours);
+    arrays::assert_close(&arrays::open(&ours, STEPS), &arrays::open(&t5x, STEPS), 1e-4);
+}
+
+fn check_metrics(log: &Value, model_dir: &Path) {
+    let found = read_scalars(&model_dir.join("train"));
+    let steps = log["metrics"].as_array().expect("a list of steps");
+    assert_eq!(steps.len() as u64, STEPS);
+    for (step, metrics) in (1..).zip(steps) {
+        for (tag, expected) in metrics.as_object().expect("metrics by tag") {
+            let expected = expected.as_f64().expect("a number");
+            let found = found.get(tag).and_then(|points| points.get(&step));
+            let found = *found.unwrap_or_else(|| panic!("step {step} has no {tag}"));
+            let tolerance = if step == 1 { 1e-6 } else { 1e-4 };
+            assert!(
+                (found - expected).abs() <= tolerance * expected.abs(),
+                "step {step}: {tag} is {found}, T5X has {expected}"
+            );
+        }
+    }
+}
+
+fn read_log(name: &str) -> Value {
+    let file = File::open(sources("t5x").join(name).join("log.json")).expect("the log is there");
+    serde_json::from_reader(file).expect("the log is JSON")
+}
+
+/// Unpacks T5X's checkpoint of a step to `to/checkpoint_STEP`.
+fn unpack_checkpoint(name: &str, step: u64, to: &Path) {
+    std::fs::create_dir_all(to).expect("the folder can be made");
+    let archive = sources("t5x").join(name).join(format!("checkpoint_{step}.tar.gz"));
+    let status = Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(to).status();
+    assert!(status.expect("tar starts").success());
+}

@@ -1,0 +1,70 @@
+//! What gin-config accepts and refuses, and what it reads, statement by statement.
+
+use gimlet::gin::ast::{Argument, Import, Statement, StatementKind, Target};
+use gimlet::gin::{FileId, Severity, parse};
+use serde_json::{Value, json};
+
+use crate::golden::folder;
+
+#[test]
+fn texts_mean_what_they_mean_to_gin_config() {
+    let text = std::fs::read_to_string(folder("accept.json")).expect("made by reference.py");
+    let cases: Vec<Value> = serde_json::from_str(&text).expect("reference.py writes JSON");
+    let wrong: Vec<String> = cases.iter().filter_map(difference).collect();
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+/// What is read differently; for a case where Gimlet means to differ, what is read alike.
+fn difference(case: &Value) -> Option<String> {
+    let text = case["text"].as_str().expect("a case has a text");
+    let (found, expected) = (meaning(text), &case["meaning"]);
+    let different = case.get("different").is_some();
+    if (found == *expected) == different {
+        return Some(format!("{text:?}\n  found    {found}\n  expected {expected}"));
+    }
+    None
+}
+
+/// As `meaning` of `reference.py`.
+fn meaning(text: &str) -> Value {
+    let (statements, diagnostics) = parse(FileId(0), text);
+    if diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
+        return Value::Null;
+    }
+    statements.iter().flat_map(lines).collect()
+}
+
+fn lines(statement: &Statement) -> Vec<Value> {
+    match &statement.kind {
+        StatementKind::Binding(target, argument) => vec![bound(target, argument)],
+        StatementKind::Block(target, arguments) => {
+            let head = json!(["block", target.scope.join("/"), target.selector]);
+            std::iter::once(head).chain(arguments.iter().map(|a| bound(target, a))).collect()
+        }
+        StatementKind::Macro(definition) => {
+            let (scope, name) = definition.path.rsplit_once('/').unwrap_or(("", &definition.path));
+            vec![json!(["bind", scope, name, "", printed(&definition.value)])]
+        }
+        StatementKind::Import(import) => vec![json!(["import", import_text(import)])],
+        StatementKind::Include(include) => vec![json!(["include", include.path])],
+    }
+}
+
+fn bound(target: &Target, argument: &Argument) -> Value {
+    let scope = target.scope.join("/");
+    json!(["bind", scope, target.selector, argument.name, printed(&argument.value)])
+}
+
+/// Infinity, which has no literal in Python, prints as one that reads back.
+fn printed(value: &gimlet::gin::Value) -> String {
+    value.to_string().replace("1e999", "inf")
+}
+
+fn import_text(import: &Import) -> String {
+    let statement = match import.module.rsplit_once('.').filter(|_| import.from) {
+        Some((module, name)) => format!("from {module} import {name}"),
+        None => format!("import {}", import.module),
+    };
+    let alias = import.alias.as_ref().map(|alias| format!(" as {alias}"));
+    statement + &alias.unwrap_or_default()
+}

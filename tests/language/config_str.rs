@@ -1,0 +1,95 @@
+//! Printed configurations, against goldens that gin-config made.
+
+use std::io;
+
+use gimlet::gin::{Configurable, Loaded, Registry, Request, Source, config_str, load};
+
+use crate::golden;
+
+// The same as in reference.py; the parameters have no effect, so that they take any value.
+
+/// A model.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "lib.models.Model", ignored(emb_dim = "", module = "", vocabulary = "", Rate = ""))]
+struct Model {}
+
+/// An encoder.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "lib.models.Encoder", ignored(layers = "", scale = "", names = ""))]
+struct Encoder {}
+
+/// Another encoder of that name.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "lib.other.models.Encoder", ignored(layers = ""))]
+struct OtherEncoder {}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "lib.train.train",
+    ignored(model = "", steps = "", options = "", _hidden = "", text = "", seed = "")
+)]
+struct Train {}
+
+/// A vocabulary.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "solo.Vocabulary", ignored(path = "", extra_ids = ""))]
+struct Vocabulary {}
+
+/// An encoder whose full name is a suffix of the other ones'.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "models.Encoder", ignored(layers = ""))]
+struct BareEncoder {}
+
+fn registry() -> Registry {
+    Registry::default()
+        .with::<Model>()
+        .with::<Encoder>()
+        .with::<OtherEncoder>()
+        .with::<Train>()
+        .with::<Vocabulary>()
+        .with::<BareEncoder>()
+}
+
+/// The one text of a case.
+struct Text<'a>(&'a str);
+
+impl Source for Text<'_> {
+    fn read(&self, path: &str) -> io::Result<Option<String>> {
+        Ok((path == "case.gin").then(|| self.0.to_string()))
+    }
+
+    fn similar(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+fn loaded(text: &str, registry: &Registry) -> Loaded {
+    let request = Request { files: vec!["case.gin".to_string()], ..Request::default() };
+    match load(&request, &Text(text), registry) {
+        Ok(loaded) => loaded,
+        Err(diagnostics) => panic!("{}", diagnostics.render(false)),
+    }
+}
+
+#[test]
+fn configurations_print_as_gin_config_prints_them_and_read_back() {
+    let registry = registry();
+    for case in golden::cases("config_str") {
+        let text = std::fs::read_to_string(&case).expect("the case is readable");
+        let printed = config_str(&loaded(&text, &registry).config, &registry);
+        let expected = std::fs::read_to_string(case.with_extension("golden"));
+        assert_eq!(printed, expected.expect("made by reference.py"), "{}", case.display());
+        let again = config_str(&loaded(&printed, &registry).config, &registry);
+        assert_eq!(again, printed, "{} read back", case.display());
+    }
+}
+
+#[test]
+fn what_gin_config_loses_reads_back() {
+    let registry = registry();
+    let text = "lib.train.train.seed = [1e999, -1e999]\nX = ''\n";
+    let printed = config_str(&loaded(text, &registry).config, &registry);
+    assert!(printed.contains("train.seed = [1e999, -1e999]\n"), "{printed}");
+    assert_eq!(config_str(&loaded(&printed, &registry).config, &registry), printed);
+}

@@ -1,0 +1,31 @@
+//! `case.golden` beside `case.gin`: what is printed for it. `UPDATE_GOLDEN=1` rewrites them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folder of the language's test data.
+pub fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/language").join(name)
+}
+
+/// The `case.gin` files of a folder, sorted.
+pub fn cases(name: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder(name)).expect("the folder exists");
+    let paths = entries.map(|entry| entry.expect("the folder is readable").path());
+    let mut cases: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "gin")).collect();
+    cases.sort();
+    assert!(!cases.is_empty(), "no cases in {name}");
+    cases
+}
+
+/// Compares with the golden of a case.
+#[track_caller]
+pub fn check(case: &Path, found: &str) {
+    let golden = case.with_extension("golden");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&golden, found).expect("the golden is writable");
+    }
+    let expected = fs::read_to_string(&golden).unwrap_or_default();
+    assert_eq!(found, expected, "{} (UPDATE_GOLDEN=1 rewrites it)", golden.display());
+}

@@ -1,0 +1,9 @@
+//! The gin language against gin-config itself: what parses, what it means, how it prints, and what
+//! a user is told when it does not. `reference.py` makes the reference data.
+
+mod accept;
+mod config_str;
+mod errors;
+mod golden;
+mod limits;
+mod values;
