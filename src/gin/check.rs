@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::config::{Bound, Config};
 use super::diagnostic::Diagnostic;
 use super::source::Span;
-use super::suggest::did_you_mean;
+use super::suggest::{did_you_mean, nearest};
 use super::value::{Value, ValueKind};
 
 /// Everything that must be mended before the configuration can be evaluated.
@@ -44,10 +44,13 @@ pub fn unused_macros(config: &Config, is_typed: impl Fn(Span) -> bool) -> Vec<Di
     let unused = config.macros.iter().filter(|(name, bound)| is_typed(bound.key) && !is_used(name));
     unused
         .map(|(name, bound)| {
-            let others = used.iter().map(String::as_str);
-            Diagnostic::error(bound.key, format!("macro `{name}` is used nowhere"))
-                .help(did_you_mean(name, others))
-                .warning()
+            let others: Vec<&str> = used.iter().map(String::as_str).collect();
+            let help = match nearest(name, &others) {
+                Some(other) => format!("did you mean `{other}`?"),
+                None => format!("it would be read as `%{name}`"),
+            };
+            let message = format!("macro `{name}` is used nowhere");
+            Diagnostic::error(bound.key, message).help(help).warning()
         })
         .collect()
 }

@@ -113,7 +113,11 @@ impl<'a> Evaluator<'a> {
 
     /// Records that a value has the wrong type.
     pub fn mismatch(&mut self, value: &Value, expected: &str) -> Reported {
-        let found = value.kind.type_name();
+        self.unfit(value, expected, value.kind.type_name())
+    }
+
+    /// Records that a value was expected to be something else than what was `found`.
+    pub fn unfit(&mut self, value: &Value, expected: &str, found: &str) -> Reported {
         let parameter = match self.parameter {
             Some((schema, name)) => format!(" for `{}.{name}`", schema.short_name()),
             None => String::new(),

@@ -235,10 +235,8 @@ macro_rules! integer {
                 let ValueKind::Int(number) = value.kind else {
                     return Err(cx.mismatch(value, &Self::expected()));
                 };
-                <$ty>::try_from(number).map_err(|_| {
-                    let message = format!("expected {}, found {number}", $expected);
-                    cx.report(Diagnostic::error(value.span, message))
-                })
+                <$ty>::try_from(number)
+                    .map_err(|_| cx.unfit(value, $expected, &number.to_string()))
             }
         }
     )*};

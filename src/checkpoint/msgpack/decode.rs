@@ -27,7 +27,11 @@ pub(in crate::checkpoint) fn decode(mut source: impl Read) -> Result<Leaves, Dec
     let root = rmpv::decode::read_value(&mut source)
         .map_err(|error| Damaged(format!("the file `checkpoint` is no whole msgpack: {error}")))?;
     if source.read(&mut [0]).unwrap_or(0) != 0 {
-        return Err(Damaged("the file `checkpoint` goes on after its end".to_string()));
+        let reason = match root.is_map() {
+            true => "the file `checkpoint` goes on after its end",
+            false => "the file `checkpoint` is no msgpack map",
+        };
+        return Err(Damaged(reason.to_string()));
     }
     let mut leaves = Leaves::new();
     walk(String::new(), optimizer(root)?, &mut leaves)?;
