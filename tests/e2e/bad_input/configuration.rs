@@ -1,0 +1,140 @@
+//! Mistakes in gin files and flags, found before anything is built.
+
+use super::{USER, check};
+use crate::folder::Folder;
+
+#[test]
+fn names_that_mean_nothing() {
+    let folder = Folder::new();
+    let pretrain = || folder.pretrain(4);
+    check(
+        &pretrain().bind("utils.SaveCheckpointConfig.perod", 5),
+        USER,
+        &["has no parameter `perod`", "did you mean `period`?", "--gin.utils.SaveCheckpoint"],
+    );
+    check(
+        &pretrain().bind("adafactor.Adafactr.beta1", 0.9),
+        USER,
+        &["`adafactor.Adafactr`", "did you mean", "Adafactor`"],
+    );
+    check(
+        &pretrain().bind("VOCABULARY", "@ByteVocabulry()"),
+        USER,
+        &["`ByteVocabulry`", "did you mean", "ByteVocabulary`"],
+    );
+    check(
+        &pretrain().bind("BATCH_SIZE", "%BATCH_SIZ"),
+        USER,
+        &["macro `BATCH_SIZ` is not defined", "did you mean `BATCH_SIZE`?"],
+    );
+    check(&pretrain().bind("preprocessors.tokenize.key", 1), USER, &["`tokenize`", "no parameter"]);
+    check(
+        &pretrain().bind("MIXTURE_OR_TASK_NAME", "'lnes'"),
+        USER,
+        &["no task or mixture is named `lnes`", "did you mean `lines`?"],
+    );
+}
+
+#[test]
+fn a_macro_that_nothing_uses_is_warned_of() {
+    let folder = Folder::new();
+    let ended = folder.pretrain(4).bind("BATCHSIZE", 2).arg("--dry_run").succeeds();
+    let words = ["warning: macro `BATCHSIZE` is used nowhere", "did you mean `BATCH_SIZE`?"];
+    words.iter().for_each(|words| assert!(ended.stderr.contains(words), "{}", ended.stderr));
+}
+
+#[test]
+fn values_of_the_wrong_type() {
+    let folder = Folder::new();
+    let pretrain = || folder.pretrain(4);
+    check(
+        &pretrain().bind("BATCH_SIZE", "'eight'"),
+        USER,
+        &["batch_size", "expected", "int", "'eight'"],
+    );
+    check(&pretrain().bind("TRAIN_STEPS", -1), USER, &["total_steps", "-1"]);
+    check(
+        &pretrain().bind("network.T5Config.dtype", "'float31'"),
+        USER,
+        &["dtype", "'float31'", "'float32'"],
+    );
+    check(
+        &pretrain().bind("TASK_FEATURE_LENGTHS", "[64, 32]"),
+        USER,
+        &["task_feature_lengths", "dict", "list"],
+    );
+    check(
+        &pretrain().bind("train.model", "@network.Transformer()"),
+        USER,
+        &["model", "Transformer", "EncoderDecoderModel"],
+    );
+}
+
+#[test]
+fn values_that_must_be_given() {
+    let folder = Folder::new();
+    check(
+        &folder.pretrain(4).bind("MODEL_DIR", "%gin.REQUIRED"),
+        USER,
+        &["`MODEL_DIR` is required", "--gin.MODEL_DIR=VALUE"],
+    );
+    check(
+        &folder.pretrain(4).bind("network.T5Config.vocab_size", "%gin.REQUIRED"),
+        USER,
+        &["vocab_size", "required"],
+    );
+    folder.write("alone.gin", "include 't5x/configs/runs/pretrain.gin'\n");
+    check(&folder.train("alone.gin"), USER, &["MODEL", "alone.gin"]);
+}
+
+#[test]
+fn files_that_are_not_there_or_not_gin() {
+    let folder = Folder::new();
+    check(&folder.train("pretrain_tny.gin"), USER, &["`pretrain_tny.gin`", "pretrain_tiny.gin"]);
+    folder.write("broken.gin", "include 'tiny.gin'\nBATCH_SIZE = [1, 2\nTRAIN_STEPS = 3\n");
+    check(&folder.train("broken.gin"), USER, &["broken.gin:2"]);
+    folder.write("lost.gin", "include 'no/such.gin'\n");
+    check(&folder.train("lost.gin"), USER, &["lost.gin:1", "`no/such.gin`", "searched in"]);
+    folder.write("imports.gin", "import my_tasks\n");
+    check(&folder.train("imports.gin"), USER, &["imports.gin:1", "`my_tasks`", "my_tasks.gin"]);
+    folder.write("my_tasks.py", "");
+    check(&folder.train("imports.gin"), USER, &["my_tasks.py", "Python", "my_tasks.gin"]);
+    folder.write("latin.gin", b"# caf\xe9\n");
+    check(&folder.train("latin.gin"), USER, &["latin.gin", "UTF-8"]);
+    std::fs::create_dir(folder.path("folder.gin")).expect("the folder can be written");
+    check(&folder.train("folder.gin"), USER, &["folder.gin", "directory"]);
+}
+
+#[test]
+fn flags_that_are_none() {
+    let folder = Folder::new();
+    let pretrain = || folder.pretrain(4);
+    check(
+        &pretrain().arg("--gin.BATCH_SIZE"),
+        USER,
+        &["--gin.<param>=<value>", "--gin.BATCH_SIZE"],
+    );
+    check(&pretrain().arg("--gin.MODEL_DIR=/tmp/run"), USER, &["MODEL_DIR", "quotes"]);
+    check(&pretrain().arg("small.gin"), USER, &["'small.gin'", "--gin_file=small.gin"]);
+    check(&pretrain().arg("--gin_fil=x"), USER, &["--gin_fil", "--gin_file"]);
+    check(&pretrain().arg("--path_map").arg("gs://a"), USER, &["gs://a", "PREFIX=DIR"]);
+    let nothing = crate::command::Train::new(&folder.path("."));
+    check(&nothing, USER, &["--gin_file"]);
+}
+
+#[test]
+fn periods_and_parts_that_do_not_divide() {
+    let folder = Folder::new();
+    let pretrain = || folder.pretrain(4);
+    check(
+        &pretrain().bind("train.eval_period", 3),
+        USER,
+        &["(4)", "(3)", "multiples", "SaveCheckpointConfig.period", "train.eval_period"],
+    );
+    check(
+        &pretrain().bind("trainer.Trainer.num_microbatches", 3),
+        USER,
+        &["batch size 8", "num_microbatches", "3"],
+    );
+    assert!(!folder.path("model").exists(), "a refused run leaves nothing behind");
+}

@@ -1,0 +1,114 @@
+//! Data and vocabularies that do not fit the run, or cannot be read.
+
+use super::{USER, WORLD, check};
+use crate::folder::Folder;
+
+#[test]
+fn data_that_is_missing_or_empty() {
+    let folder = Folder::new();
+    let lines = |pattern: &str| {
+        folder.write(
+            "other_tasks.gin",
+            format!(
+                "other/seqio.Task:\n  source = @seqio.TextLineDataSource()\n  preprocessors = []\n  \
+                 output_features = {{'inputs': @seqio.Feature(), 'targets': @seqio.Feature()}}\n\
+                 other/seqio.TextLineDataSource.split_to_filepattern = {{'train': '{pattern}'}}\n\
+                 seqio.Feature.vocabulary = @seqio.ByteVocabulary()\n\
+                 seqio.ByteVocabulary.extra_ids = 20\n"
+            ),
+        );
+        folder.write("other.gin", "import other_tasks\nMIXTURE_OR_TASK_NAME = 'other'\n");
+        folder.pretrain(4).gin_file("other.gin")
+    };
+    check(&lines("nothing-*.txt"), USER, &["`other`", "'train'", "nothing-*.txt"]);
+    folder.write("empty.txt", "");
+    check(&lines("empty.txt"), USER, &["`other`", "'train'", "no examples"]);
+    check(&lines("gs://bucket/c4/*.txt"), USER, &["gs://bucket/c4", "--path_map gs://bucket=DIR"]);
+    folder.write("short.txt.gz", [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1, 2]);
+    check(&lines("short.txt.gz"), WORLD, &["short.txt.gz"]);
+}
+
+#[test]
+fn splits_and_files_that_are_not_there() {
+    let folder = Folder::new();
+    check(
+        &folder.pretrain(4).bind("train/utils.DatasetConfig.split", "'trian'"),
+        USER,
+        &["`lines`", "'trian'", "train"],
+    );
+    check(
+        &folder
+            .pretrain(4)
+            .bind("VOCABULARY", "@seqio.SentencePieceVocabulary()")
+            .bind("seqio.SentencePieceVocabulary.sentencepiece_model_file", "'no.model'"),
+        USER,
+        &["no.model", "not found"],
+    );
+    folder.write("bad.model", "no protobuf");
+    check(
+        &folder
+            .pretrain(4)
+            .bind("VOCABULARY", "@seqio.SentencePieceVocabulary()")
+            .bind("seqio.SentencePieceVocabulary.sentencepiece_model_file", "'bad.model'"),
+        USER,
+        &["bad.model", "SentencePiece"],
+    );
+}
+
+#[test]
+fn text_that_is_not_utf_8() {
+    let folder = Folder::new();
+    folder.write("lines-2.txt", b"fine\nna\xefve\n".repeat(4));
+    check(&folder.pretrain(40), USER, &["lines-2.txt:2", "not UTF-8", "iconv"]);
+    let folder = Folder::new();
+    folder.write("echo-train.jsonl", "{\"inputs\": \"a\", \"targets\": \"a\"}\n{\"inputs\": \n");
+    let echo = folder.pretrain(4).bind("MIXTURE_OR_TASK_NAME", "'echo'");
+    check(&echo, USER, &["echo-train.jsonl:2", "JSON"]);
+}
+
+#[test]
+fn vocabularies_that_do_not_fit() {
+    let folder = Folder::new();
+    check(
+        &folder.pretrain(4).bind("network.T5Config.vocab_size", 128),
+        USER,
+        &["279 ids", "network.T5Config.vocab_size is 128", "384"],
+    );
+    check(
+        &folder.pretrain(4).bind("seqio.ByteVocabulary.extra_ids", 0),
+        USER,
+        &["vocabularies do not match", "task `lines`", "VOCABULARY"],
+    );
+}
+
+#[test]
+fn sequences_that_do_not_fit() {
+    let folder = Folder::new();
+    let lengths = |inputs: u32, targets: u32| {
+        let lengths = format!("{{'inputs': {inputs}, 'targets': {targets}}}");
+        folder.pretrain(4).bind("TASK_FEATURE_LENGTHS", lengths)
+    };
+    check(
+        &lengths(64, 8),
+        USER,
+        &["span corruption", "targets length (8)", "'inputs': 64", "TASK_FEATURE_LENGTHS"],
+    );
+    check(
+        &lengths(16, 16)
+            .bind("MIXTURE_OR_TASK_NAME", "'long'")
+            .bind("train/utils.DatasetConfig.trim_output_features", "False")
+            .bind("train.train_eval_dataset_cfg", "None"),
+        USER,
+        &["'inputs'", "its length of 16", "trim_output_features = True"],
+    );
+    check(&lengths(0, 16), USER, &["'inputs'", "positive length"]);
+    let lengths = folder.pretrain(4).bind("TASK_FEATURE_LENGTHS", "{'inputs': 64}");
+    check(&lengths, USER, &["'targets'", "length"]);
+}
+
+#[test]
+fn a_cache_that_must_be_there() {
+    let folder = Folder::new();
+    let ended = folder.pretrain(4).bind("USE_CACHED_TASKS", "True").succeeds();
+    assert!(ended.stderr.contains("cache"), "{}", ended.stderr);
+}

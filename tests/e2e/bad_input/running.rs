@@ -1,0 +1,30 @@
+//! What goes wrong while a run trains.
+
+use super::{WORLD, check};
+use crate::folder::{Folder, steps};
+
+#[test]
+fn a_loss_that_is_no_number_is_not_saved() {
+    let folder = Folder::new();
+    let run = folder
+        .pretrain(40)
+        .bind("utils.create_learning_rate_scheduler.factors", "'constant'")
+        .bind("utils.create_learning_rate_scheduler.base_learning_rate", 1e30);
+    check(&run, WORLD, &["the loss is", "at step 2", "step 0", "base_learning_rate", "float32"]);
+    assert_eq!(steps(&folder.path("model")), [0]);
+}
+
+#[test]
+fn an_action_ends_a_run_whose_optimizer_passes_over_such_losses() {
+    let folder = Folder::new();
+    let ended = folder
+        .pretrain(24)
+        .bind("utils.create_learning_rate_scheduler.factors", "'constant'")
+        .bind("utils.create_learning_rate_scheduler.base_learning_rate", 1e30)
+        .bind("adafactor.Adafactor.skip_nan_updates", "True")
+        .bind("train.actions", "{'TRAIN': [@trainer.TerminateOnNanAction()]}")
+        .succeeds();
+    for words in ["loss is not finite: stopping", "stopped at step 2"] {
+        assert!(ended.stderr.contains(words), "{}", ended.stderr);
+    }
+}

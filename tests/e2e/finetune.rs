@@ -1,0 +1,132 @@
+//! Fine-tuning through `t5x/configs/runs/finetune.gin`: what is restored, evaluated, kept, and when it
+//! stops. The run goes from step 4 to step 10, evaluates every 3 steps and saves every 6.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::arrays;
+use crate::command::Train;
+use crate::events::read_scalars;
+use crate::folder::{Folder, steps};
+
+/// A folder with `pretrained/checkpoint_4`.
+fn pretrained() -> Folder {
+    let folder = Folder::new();
+    folder.pretrain(4).bind_text("MODEL_DIR", "pretrained").succeeds();
+    folder
+}
+
+fn finetune(folder: &Folder) -> Train {
+    folder.train("finetune_tiny.gin")
+}
+
+/// Steps with a line in the task's metrics.
+fn evaluated_steps(folder: &Folder) -> Vec<i64> {
+    lines(folder, "model/inference_eval/echo-metrics.jsonl")
+        .iter()
+        .map(|line| line["step"].as_i64().expect("a step"))
+        .collect()
+}
+
+fn lines(folder: &Folder, file: &str) -> Vec<Value> {
+    let text = fs::read_to_string(folder.path(file)).expect("the run wrote it");
+    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+#[test]
+fn predictions_and_metrics_are_written_down() {
+    let folder = pretrained();
+    let ended = finetune(&folder).succeeds();
+    assert!(ended.stderr.contains("restored step 4 from pretrained/checkpoint_4"));
+    assert_eq!(steps(&folder.path("model")), [4, 10]);
+    assert_eq!(evaluated_steps(&folder), [7, 10]);
+
+    let metrics = &lines(&folder, "model/inference_eval/echo-metrics.jsonl")[1];
+    let events = read_scalars(&folder.path("model/inference_eval/echo"));
+    assert!(metrics.get("sequence_accuracy").is_some() && metrics.get("edit_distance").is_none());
+    for (name, written) in metrics.as_object().expect("metrics by name") {
+        if name == "step" {
+            continue;
+        }
+        let shown = events[&format!("eval/{name}")][&10];
+        let written = written.as_f64().expect("a number");
+        assert!((shown - written).abs() <= 1e-6 * written.abs(), "{name}: {shown}, {written}");
+    }
+    let examples = lines(&folder, "model/inference_eval/echo-000010.jsonl");
+    assert_eq!(examples.len(), 7);
+    for example in &examples {
+        assert_eq!(example["input"]["inputs_pretokenized"], example["target"]);
+        assert!(example["prediction"].is_string());
+    }
+    let losses = read_scalars(&folder.path("model/training_eval/echo"));
+    assert!(losses["loss"].keys().copied().eq([7, 10]));
+    assert!(losses.contains_key("accuracy"));
+}
+
+#[test]
+fn the_newest_of_a_folder_is_restored_and_the_optimizer_reset() {
+    let folder = pretrained();
+    let ended = finetune(&folder)
+        .bind_text("INITIAL_CHECKPOINT_PATH", "pretrained")
+        .bind_text("utils.RestoreCheckpointConfig.mode", "latest")
+        .bind("utils.RestoreCheckpointConfig.assignment_map", "[(r'state/param_states/.*', None)]")
+        .bind("utils.RestoreCheckpointConfig.fallback_to_scratch", "True")
+        .bind("TRAIN_STEPS", 5)
+        .succeeds();
+    assert!(ended.stderr.contains("restored step 4 from pretrained/checkpoint_4"));
+    assert!(ended.stderr.contains("arrays are initialized"), "{}", ended.stderr);
+    let [found, expected] = ["model", "pretrained"].map(|dir| arrays::open(&folder.path(dir), 4));
+    assert_eq!(found.shapes(), expected.shapes());
+    for array in found.leaves() {
+        let values = found.read(array.name).expect("the array is whole");
+        if array.name.starts_with("state/param_states/") {
+            let values = values.to_f32().expect("optimizer states are floats");
+            assert!(values.iter().all(|value| *value == 0.0), "{}", array.name);
+        } else {
+            assert!(values == expected.read(array.name).expect("is whole"), "{}", array.name);
+        }
+    }
+}
+
+#[test]
+fn an_evaluation_may_come_first_and_steps_may_be_relative() {
+    let folder = pretrained();
+    finetune(&folder)
+        .bind("TRAIN_STEPS_RELATIVE", 3)
+        .bind("train.run_eval_before_training", "True")
+        .succeeds();
+    assert_eq!(evaluated_steps(&folder), [4, 7]);
+    assert_eq!(steps(&folder.path("model")), [4, 7]);
+}
+
+#[test]
+fn a_metric_that_no_longer_improves_ends_the_run() {
+    let folder = pretrained();
+    let run = finetune(&folder)
+        .bind("TRAIN_STEPS", 40)
+        .bind("train.actions", "{'INFER_EVAL': [@trainer.EarlyStoppingAction()]}")
+        .bind("trainer.EarlyStoppingAction.metric", "('echo', 'sequence_accuracy')")
+        .bind("trainer.EarlyStoppingAction.mode", "'max'")
+        .bind("trainer.EarlyStoppingAction.patience", 2);
+    let ended = run.succeeds();
+    for words in ["echo/sequence_accuracy no longer improves", "stopped at step 10"] {
+        assert!(ended.stderr.contains(words), "{}", ended.stderr);
+    }
+    assert_eq!(steps(&folder.path("model")), [4, 10]);
+
+    // The same command again: it is still over.
+    let again = run.succeeds();
+    assert!(again.stderr.contains("stopped at step 10"), "{}", again.stderr);
+    assert_eq!(evaluated_steps(&folder), [7, 10]);
+}
+
+#[test]
+fn checkpoints_are_saved_at_listed_steps_and_the_last_two_are_kept() {
+    let folder = pretrained();
+    finetune(&folder)
+        .bind("utils.SaveCheckpointConfig.checkpoint_steps", "[5, 8]")
+        .bind("utils.SaveCheckpointConfig.keep", 2)
+        .succeeds();
+    assert_eq!(steps(&folder.path("model")), [8, 10]);
+}

@@ -1,0 +1,67 @@
+//! A working directory with the data of `gin/small_tasks.gin`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::command::{Train, sources};
+
+/// Real text: the licence of this package.
+const TEXT: &str = include_str!("../../LICENSE");
+
+/// A working directory, removed when dropped.
+pub struct Folder(TempDir);
+
+impl Folder {
+    /// With lines of text in two files and some held out, and pairs that repeat the input.
+    pub fn new() -> Self {
+        let folder = Self(tempfile::tempdir().expect("a temporary folder"));
+        let lines: Vec<&str> = TEXT.lines().filter(|line| !line.trim().is_empty()).collect();
+        let (held_out, rest) = lines.split_at(20);
+        let (first, second) = rest.split_at(rest.len() / 2);
+        folder.write("held-out.txt", held_out.join("\n"));
+        folder.write("lines-0.txt", first.join("\n"));
+        folder.write("lines-1.txt", second.join("\n"));
+        folder.write("echo-train.jsonl", pairs(0..40));
+        folder.write("echo-validation.jsonl", pairs(40..47));
+        folder
+    }
+
+    /// The path of a file in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        fs::write(self.path(name), content).expect("the folder can be written");
+    }
+
+    /// `gimlet train` in it with a file of `gin/`.
+    pub fn train(&self, gin_file: &str) -> Train {
+        let search_path = sources("gin").display().to_string();
+        Train::new(self.0.path())
+            .arg(format!("--gin_search_paths={search_path}"))
+            .gin_file(gin_file)
+    }
+
+    /// `gimlet train` of `pretrain_tiny.gin` up to a step.
+    pub fn pretrain(&self, steps: u64) -> Train {
+        self.train("pretrain_tiny.gin").bind("TRAIN_STEPS", steps)
+    }
+}
+
+/// Steps of the checkpoints in a MODEL_DIR, ascending.
+pub fn steps(model_dir: &Path) -> Vec<u64> {
+    let model_dir = gimlet::storage::Path::try_from(model_dir).expect("the path is text");
+    gimlet::checkpoint::list_steps(&model_dir).expect("the folder is readable")
+}
+
+fn pairs(range: std::ops::Range<u32>) -> String {
+    let pair = |i: u32| {
+        let word = format!("w{}", i * 7919 % 1000);
+        format!("{{\"inputs\": \"{word}\", \"targets\": \"{word}\"}}\n")
+    };
+    range.map(pair).collect()
+}
