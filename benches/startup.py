@@ -51,7 +51,7 @@ DROPOUT_RATE = 0.0
 BATCH_SIZE = {rows}
 USE_CACHED_TASKS = False
 train/utils.DatasetConfig.pack = False
-train_script.train.eval_period = 0
+train.eval_period = 0
 utils.CheckpointConfig.save = None
 MODEL_DIR = '{folder}/model'
 """

@@ -8,8 +8,7 @@ use std::time::Instant;
 use gimlet::models::Batch;
 use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::nn::bridge::{choose_matrix_products, flush_denormals};
-use gimlet::nn::{Activation, Dropout, Dtype, Params};
+use gimlet::nn::{Activation, Dropout, Dtype, Params, cpu};
 use gimlet::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
 use tch::{Device, Kind, Tensor};
 
@@ -23,9 +22,8 @@ struct Options {
 
 fn main() {
     let options = Options::parse();
+    cpu::prepare();
     tch::set_num_threads(option("threads", 2) as i32);
-    assert!(flush_denormals(), "this CPU cannot flush denormals");
-    choose_matrix_products();
     let t5 = T5::new(small(options.dtype));
     let specs = t5.config().param_tree();
     let params = Params::init(&specs, 0, Device::Cpu);

@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import sys
 import time
 import zlib
 
@@ -45,6 +46,7 @@ def t5_preprocessors(folder):
     path = pathlib.Path(folder, "t5/data/preprocessors.py")
     spec = importlib.util.spec_from_file_location("t5_preprocessors", path)
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where autograph looks for it
     spec.loader.exec_module(module)
     return module
 

@@ -48,6 +48,8 @@ struct Prefetched {
 pub struct BatchIterator {
     state: DatasetState,
     notices: Vec<String>,
+    /// A batch that [`BatchIterator::wait`] has taken from the queue.
+    waiting: Option<Prefetched>,
     /// `None` once the stream has ended; dropped first, which ends the thread.
     queue: Option<Receiver<Result<Prefetched, DataError>>>,
     thread: Option<JoinHandle<()>>,
@@ -74,20 +76,36 @@ impl BatchIterator {
             .name("data".to_string())
             .spawn(move || producer.run(skip, &sender))
             .map_err(|error| DataError::Config(format!("cannot start a thread: {error}")))?;
-        Ok(Self { state, notices, queue: Some(queue), thread: Some(thread) })
+        Ok(Self { state, notices, waiting: None, queue: Some(queue), thread: Some(thread) })
+    }
+
+    /// Waits until the next batch is made, so that mistakes in the data come to light.
+    pub fn wait(&mut self) -> Result<(), DataError> {
+        if self.waiting.is_none() {
+            self.waiting = self.receive()?;
+        }
+        Ok(())
     }
 
     /// The next batch; `None` at the end.
     ///
     /// After an error or the end, every call gives `None`.
     pub fn next_batch(&mut self) -> Result<Option<EncDecBatch>, DataError> {
+        let next = match self.waiting.take() {
+            Some(next) => Some(next),
+            None => self.receive()?,
+        };
+        Ok(next.map(|next| {
+            self.state.snapshot = next.snapshot;
+            self.state.batches = next.batches;
+            next.batch
+        }))
+    }
+
+    fn receive(&mut self) -> Result<Option<Prefetched>, DataError> {
         let Some(queue) = &self.queue else { return Ok(None) };
         match queue.recv() {
-            Ok(Ok(next)) => {
-                self.state.snapshot = next.snapshot;
-                self.state.batches = next.batches;
-                Ok(Some(next.batch))
-            }
+            Ok(Ok(next)) => Ok(Some(next)),
             Ok(Err(error)) => {
                 self.queue = None;
                 Err(error)

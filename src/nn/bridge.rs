@@ -45,25 +45,10 @@ pub fn flush_denormals() -> bool {
     gimlet_set_flush_denormal(true)
 }
 
-/// Lets oneDNN compute float32 matrix products on CPUs where MKL, libtorch's choice, does not use what
-/// they have. Call it before the first product; results change by rounding only.
-pub fn choose_matrix_products() {
-    if mkl_is_slow() {
-        gimlet_products_by_onednn();
-    }
-}
-
-/// MKL uses AVX-512 on Intel's CPUs only.
-fn mkl_is_slow() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let vendor = std::arch::x86_64::__cpuid(0);
-        // The vendor's name in order: "Genu" "ineI" "ntel".
-        let intel = vendor.ebx == u32::from_le_bytes(*b"Genu");
-        !intel && std::arch::is_x86_feature_detected!("avx512f")
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    false
+/// Lets oneDNN compute float32 matrix products instead of MKL; results change by rounding only. See
+/// `bridge/matmul.cpp`.
+pub fn products_by_onednn() {
+    gimlet_products_by_onednn();
 }
 
 /// The version of libtorch, such as `2.11.0`.

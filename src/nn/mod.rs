@@ -11,6 +11,8 @@ mod attention;
 #[cfg(feature = "torch")]
 pub mod bridge;
 #[cfg(feature = "torch")]
+pub mod cpu;
+#[cfg(feature = "torch")]
 mod dropout;
 #[cfg(feature = "torch")]
 mod init;

@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicBool;
 use tch::Device;
 
 use crate::gin::config_str;
-use crate::nn::bridge::flush_denormals;
+use crate::nn::cpu;
 use crate::telemetry;
-use crate::train::{Context, Outcome, TrainError, train};
+use crate::train::{Context, Outcome, Train, TrainError, train};
 
 use super::cli::{Command, TrainArgs};
 use super::configure::{configure, registry};
@@ -40,8 +40,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
 fn train_command(args: &TrainArgs, color: bool) -> Result<(), Failure> {
     let configured = configure(&args.gin, &Library, color)?;
     eprint!("{}", configured.warnings);
-    // Saturated logits leave denormal gradients, which cost a CPU many times a normal number.
-    flush_denormals();
+    cpu::prepare();
     let stop = stop_on_signals()?;
     let context = Context {
         tasks: &configured.tasks,
@@ -50,24 +49,32 @@ fn train_command(args: &TrainArgs, color: bool) -> Result<(), Failure> {
         stop: &stop,
     };
     let outcome = train(&configured.train, &context).map_err(failure)?;
-    let model_dir = &configured.train.model_dir;
-    match outcome {
-        Outcome::Finished { step } => telemetry::notice(&format!("finished at step {step}")),
-        Outcome::Stopped { step } => telemetry::notice(&format!("stopped at step {step}")),
-        Outcome::Interrupted { step } => telemetry::notice(&format!(
-            "interrupted: step {step} is saved; the same command goes on from there"
-        )),
-    }
-    telemetry::notice(&format!("checkpoints and logs are in {model_dir}"));
+    say_how_it_ended(outcome, &configured.train);
     Ok(())
+}
+
+fn say_how_it_ended(outcome: Outcome, train: &Train) {
+    telemetry::notice(&match outcome {
+        Outcome::Finished { step } => format!("finished at step {step}"),
+        Outcome::Stopped { step } => format!("stopped at step {step}"),
+        Outcome::Interrupted { step } if train.checkpoint_cfg.save.is_none() => {
+            format!("interrupted at step {step}; this run saves no checkpoints")
+        }
+        Outcome::Interrupted { step } => {
+            format!("interrupted: step {step} is saved; the same command goes on from there")
+        }
+    });
+    telemetry::notice(&format!("checkpoints and logs are in {}", train.model_dir));
 }
 
 /// A flag that SIGTERM and SIGINT set; a second SIGINT ends the process at once.
 fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        let second = signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone());
-        second.map_err(Failure::world)?;
+    // Schedulers may repeat SIGTERM while the checkpoint is being written; only a person insists.
+    let second = signal_hook::flag::register_conditional_shutdown(SIGINT, 130, stop.clone());
+    second.map_err(Failure::world)?;
+    for signal in [SIGTERM, SIGINT] {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::world)?;
     }
     Ok(stop)

@@ -105,7 +105,7 @@ impl StorageError {
 
     /// Whether the user's command is wrong rather than the world: exit status 2 instead of 1.
     pub fn is_users(&self) -> bool {
-        matches!(self, Self::Unmapped { .. } | Self::Invalid { .. })
+        matches!(self, Self::NotFound { .. } | Self::Unmapped { .. } | Self::Invalid { .. })
     }
 }
 

@@ -10,6 +10,10 @@ use super::spec::{Action, EarlyStopping, EarlyStoppingMode, TerminateOnNan};
 /// Task to metric to value.
 pub type MetricsByTask = BTreeMap<String, BTreeMap<String, f64>>;
 
+/// By phase, the values that each action has looked at; `None` for those that are no numbers, which
+/// JSON lacks.
+pub type Histories = BTreeMap<String, Vec<Vec<Option<f64>>>>;
+
 /// Under which task the training metrics are found (T5X `train.py`).
 const TRAIN: &str = "train";
 const MODES: [&str; 3] = ["TRAIN", "TRAIN_EVAL", "INFER_EVAL"];
@@ -43,6 +47,25 @@ impl Actions {
             by_mode.insert(mode.clone(), list.iter().map(runner).collect());
         }
         Ok(Self { by_mode })
+    }
+
+    /// What the actions remember, for [`Actions::recall`].
+    pub fn histories(&self) -> Histories {
+        let known = |value: &f64| value.is_finite().then_some(*value);
+        let history = |runner: &Runner| runner.history.iter().map(known).collect();
+        let of = |runners: &Vec<Runner>| runners.iter().map(history).collect();
+        self.by_mode.iter().map(|(mode, runners)| (mode.clone(), of(runners))).collect()
+    }
+
+    /// Goes on from what the actions of an earlier process remembered.
+    pub fn recall(&mut self, histories: &Histories) {
+        for (mode, runners) in &mut self.by_mode {
+            for (runner, history) in
+                runners.iter_mut().zip(histories.get(mode).into_iter().flatten())
+            {
+                runner.history = history.iter().map(|value| value.unwrap_or(f64::NAN)).collect();
+            }
+        }
     }
 
     /// Runs the TRAIN actions; `true` to stop.

@@ -1,5 +1,5 @@
 //! Saving and restoring: the training state in T5X's layout, and beside it what makes a resumed run
-//! the same run: its seed, where it began and its place in the data.
+//! the same run: its seed, where it began, what its actions remember and its place in the data.
 
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
@@ -13,6 +13,7 @@ use crate::data::DatasetState;
 use crate::storage::Path;
 use crate::telemetry;
 
+use super::actions::Histories;
 use super::error::TrainError;
 use super::state::TrainState;
 
@@ -23,12 +24,15 @@ const RUN_FILE: &str = "gimlet/run.json";
 const STEP: &str = "state/step";
 
 /// What makes a resumed run the same run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     /// The step at which the run began: 0, or that of the checkpoint it was fine-tuned from.
     pub first_step: u64,
     /// Seed of every draw.
     pub seed: u64,
+    /// What the actions remember.
+    #[serde(default)]
+    pub histories: Histories,
 }
 
 /// What was found to go on from.
@@ -52,19 +56,21 @@ pub struct Checkpoints<'a> {
 }
 
 impl<'a> Checkpoints<'a> {
-    /// The checkpoints in `model_dir`, of which dead runs' leftovers are removed.
+    /// The checkpoints in `model_dir`.
+    pub fn new(model_dir: &Path, config: &'a CheckpointConfig, shard: (usize, usize)) -> Self {
+        Self { model_dir: model_dir.clone(), config, shard }
+    }
+
+    /// Makes the folder, and removes what dead runs left half-written in it.
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn new(
-        model_dir: &Path,
-        config: &'a CheckpointConfig,
-        shard: (usize, usize),
-    ) -> Result<Self, TrainError> {
-        for removed in remove_stale(model_dir)? {
+    pub fn prepare(&self) -> Result<(), TrainError> {
+        self.model_dir.create_dir_all()?;
+        for removed in remove_stale(&self.model_dir)? {
             telemetry::notice(&format!("removed {removed}, which an ended run left half-written"));
         }
-        Ok(Self { model_dir: model_dir.clone(), config, shard })
+        Ok(())
     }
 
     /// Restores the newest whole checkpoint of MODEL_DIR, else the one that the configuration
@@ -97,6 +103,11 @@ impl<'a> Checkpoints<'a> {
             false => None,
         };
         Ok(Some(Restored { record: None, data, path: reader.path().clone() }))
+    }
+
+    /// The folder they lie in.
+    pub fn model_dir(&self) -> &Path {
+        &self.model_dir
     }
 
     /// Whether anything is ever saved.

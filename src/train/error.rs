@@ -19,9 +19,10 @@ pub enum TrainError {
     Periods(#[from] PeriodsError),
     /// The loss is no number any more.
     #[error(
-        "the loss is {value} at step {step}; nothing after step {saved} was saved: lower the \
-         learning rate (utils.create_learning_rate_scheduler.base_learning_rate), or use float32 \
-         (network.T5Config.dtype = 'float32')"
+        "the loss is {value} at step {step}; {}: lower the learning rate \
+         (utils.create_learning_rate_scheduler.base_learning_rate), or use float32 \
+         (network.T5Config.dtype = 'float32')",
+        newest(saved)
     )]
     NonFiniteLoss {
         /// The step that computed it.
@@ -29,7 +30,7 @@ pub enum TrainError {
         /// The loss.
         value: f64,
         /// Step of the newest checkpoint.
-        saved: u64,
+        saved: Option<u64>,
     },
     /// Memory ran out.
     #[error(
@@ -82,5 +83,12 @@ impl TrainError {
             | TrainError::OutOfMemory { .. }
             | TrainError::Torch { .. } => false,
         }
+    }
+}
+
+fn newest(saved: &Option<u64>) -> String {
+    match saved {
+        Some(step) => format!("nothing after step {step} was saved"),
+        None => "nothing was saved".to_string(),
     }
 }

@@ -15,6 +15,8 @@ mod checkpointing;
 #[cfg(feature = "torch")]
 mod error;
 #[cfg(feature = "torch")]
+mod evaluated;
+#[cfg(feature = "torch")]
 mod infer_eval;
 #[cfg(feature = "torch")]
 mod logs;

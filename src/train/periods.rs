@@ -37,14 +37,14 @@ pub enum PeriodsError {
     },
     /// The run is over before it starts.
     #[error(
-        "unexpected total_steps ({total}) < checkpoint step ({first}): TRAIN_STEPS counts the \
+        "unexpected total_steps ({total}) < checkpoint step ({step}): TRAIN_STEPS counts the \
          restored steps too; raise it, or give TRAIN_STEPS_RELATIVE"
     )]
     Past {
         /// Step to stop at.
         total: u64,
         /// Step restored.
-        first: u64,
+        step: u64,
     },
 }
 
@@ -60,18 +60,19 @@ pub struct Stop {
 }
 
 impl Periods {
-    /// Checks that the periods fit together, and gives `stats` its default.
+    /// Checks that the periods fit together and that the run, now at `step`, is not past its end;
+    /// gives `stats` its default.
     ///
     /// # Errors
     /// See [`PeriodsError`].
-    pub fn validated(mut self) -> Result<Self, PeriodsError> {
+    pub fn validated(mut self, step: u64) -> Result<Self, PeriodsError> {
         let (checkpoint, eval) = (self.checkpoint, self.eval);
         let epoch = self.steps_per_epoch();
         if !checkpoint.is_multiple_of(epoch) || !eval.is_multiple_of(epoch) {
             return Err(PeriodsError::NotMultiples { checkpoint, eval });
         }
-        if self.total_steps < self.first_step {
-            return Err(PeriodsError::Past { total: self.total_steps, first: self.first_step });
+        if self.total_steps < step {
+            return Err(PeriodsError::Past { total: self.total_steps, step });
         }
         if self.stats == 0 {
             self.stats = epoch;
@@ -100,11 +101,19 @@ impl Periods {
         if let Some(listed) = listed {
             next = next.min(listed);
         }
-        let last = next == self.total_steps;
-        let due =
-            |period: u64| period > 0 && (last || (next - self.first_step).is_multiple_of(period));
         let listed = self.checkpoint_steps.contains(&next);
-        Stop { step: next, save: due(self.checkpoint) || listed, eval: due(self.eval) }
+        let save = self.is_due(self.checkpoint, next) || listed;
+        Stop { step: next, save, eval: self.is_due(self.eval, next) }
+    }
+
+    /// Whether an evaluation follows the update that makes `step`.
+    pub fn evaluates_at(&self, step: u64) -> bool {
+        step > self.first_step && self.is_due(self.eval, step)
+    }
+
+    fn is_due(&self, period: u64, step: u64) -> bool {
+        let last = step == self.total_steps;
+        period > 0 && (last || (step - self.first_step).is_multiple_of(period))
     }
 }
 
@@ -121,7 +130,7 @@ mod tests {
             checkpoint,
             checkpoint_steps: Vec::new(),
         };
-        periods.validated().expect("the periods fit")
+        periods.validated(0).expect("the periods fit")
     }
 
     fn stops(periods: &Periods, mut step: u64) -> Vec<(u64, bool, bool)> {
@@ -167,6 +176,6 @@ mod tests {
     #[test]
     fn periods_that_do_not_divide_are_refused() {
         let unfit = Periods { eval: 15, ..periods(100, 0, 10, 10) };
-        assert!(matches!(unfit.validated(), Err(PeriodsError::NotMultiples { .. })));
+        assert!(matches!(unfit.validated(0), Err(PeriodsError::NotMultiples { .. })));
     }
 }

@@ -1,27 +1,29 @@
 //! The loop: T5X's `train`, from an evaluated spec to the last checkpoint.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tch::Device;
 
-use crate::data::{BatchIterator, DatasetOptions, TaskProvider, get_dataset};
+use crate::data::{BatchIterator, DatasetOptions, DatasetState, TaskProvider, get_dataset};
 use crate::models::t5::T5;
 use crate::models::{Batch, Model};
+use crate::optim::OptimizerDef;
 use crate::partition::Partitioner;
 use crate::storage::Path;
 use crate::telemetry::{self, Progress};
 
-use super::actions::Actions;
-use super::checkpointing::{Checkpoints, RunRecord};
+use super::actions::{Actions, Histories, MetricsByTask};
+use super::checkpointing::{Checkpoints, Restored, RunRecord};
 use super::error::TrainError;
+use super::evaluated::Evaluated;
 use super::infer_eval::InferEval;
 use super::logs::Logs;
 use super::periods::{Periods, Stop};
 use super::seeds::{Purpose, derive};
 use super::spec::{Train, TrainerClass};
 use super::state::TrainState;
-use super::step::Stepper;
+use super::step::{StepReport, Stepper};
 use super::train_eval::TrainEval;
 use super::vocabularies::check_vocabularies;
 use super::window::Window;
@@ -65,44 +67,66 @@ pub enum Outcome {
 pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError> {
     let started = Instant::now();
     let model_dir = Path::parse(&spec.model_dir)?;
-    model_dir.create_dir_all()?;
     say_partitions(spec);
-    let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, (0, 1))?;
-    let seed = fresh_seed(spec);
-    let mut state = TrainState::initialize(&spec.model, seed, context.device)
-        .map_err(|error| TrainError::Unfit(error.to_string()))?;
-    let restored = checkpoints.restore(&mut state)?;
-    let record = match &restored {
-        Some(restored) => {
-            telemetry::notice(&format!("restored step {} from {}", state.step, restored.path));
-            let fresh = RunRecord { first_step: state.step, seed };
-            restored.record.clone().unwrap_or(fresh)
-        }
-        None => RunRecord { first_step: 0, seed },
-    };
-    let periods = periods(spec, &record)?;
-    if state.step > periods.total_steps {
-        let (total, first) = (periods.total_steps, state.step);
-        return Err(super::periods::PeriodsError::Past { total, first }.into());
-    }
-    let position = restored.and_then(|restored| restored.data);
-    let mut batches = training_batches(spec, context, &record, position)?;
-    let mut logs = Logs::start(spec, context.config_text, &model_dir, state.step)?;
-    logs.scalar("timing/init_or_restore_seconds", started.elapsed().as_secs_f64(), state.step);
+    let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, (0, 1));
+    let Start { state, record, data, resumed } = restore_or_init(spec, context, &checkpoints)?;
+    let periods = periods(spec, &record, state.step)?;
+    let mut actions = Actions::new(spec.actions.as_ref())?;
+    actions.recall(&record.histories);
     let mut run = Run {
         stepper: stepper(spec, context, &record)?,
         train_eval: TrainEval::new(spec, context, &model_dir, state.step)?,
         infer_eval: InferEval::new(spec, context, &model_dir, state.step)?,
-        actions: Actions::new(spec.actions.as_ref())?,
-        saved: state.step,
+        batches: training_batches(spec, context, &record, data)?,
+        saved: resumed.then_some(state.step),
+        evaluated: if resumed { Evaluated::read(&model_dir)? } else { None },
+        skips_nan_updates: skips_nan_updates(spec),
+        actions,
         state,
         record,
         checkpoints,
         stop: context.stop,
         started,
     };
-    run.begin(spec, &periods, &batches)?;
-    run.main_loop(&periods, &mut batches, &mut logs)
+    if run.state.step < periods.total_steps {
+        run.batches.wait()?;
+    }
+    // Nothing is written before this line: a run that cannot start leaves no trace.
+    run.checkpoints.prepare()?;
+    let mut logs = Logs::start(spec, context.config_text, &model_dir, run.state.step)?;
+    logs.scalar("timing/init_or_restore_seconds", started.elapsed().as_secs_f64(), run.state.step);
+    if run.begin(spec, &periods)? {
+        return Ok(Outcome::Stopped { step: run.state.step });
+    }
+    run.main_loop(&periods, &mut logs)
+}
+
+/// Where a process takes up its run.
+struct Start {
+    state: TrainState,
+    record: RunRecord,
+    /// The place in the data.
+    data: Option<DatasetState>,
+    /// Whether an earlier process of this run saved the state.
+    resumed: bool,
+}
+
+fn restore_or_init(
+    spec: &Train,
+    context: &Context<'_>,
+    checkpoints: &Checkpoints<'_>,
+) -> Result<Start, TrainError> {
+    let seed = fresh_seed(spec);
+    let mut state = TrainState::initialize(&spec.model, seed, context.device)
+        .map_err(|error| TrainError::Unfit(error.to_string()))?;
+    let restored = checkpoints.restore(&mut state)?;
+    let fresh = RunRecord { first_step: state.step, seed, histories: Histories::new() };
+    let Some(Restored { record, data, path }) = restored else {
+        return Ok(Start { state, record: fresh, data: None, resumed: false });
+    };
+    telemetry::notice(&format!("restored step {} from {path}", state.step));
+    let resumed = record.is_some();
+    Ok(Start { state, record: record.unwrap_or(fresh), data, resumed })
 }
 
 /// A mesh larger than what there is runs on what there is, and says so.
@@ -127,7 +151,7 @@ fn fresh_seed(spec: &Train) -> u64 {
     }
 }
 
-fn periods(spec: &Train, record: &RunRecord) -> Result<Periods, TrainError> {
+fn periods(spec: &Train, record: &RunRecord, step: u64) -> Result<Periods, TrainError> {
     let save = spec.checkpoint_cfg.save.as_ref();
     let evaluates = spec.train_eval_dataset_cfg.is_some() || spec.infer_eval_dataset_cfg.is_some();
     let total_steps = match spec.relative_steps {
@@ -142,14 +166,20 @@ fn periods(spec: &Train, record: &RunRecord) -> Result<Periods, TrainError> {
         checkpoint: save.and_then(|save| save.period).unwrap_or(0),
         checkpoint_steps: save.and_then(|save| save.checkpoint_steps.clone()).unwrap_or_default(),
     };
-    Ok(periods.validated()?)
+    Ok(periods.validated(step)?)
+}
+
+/// Whether the optimizer passes over gradients that are no numbers.
+fn skips_nan_updates(spec: &Train) -> bool {
+    let OptimizerDef::Adafactor(optimizer) = spec.model.optimizer_def();
+    optimizer.skip_nan_updates
 }
 
 fn training_batches(
     spec: &Train,
     context: &Context<'_>,
     record: &RunRecord,
-    position: Option<crate::data::DatasetState>,
+    position: Option<DatasetState>,
 ) -> Result<BatchIterator, TrainError> {
     let config = &spec.train_dataset_cfg;
     check_vocabularies(&spec.model, config, context.tasks)?;
@@ -191,105 +221,111 @@ struct Run<'a> {
     stepper: Stepper,
     state: TrainState,
     record: RunRecord,
+    batches: BatchIterator,
     checkpoints: Checkpoints<'a>,
     /// Step of the newest checkpoint.
-    saved: u64,
+    saved: Option<u64>,
     train_eval: TrainEval,
     infer_eval: Option<InferEval>,
+    /// The last evaluation of an earlier process.
+    evaluated: Option<Evaluated>,
     actions: Actions,
+    /// Whether a loss that is no number does no harm.
+    skips_nan_updates: bool,
     stop: &'a AtomicBool,
     started: Instant,
 }
 
 impl Run<'_> {
-    /// What T5X does before the first step: evaluate if asked, and save.
-    fn begin(
-        &mut self,
-        spec: &Train,
-        periods: &Periods,
-        batches: &BatchIterator,
-    ) -> Result<(), TrainError> {
-        if spec.run_eval_before_training {
-            self.evaluate()?;
+    /// What comes before the next step: the first checkpoint, and an evaluation that is asked for or
+    /// that an earlier process still owes. `true` if an action asks to stop.
+    fn begin(&mut self, spec: &Train, periods: &Periods) -> Result<bool, TrainError> {
+        let step = self.state.step;
+        let is_first = step == self.record.first_step;
+        if is_first && periods.checkpoint > 0 {
+            self.save()?;
         }
-        if periods.checkpoint > 0 && self.state.step == self.record.first_step {
-            self.save(batches)?;
+        if let Some(evaluated) = self.evaluated.take().filter(|last| last.step == step) {
+            return Ok(self.react(&evaluated));
         }
-        Ok(())
+        let due = if is_first {
+            spec.run_eval_before_training
+        } else {
+            self.saved.is_some() && periods.evaluates_at(step)
+        };
+        if due { self.evaluate() } else { Ok(false) }
     }
 
-    fn main_loop(
-        &mut self,
-        periods: &Periods,
-        batches: &mut BatchIterator,
-        logs: &mut Logs,
-    ) -> Result<Outcome, TrainError> {
+    fn main_loop(&mut self, periods: &Periods, logs: &mut Logs) -> Result<Outcome, TrainError> {
         let mut progress = Progress::new(self.state.step, periods.total_steps);
         while self.state.step < periods.total_steps {
             let stop = periods.next_stop(self.state.step);
-            let window = self.train_until(stop.step, batches, &mut progress)?;
-            if window.steps() > 0 {
-                logs.window(&window, self.state.step);
-                progress.report(window.status(self.state.step));
-            }
-            self.check_loss(&window)?;
+            let window = self.train_until(stop.step, &mut progress, logs)?;
             if self.stop.load(Ordering::Relaxed) {
-                self.save(batches)?;
+                self.save()?;
                 return Ok(Outcome::Interrupted { step: self.state.step });
             }
-            if self.act(stop, &window, batches, logs)? {
-                self.save(batches)?;
+            if self.act(stop, &window, logs)? {
+                self.save()?;
                 return Ok(Outcome::Stopped { step: self.state.step });
             }
         }
         Ok(Outcome::Finished { step: self.state.step })
     }
 
-    /// Trains up to `end`, or until asked to stop.
+    /// Trains up to `end`, or until asked to stop, and writes down what was measured. A loss that is
+    /// no number ends the run before it is saved.
     fn train_until(
         &mut self,
         end: u64,
-        batches: &mut BatchIterator,
         progress: &mut Progress,
+        logs: &mut Logs,
     ) -> Result<Window, TrainError> {
         let mut window = Window::start();
-        while self.state.step < end && !self.stop.load(Ordering::Relaxed) {
-            let waiting = Instant::now();
-            let batch = batches.next_batch()?.ok_or_else(|| {
-                TrainError::Unfit("the training data ended, though it repeats".to_string())
-            })?;
-            let waited = waiting.elapsed();
-            let batch = Batch::from_host(&batch);
-            let report = self.stepper.train_step(&mut self.state, &batch)?;
+        let mut broken = None;
+        while self.state.step < end && broken.is_none() && !self.stop.load(Ordering::Relaxed) {
+            let (report, waited) = self.step()?;
             window.add(&report, waited);
             progress.step(self.state.step);
+            broken =
+                Some(report.sums.loss).filter(|loss| !loss.is_finite() && !self.skips_nan_updates);
         }
         window.finish(Some(self.started.elapsed()));
-        Ok(window)
-    }
-
-    /// A loss that is no number ends the run before it is saved.
-    fn check_loss(&self, window: &Window) -> Result<(), TrainError> {
-        match window.non_finite_loss() {
-            None => Ok(()),
+        if window.steps() > 0 {
+            logs.window(&window, self.state.step);
+            progress.report(window.status(self.state.step));
+        }
+        match broken {
+            None => Ok(window),
             Some(value) => {
-                Err(TrainError::NonFiniteLoss { step: self.state.step, value, saved: self.saved })
+                let (step, saved) = (self.state.step, self.saved);
+                Err(TrainError::NonFiniteLoss { step, value, saved })
             }
         }
     }
 
+    /// Makes one update; also yields how long it waited for its batch.
+    fn step(&mut self) -> Result<(StepReport, Duration), TrainError> {
+        let waiting = Instant::now();
+        let batch = match self.batches.next_batch() {
+            Ok(batch) => batch.expect("training data repeats without end"),
+            Err(error) => {
+                // The data is at fault; what was learned from it so far is not lost.
+                self.save()?;
+                return Err(error.into());
+            }
+        };
+        let waited = waiting.elapsed();
+        let report = self.stepper.train_step(&mut self.state, &Batch::from_host(&batch))?;
+        Ok((report, waited))
+    }
+
     /// What is due at a pause; `true` if an action asks to stop.
-    fn act(
-        &mut self,
-        stop: Stop,
-        window: &Window,
-        batches: &BatchIterator,
-        logs: &mut Logs,
-    ) -> Result<bool, TrainError> {
+    fn act(&mut self, stop: Stop, window: &Window, logs: &mut Logs) -> Result<bool, TrainError> {
         let mut stopping = self.actions.after_train(&window.scalars());
         if stop.save {
             let started = Instant::now();
-            self.save(batches)?;
+            self.save()?;
             let seconds = started.elapsed().as_secs_f64();
             logs.scalar("timing/checkpoint_seconds", seconds, self.state.step);
         }
@@ -302,21 +338,32 @@ impl Run<'_> {
         Ok(stopping)
     }
 
+    /// Evaluates; `true` if an action asks to stop.
     fn evaluate(&mut self) -> Result<bool, TrainError> {
-        let losses = self.train_eval.evaluate(&self.stepper, &self.state)?;
-        let mut stopping = self.actions.after_train_eval(&losses);
-        if let Some(infer_eval) = &mut self.infer_eval {
-            let metrics = infer_eval.evaluate(&self.stepper, &self.state)?;
-            stopping |= self.actions.after_infer_eval(&metrics);
-        }
-        Ok(stopping)
+        let train_eval = self.train_eval.evaluate(&self.stepper, &self.state)?;
+        let infer_eval = match &mut self.infer_eval {
+            Some(infer_eval) => infer_eval.evaluate(&self.stepper, &self.state)?,
+            None => MetricsByTask::new(),
+        };
+        let evaluated = Evaluated { step: self.state.step, train_eval, infer_eval };
+        evaluated.write(self.checkpoints.model_dir())?;
+        Ok(self.react(&evaluated))
     }
 
-    fn save(&mut self, batches: &BatchIterator) -> Result<(), TrainError> {
-        self.checkpoints.save(&self.state, &self.record, &batches.state())?;
-        if self.checkpoints.saves() {
-            self.saved = self.state.step;
+    /// Shows the actions the results of an evaluation; `true` if one asks to stop.
+    fn react(&mut self, evaluated: &Evaluated) -> bool {
+        let stopping = self.actions.after_train_eval(&evaluated.train_eval);
+        self.actions.after_infer_eval(&evaluated.infer_eval) || stopping
+    }
+
+    /// Saves the state, unless it is saved already.
+    fn save(&mut self) -> Result<(), TrainError> {
+        if !self.checkpoints.saves() || self.saved == Some(self.state.step) {
+            return Ok(());
         }
+        self.record.histories = self.actions.histories();
+        self.checkpoints.save(&self.state, &self.record, &self.batches.state())?;
+        self.saved = Some(self.state.step);
         Ok(())
     }
 }

@@ -18,8 +18,6 @@ pub struct Window {
     metrics: TrainMetrics,
     sums: MetricSums,
     last_learning_rate: Option<f32>,
-    /// The first loss that was no number.
-    non_finite: Option<f64>,
     uptime: Option<f64>,
 }
 
@@ -33,7 +31,6 @@ impl Window {
             metrics: TrainMetrics::default(),
             sums: MetricSums::default(),
             last_learning_rate: None,
-            non_finite: None,
             uptime: None,
         }
     }
@@ -56,9 +53,6 @@ impl Window {
         self.sums.loss += sums.loss;
         self.sums.z_loss += sums.z_loss;
         self.sums.correct += sums.correct;
-        if !sums.loss.is_finite() && self.non_finite.is_none() {
-            self.non_finite = Some(sums.loss);
-        }
     }
 
     /// Stops the clock. `uptime` is the time since the trainer was made, where that is reported.
@@ -70,11 +64,6 @@ impl Window {
     /// Steps counted.
     pub fn steps(&self) -> u64 {
         self.metrics.num_steps()
-    }
-
-    /// The first loss that was no number.
-    pub fn non_finite_loss(&self) -> Option<f64> {
-        self.non_finite
     }
 
     /// Every metric by T5X's tag.

@@ -3,6 +3,7 @@
 //! (`EncodeOptimized`), to the precision of its scores.
 
 use std::cell::RefCell;
+use std::num::NonZeroU32;
 
 use super::model_proto::{ModelProto, PieceKind};
 use super::normalizer::{Normalizer, SPACE, char_length};
@@ -26,12 +27,26 @@ pub(super) struct Unigram {
     byte_ids: Option<Vec<i32>>,
 }
 
-/// The end of a piece in the trie.
+/// The end of a piece in the trie. As small as can be: the search for pieces waits for memory.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    id: i32,
-    /// `None` for user-defined pieces, which win over any others.
-    score: Option<f32>,
+    /// Never 0, so that an `Option<Piece>` takes no more room.
+    id_plus_1: NonZeroU32,
+    /// [`USER_DEFINED`] for user-defined pieces, which win over any others.
+    score: f32,
+}
+
+const USER_DEFINED: f32 = f32::INFINITY;
+
+impl Piece {
+    fn new(id: i32, score: f32) -> Self {
+        let id = u32::try_from(id).expect("ids count from 0");
+        Self { id_plus_1: NonZeroU32::MIN.saturating_add(id), score }
+    }
+
+    fn id(self) -> i32 {
+        self.id_plus_1.get() as i32 - 1
+    }
 }
 
 /// The best way to a position.
@@ -63,9 +78,9 @@ impl Unigram {
             model.pieces.iter().zip(0i32..).filter(move |(piece, _)| piece.kind == kind)
         };
         let normal = of_kind(PieceKind::Normal)
-            .map(|(piece, id)| (piece.piece, Piece { id, score: Some(piece.score) }));
+            .map(|(piece, id)| (piece.piece, Piece::new(id, piece.score)));
         let user_defined = of_kind(PieceKind::UserDefined)
-            .map(|(piece, id)| (piece.piece, Piece { id, score: None }));
+            .map(|(piece, id)| (piece.piece, Piece::new(id, USER_DEFINED)));
         let scores = || of_kind(PieceKind::Normal).map(|(piece, _)| piece.score);
         let kept = of_kind(PieceKind::UserDefined).map(|(piece, _)| (piece.piece, ())).collect();
         let pieces = Trie::new(normal.chain(user_defined).collect());
@@ -141,16 +156,16 @@ impl Unigram {
     /// Takes the piece that ends at `node`, if there is one and it is better.
     #[inline]
     fn improve(&self, node: u32, start: usize, end: usize, so_far: f32, best: &mut [Best]) -> bool {
-        let Some(Piece { id, score }) = self.pieces.value(node) else { return false };
+        let Some(piece) = self.pieces.value(node) else { return false };
         // Scores are kept in 32 bits and compared in 64, as C++ promotes them.
-        let score = match score {
-            Some(score) => f64::from(score),
-            None => f64::from((end - start) as f32 * self.max_score) - 0.1,
+        let score = match piece.score {
+            USER_DEFINED => f64::from((end - start) as f32 * self.max_score) - 0.1,
+            score => f64::from(score),
         };
         let candidate = score + f64::from(so_far);
         let target = &mut best[end];
         if target.start == UNREACHED || candidate > f64::from(target.score) {
-            *target = Best { score: candidate as f32, id, start: start as u32 };
+            *target = Best { score: candidate as f32, id: piece.id(), start: start as u32 };
         }
         true
     }

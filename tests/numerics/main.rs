@@ -5,3 +5,4 @@ mod decode;
 mod fixture;
 mod loss;
 mod model;
+mod products;

@@ -1,0 +1,41 @@
+//! How a process that computes on the CPU should be set up.
+
+use super::bridge;
+
+/// Prepares this process for tensors: denormals are flushed, float32 products use all of the CPU, and
+/// freed memory is kept. Call it first, before libtorch starts threads.
+///
+/// Measured for a training step of T5 1.1 small on two cores of an AMD EPYC: half of the CPU time in
+/// float32, most of it by the products, and a fifth of what is then left by the memory.
+pub fn prepare() {
+    // Saturated logits leave denormal gradients, which cost a CPU many times a normal number.
+    bridge::flush_denormals();
+    if mkl_is_slow() {
+        bridge::products_by_onednn();
+    }
+    keep_freed_memory();
+}
+
+/// MKL, libtorch's choice for float32, uses AVX-512 on Intel's CPUs only.
+fn mkl_is_slow() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let vendor = std::arch::x86_64::__cpuid(0);
+        // "GenuineIntel" begins in ebx.
+        let intel = vendor.ebx == u32::from_le_bytes(*b"Genu");
+        !intel && std::arch::is_x86_feature_detected!("avx512f")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// A step allocates and frees the same large tensors again and again. By default glibc maps each anew, so
+/// that every page faults in and is cleared; this makes it reuse them.
+fn keep_freed_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: sets parameters of the allocator, which takes any value.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_MAX, 0);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, -1);
+    }
+}

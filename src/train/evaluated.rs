@@ -1,0 +1,82 @@
+//! The results of a run's last evaluation, in a file beside its checkpoints.
+//!
+//! An evaluation follows the save of its step. A run that was killed in between makes it up when it
+//! goes on; one that was not must not do it twice, and shows its actions the results once more, since
+//! the checkpoint holds what they remembered before.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::storage::{Path, StorageError};
+
+use super::actions::MetricsByTask;
+
+const FILE: &str = "evaluated.json";
+
+/// The results of an evaluation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evaluated {
+    /// The step it followed.
+    pub step: u64,
+    /// By task, the training metrics of held-out batches.
+    #[serde(deserialize_with = "metrics")]
+    pub train_eval: MetricsByTask,
+    /// By task, the metrics of predictions.
+    #[serde(deserialize_with = "metrics")]
+    pub infer_eval: MetricsByTask,
+}
+
+impl Evaluated {
+    /// Writes the results down.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn write(&self, model_dir: &Path) -> Result<(), StorageError> {
+        let text = serde_json::to_vec_pretty(self).expect("plain structs have a JSON form");
+        model_dir.join(FILE).write_atomic(&text)
+    }
+
+    /// What was written last; `None` where there is nothing that can be read.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn read(model_dir: &Path) -> Result<Option<Self>, StorageError> {
+        match model_dir.join(FILE).read() {
+            Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// JSON has `null` for what is no number.
+fn metrics<'de, D: Deserializer<'de>>(from: D) -> Result<MetricsByTask, D::Error> {
+    let tasks = BTreeMap::<String, BTreeMap<String, Option<f64>>>::deserialize(from)?;
+    let number = |(name, value): (String, Option<f64>)| (name, value.unwrap_or(f64::NAN));
+    let task = |(name, metrics): (String, BTreeMap<_, _>)| {
+        (name, metrics.into_iter().map(number).collect())
+    };
+    Ok(tasks.into_iter().map(task).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_read_back_with_what_is_no_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let model_dir = Path::try_from(dir.path()).unwrap();
+        assert_eq!(Evaluated::read(&model_dir).unwrap(), None);
+        let metrics = |value| {
+            BTreeMap::from([("task".to_string(), BTreeMap::from([("loss".to_string(), value)]))])
+        };
+        let (train_eval, infer_eval) = (metrics(0.1), metrics(f64::NAN));
+        let written = Evaluated { step: 7, train_eval, infer_eval };
+        written.write(&model_dir).unwrap();
+        let read = Evaluated::read(&model_dir).unwrap().unwrap();
+        assert_eq!((read.step, read.train_eval), (7, metrics(0.1)));
+        assert!(read.infer_eval["task"]["loss"].is_nan());
+    }
+}
