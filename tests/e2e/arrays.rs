@@ -15,9 +15,8 @@ pub fn open(model_dir: &Path, step: u64) -> Reader {
 pub fn assert_close(found: &Reader, expected: &Reader, tolerance: f64) {
     assert_eq!(found.shapes(), expected.shapes());
     for array in expected.leaves() {
-        let [found, expected] = [found, expected].map(|checkpoint| {
-            checkpoint.read(array.name).expect("the array is whole")
-        });
+        let [found, expected] = [found, expected]
+            .map(|checkpoint| checkpoint.read(array.name).expect("the array is whole"));
         match (found.to_f32(), expected.to_f32()) {
             (Some(found), Some(expected)) => {
                 let error = relative_error(&found, &expected);
@@ -32,9 +31,8 @@ pub fn assert_close(found: &Reader, expected: &Reader, tolerance: f64) {
 pub fn assert_same(found: &Reader, expected: &Reader) {
     assert_eq!(found.shapes(), expected.shapes());
     for array in expected.leaves() {
-        let [found, expected] = [found, expected].map(|checkpoint| {
-            checkpoint.read(array.name).expect("the array is whole")
-        });
+        let [found, expected] = [found, expected]
+            .map(|checkpoint| checkpoint.read(array.name).expect("the array is whole"));
         assert!(found == expected, "{} differs", array.name);
     }
 }

@@ -28,7 +28,8 @@ fn scores_and_beams_are_those_of_t5x() {
     assert_scores(&scores, &log["score_batch"]);
 
     let decode_fn = DecodeFn::BeamSearch(BeamSearch::default());
-    let prediction = Prediction { decode_fn, num_decodes: 4, eos_id: 1, prompt_with_targets: false };
+    let prediction =
+        Prediction { decode_fn, num_decodes: 4, eos_id: 1, prompt_with_targets: false };
     let decodes = model.predict_batch_with_aux(&params, &batch, &prediction);
     let decodes = decodes.expect("the prediction fits the model");
     let found: Vec<i64> = decodes.sequences.flatten(0, -1).try_into().expect("token ids");
