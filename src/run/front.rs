@@ -40,7 +40,21 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
 /// Reads the command line; a wrong flag ends the process with status 2, as clap prints it.
 pub(super) fn parse(args: Vec<String>) -> Result<Cli, Failure> {
     let words = rewrite(args.into_iter()).map_err(Failure::Usage)?;
-    Ok(Cli::parse_from(words))
+    Cli::try_parse_from(words).map_err(with_tip).or_else(|error| error.exit())
+}
+
+/// Says where a bare word was probably meant to go.
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let word = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) if !word.starts_with('-') => word.clone(),
+        _ => return error,
+    };
+    if error.kind() == ErrorKind::UnknownArgument {
+        let tip = format!("a gin file is given with `--gin_file={word}`").into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    error
 }
 
 /// Reports the user's mistakes before libtorch is loaded; a dry run ends here.
