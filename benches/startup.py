@@ -2,10 +2,10 @@
 
 Answers: `--help`, a gin syntax error, a dry run of T5 1.1 small, each one process from start to end.
 
-Overhead: `gimlet train` for one step of T5 1.1 small on a text file, beside the bench `train_step`, which loads
-libtorch, makes the parameters and takes one step of the same shape and nothing else. What `gimlet train` needs
-beyond it is its overhead: configuration, vocabulary, data, logs. With `--peer_python`, Hugging Face's step too
-(`peers/train_step.py`). Processes run in alternating order, waiting passively for OpenMP threads.
+Overhead: `gimlet train` of T5 1.1 small on a text file up to where the first step would begin, first batches
+included, beside the bench `train_step` without steps, which loads libtorch and makes the parameters and nothing
+else. The difference is configuration, vocabulary, data and logs. With `--peer_python`, Hugging Face's model too
+(`peers/train_step.py`). Processes run in alternating order.
 
 Usage: python startup.py --gimlet=BINARY --model=SPM [--corpus=TEXT --train_step=BINARY [--peer_python=PYTHON]]
 (`peers/make_corpus.py` makes the text and the model; `gimlet-torch` lies beside BINARY)
@@ -23,7 +23,9 @@ ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "OMP_NUM_THR
 ROWS, INPUTS, TARGETS = 8, 128, 32
 
 TASK = """
-seqio.SentencePieceVocabulary.extra_ids = 100
+start_up/seqio.SentencePieceVocabulary:
+  sentencepiece_model_file = '{model}'
+  extra_ids = 100
 start_up/seqio.TextLineDataSource.split_to_filepattern = {{'train': '{corpus}'}}
 start_up/seqio.Feature.vocabulary = @seqio.SentencePieceVocabulary()
 start_up/seqio.preprocessors.rekey.key_map = {{'inputs': None, 'targets': 'text'}}
@@ -42,11 +44,13 @@ RUN = """
 include 't5x/examples/t5/t5_1_1/small.gin'
 include 't5x/configs/runs/pretrain.gin'
 import start_up
-seqio.SentencePieceVocabulary.sentencepiece_model_file = '{model}'
+seqio.SentencePieceVocabulary:
+  sentencepiece_model_file = '{model}'
+  extra_ids = 100
 VOCABULARY = @seqio.SentencePieceVocabulary()
 MIXTURE_OR_TASK_NAME = 'start_up'
 TASK_FEATURE_LENGTHS = {{'inputs': {inputs}, 'targets': {targets}}}
-TRAIN_STEPS = 1
+TRAIN_STEPS = 0
 DROPOUT_RATE = 0.0
 BATCH_SIZE = {rows}
 USE_CACHED_TASKS = False
@@ -58,10 +62,10 @@ MODEL_DIR = '{folder}/model'
 
 
 def write(folder, args):
-    (folder / "start_up.gin").write_text(TASK.format(corpus=args.corpus))
-    (folder / "run.gin").write_text(
-        RUN.format(model=args.model, folder=folder, rows=ROWS, inputs=INPUTS, targets=TARGETS))
-    (folder / "broken.gin").write_text(RUN.replace("BATCH_SIZE =", "BATCH_SIZE = ="))
+    (folder / "start_up.gin").write_text(TASK.format(corpus=args.corpus, model=args.model))
+    run = RUN.format(model=args.model, folder=folder, rows=ROWS, inputs=INPUTS, targets=TARGETS)
+    (folder / "run.gin").write_text(run)
+    (folder / "broken.gin").write_text(run.replace("BATCH_SIZE =", "BATCH_SIZE = ="))
 
 
 def seconds(command, status):
@@ -107,18 +111,18 @@ def main():
             print(f"{name}: median {statistics.median(times) * 1e3:.1f} ms, best {min(times) * 1e3:.1f} ms")
         if not args.train_step:
             return
-        shape = [f"--batch_size={ROWS}", f"--inputs_length={INPUTS}", f"--targets_length={TARGETS}", "--steps=1"]
-        steps = {
-            "gimlet train, one step": (run, 0),
-            "parameters and one step": ([args.train_step, *shape], 0),
+        shape = [f"--batch_size={ROWS}", f"--inputs_length={INPUTS}", f"--targets_length={TARGETS}", "--steps=0"]
+        starts = {
+            "gimlet train, no step": (run, 0),
+            "libtorch and parameters": ([args.train_step, *shape], 0),
         }
         if args.peer_python:
             script = str(pathlib.Path(__file__).parent / "peers/train_step.py")
-            steps["Hugging Face, one step"] = ([args.peer_python, script, *shape], 0)
-        found = measure(steps, args.train_rounds)
+            starts["Hugging Face's model"] = ([args.peer_python, script, *shape], 0)
+        found = measure(starts, args.train_rounds)
         for name, times in found.items():
             print(f"{name}: median {statistics.median(times):.2f} s, best {min(times):.2f} s")
-        ours, bare = found["gimlet train, one step"], found["parameters and one step"]
+        ours, bare = found["gimlet train, no step"], found["libtorch and parameters"]
         overhead = [our - their for our, their in zip(ours, bare)]
         print(f"overhead of gimlet train: median {statistics.median(overhead):.2f} s, best {min(ours) - min(bare):.2f} s")
 

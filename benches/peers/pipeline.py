@@ -1,8 +1,8 @@
 """SeqIO and SentencePiece doing what `benches/pipeline.rs` does, with the same JSON lines.
 
-Preprocessors are t5's own. Needs seqio 0.0.20, tensorflow-cpu 2.21, tensorflow-text, sentencepiece, babel and
-gin-config, and t5 0.9.4 unpacked (`pip download --no-deps t5==0.9.4`, unzip; only `t5/data/preprocessors.py` is
-read). Run it through `compare_pipeline.py`.
+Preprocessors are t5's own. Needs seqio 0.0.20, tensorflow-cpu 2.21, tensorflow-text, babel, gin-config,
+sentencepiece 0.2.1 (0.2.3 finds a few other ids), and t5 0.9.4 unpacked (`pip download --no-deps t5==0.9.4`, unzip;
+only `t5/data/preprocessors.py` is read). Run it through `compare_pipeline.py`.
 """
 
 import argparse

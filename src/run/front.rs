@@ -11,6 +11,7 @@ use clap::Parser;
 
 use super::cli::{Cli, Command, TrainArgs, rewrite};
 use super::configure::configure;
+use super::doctor;
 use super::dry_run::dry_run;
 use super::failure::Failure;
 use super::library::Library;
@@ -32,7 +33,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     let cli = parse(args.clone())?;
     match cli.command {
         Command::Train(train) => check_train(&train, color)?,
-        Command::Doctor => {}
+        Command::Doctor => return diagnose(&args),
     }
     hand_over(&args)
 }
@@ -65,6 +66,27 @@ fn check_train(train: &TrainArgs, color: bool) -> Result<(), Failure> {
         print!("{}", dry_run(&configured)?);
         process::exit(0);
     }
+    Ok(())
+}
+
+/// Reports what `gimlet-torch` says of libtorch; where it cannot, the machine and the remedy.
+fn diagnose(args: &[String]) -> Result<(), Failure> {
+    let trouble = match torch_program() {
+        Err(_) => "not in this build: `make build`".to_string(),
+        Ok(program) => match process::Command::new(&program).args(&args[1..]).output() {
+            Ok(output) if output.status.success() => {
+                print!("{}", String::from_utf8_lossy(&output.stdout));
+                return Ok(());
+            }
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                let said = said.lines().next().unwrap_or("it said nothing").to_string();
+                format!("cannot be loaded: `make libtorch` ({said})")
+            }
+            Err(error) => format!("cannot start {}: {error}", program.display()),
+        },
+    };
+    print!("{}", doctor::report(&[("libtorch", trouble)]));
     Ok(())
 }
 
