@@ -37,7 +37,7 @@ def text(line):
 
 NEXT = """
 Next:
-  gimlet train --help                      all flags; gimlet lies in target/release/
+  target/release/gimlet train --help       all flags
   less runs/quickstart/finetune.gin        a run is a gin file; any binding can be given as a flag:
   target/release/gimlet train --gin_file=runs/quickstart/pretrain.gin \\
     --gin.MODEL_DIR="'{out}/wider'" --gin.network.T5Config.emb_dim=256

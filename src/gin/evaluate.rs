@@ -60,6 +60,8 @@ pub struct Evaluator<'a> {
     /// `(name, scope, place)` of the calls under way, outermost first.
     calls: Vec<(&'static str, String, Option<Span>)>,
     macros: Vec<String>,
+    /// The parameter whose value is being read.
+    parameter: Option<(&'static Schema, &'static str)>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -73,6 +75,7 @@ impl<'a> Evaluator<'a> {
             scope: Vec::new(),
             calls: Vec::new(),
             macros: Vec::new(),
+            parameter: None,
             diagnostics: Vec::new(),
         }
     }
@@ -111,10 +114,12 @@ impl<'a> Evaluator<'a> {
     /// Records that a value has the wrong type.
     pub fn mismatch(&mut self, value: &Value, expected: &str) -> Reported {
         let found = value.kind.type_name();
-        let diagnostic =
-            Diagnostic::error(value.span, format!("expected {expected}, found {found}"))
-                .label(format!("expected {expected}"));
-        self.report(diagnostic)
+        let parameter = match self.parameter {
+            Some((schema, name)) => format!(" for `{}.{name}`", schema.short_name()),
+            None => String::new(),
+        };
+        let message = format!("expected {expected}{parameter}, found {found}");
+        self.report(Diagnostic::error(value.span, message).label(format!("expected {expected}")))
     }
 
     /// The value of a parameter: the innermost binding, else the default.
@@ -125,7 +130,10 @@ impl<'a> Evaluator<'a> {
         default: Option<fn() -> T>,
     ) -> Result<T, Reported> {
         if let Some(value) = self.bound(schema, name) {
-            return self.read(value);
+            let outer = self.parameter.replace((schema, name));
+            let read = self.read(value);
+            self.parameter = outer;
+            return read;
         }
         match default {
             Some(default) => Ok(default()),

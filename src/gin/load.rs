@@ -370,6 +370,8 @@ impl<'a> Loader<'a> {
             for config in [&self.run, &self.tasks] {
                 self.diagnostics.extend(super::check::check(config));
             }
+            let typed = |span: Span| self.sources.file(span.file).name.starts_with("--");
+            self.diagnostics.extend(super::check::unused_macros(&self.run, typed));
         }
         let (errors, warnings): (Vec<_>, Vec<_>) =
             self.diagnostics.into_iter().partition(|d| d.severity == Severity::Error);

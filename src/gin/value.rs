@@ -66,6 +66,24 @@ pub struct MacroUse {
     pub name: String,
 }
 
+impl Value {
+    /// Shows every value within this one that holds no others, keys of dicts included.
+    pub fn for_each(&self, visit: &mut impl FnMut(&Value)) {
+        match &self.kind {
+            ValueKind::List(items) | ValueKind::Tuple(items) => {
+                items.iter().for_each(|item| item.for_each(visit));
+            }
+            ValueKind::Dict(entries) => {
+                for (key, value) in entries {
+                    key.for_each(visit);
+                    value.for_each(visit);
+                }
+            }
+            _ => visit(self),
+        }
+    }
+}
+
 impl MacroUse {
     /// The scope of `gin.macro` that holds the macro's value: `scope/NAME`.
     pub fn path(&self) -> String {

@@ -11,6 +11,7 @@ use clap::Parser;
 
 use super::cli::{Cli, Command, TrainArgs, rewrite};
 use super::configure::configure;
+use super::doctor;
 use super::dry_run::dry_run;
 use super::failure::Failure;
 use super::library::Library;
@@ -32,7 +33,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     let cli = parse(args.clone())?;
     match cli.command {
         Command::Train(train) => check_train(&train, color)?,
-        Command::Doctor => {}
+        Command::Doctor => return diagnose(&args),
     }
     hand_over(&args)
 }
@@ -40,7 +41,21 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
 /// Reads the command line; a wrong flag ends the process with status 2, as clap prints it.
 pub(super) fn parse(args: Vec<String>) -> Result<Cli, Failure> {
     let words = rewrite(args.into_iter()).map_err(Failure::Usage)?;
-    Ok(Cli::parse_from(words))
+    Cli::try_parse_from(words).map_err(with_tip).or_else(|error| error.exit())
+}
+
+/// Says where a bare word was probably meant to go.
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let word = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) if !word.starts_with('-') => word.clone(),
+        _ => return error,
+    };
+    if error.kind() == ErrorKind::UnknownArgument {
+        let tip = format!("a gin file is given with `--gin_file={word}`").into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    error
 }
 
 /// Reports the user's mistakes before libtorch is loaded; a dry run ends here.
@@ -51,6 +66,27 @@ fn check_train(train: &TrainArgs, color: bool) -> Result<(), Failure> {
         print!("{}", dry_run(&configured)?);
         process::exit(0);
     }
+    Ok(())
+}
+
+/// Reports what `gimlet-torch` says of libtorch; where it cannot, the machine and the remedy.
+fn diagnose(args: &[String]) -> Result<(), Failure> {
+    let trouble = match torch_program() {
+        Err(_) => "not in this build: `make build`".to_string(),
+        Ok(program) => match process::Command::new(&program).args(&args[1..]).output() {
+            Ok(output) if output.status.success() => {
+                print!("{}", String::from_utf8_lossy(&output.stdout));
+                return Ok(());
+            }
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                let said = said.lines().next().unwrap_or("it said nothing").to_string();
+                format!("cannot be loaded: `make libtorch` ({said})")
+            }
+            Err(error) => format!("cannot start {}: {error}", program.display()),
+        },
+    };
+    print!("{}", doctor::report(&[("libtorch", trouble)]));
     Ok(())
 }
 

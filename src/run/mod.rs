@@ -10,7 +10,6 @@ mod failure;
 mod library;
 mod tasks;
 
-#[cfg(feature = "torch")]
 mod doctor;
 mod front;
 #[cfg(feature = "torch")]

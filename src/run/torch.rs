@@ -14,6 +14,7 @@ use crate::train::{Context, Outcome, Train, TrainError, train};
 
 use super::cli::{Command, TrainArgs};
 use super::configure::{configure, registry};
+use super::doctor;
 use super::failure::Failure;
 use super::front::parse;
 use super::library::Library;
@@ -31,7 +32,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     match parse(args)?.command {
         Command::Train(args) => train_command(&args, color),
         Command::Doctor => {
-            print!("{}", super::doctor::report());
+            print!("{}", doctor::report(&doctor::libtorch()));
             Ok(())
         }
     }

@@ -180,10 +180,12 @@ struct HeadGradients {
 }
 
 impl HeadGradients {
-    /// `None` where no gradient is asked for.
+    /// `None` where no gradient is asked for. The hidden states tell: parameters require gradients
+    /// under `no_grad` too.
     fn zeros(head: &Head) -> Option<Self> {
-        let wanted = head.hidden.requires_grad() || head.kernel.requires_grad();
-        wanted.then(|| Self { hidden: head.hidden.empty_like(), kernel: head.kernel.zeros_like() })
+        head.hidden
+            .requires_grad()
+            .then(|| Self { hidden: head.hidden.empty_like(), kernel: head.kernel.zeros_like() })
     }
 
     fn add(&self, slice: &Slice, head: &Head, logits_gradient: &Tensor) {

@@ -1,0 +1,56 @@
+//! What the loaded libtorch offers.
+
+use std::path::Path;
+
+use super::Fact;
+use crate::nn::bridge::{
+    CudaDevice, ProcessGroup, cuda_devices, cuda_version, has_process_group, torch_version,
+};
+
+/// libtorch's part of the report.
+pub fn libtorch() -> Vec<Fact> {
+    let threads = format!("{}, {} threads", torch_version(), tch::get_num_threads());
+    let devices = cuda_devices();
+    let mut facts = vec![("libtorch", threads), ("CUDA", cuda(&devices))];
+    facts.extend(devices.iter().map(|device| ("device", describe(device))));
+    facts.push(("c10d", process_groups()));
+    facts
+}
+
+fn cuda(devices: &[CudaDevice]) -> String {
+    match cuda_version() {
+        None if has_nvidia_driver() => {
+            "not in this build, though there is a GPU: `make cuda`".to_string()
+        }
+        None => "not in this build; for NVIDIA GPUs: `make cuda`".to_string(),
+        Some((major, minor)) if !devices.is_empty() => format!("{major}.{minor}"),
+        Some((major, minor)) if has_nvidia_driver() => {
+            format!("{major}.{minor}, but no device can be used: see `nvidia-smi`")
+        }
+        Some((major, minor)) => {
+            format!("{major}.{minor}, but there is no NVIDIA driver: training runs on the CPU")
+        }
+    }
+}
+
+fn describe(device: &CudaDevice) -> String {
+    let gib = device.memory_bytes >> 30;
+    let (major, minor) = device.capability;
+    let bfloat16 = if device.capability >= (8, 0) { "fast" } else { "slow" };
+    format!(
+        "{}, {gib} GiB, compute capability {major}.{minor}; bfloat16 is {bfloat16}",
+        device.name
+    )
+}
+
+fn process_groups() -> String {
+    let known = [(ProcessGroup::Gloo, "gloo"), (ProcessGroup::Nccl, "nccl")];
+    let present = known.iter().filter(|(group, _)| has_process_group(*group));
+    let names: Vec<&str> = present.map(|(_, name)| *name).collect();
+    if names.is_empty() { "none in this libtorch".to_string() } else { names.join(", ") }
+}
+
+/// Whether the machine has an NVIDIA GPU with its driver, whatever this build can use.
+fn has_nvidia_driver() -> bool {
+    Path::new("/proc/driver/nvidia/version").exists()
+}

@@ -1,0 +1,118 @@
+//! `gimlet doctor`: what this build and machine support, and the command that mends what is missing.
+//!
+//! The machine is described here, libtorch in the second program: [`report`] joins the two, so that
+//! the machine is described also where libtorch is absent or cannot be loaded.
+
+#[cfg(feature = "torch")]
+mod libtorch;
+
+#[cfg(feature = "torch")]
+pub use libtorch::libtorch;
+
+use std::env;
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+use std::thread::available_parallelism;
+
+/// A line of the report: what, and how it stands.
+pub type Fact = (&'static str, String);
+
+/// A provider's standard places of credentials: environment variables, then files below HOME.
+struct Credentials {
+    provider: &'static str,
+    variables: &'static [&'static str],
+    files: &'static [&'static str],
+}
+
+const CREDENTIALS: [Credentials; 4] = [
+    Credentials {
+        provider: "gs://",
+        variables: &["GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT"],
+        files: &[".config/gcloud/application_default_credentials.json"],
+    },
+    Credentials {
+        provider: "s3://",
+        variables: &["AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE"],
+        files: &[".aws/credentials"],
+    },
+    Credentials {
+        provider: "az://",
+        variables: &["AZURE_STORAGE_ACCOUNT_KEY", "AZURE_CLIENT_ID"],
+        files: &[],
+    },
+    Credentials {
+        provider: "hf://",
+        variables: &["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"],
+        files: &[".cache/huggingface/token"],
+    },
+];
+
+/// The report, a line a fact. Credentials are named, their values never shown.
+pub fn report(libtorch: &[Fact]) -> String {
+    let mut facts = vec![("gimlet", env!("CARGO_PKG_VERSION").to_string())];
+    facts.extend_from_slice(libtorch);
+    facts.push(("CPU", cpu()));
+    facts.extend(CREDENTIALS.iter().map(|credentials| (credentials.provider, credentials.found())));
+    let mirrors = "read and written through local mirrors: --path_map gs://NAME=DIR";
+    facts.push(("buckets", mirrors.to_string()));
+    let mut out = String::new();
+    for (name, value) in facts {
+        let _ = writeln!(out, "{name:<13} {value}");
+    }
+    out
+}
+
+fn cpu() -> String {
+    let cores = available_parallelism().map_or(1, usize::from);
+    format!("{cores} cores; {}", bfloat16(&cpu_flags()))
+}
+
+/// The instruction sets that the kernel names; empty where it names them otherwise.
+fn cpu_flags() -> Vec<String> {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = info.lines().find(|line| line.starts_with("flags") || line.starts_with("Features"));
+    flags.unwrap_or_default().split_whitespace().map(str::to_string).collect()
+}
+
+/// Whether matrix products in bfloat16 are faster than in float32 here.
+fn bfloat16(flags: &[String]) -> String {
+    let fast = ["amx_bf16", "avx512_bf16", "bf16"];
+    match fast.iter().find(|fast| flags.iter().any(|flag| flag == *fast)) {
+        Some(flag) => format!("bfloat16 is fast ({flag})"),
+        None => "bfloat16 is slower than float32: network.T5Config.dtype = 'float32'".to_string(),
+    }
+}
+
+impl Credentials {
+    fn found(&self) -> String {
+        let set = |name: &&&str| env::var_os(name).is_some_and(|value| !value.is_empty());
+        if let Some(variable) = self.variables.iter().find(set) {
+            return format!("credentials in ${variable}");
+        }
+        let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+        match self.files.iter().find(|file| home.join(file).exists()) {
+            Some(file) => format!("credentials in ~/{file}"),
+            None => format!("no credentials; set ${}", self.variables[0]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fastest_bfloat16_instructions_are_named() {
+        let flags = ["avx512_bf16", "amx_bf16"].map(str::to_string);
+        assert_eq!(bfloat16(&flags), "bfloat16 is fast (amx_bf16)");
+        assert!(bfloat16(&[]).ends_with("dtype = 'float32'"));
+    }
+
+    #[test]
+    fn libtorch_stands_between_the_program_and_the_machine() {
+        let report = report(&[("libtorch", "absent".to_string())]);
+        let names: Vec<_> = report.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(names[..3], ["gimlet", "libtorch", "CPU"]);
+    }
+}
