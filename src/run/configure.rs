@@ -5,7 +5,7 @@ use crate::gin::{
     Config, Configurable, Diagnostics, Evaluator, Loaded, Registry, Request, Source, load,
 };
 use crate::storage::{parse_path_map, set_path_map};
-use crate::train::Train;
+use crate::train::{Train, check};
 
 use super::cli::GinArgs;
 use super::failure::Failure;
@@ -58,6 +58,7 @@ pub fn configure(args: &GinArgs, source: &dyn Source, color: bool) -> Result<Con
     let registry = registry();
     let loaded = load(&request, source, &registry)?;
     let train = evaluate::<Train>(&loaded, &registry)?;
+    check(&train).map_err(Failure::usage)?;
     let warnings = match loaded.warnings.is_empty() {
         true => String::new(),
         false => {

@@ -3,9 +3,8 @@
 use std::fmt::Write;
 
 use crate::models::Model;
-use crate::models::memory::{Estimate, StepShape};
 use crate::partition::Partitioner;
-use crate::train::{Train, TrainerClass, state_variables};
+use crate::train::{Train, step_estimate};
 
 use super::configure::Configured;
 use super::failure::Failure;
@@ -52,20 +51,7 @@ fn describe_batches(train: &Train, out: &mut String) {
 }
 
 fn describe_memory(train: &Train, out: &mut String) -> Result<(), Failure> {
-    let Model::EncoderDecoder(model) = &train.model;
-    let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
-    let data = &train.train_dataset_cfg;
-    let length = |feature: &str| {
-        data.task_feature_lengths.as_ref().and_then(|lengths| lengths.get(feature)).copied()
-    };
-    let shape = StepShape {
-        rows: data.batch_size / trainer.num_microbatches.unwrap_or(1).max(1),
-        inputs_length: length("inputs").unwrap_or(0),
-        targets_length: length("targets").unwrap_or(0),
-    };
-    let slots = state_variables(&train.model).map_err(Failure::usage)?;
-    let numbers: usize = slots.iter().map(|slot| slot.shape.iter().product::<usize>()).sum();
-    let estimate = Estimate::new(model.config(), 4 * numbers as u64, shape);
+    let estimate = step_estimate(train).map_err(Failure::usage)?;
     let parts = [
         ("parameters", estimate.parameters),
         ("gradients", estimate.gradients),

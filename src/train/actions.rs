@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::telemetry;
 
-use super::error::TrainError;
 use super::spec::{Action, EarlyStopping, EarlyStoppingMode, TerminateOnNan};
 
 /// Task to metric to value.
@@ -16,7 +15,6 @@ pub type Histories = BTreeMap<String, Vec<Vec<Option<f64>>>>;
 
 /// Under which task the training metrics are found (T5X `train.py`).
 const TRAIN: &str = "train";
-const MODES: [&str; 3] = ["TRAIN", "TRAIN_EVAL", "INFER_EVAL"];
 
 /// The actions of a run with what they remember.
 #[derive(Debug, Default)]
@@ -32,21 +30,11 @@ struct Runner {
 
 impl Actions {
     /// The actions that gin binds to `train.actions`.
-    ///
-    /// # Errors
-    /// A phase that does not exist.
-    pub fn new(actions: Option<&BTreeMap<String, Vec<Action>>>) -> Result<Self, TrainError> {
-        let mut by_mode = BTreeMap::new();
-        for (mode, list) in actions.into_iter().flatten() {
-            if !MODES.contains(&mode.as_str()) {
-                let known = crate::gin::one_of(&MODES);
-                let message = format!("train.actions has a key '{mode}', expected {known}");
-                return Err(TrainError::Unfit(message));
-            }
-            let runner = |action: &Action| Runner { action: action.clone(), history: Vec::new() };
-            by_mode.insert(mode.clone(), list.iter().map(runner).collect());
-        }
-        Ok(Self { by_mode })
+    pub fn new(actions: Option<&BTreeMap<String, Vec<Action>>>) -> Self {
+        let runner = |action: &Action| Runner { action: action.clone(), history: Vec::new() };
+        let runners = |actions: &Vec<Action>| actions.iter().map(runner).collect();
+        let by_mode = actions.into_iter().flatten();
+        Self { by_mode: by_mode.map(|(mode, list)| (mode.clone(), runners(list))).collect() }
     }
 
     /// What the actions remember, for [`Actions::recall`].

@@ -148,22 +148,9 @@ impl<'a> Checkpoints<'a> {
 
 /// Opens the checkpoint that the configuration names, if it names one.
 fn configured(config: &RestoreCheckpointConfig) -> Result<Option<Reader>, TrainError> {
-    let path = match (&config.path.0[..], config.mode) {
-        ([], _) => return Ok(None),
-        (_, RestoreMode::All) => {
-            let message = "restore mode 'all' is not supported in training: use 'specific' or \
-                           'latest' (utils.RestoreCheckpointConfig.mode)";
-            return Err(TrainError::Unfit(message.to_string()));
-        }
-        ([path], _) => Path::parse(path)?,
-        (several, _) => {
-            let message = format!(
-                "training restores one checkpoint, found {} in utils.RestoreCheckpointConfig.path",
-                several.len()
-            );
-            return Err(TrainError::Unfit(message));
-        }
-    };
+    // `check` has seen that there is at most one.
+    let Some(path) = config.path.0.first() else { return Ok(None) };
+    let path = Path::parse(path)?;
     if config.mode == RestoreMode::Specific {
         return Ok(Some(Reader::open(&path)?));
     }

@@ -6,6 +6,7 @@ use crate::evaluation::EvalError;
 use crate::storage::StorageError;
 use crate::vocab::VocabError;
 
+use super::check::UnfitSpec;
 use super::periods::PeriodsError;
 
 /// Why a run stopped before its end.
@@ -14,7 +15,10 @@ pub enum TrainError {
     /// The configuration asks for what cannot be, found only when it was built.
     #[error("{0}")]
     Unfit(String),
-    /// Periods that do not divide each other.
+    /// The configuration asks for what cannot be.
+    #[error(transparent)]
+    Spec(#[from] UnfitSpec),
+    /// The run is past its end.
     #[error(transparent)]
     Periods(#[from] PeriodsError),
     /// The loss is no number any more.
@@ -45,6 +49,15 @@ pub enum TrainError {
         /// Microbatches that halve what a step needs.
         suggested: usize,
     },
+    /// The model does not fit into the device's memory.
+    #[error(
+        "the model and its optimizer do not fit into memory: {detail}; lower network.T5Config's \
+         dimensions (`--dry_run` estimates what they need)"
+    )]
+    ModelTooLarge {
+        /// What libtorch said.
+        detail: String,
+    },
     /// libtorch failed.
     #[error("libtorch failed in step {step}: {detail}")]
     Torch {
@@ -74,13 +87,17 @@ impl TrainError {
     /// Whether the user can mend it in the configuration or the command.
     pub fn is_users(&self) -> bool {
         match self {
-            TrainError::Unfit(_) | TrainError::Periods(_) | TrainError::Vocab(_) => true,
+            TrainError::Unfit(_)
+            | TrainError::Spec(_)
+            | TrainError::Periods(_)
+            | TrainError::Vocab(_) => true,
             TrainError::Data(error) => error.is_users(),
             TrainError::Checkpoint(error) => error.is_users(),
             TrainError::Storage(error) => error.is_users(),
             TrainError::Evaluation(error) => !matches!(error, EvalError::Write { .. }),
             TrainError::NonFiniteLoss { .. }
             | TrainError::OutOfMemory { .. }
+            | TrainError::ModelTooLarge { .. }
             | TrainError::Torch { .. } => false,
         }
     }

@@ -22,7 +22,10 @@ use super::run::Context;
 use super::spec::Train;
 use super::state::TrainState;
 use super::step::Stepper;
-use super::vocabularies::check_vocabularies;
+use super::vocabularies::{check_ids, check_vocabularies};
+
+/// What the model reads of an example.
+const FEATURES: [&str; 2] = ["inputs", "targets"];
 
 /// Predictions shown after each evaluation.
 const SHOWN: usize = 3;
@@ -57,17 +60,17 @@ impl InferEval {
         step: u64,
     ) -> Result<Option<Self>, TrainError> {
         let Some(config) = &spec.infer_eval_dataset_cfg else { return Ok(None) };
-        if config.pack {
-            let message = "predictions are made of single examples: bind \
-                           infer_eval/utils.DatasetConfig.pack = False";
-            return Err(TrainError::Unfit(message.to_string()));
-        }
         check_vocabularies(&spec.model, config, context.tasks)?;
         let evaluator = &spec.inference_evaluator_cls.0;
         let Model::EncoderDecoder(model) = &spec.model;
         let mut tasks = Vec::new();
         for task in subtasks(&config.mixture_or_task_name, context.tasks)? {
-            tasks.extend(InferTask::read(task, config, evaluator)?);
+            let Some(task) = InferTask::read(task, config, evaluator)? else { continue };
+            for example in &task.features {
+                let ids = FEATURES.iter().filter_map(|name| example.ints(name)).flatten();
+                check_ids(&spec.model, ids)?;
+            }
+            tasks.push(task);
         }
         if tasks.is_empty() {
             telemetry::notice("no task has metrics and the split: no evaluation by decoding");

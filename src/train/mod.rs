@@ -2,6 +2,8 @@
 //!
 //! `spec`, `periods`, `seeds` and `model_info` are torch-free: they say what a run does and when.
 
+mod check;
+mod memory;
 mod model_info;
 mod periods;
 mod seeds;
@@ -16,6 +18,8 @@ mod checkpointing;
 mod error;
 #[cfg(feature = "torch")]
 mod evaluated;
+#[cfg(feature = "torch")]
+mod guard;
 #[cfg(feature = "torch")]
 mod infer_eval;
 #[cfg(feature = "torch")]
@@ -33,6 +37,8 @@ mod vocabularies;
 #[cfg(feature = "torch")]
 mod window;
 
+pub use check::{UnfitSpec, check};
+pub use memory::step_estimate;
 pub use model_info::{Variable, model_info};
 pub use periods::{Periods, PeriodsError, Stop};
 pub use seeds::{Purpose, derive};

@@ -4,6 +4,8 @@
 //! 7,777 shifts every later one. Here they count from the first step of the *run*, which
 //! checkpoints carry: a resumed run does the same work at the same steps as one never interrupted.
 
+use super::spec::Train;
+
 /// The periods of a run, in steps; 0 means never.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Periods {
@@ -60,6 +62,23 @@ pub struct Stop {
 }
 
 impl Periods {
+    /// The periods of a run that began at `first_step`.
+    pub fn of(spec: &Train, first_step: u64) -> Self {
+        let save = spec.checkpoint_cfg.save.as_ref();
+        let evaluates =
+            spec.train_eval_dataset_cfg.is_some() || spec.infer_eval_dataset_cfg.is_some();
+        Self {
+            first_step,
+            total_steps: spec.relative_steps.map_or(spec.total_steps, |steps| first_step + steps),
+            stats: spec.stats_period.unwrap_or(0),
+            eval: spec.eval_period.filter(|_| evaluates).unwrap_or(0),
+            checkpoint: save.and_then(|save| save.period).unwrap_or(0),
+            checkpoint_steps: save
+                .and_then(|save| save.checkpoint_steps.clone())
+                .unwrap_or_default(),
+        }
+    }
+
     /// Checks that the periods fit together and that the run, now at `step`, is not past its end;
     /// gives `stats` its default.
     ///

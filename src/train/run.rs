@@ -8,24 +8,28 @@ use tch::Device;
 use crate::data::{BatchIterator, DatasetOptions, DatasetState, TaskProvider, get_dataset};
 use crate::models::t5::T5;
 use crate::models::{Batch, Model};
+use crate::nn::bridge::cuda_devices;
 use crate::optim::OptimizerDef;
 use crate::partition::Partitioner;
 use crate::storage::Path;
 use crate::telemetry::{self, Progress};
 
 use super::actions::{Actions, Histories, MetricsByTask};
+use super::check::check;
 use super::checkpointing::{Checkpoints, Restored, RunRecord};
 use super::error::TrainError;
 use super::evaluated::Evaluated;
+use super::guard::{TorchFailure, guarded};
 use super::infer_eval::InferEval;
 use super::logs::Logs;
+use super::memory::{available_on_host, shortage, step_estimate};
 use super::periods::{Periods, Stop};
 use super::seeds::{Purpose, derive};
 use super::spec::{Train, TrainerClass};
 use super::state::TrainState;
 use super::step::{StepReport, Stepper};
 use super::train_eval::TrainEval;
-use super::vocabularies::check_vocabularies;
+use super::vocabularies::{check_ids, check_vocabularies};
 use super::window::Window;
 
 /// What a run needs beside its spec.
@@ -66,14 +70,17 @@ pub enum Outcome {
 /// See [`TrainError`]; checkpoints already written stay whole.
 pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError> {
     let started = Instant::now();
+    check(spec)?;
     let model_dir = Path::parse(&spec.model_dir)?;
     say_partitions(spec);
+    warn_of_shortage(spec, context.device)?;
     let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, (0, 1));
     let Start { state, record, data, resumed } = restore_or_init(spec, context, &checkpoints)?;
-    let periods = periods(spec, &record, state.step)?;
-    let mut actions = Actions::new(spec.actions.as_ref())?;
+    let periods = Periods::of(spec, record.first_step).validated(state.step)?;
+    let mut actions = Actions::new(spec.actions.as_ref());
     actions.recall(&record.histories);
     let mut run = Run {
+        spec,
         stepper: stepper(spec, context, &record)?,
         train_eval: TrainEval::new(spec, context, &model_dir, state.step)?,
         infer_eval: InferEval::new(spec, context, &model_dir, state.step)?,
@@ -95,7 +102,7 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
     run.checkpoints.prepare()?;
     let mut logs = Logs::start(spec, context.config_text, &model_dir, run.state.step)?;
     logs.scalar("timing/init_or_restore_seconds", started.elapsed().as_secs_f64(), run.state.step);
-    if run.begin(spec, &periods)? {
+    if run.begin(&periods)? {
         return Ok(Outcome::Stopped { step: run.state.step });
     }
     run.main_loop(&periods, &mut logs)
@@ -117,8 +124,7 @@ fn restore_or_init(
     checkpoints: &Checkpoints<'_>,
 ) -> Result<Start, TrainError> {
     let seed = fresh_seed(spec);
-    let mut state = TrainState::initialize(&spec.model, seed, context.device)
-        .map_err(|error| TrainError::Unfit(error.to_string()))?;
+    let mut state = initialize(spec, seed, context.device)?;
     let restored = checkpoints.restore(&mut state)?;
     let fresh = RunRecord { first_step: state.step, seed, histories: Histories::new() };
     let Some(Restored { record, data, path }) = restored else {
@@ -127,6 +133,30 @@ fn restore_or_init(
     telemetry::notice(&format!("restored step {} from {path}", state.step));
     let resumed = record.is_some();
     Ok(Start { state, record: record.unwrap_or(fresh), data, resumed })
+}
+
+fn initialize(spec: &Train, seed: u64, device: Device) -> Result<TrainState, TrainError> {
+    let state = guarded(|| TrainState::initialize(&spec.model, seed, device));
+    let state = state.map_err(|failure| match failure {
+        TorchFailure::OutOfMemory(detail) => TrainError::ModelTooLarge { detail },
+        TorchFailure::Other(detail) => TrainError::Torch { step: 0, detail },
+    })?;
+    state.map_err(|error| TrainError::Unfit(error.to_string()))
+}
+
+/// Says which binding to lower before memory runs out, as far as that can be foretold.
+fn warn_of_shortage(spec: &Train, device: Device) -> Result<(), TrainError> {
+    let available = match device {
+        Device::Cuda(index) => cuda_devices().get(index).map(|device| device.memory_bytes),
+        _ => available_on_host(),
+    };
+    let estimate = step_estimate(spec).map_err(|error| TrainError::Unfit(error.to_string()))?;
+    let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
+    let short = |available| shortage(&estimate, available, trainer.num_microbatches());
+    if let Some(message) = available.and_then(short) {
+        telemetry::warn(&message);
+    }
+    Ok(())
 }
 
 /// A mesh larger than what there is runs on what there is, and says so.
@@ -149,24 +179,6 @@ fn fresh_seed(spec: &Train) -> u64 {
             since.map_or(0, |since| since.as_nanos() as u64)
         }
     }
-}
-
-fn periods(spec: &Train, record: &RunRecord, step: u64) -> Result<Periods, TrainError> {
-    let save = spec.checkpoint_cfg.save.as_ref();
-    let evaluates = spec.train_eval_dataset_cfg.is_some() || spec.infer_eval_dataset_cfg.is_some();
-    let total_steps = match spec.relative_steps {
-        Some(steps) => record.first_step + steps,
-        None => spec.total_steps,
-    };
-    let periods = Periods {
-        first_step: record.first_step,
-        total_steps,
-        stats: spec.stats_period.unwrap_or(0),
-        eval: spec.eval_period.filter(|_| evaluates).unwrap_or(0),
-        checkpoint: save.and_then(|save| save.period).unwrap_or(0),
-        checkpoint_steps: save.and_then(|save| save.checkpoint_steps.clone()).unwrap_or_default(),
-    };
-    Ok(periods.validated(step)?)
 }
 
 /// Whether the optimizer passes over gradients that are no numbers.
@@ -195,21 +207,12 @@ fn stepper(spec: &Train, context: &Context<'_>, record: &RunRecord) -> Result<St
     let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
     let schedule = trainer.learning_rate_fn.build();
     let schedule = schedule.map_err(|error| TrainError::Unfit(error.to_string()))?;
-    let num_microbatches = trainer.num_microbatches.unwrap_or(1).max(1);
-    let batch_size = spec.train_dataset_cfg.batch_size;
-    if !batch_size.is_multiple_of(num_microbatches) {
-        let message = format!(
-            "batch size {batch_size} is not divided evenly by trainer.Trainer.num_microbatches = \
-             {num_microbatches}"
-        );
-        return Err(TrainError::Unfit(message));
-    }
     let Model::EncoderDecoder(model) = &spec.model;
     Ok(Stepper {
         model: T5::new(model.config().clone()),
         loss: model.loss_spec(),
         schedule,
-        num_microbatches,
+        num_microbatches: trainer.num_microbatches(),
         seed: record.seed,
         rank: 0,
         device: context.device,
@@ -218,6 +221,7 @@ fn stepper(spec: &Train, context: &Context<'_>, record: &RunRecord) -> Result<St
 
 /// A run under way.
 struct Run<'a> {
+    spec: &'a Train,
     stepper: Stepper,
     state: TrainState,
     record: RunRecord,
@@ -239,7 +243,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// What comes before the next step: the first checkpoint, and an evaluation that is asked for or
     /// that an earlier process still owes. `true` if an action asks to stop.
-    fn begin(&mut self, spec: &Train, periods: &Periods) -> Result<bool, TrainError> {
+    fn begin(&mut self, periods: &Periods) -> Result<bool, TrainError> {
         let step = self.state.step;
         let is_first = step == self.record.first_step;
         if is_first && periods.checkpoint > 0 {
@@ -249,7 +253,7 @@ impl Run<'_> {
             return Ok(self.react(&evaluated));
         }
         let due = if is_first {
-            spec.run_eval_before_training
+            self.spec.run_eval_before_training
         } else {
             self.saved.is_some() && periods.evaluates_at(step)
         };
@@ -316,6 +320,8 @@ impl Run<'_> {
             }
         };
         let waited = waiting.elapsed();
+        let ids = batch.encoder_input_tokens.iter().chain(&batch.decoder_target_tokens);
+        check_ids(&self.spec.model, ids)?;
         let report = self.stepper.train_step(&mut self.state, &Batch::from_host(&batch))?;
         Ok((report, waited))
     }

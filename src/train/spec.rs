@@ -89,6 +89,13 @@ pub struct Trainer {
     pub learning_rate_fn: Schedule,
 }
 
+impl Trainer {
+    /// Parts that a batch is cut into, at least 1.
+    pub fn num_microbatches(&self) -> usize {
+        self.num_microbatches.unwrap_or(1).max(1)
+    }
+}
+
 /// Writes the configuration down.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum SummarizeConfig {
@@ -100,6 +107,9 @@ pub enum SummarizeConfig {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.gin_utils.summarize_gin_config")]
 pub struct SummarizeGinConfig {}
+
+/// The phases that actions can follow: the keys of `train.actions`.
+pub const ACTION_MODES: [&str; 3] = ["TRAIN", "TRAIN_EVAL", "INFER_EVAL"];
 
 /// Looks at metrics after a phase and may stop the run.
 #[derive(Clone, Debug, PartialEq, Configurable)]

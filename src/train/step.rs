@@ -1,6 +1,6 @@
 //! One update: gradients of a batch, in parts if asked, then the optimizer.
 
-use tch::{Device, TchError, Tensor};
+use tch::{Device, Tensor};
 
 use crate::models::Batch;
 use crate::models::loss::{LossSpec, LossSums, normalize};
@@ -10,6 +10,7 @@ use crate::optim::Gradient;
 use crate::schedule::LearningRateSchedule;
 
 use super::error::TrainError;
+use super::guard::{TorchFailure, guarded};
 use super::seeds::{Purpose, derive};
 use super::state::TrainState;
 
@@ -45,7 +46,7 @@ impl Stepper {
     /// Makes one update in place.
     ///
     /// # Errors
-    /// Out of memory, or another failure of libtorch; the state is then that before the step.
+    /// Out of memory, or another failure of libtorch; the state must not be used any more.
     pub fn train_step(
         &self,
         state: &mut TrainState,
@@ -56,10 +57,9 @@ impl Stepper {
         let named = state.params.iter().zip(&gradients);
         let named: Vec<Gradient<'_>> =
             named.map(|((name, param), grad)| Gradient { name, param, grad }).collect();
-        state
-            .optimizer
-            .apply(&named, learning_rate, state.step as i64)
-            .map_err(|error| TrainError::Unfit(error.to_string()))?;
+        let (optimizer, step) = (&mut state.optimizer, state.step);
+        let applied = self.guarded(step, || optimizer.apply(&named, learning_rate, step as i64))?;
+        applied.map_err(|error| TrainError::Unfit(error.to_string()))?;
         state.step += 1;
         Ok(StepReport { sums, learning_rate })
     }
@@ -125,20 +125,16 @@ impl Stepper {
         Some(factor.double_value(&[]))
     }
 
-    /// Turns libtorch's panics, which is how tch reports failed operations, into errors.
+    /// Runs work of a step.
     ///
     /// # Errors
     /// Out of memory, or another failure of libtorch.
     pub fn guarded<R>(&self, step: u64, body: impl FnOnce() -> R) -> Result<R, TrainError> {
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-        result.map_err(|panic| {
-            let detail = describe(panic);
-            if is_out_of_memory(&detail) {
-                let suggested = self.num_microbatches * 2;
-                TrainError::OutOfMemory { step, detail: first_line(&detail), suggested }
-            } else {
-                TrainError::Torch { step, detail }
+        guarded(body).map_err(|failure| match failure {
+            TorchFailure::OutOfMemory(detail) => {
+                TrainError::OutOfMemory { step, detail, suggested: self.num_microbatches * 2 }
             }
+            TorchFailure::Other(detail) => TrainError::Torch { step, detail },
         })
     }
 }
@@ -154,26 +150,4 @@ fn add(
     });
     sums += &more_sums;
     (gradients, sums)
-}
-
-fn describe(panic: Box<dyn std::any::Any + Send>) -> String {
-    if let Some(text) = panic.downcast_ref::<String>() {
-        return text.clone();
-    }
-    if let Some(text) = panic.downcast_ref::<&str>() {
-        return (*text).to_string();
-    }
-    match panic.downcast_ref::<TchError>() {
-        Some(error) => error.to_string(),
-        None => "unknown failure".to_string(),
-    }
-}
-
-/// libtorch's two ways to say it: the CUDA allocator's and the CPU allocator's.
-fn is_out_of_memory(detail: &str) -> bool {
-    ["out of memory", "can't allocate memory"].iter().any(|words| detail.contains(words))
-}
-
-fn first_line(text: &str) -> String {
-    text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_string()
 }

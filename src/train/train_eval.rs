@@ -11,7 +11,7 @@ use super::run::Context;
 use super::spec::Train;
 use super::state::TrainState;
 use super::step::Stepper;
-use super::vocabularies::check_vocabularies;
+use super::vocabularies::{check_ids, check_vocabularies};
 use super::window::Window;
 
 /// Names of TensorBoard's runs are cut here (T5X `trainer.py`).
@@ -52,6 +52,9 @@ impl TrainEval {
         }
         let mut tasks = Vec::new();
         for (name, batches) in found {
+            let inputs = batches.iter().flat_map(|batch| &batch.encoder_input_tokens);
+            let targets = batches.iter().flat_map(|batch| &batch.decoder_target_tokens);
+            check_ids(&spec.model, inputs.chain(targets))?;
             let run: String = name.chars().take(MAX_NAME_LENGTH).collect();
             let dir = model_dir.join("training_eval").join(&run).local()?;
             tasks.push(EvalTask { name, batches, events: EventWriter::new(dir, step as i64) });

@@ -1,0 +1,123 @@
+//! What a spec alone shows to be wrong: found in milliseconds, before anything is built.
+
+use crate::checkpoint::{RestoreCheckpointConfig, RestoreMode};
+use crate::data::DatasetConfig;
+use crate::models::{EncoderDecoderModel, Model};
+
+use super::periods::Periods;
+use super::spec::{ACTION_MODES, Train, TrainerClass};
+
+/// A spec whose values cannot go together, or have no meaning.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnfitSpec(
+    /// What was found, what was expected, and where to change it.
+    pub String,
+);
+
+/// Finds the first mistake.
+///
+/// # Errors
+/// It.
+pub fn check(train: &Train) -> Result<(), UnfitSpec> {
+    let Model::EncoderDecoder(model) = &train.model;
+    check_model(model)?;
+    check_batches(train)?;
+    check_evaluations(train)?;
+    if let Some(restore) = &train.checkpoint_cfg.restore {
+        check_restore(restore)?;
+    }
+    let modes = train.actions.iter().flat_map(|actions| actions.keys());
+    for mode in modes.filter(|mode| !ACTION_MODES.contains(&mode.as_str())) {
+        let known = crate::gin::one_of(&ACTION_MODES);
+        return unfit(format!("train.actions has a key '{mode}', expected {known}"));
+    }
+    let periods = Periods::of(train, 0).validated(0);
+    periods.map(drop).map_err(|error| UnfitSpec(error.to_string()))
+}
+
+fn unfit<T>(message: String) -> Result<T, UnfitSpec> {
+    Err(UnfitSpec(message))
+}
+
+fn check_model(model: &EncoderDecoderModel) -> Result<(), UnfitSpec> {
+    let config = model.config();
+    let extents = [
+        ("vocab_size", config.vocab_size),
+        ("emb_dim", config.emb_dim),
+        ("num_heads", config.num_heads),
+        ("head_dim", config.head_dim),
+        ("mlp_dim", config.mlp_dim),
+        ("mlp_activations", config.mlp_activations.len()),
+    ];
+    if let Some((name, _)) = extents.iter().find(|(_, extent)| *extent == 0) {
+        return unfit(format!("network.T5Config.{name} is 0 or empty, expected at least 1"));
+    }
+    let fractions = [
+        ("network.T5Config.dropout_rate", config.dropout_rate),
+        ("models.EncoderDecoderModel.label_smoothing", model.label_smoothing),
+    ];
+    match fractions.iter().find(|(_, value)| !(0.0..1.0).contains(value)) {
+        Some((name, value)) => unfit(format!("{name} is {value}, expected 0 or more and below 1")),
+        None => Ok(()),
+    }
+}
+
+fn check_batches(train: &Train) -> Result<(), UnfitSpec> {
+    let configs: [(&str, Option<&DatasetConfig>); 3] = [
+        ("train", Some(&train.train_dataset_cfg)),
+        ("train_eval", train.train_eval_dataset_cfg.as_ref()),
+        ("infer_eval", train.infer_eval_dataset_cfg.as_ref()),
+    ];
+    let empty =
+        |config: Option<&DatasetConfig>| config.is_some_and(|config| config.batch_size == 0);
+    if let Some((scope, _)) = configs.iter().find(|(_, config)| empty(*config)) {
+        return unfit(format!(
+            "{scope}/utils.DatasetConfig.batch_size is 0, expected at least 1: set BATCH_SIZE"
+        ));
+    }
+    let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
+    trainer.learning_rate_fn.build().map_err(|error| UnfitSpec(error.to_string()))?;
+    let (batch_size, parts) = (train.train_dataset_cfg.batch_size, trainer.num_microbatches());
+    match batch_size % parts {
+        0 => Ok(()),
+        _ => unfit(format!(
+            "batch size {batch_size} is not divided evenly by trainer.Trainer.num_microbatches = \
+             {parts}"
+        )),
+    }
+}
+
+fn check_evaluations(train: &Train) -> Result<(), UnfitSpec> {
+    if train.train_eval_dataset_cfg.is_some() && train.eval_steps == 0 {
+        return unfit(
+            "train.eval_steps is 0, expected at least 1: set EVAL_STEPS, or bind \
+             train.train_eval_dataset_cfg = None"
+                .to_string(),
+        );
+    }
+    match &train.infer_eval_dataset_cfg {
+        Some(config) if config.pack => unfit(
+            "predictions are made of single examples: bind \
+             infer_eval/utils.DatasetConfig.pack = False"
+                .to_string(),
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn check_restore(config: &RestoreCheckpointConfig) -> Result<(), UnfitSpec> {
+    match &config.path.0[..] {
+        [] => Ok(()),
+        _ if config.mode == RestoreMode::All => unfit(
+            "restore mode 'all' is not supported in training: use 'specific' or 'latest' \
+             (utils.RestoreCheckpointConfig.mode)"
+                .to_string(),
+        ),
+        [_] => Ok(()),
+        several => unfit(format!(
+            "training restores one checkpoint, found {} in utils.RestoreCheckpointConfig.path",
+            several.len()
+        )),
+    }
+}

@@ -1,0 +1,87 @@
+//! libtorch's failures as errors. tch reports a failed operation by a panic with libtorch's text and
+//! its C++ stack; what is ours to report is the first line of it.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+/// What libtorch could not do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TorchFailure {
+    /// Find memory.
+    OutOfMemory(String),
+    /// Anything else.
+    Other(String),
+}
+
+/// How the message of tch's `unwrap` begins.
+const TCH_PANIC: &str = "called `Result::unwrap()` on an `Err` value: Torch(\"";
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `body`. A panic of our own passes through: it is a bug, not libtorch's failure.
+///
+/// # Errors
+/// libtorch failed.
+pub fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, TorchFailure> {
+    hush_torch();
+    let outer = GUARDED.replace(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(body));
+    GUARDED.set(outer);
+    result.map_err(|payload| match torch_message(&*payload) {
+        Some(message) if is_out_of_memory(&message) => TorchFailure::OutOfMemory(message),
+        Some(message) => TorchFailure::Other(message),
+        None => panic::resume_unwind(payload),
+    })
+}
+
+/// Keeps the panics that become errors from being printed as well.
+fn hush_torch() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !GUARDED.get() || torch_message(info.payload()).is_none() {
+                print(info);
+            }
+        }));
+    });
+}
+
+/// The first line of libtorch's text, if that is what the panic carries.
+fn torch_message(payload: &dyn Any) -> Option<String> {
+    let text = payload.downcast_ref::<String>()?.strip_prefix(TCH_PANIC)?;
+    // The text is as `Debug` prints it.
+    let end = text.find("\\n").unwrap_or(text.len());
+    Some(text[..end].trim_end_matches("\")").replace("\\\"", "\""))
+}
+
+/// libtorch's two ways to say it: the CUDA allocator's and the CPU allocator's.
+fn is_out_of_memory(message: &str) -> bool {
+    ["out of memory", "can't allocate memory"].iter().any(|words| message.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::{Device, Kind, Tensor};
+
+    #[test]
+    fn failures_of_libtorch_are_told_by_their_first_line() {
+        let multiply = || Tensor::ones([2, 3], (Kind::Float, Device::Cpu)).matmul(&Tensor::from(1));
+        let Err(TorchFailure::Other(message)) = guarded(multiply) else { panic!("it fails") };
+        assert!(message.contains("dtype") || message.contains("argument"), "{message}");
+        assert!(!message.contains("frame #"), "{message}");
+        let huge = guarded(|| Tensor::empty([1 << 50], (Kind::Float, Device::Cpu)));
+        assert!(matches!(huge, Err(TorchFailure::OutOfMemory(_))));
+    }
+
+    #[test]
+    fn our_own_panics_pass() {
+        let result = panic::catch_unwind(|| guarded(|| panic!("a bug")));
+        assert!(result.is_err());
+    }
+}

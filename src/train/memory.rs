@@ -1,0 +1,79 @@
+//! What a step will need, and what there is.
+
+use crate::models::Model;
+use crate::models::memory::{Estimate, StepShape};
+use crate::optim::OptimError;
+
+use super::spec::{Train, TrainerClass};
+use super::state_layout::state_variables;
+
+/// The memory of a training step on one device.
+///
+/// # Errors
+/// A parameter that the optimizer's rules do not cover.
+pub fn step_estimate(train: &Train) -> Result<Estimate, OptimError> {
+    let Model::EncoderDecoder(model) = &train.model;
+    let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
+    let data = &train.train_dataset_cfg;
+    let length = |feature: &str| {
+        data.task_feature_lengths.as_ref().and_then(|lengths| lengths.get(feature)).copied()
+    };
+    let shape = StepShape {
+        rows: data.batch_size / trainer.num_microbatches(),
+        inputs_length: length("inputs").unwrap_or(0),
+        targets_length: length("targets").unwrap_or(0),
+    };
+    let slots = state_variables(&train.model)?;
+    let numbers: usize = slots.iter().map(|slot| slot.shape.iter().product::<usize>()).sum();
+    Ok(Estimate::new(model.config(), 4 * numbers as u64, shape))
+}
+
+/// What to tell the user before a step that needs more than `available` bytes.
+pub fn shortage(estimate: &Estimate, available: u64, num_microbatches: usize) -> Option<String> {
+    if estimate.total() <= available {
+        return None;
+    }
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    let (needed, available) = (gib(estimate.total()), gib(available));
+    let fixed = estimate.total() - estimate.activations;
+    let remedy = match gib(fixed) > available {
+        true => "the model alone is too large: lower network.T5Config's dimensions".to_string(),
+        false => format!(
+            "lower BATCH_SIZE, or keep it and set trainer.Trainer.num_microbatches = {}",
+            num_microbatches * 2
+        ),
+    };
+    Some(format!(
+        "a step needs about {needed:.1} GiB of memory, and {available:.1} GiB are available: {remedy}"
+    ))
+}
+
+/// Bytes that this machine's processes can still take, where the system tells.
+pub fn available_on_host() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX);
+    Some((kilobytes * 1024).min(limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(activations: u64, available: u64, expected: Option<&str>) {
+        let estimate = Estimate { parameters: 100, gradients: 100, optimizer: 100, activations };
+        match (shortage(&estimate, available, 2), expected) {
+            (Some(found), Some(words)) => assert!(found.contains(words), "{found}"),
+            (found, expected) => assert_eq!(found.as_deref(), expected),
+        }
+    }
+
+    #[test]
+    fn a_shortage_names_the_binding_to_lower() {
+        check(700, 1000, None);
+        check(701, 1000, Some("num_microbatches = 4"));
+        check(700, 200, Some("network.T5Config"));
+    }
+}
