@@ -27,8 +27,8 @@ pub fn check(train: &Train) -> Result<(), UnfitSpec> {
     if let Some(restore) = &train.checkpoint_cfg.restore {
         check_restore(restore)?;
     }
-    let modes = train.actions.iter().flat_map(|actions| actions.keys());
-    for mode in modes.filter(|mode| !ACTION_MODES.contains(&mode.as_str())) {
+    let mut modes = train.actions.iter().flat_map(|actions| actions.keys());
+    if let Some(mode) = modes.find(|mode| !ACTION_MODES.contains(&mode.as_str())) {
         let known = crate::gin::one_of(&ACTION_MODES);
         return unfit(format!("train.actions has a key '{mode}', expected {known}"));
     }

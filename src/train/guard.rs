@@ -56,7 +56,9 @@ fn torch_message(payload: &dyn Any) -> Option<String> {
     let text = payload.downcast_ref::<String>()?.strip_prefix(TCH_PANIC)?;
     // The text is as `Debug` prints it.
     let end = text.find("\\n").unwrap_or(text.len());
-    Some(text[..end].trim_end_matches("\")").replace("\\\"", "\""))
+    // The CPU's allocator puts the place in libtorch's sources first.
+    let start = text[..end].find("DefaultCPUAllocator: ").unwrap_or(0);
+    Some(text[start..end].trim_end_matches("\")").replace("\\\"", "\""))
 }
 
 /// libtorch's two ways to say it: the CUDA allocator's and the CPU allocator's.

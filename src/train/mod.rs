@@ -38,7 +38,7 @@ mod vocabularies;
 mod window;
 
 pub use check::{UnfitSpec, check};
-pub use memory::step_estimate;
+pub use memory::{available_on_host, shortage, step_estimate};
 pub use model_info::{Variable, model_info};
 pub use periods::{Periods, PeriodsError, Stop};
 pub use seeds::{Purpose, derive};

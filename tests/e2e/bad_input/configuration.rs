@@ -138,3 +138,19 @@ fn periods_and_parts_that_do_not_divide() {
     );
     assert!(!folder.path("model").exists(), "a refused run leaves nothing behind");
 }
+
+#[test]
+fn values_without_a_meaning() {
+    let folder = Folder::new();
+    let words = |name: &str, value: &str, words: &[&str]| {
+        // Found without libtorch and without the data.
+        check(&folder.pretrain(4).arg("--dry_run").bind(name, value), USER, words);
+    };
+    words("network.T5Config.num_heads", "0", &["network.T5Config.num_heads is 0", "at least 1"]);
+    words("DROPOUT_RATE", "1.5", &["network.T5Config.dropout_rate is 1.5", "below 1"]);
+    words("LABEL_SMOOTHING", "2.0", &["label_smoothing is 2", "below 1"]);
+    words("BATCH_SIZE", "0", &["train/utils.DatasetConfig.batch_size is 0", "BATCH_SIZE"]);
+    words("train.eval_steps", "0", &["train.eval_steps is 0", "EVAL_STEPS"]);
+    words("train.actions", "{'EVAL': []}", &["train.actions", "'EVAL'", "'INFER_EVAL'"]);
+    words("utils.create_learning_rate_scheduler.warmup_steps", "-1", &["warmup_steps` is -1"]);
+}

@@ -107,6 +107,18 @@ fn sequences_that_do_not_fit() {
 }
 
 #[test]
+fn token_ids_that_the_model_lacks() {
+    let folder = Folder::new();
+    folder.write("ids.jsonl", "{\"inputs\": [5, 5000, 1], \"targets\": [3, 1]}\n".repeat(9));
+    let run = folder
+        .pretrain(4)
+        .bind("MIXTURE_OR_TASK_NAME", "'ids'")
+        .bind("train.train_eval_dataset_cfg", "None")
+        .bind("train/utils.DatasetConfig.pack", "False");
+    check(&run, USER, &["token id 5000", "from 0 to 383", "network.T5Config.vocab_size = 384"]);
+}
+
+#[test]
 fn a_cache_that_must_be_there() {
     let folder = Folder::new();
     let ended = folder.pretrain(4).bind("USE_CACHED_TASKS", "True").succeeds();

@@ -28,3 +28,19 @@ fn an_action_ends_a_run_whose_optimizer_passes_over_such_losses() {
         assert!(ended.stderr.contains(words), "{}", ended.stderr);
     }
 }
+
+#[test]
+fn memory_that_there_is_not() {
+    let folder = Folder::new();
+    let run = folder.pretrain(4).bind("network.T5Config.emb_dim", 100_000_000_000_000_u64);
+    check(
+        &run,
+        WORLD,
+        &[
+            "warning: a step needs about",
+            "GiB are available",
+            "do not fit into memory",
+            "--dry_run",
+        ],
+    );
+}
