@@ -9,6 +9,7 @@ needs sentencepiece==0.2.1, and sentencepiece 0.1.99's source archive on PyPI fo
 
 import datetime
 import hashlib
+import io
 import json
 import random
 import sys
@@ -60,9 +61,11 @@ def split(texts):
 
 def train_tokenizer(corpus):
     """T5's special ids. Digits stand alone, so that numbers never seen can be written."""
+    model = io.BytesIO()
+    # Read from memory and written there, since a model keeps the paths of its files.
     sentencepiece.SentencePieceTrainer.train(
-        input=str(corpus),
-        model_prefix=str(DATA / "botchan"),
+        sentence_iterator=iter(corpus.read_text(encoding="utf-8").splitlines()),
+        model_writer=model,
         vocab_size=VOCAB_SIZE,
         model_type="unigram",
         pad_id=0,
@@ -75,7 +78,7 @@ def train_tokenizer(corpus):
         num_threads=1,
         minloglevel=1,
     )
-    (DATA / "botchan.vocab").unlink()
+    (DATA / "botchan.model").write_bytes(model.getvalue())
 
 
 def dates():
