@@ -9,7 +9,7 @@ use std::process::{self, ExitCode};
 use anyhow::anyhow;
 use clap::Parser;
 
-use super::cli::{Cli, Command, TrainArgs, rewrite};
+use super::cli::{Cli, Command, DistributedArgs, TrainArgs, rewrite};
 use super::configure::configure;
 use super::doctor;
 use super::dry_run::dry_run;
@@ -66,7 +66,18 @@ fn check_train(train: &TrainArgs, color: bool) -> Result<(), Failure> {
         print!("{}", dry_run(&configured)?);
         process::exit(0);
     }
-    Ok(())
+    refuse_several_processes(&train.distributed)
+}
+
+/// Processes that each trained alone would write into one MODEL_DIR.
+fn refuse_several_processes(flags: &DistributedArgs) -> Result<(), Failure> {
+    match flags.process_count {
+        None | Some(1) => Ok(()),
+        Some(count) => Err(Failure::Usage(anyhow!(
+            "training over {count} processes is not supported yet: drop --process_count to train \
+             in this one"
+        ))),
+    }
 }
 
 /// Reports what `gimlet-torch` says of libtorch; where it cannot, the machine and the remedy.

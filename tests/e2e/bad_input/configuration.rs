@@ -118,6 +118,7 @@ fn flags_that_are_none() {
     check(&pretrain().arg("small.gin"), USER, &["'small.gin'", "--gin_file=small.gin"]);
     check(&pretrain().arg("--gin_fil=x"), USER, &["--gin_fil", "--gin_file"]);
     check(&pretrain().arg("--path_map").arg("gs://a"), USER, &["gs://a", "PREFIX=DIR"]);
+    check(&pretrain().arg("--process_count=2"), USER, &["2 processes", "--process_count"]);
     let nothing = crate::command::Train::new(&folder.path("."));
     check(&nothing, USER, &["--gin_file"]);
 }
