@@ -56,11 +56,6 @@ impl Params {
         filled.map(|(g, leaf)| if g.defined() { g } else { leaf.zeros_like() }).collect()
     }
 
-    /// Clears what `Tensor::backward` has accumulated.
-    pub fn zero_grad(&mut self) {
-        self.tensors.values_mut().for_each(Tensor::zero_grad);
-    }
-
     /// The parameter in the compute dtype, as part of the graph.
     pub fn cast(&self, name: &str, kind: Kind) -> Tensor {
         self.get(name).to_kind(kind)
