@@ -96,6 +96,19 @@ impl Expression {
         }
     }
 
+    /// As [`Expression::for_each`], to change what is shown.
+    pub fn for_each_mut(&mut self, visit: &mut impl FnMut(&mut Value)) {
+        match self {
+            Self::Value(value) => value.for_each_mut(visit),
+            Self::Negative(inner) => inner.for_each_mut(visit),
+            Self::Operation(left, _, right) => {
+                left.for_each_mut(visit);
+                right.for_each_mut(visit);
+            }
+            Self::Text(pieces) => pieces.iter_mut().for_each(|piece| piece.for_each_mut(visit)),
+        }
+    }
+
     /// The value, where `read` gives the values of macros.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use num_traits::ToPrimitive;
 use super::diagnostic::{Diagnostic, Reported};
 use super::evaluate::{Evaluator, FromGin, Slot, expected_slot};
 use super::schema::Registry;
+use super::source::Span;
 use super::suggest::did_you_mean;
 use super::value::{Value, ValueKind};
 
@@ -107,6 +108,10 @@ impl<T: FromGin> FromGin for Option<T> {
         }
     }
 
+    fn to_gin(&self) -> Option<ValueKind> {
+        self.as_ref().map_or(Some(ValueKind::None), T::to_gin)
+    }
+
     fn register(registry: &mut Registry) {
         T::register(registry);
     }
@@ -124,6 +129,13 @@ impl<T: FromGin> FromGin for Vec<T> {
         };
         let read: Vec<_> = items.iter().map(|item| cx.read(item)).collect();
         read.into_iter().collect()
+    }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        self.iter()
+            .map(|item| item.to_gin().map(unplaced))
+            .collect::<Option<_>>()
+            .map(ValueKind::List)
     }
 
     fn register(registry: &mut Registry) {
@@ -148,6 +160,13 @@ impl<T: FromGin> FromGin for BTreeMap<String, T> {
         read.into_iter().collect()
     }
 
+    fn to_gin(&self) -> Option<ValueKind> {
+        let entry = |(key, value): (&String, &T)| {
+            Some((unplaced(ValueKind::Str(key.clone())), unplaced(value.to_gin()?)))
+        };
+        self.iter().map(entry).collect::<Option<_>>().map(ValueKind::Dict)
+    }
+
     fn register(registry: &mut Registry) {
         T::register(registry);
     }
@@ -168,6 +187,10 @@ impl<A: FromGin, B: FromGin> FromGin for (A, B) {
         }
     }
 
+    fn to_gin(&self) -> Option<ValueKind> {
+        Some(ValueKind::Tuple(vec![unplaced(self.0.to_gin()?), unplaced(self.1.to_gin()?)]))
+    }
+
     fn register(registry: &mut Registry) {
         A::register(registry);
         B::register(registry);
@@ -183,6 +206,10 @@ impl FromGin for Value {
     fn from_gin(value: &Value, _: &mut Evaluator<'_>) -> Result<Self, Reported> {
         Ok(value.clone())
     }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        Some(self.kind.clone())
+    }
 }
 
 impl FromGin for String {
@@ -195,6 +222,10 @@ impl FromGin for String {
             ValueKind::Str(text) => Ok(text.clone()),
             _ => Err(cx.mismatch(value, &Self::expected())),
         }
+    }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        Some(ValueKind::Str(self.clone()))
     }
 }
 
@@ -209,6 +240,10 @@ impl FromGin for f64 {
             ValueKind::Int(ref number) => Ok(number.to_f64().expect("every integer has a float")),
             _ => Err(cx.mismatch(value, &Self::expected())),
         }
+    }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        Some(ValueKind::Float(*self))
     }
 }
 
@@ -227,6 +262,10 @@ impl FromGin for bool {
             _ => Err(cx.mismatch(value, &Self::expected())),
         }
     }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        Some(ValueKind::Bool(*self))
+    }
 }
 
 macro_rules! integer {
@@ -243,11 +282,20 @@ macro_rules! integer {
                 <$ty>::try_from(number)
                     .map_err(|_| cx.unfit(value, $expected, &number.to_string()))
             }
+
+            fn to_gin(&self) -> Option<ValueKind> {
+                Some(ValueKind::Int((*self).into()))
+            }
         }
     )*};
 }
 
 integer!(i64: "an int", u64: "an int of 0 or more", usize: "an int of 0 or more");
+
+/// A value that stands in no text.
+fn unplaced(kind: ValueKind) -> Value {
+    Value { kind, span: Span::NOWHERE }
+}
 
 /// `'a', 'b' or 'c'`.
 pub fn one_of(options: &[&str]) -> String {

@@ -99,6 +99,25 @@ impl Value {
     }
 }
 
+impl Value {
+    /// As [`Value::for_each`], to change what is shown.
+    pub fn for_each_mut(&mut self, visit: &mut impl FnMut(&mut Value)) {
+        match &mut self.kind {
+            ValueKind::List(items) | ValueKind::Tuple(items) => {
+                items.iter_mut().for_each(|item| item.for_each_mut(visit));
+            }
+            ValueKind::Dict(entries) => {
+                for (key, value) in entries {
+                    key.for_each_mut(visit);
+                    value.for_each_mut(visit);
+                }
+            }
+            ValueKind::Computed(expression) => expression.for_each_mut(visit),
+            _ => visit(self),
+        }
+    }
+}
+
 impl MacroUse {
     /// The scope of `gin.macro` that holds the macro's value: `scope/NAME`.
     pub fn path(&self) -> String {
