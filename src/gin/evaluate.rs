@@ -6,6 +6,7 @@
 
 use super::config::Config;
 use super::diagnostic::{Diagnostic, Reported};
+use super::expression::Expression;
 use super::schema::{Registry, Schema};
 use super::source::Span;
 use super::suggest::did_you_mean;
@@ -48,6 +49,18 @@ pub trait Configurable: Slot {
 pub trait Function: Configurable {
     /// The value.
     fn call(self) -> ValueKind;
+}
+
+/// Why a derived value has none.
+enum NotComputed {
+    Reported(Reported),
+    Because(String),
+}
+
+impl From<String> for NotComputed {
+    fn from(reason: String) -> Self {
+        Self::Because(reason)
+    }
 }
 
 /// Evaluates configurables against a configuration.
@@ -158,8 +171,23 @@ impl<'a> Evaluator<'a> {
                     None => T::from_gin(value, self),
                 }
             }
+            ValueKind::Computed(expression) => {
+                let kind = self.compute(expression, value.span)?;
+                T::from_gin(&Value { kind, span: value.span }, self)
+            }
             _ => T::from_gin(value, self),
         }
+    }
+
+    fn compute(&mut self, expression: &Expression, span: Span) -> Result<ValueKind, Reported> {
+        let computed = expression.compute(&mut |leaf| {
+            let value = self.read::<Value>(leaf).map_err(NotComputed::Reported)?;
+            Ok(value.kind)
+        });
+        computed.map_err(|error| match error {
+            NotComputed::Reported(reported) => reported,
+            NotComputed::Because(reason) => self.report(Diagnostic::error(span, reason)),
+        })
     }
 
     /// Evaluates `@f()`: the spec it names.

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
+use num_bigint::Sign;
+use num_traits::ToPrimitive;
+
 use super::diagnostic::{Diagnostic, Reported};
 use super::evaluate::{Evaluator, FromGin, Slot, expected_slot};
 use super::schema::Registry;
@@ -203,7 +206,7 @@ impl FromGin for f64 {
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         match value.kind {
             ValueKind::Float(number) => Ok(number),
-            ValueKind::Int(number) => Ok(number as f64),
+            ValueKind::Int(ref number) => Ok(number.to_f64().expect("every integer has a float")),
             _ => Err(cx.mismatch(value, &Self::expected())),
         }
     }
@@ -218,7 +221,9 @@ impl FromGin for bool {
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         match value.kind {
             ValueKind::Bool(truth) => Ok(truth),
-            ValueKind::Int(number @ (0 | 1)) => Ok(number == 1),
+            ValueKind::Int(ref number) if number.bits() <= 1 && number.sign() != Sign::Minus => {
+                Ok(number.bits() == 1)
+            }
             _ => Err(cx.mismatch(value, &Self::expected())),
         }
     }
@@ -232,7 +237,7 @@ macro_rules! integer {
             }
 
             fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
-                let ValueKind::Int(number) = value.kind else {
+                let ValueKind::Int(number) = &value.kind else {
                     return Err(cx.mismatch(value, &Self::expected()));
                 };
                 <$ty>::try_from(number)
