@@ -3,6 +3,9 @@
 //! ```text
 //! (1, 2.0)   {"$tuple":[1,2.0]}        {1: 2}        {"$dict":[[1,2]]}
 //! @s/f()     {"$ref":"s/f","call":true}   %NAME      {"$macro":"NAME"}
+//! b'\xff'    {"$bytes":"ff"}           3j          {"$complex":[0.0,3.0]}
+//! 2 ** 64    {"$int":"18446744073709551616"}   1e999   {"$float":"inf"}
+//! %(A * 2)   {"$computed":"%(A * 2)"}
 //! ```
 
 use std::fmt::Write;
@@ -16,11 +19,12 @@ pub fn to_json(value: &Value) -> Json {
     match &value.kind {
         ValueKind::None => Json::Null,
         ValueKind::Bool(value) => json!(value),
-        ValueKind::Int(value) => match i64::try_from(*value) {
+        ValueKind::Int(value) => match i64::try_from(value) {
             Ok(value) => json!(value),
             Err(_) => json!({"$int": value.to_string()}),
         },
         ValueKind::Float(value) => float(*value),
+        ValueKind::Complex(re, im) => json!({"$complex": [float(*re), float(*im)]}),
         ValueKind::Str(text) => json!(text),
         ValueKind::Bytes(bytes) => json!({"$bytes": hexadecimal(bytes)}),
         ValueKind::List(items) => list(items),
@@ -34,6 +38,7 @@ pub fn to_json(value: &Value) -> Json {
             json!({"$ref": path.join("/"), "call": reference.called})
         }
         ValueKind::Macro(used) => json!({"$macro": used.path()}),
+        ValueKind::Computed(expression) => json!({"$computed": expression.to_string()}),
     }
 }
 

@@ -41,6 +41,15 @@ fn what_cannot_be_read_is_an_error_of_its_file() {
     );
 }
 
+#[test]
+fn what_is_computed_is_shown_as_gin() {
+    let (status, records) = parse(&["-"], "a = %((A+1) * 2)\nb = [f'{D}/x']");
+    let value = |record: &Value| record.get("value").cloned();
+    let found: Vec<_> = records.iter().filter_map(value).collect();
+    let expected = [json!({"$computed": "%((A + 1) * 2)"}), json!([{"$computed": "f'{D}/x'"}])];
+    assert_eq!((status, &found[..]), (0, &expected[..]));
+}
+
 /// The exit status and the records of `gimlet gin parse FILE...` with a text on standard input.
 fn parse(files: &[&str], stdin: &str) -> (i32, Vec<Value>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));

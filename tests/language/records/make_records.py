@@ -37,6 +37,8 @@ def shown(value):
             return value if -(2**63) <= value < 2**63 else {"$int": str(value)}
         case float():
             return value if math.isfinite(value) else {"$float": str(value)}
+        case complex():
+            return {"$complex": [shown(value.real), shown(value.imag)]}
         case bytes():
             return {"$bytes": value.hex()}
         case list():
