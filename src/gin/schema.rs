@@ -51,6 +51,12 @@ pub struct CallSite {
 }
 
 impl CallSite {
+    /// The scope of the call by a consumer that runs in `consumer`.
+    pub fn scope_from(&self, consumer: &[String]) -> Vec<String> {
+        let active = if self.later { &[] } else { consumer };
+        active.iter().chain(&self.enters).cloned().collect()
+    }
+
     /// A call after configuration, in no scope and with nothing supplied.
     pub fn later() -> Self {
         Self { later: true, ..Self::default() }
@@ -221,6 +227,11 @@ static SINGLETON: LazyLock<Schema> = LazyLock::new(|| Schema {
 type Run = fn(&mut Evaluator<'_>) -> Result<ValueKind, Reported>;
 
 impl Registry {
+    /// An empty registry for another project's configurables: of its modules, not all are known.
+    pub fn of_another_project() -> Self {
+        Self { any_module: true, ..Self::default() }
+    }
+
     /// The registry of everything that can be reached from `T`.
     pub fn with<T: FromGin>(mut self) -> Self {
         T::register(&mut self);

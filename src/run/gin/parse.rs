@@ -10,7 +10,7 @@ use crate::gin::ast::{Argument, Import, Statement, StatementKind, Target};
 use crate::gin::{Diagnostics, Severity, SourceFile, SourceMap, Span, parse, to_json};
 use crate::run::failure::Failure;
 
-use super::{input, print};
+use super::{input, write};
 
 /// Flags of `gimlet gin parse`.
 #[derive(Args, Debug)]
@@ -29,7 +29,7 @@ pub fn run(args: &ParseArgs, color: bool) -> Result<(), Failure> {
             Err(failure) => {
                 failure.report(color);
                 let message = failure.to_string();
-                print(&format!(
+                write(&format!(
                     "{}\n",
                     json!({"file": file, "kind": "error", "message": message})
                 ))?;
@@ -59,7 +59,7 @@ fn print_records(name: &str, text: String, color: bool) -> Result<bool, Failure>
         Some(error) => records.error(&error.message, end),
         None => records.end(),
     }
-    print(&records.out)?;
+    write(&records.out)?;
     let correct = error.is_none();
     if !correct {
         eprint!("{}", Diagnostics { sources, list: diagnostics }.render(color));
@@ -146,7 +146,7 @@ impl Records<'_> {
     /// Prints what has gathered, once it is worth a call.
     fn flush(&mut self) -> Result<(), Failure> {
         if self.out.len() > 1 << 16 {
-            print(&std::mem::take(&mut self.out))?;
+            write(&std::mem::take(&mut self.out))?;
         }
         Ok(())
     }
