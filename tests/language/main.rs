@@ -7,4 +7,5 @@ mod errors;
 mod golden;
 mod limits;
 mod records;
+mod schemas;
 mod values;

@@ -10,8 +10,8 @@ use clap::Args;
 use crate::gin::tree;
 use crate::run::failure::Failure;
 
-use super::write;
 use super::project::{Project, ReadingArgs};
+use super::write;
 
 /// Flags of `gimlet gin diff`.
 #[derive(Args, Debug)]

@@ -6,8 +6,8 @@ use clap::Args;
 use crate::gin::{Bound, Fallback, Param, Schema, Span, configurable};
 use crate::run::failure::Failure;
 
-use super::write;
 use super::project::{Project, ProjectArgs};
+use super::write;
 
 /// Flags of `gimlet gin explain`.
 #[derive(Args, Debug)]

@@ -41,13 +41,13 @@ pub fn run(args: &PrintArgs, schemas: &[String], color: bool) -> Result<(), Fail
 fn untyped_config(args: &PrintArgs) -> Result<String, Failure> {
     let reading = &args.project.reading;
     let names: Vec<&String> = reading.gin_file.iter().chain(&args.project.files).collect();
-    let texts: Vec<String> = names.iter().map(|name| input::read(name)).collect::<Result<_, _>>()?;
+    let texts: Vec<String> =
+        names.iter().map(|name| input::read(name)).collect::<Result<_, _>>()?;
     let bindings = crate::run::cli::typed_bindings(&reading.gin_bindings);
     let statements = bindings.iter().map(|(_, statement)| statement.as_str());
     let registry = untyped(texts.iter().map(String::as_str).chain(statements));
     let files = names.iter().map(|name| input::name(name).to_string()).collect();
-    let request =
-        Request { files, bindings, alone: true, fragment: true, ..Request::default() };
+    let request = Request { files, bindings, alone: true, fragment: true, ..Request::default() };
     let source = input::Given(names.into_iter().map(|n| input::name(n)).zip(&texts).collect());
     let loaded = load(&request, &source, &registry)?;
     Ok(config_str(&loaded.config, &registry))

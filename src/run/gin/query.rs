@@ -6,8 +6,8 @@ use clap::Args;
 use crate::gin::{Failed, query};
 use crate::run::failure::Failure;
 
-use super::write;
 use super::project::{Project, ProjectArgs};
+use super::write;
 
 /// Flags of `gimlet gin query`.
 #[derive(Args, Debug)]
