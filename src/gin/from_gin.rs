@@ -11,7 +11,7 @@ use super::evaluate::{Evaluator, FromGin, Slot, expected_slot};
 use super::schema::Registry;
 use super::source::Span;
 use super::suggest::did_you_mean;
-use super::value::{Value, ValueKind};
+use super::value::{Reference, Value, ValueKind};
 
 /// Implements [`FromGin`] for a type that references stand for. Written by the derive.
 #[macro_export]
@@ -60,6 +60,13 @@ impl<T: Slot> FromGin for Ref<T> {
         cx.referenced::<T>(value).map(Ref)
     }
 
+    fn to_gin(&self) -> Option<ValueKind> {
+        let name = self.0.schema_of().name.to_string();
+        let reference =
+            Reference { scope: Vec::new(), selector: name.clone(), target: name, called: false };
+        Some(ValueKind::Reference(reference))
+    }
+
     fn register(registry: &mut Registry) {
         T::register_slot(registry);
     }
@@ -68,6 +75,10 @@ impl<T: Slot> FromGin for Ref<T> {
 impl<T: Slot> Slot for Box<T> {
     fn schemas() -> Vec<&'static super::Schema> {
         T::schemas()
+    }
+
+    fn schema_of(&self) -> &'static super::Schema {
+        self.deref().schema_of()
     }
 
     fn evaluate_as(
