@@ -193,6 +193,8 @@ pub struct Registry {
     constants: BTreeMap<String, Option<ValueKind>>,
     /// Whether modules that hold none of the configurables may be imported as well.
     pub any_module: bool,
+    /// Whether a name within another configurable's is nothing but a longer name.
+    pub(super) without_methods: bool,
 }
 
 impl Default for Registry {
@@ -203,6 +205,7 @@ impl Default for Registry {
             functions: BTreeMap::new(),
             constants: BTreeMap::from([(REQUIRED.to_string(), None)]),
             any_module: false,
+            without_methods: false,
         };
         registry.add(&SINGLETON);
         registry
@@ -292,7 +295,8 @@ impl Registry {
 
     /// Whether the configurable is a method: its name is that of another one and a last component.
     pub fn is_method(&self, schema: &Schema) -> bool {
-        schema.name.rsplit_once('.').is_some_and(|(class, _)| self.get(class).is_some())
+        let class = schema.name.rsplit_once('.').map(|(class, _)| class);
+        !self.without_methods && class.is_some_and(|class| self.get(class).is_some())
     }
 
     /// The module that a configurable is in; that of its class for a method.
