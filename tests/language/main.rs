@@ -5,6 +5,7 @@ mod accept;
 mod config_str;
 mod errors;
 mod golden;
+mod guide;
 mod limits;
 mod names;
 mod records;

@@ -312,6 +312,21 @@ def schemas(name, own):
     (folder / f"{name}.golden").write_text(stubs.operative(ROOTS[name]))
 
 
+def zoo():
+    """schemas/zoo.json as docs/gin.md makes it, and goldens of the project itself."""
+    folder = HERE / "schemas"
+    sys.path.insert(0, str(folder))
+    page = (HERE / "../../docs/gin.md").read_text()
+    script = page.split("```python file=dump_schema.py\n")[1].split("```")[0]
+    with open(folder / "zoo.json", "w") as out, contextlib.redirect_stdout(out):
+        exec(script, {})
+    gin.parse_config_file(folder / "zoo.gin")
+    gin.finalize()
+    (folder / "zoo.config.golden").write_text(gin.config_str())
+    sys.modules["zoo"].open_zoo()
+    (folder / "zoo.golden").write_text(gin.operative_config_str())
+
+
 def main():
     def dump(name, data):
         lines = ",\n".join(json.dumps(entry, ensure_ascii=True) for entry in data)
@@ -320,12 +335,14 @@ def main():
     dump("accept.json", accept())
     dump("values.json", values())
     config_strings()
-    for name in ROOTS:  # Each in a process of its own: gin's registry is global.
+    for name in [*ROOTS, "zoo"]:  # Each in a process of its own: gin's registry is global.
         subprocess.run([sys.executable, __file__, sys.argv[1], name], check=True)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
+    if sys.argv[2:] == ["zoo"]:
+        zoo()
+    elif len(sys.argv) > 2:
         schemas(sys.argv[2], pathlib.Path(sys.argv[1]))
     else:
         main()
