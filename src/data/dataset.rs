@@ -67,6 +67,8 @@ pub struct DatasetOptions {
     pub seed: Option<u64>,
     /// The decoder's first input.
     pub bos_id: i32,
+    /// Token ids that the model knows, others being an error; `None` admits all.
+    pub num_ids: Option<usize>,
     /// Whether a last, smaller batch is dropped.
     pub drop_remainder: bool,
     /// Batches made ahead.
@@ -83,6 +85,7 @@ impl Default for DatasetOptions {
             num_epochs: None,
             seed: None,
             bos_id: 0,
+            num_ids: None,
             drop_remainder: true,
             prefetch: const { NonZeroUsize::new(4).expect("4 is not 0") },
             resume: None,
@@ -226,6 +229,7 @@ impl<'a> Builder<'a> {
             split: config.split.clone(),
             lengths,
             trim: config.trim_output_features,
+            num_ids: options.num_ids,
             use_cached: config.use_cached,
             shuffle: config.shuffle,
             seed: self.seed,
@@ -287,7 +291,6 @@ impl<'a> Builder<'a> {
             inputs_length: length("inputs")?,
             targets_length: length("targets")?,
             bos_id: self.options.bos_id,
-            apply_length_check: true,
         })
     }
 
@@ -354,6 +357,8 @@ pub struct ExampleOptions {
     pub split: String,
     /// Lengths to trim to; `None` trims nothing.
     pub lengths: Option<BTreeMap<String, usize>>,
+    /// Token ids that the model knows, others being an error; `None` admits all.
+    pub num_ids: Option<usize>,
     /// Reads a task with a cache step from its cache.
     pub use_cached: bool,
     /// Whether files and examples are shuffled.
@@ -371,6 +376,7 @@ impl Default for ExampleOptions {
         Self {
             split: "validation".to_string(),
             lengths: None,
+            num_ids: None,
             use_cached: false,
             shuffle: false,
             seed: 42,
@@ -397,6 +403,7 @@ pub fn task_examples(task: &Task, options: &ExampleOptions) -> Result<ExampleIte
         split: options.split.clone(),
         lengths: options.lengths.clone(),
         trim: true,
+        num_ids: options.num_ids,
         use_cached: options.use_cached,
         shuffle: options.shuffle,
         seed: options.seed,

@@ -22,10 +22,7 @@ use super::run::Context;
 use super::spec::Train;
 use super::state::TrainState;
 use super::step::Stepper;
-use super::vocabularies::{check_ids, check_vocabularies};
-
-/// What the model reads of an example.
-const FEATURES: [&str; 2] = ["inputs", "targets"];
+use super::vocabularies::{check_vocabularies, num_ids};
 
 /// Predictions shown after each evaluation.
 const SHOWN: usize = 3;
@@ -65,12 +62,7 @@ impl InferEval {
         let Model::EncoderDecoder(model) = &spec.model;
         let mut tasks = Vec::new();
         for task in subtasks(&config.mixture_or_task_name, context.tasks)? {
-            let Some(task) = InferTask::read(task, config, evaluator)? else { continue };
-            for example in &task.features {
-                let ids = FEATURES.iter().filter_map(|name| example.ints(name)).flatten();
-                check_ids(&spec.model, ids)?;
-            }
-            tasks.push(task);
+            tasks.extend(InferTask::read(task, config, evaluator, num_ids(&spec.model))?);
         }
         if tasks.is_empty() {
             telemetry::notice("no task has metrics and the split: no evaluation by decoding");
@@ -130,6 +122,7 @@ impl InferTask {
         task: Arc<Task>,
         config: &DatasetConfig,
         evaluator: &Evaluator,
+        num_ids: Option<usize>,
     ) -> Result<Option<Self>, TrainError> {
         if task.metric_fns.is_empty() {
             telemetry::notice(&format!("{} has no metrics: it is not decoded", task.task_name()));
@@ -138,6 +131,7 @@ impl InferTask {
         let options = ExampleOptions {
             split: config.split.clone(),
             lengths: config.task_feature_lengths.clone(),
+            num_ids,
             use_cached: config.use_cached,
             shuffle: evaluator.shuffle,
             seed: config.seed.unwrap_or(42),
@@ -179,7 +173,6 @@ fn converter(
         inputs_length: length("inputs")?,
         targets_length: length("targets")?,
         bos_id: 0,
-        apply_length_check: false,
     })
 }
 

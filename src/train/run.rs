@@ -29,7 +29,7 @@ use super::spec::{Train, TrainerClass};
 use super::state::TrainState;
 use super::step::{StepReport, Stepper};
 use super::train_eval::TrainEval;
-use super::vocabularies::{check_ids, check_vocabularies};
+use super::vocabularies::{check_vocabularies, num_ids};
 use super::window::Window;
 
 /// What a run needs beside its spec.
@@ -197,7 +197,8 @@ fn training_batches(
     check_vocabularies(&spec.model, config, context.tasks)?;
     // Without a seed of its own the data follows the run's.
     let seed = Some(derive(record.seed, Purpose::Data, &[]));
-    let options = DatasetOptions { seed, resume: position, ..DatasetOptions::default() };
+    let num_ids = num_ids(&spec.model);
+    let options = DatasetOptions { seed, num_ids, resume: position, ..DatasetOptions::default() };
     let batches = get_dataset(config, context.tasks, options)?;
     batches.notices().iter().for_each(|notice| telemetry::notice_once(notice));
     Ok(batches)
@@ -320,8 +321,6 @@ impl Run<'_> {
             }
         };
         let waited = waiting.elapsed();
-        let ids = batch.encoder_input_tokens.iter().chain(&batch.decoder_target_tokens);
-        check_ids(&self.spec.model, ids)?;
         let report = self.stepper.train_step(&mut self.state, &Batch::from_host(&batch))?;
         Ok((report, waited))
     }

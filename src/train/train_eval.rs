@@ -11,7 +11,7 @@ use super::run::Context;
 use super::spec::Train;
 use super::state::TrainState;
 use super::step::Stepper;
-use super::vocabularies::{check_ids, check_vocabularies};
+use super::vocabularies::{check_vocabularies, num_ids};
 use super::window::Window;
 
 /// Names of TensorBoard's runs are cut here (T5X `trainer.py`).
@@ -43,7 +43,7 @@ impl TrainEval {
             return Ok(Self { tasks: Vec::new() });
         };
         check_vocabularies(&spec.model, config, context.tasks)?;
-        let options = DatasetOptions::default();
+        let options = DatasetOptions { num_ids: num_ids(&spec.model), ..Default::default() };
         let eval_steps = spec.eval_steps as usize;
         let found = training_eval_batches(config, context.tasks, &options, eval_steps)?;
         if found.is_empty() {
@@ -52,9 +52,6 @@ impl TrainEval {
         }
         let mut tasks = Vec::new();
         for (name, batches) in found {
-            let inputs = batches.iter().flat_map(|batch| &batch.encoder_input_tokens);
-            let targets = batches.iter().flat_map(|batch| &batch.decoder_target_tokens);
-            check_ids(&spec.model, inputs.chain(targets))?;
             let run: String = name.chars().take(MAX_NAME_LENGTH).collect();
             let dir = model_dir.join("training_eval").join(&run).local()?;
             tasks.push(EvalTask { name, batches, events: EventWriter::new(dir, step as i64) });

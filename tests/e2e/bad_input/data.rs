@@ -99,7 +99,14 @@ fn sequences_that_do_not_fit() {
             .bind("train/utils.DatasetConfig.trim_output_features", "False")
             .bind("train.train_eval_dataset_cfg", "None"),
         USER,
-        &["'inputs'", "its length of 16", "trim_output_features = True"],
+        &[
+            "task `long`, split 'train', lines-",
+            ".txt:",
+            "feature 'inputs' has",
+            "its length of 16",
+            "TASK_FEATURE_LENGTHS['inputs']",
+            "trim_output_features = True",
+        ],
     );
     check(&lengths(0, 16), USER, &["'inputs'", "positive length"]);
     let lengths = folder.pretrain(4).bind("TASK_FEATURE_LENGTHS", "{'inputs': 64}");
@@ -115,7 +122,15 @@ fn token_ids_that_the_model_lacks() {
         .bind("MIXTURE_OR_TASK_NAME", "'ids'")
         .bind("train.train_eval_dataset_cfg", "None")
         .bind("train/utils.DatasetConfig.pack", "False");
-    check(&run, USER, &["token id 5000", "from 0 to 383", "network.T5Config.vocab_size = 384"]);
+    check(
+        &run,
+        USER,
+        &[
+            "task `ids`, split 'train', ids.jsonl:1: feature 'inputs' has the token id 5000",
+            "from 0 to 383",
+            "network.T5Config.vocab_size = 384",
+        ],
+    );
 }
 
 #[test]
