@@ -77,6 +77,9 @@ pub struct DatasetOptions {
     pub resume: Option<DatasetState>,
 }
 
+/// Batches made ahead unless a run says otherwise.
+pub const PREFETCH: NonZeroUsize = NonZeroUsize::new(4).expect("4 is not 0");
+
 impl Default for DatasetOptions {
     fn default() -> Self {
         Self {
@@ -87,7 +90,7 @@ impl Default for DatasetOptions {
             bos_id: 0,
             num_ids: None,
             drop_remainder: true,
-            prefetch: const { NonZeroUsize::new(4).expect("4 is not 0") },
+            prefetch: PREFETCH,
             resume: None,
         }
     }

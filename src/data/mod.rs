@@ -25,7 +25,7 @@ mod task;
 pub use batches::{BatchIterator, DatasetState};
 pub use convert::{EncDecBatch, EncDecFeatureConverter, EncDecPacking, make_autoregressive_inputs};
 pub use dataset::{
-    DatasetConfig, DatasetOptions, ExampleIterator, ExampleOptions, get_dataset,
+    DatasetConfig, DatasetOptions, ExampleIterator, ExampleOptions, PREFETCH, get_dataset,
     max_feature_lengths, subtasks, task_examples, training_eval_batches,
 };
 pub use error::DataError;

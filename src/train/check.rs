@@ -7,6 +7,12 @@ use crate::models::{EncoderDecoderModel, Model};
 use super::periods::Periods;
 use super::spec::{ACTION_MODES, Train, TrainerClass};
 
+/// Layers of a stack. More are a slip of the keyboard, and each takes memory before it is counted.
+const MAX_LAYERS: usize = 10_000;
+
+/// Elements of one parameter; with more, sizes in bytes would no longer fit into 64 bits.
+const MAX_ELEMENTS: f64 = 1e17;
+
 /// A spec whose values cannot go together, or have no meaning.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -52,6 +58,22 @@ fn check_model(model: &EncoderDecoderModel) -> Result<(), UnfitSpec> {
     ];
     if let Some((name, _)) = extents.iter().find(|(_, extent)| *extent == 0) {
         return unfit(format!("network.T5Config.{name} is 0 or empty, expected at least 1"));
+    }
+    let layers = [
+        ("num_encoder_layers", config.num_encoder_layers),
+        ("num_decoder_layers", config.num_decoder_layers),
+    ];
+    if let Some((name, count)) = layers.iter().find(|(_, count)| *count > MAX_LAYERS) {
+        return unfit(format!("network.T5Config.{name} is {count}, expected at most {MAX_LAYERS}"));
+    }
+    let product = |extents: [usize; 2]| extents.map(|extent| extent as f64).iter().product::<f64>();
+    let inner = product([config.num_heads, config.head_dim]).max(config.mlp_dim as f64);
+    let widest = (config.vocab_size as f64).max(inner) * config.emb_dim as f64;
+    if widest > MAX_ELEMENTS {
+        return unfit(format!(
+            "a parameter of the model has {widest:.0e} elements, more than any machine holds: lower \
+             network.T5Config's dimensions"
+        ));
     }
     let fractions = [
         ("network.T5Config.dropout_rate", config.dropout_rate),

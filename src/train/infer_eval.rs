@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use serde_json::{Map, json};
 use tch::{Kind, Tensor};
@@ -22,6 +23,7 @@ use super::run::Context;
 use super::spec::Train;
 use super::state::TrainState;
 use super::step::Stepper;
+use super::unfinished::{Unfinished, go_on};
 use super::vocabularies::{check_vocabularies, num_ids};
 
 /// Predictions shown after each evaluation.
@@ -82,16 +84,19 @@ impl InferEval {
     /// Predicts, computes and logs the metrics of every task.
     ///
     /// # Errors
-    /// libtorch fails, a metric cannot be computed, or results cannot be written.
+    /// libtorch fails, a metric cannot be computed, results cannot be written, or `stop` is set between
+    /// two batches.
     pub fn evaluate(
         &mut self,
         stepper: &Stepper,
         state: &TrainState,
-    ) -> Result<MetricsByTask, TrainError> {
+        stop: &AtomicBool,
+    ) -> Result<MetricsByTask, Unfinished> {
         let mut out = MetricsByTask::new();
         let (model, vocabulary) = (&self.model, &*self.vocabulary);
         for task in &self.tasks {
-            let predictor = Predictor { task, model, vocabulary, stepper, state, rows: self.rows };
+            let rows = self.rows;
+            let predictor = Predictor { task, model, vocabulary, stepper, state, rows, stop };
             let postprocess = |text: &str, _: &Example, _: Side| match &task.task.postprocess_fn {
                 Some(postprocess) => json!(postprocess.apply(text)),
                 None => json!(text),
@@ -104,7 +109,7 @@ impl InferEval {
             };
             // Sampled decoding draws the same at every evaluation.
             tch::manual_seed(self.seed as i64);
-            let metrics = self.evaluator.evaluate::<TrainError>(
+            let metrics = self.evaluator.evaluate::<Unfinished>(
                 &eval_task,
                 state.step as i64,
                 || predictor.predict(),
@@ -193,15 +198,17 @@ struct Predictor<'a> {
     stepper: &'a Stepper,
     state: &'a TrainState,
     rows: usize,
+    stop: &'a AtomicBool,
 }
 
 impl Predictor<'_> {
     /// The decoded text of every example.
-    fn predict(&self) -> Result<Vec<String>, TrainError> {
+    fn predict(&self) -> Result<Vec<String>, Unfinished> {
         let eos_id = i64::from(self.vocabulary.eos_id().unwrap_or(1));
         let prediction = self.model.prediction(eos_id);
         let mut texts = Vec::new();
         for batch in self.batches() {
+            go_on(self.stop)?;
             let decodes = self.stepper.guarded(self.state.step, || {
                 let model = &self.stepper.model;
                 model
@@ -215,9 +222,10 @@ impl Predictor<'_> {
     }
 
     /// The log-likelihood of every target.
-    fn score(&self) -> Result<Vec<f64>, TrainError> {
+    fn score(&self) -> Result<Vec<f64>, Unfinished> {
         let mut scores: Vec<f64> = Vec::new();
         for batch in self.batches() {
+            go_on(self.stop)?;
             let found = self.stepper.guarded(self.state.step, || {
                 Ok::<_, TrainError>(self.stepper.model.score_batch(&self.state.params, &batch?))
             })??;

@@ -1,5 +1,7 @@
 //! Evaluation by the training loss on held-out batches, with teacher forcing, a task at a time.
 
+use std::sync::atomic::AtomicBool;
+
 use crate::data::{DatasetOptions, EncDecBatch, training_eval_batches};
 use crate::models::Batch;
 use crate::storage::Path;
@@ -11,6 +13,7 @@ use super::run::Context;
 use super::spec::Train;
 use super::state::TrainState;
 use super::step::Stepper;
+use super::unfinished::{Unfinished, go_on};
 use super::vocabularies::{check_vocabularies, num_ids};
 use super::window::Window;
 
@@ -62,16 +65,18 @@ impl TrainEval {
     /// Measures every task and writes the metrics down.
     ///
     /// # Errors
-    /// libtorch fails.
+    /// libtorch fails, or `stop` is set between two batches.
     pub fn evaluate(
         &mut self,
         stepper: &Stepper,
         state: &TrainState,
-    ) -> Result<MetricsByTask, TrainError> {
+        stop: &AtomicBool,
+    ) -> Result<MetricsByTask, Unfinished> {
         let mut out = MetricsByTask::new();
         for task in &mut self.tasks {
             let mut window = Window::start();
             for batch in &task.batches {
+                go_on(stop)?;
                 window.add_eval(&stepper.eval_step(state, &Batch::from_host(batch))?);
             }
             window.finish(None);

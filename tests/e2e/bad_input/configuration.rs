@@ -148,6 +148,9 @@ fn values_without_a_meaning() {
         check(&folder.pretrain(4).arg("--dry_run").bind(name, value), USER, words);
     };
     words("network.T5Config.num_heads", "0", &["network.T5Config.num_heads is 0", "at least 1"]);
+    let huge = "1000000000000000000";
+    words("network.T5Config.emb_dim", huge, &["elements", "lower network.T5Config's dimensions"]);
+    words("network.T5Config.num_decoder_layers", huge, &[huge, "expected at most 10000"]);
     words("DROPOUT_RATE", "1.5", &["network.T5Config.dropout_rate is 1.5", "below 1"]);
     words("LABEL_SMOOTHING", "2.0", &["label_smoothing is 2", "below 1"]);
     words("BATCH_SIZE", "0", &["train/utils.DatasetConfig.batch_size is 0", "BATCH_SIZE"]);

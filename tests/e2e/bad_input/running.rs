@@ -1,6 +1,6 @@
 //! What goes wrong while a run trains.
 
-use super::{WORLD, check};
+use super::{USER, WORLD, check};
 use crate::folder::{Folder, steps};
 
 #[test]
@@ -27,6 +27,31 @@ fn an_action_ends_a_run_whose_optimizer_passes_over_such_losses() {
     for words in ["loss is not finite: stopping", "stopped at step 2"] {
         assert!(ended.stderr.contains(words), "{}", ended.stderr);
     }
+}
+
+#[test]
+fn batches_that_no_machine_holds() {
+    let folder = Folder::new();
+    let many_rows = folder.pretrain(4).bind("BATCH_SIZE", 1_000_000_000_000_u64);
+    check(
+        &many_rows,
+        USER,
+        &[
+            "train/utils.DatasetConfig",
+            "GiB are available",
+            "1000000000000 rows of inputs 64, targets 32",
+            "lower BATCH_SIZE, TASK_FEATURE_LENGTHS",
+        ],
+    );
+    let lengths = "{'inputs': 1000000000000000, 'targets': 32}";
+    let long_rows = folder.pretrain(4).bind("TASK_FEATURE_LENGTHS", lengths);
+    check(&long_rows, USER, &["inputs 1000000000000000", "TASK_FEATURE_LENGTHS"]);
+    let many_batches = folder.pretrain(4).bind("train.eval_steps", 1_000_000_000_000_u64);
+    check(&many_batches, USER, &["train_eval/utils.DatasetConfig", "or EVAL_STEPS"]);
+    assert!(!folder.path("model").exists(), "a refused run leaves nothing behind");
+    // Elsewhere there may be more memory.
+    let ended = many_rows.arg("--dry_run").succeeds();
+    assert!(!ended.stderr.contains("overflow"), "{}", ended.stderr);
 }
 
 #[test]
