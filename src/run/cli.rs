@@ -2,6 +2,8 @@
 
 use clap::{Args, Parser, Subcommand};
 
+use super::gin::GinCommand;
+
 /// Marks, inside a `--gin_bindings` value, the flag that the user typed.
 const TYPED_AS: char = '\u{1}';
 
@@ -24,6 +26,9 @@ pub enum Command {
     Train(Box<TrainArgs>),
     /// Say what this build and machine support, and what is missing.
     Doctor,
+    /// Look into gin files, check them and lay them out.
+    #[command(subcommand)]
+    Gin(GinCommand),
 }
 
 /// Flags of `gimlet train`.

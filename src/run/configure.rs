@@ -51,6 +51,8 @@ pub fn configure(args: &GinArgs, source: &dyn Source, color: bool) -> Result<Con
         files: args.gin_file.clone(),
         bindings: args.bindings(),
         search_paths: args.gin_search_paths.clone(),
+        roots: vec![Train::schema().name.to_string()],
+        ..Request::default()
     };
     if request.files.is_empty() && request.bindings.is_empty() {
         return Err(Failure::Usage(anyhow::anyhow!("no configuration: give --gin_file=FILE")));

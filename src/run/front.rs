@@ -34,6 +34,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     match cli.command {
         Command::Train(train) => check_train(&train, color)?,
         Command::Doctor => return diagnose(&args),
+        Command::Gin(command) => return command.run(color),
     }
     hand_over(&args)
 }

@@ -35,6 +35,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
             print!("{}", doctor::report(&doctor::libtorch()));
             Ok(())
         }
+        Command::Gin(command) => command.run(color),
     }
 }
 
