@@ -6,5 +6,6 @@ mod config_str;
 mod errors;
 mod golden;
 mod limits;
+mod names;
 mod records;
 mod values;
