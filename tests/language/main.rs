@@ -8,4 +8,6 @@ mod golden;
 mod limits;
 mod names;
 mod records;
+mod schemas;
+mod short_names;
 mod values;

@@ -1,80 +1,64 @@
-//! Short names: which configurable they mean, and what users are told where they mean several.
+//! Which characters names and texts may have: those that gin-config, and so Python, takes.
 
-use std::collections::BTreeMap;
-use std::io;
+use gimlet::gin::{FileId, ValueKind, ast::StatementKind, parse};
 
-use gimlet::gin::{Configurable, Registry, Request, Source, load};
+use crate::golden::folder;
 
-/// An encoder.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "lib.text.Encoder", ignored(layers = ""))]
-struct TextEncoder {}
-
-/// Another one.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "lib.image.Encoder", ignored(layers = ""))]
-struct ImageEncoder {}
-
-/// A third one.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "other.image.Encoder", ignored(layers = ""))]
-struct OtherEncoder {}
-
-struct NoFiles;
-
-impl Source for NoFiles {
-    fn read(&self, _: &str) -> io::Result<Option<String>> {
-        Ok(None)
-    }
-
-    fn similar(&self, _: &str) -> Vec<String> {
-        Vec::new()
-    }
-}
-
-/// What the user is told of a flag, if anything.
-fn told(flag: &str, statement: &str) -> Option<String> {
-    let registry =
-        Registry::default().with::<TextEncoder>().with::<ImageEncoder>().with::<OtherEncoder>();
-    let bindings = vec![(flag.to_string(), statement.to_string())];
-    let request = Request { bindings, ..Request::default() };
-    load(&request, &NoFiles, &registry).err().map(|diagnostics| diagnostics.render(false))
-}
+/// First and last code points.
+type Ranges = Vec<(u32, u32)>;
 
 #[test]
-fn a_name_of_several_configurables_is_refused_with_all_of_them() {
-    let told_of = |name: &str| told(&format!("--gin.{name}.layers"), &format!("{name}.layers = 1"));
-    let message = told_of("Encoder").expect("three are named so");
-    for part in [
-        "`Encoder` could be any of",
-        "`lib.text.Encoder`",
-        "`lib.image.Encoder`",
-        "`other.image.Encoder`",
-        "write more of its dotted name",
-        "--gin.Encoder.layers",
-    ] {
-        assert!(message.contains(part), "`{part}` is not in:\n{message}");
-    }
-    let message = told_of("image.Encoder").expect("two are named so");
-    assert!(!message.contains("lib.text.Encoder"), "{message}");
-    assert_eq!(told_of("text.Encoder"), None);
-}
-
-/// Published files write short names. One that comes to mean two things breaks them, unless real T5X
-/// has both too: then `tests/e2e/bad_input/configuration.rs` is the place to say so.
-#[test]
-fn every_short_name_of_the_shipped_registry_means_one_configurable() {
-    let registry = gimlet::run::registry();
-    let mut meanings: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for schema in registry.iter() {
-        for name in schema.names() {
-            let suffixes = name.match_indices('.').map(|(dot, _)| &name[dot + 1..]);
-            suffixes.for_each(|suffix| meanings.entry(suffix).or_default().push(schema.name));
+fn names_have_the_characters_that_they_have_in_gin_config() {
+    let [first, rest, unassigned] = reference();
+    let mut wrong = Vec::new();
+    for c in characters() {
+        let takes_first = is_name(&c.to_string());
+        let takes_rest = is_name(&format!("a{c}")) && is_name(&format!("a{c}b"));
+        // Characters that are newer than the reference may be letters.
+        let known = !contains(&unassigned, c);
+        if takes_first != contains(&first, c) || known && takes_rest != contains(&rest, c) {
+            wrong.push(format!("U+{:04X}", u32::from(c)));
         }
     }
-    assert!(meanings.contains_key("T5Config"));
-    for (suffix, mut names) in meanings {
-        names.dedup();
-        assert_eq!(names.len(), 1, "`{suffix}` means {names:?}");
+    assert!(wrong.is_empty(), "{}", wrong.join(" "));
+}
+
+#[test]
+fn texts_have_every_character_but_nul() {
+    for c in characters().filter(|c| !matches!(c, '\0' | '\\' | '\n' | '\r' | '\'')) {
+        let (statements, diagnostics) = parse(FileId(0), &format!("a = '{c}'  # {c}"));
+        assert_eq!(diagnostics, [], "U+{:04X}", u32::from(c));
+        let StatementKind::Macro(definition) = &statements[0].kind else { panic!("a macro") };
+        assert_eq!(definition.value.kind, ValueKind::Str(c.to_string()));
     }
+}
+
+fn is_name(text: &str) -> bool {
+    let (statements, _) = parse(FileId(0), &format!("{text}/{text}.{text} = @{text}"));
+    let [statement] = &statements[..] else { return false };
+    let StatementKind::Binding(target, argument) = &statement.kind else { return false };
+    let value = argument.value.to_string();
+    target.scope == [text]
+        && target.selector == text
+        && argument.name == text
+        && value[1..] == *text
+}
+
+/// The Basic Multilingual Plane.
+fn characters() -> impl Iterator<Item = char> {
+    (0..0x10000).filter_map(char::from_u32)
+}
+
+fn contains(ranges: &Ranges, c: char) -> bool {
+    let code = u32::from(c);
+    let at = ranges.partition_point(|(_, last)| *last < code);
+    ranges.get(at).is_some_and(|(first, _)| *first <= code)
+}
+
+/// `names.json`: the characters a name starts with, its others, and those the reference lacks.
+fn reference() -> [Ranges; 3] {
+    let text = std::fs::read_to_string(folder("names.json")).expect("made by names.py");
+    let all: serde_json::Value = serde_json::from_str(&text).expect("names.py writes JSON");
+    ["first", "rest", "unassigned"]
+        .map(|name| serde_json::from_value(all[name].clone()).expect("ranges of code points"))
 }

@@ -102,7 +102,7 @@ fn files_that_are_not_there_or_not_gin() {
     folder.write("latin.gin", b"# caf\xe9\n");
     check(&folder.train("latin.gin"), USER, &["latin.gin", "UTF-8"]);
     std::fs::create_dir(folder.path("folder.gin")).expect("the folder can be written");
-    check(&folder.train("folder.gin"), USER, &["folder.gin", "directory"]);
+    check(&folder.train("folder.gin"), USER, &["folder.gin", "a folder"]);
 }
 
 #[test]
