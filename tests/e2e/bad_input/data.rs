@@ -23,6 +23,7 @@ fn data_that_is_missing_or_empty() {
     check(&lines("nothing-*.txt"), USER, &["`other`", "'train'", "nothing-*.txt"]);
     folder.write("empty.txt", "");
     check(&lines("empty.txt"), USER, &["`other`", "'train'", "no examples"]);
+    check(&lines("."), USER, &["`.`", "it is a folder, expected a file"]);
     check(&lines("gs://bucket/c4/*.txt"), USER, &["gs://bucket/c4", "--path_map gs://bucket=DIR"]);
     folder.write("short.txt.gz", [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1, 2]);
     check(&lines("short.txt.gz"), WORLD, &["short.txt.gz"]);

@@ -49,4 +49,6 @@ fn a_model_dir_that_is_a_file() {
     let folder = Folder::new();
     let run = folder.pretrain(4).bind_text("MODEL_DIR", "held-out.txt");
     check(&run, USER, &["MODEL_DIR `held-out.txt` is a file", "expected a folder"]);
+    let run = folder.pretrain(4).bind_text("MODEL_DIR", "held-out.txt/model");
+    check(&run, USER, &["`held-out.txt/model`", "a part of the path is a file"]);
 }
