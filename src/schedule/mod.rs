@@ -90,19 +90,23 @@ impl CreateLearningRateScheduler {
     /// Checks the periods that the factors divide by.
     ///
     /// # Errors
-    /// A negative `warmup_steps`, or a period of zero or less that a factor uses.
+    /// A negative `base_learning_rate` or `warmup_steps`, or a period of zero or less that a factor uses.
     pub fn build(&self) -> Result<LearningRateSchedule, ScheduleError> {
         let used = |factor| self.factors.0.contains(&factor);
-        if self.warmup_steps < 0 {
-            let (param, steps) = ("warmup_steps", self.warmup_steps);
-            return Err(ScheduleError { param, steps, least: 0 });
+        for (param, found) in [
+            ("base_learning_rate", self.base_learning_rate),
+            ("warmup_steps", self.warmup_steps as f64),
+        ] {
+            if found < 0.0 {
+                return Err(ScheduleError { param, found, least: 0 });
+            }
         }
         for (factor, param, steps) in [
             (Factor::DecayEvery, "steps_per_decay", self.steps_per_decay),
             (Factor::CosineDecay, "steps_per_cycle", self.steps_per_cycle),
         ] {
             if used(factor) && steps <= 0 {
-                return Err(ScheduleError { param, steps, least: 1 });
+                return Err(ScheduleError { param, found: steps as f64, least: 1 });
             }
         }
         Ok(LearningRateSchedule::new(self.clone()))
@@ -110,13 +114,13 @@ impl CreateLearningRateScheduler {
 }
 
 /// A schedule that cannot be computed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`create_learning_rate_scheduler.{param}` is {steps}, expected {least} or more")]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("`create_learning_rate_scheduler.{param}` is {found}, expected {least} or more")]
 pub struct ScheduleError {
     /// The parameter.
     pub param: &'static str,
     /// Its value.
-    pub steps: i64,
+    pub found: f64,
     /// The least value that has a meaning.
     pub least: i64,
 }

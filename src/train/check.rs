@@ -2,7 +2,10 @@
 
 use crate::checkpoint::{RestoreCheckpointConfig, RestoreMode};
 use crate::data::DatasetConfig;
+use crate::models::loss::LossNormalizingFactor;
+use crate::models::t5::T5Config;
 use crate::models::{EncoderDecoderModel, Model};
+use crate::storage::Path;
 
 use super::periods::Periods;
 use super::spec::{ACTION_MODES, Train, TrainerClass};
@@ -27,7 +30,9 @@ pub struct UnfitSpec(
 /// It.
 pub fn check(train: &Train) -> Result<(), UnfitSpec> {
     let Model::EncoderDecoder(model) = &train.model;
-    check_model(model)?;
+    check_path("MODEL_DIR", &train.model_dir)?;
+    check_dimensions(model.config())?;
+    check_loss(model)?;
     check_batches(train)?;
     check_evaluations(train)?;
     if let Some(restore) = &train.checkpoint_cfg.restore {
@@ -46,8 +51,11 @@ fn unfit<T>(message: String) -> Result<T, UnfitSpec> {
     Err(UnfitSpec(message))
 }
 
-fn check_model(model: &EncoderDecoderModel) -> Result<(), UnfitSpec> {
-    let config = model.config();
+fn check_path(binding: &str, path: &str) -> Result<(), UnfitSpec> {
+    Path::parse(path).map(drop).map_err(|error| UnfitSpec(format!("{binding}: {error}")))
+}
+
+fn check_dimensions(config: &T5Config) -> Result<(), UnfitSpec> {
     let extents = [
         ("vocab_size", config.vocab_size),
         ("emb_dim", config.emb_dim),
@@ -75,8 +83,20 @@ fn check_model(model: &EncoderDecoderModel) -> Result<(), UnfitSpec> {
              network.T5Config's dimensions"
         ));
     }
+    Ok(())
+}
+
+fn check_loss(model: &EncoderDecoderModel) -> Result<(), UnfitSpec> {
+    if let Some(LossNormalizingFactor::Constant(factor)) = model.loss_normalizing_factor
+        && factor <= 0.0
+    {
+        return unfit(format!(
+            "models.EncoderDecoderModel.loss_normalizing_factor is {factor}, expected more than 0 \
+             (LOSS_NORMALIZING_FACTOR)"
+        ));
+    }
     let fractions = [
-        ("network.T5Config.dropout_rate", config.dropout_rate),
+        ("network.T5Config.dropout_rate", model.config().dropout_rate),
         ("models.EncoderDecoderModel.label_smoothing", model.label_smoothing),
     ];
     match fractions.iter().find(|(_, value)| !(0.0..1.0).contains(value)) {
@@ -136,7 +156,7 @@ fn check_restore(config: &RestoreCheckpointConfig) -> Result<(), UnfitSpec> {
              (utils.RestoreCheckpointConfig.mode)"
                 .to_string(),
         ),
-        [_] => Ok(()),
+        [one] => check_path("utils.RestoreCheckpointConfig.path", one),
         several => unfit(format!(
             "training restores one checkpoint, found {} in utils.RestoreCheckpointConfig.path",
             several.len()
