@@ -92,14 +92,33 @@ fn gib(bytes: f64) -> String {
     format!("{:.1} GiB", bytes / f64::from(1 << 30))
 }
 
+/// Whether a step cannot run in that much memory even if the estimate is a quarter too high, which
+/// is the most it was found to be.
+pub fn cannot_fit(estimate: &Estimate, memory: u64) -> bool {
+    estimate.total() / 5 * 4 > memory
+}
+
 /// Bytes that this machine's processes can still take, where the system tells.
 pub fn available_on_host() -> Option<u64> {
+    memory_of_host(["MemAvailable:", "SwapFree:"])
+}
+
+/// Bytes that this machine has, where the system tells.
+pub fn total_on_host() -> Option<u64> {
+    memory_of_host(["MemTotal:", "SwapTotal:"])
+}
+
+/// The sum of two lines of the system's account, or the limit of the process's group.
+fn memory_of_host(lines: [&str; 2]) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let kilobytes = |name: &str| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix("kB")?.trim().parse().ok()
+    };
     let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX);
-    Some((kilobytes * 1024).min(limit))
+    let [memory, swap] = lines.map(kilobytes);
+    Some(((memory? + swap.unwrap_or(0)) * 1024).min(limit))
 }
 
 #[cfg(test)]

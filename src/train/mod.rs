@@ -44,7 +44,9 @@ mod vocabularies;
 mod window;
 
 pub use check::{UnfitSpec, check};
-pub use memory::{available_on_host, batch_shortage, shortage, step_estimate};
+pub use memory::{
+    available_on_host, batch_shortage, cannot_fit, shortage, step_estimate, total_on_host,
+};
 pub use model_info::{Variable, model_info};
 pub use periods::{Periods, PeriodsError, Stop};
 pub use seeds::{Purpose, derive};

@@ -23,7 +23,7 @@ use super::periods::{Periods, Stop};
 use super::seeds::{Purpose, derive};
 use super::spec::{Train, TrainerClass};
 use super::start::{
-    Start, occupy, occupy_new, refuse_shortage, restore_or_init, say_partitions, warn_of_shortage,
+    Start, foresee_shortage, occupy, occupy_new, refuse_shortage, restore_or_init, say_partitions,
 };
 use super::state::TrainState;
 use super::step::{StepReport, Stepper};
@@ -75,7 +75,7 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
     refuse_shortage(spec)?;
     let occupied = occupy(&model_dir)?;
     say_partitions(spec);
-    warn_of_shortage(spec, context.device)?;
+    foresee_shortage(spec, context.device)?;
     let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, (0, 1));
     let Start { state, record, data, resumed } = restore_or_init(spec, context, &checkpoints)?;
     let periods = Periods::of(spec, record.first_step).validated(state.step)?;

@@ -14,7 +14,9 @@ use super::actions::Histories;
 use super::checkpointing::{Checkpoints, Restored, RunRecord};
 use super::error::TrainError;
 use super::guard::{TorchFailure, guarded};
-use super::memory::{available_on_host, batch_shortage, shortage, step_estimate};
+use super::memory::{
+    available_on_host, batch_shortage, cannot_fit, shortage, step_estimate, total_on_host,
+};
 use super::occupied::Occupied;
 use super::run::Context;
 use super::spec::{Train, TrainerClass};
@@ -101,22 +103,32 @@ pub fn refuse_shortage(spec: &Train) -> Result<(), TrainError> {
     message.map_or(Ok(()), |message| Err(TrainError::Unfit(message)))
 }
 
-/// Says which binding to lower before memory runs out, as far as that can be foretold.
+/// Says which binding to lower before memory runs out, as far as that can be foretold: a process
+/// that takes more than there is may be killed without a word.
 ///
 /// # Errors
-/// A parameter that the optimizer's rules do not cover.
-pub fn warn_of_shortage(spec: &Train, device: Device) -> Result<(), TrainError> {
-    let available = match device {
-        Device::Cuda(index) => cuda_devices().get(index).map(|device| device.memory_bytes),
-        _ => available_on_host(),
+/// The step surely does not fit; or the optimizer's rules do not cover a parameter.
+pub fn foresee_shortage(spec: &Train, device: Device) -> Result<(), TrainError> {
+    let (available, total) = match device {
+        Device::Cuda(index) => {
+            let total = cuda_devices().get(index).map(|device| device.memory_bytes);
+            (total, total)
+        }
+        _ => (available_on_host(), total_on_host()),
     };
     let estimate = step_estimate(spec).map_err(|error| TrainError::Unfit(error.to_string()))?;
     let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
     let short = |available| shortage(&estimate, available, trainer.num_microbatches());
-    if let Some(message) = available.and_then(short) {
-        telemetry::warn(&message);
+    match available.and_then(short) {
+        Some(message) if total.is_some_and(|total| cannot_fit(&estimate, total)) => {
+            Err(TrainError::Unfit(message))
+        }
+        Some(message) => {
+            telemetry::warn(&message);
+            Ok(())
+        }
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// A mesh larger than what there is runs on what there is, and says so.
