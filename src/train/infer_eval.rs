@@ -67,7 +67,10 @@ impl InferEval {
             tasks.extend(InferTask::read(task, config, evaluator, num_ids(&spec.model))?);
         }
         if tasks.is_empty() {
-            telemetry::notice("no task has metrics and the split: no evaluation by decoding");
+            let (name, split) = (&config.mixture_or_task_name, &config.split);
+            telemetry::notice(&format!(
+                "{name} has no task with metrics and a '{split}' split: no evaluation by decoding"
+            ));
             return Ok(None);
         }
         let log_dir = model_dir.join("inference_eval").local()?;
