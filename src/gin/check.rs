@@ -70,8 +70,8 @@ fn check_bound(
     bound.value.for_each(&mut |value| {
         let ValueKind::Macro(used) = &value.kind else { return };
         let path = used.path();
-        let is_known = !registry.matching_constants(&path).is_empty()
-            || config.macro_value(&path).is_some();
+        let is_known =
+            !registry.matching_constants(&path).is_empty() || config.macro_value(&path).is_some();
         if !is_known {
             let message = format!("macro `{path}` is not defined");
             let diagnostic = Diagnostic::error(value.span, message)

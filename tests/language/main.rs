@@ -3,6 +3,7 @@
 
 mod accept;
 mod config_str;
+mod derived;
 mod errors;
 mod golden;
 mod guide;
