@@ -7,7 +7,7 @@ use std::fmt::{Display, Formatter, Result as Written};
 
 use num_bigint::BigInt;
 use num_integer::Integer;
-use num_traits::{ToPrimitive, Zero};
+use num_traits::{Signed, ToPrimitive, Zero};
 
 use super::repr::repr_str;
 use super::value::{Value, ValueKind};
@@ -280,12 +280,10 @@ fn quotient(left: &BigInt, right: &BigInt) -> Result<f64, String> {
     let half = 2_f64.powi(-(shift as i32 / 2));
     let float = digits.to_f64().unwrap_or(f64::INFINITY) * half * half;
     let float = if shift % 2 == 1 { float / 2.0 } else { float };
-    let signed = if left.sign() == right.sign() { float } else { -float };
-    match (left.is_zero(), float.is_finite()) {
-        (true, _) => Ok(0.0),
-        (_, true) => Ok(signed),
-        (_, false) => Err(TOO_LARGE.to_string()),
+    if float.is_infinite() {
+        return Err(TOO_LARGE.to_string());
     }
+    Ok(if left.is_negative() == right.is_negative() { float } else { -float })
 }
 
 /// What is left over, with the sign of the divisor.
