@@ -11,6 +11,7 @@
 //! counters and what the buffers hold: [`BatchIterator::state`] gives it, a later run resumes there.
 
 mod batches;
+mod cache;
 mod convert;
 mod dataset;
 mod error;
@@ -23,6 +24,7 @@ mod source;
 mod task;
 
 pub use batches::{BatchIterator, DatasetState};
+pub use cache::{CacheFolder, CacheOptions, Caches, SplitPlan, split_plans, write_cache};
 pub use convert::{EncDecBatch, EncDecFeatureConverter, EncDecPacking, make_autoregressive_inputs};
 pub use dataset::{
     DatasetConfig, DatasetOptions, ExampleIterator, ExampleOptions, get_dataset,

@@ -7,7 +7,7 @@ use serde_json::{Map, json};
 use tch::{Kind, Tensor};
 
 use crate::data::{
-    self, DataError, DatasetConfig, EncDecFeatureConverter, ExampleOptions, Task,
+    self, Caches, DataError, DatasetConfig, EncDecFeatureConverter, ExampleOptions, Task,
     max_feature_lengths, subtasks, task_examples,
 };
 use crate::evaluation::{EvalTask, Evaluator, Example, Side, TaskEvaluator};
@@ -65,7 +65,8 @@ impl InferEval {
         let Model::EncoderDecoder(model) = &spec.model;
         let mut tasks = Vec::new();
         for task in subtasks(&config.mixture_or_task_name, context.tasks)? {
-            let Some(task) = InferTask::read(task, config, evaluator)? else { continue };
+            let cache = config.use_cached.then(|| context.tasks.caches());
+            let Some(task) = InferTask::read(task, config, cache, evaluator)? else { continue };
             for example in &task.features {
                 let ids = FEATURES.iter().filter_map(|name| example.ints(name)).flatten();
                 check_ids(&spec.model, ids)?;
@@ -129,6 +130,7 @@ impl InferTask {
     fn read(
         task: Arc<Task>,
         config: &DatasetConfig,
+        cache: Option<Caches>,
         evaluator: &Evaluator,
     ) -> Result<Option<Self>, TrainError> {
         if task.metric_fns.is_empty() {
@@ -138,7 +140,7 @@ impl InferTask {
         let options = ExampleOptions {
             split: config.split.clone(),
             lengths: config.task_feature_lengths.clone(),
-            use_cached: config.use_cached,
+            cache,
             shuffle: evaluator.shuffle,
             seed: config.seed.unwrap_or(42),
             ..ExampleOptions::default()

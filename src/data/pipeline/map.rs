@@ -8,7 +8,7 @@ use crate::data::error::DataError;
 use crate::data::example::Example;
 use crate::data::preprocess::{MapStep, Place};
 use crate::data::random::StageSeed;
-use crate::data::source::{LineParser, Record};
+use crate::data::source::{Record, RecordParser};
 
 /// A map with what it needs besides the example.
 pub(crate) struct NamedStep {
@@ -46,9 +46,9 @@ impl MapItems<Example> for ExampleMaps {
     }
 }
 
-/// Parses lines, then maps the examples.
+/// Parses records, then maps the examples.
 pub(crate) struct RecordMaps {
-    pub parser: LineParser,
+    pub parser: RecordParser,
     pub maps: ExampleMaps,
 }
 
