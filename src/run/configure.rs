@@ -14,8 +14,6 @@ use super::tasks::GinTasks;
 /// What flags say beside gin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Folders with cached tasks.
-    pub cache_dirs: Vec<String>,
     /// Folder of TFDS datasets.
     pub tfds_data_dir: Option<String>,
 }
@@ -45,11 +43,42 @@ pub fn registry() -> Registry {
 /// # Errors
 /// Every mistake in flags and gin files.
 pub fn configure(args: &GinArgs, source: &dyn Source, color: bool) -> Result<Configured, Failure> {
+    let (loaded, registry) = load_files(args, &[], source)?;
+    let train = evaluate::<Train>(&loaded, &registry)?;
+    check(&train).map_err(Failure::usage)?;
+    let warnings = warnings(&loaded, color);
+    let settings = Settings { tfds_data_dir: args.tfds_data_dir.clone() };
+    let config = loaded.config.clone();
+    let tasks = GinTasks::new(loaded, registry).with_caches(args.caches());
+    Ok(Configured { train, config, tasks, settings, warnings })
+}
+
+/// The tasks that gin files and modules declare, and warnings to show; no run is evaluated.
+///
+/// # Errors
+/// Every mistake in flags and gin files.
+pub fn configure_tasks(
+    args: &GinArgs,
+    modules: &[String],
+    source: &dyn Source,
+    color: bool,
+) -> Result<(GinTasks, String), Failure> {
+    let (loaded, registry) = load_files(args, modules, source)?;
+    let warnings = warnings(&loaded, color);
+    Ok((GinTasks::new(loaded, registry), warnings))
+}
+
+fn load_files(
+    args: &GinArgs,
+    modules: &[String],
+    source: &dyn Source,
+) -> Result<(Loaded, Registry), Failure> {
     let path_map = parse_path_map(&args.path_map.join(",")).map_err(Failure::usage)?;
     set_path_map(path_map).map_err(Failure::usage)?;
+    let import = |module: &String| ("--module_import".to_string(), format!("import {module}"));
     let request = Request {
         files: args.gin_file.clone(),
-        bindings: args.bindings(),
+        bindings: modules.iter().map(import).chain(args.bindings()).collect(),
         search_paths: args.gin_search_paths.clone(),
     };
     if request.files.is_empty() && request.bindings.is_empty() {
@@ -57,21 +86,15 @@ pub fn configure(args: &GinArgs, source: &dyn Source, color: bool) -> Result<Con
     }
     let registry = registry();
     let loaded = load(&request, source, &registry)?;
-    let train = evaluate::<Train>(&loaded, &registry)?;
-    check(&train).map_err(Failure::usage)?;
-    let warnings = match loaded.warnings.is_empty() {
-        true => String::new(),
-        false => {
-            let list = loaded.warnings.clone();
-            Diagnostics { sources: loaded.sources.clone(), list }.render(color)
-        }
-    };
-    let settings = Settings {
-        cache_dirs: args.seqio_additional_cache_dirs.clone(),
-        tfds_data_dir: args.tfds_data_dir.clone(),
-    };
-    let config = loaded.config.clone();
-    Ok(Configured { train, config, tasks: GinTasks::new(loaded, registry), settings, warnings })
+    Ok((loaded, registry))
+}
+
+fn warnings(loaded: &Loaded, color: bool) -> String {
+    if loaded.warnings.is_empty() {
+        return String::new();
+    }
+    let list = loaded.warnings.clone();
+    Diagnostics { sources: loaded.sources.clone(), list }.render(color)
 }
 
 /// Evaluates the root spec of a command in the root scope.

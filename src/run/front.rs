@@ -9,6 +9,7 @@ use std::process::{self, ExitCode};
 use anyhow::anyhow;
 use clap::Parser;
 
+use super::cache::cache_command;
 use super::cli::{Cli, Command, DistributedArgs, TrainArgs, rewrite};
 use super::configure::configure;
 use super::doctor;
@@ -33,6 +34,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     let cli = parse(args.clone())?;
     match cli.command {
         Command::Train(train) => check_train(&train, color)?,
+        Command::Cache(args) => return cache_command(&args, color),
         Command::Doctor => return diagnose(&args),
     }
     hand_over(&args)

@@ -1,0 +1,163 @@
+//! `gimlet cache`: writes the caches of tasks. Source of its flags and rules: SeqIO
+//! `scripts/cache_tasks_main.py`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use anyhow::anyhow;
+
+use crate::data::{
+    CacheFolder, CacheOptions, Caches, DataError, Task, TaskOrMixture, TaskProvider, split_plans,
+    write_cache,
+};
+use crate::gin::did_you_mean;
+use crate::storage::Path;
+use crate::telemetry::{Count, notice, warn};
+
+use super::cli::CacheArgs;
+use super::configure::configure_tasks;
+use super::failure::Failure;
+use super::library::Library;
+use super::tasks::GinTasks;
+
+/// Runs the command.
+///
+/// # Errors
+/// Mistakes in flags, task files and data; a disk that takes no more.
+pub(super) fn cache_command(args: &CacheArgs, color: bool) -> Result<(), Failure> {
+    let (tasks, warnings) = configure_tasks(&args.gin, &args.module_import, &Library, color)?;
+    eprint!("{warnings}");
+    let root = Path::parse(&args.output_cache_dir).map_err(Failure::usage)?;
+    let options = CacheOptions {
+        min_shards: args.min_shards.max(1),
+        max_shards: args.max_shards,
+        base_seed: args.base_seed,
+        enable_char_counts: args.enable_char_counts,
+        ..CacheOptions::default()
+    };
+    for task in cacheable(&selected(args, &tasks)?, &tasks)? {
+        let cache = CacheFolder::of(&root, task.task_name());
+        if is_there(args, &task, &cache).map_err(failure)? {
+            continue;
+        }
+        match args.dry_run {
+            true => describe(&task, &cache, &options).map_err(failure)?,
+            false => write(args, &task, &cache, &options).map_err(failure)?,
+        }
+    }
+    Ok(())
+}
+
+fn failure(error: DataError) -> Failure {
+    if error.is_users() { Failure::usage(error) } else { Failure::world(error) }
+}
+
+/// The names that the flags select.
+fn selected(args: &CacheArgs, tasks: &GinTasks) -> Result<Vec<String>, Failure> {
+    let names = tasks.task_names();
+    let matching = |patterns: &[String]| -> Result<BTreeSet<String>, Failure> {
+        let mut found = BTreeSet::new();
+        for pattern in patterns {
+            let whole = fancy_regex::Regex::new(&format!("^(?:{pattern})$"))
+                .map_err(|error| Failure::usage(anyhow!("`{pattern}`: {error}")))?;
+            let matched: Vec<&String> =
+                names.iter().filter(|name| whole.is_match(name).unwrap_or(false)).collect();
+            found.extend(matched.iter().copied().cloned());
+            if matched.is_empty() {
+                let known = did_you_mean(pattern, names.iter().map(String::as_str));
+                return Err(Failure::usage(anyhow!("no task is named `{pattern}`: {known}")));
+            }
+        }
+        Ok(found)
+    };
+    let included = match args.tasks.is_empty() {
+        true => names.iter().cloned().collect(),
+        false => matching(&args.tasks)?,
+    };
+    let excluded = matching(&args.excluded_tasks)?;
+    let selected: Vec<String> = included.difference(&excluded).cloned().collect();
+    match selected.is_empty() {
+        true => Err(Failure::usage(anyhow!("no task is selected, of {} declared", names.len()))),
+        false => Ok(selected),
+    }
+}
+
+/// The tasks with a cache step; the others are named, and an error if there is none with one.
+fn cacheable(names: &[String], tasks: &GinTasks) -> Result<Vec<Arc<Task>>, Failure> {
+    let mut found = Vec::new();
+    let mut without = Vec::new();
+    for name in names {
+        let TaskOrMixture::Task(task) = tasks.get(name).map_err(failure)? else { continue };
+        match task.supports_caching().map_err(failure)? {
+            true => found.push(task),
+            false => without.push(name.clone()),
+        }
+    }
+    if found.is_empty() {
+        let task = without.join("`, `");
+        return Err(failure(DataError::NotCacheable { task }));
+    }
+    for name in without {
+        notice(&format!("{name}: skipped, it has no cache step (`CacheDatasetPlaceholder`)"));
+    }
+    Ok(found)
+}
+
+/// Whether a task's cache is complete and to be left as it is.
+fn is_there(args: &CacheArgs, task: &Task, cache: &CacheFolder) -> Result<bool, DataError> {
+    let name = task.task_name();
+    if !args.ignore_other_caches {
+        let others = [&args.tasks_additional_cache_dirs, &args.gin.seqio_additional_cache_dirs];
+        let folders = others.into_iter().flatten().cloned().collect();
+        let others = Caches { folders, ..Caches::default() };
+        if let Some(other) = others.find(name)?.filter(|other| other != cache) {
+            let flag = "--ignore_other_caches caches it here, too";
+            notice(&format!("{name}: skipped, it is cached in {}; {flag}", other.path()));
+            return Ok(true);
+        }
+    }
+    if cache.is_complete()? && !args.overwrite {
+        let flag = "--overwrite makes it anew";
+        notice(&format!("{name}: skipped, it is cached in {}; {flag}", cache.path()));
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+fn write(
+    args: &CacheArgs,
+    task: &Task,
+    cache: &CacheFolder,
+    options: &CacheOptions,
+) -> Result<(), DataError> {
+    if args.overwrite && cache.is_complete()? {
+        warn(&format!("overwriting {}", cache.path()));
+        cache.clear()?;
+    }
+    let name = task.task_name();
+    let mut shown: Option<(String, Count)> = None;
+    write_cache(task, cache, options, &mut |split, written| {
+        if shown.as_ref().is_none_or(|(current, _)| current != split) {
+            let total = task.source.num_input_examples(split);
+            shown = Some((split.to_string(), Count::new(&format!("{name} {split}"), total)));
+        }
+        if let Some((_, count)) = &mut shown {
+            count.set(written);
+        }
+    })?;
+    drop(shown);
+    notice(&format!("{name}: cached in {}", cache.path()));
+    Ok(())
+}
+
+/// What would be written, on standard output.
+fn describe(task: &Task, cache: &CacheFolder, options: &CacheOptions) -> Result<(), DataError> {
+    println!("{} -> {}", task.task_name(), cache.path());
+    for plan in split_plans(task, options)? {
+        let bytes: u64 = plan.files.iter().map(|(_, size)| size).sum();
+        let size = bytes as f64 / f64::from(1 << 20);
+        let (files, shards) = (plan.files.len(), plan.num_shards);
+        println!("  {:<12} {files} files, {size:.1} MiB -> {shards} shards", plan.split);
+    }
+    Ok(())
+}
