@@ -19,6 +19,9 @@ pub fn derive(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
             fn expected() -> ::std::string::String {
                 ::gimlet::gin::one_of(&[#(#texts),*])
             }
+            fn to_gin(&self) -> ::core::option::Option<::gimlet::gin::ValueKind> {
+                Some(::gimlet::gin::ValueKind::Str(self.as_str().to_string()))
+            }
             fn from_gin(
                 value: &::gimlet::gin::Value,
                 cx: &mut ::gimlet::gin::Evaluator<'_>,

@@ -28,6 +28,7 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
         let param = param.to_string();
         quote! { ::gimlet::gin::Param::ignored(#param, #reason) }
     });
+    let calls = parts.iter().filter_map(|p| p.call.as_ref());
     let registrations = parts.iter().filter_map(|p| p.registration.as_ref());
     let reads = parts.iter().map(|p| &p.read);
     let names = parts.iter().map(|p| &p.ident);
@@ -41,6 +42,8 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
                         doc: #doc,
                         open: #open,
                         params: ::std::vec![#(#params,)* #(#ignored,)*],
+                        calls: ::std::vec![#(#calls,)*],
+                        ..::core::default::Default::default()
                     });
                 &SCHEMA
             }
@@ -78,6 +81,8 @@ struct FieldParts {
     /// The schema entry; `None` for fields that are no parameter.
     param: Option<TokenStream>,
     registration: Option<TokenStream>,
+    /// What a method's field adds to the calls of its object.
+    call: Option<TokenStream>,
     /// `let field = ...;`
     read: TokenStream,
 }
@@ -92,30 +97,33 @@ impl FieldParts {
                 let #ident: ::core::result::Result<#ty, ::gimlet::gin::Reported> =
                     ::core::result::Result::Ok(cx.scope_path());
             };
-            return Ok(Self { ident, param: None, registration: None, read });
+            return Ok(Self { ident, param: None, registration: None, call: None, read });
         }
         if attributes.method {
             let registration = quote! { <#ty as ::gimlet::gin::Slot>::register_slot(registry); };
             let read = quote! { let #ident = <#ty as ::gimlet::gin::Configurable>::evaluate(cx); };
-            return Ok(Self { ident, param: None, registration: Some(registration), read });
+            let call = quote! {
+                ::gimlet::gin::Call {
+                    target: <#ty as ::gimlet::gin::Configurable>::schema().name.to_string(),
+                    site: ::core::default::Default::default(),
+                }
+            };
+            let registration = Some(registration);
+            return Ok(Self { ident, param: None, registration, call: Some(call), read });
         }
         let name = ident.to_string();
         let doc = documentation(&field.attrs);
-        let expected = quote! { <#ty as ::gimlet::gin::FromGin>::expected() };
-        let (default_text, default) = match &attributes.default {
+        let (declared, default) = match &attributes.default {
             Some(default) => {
                 let text = default.to_token_stream().to_string();
-                let value = quote! { ::core::option::Option::Some(|| -> #ty { #default }) };
-                (quote! { ::core::option::Option::Some(#text) }, value)
+                let make = quote! { || -> #ty { #default } };
+                (quote! { Some((#text, #make)) }, quote! { Some(#make) })
             }
-            None => {
-                (quote! { ::core::option::Option::None }, quote! { ::core::option::Option::None })
-            }
+            None => (quote! { None }, quote! { None }),
         };
         Ok(Self {
-            param: Some(quote! {
-                ::gimlet::gin::Param::new(#name, #doc, #expected, #default_text)
-            }),
+            param: Some(quote! { ::gimlet::gin::Param::of::<#ty>(#name, #doc, #declared) }),
+            call: None,
             registration: Some(quote! { <#ty as ::gimlet::gin::FromGin>::register(registry); }),
             read: quote! {
                 let default: ::core::option::Option<fn() -> #ty> = #default;

@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(paths(text("gs://a/checkpoint_1")), ["gs://a/checkpoint_1"]);
         assert_eq!(paths(value(ValueKind::List(vec![text("a"), text("b")]))), ["a", "b"]);
         assert!(paths(value(ValueKind::List(Vec::new()))).is_empty());
-        assert!(read::<CheckpointPaths>(&value(ValueKind::Int(1))).is_err());
+        assert!(read::<CheckpointPaths>(&value(ValueKind::from(1))).is_err());
     }
 
     #[test]

@@ -1,61 +1,62 @@
 //! Checks of a whole configuration that need no evaluation: values still required, macros that
-//! nothing defines or nothing uses.
-
-use std::collections::BTreeSet;
+//! nothing defines, values of the wrong type, and cycles.
 
 use super::config::{Bound, Config};
 use super::diagnostic::Diagnostic;
-use super::source::Span;
-use super::suggest::{did_you_mean, nearest};
+use super::evaluate::Evaluator;
+use super::reach::reach_all;
+use super::schema::{REQUIRED, Registry};
+use super::suggest::did_you_mean;
 use super::value::{Value, ValueKind};
 
-/// Everything that must be mended before the configuration can be evaluated.
-pub fn check(config: &Config) -> Vec<Diagnostic> {
+/// Cycles and values of the wrong type, which no further text mends.
+pub(super) fn inconsistent(config: &Config, registry: &Registry) -> Vec<Diagnostic> {
+    let cycles = reach_all(config, registry).cycles;
+    in_order(if cycles.is_empty() { wrong_types(config, registry) } else { cycles })
+}
+
+/// What is missing for the configuration to be evaluated.
+pub(super) fn incomplete(config: &Config, registry: &Registry) -> Vec<Diagnostic> {
     let mut out = Vec::new();
     for (path, bound) in &config.macros {
-        check_bound(path, bound, config, &mut out);
+        check_bound(path, bound, (config, registry), &mut out);
     }
     for ((scope, name), arguments) in &config.bindings {
         let short = name.rsplit('.').next().expect("split yields one part");
         let scope = if scope.is_empty() { String::new() } else { format!("{scope}/") };
         for (argument, bound) in arguments {
-            check_bound(&format!("{scope}{short}.{argument}"), bound, config, &mut out);
+            let key = format!("{scope}{short}.{argument}");
+            check_bound(&key, bound, (config, registry), &mut out);
         }
     }
-    out.sort_by_key(|diagnostic| diagnostic.place.as_ref().map(|(span, _)| *span));
-    out
+    in_order(out)
 }
 
-/// Macros that the user has typed on the command line and that nothing uses: misspelled, most likely.
-/// Files may well define more than a run needs.
-pub fn unused_macros(config: &Config, is_typed: impl Fn(Span) -> bool) -> Vec<Diagnostic> {
-    let mut used = BTreeSet::new();
-    let arguments = config.bindings.values().flat_map(|arguments| arguments.values());
-    for bound in arguments.chain(config.macros.values()) {
-        bound.value.for_each(&mut |value| {
-            if let ValueKind::Macro(macro_use) = &value.kind {
-                used.insert(macro_use.path());
-            }
-        });
+/// In the order of the texts, each once.
+fn in_order(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    diagnostics.sort_by_key(|diagnostic| diagnostic.place.as_ref().map(|(span, _)| *span));
+    diagnostics.dedup();
+    diagnostics
+}
+
+/// Values that their parameters do not take, whether anything reads them or not.
+fn wrong_types(config: &Config, registry: &Registry) -> Vec<Diagnostic> {
+    let mut evaluator = Evaluator::new(config, registry).without_calls();
+    for ((scope, name), arguments) in &config.bindings {
+        let schema = registry.get(name).expect("bindings name what the registry holds");
+        for (argument, bound) in arguments {
+            evaluator.check_type(scope, schema, argument, &bound.value);
+        }
     }
-    // A use in a scope may find the macro of an outer one.
-    let is_used =
-        |name: &str| used.iter().any(|path| path == name || path.ends_with(&format!("/{name}")));
-    let unused = config.macros.iter().filter(|(name, bound)| is_typed(bound.key) && !is_used(name));
-    unused
-        .map(|(name, bound)| {
-            let others: Vec<&str> = used.iter().map(String::as_str).collect();
-            let help = match nearest(name, &others) {
-                Some(other) => format!("did you mean `{other}`?"),
-                None => format!("it would be read as `%{name}`"),
-            };
-            let message = format!("macro `{name}` is used nowhere");
-            Diagnostic::error(bound.key, message).help(help).warning()
-        })
-        .collect()
+    evaluator.into_diagnostics()
 }
 
-fn check_bound(key: &str, bound: &Bound, config: &Config, out: &mut Vec<Diagnostic>) {
+fn check_bound(
+    key: &str,
+    bound: &Bound,
+    (config, registry): (&Config, &Registry),
+    out: &mut Vec<Diagnostic>,
+) {
     if is_required(&bound.value) {
         let diagnostic = Diagnostic::error(bound.key, format!("`{key}` is required"))
             .label("no value was given")
@@ -63,22 +64,18 @@ fn check_bound(key: &str, bound: &Bound, config: &Config, out: &mut Vec<Diagnost
         out.push(diagnostic);
         return;
     }
-    check_macros(&bound.value, config, out);
-}
-
-fn is_required(value: &Value) -> bool {
-    matches!(&value.kind, ValueKind::Macro(used) if used.name == "gin.REQUIRED")
-}
-
-fn check_macros(value: &Value, config: &Config, out: &mut Vec<Diagnostic>) {
-    value.for_each(&mut |value| {
+    bound.value.for_each(&mut |value| {
         let ValueKind::Macro(used) = &value.kind else { return };
         let path = used.path();
-        if used.name != "gin.REQUIRED" && config.macro_value(&path).is_none() {
+        if registry.constant(&used.name).is_none() && config.macro_value(&path).is_none() {
             let message = format!("macro `{path}` is not defined");
             let diagnostic = Diagnostic::error(value.span, message)
                 .help(did_you_mean(&path, config.macro_names()));
             out.push(diagnostic);
         }
     });
+}
+
+fn is_required(value: &Value) -> bool {
+    matches!(&value.kind, ValueKind::Macro(used) if used.name == REQUIRED)
 }

@@ -29,6 +29,13 @@ pub struct Bound {
     pub value: Value,
     /// Where the key stands.
     pub key: Span,
+    /// What it replaced, if the key was bound before.
+    pub overridden: Option<Box<Bound>>,
+}
+
+/// `a/b` to its components; none for the root, which is empty.
+pub(super) fn scope_components(path: &str) -> Vec<String> {
+    path.split('/').filter(|part| !part.is_empty()).map(str::to_string).collect()
 }
 
 impl Config {

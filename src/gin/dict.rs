@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+use num_bigint::BigInt;
+use num_traits::FromPrimitive;
+
 use super::source::Span;
 use super::value::{Value, ValueKind};
 
@@ -49,9 +52,9 @@ pub(super) fn check_key(key: &Value) -> Result<(), &'static str> {
 /// A text that is the same for keys that Python takes as equal: `1`, `1.0` and `True` are.
 fn identity(key: &Value) -> String {
     match &key.kind {
-        ValueKind::Bool(value) => i128::from(*value).to_string(),
-        ValueKind::Float(value) if value.fract() == 0.0 && value.abs() < 1e38 => {
-            (*value as i128).to_string()
+        ValueKind::Bool(value) => u8::from(*value).to_string(),
+        ValueKind::Float(value) if value.fract() == 0.0 => {
+            BigInt::from_f64(*value).expect("the value is finite").to_string()
         }
         ValueKind::Tuple(items) => {
             let items: Vec<String> = items.iter().map(identity).collect();

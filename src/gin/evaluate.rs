@@ -4,9 +4,13 @@
 //! scope's prefixes, else the field's default. Every mistake is recorded and evaluation goes on, so
 //! that one run reports them all.
 
-use super::config::Config;
+use std::collections::BTreeMap;
+
+use super::config::{Config, scope_components};
 use super::diagnostic::{Diagnostic, Reported};
-use super::schema::{Registry, Schema};
+use super::expression::Expression;
+use super::reach::{MAX_CALLS, TOO_DEEP};
+use super::schema::{REQUIRED, Registry, Schema};
 use super::source::Span;
 use super::suggest::did_you_mean;
 use super::value::{MacroUse, Reference, Value, ValueKind};
@@ -21,6 +25,11 @@ pub trait FromGin: Sized + 'static {
 
     /// Adds the configurables that can be named inside such a value.
     fn register(_registry: &mut Registry) {}
+
+    /// The value as gin writes it; `None` for what only a reference stands for.
+    fn to_gin(&self) -> Option<ValueKind> {
+        None
+    }
 }
 
 /// A type that `@references` can stand for: a spec, or an enum of specs.
@@ -50,6 +59,21 @@ pub trait Function: Configurable {
     fn call(self) -> ValueKind;
 }
 
+/// `@key/gin.singleton()` stands for the one object of that key.
+const SINGLETON: &str = "gin.singleton";
+
+/// Why a derived value has none.
+enum NotComputed {
+    Reported(Reported),
+    Because(String),
+}
+
+impl From<String> for NotComputed {
+    fn from(reason: String) -> Self {
+        Self::Because(reason)
+    }
+}
+
 /// Evaluates configurables against a configuration.
 pub struct Evaluator<'a> {
     config: &'a Config,
@@ -63,6 +87,10 @@ pub struct Evaluator<'a> {
     /// The parameter whose value is being read.
     parameter: Option<(&'static Schema, &'static str)>,
     diagnostics: Vec<Diagnostic>,
+    /// Values of the macros that derived values were computed from.
+    computed: BTreeMap<String, ValueKind>,
+    /// Whether references are only looked at and never run.
+    without_calls: bool,
 }
 
 impl<'a> Evaluator<'a> {
@@ -77,7 +105,32 @@ impl<'a> Evaluator<'a> {
             macros: Vec::new(),
             parameter: None,
             diagnostics: Vec::new(),
+            computed: BTreeMap::new(),
+            without_calls: false,
         }
+    }
+
+    /// Has it check types only: references are looked at and never run.
+    pub(super) fn without_calls(mut self) -> Self {
+        self.without_calls = true;
+        self
+    }
+
+    /// Records what is wrong with the type of a value that is bound to a parameter in `scope`.
+    pub(super) fn check_type(
+        &mut self,
+        scope: &str,
+        schema: &'static Schema,
+        argument: &str,
+        value: &Value,
+    ) {
+        let Some(param) = schema.param(argument) else { return };
+        let Some(check) = param.check else { return };
+        self.scope = scope_components(scope);
+        self.parameter = Some((schema, param.name));
+        // What is wrong is in the diagnostics.
+        let _ = check(value, self);
+        self.parameter = None;
     }
 
     /// Lets `open` configurables also see the bindings of `run_config`.
@@ -88,9 +141,8 @@ impl<'a> Evaluator<'a> {
 
     /// Evaluates `T` in the given scope; an empty path is the root.
     pub fn evaluate_in<T: Configurable>(&mut self, scope: &str) -> Result<T, Reported> {
-        let scope = scope.split('/').filter(|part| !part.is_empty()).map(str::to_string).collect();
         let schema = T::schema();
-        self.in_call(schema, Some(scope), None, T::evaluate)
+        self.in_call(schema, Some(scope_components(scope)), None, T::evaluate)
     }
 
     /// The mistakes found, each once.
@@ -150,6 +202,9 @@ impl<'a> Evaluator<'a> {
         match &value.kind {
             ValueKind::Macro(used) => self.expand(used, value.span, |cx, value| cx.read(value)),
             ValueKind::Reference(reference) if reference.called => {
+                if reference.target == SINGLETON {
+                    return self.singleton(reference, value.span, |cx, value| cx.read(value));
+                }
                 match self.registry.function(&reference.target) {
                     Some((schema, call)) => {
                         let kind = self.in_reference(reference, schema, value.span, call)?;
@@ -158,8 +213,55 @@ impl<'a> Evaluator<'a> {
                     None => T::from_gin(value, self),
                 }
             }
+            ValueKind::Computed(expression) => {
+                let kind = self.compute(expression, value.span)?;
+                T::from_gin(&Value { kind, span: value.span }, self)
+            }
             _ => T::from_gin(value, self),
         }
+    }
+
+    /// Runs `body` on `@constructor()`, in the scope that names the singleton.
+    fn singleton<R>(
+        &mut self,
+        reference: &Reference,
+        span: Span,
+        body: impl FnOnce(&mut Self, &Value) -> Result<R, Reported>,
+    ) -> Result<R, Reported> {
+        let key = match reference.scope.is_empty() {
+            true => self.scope.clone(),
+            false => reference.scope.clone(),
+        };
+        let path = key.join("/");
+        let bound = self.config.bound(&key, SINGLETON, "constructor");
+        let Some(Value { kind: ValueKind::Reference(made), .. }) = bound.filter(|b| is_bare(b))
+        else {
+            let message = format!("singleton `{path}` has no constructor that can be called");
+            let diagnostic = Diagnostic::error(bound.map_or(span, |bound| bound.span), message);
+            let help = format!("bind it: `{path}/singleton.constructor = @configurable`");
+            return Err(self.report(diagnostic.help(help)));
+        };
+        let scope = if made.scope.is_empty() { key } else { made.scope.clone() };
+        let made = Reference { scope, called: true, ..made.clone() };
+        body(self, &Value { kind: ValueKind::Reference(made), span })
+    }
+
+    fn compute(&mut self, expression: &Expression, span: Span) -> Result<ValueKind, Reported> {
+        let computed = expression.compute(&mut |leaf| {
+            let ValueKind::Macro(used) = &leaf.kind else { return Ok(leaf.kind.clone()) };
+            let path = used.path();
+            // Macros computed from each other are computed once each, not once for each way to them.
+            if let Some(known) = self.computed.get(&path) {
+                return Ok(known.clone());
+            }
+            let value = self.read::<Value>(leaf).map_err(NotComputed::Reported)?;
+            self.computed.insert(path, value.kind.clone());
+            Ok(value.kind)
+        });
+        computed.map_err(|error| match error {
+            NotComputed::Reported(reported) => reported,
+            NotComputed::Because(reason) => self.report(Diagnostic::error(span, reason)),
+        })
     }
 
     /// Evaluates `@f()`: the spec it names.
@@ -260,6 +362,10 @@ impl<'a> Evaluator<'a> {
         place: Option<Span>,
         body: impl FnOnce(&mut Self) -> Result<R, Reported>,
     ) -> Result<R, Reported> {
+        if self.without_calls {
+            return Err(Reported);
+        }
+        self.check_depth(place)?;
         let outer = scope.map(|scope| std::mem::replace(&mut self.scope, scope));
         let call = (schema.name, self.scope_path());
         let result =
@@ -282,6 +388,15 @@ impl<'a> Evaluator<'a> {
         result
     }
 
+    /// Refuses what would need too much stack.
+    fn check_depth(&mut self, place: Option<Span>) -> Result<(), Reported> {
+        match (self.calls.len() + self.macros.len() < MAX_CALLS, place) {
+            (true, _) => Ok(()),
+            (false, Some(span)) => Err(self.report(Diagnostic::error(span, TOO_DEEP))),
+            (false, None) => Err(self.report(Diagnostic::nowhere(TOO_DEEP))),
+        }
+    }
+
     /// Runs `body` on a macro's value in the macro's own scope, as gin does.
     fn expand<R>(
         &mut self,
@@ -290,19 +405,33 @@ impl<'a> Evaluator<'a> {
         body: impl FnOnce(&mut Self, &Value) -> Result<R, Reported>,
     ) -> Result<R, Reported> {
         let path = used.path();
-        if used.name == "gin.REQUIRED" {
-            let message = "a value is required here";
-            return Err(self.report(Diagnostic::error(span, message)));
+        if let Some(constant) = self.registry.constant(&used.name) {
+            return match constant.cloned() {
+                Some(kind) => body(self, &Value { kind, span }),
+                // Checked once already, with what is bound to it.
+                None if self.without_calls => Err(Reported),
+                None if used.name == REQUIRED => {
+                    Err(self.report(Diagnostic::error(span, "a value is required here")))
+                }
+                None => {
+                    let message = format!("the value of constant `{}` is not known", used.name);
+                    Err(self.report(Diagnostic::error(span, message)))
+                }
+            };
         }
         if self.macros.contains(&path) {
             let message = format!("macro `{path}` is defined by itself");
             return Err(self.report(Diagnostic::error(span, message)));
+        }
+        if self.without_calls && self.config.macro_value(&path).is_none() {
+            return Err(Reported);
         }
         let Some(value) = self.config.macro_value(&path) else {
             let diagnostic = Diagnostic::error(span, format!("macro `{path}` is not defined"))
                 .help(did_you_mean(&path, self.config.macro_names()));
             return Err(self.report(diagnostic));
         };
+        self.check_depth(Some(span))?;
         let inner = path.split('/').map(str::to_string).collect();
         let outer = std::mem::replace(&mut self.scope, inner);
         self.macros.push(path);
@@ -311,6 +440,10 @@ impl<'a> Evaluator<'a> {
         self.scope = outer;
         result
     }
+}
+
+fn is_bare(value: &Value) -> bool {
+    matches!(&value.kind, ValueKind::Reference(reference) if !reference.called)
 }
 
 /// `@models.EncoderDecoderModel()`, or `one of @a(), @b()`.

@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
+use num_bigint::Sign;
+use num_traits::ToPrimitive;
+
 use super::diagnostic::{Diagnostic, Reported};
 use super::evaluate::{Evaluator, FromGin, Slot, expected_slot};
 use super::schema::Registry;
+use super::source::Span;
 use super::suggest::did_you_mean;
 use super::value::{Value, ValueKind};
 
@@ -104,6 +108,10 @@ impl<T: FromGin> FromGin for Option<T> {
         }
     }
 
+    fn to_gin(&self) -> Option<ValueKind> {
+        self.as_ref().map_or(Some(ValueKind::None), T::to_gin)
+    }
+
     fn register(registry: &mut Registry) {
         T::register(registry);
     }
@@ -121,6 +129,13 @@ impl<T: FromGin> FromGin for Vec<T> {
         };
         let read: Vec<_> = items.iter().map(|item| cx.read(item)).collect();
         read.into_iter().collect()
+    }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        self.iter()
+            .map(|item| item.to_gin().map(unplaced))
+            .collect::<Option<_>>()
+            .map(ValueKind::List)
     }
 
     fn register(registry: &mut Registry) {
@@ -145,6 +160,13 @@ impl<T: FromGin> FromGin for BTreeMap<String, T> {
         read.into_iter().collect()
     }
 
+    fn to_gin(&self) -> Option<ValueKind> {
+        let entry = |(key, value): (&String, &T)| {
+            Some((unplaced(ValueKind::Str(key.clone())), unplaced(value.to_gin()?)))
+        };
+        self.iter().map(entry).collect::<Option<_>>().map(ValueKind::Dict)
+    }
+
     fn register(registry: &mut Registry) {
         T::register(registry);
     }
@@ -165,6 +187,10 @@ impl<A: FromGin, B: FromGin> FromGin for (A, B) {
         }
     }
 
+    fn to_gin(&self) -> Option<ValueKind> {
+        Some(ValueKind::Tuple(vec![unplaced(self.0.to_gin()?), unplaced(self.1.to_gin()?)]))
+    }
+
     fn register(registry: &mut Registry) {
         A::register(registry);
         B::register(registry);
@@ -180,6 +206,10 @@ impl FromGin for Value {
     fn from_gin(value: &Value, _: &mut Evaluator<'_>) -> Result<Self, Reported> {
         Ok(value.clone())
     }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        Some(self.kind.clone())
+    }
 }
 
 impl FromGin for String {
@@ -193,6 +223,10 @@ impl FromGin for String {
             _ => Err(cx.mismatch(value, &Self::expected())),
         }
     }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        Some(ValueKind::Str(self.clone()))
+    }
 }
 
 impl FromGin for f64 {
@@ -203,9 +237,13 @@ impl FromGin for f64 {
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         match value.kind {
             ValueKind::Float(number) => Ok(number),
-            ValueKind::Int(number) => Ok(number as f64),
+            ValueKind::Int(ref number) => Ok(number.to_f64().expect("every integer has a float")),
             _ => Err(cx.mismatch(value, &Self::expected())),
         }
+    }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        Some(ValueKind::Float(*self))
     }
 }
 
@@ -218,9 +256,15 @@ impl FromGin for bool {
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         match value.kind {
             ValueKind::Bool(truth) => Ok(truth),
-            ValueKind::Int(number @ (0 | 1)) => Ok(number == 1),
+            ValueKind::Int(ref number) if number.bits() <= 1 && number.sign() != Sign::Minus => {
+                Ok(number.bits() == 1)
+            }
             _ => Err(cx.mismatch(value, &Self::expected())),
         }
+    }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        Some(ValueKind::Bool(*self))
     }
 }
 
@@ -232,17 +276,26 @@ macro_rules! integer {
             }
 
             fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
-                let ValueKind::Int(number) = value.kind else {
+                let ValueKind::Int(number) = &value.kind else {
                     return Err(cx.mismatch(value, &Self::expected()));
                 };
                 <$ty>::try_from(number)
                     .map_err(|_| cx.unfit(value, $expected, &number.to_string()))
+            }
+
+            fn to_gin(&self) -> Option<ValueKind> {
+                Some(ValueKind::Int((*self).into()))
             }
         }
     )*};
 }
 
 integer!(i64: "an int", u64: "an int of 0 or more", usize: "an int of 0 or more");
+
+/// A value that stands in no text.
+fn unplaced(kind: ValueKind) -> Value {
+    Value { kind, span: Span::NOWHERE }
+}
 
 /// `'a', 'b' or 'c'`.
 pub fn one_of(options: &[&str]) -> String {

@@ -3,17 +3,18 @@
 //! Statements apply in the order of the text, an `include` where it stands. `import` of a module
 //! that is not built in loads a task file, whose statements go into a table of their own.
 
-use std::path::Path;
-
 use super::ast::{Argument, Import, Include, MacroDefinition, Statement, StatementKind, Target};
+use super::check;
 use super::config::{Bound, Config};
 use super::diagnostic::{Diagnostic, Diagnostics, Severity};
+use super::find::{Finder, LIBRARY, TASK_LIBRARY};
 use super::parse::parse;
-use super::resolve::{Imports, is_builtin, resolve};
-use super::schema::Registry;
+use super::resolve::{Imports, Unresolved, is_builtin, resolve};
+use super::schema::{Registry, Schema};
 use super::source::{FileId, Source, SourceFile, SourceMap, Span};
 use super::suggest::did_you_mean;
-use super::value::{Value, ValueKind};
+use super::unused::{ineffective, unread};
+use super::value::{MacroUse, Value, ValueKind};
 
 /// What to load, in this order: files, then bindings.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +25,43 @@ pub struct Request {
     pub bindings: Vec<(String, String)>,
     /// Folders that includes and task files are searched in, after the working directory.
     pub search_paths: Vec<String>,
+    /// Which bindings of unknown configurables are dropped.
+    pub skip_unknown: SkipUnknown,
+    /// Leaves includes and imports out.
+    pub alone: bool,
+    /// Takes the texts for a part of a configuration: values still required and macros that others
+    /// define are no mistakes.
+    pub fragment: bool,
+}
+
+/// Which bindings of unknown configurables are dropped instead of refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SkipUnknown {
+    /// None of them.
+    #[default]
+    No,
+    /// All of them.
+    All,
+    /// Those whose selector is written so.
+    Named(Vec<String>),
+}
+
+impl SkipUnknown {
+    fn skips(&self, selector: &str) -> bool {
+        match self {
+            Self::No => false,
+            Self::All => true,
+            Self::Named(names) => names.iter().any(|name| name == selector),
+        }
+    }
+
+    fn skips_imports(&self) -> bool {
+        match self {
+            Self::No => false,
+            Self::All => true,
+            Self::Named(names) => !names.is_empty(),
+        }
+    }
 }
 
 /// A loaded configuration.
@@ -35,14 +73,56 @@ pub struct Loaded {
     pub config: Config,
     /// What task files bind.
     pub tasks: Config,
-    /// What is legal and probably not meant.
+    /// What is legal and probably not meant; from [`load_anyway`], errors too.
     pub warnings: Vec<Diagnostic>,
+    /// What the texts name, in the order met.
+    pub mentions: Vec<Mention>,
 }
 
-/// Folder of the library configs within a [`Source`].
-pub const LIBRARY: &str = "<gimlet>/gin";
-/// Folder of the library's task files within a [`Source`].
-pub const TASK_LIBRARY: &str = "<gimlet>/tasks";
+/// A place in a text that names something.
+#[derive(Clone, Debug)]
+pub struct Mention {
+    /// The place.
+    pub span: Span,
+    /// What it names.
+    pub named: Named,
+    /// Whether a task file says it.
+    pub in_task_file: bool,
+}
+
+/// What a text can name.
+#[derive(Clone, Debug)]
+pub enum Named {
+    /// A configurable, in a key or a reference.
+    Configurable(&'static Schema),
+    /// A parameter that is bound.
+    Parameter(&'static Schema, String),
+    /// A macro that is defined.
+    MacroDefinition(String),
+    /// A macro that is used.
+    MacroUse(String),
+    /// A file that is included or imported, by the name it was found under.
+    File(String),
+}
+
+impl Loaded {
+    /// Warns of bindings that running `root` does not read. Those of the library are left out: it
+    /// serves many runs.
+    pub fn unread(&self, root: &'static Schema, registry: &Registry) -> Vec<Diagnostic> {
+        unread(&self.config, &self.sources, root, registry)
+    }
+
+    /// The configuration if nothing is wrong with it.
+    ///
+    /// # Errors
+    /// Every mistake found in any of the texts.
+    pub fn checked(self) -> Result<Self, Diagnostics> {
+        match self.warnings.iter().any(|d| d.severity == Severity::Error) {
+            false => Ok(self),
+            true => Err(Diagnostics { sources: self.sources, list: self.warnings }),
+        }
+    }
+}
 
 /// Loads and checks a configuration.
 ///
@@ -53,6 +133,11 @@ pub fn load(
     source: &dyn Source,
     registry: &Registry,
 ) -> Result<Loaded, Diagnostics> {
+    load_anyway(request, source, registry).checked()
+}
+
+/// Loads what can be loaded of a configuration, with its mistakes among the warnings.
+pub fn load_anyway(request: &Request, source: &dyn Source, registry: &Registry) -> Loaded {
     let mut loader = Loader::new(request, source, registry);
     for file in &request.files {
         loader.command_line_file(file);
@@ -72,12 +157,15 @@ enum Table {
 
 struct Loader<'a> {
     registry: &'a Registry,
-    source: &'a dyn Source,
-    search_paths: Vec<String>,
+    request: &'a Request,
+    finder: Finder<'a>,
     sources: SourceMap,
     run: Config,
     tasks: Config,
     diagnostics: Vec<Diagnostic>,
+    mentions: Vec<Mention>,
+    /// Whether a statement or a file is missing, so that what it would have bound is no mistake.
+    incomplete: bool,
     /// Files being read, outermost first.
     open: Vec<String>,
     /// Task files read already: importing one again does nothing.
@@ -87,17 +175,17 @@ struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    fn new(request: &Request, source: &'a dyn Source, registry: &'a Registry) -> Self {
-        let mut search_paths = vec![String::new()];
-        search_paths.extend(request.search_paths.iter().cloned());
+    fn new(request: &'a Request, source: &'a dyn Source, registry: &'a Registry) -> Self {
         Self {
             registry,
-            source,
-            search_paths,
+            request,
+            finder: Finder::new(source, &request.search_paths),
             sources: SourceMap::default(),
             run: Config::default(),
             tasks: Config::default(),
             diagnostics: Vec::new(),
+            mentions: Vec::new(),
+            incomplete: false,
             open: Vec::new(),
             imported: Vec::new(),
             all_imports: Vec::new(),
@@ -105,13 +193,13 @@ impl<'a> Loader<'a> {
     }
 
     fn command_line_file(&mut self, path: &str) {
-        match self.find(path, LIBRARY, None) {
+        match self.finder.find(path, LIBRARY, None) {
             Ok(Some((name, text))) => self.file(name, text, None, Table::Run),
             Ok(None) => {
-                let missing = self.missing_file(path, LIBRARY);
-                self.diagnostics.push(Diagnostic { place: None, ..missing });
+                let missing = self.finder.missing_file(path, LIBRARY);
+                self.lacks(Diagnostic { place: None, ..missing });
             }
-            Err(error) => self.diagnostics.push(Diagnostic::nowhere(error)),
+            Err(error) => self.lacks(Diagnostic::nowhere(error)),
         }
     }
 
@@ -133,6 +221,7 @@ impl<'a> Loader<'a> {
 
     fn statements(&mut self, file: FileId, text: &str, mut imports: Imports, table: Table) {
         let (statements, diagnostics) = parse(file, text);
+        self.incomplete |= diagnostics.iter().any(|d| d.severity == Severity::Error);
         self.diagnostics.extend(diagnostics);
         for Statement { kind, .. } in statements {
             match kind {
@@ -143,10 +232,21 @@ impl<'a> Loader<'a> {
                     self.bind(&target, arguments, &imports, table);
                 }
                 StatementKind::Macro(definition) => self.define(definition, &imports, table),
+                StatementKind::Import(_) | StatementKind::Include(_) if self.request.alone => {}
                 StatementKind::Import(import) => self.import(import, &mut imports, table),
                 StatementKind::Include(include) => self.include(&include, table),
             }
         }
+    }
+
+    /// Records a mistake that leaves something out.
+    fn lacks(&mut self, diagnostic: Diagnostic) {
+        self.incomplete = true;
+        self.diagnostics.push(diagnostic);
+    }
+
+    fn mention(&mut self, span: Span, named: Named, table: Table) {
+        self.mentions.push(Mention { span, named, in_task_file: table == Table::Tasks });
     }
 
     fn table(&mut self, table: Table) -> &mut Config {
@@ -157,78 +257,104 @@ impl<'a> Loader<'a> {
     }
 
     fn bind(&mut self, target: &Target, arguments: Vec<Argument>, imports: &Imports, table: Table) {
-        if ["gin.macro", "macro"].contains(&target.selector.as_str()) {
+        if is_macro(&target.selector) {
             for Argument { span, value, .. } in arguments {
                 let path = target.scope.join("/");
                 self.define(MacroDefinition { path, span, value }, imports, table);
             }
             return;
         }
-        let mentioned = &self.table(table).mentioned.clone();
-        let schema = match resolve(&target.selector, target.span, imports, mentioned, self.registry)
-        {
+        let schema = match self.resolve(&target.selector, target.span, imports, table) {
             Ok(schema) => schema,
-            Err(diagnostic) => return self.diagnostics.push(diagnostic),
+            Err(Unresolved::Unknown(_)) if self.request.skip_unknown.skips(&target.selector) => {
+                return;
+            }
+            Err(unresolved) => return self.lacks(unresolved.into_diagnostic()),
         };
-        self.mention(schema.name, table);
         for Argument { name, span, mut value } in arguments {
-            if schema.param(&name).is_none() {
-                let message = format!("`{}` has no parameter `{name}`", schema.short_name());
+            if let Some(refusal) = schema.refusal(&name) {
                 let help = did_you_mean(&name, schema.params.iter().map(|param| param.name));
-                self.diagnostics.push(Diagnostic::error(span, message).help(help));
+                self.diagnostics.push(Diagnostic::error(span, refusal).help(help));
                 continue;
             }
-            self.resolve_references(&mut value, imports, table);
+            self.mention(span, Named::Parameter(schema, name.clone()), table);
+            self.resolve_names(&mut value, imports, table);
             let key = (target.scope.join("/"), schema.name);
-            let bound = Bound { value, key: span };
-            self.table(table).bindings.entry(key).or_default().insert(name, bound);
+            let bindings = self.table(table).bindings.entry(key).or_default();
+            let overridden = bindings.remove(&name).map(Box::new);
+            bindings.insert(name, Bound { value, key: span, overridden });
         }
     }
 
     fn define(&mut self, definition: MacroDefinition, imports: &Imports, table: Table) {
         let MacroDefinition { path, span, mut value } = definition;
-        self.resolve_references(&mut value, imports, table);
-        self.table(table).macros.insert(path, Bound { value, key: span });
+        self.mention(span, Named::MacroDefinition(path.clone()), table);
+        self.resolve_names(&mut value, imports, table);
+        let macros = &mut self.table(table).macros;
+        let overridden = macros.remove(&path).map(Box::new);
+        macros.insert(path, Bound { value, key: span, overridden });
     }
 
-    fn mention(&mut self, name: &'static str, table: Table) {
+    /// The configurable that a selector means.
+    fn resolve(
+        &mut self,
+        selector: &str,
+        span: Span,
+        imports: &Imports,
+        table: Table,
+    ) -> Result<&'static Schema, Unresolved> {
+        let mentioned = match table {
+            Table::Run => &self.run.mentioned,
+            Table::Tasks => &self.tasks.mentioned,
+        };
+        let schema = resolve(selector, span, imports, mentioned, self.registry)?;
+        self.mention(span, Named::Configurable(schema), table);
         let mentioned = &mut self.table(table).mentioned;
-        if !mentioned.contains(&name) {
-            mentioned.push(name);
+        if !mentioned.contains(&schema.name) {
+            mentioned.push(schema.name);
         }
+        Ok(schema)
     }
 
-    /// Gives every reference in a value the full name of what it means.
-    fn resolve_references(&mut self, value: &mut Value, imports: &Imports, table: Table) {
-        match &mut value.kind {
-            ValueKind::List(items) | ValueKind::Tuple(items) => {
-                items.iter_mut().for_each(|item| self.resolve_references(item, imports, table));
-            }
-            ValueKind::Dict(entries) => {
-                for (key, value) in entries {
-                    self.resolve_references(key, imports, table);
-                    self.resolve_references(value, imports, table);
+    /// Gives every reference and constant in a value the full name of what it means.
+    fn resolve_names(&mut self, value: &mut Value, imports: &Imports, table: Table) {
+        value.for_each_mut(&mut |value| match &mut value.kind {
+            ValueKind::Reference(reference) if is_macro(&reference.selector) => {
+                if !reference.called {
+                    let diagnostic = Diagnostic::error(value.span, "a macro must be evaluated");
+                    self.diagnostics.push(diagnostic.help("add `()`, or write `%NAME`"));
                 }
+                let mut scope = std::mem::take(&mut reference.scope);
+                let name = scope.pop().unwrap_or_default();
+                value.kind = ValueKind::Macro(MacroUse { scope, name });
             }
             ValueKind::Reference(reference) => {
-                let mentioned = &self.table(table).mentioned.clone();
-                let selector = &reference.selector;
-                match resolve(selector, value.span, imports, mentioned, self.registry) {
-                    Ok(schema) => {
-                        reference.target = schema.name.to_string();
-                        self.mention(schema.name, table);
-                    }
-                    Err(diagnostic) => self.diagnostics.push(diagnostic),
+                match self.resolve(&reference.selector, value.span, imports, table) {
+                    Ok(schema) => reference.target = schema.name.to_string(),
+                    Err(unresolved) => self.lacks(unresolved.into_diagnostic()),
                 }
             }
+            ValueKind::Macro(used) => match self.registry.matching_constants(&used.path())[..] {
+                [] => self.mention(value.span, Named::MacroUse(used.path()), table),
+                [constant] => used.name = constant.to_string(),
+                ref several => {
+                    let message =
+                        format!("`%{}` could be any of {}", used.name, several.join(", "));
+                    let diagnostic = Diagnostic::error(value.span, message);
+                    self.diagnostics.push(diagnostic.help("write more of its dotted name"));
+                }
+            },
             _ => {}
-        }
+        });
     }
 
     fn import(&mut self, import: Import, imports: &mut Imports, table: Table) {
         if let Some(feature) = import.module.strip_prefix("__gin__.") {
             self.gin_feature(feature, &import, imports);
-        } else if !is_builtin(&import.module, self.registry) && !self.task_module(&import) {
+        } else if !is_builtin(&import.module, self.registry)
+            && !self.task_module(&import, table)
+            && !self.registry.any_module
+        {
             return;
         }
         if !self.all_imports.contains(&import) {
@@ -254,142 +380,73 @@ impl<'a> Loader<'a> {
     }
 
     /// Loads the task file that stands for a Python module; `false` if there is none.
-    fn task_module(&mut self, import: &Import) -> bool {
-        let path = import.module.replace('.', "/");
-        let gin = format!("{path}.gin");
-        match self.find(&gin, TASK_LIBRARY, None) {
+    fn task_module(&mut self, import: &Import, table: Table) -> bool {
+        let path = format!("{}.gin", import.module.replace('.', "/"));
+        match self.finder.find(&path, TASK_LIBRARY, None) {
             Ok(Some((name, text))) => {
+                self.mention(import.span, Named::File(name.clone()), table);
                 if !self.imported.contains(&name) {
                     self.imported.push(name.clone());
                     self.file(name, text, Some(import.span), Table::Tasks);
                 }
                 return true;
             }
+            Ok(None) if self.registry.any_module || self.request.skip_unknown.skips_imports() => {}
             Ok(None) => {
-                let missing = self.missing_module(import, &path, &gin);
-                self.diagnostics.push(missing);
+                let missing = self.finder.missing_module(import, self.registry);
+                self.lacks(missing);
             }
-            Err(error) => self.diagnostics.push(Diagnostic::error(import.span, error)),
+            Err(error) => self.lacks(Diagnostic::error(import.span, error)),
         }
         false
-    }
-
-    fn missing_module(&self, import: &Import, path: &str, gin: &str) -> Diagnostic {
-        let module = &import.module;
-        let python = format!("{path}.py");
-        if let Ok(Some((found, _))) = self.find(&python, TASK_LIBRARY, None) {
-            let message = format!("module `{module}` is Python, which Gimlet does not run");
-            return Diagnostic::error(import.span, message)
-                .label(format!("found {found}"))
-                .help(format!("declare its tasks in {}", found.replace(".py", ".gin")))
-                .help("a task is a block `name/seqio.Task:`; CONTRIBUTING.md shows one");
-        }
-        let roots = self.searched(TASK_LIBRARY);
-        Diagnostic::error(import.span, format!("no module or task file is named `{module}`"))
-            .help(format!("searched for {gin} in {roots}"))
-            .help(did_you_mean(module, self.modules().iter().map(String::as_str)))
-    }
-
-    /// Built-in modules, for suggestions.
-    fn modules(&self) -> Vec<String> {
-        let parents = self.registry.names().filter_map(|name| name.rsplit_once('.'));
-        parents.map(|(module, _)| module.to_string()).collect()
     }
 
     fn include(&mut self, include: &Include, table: Table) {
         let library = if table == Table::Run { LIBRARY } else { TASK_LIBRARY };
         let including = self.open.last().cloned();
-        match self.find(&include.path, library, including.as_deref()) {
+        match self.finder.find(&include.path, library, including.as_deref()) {
             Ok(Some((name, _))) if self.open.contains(&name) => {
                 let message = format!("`{}` includes itself", include.path);
                 let chain = self.open.join(" -> ");
                 let diagnostic = Diagnostic::error(include.span, message);
-                self.diagnostics.push(diagnostic.help(format!("the chain is {chain} -> {name}")));
+                self.lacks(diagnostic.help(format!("the chain is {chain} -> {name}")));
             }
-            Ok(Some((name, text))) => self.file(name, text, Some(include.span), table),
+            Ok(Some((name, text))) => {
+                self.mention(include.span, Named::File(name.clone()), table);
+                self.file(name, text, Some(include.span), table);
+            }
             Ok(None) => {
-                let mut missing = self.missing_file(&include.path, library);
+                let mut missing = self.finder.missing_file(&include.path, library);
                 missing.place = Some((include.span, "not found".to_string()));
-                self.diagnostics.push(missing);
+                self.lacks(missing);
             }
-            Err(error) => self.diagnostics.push(Diagnostic::error(include.span, error)),
+            Err(error) => self.lacks(Diagnostic::error(include.span, error)),
         }
     }
 
-    /// The first file of that path: absolute, or in the working directory, the search paths, the
-    /// library, and last beside the file that includes it.
-    fn find(
-        &self,
-        path: &str,
-        library: &str,
-        including: Option<&str>,
-    ) -> Result<Option<(String, String)>, String> {
-        let mut candidates = Vec::new();
-        if Path::new(path).is_absolute() {
-            candidates.push(path.to_string());
-        } else {
-            candidates.extend(self.search_paths.iter().map(|root| join(root, path)));
-            candidates.push(join(library, path));
-            if let Some((folder, _)) = including.and_then(|name| name.rsplit_once('/')) {
-                candidates.push(join(folder, path));
-            }
-        }
-        for name in candidates {
-            match self.source.read(&name) {
-                Ok(Some(text)) => return Ok(Some((name, text))),
-                Ok(None) => {}
-                Err(error) => return Err(format!("cannot read {name}: {error}")),
-            }
-        }
-        Ok(None)
-    }
-
-    fn missing_file(&self, path: &str, library: &str) -> Diagnostic {
-        let roots = self.searched(library);
-        let mut diagnostic = Diagnostic::nowhere(format!("there is no gin file `{path}`"))
-            .help(format!("searched in {roots}"));
-        let roots = self.search_paths.iter().map(String::as_str).chain([library]);
-        let similar: Vec<String> =
-            roots.flat_map(|root| self.source.similar(&join(root, path))).collect();
-        if !similar.is_empty() {
-            diagnostic = diagnostic.help(format!("did you mean {}?", similar.join(" or ")));
-        }
-        diagnostic
-    }
-
-    fn searched(&self, library: &str) -> String {
-        let mut roots: Vec<&str> = self.search_paths.iter().map(String::as_str).collect();
-        roots[0] = "the working directory";
-        roots.push(library);
-        roots.join(", ")
-    }
-
-    fn finish(mut self) -> Result<Loaded, Diagnostics> {
+    fn finish(mut self) -> Loaded {
         // What a text that failed would have bound is not missing: it would be noise to say so.
-        if self.diagnostics.iter().all(|d| d.severity == Severity::Warning) {
+        if !self.incomplete {
             for config in [&self.run, &self.tasks] {
-                self.diagnostics.extend(super::check::check(config));
+                self.diagnostics.extend(check::inconsistent(config, self.registry));
+                if !self.request.fragment {
+                    self.diagnostics.extend(check::incomplete(config, self.registry));
+                }
             }
-            let typed = |span: Span| self.sources.file(span.file).name.starts_with("--");
-            self.diagnostics.extend(super::check::unused_macros(&self.run, typed));
+            self.diagnostics.extend(ineffective(&self.run, &self.sources));
         }
-        let (errors, warnings): (Vec<_>, Vec<_>) =
-            self.diagnostics.into_iter().partition(|d| d.severity == Severity::Error);
-        if errors.is_empty() {
-            let (config, tasks) = (self.run, self.tasks);
-            return Ok(Loaded { sources: self.sources, config, tasks, warnings });
-        }
-        Err(Diagnostics {
+        self.diagnostics.sort_by_key(|diagnostic| diagnostic.severity);
+        Loaded {
             sources: self.sources,
-            list: warnings.into_iter().chain(errors).collect(),
-        })
+            config: self.run,
+            tasks: self.tasks,
+            warnings: self.diagnostics,
+            mentions: self.mentions,
+        }
     }
 }
 
-fn join(root: &str, path: &str) -> String {
-    if root.is_empty() {
-        path.to_string()
-    } else {
-        format!("{}/{path}", root.trim_end_matches('/'))
-    }
+/// `macro.value = x` in scope `NAME` is `NAME = x`.
+fn is_macro(selector: &str) -> bool {
+    ["gin.macro", "macro"].contains(&selector)
 }

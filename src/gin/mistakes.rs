@@ -264,7 +264,7 @@ fn bad_sign(found: Place<'_>) -> Diagnostic {
             let what = if rest.starts_with('%') { "a macro" } else { "a reference" };
             error(&format!("a minus sign cannot stand before {what}"))
                 .label("gin-config drops this sign without a word")
-                .help("bind the negative number itself")
+                .help("bind the negative number itself, or compute it: `%(-NAME)`")
         }
         ("+", Some(c)) if c.is_ascii_digit() || c == '.' => {
             error("a number has no plus sign").help("delete it")
@@ -351,9 +351,16 @@ fn expression(value: Place<'_>, rest: Place<'_>, whole: Span) -> Option<Diagnost
 }
 
 fn no_expressions(whole: Span) -> Diagnostic {
-    Diagnostic::error(whole, "gin has no expressions")
+    Diagnostic::error(whole, "an expression stands in `%( )`")
         .label("nothing is computed here")
-        .help("write the result; a value used twice can be a macro: `NAME = value`, then `%NAME`")
+        .help("write `%(A * 2)`, in which a name is a macro's, or `f'{A}/b'` for a text")
+}
+
+/// What stands in `%( )` and cannot be computed.
+pub(super) fn bad_expression(found: Place<'_>) -> Diagnostic {
+    Diagnostic::error(found.span, "this cannot be computed")
+        .label("expected numbers, macros and `+ - * / // %`")
+        .help("write `%(A * 2)`, in which a name is a macro's; a text is `f'{A}/b'`")
 }
 
 pub(super) fn call_arguments(arguments: Place<'_>, selector: &str) -> Diagnostic {

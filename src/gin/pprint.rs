@@ -4,6 +4,8 @@
 //! what fits stays on one line; else containers take one line an item, and strings are split at
 //! blanks. Lengths count characters.
 
+use num_traits::ToPrimitive;
+
 use super::repr::{repr_bytes, repr_str};
 use super::value::{Value, ValueKind};
 
@@ -253,7 +255,7 @@ fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
 fn number(kind: &ValueKind) -> Option<f64> {
     match kind {
         ValueKind::Bool(value) => Some(f64::from(*value)),
-        ValueKind::Int(value) => Some(*value as f64),
+        ValueKind::Int(value) => value.to_f64(),
         ValueKind::Float(value) => Some(*value),
         _ => None,
     }
@@ -264,10 +266,11 @@ fn type_rank(kind: &ValueKind) -> u8 {
     match kind {
         ValueKind::None => 0,
         ValueKind::Bytes(_) => 1,
-        ValueKind::Bool(_) | ValueKind::Int(_) | ValueKind::Float(_) => 2,
-        ValueKind::Reference(_) | ValueKind::Macro(_) => 3,
-        ValueKind::Str(_) => 4,
-        ValueKind::Tuple(_) => 5,
-        ValueKind::Dict(_) | ValueKind::List(_) => 6,
+        ValueKind::Complex(..) => 2,
+        ValueKind::Bool(_) | ValueKind::Int(_) | ValueKind::Float(_) => 3,
+        ValueKind::Reference(_) | ValueKind::Macro(_) | ValueKind::Computed(_) => 4,
+        ValueKind::Str(_) => 5,
+        ValueKind::Tuple(_) => 6,
+        ValueKind::Dict(_) | ValueKind::List(_) => 7,
     }
 }

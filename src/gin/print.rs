@@ -2,9 +2,11 @@
 //!
 //! Deviations from gin-config: infinity prints as `1e999`, which reads back, where gin drops it.
 
-use super::config::{Bound, Config};
+use super::ast::Import;
+use super::config::Config;
 use super::imports::ImportTable;
 use super::pprint::pformat;
+use super::reach::Reached;
 use super::schema::{Registry, Schema};
 use super::value::{Value, ValueKind};
 
@@ -18,9 +20,36 @@ const CONTINUATION: usize = 4;
 ///
 /// `registry` must be the one that `config` was loaded with.
 pub fn config_str(config: &Config, registry: &Registry) -> String {
-    let sections = sections(config, registry);
-    let references = references(config, registry);
-    let mut table = ImportTable::new(&config.imports, registry);
+    let macros = config.macros.iter().map(|(path, bound)| (path.as_str(), &bound.value));
+    let sections = config.bindings.iter().map(|((scope, name), arguments)| {
+        let arguments = arguments.iter().map(|(name, bound)| (name.as_str(), &bound.value));
+        Section::new(scope, name, arguments.collect(), registry)
+    });
+    printed(&config.imports, macros.collect(), sections.collect(), registry)
+}
+
+/// What running some root reached, in the same layout: values that were used, defaults included,
+/// and only the macros that were used.
+pub fn operative_config_str(config: &Config, reached: &Reached, registry: &Registry) -> String {
+    let macros = reached.macros.iter().map(|(path, value)| (path.as_str(), value));
+    let sections = reached.sections.iter().map(|((scope, name), arguments)| {
+        let arguments = arguments.iter().map(|(name, value)| (name.as_str(), value));
+        Section::new(scope, name, arguments.collect(), registry)
+    });
+    printed(&config.imports, macros.collect(), sections.collect(), registry)
+}
+
+fn printed(
+    imports: &[Import],
+    macros: Vec<(&str, &Value)>,
+    mut sections: Vec<Section<'_>>,
+    registry: &Registry,
+) -> String {
+    sections.sort_by_cached_key(|section| section.sort_key(registry));
+    let values = macros.iter().map(|(_, value)| *value);
+    let arguments = sections.iter().flat_map(|s| s.arguments.iter().map(|(_, value)| *value));
+    let references = references(values.chain(arguments), registry);
+    let mut table = ImportTable::new(imports, registry);
     for schema in sections.iter().map(|section| section.schema).chain(references) {
         table.require(schema);
     }
@@ -28,22 +57,21 @@ pub fn config_str(config: &Config, registry: &Registry) -> String {
     if !lines.is_empty() {
         lines.push(String::new());
     }
-    macros(config, &table, &mut lines);
+    print_macros(macros, &table, &mut lines);
     for section in &sections {
         section.print(&table, &mut lines);
     }
     lines.join("\n")
 }
 
-fn macros(config: &Config, table: &ImportTable<'_>, lines: &mut Vec<String>) {
-    if config.macros.is_empty() {
+fn print_macros(mut macros: Vec<(&str, &Value)>, table: &ImportTable<'_>, lines: &mut Vec<String>) {
+    if macros.is_empty() {
         return;
     }
     lines.push("# Macros:".to_string());
     lines.push(rule());
-    let mut macros: Vec<(&String, &Bound)> = config.macros.iter().collect();
     macros.sort_by_cached_key(|(path, _)| reversed(&path.to_lowercase(), '/'));
-    lines.extend(macros.iter().map(|(path, bound)| binding(path, &bound.value, table)));
+    lines.extend(macros.iter().map(|(path, value)| binding(path, value, table)));
     lines.push(String::new());
 }
 
@@ -55,7 +83,29 @@ struct Section<'a> {
     arguments: Vec<(&'a str, &'a Value)>,
 }
 
-impl Section<'_> {
+impl<'a> Section<'a> {
+    fn new(
+        scope: &'a str,
+        name: &str,
+        arguments: Vec<(&'a str, &'a Value)>,
+        registry: &Registry,
+    ) -> Self {
+        let schema = registry.get(name).expect("bindings name what the registry holds");
+        Self { scope, schema, arguments }
+    }
+
+    /// By name, then module, then innermost scope, as gin sorts.
+    fn sort_key(&self, registry: &Registry) -> Vec<String> {
+        let mut key = reversed(&self.schema.name.to_lowercase(), '.');
+        if registry.is_method(self.schema) {
+            // A method sorts under its class.
+            let method = key.remove(0);
+            key[0] = format!("{}.{method}", key[0]);
+        }
+        key.extend(reversed(&self.scope.to_lowercase(), '/'));
+        key
+    }
+
     fn print(&self, table: &ImportTable<'_>, lines: &mut Vec<String>) {
         let slash = if self.scope.is_empty() { "" } else { "/" };
         let name = format!("{}{slash}{}", self.scope, table.selector(self.schema));
@@ -69,30 +119,6 @@ impl Section<'_> {
         }
         lines.push(String::new());
     }
-}
-
-/// Sorted by name, then module, then innermost scope, as gin does.
-fn sections<'a>(config: &'a Config, registry: &Registry) -> Vec<Section<'a>> {
-    let mut sections: Vec<Section<'_>> = config
-        .bindings
-        .iter()
-        .map(|((scope, name), arguments)| {
-            let schema = registry.get(name).expect("bindings name what the registry holds");
-            let arguments = arguments.iter().map(|(name, bound)| (name.as_str(), &bound.value));
-            Section { scope, schema, arguments: arguments.collect() }
-        })
-        .collect();
-    sections.sort_by_cached_key(|section| {
-        let mut key = reversed(&section.schema.name.to_lowercase(), '.');
-        if registry.is_method(section.schema) {
-            // A method sorts under its class.
-            let method = key.remove(0);
-            key[0] = format!("{}.{method}", key[0]);
-        }
-        key.extend(reversed(&section.scope.to_lowercase(), '/'));
-        key
-    });
-    sections
 }
 
 fn reversed(path: &str, separator: char) -> Vec<String> {
@@ -116,7 +142,7 @@ fn binding(key: &str, value: &Value, table: &ImportTable<'_>) -> String {
 /// The value with every reference named as the printed imports name it.
 fn with_names(value: &Value, table: &ImportTable<'_>) -> Value {
     let mut value = value.clone();
-    for_each_value(&mut value, &mut |value| {
+    value.for_each_mut(&mut |value| {
         if let ValueKind::Reference(reference) = &mut value.kind
             && let Some(selector) = table.reference(&reference.target)
         {
@@ -127,31 +153,17 @@ fn with_names(value: &Value, table: &ImportTable<'_>) -> Value {
 }
 
 /// The configurables that values refer to.
-fn references(config: &Config, registry: &Registry) -> Vec<&'static Schema> {
-    let arguments = config.bindings.values().flat_map(|arguments| arguments.values());
+fn references<'a>(
+    values: impl Iterator<Item = &'a Value>,
+    registry: &Registry,
+) -> Vec<&'static Schema> {
     let mut found = Vec::new();
-    for bound in arguments.chain(config.macros.values()) {
-        for_each_value(&mut bound.value.clone(), &mut |value| {
+    for value in values {
+        value.for_each(&mut |value| {
             if let ValueKind::Reference(reference) = &value.kind {
                 found.extend(registry.get(&reference.target));
             }
         });
     }
     found
-}
-
-fn for_each_value(value: &mut Value, visit: &mut impl FnMut(&mut Value)) {
-    visit(value);
-    match &mut value.kind {
-        ValueKind::List(items) | ValueKind::Tuple(items) => {
-            items.iter_mut().for_each(|item| for_each_value(item, visit));
-        }
-        ValueKind::Dict(entries) => {
-            for (key, value) in entries {
-                for_each_value(key, visit);
-                for_each_value(value, visit);
-            }
-        }
-        _ => {}
-    }
 }

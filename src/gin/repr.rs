@@ -63,6 +63,16 @@ pub fn repr_float(value: f64) -> String {
     format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs())
 }
 
+/// `repr` of a complex number: `3j`, `(-0-3j)`.
+fn repr_complex(re: f64, im: f64) -> String {
+    let part = |value: f64| repr_float(value).trim_end_matches(".0").to_string();
+    if re == 0.0 && re.is_sign_positive() {
+        return format!("{}j", part(im));
+    }
+    let plus = if im.is_sign_negative() { "" } else { "+" };
+    format!("({}{plus}{}j)", part(re), part(im))
+}
+
 impl Display for Value {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         self.kind.fmt(f)
@@ -77,6 +87,7 @@ impl Display for ValueKind {
             ValueKind::Bool(false) => f.write_str("False"),
             ValueKind::Int(value) => value.fmt(f),
             ValueKind::Float(value) => f.write_str(&repr_float(*value)),
+            ValueKind::Complex(re, im) => f.write_str(&repr_complex(*re, *im)),
             ValueKind::Str(text) => f.write_str(&repr_str(text)),
             ValueKind::Bytes(bytes) => f.write_str(&repr_bytes(bytes)),
             ValueKind::List(items) => write_items(f, '[', items, "]"),
@@ -92,6 +103,7 @@ impl Display for ValueKind {
             }
             ValueKind::Reference(reference) => reference.fmt(f),
             ValueKind::Macro(used) => used.fmt(f),
+            ValueKind::Computed(expression) => expression.fmt(f),
         }
     }
 }

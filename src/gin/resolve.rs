@@ -34,6 +34,23 @@ pub fn is_builtin(module: &str, registry: &Registry) -> bool {
         || registry.names().any(|name| name.starts_with(&below) || name == module)
 }
 
+/// Why a selector means no configurable.
+pub enum Unresolved {
+    /// There is none of that name.
+    Unknown(Diagnostic),
+    /// There are several.
+    Ambiguous(Diagnostic),
+}
+
+impl Unresolved {
+    /// What to tell the user.
+    pub fn into_diagnostic(self) -> Diagnostic {
+        match self {
+            Self::Unknown(diagnostic) | Self::Ambiguous(diagnostic) => diagnostic,
+        }
+    }
+}
+
 /// Finds the configurable that `selector` means.
 pub fn resolve(
     selector: &str,
@@ -41,9 +58,10 @@ pub fn resolve(
     imports: &Imports,
     mentioned: &[&'static str],
     registry: &Registry,
-) -> Result<&'static Schema, Diagnostic> {
+) -> Result<&'static Schema, Unresolved> {
     if imports.dynamic {
-        return through_imports(selector, span, &imports.list, registry);
+        return through_imports(selector, span, &imports.list, registry)
+            .map_err(Unresolved::Unknown);
     }
     if let Some(schema) = registry.get(selector) {
         return Ok(schema);
@@ -54,11 +72,12 @@ pub fn resolve(
     match (&earlier[..], &matching[..]) {
         ([one], _) | ([], [one]) => Ok(one),
         ([], []) => through_imports(selector, span, &imports.list, registry)
-            .map_err(|_| unknown(selector, span, registry)),
+            .map_err(|_| Unresolved::Unknown(unknown(selector, span, registry))),
         _ => {
             let names: Vec<_> = matching.iter().map(|s| format!("`{}`", s.name)).collect();
             let message = format!("`{selector}` could be any of {}", names.join(", "));
-            Err(Diagnostic::error(span, message).help("write more of its dotted name"))
+            let diagnostic = Diagnostic::error(span, message);
+            Err(Unresolved::Ambiguous(diagnostic.help("write more of its dotted name")))
         }
     }
 }

@@ -1,13 +1,14 @@
 //! The registry: what can be named in gin, written once, on the spec's own type.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use super::diagnostic::Reported;
 use super::evaluate::{Evaluator, FromGin, Function};
-use super::value::ValueKind;
+use super::value::{Value, ValueKind};
 
 /// One configurable: its name, documentation and parameters.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Schema {
     /// Full dotted name, as in T5X: `t5x.adafactor.Adafactor`.
     pub name: &'static str,
@@ -19,12 +20,67 @@ pub struct Schema {
     pub open: bool,
     /// The parameters in the order declared.
     pub params: Vec<Param>,
+    /// Whether it takes any other argument too, as Python's `**kwargs`.
+    pub takes_any: bool,
+    /// The only arguments that gin may bind; empty for all.
+    pub allowed: Vec<String>,
+    /// Arguments that gin may not bind.
+    pub denied: Vec<String>,
+    /// What it runs by itself, beside what its parameters refer to.
+    pub calls: Vec<Call>,
+}
+
+/// A configurable that another one runs by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Full name of the one that is run.
+    pub target: String,
+    /// How.
+    pub site: CallSite,
+}
+
+/// How a configurable is called by the code that was given it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallSite {
+    /// Scopes that the caller enters before, outermost first.
+    pub enters: Vec<String>,
+    /// Arguments that the caller supplies; bindings of them have no effect.
+    pub supplies: Vec<String>,
+    /// Whether the call comes after configuration, when no scope is active but those it enters.
+    pub later: bool,
+}
+
+impl CallSite {
+    /// The scope of the call by a consumer that runs in `consumer`.
+    pub fn scope_from(&self, consumer: &[String]) -> Vec<String> {
+        let active = if self.later { &[] } else { consumer };
+        active.iter().chain(&self.enters).cloned().collect()
+    }
+
+    /// A call after configuration, in no scope and with nothing supplied.
+    pub fn later() -> Self {
+        Self { later: true, ..Self::default() }
+    }
 }
 
 impl Schema {
     /// The parameter of that name.
     pub fn param(&self, name: &str) -> Option<&Param> {
         self.params.iter().find(|param| param.name == name)
+    }
+
+    /// Why gin may not bind the argument, if it may not.
+    pub fn refusal(&self, argument: &str) -> Option<String> {
+        let name = self.short_name();
+        let is = |known: &String| known == argument;
+        if !self.takes_any && self.param(argument).is_none() {
+            return Some(format!("`{name}` has no parameter `{argument}`"));
+        }
+        if !self.allowed.is_empty() && !self.allowed.iter().any(is) {
+            return Some(format!("`{argument}` is not on the allowlist of `{name}`"));
+        }
+        let denied = self.denied.iter().any(is);
+        denied.then(|| format!("`{argument}` is on the denylist of `{name}`"))
     }
 
     /// The last component of the name: `Adafactor`.
@@ -44,8 +100,33 @@ impl Schema {
     }
 }
 
+/// What a parameter is when nothing is bound.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Fallback {
+    /// A value must be bound, or the caller supplies it.
+    #[default]
+    Required,
+    /// A value that gin can write.
+    Value(ValueKind),
+    /// Something else, as its own language writes it.
+    Opaque(String),
+}
+
+impl std::fmt::Display for Fallback {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Required => f.write_str("required"),
+            Self::Value(value) => value.fmt(f),
+            Self::Opaque(text) => f.write_str(text),
+        }
+    }
+}
+
+/// Records what is wrong with the type of a value.
+type TypeCheck = fn(&Value, &mut Evaluator<'_>) -> Result<(), Reported>;
+
 /// One parameter of a configurable.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Param {
     /// Its name.
     pub name: &'static str,
@@ -53,41 +134,104 @@ pub struct Param {
     pub doc: &'static str,
     /// What may be bound: `an int`, `a str or None`.
     pub expected: String,
-    /// The default as Rust source; `None` where a value is required.
-    pub default: Option<&'static str>,
+    /// What it is when nothing is bound.
+    pub default: Fallback,
     /// Accepted for compatibility, without effect.
     pub ignored: bool,
+    /// How a bare reference bound to it is called; `None` where that is not known.
+    pub call: Option<CallSite>,
+    /// Checks a value's type; `None` where any may be bound.
+    pub(super) check: Option<TypeCheck>,
 }
 
 impl Param {
-    /// A parameter that a field holds.
-    pub fn new(
+    /// A parameter that a field of type `T` holds, with its default as written and as made.
+    pub fn of<T: FromGin>(
         name: &'static str,
         doc: &'static str,
-        expected: String,
-        default: Option<&'static str>,
+        default: Option<(&'static str, fn() -> T)>,
     ) -> Self {
-        Self { name, doc, expected, default, ignored: false }
+        let default = match default {
+            None => Fallback::Required,
+            Some((text, make)) => {
+                make().to_gin().map_or_else(|| Fallback::Opaque(text.to_string()), Fallback::Value)
+            }
+        };
+        let check: TypeCheck = |value, cx| cx.read::<T>(value).map(drop);
+        Self {
+            name,
+            doc,
+            expected: T::expected(),
+            default,
+            ignored: false,
+            // A spec that takes a bare reference runs it when it is built.
+            call: Some(CallSite::later()),
+            check: Some(check),
+        }
     }
 
     /// A parameter that is accepted and has no effect here.
     pub fn ignored(name: &'static str, reason: &'static str) -> Self {
-        let expected = "anything; it has no effect here".to_string();
-        Self { name, doc: reason, expected, default: Some("None"), ignored: true }
+        Self {
+            name,
+            doc: reason,
+            expected: "anything; it has no effect here".to_string(),
+            default: Fallback::Value(ValueKind::None),
+            ignored: true,
+            ..Self::default()
+        }
     }
 }
 
-/// Every configurable by full name and alias.
-#[derive(Default)]
+/// Every configurable by full name and alias, and every constant.
 pub struct Registry {
     by_name: BTreeMap<&'static str, &'static Schema>,
-    functions: BTreeMap<&'static str, Call>,
+    functions: BTreeMap<&'static str, Run>,
+    constants: BTreeMap<String, Option<ValueKind>>,
+    /// Whether modules that hold none of the configurables may be imported as well.
+    pub any_module: bool,
 }
 
+impl Default for Registry {
+    /// What gin itself registers.
+    fn default() -> Self {
+        let mut registry = Self {
+            by_name: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            constants: BTreeMap::from([(REQUIRED.to_string(), None)]),
+            any_module: false,
+        };
+        registry.add(&SINGLETON);
+        registry
+    }
+}
+
+/// The constant that stands for a value still to be given.
+pub const REQUIRED: &str = "gin.REQUIRED";
+
+/// `@key/gin.singleton()`: one object for each key, made by its `constructor`.
+static SINGLETON: LazyLock<Schema> = LazyLock::new(|| Schema {
+    name: "gin.singleton",
+    doc: "The one object that belongs to the scope it is called in.",
+    params: vec![Param {
+        name: "constructor",
+        doc: "What makes the object: a reference without parentheses.",
+        expected: "a reference without parentheses".to_string(),
+        call: Some(CallSite::default()),
+        ..Param::default()
+    }],
+    ..Schema::default()
+});
+
 /// Evaluates a function configurable to its plain value.
-type Call = fn(&mut Evaluator<'_>) -> Result<ValueKind, Reported>;
+type Run = fn(&mut Evaluator<'_>) -> Result<ValueKind, Reported>;
 
 impl Registry {
+    /// An empty registry for another project's configurables: of its modules, not all are known.
+    pub fn of_another_project() -> Self {
+        Self { any_module: true, ..Self::default() }
+    }
+
     /// The registry of everything that can be reached from `T`.
     pub fn with<T: FromGin>(mut self) -> Self {
         T::register(&mut self);
@@ -113,7 +257,7 @@ impl Registry {
     }
 
     /// The function of that full name, if it is one.
-    pub fn function(&self, name: &str) -> Option<(&'static Schema, Call)> {
+    pub fn function(&self, name: &str) -> Option<(&'static Schema, Run)> {
         let schema = self.get(name)?;
         Some((schema, *self.functions.get(schema.name)?))
     }
@@ -121,6 +265,26 @@ impl Registry {
     /// The configurable of that full name.
     pub fn get(&self, name: &str) -> Option<&'static Schema> {
         self.by_name.get(name).copied()
+    }
+
+    /// Adds a constant; one without a value can be named, and not computed with.
+    pub fn add_constant(&mut self, name: String, value: Option<ValueKind>) {
+        self.constants.insert(name, value);
+    }
+
+    /// Full names of the constants that `name` is, or is a dotted suffix of.
+    pub fn matching_constants(&self, name: &str) -> Vec<&str> {
+        if let Some((exact, _)) = self.constants.get_key_value(name) {
+            return vec![exact];
+        }
+        let ends =
+            |known: &&String| known.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
+        self.constants.keys().filter(ends).map(String::as_str).collect()
+    }
+
+    /// The constant of that full name, and its value if that is known.
+    pub fn constant(&self, name: &str) -> Option<Option<&ValueKind>> {
+        self.constants.get(name).map(Option::as_ref)
     }
 
     /// Whether the configurable is a method: its name is that of another one and a last component.

@@ -18,6 +18,9 @@ pub struct Span {
 }
 
 impl Span {
+    /// The place of what stands in no text.
+    pub const NOWHERE: Span = Span { file: FileId(u32::MAX), start: 0, end: 0 };
+
     /// The smallest span that covers both; they must lie in one file.
     pub fn to(self, other: Span) -> Span {
         assert_eq!(self.file, other.file, "a span lies in one file");

@@ -6,7 +6,9 @@ use pest::Parser;
 use pest::iterators::{Pair, Pairs};
 
 use super::ast::{Import, Include};
+use super::derived;
 use super::diagnostic::Diagnostic;
+use super::expression::Expression;
 use super::literal::{self, BadLiteral, Text};
 use super::mistakes;
 use super::source::{FileId, Span};
@@ -14,7 +16,7 @@ use super::value::{MacroUse, Reference, Value, ValueKind};
 
 #[derive(pest_derive::Parser)]
 #[grammar = "grammar/gin.pest"]
-struct Grammar;
+pub(super) struct Grammar;
 
 /// What one logical line says, before blocks are put together.
 #[derive(Debug)]
@@ -222,6 +224,14 @@ impl Builder<'_> {
             },
             Rule::reference => self.reference(pair)?,
             Rule::macro_use => self.macro_use(pair)?,
+            Rule::computed => {
+                let expression = pair.into_inner().next().expect("the rule holds an expression");
+                ValueKind::Computed(self.located(derived::expression(expression, self.span(0, 0)))?)
+            }
+            Rule::bad_computed => {
+                let mistake = mistakes::bad_expression(self.place(&pair));
+                return self.refuse(mistake);
+            }
             Rule::list => ValueKind::List(self.items(pair, key)?.0),
             Rule::parens => {
                 let (mut items, comma) = self.items(pair, key)?;
@@ -334,6 +344,9 @@ impl Builder<'_> {
     }
 
     fn string(&mut self, pair: Pair<'_, Rule>) -> Option<Value> {
+        if pair.clone().into_inner().any(|piece| derived::is_interpolated(piece.as_str())) {
+            return self.interpolated(pair);
+        }
         let span = self.pair_span(&pair);
         let mut joined: Option<Text> = None;
         for piece in pair.into_inner() {
@@ -354,6 +367,41 @@ impl Builder<'_> {
             Text::Bytes(bytes) => ValueKind::Bytes(bytes),
         };
         Some(Value { kind, span })
+    }
+
+    /// A string of which some piece is `f'...'`.
+    fn interpolated(&mut self, pair: Pair<'_, Rule>) -> Option<Value> {
+        let span = self.pair_span(&pair);
+        let mut pieces = Vec::new();
+        for piece in pair.into_inner() {
+            let place = self.place(&piece);
+            if derived::is_interpolated(place.text) {
+                match derived::interpolated(place.text, place.span) {
+                    Ok(found) => pieces.extend(found),
+                    Err(bad) => return self.refuse(bad_literal(place, bad)),
+                }
+                continue;
+            }
+            match literal::string(place.text) {
+                Ok(Text::Str(text)) => {
+                    let value = Value { kind: ValueKind::Str(text), span: place.span };
+                    pieces.push(Expression::Value(Box::new(value)));
+                }
+                Ok(Text::Bytes(_)) => return self.refuse(mistakes::mixed_strings(place)),
+                Err(bad) => return self.refuse(bad_literal(place, bad)),
+            }
+        }
+        Some(Value { kind: ValueKind::Computed(Expression::Text(pieces)), span })
+    }
+
+    /// A result whose mistake has a place within the line.
+    fn located<T>(&mut self, result: Result<T, BadLiteral>) -> Option<T> {
+        result
+            .map_err(|bad| {
+                let span = self.span(bad.range.start, bad.range.end);
+                self.diagnostics.push(described(span, bad));
+            })
+            .ok()
     }
 
     fn number(&mut self, pair: Pair<'_, Rule>) -> Option<ValueKind> {
@@ -435,7 +483,11 @@ pub(super) fn split_scope(path: &str) -> (Vec<String>, &str) {
 
 fn bad_literal(place: Place<'_>, bad: BadLiteral) -> Diagnostic {
     let here = place.suffix(bad.range.start).prefix(bad.range.len());
-    let diagnostic = Diagnostic::error(here.span, bad.message);
+    described(here.span, bad)
+}
+
+fn described(span: Span, bad: BadLiteral) -> Diagnostic {
+    let diagnostic = Diagnostic::error(span, bad.message);
     match bad.help {
         Some(help) => diagnostic.help(help),
         None => diagnostic,

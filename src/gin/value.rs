@@ -1,5 +1,9 @@
-//! A gin value: a Python literal, a reference or a use of a macro, with its place in the text.
+//! A gin value: a Python literal, a reference, a use of a macro or what is computed from macros, with
+//! its place in the text.
 
+use num_bigint::BigInt;
+
+use super::expression::Expression;
 use super::source::Span;
 
 /// A value and where it was written. Equality ignores the place.
@@ -24,10 +28,12 @@ pub enum ValueKind {
     None,
     /// `True`, `False`
     Bool(bool),
-    /// An integer; wider ones than 128 bits are refused.
-    Int(i128),
+    /// An integer of any size.
+    Int(BigInt),
     /// A float.
     Float(f64),
+    /// `3j`: real and imaginary part.
+    Complex(f64, f64),
     /// A text.
     Str(String),
     /// `b'...'`
@@ -42,6 +48,14 @@ pub enum ValueKind {
     Reference(Reference),
     /// `%scope/NAME`
     Macro(MacroUse),
+    /// `%(A * 2)`, `f'{A}/b'`
+    Computed(Expression),
+}
+
+impl From<i64> for ValueKind {
+    fn from(value: i64) -> Self {
+        Self::Int(value.into())
+    }
 }
 
 /// `@scope/selector`, called or not.
@@ -79,6 +93,26 @@ impl Value {
                     value.for_each(visit);
                 }
             }
+            ValueKind::Computed(expression) => expression.for_each(visit),
+            _ => visit(self),
+        }
+    }
+}
+
+impl Value {
+    /// As [`Value::for_each`], to change what is shown.
+    pub fn for_each_mut(&mut self, visit: &mut impl FnMut(&mut Value)) {
+        match &mut self.kind {
+            ValueKind::List(items) | ValueKind::Tuple(items) => {
+                items.iter_mut().for_each(|item| item.for_each_mut(visit));
+            }
+            ValueKind::Dict(entries) => {
+                for (key, value) in entries {
+                    key.for_each_mut(visit);
+                    value.for_each_mut(visit);
+                }
+            }
+            ValueKind::Computed(expression) => expression.for_each_mut(visit),
             _ => visit(self),
         }
     }
@@ -101,6 +135,7 @@ impl ValueKind {
             ValueKind::Bool(_) => "a bool",
             ValueKind::Int(_) => "an int",
             ValueKind::Float(_) => "a float",
+            ValueKind::Complex(..) => "a complex",
             ValueKind::Str(_) => "a str",
             ValueKind::Bytes(_) => "bytes",
             ValueKind::List(_) => "a list",
@@ -109,6 +144,7 @@ impl ValueKind {
             ValueKind::Reference(r) if r.called => "the result of a configurable",
             ValueKind::Reference(_) => "a reference",
             ValueKind::Macro(_) => "a macro",
+            ValueKind::Computed(_) => "a computed value",
         }
     }
 }

@@ -271,6 +271,6 @@ mod tests {
         assert_eq!(rules.of("y"), None);
         let wrong = read(dict(&[("embed", text("rows"))])).unwrap_err();
         assert!(wrong.contains("found 'rows'"), "{wrong}");
-        assert!(read(ValueKind::Int(3)).is_err());
+        assert!(read(ValueKind::from(3)).is_err());
     }
 }

@@ -14,7 +14,7 @@ use crate::gin::did_you_mean;
 use crate::storage::Path;
 use crate::telemetry::{Count, notice, warn};
 
-use super::cli::CacheArgs;
+use super::cli::{CacheArgs, GinArgs};
 use super::configure::configure_tasks;
 use super::failure::Failure;
 use super::library::Library;
@@ -46,6 +46,25 @@ pub(super) fn cache_command(args: &CacheArgs, color: bool) -> Result<(), Failure
         }
     }
     Ok(())
+}
+
+/// Where the caches of a run's tasks are looked for, and the flags by which `gimlet cache` finds the
+/// same tasks.
+pub(super) fn caches_of(run: &GinArgs) -> Caches {
+    let mut flags = Vec::new();
+    if run.gin_search_paths != ["."] {
+        flags.push(format!("--gin_search_paths={}", run.gin_search_paths.join(",")));
+    }
+    flags.extend(run.gin_file.iter().map(|file| format!("--gin_file={file}")));
+    flags.extend(run.bindings().into_iter().map(|(flag, statement)| {
+        let name = flag.strip_prefix("--gin.").map(|name| format!("{name} = "));
+        let value = name.and_then(|name| statement.strip_prefix(&name).map(str::to_string));
+        format!("{flag}={}", value.unwrap_or(statement))
+    }));
+    flags
+        .extend(run.skip_unknown.iter().map(|names| format!("--skip_unknown={}", names.join(","))));
+    flags.extend(run.path_map.iter().map(|entry| format!("--path_map={entry}")));
+    Caches { folders: run.seqio_additional_cache_dirs.clone(), task_flags: flags }
 }
 
 fn failure(error: DataError) -> Failure {

@@ -2,7 +2,9 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::data::Caches;
+use crate::gin::SkipUnknown;
+
+use super::gin::GinToolArgs;
 
 /// Marks, inside a `--gin_bindings` value, the flag that the user typed.
 const TYPED_AS: char = '\u{1}';
@@ -33,6 +35,8 @@ pub enum Command {
     Cache(Box<CacheArgs>),
     /// Say what this build and machine support, and what is missing.
     Doctor,
+    /// Look into gin files, check them and lay them out.
+    Gin(GinToolArgs),
 }
 
 /// Flags of `gimlet train`.
@@ -126,6 +130,19 @@ pub struct GinArgs {
     /// Folders with cached tasks.
     #[arg(long = "seqio_additional_cache_dirs", value_name = "DIR,...", value_delimiter = ',')]
     pub seqio_additional_cache_dirs: Vec<String>,
+    /// Drop bindings of configurables that are not known: all, or those with these selectors.
+    #[arg(
+        long = "skip_unknown",
+        value_name = "SELECTOR,...",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        value_delimiter = ','
+    )]
+    pub skip_unknown: Option<Vec<String>>,
+    /// Take warnings for errors.
+    #[arg(long = "strict")]
+    pub strict: bool,
     /// Local folder that stands for a bucket or hub dataset: gs://t5-data=DIR; may be repeated, and
     /// comes before those of the variable GIMLET_PATH_MAP.
     #[arg(long = "path_map", value_name = "PREFIX=DIR")]
@@ -155,46 +172,30 @@ pub struct DistributedArgs {
 impl GinArgs {
     /// `(flag as typed, statement)` of each binding, in order.
     pub fn bindings(&self) -> Vec<(String, String)> {
-        let split = |text: &String| match text.strip_prefix(TYPED_AS) {
-            Some(marked) => {
-                let (flag, statement) =
-                    marked.split_once(TYPED_AS).expect("`rewrite` writes both marks");
-                (flag.to_string(), statement.to_string())
-            }
-            None => ("--gin_bindings".to_string(), text.clone()),
-        };
-        self.gin_bindings.iter().map(split).collect()
+        typed_bindings(&self.gin_bindings)
     }
 }
 
-impl GinArgs {
-    /// Where the caches of tasks are looked for, and the flags by which `gimlet cache` finds the
-    /// tasks of this run.
-    pub fn caches(&self) -> Caches {
-        let mut flags: Vec<(String, String)> = Vec::new();
-        if self.gin_search_paths != ["."] {
-            flags.push(("--gin_search_paths".to_string(), self.gin_search_paths.join(",")));
+/// `(flag as typed, statement)` of each value of `--gin_bindings`, in order.
+pub fn typed_bindings(values: &[String]) -> Vec<(String, String)> {
+    let split = |text: &String| match text.strip_prefix(TYPED_AS) {
+        Some(marked) => {
+            let (flag, statement) =
+                marked.split_once(TYPED_AS).expect("`rewrite` writes both marks");
+            (flag.to_string(), statement.to_string())
         }
-        let repeated = |flag: &str, values: &[String]| -> Vec<(String, String)> {
-            values.iter().map(|value| (flag.to_string(), value.clone())).collect()
-        };
-        flags.extend(repeated("--gin_file", &self.gin_file));
-        flags.extend(self.bindings().into_iter().map(|(flag, statement)| {
-            let name = flag.strip_prefix("--gin.").map(|name| format!("{name} = "));
-            let value = name.and_then(|name| statement.strip_prefix(&name).map(str::to_string));
-            (flag, value.unwrap_or(statement))
-        }));
-        flags.extend(repeated("--path_map", &self.path_map));
-        let words = flags.iter().map(|(flag, value)| format!("{flag}={value}"));
-        let words: Vec<String> = words.map(|word| quoted(&word)).collect();
-        Caches { folders: self.seqio_additional_cache_dirs.clone(), task_flags: words.join(" ") }
-    }
+        None => ("--gin_bindings".to_string(), text.clone()),
+    };
+    values.iter().map(split).collect()
 }
 
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    // A zero byte, which no shell takes, cannot have come through one.
-    shlex::try_quote(word).map_or_else(|_| word.to_string(), Into::into)
+/// What `--skip_unknown` says: without a value, all.
+pub fn skip_unknown(flag: Option<&[String]>) -> SkipUnknown {
+    match flag {
+        None => SkipUnknown::No,
+        Some(names) if names.iter().all(String::is_empty) => SkipUnknown::All,
+        Some(names) => SkipUnknown::Named(names.to_vec()),
+    }
 }
 
 /// Rewrites `--gin.X=V` to `--gin_bindings=X = V`, as T5X's `rewrite_gin_args` does, and absl's

@@ -2,12 +2,13 @@
 
 use crate::data::{Mixture, Task};
 use crate::gin::{
-    Config, Configurable, Diagnostics, Evaluator, Loaded, Registry, Request, Source, load,
+    Config, Configurable, Diagnostics, Evaluator, Loaded, Registry, Request, Severity, Source, load,
 };
 use crate::storage::{parse_path_map, set_path_map};
 use crate::train::{Train, check};
 
-use super::cli::GinArgs;
+use super::cache::caches_of;
+use super::cli::{GinArgs, skip_unknown};
 use super::failure::Failure;
 use super::tasks::GinTasks;
 
@@ -33,6 +34,9 @@ pub struct Configured {
     pub warnings: String,
 }
 
+/// What the commands run, by full name.
+pub const ROOTS: [&str; 1] = ["t5x.train.train"];
+
 /// Every configurable that a gin file may name, over all commands.
 pub fn registry() -> Registry {
     Registry::default().with::<Train>().with::<Task>().with::<Mixture>()
@@ -43,13 +47,15 @@ pub fn registry() -> Registry {
 /// # Errors
 /// Every mistake in flags and gin files.
 pub fn configure(args: &GinArgs, source: &dyn Source, color: bool) -> Result<Configured, Failure> {
-    let (loaded, registry) = load_files(args, &[], source)?;
+    let (mut loaded, registry) = load_files(args, &[], source)?;
+    loaded.warnings.extend(loaded.unread(Train::schema(), &registry));
+    let loaded = strict(args, loaded)?;
     let train = evaluate::<Train>(&loaded, &registry)?;
     check(&train).map_err(Failure::usage)?;
     let warnings = warnings(&loaded, color);
     let settings = Settings { tfds_data_dir: args.tfds_data_dir.clone() };
     let config = loaded.config.clone();
-    let tasks = GinTasks::new(loaded, registry).with_caches(args.caches());
+    let tasks = GinTasks::new(loaded, registry).with_caches(caches_of(args));
     Ok(Configured { train, config, tasks, settings, warnings })
 }
 
@@ -64,6 +70,7 @@ pub fn configure_tasks(
     color: bool,
 ) -> Result<(GinTasks, String), Failure> {
     let (loaded, registry) = load_files(args, modules, source)?;
+    let loaded = strict(args, loaded)?;
     let warnings = warnings(&loaded, color);
     Ok((GinTasks::new(loaded, registry), warnings))
 }
@@ -80,6 +87,8 @@ fn load_files(
         files: args.gin_file.clone(),
         bindings: modules.iter().map(import).chain(args.bindings()).collect(),
         search_paths: args.gin_search_paths.clone(),
+        skip_unknown: skip_unknown(args.skip_unknown.as_deref()),
+        ..Request::default()
     };
     if request.files.is_empty() && request.bindings.is_empty() {
         return Err(Failure::Usage(anyhow::anyhow!("no configuration: give --gin_file=FILE")));
@@ -87,6 +96,15 @@ fn load_files(
     let registry = registry();
     let loaded = load(&request, source, &registry)?;
     Ok((loaded, registry))
+}
+
+/// Takes warnings for errors where the flag says so.
+fn strict(args: &GinArgs, mut loaded: Loaded) -> Result<Loaded, Failure> {
+    if !args.strict {
+        return Ok(loaded);
+    }
+    loaded.warnings.iter_mut().for_each(|warning| warning.severity = Severity::Error);
+    Ok(loaded.checked()?)
 }
 
 fn warnings(loaded: &Loaded, color: bool) -> String {

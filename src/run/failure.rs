@@ -14,6 +14,8 @@ pub enum Failure {
     Usage(anyhow::Error),
     /// The world let us down: disk, memory, a broken file.
     World(anyhow::Error),
+    /// What the command printed on standard output says what it found; nothing is left to say.
+    Said,
 }
 
 impl Failure {
@@ -42,10 +44,11 @@ impl Failure {
                     }
                 }
             }
+            Failure::Said => {}
         }
         match self {
             Failure::Configuration(_) | Failure::Usage(_) => ExitCode::from(2),
-            Failure::World(_) => ExitCode::from(1),
+            Failure::World(_) | Failure::Said => ExitCode::from(1),
         }
     }
 }
@@ -55,6 +58,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Configuration(diagnostics) => f.write_str(&diagnostics.render(false)),
             Failure::Usage(error) | Failure::World(error) => write!(f, "{error:#}"),
+            Failure::Said => Ok(()),
         }
     }
 }

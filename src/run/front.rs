@@ -36,6 +36,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
         Command::Train(train) => check_train(&train, color)?,
         Command::Cache(args) => return cache_command(&args, color),
         Command::Doctor => return diagnose(&args),
+        Command::Gin(command) => return command.run(color),
     }
     hand_over(&args)
 }

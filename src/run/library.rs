@@ -1,7 +1,7 @@
 //! Where gin text is found: on disk, or in the library that the binary carries.
 
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use include_dir::{Dir, include_dir};
@@ -10,6 +10,9 @@ use crate::gin::{LIBRARY, Source, TASK_LIBRARY};
 
 static GIN: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/gin");
 static TASKS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/tasks");
+
+/// The longest gin text that is read, in bytes: a path given by mistake must not fill the memory.
+const MAX_TEXT: u64 = 256 << 20;
 
 /// The disk, and below `<gimlet>/` the library configs and tasks that come with Gimlet.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,7 +37,7 @@ impl Source for Library {
                 return Ok(file.and_then(|file| file.contents_utf8()).map(str::to_string));
             }
         }
-        match fs::read_to_string(path) {
+        match read_file(path.as_ref()) {
             Ok(text) => Ok(Some(text)),
             Err(error)
                 if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) =>
@@ -62,6 +65,34 @@ impl Source for Library {
         let near = crate::gin::nearest(name, &known);
         near.map(|near| folder.join(near).display().to_string()).into_iter().collect()
     }
+}
+
+/// The text of a file on disk. What never ends, such as a device or a pipe, is refused unopened.
+pub(super) fn read_file(path: &Path) -> io::Result<String> {
+    let kind = fs::metadata(path)?.file_type();
+    if kind.is_dir() {
+        return Err(io::Error::new(ErrorKind::IsADirectory, "it is a folder"));
+    }
+    if !kind.is_file() {
+        let message = "it is no file but a device or a pipe";
+        return Err(io::Error::new(ErrorKind::InvalidInput, message));
+    }
+    read_text(File::open(path)?)
+}
+
+/// All that there is to read, as text.
+pub(super) fn read_text(reader: impl Read) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    if reader.take(MAX_TEXT + 1).read_to_end(&mut bytes)? as u64 > MAX_TEXT {
+        let message = format!("it is longer than {} MiB", MAX_TEXT >> 20);
+        return Err(io::Error::new(ErrorKind::FileTooLarge, message));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let message = format!("it is no text in UTF-8 (line {line})");
+        io::Error::new(ErrorKind::InvalidData, message)
+    })
 }
 
 fn collect(root: &str, dir: &'static Dir<'static>, out: &mut Vec<(String, &'static str)>) {

@@ -13,6 +13,7 @@ mod tasks;
 
 mod doctor;
 mod front;
+mod gin;
 #[cfg(feature = "torch")]
 mod torch;
 

@@ -37,6 +37,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
             print!("{}", doctor::report(&doctor::libtorch()));
             Ok(())
         }
+        Command::Gin(command) => command.run(color),
     }
 }
 

@@ -27,5 +27,16 @@ pub fn check(case: &Path, found: &str) {
         fs::write(&golden, found).expect("the golden is writable");
     }
     let expected = fs::read_to_string(&golden).unwrap_or_default();
-    assert_eq!(found, expected, "{} (UPDATE_GOLDEN=1 rewrites it)", golden.display());
+    let differs =
+        found.lines().zip(expected.lines()).position(|(found, expected)| found != expected);
+    let line = differs.unwrap_or(found.lines().count().min(expected.lines().count()));
+    let from = |text: &str| text.lines().skip(line).take(6).collect::<Vec<_>>().join("\n");
+    assert!(
+        found == expected,
+        "{}:{} (UPDATE_GOLDEN=1 rewrites it)\nfound\n{}\nexpected\n{}",
+        golden.display(),
+        line + 1,
+        from(found),
+        from(&expected)
+    );
 }

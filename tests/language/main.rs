@@ -6,4 +6,5 @@ mod config_str;
 mod errors;
 mod golden;
 mod limits;
+mod records;
 mod values;

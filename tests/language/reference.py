@@ -66,7 +66,7 @@ TEXTS = [
       '''a
 b'''|'a\
 b'|'\a\b\f\n\r\t\v\\'|'\0\12\123\1234\8'|'\x41\u00e9\U0001F600'|'\d\.'|r'\d\n\''|R"\x"|u'a'|U'a'|b'a'|B'\xff'|rb'\x'|bR'\x'|Br"a"
-      '\x4'|'\xg0'|'\u12'|'\U00110000'|f'a'|F'{a}'|fr'a'|ub'a'|ur'a'|x'a'|b'é'|'é'|'日本'|'😀'|'a' b'c'|b'a' b'c'|b'\400'|b'\u1234'
+      '\x4'|'\xg0'|'\u12'|'\U00110000'|f'|ub'a'|ur'a'|x'a'|b'é'|'é'|'日本'|'😀'|'a' b'c'|b'a' b'c'|b'\400'|b'\u1234'
       'a|"a|'''a|'a"|'a'b'|'a' 'b|('a'
  'b')|('a' 'b',)|'a' \
  'b'|-'a'|'a' + 'b'|'a' * 2|'a'[0]|'a'.b|('a')|"""
@@ -87,6 +87,8 @@ b'|'\a\b\f\n\r\t\v\\'|'\0\12\123\1234\8'|'\x41\u00e9\U0001F600'|'\d\.'|r'\d\n\''
       %s/ %'a' [@f,@g()] (%a,) {'a':@f()} [@f(),%a] @class""".split()],
     "a.b = @ f", "a.b = @f ()", "a.b = @f( )", "a.b = % a", "a.b = @s / f", "a.b = @s/ f", "a.b = @f . g", "a.b = [@f\n(), 1]",
     "a.b = @f\n()", "a.b = [@f(\n)]", "a.b = @f() @g()", "a.b = %a %b", "a.b = %a / 2", "a.b = %a * %b", "a.b = -%a / 2", "a.b = @\\\nf",
+    "a.b = 1j", "a.b = -1.5J", "a.b = 123456789012345678901234567890123456789012", r"a.b = '\N{BULLET}\N{LATIN SMALL LETTER A}'",
+    r"a.b = '\N{NO SUCH NAME}'", r"a.b = '\N'", "a.b = " + "9" * 4300, "a.b = " + "9" * 4301,
     # Characters.
     "\ufeffa.b = 1", "a.b = “x”", "a.b = `x`", "a.b\u00a0= 1", "a.b = 1\u00a0", "a.b = $X", "a.b = ?", "a.b = 1 !", "a.b = \x00",
     "a.b = 1\x0c", "\x0ca.b = 1", "a.b = 1 \t ", "a.b = '\x00'", "a.b = –1", "a.b = 1\\", "\\\na.b = 1", "a.b = 1\n\\\n", "a.b\t=\t1",
@@ -96,11 +98,12 @@ b'|'\a\b\f\n\r\t\v\\'|'\0\12\123\1234\8'|'\x41\u00e9\U0001F600'|'\d\.'|r'\d\n\''
 DIFFERENT = {
     "a.b = -%a": "gin-config drops the sign",
     "a.b = -@f()": "gin-config drops the sign",
-    "a.b = 1j": "a configuration has no use for complex numbers",
-    "a.b = 123456789012345678901234567890123456789012": "integers have 128 bits",
+    "a.b = f'a'": "f-strings are Gimlet's own",
+    "a.b = F'{a}'": "f-strings are Gimlet's own",
+    "a.b = fr'{a}/b' 'c'": "f-strings are Gimlet's own",
+    "a.b = %(a * 2)": "arithmetic is Gimlet's own",
     "a.b = '' 'a'": "gin-config glues the texts to `'''a'` before it reads them",
     'a.b = "" "a"': "gin-config glues the texts before it reads them",
-    r"a.b = '\N{BULLET}'": "names of characters would cost half a megabyte",
     r"a.b = '\ud800'": "no surrogates in UTF-8",
     "a.b = " + "[" * 201 + "]" * 201: "nesting is bounded",
 }

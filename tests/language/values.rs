@@ -34,7 +34,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     let scalar = prop_oneof![
         Just(ValueKind::None),
         any::<bool>().prop_map(ValueKind::Bool),
-        any::<i128>().prop_map(ValueKind::Int),
+        any::<i128>().prop_map(|int| ValueKind::Int(int.into())),
         any::<f64>().prop_filter("nan has no literal", |x| !x.is_nan()).prop_map(ValueKind::Float),
         any::<String>().prop_map(ValueKind::Str),
         "[ -~\n]{0,100}".prop_map(ValueKind::Str),

@@ -93,7 +93,8 @@ fn resolve(files: Vec<String>, bindings: &[&str], search_path: &str) -> Result<(
 
 fn loaded(files: Vec<String>, bindings: &[&str], search_path: &str) -> Result<Loaded, String> {
     let bindings = bindings.iter().map(|text| ("flag".to_string(), text.to_string())).collect();
-    let request = Request { files, bindings, search_paths: vec![search_path.to_string()] };
+    let search_paths = vec![search_path.to_string()];
+    let request = Request { files, bindings, search_paths, ..Request::default() };
     load(&request, &Library, &registry()).map_err(|diagnostics| diagnostics.render(false))
 }
 

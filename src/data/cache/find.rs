@@ -9,8 +9,8 @@ use crate::storage::Path;
 pub struct Caches {
     /// Folders of caches; the first that has a task's cache is taken.
     pub folders: Vec<String>,
-    /// The flags by which `gimlet cache` finds the same tasks as this run.
-    pub task_flags: String,
+    /// The flags, as words, by which `gimlet cache` finds the same tasks as this run.
+    pub task_flags: Vec<String>,
 }
 
 impl Caches {
@@ -50,24 +50,25 @@ impl Caches {
         };
         // Without a folder to search, the run must be told of the new one.
         let (target, then) = match self.folders.first() {
-            Some(folder) => (quoted(folder), String::new()),
+            Some(folder) => (&folder[..], String::new()),
             None => {
                 let flag = "--seqio_additional_cache_dirs=DIR";
-                ("DIR".to_string(), format!(" and give this run `{flag}`"))
+                ("DIR", format!(" and give this run `{flag}`"))
             }
         };
-        let flags = self.task_flags.trim_end();
-        let separator = if flags.is_empty() { "" } else { " " };
-        let pattern = quoted(task);
-        let command = format!(
-            "`gimlet cache{separator}{flags} --tasks={pattern} --output_cache_dir={target}`{then}"
-        );
+        let mut words = vec!["gimlet cache".to_string()];
+        words.extend(self.task_flags.iter().map(|flag| quoted(flag)));
+        words.push(quoted(&format!("--tasks={task}")));
+        words.push(quoted(&format!("--output_cache_dir={target}")));
+        let command = format!("`{}`{then}", words.join(" "));
         Ok(DataError::NotCached { task: task.to_string(), searched, command })
     }
 }
 
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
+/// `--flag=value` as a shell takes it.
+fn quoted(flag: &str) -> String {
+    let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
     // A zero byte, which no shell takes, cannot have come through one.
-    shlex::try_quote(word).map_or_else(|_| word.to_string(), Into::into)
+    let value = shlex::try_quote(value).unwrap_or(value.into());
+    format!("{name}={value}")
 }

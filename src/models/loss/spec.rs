@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn factors_are_numbers_or_names_in_any_case() {
-        check(ValueKind::Int(233_472), Some(LossNormalizingFactor::Constant(233_472.0)));
+        check(ValueKind::from(233_472), Some(LossNormalizingFactor::Constant(233_472.0)));
         check(
             ValueKind::Str("num_real_target_tokens".to_string()),
             Some(LossNormalizingFactor::NumRealTargetTokens),

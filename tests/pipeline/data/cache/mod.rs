@@ -29,7 +29,7 @@ impl TaskProvider for Cached {
 
 fn caches(folder: &tempfile::TempDir) -> Caches {
     let folders = vec![folder.path().to_str().unwrap().to_string()];
-    Caches { folders, task_flags: "--gin_file=run.gin".to_string() }
+    Caches { folders, ..Caches::default() }
 }
 
 fn placeholder() -> Preprocessor {

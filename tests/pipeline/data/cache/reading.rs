@@ -128,7 +128,7 @@ fn a_missing_cache_says_how_to_make_it() {
     let texts = folder_of_text(&[3]);
     let task = byte_task(source_of(&texts), Vec::new());
     let error = |caches| examples(&task, options(Some(caches))).unwrap_err().to_string();
-    let flags = || "--gin_file='my run.gin'".to_string();
+    let flags = || vec!["--gin_file=my run.gin".to_string()];
     let folders = ["/no/caches", "/nor here"].map(str::to_string).to_vec();
     assert_eq!(
         error(Caches { folders, task_flags: flags() }),

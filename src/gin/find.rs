@@ -1,0 +1,107 @@
+//! Finds gin files and task files: in the working directory, the search paths, the library, and last
+//! beside the file that names them.
+
+use std::path::Path;
+
+use super::ast::Import;
+use super::diagnostic::Diagnostic;
+use super::schema::Registry;
+use super::source::Source;
+use super::suggest::did_you_mean;
+
+/// Folder of the library configs within a [`Source`].
+pub const LIBRARY: &str = "<gimlet>/gin";
+/// Folder of the library's task files within a [`Source`].
+pub const TASK_LIBRARY: &str = "<gimlet>/tasks";
+
+/// Looks for files by path.
+pub(super) struct Finder<'a> {
+    source: &'a dyn Source,
+    /// The working directory, then those the user gave.
+    search_paths: Vec<String>,
+}
+
+/// A file: its name and its text.
+pub(super) type Found = (String, String);
+
+impl<'a> Finder<'a> {
+    pub fn new(source: &'a dyn Source, search_paths: &[String]) -> Self {
+        let working_directory = std::iter::once(String::new());
+        let search_paths = working_directory.chain(search_paths.iter().cloned()).collect();
+        Self { source, search_paths }
+    }
+
+    /// The first file of that path, `None` if there is none.
+    ///
+    /// # Errors
+    /// A file that is there and cannot be read.
+    pub fn find(
+        &self,
+        path: &str,
+        library: &str,
+        including: Option<&str>,
+    ) -> Result<Option<Found>, String> {
+        let mut candidates = Vec::new();
+        if Path::new(path).is_absolute() {
+            candidates.push(path.to_string());
+        } else {
+            candidates.extend(self.search_paths.iter().map(|root| join(root, path)));
+            candidates.push(join(library, path));
+            if let Some((folder, _)) = including.and_then(|name| name.rsplit_once('/')) {
+                candidates.push(join(folder, path));
+            }
+        }
+        for name in candidates {
+            match self.source.read(&name) {
+                Ok(Some(text)) => return Ok(Some((name, text))),
+                Ok(None) => {}
+                Err(error) => return Err(format!("cannot read {name}: {error}")),
+            }
+        }
+        Ok(None)
+    }
+
+    /// That there is no such gin file, where it was searched, and what has nearly that name.
+    pub fn missing_file(&self, path: &str, library: &str) -> Diagnostic {
+        let diagnostic = Diagnostic::nowhere(format!("there is no gin file `{path}`"))
+            .help(format!("searched in {}", self.searched(library)));
+        let roots = self.search_paths.iter().map(String::as_str).chain([library]);
+        let similar: Vec<String> =
+            roots.flat_map(|root| self.source.similar(&join(root, path))).collect();
+        match similar.is_empty() {
+            true => diagnostic,
+            false => diagnostic.help(format!("did you mean {}?", similar.join(" or "))),
+        }
+    }
+
+    /// That no task file stands for a module, and what to do about it.
+    pub fn missing_module(&self, import: &Import, registry: &Registry) -> Diagnostic {
+        let module = &import.module;
+        let path = module.replace('.', "/");
+        if let Ok(Some((found, _))) = self.find(&format!("{path}.py"), TASK_LIBRARY, None) {
+            let message = format!("module `{module}` is Python, which Gimlet does not run");
+            return Diagnostic::error(import.span, message)
+                .label(format!("found {found}"))
+                .help(format!("declare its tasks in {}", found.replace(".py", ".gin")))
+                .help("a task is a block `name/seqio.Task:`; CONTRIBUTING.md shows one");
+        }
+        let modules = registry.names().filter_map(|name| Some(name.rsplit_once('.')?.0));
+        Diagnostic::error(import.span, format!("no module or task file is named `{module}`"))
+            .help(format!("searched for {path}.gin in {}", self.searched(TASK_LIBRARY)))
+            .help(did_you_mean(module, modules))
+    }
+
+    fn searched(&self, library: &str) -> String {
+        let mut roots: Vec<&str> = self.search_paths.iter().map(String::as_str).collect();
+        roots[0] = "the working directory";
+        roots.push(library);
+        roots.join(", ")
+    }
+}
+
+fn join(root: &str, path: &str) -> String {
+    match root.is_empty() {
+        true => path.to_string(),
+        false => format!("{}/{path}", root.trim_end_matches('/')),
+    }
+}
