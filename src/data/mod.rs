@@ -7,6 +7,9 @@
 //! files -> records -> preprocessors -> validate, trim -> shuffle -> mix -> pack or pad -> batch
 //! ```
 //!
+//! With `use_cached`, records are those of the task's cache, and the preprocessors those after
+//! `CacheDatasetPlaceholder`.
+//!
 //! All randomness is a function of (seed, stage, counter), so a position in the data is a few
 //! counters and what the buffers hold: [`BatchIterator::state`] gives it, a later run resumes there.
 

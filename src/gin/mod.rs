@@ -56,7 +56,7 @@ pub use query::{Failed, bound, configurable, query};
 pub use reach::{Reached, reach, reach_all};
 pub use repr::{repr_bytes, repr_float, repr_str};
 pub use schema::{Call, CallSite, Fallback, Param, REQUIRED, Registry, Schema};
-pub use schema_file::registry_of;
+pub use schema_file::{registry_of, registry_to_json};
 pub use source::{FileId, Source, SourceFile, SourceMap, Span};
 pub use suggest::{did_you_mean, nearest};
 pub use tree::tree;

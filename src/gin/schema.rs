@@ -190,6 +190,8 @@ pub struct Registry {
     constants: BTreeMap<String, Option<ValueKind>>,
     /// Whether modules that hold none of the configurables may be imported as well.
     pub any_module: bool,
+    /// Whether a name within another configurable's is nothing but a longer name.
+    pub(super) without_methods: bool,
 }
 
 impl Default for Registry {
@@ -200,6 +202,7 @@ impl Default for Registry {
             functions: BTreeMap::new(),
             constants: BTreeMap::from([(REQUIRED.to_string(), None)]),
             any_module: false,
+            without_methods: false,
         };
         registry.add(&SINGLETON);
         registry
@@ -289,7 +292,8 @@ impl Registry {
 
     /// Whether the configurable is a method: its name is that of another one and a last component.
     pub fn is_method(&self, schema: &Schema) -> bool {
-        schema.name.rsplit_once('.').is_some_and(|(class, _)| self.get(class).is_some())
+        let class = schema.name.rsplit_once('.').map(|(class, _)| class);
+        !self.without_methods && class.is_some_and(|class| self.get(class).is_some())
     }
 
     /// The shortest suffix of the full name that means this configurable alone; `Class.method` at

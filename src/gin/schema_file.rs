@@ -2,12 +2,15 @@
 //!
 //! A schema lives as long as the program, as those of our own do: a file is read once.
 
-use serde::Deserialize;
-use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
-use super::json::from_json;
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+
+use super::json::{from_json, to_json};
 use super::schema::{Call, CallSite, Fallback, Param, Registry, Schema};
+use super::source::Span;
+use super::value::Value;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -136,6 +139,45 @@ fn param(parameter: Parameter) -> Result<Param, String> {
         call: parameter.call.map(site),
         ..Param::default()
     })
+}
+
+/// The registry as such a file. Parameters that have no effect here have a default that is not
+/// written out.
+pub fn registry_to_json(registry: &Registry) -> Json {
+    let others = registry.iter().filter(|schema| !schema.name.starts_with("gin."));
+    let configurables: Vec<Json> = others.map(schema_to_json).collect();
+    json!({ "configurables": configurables })
+}
+
+fn schema_to_json(schema: &'static Schema) -> Json {
+    let call = |call: &Call| {
+        let site = &call.site;
+        json!({"selector": call.target, "enters": site.enters, "supplies": site.supplies, "later": site.later})
+    };
+    json!({
+        "selector": schema.name,
+        "doc": schema.doc,
+        "parameters": schema.params.iter().map(param_to_json).collect::<Vec<_>>(),
+        "calls": schema.calls.iter().map(call).collect::<Vec<_>>(),
+    })
+}
+
+fn param_to_json(param: &Param) -> Json {
+    let mut out = json!({"name": param.name, "doc": param.doc});
+    let default = match &param.default {
+        _ if param.ignored => Some(json!({"$opaque": "no effect"})),
+        Fallback::Required => None,
+        Fallback::Value(kind) => Some(to_json(&Value { kind: kind.clone(), span: Span::NOWHERE })),
+        Fallback::Opaque(text) => Some(json!({"$opaque": text})),
+    };
+    if let Some(default) = default {
+        out["default"] = default;
+    }
+    if let Some(site) = &param.call {
+        out["call"] =
+            json!({"enters": site.enters, "supplies": site.supplies, "later": site.later});
+    }
+    out
 }
 
 /// A value, or for what gin cannot write, `{"$opaque": "text"}`, that text.

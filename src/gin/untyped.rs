@@ -9,6 +9,8 @@ use super::value::{Value, ValueKind};
 /// The registry for texts whose configurables nobody has declared: each selector names itself.
 pub fn untyped<'a>(texts: impl IntoIterator<Item = &'a str>) -> Registry {
     let mut registry = Registry::of_another_project();
+    // Nobody has said which of them are classes.
+    registry.without_methods = true;
     for text in texts {
         // Mistakes are reported when the text is loaded.
         for Statement { kind, .. } in parse(FileId(0), text).0 {

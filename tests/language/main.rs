@@ -6,5 +6,7 @@ mod config_str;
 mod errors;
 mod golden;
 mod limits;
+mod names;
 mod records;
+mod schemas;
 mod values;

@@ -21,6 +21,7 @@ pub struct CheckArgs {
 /// Prints every diagnostic; [`Failure::Said`] if one of them is an error.
 pub fn run(args: &CheckArgs, schemas: &[String], color: bool) -> Result<(), Failure> {
     let project = Project::load(&args.project.files, &args.project.reading, schemas)?;
+    let project = project.complete();
     let mut list = project.loaded.warnings.clone();
     if let Some(root) = project.root {
         list.extend(project.loaded.unread(root, &project.registry));

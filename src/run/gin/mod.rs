@@ -16,6 +16,8 @@ use std::io::{self, ErrorKind, Write};
 
 use clap::{Args, Subcommand};
 
+use crate::gin::registry_to_json;
+
 use super::failure::Failure;
 
 /// Flags of `gimlet gin`.
@@ -40,6 +42,8 @@ pub enum GinCommand {
     Explain(explain::ExplainArgs),
     /// Print the value that a key is bound to.
     Query(query::QueryArgs),
+    /// Print every configurable as JSON, in the form that --schema takes.
+    Schema,
     /// Say what differs in meaning between two configurations.
     Diff(diff::DiffArgs),
     /// Print what gin files say, one JSON object per statement and line.
@@ -58,6 +62,10 @@ impl GinToolArgs {
             GinCommand::Explain(args) => explain::run(args, &self.schema),
             GinCommand::Query(args) => query::run(args, &self.schema),
             GinCommand::Diff(args) => diff::run(args, &self.schema),
+            GinCommand::Schema => {
+                let registry = project::registry_for(&self.schema)?;
+                write(&format!("{:#}\n", registry_to_json(&registry)))
+            }
             GinCommand::Parse(args) => parse::run(args, color),
         }
     }

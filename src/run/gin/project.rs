@@ -59,6 +59,7 @@ pub struct ReadingArgs {
 
 /// A configuration with everything that it may name.
 pub struct Project {
+    request: Request,
     /// Every configurable that the files may name.
     pub registry: Registry,
     /// The configuration, mistakes among its warnings.
@@ -68,7 +69,8 @@ pub struct Project {
 }
 
 impl Project {
-    /// Loads the configuration.
+    /// Loads the configuration. Values still required and macros that nothing defines are no
+    /// mistakes yet.
     ///
     /// # Errors
     /// Schemas that cannot be read, a root that is not known. Mistakes in gin files are in
@@ -78,10 +80,7 @@ impl Project {
         reading: &ReadingArgs,
         schemas: &[String],
     ) -> Result<Self, Failure> {
-        let registry = match schemas {
-            [] => registry(),
-            schemas => from_files(schemas)?,
-        };
+        let registry = registry_for(schemas)?;
         let request = Request {
             files: reading.gin_file.iter().chain(files).map(|file| file_of(file)).collect(),
             bindings: typed_bindings(&reading.gin_bindings),
@@ -98,17 +97,22 @@ impl Project {
                 })?),
                 None => inferred(&part.config, &registry),
             };
-        let loaded = match root {
-            None => part,
-            Some(_) => load_anyway(&Request { fragment: false, ..request }, &Library, &registry),
-        };
-        Ok(Self { registry, loaded, root })
+        Ok(Self { request, registry, loaded: part, root })
+    }
+
+    /// The project with what is missing for its root to run among the warnings.
+    pub fn complete(mut self) -> Self {
+        if self.root.is_some() {
+            self.request.fragment = false;
+            self.loaded = load_anyway(&self.request, &Library, &self.registry);
+        }
+        self
     }
 
     /// The project if no file is wrong, so that its configuration can be printed.
     ///
     /// # Errors
-    /// Mistakes that leave something out; values still required do not.
+    /// Every mistake.
     pub fn readable(mut self) -> Result<Self, Failure> {
         let wrong = self.loaded.warnings.iter().any(|d| d.severity == Severity::Error);
         if wrong {
@@ -136,11 +140,14 @@ impl Project {
     }
 }
 
-/// The registry that `--schema` files declare.
+/// The registry that `--schema` files declare; without any, ours.
 ///
 /// # Errors
 /// A file that cannot be read, or is no schema.
-pub fn from_files(paths: &[String]) -> Result<Registry, Failure> {
+pub fn registry_for(paths: &[String]) -> Result<Registry, Failure> {
+    if paths.is_empty() {
+        return Ok(registry());
+    }
     let read = |path: &String| {
         fs::read_to_string(path)
             .with_context(|| format!("cannot read {path}"))
