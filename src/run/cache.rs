@@ -180,3 +180,118 @@ fn describe(task: &Task, cache: &CacheFolder, options: &CacheOptions) -> Result<
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::cli::{Cli, Command, rewrite};
+    use super::*;
+
+    const TASKS: &str = r#"
+lines/seqio.TextLineDataSource.split_to_filepattern = {"train": "FOLDER/lines.txt"}
+lines/seqio.preprocessors.rekey.key_map = {"inputs": "text", "targets": "text"}
+lines/seqio.Feature.vocabulary = @seqio.ByteVocabulary()
+cached/seqio.Task:
+  source = @lines/seqio.TextLineDataSource()
+  preprocessors = [@lines/seqio.preprocessors.rekey(), @seqio.CacheDatasetPlaceholder()]
+  output_features = {"inputs": @lines/seqio.Feature()}
+plain/seqio.Task:
+  source = @lines/seqio.TextLineDataSource()
+  output_features = {"inputs": @lines/seqio.Feature()}
+"#;
+
+    /// A folder with `my_tasks.gin` and its data.
+    fn folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let tasks = TASKS.replace("FOLDER", &folder.path().display().to_string());
+        for (name, text) in [("my_tasks.gin", &tasks[..]), ("lines.txt", "a\nb\n")] {
+            std::fs::write(folder.path().join(name), text).expect("it can be written");
+        }
+        folder
+    }
+
+    fn parse(words: &[&str]) -> Command {
+        let words = ["gimlet"].iter().chain(words).map(ToString::to_string);
+        Cli::parse_from(rewrite(words).expect("well formed")).command
+    }
+
+    /// Runs `seqio_cache_tasks` over the folder's tasks into its `out`.
+    fn run(folder: &tempfile::TempDir, flags: &[&str]) -> Result<(), String> {
+        let path = folder.path().display();
+        let (search, out) =
+            (format!("--gin_search_paths={path}"), format!("--output_cache_dir={path}/out"));
+        let own = ["seqio_cache_tasks", &search[..], "--module_import=my_tasks", &out[..]];
+        let Command::Cache(args) = parse(&[&own[..], flags].concat()) else {
+            panic!("parsed as cache")
+        };
+        cache_command(&args, false).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn a_dry_run_writes_nothing_and_a_run_the_cache() {
+        let folder = folder();
+        let out = folder.path().join("out");
+        run(&folder, &["--dry_run", "--alsologtostderr"]).expect("it can be described");
+        assert!(!out.exists());
+        run(&folder, &["--min_shards=1", "--nooverwrite"]).expect("it can be written");
+        assert!(out.join("cached/COMPLETED").exists());
+        assert!(!out.join("plain").exists(), "it has no cache step");
+    }
+
+    #[test]
+    fn only_overwrite_touches_a_complete_cache() {
+        let folder = folder();
+        let examples = || {
+            let stats = std::fs::read_to_string(folder.path().join("out/cached/stats.train.json"));
+            let stats: serde_json::Value =
+                serde_json::from_str(&stats.expect("it was written")).expect("it is JSON");
+            stats["examples"].as_u64()
+        };
+        run(&folder, &[]).expect("it can be written");
+        std::fs::write(folder.path().join("lines.txt"), "a\nb\nc\n").expect("it can be written");
+        run(&folder, &[]).expect("it is left alone");
+        assert_eq!(examples(), Some(2));
+        run(&folder, &["--overwrite=True"]).expect("it can be written");
+        assert_eq!(examples(), Some(3));
+    }
+
+    #[test]
+    fn tasks_are_selected_by_whole_names() {
+        let folder = folder();
+        for (flag, expected) in [
+            ("--tasks=cache", "no task is named `cache`: did you mean `cached`?"),
+            ("--tasks=pl.*", "`plain` has no cache step"),
+            ("--tasks=(", "`(`: "),
+            ("--excluded_tasks=.*", "no task is selected, of 2 declared"),
+        ] {
+            let error = run(&folder, &[flag]).expect_err("nothing fits");
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_flags_of_a_run_find_its_tasks_again() {
+        let Command::Train(train) = parse(&[
+            "train",
+            "--gin_file=a.gin",
+            "--gin_search_paths=x,y",
+            "--gin.MODEL_DIR='/m'",
+            "--gin_bindings=import b",
+            "--path_map=gs://c=d",
+            "--seqio_additional_cache_dirs=e",
+        ]) else {
+            panic!("parsed as train")
+        };
+        let caches = caches_of(&train.gin);
+        assert_eq!(caches.folders, ["e"]);
+        let expected = [
+            "--gin_search_paths=x,y",
+            "--gin_file=a.gin",
+            "--gin.MODEL_DIR='/m'",
+            "--gin_bindings=import b",
+            "--path_map=gs://c=d",
+        ];
+        assert_eq!(caches.task_flags, expected);
+    }
+}
