@@ -8,7 +8,7 @@ use super::batches::{BatchIterator, Batching, DatasetState};
 use super::cache::{Caches, cache_step, has_cached_split};
 use super::convert::{EncDecBatch, EncDecFeatureConverter, Rows};
 use super::error::DataError;
-use super::example::{Example, Value};
+use super::examples::{ExampleOptions, max_feature_lengths};
 use super::pipeline::{Mix, MixtureParts, Pull, Stage, TaskPlan, mixture_parts, task_stage};
 use super::random::StageSeed;
 use super::task::{Task, TaskProvider};
@@ -68,6 +68,8 @@ pub struct DatasetOptions {
     pub seed: Option<u64>,
     /// The decoder's first input.
     pub bos_id: i32,
+    /// Token ids that the model knows, others being an error; `None` admits all.
+    pub num_ids: Option<usize>,
     /// Whether a last, smaller batch is dropped.
     pub drop_remainder: bool,
     /// Batches made ahead.
@@ -75,6 +77,9 @@ pub struct DatasetOptions {
     /// A position of an earlier run.
     pub resume: Option<DatasetState>,
 }
+
+/// Batches made ahead unless a run says otherwise.
+pub const PREFETCH: NonZeroUsize = NonZeroUsize::new(4).expect("4 is not 0");
 
 impl Default for DatasetOptions {
     fn default() -> Self {
@@ -84,8 +89,9 @@ impl Default for DatasetOptions {
             num_epochs: None,
             seed: None,
             bos_id: 0,
+            num_ids: None,
             drop_remainder: true,
-            prefetch: const { NonZeroUsize::new(4).expect("4 is not 0") },
+            prefetch: PREFETCH,
             resume: None,
         }
     }
@@ -232,6 +238,7 @@ impl<'a> Builder<'a> {
             split: config.split.clone(),
             lengths,
             trim: config.trim_output_features,
+            num_ids: options.num_ids,
             cache: config.use_cached.then(|| self.caches.clone()),
             shuffle: config.shuffle,
             seed: self.seed,
@@ -293,7 +300,6 @@ impl<'a> Builder<'a> {
             inputs_length: length("inputs")?,
             targets_length: length("targets")?,
             bos_id: self.options.bos_id,
-            apply_length_check: true,
         })
     }
 
@@ -356,83 +362,4 @@ impl<'a> Builder<'a> {
 fn seconds_of_clock() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |duration| duration.as_secs())
-}
-
-/// How the examples of one task are read for evaluation.
-#[derive(Clone, Debug)]
-pub struct ExampleOptions {
-    /// The split.
-    pub split: String,
-    /// Lengths to trim to; `None` trims nothing.
-    pub lengths: Option<BTreeMap<String, usize>>,
-    /// Reads a task with a cache step from its cache, looked for here; `None` reads its source.
-    pub cache: Option<Caches>,
-    /// Whether files and examples are shuffled.
-    pub shuffle: bool,
-    /// Seed of shuffling and of random preprocessors.
-    pub seed: u64,
-    /// This host's shard, below `num_shards`.
-    pub shard_index: usize,
-    /// Number of shards.
-    pub num_shards: usize,
-}
-
-impl Default for ExampleOptions {
-    fn default() -> Self {
-        Self {
-            split: "validation".to_string(),
-            lengths: None,
-            cache: None,
-            shuffle: false,
-            seed: 42,
-            shard_index: 0,
-            num_shards: 1,
-        }
-    }
-}
-
-/// The examples of one epoch of a task.
-pub struct ExampleIterator(Stage);
-
-impl Iterator for ExampleIterator {
-    type Item = Result<Example, DataError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.pull().transpose()
-    }
-}
-
-/// The examples of a task, once each, with the features that its preprocessors leave.
-pub fn task_examples(task: &Task, options: &ExampleOptions) -> Result<ExampleIterator, DataError> {
-    let plan = TaskPlan {
-        split: options.split.clone(),
-        lengths: options.lengths.clone(),
-        trim: true,
-        cache: options.cache.clone(),
-        shuffle: options.shuffle,
-        seed: options.seed,
-        num_epochs: Some(1),
-        shard_index: options.shard_index,
-        num_shards: options.num_shards,
-        num_threads: None,
-    };
-    task_stage(task, &plan, &mut Vec::new()).map(ExampleIterator)
-}
-
-/// The length of the longest example of a task, by output feature, as `seqio.Evaluator` takes it
-/// where no lengths are given.
-pub fn max_feature_lengths(
-    task: &Task,
-    options: &ExampleOptions,
-) -> Result<BTreeMap<String, usize>, DataError> {
-    let mut longest: BTreeMap<String, usize> =
-        task.output_features.keys().map(|key| (key.clone(), 0)).collect();
-    for example in task_examples(task, &ExampleOptions { lengths: None, ..options.clone() })? {
-        for (key, value) in example?.iter() {
-            if let (Some(known), Value::Ints(ids)) = (longest.get_mut(&**key), value) {
-                *known = ids.len().max(*known);
-            }
-        }
-    }
-    Ok(longest)
 }

@@ -8,6 +8,7 @@ mod cli;
 mod configure;
 mod dry_run;
 mod failure;
+mod functions;
 mod library;
 mod tasks;
 

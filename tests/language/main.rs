@@ -9,4 +9,5 @@ mod limits;
 mod names;
 mod records;
 mod schemas;
+mod short_names;
 mod values;

@@ -225,6 +225,7 @@ impl CacheWriter<'_> {
             split: plan.split.clone(),
             lengths: None,
             trim: false,
+            num_ids: None,
             cache: None,
             shuffle: false,
             seed: self.options.base_seed,

@@ -25,6 +25,8 @@ pub(crate) struct TaskPlan {
     pub split: String,
     pub lengths: Option<BTreeMap<String, usize>>,
     pub trim: bool,
+    /// Token ids that the model knows; `None` admits all.
+    pub num_ids: Option<usize>,
     /// Where caches are looked for; `None` reads the source.
     pub cache: Option<Caches>,
     pub shuffle: bool,
@@ -66,8 +68,14 @@ pub(crate) fn task_stage(
         None => (SplitFiles::of_source(&task.source, name, &plan.split)?, 0),
     };
     let mut stage = builder.preprocessed(files, first..task.preprocessors.len(), &features)?;
-    let lengths = if plan.trim { plan.lengths.clone() } else { None };
-    let validate = Validate { task: task.task_name().to_string(), features, lengths };
+    let validate = Validate {
+        task: task.task_name().to_string(),
+        split: plan.split.clone(),
+        features,
+        lengths: plan.lengths.clone().unwrap_or_default(),
+        trims: plan.trim,
+        num_ids: plan.num_ids,
+    };
     stage = Box::new(Map::new(stage, Arc::new(validate)));
     stage = Box::new(Count { input: stage, produced });
     if plan.shuffle {

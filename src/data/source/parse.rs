@@ -4,7 +4,7 @@ use super::files::Format;
 use super::interleave::Record;
 use super::tf_example::{TfFeature, decode};
 use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Value};
+use crate::data::example::{Example, Key, Origin, Value};
 
 /// Turns records into examples; shared by all threads.
 pub(crate) struct RecordParser {
@@ -27,26 +27,22 @@ impl RecordParser {
 
     /// The example of a record; `None` for a blank line between JSON objects.
     pub(crate) fn parse(&self, record: Record) -> Result<Option<Example>, DataError> {
-        match record.file.format {
+        let example = match record.file.format {
             Format::Text => match String::from_utf8(record.bytes) {
-                Ok(text) => Ok(Some(Example::of(self.text.clone(), Value::Text(text)))),
-                Err(_) => Err(DataError::NotUtf8 {
-                    file: record.file.path.to_string(),
-                    line: record.number,
-                }),
+                Ok(text) => Example::of(self.text.clone(), Value::Text(text)),
+                Err(_) => {
+                    let (file, line) = (record.file.path.to_string(), record.number);
+                    return Err(DataError::NotUtf8 { file, line });
+                }
             },
-            Format::Json if record.bytes.iter().all(u8::is_ascii_whitespace) => Ok(None),
-            Format::Json => self.parse_json(&record).map(Some),
-            Format::TfRecord => {
-                let example = decode(&self.features, &record.bytes);
-                let damaged = |reason| DataError::CachedExample {
-                    file: record.file.path.to_string(),
-                    number: record.number,
-                    reason,
-                };
-                example.map(Some).map_err(damaged)
-            }
-        }
+            Format::Json if record.bytes.iter().all(u8::is_ascii_whitespace) => return Ok(None),
+            Format::Json => self.parse_json(&record)?,
+            Format::TfRecord => decode(&self.features, &record.bytes).map_err(|reason| {
+                let (file, number) = (record.file.path.to_string(), record.number);
+                DataError::CachedExample { file, number, reason }
+            })?,
+        };
+        Ok(Some(example.read_at(Some(Origin { file: record.file, number: record.number }))))
     }
 
     fn parse_json(&self, record: &Record) -> Result<Example, DataError> {
