@@ -88,12 +88,6 @@ impl Schema {
         self.name.rsplit('.').next().expect("split yields one part")
     }
 
-    /// Whether `suffix` is a dotted suffix of one of its names.
-    pub fn has_suffix(&self, suffix: &str) -> bool {
-        let ends = |name: &str| name.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.'));
-        self.names().any(ends)
-    }
-
     /// The name and its aliases.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
@@ -153,9 +147,12 @@ impl Param {
     ) -> Self {
         let default = match default {
             None => Fallback::Required,
-            Some((text, make)) => {
-                make().to_gin().map_or_else(|| Fallback::Opaque(text.to_string()), Fallback::Value)
-            }
+            Some((text, make)) => match make().to_gin() {
+                // As in Python, a function that is a default is not the one that gin configures.
+                Some(kind @ ValueKind::Reference(_)) => Fallback::Opaque(kind.to_string()),
+                Some(kind) => Fallback::Value(kind),
+                None => Fallback::Opaque(text.to_string()),
+            },
         };
         let check: TypeCheck = |value, cx| cx.read::<T>(value).map(drop);
         Self {
@@ -186,6 +183,8 @@ impl Param {
 /// Every configurable by full name and alias, and every constant.
 pub struct Registry {
     by_name: BTreeMap<&'static str, &'static Schema>,
+    /// The same, by the name's components in reverse order, so that a suffix is a prefix.
+    by_reversed: BTreeMap<String, &'static Schema>,
     functions: BTreeMap<&'static str, Run>,
     constants: BTreeMap<String, Option<ValueKind>>,
     /// Whether modules that hold none of the configurables may be imported as well.
@@ -199,6 +198,7 @@ impl Default for Registry {
     fn default() -> Self {
         let mut registry = Self {
             by_name: BTreeMap::new(),
+            by_reversed: BTreeMap::new(),
             functions: BTreeMap::new(),
             constants: BTreeMap::from([(REQUIRED.to_string(), None)]),
             any_module: false,
@@ -207,6 +207,12 @@ impl Default for Registry {
         registry.add(&SINGLETON);
         registry
     }
+}
+
+/// The components of a dotted name in reverse order.
+fn reversed(name: &str) -> String {
+    let components: Vec<&str> = name.rsplit('.').collect();
+    components.join(".")
 }
 
 /// The constant that stands for a value still to be given.
@@ -227,7 +233,7 @@ static SINGLETON: LazyLock<Schema> = LazyLock::new(|| Schema {
 });
 
 /// Evaluates a function configurable to its plain value.
-type Run = fn(&mut Evaluator<'_>) -> Result<ValueKind, Reported>;
+type Run = fn(&mut Evaluator<'_>) -> Result<Result<ValueKind, String>, Reported>;
 
 impl Registry {
     /// An empty registry for another project's configurables: of its modules, not all are known.
@@ -248,8 +254,22 @@ impl Registry {
                 assert!(std::ptr::eq(known, schema), "two configurables are named `{name}`");
                 return false;
             }
+            self.by_reversed.insert(reversed(name), schema);
         }
         true
+    }
+
+    /// Configurables of which some name ends in `.selector`, each once, sorted by name.
+    pub fn with_suffix(&self, selector: &str) -> Vec<&'static Schema> {
+        let prefix = reversed(selector) + ".";
+        let matching = self.by_reversed.range(prefix.clone()..);
+        let mut found: Vec<&'static Schema> = matching
+            .take_while(|(name, _)| name.starts_with(&prefix))
+            .map(|(_, schema)| *schema)
+            .collect();
+        found.sort_by_key(|schema| schema.name);
+        found.dedup_by_key(|schema| schema.name);
+        found
     }
 
     /// Adds a configurable that yields a plain value.
@@ -296,6 +316,13 @@ impl Registry {
         !self.without_methods && class.is_some_and(|class| self.get(class).is_some())
     }
 
+    /// The module that a configurable is in; that of its class for a method.
+    pub fn module_of(&self, schema: &Schema) -> &'static str {
+        let components = if self.is_method(schema) { 2 } else { 1 };
+        let dot = schema.name.rmatch_indices('.').nth(components - 1);
+        &schema.name[..dot.map_or(0, |(at, _)| at)]
+    }
+
     /// The shortest suffix of the full name that means this configurable alone; `Class.method` at
     /// least for a method.
     pub fn minimal_selector(&self, schema: &'static Schema) -> &'static str {
@@ -304,7 +331,7 @@ impl Registry {
         let suffixes = dots.map(|(at, _)| &name[at + 1..]);
         let means_it = |suffix: &&str| match self.get(suffix) {
             Some(exact) => exact.name == name,
-            None => self.iter().all(|other| other.name == name || !other.has_suffix(suffix)),
+            None => self.with_suffix(suffix).iter().all(|other| other.name == name),
         };
         suffixes.into_iter().find(means_it).unwrap_or(name)
     }

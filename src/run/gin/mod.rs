@@ -11,6 +11,7 @@ mod parse;
 mod print;
 mod project;
 mod query;
+mod reference;
 
 use std::io::{self, ErrorKind, Write};
 
@@ -44,6 +45,8 @@ pub enum GinCommand {
     Query(query::QueryArgs),
     /// Print every configurable as JSON, in the form that --schema takes.
     Schema,
+    /// Write the page that lists every configurable.
+    Reference(reference::ReferenceArgs),
     /// Say what differs in meaning between two configurations.
     Diff(diff::DiffArgs),
     /// Print what gin files say, one JSON object per statement and line.
@@ -65,6 +68,9 @@ impl GinToolArgs {
             GinCommand::Schema => {
                 let registry = project::registry_for(&self.schema)?;
                 write(&format!("{:#}\n", registry_to_json(&registry)))
+            }
+            GinCommand::Reference(args) => {
+                reference::run(args, &project::registry_for(&self.schema)?)
             }
             GinCommand::Parse(args) => parse::run(args, color),
         }
