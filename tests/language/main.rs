@@ -4,6 +4,7 @@
 mod accept;
 mod config_str;
 mod errors;
+mod format;
 mod golden;
 mod limits;
 mod names;

@@ -6,6 +6,7 @@
 mod check;
 mod diff;
 mod explain;
+mod fmt;
 mod input;
 mod parse;
 mod print;
@@ -46,6 +47,8 @@ pub enum GinCommand {
     Schema,
     /// Say what differs in meaning between two configurations.
     Diff(diff::DiffArgs),
+    /// Lay gin files out as the library's are; comments and meaning stay.
+    Fmt(fmt::FmtArgs),
     /// Print what gin files say, one JSON object per statement and line.
     Parse(parse::ParseArgs),
 }
@@ -66,6 +69,7 @@ impl GinToolArgs {
                 let registry = project::registry_for(&self.schema)?;
                 write(&format!("{:#}\n", registry_to_json(&registry)))
             }
+            GinCommand::Fmt(args) => fmt::run(args, color),
             GinCommand::Parse(args) => parse::run(args, color),
         }
     }
