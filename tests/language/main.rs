@@ -3,6 +3,7 @@
 
 mod accept;
 mod config_str;
+mod editors;
 mod errors;
 mod format;
 mod golden;
