@@ -6,6 +6,7 @@
 mod check;
 mod diff;
 mod explain;
+mod fmt;
 mod input;
 mod parse;
 mod print;
@@ -49,6 +50,8 @@ pub enum GinCommand {
     Reference(reference::ReferenceArgs),
     /// Say what differs in meaning between two configurations.
     Diff(diff::DiffArgs),
+    /// Lay gin files out as the library's are; comments and meaning stay.
+    Fmt(fmt::FmtArgs),
     /// Print what gin files say, one JSON object per statement and line.
     Parse(parse::ParseArgs),
 }
@@ -72,6 +75,7 @@ impl GinToolArgs {
             GinCommand::Reference(args) => {
                 reference::run(args, &project::registry_for(&self.schema)?)
             }
+            GinCommand::Fmt(args) => fmt::run(args, color),
             GinCommand::Parse(args) => parse::run(args, color),
         }
     }
