@@ -15,23 +15,25 @@ pub const LIBRARY: &str = "<gimlet>/gin";
 pub const TASK_LIBRARY: &str = "<gimlet>/tasks";
 
 /// Looks for files by path.
-pub(super) struct Finder<'a> {
+pub struct Finder<'a> {
     source: &'a dyn Source,
     /// The working directory, then those the user gave.
     search_paths: Vec<String>,
 }
 
 /// A file: its name and its text.
-pub(super) type Found = (String, String);
+pub type Found = (String, String);
 
 impl<'a> Finder<'a> {
+    /// Looks in the working directory, then in the folders given.
     pub fn new(source: &'a dyn Source, search_paths: &[String]) -> Self {
         let working_directory = std::iter::once(String::new());
         let search_paths = working_directory.chain(search_paths.iter().cloned()).collect();
         Self { source, search_paths }
     }
 
-    /// The first file of that path, `None` if there is none.
+    /// The first file of that path, `None` if there is none. `library` is where the files of its
+    /// kind are that come with Gimlet, `including` the name of the file that names it.
     ///
     /// # Errors
     /// A file that is there and cannot be read.
@@ -62,7 +64,7 @@ impl<'a> Finder<'a> {
     }
 
     /// That there is no such gin file, where it was searched, and what has nearly that name.
-    pub fn missing_file(&self, path: &str, library: &str) -> Diagnostic {
+    pub(super) fn missing_file(&self, path: &str, library: &str) -> Diagnostic {
         let diagnostic = Diagnostic::nowhere(format!("there is no gin file `{path}`"))
             .help(format!("searched in {}", self.searched(library)));
         let roots = self.search_paths.iter().map(String::as_str).chain([library]);
@@ -75,7 +77,7 @@ impl<'a> Finder<'a> {
     }
 
     /// That no task file stands for a module, and what to do about it.
-    pub fn missing_module(&self, import: &Import, registry: &Registry) -> Diagnostic {
+    pub(super) fn missing_module(&self, import: &Import, registry: &Registry) -> Diagnostic {
         let module = &import.module;
         let path = module.replace('.', "/");
         if let Ok(Some((found, _))) = self.find(&format!("{path}.py"), TASK_LIBRARY, None) {

@@ -226,7 +226,10 @@ impl<'a> Loader<'a> {
                 StatementKind::Block(target, arguments) => {
                     self.bind(&target, arguments, &imports, table);
                 }
-                StatementKind::Macro(definition) => self.define(definition, &imports, table),
+                StatementKind::Macro(definition) => {
+                    let named = definition.span;
+                    self.define(definition, named, &imports, table);
+                }
                 StatementKind::Import(_) | StatementKind::Include(_) if self.request.alone => {}
                 StatementKind::Import(import) => self.import(import, &mut imports, table),
                 StatementKind::Include(include) => self.include(&include, table),
@@ -255,7 +258,9 @@ impl<'a> Loader<'a> {
         if is_macro(&target.selector) {
             for Argument { span, value, .. } in arguments {
                 let path = target.scope.join("/");
-                self.define(MacroDefinition { path, span, value }, imports, table);
+                let end = target.span.start.saturating_sub(1);
+                let named = Span { start: end.saturating_sub(path.len()), end, ..target.span };
+                self.define(MacroDefinition { path, span, value }, named, imports, table);
             }
             return;
         }
@@ -281,9 +286,16 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn define(&mut self, definition: MacroDefinition, imports: &Imports, table: Table) {
+    /// Defines a macro whose path stands at `named`.
+    fn define(
+        &mut self,
+        definition: MacroDefinition,
+        named: Span,
+        imports: &Imports,
+        table: Table,
+    ) {
         let MacroDefinition { path, span, mut value } = definition;
-        self.mention(span, Named::MacroDefinition(path.clone()), table);
+        self.mention(named, Named::MacroDefinition(path.clone()), table);
         self.resolve_names(&mut value, imports, table);
         let macros = &mut self.table(table).macros;
         let overridden = macros.remove(&path).map(Box::new);

@@ -6,5 +6,6 @@ mod config_str;
 mod errors;
 mod golden;
 mod limits;
+mod lsp;
 mod records;
 mod values;

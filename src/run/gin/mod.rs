@@ -4,6 +4,7 @@
 //! status 1 where it found what it was asked to look for, such as a mistake in a file.
 
 mod input;
+mod lsp;
 mod parse;
 
 use std::io::{self, ErrorKind, Write};
@@ -15,6 +16,8 @@ use super::failure::Failure;
 /// A tool for gin files.
 #[derive(Debug, Subcommand)]
 pub enum GinCommand {
+    /// Serve an editor: mistakes, completion, documentation, definitions and renaming as one types.
+    Lsp(lsp::LspArgs),
     /// Print what gin files say, one JSON object per statement and line.
     Parse(parse::ParseArgs),
 }
@@ -26,6 +29,7 @@ impl GinCommand {
     /// As the tool says; [`Failure::Said`] where its output says it all.
     pub fn run(&self, color: bool) -> Result<(), Failure> {
         match self {
+            GinCommand::Lsp(args) => lsp::run(args),
             GinCommand::Parse(args) => parse::run(args, color),
         }
     }

@@ -1,0 +1,211 @@
+//! What an open file means: the configuration it belongs to, loaded.
+//!
+//! A file is the root of its configuration, unless a comment in it holds the command that runs it:
+//! `# gimlet train --gin_file=model.gin --gin_file=run.gin --gin.MODEL_DIR="'/tmp/run'"`. Then that
+//! command's files and bindings are the configuration, provided that they read the file.
+
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+
+use crate::gin::ast::{Import, StatementKind};
+use crate::gin::{
+    Bound, Config, FileId, Loaded, Mention, Named, Registry, Request, Span, load_anyway, parse,
+};
+use crate::run::cli::{Cli, Command, GinArgs, rewrite};
+
+use super::files::Files;
+
+/// Last names of the configurables that commands start with, here and in T5X, Mesh TF and others.
+const ENTRY_POINTS: [&str; 7] =
+    ["train", "evaluate", "infer", "main", "run", "precompile", "train_and_eval"];
+
+/// An open file and its configuration.
+#[derive(Debug)]
+pub struct Analysis {
+    /// The file's path.
+    pub path: PathBuf,
+    /// Its text when it was analysed.
+    pub text: String,
+    /// The configuration.
+    pub loaded: Loaded,
+    /// The file among the configuration's texts: once for each time it is included.
+    pub ids: Vec<FileId>,
+    /// What the file imports.
+    pub imports: Vec<Import>,
+    /// Whether the configuration binds an entry point, so that it is to be run as it is.
+    pub is_run: bool,
+}
+
+impl Analysis {
+    /// Analyses a file.
+    pub fn new(
+        path: &Path,
+        text: String,
+        files: &Files,
+        search_paths: &[String],
+        registry: &Registry,
+    ) -> Self {
+        let name = files.name(path);
+        let alone = Request {
+            files: vec![name],
+            search_paths: search_paths.to_vec(),
+            ..Request::default()
+        };
+        let mut loaded = None;
+        if let Some(args) = command_in(&text) {
+            let command = Request {
+                files: args.gin_file.clone(),
+                bindings: args.bindings(),
+                search_paths: [search_paths, &args.gin_search_paths].concat(),
+                ..Request::default()
+            };
+            loaded = Some(load_as_run(command, files, registry))
+                .filter(|loaded| !ids_of(path, loaded, files).is_empty());
+        }
+        let loaded = loaded.unwrap_or_else(|| load_as_run(alone, files, registry));
+        let ids = ids_of(path, &loaded, files);
+        let is_run = !entry_points(&loaded.config).is_empty();
+        let imports = imports(&text);
+        Self { path: path.to_path_buf(), text, loaded, ids, imports, is_run }
+    }
+
+    /// The file as a text of the configuration; `None` if it could not be read.
+    pub fn id(&self) -> Option<FileId> {
+        self.ids.first().copied()
+    }
+
+    /// What is named at a byte of the file.
+    pub fn mention(&self, offset: usize) -> Option<&Mention> {
+        let here = self.loaded.mentions.iter().filter(|mention| {
+            let span = mention.span;
+            self.ids.contains(&span.file) && (span.start..=span.end).contains(&offset)
+        });
+        here.min_by_key(|mention| mention.span.end - mention.span.start)
+    }
+
+    /// The table that a text's statements go into.
+    pub fn table(&self, mention: &Mention) -> &Config {
+        if mention.in_task_file { &self.loaded.tasks } else { &self.loaded.config }
+    }
+
+    /// The macro that a path means where it is used: itself, or the one of an outer scope.
+    pub fn macro_meant<'p>(&self, path: &'p str, in_task_file: bool) -> &'p str {
+        let config = if in_task_file { &self.loaded.tasks } else { &self.loaded.config };
+        let outer = std::iter::successors(Some(path), |path| Some(path.rsplit_once('/')?.0));
+        outer.into_iter().find(|path| config.macros.contains_key(*path)).unwrap_or(path)
+    }
+
+    /// The macro that is named at a place, if one is.
+    pub fn macro_at<'a>(&self, mention: &'a Mention) -> Option<&'a str> {
+        match &mention.named {
+            Named::MacroDefinition(path) => Some(path),
+            Named::MacroUse(path) => Some(self.macro_meant(path, mention.in_task_file)),
+            _ => None,
+        }
+    }
+}
+
+/// What is bound to one key, newest first.
+#[derive(Debug)]
+pub struct Binding<'a> {
+    /// The key's scope; empty for the root.
+    pub scope: &'a str,
+    /// The value that counts, and what it replaced.
+    pub chain: Vec<&'a Bound>,
+}
+
+/// The binding whose key stands at a place.
+pub fn binding_at(config: &Config, key: Span) -> Option<Binding<'_>> {
+    config.bindings.iter().find_map(|((scope, _), arguments)| {
+        let mut chains = arguments.values().map(chain);
+        let chain = chains.find(|chain| chain.iter().any(|bound| bound.key == key))?;
+        Some(Binding { scope, chain })
+    })
+}
+
+/// A binding and what it replaced, newest first.
+pub fn chain(bound: &Bound) -> Vec<&Bound> {
+    std::iter::successors(Some(bound), |bound| bound.overridden.as_deref()).collect()
+}
+
+/// Loads twice where the first time finds what the command starts with: only then it is known what
+/// the run reads, and what nothing reads.
+fn load_as_run(mut request: Request, files: &Files, registry: &Registry) -> Loaded {
+    let loaded = load_anyway(&request, files, registry);
+    request.roots = entry_points(&loaded.config);
+    if request.roots.is_empty() { loaded } else { load_anyway(&request, files, registry) }
+}
+
+/// The entry points that a configuration binds something of.
+fn entry_points(config: &Config) -> Vec<String> {
+    let names = config.bindings.keys().map(|(_, name)| *name);
+    let is_entry = |name: &&str| {
+        let last = name.rsplit('.').next().expect("split yields one part");
+        ENTRY_POINTS.contains(&last)
+    };
+    let mut names: Vec<String> = names.filter(is_entry).map(str::to_string).collect();
+    names.dedup();
+    names
+}
+
+fn ids_of(path: &Path, loaded: &Loaded, files: &Files) -> Vec<FileId> {
+    let here = loaded.sources.files().filter(|(_, file)| files.path(&file.name) == path);
+    here.map(|(id, _)| id).collect()
+}
+
+fn imports(text: &str) -> Vec<Import> {
+    let (statements, _) = parse(FileId(0), text);
+    let imports = statements.into_iter().filter_map(|statement| match statement.kind {
+        StatementKind::Import(import) => Some(import),
+        _ => None,
+    });
+    imports.collect()
+}
+
+/// The flags of the first comment that holds a command with `--gin_file`.
+fn command_in(text: &str) -> Option<GinArgs> {
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(comment) = line.trim_start().strip_prefix('#') else { continue };
+        let mut command = comment.to_string();
+        while let Some(continued) = command.strip_suffix('\\') {
+            let next = lines.next().unwrap_or_default().trim_start().trim_start_matches('#');
+            command = format!("{continued} {next}");
+        }
+        if command.contains("--gin_file")
+            && let Some(args) = gin_args(&command)
+        {
+            return Some(args);
+        }
+    }
+    None
+}
+
+/// Reads the flags about gin; the rest of the command does not matter.
+fn gin_args(command: &str) -> Option<GinArgs> {
+    let words = shlex::split(command)?;
+    let flags = words.into_iter().filter(|word| word.starts_with("--gin") && word.contains('='));
+    let words = ["gimlet", "train"].map(str::to_string).into_iter().chain(flags);
+    match Cli::try_parse_from(rewrite(words).ok()?).ok()?.command {
+        Command::Train(args) if !args.gin.gin_file.is_empty() => Some(args.gin),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comment_with_a_command_says_how_a_file_is_run() {
+        let text = "A = 1\n# Try this:\n#   python t5x/train.py --alsologtostderr \\\n\
+                    #     --gin_file=a.gin --gin_file=\"b c.gin\" --gin.DIR=\"'/x'\"\n";
+        let args = command_in(text).expect("the comment holds one");
+        assert_eq!(args.gin_file, ["a.gin", "b c.gin"]);
+        assert_eq!(args.bindings(), [("--gin.DIR".to_string(), "DIR = '/x'".to_string())]);
+        for text in ["# see --gin_file", "A = '--gin_file=a'", "# --gin_file='a", "# \\"] {
+            assert!(command_in(text).is_none(), "{text}");
+        }
+    }
+}
