@@ -9,12 +9,15 @@ use super::schema::{REQUIRED, Registry};
 use super::suggest::did_you_mean;
 use super::value::{Value, ValueKind};
 
-/// Everything that must be mended before the configuration can be evaluated.
-pub(super) fn check(config: &Config, registry: &Registry) -> Vec<Diagnostic> {
-    let mut out = reach_all(config, registry).cycles;
-    if out.is_empty() {
-        out.extend(wrong_types(config, registry));
-    }
+/// Cycles and values of the wrong type, which no further text mends.
+pub(super) fn inconsistent(config: &Config, registry: &Registry) -> Vec<Diagnostic> {
+    let cycles = reach_all(config, registry).cycles;
+    in_order(if cycles.is_empty() { wrong_types(config, registry) } else { cycles })
+}
+
+/// What is missing for the configuration to be evaluated.
+pub(super) fn incomplete(config: &Config, registry: &Registry) -> Vec<Diagnostic> {
+    let mut out = Vec::new();
     for (path, bound) in &config.macros {
         check_bound(path, bound, (config, registry), &mut out);
     }
@@ -26,9 +29,14 @@ pub(super) fn check(config: &Config, registry: &Registry) -> Vec<Diagnostic> {
             check_bound(&key, bound, (config, registry), &mut out);
         }
     }
-    out.sort_by_key(|diagnostic| diagnostic.place.as_ref().map(|(span, _)| *span));
-    out.dedup();
-    out
+    in_order(out)
+}
+
+/// In the order of the texts, each once.
+fn in_order(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    diagnostics.sort_by_key(|diagnostic| diagnostic.place.as_ref().map(|(span, _)| *span));
+    diagnostics.dedup();
+    diagnostics
 }
 
 /// Values that their parameters do not take, whether anything reads them or not.

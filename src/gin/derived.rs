@@ -7,18 +7,37 @@ use pest::iterators::Pair;
 
 use super::expression::{Expression, Operator};
 use super::literal::{self, BadLiteral, Text};
+use super::mistakes;
 use super::source::Span;
 use super::syntax::{Grammar, Rule, split_scope};
 use super::value::{MacroUse, Value, ValueKind};
 
-/// The expression of an `expression`, `term` or operand. `base` starts where the pairs' text starts.
+/// How many operators one expression has, at most. Their tree is walked by recursion.
+const MAX_OPERATORS: usize = 200;
+
+/// The expression of an `expression`. `base` starts where the pair's text starts.
 pub(super) fn expression(pair: Pair<'_, Rule>, base: Span) -> Result<Expression, BadLiteral> {
+    let is_operator = |part: &Pair<'_, Rule>| {
+        matches!(part.as_rule(), Rule::sum | Rule::product | Rule::negative)
+    };
+    let beyond = pair.clone().into_inner().flatten().filter(is_operator).nth(MAX_OPERATORS);
+    if let Some(operator) = beyond {
+        let at = operator.as_span().start();
+        let message = format!("an expression has at most {MAX_OPERATORS} operators");
+        let error = BadLiteral::new(at..at + 1, message);
+        return Err(error.help("name a part of it with a macro: `NAME = %(...)`"));
+    }
+    operand(pair, base)
+}
+
+/// The expression of an `expression`, `term` or operand.
+fn operand(pair: Pair<'_, Rule>, base: Span) -> Result<Expression, BadLiteral> {
     let (range, text) = (pair.as_span().start()..pair.as_span().end(), pair.as_str());
     match pair.as_rule() {
         Rule::expression | Rule::term => operations(pair, base),
         Rule::negative => {
-            let operand = pair.into_inner().next().expect("a sign has an operand");
-            Ok(Expression::Negative(Box::new(expression(operand, base)?)))
+            let inner = pair.into_inner().next().expect("a sign has an operand");
+            Ok(Expression::Negative(Box::new(operand(inner, base)?)))
         }
         Rule::digits => {
             let kind = literal::number(text, false).map_err(|bad| shifted(bad, range.start))?;
@@ -36,10 +55,10 @@ pub(super) fn expression(pair: Pair<'_, Rule>, base: Span) -> Result<Expression,
 /// `a + b - c`, from the left.
 fn operations(pair: Pair<'_, Rule>, base: Span) -> Result<Expression, BadLiteral> {
     let mut parts = pair.into_inner();
-    let mut left = expression(parts.next().expect("the rule starts with an operand"), base)?;
+    let mut left = operand(parts.next().expect("the rule starts with an operand"), base)?;
     while let (Some(operator), Some(right)) = (parts.next(), parts.next()) {
         let operator = Operator::from_text(operator.as_str()).expect("the grammar has no others");
-        let right = expression(right, base)?;
+        let right = operand(right, base)?;
         left = Expression::Operation(Box::new(left), operator, Box::new(right));
     }
     Ok(left)
@@ -98,7 +117,7 @@ impl Reader<'_> {
             // The braces of `\N{NAME}` belong to the escape.
             let named =
                 !self.raw && rest[..plain].ends_with("\\N") && rest[plain..].starts_with('{');
-            let length = match rest[plain..].find('}').filter(|_| named) {
+            let length = match named.then(|| rest[plain..].find('}')).flatten() {
                 Some(close) => plain + close + 1,
                 None => plain,
             };
@@ -157,7 +176,8 @@ impl Reader<'_> {
                 true => "the braces hold a macro or an expression, and no format",
                 false => "write a macro's name, `{NAME}`, or an expression, `{NAME * 2}`",
             };
-            return Err(BadLiteral::new(range, format!("`{text}` cannot be computed")).help(help));
+            let message = format!("`{}` cannot be computed", mistakes::shortened(text));
+            return Err(BadLiteral::new(range, message).help(help));
         };
         expression(pair, Span { start, ..self.base }).map_err(|bad| shifted(bad, range.start))
     }

@@ -7,6 +7,9 @@ use super::value::ValueKind;
 /// Longer decimal integers are refused, as Python does: reading them takes quadratic time.
 const MAX_DIGITS: usize = 4300;
 
+/// Longer integers in other bases are refused: printing them takes long.
+const MAX_BINARY_DIGITS: usize = 1 << 16;
+
 /// What is wrong with a literal, and the remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadLiteral {
@@ -69,9 +72,9 @@ fn is_imaginary(text: &str) -> bool {
     is_float(text) || text.split('_').all(|group| is_number(group, 10))
 }
 
-/// `None` for a decimal integer that is too long.
+/// `None` for an integer that is too long.
 fn integer(digits: &str, radix: u32, negative: bool) -> Option<ValueKind> {
-    if radix == 10 && digits.len() > MAX_DIGITS {
+    if digits.len() > if radix == 10 { MAX_DIGITS } else { MAX_BINARY_DIGITS } {
         return None;
     }
     let magnitude = BigInt::parse_bytes(digits.as_bytes(), radix).expect("checked to be digits");
@@ -79,8 +82,10 @@ fn integer(digits: &str, radix: u32, negative: bool) -> Option<ValueKind> {
 }
 
 fn too_long(range: std::ops::Range<usize>) -> BadLiteral {
-    BadLiteral::new(range, format!("an integer has at most {MAX_DIGITS} decimal digits"))
-        .help("write a float, `1e40`, or hexadecimal digits, `0xff`")
+    let message = format!(
+        "an integer has at most {MAX_DIGITS} decimal digits, or {MAX_BINARY_DIGITS} in other bases"
+    );
+    BadLiteral::new(range, message).help("write a float, `1e40`, or hexadecimal digits, `0xff`")
 }
 
 fn no_leading_zero(

@@ -13,7 +13,7 @@ use super::resolve::{Imports, Unresolved, is_builtin, resolve};
 use super::schema::{Registry, Schema};
 use super::source::{FileId, Source, SourceFile, SourceMap, Span};
 use super::suggest::did_you_mean;
-use super::unused::unused;
+use super::unused::{ineffective, unread};
 use super::value::{MacroUse, Value, ValueKind};
 
 /// What to load, in this order: files, then bindings.
@@ -27,12 +27,11 @@ pub struct Request {
     pub search_paths: Vec<String>,
     /// Which bindings of unknown configurables are dropped.
     pub skip_unknown: SkipUnknown,
-    /// Full names of what is evaluated. What it does not reach is unused; without any, nothing is.
-    pub roots: Vec<String>,
     /// Leaves includes and imports out.
     pub alone: bool,
-    /// Makes warnings errors.
-    pub strict: bool,
+    /// Takes the texts for a part of a configuration: values still required and macros that others
+    /// define are no mistakes.
+    pub fragment: bool,
 }
 
 /// Which bindings of unknown configurables are dropped instead of refused.
@@ -107,6 +106,12 @@ pub enum Named {
 }
 
 impl Loaded {
+    /// Warns of bindings that running `root` does not read. Those of the library are left out: it
+    /// serves many runs.
+    pub fn unread(&self, root: &'static Schema, registry: &Registry) -> Vec<Diagnostic> {
+        unread(&self.config, &self.sources, root, registry)
+    }
+
     /// The configuration if nothing is wrong with it.
     ///
     /// # Errors
@@ -435,13 +440,12 @@ impl<'a> Loader<'a> {
         // What a text that failed would have bound is not missing: it would be noise to say so.
         if !self.incomplete {
             for config in [&self.run, &self.tasks] {
-                self.diagnostics.extend(check::check(config, self.registry));
+                self.diagnostics.extend(check::inconsistent(config, self.registry));
+                if !self.request.fragment {
+                    self.diagnostics.extend(check::incomplete(config, self.registry));
+                }
             }
-            let run = (&self.run, &self.sources);
-            self.diagnostics.extend(unused(run, &self.request.roots, self.registry));
-        }
-        if self.request.strict {
-            self.diagnostics.iter_mut().for_each(|d| d.severity = Severity::Error);
+            self.diagnostics.extend(ineffective(&self.run, &self.sources));
         }
         self.diagnostics.sort_by_key(|diagnostic| diagnostic.severity);
         Loaded {

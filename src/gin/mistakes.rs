@@ -5,6 +5,9 @@ use super::repr::repr_str;
 use super::source::Span;
 use super::syntax::{Key, Place};
 
+/// Reading stops after so many mistakes, so that those of a large text do not fill the memory.
+pub(super) const MAX_MISTAKES: usize = 1000;
+
 // ---- whole lines
 
 pub(super) fn byte_order_mark(span: Span) -> Diagnostic {
@@ -492,7 +495,7 @@ fn first_word(place: Place<'_>) -> Place<'_> {
 }
 
 /// The text, cut to what fits in a message.
-fn shortened(text: &str) -> String {
+pub(super) fn shortened(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     match line.char_indices().nth(40) {
         Some((end, _)) => format!("{}...", &line[..end]),

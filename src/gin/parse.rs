@@ -6,7 +6,7 @@
 //! Indentation outside blocks means nothing, as in gin-config.
 
 use super::ast::{Argument, Statement, StatementKind, Target};
-use super::diagnostic::Diagnostic;
+use super::diagnostic::{Diagnostic, Severity};
 use super::key;
 use super::mistakes;
 use super::scan::{Line, scan};
@@ -26,7 +26,16 @@ pub fn parse(file: FileId, text: &str) -> (Vec<Statement>, Vec<Diagnostic>) {
         statements: Vec::with_capacity(lines.len()),
         diagnostics,
     };
-    lines.into_iter().for_each(|line| parser.line(line));
+    let mut mistakes = 0;
+    for line in lines {
+        let before = parser.diagnostics.len();
+        parser.line(line);
+        let new = &parser.diagnostics[before..];
+        mistakes += new.iter().filter(|d| d.severity == Severity::Error).count();
+        if mistakes > mistakes::MAX_MISTAKES {
+            break;
+        }
+    }
     parser.end_block();
     let mut diagnostics = parser.diagnostics;
     // Scanning came first; the reader wants the order of the text.

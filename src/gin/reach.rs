@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::{Config, scope_components};
 use super::diagnostic::Diagnostic;
-use super::schema::{CallSite, Fallback, Registry, Schema};
+use super::schema::{CallSite, Fallback, Param, Registry, Schema};
 use super::source::Span;
 use super::value::{MacroUse, Reference, Value, ValueKind};
 
@@ -63,6 +63,44 @@ pub fn reach_all(config: &Config, registry: &Registry) -> Reached {
     walk.reached
 }
 
+/// Bound arguments, with the scope each is bound in.
+type Bindings = BTreeMap<String, (Value, String)>;
+
+/// What is bound to a configurable that runs in `scope`: inner scopes win.
+fn bindings_of(config: &Config, schema: &Schema, scope: &[String]) -> Bindings {
+    let mut out = Bindings::new();
+    for depth in 0..=scope.len() {
+        let prefix = scope[..depth].join("/");
+        for (argument, bound) in
+            config.bindings.get(&(prefix.clone(), schema.name)).into_iter().flatten()
+        {
+            out.insert(argument.clone(), (bound.value.clone(), prefix.clone()));
+        }
+    }
+    out
+}
+
+/// What a configurable is given in `scope` that its caller does not supply: bound values, and
+/// defaults that gin can write and bind.
+pub(super) fn arguments_of(
+    config: &Config,
+    schema: &Schema,
+    scope: &[String],
+    supplied: &[String],
+) -> Arguments {
+    let default = |param: &Param| match &param.default {
+        Fallback::Value(kind) if !param.ignored && schema.refusal(param.name).is_none() => {
+            Some((param.name.to_string(), Value { kind: kind.clone(), span: Span::NOWHERE }))
+        }
+        _ => None,
+    };
+    let mut out: Arguments = schema.params.iter().filter_map(default).collect();
+    let bound = bindings_of(config, schema, scope).into_iter();
+    out.extend(bound.map(|(argument, (value, _))| (argument, value)));
+    out.retain(|argument, _| !supplied.contains(argument));
+    out
+}
+
 struct Walk<'a> {
     config: &'a Config,
     registry: &'a Registry,
@@ -105,13 +143,13 @@ impl<'a> Walk<'a> {
         self.reached.scopes.insert(path);
         self.calls.push(call);
         let bound = self.arguments(schema, scope, supplied);
-        for (argument, value) in &bound {
+        for (argument, (value, _)) in &bound {
             let site = schema.param(argument).and_then(|param| param.call.as_ref());
             self.value(value, scope, scope, site);
         }
         for call in &schema.calls {
             if let Some(target) = self.registry.get(&call.target) {
-                let scope = entered(scope, &call.site);
+                let scope = call.site.scope_from(scope);
                 self.call(target, &scope, &call.site.supplies, at);
             }
         }
@@ -124,40 +162,15 @@ impl<'a> Walk<'a> {
         schema: &'static Schema,
         scope: &[String],
         supplied: &[String],
-    ) -> BTreeMap<String, Value> {
-        let mut bound = BTreeMap::new();
-        let mut from = BTreeMap::new();
-        for depth in 0..=scope.len() {
-            let prefix = scope[..depth].join("/");
-            let Some(bindings) = self.config.bindings.get(&(prefix.clone(), schema.name)) else {
-                continue;
-            };
-            for (argument, value) in bindings {
-                bound.insert(argument.clone(), value.value.clone());
-                from.insert(argument.clone(), prefix.clone());
-            }
-        }
+    ) -> Bindings {
         let key = (scope.join("/"), schema.name);
-        let section = self.reached.sections.entry(key).or_default();
-        for param in &schema.params {
-            let is = |names: &[String]| names.iter().any(|name| name == param.name);
-            let open = schema.allowed.is_empty() || is(&schema.allowed);
-            if let Fallback::Value(kind) = &param.default
-                && open
-                && !is(&schema.denied)
-                && !is(supplied)
-                && !param.ignored
-            {
-                let value = Value { kind: kind.clone(), span: Span::NOWHERE };
-                section.entry(param.name.to_string()).or_insert(value);
-            }
-        }
-        for (argument, value) in &bound {
-            if !supplied.contains(argument) {
-                section.insert(argument.clone(), value.clone());
-                self.reached.used.insert((from[argument].clone(), schema.name, argument.clone()));
-            }
-        }
+        let arguments = arguments_of(self.config, schema, scope, supplied);
+        self.reached.sections.entry(key).or_default().extend(arguments);
+        let bound = bindings_of(self.config, schema, scope);
+        let used = bound.iter().filter(|(argument, _)| !supplied.contains(argument));
+        self.reached.used.extend(
+            used.map(|(argument, (_, from))| (from.clone(), schema.name, argument.clone())),
+        );
         bound
     }
 
@@ -193,7 +206,7 @@ impl<'a> Walk<'a> {
         }
         let Some(site) = site else { return };
         let scope = match reference.scope.is_empty() {
-            true => entered(consumer, site),
+            true => site.scope_from(consumer),
             false => reference.scope.clone(),
         };
         self.call(schema, &scope, &site.supplies, at);
@@ -228,10 +241,4 @@ impl<'a> Walk<'a> {
         self.value(&value, &scope, consumer, site);
         self.macros.pop();
     }
-}
-
-/// The scope of a call by a consumer that runs in `consumer`.
-fn entered(consumer: &[String], site: &CallSite) -> Vec<String> {
-    let active = if site.later { &[] } else { consumer };
-    active.iter().chain(&site.enters).cloned().collect()
 }

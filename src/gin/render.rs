@@ -28,17 +28,26 @@ const MAX_LINE: usize = 200;
 const NEAR: (usize, usize) = (10, MAX_WINDOW);
 
 impl Diagnostics {
-    /// All of it as text, warnings first, with terminal colours if asked for.
+    /// The first of each severity as text, warnings first, with terminal colours if asked for.
     pub fn render(&self, color: bool) -> String {
+        self.render_up_to(MAX_SHOWN, color)
+    }
+
+    /// All of it.
+    pub fn render_all(&self, color: bool) -> String {
+        self.render_up_to(usize::MAX, color)
+    }
+
+    fn render_up_to(&self, max_shown: usize, color: bool) -> String {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };
         let of = |severity| self.list.iter().filter(move |d| d.severity == severity);
         let mut out = String::new();
         for severity in [Severity::Warning, Severity::Error] {
-            for diagnostic in of(severity).take(MAX_SHOWN) {
+            for diagnostic in of(severity).take(max_shown) {
                 out.push_str(&self.one(diagnostic, &renderer));
                 out.push_str("\n\n");
             }
-            let hidden = of(severity).count().saturating_sub(MAX_SHOWN);
+            let hidden = of(severity).count().saturating_sub(max_shown);
             if hidden > 0 {
                 let (level, word) = level(severity);
                 let title = level.primary_title(match hidden {

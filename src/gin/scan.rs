@@ -5,10 +5,14 @@
 //! marked broken and the scan goes on behind it. Every byte is looked at once.
 
 use super::diagnostic::Diagnostic;
+use super::mistakes::MAX_MISTAKES;
 use super::source::{FileId, Span};
 
 /// How deep brackets nest, at most. CPython's own limit; it bounds the stack of every later stage.
 pub(super) const MAX_DEPTH: usize = 200;
+
+/// How long a logical line is, at most, in bytes. Its parts take a hundred times its length in memory.
+pub(super) const MAX_LENGTH: usize = 8 << 20;
 
 /// A logical line: from its first token to its last, without a trailing comment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +47,7 @@ struct Scanner<'a> {
 
 impl Scanner<'_> {
     fn line(&mut self) -> Option<Line> {
-        loop {
+        while self.diagnostics.len() <= MAX_MISTAKES {
             let column = self.indentation();
             match self.peek() {
                 None => return None,
@@ -56,6 +60,7 @@ impl Scanner<'_> {
                 }
             }
         }
+        None
     }
 
     /// Scans tokens up to the end of the logical line; `None` if it has none.
@@ -107,6 +112,9 @@ impl Scanner<'_> {
         }
         if let Some(&opener) = brackets.last() {
             self.unclosed(opener, &mut line);
+        }
+        if line.end - line.start > MAX_LENGTH {
+            self.too_long(&mut line);
         }
         (line.end > line.start).then_some(line)
     }
@@ -205,6 +213,15 @@ impl Scanner<'_> {
             let message = format!("`{bracket}` is never closed");
             let help = format!("add the missing `{}`", closer(bracket));
             self.report(opener, opener + 1, &message, "opened here", &help);
+        }
+        line.broken = true;
+    }
+
+    fn too_long(&mut self, line: &mut Line) {
+        if !line.broken {
+            let message = format!("a statement is at most {} MiB long", MAX_LENGTH >> 20);
+            let help = "keep data in files, and their paths in the configuration";
+            self.report(line.start, line.start, &message, "this one is longer", help);
         }
         line.broken = true;
     }

@@ -51,6 +51,12 @@ pub struct CallSite {
 }
 
 impl CallSite {
+    /// The scope of the call by a consumer that runs in `consumer`.
+    pub fn scope_from(&self, consumer: &[String]) -> Vec<String> {
+        let active = if self.later { &[] } else { consumer };
+        active.iter().chain(&self.enters).cloned().collect()
+    }
+
     /// A call after configuration, in no scope and with nothing supplied.
     pub fn later() -> Self {
         Self { later: true, ..Self::default() }
@@ -184,6 +190,8 @@ pub struct Registry {
     constants: BTreeMap<String, Option<ValueKind>>,
     /// Whether modules that hold none of the configurables may be imported as well.
     pub any_module: bool,
+    /// Whether a name within another configurable's is nothing but a longer name.
+    pub(super) without_methods: bool,
 }
 
 impl Default for Registry {
@@ -194,6 +202,7 @@ impl Default for Registry {
             functions: BTreeMap::new(),
             constants: BTreeMap::from([(REQUIRED.to_string(), None)]),
             any_module: false,
+            without_methods: false,
         };
         registry.add(&SINGLETON);
         registry
@@ -221,6 +230,11 @@ static SINGLETON: LazyLock<Schema> = LazyLock::new(|| Schema {
 type Run = fn(&mut Evaluator<'_>) -> Result<ValueKind, Reported>;
 
 impl Registry {
+    /// An empty registry for another project's configurables: of its modules, not all are known.
+    pub fn of_another_project() -> Self {
+        Self { any_module: true, ..Self::default() }
+    }
+
     /// The registry of everything that can be reached from `T`.
     pub fn with<T: FromGin>(mut self) -> Self {
         T::register(&mut self);
@@ -283,7 +297,8 @@ impl Registry {
 
     /// Whether the configurable is a method: its name is that of another one and a last component.
     pub fn is_method(&self, schema: &Schema) -> bool {
-        schema.name.rsplit_once('.').is_some_and(|(class, _)| self.get(class).is_some())
+        let class = schema.name.rsplit_once('.').map(|(class, _)| class);
+        !self.without_methods && class.is_some_and(|class| self.get(class).is_some())
     }
 
     /// The shortest suffix of the full name that means this configurable alone; `Class.method` at

@@ -298,6 +298,9 @@ impl Builder<'_> {
         let (mut after_colon, mut wrong, mut comma) = (false, false, false);
         let mut last = None;
         for part in pair.into_inner() {
+            if self.diagnostics.len() - before > mistakes::MAX_MISTAKES {
+                break;
+            }
             let (place, rule) = (self.place(&part), part.as_rule());
             match rule {
                 Rule::comma => comma = true,

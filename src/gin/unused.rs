@@ -7,24 +7,15 @@ use super::config::{Bound, Config};
 use super::diagnostic::Diagnostic;
 use super::find::LIBRARY;
 use super::reach::{Reached, reach};
-use super::schema::Registry;
+use super::schema::{Registry, Schema};
 use super::source::{FileId, SourceMap, Span};
 use super::suggest::nearest;
 use super::value::ValueKind;
 
-/// Warnings of all of it, in the order of the texts. What needs roots is left out without any.
-pub(super) fn unused(
-    (config, sources): (&Config, &SourceMap),
-    roots: &[String],
-    registry: &Registry,
-) -> Vec<Diagnostic> {
+/// What has no effect whatever is run, in the order of the texts.
+pub(super) fn ineffective(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
     let mut out = shadowed(config, sources);
     out.extend(unused_macros(config, sources));
-    let roots: Vec<_> = roots.iter().filter_map(|root| registry.get(root)).collect();
-    if !roots.is_empty() {
-        let reached = reach(config, registry, roots.into_iter().map(|root| (Vec::new(), root)));
-        out.extend(unread(config, sources, &reached, registry));
-    }
     out.sort_by_key(|diagnostic| diagnostic.place.as_ref().map(|(span, _)| *span));
     out
 }
@@ -87,13 +78,14 @@ fn unused_macros(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// Bindings that the roots do not read. Those of the library are left out: it serves many runs.
-fn unread(
+/// Bindings that running `root` does not read, in the order of the texts.
+pub(super) fn unread(
     config: &Config,
     sources: &SourceMap,
-    reached: &Reached,
+    root: &'static Schema,
     registry: &Registry,
 ) -> Vec<Diagnostic> {
+    let reached = reach(config, registry, [(Vec::new(), root)]);
     let mut out = Vec::new();
     for ((scope, name), arguments) in &config.bindings {
         let schema = registry.get(name).expect("bindings name what the registry holds");
@@ -103,9 +95,10 @@ fn unread(
         });
         for (argument, bound) in unread {
             let key = format!("{}.{argument}", schema.short_name());
-            out.push(why_unread(scope, &key, name, bound, reached));
+            out.push(why_unread(scope, &key, name, bound, &reached));
         }
     }
+    out.sort_by_key(|diagnostic| diagnostic.place.as_ref().map(|(span, _)| *span));
     out
 }
 

@@ -2,7 +2,9 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use super::gin::GinCommand;
+use crate::gin::SkipUnknown;
+
+use super::gin::GinToolArgs;
 
 /// Marks, inside a `--gin_bindings` value, the flag that the user typed.
 const TYPED_AS: char = '\u{1}';
@@ -27,8 +29,7 @@ pub enum Command {
     /// Say what this build and machine support, and what is missing.
     Doctor,
     /// Look into gin files, check them and lay them out.
-    #[command(subcommand)]
-    Gin(GinCommand),
+    Gin(GinToolArgs),
 }
 
 /// Flags of `gimlet train`.
@@ -69,6 +70,19 @@ pub struct GinArgs {
     /// Folders with cached tasks.
     #[arg(long = "seqio_additional_cache_dirs", value_name = "DIR,...", value_delimiter = ',')]
     pub seqio_additional_cache_dirs: Vec<String>,
+    /// Drop bindings of configurables that are not known: all, or those with these selectors.
+    #[arg(
+        long = "skip_unknown",
+        value_name = "SELECTOR,...",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        value_delimiter = ','
+    )]
+    pub skip_unknown: Option<Vec<String>>,
+    /// Take warnings for errors.
+    #[arg(long = "strict")]
+    pub strict: bool,
     /// Local folder that stands for a bucket or hub dataset: gs://t5-data=DIR; may be repeated, and
     /// comes before those of the variable GIMLET_PATH_MAP.
     #[arg(long = "path_map", value_name = "PREFIX=DIR")]
@@ -98,15 +112,29 @@ pub struct DistributedArgs {
 impl GinArgs {
     /// `(flag as typed, statement)` of each binding, in order.
     pub fn bindings(&self) -> Vec<(String, String)> {
-        let split = |text: &String| match text.strip_prefix(TYPED_AS) {
-            Some(marked) => {
-                let (flag, statement) =
-                    marked.split_once(TYPED_AS).expect("`rewrite` writes both marks");
-                (flag.to_string(), statement.to_string())
-            }
-            None => ("--gin_bindings".to_string(), text.clone()),
-        };
-        self.gin_bindings.iter().map(split).collect()
+        typed_bindings(&self.gin_bindings)
+    }
+}
+
+/// `(flag as typed, statement)` of each value of `--gin_bindings`, in order.
+pub fn typed_bindings(values: &[String]) -> Vec<(String, String)> {
+    let split = |text: &String| match text.strip_prefix(TYPED_AS) {
+        Some(marked) => {
+            let (flag, statement) =
+                marked.split_once(TYPED_AS).expect("`rewrite` writes both marks");
+            (flag.to_string(), statement.to_string())
+        }
+        None => ("--gin_bindings".to_string(), text.clone()),
+    };
+    values.iter().map(split).collect()
+}
+
+/// What `--skip_unknown` says: without a value, all.
+pub fn skip_unknown(flag: Option<&[String]>) -> SkipUnknown {
+    match flag {
+        None => SkipUnknown::No,
+        Some(names) if names.iter().all(String::is_empty) => SkipUnknown::All,
+        Some(names) => SkipUnknown::Named(names.to_vec()),
     }
 }
 

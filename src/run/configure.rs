@@ -2,12 +2,12 @@
 
 use crate::data::{Mixture, Task};
 use crate::gin::{
-    Config, Configurable, Diagnostics, Evaluator, Loaded, Registry, Request, Source, load,
+    Config, Configurable, Diagnostics, Evaluator, Loaded, Registry, Request, Severity, Source, load,
 };
 use crate::storage::{parse_path_map, set_path_map};
 use crate::train::{Train, check};
 
-use super::cli::GinArgs;
+use super::cli::{GinArgs, skip_unknown};
 use super::failure::Failure;
 use super::tasks::GinTasks;
 
@@ -35,6 +35,9 @@ pub struct Configured {
     pub warnings: String,
 }
 
+/// What the commands run, by full name.
+pub const ROOTS: [&str; 1] = ["t5x.train.train"];
+
 /// Every configurable that a gin file may name, over all commands.
 pub fn registry() -> Registry {
     Registry::default().with::<Train>().with::<Task>().with::<Mixture>()
@@ -51,14 +54,19 @@ pub fn configure(args: &GinArgs, source: &dyn Source, color: bool) -> Result<Con
         files: args.gin_file.clone(),
         bindings: args.bindings(),
         search_paths: args.gin_search_paths.clone(),
-        roots: vec![Train::schema().name.to_string()],
+        skip_unknown: skip_unknown(args.skip_unknown.as_deref()),
         ..Request::default()
     };
     if request.files.is_empty() && request.bindings.is_empty() {
         return Err(Failure::Usage(anyhow::anyhow!("no configuration: give --gin_file=FILE")));
     }
     let registry = registry();
-    let loaded = load(&request, source, &registry)?;
+    let mut loaded = load(&request, source, &registry)?;
+    loaded.warnings.extend(loaded.unread(Train::schema(), &registry));
+    if args.strict {
+        loaded.warnings.iter_mut().for_each(|warning| warning.severity = Severity::Error);
+        loaded = loaded.checked()?;
+    }
     let train = evaluate::<Train>(&loaded, &registry)?;
     check(&train).map_err(Failure::usage)?;
     let warnings = match loaded.warnings.is_empty() {

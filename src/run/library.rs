@@ -12,7 +12,7 @@ static GIN: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/gin");
 static TASKS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/tasks");
 
 /// The longest gin text that is read, in bytes: a path given by mistake must not fill the memory.
-const MAX_TEXT: u64 = 256 << 20;
+const MAX_TEXT: u64 = 64 << 20;
 
 /// The disk, and below `<gimlet>/` the library configs and tasks that come with Gimlet.
 #[derive(Clone, Copy, Debug, Default)]

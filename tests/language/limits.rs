@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use assert_cmd::Command;
 use gimlet::gin::{Diagnostics, FileId, SourceFile, SourceMap, parse};
 
 /// Reads a text and shows what is wrong with it.
@@ -26,6 +27,72 @@ fn ten_thousand_brackets_are_refused_without_overflow() {
             assert_eq!(shown.matches("error:").count(), 1, "{shown}");
         }
     }
+}
+
+#[test]
+fn what_would_take_too_much_is_refused() {
+    let operators = |size| format!("a = %({}1)", "1+".repeat(size));
+    let braces = |size| format!("a = f'{{{}1}}'", "-".repeat(size));
+    let digits = |size| format!("a = 0x{}", "f".repeat(size));
+    let text = |size| format!("é.b = '{}'", "x".repeat(size));
+    let mistakes = |size| "a = x\n".repeat(size);
+    let items = |size| format!("a = [{}]", ",".repeat(size));
+    let texts = [
+        (operators(1_000_000), "an expression has at most 200 operators"),
+        (braces(1_000_000), "cannot be computed"),
+        (digits(100_000), "an integer has at most"),
+        (text(9_000_000), "a statement is at most 8 MiB long"),
+        (mistakes(1_000_000), "more errors are not shown"),
+        (items(1_000_000), "more errors are not shown"),
+    ];
+    for (text, message) in texts {
+        let shown = rendered(text);
+        assert!(shown.contains(message), "{message}: {shown}");
+    }
+}
+
+#[test]
+fn the_largest_expression_allowed_is_read() {
+    let text = format!("a = %({}1{})", "(1+".repeat(198), ")".repeat(198));
+    assert_eq!(rendered(text), "");
+    let text = format!("a = %({}1)", "-".repeat(200));
+    assert_eq!(rendered(text), "");
+}
+
+#[test]
+fn what_is_no_file_is_refused_in_place_of_a_hang() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo starts").success());
+    let (pipe, folder) = (pipe.display().to_string(), folder.path().display().to_string());
+    for (path, message) in [
+        (folder.as_str(), "it is a folder"),
+        (pipe.as_str(), "it is no file but a device or a pipe"),
+        ("/dev/zero", "it is no file but a device or a pipe"),
+    ] {
+        for (args, status) in [(["gin", "parse", path], 1), (["train", "--gin_file", path], 2)] {
+            let output = Command::new(env!("CARGO_BIN_EXE_gimlet"))
+                .args(args)
+                .timeout(Duration::from_secs(20))
+                .output()
+                .expect("gimlet starts");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.contains(message), "{args:?}: {said}");
+            assert_eq!(output.status.code(), Some(status), "{args:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_text_is_refused_with_its_line() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("a.gin");
+    std::fs::write(&path, b"a = 1\nb = '\xff'\n").expect("the folder is writable");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));
+    let output = command.args(["gin", "parse"]).arg(&path).output().expect("gimlet starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.ends_with("it is no text in UTF-8 (line 2)\n"), "{said}");
 }
 
 #[test]

@@ -7,5 +7,7 @@ mod errors;
 mod golden;
 mod limits;
 mod lsp;
+mod names;
 mod records;
+mod schemas;
 mod values;

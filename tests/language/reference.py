@@ -1,15 +1,18 @@
 """Makes the reference data of tests/language with the real gin-config.
 
-    pip install gin-config==0.5.0 && python tests/language/reference.py
+    pip install gin-config==0.5.0
+    gimlet gin schema > schema.json && python tests/language/reference.py schema.json
 
 Made with gin-config 0.5.0 on Python 3.11 (later Pythons tokenize stray characters differently).
 Writes accept.json, values.json and config_str/*.golden beside this file.
 """
 
+import contextlib
 import json
 import pathlib
 import pprint
 import random
+import subprocess
 import sys
 import types
 
@@ -221,6 +224,94 @@ def config_strings():
         path.with_suffix(".golden").write_text(printed)
 
 
+def literal(data):
+    """The default that a schema file gives; an object that gin cannot write for an opaque one."""
+    if isinstance(data, list):
+        return [literal(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    ((key, value),) = data.items()
+    return {
+        "$tuple": lambda: tuple(map(literal, value)),
+        "$dict": lambda: {literal(k): literal(v) for k, v in value},
+        "$float": lambda: float(value),
+        "$int": lambda: int(value),
+        "$opaque": object,
+    }[key]()
+
+
+class Stubs:
+    """Functions that do nothing but the calls which a schema file declares."""
+
+    def __init__(self, schema):
+        self.functions, self.later = {}, []
+        entries = [e for e in schema["configurables"] if not e["selector"].startswith("gin.")]
+        names = [entry["selector"] for entry in entries]
+        for entry in entries:
+            self.add(entry, names)
+        for name, value in schema.get("constants", {}).items():
+            gin.constant(name, literal(value))
+
+    def add(self, entry, names):
+        module, name = entry["selector"].rsplit(".", 1)
+        defaults = {p["name"]: literal(p["default"]) if "default" in p else object() for p in entry.get("parameters", [])}
+        scope = {"defaults": defaults, "body": lambda arguments: self.run(entry, arguments), "__name__": module}
+        parameters = ", ".join(f"{p}=defaults[{p!r}]" for p in defaults) + (", **kwargs" if entry.get("kwargs") else "")
+        exec(f"def {name}({parameters}):\n  return body(locals()) or {name}", scope)
+        configurable = gin.external_configurable(
+            scope[name], name, module, allowlist=entry.get("allowlist"), denylist=entry.get("denylist"))
+        self.functions[entry["selector"]] = configurable
+        if module in names:  # A method, which gin recognizes by its class.
+            known = gin.config._REGISTRY[entry["selector"]]
+            gin.config._REGISTRY[entry["selector"]] = known._replace(is_method=True)
+
+    def run(self, entry, arguments):
+        for parameter in entry.get("parameters", []):
+            if "call" in parameter:
+                value = arguments[parameter["name"]]
+                for function in value if isinstance(value, (list, tuple)) else [value]:
+                    if callable(function) and hasattr(function, "__wrapped__"):
+                        self.call(function, parameter["call"])
+        for call in entry.get("calls", []):
+            self.call(self.functions[call["selector"]], call)
+
+    def call(self, function, site):
+        def run():
+            with contextlib.ExitStack() as stack:
+                for scope in site.get("enters", []):
+                    stack.enter_context(gin.config_scope(scope))
+                function(**{name: None for name in site.get("supplies", [])})
+
+        if site.get("later"):
+            self.later.append(run)
+        else:
+            run()
+
+    def operative(self, root):
+        self.functions[root]()
+        while self.later:
+            self.later.pop()()
+        return gin.operative_config_str()
+
+
+ROOTS = {"flaxformer": "t5x.train.train", "mesh": "mesh_tensorflow.transformer.utils.run", "t5x": "t5x.train.train"}
+
+
+def schemas(name, own):
+    """schemas/name.*golden: what stubs are configured with; `own` is what `gimlet gin schema` prints."""
+    folder = HERE / "schemas"
+    schema = folder / f"{name}.json"
+    stubs = Stubs(json.loads((schema if schema.exists() else own).read_text()))
+    text = (folder / f"{name}.gin").read_text()
+    for line in text.splitlines():
+        if line.startswith("import "):
+            register(line.split()[1], "unused", [])
+    gin.parse_config(text)
+    gin.finalize()
+    (folder / f"{name}.config.golden").write_text(gin.config_str())
+    (folder / f"{name}.golden").write_text(stubs.operative(ROOTS[name]))
+
+
 def main():
     def dump(name, data):
         lines = ",\n".join(json.dumps(entry, ensure_ascii=True) for entry in data)
@@ -229,7 +320,12 @@ def main():
     dump("accept.json", accept())
     dump("values.json", values())
     config_strings()
+    for name in ROOTS:  # Each in a process of its own: gin's registry is global.
+        subprocess.run([sys.executable, __file__, sys.argv[1], name], check=True)
 
 
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) > 2:
+        schemas(sys.argv[2], pathlib.Path(sys.argv[1]))
+    else:
+        main()

@@ -4,6 +4,7 @@ use std::io;
 
 use anyhow::anyhow;
 
+use crate::gin::Source;
 use crate::run::failure::Failure;
 use crate::run::library::{read_file, read_text};
 
@@ -22,4 +23,18 @@ pub fn name(path: &str) -> &str {
 pub fn read(path: &str) -> Result<String, Failure> {
     let text = if path == "-" { read_text(io::stdin().lock()) } else { read_file(path.as_ref()) };
     text.map_err(|error| Failure::usage(anyhow!("cannot read {}: {error}", name(path))))
+}
+
+/// Texts that were read already, by the name of their file.
+pub struct Given<'a>(pub Vec<(&'a str, &'a String)>);
+
+impl Source for Given<'_> {
+    fn read(&self, path: &str) -> io::Result<Option<String>> {
+        let found = self.0.iter().find(|(name, _)| *name == path);
+        Ok(found.map(|(_, text)| text.to_string()))
+    }
+
+    fn similar(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
 }

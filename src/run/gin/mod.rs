@@ -3,40 +3,80 @@
 //! A tool writes its result to standard output and what is wrong to standard error. It ends with
 //! status 1 where it found what it was asked to look for, such as a mistake in a file.
 
+mod check;
+mod diff;
+mod explain;
 mod input;
 mod lsp;
 mod parse;
+mod print;
+mod project;
+mod query;
 
 use std::io::{self, ErrorKind, Write};
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+
+use crate::gin::registry_to_json;
 
 use super::failure::Failure;
+
+/// Flags of `gimlet gin`.
+#[derive(Args, Debug)]
+pub struct GinToolArgs {
+    /// The tool.
+    #[command(subcommand)]
+    pub tool: GinCommand,
+    /// Configurables of another project, as JSON, instead of ours; may be repeated.
+    #[arg(long = "schema", value_name = "FILE.json", global = true)]
+    pub schema: Vec<String>,
+}
 
 /// A tool for gin files.
 #[derive(Debug, Subcommand)]
 pub enum GinCommand {
+    /// Report every mistake, and what is probably not meant; ends with status 1 on an error.
+    Check(check::CheckArgs),
+    /// Print the final configuration in gin's layout.
+    Print(print::PrintArgs),
+    /// Say what a name means, what it is bound to and where that comes from.
+    Explain(explain::ExplainArgs),
+    /// Print the value that a key is bound to.
+    Query(query::QueryArgs),
+    /// Print every configurable as JSON, in the form that --schema takes.
+    Schema,
+    /// Say what differs in meaning between two configurations.
+    Diff(diff::DiffArgs),
     /// Serve an editor: mistakes, completion, documentation, definitions and renaming as one types.
     Lsp(lsp::LspArgs),
     /// Print what gin files say, one JSON object per statement and line.
     Parse(parse::ParseArgs),
 }
 
-impl GinCommand {
+impl GinToolArgs {
     /// Runs the tool.
     ///
     /// # Errors
     /// As the tool says; [`Failure::Said`] where its output says it all.
     pub fn run(&self, color: bool) -> Result<(), Failure> {
-        match self {
-            GinCommand::Lsp(args) => lsp::run(args),
+        match &self.tool {
+            GinCommand::Check(args) => check::run(args, &self.schema, color),
+            GinCommand::Print(args) => print::run(args, &self.schema, color),
+            GinCommand::Explain(args) => explain::run(args, &self.schema),
+            GinCommand::Query(args) => query::run(args, &self.schema),
+            GinCommand::Diff(args) => diff::run(args, &self.schema),
+            GinCommand::Schema => {
+                let registry = project::registry_for(&self.schema)?;
+                write(&format!("{:#}\n", registry_to_json(&registry)))
+            }
+            GinCommand::Lsp(args) => lsp::run(args, &self.schema),
             GinCommand::Parse(args) => parse::run(args, color),
         }
     }
 }
 
 /// Writes to standard output. A reader that has seen enough, such as `head`, is no error.
-fn print(text: &str) -> Result<(), Failure> {
+fn write(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::world(error)),
         _ => Ok(()),

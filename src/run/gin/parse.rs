@@ -10,7 +10,10 @@ use crate::gin::ast::{Argument, Import, Statement, StatementKind, Target};
 use crate::gin::{Diagnostics, Severity, SourceFile, SourceMap, Span, parse, to_json};
 use crate::run::failure::Failure;
 
-use super::{input, print};
+use super::{input, write};
+
+/// Records are gathered up to this many bytes, and then printed.
+const WORTH_WRITING: usize = 1 << 16;
 
 /// Flags of `gimlet gin parse`.
 #[derive(Args, Debug)]
@@ -29,7 +32,7 @@ pub fn run(args: &ParseArgs, color: bool) -> Result<(), Failure> {
             Err(failure) => {
                 failure.report(color);
                 let message = failure.to_string();
-                print(&format!(
+                write(&format!(
                     "{}\n",
                     json!({"file": file, "kind": "error", "message": message})
                 ))?;
@@ -52,14 +55,13 @@ fn print_records(name: &str, text: String, color: bool) -> Result<bool, Failure>
     let end = error.map_or(text.len(), |error| start(error.place.as_ref()));
     let mut records = Records { name, lines: Lines::new(text), count: 0, out: String::new() };
     for statement in statements.iter().take_while(|statement| statement.span.end <= end) {
-        records.statement(statement);
-        records.flush()?;
+        records.statement(statement)?;
     }
     match error {
-        Some(error) => records.error(&error.message, end),
-        None => records.end(),
+        Some(error) => records.error(&error.message, end)?,
+        None => records.end()?,
     }
-    print(&records.out)?;
+    write(&records.out)?;
     let correct = error.is_none();
     if !correct {
         eprint!("{}", Diagnostics { sources, list: diagnostics }.render(color));
@@ -80,31 +82,36 @@ struct Records<'t> {
 }
 
 impl Records<'_> {
-    fn statement(&mut self, statement: &Statement) {
+    fn statement(&mut self, statement: &Statement) -> Result<(), Failure> {
         let at = statement.span.start;
         match &statement.kind {
             StatementKind::Binding(target, argument) => self.binding(target, argument, at, false),
             StatementKind::Block(target, arguments) => {
                 let fields = json!({"scope": target.scope.join("/"), "selector": target.selector});
-                self.record("block", fields, at);
-                for argument in arguments {
-                    self.binding(target, argument, argument.span.start, true);
-                }
+                self.record("block", fields, at)?;
+                let mut lines = arguments.iter();
+                lines.try_for_each(|line| self.binding(target, line, line.span.start, true))
             }
             StatementKind::Macro(definition) => {
-                let (scope, name) =
-                    definition.path.rsplit_once('/').unwrap_or(("", &definition.path));
+                let path = &definition.path;
+                let (scope, name) = path.rsplit_once('/').unwrap_or(("", path));
                 let value = to_json(&definition.value);
-                self.record("macro", json!({"scope": scope, "selector": name, "value": value}), at);
+                self.record("macro", json!({"scope": scope, "selector": name, "value": value}), at)
             }
             StatementKind::Import(import) => self.record("import", import_fields(import), at),
             StatementKind::Include(include) => {
-                self.record("include", json!({"value": include.path}), at);
+                self.record("include", json!({"value": include.path}), at)
             }
         }
     }
 
-    fn binding(&mut self, target: &Target, argument: &Argument, at: usize, in_block: bool) {
+    fn binding(
+        &mut self,
+        target: &Target,
+        argument: &Argument,
+        at: usize,
+        in_block: bool,
+    ) -> Result<(), Failure> {
         let fields = json!({
             "scope": target.scope.join("/"),
             "selector": target.selector,
@@ -112,26 +119,26 @@ impl Records<'_> {
             "value": to_json(&argument.value),
             "in_block": in_block,
         });
-        self.record("binding", fields, at);
+        self.record("binding", fields, at)
     }
 
     /// A statement's record: its own fields between those that all have.
-    fn record(&mut self, kind: &str, fields: Json, at: usize) {
+    fn record(&mut self, kind: &str, fields: Json, at: usize) -> Result<(), Failure> {
         self.count += 1;
         let line = self.lines.number(at);
-        self.write(kind, fields, json!({"line": line}));
+        self.write(kind, fields, json!({"line": line}))
     }
 
-    fn error(&mut self, message: &str, at: usize) {
+    fn error(&mut self, message: &str, at: usize) -> Result<(), Failure> {
         let line = self.lines.number(at);
-        self.write("error", json!({"message": message}), json!({"line": line}));
+        self.write("error", json!({"message": message}), json!({"line": line}))
     }
 
-    fn end(&mut self) {
-        self.write("eof", json!({"statements": self.count}), json!({}));
+    fn end(&mut self) -> Result<(), Failure> {
+        self.write("eof", json!({"statements": self.count}), json!({}))
     }
 
-    fn write(&mut self, kind: &str, fields: Json, more: Json) {
+    fn write(&mut self, kind: &str, fields: Json, more: Json) -> Result<(), Failure> {
         let mut record = Map::new();
         record.insert("file".to_string(), json!(self.name));
         record.insert("kind".to_string(), json!(kind));
@@ -141,14 +148,10 @@ impl Records<'_> {
         }
         self.out.push_str(&Json::Object(record).to_string());
         self.out.push('\n');
-    }
-
-    /// Prints what has gathered, once it is worth a call.
-    fn flush(&mut self) -> Result<(), Failure> {
-        if self.out.len() > 1 << 16 {
-            print(&std::mem::take(&mut self.out))?;
+        if self.out.len() < WORTH_WRITING {
+            return Ok(());
         }
-        Ok(())
+        write(&std::mem::take(&mut self.out))
     }
 }
 

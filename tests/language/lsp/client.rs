@@ -100,7 +100,13 @@ impl Client {
     }
 
     /// Asks about a place in a file; `more` are further parameters.
-    pub fn at(&mut self, method: &str, name: &str, place: Json, more: Json) -> Result<Json, String> {
+    pub fn at(
+        &mut self,
+        method: &str,
+        name: &str,
+        place: Json,
+        more: Json,
+    ) -> Result<Json, String> {
         let mut params = json!({"textDocument": {"uri": self.uri(name)}, "position": place});
         for (key, value) in more.as_object().expect("named parameters") {
             params[key] = value.clone();
@@ -143,6 +149,11 @@ impl Client {
     pub fn close(mut self) -> Option<i32> {
         self.ask("shutdown", Json::Null);
         self.tell("exit", Json::Null);
+        self.wait()
+    }
+
+    /// Waits for the server to end; the exit status.
+    pub fn wait(&mut self) -> Option<i32> {
         self.server.wait().expect("it ends").code()
     }
 }

@@ -32,9 +32,11 @@ fn mistakes_come_and_go_as_one_types() {
 
 #[test]
 fn what_a_part_lacks_is_a_hint_and_what_a_run_lacks_is_not() {
-    let part = "utils.DatasetConfig.batch_size = %SIZE\nutils.DatasetConfig.split = %gin.REQUIRED\n";
+    let part =
+        "utils.DatasetConfig.batch_size = %SIZE\nutils.DatasetConfig.split = %gin.REQUIRED\n";
     let mut editor = Client::new(&[("part.gin", part)]);
-    let hints = ["4 0:33-38 macro `SIZE` is not defined", "4 1:20-25 `DatasetConfig.split` is required"];
+    let hints =
+        ["4 0:33-38 macro `SIZE` is not defined", "4 1:20-25 `DatasetConfig.split` is required"];
     assert_eq!(said(&editor.open("part.gin", part)), hints);
     let run = "include 'part.gin'\ntrain.total_steps = %STEPS\n";
     let found = said(&editor.open("run.gin", run));
@@ -52,12 +54,16 @@ fn a_run_that_others_include_is_a_part() {
 
 #[test]
 fn a_comment_says_how_a_file_is_run() {
-    let model = "# gimlet train --gin_file=model.gin --gin_file=run.gin --gin.DIR=\"'/x'\"\n\
-                 train.model_dir = %DIR\ntrain.total_steps = %STEPS\n";
-    let mut editor = Client::new(&[("run.gin", "STEPS = 'many'\n")]);
-    let found = editor.open("model.gin", model);
-    assert!(said(&found)[0].starts_with("1 "), "{found:?}");
-    assert!(said(&found).iter().all(|said| !said.contains("not defined")), "{found:?}");
+    let model = "train.model_dir = %DIR\ntrain.total_steps = %STEPS\n";
+    let command = "# gimlet train --gin_file=model.gin --gin_file=run.gin --gin.DIR=\"'/x'\"\n";
+    let mut editor = Client::new(&[("run.gin", "STEPS = 10\n")]);
+    let undefined = ["DIR", "STEPS"].map(|name| format!("macro `{name}` is not defined"));
+    let found = said(&editor.open("model.gin", model));
+    assert!(undefined.iter().all(|said| found.iter().any(|f| f.ends_with(said))), "{found:?}");
+    assert_eq!(said(&editor.edit("model.gin", &format!("{command}{model}"))), [""; 0]);
+    // A command that does not read the file says nothing about it.
+    let other = command.replace("model.gin", "run.gin");
+    assert_eq!(said(&editor.edit("model.gin", &format!("{other}{model}"))).len(), found.len());
 }
 
 #[test]

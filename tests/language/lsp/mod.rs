@@ -1,7 +1,10 @@
 //! `gimlet gin lsp`, driven as an editor does: each test starts the program and speaks the protocol.
 
 mod client;
+mod completing;
 mod diagnosing;
+mod navigating;
+mod robustness;
 
 use serde_json::{Value as Json, json};
 

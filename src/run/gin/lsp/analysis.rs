@@ -10,10 +10,12 @@ use clap::Parser;
 
 use crate::gin::ast::{Import, StatementKind};
 use crate::gin::{
-    Bound, Config, FileId, Loaded, Mention, Named, Registry, Request, Span, load_anyway, parse,
+    Bound, Config, Diagnostic, FileId, Loaded, Mention, Missing, Named, Registry, Request,
+    Severity, Span, load_anyway, parse,
 };
 use crate::run::cli::{Cli, Command, GinArgs, rewrite};
 
+use super::super::project::inferred;
 use super::files::Files;
 
 /// Last names of the configurables that commands start with, here and in T5X, Mesh TF and others.
@@ -29,6 +31,8 @@ pub struct Analysis {
     pub text: String,
     /// The configuration.
     pub loaded: Loaded,
+    /// Warnings of bindings that the run does not read.
+    pub unread: Vec<Diagnostic>,
     /// The file among the configuration's texts: once for each time it is included.
     pub ids: Vec<FileId>,
     /// What the file imports.
@@ -60,14 +64,19 @@ impl Analysis {
                 search_paths: [search_paths, &args.gin_search_paths].concat(),
                 ..Request::default()
             };
-            loaded = Some(load_as_run(command, files, registry))
+            loaded = Some(load_anyway(&command, files, registry))
                 .filter(|loaded| !ids_of(path, loaded, files).is_empty());
         }
-        let loaded = loaded.unwrap_or_else(|| load_as_run(alone, files, registry));
+        let loaded = loaded.unwrap_or_else(|| load_anyway(&alone, files, registry));
         let ids = ids_of(path, &loaded, files);
-        let is_run = !entry_points(&loaded.config).is_empty();
+        let root = inferred(&loaded.config, registry);
+        let is_run = root.is_some() || binds_entry_point(&loaded.config);
+        let unread = match root.filter(|_| can_be_run(&loaded)) {
+            Some(root) => loaded.unread(root, registry),
+            None => Vec::new(),
+        };
         let imports = imports(&text);
-        Self { path: path.to_path_buf(), text, loaded, ids, imports, is_run }
+        Self { path: path.to_path_buf(), text, loaded, unread, ids, imports, is_run }
     }
 
     /// The file as a text of the configuration; `None` if it could not be read.
@@ -129,24 +138,18 @@ pub fn chain(bound: &Bound) -> Vec<&Bound> {
     std::iter::successors(Some(bound), |bound| bound.overridden.as_deref()).collect()
 }
 
-/// Loads twice where the first time finds what the command starts with: only then it is known what
-/// the run reads, and what nothing reads.
-fn load_as_run(mut request: Request, files: &Files, registry: &Registry) -> Loaded {
-    let loaded = load_anyway(&request, files, registry);
-    request.roots = entry_points(&loaded.config);
-    if request.roots.is_empty() { loaded } else { load_anyway(&request, files, registry) }
-}
-
-/// The entry points that a configuration binds something of.
-fn entry_points(config: &Config) -> Vec<String> {
-    let names = config.bindings.keys().map(|(_, name)| *name);
-    let is_entry = |name: &&str| {
+/// Whether a configuration binds something of an entry point.
+fn binds_entry_point(config: &Config) -> bool {
+    config.bindings.keys().any(|(_, name)| {
         let last = name.rsplit('.').next().expect("split yields one part");
         ENTRY_POINTS.contains(&last)
-    };
-    let mut names: Vec<String> = names.filter(is_entry).map(str::to_string).collect();
-    names.dedup();
-    names
+    })
+}
+
+/// Whether nothing is wrong but values that flags may still give.
+fn can_be_run(loaded: &Loaded) -> bool {
+    let wrong = loaded.warnings.iter().filter(|d| d.severity == Severity::Error);
+    wrong.into_iter().all(|diagnostic| diagnostic.missing == Some(Missing::Value))
 }
 
 fn ids_of(path: &Path, loaded: &Loaded, files: &Files) -> Vec<FileId> {

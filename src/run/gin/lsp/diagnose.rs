@@ -20,7 +20,8 @@ const MAX_SHOWN: usize = 500;
 pub fn diagnose(analysis: &Analysis, is_part: bool, files: &Files) -> Vec<lsp_types::Diagnostic> {
     let shown = Shown { analysis, is_part, files, lines: Lines::new(&analysis.text) };
     let mut out = Vec::new();
-    for diagnostic in &analysis.loaded.warnings {
+    let unread = analysis.unread.iter().filter(|_| !is_part);
+    for diagnostic in analysis.loaded.warnings.iter().chain(unread) {
         let Some(shown) = shown.diagnostic(diagnostic) else { continue };
         // A file that is included twice is wrong twice.
         if !out.contains(&shown) {

@@ -112,6 +112,15 @@ impl Files {
         path.starts_with(&self.shown)
     }
 
+    /// Whether there is a file of that name.
+    pub fn exists(&self, name: &str) -> bool {
+        if name.starts_with(EMBEDDED) {
+            return Library.read(name).is_ok_and(|text| text.is_some());
+        }
+        let path = self.path(name);
+        self.buffers.contains_key(&path) || path.is_file()
+    }
+
     /// Puts a library file where an editor can open it, read-only. Where that fails the editor says
     /// that there is no such file.
     pub fn show(&self, path: &Path) {

@@ -25,8 +25,9 @@ mod workspace;
 use clap::Args;
 use lsp_server::Connection;
 
-use crate::run::configure::registry;
 use crate::run::failure::Failure;
+
+use super::project::registry_for;
 
 /// Flags of `gimlet gin lsp`.
 #[derive(Args, Debug)]
@@ -37,9 +38,13 @@ pub struct LspArgs {
 }
 
 /// Serves the editor at the other end of standard input and output.
-pub fn run(args: &LspArgs) -> Result<(), Failure> {
+///
+/// # Errors
+/// A schema that cannot be read; an editor that goes away without saying so.
+pub fn run(args: &LspArgs, schemas: &[String]) -> Result<(), Failure> {
+    let registry = registry_for(schemas)?;
     let (connection, threads) = Connection::stdio();
-    let served = server::serve(&connection, registry(), args.gin_search_paths.clone());
+    let served = server::serve(&connection, registry, args.gin_search_paths.clone());
     // The writing thread ends when the connection is gone.
     drop(connection);
     served.map_err(Failure::World)?;

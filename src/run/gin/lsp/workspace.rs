@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::gin::ast::StatementKind;
-use crate::gin::{FileId, Finder, LIBRARY, parse};
+use crate::gin::ast::{Statement, StatementKind};
+use crate::gin::{FileId, Finder, LIBRARY, Source, parse};
 
 use super::files::Files;
 
@@ -24,6 +25,8 @@ const MAX_LENGTH: u64 = 4 << 20;
 pub struct Workspace {
     folders: Vec<PathBuf>,
     files: BTreeMap<PathBuf, Scanned>,
+    /// What each file includes. Found anew each time: files come and go.
+    includes: BTreeMap<PathBuf, Vec<PathBuf>>,
     /// Files that another one includes.
     included: BTreeSet<PathBuf>,
 }
@@ -32,8 +35,8 @@ pub struct Workspace {
 struct Scanned {
     /// When it was changed and how long it is; `None` while it is open.
     stamp: Option<(SystemTime, u64)>,
-    /// The files it includes.
-    includes: Vec<PathBuf>,
+    /// The paths it includes, as written.
+    includes: Vec<String>,
 }
 
 impl Workspace {
@@ -45,7 +48,6 @@ impl Workspace {
     /// Looks at the folders again. Only files that have changed are read.
     pub fn scan(&mut self, files: &Files, search_paths: &[String]) {
         let mut known = std::mem::take(&mut self.files);
-        let finder = Finder::new(files, search_paths);
         let on_disk = gin_files(&self.folders).into_iter();
         let on_disk = on_disk.filter(|(path, _)| files.buffer(path).is_none());
         let stamped = on_disk.map(|(path, metadata)| {
@@ -55,14 +57,22 @@ impl Workspace {
         for (path, stamp) in stamped.chain(open) {
             let scanned = match known.remove(&path) {
                 Some(known) if stamp.is_some() && known.stamp == stamp => known,
-                _ => Scanned { stamp, includes: includes(&path, files, &finder) },
+                _ => Scanned { stamp, includes: includes(&path, files) },
             };
             self.files.insert(path, scanned);
         }
-        let inner = self.files.iter().flat_map(|(path, scanned)| {
-            scanned.includes.iter().filter(move |inner| *inner != path)
+        let exists = Exists(files);
+        let finder = Finder::new(&exists, search_paths);
+        let found = self.files.iter().map(|(path, scanned)| {
+            let name = files.name(path);
+            let found = scanned.includes.iter().filter_map(|include| {
+                let found = finder.find(include, LIBRARY, Some(&name)).ok().flatten();
+                found.map(|(name, _)| files.path(&name)).filter(|inner| inner != path)
+            });
+            (path.clone(), found.collect())
         });
-        self.included = inner.cloned().collect();
+        self.includes = found.collect();
+        self.included = self.includes.values().flatten().cloned().collect();
     }
 
     /// Whether another file includes this one.
@@ -83,7 +93,7 @@ impl Workspace {
             if wanted.contains(path) {
                 return true;
             }
-            let includes = self.files.get(path).into_iter().flat_map(|scanned| &scanned.includes);
+            let includes = self.includes.get(path).into_iter().flatten();
             open.extend(includes.map(PathBuf::as_path).filter(|inner| seen.insert(inner)));
         }
         false
@@ -95,18 +105,28 @@ impl Workspace {
     }
 }
 
-/// What a file includes, as far as it can be found.
-fn includes(path: &Path, files: &Files, finder: &Finder<'_>) -> Vec<PathBuf> {
-    use crate::gin::Source;
-    let name = files.name(path);
-    let Ok(Some(text)) = files.read(&name) else { return Vec::new() };
+/// The paths that a file includes.
+fn includes(path: &Path, files: &Files) -> Vec<String> {
+    let Ok(Some(text)) = files.read(&files.name(path)) else { return Vec::new() };
     let (statements, _) = parse(FileId(0), &text);
-    let found = statements.iter().filter_map(|statement| {
-        let StatementKind::Include(include) = &statement.kind else { return None };
-        let found = finder.find(&include.path, LIBRARY, Some(&name)).ok().flatten();
-        found.map(|(name, _)| files.path(&name))
-    });
-    found.collect()
+    let include = |statement: Statement| match statement.kind {
+        StatementKind::Include(include) => Some(include.path),
+        _ => None,
+    };
+    statements.into_iter().filter_map(include).collect()
+}
+
+/// Says what there is without reading it.
+struct Exists<'a>(&'a Files);
+
+impl Source for Exists<'_> {
+    fn read(&self, name: &str) -> io::Result<Option<String>> {
+        Ok(self.0.exists(name).then(String::new))
+    }
+
+    fn similar(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// All gin files below some folders. Links to folders are not followed: they may lead back.

@@ -1,0 +1,49 @@
+//! `gimlet gin check`: everything that is wrong with a configuration, at once.
+
+use clap::Args;
+
+use crate::gin::Severity;
+use crate::run::failure::Failure;
+
+use super::project::{Project, ProjectArgs};
+use super::write;
+
+/// Flags of `gimlet gin check`.
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    project: ProjectArgs,
+    /// Take warnings for errors.
+    #[arg(long)]
+    strict: bool,
+}
+
+/// Prints every diagnostic; [`Failure::Said`] if one of them is an error.
+pub fn run(args: &CheckArgs, schemas: &[String], color: bool) -> Result<(), Failure> {
+    let project = Project::load(&args.project.files, &args.project.reading, schemas)?;
+    let project = project.complete();
+    let mut list = project.loaded.warnings.clone();
+    if let Some(root) = project.root {
+        list.extend(project.loaded.unread(root, &project.registry));
+    }
+    if args.strict {
+        list.iter_mut().for_each(|diagnostic| diagnostic.severity = Severity::Error);
+    }
+    let count = |severity| list.iter().filter(|d| d.severity == severity).count();
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    eprint!("{}", project.diagnostics(list).render_all(color));
+    let what = match project.root {
+        Some(root) => format!("a configuration of {}", root.name),
+        None => "a part of a configuration".to_string(),
+    };
+    write(&format!("{what}: {}, {}\n", counted(errors, "error"), counted(warnings, "warning")))?;
+    if errors > 0 { Err(Failure::Said) } else { Ok(()) }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        0 => format!("no {what}s"),
+        1 => format!("1 {what}"),
+        more => format!("{more} {what}s"),
+    }
+}

@@ -1,0 +1,54 @@
+//! `gimlet gin print`: the final configuration in gin's own layout.
+
+use clap::Args;
+
+use crate::gin::{Request, config_str, load, operative_config_str, reach, untyped};
+use crate::run::failure::Failure;
+
+use super::project::{Project, ProjectArgs};
+use super::{input, write};
+
+/// Flags of `gimlet gin print`.
+#[derive(Args, Debug)]
+pub struct PrintArgs {
+    #[command(flatten)]
+    project: ProjectArgs,
+    /// Print what running the root reaches: the values used, defaults too.
+    #[arg(long, conflicts_with = "untyped")]
+    operative: bool,
+    /// Take every selector as known and with any parameter; leave out imports and includes.
+    #[arg(long)]
+    untyped: bool,
+}
+
+/// Prints the configuration.
+pub fn run(args: &PrintArgs, schemas: &[String], color: bool) -> Result<(), Failure> {
+    if args.untyped {
+        return write(&untyped_config(args)?);
+    }
+    let project = Project::load(&args.project.files, &args.project.reading, schemas)?.readable()?;
+    let warnings = project.diagnostics(project.loaded.warnings.clone());
+    eprint!("{}", warnings.render(color));
+    let (config, registry) = (&project.loaded.config, &project.registry);
+    if !args.operative {
+        return write(&config_str(config, registry));
+    }
+    let reached = reach(config, registry, [(Vec::new(), project.root()?)]);
+    write(&operative_config_str(config, &reached, registry))
+}
+
+/// The files by themselves, each selector naming itself.
+fn untyped_config(args: &PrintArgs) -> Result<String, Failure> {
+    let reading = &args.project.reading;
+    let names: Vec<&String> = reading.gin_file.iter().chain(&args.project.files).collect();
+    let texts: Vec<String> =
+        names.iter().map(|name| input::read(name)).collect::<Result<_, _>>()?;
+    let bindings = crate::run::cli::typed_bindings(&reading.gin_bindings);
+    let statements = bindings.iter().map(|(_, statement)| statement.as_str());
+    let registry = untyped(texts.iter().map(String::as_str).chain(statements));
+    let files = names.iter().map(|name| input::name(name).to_string()).collect();
+    let request = Request { files, bindings, alone: true, fragment: true, ..Request::default() };
+    let source = input::Given(names.into_iter().map(|n| input::name(n)).zip(&texts).collect());
+    let loaded = load(&request, &source, &registry)?;
+    Ok(config_str(&loaded.config, &registry))
+}
