@@ -101,9 +101,41 @@ impl<'a> Finder<'a> {
     }
 }
 
+/// The path without `.` and `..`: files that include each other by `../` have ever longer names.
+pub(super) fn plain(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match (part, parts.last()) {
+            (".", _) => {}
+            ("..", Some(last)) if !["", ".."].contains(last) => {
+                parts.pop();
+            }
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
 fn join(root: &str, path: &str) -> String {
     match root.is_empty() {
         true => path.to_string(),
         false => format!("{}/{path}", root.trim_end_matches('/')),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_path_has_no_detours() {
+        for (path, expected) in [
+            ("a/../b/./c.gin", "b/c.gin"),
+            ("../a/../../b.gin", "../../b.gin"),
+            ("/../a/b/../c.gin", "/../a/c.gin"),
+            ("<gimlet>/gin/x/../a.gin", "<gimlet>/gin/a.gin"),
+        ] {
+            assert_eq!(plain(path), expected);
+        }
     }
 }

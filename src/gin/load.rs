@@ -7,7 +7,7 @@ use super::ast::{Argument, Import, Include, MacroDefinition, Statement, Statemen
 use super::check;
 use super::config::{Bound, Config};
 use super::diagnostic::{Diagnostic, Diagnostics, Severity};
-use super::find::{Finder, LIBRARY, TASK_LIBRARY};
+use super::find::{Finder, LIBRARY, TASK_LIBRARY, plain};
 use super::parse::parse;
 use super::resolve::{Imports, Unresolved, is_builtin, resolve};
 use super::schema::{Registry, Schema};
@@ -338,7 +338,9 @@ impl<'a> Loader<'a> {
                 }
                 let mut scope = std::mem::take(&mut reference.scope);
                 let name = scope.pop().unwrap_or_default();
-                value.kind = ValueKind::Macro(MacroUse { scope, name });
+                let used = MacroUse { scope, name };
+                self.mention(value.span, Named::MacroUse(used.path()), table);
+                value.kind = ValueKind::Macro(used);
             }
             ValueKind::Reference(reference) => {
                 match self.resolve(&reference.selector, value.span, imports, table) {
@@ -417,7 +419,7 @@ impl<'a> Loader<'a> {
         let library = if table == Table::Run { LIBRARY } else { TASK_LIBRARY };
         let including = self.open.last().cloned();
         match self.finder.find(&include.path, library, including.as_deref()) {
-            Ok(Some((name, _))) if self.open.contains(&name) => {
+            Ok(Some((name, _))) if self.open.iter().any(|open| plain(open) == plain(&name)) => {
                 let message = format!("`{}` includes itself", include.path);
                 let chain = self.open.join(" -> ");
                 let diagnostic = Diagnostic::error(include.span, message);

@@ -2,6 +2,8 @@
 
 use serde_json::Value as Json;
 
+use crate::golden::folder;
+
 use super::client::Client;
 use super::place;
 
@@ -53,6 +55,30 @@ fn a_run_that_others_include_is_a_part() {
 }
 
 #[test]
+fn a_file_that_asks_for_values_is_a_part() {
+    let text = "STEPS = %gin.REQUIRED\ntrain:\n  total_steps = %STEPS\n  model = %MODEL\n";
+    let mut editor = Client::new(&[]);
+    let hints = ["4 0:0-5 `STEPS` is required", "4 3:10-16 macro `MODEL` is not defined"];
+    assert_eq!(said(&editor.open("run.gin", text)), hints);
+}
+
+#[test]
+fn what_a_run_does_not_read_is_said() {
+    let mut editor = Client::new(&[]);
+    let text = "train.total_steps = 1\nnone/utils.DatasetConfig.seed = 1\n";
+    let found = said(&editor.open("run.gin", text));
+    assert_eq!(found, ["2 1:25-29 `DatasetConfig.seed` is read by nothing"]);
+}
+
+#[test]
+fn another_project_s_schema_is_taken() {
+    let schema = folder("schemas").join("mesh.json");
+    let mut editor = Client::with_flags(&[], &[&format!("--schema={}", schema.display())]);
+    let found = said(&editor.open("a.gin", "utils.run.mode = 'train'\nutils.run.mod = 1\n"));
+    assert_eq!(found, ["1 1:10-13 `run` has no parameter `mod`"]);
+}
+
+#[test]
 fn a_comment_says_how_a_file_is_run() {
     let model = "train.model_dir = %DIR\ntrain.total_steps = %STEPS\n";
     let command = "# gimlet train --gin_file=model.gin --gin_file=run.gin --gin.DIR=\"'/x'\"\n";
@@ -90,9 +116,9 @@ fn unsaved_changes_reach_the_files_that_include_them() {
 fn changes_may_be_parts_of_the_text() {
     let mut editor = Client::new(&[]);
     editor.open("a.gin", "A = 'é𝒳'\nB = 1\n");
-    // The character before the quote takes two units.
+    // The character in the quotes takes two units.
     let range = serde_json::json!({
-        "start": {"line": 0, "character": 8}, "end": {"line": 1, "character": 4},
+        "start": {"line": 0, "character": 9}, "end": {"line": 1, "character": 4},
     });
     let found = editor.change("a.gin", serde_json::json!({"range": range, "text": "\nB = x"}));
     assert_eq!(said(&found), ["1 1:4-6 `x1` is no value"]);

@@ -3,7 +3,8 @@
 //!
 //! A file that is a part of runs may lack what they give: a macro, or a required value. That is a hint
 //! there. Where the configuration is a run, such a macro is an error; a required value is a warning,
-//! since flags may still give it.
+//! since flags may still give it. A file that says `%gin.REQUIRED` itself waits to be completed, so it
+//! is a part.
 
 use lsp_types::{DiagnosticRelatedInformation, DiagnosticSeverity, Location, Message};
 
@@ -18,6 +19,7 @@ const MAX_SHOWN: usize = 500;
 
 /// What is wrong in the file.
 pub fn diagnose(analysis: &Analysis, is_part: bool, files: &Files) -> Vec<lsp_types::Diagnostic> {
+    let is_part = is_part || waits(analysis);
     let shown = Shown { analysis, is_part, files, lines: Lines::new(&analysis.text) };
     let mut out = Vec::new();
     let unread = analysis.unread.iter().filter(|_| !is_part);
@@ -32,6 +34,15 @@ pub fn diagnose(analysis: &Analysis, is_part: bool, files: &Files) -> Vec<lsp_ty
         }
     }
     out
+}
+
+/// Whether the file itself asks for a value.
+fn waits(analysis: &Analysis) -> bool {
+    analysis.loaded.warnings.iter().any(|diagnostic| {
+        let place = diagnostic.place.as_ref().map(|(span, _)| span.file);
+        diagnostic.missing == Some(Missing::Value)
+            && place.is_some_and(|file| analysis.ids.contains(&file))
+    })
 }
 
 /// The place of a span, for the editor.

@@ -44,8 +44,7 @@ impl Page<'_> {
     fn configurable(&self, schema: &Schema) -> String {
         let mut out = format!("**{}**\n\n{}\n", schema.name, schema.doc);
         for param in &schema.params {
-            let default = default(param);
-            let _ = write!(out, "\n- `{}`: {}; {default}", param.name, param.expected);
+            let _ = write!(out, "\n- `{}`: {}", param.name, described(param));
         }
         if schema.takes_any {
             out.push_str("\n- any other argument");
@@ -60,8 +59,7 @@ impl Page<'_> {
                 let _ = write!(out, "\n\naccepted, without effect: {}", param.doc);
             }
             Some(param) => {
-                let default = default(param);
-                let _ = write!(out, ": {}; {default}\n\n{}", param.expected, param.doc);
+                let _ = write!(out, ": {}\n\n{}", described(param), param.doc);
             }
             None => out.push_str("\n\none of the arguments that it takes beside its own"),
         }
@@ -120,11 +118,13 @@ impl Page<'_> {
     }
 }
 
-fn default(param: &Param) -> String {
-    match &param.default {
+/// What may be bound, and what it is if nothing is. Of another project's the first is not known.
+pub fn described(param: &Param) -> String {
+    let default = match &param.default {
         Fallback::Required => "required".to_string(),
         other => format!("default `{other}`"),
-    }
+    };
+    if param.expected.is_empty() { default } else { format!("{}; {default}", param.expected) }
 }
 
 fn shortened(value: &Value) -> String {

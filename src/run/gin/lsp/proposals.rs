@@ -11,6 +11,7 @@ use crate::run::tasks::declared;
 
 use super::analysis::Analysis;
 use super::context::{Context, Typed};
+use super::hover::described;
 use super::project::Project;
 
 /// One proposal.
@@ -96,7 +97,7 @@ impl Desk<'_> {
         let argument = |param: &Param| Proposal {
             doc: param.doc.to_string(),
             ..Proposal::new(format!("{before}{}", param.name), CompletionItemKind::Property)
-                .detail(described(param))
+                .detail(described(param).replace('`', ""))
         };
         params.map(argument).collect()
     }
@@ -282,13 +283,6 @@ impl Desk<'_> {
         names.sort_unstable();
         names.dedup();
         names.into_iter().map(|name| Proposal::new(name, CompletionItemKind::Module)).collect()
-    }
-}
-
-fn described(param: &Param) -> String {
-    match &param.default {
-        Fallback::Required => format!("{}; required", param.expected),
-        default => format!("{}; default {default}", param.expected),
     }
 }
 
