@@ -98,6 +98,18 @@ impl Analysis {
         if mention.in_task_file { &self.loaded.tasks } else { &self.loaded.config }
     }
 
+    /// The scope that is written before a configurable, in a key or a reference; empty for none.
+    pub fn scope_at(&self, mention: &Mention) -> &str {
+        let file = self.loaded.sources.file(mention.span.file);
+        let written = &file.text[mention.span.start..mention.span.end];
+        if let Some(reference) = written.strip_prefix('@') {
+            return reference.rsplit_once('/').map_or("", |(scope, _)| scope.trim());
+        }
+        let before = &file.text[..mention.span.start];
+        let is_part = |c: char| c.is_alphanumeric() || "_./".contains(c);
+        before[before.trim_end_matches(is_part).len()..].trim_end_matches('/')
+    }
+
     /// The macro that a path means where it is used: itself, or the one of an outer scope.
     pub fn macro_meant<'p>(&self, path: &'p str, in_task_file: bool) -> &'p str {
         let config = if in_task_file { &self.loaded.tasks } else { &self.loaded.config };

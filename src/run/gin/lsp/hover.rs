@@ -24,7 +24,7 @@ pub fn hover(
     let config = analysis.table(mention);
     let page = Page { analysis, config, registry, files };
     match &mention.named {
-        Named::Configurable(schema) => Some(page.configurable(schema)),
+        Named::Configurable(schema) => Some(page.configurable(schema, mention)),
         Named::Parameter(schema, name) => Some(page.parameter(schema, name, mention)),
         Named::MacroDefinition(_) | Named::MacroUse(_) => {
             Some(page.macro_value(analysis.macro_at(mention)?))
@@ -41,10 +41,15 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    fn configurable(&self, schema: &Schema) -> String {
+    fn configurable(&self, schema: &'static Schema, mention: &Mention) -> String {
+        let scope: Vec<String> =
+            self.analysis.scope_at(mention).split('/').map(str::to_string).collect();
         let mut out = format!("**{}**\n\n{}\n", schema.name, schema.doc);
         for param in &schema.params {
             let _ = write!(out, "\n- `{}`: {}", param.name, described(param));
+            if let Some(value) = self.config.bound(&scope, schema.name, param.name) {
+                let _ = write!(out, "; now `{}`", shortened(value));
+            }
         }
         if schema.takes_any {
             out.push_str("\n- any other argument");

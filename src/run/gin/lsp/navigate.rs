@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use lsp_types::Location;
 
-use crate::gin::{Bound, Config, Loaded, Mention, Named, Reference, Schema, Span, ValueKind};
+use crate::gin::{Bound, Config, Loaded, Mention, Named, Schema, Span, ValueKind};
 use crate::run::tasks::declared;
 
 use super::analysis::{Analysis, binding_at, chain};
@@ -37,7 +37,7 @@ pub fn definitions(project: &mut Project, analysis: &Analysis, offset: usize) ->
             let binding = binding_at(config, mention.span);
             binding.into_iter().flat_map(|b| b.chain).map(|bound| bound.key).collect()
         }
-        Named::Configurable(schema) => bindings_of(schema, mention, config),
+        Named::Configurable(schema) => bindings_of(schema, mention, analysis),
     };
     places(project, analysis, keys)
 }
@@ -69,15 +69,14 @@ fn macro_elsewhere(
     found.iter().map(|place| place.location(project)).collect()
 }
 
-/// Where a configurable's arguments are bound in the scope of a reference or key, one place for each
-/// run of lines.
-fn bindings_of(schema: &'static Schema, mention: &Mention, config: &Config) -> Vec<Span> {
-    let scope = reference_at(config, mention.span).map(|reference| reference.scope.join("/"));
-    let bound = config.bindings.iter().filter(|((bound_in, name), _)| {
-        let applies = |scope: &String| {
-            bound_in.is_empty() || *scope == *bound_in || scope.starts_with(&format!("{bound_in}/"))
-        };
-        *name == schema.name && scope.as_ref().is_none_or(applies)
+/// Where a configurable's arguments are bound, in each file the first place. A scope that is written
+/// leaves out those that it does not see.
+fn bindings_of(schema: &'static Schema, mention: &Mention, analysis: &Analysis) -> Vec<Span> {
+    let scope = analysis.scope_at(mention);
+    let bound = analysis.table(mention).bindings.iter().filter(|((bound_in, name), _)| {
+        let outer = format!("{bound_in}/");
+        let sees = [bound_in.is_empty(), scope.is_empty(), scope == *bound_in];
+        *name == schema.name && (sees.contains(&true) || scope.starts_with(&outer))
     });
     // The innermost scope counts most.
     let mut bound: Vec<_> = bound.collect();
@@ -89,19 +88,6 @@ fn bindings_of(schema: &'static Schema, mention: &Mention, config: &Config) -> V
         keys
     });
     keys.filter(|key| key.start != mention.span.start).collect()
-}
-
-/// The reference whose text is at a place.
-fn reference_at(config: &Config, span: Span) -> Option<Reference> {
-    let mut found = None;
-    for bound in bound_values(config) {
-        bound.value.for_each(&mut |value| {
-            if let (true, ValueKind::Reference(reference)) = (value.span == span, &value.kind) {
-                found = Some(reference.clone());
-            }
-        });
-    }
-    found
 }
 
 /// A place in one of the configurations that a file belongs to.
