@@ -12,6 +12,9 @@ use crate::storage::Path;
 /// The file that makes a folder a checkpoint.
 pub(super) const CHECKPOINT_FILE: &str = "checkpoint";
 
+/// What the user should have named.
+const EXPECTED: &str = "expected a folder `DIR/checkpoint_N` that a run has saved";
+
 /// Orbax's mark.
 const ORBAX_FILE: &str = "_METADATA";
 
@@ -50,6 +53,10 @@ impl Reader {
         let source = std::io::BufReader::with_capacity(1 << 18, file.open()?);
         let shown = || path.to_string();
         let leaves = decode(source).map_err(|error| match error {
+            DecodeError::Damaged(_) if !is_named_checkpoint(&file) && !begins_as_map(&file) => {
+                let reason = format!("it is a file of another kind, {EXPECTED}");
+                CheckpointError::NotACheckpoint { path: shown(), reason }
+            }
             DecodeError::Damaged(reason) => CheckpointError::Damaged { path: shown(), reason },
             DecodeError::Unsupported(reason) => {
                 CheckpointError::Unsupported { path: shown(), reason }
@@ -168,9 +175,22 @@ fn locate_in(dir: &Path) -> Result<(Path, Path), CheckpointError> {
             "it is a folder of checkpoints; name one, such as `{dir}/checkpoint_{step}`, or use \
              mode = 'latest'"
         ),
-        None => "it has no file `checkpoint`".to_string(),
+        None => format!("it has no file `checkpoint`, {EXPECTED}"),
     };
     Err(CheckpointError::NotACheckpoint { path: dir.to_string(), reason })
+}
+
+/// Whether a file has a name that T5X or flax gives to checkpoints.
+fn is_named_checkpoint(file: &Path) -> bool {
+    file.file_name() == CHECKPOINT_FILE || step_of(file).is_some()
+}
+
+/// Whether a file begins as a checkpoint does, though it may be cut: with a msgpack map.
+fn begins_as_map(file: &Path) -> bool {
+    use std::io::Read;
+    let mut first = [0];
+    let read = file.open().is_ok_and(|mut source| source.read_exact(&mut first).is_ok());
+    read && matches!(first[0], 0x80..=0x8f | 0xde | 0xdf)
 }
 
 /// TensorFlow's file of the same name is a text that names the newest of its checkpoints.

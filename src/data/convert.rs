@@ -16,8 +16,6 @@ pub struct EncDecFeatureConverter {
     pub targets_length: usize,
     /// The decoder's first input of each example.
     pub bos_id: i32,
-    /// Refuses examples longer than their row instead of trimming them.
-    pub apply_length_check: bool,
 }
 
 /// Rows of model features, each field `[rows, length]` in row-major order, padded with 0.
@@ -96,10 +94,6 @@ impl EncDecFeatureConverter {
                 return Err(DataError::Config(message));
             }
         };
-        if self.apply_length_check && tokens.len() > limit {
-            let found = tokens.len();
-            return Err(DataError::TooLong { feature: key.to_string(), found, limit });
-        }
         tokens.truncate(limit);
         if self.pack {
             // SeqIO counts the tokens that are not 0 and keeps as many from the left.
@@ -132,7 +126,7 @@ impl EncDecFeatureConverter {
 
     /// One unpacked row an example, in order; the rows up to `rows` are padding.
     ///
-    /// Fails where an example lacks a feature, or is too long under `apply_length_check`.
+    /// Fails where an example lacks a feature; longer ones are trimmed.
     pub fn batch(&self, examples: &[Example], rows: usize) -> Result<EncDecBatch, DataError> {
         let mut batch = self.empty_batch(rows);
         for example in examples {

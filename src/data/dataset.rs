@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::batches::{BatchIterator, Batching, DatasetState};
 use super::convert::{EncDecBatch, EncDecFeatureConverter, Rows};
 use super::error::DataError;
-use super::example::{Example, Value};
+use super::examples::{ExampleOptions, max_feature_lengths};
 use super::pipeline::{Mix, MixtureParts, Pull, Stage, TaskPlan, mixture_parts, task_stage};
 use super::random::StageSeed;
 use super::task::{Task, TaskProvider};
@@ -67,6 +67,8 @@ pub struct DatasetOptions {
     pub seed: Option<u64>,
     /// The decoder's first input.
     pub bos_id: i32,
+    /// Token ids that the model knows, others being an error; `None` admits all.
+    pub num_ids: Option<usize>,
     /// Whether a last, smaller batch is dropped.
     pub drop_remainder: bool,
     /// Batches made ahead.
@@ -74,6 +76,9 @@ pub struct DatasetOptions {
     /// A position of an earlier run.
     pub resume: Option<DatasetState>,
 }
+
+/// Batches made ahead unless a run says otherwise.
+pub const PREFETCH: NonZeroUsize = NonZeroUsize::new(4).expect("4 is not 0");
 
 impl Default for DatasetOptions {
     fn default() -> Self {
@@ -83,8 +88,9 @@ impl Default for DatasetOptions {
             num_epochs: None,
             seed: None,
             bos_id: 0,
+            num_ids: None,
             drop_remainder: true,
-            prefetch: const { NonZeroUsize::new(4).expect("4 is not 0") },
+            prefetch: PREFETCH,
             resume: None,
         }
     }
@@ -226,6 +232,7 @@ impl<'a> Builder<'a> {
             split: config.split.clone(),
             lengths,
             trim: config.trim_output_features,
+            num_ids: options.num_ids,
             use_cached: config.use_cached,
             shuffle: config.shuffle,
             seed: self.seed,
@@ -287,7 +294,6 @@ impl<'a> Builder<'a> {
             inputs_length: length("inputs")?,
             targets_length: length("targets")?,
             bos_id: self.options.bos_id,
-            apply_length_check: true,
         })
     }
 
@@ -345,83 +351,4 @@ impl<'a> Builder<'a> {
 fn seconds_of_clock() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |duration| duration.as_secs())
-}
-
-/// How the examples of one task are read for evaluation.
-#[derive(Clone, Debug)]
-pub struct ExampleOptions {
-    /// The split.
-    pub split: String,
-    /// Lengths to trim to; `None` trims nothing.
-    pub lengths: Option<BTreeMap<String, usize>>,
-    /// Reads a task with a cache step from its cache.
-    pub use_cached: bool,
-    /// Whether files and examples are shuffled.
-    pub shuffle: bool,
-    /// Seed of shuffling and of random preprocessors.
-    pub seed: u64,
-    /// This host's shard, below `num_shards`.
-    pub shard_index: usize,
-    /// Number of shards.
-    pub num_shards: usize,
-}
-
-impl Default for ExampleOptions {
-    fn default() -> Self {
-        Self {
-            split: "validation".to_string(),
-            lengths: None,
-            use_cached: false,
-            shuffle: false,
-            seed: 42,
-            shard_index: 0,
-            num_shards: 1,
-        }
-    }
-}
-
-/// The examples of one epoch of a task.
-pub struct ExampleIterator(Stage);
-
-impl Iterator for ExampleIterator {
-    type Item = Result<Example, DataError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.pull().transpose()
-    }
-}
-
-/// The examples of a task, once each, with the features that its preprocessors leave.
-pub fn task_examples(task: &Task, options: &ExampleOptions) -> Result<ExampleIterator, DataError> {
-    let plan = TaskPlan {
-        split: options.split.clone(),
-        lengths: options.lengths.clone(),
-        trim: true,
-        use_cached: options.use_cached,
-        shuffle: options.shuffle,
-        seed: options.seed,
-        num_epochs: Some(1),
-        shard_index: options.shard_index,
-        num_shards: options.num_shards,
-        num_threads: None,
-    };
-    task_stage(task, &plan, &mut Vec::new()).map(ExampleIterator)
-}
-
-/// The length of the longest example of a task, by output feature, as `seqio.Evaluator` takes it
-/// where no lengths are given.
-pub fn max_feature_lengths(
-    task: &Task,
-    options: &ExampleOptions,
-) -> Result<BTreeMap<String, usize>, DataError> {
-    let mut longest: BTreeMap<String, usize> =
-        task.output_features.keys().map(|key| (key.clone(), 0)).collect();
-    for example in task_examples(task, &ExampleOptions { lengths: None, ..options.clone() })? {
-        for (key, value) in example?.iter() {
-            if let (Some(known), Value::Ints(ids)) = (longest.get_mut(&**key), value) {
-                *known = ids.len().max(*known);
-            }
-        }
-    }
-    Ok(longest)
 }

@@ -89,20 +89,24 @@ pub enum DataError {
         detail: String,
     },
     /// A step found an example unfit.
-    #[error("task `{task}`, {step}: {reason}")]
+    #[error("task `{task}`, {step}: {reason} ({place})")]
     Preprocess {
         /// The task.
         task: String,
         /// The preprocessor.
         step: String,
+        /// The example: `file:line`, or its number.
+        place: String,
         /// What was found and what was expected.
         reason: String,
     },
     /// The examples after preprocessing are not what `output_features` promises.
-    #[error("task `{task}`, after preprocessing: {reason}")]
+    #[error("task `{task}`, after preprocessing: {reason} ({place})")]
     Features {
         /// The task.
         task: String,
+        /// The example: `file:line`, or its number.
+        place: String,
         /// What was found and what was expected.
         reason: String,
     },
@@ -122,16 +126,43 @@ pub enum DataError {
     },
     /// An example is longer than its feature may be.
     #[error(
-        "feature '{feature}' has {found} tokens, more than its length of {limit}; raise \
-         task_feature_lengths['{feature}'] or set `trim_output_features = True`"
+        "task `{task}`, split '{split}', {place}: feature '{feature}' has {found} tokens, more \
+         than its length of {limit}; raise TASK_FEATURE_LENGTHS['{feature}'], or bind \
+         utils.DatasetConfig.trim_output_features = True"
     )]
     TooLong {
+        /// The task.
+        task: String,
+        /// The split.
+        split: String,
+        /// The example: `file:line`, or its number.
+        place: String,
         /// The feature.
         feature: String,
         /// Its length.
         found: usize,
         /// The length allowed.
         limit: usize,
+    },
+    /// A token that the model has no embedding of.
+    #[error(
+        "task `{task}`, split '{split}', {place}: feature '{feature}' has the token id {id}, and \
+         the model has those from 0 to {} (network.T5Config.vocab_size = {num_ids}): check the \
+         task's vocabulary, or raise vocab_size", num_ids - 1
+    )]
+    UnknownId {
+        /// The task.
+        task: String,
+        /// The split.
+        split: String,
+        /// The example: `file:line`, or its number.
+        place: String,
+        /// The feature.
+        feature: String,
+        /// The id.
+        id: i32,
+        /// Ids that the model knows.
+        num_ids: usize,
     },
     /// A bound value that does not fit the others.
     #[error("{0}")]

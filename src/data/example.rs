@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::source::SourceFile;
+
 /// The name of a feature, cheap to copy into every example.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(Arc<str>);
@@ -88,19 +90,61 @@ impl Value {
     }
 }
 
+/// Where an example was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub file: Arc<SourceFile>,
+    /// From 1.
+    pub line: u64,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file.path, self.line)
+    }
+}
+
 /// Features by name. A handful, so a list is searched faster than any map.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Example(Vec<(Key, Value)>);
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Example {
+    features: Vec<(Key, Value)>,
+    /// For messages only; unknown where several examples were joined.
+    #[serde(skip)]
+    origin: Option<Origin>,
+}
+
+/// Where an example comes from is no part of what it is.
+impl PartialEq for Example {
+    fn eq(&self, other: &Self) -> bool {
+        self.features == other.features
+    }
+}
 
 impl Example {
     /// An example of one feature.
     pub fn of(key: Key, value: Value) -> Self {
-        Self(vec![(key, value)])
+        Self::from_iter([(key, value)])
+    }
+
+    /// The same example, read at `origin`.
+    pub(crate) fn read_at(self, origin: Option<Origin>) -> Self {
+        Self { origin, ..self }
+    }
+
+    /// Where it was read; `None` where it was made of several.
+    pub(crate) fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
+    }
+
+    /// Takes the memory of where it was read.
+    pub(crate) fn take_origin(&mut self) -> Option<Origin> {
+        self.origin.take()
     }
 
     /// The value of a feature.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.0.iter().find(|(name, _)| **name == *key).map(|(_, value)| value)
+        self.features.iter().find(|(name, _)| **name == *key).map(|(_, value)| value)
     }
 
     /// The token ids of a feature, if it holds ids.
@@ -121,42 +165,43 @@ impl Example {
 
     /// Sets a feature, replacing what it held.
     pub fn set(&mut self, key: Key, value: Value) {
-        match self.0.iter_mut().find(|(name, _)| *name == key) {
+        match self.features.iter_mut().find(|(name, _)| *name == key) {
             Some((_, held)) => *held = value,
-            None => self.0.push((key, value)),
+            None => self.features.push((key, value)),
         }
     }
 
     /// Takes a feature out.
     pub fn take(&mut self, key: &str) -> Option<Value> {
-        let index = self.0.iter().position(|(name, _)| **name == *key)?;
-        Some(self.0.remove(index).1)
+        let index = self.features.iter().position(|(name, _)| **name == *key)?;
+        Some(self.features.remove(index).1)
     }
 
     /// The features in the order they were set.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Value)> {
-        self.0.iter().map(|(key, value)| (key, value))
+        self.features.iter().map(|(key, value)| (key, value))
     }
 
     /// The features, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Key, &mut Value)> {
-        self.0.iter_mut().map(|(key, value)| (&*key, value))
+        self.features.iter_mut().map(|(key, value)| (&*key, value))
     }
 
     /// Drops the features that `keep` refuses.
     pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
-        self.0.retain(|(name, _)| keep(name));
+        self.features.retain(|(name, _)| keep(name));
     }
 
     /// The names, as an error lists them: 'inputs', 'targets'.
     pub fn names(&self) -> String {
-        let names: Vec<String> = self.0.iter().map(|(name, _)| format!("'{name}'")).collect();
+        let names: Vec<String> =
+            self.features.iter().map(|(name, _)| format!("'{name}'")).collect();
         if names.is_empty() { "none".to_string() } else { names.join(", ") }
     }
 }
 
 impl FromIterator<(Key, Value)> for Example {
     fn from_iter<I: IntoIterator<Item = (Key, Value)>>(features: I) -> Self {
-        Self(features.into_iter().collect())
+        Self { features: features.into_iter().collect(), origin: None }
     }
 }

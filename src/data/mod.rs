@@ -15,6 +15,7 @@ mod convert;
 mod dataset;
 mod error;
 mod example;
+mod examples;
 mod pipeline;
 mod postprocess;
 mod preprocess;
@@ -25,11 +26,11 @@ mod task;
 pub use batches::{BatchIterator, DatasetState};
 pub use convert::{EncDecBatch, EncDecFeatureConverter, EncDecPacking, make_autoregressive_inputs};
 pub use dataset::{
-    DatasetConfig, DatasetOptions, ExampleIterator, ExampleOptions, get_dataset,
-    max_feature_lengths, subtasks, task_examples, training_eval_batches,
+    DatasetConfig, DatasetOptions, PREFETCH, get_dataset, subtasks, training_eval_batches,
 };
 pub use error::DataError;
 pub use example::{Example, Key, Value};
+pub use examples::{ExampleIterator, ExampleOptions, max_feature_lengths, task_examples};
 pub use pipeline::StageState;
 pub use postprocess::{LowerText, Postprocessor, StringLabelToClassId};
 pub use preprocess::{

@@ -1,5 +1,7 @@
 //! What one gin text says, statement by statement, before names are resolved.
 
+use std::fmt::{Display, Formatter};
+
 use super::source::Span;
 use super::value::Value;
 
@@ -86,6 +88,19 @@ impl Import {
         }
         let root = self.module.split('.').next().expect("split yields one part");
         (root, root)
+    }
+}
+
+impl Display for Import {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self.module.rsplit_once('.').filter(|_| self.from) {
+            Some((module, name)) => write!(f, "from {module} import {name}")?,
+            None => write!(f, "import {}", self.module)?,
+        }
+        match &self.alias {
+            Some(alias) => write!(f, " as {alias}"),
+            None => Ok(()),
+        }
     }
 }
 

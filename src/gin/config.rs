@@ -1,6 +1,6 @@
 //! A resolved configuration: who is bound to what, and where it was written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ast::Import;
 use super::source::Span;
@@ -16,10 +16,10 @@ pub struct Config {
     pub bindings: BTreeMap<(String, Name), BTreeMap<String, Bound>>,
     /// `scope/NAME` to its value.
     pub macros: BTreeMap<String, Bound>,
-    /// Imports in the order met, each once.
-    pub imports: Vec<Import>,
+    /// Imports by their statements, each once.
+    pub imports: BTreeMap<String, Import>,
     /// Names of the configurables that some statement mentioned.
-    pub mentioned: Vec<Name>,
+    pub mentioned: BTreeSet<Name>,
 }
 
 /// A value and the key it was bound under.
@@ -29,8 +29,31 @@ pub struct Bound {
     pub value: Value,
     /// Where the key stands.
     pub key: Span,
-    /// What it replaced, if the key was bound before.
-    pub overridden: Option<Box<Bound>>,
+    /// What was bound to the key before, oldest first.
+    pub overridden: Vec<Overridden>,
+}
+
+/// A value that a later one replaced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Overridden {
+    /// The value.
+    pub value: Value,
+    /// Where its key stands.
+    pub key: Span,
+}
+
+impl Bound {
+    /// A value that takes the place of what was bound to its key before.
+    pub fn replacing(value: Value, key: Span, before: Option<Bound>) -> Self {
+        let overridden = match before {
+            None => Vec::new(),
+            Some(Bound { value, key, mut overridden }) => {
+                overridden.push(Overridden { value, key });
+                overridden
+            }
+        };
+        Self { value, key, overridden }
+    }
 }
 
 /// `a/b` to its components; none for the root, which is empty.

@@ -56,7 +56,10 @@ pub trait Configurable: Slot {
 /// A configurable that yields a plain value, such as a sum: `@sum_fn()`.
 pub trait Function: Configurable {
     /// The value.
-    fn call(self) -> ValueKind;
+    ///
+    /// # Errors
+    /// Why there is none, in words.
+    fn call(self) -> Result<ValueKind, String>;
 }
 
 /// `@key/gin.singleton()` stands for the one object of that key.
@@ -207,7 +210,9 @@ impl<'a> Evaluator<'a> {
                 }
                 match self.registry.function(&reference.target) {
                     Some((schema, call)) => {
-                        let kind = self.in_reference(reference, schema, value.span, call)?;
+                        let called = self.in_reference(reference, schema, value.span, call)?;
+                        let kind = called
+                            .map_err(|reason| self.report(Diagnostic::error(value.span, reason)))?;
                         self.read(&Value { kind, span: value.span })
                     }
                     None => T::from_gin(value, self),

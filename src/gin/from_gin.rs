@@ -9,7 +9,6 @@ use num_traits::ToPrimitive;
 use super::diagnostic::{Diagnostic, Reported};
 use super::evaluate::{Evaluator, FromGin, Slot, expected_slot};
 use super::schema::Registry;
-use super::source::Span;
 use super::suggest::did_you_mean;
 use super::value::{Value, ValueKind};
 
@@ -133,7 +132,7 @@ impl<T: FromGin> FromGin for Vec<T> {
 
     fn to_gin(&self) -> Option<ValueKind> {
         self.iter()
-            .map(|item| item.to_gin().map(unplaced))
+            .map(|item| item.to_gin().map(Value::unplaced))
             .collect::<Option<_>>()
             .map(ValueKind::List)
     }
@@ -162,7 +161,7 @@ impl<T: FromGin> FromGin for BTreeMap<String, T> {
 
     fn to_gin(&self) -> Option<ValueKind> {
         let entry = |(key, value): (&String, &T)| {
-            Some((unplaced(ValueKind::Str(key.clone())), unplaced(value.to_gin()?)))
+            Some((Value::unplaced(ValueKind::Str(key.clone())), Value::unplaced(value.to_gin()?)))
         };
         self.iter().map(entry).collect::<Option<_>>().map(ValueKind::Dict)
     }
@@ -188,7 +187,10 @@ impl<A: FromGin, B: FromGin> FromGin for (A, B) {
     }
 
     fn to_gin(&self) -> Option<ValueKind> {
-        Some(ValueKind::Tuple(vec![unplaced(self.0.to_gin()?), unplaced(self.1.to_gin()?)]))
+        Some(ValueKind::Tuple(vec![
+            Value::unplaced(self.0.to_gin()?),
+            Value::unplaced(self.1.to_gin()?),
+        ]))
     }
 
     fn register(registry: &mut Registry) {
@@ -291,11 +293,6 @@ macro_rules! integer {
 }
 
 integer!(i64: "an int", u64: "an int of 0 or more", usize: "an int of 0 or more");
-
-/// A value that stands in no text.
-fn unplaced(kind: ValueKind) -> Value {
-    Value { kind, span: Span::NOWHERE }
-}
 
 /// `'a', 'b' or 'c'`.
 pub fn one_of(options: &[&str]) -> String {

@@ -18,15 +18,22 @@ pub(super) struct ImportTable<'a> {
     registry: &'a Registry,
     imports: Vec<Import>,
     names: BTreeSet<String>,
+    modules: BTreeSet<String>,
     dynamic: bool,
 }
 
 impl<'a> ImportTable<'a> {
     /// The imports of the loaded files; where one module is imported twice, `from` wins.
-    pub fn new(imports: &[Import], registry: &'a Registry) -> Self {
+    pub fn new<'i>(imports: impl Iterator<Item = &'i Import>, registry: &'a Registry) -> Self {
+        let mut imports: Vec<&Import> = imports.collect();
         let dynamic = imports.iter().any(|import| import.module == DYNAMIC_REGISTRATION);
-        let mut table = Self { registry, imports: Vec::new(), names: BTreeSet::new(), dynamic };
-        let mut imports: Vec<&Import> = imports.iter().collect();
+        let mut table = Self {
+            registry,
+            imports: Vec::new(),
+            names: BTreeSet::new(),
+            modules: BTreeSet::new(),
+            dynamic,
+        };
         imports.sort_by_key(|import| (&import.module, !import.from));
         imports.into_iter().for_each(|import| table.add(import.clone()));
         table
@@ -47,7 +54,7 @@ impl<'a> ImportTable<'a> {
     pub fn statements(&self) -> Vec<String> {
         let mut imports: Vec<&Import> = self.imports.iter().collect();
         imports.sort_by_key(|import| (import.module != DYNAMIC_REGISTRATION, &import.module));
-        imports.into_iter().map(statement).collect()
+        imports.into_iter().map(Import::to_string).collect()
     }
 
     /// How keys name the configurable.
@@ -92,7 +99,7 @@ impl<'a> ImportTable<'a> {
 
     /// Adds an import under a name that no other has, each module once.
     fn add(&mut self, mut import: Import) {
-        if self.imports.iter().any(|known| known.module == import.module) {
+        if !self.modules.insert(import.module.clone()) {
             return;
         }
         let (name, _) = import.binding();
@@ -108,15 +115,4 @@ impl<'a> ImportTable<'a> {
 /// `gin.singleton` and its like need no import.
 fn is_gins_own(name: &str) -> bool {
     name.starts_with("gin.")
-}
-
-fn statement(import: &Import) -> String {
-    let statement = match import.module.rsplit_once('.').filter(|_| import.from) {
-        Some((module, name)) => format!("from {module} import {name}"),
-        None => format!("import {}", import.module),
-    };
-    match &import.alias {
-        Some(alias) => format!("{statement} as {alias}"),
-        None => statement,
-    }
 }

@@ -12,7 +12,6 @@ use std::fmt::Write;
 
 use serde_json::{Value as Json, json};
 
-use super::source::Span;
 use super::value::{Value, ValueKind};
 
 /// The value as JSON; floats always have a point or an exponent.
@@ -99,7 +98,7 @@ fn special(key: &str, json: &Json) -> Result<ValueKind, String> {
 }
 
 fn values(items: &[Json]) -> Result<Vec<Value>, String> {
-    items.iter().map(|item| Ok(Value { kind: from_json(item)?, span: Span::NOWHERE })).collect()
+    items.iter().map(|item| Ok(Value::unplaced(from_json(item)?))).collect()
 }
 
 fn bytes(text: &str) -> Option<Vec<u8>> {

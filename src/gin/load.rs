@@ -8,6 +8,7 @@ use super::check;
 use super::config::{Bound, Config};
 use super::diagnostic::{Diagnostic, Diagnostics, Severity};
 use super::find::{Finder, LIBRARY, TASK_LIBRARY, plain};
+use super::mistakes::MAX_MISTAKES;
 use super::parse::parse;
 use super::resolve::{Imports, Unresolved, is_builtin, resolve};
 use super::schema::{Registry, Schema};
@@ -148,6 +149,9 @@ pub fn load_anyway(request: &Request, source: &dyn Source, registry: &Registry) 
     loader.finish()
 }
 
+/// How deep files include each other, at most; it bounds the stack.
+const MAX_OPEN: usize = 100;
+
 /// Which table a text's statements go into.
 #[derive(Clone, Copy, PartialEq)]
 enum Table {
@@ -171,7 +175,7 @@ struct Loader<'a> {
     /// Task files read already: importing one again does nothing.
     imported: Vec<String>,
     /// Imports of all files, through which command-line bindings may name things too.
-    all_imports: Vec<Import>,
+    all_imports: Imports,
 }
 
 impl<'a> Loader<'a> {
@@ -188,7 +192,7 @@ impl<'a> Loader<'a> {
             incomplete: false,
             open: Vec::new(),
             imported: Vec::new(),
-            all_imports: Vec::new(),
+            all_imports: Imports::default(),
         }
     }
 
@@ -207,11 +211,15 @@ impl<'a> Loader<'a> {
         let file =
             SourceFile { name: flag.to_string(), text: text.to_string(), included_from: None };
         let file = self.sources.add(file);
-        let imports = Imports { dynamic: false, list: self.all_imports.clone() };
+        let imports = self.all_imports.clone();
         self.statements(file, text, imports, Table::Run);
     }
 
     fn file(&mut self, name: String, text: String, from: Option<Span>, table: Table) {
+        if let Some(from) = from.filter(|_| self.open.len() >= MAX_OPEN) {
+            let message = format!("files include each other more than {MAX_OPEN} levels deep");
+            return self.lacks(Diagnostic::error(from, message));
+        }
         let source = SourceFile { name: name.clone(), text: text.clone(), included_from: from };
         let file = self.sources.add(source);
         self.open.push(name);
@@ -224,6 +232,9 @@ impl<'a> Loader<'a> {
         self.incomplete |= diagnostics.iter().any(|d| d.severity == Severity::Error);
         self.diagnostics.extend(diagnostics);
         for Statement { kind, .. } in statements {
+            if self.diagnostics.len() > MAX_MISTAKES {
+                return;
+            }
             match kind {
                 StatementKind::Binding(target, argument) => {
                     self.bind(&target, vec![argument], &imports, table);
@@ -286,8 +297,8 @@ impl<'a> Loader<'a> {
             self.resolve_names(&mut value, imports, table);
             let key = (target.scope.join("/"), schema.name);
             let bindings = self.table(table).bindings.entry(key).or_default();
-            let overridden = bindings.remove(&name).map(Box::new);
-            bindings.insert(name, Bound { value, key: span, overridden });
+            let before = bindings.remove(&name);
+            bindings.insert(name, Bound::replacing(value, span, before));
         }
     }
 
@@ -303,8 +314,8 @@ impl<'a> Loader<'a> {
         self.mention(named, Named::MacroDefinition(path.clone()), table);
         self.resolve_names(&mut value, imports, table);
         let macros = &mut self.table(table).macros;
-        let overridden = macros.remove(&path).map(Box::new);
-        macros.insert(path, Bound { value, key: span, overridden });
+        let before = macros.remove(&path);
+        macros.insert(path, Bound::replacing(value, span, before));
     }
 
     /// The configurable that a selector means.
@@ -321,10 +332,7 @@ impl<'a> Loader<'a> {
         };
         let schema = resolve(selector, span, imports, mentioned, self.registry)?;
         self.mention(span, Named::Configurable(schema), table);
-        let mentioned = &mut self.table(table).mentioned;
-        if !mentioned.contains(&schema.name) {
-            mentioned.push(schema.name);
-        }
+        self.table(table).mentioned.insert(schema.name);
         Ok(schema)
     }
 
@@ -371,14 +379,9 @@ impl<'a> Loader<'a> {
         {
             return;
         }
-        if !self.all_imports.contains(&import) {
-            self.all_imports.push(import.clone());
-        }
-        let config = self.table(table);
-        if !config.imports.iter().any(|known| known.module == import.module) {
-            config.imports.push(import.clone());
-        }
-        imports.list.push(import);
+        imports.add(&import);
+        self.all_imports.add(&import);
+        self.table(table).imports.insert(import.to_string(), import);
     }
 
     fn gin_feature(&mut self, feature: &str, import: &Import, imports: &mut Imports) {
@@ -386,7 +389,7 @@ impl<'a> Loader<'a> {
             let message = format!("`{feature}` is no feature of gin");
             let diagnostic = Diagnostic::error(import.span, message);
             self.diagnostics.push(diagnostic.help(did_you_mean(feature, ["dynamic_registration"])));
-        } else if !imports.list.is_empty() {
+        } else if !imports.is_empty() {
             let message = "`dynamic_registration` must come before every other import of the file";
             self.diagnostics.push(Diagnostic::error(import.span, message));
         }

@@ -41,7 +41,7 @@ mod tree;
 mod untyped;
 mod unused;
 
-pub use config::{Bound, Config};
+pub use config::{Bound, Config, Overridden};
 pub use diagnostic::{Diagnostic, Diagnostics, Missing, Reported, Severity};
 pub use evaluate::{Configurable, Evaluator, FromGin, Function, Slot, expected_slot};
 pub use expression::{Expression, Operator};

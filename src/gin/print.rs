@@ -2,7 +2,6 @@
 //!
 //! Deviations from gin-config: infinity prints as `1e999`, which reads back, where gin drops it.
 
-use super::ast::Import;
 use super::config::Config;
 use super::imports::ImportTable;
 use super::pprint::pformat;
@@ -25,7 +24,7 @@ pub fn config_str(config: &Config, registry: &Registry) -> String {
         let arguments = arguments.iter().map(|(name, bound)| (name.as_str(), &bound.value));
         Section::new(scope, name, arguments.collect(), registry)
     });
-    printed(&config.imports, macros.collect(), sections.collect(), registry)
+    printed(config, macros.collect(), sections.collect(), registry)
 }
 
 /// What running some root reached, in the same layout: values that were used, defaults included,
@@ -36,11 +35,11 @@ pub fn operative_config_str(config: &Config, reached: &Reached, registry: &Regis
         let arguments = arguments.iter().map(|(name, value)| (name.as_str(), value));
         Section::new(scope, name, arguments.collect(), registry)
     });
-    printed(&config.imports, macros.collect(), sections.collect(), registry)
+    printed(config, macros.collect(), sections.collect(), registry)
 }
 
 fn printed(
-    imports: &[Import],
+    config: &Config,
     macros: Vec<(&str, &Value)>,
     mut sections: Vec<Section<'_>>,
     registry: &Registry,
@@ -49,7 +48,7 @@ fn printed(
     let values = macros.iter().map(|(_, value)| *value);
     let arguments = sections.iter().flat_map(|s| s.arguments.iter().map(|(_, value)| *value));
     let references = references(values.chain(arguments), registry);
-    let mut table = ImportTable::new(imports, registry);
+    let mut table = ImportTable::new(config.imports.values(), registry);
     for schema in sections.iter().map(|section| section.schema).chain(references) {
         table.require(schema);
     }

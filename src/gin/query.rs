@@ -25,7 +25,7 @@ pub fn configurable(
     loaded: &Loaded,
     registry: &Registry,
 ) -> Result<&'static Schema, Diagnostic> {
-    let imports = Imports { dynamic: false, list: loaded.config.imports.clone() };
+    let imports = Imports::of(loaded.config.imports.values());
     resolve(selector, Span::NOWHERE, &imports, &loaded.config.mentioned, registry)
         .map_err(Unresolved::into_diagnostic)
 }

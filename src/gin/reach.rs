@@ -90,7 +90,7 @@ pub(super) fn arguments_of(
 ) -> Arguments {
     let default = |param: &Param| match &param.default {
         Fallback::Value(kind) if !param.ignored && schema.refusal(param.name).is_none() => {
-            Some((param.name.to_string(), Value { kind: kind.clone(), span: Span::NOWHERE }))
+            Some((param.name.to_string(), Value::unplaced(kind.clone())))
         }
         _ => None,
     };

@@ -4,6 +4,8 @@
 //! imports only; any other text (and the command line) by a dotted suffix that is unique, first
 //! among what earlier statements mentioned, then in the whole registry.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::ast::Import;
 use super::diagnostic::Diagnostic;
 use super::schema::{Registry, Schema};
@@ -23,8 +25,31 @@ const KNOWN_MODULES: [&str; 8] =
 pub struct Imports {
     /// Whether names resolve through the imports alone.
     pub dynamic: bool,
-    /// In the order written.
-    pub list: Vec<Import>,
+    /// Modules by the name they were imported under, the last one last.
+    modules: BTreeMap<String, Vec<String>>,
+}
+
+impl Imports {
+    /// What a list of imports makes known.
+    pub fn of<'a>(list: impl IntoIterator<Item = &'a Import>) -> Self {
+        let mut imports = Self::default();
+        list.into_iter().for_each(|import| imports.add(import));
+        imports
+    }
+
+    /// Adds an import.
+    pub fn add(&mut self, import: &Import) {
+        let (name, module) = import.binding();
+        let modules = self.modules.entry(name.to_string()).or_default();
+        if modules.last().is_none_or(|last| last != module) {
+            modules.push(module.to_string());
+        }
+    }
+
+    /// Whether nothing was imported.
+    pub fn is_empty(&self) -> bool {
+        self.modules.is_empty()
+    }
 }
 
 /// Whether a module is built in: it, or a module below it, holds a configurable.
@@ -56,22 +81,21 @@ pub fn resolve(
     selector: &str,
     span: Span,
     imports: &Imports,
-    mentioned: &[&'static str],
+    mentioned: &BTreeSet<&'static str>,
     registry: &Registry,
 ) -> Result<&'static Schema, Unresolved> {
     if imports.dynamic {
-        return through_imports(selector, span, &imports.list, registry)
-            .map_err(Unresolved::Unknown);
+        return through_imports(selector, span, imports, registry).map_err(Unresolved::Unknown);
     }
     if let Some(schema) = registry.get(selector) {
         return Ok(schema);
     }
-    let matching = by_suffix(selector, registry);
+    let matching = registry.with_suffix(selector);
     let earlier: Vec<_> =
-        matching.iter().copied().filter(|schema| mentioned.contains(&schema.name)).collect();
+        matching.iter().copied().filter(|schema| mentioned.contains(schema.name)).collect();
     match (&earlier[..], &matching[..]) {
         ([one], _) | ([], [one]) => Ok(one),
-        ([], []) => through_imports(selector, span, &imports.list, registry)
+        ([], []) => through_imports(selector, span, imports, registry)
             .map_err(|_| Unresolved::Unknown(unknown(selector, span, registry))),
         _ => {
             let names: Vec<_> = matching.iter().map(|s| format!("`{}`", s.name)).collect();
@@ -82,38 +106,24 @@ pub fn resolve(
     }
 }
 
-/// Configurables of which some name ends in `.selector`, each once.
-fn by_suffix(selector: &str, registry: &Registry) -> Vec<&'static Schema> {
-    let suffix = format!(".{selector}");
-    let fits = |schema: &&'static Schema| schema.names().any(|name| name.ends_with(&suffix));
-    registry.iter().filter(fits).collect()
-}
-
 fn through_imports(
     selector: &str,
     span: Span,
-    imports: &[Import],
+    imports: &Imports,
     registry: &Registry,
 ) -> Result<&'static Schema, Diagnostic> {
     let (first, rest) = selector.split_once('.').unwrap_or((selector, ""));
-    // A later import of the same name replaces the earlier one, as in Python.
-    let modules: Vec<&str> = imports
-        .iter()
-        .rev()
-        .filter_map(|import| {
-            let (name, module) = import.binding();
-            (name == first).then_some(module)
-        })
-        .collect();
-    if modules.is_empty() {
+    let Some(modules) = imports.modules.get(first) else {
         return Err(not_imported(first, span, registry));
-    }
-    let found = modules.iter().flat_map(|module| entry_modules(module)).find_map(|module| {
+    };
+    // A later import of the same name replaces the earlier one, as in Python.
+    let newest_first = modules.iter().rev();
+    let found = newest_first.flat_map(|module| entry_modules(module)).find_map(|module| {
         let full = if rest.is_empty() { module.to_string() } else { format!("{module}.{rest}") };
         registry.get(&full)
     });
     found.ok_or_else(|| {
-        let module = modules[0];
+        let module = modules.last().expect("a name was imported");
         let inside = format!("{module}.");
         let names = registry.names().filter_map(|name| name.strip_prefix(inside.as_str()));
         Diagnostic::error(span, format!("module `{module}` has no configurable `{rest}`"))

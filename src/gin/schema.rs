@@ -88,12 +88,6 @@ impl Schema {
         self.name.rsplit('.').next().expect("split yields one part")
     }
 
-    /// Whether `suffix` is a dotted suffix of one of its names.
-    pub fn has_suffix(&self, suffix: &str) -> bool {
-        let ends = |name: &str| name.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.'));
-        self.names().any(ends)
-    }
-
     /// The name and its aliases.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
@@ -186,6 +180,8 @@ impl Param {
 /// Every configurable by full name and alias, and every constant.
 pub struct Registry {
     by_name: BTreeMap<&'static str, &'static Schema>,
+    /// The same, by the name's components in reverse order, so that a suffix is a prefix.
+    by_reversed: BTreeMap<String, &'static Schema>,
     functions: BTreeMap<&'static str, Run>,
     constants: BTreeMap<String, Option<ValueKind>>,
     /// Whether modules that hold none of the configurables may be imported as well.
@@ -199,6 +195,7 @@ impl Default for Registry {
     fn default() -> Self {
         let mut registry = Self {
             by_name: BTreeMap::new(),
+            by_reversed: BTreeMap::new(),
             functions: BTreeMap::new(),
             constants: BTreeMap::from([(REQUIRED.to_string(), None)]),
             any_module: false,
@@ -207,6 +204,12 @@ impl Default for Registry {
         registry.add(&SINGLETON);
         registry
     }
+}
+
+/// The components of a dotted name in reverse order.
+fn reversed(name: &str) -> String {
+    let components: Vec<&str> = name.rsplit('.').collect();
+    components.join(".")
 }
 
 /// The constant that stands for a value still to be given.
@@ -227,7 +230,7 @@ static SINGLETON: LazyLock<Schema> = LazyLock::new(|| Schema {
 });
 
 /// Evaluates a function configurable to its plain value.
-type Run = fn(&mut Evaluator<'_>) -> Result<ValueKind, Reported>;
+type Run = fn(&mut Evaluator<'_>) -> Result<Result<ValueKind, String>, Reported>;
 
 impl Registry {
     /// An empty registry for another project's configurables: of its modules, not all are known.
@@ -248,8 +251,22 @@ impl Registry {
                 assert!(std::ptr::eq(known, schema), "two configurables are named `{name}`");
                 return false;
             }
+            self.by_reversed.insert(reversed(name), schema);
         }
         true
+    }
+
+    /// Configurables of which some name ends in `.selector`, each once, sorted by name.
+    pub fn with_suffix(&self, selector: &str) -> Vec<&'static Schema> {
+        let prefix = reversed(selector) + ".";
+        let matching = self.by_reversed.range(prefix.clone()..);
+        let mut found: Vec<&'static Schema> = matching
+            .take_while(|(name, _)| name.starts_with(&prefix))
+            .map(|(_, schema)| *schema)
+            .collect();
+        found.sort_by_key(|schema| schema.name);
+        found.dedup_by_key(|schema| schema.name);
+        found
     }
 
     /// Adds a configurable that yields a plain value.
@@ -309,7 +326,7 @@ impl Registry {
         let suffixes = dots.map(|(at, _)| &name[at + 1..]);
         let means_it = |suffix: &&str| match self.get(suffix) {
             Some(exact) => exact.name == name,
-            None => self.iter().all(|other| other.name == name || !other.has_suffix(suffix)),
+            None => self.with_suffix(suffix).iter().all(|other| other.name == name),
         };
         suffixes.into_iter().find(means_it).unwrap_or(name)
     }

@@ -9,7 +9,6 @@ use serde_json::{Value as Json, json};
 
 use super::json::{from_json, to_json};
 use super::schema::{Call, CallSite, Fallback, Param, Registry, Schema};
-use super::source::Span;
 use super::value::Value;
 
 #[derive(Deserialize)]
@@ -167,7 +166,7 @@ fn param_to_json(param: &Param) -> Json {
     let default = match &param.default {
         _ if param.ignored => Some(json!({"$opaque": "no effect"})),
         Fallback::Required => None,
-        Fallback::Value(kind) => Some(to_json(&Value { kind: kind.clone(), span: Span::NOWHERE })),
+        Fallback::Value(kind) => Some(to_json(&Value::unplaced(kind.clone()))),
         Fallback::Opaque(text) => Some(json!({"$opaque": text})),
     };
     if let Some(default) = default {

@@ -2,6 +2,8 @@
 //!
 //! L0 knows no storage: whoever runs the language supplies a [`Source`] that finds text by path.
 
+use std::sync::OnceLock;
+
 /// Index of a text in a [`SourceMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u32);
@@ -43,6 +45,8 @@ pub struct SourceFile {
 #[derive(Clone, Debug, Default)]
 pub struct SourceMap {
     files: Vec<SourceFile>,
+    /// Where each file's lines start, once it was asked for.
+    line_starts: Vec<OnceLock<Vec<usize>>>,
 }
 
 impl SourceMap {
@@ -50,6 +54,7 @@ impl SourceMap {
     pub fn add(&mut self, file: SourceFile) -> FileId {
         let id = FileId(u32::try_from(self.files.len()).expect("fewer than 2^32 gin files"));
         self.files.push(file);
+        self.line_starts.push(OnceLock::new());
         id
     }
 
@@ -70,9 +75,14 @@ impl SourceMap {
 
     /// One-based line and column (in characters) of a span's start.
     pub fn line_column(&self, span: Span) -> (usize, usize) {
-        let before = &self.file(span.file).text[..span.start];
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+        let text = &self.file(span.file).text;
+        let starts = self.line_starts[span.file.0 as usize].get_or_init(|| {
+            let after_breaks = text.match_indices('\n').map(|(at, _)| at + 1);
+            std::iter::once(0).chain(after_breaks).collect()
+        });
+        let line = starts.partition_point(|start| *start <= span.start);
+        let start = starts[line - 1];
+        (line, text[start..span.start].chars().count() + 1)
     }
 }
 

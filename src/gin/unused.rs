@@ -24,17 +24,18 @@ pub(super) fn ineffective(config: &Config, sources: &SourceMap) -> Vec<Diagnosti
 fn shadowed(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
     let arguments = config.bindings.values().flat_map(|arguments| arguments.values());
     let mut out = Vec::new();
-    for mut bound in arguments.chain(config.macros.values()) {
-        while let Some(earlier) = &bound.overridden {
-            if includes(earlier.key.file, bound.key.file, sources) {
-                let message = format!("`{}` is bound again later", sources.text(earlier.key));
-                let diagnostic = Diagnostic::error(earlier.key, message)
+    for bound in arguments.chain(config.macros.values()) {
+        let keys = bound.overridden.iter().map(|earlier| earlier.key).chain([bound.key]);
+        let (earlier, later) = (keys.clone(), keys.skip(1));
+        for (earlier, later) in earlier.zip(later) {
+            if includes(earlier.file, later.file, sources) {
+                let message = format!("`{}` is bound again later", sources.text(earlier));
+                let diagnostic = Diagnostic::error(earlier, message)
                     .label("this has no effect")
-                    .related(bound.key, "bound again here")
+                    .related(later, "bound again here")
                     .warning();
                 out.push(diagnostic);
             }
-            bound = earlier;
         }
     }
     out

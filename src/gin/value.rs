@@ -81,6 +81,11 @@ pub struct MacroUse {
 }
 
 impl Value {
+    /// A value that stands in no text.
+    pub fn unplaced(kind: ValueKind) -> Self {
+        Self { kind, span: Span::NOWHERE }
+    }
+
     /// Shows every value within this one that holds no others, keys of dicts included.
     pub fn for_each(&self, visit: &mut impl FnMut(&Value)) {
         match &self.kind {

@@ -48,100 +48,103 @@ impl Estimate {
             // The head's gradient passes through the graph once more.
             gradients: 4 * (num_params + table),
             optimizer,
-            activations: Activations::new(config, shape).bytes(),
+            activations: Activations::new(config, shape).bytes() as u64,
         }
     }
 
     /// Everything together.
     pub fn total(&self) -> u64 {
-        self.parameters + self.gradients + self.optimizer + self.activations
+        [self.gradients, self.optimizer, self.activations]
+            .into_iter()
+            .fold(self.parameters, u64::saturating_add)
     }
 }
 
-/// Numbers of elements, and how many bytes each takes.
+/// Numbers of elements, and how many bytes each takes. As floats, which no batch is too large for.
 struct Activations<'a> {
     config: &'a T5Config,
     /// Bytes of an activation.
-    size: u64,
+    size: f64,
     /// Rows times inputs length.
-    inputs: u64,
+    inputs: f64,
     /// Rows times targets length.
-    targets: u64,
+    targets: f64,
     /// Elements of one layer's attention weights: of the encoder, the decoder, and between them.
-    weights: [u64; 3],
+    weights: [f64; 3],
 }
 
 impl<'a> Activations<'a> {
     fn new(config: &'a T5Config, shape: StepShape) -> Self {
         let [rows, inputs, targets] =
-            [shape.rows, shape.inputs_length, shape.targets_length].map(|extent| extent as u64);
-        let heads = rows * config.num_heads as u64;
+            [shape.rows, shape.inputs_length, shape.targets_length].map(|extent| extent as f64);
+        let heads = rows * config.num_heads as f64;
         Self {
             config,
-            size: config.dtype.size(),
+            size: config.dtype.size() as f64,
             inputs: rows * inputs,
             targets: rows * targets,
             weights: [heads * inputs * inputs, heads * targets * targets, heads * targets * inputs],
         }
     }
 
-    fn bytes(&self) -> u64 {
+    fn bytes(&self) -> f64 {
         let [encoder, decoder, cross] = self.weights;
-        let joined = (self.config.num_heads * self.config.head_dim) as u64;
+        let joined = (self.config.num_heads * self.config.head_dim) as f64;
         // Queries, keys, values, and what their heads are joined into.
-        let own = |tokens: u64, weights: u64| {
-            4 * self.size * tokens * joined + self.attention_weights(weights)
+        let own = |tokens: f64, weights: f64| {
+            4.0 * self.size * tokens * joined + self.attention_weights(weights)
         };
         let encoder_layer =
-            2 * self.norm(self.inputs) + own(self.inputs, encoder) + self.mlp(self.inputs);
+            2.0 * self.norm(self.inputs) + own(self.inputs, encoder) + self.mlp(self.inputs);
         let cross_attention =
-            2 * self.size * (self.targets + self.inputs) * joined + self.attention_weights(cross);
-        let decoder_layer = 3 * self.norm(self.targets)
+            2.0 * self.size * (self.targets + self.inputs) * joined + self.attention_weights(cross);
+        let decoder_layer = 3.0 * self.norm(self.targets)
             + own(self.targets, decoder)
             + cross_attention
             + self.mlp(self.targets);
-        self.config.num_encoder_layers as u64 * encoder_layer
-            + self.config.num_decoder_layers as u64 * decoder_layer
+        self.config.num_encoder_layers as f64 * encoder_layer
+            + self.config.num_decoder_layers as f64 * decoder_layer
             + self.ends()
             + self.passing()
     }
 
     /// The input in float32, normalized, and scaled.
-    fn norm(&self, tokens: u64) -> u64 {
-        (4 + 2 * self.size) * tokens * self.config.emb_dim as u64
+    fn norm(&self, tokens: f64) -> f64 {
+        (4.0 + 2.0 * self.size) * tokens * self.config.emb_dim as f64
     }
 
-    fn attention_weights(&self, weights: u64) -> u64 {
-        let copies = if self.config.dropout_rate > 0.0 { 2 } else { 1 };
+    fn attention_weights(&self, weights: f64) -> f64 {
+        let copies = if self.config.dropout_rate > 0.0 { 2.0 } else { 1.0 };
         copies * self.size * weights
     }
 
     /// Each projection before and after its activation, and their product.
-    fn mlp(&self, tokens: u64) -> u64 {
+    fn mlp(&self, tokens: f64) -> f64 {
         let activations = &self.config.mlp_activations;
         let kept = |activation: &Activation| match activation {
-            Activation::Relu | Activation::Linear => 1,
-            _ => 2,
+            Activation::Relu | Activation::Linear => 1.0,
+            _ => 2.0,
         };
-        let gated = u64::from(activations.len() > 1);
-        let dropped = u64::from(self.config.dropout_rate > 0.0);
-        let copies = activations.iter().map(kept).sum::<u64>() + gated + dropped;
-        copies * self.size * tokens * self.config.mlp_dim as u64
+        let gated = f64::from(activations.len() > 1);
+        let dropped = f64::from(self.config.dropout_rate > 0.0);
+        let copies = activations.iter().map(kept).sum::<f64>() + gated + dropped;
+        copies * self.size * tokens * self.config.mlp_dim as f64
     }
 
     /// Embeddings, final norms, biases of mask and position.
-    fn ends(&self) -> u64 {
-        let embedded = (4 + self.size) * (self.inputs + self.targets) * self.config.emb_dim as u64;
-        let biases = self.size * self.weights.iter().sum::<u64>();
+    fn ends(&self) -> f64 {
+        let embedded =
+            (4.0 + self.size) * (self.inputs + self.targets) * self.config.emb_dim as f64;
+        let biases = self.size * self.weights.iter().sum::<f64>();
         embedded + self.norm(self.inputs) + self.norm(self.targets) + biases
     }
 
     /// The larger of a slice of logits and the gradients inside one attention layer.
-    fn passing(&self) -> u64 {
-        let vocab_size = self.config.vocab_size as u64;
-        let logits = self.targets.min(((128 << 20) / (4 * vocab_size)).max(256)) * 4 * vocab_size;
-        let largest = self.weights.into_iter().max().unwrap_or_default();
-        logits.max(3 * self.size * largest)
+    fn passing(&self) -> f64 {
+        let row = 4 * self.config.vocab_size as u64;
+        let logits = self.targets.min(((128 << 20) / row).max(256) as f64) * row as f64;
+        let largest = self.weights.into_iter().fold(0.0, f64::max);
+        logits.max(3.0 * self.size * largest)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::train::{Train, check};
 
 use super::cli::{GinArgs, skip_unknown};
 use super::failure::Failure;
+use super::functions::with_functions;
 use super::tasks::GinTasks;
 
 /// What flags say beside gin.
@@ -40,7 +41,7 @@ pub const ROOTS: [&str; 1] = ["t5x.train.train"];
 
 /// Every configurable that a gin file may name, over all commands.
 pub fn registry() -> Registry {
-    Registry::default().with::<Train>().with::<Task>().with::<Mixture>()
+    with_functions(Registry::default().with::<Train>().with::<Task>().with::<Mixture>())
 }
 
 /// Loads and evaluates the configuration that flags describe.

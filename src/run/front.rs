@@ -9,8 +9,11 @@ use std::process::{self, ExitCode};
 use anyhow::anyhow;
 use clap::Parser;
 
+use crate::data::subtasks;
+use crate::telemetry;
+
 use super::cli::{Cli, Command, DistributedArgs, TrainArgs, rewrite};
-use super::configure::configure;
+use super::configure::{Configured, configure};
 use super::doctor;
 use super::dry_run::dry_run;
 use super::failure::Failure;
@@ -45,18 +48,27 @@ pub(super) fn parse(args: Vec<String>) -> Result<Cli, Failure> {
     Cli::try_parse_from(words).map_err(with_tip).or_else(|error| error.exit())
 }
 
-/// Says where a bare word was probably meant to go.
+/// Says where a word that is no flag was probably meant to go.
 fn with_tip(mut error: clap::Error) -> clap::Error {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let has_tip = error.get(ContextKind::SuggestedArg).is_some();
     let word = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(word)) if !word.starts_with('-') => word.clone(),
+        Some(ContextValue::String(word)) if !has_tip => word.clone(),
         _ => return error,
     };
     if error.kind() == ErrorKind::UnknownArgument {
-        let tip = format!("a gin file is given with `--gin_file={word}`").into();
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+        let tip = match word.starts_with('-') || word.contains('=') {
+            true => format!("values are bound with `--gin.{}=VALUE`", name_in(&word)),
+            false => format!("a gin file is given with `--gin_file={word}`"),
+        };
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
+}
+
+/// The name in `--NAME`, `NAME=VALUE`.
+fn name_in(word: &str) -> &str {
+    word.trim_start_matches('-').split('=').next().expect("split yields one part")
 }
 
 /// Reports the user's mistakes before libtorch is loaded; a dry run ends here.
@@ -64,10 +76,23 @@ fn check_train(train: &TrainArgs, color: bool) -> Result<(), Failure> {
     let configured = configure(&train.gin, &Library, color)?;
     if train.dry_run {
         eprint!("{}", configured.warnings);
+        warn_of_unknown_tasks(&configured);
         print!("{}", dry_run(&configured)?);
         process::exit(0);
     }
     refuse_several_processes(&train.distributed)
+}
+
+/// A dry run works without data, and so without tasks; the run itself will not.
+fn warn_of_unknown_tasks(configured: &Configured) {
+    let train = &configured.train;
+    let held_out = [&train.train_eval_dataset_cfg, &train.infer_eval_dataset_cfg];
+    let configs = std::iter::once(&train.train_dataset_cfg).chain(held_out.into_iter().flatten());
+    for config in configs {
+        if let Err(error) = subtasks(&config.mixture_or_task_name, &configured.tasks) {
+            telemetry::warn_once(&error.to_string());
+        }
+    }
 }
 
 /// Processes that each trained alone would write into one MODEL_DIR.

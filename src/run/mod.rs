@@ -7,6 +7,7 @@ mod cli;
 mod configure;
 mod dry_run;
 mod failure;
+mod functions;
 mod library;
 mod tasks;
 

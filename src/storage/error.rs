@@ -94,7 +94,18 @@ impl StorageError {
             io::ErrorKind::StorageFull
             | io::ErrorKind::QuotaExceeded
             | io::ErrorKind::FileTooLarge => Self::DiskFull { path, operation, mapped },
-            _ => Self::Io { path, operation, source, mapped },
+            kind => {
+                let source = match kind {
+                    io::ErrorKind::IsADirectory => {
+                        io::Error::new(kind, "it is a folder, expected a file")
+                    }
+                    io::ErrorKind::NotADirectory => {
+                        io::Error::new(kind, "a part of the path is a file, expected folders")
+                    }
+                    _ => source,
+                };
+                Self::Io { path, operation, source, mapped }
+            }
         }
     }
 
@@ -105,13 +116,30 @@ impl StorageError {
 
     /// Whether the user's command is wrong rather than the world: exit status 2 instead of 1.
     pub fn is_users(&self) -> bool {
-        matches!(self, Self::NotFound { .. } | Self::Unmapped { .. } | Self::Invalid { .. })
+        use io::ErrorKind::{IsADirectory, NotADirectory};
+        match self {
+            Self::NotFound { .. } | Self::Unmapped { .. } | Self::Invalid { .. } => true,
+            Self::Io { source, .. } => matches!(source.kind(), IsADirectory | NotADirectory),
+            Self::PermissionDenied { .. } | Self::DiskFull { .. } => false,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_for_a_file_is_the_users_mistake() {
+        let path = Path::parse("/data/x").unwrap();
+        for (kind, words) in [
+            (io::ErrorKind::IsADirectory, "it is a folder, expected a file"),
+            (io::ErrorKind::NotADirectory, "a part of the path is a file"),
+        ] {
+            let error = StorageError::new("open", &path, kind.into());
+            assert!(error.is_users() && error.to_string().contains(words), "{error}");
+        }
+    }
 
     #[test]
     fn each_cause_names_path_operation_and_remedy() {

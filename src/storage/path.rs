@@ -28,6 +28,10 @@ impl Path {
         if text.contains('\0') {
             return Err(invalid("it contains a zero byte".to_string()));
         }
+        if text == "~" || text.starts_with("~/") {
+            // Inside gin's quotes no shell sees it, and a folder of that name would surprise.
+            return Err(invalid("`~` means your home only to the shell: write it out".to_string()));
+        }
         match split_scheme(text) {
             None => {}
             Some(("file", rest)) if rest.starts_with('/') => {}
@@ -191,6 +195,8 @@ mod tests {
         assert!(message.contains("unknown scheme `ftp://`; known are gs://, s3://"), "{message}");
         assert!(Path::parse("gs://a/../b").is_err());
         assert!(Path::parse("").is_err());
+        assert!(Path::parse("~/model").unwrap_err().to_string().contains("write it out"));
+        assert!(Path::parse("~model").is_ok());
         assert!(Path::parse("file://x").is_err());
     }
 

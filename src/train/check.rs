@@ -2,10 +2,19 @@
 
 use crate::checkpoint::{RestoreCheckpointConfig, RestoreMode};
 use crate::data::DatasetConfig;
+use crate::models::loss::LossNormalizingFactor;
+use crate::models::t5::T5Config;
 use crate::models::{EncoderDecoderModel, Model};
+use crate::storage::Path;
 
 use super::periods::Periods;
 use super::spec::{ACTION_MODES, Train, TrainerClass};
+
+/// Layers of a stack. More are a slip of the keyboard, and each takes memory before it is counted.
+const MAX_LAYERS: usize = 10_000;
+
+/// Elements of one parameter; with more, sizes in bytes would no longer fit into 64 bits.
+const MAX_ELEMENTS: f64 = 1e17;
 
 /// A spec whose values cannot go together, or have no meaning.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +30,9 @@ pub struct UnfitSpec(
 /// It.
 pub fn check(train: &Train) -> Result<(), UnfitSpec> {
     let Model::EncoderDecoder(model) = &train.model;
-    check_model(model)?;
+    check_path("MODEL_DIR", &train.model_dir)?;
+    check_dimensions(model.config())?;
+    check_loss(model)?;
     check_batches(train)?;
     check_evaluations(train)?;
     if let Some(restore) = &train.checkpoint_cfg.restore {
@@ -40,8 +51,11 @@ fn unfit<T>(message: String) -> Result<T, UnfitSpec> {
     Err(UnfitSpec(message))
 }
 
-fn check_model(model: &EncoderDecoderModel) -> Result<(), UnfitSpec> {
-    let config = model.config();
+fn check_path(binding: &str, path: &str) -> Result<(), UnfitSpec> {
+    Path::parse(path).map(drop).map_err(|error| UnfitSpec(format!("{binding}: {error}")))
+}
+
+fn check_dimensions(config: &T5Config) -> Result<(), UnfitSpec> {
     let extents = [
         ("vocab_size", config.vocab_size),
         ("emb_dim", config.emb_dim),
@@ -53,8 +67,36 @@ fn check_model(model: &EncoderDecoderModel) -> Result<(), UnfitSpec> {
     if let Some((name, _)) = extents.iter().find(|(_, extent)| *extent == 0) {
         return unfit(format!("network.T5Config.{name} is 0 or empty, expected at least 1"));
     }
+    let layers = [
+        ("num_encoder_layers", config.num_encoder_layers),
+        ("num_decoder_layers", config.num_decoder_layers),
+    ];
+    if let Some((name, count)) = layers.iter().find(|(_, count)| *count > MAX_LAYERS) {
+        return unfit(format!("network.T5Config.{name} is {count}, expected at most {MAX_LAYERS}"));
+    }
+    let product = |extents: [usize; 2]| extents.map(|extent| extent as f64).iter().product::<f64>();
+    let inner = product([config.num_heads, config.head_dim]).max(config.mlp_dim as f64);
+    let widest = (config.vocab_size as f64).max(inner) * config.emb_dim as f64;
+    if widest > MAX_ELEMENTS {
+        return unfit(format!(
+            "a parameter of the model has {widest:.0e} elements, more than any machine holds: lower \
+             network.T5Config's dimensions"
+        ));
+    }
+    Ok(())
+}
+
+fn check_loss(model: &EncoderDecoderModel) -> Result<(), UnfitSpec> {
+    if let Some(LossNormalizingFactor::Constant(factor)) = model.loss_normalizing_factor
+        && factor <= 0.0
+    {
+        return unfit(format!(
+            "models.EncoderDecoderModel.loss_normalizing_factor is {factor}, expected more than 0 \
+             (LOSS_NORMALIZING_FACTOR)"
+        ));
+    }
     let fractions = [
-        ("network.T5Config.dropout_rate", config.dropout_rate),
+        ("network.T5Config.dropout_rate", model.config().dropout_rate),
         ("models.EncoderDecoderModel.label_smoothing", model.label_smoothing),
     ];
     match fractions.iter().find(|(_, value)| !(0.0..1.0).contains(value)) {
@@ -114,7 +156,7 @@ fn check_restore(config: &RestoreCheckpointConfig) -> Result<(), UnfitSpec> {
              (utils.RestoreCheckpointConfig.mode)"
                 .to_string(),
         ),
-        [_] => Ok(()),
+        [one] => check_path("utils.RestoreCheckpointConfig.path", one),
         several => unfit(format!(
             "training restores one checkpoint, found {} in utils.RestoreCheckpointConfig.path",
             several.len()

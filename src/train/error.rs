@@ -18,6 +18,17 @@ pub enum TrainError {
     /// The configuration asks for what cannot be.
     #[error(transparent)]
     Spec(#[from] UnfitSpec),
+    /// Another process trains into the folder.
+    #[error(
+        "{by} trains into `{model_dir}`: wait until it ends, end it, or set MODEL_DIR to another \
+         folder"
+    )]
+    Occupied {
+        /// MODEL_DIR.
+        model_dir: String,
+        /// The process and its host.
+        by: String,
+    },
     /// The run is past its end.
     #[error(transparent)]
     Periods(#[from] PeriodsError),
@@ -90,6 +101,7 @@ impl TrainError {
             TrainError::Unfit(_)
             | TrainError::Spec(_)
             | TrainError::Periods(_)
+            | TrainError::Occupied { .. }
             | TrainError::Vocab(_) => true,
             TrainError::Data(error) => error.is_users(),
             TrainError::Checkpoint(error) => error.is_users(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use serde_json::{Map, json};
 use tch::{Kind, Tensor};
@@ -22,10 +23,8 @@ use super::run::Context;
 use super::spec::Train;
 use super::state::TrainState;
 use super::step::Stepper;
-use super::vocabularies::{check_ids, check_vocabularies};
-
-/// What the model reads of an example.
-const FEATURES: [&str; 2] = ["inputs", "targets"];
+use super::unfinished::{Unfinished, go_on};
+use super::vocabularies::{check_vocabularies, num_ids};
 
 /// Predictions shown after each evaluation.
 const SHOWN: usize = 3;
@@ -65,15 +64,13 @@ impl InferEval {
         let Model::EncoderDecoder(model) = &spec.model;
         let mut tasks = Vec::new();
         for task in subtasks(&config.mixture_or_task_name, context.tasks)? {
-            let Some(task) = InferTask::read(task, config, evaluator)? else { continue };
-            for example in &task.features {
-                let ids = FEATURES.iter().filter_map(|name| example.ints(name)).flatten();
-                check_ids(&spec.model, ids)?;
-            }
-            tasks.push(task);
+            tasks.extend(InferTask::read(task, config, evaluator, num_ids(&spec.model))?);
         }
         if tasks.is_empty() {
-            telemetry::notice("no task has metrics and the split: no evaluation by decoding");
+            let (name, split) = (&config.mixture_or_task_name, &config.split);
+            telemetry::notice(&format!(
+                "{name} has no task with metrics and a '{split}' split: no evaluation by decoding"
+            ));
             return Ok(None);
         }
         let log_dir = model_dir.join("inference_eval").local()?;
@@ -90,16 +87,19 @@ impl InferEval {
     /// Predicts, computes and logs the metrics of every task.
     ///
     /// # Errors
-    /// libtorch fails, a metric cannot be computed, or results cannot be written.
+    /// libtorch fails, a metric cannot be computed, results cannot be written, or `stop` is set between
+    /// two batches.
     pub fn evaluate(
         &mut self,
         stepper: &Stepper,
         state: &TrainState,
-    ) -> Result<MetricsByTask, TrainError> {
+        stop: &AtomicBool,
+    ) -> Result<MetricsByTask, Unfinished> {
         let mut out = MetricsByTask::new();
         let (model, vocabulary) = (&self.model, &*self.vocabulary);
         for task in &self.tasks {
-            let predictor = Predictor { task, model, vocabulary, stepper, state, rows: self.rows };
+            let rows = self.rows;
+            let predictor = Predictor { task, model, vocabulary, stepper, state, rows, stop };
             let postprocess = |text: &str, _: &Example, _: Side| match &task.task.postprocess_fn {
                 Some(postprocess) => json!(postprocess.apply(text)),
                 None => json!(text),
@@ -112,7 +112,7 @@ impl InferEval {
             };
             // Sampled decoding draws the same at every evaluation.
             tch::manual_seed(self.seed as i64);
-            let metrics = self.evaluator.evaluate::<TrainError>(
+            let metrics = self.evaluator.evaluate::<Unfinished>(
                 &eval_task,
                 state.step as i64,
                 || predictor.predict(),
@@ -130,6 +130,7 @@ impl InferTask {
         task: Arc<Task>,
         config: &DatasetConfig,
         evaluator: &Evaluator,
+        num_ids: Option<usize>,
     ) -> Result<Option<Self>, TrainError> {
         if task.metric_fns.is_empty() {
             telemetry::notice(&format!("{} has no metrics: it is not decoded", task.task_name()));
@@ -138,6 +139,7 @@ impl InferTask {
         let options = ExampleOptions {
             split: config.split.clone(),
             lengths: config.task_feature_lengths.clone(),
+            num_ids,
             use_cached: config.use_cached,
             shuffle: evaluator.shuffle,
             seed: config.seed.unwrap_or(42),
@@ -179,7 +181,6 @@ fn converter(
         inputs_length: length("inputs")?,
         targets_length: length("targets")?,
         bos_id: 0,
-        apply_length_check: false,
     })
 }
 
@@ -200,15 +201,17 @@ struct Predictor<'a> {
     stepper: &'a Stepper,
     state: &'a TrainState,
     rows: usize,
+    stop: &'a AtomicBool,
 }
 
 impl Predictor<'_> {
     /// The decoded text of every example.
-    fn predict(&self) -> Result<Vec<String>, TrainError> {
+    fn predict(&self) -> Result<Vec<String>, Unfinished> {
         let eos_id = i64::from(self.vocabulary.eos_id().unwrap_or(1));
         let prediction = self.model.prediction(eos_id);
         let mut texts = Vec::new();
         for batch in self.batches() {
+            go_on(self.stop)?;
             let decodes = self.stepper.guarded(self.state.step, || {
                 let model = &self.stepper.model;
                 model
@@ -222,9 +225,10 @@ impl Predictor<'_> {
     }
 
     /// The log-likelihood of every target.
-    fn score(&self) -> Result<Vec<f64>, TrainError> {
+    fn score(&self) -> Result<Vec<f64>, Unfinished> {
         let mut scores: Vec<f64> = Vec::new();
         for batch in self.batches() {
+            go_on(self.stop)?;
             let found = self.stepper.guarded(self.state.step, || {
                 Ok::<_, TrainError>(self.stepper.model.score_batch(&self.state.params, &batch?))
             })??;

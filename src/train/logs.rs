@@ -2,7 +2,7 @@
 
 use crate::partition::Partitioner;
 use crate::storage::Path;
-use crate::telemetry::{EventWriter, config_markdown};
+use crate::telemetry::{self, EventWriter, config_markdown};
 
 use super::error::TrainError;
 use super::model_info::{Variable, model_info};
@@ -26,9 +26,8 @@ impl Logs {
         model_dir: &Path,
         step: u64,
     ) -> Result<Self, TrainError> {
-        model_dir.join("config.gin").write_atomic(config_text.as_bytes())?;
-        let info = describe_model(spec)?;
-        model_dir.join("model-info.txt").write_atomic(info.as_bytes())?;
+        write_down(&model_dir.join("config.gin"), config_text)?;
+        write_down(&model_dir.join("model-info.txt"), &describe_model(spec)?)?;
         let mut events = EventWriter::new(model_dir.join("train").local()?, step as i64);
         events.text(step as i64, "config", &config_markdown(config_text));
         Ok(Self { events })
@@ -42,6 +41,33 @@ impl Logs {
     /// Writes the metrics of a window that ended at `step`.
     pub fn window(&mut self, window: &Window, step: u64) {
         self.events.scalars(step as i64, window.scalars());
+    }
+}
+
+/// Writes a text that every start of a run writes; what an earlier start wrote is kept beside it
+/// where it differs, as `config.gin.1`, `config.gin.2` and so on.
+fn write_down(file: &Path, text: &str) -> Result<(), TrainError> {
+    match file.read() {
+        Ok(earlier) if earlier == text.as_bytes() => return Ok(()),
+        Ok(earlier) => {
+            let kept = free_name_beside(file)?;
+            kept.write_atomic(&earlier)?;
+            telemetry::notice(&format!("{file} has changed since the last start: see {kept}"));
+        }
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(file.write_atomic(text.as_bytes())?)
+}
+
+fn free_name_beside(file: &Path) -> Result<Path, TrainError> {
+    let mut number = 1;
+    loop {
+        let name = Path::parse(&format!("{file}.{number}"))?;
+        if !name.exists()? {
+            return Ok(name);
+        }
+        number += 1;
     }
 }
 
@@ -59,4 +85,21 @@ pub fn describe_model(spec: &Train) -> Result<String, TrainError> {
     let state = state.map_err(|error| TrainError::Unfit(error.to_string()))?;
     let Partitioner::Pjit(partitioner) = &spec.partitioner;
     Ok(model_info(&parameters, &state, &partitioner.rules()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_earlier_start_wrote_is_kept_where_it_differs() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Path::try_from(dir.path()).unwrap();
+        let file = folder.join("config.gin");
+        ["a", "a", "b", "a"].iter().for_each(|text| write_down(&file, text).unwrap());
+        let texts = |path: &Path| path.read_to_string().unwrap();
+        let found: Vec<String> = folder.list().unwrap().iter().map(texts).collect();
+        // config.gin, config.gin.1, config.gin.2
+        assert_eq!(found, ["a", "a", "b"]);
+    }
 }

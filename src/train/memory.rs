@@ -1,5 +1,6 @@
 //! What a step will need, and what there is.
 
+use crate::data::{DatasetConfig, PREFETCH};
 use crate::models::Model;
 use crate::models::memory::{Estimate, StepShape};
 use crate::optim::OptimError;
@@ -33,10 +34,8 @@ pub fn shortage(estimate: &Estimate, available: u64, num_microbatches: usize) ->
     if estimate.total() <= available {
         return None;
     }
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    let (needed, available) = (gib(estimate.total()), gib(available));
-    let fixed = estimate.total() - estimate.activations;
-    let remedy = match gib(fixed) > available {
+    let fixed = estimate.total().saturating_sub(estimate.activations);
+    let remedy = match fixed > available {
         true => "the model alone is too large: lower network.T5Config's dimensions".to_string(),
         false => format!(
             "lower BATCH_SIZE, or keep it and set trainer.Trainer.num_microbatches = {}",
@@ -44,18 +43,82 @@ pub fn shortage(estimate: &Estimate, available: u64, num_microbatches: usize) ->
         ),
     };
     Some(format!(
-        "a step needs about {needed:.1} GiB of memory, and {available:.1} GiB are available: {remedy}"
+        "a step needs about {} of memory, and {} are available: {remedy}",
+        gib(estimate.total() as f64),
+        gib(available as f64),
     ))
+}
+
+/// What to tell the user where the batches that a run keeps in memory take more than `available` bytes
+/// of the host. No estimate: they are allocated in full.
+pub fn batch_shortage(train: &Train, available: u64) -> Option<String> {
+    // Those made ahead, the one being made and the one in use.
+    let ahead = (&train.train_dataset_cfg, (PREFETCH.get() + 2) as u64, "train", "");
+    let held_out = train.train_eval_dataset_cfg.as_ref();
+    let held_out =
+        held_out.map(|config| (config, train.eval_steps, "train_eval", " or EVAL_STEPS"));
+    for (config, count, scope, or) in std::iter::once(ahead).chain(held_out) {
+        let needed = count as f64 * batch_bytes(config);
+        if needed <= available as f64 {
+            continue;
+        }
+        let (rows, lengths) = (config.batch_size, config.task_feature_lengths.as_ref());
+        let lengths =
+            lengths.into_iter().flatten().map(|(name, length)| format!("{name} {length}"));
+        return Some(format!(
+            "the {count} batches that {scope}/utils.DatasetConfig keeps in memory take {}, and {} \
+             are available: each has {rows} rows of {}; lower BATCH_SIZE, TASK_FEATURE_LENGTHS{or}",
+            gib(needed),
+            gib(available as f64),
+            lengths.collect::<Vec<_>>().join(", "),
+        ));
+    }
+    None
+}
+
+/// Bytes of a batch on the host, 32 bits a number: tokens, shifted targets, weights, and segment ids
+/// and positions where it is packed.
+fn batch_bytes(config: &DatasetConfig) -> f64 {
+    let length = |feature: &str| {
+        let lengths = config.task_feature_lengths.as_ref();
+        lengths.and_then(|lengths| lengths.get(feature)).map_or(0.0, |length| *length as f64)
+    };
+    let packing = if config.pack { 2.0 } else { 0.0 };
+    let numbers = (1.0 + packing) * length("inputs") + (3.0 + packing) * length("targets");
+    4.0 * config.batch_size as f64 * numbers
+}
+
+fn gib(bytes: f64) -> String {
+    format!("{:.1} GiB", bytes / f64::from(1 << 30))
+}
+
+/// Whether a step cannot run in that much memory even if the estimate is a quarter too high, which
+/// is the most it was found to be.
+pub fn cannot_fit(estimate: &Estimate, memory: u64) -> bool {
+    estimate.total() / 5 * 4 > memory
 }
 
 /// Bytes that this machine's processes can still take, where the system tells.
 pub fn available_on_host() -> Option<u64> {
+    memory_of_host(["MemAvailable:", "SwapFree:"])
+}
+
+/// Bytes that this machine has, where the system tells.
+pub fn total_on_host() -> Option<u64> {
+    memory_of_host(["MemTotal:", "SwapTotal:"])
+}
+
+/// The sum of two lines of the system's account, or the limit of the process's group.
+fn memory_of_host(lines: [&str; 2]) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let kilobytes = |name: &str| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix("kB")?.trim().parse().ok()
+    };
     let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX);
-    Some((kilobytes * 1024).min(limit))
+    let [memory, swap] = lines.map(kilobytes);
+    Some(((memory? + swap.unwrap_or(0)) * 1024).min(limit))
 }
 
 #[cfg(test)]

@@ -25,7 +25,11 @@ mod infer_eval;
 #[cfg(feature = "torch")]
 mod logs;
 #[cfg(feature = "torch")]
+mod occupied;
+#[cfg(feature = "torch")]
 mod run;
+#[cfg(feature = "torch")]
+mod start;
 #[cfg(feature = "torch")]
 mod state;
 #[cfg(feature = "torch")]
@@ -33,12 +37,16 @@ mod step;
 #[cfg(feature = "torch")]
 mod train_eval;
 #[cfg(feature = "torch")]
+mod unfinished;
+#[cfg(feature = "torch")]
 mod vocabularies;
 #[cfg(feature = "torch")]
 mod window;
 
 pub use check::{UnfitSpec, check};
-pub use memory::{available_on_host, shortage, step_estimate};
+pub use memory::{
+    available_on_host, batch_shortage, cannot_fit, shortage, step_estimate, total_on_host,
+};
 pub use model_info::{Variable, model_info};
 pub use periods::{Periods, PeriodsError, Stop};
 pub use seeds::{Purpose, derive};

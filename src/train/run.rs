@@ -8,28 +8,28 @@ use tch::Device;
 use crate::data::{BatchIterator, DatasetOptions, DatasetState, TaskProvider, get_dataset};
 use crate::models::t5::T5;
 use crate::models::{Batch, Model};
-use crate::nn::bridge::cuda_devices;
 use crate::optim::OptimizerDef;
-use crate::partition::Partitioner;
 use crate::storage::Path;
 use crate::telemetry::{self, Progress};
 
-use super::actions::{Actions, Histories, MetricsByTask};
+use super::actions::{Actions, MetricsByTask};
 use super::check::check;
-use super::checkpointing::{Checkpoints, Restored, RunRecord};
+use super::checkpointing::{Checkpoints, RunRecord};
 use super::error::TrainError;
 use super::evaluated::Evaluated;
-use super::guard::{TorchFailure, guarded};
 use super::infer_eval::InferEval;
 use super::logs::Logs;
-use super::memory::{available_on_host, shortage, step_estimate};
 use super::periods::{Periods, Stop};
 use super::seeds::{Purpose, derive};
 use super::spec::{Train, TrainerClass};
+use super::start::{
+    Start, foresee_shortage, occupy, occupy_new, refuse_shortage, restore_or_init, say_partitions,
+};
 use super::state::TrainState;
 use super::step::{StepReport, Stepper};
 use super::train_eval::TrainEval;
-use super::vocabularies::{check_ids, check_vocabularies};
+use super::unfinished::Unfinished;
+use super::vocabularies::{check_vocabularies, num_ids};
 use super::window::Window;
 
 /// What a run needs beside its spec.
@@ -72,8 +72,10 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
     let started = Instant::now();
     check(spec)?;
     let model_dir = Path::parse(&spec.model_dir)?;
+    refuse_shortage(spec)?;
+    let occupied = occupy(&model_dir)?;
     say_partitions(spec);
-    warn_of_shortage(spec, context.device)?;
+    foresee_shortage(spec, context.device)?;
     let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, (0, 1));
     let Start { state, record, data, resumed } = restore_or_init(spec, context, &checkpoints)?;
     let periods = Periods::of(spec, record.first_step).validated(state.step)?;
@@ -100,84 +102,16 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
     }
     // Nothing is written before this line: a run that cannot start leaves no trace.
     run.checkpoints.prepare()?;
+    let _occupied = match occupied {
+        Some(occupied) => occupied,
+        None => occupy_new(&model_dir)?,
+    };
     let mut logs = Logs::start(spec, context.config_text, &model_dir, run.state.step)?;
     logs.scalar("timing/init_or_restore_seconds", started.elapsed().as_secs_f64(), run.state.step);
-    if run.begin(&periods)? {
-        return Ok(Outcome::Stopped { step: run.state.step });
-    }
-    run.main_loop(&periods, &mut logs)
-}
-
-/// Where a process takes up its run.
-struct Start {
-    state: TrainState,
-    record: RunRecord,
-    /// The place in the data.
-    data: Option<DatasetState>,
-    /// Whether an earlier process of this run saved the state.
-    resumed: bool,
-}
-
-fn restore_or_init(
-    spec: &Train,
-    context: &Context<'_>,
-    checkpoints: &Checkpoints<'_>,
-) -> Result<Start, TrainError> {
-    let seed = fresh_seed(spec);
-    let mut state = initialize(spec, seed, context.device)?;
-    let restored = checkpoints.restore(&mut state)?;
-    let fresh = RunRecord { first_step: state.step, seed, histories: Histories::new() };
-    let Some(Restored { record, data, path }) = restored else {
-        return Ok(Start { state, record: fresh, data: None, resumed: false });
-    };
-    telemetry::notice(&format!("restored step {} from {path}", state.step));
-    let resumed = record.is_some();
-    Ok(Start { state, record: record.unwrap_or(fresh), data, resumed })
-}
-
-fn initialize(spec: &Train, seed: u64, device: Device) -> Result<TrainState, TrainError> {
-    let state = guarded(|| TrainState::initialize(&spec.model, seed, device));
-    let state = state.map_err(|failure| match failure {
-        TorchFailure::OutOfMemory(detail) => TrainError::ModelTooLarge { detail },
-        TorchFailure::Other(detail) => TrainError::Torch { step: 0, detail },
-    })?;
-    state.map_err(|error| TrainError::Unfit(error.to_string()))
-}
-
-/// Says which binding to lower before memory runs out, as far as that can be foretold.
-fn warn_of_shortage(spec: &Train, device: Device) -> Result<(), TrainError> {
-    let available = match device {
-        Device::Cuda(index) => cuda_devices().get(index).map(|device| device.memory_bytes),
-        _ => available_on_host(),
-    };
-    let estimate = step_estimate(spec).map_err(|error| TrainError::Unfit(error.to_string()))?;
-    let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
-    let short = |available| shortage(&estimate, available, trainer.num_microbatches());
-    if let Some(message) = available.and_then(short) {
-        telemetry::warn(&message);
-    }
-    Ok(())
-}
-
-/// A mesh larger than what there is runs on what there is, and says so.
-fn say_partitions(spec: &Train) {
-    let Partitioner::Pjit(partitioner) = &spec.partitioner;
-    let asked = partitioner.requested_partitions().unwrap_or(1);
-    if asked > 1 {
-        telemetry::notice_once(&format!(
-            "num_partitions = {asked}, and there is 1 process: the model is not partitioned"
-        ));
-    }
-}
-
-/// The seed of a run that goes on from no other: the configured one, else the clock.
-fn fresh_seed(spec: &Train) -> u64 {
-    match spec.random_seed {
-        Some(seed) => seed as u64,
-        None => {
-            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            since.map_or(0, |since| since.as_nanos() as u64)
-        }
+    let verdict = run.begin(&periods)?;
+    match run.end_on(verdict)? {
+        Some(outcome) => Ok(outcome),
+        None => run.main_loop(&periods, &mut logs),
     }
 }
 
@@ -197,7 +131,8 @@ fn training_batches(
     check_vocabularies(&spec.model, config, context.tasks)?;
     // Without a seed of its own the data follows the run's.
     let seed = Some(derive(record.seed, Purpose::Data, &[]));
-    let options = DatasetOptions { seed, resume: position, ..DatasetOptions::default() };
+    let num_ids = num_ids(&spec.model);
+    let options = DatasetOptions { seed, num_ids, resume: position, ..DatasetOptions::default() };
     let batches = get_dataset(config, context.tasks, options)?;
     batches.notices().iter().for_each(|notice| telemetry::notice_once(notice));
     Ok(batches)
@@ -240,10 +175,20 @@ struct Run<'a> {
     started: Instant,
 }
 
+/// What is to follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    GoOn,
+    /// An action asks to stop.
+    Stop,
+    /// The user or the scheduler asks for an end.
+    Interrupt,
+}
+
 impl Run<'_> {
     /// What comes before the next step: the first checkpoint, and an evaluation that is asked for or
-    /// that an earlier process still owes. `true` if an action asks to stop.
-    fn begin(&mut self, periods: &Periods) -> Result<bool, TrainError> {
+    /// that an earlier process still owes.
+    fn begin(&mut self, periods: &Periods) -> Result<Verdict, TrainError> {
         let step = self.state.step;
         let is_first = step == self.record.first_step;
         if is_first && periods.checkpoint > 0 {
@@ -257,7 +202,20 @@ impl Run<'_> {
         } else {
             self.saved.is_some() && periods.evaluates_at(step)
         };
-        if due { self.evaluate() } else { Ok(false) }
+        if due { self.evaluate() } else { Ok(Verdict::GoOn) }
+    }
+
+    /// Saves, and says how the run ended, unless it is to go on.
+    fn end_on(&mut self, verdict: Verdict) -> Result<Option<Outcome>, TrainError> {
+        if verdict == Verdict::GoOn {
+            return Ok(None);
+        }
+        self.save()?;
+        let step = self.state.step;
+        Ok(Some(match verdict {
+            Verdict::Interrupt => Outcome::Interrupted { step },
+            _ => Outcome::Stopped { step },
+        }))
     }
 
     fn main_loop(&mut self, periods: &Periods, logs: &mut Logs) -> Result<Outcome, TrainError> {
@@ -265,13 +223,12 @@ impl Run<'_> {
         while self.state.step < periods.total_steps {
             let stop = periods.next_stop(self.state.step);
             let window = self.train_until(stop.step, &mut progress, logs)?;
-            if self.stop.load(Ordering::Relaxed) {
-                self.save()?;
-                return Ok(Outcome::Interrupted { step: self.state.step });
-            }
-            if self.act(stop, &window, logs)? {
-                self.save()?;
-                return Ok(Outcome::Stopped { step: self.state.step });
+            let verdict = match self.stop.load(Ordering::Relaxed) {
+                true => Verdict::Interrupt,
+                false => self.act(stop, &window, logs)?,
+            };
+            if let Some(outcome) = self.end_on(verdict)? {
+                return Ok(outcome);
             }
         }
         Ok(Outcome::Finished { step: self.state.step })
@@ -320,15 +277,14 @@ impl Run<'_> {
             }
         };
         let waited = waiting.elapsed();
-        let ids = batch.encoder_input_tokens.iter().chain(&batch.decoder_target_tokens);
-        check_ids(&self.spec.model, ids)?;
         let report = self.stepper.train_step(&mut self.state, &Batch::from_host(&batch))?;
         Ok((report, waited))
     }
 
-    /// What is due at a pause; `true` if an action asks to stop.
-    fn act(&mut self, stop: Stop, window: &Window, logs: &mut Logs) -> Result<bool, TrainError> {
-        let mut stopping = self.actions.after_train(&window.scalars());
+    /// What is due at a pause.
+    fn act(&mut self, stop: Stop, window: &Window, logs: &mut Logs) -> Result<Verdict, TrainError> {
+        let stopping = self.actions.after_train(&window.scalars());
+        let mut verdict = if stopping { Verdict::Stop } else { Verdict::GoOn };
         if stop.save {
             let started = Instant::now();
             self.save()?;
@@ -337,29 +293,43 @@ impl Run<'_> {
         }
         if stop.eval {
             let started = Instant::now();
-            stopping |= self.evaluate()?;
+            match self.evaluate()? {
+                Verdict::GoOn => {}
+                ending => verdict = ending,
+            }
             let seconds = started.elapsed().as_secs_f64();
             logs.scalar("timing/evaluate_seconds", seconds, self.state.step);
         }
-        Ok(stopping)
+        Ok(verdict)
     }
 
-    /// Evaluates; `true` if an action asks to stop.
-    fn evaluate(&mut self) -> Result<bool, TrainError> {
-        let train_eval = self.train_eval.evaluate(&self.stepper, &self.state)?;
+    /// Evaluates, unless asked to end: then whoever takes the run up does it.
+    fn evaluate(&mut self) -> Result<Verdict, TrainError> {
+        match self.measure() {
+            Ok(evaluated) => {
+                evaluated.write(self.checkpoints.model_dir())?;
+                Ok(self.react(&evaluated))
+            }
+            Err(Unfinished::Asked) => Ok(Verdict::Interrupt),
+            Err(Unfinished::Failed(error)) => Err(error),
+        }
+    }
+
+    fn measure(&mut self) -> Result<Evaluated, Unfinished> {
+        let (stepper, state) = (&self.stepper, &self.state);
+        let train_eval = self.train_eval.evaluate(stepper, state, self.stop)?;
         let infer_eval = match &mut self.infer_eval {
-            Some(infer_eval) => infer_eval.evaluate(&self.stepper, &self.state)?,
+            Some(infer_eval) => infer_eval.evaluate(stepper, state, self.stop)?,
             None => MetricsByTask::new(),
         };
-        let evaluated = Evaluated { step: self.state.step, train_eval, infer_eval };
-        evaluated.write(self.checkpoints.model_dir())?;
-        Ok(self.react(&evaluated))
+        Ok(Evaluated { step: state.step, train_eval, infer_eval })
     }
 
-    /// Shows the actions the results of an evaluation; `true` if one asks to stop.
-    fn react(&mut self, evaluated: &Evaluated) -> bool {
+    /// Shows the actions the results of an evaluation.
+    fn react(&mut self, evaluated: &Evaluated) -> Verdict {
         let stopping = self.actions.after_train_eval(&evaluated.train_eval);
-        self.actions.after_infer_eval(&evaluated.infer_eval) || stopping
+        let stopping = self.actions.after_infer_eval(&evaluated.infer_eval) || stopping;
+        if stopping { Verdict::Stop } else { Verdict::GoOn }
     }
 
     /// Saves the state, unless it is saved already.

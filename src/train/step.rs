@@ -2,8 +2,9 @@
 
 use tch::{Device, Tensor};
 
+use crate::metrics::LossSums;
 use crate::models::Batch;
-use crate::models::loss::{LossSpec, LossSums, normalize};
+use crate::models::loss::{LossSpec, normalize};
 use crate::models::t5::T5;
 use crate::nn::Dropout;
 use crate::optim::Gradient;

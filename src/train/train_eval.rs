@@ -1,5 +1,7 @@
 //! Evaluation by the training loss on held-out batches, with teacher forcing, a task at a time.
 
+use std::sync::atomic::AtomicBool;
+
 use crate::data::{DatasetOptions, EncDecBatch, training_eval_batches};
 use crate::models::Batch;
 use crate::storage::Path;
@@ -11,7 +13,8 @@ use super::run::Context;
 use super::spec::Train;
 use super::state::TrainState;
 use super::step::Stepper;
-use super::vocabularies::{check_ids, check_vocabularies};
+use super::unfinished::{Unfinished, go_on};
+use super::vocabularies::{check_vocabularies, num_ids};
 use super::window::Window;
 
 /// Names of TensorBoard's runs are cut here (T5X `trainer.py`).
@@ -43,7 +46,7 @@ impl TrainEval {
             return Ok(Self { tasks: Vec::new() });
         };
         check_vocabularies(&spec.model, config, context.tasks)?;
-        let options = DatasetOptions::default();
+        let options = DatasetOptions { num_ids: num_ids(&spec.model), ..Default::default() };
         let eval_steps = spec.eval_steps as usize;
         let found = training_eval_batches(config, context.tasks, &options, eval_steps)?;
         if found.is_empty() {
@@ -52,9 +55,6 @@ impl TrainEval {
         }
         let mut tasks = Vec::new();
         for (name, batches) in found {
-            let inputs = batches.iter().flat_map(|batch| &batch.encoder_input_tokens);
-            let targets = batches.iter().flat_map(|batch| &batch.decoder_target_tokens);
-            check_ids(&spec.model, inputs.chain(targets))?;
             let run: String = name.chars().take(MAX_NAME_LENGTH).collect();
             let dir = model_dir.join("training_eval").join(&run).local()?;
             tasks.push(EvalTask { name, batches, events: EventWriter::new(dir, step as i64) });
@@ -65,16 +65,18 @@ impl TrainEval {
     /// Measures every task and writes the metrics down.
     ///
     /// # Errors
-    /// libtorch fails.
+    /// libtorch fails, or `stop` is set between two batches.
     pub fn evaluate(
         &mut self,
         stepper: &Stepper,
         state: &TrainState,
-    ) -> Result<MetricsByTask, TrainError> {
+        stop: &AtomicBool,
+    ) -> Result<MetricsByTask, Unfinished> {
         let mut out = MetricsByTask::new();
         for task in &mut self.tasks {
             let mut window = Window::start();
             for batch in &task.batches {
+                go_on(stop)?;
                 window.add_eval(&stepper.eval_step(state, &Batch::from_host(batch))?);
             }
             window.finish(None);

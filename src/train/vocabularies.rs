@@ -27,25 +27,10 @@ pub fn check_vocabularies(
     Ok(())
 }
 
-/// Whether the model has a row for every id; without one, looking it up would fail.
-///
-/// # Errors
-/// It lacks one.
-pub fn check_ids<'a>(
-    model: &Model,
-    ids: impl IntoIterator<Item = &'a i32>,
-) -> Result<(), TrainError> {
+/// How many token ids the model has an embedding of.
+pub fn num_ids(model: &Model) -> Option<usize> {
     let Model::EncoderDecoder(model) = model;
-    let rows = model.config().vocab_size;
-    let known = |id: i32| usize::try_from(id).is_ok_and(|id| id < rows);
-    match ids.into_iter().find(|id| !known(**id)) {
-        None => Ok(()),
-        Some(id) => Err(TrainError::Unfit(format!(
-            "the data has the token id {id}, and the model those from 0 to {} \
-             (network.T5Config.vocab_size = {rows}): check the task's vocabulary",
-            rows - 1
-        ))),
-    }
+    Some(model.config().vocab_size)
 }
 
 fn check_same(

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::metrics::{BatchCounts, FeatureCounts, LossSums as MetricSums, TrainMetrics};
-use crate::models::loss::{FeatureSums, LossSums};
+use crate::metrics::{LossSums, TrainMetrics};
 use crate::telemetry::Status;
 
 use super::step::StepReport;
@@ -16,7 +15,6 @@ pub struct Window {
     duration: Duration,
     waited: Duration,
     metrics: TrainMetrics,
-    sums: MetricSums,
     last_learning_rate: Option<f32>,
     uptime: Option<f64>,
 }
@@ -29,7 +27,6 @@ impl Window {
             duration: Duration::ZERO,
             waited: Duration::ZERO,
             metrics: TrainMetrics::default(),
-            sums: MetricSums::default(),
             last_learning_rate: None,
             uptime: None,
         }
@@ -37,22 +34,14 @@ impl Window {
 
     /// Counts a training step, which waited for its batch as long as given.
     pub fn add(&mut self, report: &StepReport, waited: Duration) {
-        self.count(&report.sums, Some(report.learning_rate));
+        self.metrics.add_step(&report.sums, Some(report.learning_rate));
         self.last_learning_rate = Some(report.learning_rate);
         self.waited += waited;
     }
 
     /// Counts a held-out batch.
     pub fn add_eval(&mut self, sums: &LossSums) {
-        self.count(sums, None);
-    }
-
-    fn count(&mut self, sums: &LossSums, learning_rate: Option<f32>) {
-        self.metrics.add_batch(&counts(sums));
-        self.metrics.end_step(learning_rate);
-        self.sums.loss += sums.loss;
-        self.sums.z_loss += sums.z_loss;
-        self.sums.correct += sums.correct;
+        self.metrics.add_step(sums, None);
     }
 
     /// Stops the clock. `uptime` is the time since the trainer was made, where that is reported.
@@ -70,7 +59,7 @@ impl Window {
     pub fn scalars(&self) -> BTreeMap<String, f64> {
         let seconds = self.duration.as_secs_f64();
         let window = crate::metrics::Window { seconds, num_devices: 1, uptime: self.uptime };
-        self.metrics.summary(&self.sums, &window)
+        self.metrics.summary(&window)
     }
 
     /// What the progress line says at `step`.
@@ -84,22 +73,5 @@ impl Window {
             tokens_per_second: Some(self.metrics.num_positions() as f64 / seconds),
             data_wait: Some(self.waited.as_secs_f64() / seconds),
         }
-    }
-}
-
-/// The counts of a batch as the metrics take them.
-fn counts(sums: &LossSums) -> BatchCounts {
-    let feature = |feature: &FeatureSums| FeatureCounts {
-        name: feature.name.to_string(),
-        examples: feature.num_examples as u64,
-        non_padding: feature.num_non_padding as u64,
-        positions: feature.num_positions,
-    };
-    BatchCounts {
-        rows: sums.num_sequences,
-        target_tokens: sums.num_target_tokens,
-        weighted_tokens: sums.num_weighted_tokens as u64,
-        weight_sum: sums.weight_sum,
-        features: vec![feature(&sums.encoder), feature(&sums.decoder)],
     }
 }

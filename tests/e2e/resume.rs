@@ -1,5 +1,6 @@
 //! A run that is interrupted and started again with the same command is the same run.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -48,6 +49,54 @@ fn a_run_that_is_killed_loses_only_what_came_after_the_last_save() {
     }
     run.succeeds();
     whole.assert_same(&model_dir);
+}
+
+#[test]
+fn a_run_that_is_asked_to_end_does_not_finish_its_evaluation() {
+    let folder = Folder::new();
+    folder.pretrain(4).bind_text("MODEL_DIR", "pretrained").succeeds();
+    let held_out = fs::read(folder.path("echo-validation.jsonl")).expect("it is there");
+    folder.write("echo-validation.jsonl", held_out.repeat(400));
+    let run = folder
+        .train("finetune_tiny.gin")
+        .bind("infer_eval/utils.DatasetConfig.batch_size", 1)
+        .bind("train.train_eval_dataset_cfg", "None")
+        .bind("train.run_eval_before_training", "True")
+        .bind("TRAIN_STEPS", 5);
+    let child = run.start();
+    // The evaluation follows the first checkpoint.
+    wait(|| !steps(&folder.path("model")).is_empty());
+    send(&child, libc::SIGTERM);
+    let ended = Ended::new(child.wait_with_output().expect("gimlet ends"));
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("interrupted: step 4 is saved"), "{}", ended.stderr);
+    let metrics = folder.path("model/inference_eval/echo-metrics.jsonl");
+    assert!(!metrics.exists(), "{}", ended.stderr);
+
+    // The same command makes it up.
+    folder.write("echo-validation.jsonl", held_out);
+    run.succeeds();
+    let metrics = fs::read_to_string(metrics).expect("both evaluations are over");
+    assert_eq!(metrics.lines().count(), 2, "{metrics}");
+}
+
+#[test]
+fn a_folder_that_a_living_process_trains_into_is_refused() {
+    let folder = Folder::new();
+    let run = folder.pretrain(1_000_000);
+    let mut child = run.start();
+    let process = format!("process {} on host ", child.id());
+    wait(|| !steps(&folder.path("model")).is_empty() || has_ended(&mut child));
+    let second = run.run();
+    let dry = run.clone().arg("--dry_run").run();
+    send(&child, libc::SIGKILL);
+    let first = Ended::new(child.wait_with_output().expect("gimlet ends"));
+    assert_eq!(first.status, None, "{}", first.stderr);
+    assert_eq!(second.status, Some(2), "{}", second.stderr);
+    for words in [&process, "`model`", "MODEL_DIR"] {
+        assert!(second.stderr.contains(words), "`{words}` is not in:\n{}", second.stderr);
+    }
+    assert_eq!(dry.status, Some(0), "{}", dry.stderr);
 }
 
 /// The run that nobody interrupts.

@@ -1,6 +1,6 @@
 //! What gin-config accepts and refuses, and what it reads, statement by statement.
 
-use gimlet::gin::ast::{Argument, Import, Statement, StatementKind, Target};
+use gimlet::gin::ast::{Argument, Statement, StatementKind, Target};
 use gimlet::gin::{FileId, Severity, parse};
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn lines(statement: &Statement) -> Vec<Value> {
             let (scope, name) = definition.path.rsplit_once('/').unwrap_or(("", &definition.path));
             vec![json!(["bind", scope, name, "", printed(&definition.value)])]
         }
-        StatementKind::Import(import) => vec![json!(["import", import_text(import)])],
+        StatementKind::Import(import) => vec![json!(["import", import.to_string()])],
         StatementKind::Include(include) => vec![json!(["include", include.path])],
     }
 }
@@ -58,13 +58,4 @@ fn bound(target: &Target, argument: &Argument) -> Value {
 /// Infinity, which has no literal in Python, prints as one that reads back.
 fn printed(value: &gimlet::gin::Value) -> String {
     value.to_string().replace("1e999", "inf")
-}
-
-fn import_text(import: &Import) -> String {
-    let statement = match import.module.rsplit_once('.').filter(|_| import.from) {
-        Some((module, name)) => format!("from {module} import {name}"),
-        None => format!("import {}", import.module),
-    };
-    let alias = import.alias.as_ref().map(|alias| format!(" as {alias}"));
-    statement + &alias.unwrap_or_default()
 }

@@ -10,4 +10,5 @@ mod lsp;
 mod names;
 mod records;
 mod schemas;
+mod short_names;
 mod values;

@@ -2,12 +2,13 @@
 
 use super::pull::{Pull, Stage, StageState};
 use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Value};
+use crate::data::example::{Example, Key, Origin, Value};
 
 fn no_targets(task: &str, step: &str, example: &Example) -> DataError {
     DataError::Preprocess {
         task: task.to_string(),
         step: step.to_string(),
+        place: example.origin().map_or("a joined example".to_string(), Origin::to_string),
         reason: format!("'targets' must hold token ids; the example has {}", example.names()),
     }
 }

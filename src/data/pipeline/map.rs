@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::pull::{Pull, Stage, StageState};
 use crate::data::error::DataError;
-use crate::data::example::Example;
+use crate::data::example::{Example, Origin};
 use crate::data::preprocess::{MapStep, Place};
 use crate::data::random::StageSeed;
 use crate::data::source::{LineParser, Record};
@@ -31,6 +31,7 @@ pub(crate) struct ExampleMaps {
 
 impl MapItems<Example> for ExampleMaps {
     fn apply(&self, mut example: Example, counter: u64) -> Result<Option<Example>, DataError> {
+        let origin = example.take_origin();
         for NamedStep { name, seed, step } in &self.steps {
             let mapped = step.apply(example, Place { seed, counter });
             match mapped {
@@ -38,12 +39,18 @@ impl MapItems<Example> for ExampleMaps {
                 Ok(None) => return Ok(None),
                 Err(reason) => {
                     let (task, step) = (self.task.clone(), name.to_string());
-                    return Err(DataError::Preprocess { task, step, reason });
+                    let place = place(origin.as_ref(), counter);
+                    return Err(DataError::Preprocess { task, step, place, reason });
                 }
             }
         }
-        Ok(Some(example))
+        Ok(Some(example.read_at(origin)))
     }
+}
+
+/// An example as a message names it: by its line, else by how many were read before it.
+pub(super) fn place(origin: Option<&Origin>, counter: u64) -> String {
+    origin.map_or_else(|| format!("example {}", counter + 1), Origin::to_string)
 }
 
 /// Parses lines, then maps the examples.

@@ -23,6 +23,8 @@ pub(crate) struct TaskPlan {
     pub split: String,
     pub lengths: Option<BTreeMap<String, usize>>,
     pub trim: bool,
+    /// Token ids that the model knows; `None` admits all.
+    pub num_ids: Option<usize>,
     pub use_cached: bool,
     pub shuffle: bool,
     pub seed: u64,
@@ -58,8 +60,14 @@ pub(crate) fn task_stage(
     for group in groups {
         stage = builder.append(stage, group);
     }
-    let lengths = if plan.trim { plan.lengths.clone() } else { None };
-    let validate = Validate { task: task.task_name().to_string(), features, lengths };
+    let validate = Validate {
+        task: task.task_name().to_string(),
+        split: plan.split.clone(),
+        features,
+        lengths: plan.lengths.clone().unwrap_or_default(),
+        trims: plan.trim,
+        num_ids: plan.num_ids,
+    };
     stage = Box::new(Map::new(stage, Arc::new(validate)));
     stage = Box::new(Count { input: stage, produced });
     if plan.shuffle {

@@ -1,4 +1,4 @@
-//! What a task promises about its examples, checked and trimmed to length.
+//! What a task promises about its examples and what the model can take, checked; trimmed to length.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,94 @@ use crate::data::example::{Example, Value};
 use crate::data::preprocess::{BuiltFeature, Features};
 use crate::data::task::FeatureDtype;
 
-use super::map::MapItems;
+use super::map::{MapItems, place};
 
-/// Checks output features and trims them.
+/// What the model reads of an example.
+const MODEL_FEATURES: [&str; 2] = ["inputs", "targets"];
+
+/// Checks output features, trims them, and refuses what the model cannot take.
 pub(crate) struct Validate {
     pub task: String,
+    pub split: String,
     pub features: Features,
-    /// Where trimming is on.
-    pub lengths: Option<BTreeMap<String, usize>>,
+    /// Most tokens by feature.
+    pub lengths: BTreeMap<String, usize>,
+    /// Whether longer output features are trimmed rather than refused.
+    pub trims: bool,
+    /// Token ids that the model knows; `None` admits all.
+    pub num_ids: Option<usize>,
 }
 
 impl MapItems<Example> for Validate {
-    fn apply(&self, mut example: Example, _: u64) -> Result<Option<Example>, DataError> {
+    fn apply(&self, mut example: Example, counter: u64) -> Result<Option<Example>, DataError> {
         for (name, feature) in &self.features {
-            check(feature, &example)
-                .map_err(|reason| DataError::Features { task: self.task.clone(), reason })?;
-            let Some(&length) = self.lengths.as_ref().and_then(|lengths| lengths.get(name)) else {
-                continue;
-            };
-            for (key, value) in example.iter_mut() {
-                if let (true, Value::Ints(ids)) = (**key == **name, value) {
-                    ids.truncate(length);
-                }
+            check(feature, &example).map_err(|reason| {
+                let place = place(example.origin(), counter);
+                DataError::Features { task: self.task.clone(), place, reason }
+            })?;
+            if let (true, Some(&length)) = (self.trims, self.lengths.get(name)) {
+                trim(&mut example, name, length);
             }
         }
+        for feature in MODEL_FEATURES {
+            let ids = example.ints(feature).unwrap_or_default();
+            self.check_length(feature, ids, &example, counter)?;
+            self.check_ids(feature, ids, &example, counter)?;
+        }
         Ok(Some(example))
+    }
+}
+
+impl Validate {
+    fn check_length(
+        &self,
+        feature: &str,
+        ids: &[i32],
+        example: &Example,
+        counter: u64,
+    ) -> Result<(), DataError> {
+        match self.lengths.get(feature) {
+            Some(&limit) if ids.len() > limit => Err(DataError::TooLong {
+                task: self.task.clone(),
+                split: self.split.clone(),
+                place: place(example.origin(), counter),
+                feature: feature.to_string(),
+                found: ids.len(),
+                limit,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Without a row of its own an id would fail in the middle of a step.
+    fn check_ids(
+        &self,
+        feature: &str,
+        ids: &[i32],
+        example: &Example,
+        counter: u64,
+    ) -> Result<(), DataError> {
+        let Some(num_ids) = self.num_ids else { return Ok(()) };
+        let known = |id: i32| usize::try_from(id).is_ok_and(|id| id < num_ids);
+        match ids.iter().find(|id| !known(**id)) {
+            None => Ok(()),
+            Some(&id) => Err(DataError::UnknownId {
+                task: self.task.clone(),
+                split: self.split.clone(),
+                place: place(example.origin(), counter),
+                feature: feature.to_string(),
+                id,
+                num_ids,
+            }),
+        }
+    }
+}
+
+fn trim(example: &mut Example, feature: &str, length: usize) {
+    for (key, value) in example.iter_mut() {
+        if let (true, Value::Ints(ids)) = (**key == *feature, value) {
+            ids.truncate(length);
+        }
     }
 }
 

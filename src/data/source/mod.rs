@@ -13,6 +13,6 @@ pub use spec::{
     DataSource, FilePattern, HuggingFaceDataSource, JsonLinesDataSource, TextLineDataSource,
 };
 
-pub(crate) use files::files_of;
+pub(crate) use files::{SourceFile, files_of};
 pub(crate) use interleave::{ReadPlan, Reader, Record};
 pub(crate) use parse::LineParser;

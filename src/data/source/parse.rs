@@ -3,7 +3,7 @@
 use super::files::Format;
 use super::interleave::Record;
 use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Value};
+use crate::data::example::{Example, Key, Origin, Value};
 
 /// Turns records into examples; shared by all threads.
 pub(crate) struct LineParser {
@@ -19,17 +19,18 @@ impl LineParser {
 
     /// The example of a record; `None` for a blank line between JSON objects.
     pub(crate) fn parse(&self, record: Record) -> Result<Option<Example>, DataError> {
-        match record.file.format {
+        let example = match record.file.format {
             Format::Text => match String::from_utf8(record.line) {
-                Ok(text) => Ok(Some(Example::of(self.text.clone(), Value::Text(text)))),
-                Err(_) => Err(DataError::NotUtf8 {
-                    file: record.file.path.to_string(),
-                    line: record.number,
-                }),
+                Ok(text) => Example::of(self.text.clone(), Value::Text(text)),
+                Err(_) => {
+                    let (file, line) = (record.file.path.to_string(), record.number);
+                    return Err(DataError::NotUtf8 { file, line });
+                }
             },
-            Format::Json if record.line.iter().all(u8::is_ascii_whitespace) => Ok(None),
-            Format::Json => self.parse_json(&record).map(Some),
-        }
+            Format::Json if record.line.iter().all(u8::is_ascii_whitespace) => return Ok(None),
+            Format::Json => self.parse_json(&record)?,
+        };
+        Ok(Some(example.read_at(Some(Origin { file: record.file, line: record.number }))))
     }
 
     fn parse_json(&self, record: &Record) -> Result<Example, DataError> {

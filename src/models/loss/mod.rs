@@ -11,7 +11,7 @@ mod sums;
 #[cfg(feature = "torch")]
 mod weights;
 
-pub use spec::{FeatureSums, LossNormalizingFactor, LossSpec, LossSums};
+pub use spec::{LossNormalizingFactor, LossSpec};
 
 #[cfg(feature = "torch")]
 pub use cross_entropy::{Head, Targets, TokenLosses, cross_entropy, log_likelihoods};

@@ -1,6 +1,4 @@
-//! The loss as gin binds it, and the sums from which every training metric follows.
-
-use std::ops::AddAssign;
+//! The loss as gin binds it.
 
 use crate::gin::{
     Diagnostic, Evaluator, FromGin, Reported, Value, ValueKind, did_you_mean, one_of,
@@ -57,65 +55,6 @@ pub struct LossSpec {
     pub z_loss: f64,
     /// Divisor of the summed loss; `None` leaves the sum.
     pub loss_normalizing_factor: Option<LossNormalizingFactor>,
-}
-
-/// What a step, or several, add up to. T5X `models.py`, `compute_base_metrics`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LossSums {
-    /// The loss that was minimized, z-loss included.
-    pub loss: f64,
-    /// The part of it that is z-loss.
-    pub z_loss: f64,
-    /// Targets of any weight that are the most probable token.
-    pub correct: f64,
-    /// Targets of any weight.
-    pub num_weighted_tokens: f64,
-    /// Weights of all targets, after normalization.
-    pub weight_sum: f64,
-    /// Rows.
-    pub num_sequences: u64,
-    /// Target positions, padding included.
-    pub num_target_tokens: u64,
-    /// The encoder's tokens.
-    pub encoder: FeatureSums,
-    /// The decoder's tokens.
-    pub decoder: FeatureSums,
-}
-
-/// How full one feature was.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FeatureSums {
-    /// T5X's name of it in metrics: `encoder` in packed batches, else `encoder_input_tokens`.
-    pub name: &'static str,
-    /// Examples, counting each of a packed row.
-    pub num_examples: f64,
-    /// Positions that are not padding.
-    pub num_non_padding: f64,
-    /// All positions.
-    pub num_positions: u64,
-}
-
-/// Sums over microbatches or steps.
-impl AddAssign<&LossSums> for LossSums {
-    fn add_assign(&mut self, other: &LossSums) {
-        self.loss += other.loss;
-        self.z_loss += other.z_loss;
-        self.correct += other.correct;
-        self.num_weighted_tokens += other.num_weighted_tokens;
-        self.weight_sum += other.weight_sum;
-        self.num_sequences += other.num_sequences;
-        self.num_target_tokens += other.num_target_tokens;
-        self.encoder += &other.encoder;
-        self.decoder += &other.decoder;
-    }
-}
-
-impl AddAssign<&FeatureSums> for FeatureSums {
-    fn add_assign(&mut self, other: &FeatureSums) {
-        self.num_examples += other.num_examples;
-        self.num_non_padding += other.num_non_padding;
-        self.num_positions += other.num_positions;
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::spec::{FeatureSums, LossSums};
+use crate::metrics::{FeatureSums, LossSums};
 use crate::models::Batch;
 
 /// One batch's loss.
@@ -121,5 +121,7 @@ mod tests {
     fn packed_examples_are_counted_as_t5x_counts_them() {
         let ids = Tensor::from_slice2(&[[1i64, 1, 3, 3, 0, 0], [2; 6], [2, 7, 7, 7, 7, 0]]);
         assert_eq!(num_examples(&ids).int64_value(&[]), 5);
+        let empty_row = Tensor::from_slice2(&[[0i64; 3], [4; 3]]);
+        assert_eq!(num_examples(&empty_row).int64_value(&[]), 1);
     }
 }

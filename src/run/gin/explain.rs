@@ -96,9 +96,8 @@ fn history(bound: &Bound, project: &Project, out: &mut String) {
         }
     };
     out.push_str(&format!("    {} ({})\n", bound.value, place(bound.key)));
-    let earlier = std::iter::successors(bound.overridden.as_deref(), |b| b.overridden.as_deref());
-    for bound in earlier {
-        out.push_str(&format!("    instead of {} ({})\n", bound.value, place(bound.key)));
+    for earlier in bound.overridden.iter().rev() {
+        out.push_str(&format!("    instead of {} ({})\n", earlier.value, place(earlier.key)));
     }
 }
 

@@ -70,7 +70,11 @@ fn what_cannot_be_restored() {
     };
     check(&restore("no/checkpoint_4", "specific"), USER, &["no/checkpoint_4", "not found"]);
     check(&restore("no/folder", "latest"), USER, &["no/folder", "folder of checkpoints"]);
-    check(&restore("held-out.txt", "specific"), WORLD, &["held-out.txt", "msgpack"]);
+    check(
+        &restore("held-out.txt", "specific"),
+        USER,
+        &["`held-out.txt` is not a checkpoint", "a file of another kind", "`DIR/checkpoint_N`"],
+    );
     check(
         &restore("gs://bucket/t5/checkpoint_4", "specific"),
         USER,

@@ -44,6 +44,15 @@ fn a_macro_that_nothing_uses_is_warned_of() {
 }
 
 #[test]
+fn a_dry_run_warns_of_a_task_that_nothing_declares() {
+    let folder = Folder::new();
+    let run = folder.pretrain(4).bind("MIXTURE_OR_TASK_NAME", "'lnes'");
+    let ended = run.arg("--dry_run").succeeds();
+    let words = ["warning: no task or mixture is named `lnes`", "did you mean `lines`?"];
+    words.iter().for_each(|words| assert!(ended.stderr.contains(words), "{}", ended.stderr));
+}
+
+#[test]
 fn values_of_the_wrong_type() {
     let folder = Folder::new();
     let pretrain = || folder.pretrain(4);
@@ -102,7 +111,7 @@ fn files_that_are_not_there_or_not_gin() {
     folder.write("latin.gin", b"# caf\xe9\n");
     check(&folder.train("latin.gin"), USER, &["latin.gin", "UTF-8"]);
     std::fs::create_dir(folder.path("folder.gin")).expect("the folder can be written");
-    check(&folder.train("folder.gin"), USER, &["folder.gin", "directory"]);
+    check(&folder.train("folder.gin"), USER, &["folder.gin", "a folder"]);
 }
 
 #[test]
@@ -116,6 +125,8 @@ fn flags_that_are_none() {
     );
     check(&pretrain().arg("--gin.MODEL_DIR=/tmp/run"), USER, &["MODEL_DIR", "quotes"]);
     check(&pretrain().arg("small.gin"), USER, &["'small.gin'", "--gin_file=small.gin"]);
+    check(&pretrain().arg("BATCH_SIZE=4"), USER, &["'BATCH_SIZE=4'", "`--gin.BATCH_SIZE=VALUE`"]);
+    check(&pretrain().arg("--model_dir=x"), USER, &["'--model_dir'", "`--gin.model_dir=VALUE`"]);
     check(&pretrain().arg("--gin_fil=x"), USER, &["--gin_fil", "--gin_file"]);
     check(&pretrain().arg("--path_map").arg("gs://a"), USER, &["gs://a", "PREFIX=DIR"]);
     check(&pretrain().arg("--process_count=2"), USER, &["2 processes", "--process_count"]);
@@ -148,6 +159,15 @@ fn values_without_a_meaning() {
         check(&folder.pretrain(4).arg("--dry_run").bind(name, value), USER, words);
     };
     words("network.T5Config.num_heads", "0", &["network.T5Config.num_heads is 0", "at least 1"]);
+    let huge = "1000000000000000000";
+    words("network.T5Config.emb_dim", huge, &["elements", "lower network.T5Config's dimensions"]);
+    words("network.T5Config.num_decoder_layers", huge, &[huge, "expected at most 10000"]);
+    words("MODEL_DIR", "''", &["MODEL_DIR", "it is empty"]);
+    words("MODEL_DIR", "'~/model'", &["MODEL_DIR", "`~/model`", "write it out"]);
+    words("utils.RestoreCheckpointConfig.path", "''", &["RestoreCheckpointConfig.path", "empty"]);
+    words("LOSS_NORMALIZING_FACTOR", "0", &["loss_normalizing_factor is 0", "more than 0"]);
+    let base = "utils.create_learning_rate_scheduler.base_learning_rate";
+    words(base, "-1", &["base_learning_rate` is -1", "0 or more"]);
     words("DROPOUT_RATE", "1.5", &["network.T5Config.dropout_rate is 1.5", "below 1"]);
     words("LABEL_SMOOTHING", "2.0", &["label_smoothing is 2", "below 1"]);
     words("BATCH_SIZE", "0", &["train/utils.DatasetConfig.batch_size is 0", "BATCH_SIZE"]);

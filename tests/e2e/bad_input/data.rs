@@ -23,6 +23,7 @@ fn data_that_is_missing_or_empty() {
     check(&lines("nothing-*.txt"), USER, &["`other`", "'train'", "nothing-*.txt"]);
     folder.write("empty.txt", "");
     check(&lines("empty.txt"), USER, &["`other`", "'train'", "no examples"]);
+    check(&lines("."), USER, &["`.`", "it is a folder, expected a file"]);
     check(&lines("gs://bucket/c4/*.txt"), USER, &["gs://bucket/c4", "--path_map gs://bucket=DIR"]);
     folder.write("short.txt.gz", [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1, 2]);
     check(&lines("short.txt.gz"), WORLD, &["short.txt.gz"]);
@@ -99,7 +100,14 @@ fn sequences_that_do_not_fit() {
             .bind("train/utils.DatasetConfig.trim_output_features", "False")
             .bind("train.train_eval_dataset_cfg", "None"),
         USER,
-        &["'inputs'", "its length of 16", "trim_output_features = True"],
+        &[
+            "task `long`, split 'train', lines-",
+            ".txt:",
+            "feature 'inputs' has",
+            "its length of 16",
+            "TASK_FEATURE_LENGTHS['inputs']",
+            "trim_output_features = True",
+        ],
     );
     check(&lengths(0, 16), USER, &["'inputs'", "positive length"]);
     let lengths = folder.pretrain(4).bind("TASK_FEATURE_LENGTHS", "{'inputs': 64}");
@@ -115,7 +123,15 @@ fn token_ids_that_the_model_lacks() {
         .bind("MIXTURE_OR_TASK_NAME", "'ids'")
         .bind("train.train_eval_dataset_cfg", "None")
         .bind("train/utils.DatasetConfig.pack", "False");
-    check(&run, USER, &["token id 5000", "from 0 to 383", "network.T5Config.vocab_size = 384"]);
+    check(
+        &run,
+        USER,
+        &[
+            "task `ids`, split 'train', ids.jsonl:1: feature 'inputs' has the token id 5000",
+            "from 0 to 383",
+            "network.T5Config.vocab_size = 384",
+        ],
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What goes wrong while a run trains.
 
-use super::{WORLD, check};
+use super::{USER, WORLD, check};
 use crate::folder::{Folder, steps};
 
 #[test]
@@ -30,17 +30,38 @@ fn an_action_ends_a_run_whose_optimizer_passes_over_such_losses() {
 }
 
 #[test]
+fn batches_that_no_machine_holds() {
+    let folder = Folder::new();
+    let many_rows = folder.pretrain(4).bind("BATCH_SIZE", 1_000_000_000_000_u64);
+    check(
+        &many_rows,
+        USER,
+        &[
+            "train/utils.DatasetConfig",
+            "GiB are available",
+            "1000000000000 rows of inputs 64, targets 32",
+            "lower BATCH_SIZE, TASK_FEATURE_LENGTHS",
+        ],
+    );
+    let lengths = "{'inputs': 1000000000000000, 'targets': 32}";
+    let long_rows = folder.pretrain(4).bind("TASK_FEATURE_LENGTHS", lengths);
+    check(&long_rows, USER, &["inputs 1000000000000000", "TASK_FEATURE_LENGTHS"]);
+    let many_batches = folder.pretrain(4).bind("train.eval_steps", 1_000_000_000_000_u64);
+    check(&many_batches, USER, &["train_eval/utils.DatasetConfig", "or EVAL_STEPS"]);
+    assert!(!folder.path("model").exists(), "a refused run leaves nothing behind");
+    // Elsewhere there may be more memory.
+    let ended = many_rows.arg("--dry_run").succeeds();
+    assert!(!ended.stderr.contains("overflow"), "{}", ended.stderr);
+}
+
+#[test]
 fn memory_that_there_is_not() {
     let folder = Folder::new();
     let run = folder.pretrain(4).bind("network.T5Config.emb_dim", 100_000_000_000_000_u64);
-    check(
-        &run,
-        WORLD,
-        &[
-            "warning: a step needs about",
-            "GiB are available",
-            "do not fit into memory",
-            "--dry_run",
-        ],
-    );
+    let words = ["a step needs about", "GiB are available", "lower network.T5Config's dimensions"];
+    check(&run, USER, &words);
+    // Each batch fits, what a step makes of it does not: the system would kill the process.
+    let rows = gimlet::train::total_on_host().expect("the system tells") / 100_000;
+    let run = folder.pretrain(4).bind("BATCH_SIZE", rows);
+    check(&run, USER, &["a step needs about", "GiB are available", "lower BATCH_SIZE"]);
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::process::CommandExt;
 
-use super::{WORLD, assert_fails, check};
+use super::{USER, WORLD, assert_fails, check};
 use crate::arrays;
 use crate::command::Ended;
 use crate::folder::{Folder, steps};
@@ -48,5 +48,7 @@ fn no_permission() {
 fn a_model_dir_that_is_a_file() {
     let folder = Folder::new();
     let run = folder.pretrain(4).bind_text("MODEL_DIR", "held-out.txt");
-    check(&run, WORLD, &["held-out.txt"]);
+    check(&run, USER, &["MODEL_DIR `held-out.txt` is a file", "expected a folder"]);
+    let run = folder.pretrain(4).bind_text("MODEL_DIR", "held-out.txt/model");
+    check(&run, USER, &["`held-out.txt/model`", "a part of the path is a file"]);
 }

@@ -89,6 +89,17 @@ fn damage_is_noticed_without_our_checksums_too() {
 }
 
 #[test]
+fn a_cut_checkpoint_is_damaged_under_any_name() {
+    let whole = fixture("t5x/checkpoint_3").join("checkpoint").read().unwrap();
+    let (_dir, dir) = scratch();
+    for (name, bytes) in [("copy.bin", &whole[..whole.len() / 2]), ("checkpoint_3", b"")] {
+        overwrite(&dir.join(name), bytes);
+        let error = Reader::open(&dir.join(name)).unwrap_err();
+        assert!(error.is_damage() && !error.is_users(), "{error}");
+    }
+}
+
+#[test]
 fn a_half_written_folder_is_stepped_over_and_not_listed() {
     let (_dir, model_dir) = scratch();
     save(&model_dir, 1);

@@ -144,6 +144,12 @@ fn other_formats_are_named() {
     dir.join("model.ckpt-5.index").write_atomic(b"").unwrap();
     let message = Reader::open(&dir.join("model.ckpt-5")).unwrap_err().to_string();
     assert!(message.contains("a TensorFlow checkpoint"), "{message}");
+    dir.join("notes.txt").write_atomic(b"my notes").unwrap();
+    let error = Reader::open(&dir.join("notes.txt")).unwrap_err();
+    let message = error.to_string();
+    assert!(error.is_users() && !error.is_damage(), "{message}");
+    assert!(message.contains("/notes.txt` is not a checkpoint: it is a file of another"));
+    assert!(message.contains("expected a folder `DIR/checkpoint_N`"), "{message}");
     let message = Reader::open(&dir.join("none")).unwrap_err().to_string();
     assert!(message.contains("/none`: not found"), "{message}");
 }

@@ -103,7 +103,7 @@ fn features_that_are_missing_or_of_another_type() {
     let folder = folder_with("a.txt", b"x\n");
     check(
         text_task(&folder, vec![rekey(&[("inputs", "txt")])]),
-        &["task `text`, rekey: the example lacks 'txt'; it has 'text'"],
+        &["task `text`, rekey: the example lacks 'txt'; it has 'text' (", "a.txt:1)"],
     );
     check(
         text_task(&folder, vec![rekey(&[("inputs", "text")]), tokenize()]),
@@ -117,12 +117,40 @@ fn features_that_are_missing_or_of_another_type() {
 
 #[test]
 fn sequences_longer_than_their_length() {
-    let folder = folder_with("a.txt", b"a long line\n");
+    let folder = folder_with("a.txt", b"short\na long line\n");
     let config = DatasetConfig { trim_output_features: false, ..config("text", (8, 8)) };
     let message = error(text_task(&folder, vec![both(), tokenize()]), &config, 1);
-    assert!(
-        message.starts_with("feature 'inputs' has 12 tokens, more than its length of 8; raise")
-    );
+    let expected = "a.txt:2: feature 'inputs' has 12 tokens, more than its length of 8; raise \
+                    TASK_FEATURE_LENGTHS['inputs']";
+    assert!(message.starts_with("task `text`, split 'train', "), "{message}");
+    assert!(message.contains(expected), "{message}");
+}
+
+/// The first error of a run whose model knows nine ids.
+fn error_of_nine_ids(task: Task) -> String {
+    let options = DatasetOptions { num_ids: Some(9), ..DatasetOptions::default() };
+    let batches = get_dataset(&config("ids", (8, 8)), &tasks([task]), options);
+    batches.unwrap().next_batch().unwrap_err().to_string()
+}
+
+#[test]
+fn token_ids_that_the_model_lacks() {
+    let known = "{\"inputs\": [1], \"targets\": [1]}\n";
+    let unknown = "{\"inputs\": [7], \"targets\": [9, 1]}\n";
+    let folder = folder_with("a.jsonl", format!("{known}{unknown}").as_bytes());
+    let message = error_of_nine_ids(task_of_ids(&folder));
+    for part in [
+        "task `ids`, split 'train', ",
+        "a.jsonl:2: feature 'targets' has the token id 9, and the model has those from 0 to 8",
+        "network.T5Config.vocab_size = 9",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    // What was joined of several lines is told by its number.
+    let mut joined = task_of_ids(&folder);
+    joined.preprocessors = vec![Preprocessor::FullLm(gimlet::data::FullLm {})];
+    let message = error_of_nine_ids(joined);
+    assert!(message.ends_with("the example has 'targets' (example 1)"), "{message}");
 }
 
 #[test]

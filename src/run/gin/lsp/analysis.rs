@@ -127,13 +127,22 @@ impl Analysis {
     }
 }
 
+/// A value and where its key stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// The value.
+    pub value: &'a Value,
+    /// Where its key stands.
+    pub key: Span,
+}
+
 /// What is bound to one key, newest first.
 #[derive(Debug)]
 pub struct Binding<'a> {
     /// The key's scope; empty for the root.
     pub scope: &'a str,
     /// The value that counts, and what it replaced.
-    pub chain: Vec<&'a Bound>,
+    pub chain: Vec<Setting<'a>>,
 }
 
 /// The binding whose key stands at a place.
@@ -146,8 +155,11 @@ pub fn binding_at(config: &Config, key: Span) -> Option<Binding<'_>> {
 }
 
 /// A binding and what it replaced, newest first.
-pub fn chain(bound: &Bound) -> Vec<&Bound> {
-    std::iter::successors(Some(bound), |bound| bound.overridden.as_deref()).collect()
+pub fn chain(bound: &Bound) -> Vec<Setting<'_>> {
+    let newest = Setting { value: &bound.value, key: bound.key };
+    let older = bound.overridden.iter().rev();
+    let older = older.map(|older| Setting { value: &older.value, key: older.key });
+    std::iter::once(newest).chain(older).collect()
 }
 
 /// Whether a configuration binds something of an entry point.

@@ -4,10 +4,10 @@
 use std::fmt::Write;
 
 use crate::gin::{
-    Bound, Config, Evaluator, Fallback, Mention, Named, Param, Registry, Schema, Value, ValueKind,
+    Config, Evaluator, Fallback, Mention, Named, Param, Registry, Schema, Span, Value, ValueKind,
 };
 
-use super::analysis::{Analysis, binding_at, chain};
+use super::analysis::{Analysis, Setting, binding_at, chain};
 use super::diagnose::location;
 use super::files::Files;
 
@@ -87,16 +87,20 @@ impl Page<'_> {
     }
 
     /// The value that counts, where it was set, and what it replaced.
-    fn present(&self, inside: &str, chain: &[&Bound]) -> String {
+    fn present(&self, inside: &str, chain: &[Setting<'_>]) -> String {
         let Some((newest, older)) = chain.split_first() else { return String::new() };
-        let mut out = format!("\n\n---\nnow{inside}: `{}`", shortened(&newest.value));
-        if let Some(computed) = self.computed(&newest.value) {
+        let mut out = format!("\n\n---\nnow{inside}: `{}`", shortened(newest.value));
+        if let Some(computed) = self.computed(newest.value) {
             let _ = write!(out, " = `{}`", shortened(&computed));
         }
-        let _ = write!(out, "  \nset in {}", self.place(newest));
-        for bound in older {
-            let _ =
-                write!(out, "  \nreplaces `{}` of {}", shortened(&bound.value), self.place(bound));
+        let _ = write!(out, "  \nset in {}", self.place(newest.key));
+        for older in older {
+            let _ = write!(
+                out,
+                "  \nreplaces `{}` of {}",
+                shortened(older.value),
+                self.place(older.key)
+            );
         }
         out
     }
@@ -110,14 +114,14 @@ impl Page<'_> {
     }
 
     /// A link to where a key was bound.
-    fn place(&self, bound: &Bound) -> String {
+    fn place(&self, key: Span) -> String {
         let sources = &self.analysis.loaded.sources;
-        let name = &sources.file(bound.key.file).name;
+        let name = &sources.file(key.file).name;
         if name.starts_with("--") {
             return format!("`{name}`");
         }
-        let (line, _) = sources.line_column(bound.key);
-        let uri = location(bound.key, sources, self.files).uri;
+        let (line, _) = sources.line_column(key);
+        let uri = location(key, sources, self.files).uri;
         self.files.show(&self.files.path(name));
         format!("[{}:{line}]({}#L{line})", name.replace(['<', '>'], ""), uri.0)
     }

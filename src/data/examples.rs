@@ -1,0 +1,91 @@
+//! The examples of one task, once each, for evaluation.
+
+use std::collections::BTreeMap;
+
+use super::error::DataError;
+use super::example::{Example, Value};
+use super::pipeline::{Pull, Stage, TaskPlan, task_stage};
+use super::task::Task;
+
+/// How the examples of one task are read for evaluation.
+#[derive(Clone, Debug)]
+pub struct ExampleOptions {
+    /// The split.
+    pub split: String,
+    /// Lengths to trim to; `None` trims nothing.
+    pub lengths: Option<BTreeMap<String, usize>>,
+    /// Token ids that the model knows, others being an error; `None` admits all.
+    pub num_ids: Option<usize>,
+    /// Reads a task with a cache step from its cache.
+    pub use_cached: bool,
+    /// Whether files and examples are shuffled.
+    pub shuffle: bool,
+    /// Seed of shuffling and of random preprocessors.
+    pub seed: u64,
+    /// This host's shard, below `num_shards`.
+    pub shard_index: usize,
+    /// Number of shards.
+    pub num_shards: usize,
+}
+
+impl Default for ExampleOptions {
+    fn default() -> Self {
+        Self {
+            split: "validation".to_string(),
+            lengths: None,
+            num_ids: None,
+            use_cached: false,
+            shuffle: false,
+            seed: 42,
+            shard_index: 0,
+            num_shards: 1,
+        }
+    }
+}
+
+/// The examples of one epoch of a task.
+pub struct ExampleIterator(Stage);
+
+impl Iterator for ExampleIterator {
+    type Item = Result<Example, DataError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.pull().transpose()
+    }
+}
+
+/// The examples of a task, once each, with the features that its preprocessors leave.
+pub fn task_examples(task: &Task, options: &ExampleOptions) -> Result<ExampleIterator, DataError> {
+    let plan = TaskPlan {
+        split: options.split.clone(),
+        lengths: options.lengths.clone(),
+        trim: true,
+        num_ids: options.num_ids,
+        use_cached: options.use_cached,
+        shuffle: options.shuffle,
+        seed: options.seed,
+        num_epochs: Some(1),
+        shard_index: options.shard_index,
+        num_shards: options.num_shards,
+        num_threads: None,
+    };
+    task_stage(task, &plan, &mut Vec::new()).map(ExampleIterator)
+}
+
+/// The length of the longest example of a task, by output feature, as `seqio.Evaluator` takes it
+/// where no lengths are given.
+pub fn max_feature_lengths(
+    task: &Task,
+    options: &ExampleOptions,
+) -> Result<BTreeMap<String, usize>, DataError> {
+    let mut longest: BTreeMap<String, usize> =
+        task.output_features.keys().map(|key| (key.clone(), 0)).collect();
+    for example in task_examples(task, &ExampleOptions { lengths: None, ..options.clone() })? {
+        for (key, value) in example?.iter() {
+            if let (Some(known), Value::Ints(ids)) = (longest.get_mut(&**key), value) {
+                *known = ids.len().max(*known);
+            }
+        }
+    }
+    Ok(longest)
+}

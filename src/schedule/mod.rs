@@ -1,0 +1,148 @@
+//! Learning-rate schedules: the grammar of T5X's `create_learning_rate_scheduler`.
+//!
+//! A schedule is a product of factors, `'constant * linear_warmup * rsqrt_decay'`, computed in
+//! float32 in the order written, as JAX computes it. It is a pure function of the step, so resuming
+//! needs no state. The step of an update is the number of updates made before it: the first is 0.
+//!
+//! ```
+//! use gimlet::schedule::{CreateLearningRateScheduler, Factors};
+//! let spec = CreateLearningRateScheduler {
+//!     factors: Factors::known("constant * rsqrt_decay"),
+//!     base_learning_rate: 1.0,
+//!     warmup_steps: 10_000,
+//!     ..CreateLearningRateScheduler::default()
+//! };
+//! assert_eq!(spec.build().unwrap().at(0), 0.01);
+//! ```
+
+mod factors;
+mod rate;
+
+use crate::gin::Configurable;
+
+pub use factors::{Factor, Factors, UnknownFactor};
+pub use rate::LearningRateSchedule;
+
+/// Any schedule the Trainer accepts.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum Schedule {
+    /// T5X's product of factors.
+    CreateLearningRateScheduler(CreateLearningRateScheduler),
+}
+
+impl Schedule {
+    /// The function of the step that this spec describes.
+    pub fn build(&self) -> Result<LearningRateSchedule, ScheduleError> {
+        match self {
+            Schedule::CreateLearningRateScheduler(spec) => spec.build(),
+        }
+    }
+}
+
+/// A learning rate that is a product of factors of the step. Source: T5X `utils.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.utils.create_learning_rate_scheduler")]
+pub struct CreateLearningRateScheduler {
+    /// Names joined by `*`: constant, linear_warmup, linear_decay, rsqrt_decay, rsqrt_normalized_decay,
+    /// decay_every, cosine_decay.
+    #[gin(default = Factors::known("constant * linear_warmup * rsqrt_decay"))]
+    pub factors: Factors,
+    /// The learning rate of `constant` and the peak of `linear_decay`.
+    #[gin(default = 0.5)]
+    pub base_learning_rate: f64,
+    /// Steps during which `linear_warmup` rises and the decays hold still.
+    #[gin(default = 1000)]
+    pub warmup_steps: i64,
+    /// What `decay_every` multiplies by; the slope per step of `linear_decay`.
+    #[gin(default = 0.5)]
+    pub decay_factor: f64,
+    /// How often `decay_every` decays, in steps.
+    #[gin(default = 20_000)]
+    pub steps_per_decay: i64,
+    /// Length of one cycle of `cosine_decay`, in steps.
+    #[gin(default = 100_000)]
+    pub steps_per_cycle: i64,
+    /// The step that counts as 0; earlier ones count as 0 too.
+    #[gin(default = 0)]
+    pub step_offset: i64,
+    /// The learning rate never falls below this.
+    #[gin(default = 1e-8)]
+    pub min_learning_rate: f64,
+}
+
+impl Default for CreateLearningRateScheduler {
+    /// T5X's defaults.
+    fn default() -> Self {
+        Self {
+            factors: Factors::known("constant * linear_warmup * rsqrt_decay"),
+            base_learning_rate: 0.5,
+            warmup_steps: 1000,
+            decay_factor: 0.5,
+            steps_per_decay: 20_000,
+            steps_per_cycle: 100_000,
+            step_offset: 0,
+            min_learning_rate: 1e-8,
+        }
+    }
+}
+
+impl CreateLearningRateScheduler {
+    /// Checks the periods that the factors divide by.
+    ///
+    /// # Errors
+    /// A negative `base_learning_rate` or `warmup_steps`, or a period of zero or less that a factor uses.
+    pub fn build(&self) -> Result<LearningRateSchedule, ScheduleError> {
+        let used = |factor| self.factors.0.contains(&factor);
+        for (param, found) in [
+            ("base_learning_rate", self.base_learning_rate),
+            ("warmup_steps", self.warmup_steps as f64),
+        ] {
+            if found < 0.0 {
+                return Err(ScheduleError { param, found, least: 0 });
+            }
+        }
+        for (factor, param, steps) in [
+            (Factor::DecayEvery, "steps_per_decay", self.steps_per_decay),
+            (Factor::CosineDecay, "steps_per_cycle", self.steps_per_cycle),
+        ] {
+            if used(factor) && steps <= 0 {
+                return Err(ScheduleError { param, found: steps as f64, least: 1 });
+            }
+        }
+        Ok(LearningRateSchedule::new(self.clone()))
+    }
+}
+
+/// A schedule that cannot be computed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("`create_learning_rate_scheduler.{param}` is {found}, expected {least} or more")]
+pub struct ScheduleError {
+    /// The parameter.
+    pub param: &'static str,
+    /// Its value.
+    pub found: f64,
+    /// The least value that has a meaning.
+    pub least: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_of_zero_is_refused_where_it_is_used() {
+        let of = |factors: &str| CreateLearningRateScheduler {
+            factors: Factors::known(factors),
+            steps_per_cycle: 0,
+            ..Default::default()
+        };
+        let zero = of("constant");
+        assert!(zero.build().is_ok());
+        let used = of("constant*cosine_decay");
+        let message = used.build().unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "`create_learning_rate_scheduler.steps_per_cycle` is 0, expected 1 or more"
+        );
+    }
+}

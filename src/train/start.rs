@@ -1,0 +1,154 @@
+//! How a run starts: what is refused before anything is built, MODEL_DIR's lock, and the state to go on
+//! from.
+
+use tch::Device;
+
+use crate::checkpoint::list_steps;
+use crate::data::DatasetState;
+use crate::nn::bridge::cuda_devices;
+use crate::partition::Partitioner;
+use crate::storage::Path;
+use crate::telemetry;
+
+use super::actions::Histories;
+use super::checkpointing::{Checkpoints, Restored, RunRecord};
+use super::error::TrainError;
+use super::guard::{TorchFailure, guarded};
+use super::memory::{
+    available_on_host, batch_shortage, cannot_fit, shortage, step_estimate, total_on_host,
+};
+use super::occupied::Occupied;
+use super::run::Context;
+use super::spec::{Train, TrainerClass};
+use super::state::TrainState;
+
+/// Locks MODEL_DIR where it exists; a new one is locked when it is made.
+///
+/// # Errors
+/// Another process works in it, or it is a file.
+pub fn occupy(model_dir: &Path) -> Result<Option<Occupied>, TrainError> {
+    if model_dir.is_dir()? {
+        return Occupied::take(model_dir).map(Some);
+    }
+    match model_dir.exists()? {
+        true => Err(TrainError::Unfit(format!(
+            "MODEL_DIR `{model_dir}` is a file, expected a folder or a name that is free"
+        ))),
+        false => Ok(None),
+    }
+}
+
+/// Locks the MODEL_DIR that this process has just made.
+///
+/// # Errors
+/// Another process was quicker.
+pub fn occupy_new(model_dir: &Path) -> Result<Occupied, TrainError> {
+    let occupied = Occupied::take(model_dir)?;
+    match list_steps(model_dir)?.is_empty() {
+        true => Ok(occupied),
+        false => Err(TrainError::Unfit(format!(
+            "another process has trained into `{model_dir}` since this one started: start again"
+        ))),
+    }
+}
+
+/// Where a process takes up its run.
+pub struct Start {
+    /// Parameters, optimizer and step.
+    pub state: TrainState,
+    /// The run it is, or becomes.
+    pub record: RunRecord,
+    /// The place in the data.
+    pub data: Option<DatasetState>,
+    /// Whether an earlier process of this run saved the state.
+    pub resumed: bool,
+}
+
+/// The newest checkpoint of MODEL_DIR, else the configured one, else new parameters.
+///
+/// # Errors
+/// A checkpoint cannot be used, or memory runs out.
+pub fn restore_or_init(
+    spec: &Train,
+    context: &Context<'_>,
+    checkpoints: &Checkpoints<'_>,
+) -> Result<Start, TrainError> {
+    let seed = fresh_seed(spec);
+    let mut state = initialize(spec, seed, context.device)?;
+    let restored = checkpoints.restore(&mut state)?;
+    let fresh = RunRecord { first_step: state.step, seed, histories: Histories::new() };
+    let Some(Restored { record, data, path }) = restored else {
+        return Ok(Start { state, record: fresh, data: None, resumed: false });
+    };
+    telemetry::notice(&format!("restored step {} from {path}", state.step));
+    let resumed = record.is_some();
+    Ok(Start { state, record: record.unwrap_or(fresh), data, resumed })
+}
+
+fn initialize(spec: &Train, seed: u64, device: Device) -> Result<TrainState, TrainError> {
+    let state = guarded(|| TrainState::initialize(&spec.model, seed, device));
+    let state = state.map_err(|failure| match failure {
+        TorchFailure::OutOfMemory(detail) => TrainError::ModelTooLarge { detail },
+        TorchFailure::Other(detail) => TrainError::Torch { step: 0, detail },
+    })?;
+    state.map_err(|error| TrainError::Unfit(error.to_string()))
+}
+
+/// Refuses batches that the host cannot hold: allocating them would abort the process.
+///
+/// # Errors
+/// It cannot hold them.
+pub fn refuse_shortage(spec: &Train) -> Result<(), TrainError> {
+    let message = available_on_host().and_then(|available| batch_shortage(spec, available));
+    message.map_or(Ok(()), |message| Err(TrainError::Unfit(message)))
+}
+
+/// Says which binding to lower before memory runs out, as far as that can be foretold: a process
+/// that takes more than there is may be killed without a word.
+///
+/// # Errors
+/// The step surely does not fit; or the optimizer's rules do not cover a parameter.
+pub fn foresee_shortage(spec: &Train, device: Device) -> Result<(), TrainError> {
+    let (available, total) = match device {
+        Device::Cuda(index) => {
+            let total = cuda_devices().get(index).map(|device| device.memory_bytes);
+            (total, total)
+        }
+        _ => (available_on_host(), total_on_host()),
+    };
+    let estimate = step_estimate(spec).map_err(|error| TrainError::Unfit(error.to_string()))?;
+    let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
+    let short = |available| shortage(&estimate, available, trainer.num_microbatches());
+    match available.and_then(short) {
+        Some(message) if total.is_some_and(|total| cannot_fit(&estimate, total)) => {
+            Err(TrainError::Unfit(message))
+        }
+        Some(message) => {
+            telemetry::warn(&message);
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// A mesh larger than what there is runs on what there is, and says so.
+pub fn say_partitions(spec: &Train) {
+    let Partitioner::Pjit(partitioner) = &spec.partitioner;
+    let asked = partitioner.requested_partitions().unwrap_or(1);
+    if asked > 1 {
+        telemetry::notice_once(&format!(
+            "num_partitions = {asked}, and there is 1 process: the model is not partitioned"
+        ));
+    }
+}
+
+/// The seed of a run that goes on from no other: the configured one, else the clock.
+fn fresh_seed(spec: &Train) -> u64 {
+    match spec.random_seed {
+        Some(seed) => seed as u64,
+        None => {
+            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            since.map_or(0, |since| since.as_nanos() as u64)
+        }
+    }
+}
