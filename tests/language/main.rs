@@ -3,7 +3,9 @@
 
 mod accept;
 mod config_str;
+mod editors;
 mod errors;
+mod format;
 mod golden;
 mod limits;
 mod lsp;

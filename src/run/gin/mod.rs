@@ -6,6 +6,7 @@
 mod check;
 mod diff;
 mod explain;
+mod fmt;
 mod input;
 mod lsp;
 mod parse;
@@ -47,6 +48,8 @@ pub enum GinCommand {
     Schema,
     /// Say what differs in meaning between two configurations.
     Diff(diff::DiffArgs),
+    /// Lay gin files out as the library's are; comments and meaning stay.
+    Fmt(fmt::FmtArgs),
     /// Serve an editor: mistakes, completion, documentation, definitions and renaming as one types.
     Lsp(lsp::LspArgs),
     /// Print what gin files say, one JSON object per statement and line.
@@ -69,6 +72,7 @@ impl GinToolArgs {
                 let registry = project::registry_for(&self.schema)?;
                 write(&format!("{:#}\n", registry_to_json(&registry)))
             }
+            GinCommand::Fmt(args) => fmt::run(args, color),
             GinCommand::Lsp(args) => lsp::run(args, &self.schema),
             GinCommand::Parse(args) => parse::run(args, color),
         }

@@ -3,6 +3,7 @@
 mod client;
 mod completing;
 mod diagnosing;
+mod formatting;
 mod navigating;
 mod robustness;
 

@@ -11,7 +11,7 @@ use clap::Parser;
 use crate::gin::ast::{Import, StatementKind};
 use crate::gin::{
     Bound, Config, Diagnostic, FileId, Loaded, Mention, Missing, Named, Registry, Request,
-    Severity, Span, load_anyway, parse,
+    Severity, Span, Value, load_anyway, parse,
 };
 use crate::run::cli::{Cli, Command, GinArgs, rewrite};
 

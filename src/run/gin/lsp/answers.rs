@@ -5,14 +5,15 @@ use std::rc::Rc;
 
 use lsp_types::{
     CompletionItem, CompletionParams, Contents, Definition, DefinitionParams, DefinitionResponse,
-    Documentation, Hover, HoverParams, MarkupContent, MarkupKind, Position, PrepareRenameParams,
-    ReferenceParams, RenameParams, TextDocumentPositionParams, TextEdit,
+    DocumentFormattingParams, Documentation, Hover, HoverParams, MarkupContent, MarkupKind,
+    Position, PrepareRenameParams, ReferenceParams, RenameParams, TextDocumentPositionParams,
+    TextEdit,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
-use crate::gin::Named;
+use crate::gin::{Named, Unformatted, format};
 
 use super::analysis::Analysis;
 use super::context::context;
@@ -44,6 +45,7 @@ pub fn answer(project: &mut Project, method: &str, params: Json) -> Answer {
         "textDocument/references" => with(params, |params| referred(project, params)),
         "textDocument/prepareRename" => with(params, |params| renamable(project, params)),
         "textDocument/rename" => with(params, |params| renamed(project, params)),
+        "textDocument/formatting" => with(params, |params| formatted(project, params)),
         _ => Answer::Unknown,
     }
 }
@@ -191,6 +193,29 @@ fn referred(
         .iter()
         .filter(|place| params.context.include_declaration || !is_definition(&place.mention.named));
     Ok(wanted.map(|place| place.location(project)).collect())
+}
+
+/// One edit of the whole text, if its layout is not that of `gimlet gin fmt`.
+fn formatted(
+    project: &mut Project,
+    params: DocumentFormattingParams,
+) -> Result<Vec<TextEdit>, String> {
+    let path = project.files.path_of_uri(&params.text_document.uri);
+    let analysis = project.analysis(&path).ok_or("there is no such file")?;
+    let text = &analysis.text;
+    let new_text = format(text).map_err(|why| match why {
+        Unformatted::Mistakes(mistakes) => {
+            let first = mistakes.first().map_or("", |mistake| &mistake.message);
+            format!("mend the mistakes first: {first}")
+        }
+        Unformatted::Unfaithful => {
+            "a bug in gimlet: the text would mean something else".to_string()
+        }
+    })?;
+    if new_text == *text {
+        return Ok(Vec::new());
+    }
+    Ok(vec![TextEdit { range: Lines::new(text).range(0..text.len()), new_text }])
 }
 
 fn renamable(

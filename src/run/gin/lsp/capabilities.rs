@@ -28,6 +28,7 @@ pub fn capabilities() -> Json {
         hover_provider: Some(true.into()),
         definition_provider: Some(true.into()),
         references_provider: Some(true.into()),
+        document_formatting_provider: Some(true.into()),
         rename_provider: Some(rename.into()),
         ..ServerCapabilities::default()
     };

@@ -87,7 +87,7 @@ impl Desk<'_> {
         let name = selector.rsplit('/').next().expect("split yields one part");
         let selectors = selectors(&self.analysis.imports, self.registry);
         let same = selectors.iter().find(|selector| selector.text == name);
-        let suffix = || self.registry.iter().find(|schema| schema.has_suffix(name));
+        let suffix = || self.registry.with_suffix(name).first().copied();
         same.map(|selector| selector.schema).or_else(|| self.registry.get(name)).or_else(suffix)
     }
 
