@@ -13,6 +13,7 @@ mod parse;
 mod print;
 mod project;
 mod query;
+mod reference;
 
 use std::io::{self, ErrorKind, Write};
 
@@ -46,6 +47,8 @@ pub enum GinCommand {
     Query(query::QueryArgs),
     /// Print every configurable as JSON, in the form that --schema takes.
     Schema,
+    /// Write the page that lists every configurable.
+    Reference(reference::ReferenceArgs),
     /// Say what differs in meaning between two configurations.
     Diff(diff::DiffArgs),
     /// Lay gin files out as the library's are; comments and meaning stay.
@@ -74,6 +77,9 @@ impl GinToolArgs {
             }
             GinCommand::Fmt(args) => fmt::run(args, color),
             GinCommand::Lsp(args) => lsp::run(args, &self.schema),
+            GinCommand::Reference(args) => {
+                reference::run(args, &project::registry_for(&self.schema)?)
+            }
             GinCommand::Parse(args) => parse::run(args, color),
         }
     }

@@ -85,7 +85,8 @@ fn macros_configurables_and_files_are_shown() {
     let shown = hover(&mut editor, "d.gin", "A = @s/utils.Dataset|Config()\n");
     assert!(shown.contains("\n- `batch_size`: "), "{shown}");
     let text = "s/utils.Dataset|Config:\n  seed = 7\n";
-    assert!(hover(&mut editor, "d.gin", text).contains("; default `None`; now `7`\n"), "{shown}");
+    let shown = hover(&mut editor, "d.gin", text);
+    assert!(shown.contains("; required; now `7`\n"), "{shown}");
     let shown = hover(&mut editor, "e.gin", "A = %UNKN|OWN\n");
     assert!(shown.contains("not defined here"), "{shown}");
     let shown = hover(&mut editor, "f.gin", "include 't5x/configs/|runs/pretrain.gin'\n");

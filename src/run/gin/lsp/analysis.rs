@@ -13,9 +13,9 @@ use crate::gin::{
     Bound, Config, Diagnostic, FileId, Loaded, Mention, Missing, Named, Registry, Request,
     Severity, Span, Value, load_anyway, parse,
 };
-use crate::run::cli::{Cli, Command, GinArgs, rewrite};
+use crate::run::cli::{Cli, Command, GinArgs, rewrite, skip_unknown};
+use crate::run::gin::project::inferred;
 
-use super::super::project::inferred;
 use super::files::Files;
 
 /// Last names of the configurables that commands start with, here and in T5X, Mesh TF and others.
@@ -41,38 +41,54 @@ pub struct Analysis {
     pub is_run: bool,
 }
 
-impl Analysis {
-    /// Analyses a file.
-    pub fn new(
-        path: &Path,
-        text: String,
-        files: &Files,
-        search_paths: &[String],
-        registry: &Registry,
-    ) -> Self {
-        let name = files.name(path);
-        let alone = Request {
-            files: vec![name],
-            search_paths: search_paths.to_vec(),
-            ..Request::default()
-        };
-        let mut loaded = None;
-        if let Some(args) = command_in(&text) {
+/// What files are read with.
+pub struct Reading<'a> {
+    /// The texts.
+    pub files: &'a Files,
+    /// Folders that includes are searched in.
+    pub search_paths: &'a [String],
+    /// What can be named.
+    pub registry: &'a Registry,
+}
+
+impl Reading<'_> {
+    /// Loads what the command in a file's comment runs; without one that reads the file, it alone.
+    fn load(&self, path: &Path, text: &str) -> Loaded {
+        if let Some(args) = command_in(text) {
             let command = Request {
                 files: args.gin_file.clone(),
                 bindings: args.bindings(),
-                search_paths: [search_paths, &args.gin_search_paths].concat(),
+                search_paths: [self.search_paths, &args.gin_search_paths].concat(),
+                skip_unknown: skip_unknown(args.skip_unknown.as_deref()),
                 ..Request::default()
             };
-            loaded = Some(load_anyway(&command, files, registry))
-                .filter(|loaded| !ids_of(path, loaded, files).is_empty());
+            let loaded = load_anyway(&command, self.files, self.registry);
+            if !self.ids_of(path, &loaded).is_empty() {
+                return loaded;
+            }
         }
-        let loaded = loaded.unwrap_or_else(|| load_anyway(&alone, files, registry));
-        let ids = ids_of(path, &loaded, files);
-        let root = inferred(&loaded.config, registry);
+        let files = vec![self.files.name(path)];
+        let search_paths = self.search_paths.to_vec();
+        let alone = Request { files, search_paths, ..Request::default() };
+        load_anyway(&alone, self.files, self.registry)
+    }
+
+    fn ids_of(&self, path: &Path, loaded: &Loaded) -> Vec<FileId> {
+        let files = loaded.sources.files();
+        let here = files.filter(|(_, file)| self.files.path(&file.name) == path);
+        here.map(|(id, _)| id).collect()
+    }
+}
+
+impl Analysis {
+    /// Analyses a file.
+    pub fn new(path: &Path, text: String, reading: &Reading<'_>) -> Self {
+        let loaded = reading.load(path, &text);
+        let ids = reading.ids_of(path, &loaded);
+        let root = inferred(&loaded.config, reading.registry);
         let is_run = root.is_some() || binds_entry_point(&loaded.config);
         let unread = match root.filter(|_| can_be_run(&loaded)) {
-            Some(root) => loaded.unread(root, registry),
+            Some(root) => loaded.unread(root, reading.registry),
             None => Vec::new(),
         };
         let imports = imports(&text);
@@ -176,11 +192,6 @@ fn can_be_run(loaded: &Loaded) -> bool {
     wrong.into_iter().all(|diagnostic| diagnostic.missing == Some(Missing::Value))
 }
 
-fn ids_of(path: &Path, loaded: &Loaded, files: &Files) -> Vec<FileId> {
-    let here = loaded.sources.files().filter(|(_, file)| files.path(&file.name) == path);
-    here.map(|(id, _)| id).collect()
-}
-
 fn imports(text: &str) -> Vec<Import> {
     let (statements, _) = parse(FileId(0), text);
     let imports = statements.into_iter().filter_map(|statement| match statement.kind {
@@ -212,7 +223,10 @@ fn command_in(text: &str) -> Option<GinArgs> {
 /// Reads the flags about gin; the rest of the command does not matter.
 fn gin_args(command: &str) -> Option<GinArgs> {
     let words = shlex::split(command)?;
-    let flags = words.into_iter().filter(|word| word.starts_with("--gin") && word.contains('='));
+    let is_read = |word: &String| {
+        word.starts_with("--skip_unknown") || word.starts_with("--gin") && word.contains('=')
+    };
+    let flags = words.into_iter().filter(is_read);
     let words = ["gimlet", "train"].map(str::to_string).into_iter().chain(flags);
     match Cli::try_parse_from(rewrite(words).ok()?).ok()?.command {
         Command::Train(args) if !args.gin.gin_file.is_empty() => Some(args.gin),

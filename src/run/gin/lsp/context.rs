@@ -203,14 +203,13 @@ fn import(typed: &str) -> Option<Typed<'_>> {
     let words: Vec<&str> = typed.split([' ', '\t']).filter(|word| !word.is_empty()).collect();
     let ended = typed.ends_with([' ', '\t']);
     let last = if ended { "" } else { words.last()? };
-    let (context, given) = match words[..] {
-        ["import" | "from"] if ended => (Context::Module, 1),
-        ["import" | "from", _] if !ended => (Context::Module, 2),
-        ["from", module, "import"] if ended => (Context::Member(module), 3),
-        ["from", module, "import", _] if !ended => (Context::Member(module), 4),
+    let context = match words[..] {
+        ["import" | "from"] if ended => Context::Module,
+        ["import" | "from", _] if !ended => Context::Module,
+        ["from", module, "import"] if ended => Context::Member(module),
+        ["from", module, "import", _] if !ended => Context::Member(module),
         _ => return None,
     };
-    debug_assert!(words.len() == given);
     Some(Typed { context, word: last })
 }
 

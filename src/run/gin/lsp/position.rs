@@ -39,9 +39,9 @@ impl<'t> Lines<'t> {
         start + line.len()
     }
 
-    /// The position of a byte, which must not lie inside a character.
+    /// The position of the character that a byte lies in.
     pub fn position(&self, offset: usize) -> Position {
-        let offset = offset.min(self.text.len());
+        let offset = self.text.floor_char_boundary(offset);
         let line = self.starts.partition_point(|start| *start <= offset) - 1;
         let before = &self.text[self.starts[line]..offset];
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);

@@ -9,7 +9,7 @@ use crate::gin::{Registry, Request, Source, TASK_LIBRARY, load_anyway};
 use crate::run::library::Library;
 use crate::run::tasks::declared;
 
-use super::analysis::Analysis;
+use super::analysis::{Analysis, Reading};
 use super::files::{Buffer, Files};
 use super::workspace::Workspace;
 
@@ -70,7 +70,12 @@ impl Project {
             return Some(known.clone());
         }
         let text = self.files.read(&self.files.name(path)).ok().flatten()?;
-        let analysis = Analysis::new(path, text, &self.files, &self.search_paths, &self.registry);
+        let reading = Reading {
+            files: &self.files,
+            search_paths: &self.search_paths,
+            registry: &self.registry,
+        };
+        let analysis = Analysis::new(path, text, &reading);
         let analysis = Rc::new(analysis);
         self.analyses.insert(path.to_path_buf(), analysis.clone());
         Some(analysis)

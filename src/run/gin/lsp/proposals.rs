@@ -49,7 +49,7 @@ pub fn proposals(project: &Project, analysis: &Analysis, typed: &Typed<'_>) -> V
         Context::Value(key) => desk.value(key, Quotes::Missing),
         Context::Text(key) => desk.value(key, Quotes::There),
         Context::Reference => desk.configurables(),
-        Context::Macro => desk.macros("used"),
+        Context::Macro => [desk.macros(), desk.constants()].concat(),
         Context::IncludePath => desk.includes(),
         Context::Module => desk.modules(),
         Context::Member(module) => desk.members(module),
@@ -75,7 +75,7 @@ impl Desk<'_> {
         if let Some((selector, _)) = word.rsplit_once('.') {
             out.extend(self.arguments(selector, &format!("{selector}.")));
         }
-        out.extend(self.macros("defined"));
+        out.extend(self.macros());
         out.extend(self.configurables());
         let keywords = ["include ", "import ", "from "];
         out.extend(keywords.map(|word| Proposal::new(word, CompletionItemKind::Keyword)));
@@ -111,8 +111,8 @@ impl Desk<'_> {
         selectors(&self.analysis.imports, self.registry).into_iter().map(proposal).collect()
     }
 
-    /// Macros that are defined, or used and not defined yet. Constants are used only.
-    fn macros(&self, how: &str) -> Vec<Proposal> {
+    /// Macros that are defined, or used and not defined yet.
+    fn macros(&self) -> Vec<Proposal> {
         let macros = &self.analysis.loaded.config.macros;
         let kind = CompletionItemKind::Constant;
         let mut out: Vec<Proposal> = macros
@@ -126,11 +126,14 @@ impl Desk<'_> {
                 out.push(Proposal::new(name, kind).detail("not defined here"));
             }
         }
-        if how == "used" {
-            let constants = self.registry.constants();
-            out.extend(constants.map(|name| Proposal::new(name, kind).detail("a constant")));
-        }
         out
+    }
+
+    /// Constants, which are used as macros are.
+    fn constants(&self) -> Vec<Proposal> {
+        let constant =
+            |name| Proposal::new(name, CompletionItemKind::Constant).detail("a constant");
+        self.registry.constants().map(constant).collect()
     }
 
     /// Values that a key may have: tasks, what the schema names, and what is bound already.
@@ -172,24 +175,24 @@ impl Desk<'_> {
         for word in words.iter().filter(|(sign, _)| has(sign)).flat_map(|(_, words)| *words) {
             out.push(Proposal::new(*word, CompletionItemKind::Keyword));
         }
-        for selector in selectors(&self.analysis.imports, self.registry) {
+        out.extend(self.references(param));
+        out.dedup_by(|a, b| a.text == b.text);
+        out
+    }
+
+    /// References that a parameter takes: `@A()` and `@B` where it expects `one of @A(), @B`.
+    fn references(&self, param: &Param) -> Vec<Proposal> {
+        let mut out = Vec::new();
+        for proposal in self.configurables() {
+            let short = proposal.text.rsplit('.').next().expect("split yields one part");
             for call in ["()", ""] {
-                let name = format!("@{}{call}", selector.schema.short_name());
-                let words = || param.expected.split([',', ' ']);
-                if words().any(|word| word == name) {
-                    out.push(Proposal {
-                        doc: selector.schema.doc.to_string(),
-                        import: selector.import.clone(),
-                        ..Proposal::new(
-                            format!("@{}{call}", selector.text),
-                            CompletionItemKind::Class,
-                        )
-                        .detail(selector.schema.name)
-                    });
+                let name = format!("@{short}{call}");
+                if param.expected.split([',', ' ']).any(|word| word == name) {
+                    let text = format!("@{}{call}", proposal.text);
+                    out.push(Proposal { text, ..proposal.clone() });
                 }
             }
         }
-        out.dedup_by(|a, b| a.text == b.text);
         out
     }
 
