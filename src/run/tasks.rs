@@ -5,8 +5,27 @@ use std::sync::Arc;
 
 use crate::data::{Caches, DataError, Mixture, Task, TaskOrMixture, TaskProvider};
 use crate::gin::{
-    Configurable, Diagnostics, Evaluator, Loaded, Registry, Value, ValueKind, did_you_mean,
+    Config, Configurable, Diagnostics, Evaluator, Loaded, Registry, Value, ValueKind, did_you_mean,
 };
+
+/// Name to `(scope, whether it is a mixture)` of every task and mixture that task files declare.
+pub(super) fn declared(tasks: &Config) -> BTreeMap<String, (String, bool)> {
+    let mut out = BTreeMap::new();
+    for (schema, mixture) in [(Task::schema(), false), (Mixture::schema(), true)] {
+        for scope in tasks.scopes_of(schema.name) {
+            let parts: Vec<String> = scope.split('/').map(str::to_string).collect();
+            let named = tasks.bound(&parts, schema.name, "name");
+            let name = match named {
+                Some(Value { kind: ValueKind::Str(name), .. }) => name.clone(),
+                _ => scope.to_string(),
+            };
+            if !name.is_empty() {
+                out.insert(name, (scope.to_string(), mixture));
+            }
+        }
+    }
+    out
+}
 
 /// The tasks that a configuration's task files declare.
 pub struct GinTasks {
@@ -17,7 +36,7 @@ pub struct GinTasks {
 
 impl std::fmt::Debug for GinTasks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GinTasks").field("names", &self.declared().keys()).finish()
+        f.debug_struct("GinTasks").field("names", &declared(&self.loaded.tasks).keys()).finish()
     }
 }
 
@@ -36,25 +55,6 @@ impl GinTasks {
     pub fn task_names(&self) -> Vec<String> {
         let declared = self.declared().into_iter();
         declared.filter(|(_, (_, is_mixture))| !is_mixture).map(|(name, _)| name).collect()
-    }
-
-    /// Name to `(scope, whether it is a mixture)` of every declared task and mixture.
-    fn declared(&self) -> BTreeMap<String, (String, bool)> {
-        let mut out = BTreeMap::new();
-        for (schema, mixture) in [(Task::schema(), false), (Mixture::schema(), true)] {
-            for scope in self.loaded.tasks.scopes_of(schema.name) {
-                let parts: Vec<String> = scope.split('/').map(str::to_string).collect();
-                let named = self.loaded.tasks.bound(&parts, schema.name, "name");
-                let name = match named {
-                    Some(Value { kind: ValueKind::Str(name), .. }) => name.clone(),
-                    _ => scope.to_string(),
-                };
-                if !name.is_empty() {
-                    out.insert(name, (scope.to_string(), mixture));
-                }
-            }
-        }
-        out
     }
 
     fn evaluate<T: Configurable>(&self, name: &str, scope: &str) -> Result<T, DataError> {
@@ -79,7 +79,7 @@ impl TaskProvider for GinTasks {
     }
 
     fn get(&self, name: &str) -> Result<TaskOrMixture, DataError> {
-        let declared = self.declared();
+        let declared = declared(&self.loaded.tasks);
         match declared.get(name) {
             Some((scope, true)) => {
                 Ok(TaskOrMixture::Mixture(Arc::new(self.evaluate(name, scope)?)))
