@@ -4,9 +4,11 @@
 mod accept;
 mod config_str;
 mod editors;
+mod derived;
 mod errors;
 mod format;
 mod golden;
+mod guide;
 mod limits;
 mod lsp;
 mod names;
