@@ -313,6 +313,11 @@ impl Registry {
         self.constants.get(name).map(Option::as_ref)
     }
 
+    /// Full names of the constants, sorted.
+    pub fn constants(&self) -> impl Iterator<Item = &str> {
+        self.constants.keys().map(String::as_str)
+    }
+
     /// Whether the configurable is a method: its name is that of another one and a last component.
     pub fn is_method(&self, schema: &Schema) -> bool {
         let class = schema.name.rsplit_once('.').map(|(class, _)| class);

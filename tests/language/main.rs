@@ -3,11 +3,14 @@
 
 mod accept;
 mod config_str;
+mod editors;
 mod derived;
 mod errors;
+mod format;
 mod golden;
 mod guide;
 mod limits;
+mod lsp;
 mod names;
 mod records;
 mod schemas;

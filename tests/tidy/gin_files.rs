@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gimlet::data::TaskProvider;
-use gimlet::gin::{Diagnostics, Evaluator, Loaded, Request, load};
+use gimlet::gin::{Diagnostics, Evaluator, Loaded, Request, format, load};
 use gimlet::run::{GinTasks, Library, registry};
 use gimlet::train::Train;
 
@@ -24,6 +24,18 @@ const REQUIRED: [&str; 5] = [
 
 /// What every run asks for.
 const PLACES: [&str; 2] = ["MODEL_DIR = '/nowhere'", "INITIAL_CHECKPOINT_PATH = '/nowhere'"];
+
+#[test]
+fn every_file_is_laid_out() {
+    let mut breaches = Vec::new();
+    for file in ["gin", "tasks", "runs", "tests/e2e"].into_iter().flat_map(gin_files) {
+        let text = fs::read_to_string(&file).expect("gin files are UTF-8");
+        if format(&text).as_ref() != Ok(&text) {
+            breaches.push(file.display().to_string());
+        }
+    }
+    assert_none("run `gimlet gin fmt FILE`", breaches);
+}
 
 #[test]
 fn every_library_model_resolves_with_every_library_run() {

@@ -6,7 +6,9 @@
 mod check;
 mod diff;
 mod explain;
+mod fmt;
 mod input;
+mod lsp;
 mod parse;
 mod print;
 mod project;
@@ -49,6 +51,10 @@ pub enum GinCommand {
     Reference(reference::ReferenceArgs),
     /// Say what differs in meaning between two configurations.
     Diff(diff::DiffArgs),
+    /// Lay gin files out as the library's are; comments and meaning stay.
+    Fmt(fmt::FmtArgs),
+    /// Serve an editor: mistakes, completion, documentation, definitions and renaming as one types.
+    Lsp(lsp::LspArgs),
     /// Print what gin files say, one JSON object per statement and line.
     Parse(parse::ParseArgs),
 }
@@ -69,6 +75,8 @@ impl GinToolArgs {
                 let registry = project::registry_for(&self.schema)?;
                 write(&format!("{:#}\n", registry_to_json(&registry)))
             }
+            GinCommand::Fmt(args) => fmt::run(args, color),
+            GinCommand::Lsp(args) => lsp::run(args, &self.schema),
             GinCommand::Reference(args) => {
                 reference::run(args, &project::registry_for(&self.schema)?)
             }
