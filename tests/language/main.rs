@@ -3,8 +3,8 @@
 
 mod accept;
 mod config_str;
-mod editors;
 mod derived;
+mod editors;
 mod errors;
 mod format;
 mod golden;
