@@ -262,8 +262,11 @@ fn on_floats(left: f64, operator: Operator, right: f64) -> Result<f64, String> {
         Operator::Multiply => left * right,
         _ if right == 0.0 => return Err("division by zero".to_string()),
         Operator::Divide => left / right,
-        // `1 // 0.1` is 9, although `1 / 0.1` rounds to 10: what is left over decides.
-        Operator::FloorDivide => ((left - modulo(left, right)) / right).round(),
+        Operator::FloorDivide => {
+            // `1 // 0.1` is 9, although `1 / 0.1` rounds to 10: what is left over decides.
+            let floor = ((left - modulo(left, right)) / right).round();
+            if floor == 0.0 { floor.copysign(left / right) } else { floor }
+        }
         Operator::Modulo => modulo(left, right),
     })
 }
