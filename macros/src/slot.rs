@@ -25,6 +25,9 @@ pub fn derive(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
                 #(out.extend(<#types as ::gimlet::gin::Slot>::schemas());)*
                 out
             }
+            fn schema_of(&self) -> &'static ::gimlet::gin::Schema {
+                match self { #(Self::#names(spec) => ::gimlet::gin::Slot::schema_of(spec)),* }
+            }
             fn evaluate_as(
                 schema: &'static ::gimlet::gin::Schema,
                 cx: &mut ::gimlet::gin::Evaluator<'_>,

@@ -59,6 +59,9 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
             fn schemas() -> ::std::vec::Vec<&'static ::gimlet::gin::Schema> {
                 ::std::vec![<Self as ::gimlet::gin::Configurable>::schema()]
             }
+            fn schema_of(&self) -> &'static ::gimlet::gin::Schema {
+                <Self as ::gimlet::gin::Configurable>::schema()
+            }
             fn evaluate_as(
                 _: &'static ::gimlet::gin::Schema,
                 cx: &mut ::gimlet::gin::Evaluator<'_>,

@@ -176,6 +176,10 @@ impl FromGin for CheckpointPaths {
             _ => Err(cx.mismatch(value, &Self::expected())),
         }
     }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        self.0.to_gin()
+    }
 }
 
 /// The empty list: T5X takes Python functions here.
@@ -196,6 +200,10 @@ impl FromGin for NoTransformations {
                 Err(cx.report(Diagnostic::error(value.span, message).help(help)))
             }
         }
+    }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        Some(ValueKind::List(Vec::new()))
     }
 
     fn register(_: &mut Registry) {}

@@ -2,7 +2,7 @@
 //! nothing defines, values of the wrong type, and cycles.
 
 use super::config::{Bound, Config};
-use super::diagnostic::Diagnostic;
+use super::diagnostic::{Diagnostic, Missing};
 use super::evaluate::Evaluator;
 use super::reach::reach_all;
 use super::schema::{REQUIRED, Registry};
@@ -59,6 +59,7 @@ fn check_bound(
 ) {
     if is_required(&bound.value) {
         let diagnostic = Diagnostic::error(bound.key, format!("`{key}` is required"))
+            .lacks(Missing::Value)
             .label("no value was given")
             .help(format!("give it in a gin file, or with --gin.{key}=VALUE (a text: \"'text'\")"));
         out.push(diagnostic);
@@ -70,6 +71,7 @@ fn check_bound(
         if registry.constant(&used.name).is_none() && config.macro_value(&path).is_none() {
             let message = format!("macro `{path}` is not defined");
             let diagnostic = Diagnostic::error(value.span, message)
+                .lacks(Missing::Macro)
                 .help(did_you_mean(&path, config.macro_names()));
             out.push(diagnostic);
         }

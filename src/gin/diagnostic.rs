@@ -11,6 +11,15 @@ pub enum Severity {
     Error,
 }
 
+/// What a configuration still lacks; a later file or flag may well give it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The value of a parameter or macro that is `%gin.REQUIRED`.
+    Value,
+    /// A macro that is used and not defined.
+    Macro,
+}
+
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -26,6 +35,8 @@ pub struct Diagnostic {
     pub help: Vec<String>,
     /// The remedy as a shell user types it; shown instead of `help` where a flag gave the text.
     pub flag_help: Option<String>,
+    /// What is lacking, where that is all that is wrong.
+    pub missing: Option<Missing>,
 }
 
 impl Diagnostic {
@@ -43,6 +54,7 @@ impl Diagnostic {
             related: Vec::new(),
             help: Vec::new(),
             flag_help: None,
+            missing: None,
         }
     }
 
@@ -69,6 +81,12 @@ impl Diagnostic {
     /// The remedy to show instead where the text was given by a flag.
     pub fn flag_help(mut self, text: impl Into<String>) -> Self {
         self.flag_help = Some(text.into());
+        self
+    }
+
+    /// Says that something is lacking and nothing else is wrong.
+    pub(super) fn lacks(mut self, missing: Missing) -> Self {
+        self.missing = Some(missing);
         self
     }
 

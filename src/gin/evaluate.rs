@@ -37,6 +37,9 @@ pub trait Slot: Sized + 'static {
     /// The configurables that fit.
     fn schemas() -> Vec<&'static Schema>;
 
+    /// The one of them that this is.
+    fn schema_of(&self) -> &'static Schema;
+
     /// Evaluates the one of them that was named, in the evaluator's current scope.
     fn evaluate_as(schema: &'static Schema, cx: &mut Evaluator<'_>) -> Result<Self, Reported>;
 

@@ -15,23 +15,25 @@ pub const LIBRARY: &str = "<gimlet>/gin";
 pub const TASK_LIBRARY: &str = "<gimlet>/tasks";
 
 /// Looks for files by path.
-pub(super) struct Finder<'a> {
+pub struct Finder<'a> {
     source: &'a dyn Source,
     /// The working directory, then those the user gave.
     search_paths: Vec<String>,
 }
 
 /// A file: its name and its text.
-pub(super) type Found = (String, String);
+pub type Found = (String, String);
 
 impl<'a> Finder<'a> {
+    /// Looks in the working directory, then in the folders given.
     pub fn new(source: &'a dyn Source, search_paths: &[String]) -> Self {
         let working_directory = std::iter::once(String::new());
         let search_paths = working_directory.chain(search_paths.iter().cloned()).collect();
         Self { source, search_paths }
     }
 
-    /// The first file of that path, `None` if there is none.
+    /// The first file of that path, `None` if there is none. `library` is where the files of its
+    /// kind are that come with Gimlet, `including` the name of the file that names it.
     ///
     /// # Errors
     /// A file that is there and cannot be read.
@@ -62,7 +64,7 @@ impl<'a> Finder<'a> {
     }
 
     /// That there is no such gin file, where it was searched, and what has nearly that name.
-    pub fn missing_file(&self, path: &str, library: &str) -> Diagnostic {
+    pub(super) fn missing_file(&self, path: &str, library: &str) -> Diagnostic {
         let diagnostic = Diagnostic::nowhere(format!("there is no gin file `{path}`"))
             .help(format!("searched in {}", self.searched(library)));
         let roots = self.search_paths.iter().map(String::as_str).chain([library]);
@@ -75,7 +77,7 @@ impl<'a> Finder<'a> {
     }
 
     /// That no task file stands for a module, and what to do about it.
-    pub fn missing_module(&self, import: &Import, registry: &Registry) -> Diagnostic {
+    pub(super) fn missing_module(&self, import: &Import, registry: &Registry) -> Diagnostic {
         let module = &import.module;
         let path = module.replace('.', "/");
         if let Ok(Some((found, _))) = self.find(&format!("{path}.py"), TASK_LIBRARY, None) {
@@ -99,9 +101,41 @@ impl<'a> Finder<'a> {
     }
 }
 
+/// The path without `.` and `..`: files that include each other by `../` have ever longer names.
+pub(super) fn plain(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match (part, parts.last()) {
+            (".", _) => {}
+            ("..", Some(last)) if !["", ".."].contains(last) => {
+                parts.pop();
+            }
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
 fn join(root: &str, path: &str) -> String {
     match root.is_empty() {
         true => path.to_string(),
         false => format!("{}/{path}", root.trim_end_matches('/')),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_path_has_no_detours() {
+        for (path, expected) in [
+            ("a/../b/./c.gin", "b/c.gin"),
+            ("../a/../../b.gin", "../../b.gin"),
+            ("/../a/b/../c.gin", "/../a/c.gin"),
+            ("<gimlet>/gin/x/../a.gin", "<gimlet>/gin/a.gin"),
+        ] {
+            assert_eq!(plain(path), expected);
+        }
     }
 }

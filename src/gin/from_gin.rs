@@ -10,7 +10,7 @@ use super::diagnostic::{Diagnostic, Reported};
 use super::evaluate::{Evaluator, FromGin, Slot, expected_slot};
 use super::schema::Registry;
 use super::suggest::did_you_mean;
-use super::value::{Value, ValueKind};
+use super::value::{Reference, Value, ValueKind};
 
 /// Implements [`FromGin`] for a type that references stand for. Written by the derive.
 #[macro_export]
@@ -59,6 +59,13 @@ impl<T: Slot> FromGin for Ref<T> {
         cx.referenced::<T>(value).map(Ref)
     }
 
+    fn to_gin(&self) -> Option<ValueKind> {
+        let name = self.0.schema_of().name.to_string();
+        let reference =
+            Reference { scope: Vec::new(), selector: name.clone(), target: name, called: false };
+        Some(ValueKind::Reference(reference))
+    }
+
     fn register(registry: &mut Registry) {
         T::register_slot(registry);
     }
@@ -67,6 +74,10 @@ impl<T: Slot> FromGin for Ref<T> {
 impl<T: Slot> Slot for Box<T> {
     fn schemas() -> Vec<&'static super::Schema> {
         T::schemas()
+    }
+
+    fn schema_of(&self) -> &'static super::Schema {
+        self.deref().schema_of()
     }
 
     fn evaluate_as(

@@ -44,7 +44,7 @@ impl<'a> ImportTable<'a> {
         if !self.dynamic || is_gins_own(schema.name) || self.through(schema).is_some() {
             return;
         }
-        let module = self.module_of(schema);
+        let module = self.registry.module_of(schema);
         let span = Span { file: FileId(0), start: 0, end: 0 };
         let from = module.contains('.');
         self.add(Import { module: module.to_string(), from, alias: None, span });
@@ -88,13 +88,6 @@ impl<'a> ImportTable<'a> {
         };
         let found = self.imports.iter().filter_map(|import| Some((import, paths(import)?)));
         found.max_by_key(|(_, (length, _))| *length).map(|(import, (_, path))| (import, path))
-    }
-
-    /// The module that a configurable is in; that of its class for a method.
-    fn module_of(&self, schema: &'static Schema) -> &'static str {
-        let components = if self.registry.is_method(schema) { 2 } else { 1 };
-        let dot = schema.name.rmatch_indices('.').nth(components - 1);
-        &schema.name[..dot.map_or(0, |(at, _)| at)]
     }
 
     /// Adds an import under a name that no other has, each module once.

@@ -7,7 +7,7 @@ use super::ast::{Argument, Import, Include, MacroDefinition, Statement, Statemen
 use super::check;
 use super::config::{Bound, Config};
 use super::diagnostic::{Diagnostic, Diagnostics, Severity};
-use super::find::{Finder, LIBRARY, TASK_LIBRARY};
+use super::find::{Finder, LIBRARY, TASK_LIBRARY, plain};
 use super::mistakes::MAX_MISTAKES;
 use super::parse::parse;
 use super::resolve::{Imports, Unresolved, is_builtin, resolve};
@@ -242,7 +242,10 @@ impl<'a> Loader<'a> {
                 StatementKind::Block(target, arguments) => {
                     self.bind(&target, arguments, &imports, table);
                 }
-                StatementKind::Macro(definition) => self.define(definition, &imports, table),
+                StatementKind::Macro(definition) => {
+                    let named = definition.span;
+                    self.define(definition, named, &imports, table);
+                }
                 StatementKind::Import(_) | StatementKind::Include(_) if self.request.alone => {}
                 StatementKind::Import(import) => self.import(import, &mut imports, table),
                 StatementKind::Include(include) => self.include(&include, table),
@@ -271,7 +274,9 @@ impl<'a> Loader<'a> {
         if is_macro(&target.selector) {
             for Argument { span, value, .. } in arguments {
                 let path = target.scope.join("/");
-                self.define(MacroDefinition { path, span, value }, imports, table);
+                let end = target.span.start.saturating_sub(1);
+                let named = Span { start: end.saturating_sub(path.len()), end, ..target.span };
+                self.define(MacroDefinition { path, span, value }, named, imports, table);
             }
             return;
         }
@@ -297,9 +302,16 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn define(&mut self, definition: MacroDefinition, imports: &Imports, table: Table) {
+    /// Defines a macro whose path stands at `named`.
+    fn define(
+        &mut self,
+        definition: MacroDefinition,
+        named: Span,
+        imports: &Imports,
+        table: Table,
+    ) {
         let MacroDefinition { path, span, mut value } = definition;
-        self.mention(span, Named::MacroDefinition(path.clone()), table);
+        self.mention(named, Named::MacroDefinition(path.clone()), table);
         self.resolve_names(&mut value, imports, table);
         let macros = &mut self.table(table).macros;
         let before = macros.remove(&path);
@@ -334,7 +346,9 @@ impl<'a> Loader<'a> {
                 }
                 let mut scope = std::mem::take(&mut reference.scope);
                 let name = scope.pop().unwrap_or_default();
-                value.kind = ValueKind::Macro(MacroUse { scope, name });
+                let used = MacroUse { scope, name };
+                self.mention(value.span, Named::MacroUse(used.path()), table);
+                value.kind = ValueKind::Macro(used);
             }
             ValueKind::Reference(reference) => {
                 match self.resolve(&reference.selector, value.span, imports, table) {
@@ -408,7 +422,7 @@ impl<'a> Loader<'a> {
         let library = if table == Table::Run { LIBRARY } else { TASK_LIBRARY };
         let including = self.open.last().cloned();
         match self.finder.find(&include.path, library, including.as_deref()) {
-            Ok(Some((name, _))) if self.open.contains(&name) => {
+            Ok(Some((name, _))) if self.open.iter().any(|open| plain(open) == plain(&name)) => {
                 let message = format!("`{}` includes itself", include.path);
                 let chain = self.open.join(" -> ");
                 let diagnostic = Diagnostic::error(include.span, message);

@@ -43,6 +43,11 @@ pub fn parse(file: FileId, text: &str) -> (Vec<Statement>, Vec<Diagnostic>) {
     (parser.statements, diagnostics)
 }
 
+/// The logical lines of a text, right or wrong; their mistakes are dropped.
+pub fn lines(text: &str) -> Vec<Line> {
+    logical_lines(FileId(0), text, &mut Vec::new())
+}
+
 /// Parses a text that is a single value; warnings are dropped.
 pub fn parse_value(file: FileId, text: &str) -> Result<Value, Vec<Diagnostic>> {
     let mut diagnostics = Vec::new();

@@ -16,7 +16,7 @@ pub(super) const MAX_LENGTH: usize = 8 << 20;
 
 /// A logical line: from its first token to its last, without a trailing comment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub struct Line {
     /// First byte.
     pub start: usize,
     /// One past the last byte.

@@ -147,9 +147,12 @@ impl Param {
     ) -> Self {
         let default = match default {
             None => Fallback::Required,
-            Some((text, make)) => {
-                make().to_gin().map_or_else(|| Fallback::Opaque(text.to_string()), Fallback::Value)
-            }
+            Some((text, make)) => match make().to_gin() {
+                // As in Python, a function that is a default is not the one that gin configures.
+                Some(kind @ ValueKind::Reference(_)) => Fallback::Opaque(kind.to_string()),
+                Some(kind) => Fallback::Value(kind),
+                None => Fallback::Opaque(text.to_string()),
+            },
         };
         let check: TypeCheck = |value, cx| cx.read::<T>(value).map(drop);
         Self {
@@ -307,10 +310,22 @@ impl Registry {
         self.constants.get(name).map(Option::as_ref)
     }
 
+    /// Full names of the constants, sorted.
+    pub fn constants(&self) -> impl Iterator<Item = &str> {
+        self.constants.keys().map(String::as_str)
+    }
+
     /// Whether the configurable is a method: its name is that of another one and a last component.
     pub fn is_method(&self, schema: &Schema) -> bool {
         let class = schema.name.rsplit_once('.').map(|(class, _)| class);
         !self.without_methods && class.is_some_and(|class| self.get(class).is_some())
+    }
+
+    /// The module that a configurable is in; that of its class for a method.
+    pub fn module_of(&self, schema: &Schema) -> &'static str {
+        let components = if self.is_method(schema) { 2 } else { 1 };
+        let dot = schema.name.rmatch_indices('.').nth(components - 1);
+        &schema.name[..dot.map_or(0, |(at, _)| at)]
     }
 
     /// The shortest suffix of the full name that means this configurable alone; `Class.method` at

@@ -63,6 +63,11 @@ impl SourceMap {
         &self.files[id.0 as usize]
     }
 
+    /// Every text with its id, in the order added.
+    pub fn files(&self) -> impl Iterator<Item = (FileId, &SourceFile)> {
+        (0..).map(FileId).zip(&self.files)
+    }
+
     /// The text a span covers.
     pub fn text(&self, span: Span) -> &str {
         &self.file(span.file).text[span.start..span.end]

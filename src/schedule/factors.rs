@@ -61,6 +61,10 @@ impl FromGin for Factors {
             cx.report(diagnostic)
         })
     }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        Some(ValueKind::Str(self.to_string()))
+    }
 }
 
 /// One factor of a learning-rate schedule.

@@ -8,6 +8,7 @@ mod errors;
 mod format;
 mod golden;
 mod limits;
+mod lsp;
 mod names;
 mod records;
 mod schemas;

@@ -1,9 +1,10 @@
-//! The house rules that a machine can check: layers, the torch wall, sizes, names, gin files. Most
-//! read the sources as text, so a failing rule names a file and a line, and says what to do.
+//! The house rules that a machine can check: layers, the torch wall, sizes, names, gin files, pages.
+//! Most read the sources as text, so a failing rule names a file and a line, and says what to do.
 
 mod gin_files;
 mod layers;
 mod names;
+mod pages;
 mod sizes;
 mod source;
 mod walls;

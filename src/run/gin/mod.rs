@@ -8,10 +8,12 @@ mod diff;
 mod explain;
 mod fmt;
 mod input;
+mod lsp;
 mod parse;
 mod print;
 mod project;
 mod query;
+mod reference;
 
 use std::io::{self, ErrorKind, Write};
 
@@ -45,10 +47,14 @@ pub enum GinCommand {
     Query(query::QueryArgs),
     /// Print every configurable as JSON, in the form that --schema takes.
     Schema,
+    /// Write the page that lists every configurable.
+    Reference(reference::ReferenceArgs),
     /// Say what differs in meaning between two configurations.
     Diff(diff::DiffArgs),
     /// Lay gin files out as the library's are; comments and meaning stay.
     Fmt(fmt::FmtArgs),
+    /// Serve an editor: mistakes, completion, documentation, definitions and renaming as one types.
+    Lsp(lsp::LspArgs),
     /// Print what gin files say, one JSON object per statement and line.
     Parse(parse::ParseArgs),
 }
@@ -70,6 +76,10 @@ impl GinToolArgs {
                 write(&format!("{:#}\n", registry_to_json(&registry)))
             }
             GinCommand::Fmt(args) => fmt::run(args, color),
+            GinCommand::Lsp(args) => lsp::run(args, &self.schema),
+            GinCommand::Reference(args) => {
+                reference::run(args, &project::registry_for(&self.schema)?)
+            }
             GinCommand::Parse(args) => parse::run(args, color),
         }
     }

@@ -167,7 +167,7 @@ fn file_of(path: &str) -> String {
 }
 
 /// The command's root that the files bind or refer to.
-fn inferred(config: &Config, registry: &Registry) -> Option<&'static Schema> {
+pub fn inferred(config: &Config, registry: &Registry) -> Option<&'static Schema> {
     let root = ROOTS.into_iter().find(|root| config.mentioned.contains(root))?;
     registry.get(root)
 }

@@ -1,0 +1,61 @@
+//! How a file may name each configurable: what editors propose.
+//!
+//! With dynamic registration that is through its imports, and what it has not imported is proposed
+//! with the import it needs. Without, it is the shortest suffix that means one thing.
+
+use super::ast::Import;
+use super::resolve::entry_modules;
+use super::schema::{Registry, Schema};
+
+/// A name of a configurable that a file may use.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    /// As it is written: `utils.DatasetConfig`.
+    pub text: String,
+    /// What it means.
+    pub schema: &'static Schema,
+    /// The statement that the file needs first, if it does.
+    pub import: Option<String>,
+}
+
+/// The module whose import turns dynamic registration on.
+const DYNAMIC_REGISTRATION: &str = "__gin__.dynamic_registration";
+
+/// A name for each configurable, in a file with these imports.
+pub fn selectors(imports: &[Import], registry: &Registry) -> Vec<Selector> {
+    if !imports.iter().any(|import| import.module == DYNAMIC_REGISTRATION) {
+        let shortest = |schema| Selector {
+            text: registry.minimal_selector(schema).to_string(),
+            schema,
+            import: None,
+        };
+        return registry.iter().map(shortest).collect();
+    }
+    let named = |schema| through(imports, schema).or_else(|| imported(schema, registry));
+    registry.iter().filter_map(named).collect()
+}
+
+/// The shortest name that the file's imports give.
+fn through(imports: &[Import], schema: &'static Schema) -> Option<Selector> {
+    let texts = imports.iter().flat_map(|import| {
+        let (name, module) = import.binding();
+        entry_modules(module).into_iter().flat_map(move |module| {
+            let inside = move |full: &'static str| full.strip_prefix(module)?.strip_prefix('.');
+            schema.names().filter_map(inside).map(move |rest| format!("{name}.{rest}"))
+        })
+    });
+    let text = texts.min_by_key(String::len)?;
+    Some(Selector { text, schema, import: None })
+}
+
+/// The name after one more import.
+fn imported(schema: &'static Schema, registry: &Registry) -> Option<Selector> {
+    let parts = if registry.is_method(schema) { 2 } else { 1 };
+    let (dot, _) = schema.name.rmatch_indices('.').nth(parts - 1)?;
+    let (module, rest) = (&schema.name[..dot], &schema.name[dot..]);
+    let (import, name) = match module.rsplit_once('.') {
+        Some((package, name)) => (format!("from {package} import {name}"), name),
+        None => (format!("import {module}"), module),
+    };
+    Some(Selector { text: format!("{name}{rest}"), schema, import: Some(import) })
+}

@@ -1,0 +1,252 @@
+//! What an open file means: the configuration it belongs to, loaded.
+//!
+//! A file is the root of its configuration, unless a comment in it holds the command that runs it:
+//! `# gimlet train --gin_file=model.gin --gin_file=run.gin --gin.MODEL_DIR="'/tmp/run'"`. Then that
+//! command's files and bindings are the configuration, provided that they read the file.
+
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+
+use crate::gin::ast::{Import, StatementKind};
+use crate::gin::{
+    Bound, Config, Diagnostic, FileId, Loaded, Mention, Missing, Named, Registry, Request,
+    Severity, Span, Value, load_anyway, parse,
+};
+use crate::run::cli::{Cli, Command, GinArgs, rewrite, skip_unknown};
+use crate::run::gin::project::inferred;
+
+use super::files::Files;
+
+/// Last names of the configurables that commands start with, here and in T5X, Mesh TF and others.
+const ENTRY_POINTS: [&str; 7] =
+    ["train", "evaluate", "infer", "main", "run", "precompile", "train_and_eval"];
+
+/// An open file and its configuration.
+#[derive(Debug)]
+pub struct Analysis {
+    /// The file's path.
+    pub path: PathBuf,
+    /// Its text when it was analysed.
+    pub text: String,
+    /// The configuration.
+    pub loaded: Loaded,
+    /// Warnings of bindings that the run does not read.
+    pub unread: Vec<Diagnostic>,
+    /// The file among the configuration's texts: once for each time it is included.
+    pub ids: Vec<FileId>,
+    /// What the file imports.
+    pub imports: Vec<Import>,
+    /// Whether the configuration binds an entry point, so that it is to be run as it is.
+    pub is_run: bool,
+}
+
+/// What files are read with.
+pub struct Reading<'a> {
+    /// The texts.
+    pub files: &'a Files,
+    /// Folders that includes are searched in.
+    pub search_paths: &'a [String],
+    /// What can be named.
+    pub registry: &'a Registry,
+}
+
+impl Reading<'_> {
+    /// Loads what the command in a file's comment runs; without one that reads the file, it alone.
+    fn load(&self, path: &Path, text: &str) -> Loaded {
+        if let Some(args) = command_in(text) {
+            let command = Request {
+                files: args.gin_file.clone(),
+                bindings: args.bindings(),
+                search_paths: [self.search_paths, &args.gin_search_paths].concat(),
+                skip_unknown: skip_unknown(args.skip_unknown.as_deref()),
+                ..Request::default()
+            };
+            let loaded = load_anyway(&command, self.files, self.registry);
+            if !self.ids_of(path, &loaded).is_empty() {
+                return loaded;
+            }
+        }
+        let files = vec![self.files.name(path)];
+        let search_paths = self.search_paths.to_vec();
+        let alone = Request { files, search_paths, ..Request::default() };
+        load_anyway(&alone, self.files, self.registry)
+    }
+
+    fn ids_of(&self, path: &Path, loaded: &Loaded) -> Vec<FileId> {
+        let files = loaded.sources.files();
+        let here = files.filter(|(_, file)| self.files.path(&file.name) == path);
+        here.map(|(id, _)| id).collect()
+    }
+}
+
+impl Analysis {
+    /// Analyses a file.
+    pub fn new(path: &Path, text: String, reading: &Reading<'_>) -> Self {
+        let loaded = reading.load(path, &text);
+        let ids = reading.ids_of(path, &loaded);
+        let root = inferred(&loaded.config, reading.registry);
+        let is_run = root.is_some() || binds_entry_point(&loaded.config);
+        let unread = match root.filter(|_| can_be_run(&loaded)) {
+            Some(root) => loaded.unread(root, reading.registry),
+            None => Vec::new(),
+        };
+        let imports = imports(&text);
+        Self { path: path.to_path_buf(), text, loaded, unread, ids, imports, is_run }
+    }
+
+    /// The file as a text of the configuration; `None` if it could not be read.
+    pub fn id(&self) -> Option<FileId> {
+        self.ids.first().copied()
+    }
+
+    /// What is named at a byte of the file.
+    pub fn mention(&self, offset: usize) -> Option<&Mention> {
+        let here = self.loaded.mentions.iter().filter(|mention| {
+            let span = mention.span;
+            self.ids.contains(&span.file) && (span.start..=span.end).contains(&offset)
+        });
+        here.min_by_key(|mention| mention.span.end - mention.span.start)
+    }
+
+    /// The table that a text's statements go into.
+    pub fn table(&self, mention: &Mention) -> &Config {
+        if mention.in_task_file { &self.loaded.tasks } else { &self.loaded.config }
+    }
+
+    /// The scope that is written before a configurable, in a key or a reference; empty for none.
+    pub fn scope_at(&self, mention: &Mention) -> &str {
+        let file = self.loaded.sources.file(mention.span.file);
+        let written = &file.text[mention.span.start..mention.span.end];
+        if let Some(reference) = written.strip_prefix('@') {
+            return reference.rsplit_once('/').map_or("", |(scope, _)| scope.trim());
+        }
+        let before = &file.text[..mention.span.start];
+        let is_part = |c: char| c.is_alphanumeric() || "_./".contains(c);
+        before[before.trim_end_matches(is_part).len()..].trim_end_matches('/')
+    }
+
+    /// The macro that a path means where it is used: itself, or the one of an outer scope.
+    pub fn macro_meant<'p>(&self, path: &'p str, in_task_file: bool) -> &'p str {
+        let config = if in_task_file { &self.loaded.tasks } else { &self.loaded.config };
+        let outer = std::iter::successors(Some(path), |path| Some(path.rsplit_once('/')?.0));
+        outer.into_iter().find(|path| config.macros.contains_key(*path)).unwrap_or(path)
+    }
+
+    /// The macro that is named at a place, if one is.
+    pub fn macro_at<'a>(&self, mention: &'a Mention) -> Option<&'a str> {
+        match &mention.named {
+            Named::MacroDefinition(path) => Some(path),
+            Named::MacroUse(path) => Some(self.macro_meant(path, mention.in_task_file)),
+            _ => None,
+        }
+    }
+}
+
+/// A value and where its key stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// The value.
+    pub value: &'a Value,
+    /// Where its key stands.
+    pub key: Span,
+}
+
+/// What is bound to one key, newest first.
+#[derive(Debug)]
+pub struct Binding<'a> {
+    /// The key's scope; empty for the root.
+    pub scope: &'a str,
+    /// The value that counts, and what it replaced.
+    pub chain: Vec<Setting<'a>>,
+}
+
+/// The binding whose key stands at a place.
+pub fn binding_at(config: &Config, key: Span) -> Option<Binding<'_>> {
+    config.bindings.iter().find_map(|((scope, _), arguments)| {
+        let mut chains = arguments.values().map(chain);
+        let chain = chains.find(|chain| chain.iter().any(|bound| bound.key == key))?;
+        Some(Binding { scope, chain })
+    })
+}
+
+/// A binding and what it replaced, newest first.
+pub fn chain(bound: &Bound) -> Vec<Setting<'_>> {
+    let newest = Setting { value: &bound.value, key: bound.key };
+    let older = bound.overridden.iter().rev();
+    let older = older.map(|older| Setting { value: &older.value, key: older.key });
+    std::iter::once(newest).chain(older).collect()
+}
+
+/// Whether a configuration binds something of an entry point.
+fn binds_entry_point(config: &Config) -> bool {
+    config.bindings.keys().any(|(_, name)| {
+        let last = name.rsplit('.').next().expect("split yields one part");
+        ENTRY_POINTS.contains(&last)
+    })
+}
+
+/// Whether nothing is wrong but values that flags may still give.
+fn can_be_run(loaded: &Loaded) -> bool {
+    let wrong = loaded.warnings.iter().filter(|d| d.severity == Severity::Error);
+    wrong.into_iter().all(|diagnostic| diagnostic.missing == Some(Missing::Value))
+}
+
+fn imports(text: &str) -> Vec<Import> {
+    let (statements, _) = parse(FileId(0), text);
+    let imports = statements.into_iter().filter_map(|statement| match statement.kind {
+        StatementKind::Import(import) => Some(import),
+        _ => None,
+    });
+    imports.collect()
+}
+
+/// The flags of the first comment that holds a command with `--gin_file`.
+fn command_in(text: &str) -> Option<GinArgs> {
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(comment) = line.trim_start().strip_prefix('#') else { continue };
+        let mut command = comment.to_string();
+        while let Some(continued) = command.strip_suffix('\\') {
+            let next = lines.next().unwrap_or_default().trim_start().trim_start_matches('#');
+            command = format!("{continued} {next}");
+        }
+        if command.contains("--gin_file")
+            && let Some(args) = gin_args(&command)
+        {
+            return Some(args);
+        }
+    }
+    None
+}
+
+/// Reads the flags about gin; the rest of the command does not matter.
+fn gin_args(command: &str) -> Option<GinArgs> {
+    let words = shlex::split(command)?;
+    let is_read = |word: &String| {
+        word.starts_with("--skip_unknown") || word.starts_with("--gin") && word.contains('=')
+    };
+    let flags = words.into_iter().filter(is_read);
+    let words = ["gimlet", "train"].map(str::to_string).into_iter().chain(flags);
+    match Cli::try_parse_from(rewrite(words).ok()?).ok()?.command {
+        Command::Train(args) if !args.gin.gin_file.is_empty() => Some(args.gin),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comment_with_a_command_says_how_a_file_is_run() {
+        let text = "A = 1\n# Try this:\n#   python t5x/train.py --alsologtostderr \\\n\
+                    #     --gin_file=a.gin --gin_file=\"b c.gin\" --gin.DIR=\"'/x'\"\n";
+        let args = command_in(text).expect("the comment holds one");
+        assert_eq!(args.gin_file, ["a.gin", "b c.gin"]);
+        assert_eq!(args.bindings(), [("--gin.DIR".to_string(), "DIR = '/x'".to_string())]);
+        for text in ["# see --gin_file", "A = '--gin_file=a'", "# --gin_file='a", "# \\"] {
+            assert!(command_in(text).is_none(), "{text}");
+        }
+    }
+}

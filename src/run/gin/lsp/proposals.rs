@@ -1,0 +1,298 @@
+//! What completes a name: every proposal for a context, the editor filters them by what is typed.
+
+use lsp_types::CompletionItemKind;
+
+use crate::gin::{
+    Fallback, Finder, LIBRARY, Named, Param, Registry, Schema, Selector, Value, ValueKind,
+    selectors,
+};
+use crate::run::library::Library;
+use crate::run::tasks::declared;
+
+use super::analysis::Analysis;
+use super::context::{Context, Typed};
+use super::hover::described;
+use super::project::Project;
+
+/// One proposal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposal {
+    /// What replaces the word before the cursor.
+    pub text: String,
+    /// Its sign in the list.
+    pub kind: CompletionItemKind,
+    /// What is said beside it.
+    pub detail: String,
+    /// What is said of it below, in Markdown.
+    pub doc: String,
+    /// A statement that the file needs for it, and has not.
+    pub import: Option<String>,
+}
+
+impl Proposal {
+    fn new(text: impl Into<String>, kind: CompletionItemKind) -> Self {
+        let (detail, doc) = (String::new(), String::new());
+        Self { text: text.into(), kind, detail, doc, import: None }
+    }
+
+    fn detail(self, detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), ..self }
+    }
+}
+
+/// Everything that may stand where `typed` is.
+pub fn proposals(project: &Project, analysis: &Analysis, typed: &Typed<'_>) -> Vec<Proposal> {
+    let desk = Desk { project, analysis, registry: &project.registry };
+    match &typed.context {
+        Context::Statement => desk.statement(typed.word),
+        Context::Argument(selector) => desk.arguments(selector, ""),
+        Context::Value(key) => desk.value(key, Quotes::Missing),
+        Context::Text(key) => desk.value(key, Quotes::There),
+        Context::Reference => desk.configurables(),
+        Context::Macro => [desk.macros(), desk.constants()].concat(),
+        Context::IncludePath => desk.includes(),
+        Context::Module => desk.modules(),
+        Context::Member(module) => desk.members(module),
+    }
+}
+
+/// Whether the cursor is inside quotes already.
+#[derive(Clone, Copy, PartialEq)]
+enum Quotes {
+    There,
+    Missing,
+}
+
+struct Desk<'a> {
+    project: &'a Project,
+    analysis: &'a Analysis,
+    registry: &'a Registry,
+}
+
+impl Desk<'_> {
+    fn statement(&self, word: &str) -> Vec<Proposal> {
+        let mut out = Vec::new();
+        if let Some((selector, _)) = word.rsplit_once('.') {
+            out.extend(self.arguments(selector, &format!("{selector}.")));
+        }
+        out.extend(self.macros());
+        out.extend(self.configurables());
+        let keywords = ["include ", "import ", "from "];
+        out.extend(keywords.map(|word| Proposal::new(word, CompletionItemKind::Keyword)));
+        out
+    }
+
+    /// The configurable that a selector means in this file.
+    fn schema(&self, selector: &str) -> Option<&'static Schema> {
+        let name = selector.rsplit('/').next().expect("split yields one part");
+        let selectors = selectors(&self.analysis.imports, self.registry);
+        let same = selectors.iter().find(|selector| selector.text == name);
+        let suffix = || self.registry.with_suffix(name).first().copied();
+        same.map(|selector| selector.schema).or_else(|| self.registry.get(name)).or_else(suffix)
+    }
+
+    fn arguments(&self, selector: &str, before: &str) -> Vec<Proposal> {
+        let Some(schema) = self.schema(selector) else { return Vec::new() };
+        let params = schema.params.iter().filter(|param| schema.refusal(param.name).is_none());
+        let argument = |param: &Param| Proposal {
+            doc: param.doc.to_string(),
+            ..Proposal::new(format!("{before}{}", param.name), CompletionItemKind::Property)
+                .detail(described(param).replace('`', ""))
+        };
+        params.map(argument).collect()
+    }
+
+    fn configurables(&self) -> Vec<Proposal> {
+        let proposal = |selector: Selector| Proposal {
+            doc: selector.schema.doc.to_string(),
+            import: selector.import,
+            ..Proposal::new(selector.text, CompletionItemKind::Class).detail(selector.schema.name)
+        };
+        selectors(&self.analysis.imports, self.registry).into_iter().map(proposal).collect()
+    }
+
+    /// Macros that are defined, or used and not defined yet.
+    fn macros(&self) -> Vec<Proposal> {
+        let macros = &self.analysis.loaded.config.macros;
+        let kind = CompletionItemKind::Constant;
+        let mut out: Vec<Proposal> = macros
+            .iter()
+            .map(|(name, bound)| Proposal::new(name, kind).detail(shortened(&bound.value)))
+            .collect();
+        for mention in &self.analysis.loaded.mentions {
+            let Named::MacroUse(name) = &mention.named else { continue };
+            let known = out.iter().any(|proposal| proposal.text == *name);
+            if !known && !mention.in_task_file {
+                out.push(Proposal::new(name, kind).detail("not defined here"));
+            }
+        }
+        out
+    }
+
+    /// Constants, which are used as macros are.
+    fn constants(&self) -> Vec<Proposal> {
+        let constant =
+            |name| Proposal::new(name, CompletionItemKind::Constant).detail("a constant");
+        self.registry.constants().map(constant).collect()
+    }
+
+    /// Values that a key may have: tasks, what the schema names, and what is bound already.
+    fn value(&self, key: &str, quotes: Quotes) -> Vec<Proposal> {
+        let quoted = |text: &str| match quotes {
+            Quotes::There => text.to_string(),
+            Quotes::Missing => format!("\"{text}\""),
+        };
+        let mut out = Vec::new();
+        if self.names_tasks(key) {
+            out.extend(
+                self.tasks().into_iter().map(|task| Proposal { text: quoted(&task.text), ..task }),
+            );
+        }
+        let Some((selector, argument)) = key.rsplit_once('.') else { return out };
+        let Some(param) = self.schema(selector).and_then(|schema| schema.param(argument)) else {
+            return out;
+        };
+        // `'a', 'b' or None` names its choices in quotes.
+        let choices = param.expected.split('\'').skip(1).step_by(2);
+        let choice = |text: &str| Proposal::new(quoted(text), CompletionItemKind::EnumMember);
+        out.extend(choices.map(choice));
+        if quotes == Quotes::Missing {
+            out.extend(self.unquoted(param));
+        }
+        out
+    }
+
+    /// Values of a parameter that are no texts.
+    fn unquoted(&self, param: &Param) -> Vec<Proposal> {
+        let mut out = Vec::new();
+        if let Fallback::Value(value) = &param.default {
+            out.push(
+                Proposal::new(value.to_string(), CompletionItemKind::Value).detail("the default"),
+            );
+        }
+        let has = |word: &str| param.expected.contains(word);
+        let words: [(&str, &[&str]); 2] = [("a bool", &["True", "False"]), ("None", &["None"])];
+        for word in words.iter().filter(|(sign, _)| has(sign)).flat_map(|(_, words)| *words) {
+            out.push(Proposal::new(*word, CompletionItemKind::Keyword));
+        }
+        out.extend(self.references(param));
+        out.dedup_by(|a, b| a.text == b.text);
+        out
+    }
+
+    /// References that a parameter takes: `@A()` and `@B` where it expects `one of @A(), @B`.
+    fn references(&self, param: &Param) -> Vec<Proposal> {
+        let mut out = Vec::new();
+        for proposal in self.configurables() {
+            let short = proposal.text.rsplit('.').next().expect("split yields one part");
+            for call in ["()", ""] {
+                let name = format!("@{short}{call}");
+                if param.expected.split([',', ' ']).any(|word| word == name) {
+                    let text = format!("@{}{call}", proposal.text);
+                    out.push(Proposal { text, ..proposal.clone() });
+                }
+            }
+        }
+        out
+    }
+
+    /// Whether a key's value is the name of a task: T5X's parameter and macro of that name, what is
+    /// bound to the parameter, and the parts of a mixture.
+    fn names_tasks(&self, key: &str) -> bool {
+        const NAME: &str = "mixture_or_task_name";
+        let last = key.rsplit(['.', '/']).next().expect("split yields one part");
+        if last.eq_ignore_ascii_case(NAME) || (key.ends_with("Mixture.tasks")) {
+            return true;
+        }
+        let arguments = self.analysis.loaded.config.bindings.values();
+        let mut named = arguments.filter_map(|arguments| arguments.get(NAME));
+        named.any(|bound| {
+            matches!(&bound.value, Value { kind: ValueKind::Macro(used), .. } if used.path() == key)
+        })
+    }
+
+    /// Tasks that the configuration has, then those of the library.
+    fn tasks(&self) -> Vec<Proposal> {
+        let here = declared(&self.analysis.loaded.tasks).into_iter();
+        let kind = CompletionItemKind::Value;
+        let mut out: Vec<Proposal> = here
+            .map(|(name, (_, mixture))| {
+                Proposal::new(name, kind).detail(if mixture { "mixture" } else { "task" })
+            })
+            .collect();
+        for task in self.project.library_tasks() {
+            if !out.iter().any(|known| known.text == task.name) {
+                let import = format!("import {}", task.module);
+                out.push(Proposal {
+                    import: Some(import.clone()),
+                    ..Proposal::new(&task.name, kind).detail(import)
+                });
+            }
+        }
+        out
+    }
+
+    /// Files by the shortest path that an include finds them under.
+    fn includes(&self) -> Vec<Proposal> {
+        let files = &self.project.files;
+        let finder = Finder::new(files, self.project.search_paths());
+        let own = files.name(&self.analysis.path);
+        let folder = own.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let library = Library::files().into_iter().filter_map(|(name, _)| {
+            let inner = name.strip_prefix(LIBRARY)?.trim_start_matches('/').to_string();
+            Some(Proposal::new(inner, CompletionItemKind::File).detail("comes with Gimlet"))
+        });
+        let others = self.project.workspace.paths().filter(|path| *path != self.analysis.path);
+        let mut out: Vec<Proposal> = library.collect();
+        for path in others {
+            let name = files.name(path);
+            let roots = self.project.search_paths().iter().map(String::as_str).chain([folder]);
+            let inner = roots.filter_map(|root| {
+                let inner = name.strip_prefix(root)?;
+                inner.strip_prefix('/').filter(|_| !root.is_empty())
+            });
+            let shortest = inner.chain([name.as_str()]).min_by_key(|inner| inner.len());
+            let found = shortest.filter(|inner| {
+                let found = finder.find(inner, LIBRARY, Some(&own)).ok().flatten();
+                found.is_some_and(|(found, _)| files.path(&found) == path)
+            });
+            let text = found.unwrap_or(&name);
+            out.push(Proposal::new(text, CompletionItemKind::File).detail(&name));
+        }
+        out
+    }
+
+    /// Modules of configurables, and task files.
+    fn modules(&self) -> Vec<Proposal> {
+        let of_name = |name: &'static str| name.match_indices('.').map(move |(at, _)| &name[..at]);
+        let modules = self.registry.names().flat_map(of_name).filter(|module| *module != "gin");
+        let tasks = self.project.library_tasks().iter().map(|task| task.module.as_str());
+        let mut names: Vec<&str> = modules.chain(tasks).collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut out: Vec<Proposal> =
+            names.into_iter().map(|name| Proposal::new(name, CompletionItemKind::Module)).collect();
+        out.push(Proposal::new("__gin__", CompletionItemKind::Module));
+        out
+    }
+
+    fn members(&self, module: &str) -> Vec<Proposal> {
+        if module == "__gin__" {
+            return vec![Proposal::new("dynamic_registration", CompletionItemKind::Module)];
+        }
+        let prefix = format!("{module}.");
+        let inside = |name: &'static str| name.strip_prefix(prefix.as_str())?.split('.').next();
+        let mut names: Vec<&str> = self.registry.names().filter_map(inside).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().map(|name| Proposal::new(name, CompletionItemKind::Module)).collect()
+    }
+}
+
+fn shortened(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
