@@ -53,7 +53,7 @@ impl GinTasks {
 
     /// The names of the tasks, mixtures left out.
     pub fn task_names(&self) -> Vec<String> {
-        let declared = self.declared().into_iter();
+        let declared = declared(&self.loaded.tasks).into_iter();
         declared.filter(|(_, (_, is_mixture))| !is_mixture).map(|(name, _)| name).collect()
     }
 
