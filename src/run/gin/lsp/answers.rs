@@ -128,11 +128,12 @@ impl Imports {
     fn new(analysis: &Analysis) -> Self {
         let text = &analysis.text;
         let lines = Lines::new(text);
-        let last = analysis.imports.iter().map(|import| import.span.end).max();
+        let imports = analysis.imports();
+        let last = imports.iter().map(|import| import.span.end).max();
         let end = last.map(|last| text[last..].find('\n').map_or(text.len(), |at| last + at + 1));
         let at = end.unwrap_or(0);
         Self {
-            known: analysis.imports.iter().map(|import| import.module.clone()).collect(),
+            known: imports.iter().map(|import| import.module.clone()).collect(),
             position: lines.position(at),
             needs_line: at > 0 && !text[..at].ends_with('\n'),
         }
