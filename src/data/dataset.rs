@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::batches::{BatchIterator, Batching, DatasetState};
+use super::cache::{Caches, cache_step, has_cached_split};
 use super::convert::{EncDecBatch, EncDecFeatureConverter, Rows};
 use super::error::DataError;
 use super::examples::{ExampleOptions, max_feature_lengths};
@@ -112,7 +113,7 @@ pub fn get_dataset(
         drop_remainder: options.drop_remainder,
         prefetch: options.prefetch,
     };
-    let stream = builder.stream(&converter);
+    let stream = builder.stream(&converter)?;
     let state = match options.resume {
         Some(state) if state.stream == stream => state,
         Some(state) => {
@@ -137,7 +138,8 @@ pub fn training_eval_batches(
     check_shards(config, options)?;
     let mut found = BTreeMap::new();
     for (name, (task, _)) in mixture_parts(&config.mixture_or_task_name, tasks)? {
-        if !has_split(&task, &config.split)? {
+        let caches = config.use_cached.then(|| tasks.caches());
+        if !has_split(&task, &config.split, caches.as_ref())? {
             continue;
         }
         let config = DatasetConfig { mixture_or_task_name: name.clone(), ..config.clone() };
@@ -192,7 +194,10 @@ fn check_shards(config: &DatasetConfig, options: &DatasetOptions) -> Result<(), 
     Ok(())
 }
 
-fn has_split(task: &Task, split: &str) -> Result<bool, DataError> {
+fn has_split(task: &Task, split: &str, caches: Option<&Caches>) -> Result<bool, DataError> {
+    if let (Some(_), Some(caches)) = (cache_step(task)?, caches) {
+        return has_cached_split(&caches.get(task.task_name())?, split);
+    }
     match super::source::files_of(&task.source, task.task_name(), split) {
         Ok(_) => Ok(true),
         Err(DataError::UnknownSplit { .. }) => Ok(false),
@@ -210,6 +215,7 @@ struct Builder<'a> {
     config: &'a DatasetConfig,
     options: &'a DatasetOptions,
     parts: MixtureParts,
+    caches: Caches,
     seed: u64,
 }
 
@@ -223,7 +229,7 @@ impl<'a> Builder<'a> {
         let parts = mixture_parts(&config.mixture_or_task_name, tasks)?;
         let resumed = options.resume.as_ref().map(|state| state.seed);
         let seed = config.seed.or(resumed).or(options.seed).unwrap_or_else(seconds_of_clock);
-        Ok(Self { config, options, parts, seed })
+        Ok(Self { config, options, parts, caches: tasks.caches(), seed })
     }
 
     fn plan(&self, lengths: Option<BTreeMap<String, usize>>) -> TaskPlan {
@@ -233,7 +239,7 @@ impl<'a> Builder<'a> {
             lengths,
             trim: config.trim_output_features,
             num_ids: options.num_ids,
-            use_cached: config.use_cached,
+            cache: config.use_cached.then(|| self.caches.clone()),
             shuffle: config.shuffle,
             seed: self.seed,
             num_epochs: options.num_epochs,
@@ -252,7 +258,7 @@ impl<'a> Builder<'a> {
         for (task, _) in self.parts.values() {
             let options = ExampleOptions {
                 split: self.config.split.clone(),
-                use_cached: self.config.use_cached,
+                cache: self.config.use_cached.then(|| self.caches.clone()),
                 ..ExampleOptions::default()
             };
             for (key, length) in max_feature_lengths(task, &options)? {
@@ -327,23 +333,28 @@ impl<'a> Builder<'a> {
     }
 
     /// What a saved position must agree on with the run that takes it up.
-    fn stream(&self, converter: &EncDecFeatureConverter) -> String {
+    fn stream(&self, converter: &EncDecFeatureConverter) -> Result<String, DataError> {
+        let mut steps = self.parts.values().map(|(task, _)| cache_step(task));
+        let is_cached =
+            steps.try_fold(false, |any, step| step.map(|step| any || step.is_some()))?;
         let (config, options) = (self.config, self.options);
         let order = match config.shuffle {
             true => format!("shuffled with {}", self.seed),
             false => format!("in order, seed {}", self.seed),
         };
-        format!(
-            "{} {} inputs {} targets {}{} batch {} shard {} of {} {order}",
+        let reads_cache = self.config.use_cached && is_cached;
+        Ok(format!(
+            "{} {}{} inputs {} targets {}{} batch {} shard {} of {} {order}",
             config.mixture_or_task_name,
             config.split,
+            if reads_cache { " cached" } else { "" },
             converter.inputs_length,
             converter.targets_length,
             if config.pack { " packed" } else { "" },
             config.batch_size,
             options.shard_index,
             options.num_shards,
-        )
+        ))
     }
 }
 

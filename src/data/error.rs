@@ -169,12 +169,82 @@ pub enum DataError {
     Config(String),
     /// A cacheable task without its cache.
     #[error(
-        "`{task}` is to be read from a cache (`use_cached = True`), and there is none; set \
-         `USE_CACHED_TASKS = False` to preprocess it on the fly"
+        "`{task}` is to be read from its cache (`use_cached = True`), and there is none: \
+         {searched}; make it with {command}, or set `USE_CACHED_TASKS = False` to preprocess it on \
+         the fly"
     )]
     NotCached {
         /// The task.
         task: String,
+        /// The folders in which it was looked for.
+        searched: String,
+        /// What makes it.
+        command: String,
+    },
+    /// A task to be cached that does not say up to where.
+    #[error(
+        "`{task}` has no cache step: put `@seqio.CacheDatasetPlaceholder()` behind the \
+         preprocessors to run ahead of time"
+    )]
+    NotCacheable {
+        /// The task.
+        task: String,
+    },
+    /// Another process writes the same cache.
+    #[error("`{folder}` is being written by another process: wait for it, or end it")]
+    CacheBusy {
+        /// The task's folder.
+        folder: String,
+    },
+    /// Examples that one cache cannot hold.
+    #[error(
+        "task `{task}`, split '{split}', example {number}: {reason}; all examples of a cache have \
+         the same features: keep those that you need with the source's `columns` or with `rekey`"
+    )]
+    MixedExamples {
+        /// The task.
+        task: String,
+        /// The split.
+        split: String,
+        /// The example, from 1.
+        number: u64,
+        /// How it differs.
+        reason: String,
+    },
+    /// A cache whose description and files do not fit.
+    #[error(
+        "the cache `{folder}` cannot be used: {reason}; make it anew with `gimlet cache --overwrite`"
+    )]
+    UnfitCache {
+        /// The task's folder.
+        folder: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A record whose bytes are not those that were written.
+    #[error(
+        "`{file}`, record {number} at byte {offset}: {reason}; the file is damaged: make the cache \
+         anew with `gimlet cache --overwrite`"
+    )]
+    TfRecord {
+        /// The file.
+        file: String,
+        /// The record, from 1.
+        number: u64,
+        /// Where it begins, in bytes.
+        offset: u64,
+        /// What was found and what was expected.
+        reason: String,
+    },
+    /// A record that is not what the cache's description says.
+    #[error("`{file}`, record {number}: {reason}")]
+    CachedExample {
+        /// The file.
+        file: String,
+        /// The record, from 1.
+        number: u64,
+        /// What was found and what was expected.
+        reason: String,
     },
     /// The saved position belongs to another pipeline.
     #[error(
@@ -193,7 +263,7 @@ impl DataError {
         match self {
             Self::Storage(error) => error.is_users(),
             Self::Vocab(error) => error.is_users(),
-            Self::Read { .. } => false,
+            Self::Read { .. } | Self::TfRecord { .. } | Self::CacheBusy { .. } => false,
             _ => true,
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::source::SourceFile;
+use super::source::{Format, SourceFile};
 
 /// The name of a feature, cheap to copy into every example.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -94,13 +94,17 @@ impl Value {
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub file: Arc<SourceFile>,
-    /// From 1.
-    pub line: u64,
+    /// The line or other record, from 1.
+    pub number: u64,
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file.path, self.line)
+        let Self { file, number } = self;
+        match file.format {
+            Format::Text | Format::Json => write!(f, "{}:{number}", file.path),
+            Format::TfRecord => write!(f, "{}, record {number}", file.path),
+        }
     }
 }
 

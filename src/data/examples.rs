@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::cache::Caches;
 use super::error::DataError;
 use super::example::{Example, Value};
 use super::pipeline::{Pull, Stage, TaskPlan, task_stage};
@@ -16,8 +17,8 @@ pub struct ExampleOptions {
     pub lengths: Option<BTreeMap<String, usize>>,
     /// Token ids that the model knows, others being an error; `None` admits all.
     pub num_ids: Option<usize>,
-    /// Reads a task with a cache step from its cache.
-    pub use_cached: bool,
+    /// Reads a task with a cache step from its cache, looked for here; `None` reads its source.
+    pub cache: Option<Caches>,
     /// Whether files and examples are shuffled.
     pub shuffle: bool,
     /// Seed of shuffling and of random preprocessors.
@@ -34,7 +35,7 @@ impl Default for ExampleOptions {
             split: "validation".to_string(),
             lengths: None,
             num_ids: None,
-            use_cached: false,
+            cache: None,
             shuffle: false,
             seed: 42,
             shard_index: 0,
@@ -61,7 +62,7 @@ pub fn task_examples(task: &Task, options: &ExampleOptions) -> Result<ExampleIte
         lengths: options.lengths.clone(),
         trim: true,
         num_ids: options.num_ids,
-        use_cached: options.use_cached,
+        cache: options.cache.clone(),
         shuffle: options.shuffle,
         seed: options.seed,
         num_epochs: Some(1),

@@ -7,10 +7,14 @@
 //! files -> records -> preprocessors -> validate, trim -> shuffle -> mix -> pack or pad -> batch
 //! ```
 //!
+//! With `use_cached`, records are those of the task's cache, and the preprocessors those after
+//! `CacheDatasetPlaceholder`.
+//!
 //! All randomness is a function of (seed, stage, counter), so a position in the data is a few
 //! counters and what the buffers hold: [`BatchIterator::state`] gives it, a later run resumes there.
 
 mod batches;
+mod cache;
 mod convert;
 mod dataset;
 mod error;
@@ -24,6 +28,7 @@ mod source;
 mod task;
 
 pub use batches::{BatchIterator, DatasetState};
+pub use cache::{CacheFolder, CacheOptions, Caches, SplitPlan, split_plans, write_cache};
 pub use convert::{EncDecBatch, EncDecFeatureConverter, EncDecPacking, make_autoregressive_inputs};
 pub use dataset::{
     DatasetConfig, DatasetOptions, PREFETCH, get_dataset, subtasks, training_eval_batches,

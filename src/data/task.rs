@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::cache::{Caches, cache_step};
 use super::error::DataError;
 use super::postprocess::Postprocessor;
 use super::preprocess::Preprocessor;
@@ -50,6 +51,14 @@ impl Task {
     /// The name under which the task is known.
     pub fn task_name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.scope)
+    }
+
+    /// Whether it has a cache step.
+    ///
+    /// # Errors
+    /// A cache step that SeqIO would not accept.
+    pub fn supports_caching(&self) -> Result<bool, DataError> {
+        Ok(cache_step(self)?.is_some())
     }
 }
 
@@ -152,8 +161,13 @@ pub enum TaskOrMixture {
     Mixture(Arc<Mixture>),
 }
 
-/// Finds tasks and mixtures by name; the run implements it over its task files.
+/// Finds tasks and mixtures by name, and their caches; the run implements it over its task files.
 pub trait TaskProvider {
+    /// Where the caches of its tasks are looked for.
+    fn caches(&self) -> Caches {
+        Caches::default()
+    }
+
     /// The task or mixture of that name, or [`DataError::UnknownTask`] with the nearest names.
     fn get(&self, name: &str) -> Result<TaskOrMixture, DataError>;
 }

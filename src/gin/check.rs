@@ -48,6 +48,9 @@ fn wrong_types(config: &Config, registry: &Registry) -> Vec<Diagnostic> {
             evaluator.check_type(scope, schema, argument, &bound.value);
         }
     }
+    for bound in config.macros.values() {
+        evaluator.check_computed(&bound.value);
+    }
     evaluator.into_diagnostics()
 }
 
@@ -68,7 +71,9 @@ fn check_bound(
     bound.value.for_each(&mut |value| {
         let ValueKind::Macro(used) = &value.kind else { return };
         let path = used.path();
-        if registry.constant(&used.name).is_none() && config.macro_value(&path).is_none() {
+        let is_known =
+            !registry.matching_constants(&path).is_empty() || config.macro_value(&path).is_some();
+        if !is_known {
             let message = format!("macro `{path}` is not defined");
             let diagnostic = Diagnostic::error(value.span, message)
                 .lacks(Missing::Macro)

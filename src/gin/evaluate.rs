@@ -130,13 +130,32 @@ impl<'a> Evaluator<'a> {
         argument: &str,
         value: &Value,
     ) {
-        let Some(param) = schema.param(argument) else { return };
-        let Some(check) = param.check else { return };
         self.scope = scope_components(scope);
+        let known = schema.param(argument).and_then(|param| Some((param, param.check?)));
+        let Some((param, check)) = known else { return self.check_computed(value) };
         self.parameter = Some((schema, param.name));
         // What is wrong is in the diagnostics.
         let _ = check(value, self);
         self.parameter = None;
+    }
+
+    /// Records what cannot be computed in a value of any type.
+    pub(super) fn check_computed(&mut self, value: &Value) {
+        match &value.kind {
+            ValueKind::List(items) | ValueKind::Tuple(items) => {
+                items.iter().for_each(|item| self.check_computed(item));
+            }
+            ValueKind::Dict(entries) => {
+                for (key, value) in entries {
+                    self.check_computed(key);
+                    self.check_computed(value);
+                }
+            }
+            ValueKind::Computed(expression) => {
+                let _ = self.compute(expression, value.span);
+            }
+            _ => {}
+        }
     }
 
     /// Lets `open` configurables also see the bindings of `run_config`.

@@ -18,6 +18,9 @@ const MAX_BITS: u64 = 14_284;
 /// Longer texts are refused, for the same reason.
 const MAX_TEXT: usize = 1 << 20;
 
+/// What is said of an integer that no float comes near.
+const TOO_LARGE: &str = "an integer is too large for a float";
+
 /// What a derived value is computed from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expression {
@@ -119,11 +122,10 @@ impl Expression {
     ) -> Result<ValueKind, E> {
         match self {
             Self::Value(value) => read(value),
-            Self::Negative(inner) => {
-                let zero = Number::Int(BigInt::zero());
-                let value = number(inner.compute(read)?, "-")?;
-                Ok(operate(zero, Operator::Subtract, value)?)
-            }
+            Self::Negative(inner) => Ok(match number(inner.compute(read)?, "-")? {
+                Number::Int(value) => ValueKind::Int(-value),
+                Number::Float(value) => ValueKind::Float(-value),
+            }),
             Self::Operation(left, operator, right) => {
                 let left = number(left.compute(read)?, operator.as_str())?;
                 let right = number(right.compute(read)?, operator.as_str())?;
@@ -204,10 +206,13 @@ enum Number {
 }
 
 impl Number {
-    fn as_float(&self) -> f64 {
+    fn as_float(&self) -> Result<f64, String> {
         match self {
-            Self::Int(value) => value.to_f64().expect("every integer has a float"),
-            Self::Float(value) => *value,
+            Self::Int(value) => {
+                let float = value.to_f64().filter(|float| float.is_finite());
+                float.ok_or_else(|| TOO_LARGE.to_string())
+            }
+            Self::Float(value) => Ok(*value),
         }
     }
 }
@@ -222,41 +227,83 @@ fn number(kind: ValueKind, operator: &str) -> Result<Number, String> {
 }
 
 fn operate(left: Number, operator: Operator, right: Number) -> Result<ValueKind, String> {
-    use Operator::{Add, Divide, FloorDivide, Modulo, Multiply, Subtract};
-    if matches!(operator, Divide | FloorDivide | Modulo) && right.as_float() == 0.0 {
+    match (left, right) {
+        (Number::Int(left), Number::Int(right)) if operator == Operator::Divide => {
+            quotient(&left, &right).map(ValueKind::Float)
+        }
+        (Number::Int(left), Number::Int(right)) => {
+            on_integers(&left, operator, &right).map(ValueKind::Int)
+        }
+        (left, right) => {
+            on_floats(left.as_float()?, operator, right.as_float()?).map(ValueKind::Float)
+        }
+    }
+}
+
+fn on_integers(left: &BigInt, operator: Operator, right: &BigInt) -> Result<BigInt, String> {
+    let result = match operator {
+        Operator::Add => left + right,
+        Operator::Subtract => left - right,
+        Operator::Multiply => left * right,
+        _ if right.is_zero() => return Err("division by zero".to_string()),
+        Operator::Modulo => left.mod_floor(right),
+        _ => left.div_floor(right),
+    };
+    match result.bits() > MAX_BITS {
+        true => Err("the result has too many digits".to_string()),
+        false => Ok(result),
+    }
+}
+
+fn on_floats(left: f64, operator: Operator, right: f64) -> Result<f64, String> {
+    Ok(match operator {
+        Operator::Add => left + right,
+        Operator::Subtract => left - right,
+        Operator::Multiply => left * right,
+        _ if right == 0.0 => return Err("division by zero".to_string()),
+        Operator::Divide => left / right,
+        // `1 // 0.1` is 9, although `1 / 0.1` rounds to 10: what is left over decides.
+        Operator::FloorDivide => ((left - modulo(left, right)) / right).round(),
+        Operator::Modulo => modulo(left, right),
+    })
+}
+
+/// `left / right`, rounded once: either may have more digits than a float.
+fn quotient(left: &BigInt, right: &BigInt) -> Result<f64, String> {
+    if right.is_zero() {
         return Err("division by zero".to_string());
     }
-    if let (Number::Int(left), Number::Int(right)) = (&left, &right)
-        && operator != Divide
-    {
-        let result = match operator {
-            Add => left + right,
-            Subtract => left - right,
-            Multiply => left * right,
-            FloorDivide => left.div_floor(right),
-            _ => left.mod_floor(right),
-        };
-        return match result.bits() > MAX_BITS {
-            true => Err("the result has too many digits".to_string()),
-            false => Ok(ValueKind::Int(result)),
-        };
+    let shift = (right.bits() + 66).saturating_sub(left.bits());
+    let (mut digits, rest) = (left.magnitude() << shift).div_rem(right.magnitude());
+    // What is left over is more than nothing, which decides a tie.
+    digits.set_bit(0, digits.bit(0) || !rest.is_zero());
+    let half = 2_f64.powi(-(shift as i32 / 2));
+    let float = digits.to_f64().unwrap_or(f64::INFINITY) * half * half;
+    let float = if shift % 2 == 1 { float / 2.0 } else { float };
+    let signed = if left.sign() == right.sign() { float } else { -float };
+    match (left.is_zero(), float.is_finite()) {
+        (true, _) => Ok(0.0),
+        (_, true) => Ok(signed),
+        (_, false) => Err(TOO_LARGE.to_string()),
     }
-    let (left, right) = (left.as_float(), right.as_float());
-    Ok(ValueKind::Float(match operator {
-        Add => left + right,
-        Subtract => left - right,
-        Multiply => left * right,
-        Divide => left / right,
-        FloorDivide => (left / right).floor(),
-        // As Python: the sign is the divisor's.
-        Modulo => left - right * (left / right).floor(),
-    }))
+}
+
+/// What is left over, with the sign of the divisor.
+fn modulo(left: f64, right: f64) -> f64 {
+    match left % right {
+        0.0 => 0.0_f64.copysign(right),
+        rest if (rest < 0.0) != (right < 0.0) => rest + right,
+        rest => rest,
+    }
 }
 
 /// Python's `str`.
 fn as_text(kind: ValueKind) -> Result<String, String> {
     match kind {
         ValueKind::Str(text) => Ok(text),
+        ValueKind::Float(value) if value.is_infinite() => {
+            Ok(if value > 0.0 { "inf" } else { "-inf" }.to_string())
+        }
         ValueKind::None | ValueKind::Bool(_) | ValueKind::Int(_) | ValueKind::Float(_) => {
             Ok(kind.to_string())
         }

@@ -289,8 +289,12 @@ impl<'a> Loader<'a> {
         };
         for Argument { name, span, mut value } in arguments {
             if let Some(refusal) = schema.refusal(&name) {
-                let help = did_you_mean(&name, schema.params.iter().map(|param| param.name));
-                self.diagnostics.push(Diagnostic::error(span, refusal).help(help));
+                let names = schema.params.iter().map(|param| param.name);
+                let mut diagnostic = Diagnostic::error(span, refusal);
+                if schema.param(&name).is_none() {
+                    diagnostic = diagnostic.help(did_you_mean(&name, names));
+                }
+                self.diagnostics.push(diagnostic);
                 continue;
             }
             self.mention(span, Named::Parameter(schema, name.clone()), table);

@@ -119,6 +119,9 @@ impl std::fmt::Display for Fallback {
 /// Records what is wrong with the type of a value.
 type TypeCheck = fn(&Value, &mut Evaluator<'_>) -> Result<(), Reported>;
 
+/// A default as its own language writes it, and what makes it.
+type DefaultOf<T> = (&'static str, fn() -> T);
+
 /// One parameter of a configurable.
 #[derive(Debug, Default)]
 pub struct Param {
@@ -143,7 +146,7 @@ impl Param {
     pub fn of<T: FromGin>(
         name: &'static str,
         doc: &'static str,
-        default: Option<(&'static str, fn() -> T)>,
+        default: Option<DefaultOf<T>>,
     ) -> Self {
         let default = match default {
             None => Fallback::Required,

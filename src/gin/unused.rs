@@ -95,7 +95,7 @@ pub(super) fn unread(
             !reached.used.contains(&key) && !is_library(bound, sources)
         });
         for (argument, bound) in unread {
-            let key = format!("{}.{argument}", schema.short_name());
+            let key = format!("{}.{argument}", registry.minimal_selector(schema));
             out.push(why_unread(scope, &key, name, bound, &reached));
         }
     }

@@ -8,6 +8,9 @@ use super::gin::GinToolArgs;
 
 /// Marks, inside a `--gin_bindings` value, the flag that the user typed.
 const TYPED_AS: char = '\u{1}';
+/// The flags that absl also takes as `--noflag` and `--flag=True`.
+const BOOLEANS: [&str; 4] =
+    ["multiprocess_gpu", "ignore_other_caches", "overwrite", "enable_char_counts"];
 
 /// Gin files fully describe a run; gimlet runs them.
 #[derive(Debug, Parser)]
@@ -26,6 +29,10 @@ pub struct Cli {
 pub enum Command {
     /// Train the model that gin files describe, going on from MODEL_DIR's newest checkpoint.
     Train(Box<TrainArgs>),
+    /// Run tasks up to their `CacheDatasetPlaceholder` and write what USE_CACHED_TASKS reads; takes
+    /// the flags of SeqIO's script of that name.
+    #[command(visible_alias = "seqio_cache_tasks")]
+    Cache(Box<CacheArgs>),
     /// Say what this build and machine support, and what is missing.
     Doctor,
     /// Look into gin files, check them and lay them out.
@@ -42,6 +49,59 @@ pub struct TrainArgs {
     #[command(flatten)]
     pub distributed: DistributedArgs,
     /// Resolve everything, print sizes and shapes, and stop.
+    #[arg(long = "dry_run")]
+    pub dry_run: bool,
+}
+
+/// Flags of `gimlet cache`, which are those of `seqio_cache_tasks`.
+#[derive(Args, Debug)]
+pub struct CacheArgs {
+    /// The task files; a run's gin file serves, since it imports its tasks.
+    #[command(flatten)]
+    pub gin: GinArgs,
+    /// Module with tasks, as gin's `import` names it; may be repeated.
+    #[arg(long = "module_import", value_name = "MODULE")]
+    pub module_import: Vec<String>,
+    /// Regular expressions that match whole names of the tasks to cache; all by default.
+    #[arg(long = "tasks", value_name = "REGEX,...", value_delimiter = ',')]
+    pub tasks: Vec<String>,
+    /// Regular expressions that match whole names of tasks to leave out.
+    #[arg(long = "excluded_tasks", value_name = "REGEX,...", value_delimiter = ',')]
+    pub excluded_tasks: Vec<String>,
+    /// Folder of caches to write into.
+    #[arg(long = "output_cache_dir", value_name = "DIR")]
+    pub output_cache_dir: String,
+    /// Folders of caches; a task that one of them has is left out.
+    #[arg(long = "tasks_additional_cache_dirs", value_name = "DIR,...", value_delimiter = ',')]
+    pub tasks_additional_cache_dirs: Vec<String>,
+    /// Cache tasks that other folders have, too.
+    #[arg(long = "ignore_other_caches", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    pub ignore_other_caches: bool,
+    /// Make caches anew that are complete.
+    #[arg(long = "overwrite", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    pub overwrite: bool,
+    /// Files a split at least; as many as its source has, if those are more.
+    #[arg(long = "min_shards", value_name = "N", default_value_t = 64)]
+    pub min_shards: usize,
+    /// Files a split at most; 0 sets no limit.
+    #[arg(long = "max_shards", value_name = "N", default_value_t = 0)]
+    pub max_shards: usize,
+    /// Seed of random preprocessors and of the order of examples.
+    #[arg(long = "base_seed", value_name = "SEED", default_value_t = 0)]
+    pub base_seed: u64,
+    /// Count characters in stats.SPLIT.json, too; slow, since ids are decoded.
+    #[arg(long = "enable_char_counts", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    pub enable_char_counts: bool,
+    /// The only format that is written.
+    #[arg(long = "output_format", value_parser = ["tfrecord"], default_value = "tfrecord")]
+    pub output_format: String,
+    /// Beam's options, of no effect: this machine's cores do the work.
+    #[arg(long = "pipeline_options", value_name = "OPTION,...", hide = true)]
+    pub pipeline_options: Vec<String>,
+    /// absl's flag, of no effect: messages always go to standard error.
+    #[arg(long = "alsologtostderr", hide = true)]
+    pub alsologtostderr: bool,
+    /// Say what would be written, and stop.
     #[arg(long = "dry_run")]
     pub dry_run: bool,
 }
@@ -145,11 +205,8 @@ pub fn skip_unknown(flag: Option<&[String]>) -> SkipUnknown {
 /// `--gin.X` without `=`.
 pub fn rewrite(args: impl Iterator<Item = String>) -> Result<Vec<String>, anyhow::Error> {
     args.map(|arg| {
-        if arg == "--nomultiprocess_gpu" {
-            return Ok("--multiprocess_gpu=false".to_string());
-        }
-        if let Some(value) = arg.strip_prefix("--multiprocess_gpu=") {
-            return Ok(format!("--multiprocess_gpu={}", value.to_lowercase()));
+        if let Some(flag) = boolean(&arg) {
+            return Ok(flag);
         }
         let Some(binding) = arg.strip_prefix("--gin.") else { return Ok(arg) };
         let Some((name, value)) = binding.split_once('=') else {
@@ -158,6 +215,16 @@ pub fn rewrite(args: impl Iterator<Item = String>) -> Result<Vec<String>, anyhow
         Ok(format!("--gin_bindings={TYPED_AS}--gin.{name}{TYPED_AS}{name} = {value}"))
     })
     .collect()
+}
+
+/// A boolean flag as clap takes it: `--flag=true` or `--flag=false`.
+fn boolean(arg: &str) -> Option<String> {
+    let word = arg.strip_prefix("--")?;
+    if let Some(flag) = word.strip_prefix("no").filter(|flag| BOOLEANS.contains(flag)) {
+        return Some(format!("--{flag}=false"));
+    }
+    let (flag, value) = word.split_once('=').filter(|(flag, _)| BOOLEANS.contains(flag))?;
+    Some(format!("--{flag}={}", value.to_lowercase()))
 }
 
 #[cfg(test)]
@@ -185,6 +252,14 @@ mod tests {
     #[test]
     fn gin_param_is_another_name_of_gin_bindings() {
         assert_eq!(bindings(&["--gin_param", "x = 1"])[0].1, "x = 1");
+    }
+
+    #[test]
+    fn booleans_are_written_as_absl_takes_them() {
+        let words = ["--nomultiprocess_gpu", "--overwrite=True", "--notes=True", "--overwrite"];
+        let expected =
+            ["--multiprocess_gpu=false", "--overwrite=true", "--notes=True", "--overwrite"];
+        assert_eq!(rewrite(words.map(str::to_string).into_iter()).expect("well formed"), expected);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::gin::{
 use crate::storage::{parse_path_map, set_path_map};
 use crate::train::{Train, check};
 
+use super::cache::caches_of;
 use super::cli::{GinArgs, skip_unknown};
 use super::failure::Failure;
 use super::functions::with_functions;
@@ -15,8 +16,6 @@ use super::tasks::GinTasks;
 /// What flags say beside gin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Folders with cached tasks.
-    pub cache_dirs: Vec<String>,
     /// Folder of TFDS datasets.
     pub tfds_data_dir: Option<String>,
 }
@@ -49,11 +48,45 @@ pub fn registry() -> Registry {
 /// # Errors
 /// Every mistake in flags and gin files.
 pub fn configure(args: &GinArgs, source: &dyn Source, color: bool) -> Result<Configured, Failure> {
+    let (mut loaded, registry) = load_files(args, &[], source)?;
+    loaded.warnings.extend(loaded.unread(Train::schema(), &registry));
+    let loaded = strict(args, loaded)?;
+    let train = evaluate::<Train>(&loaded, &registry)?;
+    check(&train).map_err(Failure::usage)?;
+    let warnings = warnings(&loaded, color);
+    let settings = Settings { tfds_data_dir: args.tfds_data_dir.clone() };
+    let config = loaded.config.clone();
+    let tasks = GinTasks::new(loaded, registry).with_caches(caches_of(args));
+    Ok(Configured { train, config, tasks, settings, warnings })
+}
+
+/// The tasks that gin files and modules declare, and warnings to show; no run is evaluated.
+///
+/// # Errors
+/// Every mistake in flags and gin files.
+pub fn configure_tasks(
+    args: &GinArgs,
+    modules: &[String],
+    source: &dyn Source,
+    color: bool,
+) -> Result<(GinTasks, String), Failure> {
+    let (loaded, registry) = load_files(args, modules, source)?;
+    let loaded = strict(args, loaded)?;
+    let warnings = warnings(&loaded, color);
+    Ok((GinTasks::new(loaded, registry), warnings))
+}
+
+fn load_files(
+    args: &GinArgs,
+    modules: &[String],
+    source: &dyn Source,
+) -> Result<(Loaded, Registry), Failure> {
     let path_map = parse_path_map(&args.path_map.join(",")).map_err(Failure::usage)?;
     set_path_map(path_map).map_err(Failure::usage)?;
+    let import = |module: &String| ("--module_import".to_string(), format!("import {module}"));
     let request = Request {
         files: args.gin_file.clone(),
-        bindings: args.bindings(),
+        bindings: modules.iter().map(import).chain(args.bindings()).collect(),
         search_paths: args.gin_search_paths.clone(),
         skip_unknown: skip_unknown(args.skip_unknown.as_deref()),
         ..Request::default()
@@ -62,27 +95,25 @@ pub fn configure(args: &GinArgs, source: &dyn Source, color: bool) -> Result<Con
         return Err(Failure::Usage(anyhow::anyhow!("no configuration: give --gin_file=FILE")));
     }
     let registry = registry();
-    let mut loaded = load(&request, source, &registry)?;
-    loaded.warnings.extend(loaded.unread(Train::schema(), &registry));
-    if args.strict {
-        loaded.warnings.iter_mut().for_each(|warning| warning.severity = Severity::Error);
-        loaded = loaded.checked()?;
+    let loaded = load(&request, source, &registry)?;
+    Ok((loaded, registry))
+}
+
+/// Takes warnings for errors where the flag says so.
+fn strict(args: &GinArgs, mut loaded: Loaded) -> Result<Loaded, Failure> {
+    if !args.strict {
+        return Ok(loaded);
     }
-    let train = evaluate::<Train>(&loaded, &registry)?;
-    check(&train).map_err(Failure::usage)?;
-    let warnings = match loaded.warnings.is_empty() {
-        true => String::new(),
-        false => {
-            let list = loaded.warnings.clone();
-            Diagnostics { sources: loaded.sources.clone(), list }.render(color)
-        }
-    };
-    let settings = Settings {
-        cache_dirs: args.seqio_additional_cache_dirs.clone(),
-        tfds_data_dir: args.tfds_data_dir.clone(),
-    };
-    let config = loaded.config.clone();
-    Ok(Configured { train, config, tasks: GinTasks::new(loaded, registry), settings, warnings })
+    loaded.warnings.iter_mut().for_each(|warning| warning.severity = Severity::Error);
+    Ok(loaded.checked()?)
+}
+
+fn warnings(loaded: &Loaded, color: bool) -> String {
+    if loaded.warnings.is_empty() {
+        return String::new();
+    }
+    let list = loaded.warnings.clone();
+    Diagnostics { sources: loaded.sources.clone(), list }.render(color)
 }
 
 /// Evaluates the root spec of a command in the root scope.

@@ -12,6 +12,7 @@ use clap::Parser;
 use crate::data::subtasks;
 use crate::telemetry;
 
+use super::cache::cache_command;
 use super::cli::{Cli, Command, DistributedArgs, TrainArgs, rewrite};
 use super::configure::{Configured, configure};
 use super::doctor;
@@ -36,6 +37,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     let cli = parse(args.clone())?;
     match cli.command {
         Command::Train(train) => check_train(&train, color)?,
+        Command::Cache(args) => return cache_command(&args, color),
         Command::Doctor => return diagnose(&args),
         Command::Gin(command) => return command.run(color),
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::data::{DataError, Mixture, Task, TaskOrMixture, TaskProvider};
+use crate::data::{Caches, DataError, Mixture, Task, TaskOrMixture, TaskProvider};
 use crate::gin::{
     Config, Configurable, Diagnostics, Evaluator, Loaded, Registry, Value, ValueKind, did_you_mean,
 };
@@ -31,6 +31,7 @@ pub(super) fn declared(tasks: &Config) -> BTreeMap<String, (String, bool)> {
 pub struct GinTasks {
     loaded: Loaded,
     registry: Registry,
+    caches: Caches,
 }
 
 impl std::fmt::Debug for GinTasks {
@@ -42,7 +43,18 @@ impl std::fmt::Debug for GinTasks {
 impl GinTasks {
     /// The tasks of a loaded configuration.
     pub fn new(loaded: Loaded, registry: Registry) -> Self {
-        Self { loaded, registry }
+        Self { loaded, registry, caches: Caches::default() }
+    }
+
+    /// The same tasks, whose caches are looked for there.
+    pub fn with_caches(self, caches: Caches) -> Self {
+        Self { caches, ..self }
+    }
+
+    /// The names of the tasks, mixtures left out.
+    pub fn task_names(&self) -> Vec<String> {
+        let declared = declared(&self.loaded.tasks).into_iter();
+        declared.filter(|(_, (_, is_mixture))| !is_mixture).map(|(name, _)| name).collect()
     }
 
     fn evaluate<T: Configurable>(&self, name: &str, scope: &str) -> Result<T, DataError> {
@@ -62,6 +74,10 @@ impl GinTasks {
 }
 
 impl TaskProvider for GinTasks {
+    fn caches(&self) -> Caches {
+        self.caches.clone()
+    }
+
     fn get(&self, name: &str) -> Result<TaskOrMixture, DataError> {
         let declared = declared(&self.loaded.tasks);
         match declared.get(name) {

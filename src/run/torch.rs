@@ -12,6 +12,7 @@ use crate::nn::cpu;
 use crate::telemetry;
 use crate::train::{Context, Outcome, Train, TrainError, train};
 
+use super::cache::cache_command;
 use super::cli::{Command, TrainArgs};
 use super::configure::{configure, registry};
 use super::doctor;
@@ -31,6 +32,7 @@ pub fn torch_main(args: impl Iterator<Item = String>) -> ExitCode {
 fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     match parse(args)?.command {
         Command::Train(args) => train_command(&args, color),
+        Command::Cache(args) => cache_command(&args, color),
         Command::Doctor => {
             print!("{}", doctor::report(&doctor::libtorch()));
             Ok(())

@@ -126,6 +126,13 @@ impl Path {
         Ok(FileWriter::new(self.clone(), self.at("append to", open)?))
     }
 
+    /// Makes the file so many bytes long, creating it where it is missing; new bytes are 0.
+    pub fn set_size(&self, size: u64) -> Result<(), StorageError> {
+        self.at("write", |local| {
+            OpenOptions::new().write(true).create(true).truncate(false).open(local)?.set_len(size)
+        })
+    }
+
     /// Renames it, durably. A file replaces a file at `to`; a folder needs a free or empty place.
     pub fn rename(&self, to: &Self) -> Result<(), StorageError> {
         let target = to.local()?;

@@ -10,9 +10,11 @@
 //! ```
 
 mod console;
+mod count;
 mod events;
 mod progress;
 
 pub use console::{mute, notice, notice_once, warn, warn_once};
+pub use count::Count;
 pub use events::{EventWriter, config_markdown};
 pub use progress::{Progress, Status};

@@ -8,7 +8,7 @@ use serde_json::{Map, json};
 use tch::{Kind, Tensor};
 
 use crate::data::{
-    self, DataError, DatasetConfig, EncDecFeatureConverter, ExampleOptions, Task,
+    self, Caches, DataError, DatasetConfig, EncDecFeatureConverter, ExampleOptions, Task,
     max_feature_lengths, subtasks, task_examples,
 };
 use crate::evaluation::{EvalTask, Evaluator, Example, Side, TaskEvaluator};
@@ -64,7 +64,9 @@ impl InferEval {
         let Model::EncoderDecoder(model) = &spec.model;
         let mut tasks = Vec::new();
         for task in subtasks(&config.mixture_or_task_name, context.tasks)? {
-            tasks.extend(InferTask::read(task, config, evaluator, num_ids(&spec.model))?);
+            let cache = config.use_cached.then(|| context.tasks.caches());
+            let ids = num_ids(&spec.model);
+            tasks.extend(InferTask::read(task, config, cache, evaluator, ids)?);
         }
         if tasks.is_empty() {
             let (name, split) = (&config.mixture_or_task_name, &config.split);
@@ -129,6 +131,7 @@ impl InferTask {
     fn read(
         task: Arc<Task>,
         config: &DatasetConfig,
+        cache: Option<Caches>,
         evaluator: &Evaluator,
         num_ids: Option<usize>,
     ) -> Result<Option<Self>, TrainError> {
@@ -140,7 +143,7 @@ impl InferTask {
             split: config.split.clone(),
             lengths: config.task_feature_lengths.clone(),
             num_ids,
-            use_cached: config.use_cached,
+            cache,
             shuffle: evaluator.shuffle,
             seed: config.seed.unwrap_or(42),
             ..ExampleOptions::default()

@@ -92,10 +92,10 @@ fn gib(bytes: f64) -> String {
     format!("{:.1} GiB", bytes / f64::from(1 << 30))
 }
 
-/// Whether a step cannot run in that much memory even if the estimate is a quarter too high, which
-/// is the most it was found to be.
+/// Whether a step cannot run in that much memory even if it needs only half of the estimate, which was
+/// found to be within a quarter (`models::memory`).
 pub fn cannot_fit(estimate: &Estimate, memory: u64) -> bool {
-    estimate.total() / 5 * 4 > memory
+    estimate.total() / 2 > memory
 }
 
 /// Bytes that this machine's processes can still take, where the system tells.

@@ -2,6 +2,7 @@
 
 mod arrays;
 mod bad_input;
+mod cache;
 mod command;
 mod events;
 mod finetune;

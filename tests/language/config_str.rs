@@ -4,7 +4,11 @@ use std::io;
 
 use gimlet::gin::{Configurable, Loaded, Registry, Request, Source, config_str, load};
 
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
 use crate::golden;
+use crate::values::any_value;
 
 // The same as in reference.py; the parameters have no effect, so that they take any value.
 
@@ -92,4 +96,48 @@ fn what_gin_config_loses_reads_back() {
     let printed = config_str(&loaded(text, &registry).config, &registry);
     assert!(printed.contains("train.seed = [1e999, -1e999]\n"), "{printed}");
     assert_eq!(config_str(&loaded(&printed, &registry).config, &registry), printed);
+}
+
+/// One statement of a random configuration. Macros hold plain values and what is referred to refers to
+/// nothing, so that there are no cycles.
+fn statement() -> impl Strategy<Value = String> {
+    let scope = || prop::sample::select(vec!["", "a/", "b/a/", "train/"]);
+    let key = prop::sample::select(vec![
+        "Model.emb_dim",
+        "lib.models.Model.Rate",
+        "models.Encoder.layers",
+        "other.models.Encoder.layers",
+        "train.options",
+        "train._hidden",
+    ]);
+    let special = prop::sample::select(vec![
+        "%SIZE",
+        "%a/SIZE",
+        "@Vocabulary",
+        "@a/Vocabulary()",
+        "%(SIZE * 2 // -3)",
+        "f'{SIZE}/{{b}}'",
+        "[@solo.Vocabulary(), {'x': %SIZE}]",
+        "(%gin.REQUIRED,)",
+    ]);
+    let value =
+        prop_oneof![any_value().prop_map(|value| value.to_string()), special.prop_map(Into::into)];
+    prop_oneof![
+        4 => (scope(), key, value).prop_map(|(scope, key, value)| format!("{scope}{key} = {value}\n")),
+        1 => (scope(), any_value()).prop_map(|(scope, value)| format!("{scope}NAME = {value}\n")),
+        1 => (scope(), -100i32..100).prop_map(|(scope, size)| format!("{scope}SIZE = {size}\n")),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(0), failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+    #[test]
+    fn a_printed_configuration_reads_back(statements in prop::collection::vec(statement(), 0..12)) {
+        let registry = registry();
+        let text = format!("SIZE = 4\na/SIZE = 5\n{}", statements.concat());
+        let printed = config_str(&loaded(&text, &registry).config, &registry);
+        let again = config_str(&loaded(&printed, &registry).config, &registry);
+        prop_assert_eq!(again, printed);
+    }
 }

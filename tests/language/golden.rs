@@ -22,11 +22,16 @@ pub fn cases(name: &str) -> Vec<PathBuf> {
 /// Compares with the golden of a case.
 #[track_caller]
 pub fn check(case: &Path, found: &str) {
-    let golden = case.with_extension("golden");
+    compare(&case.with_extension("golden"), found);
+}
+
+/// Compares with a file.
+#[track_caller]
+pub fn compare(golden: &Path, found: &str) {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::write(&golden, found).expect("the golden is writable");
+        fs::write(golden, found).expect("the golden is writable");
     }
-    let expected = fs::read_to_string(&golden).unwrap_or_default();
+    let expected = fs::read_to_string(golden).unwrap_or_default();
     let differs =
         found.lines().zip(expected.lines()).position(|(found, expected)| found != expected);
     let line = differs.unwrap_or(found.lines().count().min(expected.lines().count()));

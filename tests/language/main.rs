@@ -3,10 +3,12 @@
 
 mod accept;
 mod config_str;
+mod derived;
 mod editors;
 mod errors;
 mod format;
 mod golden;
+mod guide;
 mod limits;
 mod lsp;
 mod names;

@@ -4,7 +4,7 @@
     gimlet gin schema > schema.json && python tests/language/reference.py schema.json
 
 Made with gin-config 0.5.0 on Python 3.11 (later Pythons tokenize stray characters differently).
-Writes accept.json, values.json and config_str/*.golden beside this file.
+Writes accept.json, values.json, derived.json and config_str/*.golden beside this file.
 """
 
 import contextlib
@@ -183,6 +183,39 @@ def values():
     return [{"repr": repr(v), "pformat": [[w, pprint.pformat(v, width=w)] for w in (76, 30)]} for v in made]
 
 
+# What expressions over MACROS come to; a mistake is told by its type.
+MACROS = {"A": 7, "B": -3, "C": 0.1, "D": 1e999, "E": 10**30, "T": "a'b", "Y": True, "N": None, "Z": 0}
+EXPRESSIONS = [
+    "7 // 2", "-7 // 2", "7 % B", "-7 % 3", "6 / 2", "7 / 2", "2 - 3 - 4", "2 - (3 - 4)", "1 + 2 * 3", "-(1 + 2)", "--A",
+    "A - -B", "-A * -B", "A % 4 % 2", "8 // 3 * 2", "2 * 8 // 3", "1 // C", "1 % C", "-1 // C", "C * 3", "-(0 * C)", "E * E",
+    "E / 10", "-E / 7", "E / -E", "3 / E", "0 / B", "(E * E + 1) / (E * 3)", "9007199254740993 / 1", "36028797018963973 / 4", "1 / (E * E * E)", "E + C", "Y + Y", "-Y", "D - 1", "0xff + 0b1 + 1_000", "1e3", ".5 + 1.", "1 / 0", "1 // Z", "1.0 % Z", "T + 1", "-N",
+    "1 + N", "A + U",
+]
+TEXTS_OF = ["", "a", "{A}", "{A}/{B}", "{A + B * 2}", "{{}}", "{{{A}}}", "{C}{D}{-D}", "{E}", "{T}", "{Y} {N}", "{1 / 4}", "{ A }", "{1 // Z}"]
+
+
+def derived():
+    rng = random.Random(0)
+
+    def expression(depth):
+        if depth == 0:
+            return rng.choice(["A", "B", "C", "Y", str(rng.randrange(20)), repr(rng.randrange(1, 80) / 8)])
+        if rng.random() < 0.15:
+            return "-" + expression(0)
+        inner = [f"({e})" if rng.random() < 0.5 else e for e in (expression(depth - 1), expression(rng.randrange(depth)))]
+        return f" {rng.choice(['+', '-', '*', '/', '//', '%'])} ".join(inner)
+
+    def result(text):
+        try:
+            return repr(eval(text, dict(MACROS)))
+        except Exception as error:
+            return type(error).__name__
+
+    made = EXPRESSIONS + [expression(depth % 4 + 1) for depth in range(200)]
+    cases = [(f"%({e})", e) for e in made] + [(f"f{t!r}", f"f{t!r}") for t in TEXTS_OF]
+    return [[text, result(python)] for text, python in cases]
+
+
 def register(module, name, parameters):
     """A configurable that takes the parameters, importable from a module of that name."""
     scope = {"__name__": module}
@@ -312,6 +345,21 @@ def schemas(name, own):
     (folder / f"{name}.golden").write_text(stubs.operative(ROOTS[name]))
 
 
+def zoo():
+    """schemas/zoo.json as docs/gin.md makes it, and goldens of the project itself."""
+    folder = HERE / "schemas"
+    sys.path.insert(0, str(folder))
+    page = (HERE / "../../docs/gin.md").read_text()
+    script = page.split("```python file=dump_schema.py\n")[1].split("```")[0]
+    with open(folder / "zoo.json", "w") as out, contextlib.redirect_stdout(out):
+        exec(script, {})
+    gin.parse_config_file(folder / "zoo.gin")
+    gin.finalize()
+    (folder / "zoo.config.golden").write_text(gin.config_str())
+    sys.modules["zoo"].open_zoo()
+    (folder / "zoo.golden").write_text(gin.operative_config_str())
+
+
 def main():
     def dump(name, data):
         lines = ",\n".join(json.dumps(entry, ensure_ascii=True) for entry in data)
@@ -319,13 +367,16 @@ def main():
 
     dump("accept.json", accept())
     dump("values.json", values())
+    dump("derived.json", derived())
     config_strings()
-    for name in ROOTS:  # Each in a process of its own: gin's registry is global.
+    for name in [*ROOTS, "zoo"]:  # Each in a process of its own: gin's registry is global.
         subprocess.run([sys.executable, __file__, sys.argv[1], name], check=True)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
+    if sys.argv[2:] == ["zoo"]:
+        zoo()
+    elif len(sys.argv) > 2:
         schemas(sys.argv[2], pathlib.Path(sys.argv[1]))
     else:
         main()

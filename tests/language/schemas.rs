@@ -51,6 +51,11 @@ fn scopes_that_a_caller_enters_hold_for_what_it_calls() {
 }
 
 #[test]
+fn a_schema_dumped_from_python_stands_for_the_project() {
+    check("zoo", "zoo.open_zoo");
+}
+
+#[test]
 fn our_registry_reads_back_from_its_own_schema_file() {
     let text = gimlet::gin::registry_to_json(&registry()).to_string();
     let read = registry_of([("schema.json", text.as_str())]).expect("we write what we read");

@@ -30,7 +30,8 @@ fn value(kind: ValueKind) -> Value {
     Value { kind, span: Span { file: FileId(0), start: 0, end: 0 } }
 }
 
-fn any_value() -> impl Strategy<Value = Value> {
+/// Any value that holds neither references nor macros.
+pub fn any_value() -> impl Strategy<Value = Value> {
     let scalar = prop_oneof![
         Just(ValueKind::None),
         any::<bool>().prop_map(ValueKind::Bool),

@@ -8,7 +8,7 @@ use crate::data::error::DataError;
 use crate::data::example::{Example, Origin};
 use crate::data::preprocess::{MapStep, Place};
 use crate::data::random::StageSeed;
-use crate::data::source::{LineParser, Record};
+use crate::data::source::{Record, RecordParser};
 
 /// A map with what it needs besides the example.
 pub(crate) struct NamedStep {
@@ -53,9 +53,9 @@ pub(super) fn place(origin: Option<&Origin>, counter: u64) -> String {
     origin.map_or_else(|| format!("example {}", counter + 1), Origin::to_string)
 }
 
-/// Parses lines, then maps the examples.
+/// Parses records, then maps the examples.
 pub(crate) struct RecordMaps {
-    pub parser: LineParser,
+    pub parser: RecordParser,
     pub maps: ExampleMaps,
 }
 

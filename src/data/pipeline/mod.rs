@@ -21,4 +21,4 @@ pub use pull::StageState;
 
 pub(crate) use mix::{Mix, MixtureParts, mixture_parts};
 pub(crate) use pull::{Pull, Stage};
-pub(crate) use task::{TaskPlan, task_stage};
+pub(crate) use task::{TaskPlan, precache_stage, task_stage};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -11,10 +12,11 @@ use super::parallel::ParallelMap;
 use super::pull::Stage;
 use super::shuffle::Shuffle;
 use super::validate::Validate;
+use crate::data::cache::{CacheFolder, CacheStep, Caches, cache_step, cached_split};
 use crate::data::error::DataError;
-use crate::data::preprocess::{BuiltFeature, Context, Features, Preprocessor, Step};
+use crate::data::preprocess::{BuiltFeature, Context, Features, Step};
 use crate::data::random::StageSeed;
-use crate::data::source::{LineParser, ReadPlan, Reader, files_of};
+use crate::data::source::{ReadPlan, Reader, SplitFiles};
 use crate::data::task::Task;
 
 /// How a task is to be read.
@@ -25,7 +27,8 @@ pub(crate) struct TaskPlan {
     pub trim: bool,
     /// Token ids that the model knows; `None` admits all.
     pub num_ids: Option<usize>,
-    pub use_cached: bool,
+    /// Where caches are looked for; `None` reads the source.
+    pub cache: Option<Caches>,
     pub shuffle: bool,
     pub seed: u64,
     /// `None` repeats forever.
@@ -51,15 +54,20 @@ pub(crate) fn task_stage(
     plan: &TaskPlan,
     notices: &mut Vec<String>,
 ) -> Result<Stage, DataError> {
-    check_cache(task, plan, notices)?;
+    let name = task.task_name();
+    let step = cache_step(task)?;
+    let cache = cache_of(task, step, plan, notices)?;
     let features = build_features(task)?;
     let produced = Arc::new(AtomicU64::new(0));
     let builder = Builder { task, plan, produced: produced.clone() };
-    let mut groups = builder.groups(&features)?.into_iter();
-    let mut stage = builder.read(groups.next().map(|group| group.maps).unwrap_or_default())?;
-    for group in groups {
-        stage = builder.append(stage, group);
-    }
+    let (files, first) = match &cache {
+        Some(cache) => {
+            let first = step.map_or(0, |step| step.index + 1);
+            (cached_split(cache, name, &plan.split)?, first)
+        }
+        None => (SplitFiles::of_source(&task.source, name, &plan.split)?, 0),
+    };
+    let mut stage = builder.preprocessed(files, first..task.preprocessors.len(), &features)?;
     let validate = Validate {
         task: task.task_name().to_string(),
         split: plan.split.clone(),
@@ -83,20 +91,30 @@ pub(crate) fn task_stage(
     Ok(stage)
 }
 
-/// SeqIO's rules about caches; this version reads none.
-fn check_cache(task: &Task, plan: &TaskPlan, notices: &mut Vec<String>) -> Result<(), DataError> {
-    let placeholder = task.preprocessors.iter().find_map(|step| match step {
-        Preprocessor::Cache(placeholder) => Some(placeholder),
-        _ => None,
-    });
+/// What a task's cache holds, made from its source.
+pub(crate) fn precache_stage(task: &Task, plan: &TaskPlan) -> Result<Stage, DataError> {
+    let cached = cache_step(task)?.map_or(0, |step| step.index);
+    let files = SplitFiles::of_source(&task.source, task.task_name(), &plan.split)?;
+    let builder = Builder { task, plan, produced: Arc::new(AtomicU64::new(0)) };
+    builder.preprocessed(files, 0..cached, &build_features(task)?)
+}
+
+/// The cache from which a task is to be read. SeqIO's rules: a task without a cache step is
+/// preprocessed on the fly, whatever was asked for; one whose cache is required never is.
+fn cache_of(
+    task: &Task,
+    step: Option<CacheStep>,
+    plan: &TaskPlan,
+    notices: &mut Vec<String>,
+) -> Result<Option<CacheFolder>, DataError> {
     let name = task.task_name();
-    match placeholder {
-        Some(_) if plan.use_cached => Err(DataError::NotCached { task: name.to_string() }),
-        Some(cache) if cache.required => Err(DataError::Config(format!(
+    match (step, &plan.cache) {
+        (Some(_), Some(caches)) => caches.get(name).map(Some),
+        (Some(CacheStep { required: true, .. }), None) => Err(DataError::Config(format!(
             "task `{name}` requires caching (`CacheDatasetPlaceholder.required = True`), and \
              `DatasetConfig.use_cached` is False"
         ))),
-        None if plan.use_cached => {
+        (None, Some(_)) => {
             let notice = format!(
                 "task `{name}` has no cache step (`CacheDatasetPlaceholder`): it is preprocessed \
                  on the fly"
@@ -104,9 +122,9 @@ fn check_cache(task: &Task, plan: &TaskPlan, notices: &mut Vec<String>) -> Resul
             if !notices.contains(&notice) {
                 notices.push(notice);
             }
-            Ok(())
+            Ok(None)
         }
-        _ => Ok(()),
+        _ => Ok(None),
     }
 }
 
@@ -134,10 +152,28 @@ impl Builder<'_> {
         StageSeed::new(self.plan.seed, &format!("{}/{stage}/{shard}", self.name()))
     }
 
-    fn groups(&self, features: &Features) -> Result<Vec<Group>, DataError> {
+    /// Reads the files and applies these preprocessors of the task.
+    fn preprocessed(
+        &self,
+        files: SplitFiles,
+        preprocessors: Range<usize>,
+        features: &Features,
+    ) -> Result<Stage, DataError> {
+        let mut groups = self.groups(preprocessors, features)?.into_iter();
+        let maps = groups.next().map(|group| group.maps).unwrap_or_default();
+        let read = self.read(files, maps);
+        Ok(groups.fold(read, |stage, group| self.append(stage, group)))
+    }
+
+    fn groups(
+        &self,
+        preprocessors: Range<usize>,
+        features: &Features,
+    ) -> Result<Vec<Group>, DataError> {
         let context = Context { features, lengths: self.plan.lengths.as_ref() };
         let mut groups = vec![Group { head: None, maps: Vec::new() }];
-        for (i, preprocessor) in self.task.preprocessors.iter().enumerate() {
+        for i in preprocessors {
+            let preprocessor = &self.task.preprocessors[i];
             let name = preprocessor.name();
             for (j, step) in preprocessor.steps(&context)?.into_iter().enumerate() {
                 match step {
@@ -154,18 +190,15 @@ impl Builder<'_> {
     }
 
     /// Reads, parses and maps records; this is where the time goes, so it may use threads.
-    fn read(&self, steps: Vec<NamedStep>) -> Result<Stage, DataError> {
-        let source = &self.task.source;
+    fn read(&self, files: SplitFiles, steps: Vec<NamedStep>) -> Stage {
         let plan = self.plan;
-        let files = files_of(source, self.task.task_name(), &plan.split)?;
-        let (cycle_length, block_length) = source.interleaving();
         let reader = Reader::new(ReadPlan {
             task: self.name(),
             split: plan.split.clone(),
-            files,
-            cycle_length,
-            block_length,
-            skip_header_lines: source.skip_header_lines(),
+            files: files.files,
+            cycle_length: files.cycle_length,
+            block_length: files.block_length,
+            skip_header_lines: files.skip_header_lines,
             shuffle: plan.shuffle.then(|| self.seed("files")),
             num_epochs: plan.num_epochs,
             shard_index: plan.shard_index,
@@ -173,11 +206,11 @@ impl Builder<'_> {
             produced: self.produced.clone(),
         });
         let maps = ExampleMaps { task: self.name(), steps };
-        let maps = Arc::new(RecordMaps { parser: LineParser::new(source.columns()), maps });
-        Ok(match plan.num_threads {
+        let maps = Arc::new(RecordMaps { parser: files.parser, maps });
+        match plan.num_threads {
             Some(num_threads) => Box::new(ParallelMap::new(reader, maps, num_threads)),
             None => Box::new(Map::new(reader, maps)),
-        })
+        }
     }
 
     fn append(&self, input: Stage, group: Group) -> Stage {

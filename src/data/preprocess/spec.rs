@@ -80,6 +80,27 @@ impl Preprocessor {
         }
     }
 
+    /// Whether it looks at `task_feature_lengths`.
+    pub(crate) fn needs_lengths(&self) -> bool {
+        match self {
+            Self::AppendEosAfterTrim(_)
+            | Self::TruncateInputsLeft(_)
+            | Self::SpanCorruption(_)
+            | Self::PrefixLm(_)
+            | Self::IidDenoising(_)
+            | Self::FullLm(_) => true,
+            Self::Rekey(_)
+            | Self::Tokenize(_)
+            | Self::TokenizeAndAppendEos(_)
+            | Self::AppendEos(_)
+            | Self::Cache(_)
+            | Self::Translate(_)
+            | Self::Summarize(_)
+            | Self::ParseTsv(_)
+            | Self::PreprocessTsv(_) => false,
+        }
+    }
+
     /// The name by which errors call it.
     pub(crate) fn name(&self) -> &'static str {
         match self {

@@ -6,13 +6,15 @@ use super::spec::{DataSource, FilePattern, HuggingFaceDataSource};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
-/// What a file's lines are.
+/// What a file's records are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// Text.
     Text,
     /// JSON objects.
     Json,
+    /// `tf.Example`s in TFRecords, as caches hold them.
+    TfRecord,
 }
 
 /// A file of a split.
@@ -66,7 +68,34 @@ fn matching(
     Ok(paths)
 }
 
-fn unknown_split(task: &str, split: &str, known: impl Iterator<Item = String>) -> DataError {
+/// The splits of a source, by the names that its task gives them; of a hub folder without
+/// `data_files` those of the usual three that are there.
+pub(crate) fn splits_of(source: &DataSource, task: &str) -> Result<Vec<String>, DataError> {
+    let named = match source {
+        DataSource::TextLine(spec) => Some(&spec.split_to_filepattern),
+        DataSource::JsonLines(spec) => Some(&spec.split_to_filepattern),
+        DataSource::HuggingFace(spec) => spec.data_files.as_ref(),
+    };
+    if let Some(named) = named {
+        return Ok(named.keys().cloned().collect());
+    }
+    let mut found = Vec::new();
+    for (split, _) in SPLIT_WORDS {
+        match files_of(source, task, split) {
+            Ok(_) => found.push(split.to_string()),
+            Err(DataError::UnknownSplit { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// The error for a split that is not among the known ones.
+pub(crate) fn unknown_split(
+    task: &str,
+    split: &str,
+    known: impl Iterator<Item = String>,
+) -> DataError {
     let known: Vec<String> = known.map(|name| format!("'{name}'")).collect();
     let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
     DataError::UnknownSplit { task: task.to_string(), split: split.to_string(), known }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::files::SourceFile;
-use super::lines::{LinePosition, Lines};
+use super::records::{RecordPosition, Records};
 use crate::data::error::DataError;
 use crate::data::pipeline::{Pull, StageState};
 use crate::data::random::StageSeed;
@@ -12,12 +12,12 @@ use crate::data::random::StageSeed;
 /// Records read without an example coming out at the other end before the data count as empty.
 const BARREN: u64 = 100_000;
 
-/// One line of a file.
+/// One line or other record of a file.
 pub(crate) struct Record {
     pub file: Arc<SourceFile>,
     /// From 1.
     pub number: u64,
-    pub line: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 /// What to read, and how often.
@@ -62,7 +62,7 @@ pub(crate) struct Reader {
 
 struct OpenFile {
     file: usize,
-    lines: Lines,
+    records: Records,
 }
 
 impl Reader {
@@ -111,21 +111,21 @@ impl Reader {
     fn next_in_epoch(&mut self) -> Result<Option<Record>, DataError> {
         loop {
             if let Some(open) = &mut self.slots[self.slot] {
-                let mut line = Vec::new();
-                if open.lines.next_line(&mut line)? {
+                let mut bytes = Vec::new();
+                if open.records.next(&mut bytes)? {
                     let file = self.files[open.file].clone();
-                    let number = open.lines.position.lines;
+                    let number = open.records.position().records;
                     self.in_block += 1;
                     if self.in_block == self.plan.block_length {
                         self.advance();
                     }
-                    return Ok(Some(Record { file, number, line }));
+                    return Ok(Some(Record { file, number, bytes }));
                 }
                 self.slots[self.slot] = None;
                 self.advance();
             } else if self.opened < self.order.len() {
                 let file = self.order[self.opened];
-                self.slots[self.slot] = Some(self.open(file, LinePosition::default())?);
+                self.slots[self.slot] = Some(self.open(file, RecordPosition::default())?);
                 self.opened += 1;
             } else if self.slots.iter().all(Option::is_none) {
                 return Ok(None);
@@ -135,16 +135,17 @@ impl Reader {
         }
     }
 
-    fn open(&self, file: usize, position: LinePosition) -> Result<OpenFile, DataError> {
-        let mut lines = Lines::open_at(&self.files[file].path, position)?;
+    fn open(&self, file: usize, position: RecordPosition) -> Result<OpenFile, DataError> {
+        let mut records = Records::open_at(&self.files[file], position)?;
         let mut header = Vec::new();
-        while lines.position.lines < self.plan.skip_header_lines && lines.next_line(&mut header)? {}
-        Ok(OpenFile { file, lines })
+        let skipped = self.plan.skip_header_lines;
+        while records.position().records < skipped && records.next(&mut header)? {}
+        Ok(OpenFile { file, records })
     }
 
     fn start_next_epoch(&mut self) -> Result<(), DataError> {
         if self.in_epoch == 0 {
-            return Err(self.empty(": its files hold no lines"));
+            return Err(self.empty(": its files are empty"));
         }
         self.epoch += 1;
         self.order = self.order_of(self.epoch);
@@ -208,10 +209,11 @@ impl Pull for Reader {
         let mut counters = vec![epoch, opened as u64, slot as u64, in_block as u64, in_epoch];
         for slot in &self.slots {
             // Files count from 1, so that 0 is an empty slot.
-            let (file, LinePosition { lines, bytes }) = slot
-                .as_ref()
-                .map_or((0, LinePosition::default()), |open| (open.file + 1, open.lines.position));
-            counters.extend([file as u64, lines, bytes]);
+            let (file, RecordPosition { records, bytes }) =
+                slot.as_ref().map_or((0, RecordPosition::default()), |open| {
+                    (open.file + 1, open.records.position())
+                });
+            counters.extend([file as u64, records, bytes]);
         }
         StageState::new("read", counters, Vec::new())
     }
@@ -224,13 +226,13 @@ impl Pull for Reader {
         (self.opened, self.slot) = (counter(1) as usize, counter(2) as usize);
         (self.in_block, self.in_epoch) = (counter(3) as usize, counter(4));
         for i in 0..self.slots.len() {
-            let [file, lines, bytes] = std::array::from_fn(|j| counter(5 + 3 * i + j));
+            let [file, records, bytes] = std::array::from_fn(|j| counter(5 + 3 * i + j));
             self.slots[i] = match file {
                 0 => None,
                 file if file as usize > self.files.len() => {
                     return Err(DataError::State { reason: "there are fewer files".to_string() });
                 }
-                file => Some(self.open(file as usize - 1, LinePosition { lines, bytes })?),
+                file => Some(self.open(file as usize - 1, RecordPosition { records, bytes })?),
             };
         }
         Ok(())

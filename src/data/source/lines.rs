@@ -4,31 +4,25 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
+use super::records::RecordPosition;
 use crate::data::error::DataError;
 use crate::storage::Path;
 
 const BUFFER_SIZE: usize = 256 << 10;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// A position in a file's uncompressed lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LinePosition {
-    pub lines: u64,
-    pub bytes: u64,
-}
-
 /// Reads a file line by line and knows where it is.
 pub(crate) struct Lines {
     path: Path,
     reader: Box<dyn BufRead + Send>,
-    pub position: LinePosition,
+    pub position: RecordPosition,
 }
 
 impl Lines {
     /// Opens the file at a position that [`Lines::position`] once gave, or at its beginning.
-    pub(crate) fn open_at(path: &Path, position: LinePosition) -> Result<Self, DataError> {
+    pub(crate) fn open_at(path: &Path, position: RecordPosition) -> Result<Self, DataError> {
         let mut file = BufReader::with_capacity(BUFFER_SIZE, path.open()?);
-        let broken = |source| read_error(path, position.lines, source);
+        let broken = |source| read_error(path, position.records, source);
         let is_gzip = file.fill_buf().map_err(broken)?.starts_with(&GZIP_MAGIC);
         let mut reader: Box<dyn BufRead + Send> = match is_gzip {
             true => Box::new(BufReader::with_capacity(BUFFER_SIZE, MultiGzDecoder::new(file))),
@@ -47,11 +41,11 @@ impl Lines {
         line.clear();
         let read = self.reader.read_until(b'\n', line);
         let num_bytes =
-            read.map_err(|source| read_error(&self.path, self.position.lines, source))?;
+            read.map_err(|source| read_error(&self.path, self.position.records, source))?;
         if num_bytes == 0 {
             return Ok(false);
         }
-        self.position.lines += 1;
+        self.position.records += 1;
         self.position.bytes += num_bytes as u64;
         if line.last() == Some(&b'\n') {
             line.pop();
@@ -73,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    fn lines_from(path: &Path, position: LinePosition) -> Vec<String> {
+    fn lines_from(path: &Path, position: RecordPosition) -> Vec<String> {
         let mut lines = Lines::open_at(path, position).unwrap();
         let (mut found, mut line) = (Vec::new(), Vec::new());
         while lines.next_line(&mut line).unwrap() {
@@ -87,8 +81,8 @@ mod tests {
         let file = dir.path().join("file");
         std::fs::write(&file, bytes).unwrap();
         let path = Path::parse(file.to_str().unwrap()).unwrap();
-        assert_eq!(lines_from(&path, LinePosition::default()), expected);
-        let mut reader = Lines::open_at(&path, LinePosition::default()).unwrap();
+        assert_eq!(lines_from(&path, RecordPosition::default()), expected);
+        let mut reader = Lines::open_at(&path, RecordPosition::default()).unwrap();
         for rest in 1..=expected.len() {
             reader.next_line(&mut Vec::new()).unwrap();
             assert_eq!(lines_from(&path, reader.position), expected[rest..]);
@@ -117,7 +111,7 @@ mod tests {
         let file = dir.path().join("file.gz");
         std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
         let path = Path::parse(file.to_str().unwrap()).unwrap();
-        let mut lines = Lines::open_at(&path, LinePosition::default()).unwrap();
+        let mut lines = Lines::open_at(&path, RecordPosition::default()).unwrap();
         let mut line = Vec::new();
         let error = loop {
             match lines.next_line(&mut line) {

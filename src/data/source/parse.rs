@@ -1,43 +1,55 @@
-//! From a line to an example.
+//! From a record to an example.
 
 use super::files::Format;
 use super::interleave::Record;
+use super::tf_example::{TfFeature, decode};
 use crate::data::error::DataError;
 use crate::data::example::{Example, Key, Origin, Value};
 
 /// Turns records into examples; shared by all threads.
-pub(crate) struct LineParser {
+pub(crate) struct RecordParser {
     text: Key,
     columns: Option<Vec<String>>,
+    features: Vec<TfFeature>,
 }
 
-impl LineParser {
-    /// A parser that keeps `columns` of JSON objects, or all.
-    pub(crate) fn new(columns: Option<&[String]>) -> Self {
-        Self { text: "text".into(), columns: columns.map(<[String]>::to_vec) }
+impl RecordParser {
+    /// A parser of lines that keeps `columns` of JSON objects, or all.
+    pub(crate) fn of_lines(columns: Option<&[String]>) -> Self {
+        let columns = columns.map(<[String]>::to_vec);
+        Self { text: "text".into(), columns, features: Vec::new() }
+    }
+
+    /// A parser of `tf.Example`s that have these features.
+    pub(crate) fn of_tf_examples(features: Vec<TfFeature>) -> Self {
+        Self { text: "text".into(), columns: None, features }
     }
 
     /// The example of a record; `None` for a blank line between JSON objects.
     pub(crate) fn parse(&self, record: Record) -> Result<Option<Example>, DataError> {
         let example = match record.file.format {
-            Format::Text => match String::from_utf8(record.line) {
+            Format::Text => match String::from_utf8(record.bytes) {
                 Ok(text) => Example::of(self.text.clone(), Value::Text(text)),
                 Err(_) => {
                     let (file, line) = (record.file.path.to_string(), record.number);
                     return Err(DataError::NotUtf8 { file, line });
                 }
             },
-            Format::Json if record.line.iter().all(u8::is_ascii_whitespace) => return Ok(None),
+            Format::Json if record.bytes.iter().all(u8::is_ascii_whitespace) => return Ok(None),
             Format::Json => self.parse_json(&record)?,
+            Format::TfRecord => decode(&self.features, &record.bytes).map_err(|reason| {
+                let (file, number) = (record.file.path.to_string(), record.number);
+                DataError::CachedExample { file, number, reason }
+            })?,
         };
-        Ok(Some(example.read_at(Some(Origin { file: record.file, line: record.number }))))
+        Ok(Some(example.read_at(Some(Origin { file: record.file, number: record.number }))))
     }
 
     fn parse_json(&self, record: &Record) -> Result<Example, DataError> {
         let file = || record.file.path.to_string();
         let line = record.number;
         let broken = |reason| DataError::Json { file: file(), line, reason };
-        let Ok(text) = std::str::from_utf8(&record.line) else {
+        let Ok(text) = std::str::from_utf8(&record.bytes) else {
             return Err(DataError::NotUtf8 { file: file(), line });
         };
         let json: serde_json::Value = serde_json::from_str(text)
@@ -108,8 +120,8 @@ mod tests {
     fn parse(format: Format, line: &[u8]) -> Result<Option<Example>, String> {
         let path = Path::parse("/data/f").unwrap();
         let file = Arc::new(SourceFile { path, format });
-        let record = Record { file, number: 7, line: line.to_vec() };
-        LineParser::new(None).parse(record).map_err(|error| error.to_string())
+        let record = Record { file, number: 7, bytes: line.to_vec() };
+        RecordParser::of_lines(None).parse(record).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -27,7 +27,8 @@ pub struct DiffArgs {
 /// Prints what differs; [`Failure::Said`] if something does.
 pub fn run(args: &DiffArgs, schemas: &[String]) -> Result<(), Failure> {
     let lines = |file: &String| -> Result<BTreeMap<String, String>, Failure> {
-        let project = Project::load(&[file.clone()], &args.reading, schemas)?.readable()?;
+        let project =
+            Project::load(std::slice::from_ref(file), &args.reading, schemas)?.readable()?;
         Ok(tree(&project.loaded.config, &project.registry, project.root()?))
     };
     let (a, b) = (lines(&args.a)?, lines(&args.b)?);

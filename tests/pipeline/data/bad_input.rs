@@ -171,7 +171,7 @@ fn caches_that_are_missing() {
     let cached = DatasetConfig { use_cached: true, ..config("text", (8, 8)) };
     let task = text_task(&folder, vec![both(), tokenize(), cache(false)]);
     let message = error(task, &cached, 1);
-    assert!(message.contains("there is none; set `USE_CACHED_TASKS = False`"), "{message}");
+    assert!(message.contains("or set `USE_CACHED_TASKS = False`"), "{message}");
     check(
         text_task(&folder, vec![both(), tokenize(), cache(true)]),
         &["task `text` requires caching"],

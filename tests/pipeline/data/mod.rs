@@ -1,6 +1,7 @@
 //! Tasks over files: what they yield, in which order, and from where they resume.
 
 mod bad_input;
+mod cache;
 mod mixtures;
 mod order;
 mod packing;

@@ -2,7 +2,7 @@
 
 use gimlet::data::{
     AppendEos, BatchIterator, DatasetOptions, DatasetState, Mixture, MixtureEntry, SpanCorruption,
-    Tokenize, get_dataset,
+    TaskProvider, Tokenize, get_dataset,
 };
 use gimlet::vocab::ByteVocabulary;
 
@@ -11,7 +11,11 @@ use super::*;
 const BATCHES: usize = 45;
 
 /// Starts at a state that went through JSON, as it does in a checkpoint.
-fn start(config: &DatasetConfig, tasks: &Tasks, resume: Option<&DatasetState>) -> BatchIterator {
+fn start(
+    config: &DatasetConfig,
+    tasks: &dyn TaskProvider,
+    resume: Option<&DatasetState>,
+) -> BatchIterator {
     let through_json = |state: &DatasetState| {
         serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap()
     };
@@ -20,7 +24,7 @@ fn start(config: &DatasetConfig, tasks: &Tasks, resume: Option<&DatasetState>) -
 }
 
 /// Resumes after every batch and compares what comes next; every third time on other threads.
-fn check(config: &DatasetConfig, tasks: &Tasks) {
+pub fn check(config: &DatasetConfig, tasks: &dyn TaskProvider) {
     let mut whole = start(config, tasks, None);
     let mut states = vec![whole.state()];
     let mut batches = Vec::new();

@@ -1,0 +1,81 @@
+//! Where the files of a task's cache lie.
+
+use crate::data::error::DataError;
+use crate::storage::Path;
+
+const COMPLETED: &str = "COMPLETED";
+/// What an unfinished cache needs to be gone on with.
+const PROGRESS: &str = ".progress.json";
+
+/// The folder that holds, or will hold, a task's cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheFolder {
+    path: Path,
+}
+
+impl CacheFolder {
+    /// The folder of a task below a folder of caches. As in SeqIO, `:` separates folders.
+    pub fn of(caches: &Path, task: &str) -> Self {
+        Self { path: caches.join(&task.replace(':', "/")) }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether all of the task is there.
+    pub fn is_complete(&self) -> Result<bool, DataError> {
+        Ok(self.path.join(COMPLETED).exists()?)
+    }
+
+    /// Makes the cache one that readers accept; called once everything else is durable.
+    pub(super) fn complete(&self) -> Result<(), DataError> {
+        Ok(self.path.join(COMPLETED).write_atomic(b"")?)
+    }
+
+    pub(super) fn shard(&self, split: &str, index: usize, num_shards: usize) -> Path {
+        self.path.join(&format!("{split}.tfrecord-{index:05}-of-{num_shards:05}"))
+    }
+
+    pub(super) fn info(&self, split: &str) -> Path {
+        self.path.join(&format!("info.{split}.json"))
+    }
+
+    pub(super) fn stats(&self, split: &str) -> Path {
+        self.path.join(&format!("stats.{split}.json"))
+    }
+
+    pub(super) fn progress(&self) -> Path {
+        self.path.join(PROGRESS)
+    }
+
+    /// The splits that are described.
+    pub(super) fn splits(&self) -> Result<Vec<String>, DataError> {
+        let names = self.path.list()?;
+        let split = |path: &Path| {
+            let name = path.file_name().strip_prefix("info.")?;
+            Some(name.strip_suffix(".json")?.to_string())
+        };
+        Ok(names.iter().filter_map(split).collect())
+    }
+
+    /// Removes the files of a cache and nothing else. It stops being complete first.
+    pub fn clear(&self) -> Result<(), DataError> {
+        let mut files: Vec<Path> = self.path.list()?.into_iter().filter(is_of_cache).collect();
+        files.sort_by_key(|file| file.file_name() != COMPLETED);
+        for file in files {
+            file.remove_file()?;
+        }
+        Ok(self.path.sync_dir()?)
+    }
+}
+
+fn is_of_cache(file: &Path) -> bool {
+    let name = file.file_name();
+    let described = name.starts_with("info.") || name.starts_with("stats.");
+    name == COMPLETED
+        || name == PROGRESS
+        || name.contains(".tfrecord-")
+        || (described && name.ends_with(".json"))
+}

@@ -1,0 +1,29 @@
+//! SeqIO's task cache: examples as they are before `CacheDatasetPlaceholder`, written once by
+//! `gimlet cache` and read by every run with `USE_CACHED_TASKS = True`.
+//!
+//! ```text
+//! DIR/task:of:mine -> DIR/task/of/mine/
+//!   train.tfrecord-00000-of-00064   tf.Example protos
+//!   info.train.json                 features and number of shards
+//!   stats.train.json                examples and tokens
+//!   COMPLETED                       written last: without it nobody reads the folder
+//! ```
+//!
+//! Source of the layout: SeqIO `beam_utils.py` and `dataset_providers.py`; each reads what the
+//! other wrote.
+
+mod find;
+mod folder;
+mod info;
+mod progress;
+mod read;
+mod stats;
+mod step;
+mod write;
+
+pub use find::Caches;
+pub use folder::CacheFolder;
+pub use write::{CacheOptions, SplitPlan, split_plans, write_cache};
+
+pub(crate) use read::{cached_split, has_cached_split};
+pub(crate) use step::{CacheStep, cache_step};

@@ -1,0 +1,46 @@
+//! A split of a cache as files to be read.
+
+use std::collections::BTreeSet;
+
+use super::folder::CacheFolder;
+use super::info::Info;
+use crate::data::error::DataError;
+use crate::data::source::{Format, RecordParser, SourceFile, SplitFiles, unknown_split};
+
+/// SeqIO reads every cache so, whatever its task's source says.
+const CYCLE_LENGTH: usize = 16;
+const BLOCK_LENGTH: usize = 16;
+
+/// The files of a split of a task's cache.
+pub(crate) fn cached_split(
+    cache: &CacheFolder,
+    task: &str,
+    split: &str,
+) -> Result<SplitFiles, DataError> {
+    if !has_cached_split(cache, split)? {
+        return Err(unknown_split(task, split, cache.splits()?.into_iter()));
+    }
+    let unfit = |reason| DataError::UnfitCache { folder: cache.path().to_string(), reason };
+    let described = cache.info(split);
+    let info: Info = serde_json::from_slice(&described.read()?)
+        .map_err(|error| unfit(format!("{}: {error}", described.file_name())))?;
+    let features = info.tf_features().map_err(unfit)?;
+    let present: BTreeSet<_> = cache.path().list()?.into_iter().collect();
+    let shards = (0..info.num_shards).map(|index| cache.shard(split, index, info.num_shards));
+    let files = shards.map(|path| match present.contains(&path) {
+        true => Ok(SourceFile { path, format: Format::TfRecord }),
+        false => Err(unfit(format!("{} is missing", path.file_name()))),
+    });
+    Ok(SplitFiles {
+        files: files.collect::<Result<_, _>>()?,
+        cycle_length: CYCLE_LENGTH,
+        block_length: BLOCK_LENGTH,
+        skip_header_lines: 0,
+        parser: RecordParser::of_tf_examples(features),
+    })
+}
+
+/// Whether the cache has the split.
+pub(crate) fn has_cached_split(cache: &CacheFolder, split: &str) -> Result<bool, DataError> {
+    Ok(cache.info(split).exists()?)
+}

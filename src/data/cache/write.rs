@@ -1,0 +1,313 @@
+//! Writes a task's cache.
+//!
+//! Examples are dealt out to the shards, in another order each round, which shuffles them over the
+//! whole split as SeqIO's caching does and keeps shards equally long. They are held until there are [`CacheOptions::flush_bytes`] of them, appended to
+//! the shards, and only then [`Progress`] says so: memory is bounded, and a killed run loses what
+//! came after.
+
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use super::folder::CacheFolder;
+use super::info::Info;
+use super::progress::{Progress, SplitProgress};
+use super::stats::Counter;
+use super::step::cache_step;
+use crate::data::error::DataError;
+use crate::data::example::Example;
+use crate::data::pipeline::{Pull, TaskPlan, precache_stage};
+use crate::data::random::StageSeed;
+use crate::data::source::{encode, files_of, frame, splits_of};
+use crate::data::task::Task;
+use crate::storage::{Locked, StorageError};
+
+/// After so long, examples are written whatever their size.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
+/// Examples between two calls of the observer.
+const EXAMPLES_PER_REPORT: u64 = 256;
+
+/// How a cache is made; names and defaults of SeqIO's `seqio_cache_tasks`.
+#[derive(Clone, Debug)]
+pub struct CacheOptions {
+    /// At least so many shards a split; as many as the source has files, if those are more.
+    pub min_shards: usize,
+    /// At most so many shards a split; 0 sets no limit.
+    pub max_shards: usize,
+    /// Seed of random preprocessors and of the order.
+    pub base_seed: u64,
+    /// Counts characters for `stats.{split}.json`, for which token ids are decoded.
+    pub enable_char_counts: bool,
+    /// Threads that parse and tokenize.
+    pub num_threads: NonZeroUsize,
+    /// Bytes of examples held in memory.
+    pub flush_bytes: usize,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        Self {
+            min_shards: 64,
+            max_shards: 0,
+            base_seed: 0,
+            enable_char_counts: false,
+            num_threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            flush_bytes: 32 << 20,
+        }
+    }
+}
+
+/// What will be written of a split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SplitPlan {
+    /// The split.
+    pub split: String,
+    /// Files of the source, each with its size in bytes.
+    pub files: Vec<(String, u64)>,
+    /// Files of the cache.
+    pub num_shards: usize,
+}
+
+/// What will be written of a task: all its splits.
+///
+/// # Errors
+/// A task without cache step, and files that cannot be reached.
+pub fn split_plans(task: &Task, options: &CacheOptions) -> Result<Vec<SplitPlan>, DataError> {
+    let name = task.task_name();
+    if cache_step(task)?.is_none() {
+        return Err(DataError::NotCacheable { task: name.to_string() });
+    }
+    let plan = |split: String| {
+        let files = files_of(&task.source, name, &split)?;
+        let sized = files.iter().map(|file| Ok((file.path.to_string(), file.path.size()?)));
+        let files: Vec<(String, u64)> = sized.collect::<Result<_, DataError>>()?;
+        let wanted = files.len().max(options.min_shards);
+        let num_shards = match options.max_shards {
+            0 => wanted,
+            limit => wanted.min(limit),
+        };
+        Ok(SplitPlan { split, files, num_shards })
+    };
+    splits_of(&task.source, name)?.into_iter().map(plan).collect()
+}
+
+/// Writes the cache of a task, going on where a killed run with the same recipe was. `observe` is
+/// told the split and the number of its examples written.
+///
+/// # Errors
+/// Whatever is wrong with the task's data, and a folder that cannot be written or is being written.
+pub fn write_cache(
+    task: &Task,
+    cache: &CacheFolder,
+    options: &CacheOptions,
+    observe: &mut dyn FnMut(&str, u64),
+) -> Result<(), DataError> {
+    let plans = split_plans(task, options)?;
+    cache.path().create_dir_all()?;
+    let _lock = match cache.path().try_lock()? {
+        Locked::Busy => return Err(DataError::CacheBusy { folder: cache.path().to_string() }),
+        held => held,
+    };
+    let progress = Progress::resume(cache, recipe(task, &plans, options)?)?;
+    let mut writer = CacheWriter { task, cache, options, progress };
+    for plan in &plans {
+        if !writer.progress.finished.contains(&plan.split) {
+            writer.write_split(plan, observe)?;
+        }
+    }
+    cache.complete()?;
+    Ok(cache.progress().remove_file()?)
+}
+
+/// Everything that decides what the cache holds.
+fn recipe(task: &Task, plans: &[SplitPlan], options: &CacheOptions) -> Result<String, DataError> {
+    let cached = cache_step(task)?.map_or(0, |step| step.index);
+    let steps = (&task.source, &task.preprocessors[..cached], &task.output_features);
+    let CacheOptions { base_seed, enable_char_counts, .. } = options;
+    let version = env!("CARGO_PKG_VERSION");
+    Ok(format!("{version} {steps:?} {plans:?} seed {base_seed} chars {enable_char_counts}"))
+}
+
+struct CacheWriter<'a> {
+    task: &'a Task,
+    cache: &'a CacheFolder,
+    options: &'a CacheOptions,
+    progress: Progress,
+}
+
+impl CacheWriter<'_> {
+    fn write_split(
+        &mut self,
+        plan: &SplitPlan,
+        observe: &mut dyn FnMut(&str, u64),
+    ) -> Result<(), DataError> {
+        let mut stage = precache_stage(self.task, &self.task_plan(plan))?;
+        let fresh = || SplitProgress::new(&plan.split, plan.num_shards);
+        let mut shards = Shards {
+            cache: self.cache,
+            reached: self.progress.of(&plan.split).cloned().unwrap_or_else(fresh),
+            held: vec![Vec::new(); plan.num_shards],
+            num_held: 0,
+            seed: self.seed(&plan.split),
+            round: None,
+        };
+        shards.trim()?;
+        if let Some(position) = &shards.reached.position {
+            stage.restore(position)?;
+        }
+        let counter = Counter::new(self.task, self.options.enable_char_counts)?;
+        let mut flushed = Instant::now();
+        while let Some(example) = stage.pull()? {
+            self.add(&example, &counter, &mut shards)?;
+            let written = shards.reached.stats.examples();
+            if written.is_multiple_of(EXAMPLES_PER_REPORT) {
+                observe(&plan.split, written);
+            }
+            let is_full = shards.num_held >= self.options.flush_bytes;
+            if is_full || flushed.elapsed() >= FLUSH_INTERVAL {
+                shards.flush()?;
+                shards.reached.position = Some(stage.save());
+                self.progress.current = Some(shards.reached.clone());
+                self.progress.save(self.cache)?;
+                flushed = Instant::now();
+            }
+        }
+        shards.flush()?;
+        observe(&plan.split, shards.reached.stats.examples());
+        self.finish_split(&shards.reached)
+    }
+
+    fn add(
+        &self,
+        example: &Example,
+        counter: &Counter,
+        shards: &mut Shards<'_>,
+    ) -> Result<(), DataError> {
+        let SplitProgress { split, stats, features, .. } = &mut shards.reached;
+        let number = stats.examples();
+        let noted = features.note(example, &self.task.output_features);
+        noted.map_err(|reason| DataError::MixedExamples {
+            task: self.task.task_name().to_string(),
+            split: split.clone(),
+            number: number + 1,
+            reason,
+        })?;
+        counter.count(example, stats);
+        shards.push(number, &encode(example));
+        Ok(())
+    }
+
+    /// Describes a split whose shards are written.
+    fn finish_split(&mut self, reached: &SplitProgress) -> Result<(), DataError> {
+        let SplitProgress { split, lengths, stats, features, .. } = reached;
+        if stats.examples() == 0 {
+            return Err(DataError::Empty {
+                task: self.task.task_name().to_string(),
+                split: split.clone(),
+                detail: ": its preprocessors drop every one".to_string(),
+            });
+        }
+        let info = Info::new(features.described(), lengths.len());
+        self.cache.info(split).write_atomic(&pretty(&info))?;
+        self.cache.stats(split).write_atomic(&pretty(stats))?;
+        self.progress.finished.push(split.clone());
+        self.progress.current = None;
+        self.progress.save(self.cache)
+    }
+
+    fn seed(&self, split: &str) -> StageSeed {
+        let stage = format!("{}/cache/{split}", self.task.task_name());
+        StageSeed::new(self.options.base_seed, &stage)
+    }
+
+    fn task_plan(&self, plan: &SplitPlan) -> TaskPlan {
+        TaskPlan {
+            split: plan.split.clone(),
+            lengths: None,
+            trim: false,
+            num_ids: None,
+            cache: None,
+            shuffle: false,
+            seed: self.options.base_seed,
+            num_epochs: Some(1),
+            shard_index: 0,
+            num_shards: 1,
+            num_threads: Some(self.options.num_threads),
+        }
+    }
+}
+
+fn pretty(value: &impl serde::Serialize) -> Vec<u8> {
+    let mut json = serde_json::to_vec_pretty(value).expect("maps with text keys are JSON");
+    json.push(b'\n');
+    json
+}
+
+/// The shards of a split, of which the last examples are held in memory.
+struct Shards<'a> {
+    cache: &'a CacheFolder,
+    reached: SplitProgress,
+    /// What is to be appended to each shard.
+    held: Vec<Vec<u8>>,
+    /// Bytes of it.
+    num_held: usize,
+    seed: StageSeed,
+    /// The round that deals out examples, and its order of shards.
+    round: Option<(u64, Vec<usize>)>,
+}
+
+impl Shards<'_> {
+    /// Makes every shard as long as the progress says, as a killed run may have written more.
+    fn trim(&self) -> Result<(), DataError> {
+        for (index, &length) in self.reached.lengths.iter().enumerate() {
+            self.path(index).set_size(length)?;
+        }
+        Ok(())
+    }
+
+    fn path(&self, index: usize) -> crate::storage::Path {
+        self.cache.shard(&self.reached.split, index, self.held.len())
+    }
+
+    fn push(&mut self, number: u64, record: &[u8]) {
+        let shard = self.shard_of(number);
+        let held = &mut self.held[shard];
+        let before = held.len();
+        frame(record, held);
+        self.num_held += held.len() - before;
+    }
+
+    fn shard_of(&mut self, number: u64) -> usize {
+        let num_shards = self.held.len() as u64;
+        let (round, turn) = (number / num_shards, (number % num_shards) as usize);
+        match &self.round {
+            Some((current, order)) if *current == round => order[turn],
+            _ => {
+                let mut order: Vec<usize> = (0..self.held.len()).collect();
+                self.seed.draw(round).shuffle(&mut order);
+                let shard = order[turn];
+                self.round = Some((round, order));
+                shard
+            }
+        }
+    }
+
+    /// Appends what is held and waits until the disk has it.
+    fn flush(&mut self) -> Result<(), DataError> {
+        for index in 0..self.held.len() {
+            if self.held[index].is_empty() {
+                continue;
+            }
+            let path = self.path(index);
+            // One file at a time: a split may have more shards than a process may open files.
+            let mut file = path.append()?;
+            let written = file.write_all(&self.held[index]);
+            written.map_err(|error| StorageError::new("write", &path, error))?;
+            file.close()?;
+            self.reached.lengths[index] += self.held[index].len() as u64;
+            self.held[index].clear();
+        }
+        self.num_held = 0;
+        Ok(self.cache.path().sync_tree()?)
+    }
+}

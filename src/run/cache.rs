@@ -1,0 +1,297 @@
+//! `gimlet cache`: writes the caches of tasks. Source of its flags and rules: SeqIO
+//! `scripts/cache_tasks_main.py`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use anyhow::anyhow;
+
+use crate::data::{
+    CacheFolder, CacheOptions, Caches, DataError, Task, TaskOrMixture, TaskProvider, split_plans,
+    write_cache,
+};
+use crate::gin::did_you_mean;
+use crate::storage::Path;
+use crate::telemetry::{Count, notice, warn};
+
+use super::cli::{CacheArgs, GinArgs};
+use super::configure::configure_tasks;
+use super::failure::Failure;
+use super::library::Library;
+use super::tasks::GinTasks;
+
+/// Runs the command.
+///
+/// # Errors
+/// Mistakes in flags, task files and data; a disk that takes no more.
+pub(super) fn cache_command(args: &CacheArgs, color: bool) -> Result<(), Failure> {
+    let (tasks, warnings) = configure_tasks(&args.gin, &args.module_import, &Library, color)?;
+    eprint!("{warnings}");
+    let root = Path::parse(&args.output_cache_dir).map_err(Failure::usage)?;
+    let options = CacheOptions {
+        min_shards: args.min_shards.max(1),
+        max_shards: args.max_shards,
+        base_seed: args.base_seed,
+        enable_char_counts: args.enable_char_counts,
+        ..CacheOptions::default()
+    };
+    for task in cacheable(&selected(args, &tasks)?, &tasks)? {
+        let cache = CacheFolder::of(&root, task.task_name());
+        if is_there(args, &task, &cache).map_err(failure)? {
+            continue;
+        }
+        match args.dry_run {
+            true => describe(&task, &cache, &options).map_err(failure)?,
+            false => write(args, &task, &cache, &options).map_err(failure)?,
+        }
+    }
+    Ok(())
+}
+
+/// Where the caches of a run's tasks are looked for, and the flags by which `gimlet cache` finds the
+/// same tasks.
+pub(super) fn caches_of(run: &GinArgs) -> Caches {
+    let mut flags = Vec::new();
+    if run.gin_search_paths != ["."] {
+        flags.push(format!("--gin_search_paths={}", run.gin_search_paths.join(",")));
+    }
+    flags.extend(run.gin_file.iter().map(|file| format!("--gin_file={file}")));
+    flags.extend(run.bindings().into_iter().map(|(flag, statement)| {
+        let name = flag.strip_prefix("--gin.").map(|name| format!("{name} = "));
+        let value = name.and_then(|name| statement.strip_prefix(&name).map(str::to_string));
+        format!("{flag}={}", value.unwrap_or(statement))
+    }));
+    flags
+        .extend(run.skip_unknown.iter().map(|names| format!("--skip_unknown={}", names.join(","))));
+    flags.extend(run.path_map.iter().map(|entry| format!("--path_map={entry}")));
+    Caches { folders: run.seqio_additional_cache_dirs.clone(), task_flags: flags }
+}
+
+fn failure(error: DataError) -> Failure {
+    if error.is_users() { Failure::usage(error) } else { Failure::world(error) }
+}
+
+/// The names that the flags select.
+fn selected(args: &CacheArgs, tasks: &GinTasks) -> Result<Vec<String>, Failure> {
+    let names = tasks.task_names();
+    let matching = |patterns: &[String]| -> Result<BTreeSet<String>, Failure> {
+        let mut found = BTreeSet::new();
+        for pattern in patterns {
+            let whole = fancy_regex::Regex::new(&format!("^(?:{pattern})$"))
+                .map_err(|error| Failure::usage(anyhow!("`{pattern}`: {error}")))?;
+            let matched: Vec<&String> =
+                names.iter().filter(|name| whole.is_match(name).unwrap_or(false)).collect();
+            found.extend(matched.iter().copied().cloned());
+            if matched.is_empty() {
+                let known = did_you_mean(pattern, names.iter().map(String::as_str));
+                return Err(Failure::usage(anyhow!("no task is named `{pattern}`: {known}")));
+            }
+        }
+        Ok(found)
+    };
+    let included = match args.tasks.is_empty() {
+        true => names.iter().cloned().collect(),
+        false => matching(&args.tasks)?,
+    };
+    let excluded = matching(&args.excluded_tasks)?;
+    let selected: Vec<String> = included.difference(&excluded).cloned().collect();
+    match selected.is_empty() {
+        true => Err(Failure::usage(anyhow!("no task is selected, of {} declared", names.len()))),
+        false => Ok(selected),
+    }
+}
+
+/// The tasks with a cache step; the others are named, and an error if there is none with one.
+fn cacheable(names: &[String], tasks: &GinTasks) -> Result<Vec<Arc<Task>>, Failure> {
+    let mut found = Vec::new();
+    let mut without = Vec::new();
+    for name in names {
+        let TaskOrMixture::Task(task) = tasks.get(name).map_err(failure)? else { continue };
+        match task.supports_caching().map_err(failure)? {
+            true => found.push(task),
+            false => without.push(name.clone()),
+        }
+    }
+    if found.is_empty() {
+        let task = without.join("`, `");
+        return Err(failure(DataError::NotCacheable { task }));
+    }
+    for name in without {
+        notice(&format!("{name}: skipped, it has no cache step (`CacheDatasetPlaceholder`)"));
+    }
+    Ok(found)
+}
+
+/// Whether a task's cache is complete and to be left as it is.
+fn is_there(args: &CacheArgs, task: &Task, cache: &CacheFolder) -> Result<bool, DataError> {
+    let name = task.task_name();
+    if !args.ignore_other_caches {
+        let others = [&args.tasks_additional_cache_dirs, &args.gin.seqio_additional_cache_dirs];
+        let folders = others.into_iter().flatten().cloned().collect();
+        let others = Caches { folders, ..Caches::default() };
+        if let Some(other) = others.find(name)?.filter(|other| other != cache) {
+            let flag = "--ignore_other_caches caches it here, too";
+            notice(&format!("{name}: skipped, it is cached in {}; {flag}", other.path()));
+            return Ok(true);
+        }
+    }
+    if cache.is_complete()? && !args.overwrite {
+        let flag = "--overwrite makes it anew";
+        notice(&format!("{name}: skipped, it is cached in {}; {flag}", cache.path()));
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+fn write(
+    args: &CacheArgs,
+    task: &Task,
+    cache: &CacheFolder,
+    options: &CacheOptions,
+) -> Result<(), DataError> {
+    if args.overwrite && cache.is_complete()? {
+        warn(&format!("overwriting {}", cache.path()));
+        cache.clear()?;
+    }
+    let name = task.task_name();
+    let mut shown: Option<(String, Count)> = None;
+    write_cache(task, cache, options, &mut |split, written| {
+        if shown.as_ref().is_none_or(|(current, _)| current != split) {
+            let total = task.source.num_input_examples(split);
+            shown = Some((split.to_string(), Count::new(&format!("{name} {split}"), total)));
+        }
+        if let Some((_, count)) = &mut shown {
+            count.set(written);
+        }
+    })?;
+    drop(shown);
+    notice(&format!("{name}: cached in {}", cache.path()));
+    Ok(())
+}
+
+/// What would be written, on standard output.
+fn describe(task: &Task, cache: &CacheFolder, options: &CacheOptions) -> Result<(), DataError> {
+    println!("{} -> {}", task.task_name(), cache.path());
+    for plan in split_plans(task, options)? {
+        let bytes: u64 = plan.files.iter().map(|(_, size)| size).sum();
+        let size = bytes as f64 / f64::from(1 << 20);
+        let (files, shards) = (plan.files.len(), plan.num_shards);
+        println!("  {:<12} {files} files, {size:.1} MiB -> {shards} shards", plan.split);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::cli::{Cli, Command, rewrite};
+    use super::*;
+
+    const TASKS: &str = r#"
+lines/seqio.TextLineDataSource.split_to_filepattern = {"train": "FOLDER/lines.txt"}
+lines/seqio.preprocessors.rekey.key_map = {"inputs": "text", "targets": "text"}
+lines/seqio.Feature.vocabulary = @seqio.ByteVocabulary()
+cached/seqio.Task:
+  source = @lines/seqio.TextLineDataSource()
+  preprocessors = [@lines/seqio.preprocessors.rekey(), @seqio.CacheDatasetPlaceholder()]
+  output_features = {"inputs": @lines/seqio.Feature()}
+plain/seqio.Task:
+  source = @lines/seqio.TextLineDataSource()
+  output_features = {"inputs": @lines/seqio.Feature()}
+"#;
+
+    /// A folder with `my_tasks.gin` and its data.
+    fn folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let tasks = TASKS.replace("FOLDER", &folder.path().display().to_string());
+        for (name, text) in [("my_tasks.gin", &tasks[..]), ("lines.txt", "a\nb\n")] {
+            std::fs::write(folder.path().join(name), text).expect("it can be written");
+        }
+        folder
+    }
+
+    fn parse(words: &[&str]) -> Command {
+        let words = ["gimlet"].iter().chain(words).map(ToString::to_string);
+        Cli::parse_from(rewrite(words).expect("well formed")).command
+    }
+
+    /// Runs `seqio_cache_tasks` over the folder's tasks into its `out`.
+    fn run(folder: &tempfile::TempDir, flags: &[&str]) -> Result<(), String> {
+        let path = folder.path().display();
+        let (search, out) =
+            (format!("--gin_search_paths={path}"), format!("--output_cache_dir={path}/out"));
+        let own = ["seqio_cache_tasks", &search[..], "--module_import=my_tasks", &out[..]];
+        let Command::Cache(args) = parse(&[&own[..], flags].concat()) else {
+            panic!("parsed as cache")
+        };
+        cache_command(&args, false).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn a_dry_run_writes_nothing_and_a_run_the_cache() {
+        let folder = folder();
+        let out = folder.path().join("out");
+        run(&folder, &["--dry_run", "--alsologtostderr"]).expect("it can be described");
+        assert!(!out.exists());
+        run(&folder, &["--min_shards=1", "--nooverwrite"]).expect("it can be written");
+        assert!(out.join("cached/COMPLETED").exists());
+        assert!(!out.join("plain").exists(), "it has no cache step");
+    }
+
+    #[test]
+    fn only_overwrite_touches_a_complete_cache() {
+        let folder = folder();
+        let examples = || {
+            let stats = std::fs::read_to_string(folder.path().join("out/cached/stats.train.json"));
+            let stats: serde_json::Value =
+                serde_json::from_str(&stats.expect("it was written")).expect("it is JSON");
+            stats["examples"].as_u64()
+        };
+        run(&folder, &[]).expect("it can be written");
+        std::fs::write(folder.path().join("lines.txt"), "a\nb\nc\n").expect("it can be written");
+        run(&folder, &[]).expect("it is left alone");
+        assert_eq!(examples(), Some(2));
+        run(&folder, &["--overwrite=True"]).expect("it can be written");
+        assert_eq!(examples(), Some(3));
+    }
+
+    #[test]
+    fn tasks_are_selected_by_whole_names() {
+        let folder = folder();
+        for (flag, expected) in [
+            ("--tasks=cache", "no task is named `cache`: did you mean `cached`?"),
+            ("--tasks=pl.*", "`plain` has no cache step"),
+            ("--tasks=(", "`(`: "),
+            ("--excluded_tasks=.*", "no task is selected, of 2 declared"),
+        ] {
+            let error = run(&folder, &[flag]).expect_err("nothing fits");
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_flags_of_a_run_find_its_tasks_again() {
+        let Command::Train(train) = parse(&[
+            "train",
+            "--gin_file=a.gin",
+            "--gin_search_paths=x,y",
+            "--gin.MODEL_DIR='/m'",
+            "--gin_bindings=import b",
+            "--path_map=gs://c=d",
+            "--seqio_additional_cache_dirs=e",
+        ]) else {
+            panic!("parsed as train")
+        };
+        let caches = caches_of(&train.gin);
+        assert_eq!(caches.folders, ["e"]);
+        let expected = [
+            "--gin_search_paths=x,y",
+            "--gin_file=a.gin",
+            "--gin.MODEL_DIR='/m'",
+            "--gin_bindings=import b",
+            "--path_map=gs://c=d",
+        ];
+        assert_eq!(caches.task_flags, expected);
+    }
+}

@@ -1,0 +1,140 @@
+//! What is written, whatever happens meanwhile.
+
+use super::*;
+
+#[test]
+fn a_cache_holds_what_the_source_gives_up_to_the_cache_step() {
+    let (texts, folder) = (folder_of_text(&[20, 0, 35]), tempfile::tempdir().unwrap());
+    let task = byte_task(source_of(&texts), Vec::new());
+    let direct = examples(&task, options(None)).unwrap();
+    write(&task, &folder, 7).unwrap();
+    let cached = examples(&task, options(Some(caches(&folder)))).unwrap();
+    assert_ne!(cached, direct, "examples are shuffled");
+    assert_eq!(sorted(cached), sorted(direct.clone()));
+    // One shard, which is read in order, holds them in the order of the source.
+    let folder = tempfile::tempdir().unwrap();
+    let mut one = task.clone();
+    one.source = text_source(&format!("{}/0.txt", texts.path().display()));
+    write(&one, &folder, 1).unwrap();
+    let cached = examples(&one, options(Some(caches(&folder)))).unwrap();
+    assert_eq!(cached, examples(&one, options(None)).unwrap());
+}
+
+#[test]
+fn the_layout_is_seqios() {
+    let (texts, folder) = (folder_of_text(&[10]), tempfile::tempdir().unwrap());
+    write(&byte_task(source_of(&texts), Vec::new()), &folder, 2).unwrap();
+    let found = contents(&folder.path().join("texts/bytes"));
+    let names: Vec<&str> = found.keys().map(String::as_str).collect();
+    let shards = ["train.tfrecord-00000-of-00002", "train.tfrecord-00001-of-00002"];
+    assert_eq!(
+        names,
+        [["COMPLETED", "info.train.json", "stats.train.json"].as_slice(), &shards].concat()
+    );
+    let stats: serde_json::Value = serde_json::from_slice(&found["stats.train.json"]).unwrap();
+    let lines = std::fs::read_to_string(texts.path().join("0.txt")).unwrap();
+    let total: usize = lines.lines().map(str::len).sum();
+    let longest = lines.lines().map(str::len).max();
+    let expected = serde_json::json!({
+        "examples": 10, "inputs_max_tokens": longest, "inputs_tokens": total,
+        "targets_max_tokens": longest, "targets_tokens": total,
+    });
+    assert_eq!(stats, expected);
+    let info: serde_json::Value = serde_json::from_slice(&found["info.train.json"]).unwrap();
+    assert_eq!(info["features"]["inputs"], serde_json::json!({"dtype": "int32", "shape": [null]}));
+    assert_eq!(info["num_shards"], 2);
+}
+
+/// Two files of 800 lines of JSON, of which line 700 of the second is as long as it should be and
+/// malformed where `broken`.
+fn write_ids(folder: &tempfile::TempDir, broken: bool) {
+    for file in 0..2 {
+        let line = |i: usize| match (file, i) {
+            (1, 699) if broken => "{\"inputs\": [699, 1], \"targets\": [699, 1]?\n".to_string(),
+            _ => format!("{{\"inputs\": [{i}, 1], \"targets\": [{i}, {file}]}}\n"),
+        };
+        let text: String = (0..800).map(line).collect();
+        std::fs::write(folder.path().join(format!("{file}.jsonl")), text).unwrap();
+    }
+}
+
+fn ids_task(folder: &tempfile::TempDir) -> Task {
+    let source = json_source(&format!("{}/*.jsonl", folder.path().display()));
+    let features = features(&ids_vocabulary(), &["inputs", "targets"]);
+    task("ids", source, vec![placeholder()], features)
+}
+
+#[test]
+fn what_a_killed_run_leaves_is_not_taken_and_the_next_goes_on() {
+    let [lines, expected, folder] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
+    let task = ids_task(&lines);
+    write_ids(&lines, false);
+    let whole = write(&task, &expected, 4).unwrap();
+    assert_eq!(whole[0], 256);
+    // Malformed JSON ends the run as a signal would: nothing is cleaned up.
+    write_ids(&lines, true);
+    write(&task, &folder, 4).unwrap_err();
+    let error = examples(&task, options(Some(caches(&folder)))).unwrap_err().to_string();
+    assert!(error.contains("/ids` (there, but not complete)"), "{error}");
+    // A killed run may also have written records of which it did not take note.
+    let shard = folder.path().join("ids/train.tfrecord-00000-of-00004");
+    let mut bytes = std::fs::read(&shard).unwrap();
+    assert!(!bytes.is_empty(), "something was written");
+    bytes.extend(b"half a rec");
+    std::fs::write(&shard, bytes).unwrap();
+    write_ids(&lines, false);
+    let resumed = write(&task, &folder, 4).unwrap();
+    assert!(resumed[0] > 256, "it began anew: {resumed:?}");
+    assert_eq!(contents(&folder.path().join("ids")), contents(&expected.path().join("ids")));
+}
+
+#[test]
+fn another_recipe_begins_anew_and_leaves_other_files_alone() {
+    let [lines, folder] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
+    let task = ids_task(&lines);
+    write_ids(&lines, true);
+    write(&task, &folder, 4).unwrap_err();
+    let note = folder.path().join("ids/README");
+    std::fs::write(&note, "mine").unwrap();
+    write_ids(&lines, false);
+    assert_eq!(write(&task, &folder, 3).unwrap()[0], 256);
+    let names: Vec<String> = contents(&folder.path().join("ids")).into_keys().collect();
+    assert!(names.iter().all(|name| !name.ends_with("-of-00004")), "{names:?}");
+    assert_eq!(std::fs::read_to_string(note).unwrap(), "mine");
+}
+
+#[test]
+fn one_process_at_a_time() {
+    let [lines, folder] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
+    write_ids(&lines, false);
+    let task = ids_task(&lines);
+    let cache = cache_in(&folder, &task);
+    cache.path().create_dir_all().unwrap();
+    let lock = cache.path().try_lock().unwrap();
+    let error = write(&task, &folder, 4).unwrap_err().to_string();
+    assert!(error.ends_with("/ids` is being written by another process: wait for it, or end it"));
+    drop(lock);
+    write(&task, &folder, 4).unwrap();
+}
+
+#[test]
+fn examples_of_one_cache_have_the_same_features() {
+    let [lines, folder] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
+    let text =
+        "{\"inputs\": [1], \"targets\": [1]}\n{\"inputs\": [1], \"targets\": [1], \"id\": 3}\n";
+    std::fs::write(lines.path().join("0.jsonl"), text).unwrap();
+    let error = write(&ids_task(&lines), &folder, 4).unwrap_err().to_string();
+    let expected =
+        "task `ids`, split 'train', example 2: 'id' is not in those before; all examples";
+    assert!(error.starts_with(expected), "{error}");
+}
+
+#[test]
+fn a_task_without_a_cache_step_is_not_cached() {
+    let (texts, folder) = (folder_of_text(&[3]), tempfile::tempdir().unwrap());
+    let mut task = byte_task(source_of(&texts), Vec::new());
+    task.preprocessors.pop();
+    let error = write(&task, &folder, 1).unwrap_err().to_string();
+    assert!(error.starts_with("`texts:bytes` has no cache step: put"), "{error}");
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing is written");
+}
