@@ -184,6 +184,7 @@ fn referred(
     project: &mut Project,
     params: ReferenceParams,
 ) -> Result<Vec<lsp_types::Location>, String> {
+    project.rescan();
     let Some(Asked { analysis, offset }) = asked(project, &params.text_document_position_params)
     else {
         return Ok(Vec::new());
