@@ -51,16 +51,21 @@ format: ## Format the sources
 # What `cargo fuzz` passes, less the sanitizer, which would need an unstable compiler: the language is
 # safe Rust. A target is given so that build scripts and macros are compiled without.
 FUZZ_SECONDS ?= 5
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 FUZZ_FLAGS := -Cpasses=sancov-module -Ccodegen-units=1 --cfg=fuzzing $(addprefix \
   -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)
 FUZZ_SEEDS := tests/language/errors tests/language/config_str tests/language/records tasks/t5/data
 
 fuzz: cmake ## Feed mutated gin to the language for FUZZ_SECONDS (5) a target
-	@mkdir -p target/fuzz/corpus/parse
-	RUSTFLAGS="$(FUZZ_FLAGS)" cargo run --release --manifest-path fuzz/Cargo.toml \
-	  --target-dir target/fuzz --target $$(rustc -vV | sed -n 's/^host: //p') --bin parse -- \
-	  -max_total_time=$(FUZZ_SECONDS) -timeout=10 -dict=fuzz/gin.dict -artifact_prefix=target/fuzz/ \
-	  -verbosity=0 -print_final_stats=1 target/fuzz/corpus/parse $(FUZZ_SEEDS)
+	RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --release --manifest-path fuzz/Cargo.toml \
+	  --target-dir target/fuzz --target $(HOST)
+	@set -e; for target in parse evaluate; do \
+	  mkdir -p target/fuzz/corpus/$$target; \
+	  target/fuzz/$(HOST)/release/$$target \
+	    -max_total_time=$(FUZZ_SECONDS) -timeout=10 -dict=fuzz/gin.dict \
+	    -artifact_prefix=target/fuzz/ -verbosity=0 -print_final_stats=1 \
+	    target/fuzz/corpus/$$target $(FUZZ_SEEDS); \
+	done
 
 cuda: cmake ## Build for NVIDIA GPUs into target/cuda (fetches 2.5 GB once; needs no GPU)
 	$(PYTHON) bridge/setup.py cuda

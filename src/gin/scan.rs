@@ -69,6 +69,10 @@ impl Scanner<'_> {
         let mut line = Line { start, end: start, column, broken: false };
         let mut brackets: Vec<usize> = Vec::new();
         while let Some(byte) = self.peek() {
+            if line.end == line.start {
+                // No token yet: a backslash may have come first.
+                (line.start, line.end) = (self.at, self.at);
+            }
             match byte {
                 b'\n' | b'\r' if brackets.is_empty() => break,
                 b'\n' | b'\r' => {

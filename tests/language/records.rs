@@ -24,7 +24,19 @@ fn the_first_mistake_ends_a_file_s_records_and_the_next_file_is_read() {
 }
 
 #[test]
+fn a_block_with_a_wrong_last_line_is_left_out() {
+    for text in
+        ["f:\n  b = 1\n  c =", "f:\n  c = # d\n", "f:\n  b = 1\n  c = \\\n", "f:\n  c = \\\n\n"]
+    {
+        let (status, records) = parse(&["-"], text);
+        assert_eq!((status, records.len()), (1, 1), "{text:?}: {records:?}");
+    }
+}
+
+#[test]
 fn lines_are_counted_as_python_counts_them() {
+    let (_, records) = parse(&["-"], "\n\\\n  a.b = 1\n");
+    assert_eq!(records[0]["line"], 3);
     let (_, records) =
         parse(&["-"], "a = 1\r\n\rb = '''\r\n\n'''\r\r\nc = 1\rd.e = \\\r\n'\u{2028}'\nf = 2");
     let lines: Vec<_> = records.iter().filter_map(|record| record["line"].as_u64()).collect();

@@ -52,32 +52,40 @@ pub enum Unformatted {
 /// # Errors
 /// Where the text is no gin.
 pub fn format(text: &str) -> Result<String, Unformatted> {
-    let mut mistakes = parse(FILE, text).1;
-    mistakes.retain(|mistake| mistake.severity == Severity::Error);
-    if !mistakes.is_empty() {
-        return Err(Unformatted::Mistakes(mistakes));
-    }
     // Python, too, reads all line breaks of a file as this one.
-    let text = text.replace("\r\n", "\n").replace('\r', "\n");
-    let formatted = Formatter::new(&text).run();
-    match is_faithful(&text, &formatted) {
+    let unix_text = text.replace("\r\n", "\n").replace('\r', "\n");
+    let Some(statements) = correct(&unix_text) else {
+        let mut mistakes = parse(FILE, text).1;
+        mistakes.retain(is_error);
+        return Err(Unformatted::Mistakes(mistakes));
+    };
+    let formatter = Formatter { text: &unix_text, statements: &statements, out: String::new() };
+    let formatted = formatter.run();
+    let says_the_same = correct(&formatted)
+        .is_some_and(|after| statements.iter().map(meaning).eq(after.iter().map(meaning)));
+    match says_the_same && gap::comments(&unix_text) == gap::comments(&formatted) {
         true => Ok(formatted),
         false => Err(Unformatted::Unfaithful),
     }
 }
 
+/// The statements of a text without mistakes.
+fn correct(text: &str) -> Option<Vec<Statement>> {
+    let (statements, diagnostics) = parse(FILE, text);
+    (!diagnostics.iter().any(is_error)).then_some(statements)
+}
+
+fn is_error(diagnostic: &Diagnostic) -> bool {
+    diagnostic.severity == Severity::Error
+}
+
 struct Formatter<'t> {
     text: &'t str,
-    statements: Vec<Statement>,
+    statements: &'t [Statement],
     out: String,
 }
 
 impl<'t> Formatter<'t> {
-    fn new(text: &'t str) -> Self {
-        let statements = parse(FILE, text).0;
-        Self { text, statements, out: String::with_capacity(text.len()) }
-    }
-
     fn run(mut self) -> String {
         let lines = scan(FILE, self.text, 0, &mut Vec::new());
         let inside = self.inside_blocks(&lines);
@@ -182,15 +190,6 @@ impl<'t> Formatter<'t> {
             }
         }
     }
-}
-
-/// Whether two texts say the same, comments included.
-fn is_faithful(text: &str, formatted: &str) -> bool {
-    let (before, _) = parse(FILE, text);
-    let (after, mistakes) = parse(FILE, formatted);
-    mistakes.iter().all(|mistake| mistake.severity != Severity::Error)
-        && before.iter().map(meaning).eq(after.iter().map(meaning))
-        && gap::comments(text) == gap::comments(formatted)
 }
 
 /// What a statement says, without where.

@@ -52,13 +52,14 @@ fn print_records(name: &str, text: String, color: bool) -> Result<bool, Failure>
     let (statements, mut diagnostics) = parse(file, text);
     diagnostics.retain(|diagnostic| diagnostic.severity == Severity::Error);
     let error = diagnostics.first();
-    let end = error.map_or(text.len(), |error| start(error.place.as_ref()));
+    let mistake = error.map(|error| start(error.place.as_ref()));
     let mut records = Records { name, lines: Lines::new(text), count: 0, out: String::new() };
-    for statement in statements.iter().take_while(|statement| statement.span.end <= end) {
+    for statement in statements.iter().take_while(|statement| ends_before(statement, mistake, text))
+    {
         records.statement(statement)?;
     }
-    match error {
-        Some(error) => records.error(&error.message, end)?,
+    match error.zip(mistake) {
+        Some((error, at)) => records.error(&error.message, at)?,
         None => records.end()?,
     }
     write(&records.out)?;
@@ -67,6 +68,15 @@ fn print_records(name: &str, text: String, color: bool) -> Result<bool, Failure>
         eprint!("{}", Diagnostics { sources, list: diagnostics }.render(color));
     }
     Ok(correct)
+}
+
+/// Whether a statement ends on a line before the mistake, if there is one. A block of which a line
+/// is wrong does not: gin-config reads it whole or not at all.
+fn ends_before(statement: &Statement, mistake: Option<usize>, text: &str) -> bool {
+    mistake.is_none_or(|at| {
+        let between = text.get(statement.span.end..at);
+        between.is_some_and(|between| between.contains(['\n', '\r']))
+    })
 }
 
 fn start(place: Option<&(Span, String)>) -> usize {
