@@ -35,8 +35,6 @@ pub struct Analysis {
     pub unread: Vec<Diagnostic>,
     /// The file among the configuration's texts: once for each time it is included.
     pub ids: Vec<FileId>,
-    /// What the file imports.
-    pub imports: Vec<Import>,
     /// Whether the configuration binds an entry point, so that it is to be run as it is.
     pub is_run: bool,
 }
@@ -91,13 +89,22 @@ impl Analysis {
             Some(root) => loaded.unread(root, reading.registry),
             None => Vec::new(),
         };
-        let imports = imports(&text);
-        Self { path: path.to_path_buf(), text, loaded, unread, ids, imports, is_run }
+        Self { path: path.to_path_buf(), text, loaded, unread, ids, is_run }
     }
 
     /// The file as a text of the configuration; `None` if it could not be read.
     pub fn id(&self) -> Option<FileId> {
         self.ids.first().copied()
+    }
+
+    /// What the file imports.
+    pub fn imports(&self) -> Vec<Import> {
+        let (statements, _) = parse(FileId(0), &self.text);
+        let imports = statements.into_iter().filter_map(|statement| match statement.kind {
+            StatementKind::Import(import) => Some(import),
+            _ => None,
+        });
+        imports.collect()
     }
 
     /// What is named at a byte of the file.
@@ -190,15 +197,6 @@ fn binds_entry_point(config: &Config) -> bool {
 fn can_be_run(loaded: &Loaded) -> bool {
     let wrong = loaded.warnings.iter().filter(|d| d.severity == Severity::Error);
     wrong.into_iter().all(|diagnostic| diagnostic.missing == Some(Missing::Value))
-}
-
-fn imports(text: &str) -> Vec<Import> {
-    let (statements, _) = parse(FileId(0), text);
-    let imports = statements.into_iter().filter_map(|statement| match statement.kind {
-        StatementKind::Import(import) => Some(import),
-        _ => None,
-    });
-    imports.collect()
 }
 
 /// The flags of the first comment that holds a command with `--gin_file`.

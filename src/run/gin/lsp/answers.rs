@@ -128,11 +128,12 @@ impl Imports {
     fn new(analysis: &Analysis) -> Self {
         let text = &analysis.text;
         let lines = Lines::new(text);
-        let last = analysis.imports.iter().map(|import| import.span.end).max();
+        let imports = analysis.imports();
+        let last = imports.iter().map(|import| import.span.end).max();
         let end = last.map(|last| text[last..].find('\n').map_or(text.len(), |at| last + at + 1));
         let at = end.unwrap_or(0);
         Self {
-            known: analysis.imports.iter().map(|import| import.module.clone()).collect(),
+            known: imports.iter().map(|import| import.module.clone()).collect(),
             position: lines.position(at),
             needs_line: at > 0 && !text[..at].ends_with('\n'),
         }
@@ -183,6 +184,7 @@ fn referred(
     project: &mut Project,
     params: ReferenceParams,
 ) -> Result<Vec<lsp_types::Location>, String> {
+    project.rescan();
     let Some(Asked { analysis, offset }) = asked(project, &params.text_document_position_params)
     else {
         return Ok(Vec::new());

@@ -42,7 +42,9 @@ impl Proposal {
 
 /// Everything that may stand where `typed` is.
 pub fn proposals(project: &Project, analysis: &Analysis, typed: &Typed<'_>) -> Vec<Proposal> {
-    let desk = Desk { project, analysis, registry: &project.registry };
+    let registry = &project.registry;
+    let selectors = selectors(&analysis.imports(), registry);
+    let desk = Desk { project, analysis, registry, selectors };
     match &typed.context {
         Context::Statement => desk.statement(typed.word),
         Context::Argument(selector) => desk.arguments(selector, ""),
@@ -67,6 +69,8 @@ struct Desk<'a> {
     project: &'a Project,
     analysis: &'a Analysis,
     registry: &'a Registry,
+    /// How the file names each configurable.
+    selectors: Vec<Selector>,
 }
 
 impl Desk<'_> {
@@ -85,8 +89,7 @@ impl Desk<'_> {
     /// The configurable that a selector means in this file.
     fn schema(&self, selector: &str) -> Option<&'static Schema> {
         let name = selector.rsplit('/').next().expect("split yields one part");
-        let selectors = selectors(&self.analysis.imports, self.registry);
-        let same = selectors.iter().find(|selector| selector.text == name);
+        let same = self.selectors.iter().find(|selector| selector.text == name);
         let suffix = || self.registry.with_suffix(name).first().copied();
         same.map(|selector| selector.schema).or_else(|| self.registry.get(name)).or_else(suffix)
     }
@@ -103,12 +106,12 @@ impl Desk<'_> {
     }
 
     fn configurables(&self) -> Vec<Proposal> {
-        let proposal = |selector: Selector| Proposal {
+        let proposal = |selector: &Selector| Proposal {
             doc: selector.schema.doc.to_string(),
-            import: selector.import,
-            ..Proposal::new(selector.text, CompletionItemKind::Class).detail(selector.schema.name)
+            import: selector.import.clone(),
+            ..Proposal::new(&selector.text, CompletionItemKind::Class).detail(selector.schema.name)
         };
-        selectors(&self.analysis.imports, self.registry).into_iter().map(proposal).collect()
+        self.selectors.iter().map(proposal).collect()
     }
 
     /// Macros that are defined, or used and not defined yet.

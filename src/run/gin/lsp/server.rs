@@ -21,7 +21,7 @@ use crate::gin::Registry;
 use super::answers::{self, Answer};
 use super::capabilities::capabilities;
 use super::diagnose::diagnose;
-use super::files::Buffer;
+use super::files::{Buffer, Files};
 use super::position::Lines;
 use super::project::Project;
 
@@ -54,7 +54,7 @@ fn folders(params: &InitializeParams) -> Result<Vec<PathBuf>, anyhow::Error> {
     let root = params.root_uri.iter().cloned();
     let uris: Vec<Uri> = if given.is_empty() { root.collect() } else { given };
     let here = std::env::current_dir().context("reading the working directory")?;
-    let files = super::files::Files::new(here.clone());
+    let files = Files::new(here.clone());
     let folders: Vec<PathBuf> = uris.iter().map(|uri| files.path_of_uri(uri)).collect();
     Ok(if folders.is_empty() { vec![here] } else { folders })
 }
