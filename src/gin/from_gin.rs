@@ -6,8 +6,9 @@ use std::ops::Deref;
 use num_bigint::Sign;
 use num_traits::ToPrimitive;
 
+use super::configurable::{FromGin, Slot, expected_slot};
 use super::diagnostic::{Diagnostic, Reported};
-use super::evaluate::{Evaluator, FromGin, Slot, expected_slot};
+use super::evaluate::Evaluator;
 use super::schema::Registry;
 use super::suggest::did_you_mean;
 use super::value::{Reference, Value, ValueKind};

@@ -9,6 +9,7 @@ pub mod value;
 
 mod check;
 mod config;
+mod configurable;
 mod derived;
 mod diagnostic;
 mod dict;
@@ -22,6 +23,7 @@ mod json;
 mod key;
 mod literal;
 mod load;
+mod loader;
 mod mistakes;
 mod parse;
 mod pprint;
@@ -44,8 +46,9 @@ mod untyped;
 mod unused;
 
 pub use config::{Bound, Config, Overridden};
+pub use configurable::{Configurable, FromGin, Function, Slot, expected_slot};
 pub use diagnostic::{Diagnostic, Diagnostics, Missing, Reported, Severity};
-pub use evaluate::{Configurable, Evaluator, FromGin, Function, Slot, expected_slot};
+pub use evaluate::Evaluator;
 pub use expression::{Expression, Operator};
 pub use find::{Finder, Found, LIBRARY, TASK_LIBRARY};
 pub use format::{Unformatted, format};

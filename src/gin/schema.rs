@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use super::configurable::{FromGin, Function};
 use super::diagnostic::Reported;
-use super::evaluate::{Evaluator, FromGin, Function};
+use super::evaluate::Evaluator;
 use super::value::{Value, ValueKind};
 
 /// One configurable: its name, documentation and parameters.

@@ -1,0 +1,67 @@
+//! What a type must offer for gin to name it, or to write its values. The derive implements most of it.
+
+use super::diagnostic::Reported;
+use super::evaluate::Evaluator;
+use super::schema::{Registry, Schema};
+use super::value::{Value, ValueKind};
+
+/// A type that a gin value can become.
+pub trait FromGin: Sized + 'static {
+    /// What the user is told was expected: `an int`, `a str or None`.
+    fn expected() -> String;
+
+    /// Reads a value that is no macro and no call of a function; see [`Evaluator::read`].
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported>;
+
+    /// Adds the configurables that can be named inside such a value.
+    fn register(_registry: &mut Registry) {}
+
+    /// The value as gin writes it; `None` for what only a reference stands for.
+    fn to_gin(&self) -> Option<ValueKind> {
+        None
+    }
+}
+
+/// A type that `@references` can stand for: a spec, or an enum of specs.
+pub trait Slot: Sized + 'static {
+    /// The configurables that fit.
+    fn schemas() -> Vec<&'static Schema>;
+
+    /// The one of them that this is.
+    fn schema_of(&self) -> &'static Schema;
+
+    /// Evaluates the one of them that was named, in the evaluator's current scope.
+    fn evaluate_as(schema: &'static Schema, cx: &mut Evaluator<'_>) -> Result<Self, Reported>;
+
+    /// Adds them, and all that their parameters can name, to the registry.
+    fn register_slot(registry: &mut Registry);
+}
+
+/// A spec that gin can name. Implemented by `#[derive(Configurable)]`.
+pub trait Configurable: Slot {
+    /// Name, documentation and parameters.
+    fn schema() -> &'static Schema;
+
+    /// Reads every parameter in the evaluator's current scope.
+    fn evaluate(cx: &mut Evaluator<'_>) -> Result<Self, Reported>;
+}
+
+/// A configurable that yields a plain value, such as a sum: `@sum_fn()`.
+pub trait Function: Configurable {
+    /// The value.
+    ///
+    /// # Errors
+    /// Why there is none, in words.
+    fn call(self) -> Result<ValueKind, String>;
+}
+
+/// `@models.EncoderDecoderModel()`, or `one of @a(), @b()`.
+pub fn expected_slot<T: Slot>() -> String {
+    let names: Vec<String> =
+        T::schemas().iter().map(|schema| format!("@{}()", schema.short_name())).collect();
+    match &names[..] {
+        [one] => one.clone(),
+        [] => "nothing".to_string(),
+        many => format!("one of {}", many.join(", ")),
+    }
+}

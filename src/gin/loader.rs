@@ -1,0 +1,343 @@
+//! Loading: files and command-line bindings become one resolved [`Config`].
+//!
+//! Statements apply in the order of the text, an `include` where it stands. `import` of a module
+//! that is not built in loads a task file, whose statements go into a table of their own.
+
+use super::ast::{Argument, Import, Include, MacroDefinition, Statement, StatementKind, Target};
+use super::check;
+use super::config::{Bound, Config};
+use super::diagnostic::{Diagnostic, Severity};
+use super::find::{Finder, LIBRARY, TASK_LIBRARY, plain};
+use super::load::{Loaded, Mention, Named, Request};
+use super::mistakes::MAX_MISTAKES;
+use super::parse::parse;
+use super::resolve::{Imports, Unresolved, is_builtin, resolve};
+use super::schema::{Registry, Schema};
+use super::source::{FileId, Source, SourceFile, SourceMap, Span};
+use super::suggest::did_you_mean;
+use super::unused::ineffective;
+use super::value::{MacroUse, Value, ValueKind};
+
+/// How deep files include each other, at most; it bounds the stack.
+const MAX_OPEN: usize = 100;
+
+/// Which table a text's statements go into.
+#[derive(Clone, Copy, PartialEq)]
+enum Table {
+    Run,
+    Tasks,
+}
+
+/// Applies texts one after another.
+pub(super) struct Loader<'a> {
+    registry: &'a Registry,
+    request: &'a Request,
+    finder: Finder<'a>,
+    sources: SourceMap,
+    run: Config,
+    tasks: Config,
+    diagnostics: Vec<Diagnostic>,
+    mentions: Vec<Mention>,
+    /// Whether a statement or a file is missing, so that what it would have bound is no mistake.
+    incomplete: bool,
+    /// Files being read, outermost first.
+    open: Vec<String>,
+    /// Task files read already: importing one again does nothing.
+    imported: Vec<String>,
+    /// Imports of all files, through which command-line bindings may name things too.
+    all_imports: Imports,
+}
+
+impl<'a> Loader<'a> {
+    pub fn new(request: &'a Request, source: &'a dyn Source, registry: &'a Registry) -> Self {
+        Self {
+            registry,
+            request,
+            finder: Finder::new(source, &request.search_paths),
+            sources: SourceMap::default(),
+            run: Config::default(),
+            tasks: Config::default(),
+            diagnostics: Vec::new(),
+            mentions: Vec::new(),
+            incomplete: false,
+            open: Vec::new(),
+            imported: Vec::new(),
+            all_imports: Imports::default(),
+        }
+    }
+
+    pub fn command_line_file(&mut self, path: &str) {
+        match self.finder.find(path, LIBRARY, None) {
+            Ok(Some((name, text))) => self.file(name, text, None, Table::Run),
+            Ok(None) => {
+                let missing = self.finder.missing_file(path, LIBRARY);
+                self.lacks(Diagnostic { place: None, ..missing });
+            }
+            Err(error) => self.lacks(Diagnostic::nowhere(error)),
+        }
+    }
+
+    pub fn command_line_binding(&mut self, flag: &str, text: &str) {
+        let file =
+            SourceFile { name: flag.to_string(), text: text.to_string(), included_from: None };
+        let file = self.sources.add(file);
+        let imports = self.all_imports.clone();
+        self.statements(file, text, imports, Table::Run);
+    }
+
+    fn file(&mut self, name: String, text: String, from: Option<Span>, table: Table) {
+        if let Some(from) = from.filter(|_| self.open.len() >= MAX_OPEN) {
+            let message = format!("files include each other more than {MAX_OPEN} levels deep");
+            return self.lacks(Diagnostic::error(from, message));
+        }
+        let source = SourceFile { name: name.clone(), text: text.clone(), included_from: from };
+        let file = self.sources.add(source);
+        self.open.push(name);
+        self.statements(file, &text, Imports::default(), table);
+        self.open.pop();
+    }
+
+    fn statements(&mut self, file: FileId, text: &str, mut imports: Imports, table: Table) {
+        let (statements, diagnostics) = parse(file, text);
+        self.incomplete |= diagnostics.iter().any(|d| d.severity == Severity::Error);
+        self.diagnostics.extend(diagnostics);
+        for Statement { kind, .. } in statements {
+            if self.diagnostics.len() > MAX_MISTAKES {
+                return;
+            }
+            match kind {
+                StatementKind::Binding(target, argument) => {
+                    self.bind(&target, vec![argument], &imports, table);
+                }
+                StatementKind::Block(target, arguments) => {
+                    self.bind(&target, arguments, &imports, table);
+                }
+                StatementKind::Macro(definition) => {
+                    let named = definition.span;
+                    self.define(definition, named, &imports, table);
+                }
+                StatementKind::Import(_) | StatementKind::Include(_) if self.request.alone => {}
+                StatementKind::Import(import) => self.import(import, &mut imports, table),
+                StatementKind::Include(include) => self.include(&include, table),
+            }
+        }
+    }
+
+    /// Records a mistake that leaves something out.
+    fn lacks(&mut self, diagnostic: Diagnostic) {
+        self.incomplete = true;
+        self.diagnostics.push(diagnostic);
+    }
+
+    fn mention(&mut self, span: Span, named: Named, table: Table) {
+        self.mentions.push(Mention { span, named, in_task_file: table == Table::Tasks });
+    }
+
+    fn table(&mut self, table: Table) -> &mut Config {
+        match table {
+            Table::Run => &mut self.run,
+            Table::Tasks => &mut self.tasks,
+        }
+    }
+
+    fn bind(&mut self, target: &Target, arguments: Vec<Argument>, imports: &Imports, table: Table) {
+        if is_macro(&target.selector) {
+            for Argument { span, value, .. } in arguments {
+                let path = target.scope.join("/");
+                let end = target.span.start.saturating_sub(1);
+                let named = Span { start: end.saturating_sub(path.len()), end, ..target.span };
+                self.define(MacroDefinition { path, span, value }, named, imports, table);
+            }
+            return;
+        }
+        let schema = match self.resolve(&target.selector, target.span, imports, table) {
+            Ok(schema) => schema,
+            Err(Unresolved::Unknown(_)) if self.request.skip_unknown.skips(&target.selector) => {
+                return;
+            }
+            Err(unresolved) => return self.lacks(unresolved.into_diagnostic()),
+        };
+        for Argument { name, span, mut value } in arguments {
+            if let Some(refusal) = schema.refusal(&name) {
+                let names = schema.params.iter().map(|param| param.name);
+                let mut diagnostic = Diagnostic::error(span, refusal);
+                if schema.param(&name).is_none() {
+                    diagnostic = diagnostic.help(did_you_mean(&name, names));
+                }
+                self.diagnostics.push(diagnostic);
+                continue;
+            }
+            self.mention(span, Named::Parameter(schema, name.clone()), table);
+            self.resolve_names(&mut value, imports, table);
+            let key = (target.scope.join("/"), schema.name);
+            let bindings = self.table(table).bindings.entry(key).or_default();
+            let before = bindings.remove(&name);
+            bindings.insert(name, Bound::replacing(value, span, before));
+        }
+    }
+
+    /// Defines a macro whose path stands at `named`.
+    fn define(
+        &mut self,
+        definition: MacroDefinition,
+        named: Span,
+        imports: &Imports,
+        table: Table,
+    ) {
+        let MacroDefinition { path, span, mut value } = definition;
+        self.mention(named, Named::MacroDefinition(path.clone()), table);
+        self.resolve_names(&mut value, imports, table);
+        let macros = &mut self.table(table).macros;
+        let before = macros.remove(&path);
+        macros.insert(path, Bound::replacing(value, span, before));
+    }
+
+    /// The configurable that a selector means.
+    fn resolve(
+        &mut self,
+        selector: &str,
+        span: Span,
+        imports: &Imports,
+        table: Table,
+    ) -> Result<&'static Schema, Unresolved> {
+        let mentioned = match table {
+            Table::Run => &self.run.mentioned,
+            Table::Tasks => &self.tasks.mentioned,
+        };
+        let schema = resolve(selector, span, imports, mentioned, self.registry)?;
+        self.mention(span, Named::Configurable(schema), table);
+        self.table(table).mentioned.insert(schema.name);
+        Ok(schema)
+    }
+
+    /// Gives every reference and constant in a value the full name of what it means.
+    fn resolve_names(&mut self, value: &mut Value, imports: &Imports, table: Table) {
+        value.for_each_mut(&mut |value| match &mut value.kind {
+            ValueKind::Reference(reference) if is_macro(&reference.selector) => {
+                if !reference.called {
+                    let diagnostic = Diagnostic::error(value.span, "a macro must be evaluated");
+                    self.diagnostics.push(diagnostic.help("add `()`, or write `%NAME`"));
+                }
+                let mut scope = std::mem::take(&mut reference.scope);
+                let name = scope.pop().unwrap_or_default();
+                let used = MacroUse { scope, name };
+                self.mention(value.span, Named::MacroUse(used.path()), table);
+                value.kind = ValueKind::Macro(used);
+            }
+            ValueKind::Reference(reference) => {
+                match self.resolve(&reference.selector, value.span, imports, table) {
+                    Ok(schema) => reference.target = schema.name.to_string(),
+                    Err(unresolved) => self.lacks(unresolved.into_diagnostic()),
+                }
+            }
+            ValueKind::Macro(used) => match self.registry.matching_constants(&used.path())[..] {
+                [] => self.mention(value.span, Named::MacroUse(used.path()), table),
+                [constant] => used.name = constant.to_string(),
+                ref several => {
+                    let message =
+                        format!("`%{}` could be any of {}", used.name, several.join(", "));
+                    let diagnostic = Diagnostic::error(value.span, message);
+                    self.diagnostics.push(diagnostic.help("write more of its dotted name"));
+                }
+            },
+            _ => {}
+        });
+    }
+
+    fn import(&mut self, import: Import, imports: &mut Imports, table: Table) {
+        if let Some(feature) = import.module.strip_prefix("__gin__.") {
+            self.gin_feature(feature, &import, imports);
+        } else if !is_builtin(&import.module, self.registry)
+            && !self.task_module(&import, table)
+            && !self.registry.any_module
+        {
+            return;
+        }
+        imports.add(&import);
+        self.all_imports.add(&import);
+        self.table(table).imports.insert(import.to_string(), import);
+    }
+
+    fn gin_feature(&mut self, feature: &str, import: &Import, imports: &mut Imports) {
+        if feature != "dynamic_registration" {
+            let message = format!("`{feature}` is no feature of gin");
+            let diagnostic = Diagnostic::error(import.span, message);
+            self.diagnostics.push(diagnostic.help(did_you_mean(feature, ["dynamic_registration"])));
+        } else if !imports.is_empty() {
+            let message = "`dynamic_registration` must come before every other import of the file";
+            self.diagnostics.push(Diagnostic::error(import.span, message));
+        }
+        imports.dynamic = true;
+    }
+
+    /// Loads the task file that stands for a Python module; `false` if there is none.
+    fn task_module(&mut self, import: &Import, table: Table) -> bool {
+        let path = format!("{}.gin", import.module.replace('.', "/"));
+        match self.finder.find(&path, TASK_LIBRARY, None) {
+            Ok(Some((name, text))) => {
+                self.mention(import.span, Named::File(name.clone()), table);
+                if !self.imported.contains(&name) {
+                    self.imported.push(name.clone());
+                    self.file(name, text, Some(import.span), Table::Tasks);
+                }
+                return true;
+            }
+            Ok(None) if self.registry.any_module || self.request.skip_unknown.skips_imports() => {}
+            Ok(None) => {
+                let missing = self.finder.missing_module(import, self.registry);
+                self.lacks(missing);
+            }
+            Err(error) => self.lacks(Diagnostic::error(import.span, error)),
+        }
+        false
+    }
+
+    fn include(&mut self, include: &Include, table: Table) {
+        let library = if table == Table::Run { LIBRARY } else { TASK_LIBRARY };
+        let including = self.open.last().cloned();
+        match self.finder.find(&include.path, library, including.as_deref()) {
+            Ok(Some((name, _))) if self.open.iter().any(|open| plain(open) == plain(&name)) => {
+                let message = format!("`{}` includes itself", include.path);
+                let chain = self.open.join(" -> ");
+                let diagnostic = Diagnostic::error(include.span, message);
+                self.lacks(diagnostic.help(format!("the chain is {chain} -> {name}")));
+            }
+            Ok(Some((name, text))) => {
+                self.mention(include.span, Named::File(name.clone()), table);
+                self.file(name, text, Some(include.span), table);
+            }
+            Ok(None) => {
+                let mut missing = self.finder.missing_file(&include.path, library);
+                missing.place = Some((include.span, "not found".to_string()));
+                self.lacks(missing);
+            }
+            Err(error) => self.lacks(Diagnostic::error(include.span, error)),
+        }
+    }
+
+    pub fn finish(mut self) -> Loaded {
+        // What a text that failed would have bound is not missing: it would be noise to say so.
+        if !self.incomplete {
+            for config in [&self.run, &self.tasks] {
+                self.diagnostics.extend(check::inconsistent(config, self.registry));
+                if !self.request.fragment {
+                    self.diagnostics.extend(check::incomplete(config, self.registry));
+                }
+            }
+            self.diagnostics.extend(ineffective(&self.run, &self.sources));
+        }
+        self.diagnostics.sort_by_key(|diagnostic| diagnostic.severity);
+        Loaded {
+            sources: self.sources,
+            config: self.run,
+            tasks: self.tasks,
+            warnings: self.diagnostics,
+            mentions: self.mentions,
+        }
+    }
+}
+
+/// `macro.value = x` in scope `NAME` is `NAME = x`.
+fn is_macro(selector: &str) -> bool {
+    ["gin.macro", "macro"].contains(&selector)
+}

@@ -1,0 +1,283 @@
+//! Mistakes within values: literals, expressions, containers and strings.
+
+use super::super::diagnostic::Diagnostic;
+use super::super::repr::repr_str;
+use super::super::source::Span;
+use super::super::syntax::{Key, Place};
+use super::{
+    end_of_line, first_char, first_word, malformed_path, semicolon, shortened, unexpected, unusual,
+};
+
+pub(in crate::gin) fn no_value(key: Option<&Key>, end: Span) -> Diagnostic {
+    let error =
+        Diagnostic::error(Span { start: end.start, end: end.end, ..end }, "a value is missing");
+    match key {
+        Some(key) => error
+            .label("expected a value here")
+            .help(format!("write `{} = value` on one line; brackets may span lines", key.text))
+            .flag_help(format!("write `--gin.{}=VALUE`; an empty text is `\"''\"`", key.text)),
+        None => error
+            .help("a value is a number, a text in quotes, a container, `@reference` or `%MACRO`"),
+    }
+}
+
+/// What stands where the line's value should.
+pub(in crate::gin) fn not_a_value(found: Place<'_>, key: Option<&Key>) -> Diagnostic {
+    if found.text.starts_with('=') {
+        return Diagnostic::error(found.prefix(1).span, "gin has no `==`")
+            .help("a binding has one `=`");
+    }
+    if let Some(at) = found.text.find(" = ").filter(|_| !found.text.contains(['\'', '"'])) {
+        return Diagnostic::error(found.suffix(at + 1).prefix(1).span, "one statement has one `=`")
+            .help("write each binding on a line of its own");
+    }
+    wrong_value(found, key, true)
+}
+
+/// What stands where a container's item should.
+pub(in crate::gin) fn not_an_item(found: Place<'_>, key: Option<&Key>) -> Diagnostic {
+    wrong_value(found, key, false)
+}
+
+fn wrong_value(found: Place<'_>, key: Option<&Key>, whole: bool) -> Diagnostic {
+    let text = found.text;
+    let first = first_char(found);
+    let error = |message: &str| Diagnostic::error(first.span, message);
+    match text.as_bytes()[0] {
+        b'-' | b'+' => bad_sign(found),
+        b'@' => error("`@` needs a name").help("write `@configurable` or `@scope/configurable()`"),
+        b'%' => error("`%` needs a name").help("write `%MACRO`"),
+        b',' | b';' | b':' | b'*' | b'=' | b'!' | b'<' | b'>' | b'|' | b'&' | b'^' => {
+            error("expected a value").label(format!("found `{}`", first.text))
+        }
+        _ if unusual(first.text).is_some() => unexpected(first),
+        _ => bare_word(found, key, whole),
+    }
+}
+
+fn bare_word(found: Place<'_>, key: Option<&Key>, whole: bool) -> Diagnostic {
+    let text = found.text;
+    let meant = match text {
+        "true" | "TRUE" => Some("True"),
+        "false" | "FALSE" => Some("False"),
+        "null" | "none" | "nil" | "NULL" | "NONE" => Some("None"),
+        _ => None,
+    };
+    let error = Diagnostic::error(found.span, format!("`{}` is no value", shortened(text)));
+    if let Some(meant) = meant {
+        return error.label(format!("did you mean `{meant}`?"));
+    }
+    if matches!(text, "inf" | "nan") {
+        return error.help("infinity is written `1e999`; there is no literal for nan");
+    }
+    if let Some(name) = called_name(text) {
+        return match PYTHON_TYPES.contains(&name) {
+            true => error.help("gin has no Python built-ins: write a literal"),
+            false => error
+                .help(format!("to call a configurable, write `@{name}()` and bind its arguments")),
+        };
+    }
+    let error = error.label("did you forget the quotes?");
+    let quoted = repr_str(text);
+    match key.filter(|_| whole) {
+        None => error.help(format!("write `{quoted}`")),
+        Some(key) => {
+            let error = error.help(format!("write `{} = {quoted}`", key.text));
+            // Inside the shell's double quotes these mean something else.
+            match text.contains(['"', '$', '`', '\\', '\'', '!']) {
+                true => error,
+                false => error.flag_help(format!(
+                    "write `--gin.{}=\"{quoted}\"`: the shell eats the outer quotes",
+                    key.text
+                )),
+            }
+        }
+    }
+}
+
+const PYTHON_TYPES: [&str; 9] =
+    ["set", "dict", "list", "tuple", "int", "float", "str", "bool", "range"];
+
+/// `name` of `name(...)`.
+fn called_name(text: &str) -> Option<&str> {
+    let (name, _) = text.strip_suffix(')')?.split_once('(')?;
+    let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+    (!name.is_empty() && name.chars().all(is_name)).then_some(name)
+}
+
+fn bad_sign(found: Place<'_>) -> Diagnostic {
+    let sign = first_char(found);
+    let rest = found.text[1..].trim_start();
+    let error = |message: &str| Diagnostic::error(sign.span, message);
+    match (sign.text, rest.chars().next()) {
+        ("-", Some('%' | '@')) => {
+            let what = if rest.starts_with('%') { "a macro" } else { "a reference" };
+            error(&format!("a minus sign cannot stand before {what}"))
+                .label("gin-config drops this sign without a word")
+                .help("bind the negative number itself, or compute it: `%(-NAME)`")
+        }
+        ("+", Some(c)) if c.is_ascii_digit() || c == '.' => {
+            error("a number has no plus sign").help("delete it")
+        }
+        ("-", Some('-' | '+')) => error("a number has one minus sign at most"),
+        ("-", None) => error("a number is missing after the minus sign"),
+        (sign, _) => {
+            error(&format!("`{sign}` cannot stand here")).label("a sign stands before numbers only")
+        }
+    }
+}
+
+/// What follows the line's value.
+pub(in crate::gin) fn after_value(
+    value: Place<'_>,
+    rest: Place<'_>,
+    key: Option<&Key>,
+) -> Diagnostic {
+    let whole = value.span.to(rest.span);
+    match rest.text.as_bytes()[0] {
+        b',' => {
+            let error = Diagnostic::error(rest.prefix(1).span, "a tuple needs parentheses");
+            match key {
+                Some(key) => error.help(format!(
+                    "write `{} = ({}{})`",
+                    key.text,
+                    shortened(value.text),
+                    shortened(rest.text)
+                )),
+                None => error,
+            }
+        }
+        b'=' => Diagnostic::error(rest.prefix(1).span, "one statement has one `=`")
+            .help("write each binding on a line of its own"),
+        b';' => semicolon(rest),
+        _ => expression(value, rest, whole).unwrap_or_else(|| {
+            let error = end_of_line(rest);
+            match rest.text.contains('=') {
+                true => error.help("write each statement on a line of its own"),
+                false => error,
+            }
+        }),
+    }
+}
+
+/// What follows a value inside a container that `closer` closes.
+pub(in crate::gin) fn stray(value: Place<'_>, rest: Place<'_>, closer: char) -> Diagnostic {
+    expression(value, rest, value.span.to(rest.span)).unwrap_or_else(|| {
+        let found = first_word(rest);
+        let help = match (closer, found.text.starts_with('=')) {
+            ('}', true) => "an item of a dict is `key: value`",
+            _ => "is a comma missing before it?",
+        };
+        Diagnostic::error(found.span, format!("expected `,` or `{closer}`"))
+            .label(format!("found `{}`", shortened(found.text)))
+            .help(help)
+    })
+}
+
+/// The user tried to compute something.
+fn expression(value: Place<'_>, rest: Place<'_>, whole: Span) -> Option<Diagnostic> {
+    let is_reference = value.text.starts_with(['@', '%']);
+    let word = rest.text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+    match rest.text.chars().next()? {
+        '.' if is_reference && !value.text.ends_with(')') => Some(malformed_path(rest)),
+        '/' if is_reference && !value.text.ends_with(')') && !rest.text[1..].starts_with(' ') => {
+            Some(malformed_path(rest))
+        }
+        '.' if is_reference => Some(
+            Diagnostic::error(rest.span, "a reference has no attributes")
+                .help("refer to a configurable that yields the part you need"),
+        ),
+        '(' if is_reference => {
+            Some(Diagnostic::error(rest.span, "a reference is called once at most"))
+        }
+        '[' => {
+            Some(Diagnostic::error(rest.span, "gin has no indexing").help("write the item itself"))
+        }
+        '+' | '-' | '*' | '/' | '%' | '|' | '&' | '^' | '<' | '>' | '!' => {
+            Some(no_expressions(whole))
+        }
+        _ if ["if", "and", "or", "in", "is", "not", "for"].contains(&word) => {
+            Some(no_expressions(whole))
+        }
+        c if unusual(&rest.text[..c.len_utf8()]).is_some() => Some(unexpected(first_char(rest))),
+        _ => None,
+    }
+}
+
+fn no_expressions(whole: Span) -> Diagnostic {
+    Diagnostic::error(whole, "an expression stands in `%( )`")
+        .label("nothing is computed here")
+        .help("write `%(A * 2)`, in which a name is a macro's, or `f'{A}/b'` for a text")
+}
+
+/// What stands in `%( )` and cannot be computed.
+pub(in crate::gin) fn bad_expression(found: Place<'_>) -> Diagnostic {
+    Diagnostic::error(found.span, "this cannot be computed")
+        .label("expected numbers, macros and `+ - * / // %`")
+        .help("write `%(A * 2)`, in which a name is a macro's; a text is `f'{A}/b'`")
+}
+
+pub(in crate::gin) fn call_arguments(arguments: Place<'_>, selector: &str) -> Diagnostic {
+    let name = arguments.text.split('=').next().unwrap_or_default().trim();
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let argument = if is_name && arguments.text.contains('=') { name } else { "argument" };
+    Diagnostic::error(arguments.span, "a reference is called without arguments")
+        .help(format!("bind them: `{selector}.{argument} = ...`"))
+}
+
+// ---- containers
+
+pub(in crate::gin) fn no_item(at: Place<'_>) -> Diagnostic {
+    let after = Span { end: at.span.start + 1, ..at.span };
+    Diagnostic::error(after, "a value is missing before this").help("delete the extra separator")
+}
+
+pub(in crate::gin) fn no_entry_value(at: Place<'_>) -> Diagnostic {
+    Diagnostic::error(at.span, "an item of a dict is `key: value`").label("expected a value here")
+}
+
+pub(in crate::gin) fn colon_in_list(second: Span, container: Place<'_>) -> Diagnostic {
+    let what = if container.text.starts_with('[') { "a list" } else { "a tuple" };
+    Diagnostic::error(second, format!("{what} has no `key: value` items"))
+        .related(container.prefix(1).span, "opened here")
+        .help("a dict is written with `{` and `}`")
+}
+
+pub(in crate::gin) fn set(container: Place<'_>, item: Span) -> Diagnostic {
+    Diagnostic::error(item, "an item of a dict is `key: value`")
+        .label("expected `:` and a value after this")
+        .related(container.prefix(1).span, "the dict starts here")
+        .help("gin has no sets: write a list `[...]`")
+}
+
+pub(in crate::gin) fn second_colon(value: Span) -> Diagnostic {
+    Diagnostic::error(value, "an item of a dict has one `:`")
+        .label("a second value for one key")
+        .help("is a comma missing before it?")
+}
+
+pub(in crate::gin) fn unhashable(key: Span, kind: &str) -> Diagnostic {
+    Diagnostic::error(key, format!("{kind} cannot be the key of a dict"))
+        .help("use a tuple `(...)`")
+}
+
+pub(in crate::gin) fn duplicate_key(first: Span, again: Span) -> Diagnostic {
+    Diagnostic::error(again, "this key stands in the dict already; the last value counts")
+        .label("again here")
+        .related(first, "first here")
+        .warning()
+}
+
+// ---- strings
+
+pub(in crate::gin) fn mixed_strings(piece: Place<'_>) -> Diagnostic {
+    Diagnostic::error(piece.span, "text and bytes cannot be joined")
+        .help("give all parts the prefix `b`, or none")
+}
+
+pub(in crate::gin) fn joined_strings(span: Span) -> Diagnostic {
+    Diagnostic::error(span, "two strings without a comma between them are one item")
+        .label("one item")
+        .help("if two items are meant, write a comma; else join them into one string")
+        .warning()
+}
