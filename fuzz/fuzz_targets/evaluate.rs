@@ -59,5 +59,5 @@ fn loaded(text: &str) -> Loaded {
 }
 
 fn is_wrong(loaded: &Loaded) -> bool {
-    loaded.warnings.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+    loaded.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
 }

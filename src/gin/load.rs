@@ -65,7 +65,7 @@ pub struct Loaded {
     /// What task files bind.
     pub tasks: Config,
     /// What is legal and probably not meant; from [`load_anyway`], errors too.
-    pub warnings: Vec<Diagnostic>,
+    pub diagnostics: Vec<Diagnostic>,
     /// What the texts name, in the order met.
     pub mentions: Vec<Mention>,
 }
@@ -108,9 +108,9 @@ impl Loaded {
     /// # Errors
     /// Every mistake found in any of the texts.
     pub fn checked(self) -> Result<Self, Diagnostics> {
-        match self.warnings.iter().any(|d| d.severity == Severity::Error) {
+        match self.diagnostics.iter().any(|d| d.severity == Severity::Error) {
             false => Ok(self),
-            true => Err(Diagnostics { sources: self.sources, list: self.warnings }),
+            true => Err(Diagnostics { sources: self.sources, list: self.diagnostics }),
         }
     }
 }
@@ -127,7 +127,7 @@ pub fn load(
     load_anyway(request, source, registry).checked()
 }
 
-/// Loads what can be loaded of a configuration, with its mistakes among the warnings.
+/// Loads what can be loaded of a configuration, with its mistakes among the diagnostics.
 pub fn load_anyway(request: &Request, source: &dyn Source, registry: &Registry) -> Loaded {
     let mut loader = Loader::new(request, source, registry);
     for file in &request.files {

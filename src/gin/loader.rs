@@ -331,7 +331,7 @@ impl<'a> Loader<'a> {
             sources: self.sources,
             config: self.run,
             tasks: self.tasks,
-            warnings: self.diagnostics,
+            diagnostics: self.diagnostics,
             mentions: self.mentions,
         }
     }

@@ -49,7 +49,7 @@ pub fn registry() -> Registry {
 /// Every mistake in flags and gin files.
 pub fn configure(args: &GinArgs, source: &dyn Source, color: bool) -> Result<Configured, Failure> {
     let (mut loaded, registry) = load_files(args, &[], source)?;
-    loaded.warnings.extend(loaded.unread(Train::schema(), &registry));
+    loaded.diagnostics.extend(loaded.unread(Train::schema(), &registry));
     let loaded = strict(args, loaded)?;
     let train = evaluate::<Train>(&loaded, &registry)?;
     check(&train).map_err(Failure::usage)?;
@@ -104,15 +104,15 @@ fn strict(args: &GinArgs, mut loaded: Loaded) -> Result<Loaded, Failure> {
     if !args.strict {
         return Ok(loaded);
     }
-    loaded.warnings.iter_mut().for_each(|warning| warning.severity = Severity::Error);
+    loaded.diagnostics.iter_mut().for_each(|warning| warning.severity = Severity::Error);
     Ok(loaded.checked()?)
 }
 
 fn warnings(loaded: &Loaded, color: bool) -> String {
-    if loaded.warnings.is_empty() {
+    if loaded.diagnostics.is_empty() {
         return String::new();
     }
-    let list = loaded.warnings.clone();
+    let list = loaded.diagnostics.clone();
     Diagnostics { sources: loaded.sources.clone(), list }.render(color)
 }
 

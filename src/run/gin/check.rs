@@ -22,7 +22,7 @@ pub struct CheckArgs {
 pub fn run(args: &CheckArgs, schemas: &[String], color: bool) -> Result<(), Failure> {
     let project = Project::load(&args.project.files, &args.project.reading, schemas)?;
     let project = project.complete();
-    let mut list = project.loaded.warnings.clone();
+    let mut list = project.loaded.diagnostics.clone();
     if let Some(root) = project.root {
         list.extend(project.loaded.unread(root, &project.registry));
     }

@@ -27,7 +27,7 @@ pub fn run(args: &PrintArgs, schemas: &[String], color: bool) -> Result<(), Fail
         return write(&untyped_config(args)?);
     }
     let project = Project::load(&args.project.files, &args.project.reading, schemas)?.readable()?;
-    let warnings = project.diagnostics(project.loaded.warnings.clone());
+    let warnings = project.diagnostics(project.loaded.diagnostics.clone());
     eprint!("{}", warnings.render(color));
     let (config, registry) = (&project.loaded.config, &project.registry);
     if !args.operative {

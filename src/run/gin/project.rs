@@ -74,7 +74,7 @@ impl Project {
     ///
     /// # Errors
     /// Schemas that cannot be read, a root that is not known. Mistakes in gin files are in
-    /// `loaded.warnings`.
+    /// `loaded.diagnostics`.
     pub fn load(
         files: &[String],
         reading: &ReadingArgs,
@@ -100,7 +100,7 @@ impl Project {
         Ok(Self { request, registry, loaded: part, root })
     }
 
-    /// The project with what is missing for its root to run among the warnings.
+    /// The project with what is missing for its root to run among the diagnostics.
     pub fn complete(mut self) -> Self {
         if self.root.is_some() {
             self.request.fragment = false;
@@ -114,7 +114,7 @@ impl Project {
     /// # Errors
     /// Every mistake.
     pub fn readable(mut self) -> Result<Self, Failure> {
-        let wrong = self.loaded.warnings.iter().any(|d| d.severity == Severity::Error);
+        let wrong = self.loaded.diagnostics.iter().any(|d| d.severity == Severity::Error);
         if wrong {
             self.loaded = self.loaded.checked()?;
         }

@@ -195,7 +195,7 @@ fn binds_entry_point(config: &Config) -> bool {
 
 /// Whether nothing is wrong but values that flags may still give.
 fn can_be_run(loaded: &Loaded) -> bool {
-    let wrong = loaded.warnings.iter().filter(|d| d.severity == Severity::Error);
+    let wrong = loaded.diagnostics.iter().filter(|d| d.severity == Severity::Error);
     wrong.into_iter().all(|diagnostic| diagnostic.missing == Some(Missing::Value))
 }
 

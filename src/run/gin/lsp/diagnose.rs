@@ -23,7 +23,7 @@ pub fn diagnose(analysis: &Analysis, is_part: bool, files: &Files) -> Vec<lsp_ty
     let shown = Shown { analysis, is_part, files, lines: Lines::new(&analysis.text) };
     let mut out = Vec::new();
     let unread = analysis.unread.iter().filter(|_| !is_part);
-    for diagnostic in analysis.loaded.warnings.iter().chain(unread) {
+    for diagnostic in analysis.loaded.diagnostics.iter().chain(unread) {
         let Some(shown) = shown.diagnostic(diagnostic) else { continue };
         // A file that is included twice is wrong twice.
         if !out.contains(&shown) {
@@ -38,7 +38,7 @@ pub fn diagnose(analysis: &Analysis, is_part: bool, files: &Files) -> Vec<lsp_ty
 
 /// Whether the file itself asks for a value.
 fn waits(analysis: &Analysis) -> bool {
-    analysis.loaded.warnings.iter().any(|diagnostic| {
+    analysis.loaded.diagnostics.iter().any(|diagnostic| {
         let place = diagnostic.place.as_ref().map(|(span, _)| span.file);
         diagnostic.missing == Some(Missing::Value)
             && place.is_some_and(|file| analysis.ids.contains(&file))
