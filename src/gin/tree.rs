@@ -12,8 +12,8 @@ use super::reach::arguments_of;
 use super::schema::{CallSite, Registry, Schema};
 use super::value::{Reference, Value, ValueKind};
 
-/// A configuration that refers to itself so often that it has more lines is cut.
-const MAX_LINES: usize = 100_000;
+/// A configuration that refers to its parts so often that it takes more steps is cut.
+const MAX_STEPS: usize = 1_000_000;
 
 /// How deep configurables hold each other, at most; a cycle ends here.
 const MAX_DEPTH: usize = 100;
@@ -24,7 +24,7 @@ pub fn tree(
     registry: &Registry,
     root: &'static Schema,
 ) -> BTreeMap<String, String> {
-    let mut grower = Grower { config, registry, lines: BTreeMap::new() };
+    let mut grower = Grower { config, registry, lines: BTreeMap::new(), steps: 0 };
     grower.call(root, &[], &CallSite::default(), Place { path: root.short_name(), depth: 0 });
     grower.lines
 }
@@ -33,6 +33,7 @@ struct Grower<'a> {
     config: &'a Config,
     registry: &'a Registry,
     lines: BTreeMap<String, String>,
+    steps: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -51,7 +52,7 @@ struct Context<'a> {
 
 impl Grower<'_> {
     fn call(&mut self, schema: &'static Schema, scope: &[String], site: &CallSite, at: Place<'_>) {
-        if at.depth >= MAX_DEPTH || self.lines.len() >= MAX_LINES {
+        if at.depth >= MAX_DEPTH || !self.may_go_on() {
             return;
         }
         let arguments = arguments_of(self.config, schema, scope, &site.supplies);
@@ -70,7 +71,7 @@ impl Grower<'_> {
     }
 
     fn value(&mut self, value: &Value, cx: Context<'_>, at: Place<'_>) {
-        if at.depth >= MAX_DEPTH || self.lines.len() >= MAX_LINES {
+        if at.depth >= MAX_DEPTH || !self.may_go_on() {
             return;
         }
         let mut item = |name: String, item: &Value| {
@@ -124,13 +125,19 @@ impl Grower<'_> {
         }
     }
 
+    /// Counts a step.
+    fn may_go_on(&mut self) -> bool {
+        self.steps += 1;
+        self.steps <= MAX_STEPS
+    }
+
     fn line(&mut self, at: Place<'_>, text: String) {
         self.lines.insert(at.path.to_string(), text);
     }
 
     /// A number or text behind macros.
-    fn plain(&self, leaf: &Value, depth: usize) -> Result<ValueKind, String> {
-        if depth >= MAX_DEPTH {
+    fn plain(&mut self, leaf: &Value, depth: usize) -> Result<ValueKind, String> {
+        if depth >= MAX_DEPTH || !self.may_go_on() {
             return Err("macros lead too deep".to_string());
         }
         match &leaf.kind {

@@ -9,6 +9,7 @@ mod errors;
 mod format;
 mod golden;
 mod guide;
+mod hostile;
 mod limits;
 mod lsp;
 mod names;
