@@ -121,7 +121,8 @@ fn gin_files(folder: &str) -> Vec<PathBuf> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("folders are readable") {
             let path = entry.expect("entries are readable").path();
-            if path.is_dir() {
+            // What `make quickstart` leaves behind is not the project's.
+            if path.is_dir() && !path.ends_with("quickstart/out") {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "gin") {
                 files.push(path);

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::gin::Severity;
 use crate::run::failure::Failure;
 
-use super::project::{Project, ProjectArgs};
+use super::project::ProjectArgs;
 use super::write;
 
 /// Flags of `gimlet gin check`.
@@ -20,7 +20,7 @@ pub struct CheckArgs {
 
 /// Prints every diagnostic; [`Failure::Said`] if one of them is an error.
 pub fn run(args: &CheckArgs, schemas: &[String], color: bool) -> Result<(), Failure> {
-    let project = Project::load(&args.project.files, &args.project.reading, schemas)?;
+    let project = args.project.load(schemas)?;
     let project = project.complete();
     let mut list = project.loaded.diagnostics.clone();
     if let Some(root) = project.root {

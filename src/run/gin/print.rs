@@ -5,7 +5,7 @@ use clap::Args;
 use crate::gin::{Request, config_str, load, operative_config_str, reach, untyped};
 use crate::run::failure::Failure;
 
-use super::project::{Project, ProjectArgs};
+use super::project::ProjectArgs;
 use super::{input, write};
 
 /// Flags of `gimlet gin print`.
@@ -26,7 +26,7 @@ pub fn run(args: &PrintArgs, schemas: &[String], color: bool) -> Result<(), Fail
     if args.untyped {
         return write(&untyped_config(args)?);
     }
-    let project = Project::load(&args.project.files, &args.project.reading, schemas)?.readable()?;
+    let project = args.project.load(schemas)?.readable()?;
     let warnings = project.diagnostics(project.loaded.diagnostics.clone());
     eprint!("{}", warnings.render(color));
     let (config, registry) = (&project.loaded.config, &project.registry);

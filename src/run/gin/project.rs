@@ -25,6 +25,20 @@ pub struct ProjectArgs {
     pub reading: ReadingArgs,
 }
 
+impl ProjectArgs {
+    /// Loads the configuration of tools that are of no use without one.
+    ///
+    /// # Errors
+    /// As [`Project::load`]; where neither a file nor a binding is given.
+    pub fn load(&self, schemas: &[String]) -> Result<Project, Failure> {
+        let reading = &self.reading;
+        if self.files.is_empty() && reading.gin_file.is_empty() && reading.gin_bindings.is_empty() {
+            return Err(Failure::usage(anyhow!("no configuration: name a gin file")));
+        }
+        Project::load(&self.files, reading, schemas)
+    }
+}
+
 /// How files are read.
 #[derive(Args, Debug)]
 pub struct ReadingArgs {

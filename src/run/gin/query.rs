@@ -6,7 +6,7 @@ use clap::Args;
 use crate::gin::{Failed, query};
 use crate::run::failure::Failure;
 
-use super::project::{Project, ProjectArgs};
+use super::project::ProjectArgs;
 use super::write;
 
 /// Flags of `gimlet gin query`.
@@ -21,7 +21,7 @@ pub struct QueryArgs {
 
 /// Prints the value: that of this scope alone, references unevaluated, defaults not counted.
 pub fn run(args: &QueryArgs, schemas: &[String]) -> Result<(), Failure> {
-    let project = Project::load(&args.project.files, &args.project.reading, schemas)?.readable()?;
+    let project = args.project.load(schemas)?.readable()?;
     match query(&args.key, &project.loaded, &project.registry) {
         Ok(value) => write(&format!("{value}\n")),
         Err(Failed(message)) => Err(Failure::usage(anyhow!(message))),
