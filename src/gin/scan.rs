@@ -127,7 +127,7 @@ impl Scanner<'_> {
     fn continuation(&mut self, line: &mut Line) {
         match &self.text[self.at + 1..] {
             [b'\r', b'\n', _, ..] => self.at += 3,
-            [b'\n' | b'\r', _, ..] => self.at += 2,
+            [first @ (b'\n' | b'\r'), second, ..] if [*first, *second] != *b"\r\n" => self.at += 2,
             rest => {
                 let blanks = rest.iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
                 let ends = matches!(rest.get(blanks), None | Some(b'\n' | b'\r'));
@@ -344,6 +344,7 @@ mod tests {
             &[],
         );
         check("a = \\\n 1\nb = 2", &["a = \\\n 1", "b = 2"], &[]);
+        check("\\\r\n", &[], &["nothing follows the backslash that continues this line"]);
     }
 
     #[test]
