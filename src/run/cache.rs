@@ -52,17 +52,18 @@ pub(super) fn cache_command(args: &CacheArgs, color: bool) -> Result<(), Failure
 /// same tasks.
 pub(super) fn caches_of(run: &GinArgs) -> Caches {
     let mut flags = Vec::new();
-    if run.gin_search_paths != ["."] {
-        flags.push(format!("--gin_search_paths={}", run.gin_search_paths.join(",")));
+    if run.files.gin_search_paths != ["."] {
+        flags.push(format!("--gin_search_paths={}", run.files.gin_search_paths.join(",")));
     }
-    flags.extend(run.gin_file.iter().map(|file| format!("--gin_file={file}")));
-    flags.extend(run.bindings().into_iter().map(|(flag, statement)| {
+    flags.extend(run.files.gin_file.iter().map(|file| format!("--gin_file={file}")));
+    flags.extend(run.files.bindings().into_iter().map(|(flag, statement)| {
         let name = flag.strip_prefix("--gin.").map(|name| format!("{name} = "));
         let value = name.and_then(|name| statement.strip_prefix(&name).map(str::to_string));
         format!("{flag}={}", value.unwrap_or(statement))
     }));
-    flags
-        .extend(run.skip_unknown.iter().map(|names| format!("--skip_unknown={}", names.join(","))));
+    flags.extend(
+        run.files.skip_unknown.iter().map(|names| format!("--skip_unknown={}", names.join(","))),
+    );
     flags.extend(run.path_map.iter().map(|entry| format!("--path_map={entry}")));
     Caches { folders: run.seqio_additional_cache_dirs.clone(), task_flags: flags }
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::gin::SkipUnknown;
+use crate::gin::{Request, SkipUnknown};
 
 use super::gin::GinToolArgs;
 
@@ -106,9 +106,9 @@ pub struct CacheArgs {
     pub dry_run: bool,
 }
 
-/// Flags that make up the configuration.
+/// Gin files and bindings, and how they are read.
 #[derive(Args, Debug)]
-pub struct GinArgs {
+pub struct GinFileArgs {
     /// Gin file; may be repeated, later files win.
     #[arg(long = "gin_file", value_name = "FILE")]
     pub gin_file: Vec<String>,
@@ -124,12 +124,6 @@ pub struct GinArgs {
         default_value = "."
     )]
     pub gin_search_paths: Vec<String>,
-    /// Folder of TFDS datasets.
-    #[arg(long = "tfds_data_dir", value_name = "DIR")]
-    pub tfds_data_dir: Option<String>,
-    /// Folders with cached tasks.
-    #[arg(long = "seqio_additional_cache_dirs", value_name = "DIR,...", value_delimiter = ',')]
-    pub seqio_additional_cache_dirs: Vec<String>,
     /// Drop bindings of configurables that are not known: all, or those with these selectors.
     #[arg(
         long = "skip_unknown",
@@ -140,6 +134,20 @@ pub struct GinArgs {
         value_delimiter = ','
     )]
     pub skip_unknown: Option<Vec<String>>,
+}
+
+/// Flags that make up the configuration of a run.
+#[derive(Args, Debug)]
+pub struct GinArgs {
+    /// Gin files and bindings.
+    #[command(flatten)]
+    pub files: GinFileArgs,
+    /// Folder of TFDS datasets.
+    #[arg(long = "tfds_data_dir", value_name = "DIR")]
+    pub tfds_data_dir: Option<String>,
+    /// Folders with cached tasks.
+    #[arg(long = "seqio_additional_cache_dirs", value_name = "DIR,...", value_delimiter = ',')]
+    pub seqio_additional_cache_dirs: Vec<String>,
     /// Take warnings for errors.
     #[arg(long = "strict")]
     pub strict: bool,
@@ -169,32 +177,38 @@ pub struct DistributedArgs {
     pub initialization_timeout: Option<u64>,
 }
 
-impl GinArgs {
+impl GinFileArgs {
+    /// What is to be loaded.
+    pub fn request(&self) -> Request {
+        Request {
+            files: self.gin_file.clone(),
+            bindings: self.bindings(),
+            search_paths: self.gin_search_paths.clone(),
+            skip_unknown: self.skip_unknown(),
+            ..Request::default()
+        }
+    }
+
     /// `(flag as typed, statement)` of each binding, in order.
     pub fn bindings(&self) -> Vec<(String, String)> {
-        typed_bindings(&self.gin_bindings)
+        let split = |text: &String| match text.strip_prefix(TYPED_AS) {
+            Some(marked) => {
+                let (flag, statement) =
+                    marked.split_once(TYPED_AS).expect("`rewrite` writes both marks");
+                (flag.to_string(), statement.to_string())
+            }
+            None => ("--gin_bindings".to_string(), text.clone()),
+        };
+        self.gin_bindings.iter().map(split).collect()
     }
-}
 
-/// `(flag as typed, statement)` of each value of `--gin_bindings`, in order.
-pub fn typed_bindings(values: &[String]) -> Vec<(String, String)> {
-    let split = |text: &String| match text.strip_prefix(TYPED_AS) {
-        Some(marked) => {
-            let (flag, statement) =
-                marked.split_once(TYPED_AS).expect("`rewrite` writes both marks");
-            (flag.to_string(), statement.to_string())
+    /// Without a value, the flag stands for all.
+    fn skip_unknown(&self) -> SkipUnknown {
+        match &self.skip_unknown {
+            None => SkipUnknown::No,
+            Some(names) if names.iter().all(String::is_empty) => SkipUnknown::All,
+            Some(names) => SkipUnknown::Named(names.clone()),
         }
-        None => ("--gin_bindings".to_string(), text.clone()),
-    };
-    values.iter().map(split).collect()
-}
-
-/// What `--skip_unknown` says: without a value, all.
-pub fn skip_unknown(flag: Option<&[String]>) -> SkipUnknown {
-    match flag {
-        None => SkipUnknown::No,
-        Some(names) if names.iter().all(String::is_empty) => SkipUnknown::All,
-        Some(names) => SkipUnknown::Named(names.to_vec()),
     }
 }
 
@@ -235,7 +249,7 @@ mod tests {
         let words = ["gimlet", "train"].iter().chain(args).map(|word| word.to_string());
         let cli = Cli::parse_from(rewrite(words).expect("well formed"));
         let Command::Train(train) = cli.command else { panic!("parsed as train") };
-        train.gin.bindings()
+        train.gin.files.bindings()
     }
 
     #[test]

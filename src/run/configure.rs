@@ -2,13 +2,13 @@
 
 use crate::data::{Mixture, Task};
 use crate::gin::{
-    Config, Configurable, Diagnostics, Evaluator, Loaded, Registry, Request, Severity, Source, load,
+    Config, Configurable, Diagnostics, Evaluator, Loaded, Registry, Severity, Source, load,
 };
 use crate::storage::{parse_path_map, set_path_map};
 use crate::train::{Train, check};
 
 use super::cache::caches_of;
-use super::cli::{GinArgs, skip_unknown};
+use super::cli::GinArgs;
 use super::failure::Failure;
 use super::functions::with_functions;
 use super::tasks::GinTasks;
@@ -84,13 +84,8 @@ fn load_files(
     let path_map = parse_path_map(&args.path_map.join(",")).map_err(Failure::usage)?;
     set_path_map(path_map).map_err(Failure::usage)?;
     let import = |module: &String| ("--module_import".to_string(), format!("import {module}"));
-    let request = Request {
-        files: args.gin_file.clone(),
-        bindings: modules.iter().map(import).chain(args.bindings()).collect(),
-        search_paths: args.gin_search_paths.clone(),
-        skip_unknown: skip_unknown(args.skip_unknown.as_deref()),
-        ..Request::default()
-    };
+    let mut request = args.files.request();
+    request.bindings.splice(0..0, modules.iter().map(import));
     if request.files.is_empty() && request.bindings.is_empty() {
         return Err(Failure::Usage(anyhow::anyhow!("no configuration: give --gin_file=FILE")));
     }

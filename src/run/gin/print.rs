@@ -39,11 +39,11 @@ pub fn run(args: &PrintArgs, schemas: &[String], color: bool) -> Result<(), Fail
 
 /// The files by themselves, each selector naming itself.
 fn untyped_config(args: &PrintArgs) -> Result<String, Failure> {
-    let reading = &args.project.reading;
-    let names: Vec<&String> = reading.gin_file.iter().chain(&args.project.files).collect();
+    let by_flag = &args.project.reading.by_flag;
+    let names: Vec<&String> = by_flag.gin_file.iter().chain(&args.project.files).collect();
     let texts: Vec<String> =
         names.iter().map(|name| input::read(name)).collect::<Result<_, _>>()?;
-    let bindings = crate::run::cli::typed_bindings(&reading.gin_bindings);
+    let bindings = by_flag.bindings();
     let statements = bindings.iter().map(|(_, statement)| statement.as_str());
     let registry = untyped(texts.iter().map(String::as_str).chain(statements));
     let files = names.iter().map(|name| input::name(name).to_string()).collect();

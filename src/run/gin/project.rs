@@ -6,10 +6,10 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 
 use crate::gin::{
-    Config, Diagnostic, Diagnostics, Loaded, Registry, Request, Schema, Severity, configurable,
-    load_anyway, registry_of,
+    Config, Diagnostic, Diagnostics, Loaded, Registry, Schema, Severity, configurable, load_anyway,
+    registry_of,
 };
-use crate::run::cli::{skip_unknown, typed_bindings};
+use crate::run::cli::GinFileArgs;
 use crate::run::configure::{ROOTS, registry};
 use crate::run::failure::Failure;
 use crate::run::library::Library;
@@ -31,41 +31,20 @@ impl ProjectArgs {
     /// # Errors
     /// As [`Project::load`]; where neither a file nor a binding is given.
     pub fn load(&self, schemas: &[String]) -> Result<Project, Failure> {
-        let reading = &self.reading;
-        if self.files.is_empty() && reading.gin_file.is_empty() && reading.gin_bindings.is_empty() {
+        let by_flag = &self.reading.by_flag;
+        if self.files.is_empty() && by_flag.gin_file.is_empty() && by_flag.gin_bindings.is_empty() {
             return Err(Failure::usage(anyhow!("no configuration: name a gin file")));
         }
-        Project::load(&self.files, reading, schemas)
+        Project::load(&self.files, &self.reading, schemas)
     }
 }
 
 /// How files are read.
 #[derive(Args, Debug)]
 pub struct ReadingArgs {
-    /// Gin file, as `train` takes it; before the files named without a flag.
-    #[arg(long = "gin_file", value_name = "FILE")]
-    pub gin_file: Vec<String>,
-    /// Gin statement that wins over every file; `--gin.X=V` is short for `--gin_bindings='X = V'`.
-    #[arg(long = "gin_bindings", alias = "gin_param", value_name = "BINDING")]
-    pub gin_bindings: Vec<String>,
-    /// Folders in which gin files are searched, after the working directory.
-    #[arg(
-        long = "gin_search_paths",
-        value_name = "DIR,...",
-        value_delimiter = ',',
-        default_value = "."
-    )]
-    pub gin_search_paths: Vec<String>,
-    /// Drop bindings of configurables that are not known: all, or those with these selectors.
-    #[arg(
-        long = "skip_unknown",
-        value_name = "SELECTOR,...",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "",
-        value_delimiter = ','
-    )]
-    pub skip_unknown: Option<Vec<String>>,
+    /// Gin files by flag, which come before those named without one, and bindings.
+    #[command(flatten)]
+    pub by_flag: GinFileArgs,
     /// What is run, where the files do not show it: a selector.
     #[arg(long = "root", value_name = "SELECTOR")]
     pub root: Option<String>,
@@ -73,7 +52,8 @@ pub struct ReadingArgs {
 
 /// A configuration with everything that it may name.
 pub struct Project {
-    request: Request,
+    /// Values still required and macros that nothing defines, which are no mistakes in a part.
+    lacking: Vec<Diagnostic>,
     /// Every configurable that the files may name.
     pub registry: Registry,
     /// The configuration, mistakes among its warnings.
@@ -95,30 +75,28 @@ impl Project {
         schemas: &[String],
     ) -> Result<Self, Failure> {
         let registry = registry_for(schemas)?;
-        let request = Request {
-            files: reading.gin_file.iter().chain(files).map(|file| file_of(file)).collect(),
-            bindings: typed_bindings(&reading.gin_bindings),
-            search_paths: reading.gin_search_paths.clone(),
-            skip_unknown: skip_unknown(reading.skip_unknown.as_deref()),
-            fragment: true,
-            ..Request::default()
-        };
-        let part = load_anyway(&request, &Library, &registry);
-        let root =
-            match &reading.root {
-                Some(root) => Some(configurable(root, &part, &registry).map_err(|diagnostic| {
+        let mut request = reading.by_flag.request();
+        request.files.extend_from_slice(files);
+        request.files.iter_mut().for_each(|file| *file = file_of(file));
+        let mut loaded = load_anyway(&request, &Library, &registry);
+        let (lacking, diagnostics) =
+            std::mem::take(&mut loaded.diagnostics).into_iter().partition(|d| d.missing.is_some());
+        loaded.diagnostics = diagnostics;
+        let root = match &reading.root {
+            Some(root) => {
+                Some(configurable(root, &loaded, &registry).map_err(|diagnostic| {
                     Failure::usage(anyhow!("--root: {}", diagnostic.message))
-                })?),
-                None => inferred(&part.config, &registry),
-            };
-        Ok(Self { request, registry, loaded: part, root })
+                })?)
+            }
+            None => inferred(&loaded.config, &registry),
+        };
+        Ok(Self { registry, loaded, lacking, root })
     }
 
     /// The project with what is missing for its root to run among the diagnostics.
     pub fn complete(mut self) -> Self {
         if self.root.is_some() {
-            self.request.fragment = false;
-            self.loaded = load_anyway(&self.request, &Library, &self.registry);
+            self.loaded.diagnostics.append(&mut self.lacking);
         }
         self
     }

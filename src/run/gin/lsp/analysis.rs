@@ -13,7 +13,7 @@ use crate::gin::{
     Bound, Config, Diagnostic, FileId, Loaded, Mention, Missing, Named, Registry, Request,
     Severity, Span, Value, load_anyway, parse,
 };
-use crate::run::cli::{Cli, Command, GinArgs, rewrite, skip_unknown};
+use crate::run::cli::{Cli, Command, GinFileArgs, rewrite};
 use crate::run::gin::project::inferred;
 
 use super::files::Files;
@@ -53,13 +53,8 @@ impl Reading<'_> {
     /// Loads what the command in a file's comment runs; without one that reads the file, it alone.
     fn load(&self, path: &Path, text: &str) -> Loaded {
         if let Some(args) = command_in(text) {
-            let command = Request {
-                files: args.gin_file.clone(),
-                bindings: args.bindings(),
-                search_paths: [self.search_paths, &args.gin_search_paths].concat(),
-                skip_unknown: skip_unknown(args.skip_unknown.as_deref()),
-                ..Request::default()
-            };
+            let mut command = args.request();
+            command.search_paths.splice(0..0, self.search_paths.iter().cloned());
             let loaded = load_anyway(&command, self.files, self.registry);
             if !self.ids_of(path, &loaded).is_empty() {
                 return loaded;
@@ -200,7 +195,7 @@ fn can_be_run(loaded: &Loaded) -> bool {
 }
 
 /// The flags of the first comment that holds a command with `--gin_file`.
-fn command_in(text: &str) -> Option<GinArgs> {
+fn command_in(text: &str) -> Option<GinFileArgs> {
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         let Some(comment) = line.trim_start().strip_prefix('#') else { continue };
@@ -219,7 +214,7 @@ fn command_in(text: &str) -> Option<GinArgs> {
 }
 
 /// Reads the flags about gin; the rest of the command does not matter.
-fn gin_args(command: &str) -> Option<GinArgs> {
+fn gin_args(command: &str) -> Option<GinFileArgs> {
     let words = shlex::split(command)?;
     let is_read = |word: &String| {
         word.starts_with("--skip_unknown") || word.starts_with("--gin") && word.contains('=')
@@ -227,7 +222,7 @@ fn gin_args(command: &str) -> Option<GinArgs> {
     let flags = words.into_iter().filter(is_read);
     let words = ["gimlet", "train"].map(str::to_string).into_iter().chain(flags);
     match Cli::try_parse_from(rewrite(words).ok()?).ok()?.command {
-        Command::Train(args) if !args.gin.gin_file.is_empty() => Some(args.gin),
+        Command::Train(args) if !args.gin.files.gin_file.is_empty() => Some(args.gin.files),
         _ => None,
     }
 }
