@@ -410,7 +410,7 @@ impl<'a> Evaluator<'a> {
             return Err(self.report(diagnostic));
         };
         self.check_depth(Some(span))?;
-        let inner = path.split('/').map(str::to_string).collect();
+        let inner = scope_components(&path);
         let outer = std::mem::replace(&mut self.scope, inner);
         self.macros.push(path);
         let result = body(self, value);

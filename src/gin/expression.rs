@@ -77,7 +77,7 @@ impl Operator {
     }
 
     /// Operators that bind tighter have a higher one.
-    pub(super) fn precedence(self) -> u8 {
+    fn precedence(self) -> u8 {
         match self {
             Self::Add | Self::Subtract => 1,
             _ => 2,
@@ -178,12 +178,12 @@ impl Display for Expression {
         // Whether `repr` quotes with `'` or `"` depends on the whole text.
         let mut text = String::new();
         for piece in pieces {
-            match piece {
-                Self::Value(value) if matches!(value.kind, ValueKind::Str(_)) => {
-                    let ValueKind::Str(piece) = &value.kind else { continue };
-                    text.push_str(&piece.replace('{', "{{").replace('}', "}}"));
-                }
-                piece => text.push_str(&format!("{{{}}}", Inner(piece))),
+            if let Self::Value(value) = piece
+                && let ValueKind::Str(plain) = &value.kind
+            {
+                text.push_str(&plain.replace('{', "{{").replace('}', "}}"));
+            } else {
+                text.push_str(&format!("{{{}}}", Inner(piece)));
             }
         }
         write!(f, "f{}", repr_str(&text))

@@ -64,10 +64,10 @@ pub fn reach_all(config: &Config, registry: &Registry) -> Reached {
 }
 
 /// Bound arguments, with the scope each is bound in.
-type Bindings = BTreeMap<String, (Value, String)>;
+pub(super) type Bindings = BTreeMap<String, (Value, String)>;
 
 /// What is bound to a configurable that runs in `scope`: inner scopes win.
-fn bindings_of(config: &Config, schema: &Schema, scope: &[String]) -> Bindings {
+pub(super) fn bindings_of(config: &Config, schema: &Schema, scope: &[String]) -> Bindings {
     let mut out = Bindings::new();
     for depth in 0..=scope.len() {
         let prefix = scope[..depth].join("/");
@@ -80,14 +80,9 @@ fn bindings_of(config: &Config, schema: &Schema, scope: &[String]) -> Bindings {
     out
 }
 
-/// What a configurable is given in `scope` that its caller does not supply: bound values, and
+/// What a configurable is given that its caller does not supply: what is `bound` to it, and
 /// defaults that gin can write and bind.
-pub(super) fn arguments_of(
-    config: &Config,
-    schema: &Schema,
-    scope: &[String],
-    supplied: &[String],
-) -> Arguments {
+pub(super) fn arguments_of(schema: &Schema, bound: Bindings, supplied: &[String]) -> Arguments {
     let default = |param: &Param| match &param.default {
         Fallback::Value(kind) if !param.ignored && schema.refusal(param.name).is_none() => {
             Some((param.name.to_string(), Value::unplaced(kind.clone())))
@@ -95,8 +90,7 @@ pub(super) fn arguments_of(
         _ => None,
     };
     let mut out: Arguments = schema.params.iter().filter_map(default).collect();
-    let bound = bindings_of(config, schema, scope).into_iter();
-    out.extend(bound.map(|(argument, (value, _))| (argument, value)));
+    out.extend(bound.into_iter().map(|(argument, (value, _))| (argument, value)));
     out.retain(|argument, _| !supplied.contains(argument));
     out
 }
@@ -164,9 +158,9 @@ impl<'a> Walk<'a> {
         supplied: &[String],
     ) -> Bindings {
         let key = (scope.join("/"), schema.name);
-        let arguments = arguments_of(self.config, schema, scope, supplied);
-        self.reached.sections.entry(key).or_default().extend(arguments);
         let bound = bindings_of(self.config, schema, scope);
+        let arguments = arguments_of(schema, bound.clone(), supplied);
+        self.reached.sections.entry(key).or_default().extend(arguments);
         let used = bound.iter().filter(|(argument, _)| !supplied.contains(argument));
         self.reached.used.extend(
             used.map(|(argument, (_, from))| (from.clone(), schema.name, argument.clone())),
@@ -205,10 +199,7 @@ impl<'a> Walk<'a> {
             return self.call(schema, if own.is_empty() { scope } else { own }, &[], at);
         }
         let Some(site) = site else { return };
-        let scope = match reference.scope.is_empty() {
-            true => site.scope_from(consumer),
-            false => reference.scope.clone(),
-        };
+        let scope = site.scope_of(&reference.scope, consumer);
         self.call(schema, &scope, &site.supplies, at);
     }
 
@@ -236,7 +227,7 @@ impl<'a> Walk<'a> {
         let Some(value) = self.config.macro_value(&path).cloned() else { return };
         self.reached.macros.insert(path.clone(), value.clone());
         self.reached.scopes.insert(path.clone());
-        let scope: Vec<String> = path.split('/').map(str::to_string).collect();
+        let scope = scope_components(&path);
         self.macros.push(path);
         self.value(&value, &scope, consumer, site);
         self.macros.pop();

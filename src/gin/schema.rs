@@ -52,6 +52,11 @@ pub struct CallSite {
 }
 
 impl CallSite {
+    /// The scope in which a bare reference with the scope `own` is run for `consumer`.
+    pub(super) fn scope_of(&self, own: &[String], consumer: &[String]) -> Vec<String> {
+        if own.is_empty() { self.scope_from(consumer) } else { own.to_vec() }
+    }
+
     /// The scope of the call by a consumer that runs in `consumer`.
     pub fn scope_from(&self, consumer: &[String]) -> Vec<String> {
         let active = if self.later { &[] } else { consumer };

@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use super::config::Config;
-use super::reach::arguments_of;
+use super::config::{Config, scope_components};
+use super::reach::{arguments_of, bindings_of};
 use super::schema::{CallSite, Registry, Schema};
 use super::value::{Reference, Value, ValueKind};
 
@@ -55,7 +55,8 @@ impl Grower<'_> {
         if at.depth >= MAX_DEPTH || !self.may_go_on() {
             return;
         }
-        let arguments = arguments_of(self.config, schema, scope, &site.supplies);
+        let arguments =
+            arguments_of(schema, bindings_of(self.config, schema, scope), &site.supplies);
         for (argument, value) in arguments {
             let path = format!("{}.{argument}", at.path);
             let site = schema.param(&argument).and_then(|param| param.call.as_ref());
@@ -90,7 +91,7 @@ impl Grower<'_> {
                 let path = used.path();
                 match self.config.macro_value(&path).cloned() {
                     Some(value) => {
-                        let scope: Vec<String> = path.split('/').map(str::to_string).collect();
+                        let scope = scope_components(&path);
                         let place = Place { depth: at.depth + 1, ..at };
                         self.value(&value, Context { scope: &scope, ..cx }, place);
                     }
@@ -117,8 +118,7 @@ impl Grower<'_> {
                 self.call(schema, scope, &CallSite::default(), place);
             }
             (false, Some(site)) => {
-                let scope =
-                    if own.is_empty() { site.scope_from(cx.consumer) } else { own.to_vec() };
+                let scope = site.scope_of(own, cx.consumer);
                 self.call(schema, &scope, site, place);
             }
             (false, None) => {}
