@@ -73,4 +73,4 @@ pub use tree::tree;
 pub use untyped::untyped;
 pub use value::{MacroUse, Reference, Value, ValueKind};
 
-pub use crate::read_slot;
+pub use crate::{read_slot, slot};

@@ -16,7 +16,7 @@ pub(crate) struct CacheStep {
 /// it that looks at `task_feature_lengths`, which differ from run to run.
 pub(crate) fn cache_step(task: &Task) -> Result<Option<CacheStep>, DataError> {
     let steps = task.preprocessors.iter().enumerate().filter_map(|(index, step)| match step {
-        Preprocessor::Cache(placeholder) => {
+        Preprocessor::CacheDatasetPlaceholder(placeholder) => {
             Some(CacheStep { index, required: placeholder.required })
         }
         _ => None,

@@ -1,123 +1,121 @@
-//! Joining documents and cutting them into pieces.
+//! Joining examples and making several of one.
 
+use super::map::place;
 use super::pull::{Pull, Stage, StageState};
 use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Origin, Value};
+use crate::data::example::{Example, Origin};
+use crate::data::preprocess::{FlatMapStep, JoinStep, Place};
+use crate::data::random::StageSeed;
 
-fn no_targets(task: &str, step: &str, example: &Example) -> DataError {
-    DataError::Preprocess {
-        task: task.to_string(),
-        step: step.to_string(),
-        place: example.origin().map_or("a joined example".to_string(), Origin::to_string),
-        reason: format!("'targets' must hold token ids; the example has {}", example.names()),
-    }
-}
-
-fn targets_of(task: &str, step: &str, example: &mut Example) -> Result<Vec<i32>, DataError> {
-    match example.take("targets") {
-        Some(Value::Ints(ids)) => Ok(ids),
-        other => {
-            if let Some(value) = other {
-                example.set("targets".into(), value);
-            }
-            Err(no_targets(task, step, example))
-        }
-    }
-}
-
-/// Joins the 'targets' of `num_examples` examples; zeros, which pad, vanish.
-pub(crate) struct Concat {
-    pub input: Stage,
+/// What a stage of a task's preprocessor needs besides its step.
+pub(crate) struct StepContext {
     pub task: String,
-    pub num_examples: usize,
-    pub targets: Key,
+    pub name: &'static str,
+    pub seed: StageSeed,
 }
 
-impl Pull for Concat {
+impl StepContext {
+    fn error(&self, origin: Option<&Origin>, counter: u64, reason: String) -> DataError {
+        let (task, step) = (self.task.clone(), self.name.to_string());
+        DataError::Preprocess { task, step, place: place(origin, counter), reason }
+    }
+}
+
+/// Makes one example of several.
+pub(crate) struct Join {
+    pub input: Stage,
+    pub context: StepContext,
+    pub num_examples: usize,
+    pub step: Box<dyn JoinStep>,
+    /// Examples pulled.
+    pub counter: u64,
+}
+
+impl Pull for Join {
     type Item = Example;
 
     fn pull(&mut self) -> Result<Option<Example>, DataError> {
-        let mut joined = Vec::new();
-        let mut found = false;
-        for _ in 0..self.num_examples {
-            let Some(mut example) = self.input.pull()? else { break };
-            found = true;
-            let ids = targets_of(&self.task, "reduce_concat_tokens", &mut example)?;
-            joined.extend(ids.into_iter().filter(|&id| id != 0));
+        let first = self.counter;
+        let mut examples = Vec::with_capacity(self.num_examples);
+        while examples.len() < self.num_examples
+            && let Some(example) = self.input.pull()?
+        {
+            examples.push(example);
+            self.counter += 1;
         }
-        Ok(found.then(|| Example::of(self.targets.clone(), Value::Ints(joined))))
+        if examples.is_empty() {
+            return Ok(None);
+        }
+        let origin = examples[0].origin().cloned();
+        let place = Place { seed: &self.context.seed, counter: first };
+        let joined = self.step.apply(examples, place);
+        joined.map(Some).map_err(|reason| self.context.error(origin.as_ref(), first, reason))
     }
 
     /// Nothing is held between pulls.
     fn save(&self) -> StageState {
-        StageState::new("concat", Vec::new(), vec![self.input.save()])
+        StageState::new("join", vec![self.counter], vec![self.input.save()])
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        state.expect("concat", Some(0), 1)?;
+        state.expect("join", Some(1), 1)?;
+        self.counter = state.counters[0];
         self.input.restore(&state.inputs[0])
     }
 }
 
-/// Cuts 'targets' into pieces of `max_tokens`, the last one shorter.
-pub(crate) struct Split {
+/// Makes any number of examples of each.
+pub(crate) struct FlatMap {
     input: Stage,
-    task: String,
-    max_tokens: usize,
-    passthrough: Vec<String>,
-    targets: Key,
+    context: StepContext,
+    step: Box<dyn FlatMapStep>,
+    /// Examples pulled.
+    counter: u64,
     held: Option<Held>,
 }
 
-/// The example that is being cut, and where it came from.
+/// What was made of one example, and where that came from.
 struct Held {
     input: StageState,
-    tokens: Vec<i32>,
-    pieces: usize,
-    rest: Example,
+    made: std::vec::IntoIter<Example>,
+    taken: u64,
 }
 
-impl Split {
-    /// Cuts what `input` yields.
-    pub(crate) fn new(
-        input: Stage,
-        task: String,
-        max_tokens: usize,
-        passthrough: Vec<String>,
-    ) -> Self {
-        let targets = "targets".into();
-        Self { input, task, max_tokens, passthrough, targets, held: None }
+impl FlatMap {
+    /// Applies `step` to what `input` yields.
+    pub(crate) fn new(input: Stage, context: StepContext, step: Box<dyn FlatMapStep>) -> Self {
+        Self { input, context, step, counter: 0, held: None }
     }
 
-    /// Takes hold of the next example that is not empty; `false` at the end.
+    /// Takes hold of what the next example becomes; `false` at the end.
     fn hold_next(&mut self) -> Result<bool, DataError> {
-        loop {
-            let input = self.input.save();
-            let Some(mut rest) = self.input.pull()? else {
-                self.held = None;
-                return Ok(false);
-            };
-            let tokens = targets_of(&self.task, "split_tokens", &mut rest)?;
-            if !tokens.is_empty() {
-                rest.retain(|key| self.passthrough.iter().any(|kept| kept == key));
-                self.held = Some(Held { input, tokens, pieces: 0, rest });
-                return Ok(true);
-            }
-        }
+        let input = self.input.save();
+        let Some(mut example) = self.input.pull()? else {
+            self.held = None;
+            return Ok(false);
+        };
+        let origin = example.take_origin();
+        let place = Place { seed: &self.context.seed, counter: self.counter };
+        let made = self.step.apply(example, place);
+        let made =
+            made.map_err(|reason| self.context.error(origin.as_ref(), self.counter, reason))?;
+        let made: Vec<Example> =
+            made.into_iter().map(|example| example.read_at(origin.clone())).collect();
+        self.counter += 1;
+        self.held = Some(Held { input, made: made.into_iter(), taken: 0 });
+        Ok(true)
     }
 }
 
-impl Pull for Split {
+impl Pull for FlatMap {
     type Item = Example;
 
     fn pull(&mut self) -> Result<Option<Example>, DataError> {
         loop {
             if let Some(held) = &mut self.held
-                && let Some(piece) = held.tokens.chunks(self.max_tokens).nth(held.pieces)
+                && let Some(example) = held.made.next()
             {
-                held.pieces += 1;
-                let mut example = held.rest.clone();
-                example.set(self.targets.clone(), Value::Ints(piece.to_vec()));
+                held.taken += 1;
                 return Ok(Some(example));
             }
             if !self.hold_next()? {
@@ -126,20 +124,23 @@ impl Pull for Split {
         }
     }
 
-    /// Where the example being cut came from, and how many pieces are gone.
+    /// Where the example at hand came from, and how many of those made of it are gone.
     fn save(&self) -> StageState {
-        let (pieces, input) = match &self.held {
-            Some(held) => (held.pieces, held.input.clone()),
-            None => (0, self.input.save()),
+        let (counters, input) = match &self.held {
+            Some(held) => (vec![self.counter - 1, held.taken], held.input.clone()),
+            None => (vec![self.counter, 0], self.input.save()),
         };
-        StageState::new("split", vec![pieces as u64], vec![input])
+        StageState::new("flat_map", counters, vec![input])
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        state.expect("split", Some(1), 1)?;
+        state.expect("flat_map", Some(2), 1)?;
         self.input.restore(&state.inputs[0])?;
-        if state.counters[0] > 0 && self.hold_next()? {
-            self.held.as_mut().expect("just held").pieces = state.counters[0] as usize;
+        self.counter = state.counters[0];
+        if state.counters[1] > 0 && self.hold_next()? {
+            for _ in 0..state.counters[1] {
+                self.pull()?;
+            }
         }
         Ok(())
     }

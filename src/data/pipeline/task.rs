@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::chunks::{Concat, Split};
+use super::chunks::{FlatMap, Join, StepContext};
 use super::map::{Count, ExampleMaps, Map, NamedStep, RecordMaps};
 use super::parallel::ParallelMap;
 use super::pull::Stage;
@@ -131,7 +131,7 @@ fn cache_of(
 /// A step that needs a run of examples, and the maps after it.
 struct Group {
     /// `None` for the maps at the beginning.
-    head: Option<Step>,
+    head: Option<(StepContext, Step)>,
     maps: Vec<NamedStep>,
 }
 
@@ -176,13 +176,16 @@ impl Builder<'_> {
             let preprocessor = &self.task.preprocessors[i];
             let name = preprocessor.name();
             for (j, step) in preprocessor.steps(&context)?.into_iter().enumerate() {
+                let seed = self.seed(&format!("{i}.{j}"));
                 match step {
                     Step::Map(step) => {
-                        let seed = self.seed(&format!("{i}.{j}"));
                         let group = groups.last_mut().expect("there is a first group");
                         group.maps.push(NamedStep { name, seed, step });
                     }
-                    head => groups.push(Group { head: Some(head), maps: Vec::new() }),
+                    head => {
+                        let context = StepContext { task: self.name(), name, seed };
+                        groups.push(Group { head: Some((context, head)), maps: Vec::new() });
+                    }
                 }
             }
         }
@@ -214,15 +217,15 @@ impl Builder<'_> {
     }
 
     fn append(&self, input: Stage, group: Group) -> Stage {
-        let task = self.name();
         let mut stage: Stage = match group.head {
-            Some(Step::ConcatTargets { num_examples }) => {
-                Box::new(Concat { input, task, num_examples, targets: "targets".into() })
+            Some((context, Step::Join { num_examples, step })) => {
+                Box::new(Join { input, context, num_examples, step, counter: 0 })
             }
-            Some(Step::SplitTargets { max_tokens, passthrough }) => {
-                Box::new(Split::new(input, task, max_tokens, passthrough))
+            Some((context, Step::FlatMap(step))) => Box::new(FlatMap::new(input, context, step)),
+            Some((context, Step::Shuffle { buffer_size })) => {
+                Box::new(Shuffle::new(input, context.seed, buffer_size))
             }
-            Some(Step::Map(_)) | None => input,
+            Some((_, Step::Map(_))) | None => input,
         };
         if !group.maps.is_empty() {
             let maps = ExampleMaps { task: self.name(), steps: group.maps };

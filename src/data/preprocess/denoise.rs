@@ -9,8 +9,6 @@ use crate::data::random::Draw;
 
 /// Tokens kept of one document, chosen at random among its chunks of this size.
 pub(super) const MAX_DOCUMENT_TOKENS: usize = 65536;
-/// Documents that are joined before being cut into examples.
-pub(super) const DOCUMENTS_PER_CONCAT: usize = 128;
 
 /// Which tokens are noise.
 #[derive(Clone, Debug)]

@@ -1,10 +1,9 @@
 //! The other objectives of t5 over plain text.
 
-use super::denoise::{
-    DOCUMENTS_PER_CONCAT, Denoise, MAX_DOCUMENT_TOKENS, NoiseMask, RandomChunk, Replace,
-};
+use super::chunks::{concat_targets, split_targets};
+use super::denoise::{Denoise, MAX_DOCUMENT_TOKENS, NoiseMask, RandomChunk, Replace};
 use super::tokens::AppendEos;
-use super::{Context, Step};
+use super::{Context, Preprocess, Step};
 use crate::data::error::DataError;
 use crate::gin::Configurable;
 
@@ -37,14 +36,15 @@ fn random_chunk() -> Step {
 /// Pieces that fit the inputs with the EOS they get later.
 fn split_to_inputs_length(cx: &Context<'_>) -> Result<Step, DataError> {
     let eos = usize::from(cx.feature("inputs")?.add_eos);
-    Ok(Step::SplitTargets {
-        max_tokens: cx.length("inputs")?.saturating_sub(eos).max(1),
-        passthrough: Vec::new(),
-    })
+    Ok(split_targets(cx.length("inputs")?.saturating_sub(eos).max(1), &[]))
 }
 
-impl PrefixLm {
-    pub(super) fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
+impl Preprocess for PrefixLm {
+    fn needs_lengths(&self) -> bool {
+        true
+    }
+
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
         if !(0.0..=0.5).contains(&self.noise_density) {
             let found = self.noise_density;
             let message = format!("`prefix_lm.noise_density` is at most 0.5, found {found}");
@@ -60,25 +60,33 @@ impl PrefixLm {
     }
 }
 
-impl IidDenoising {
-    pub(super) fn steps(cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
+impl Preprocess for IidDenoising {
+    fn needs_lengths(&self) -> bool {
+        true
+    }
+
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
         let denoise = Denoise::new(cx, "inputs", 0.15, NoiseMask::Iid)?;
         Ok(vec![
             random_chunk(),
-            Step::ConcatTargets { num_examples: DOCUMENTS_PER_CONCAT },
+            concat_targets(),
             split_to_inputs_length(cx)?,
             Step::Map(Box::new(denoise)),
         ])
     }
 }
 
-impl FullLm {
-    pub(super) fn steps(cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
+impl Preprocess for FullLm {
+    fn needs_lengths(&self) -> bool {
+        true
+    }
+
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
         let mut steps = vec![random_chunk()];
-        steps.extend(AppendEos::steps(cx));
-        steps.push(Step::ConcatTargets { num_examples: DOCUMENTS_PER_CONCAT });
+        steps.extend((AppendEos {}).steps(cx)?);
+        steps.push(concat_targets());
         let max_tokens = cx.length("targets")?.max(1);
-        steps.push(Step::SplitTargets { max_tokens, passthrough: Vec::new() });
+        steps.push(split_targets(max_tokens, &[]));
         Ok(steps)
     }
 }

@@ -3,6 +3,7 @@
 //! A [`Preprocessor`] is what gin names. For one task and one set of lengths it yields [`Step`]s:
 //! maps of single examples, which run on many threads, and steps that need a run of examples.
 
+mod chunks;
 mod denoise;
 mod lm;
 mod span_corruption;
@@ -87,14 +88,57 @@ impl Context<'_> {
     }
 }
 
-/// What one preprocessor does.
+/// What gin names as a preprocessor.
+pub(crate) trait Preprocess {
+    /// What it does, for a task and its lengths.
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError>;
+
+    /// Whether it looks at `task_feature_lengths`.
+    fn needs_lengths(&self) -> bool {
+        false
+    }
+}
+
+/// One stage of what a preprocessor does.
 pub(crate) enum Step {
     /// Changes or drops single examples.
     Map(Box<dyn MapStep>),
-    /// Joins the 'targets' of this many examples, zeros dropped (t5's `reduce_concat_tokens`).
-    ConcatTargets { num_examples: usize },
-    /// Cuts 'targets' into pieces of at most so many tokens (t5's `split_tokens`).
-    SplitTargets { max_tokens: usize, passthrough: Vec<String> },
+    /// Makes any number of examples of each.
+    FlatMap(Box<dyn FlatMapStep>),
+    /// Makes one example of up to `num_examples`, in their order.
+    Join { num_examples: usize, step: Box<dyn JoinStep> },
+    /// Shuffles within a buffer of so many examples.
+    Shuffle { buffer_size: usize },
+}
+
+impl Step {
+    /// A map that needs neither randomness nor state.
+    fn map(apply: impl Fn(Example) -> Result<Example, String> + Send + Sync + 'static) -> Self {
+        Self::Map(Box::new(PureMap(apply)))
+    }
+}
+
+struct PureMap<F>(F);
+
+impl<F> MapStep for PureMap<F>
+where
+    F: Fn(Example) -> Result<Example, String> + Send + Sync,
+{
+    fn apply(&self, example: Example, _: Place<'_>) -> Result<Option<Example>, String> {
+        (self.0)(example).map(Some)
+    }
+}
+
+/// Examples out of single examples, a function of the example and its place in the stream alone.
+pub(crate) trait FlatMapStep: Send + Sync {
+    /// What becomes of the example, or what is wrong with it.
+    fn apply(&self, example: Example, place: Place<'_>) -> Result<Vec<Example>, String>;
+}
+
+/// One example out of several, a function of them and their place in the stream alone.
+pub(crate) trait JoinStep: Send + Sync {
+    /// What becomes of the examples (never none of them), or what is wrong with them.
+    fn apply(&self, examples: Vec<Example>, place: Place<'_>) -> Result<Example, String>;
 }
 
 /// A change to single examples, a function of the example and its place in the stream alone.

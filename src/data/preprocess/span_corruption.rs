@@ -1,7 +1,8 @@
 //! T5's pretraining objective (Raffel et al. 2020, arXiv:1910.10683).
 
-use super::denoise::{DOCUMENTS_PER_CONCAT, Denoise, MAX_DOCUMENT_TOKENS, NoiseMask, RandomChunk};
-use super::{Context, Step};
+use super::chunks::{concat_targets, split_targets};
+use super::denoise::{Denoise, MAX_DOCUMENT_TOKENS, NoiseMask, RandomChunk};
+use super::{Context, Preprocess, Step};
 use crate::data::error::DataError;
 use crate::gin::Configurable;
 
@@ -30,8 +31,12 @@ pub struct SpanCorruption {
     pub passthrough_feature_keys: Option<Vec<String>>,
 }
 
-impl SpanCorruption {
-    pub(super) fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
+impl Preprocess for SpanCorruption {
+    fn needs_lengths(&self) -> bool {
+        true
+    }
+
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
         let passthrough = self.passthrough_feature_keys.clone().unwrap_or_default();
         if self.merge_examples_to_reduce_padding && !passthrough.is_empty() {
             return Err(DataError::Config(
@@ -47,13 +52,15 @@ impl SpanCorruption {
             RandomChunk { max_tokens: MAX_DOCUMENT_TOKENS, passthrough: passthrough.clone() };
         let mut steps = vec![Step::Map(Box::new(chunk))];
         if self.merge_examples_to_reduce_padding {
-            steps.push(Step::ConcatTargets { num_examples: DOCUMENTS_PER_CONCAT });
+            steps.push(concat_targets());
         }
-        steps.push(Step::SplitTargets { max_tokens, passthrough: passthrough.clone() });
+        steps.push(split_targets(max_tokens, &passthrough));
         steps.push(Step::Map(Box::new(Denoise { passthrough, ..denoise })));
         Ok(steps)
     }
+}
 
+impl SpanCorruption {
     /// Tokens of an uncorrupted example, so that the corrupted one fits its lengths.
     fn tokens_length(&self, cx: &Context<'_>) -> Result<usize, DataError> {
         let inputs = cx.length(&self.input_feature_key)?;

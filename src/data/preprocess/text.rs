@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{MapStep, Place, Step, missing, text_of};
+use super::{Context, Preprocess, Step, missing, text_of};
 use crate::data::error::DataError;
 use crate::data::example::{Example, Key, Value};
 use crate::gin::Configurable;
@@ -77,22 +77,6 @@ pub struct PreprocessTsv {
     pub field_names: Option<Vec<String>>,
 }
 
-/// A map given by a closure.
-struct TextMap<F>(F);
-
-impl<F> MapStep for TextMap<F>
-where
-    F: Fn(Example) -> Result<Example, String> + Send + Sync,
-{
-    fn apply(&self, example: Example, _: Place<'_>) -> Result<Option<Example>, String> {
-        (self.0)(example).map(Some)
-    }
-}
-
-fn map(apply: impl Fn(Example) -> Result<Example, String> + Send + Sync + 'static) -> Vec<Step> {
-    vec![Step::Map(Box::new(TextMap(apply)))]
-}
-
 /// An example of texts, whose keys are shared by all examples.
 fn pair(keys: &[Key; 2], inputs: String, targets: String) -> Example {
     let [inputs_key, targets_key] = keys.clone();
@@ -103,16 +87,16 @@ fn pair_keys() -> [Key; 2] {
     ["inputs".into(), "targets".into()]
 }
 
-impl Rekey {
-    pub(super) fn steps(&self) -> Vec<Step> {
+impl Preprocess for Rekey {
+    fn steps(&self, _: &Context<'_>) -> Result<Vec<Step>, DataError> {
         if self.key_map.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let entry = |(new, old): (&String, &Option<String>)| {
             (Key::from(new.as_str()), old.clone().unwrap_or_default())
         };
         let key_map: Vec<(Key, String)> = self.key_map.iter().map(entry).collect();
-        map(move |mut example| {
+        Ok(vec![Step::map(move |mut example| {
             let uses = |old: &str| key_map.iter().filter(|(_, key)| key == old).count();
             let values = key_map.iter().map(|(new, old)| {
                 let value = match &old[..] {
@@ -123,19 +107,19 @@ impl Rekey {
                 Ok((new.clone(), value.ok_or_else(|| missing(&example, old))?))
             });
             values.collect()
-        })
+        })])
     }
 }
 
-impl Translate {
-    pub(super) fn steps(&self) -> Result<Vec<Step>, DataError> {
+impl Preprocess for Translate {
+    fn steps(&self, _: &Context<'_>) -> Result<Vec<Step>, DataError> {
         let (source, target) = (self.source_language.clone(), self.target_language.clone());
         let prefix = format!("translate {} to {}: ", english(&source)?, english(&target)?);
         let keys = pair_keys();
-        Ok(map(move |example| {
+        Ok(vec![Step::map(move |example| {
             let inputs = format!("{prefix}{}", text_of(&example, &source)?);
             Ok(pair(&keys, inputs, text_of(&example, &target)?.to_string()))
-        }))
+        })])
     }
 }
 
@@ -187,24 +171,24 @@ fn english(code: &str) -> Result<&'static str, DataError> {
     })
 }
 
-impl Summarize {
-    pub(super) fn steps(&self) -> Vec<Step> {
+impl Preprocess for Summarize {
+    fn steps(&self, _: &Context<'_>) -> Result<Vec<Step>, DataError> {
         let (keys, spec) = (pair_keys(), self.clone());
-        map(move |example| {
+        Ok(vec![Step::map(move |example| {
             let inputs = format!("summarize: {}", text_of(&example, &spec.article_key)?);
             Ok(pair(&keys, inputs, text_of(&example, &spec.summary_key)?.to_string()))
-        })
+        })])
     }
 }
 
-impl ParseTsv {
-    pub(super) fn steps(&self) -> Vec<Step> {
+impl Preprocess for ParseTsv {
+    fn steps(&self, _: &Context<'_>) -> Result<Vec<Step>, DataError> {
         let names = self.field_names.clone().unwrap_or(vec!["inputs".into(), "targets".into()]);
         let columns = self.field_columns.clone().unwrap_or((0..names.len()).collect());
         let fields: Vec<(Key, usize)> =
             names.iter().map(|name| Key::from(name.as_str())).zip(columns).collect();
         let delimiter = self.field_delim.clone();
-        map(move |example| {
+        Ok(vec![Step::map(move |example| {
             let line = text_of(&example, "text")?;
             let columns: Vec<&str> = line.split(&delimiter).collect();
             let field = |(name, column): &(Key, usize)| {
@@ -214,7 +198,7 @@ impl ParseTsv {
                 Ok((name.clone(), Value::Text(value.to_string())))
             };
             fields.iter().map(field).collect()
-        })
+        })])
     }
 }
 
@@ -224,8 +208,8 @@ enum Part {
     Field(usize),
 }
 
-impl PreprocessTsv {
-    pub(super) fn steps(&self) -> Result<Vec<Step>, DataError> {
+impl Preprocess for PreprocessTsv {
+    fn steps(&self, _: &Context<'_>) -> Result<Vec<Step>, DataError> {
         let names = self
             .field_names
             .clone()
@@ -233,7 +217,7 @@ impl PreprocessTsv {
         let inputs = parts_of(&self.inputs_format, &names);
         let targets = parts_of(&self.targets_format, &names);
         let (keys, delimiter) = (pair_keys(), self.field_delim.clone());
-        Ok(map(move |example| {
+        Ok(vec![Step::map(move |example| {
             let line = text_of(&example, "text")?;
             let fields: Vec<&str> = line.split(&delimiter).collect();
             if fields.len() != names.len() {
@@ -241,7 +225,7 @@ impl PreprocessTsv {
                 return Err(format!("expected {expected} fields, found {found} in {line:?}"));
             }
             Ok(pair(&keys, join(&inputs, &fields), join(&targets, &fields)))
-        }))
+        })])
     }
 }
 
@@ -274,14 +258,17 @@ fn join(parts: &[Part], fields: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::preprocess::Place;
     use crate::data::random::StageSeed;
 
-    fn run(steps: Vec<Step>, features: &[(&str, &str)]) -> Result<Vec<String>, String> {
+    fn run(spec: &dyn Preprocess, features: &[(&str, &str)]) -> Result<Vec<String>, String> {
         let seed = StageSeed::new(0, "test");
         let text = |text: &str| Value::Text(text.to_string());
         let mut example: Example =
             features.iter().map(|(key, value)| (Key::from(*key), text(value))).collect();
-        for step in steps {
+        let output_features = Default::default();
+        let cx = Context { features: &output_features, lengths: None };
+        for step in spec.steps(&cx).map_err(|error| error.to_string())? {
             let Step::Map(map) = step else { panic!("a map was expected") };
             example = map.apply(example, Place { seed: &seed, counter: 0 })?.expect("kept");
         }
@@ -293,22 +280,22 @@ mod tests {
         let spec = |entries: &[(&str, Option<&str>)]| Rekey {
             key_map: entries.iter().map(|(n, o)| (n.to_string(), o.map(str::to_string))).collect(),
         };
-        let steps = spec(&[("inputs", None), ("targets", Some("text"))]).steps();
-        assert_eq!(run(steps, &[("text", "x"), ("b", "y")]).unwrap(), ["inputs=", "targets=x"]);
-        let steps = spec(&[("a", Some("text")), ("b", Some("text"))]).steps();
-        assert_eq!(run(steps, &[("text", "x")]).unwrap(), ["a=x", "b=x"]);
-        let error = run(spec(&[("targets", Some("text"))]).steps(), &[("txt", "x")]).unwrap_err();
+        let rekey = spec(&[("inputs", None), ("targets", Some("text"))]);
+        assert_eq!(run(&rekey, &[("text", "x"), ("b", "y")]).unwrap(), ["inputs=", "targets=x"]);
+        let rekey = spec(&[("a", Some("text")), ("b", Some("text"))]);
+        assert_eq!(run(&rekey, &[("text", "x")]).unwrap(), ["a=x", "b=x"]);
+        let error = run(&spec(&[("targets", Some("text"))]), &[("txt", "x")]).unwrap_err();
         assert_eq!(error, "the example lacks 'text'; it has 'txt'");
     }
 
     #[test]
     fn translations_and_summaries_say_what_to_do() {
         let spec = Translate { source_language: "de".into(), target_language: "en".into() };
-        let found = run(spec.steps().unwrap(), &[("de", "Das ist gut."), ("en", "That is good.")]);
+        let found = run(&spec, &[("de", "Das ist gut."), ("en", "That is good.")]);
         let inputs = "inputs=translate German to English: Das ist gut.";
         assert_eq!(found.unwrap(), [inputs, "targets=That is good."]);
         let spec = Summarize { article_key: "a".into(), summary_key: "s".into() };
-        let found = run(spec.steps(), &[("a", "long"), ("s", "short")]).unwrap();
+        let found = run(&spec, &[("a", "long"), ("s", "short")]).unwrap();
         assert_eq!(found, ["inputs=summarize: long", "targets=short"]);
     }
 
@@ -321,16 +308,16 @@ mod tests {
             targets_format: "quotient: {0}".into(),
             field_names: None,
         };
-        let found = run(spec.steps().unwrap(), &[("text", "6,7,42")]).unwrap();
+        let found = run(&spec, &[("text", "6,7,42")]).unwrap();
         assert_eq!(found, ["inputs=numerator: 42 denominator: 7", "targets=quotient: 6"]);
-        let error = run(spec.steps().unwrap(), &[("text", "6,7")]).unwrap_err();
+        let error = run(&spec, &[("text", "6,7")]).unwrap_err();
         assert_eq!(error, "expected 3 fields, found 2 in \"6,7\"");
         let spec = ParseTsv {
             field_names: None,
             field_delim: "\t".into(),
             field_columns: Some(vec![2, 0]),
         };
-        let found = run(spec.steps(), &[("text", "a\tb\tc")]).unwrap();
+        let found = run(&spec, &[("text", "a\tb\tc")]).unwrap();
         assert_eq!(found, ["inputs=c", "targets=a"]);
     }
 }

@@ -1,6 +1,7 @@
 //! SeqIO's preprocessors of token ids: tokenizing, EOS, truncation.
 
-use super::{BuiltFeature, Context, MapStep, Place, Step};
+use super::{BuiltFeature, Context, MapStep, Place, Preprocess, Step};
+use crate::data::error::DataError;
 use crate::data::example::{Example, Key, Value};
 use crate::gin::Configurable;
 
@@ -44,8 +45,8 @@ pub struct AppendEosAfterTrim {}
 #[gin(name = "seqio.preprocessors.truncate_inputs_left")]
 pub struct TruncateInputsLeft {}
 
-impl Tokenize {
-    pub(super) fn steps(&self, cx: &Context<'_>) -> Vec<Step> {
+impl Preprocess for Tokenize {
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
         let features = cx.features.values().map(|feature| FeatureTokenizer {
             feature: feature.clone(),
             pretokenized: self
@@ -53,12 +54,12 @@ impl Tokenize {
                 .then(|| format!("{}_pretokenized", feature.key).into()),
             with_eos: self.with_eos && feature.add_eos,
         });
-        vec![Step::Map(Box::new(Tokenizer(features.collect())))]
+        Ok(vec![Step::Map(Box::new(Tokenizer(features.collect())))])
     }
 }
 
-impl TokenizeAndAppendEos {
-    pub(super) fn steps(&self, cx: &Context<'_>) -> Vec<Step> {
+impl Preprocess for TokenizeAndAppendEos {
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
         Tokenize { copy_pretokenized: self.copy_pretokenized, with_eos: true }.steps(cx)
     }
 }
@@ -112,22 +113,26 @@ impl MapStep for Tokenizer {
     }
 }
 
-impl AppendEos {
-    pub(super) fn steps(cx: &Context<'_>) -> Vec<Step> {
-        eos_step(cx, |_| None)
+impl Preprocess for AppendEos {
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
+        Ok(vec![eos_step(cx, |_| None)])
     }
 }
 
-impl AppendEosAfterTrim {
-    pub(super) fn steps(cx: &Context<'_>) -> Vec<Step> {
-        eos_step(cx, |feature| cx.lengths?.get(&*feature.key).copied())
+impl Preprocess for AppendEosAfterTrim {
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
+        Ok(vec![eos_step(cx, |feature| cx.lengths?.get(&*feature.key).copied())])
+    }
+
+    fn needs_lengths(&self) -> bool {
+        true
     }
 }
 
-fn eos_step(cx: &Context<'_>, limit: impl Fn(&BuiltFeature) -> Option<usize>) -> Vec<Step> {
+fn eos_step(cx: &Context<'_>, limit: impl Fn(&BuiltFeature) -> Option<usize>) -> Step {
     let features = cx.features.values().filter(|feature| feature.add_eos);
     let limited = features.map(|feature| (feature.clone(), limit(feature)));
-    vec![Step::Map(Box::new(EosAppender(limited.collect())))]
+    Step::Map(Box::new(EosAppender(limited.collect())))
 }
 
 /// Features that get EOS, each with the length that holds it.
@@ -151,12 +156,16 @@ impl MapStep for EosAppender {
     }
 }
 
-impl TruncateInputsLeft {
-    pub(super) fn steps(cx: &Context<'_>) -> Vec<Step> {
-        match cx.lengths.and_then(|lengths| lengths.get("inputs")) {
+impl Preprocess for TruncateInputsLeft {
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
+        Ok(match cx.lengths.and_then(|lengths| lengths.get("inputs")) {
             Some(&limit) => vec![Step::Map(Box::new(LeftTruncator { limit }))],
             None => Vec::new(),
-        }
+        })
+    }
+
+    fn needs_lengths(&self) -> bool {
+        true
     }
 }
 
@@ -192,10 +201,10 @@ mod tests {
         BTreeMap::from([("inputs".to_string(), built)])
     }
 
-    fn run(steps: Vec<Step>, value: Value) -> Result<Example, String> {
+    fn run(spec: &dyn Preprocess, cx: &Context<'_>, value: Value) -> Result<Example, String> {
         let seed = StageSeed::new(0, "test");
         let mut example = Example::of("inputs".into(), value);
-        for step in steps {
+        for step in spec.steps(cx).map_err(|error| error.to_string())? {
             let Step::Map(map) = step else { panic!("a map was expected") };
             example = map.apply(example, Place { seed: &seed, counter: 0 })?.expect("kept");
         }
@@ -208,11 +217,11 @@ mod tests {
         let cx = Context { features: &features, lengths: None };
         let text = Value::Text("ab".to_string());
         let spec = Tokenize { copy_pretokenized: true, with_eos: false };
-        let example = run(spec.steps(&cx), text.clone()).unwrap();
+        let example = run(&spec, &cx, text.clone()).unwrap();
         assert_eq!(example.ints("inputs"), Some(&[100, 101][..]));
         assert_eq!(example.text("inputs_pretokenized"), Some("ab"));
         let spec = TokenizeAndAppendEos { copy_pretokenized: false };
-        let example = run(spec.steps(&cx), text).unwrap();
+        let example = run(&spec, &cx, text).unwrap();
         assert_eq!(example.ints("inputs"), Some(&[100, 101, 1][..]));
         assert_eq!(example.names(), "'inputs'");
     }
@@ -222,7 +231,7 @@ mod tests {
         let features = features(true);
         let cx = Context { features: &features, lengths: None };
         let spec = Tokenize { copy_pretokenized: true, with_eos: false };
-        let error = run(spec.steps(&cx), Value::Ints(vec![1])).unwrap_err();
+        let error = run(&spec, &cx, Value::Ints(vec![1])).unwrap_err();
         assert_eq!(error, "'inputs' is a list of ints, and ByteVocabulary(extra_ids=0) takes text");
     }
 
@@ -232,8 +241,7 @@ mod tests {
         for (add_eos, expected) in [(true, vec![5, 6, 1]), (false, vec![5, 6, 7, 8])] {
             let features = features(add_eos);
             let cx = Context { features: &features, lengths: Some(&lengths) };
-            let example =
-                run(AppendEosAfterTrim::steps(&cx), Value::Ints(vec![5, 6, 7, 8])).unwrap();
+            let example = run(&AppendEosAfterTrim {}, &cx, Value::Ints(vec![5, 6, 7, 8])).unwrap();
             assert_eq!(example.ints("inputs"), Some(&expected[..]));
         }
     }
@@ -243,7 +251,7 @@ mod tests {
         let lengths = BTreeMap::from([("inputs".to_string(), 2)]);
         let features = features(true);
         let cx = Context { features: &features, lengths: Some(&lengths) };
-        let example = run(TruncateInputsLeft::steps(&cx), Value::Ints(vec![5, 6, 7])).unwrap();
+        let example = run(&TruncateInputsLeft {}, &cx, Value::Ints(vec![5, 6, 7])).unwrap();
         assert_eq!(example.ints("inputs"), Some(&[6, 7][..]));
     }
 }

@@ -167,7 +167,8 @@ fn batches_and_lengths_that_do_not_fit() {
 #[test]
 fn caches_that_are_missing() {
     let folder = folder_with("a.txt", b"x\n");
-    let cache = |required| Preprocessor::Cache(CacheDatasetPlaceholder { required });
+    let cache =
+        |required| Preprocessor::CacheDatasetPlaceholder(CacheDatasetPlaceholder { required });
     let cached = DatasetConfig { use_cached: true, ..config("text", (8, 8)) };
     let task = text_task(&folder, vec![both(), tokenize(), cache(false)]);
     let message = error(task, &cached, 1);

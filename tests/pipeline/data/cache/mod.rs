@@ -33,7 +33,7 @@ fn caches(folder: &tempfile::TempDir) -> Caches {
 }
 
 fn placeholder() -> Preprocessor {
-    Preprocessor::Cache(CacheDatasetPlaceholder { required: false })
+    Preprocessor::CacheDatasetPlaceholder(CacheDatasetPlaceholder { required: false })
 }
 
 /// Lines of text as bytes, tokenized before the cache step.
