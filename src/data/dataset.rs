@@ -309,7 +309,9 @@ impl<'a> Builder<'a> {
             return task_stage(task, plan, notices);
         }
         let mut stages = Vec::new();
-        for (task, rate) in self.parts.values() {
+        // A task of rate 0 is evaluated with its mixture and never drawn: it is not opened.
+        let drawn = self.parts.values().filter(|(_, rate)| *rate > 0.0);
+        for (task, rate) in drawn {
             match task_stage(task, plan, notices) {
                 Ok(stage) => stages.push((stage, *rate)),
                 Err(DataError::UnknownSplit { task, split, .. }) => {

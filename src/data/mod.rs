@@ -20,10 +20,13 @@ mod dataset;
 mod error;
 mod example;
 mod examples;
+mod family;
+mod mixture;
 mod pipeline;
 mod postprocess;
 mod preprocess;
 mod random;
+mod rates;
 mod source;
 mod task;
 
@@ -36,6 +39,8 @@ pub use dataset::{
 pub use error::DataError;
 pub use example::{Example, Key, Value};
 pub use examples::{ExampleIterator, ExampleOptions, max_feature_lengths, task_examples};
+pub use family::TaskFamily;
+pub use mixture::{Mixture, MixtureEntries, MixtureEntry};
 pub use pipeline::StageState;
 pub use postprocess::{LowerText, Postprocessor, StringLabelToClassId};
 pub use preprocess::{
@@ -46,4 +51,8 @@ pub use preprocess::{
 pub use source::{
     DataSource, FilePattern, HuggingFaceDataSource, JsonLinesDataSource, TextLineDataSource,
 };
-pub use task::{Feature, FeatureDtype, Mixture, MixtureEntry, Task, TaskOrMixture, TaskProvider};
+pub use rates::{
+    MixingRateNumCharacters, MixingRateNumExamples, Rate, RateFunction, RateNumExamples,
+    RateUnsupervised,
+};
+pub use task::{Feature, FeatureDtype, Task, TaskOrMixture, TaskProvider};

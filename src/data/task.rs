@@ -1,14 +1,15 @@
-//! Tasks, mixtures and features as gin declares them.
+//! Tasks and features as gin declares them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::cache::{Caches, cache_step};
 use super::error::DataError;
+use super::mixture::Mixture;
 use super::postprocess::Postprocessor;
 use super::preprocess::Preprocessor;
 use super::source::DataSource;
-use crate::gin::{Configurable, Evaluator, FromGin, Ref, Registry, Reported, Value, ValueKind};
+use crate::gin::{Configurable, Ref};
 use crate::metrics::MetricFn;
 use crate::vocab::VocabularySpec;
 
@@ -93,65 +94,6 @@ pub enum FeatureDtype {
     Float32,
 }
 
-/// Several tasks sampled at given rates. Source: SeqIO `dataset_providers.py`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(
-    name = "seqio.Mixture",
-    alias = "seqio.dataset_providers.Mixture",
-    ignored(
-        sample_fn = "examples are drawn by rate, until the first task ends",
-        source_info = "gin knows the file and the line"
-    )
-)]
-pub struct Mixture {
-    /// The scope in which the mixture was declared.
-    #[gin(scope)]
-    pub scope: String,
-    /// Name under which the mixture is known; the scope if not given.
-    #[gin(default = None)]
-    pub name: Option<String>,
-    /// Names of tasks or mixtures, each alone or as `(name, rate)`.
-    pub tasks: Vec<MixtureEntry>,
-    /// Rate of the entries without one.
-    #[gin(default = None)]
-    pub default_rate: Option<f64>,
-}
-
-impl Mixture {
-    /// The name under which the mixture is known.
-    pub fn mixture_name(&self) -> &str {
-        self.name.as_deref().unwrap_or(&self.scope)
-    }
-}
-
-/// A task or mixture within a mixture.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MixtureEntry {
-    /// Its name.
-    pub name: String,
-    /// Its rate relative to the others; the mixture's default if not given.
-    pub rate: Option<f64>,
-}
-
-impl FromGin for MixtureEntry {
-    fn expected() -> String {
-        "a str, or a pair of a str and a float".to_string()
-    }
-
-    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
-        match &value.kind {
-            ValueKind::Str(name) => Ok(Self { name: name.clone(), rate: None }),
-            ValueKind::Tuple(_) | ValueKind::List(_) => {
-                let (name, rate) = cx.read::<(String, f64)>(value)?;
-                Ok(Self { name, rate: Some(rate) })
-            }
-            _ => Err(cx.mismatch(value, &Self::expected())),
-        }
-    }
-
-    fn register(_: &mut Registry) {}
-}
-
 /// What a name in `mixture_or_task_name` stands for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TaskOrMixture {
@@ -184,11 +126,14 @@ impl TaskProvider for BTreeMap<String, TaskOrMixture> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::TaskFamily;
+    use crate::gin::Registry;
 
     #[test]
     fn every_configurable_of_tasks_has_a_name_of_its_own_and_documentation() {
         let registry = Registry::default()
             .with::<Task>()
+            .with::<TaskFamily>()
             .with::<Mixture>()
             .with::<crate::data::DatasetConfig>();
         for schema in registry.iter() {

@@ -1,6 +1,8 @@
 //! Checks of a whole configuration that need no evaluation: values still required, macros that
 //! nothing defines, values of the wrong type, and cycles.
 
+use std::collections::BTreeSet;
+
 use super::config::{Bound, Config};
 use super::diagnostic::{Diagnostic, Missing};
 use super::evaluate::Evaluator;
@@ -18,15 +20,17 @@ pub(super) fn inconsistent(config: &Config, registry: &Registry) -> Vec<Diagnost
 /// What is missing for the configuration to be evaluated.
 pub(super) fn incomplete(config: &Config, registry: &Registry) -> Vec<Diagnostic> {
     let mut out = Vec::new();
+    let fields = row_fields(config, registry);
+    let known = Known { config, registry, fields: &fields };
     for (path, bound) in &config.macros {
-        check_bound(path, bound, (config, registry), &mut out);
+        check_bound(path, bound, &known, &mut out);
     }
     for ((scope, name), arguments) in &config.bindings {
         let short = name.rsplit('.').next().expect("split yields one part");
         let scope = if scope.is_empty() { String::new() } else { format!("{scope}/") };
         for (argument, bound) in arguments {
             let key = format!("{scope}{short}.{argument}");
-            check_bound(&key, bound, (config, registry), &mut out);
+            check_bound(&key, bound, &known, &mut out);
         }
     }
     in_order(out)
@@ -54,12 +58,48 @@ fn wrong_types(config: &Config, registry: &Registry) -> Vec<Diagnostic> {
     evaluator.into_diagnostics()
 }
 
-fn check_bound(
-    key: &str,
-    bound: &Bound,
-    (config, registry): (&Config, &Registry),
-    out: &mut Vec<Diagnostic>,
-) {
+/// Where macros may come from.
+struct Known<'a> {
+    config: &'a Config,
+    registry: &'a Registry,
+    fields: &'a BTreeSet<String>,
+}
+
+impl Known<'_> {
+    fn has_macro(&self, path: &str) -> bool {
+        !self.registry.matching_constants(path).is_empty()
+            || self.config.macro_value(path).is_some()
+            || self.fields.contains(path)
+    }
+}
+
+/// The names of the fields of all rows, which are macros while a row is evaluated.
+fn row_fields(config: &Config, registry: &Registry) -> BTreeSet<String> {
+    let mut fields = BTreeSet::new();
+    for ((_, name), arguments) in &config.bindings {
+        let schema = registry.get(name).expect("bindings name what the registry holds");
+        for (argument, bound) in arguments {
+            if schema.param(argument).is_some_and(|param| param.declares_macros) {
+                add_keys(&bound.value, &mut fields);
+            }
+        }
+    }
+    fields
+}
+
+fn add_keys(value: &Value, fields: &mut BTreeSet<String>) {
+    match &value.kind {
+        ValueKind::List(items) | ValueKind::Tuple(items) => {
+            items.iter().for_each(|item| add_keys(item, fields));
+        }
+        ValueKind::Dict(entries) => fields.extend(entries.iter().filter_map(|(key, _)| {
+            if let ValueKind::Str(key) = &key.kind { Some(key.clone()) } else { None }
+        })),
+        _ => {}
+    }
+}
+
+fn check_bound(key: &str, bound: &Bound, known: &Known<'_>, out: &mut Vec<Diagnostic>) {
     if is_required(&bound.value) {
         let diagnostic = Diagnostic::error(bound.key, format!("`{key}` is required"))
             .lacks(Missing::Value)
@@ -71,13 +111,11 @@ fn check_bound(
     bound.value.for_each(&mut |value| {
         let ValueKind::Macro(used) = &value.kind else { return };
         let path = used.path();
-        let is_known =
-            !registry.matching_constants(&path).is_empty() || config.macro_value(&path).is_some();
-        if !is_known {
+        if !known.has_macro(&path) {
             let message = format!("macro `{path}` is not defined");
             let diagnostic = Diagnostic::error(value.span, message)
                 .lacks(Missing::Macro)
-                .help(did_you_mean(&path, config.macro_names()));
+                .help(did_you_mean(&path, known.config.macro_names()));
             out.push(diagnostic);
         }
     });

@@ -20,6 +20,11 @@ pub trait FromGin: Sized + 'static {
     fn to_gin(&self) -> Option<ValueKind> {
         None
     }
+
+    /// Whether the keys of such a value can be used as macros, as those of [`super::Rows`] can.
+    fn declares_macros() -> bool {
+        false
+    }
 }
 
 /// A type that `@references` can stand for: a spec, or an enum of specs.

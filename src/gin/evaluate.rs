@@ -48,6 +48,9 @@ pub struct Evaluator<'a> {
     computed: BTreeMap<String, ValueKind>,
     /// Whether references are only looked at and never run.
     without_calls: bool,
+    /// Macros of the row that is evaluated, and the scope they are evaluated in.
+    row: BTreeMap<String, Value>,
+    row_scope: Vec<String>,
 }
 
 impl<'a> Evaluator<'a> {
@@ -64,7 +67,27 @@ impl<'a> Evaluator<'a> {
             diagnostics: Vec::new(),
             computed: BTreeMap::new(),
             without_calls: false,
+            row: BTreeMap::new(),
+            row_scope: Vec::new(),
         }
+    }
+
+    /// Gives macros the values of a row, which are evaluated in `scope`.
+    pub fn with_row(mut self, row: BTreeMap<String, Value>, scope: &str) -> Self {
+        (self.row, self.row_scope) = (row, scope_components(scope));
+        self
+    }
+
+    /// Evaluates a single parameter of `T`, as it is bound in the given scope.
+    pub fn argument_in<T: Configurable, V: FromGin>(
+        &mut self,
+        scope: &str,
+        name: &'static str,
+        default: Option<fn() -> V>,
+    ) -> Result<V, Reported> {
+        let schema = T::schema();
+        let scope = Some(scope_components(scope));
+        self.in_call(schema, scope, None, |cx| cx.param::<V>(schema, name, default))
     }
 
     /// Has it check types only: references are looked at and never run.
@@ -401,6 +424,10 @@ impl<'a> Evaluator<'a> {
             let message = format!("macro `{path}` is defined by itself");
             return Err(self.report(Diagnostic::error(span, message)));
         }
+        if let Some(value) = self.row.get(&path).cloned() {
+            let scope = self.row_scope.clone();
+            return self.within_macro(path, scope, span, |cx| body(cx, &value));
+        }
         if self.without_calls && self.config.macro_value(&path).is_none() {
             return Err(Reported);
         }
@@ -409,11 +436,21 @@ impl<'a> Evaluator<'a> {
                 .help(did_you_mean(&path, self.config.macro_names()));
             return Err(self.report(diagnostic));
         };
+        let scope = scope_components(&path);
+        self.within_macro(path, scope, span, |cx| body(cx, value))
+    }
+
+    fn within_macro<R>(
+        &mut self,
+        path: String,
+        scope: Vec<String>,
+        span: Span,
+        body: impl FnOnce(&mut Self) -> Result<R, Reported>,
+    ) -> Result<R, Reported> {
         self.check_depth(Some(span))?;
-        let inner = scope_components(&path);
-        let outer = std::mem::replace(&mut self.scope, inner);
+        let outer = std::mem::replace(&mut self.scope, scope);
         self.macros.push(path);
-        let result = body(self, value);
+        let result = body(self);
         self.macros.pop();
         self.scope = outer;
         result

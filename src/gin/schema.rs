@@ -143,6 +143,8 @@ pub struct Param {
     pub ignored: bool,
     /// How a bare reference bound to it is called; `None` where that is not known.
     pub call: Option<CallSite>,
+    /// Whether the keys of the dicts bound to it can be used as macros.
+    pub(super) declares_macros: bool,
     /// Checks a value's type; `None` where any may be bound.
     pub(super) check: Option<TypeCheck>,
 }
@@ -172,6 +174,7 @@ impl Param {
             ignored: false,
             // A spec that takes a bare reference runs it when it is built.
             call: Some(CallSite::later()),
+            declares_macros: T::declares_macros(),
             check: Some(check),
         }
     }

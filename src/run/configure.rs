@@ -1,6 +1,6 @@
 //! From flags to an evaluated run.
 
-use crate::data::{Mixture, Task};
+use crate::data::{Mixture, Task, TaskFamily};
 use crate::gin::{
     Config, Configurable, Diagnostics, Evaluator, Loaded, Registry, Severity, Source, load,
 };
@@ -40,7 +40,7 @@ pub const ROOTS: [&str; 1] = ["t5x.train.train"];
 
 /// Every configurable that a gin file may name, over all commands.
 pub fn registry() -> Registry {
-    with_functions(Registry::default().with::<Train>().with::<Task>().with::<Mixture>())
+    with_functions(Registry::default().with::<Train>().with::<Task>().with::<TaskFamily>().with::<Mixture>())
 }
 
 /// Loads and evaluates the configuration that flags describe.

@@ -1,17 +1,56 @@
 //! Tasks and mixtures by name, evaluated from task files when first asked for.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 
-use crate::data::{Caches, DataError, Mixture, Task, TaskOrMixture, TaskProvider};
+use crate::data::{Caches, DataError, Mixture, Task, TaskFamily, TaskOrMixture, TaskProvider};
 use crate::gin::{
-    Config, Configurable, Diagnostics, Evaluator, Loaded, Registry, Value, ValueKind, did_you_mean,
+    Configurable, Diagnostics, Evaluator, Fields, Loaded, Registry, Rows, Value, ValueKind,
+    did_you_mean,
 };
 
-/// Name to `(scope, whether it is a mixture)` of every task and mixture that task files declare.
-pub(super) fn declared(tasks: &Config) -> BTreeMap<String, (String, bool)> {
-    let mut out = BTreeMap::new();
-    for (schema, mixture) in [(Task::schema(), false), (Mixture::schema(), true)] {
+/// What declares a task or mixture.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Declaration {
+    /// `seqio.Task` in its scope.
+    Task,
+    /// `seqio.Mixture` in its scope.
+    Mixture,
+    /// A row of `seqio.TaskFamily` in its scope.
+    Row(Fields),
+}
+
+/// Name to scope and declaration of every task and mixture that task files declare.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Declared {
+    /// By name.
+    pub names: BTreeMap<String, (String, Declaration)>,
+    /// Names that several blocks declare, and what is wrong with that.
+    twice: BTreeMap<String, String>,
+    /// What is wrong with families whose rows cannot be read.
+    unread: Vec<String>,
+}
+
+impl Declared {
+    fn add(&mut self, name: String, scope: &str, declaration: Declaration) {
+        let found = (scope.to_string(), declaration);
+        if let Some((other, _)) = self.names.insert(name.clone(), found) {
+            let mistake = format!(
+                "`{name}` is declared twice, in scope `{other}` and in scope `{scope}`; give one of \
+                 them another name"
+            );
+            self.twice.insert(name, mistake);
+        }
+    }
+}
+
+/// What the task files of a configuration declare.
+pub(super) fn declared(loaded: &Loaded, registry: &Registry) -> Declared {
+    let tasks = &loaded.tasks;
+    let mut out = Declared::default();
+    for (schema, declaration) in
+        [(Task::schema(), Declaration::Task), (Mixture::schema(), Declaration::Mixture)]
+    {
         for scope in tasks.scopes_of(schema.name) {
             let parts: Vec<String> = scope.split('/').map(str::to_string).collect();
             let named = tasks.bound(&parts, schema.name, "name");
@@ -20,11 +59,60 @@ pub(super) fn declared(tasks: &Config) -> BTreeMap<String, (String, bool)> {
                 _ => scope.to_string(),
             };
             if !name.is_empty() {
-                out.insert(name, (scope.to_string(), mixture));
+                out.add(name, scope, declaration.clone());
+            }
+        }
+    }
+    for scope in tasks.scopes_of(TaskFamily::schema().name) {
+        match rows(loaded, registry, scope) {
+            Ok(rows) => {
+                for (name, row) in rows {
+                    out.add(name, scope, Declaration::Row(row));
+                }
+            }
+            Err(detail) => {
+                out.unread.push(format!("task family `{scope}` cannot be used\n{detail}"));
             }
         }
     }
     out
+}
+
+/// The rows of a family, each completed by the defaults, with the name of its task.
+fn rows(
+    loaded: &Loaded,
+    registry: &Registry,
+    scope: &str,
+) -> Result<Vec<(String, Fields)>, String> {
+    let new = || Evaluator::new(&loaded.tasks, registry).with_run_config(&loaded.config);
+    let mut evaluator = new();
+    let rows = evaluator.argument_in::<TaskFamily, Rows>(scope, "rows", None);
+    let defaults =
+        evaluator.argument_in::<TaskFamily, Fields>(scope, "defaults", Some(Fields::default));
+    let (Rows(rows), Fields(defaults)) =
+        checked(rows.and_then(|rows| Ok((rows, defaults?))), evaluator, loaded)?;
+    let mut out = Vec::with_capacity(rows.len());
+    for Fields(row) in rows {
+        let mut fields = defaults.clone();
+        fields.extend(row);
+        let mut evaluator = new().with_row(fields.clone(), scope);
+        let name = evaluator.argument_in::<TaskFamily, String>(scope, "name", None);
+        out.push((checked(name, evaluator, loaded)?, Fields(fields)));
+    }
+    Ok(out)
+}
+
+/// The result, if nothing is wrong.
+fn checked<T, E>(
+    result: Result<T, E>,
+    evaluator: Evaluator<'_>,
+    loaded: &Loaded,
+) -> Result<T, String> {
+    let list = evaluator.into_diagnostics();
+    match result {
+        Ok(result) if list.is_empty() => Ok(result),
+        _ => Err(Diagnostics { sources: loaded.sources.clone(), list }.render(false)),
+    }
 }
 
 /// The tasks that a configuration's task files declare.
@@ -32,18 +120,20 @@ pub struct GinTasks {
     loaded: Loaded,
     registry: Registry,
     caches: Caches,
+    /// Made when first asked for: the rows of families may be many.
+    declared: OnceLock<Declared>,
 }
 
 impl std::fmt::Debug for GinTasks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GinTasks").field("names", &declared(&self.loaded.tasks).keys()).finish()
+        f.debug_struct("GinTasks").field("names", &self.declared().names.keys()).finish()
     }
 }
 
 impl GinTasks {
     /// The tasks of a loaded configuration.
     pub fn new(loaded: Loaded, registry: Registry) -> Self {
-        Self { loaded, registry, caches: Caches::default() }
+        Self { loaded, registry, caches: Caches::default(), declared: OnceLock::new() }
     }
 
     /// The same tasks, whose caches are looked for there.
@@ -51,25 +141,44 @@ impl GinTasks {
         Self { caches, ..self }
     }
 
-    /// The names of the tasks, mixtures left out.
-    pub fn task_names(&self) -> Vec<String> {
-        let declared = declared(&self.loaded.tasks).into_iter();
-        declared.filter(|(_, (_, is_mixture))| !is_mixture).map(|(name, _)| name).collect()
+    fn declared(&self) -> &Declared {
+        self.declared.get_or_init(|| declared(&self.loaded, &self.registry))
     }
 
-    fn evaluate<T: Configurable>(&self, name: &str, scope: &str) -> Result<T, DataError> {
-        let mut evaluator =
-            Evaluator::new(&self.loaded.tasks, &self.registry).with_run_config(&self.loaded.config);
+    /// The names of the tasks, mixtures left out.
+    pub fn task_names(&self) -> Vec<String> {
+        self.names(|declaration| *declaration != Declaration::Mixture)
+    }
+
+    /// The names of the mixtures.
+    pub fn mixture_names(&self) -> Vec<String> {
+        self.names(|declaration| *declaration == Declaration::Mixture)
+    }
+
+    fn names(&self, of: impl Fn(&Declaration) -> bool) -> Vec<String> {
+        let names = self.declared().names.iter();
+        names.filter(|(_, (_, kind))| of(kind)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// What is wrong with the declarations themselves, in words.
+    pub fn mistakes(&self) -> Vec<String> {
+        let Declared { twice, unread, .. } = self.declared();
+        twice.values().chain(unread).cloned().collect()
+    }
+
+    fn evaluate<T: Configurable>(
+        &self,
+        name: &str,
+        scope: &str,
+        row: Fields,
+    ) -> Result<T, DataError> {
+        let mut evaluator = Evaluator::new(&self.loaded.tasks, &self.registry)
+            .with_run_config(&self.loaded.config)
+            .with_row(row.0, scope);
         let result = evaluator.evaluate_in::<T>(scope);
-        let list = evaluator.into_diagnostics();
-        match result {
-            Ok(spec) if list.is_empty() => Ok(spec),
-            _ => {
-                let sources = self.loaded.sources.clone();
-                let detail = Diagnostics { sources, list }.render(false);
-                Err(DataError::Config(format!("task `{name}` cannot be used\n{detail}")))
-            }
-        }
+        checked(result, evaluator, &self.loaded).map_err(|detail| {
+            DataError::Config(format!("task `{name}` cannot be used\n{detail}"))
+        })
     }
 }
 
@@ -79,16 +188,56 @@ impl TaskProvider for GinTasks {
     }
 
     fn get(&self, name: &str) -> Result<TaskOrMixture, DataError> {
-        let declared = declared(&self.loaded.tasks);
-        match declared.get(name) {
-            Some((scope, true)) => {
-                Ok(TaskOrMixture::Mixture(Arc::new(self.evaluate(name, scope)?)))
-            }
-            Some((scope, false)) => Ok(TaskOrMixture::Task(Arc::new(self.evaluate(name, scope)?))),
-            None => {
-                let suggestion = did_you_mean(name, declared.keys().map(String::as_str));
-                Err(DataError::UnknownTask { name: name.to_string(), suggestion })
-            }
+        let declared = self.declared();
+        if let Some(mistake) = declared.twice.get(name) {
+            return Err(DataError::Config(mistake.clone()));
         }
+        let Some((scope, declaration)) = declared.names.get(name) else {
+            if let Some(mistake) = declared.unread.first() {
+                return Err(DataError::Config(mistake.clone()));
+            }
+            let suggestion = did_you_mean(name, declared.names.keys().map(String::as_str));
+            return Err(DataError::UnknownTask { name: name.to_string(), suggestion });
+        };
+        check_name(name)?;
+        Ok(match declaration {
+            Declaration::Mixture => {
+                let mixture = self.evaluate::<Mixture>(name, scope, Fields::default())?;
+                check_entries(&mixture)?;
+                TaskOrMixture::Mixture(Arc::new(mixture))
+            }
+            Declaration::Task => {
+                let task = self.evaluate(name, scope, Fields::default())?;
+                TaskOrMixture::Task(Arc::new(task))
+            }
+            Declaration::Row(row) => {
+                let family = self.evaluate::<TaskFamily>(name, scope, row.clone())?;
+                TaskOrMixture::Task(Arc::new(family.into()))
+            }
+        })
+    }
+}
+
+/// SeqIO's rule for names.
+fn check_name(name: &str) -> Result<(), DataError> {
+    let fits = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | ':' | '#' | '/');
+    match name.chars().all(fits) {
+        true => Ok(()),
+        false => Err(DataError::Config(format!(
+            "task name `{name}` contains invalid characters; use letters, digits, `_`, `.`, `:`, `#`"
+        ))),
+    }
+}
+
+/// A task that is listed twice would be drawn at the last of its rates.
+fn check_entries(mixture: &Mixture) -> Result<(), DataError> {
+    let mut seen = BTreeSet::new();
+    match mixture.tasks.0.iter().find(|entry| !seen.insert(&entry.name)) {
+        None => Ok(()),
+        Some(entry) => Err(DataError::Config(format!(
+            "mixture `{}` lists `{}` twice",
+            mixture.mixture_name(),
+            entry.name
+        ))),
     }
 }

@@ -25,5 +25,5 @@ pub use find::Caches;
 pub use folder::CacheFolder;
 pub use write::{CacheOptions, SplitPlan, split_plans, write_cache};
 
-pub(crate) use read::{cached_split, has_cached_split};
+pub(crate) use read::{cached_count, cached_split, has_cached_split};
 pub(crate) use step::{CacheStep, cache_step};

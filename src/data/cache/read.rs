@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::folder::CacheFolder;
 use super::info::Info;
+use super::stats::Stats;
 use crate::data::error::DataError;
 use crate::data::source::{Format, RecordParser, SourceFile, SplitFiles, unknown_split};
 
@@ -38,6 +39,22 @@ pub(crate) fn cached_split(
         skip_header_lines: 0,
         parser: RecordParser::of_tf_examples(features),
     })
+}
+
+/// A count of the split's `stats.json`, such as `examples`; `None` where it is not there.
+pub(crate) fn cached_count(
+    cache: &CacheFolder,
+    split: &str,
+    name: &str,
+) -> Result<Option<u64>, DataError> {
+    let unfit = |reason| DataError::UnfitCache { folder: cache.path().to_string(), reason };
+    let counts = cache.stats(split);
+    if !counts.exists()? {
+        return Ok(None);
+    }
+    let stats: Stats = serde_json::from_slice(&counts.read()?)
+        .map_err(|error| unfit(format!("{}: {error}", counts.file_name())))?;
+    Ok(stats.get(name))
 }
 
 /// Whether the cache has the split.

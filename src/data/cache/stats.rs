@@ -20,6 +20,10 @@ impl Stats {
         self.0.get("examples").copied().unwrap_or(0)
     }
 
+    pub(super) fn get(&self, name: &str) -> Option<u64> {
+        self.0.get(name).copied()
+    }
+
     fn add(&mut self, name: String, count: u64) {
         *self.0.entry(name).or_insert(0) += count;
     }

@@ -7,7 +7,9 @@ use super::pull::{Pull, Stage, StageState};
 use crate::data::error::DataError;
 use crate::data::example::Example;
 use crate::data::random::{Draw, StageSeed};
-use crate::data::task::{Mixture, Task, TaskOrMixture, TaskProvider};
+use crate::data::mixture::{Mixture, MixtureEntry};
+use crate::data::rates::Rate;
+use crate::data::task::{Task, TaskOrMixture, TaskProvider};
 
 /// The tasks of a mixture by name, with their rates.
 pub(crate) type MixtureParts = BTreeMap<String, (Arc<Task>, f64)>;
@@ -40,38 +42,58 @@ fn collect(
     if within.iter().any(|outer| outer == name) {
         return Err(DataError::Config(format!("mixture `{name}` contains itself")));
     }
-    let rates = rates_of(&mixture)?;
-    let total: f64 = rates.iter().sum();
     within.push(name.to_string());
-    for (entry, own_rate) in mixture.tasks.iter().zip(rates) {
-        collect(&entry.name, rate * own_rate / total, tasks, within, parts)?;
+    let mut entries = Vec::new();
+    for entry in &mixture.tasks.0 {
+        entries.push((&entry.name, rate_of(entry, &mixture, tasks)?));
+    }
+    let total: f64 = entries.iter().map(|(_, rate)| rate).sum();
+    if entries.is_empty() {
+        return Err(DataError::Config(format!("mixture `{name}` does not contain any tasks")));
+    }
+    if total == 0.0 {
+        return Err(DataError::Config(format!("mixture `{name}`: all of its rates are 0")));
+    }
+    for (entry, own_rate) in entries {
+        collect(entry, rate * own_rate / total, tasks, within, parts)?;
     }
     within.pop();
     Ok(())
 }
 
-fn rates_of(mixture: &Mixture) -> Result<Vec<f64>, DataError> {
+/// The rate of an entry, or the mixture's default.
+fn rate_of(
+    entry: &MixtureEntry,
+    mixture: &Mixture,
+    tasks: &dyn TaskProvider,
+) -> Result<f64, DataError> {
     let name = mixture.mixture_name();
-    if mixture.tasks.is_empty() {
-        return Err(DataError::Config(format!("mixture `{name}` does not contain any tasks")));
-    }
-    let rate = |entry: &crate::data::task::MixtureEntry| {
-        let rate = entry.rate.or(mixture.default_rate).ok_or_else(|| {
-            let entry = &entry.name;
-            DataError::Config(format!(
-                "mixture `{name}` has no rate for `{entry}`: write `('{entry}', RATE)` or set \
-                 `default_rate`"
-            ))
-        })?;
-        match rate > 0.0 && rate.is_finite() {
-            true => Ok(rate),
-            false => Err(DataError::Config(format!(
-                "mixture `{name}`: the rate of `{}` is {rate}, expected a positive number",
-                entry.name
-            ))),
-        }
+    let of_mixture = |reason: String| DataError::Config(format!("mixture `{name}`{reason}"));
+    let rate = entry.rate.as_ref().or(mixture.default_rate.as_ref()).ok_or_else(|| {
+        let entry = &entry.name;
+        of_mixture(format!(
+            " has no rate for `{entry}`: write `('{entry}', RATE)` or set `default_rate`"
+        ))
+    })?;
+    let rate = match rate {
+        Rate::Number(rate) => *rate,
+        Rate::Function(function) => match tasks.get(&entry.name)? {
+            TaskOrMixture::Task(task) => function.rate(&task, &tasks.caches())?,
+            TaskOrMixture::Mixture(_) => {
+                let entry = &entry.name;
+                return Err(of_mixture(format!(
+                    ": 'rate' for sub-mixture '{entry}' must be a number; write `('{entry}', RATE)`"
+                )));
+            }
+        },
     };
-    mixture.tasks.iter().map(rate).collect()
+    match rate >= 0.0 && rate.is_finite() {
+        true => Ok(rate),
+        false => Err(of_mixture(format!(
+            ": the rate of `{}` is {rate}, expected a number of 0 or more",
+            entry.name
+        ))),
+    }
 }
 
 /// Tasks that are mixed have the same features, of the same vocabulary and type.

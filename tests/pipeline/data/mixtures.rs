@@ -1,6 +1,8 @@
 //! Mixtures: rates and what their tasks must share.
 
-use gimlet::data::{DataError, DatasetOptions, Mixture, MixtureEntry, get_dataset, subtasks};
+use gimlet::data::{
+    DataError, DatasetOptions, Mixture, MixtureEntries, MixtureEntry, Rate, get_dataset, subtasks,
+};
 use gimlet::vocab::ByteVocabulary;
 
 use super::*;
@@ -11,12 +13,15 @@ fn named(name: &str, folder: &tempfile::TempDir) -> Task {
 
 fn add_mixture(tasks: &mut Tasks, name: &str, entries: &[(&str, Option<f64>)]) {
     let entry =
-        |(name, rate): &(&str, Option<f64>)| MixtureEntry { name: name.to_string(), rate: *rate };
+        |(name, rate): &(&str, Option<f64>)| MixtureEntry {
+            name: name.to_string(),
+            rate: rate.map(Rate::Number),
+        };
     let mixture = Mixture {
         scope: name.to_string(),
         name: None,
-        tasks: entries.iter().map(entry).collect(),
-        default_rate: Some(1.0),
+        tasks: MixtureEntries(entries.iter().map(entry).collect()),
+        default_rate: Some(Rate::Number(1.0)),
     };
     tasks.insert(name.to_string(), TaskOrMixture::Mixture(Arc::new(mixture)));
 }

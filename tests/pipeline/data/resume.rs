@@ -1,7 +1,7 @@
 //! A resumed data set goes on with the batches that would have come.
 
 use gimlet::data::{
-    AppendEos, BatchIterator, DatasetOptions, DatasetState, Mixture, MixtureEntry, SpanCorruption,
+    AppendEos, BatchIterator, DatasetOptions, DatasetState, Mixture, MixtureEntries, MixtureEntry, Rate, SpanCorruption,
     TaskProvider, Tokenize, get_dataset,
 };
 use gimlet::vocab::ByteVocabulary;
@@ -104,11 +104,14 @@ fn mixtures() {
     let mut other = task_of_ids(&folders[1]);
     other.name = Some("other".to_string());
     let mut tasks = tasks([task_of_ids(&folders[0]), other]);
-    let entry = |name: &str, rate| MixtureEntry { name: name.to_string(), rate: Some(rate) };
+    let entry = |name: &str, rate| MixtureEntry {
+        name: name.to_string(),
+        rate: Some(Rate::Number(rate)),
+    };
     let mixture = Mixture {
         scope: "both".to_string(),
         name: None,
-        tasks: vec![entry("ids", 2.0), entry("other", 1.0)],
+        tasks: MixtureEntries(vec![entry("ids", 2.0), entry("other", 1.0)]),
         default_rate: None,
     };
     tasks.insert("both".to_string(), TaskOrMixture::Mixture(Arc::new(mixture)));

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use lsp_types::Location;
 
-use crate::gin::{Bound, Config, Loaded, Mention, Named, Schema, Span, ValueKind};
+use crate::gin::{Bound, Config, Loaded, Mention, Named, Registry, Schema, Span, ValueKind};
 use crate::run::tasks::declared;
 
 use super::analysis::{Analysis, binding_at, chain};
@@ -16,7 +16,7 @@ use super::project::Project;
 /// Where what stands at a byte of a file is defined; of several places the one that counts is first.
 pub fn definitions(project: &mut Project, analysis: &Analysis, offset: usize) -> Vec<Location> {
     let Some(mention) = analysis.mention(offset) else {
-        return places(project, analysis, task_at(analysis, offset).into_iter().collect());
+        return places(project, analysis, task_at(analysis, &project.registry, offset).into_iter().collect());
     };
     let config = analysis.table(mention);
     let keys: Vec<Span> = match &mention.named {
@@ -183,7 +183,7 @@ pub fn macro_family(
 }
 
 /// Where the task is declared that a text at a byte of the file names.
-fn task_at(analysis: &Analysis, offset: usize) -> Option<Span> {
+fn task_at(analysis: &Analysis, registry: &Registry, offset: usize) -> Option<Span> {
     let Loaded { config, tasks, .. } = &analysis.loaded;
     let mut text = None;
     for bound in bound_values(config).chain(bound_values(tasks)) {
@@ -196,7 +196,7 @@ fn task_at(analysis: &Analysis, offset: usize) -> Option<Span> {
             }
         });
     }
-    let (scope, _) = declared(tasks).remove(&text?)?;
+    let (scope, _) = declared(&analysis.loaded, registry).names.remove(&text?)?;
     let in_scope = tasks.bindings.iter().filter(|((bound_in, _), _)| *bound_in == scope);
     in_scope.flat_map(|(_, arguments)| arguments.values()).map(|bound| bound.key).min()
 }

@@ -109,5 +109,5 @@ fn tasks_of(module: &str, registry: &Registry) -> Vec<LibraryTask> {
     let request = Request { bindings, ..Request::default() };
     let loaded = load_anyway(&request, &Library, registry);
     let task = |name| LibraryTask { name, module: module.to_string() };
-    declared(&loaded.tasks).into_keys().map(task).collect()
+    declared(&loaded, registry).names.into_keys().map(task).collect()
 }

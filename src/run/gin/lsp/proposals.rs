@@ -7,7 +7,7 @@ use crate::gin::{
     selectors,
 };
 use crate::run::library::Library;
-use crate::run::tasks::declared;
+use crate::run::tasks::{Declaration, declared};
 
 use super::analysis::Analysis;
 use super::context::{Context, Typed};
@@ -216,11 +216,12 @@ impl Desk<'_> {
 
     /// Tasks that the configuration has, then those of the library.
     fn tasks(&self) -> Vec<Proposal> {
-        let here = declared(&self.analysis.loaded.tasks).into_iter();
+        let here = declared(&self.analysis.loaded, &self.project.registry).names.into_iter();
         let kind = CompletionItemKind::Value;
         let mut out: Vec<Proposal> = here
-            .map(|(name, (_, mixture))| {
-                Proposal::new(name, kind).detail(if mixture { "mixture" } else { "task" })
+            .map(|(name, (_, declaration))| {
+                let is_mixture = declaration == Declaration::Mixture;
+                Proposal::new(name, kind).detail(if is_mixture { "mixture" } else { "task" })
             })
             .collect();
         for task in self.project.library_tasks() {

@@ -1,0 +1,69 @@
+//! Families: many tasks of one shape, from a table.
+
+use std::collections::BTreeMap;
+
+use super::postprocess::Postprocessor;
+use super::preprocess::Preprocessor;
+use super::source::DataSource;
+use super::task::{Feature, Task};
+use crate::gin::{Configurable, Fields, Ref, Rows};
+use crate::metrics::MetricFn;
+
+/// A task for each row of a table. Within a row its fields are macros, so that any part of the task,
+/// and of what it refers to, can differ by row. Gimlet's own, for the loops of Python task files.
+///
+/// ```text
+/// wmt/seqio.TaskFamily:
+///   name = f'wmt{YEAR}_en{LANGUAGE}_v003'
+///   rows = [{'YEAR': 14, 'LANGUAGE': 'de'}, {'YEAR': 16, 'LANGUAGE': 'ro'}]
+///   source = @wmt/seqio.TfdsDataSource()
+///   ...
+/// wmt/seqio.TfdsDataSource.tfds_name = f'wmt{YEAR}_translate/{LANGUAGE}-en:1.0.0'
+/// ```
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "seqio.TaskFamily")]
+pub struct TaskFamily {
+    /// The scope in which the family was declared.
+    #[gin(scope)]
+    pub scope: String,
+    /// Name of a row's task, made of its fields.
+    pub name: String,
+    /// The fields of each task, by name.
+    pub rows: Rows,
+    /// Values of the fields that a row leaves out.
+    #[gin(default = Fields::default())]
+    pub defaults: Fields,
+    /// Where raw examples come from.
+    pub source: DataSource,
+    /// Steps from raw examples to token ids, in order.
+    #[gin(default = Vec::new())]
+    pub preprocessors: Vec<Preprocessor>,
+    /// The features that examples end with, by name.
+    pub output_features: BTreeMap<String, Feature>,
+    /// Turns a decoded prediction or target into what the metrics compare.
+    #[gin(default = None)]
+    pub postprocess_fn: Option<Postprocessor>,
+    /// Metrics of an evaluation of the task.
+    #[gin(default = Vec::new())]
+    pub metric_fns: Vec<Ref<MetricFn>>,
+    /// Examples held for shuffling; None forbids shuffling.
+    #[gin(default = Some(1000))]
+    pub shuffle_buffer_size: Option<usize>,
+}
+
+impl From<TaskFamily> for Task {
+    fn from(family: TaskFamily) -> Self {
+        let TaskFamily { scope, name, source, preprocessors, output_features, .. } = family;
+        let TaskFamily { postprocess_fn, metric_fns, shuffle_buffer_size, .. } = family;
+        Self {
+            scope,
+            name: Some(name),
+            source,
+            preprocessors,
+            output_features,
+            postprocess_fn,
+            metric_fns,
+            shuffle_buffer_size,
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Mixing rates: numbers, or functions of the task. Sources: SeqIO `utils.py`, t5 `data/utils.py`.
+
+use super::cache::{Caches, cached_count};
+use super::error::DataError;
+use super::task::Task;
+use crate::gin::{Configurable, Evaluator, FromGin, Ref, Registry, Reported, Value, ValueKind};
+
+/// How often a task is drawn, relative to the others.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rate {
+    /// A fixed rate.
+    Number(f64),
+    /// A rate that depends on the task.
+    Function(Ref<RateFunction>),
+}
+
+impl FromGin for Rate {
+    fn expected() -> String {
+        format!("a float, or {}", Ref::<RateFunction>::expected())
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match &value.kind {
+            ValueKind::Int(_) | ValueKind::Float(_) => cx.read(value).map(Self::Number),
+            ValueKind::Reference(_) => cx.read(value).map(Self::Function),
+            _ => Err(cx.mismatch(value, &Self::expected())),
+        }
+    }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        match self {
+            Self::Number(rate) => rate.to_gin(),
+            Self::Function(function) => function.to_gin(),
+        }
+    }
+
+    fn register(registry: &mut Registry) {
+        Ref::<RateFunction>::register(registry);
+    }
+}
+
+/// Any mixing rate function, as a bare reference: `@t5.data.rate_num_examples`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum RateFunction {
+    /// The task's number of examples, as t5 lets gin configure it.
+    RateNumExamples(RateNumExamples),
+    /// The rate of the unsupervised task.
+    RateUnsupervised(RateUnsupervised),
+    /// The task's number of examples.
+    MixingRateNumExamples(MixingRateNumExamples),
+    /// The task's number of characters.
+    MixingRateNumCharacters(MixingRateNumCharacters),
+}
+
+impl RateFunction {
+    /// The rate of a task.
+    ///
+    /// # Errors
+    /// A count that is not known, or a cache that cannot be read.
+    pub fn rate(&self, task: &Task, caches: &Caches) -> Result<f64, DataError> {
+        match self {
+            Self::RateNumExamples(spec) => spec.as_mixing_rate().rate(task, caches),
+            Self::RateUnsupervised(spec) => Ok(spec.value),
+            Self::MixingRateNumExamples(spec) => spec.rate(task, caches),
+            Self::MixingRateNumCharacters(spec) => spec.rate(task, caches),
+        }
+    }
+}
+
+/// `min(examples * scale, maximum) ** (1 / temperature)`, of the training split. A run's own bindings
+/// reach it: `rate_num_examples.maximum = 1e6`. Source: t5 `data/utils.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5.data.rate_num_examples", alias = "t5.data.utils.rate_num_examples", open)]
+pub struct RateNumExamples {
+    /// Larger tasks count as this large.
+    #[gin(default = None)]
+    pub maximum: Option<f64>,
+    /// Above 1, small tasks are drawn more often than their size asks for.
+    #[gin(default = 1.0)]
+    pub temperature: f64,
+    /// A factor, applied before the maximum.
+    #[gin(default = 1.0)]
+    pub scale: f64,
+    /// Whether a task without a cache counts as its source's number of examples.
+    #[gin(default = true)]
+    pub fallback_to_num_input_examples: bool,
+}
+
+impl RateNumExamples {
+    fn as_mixing_rate(&self) -> MixingRateNumExamples {
+        MixingRateNumExamples {
+            maximum: self.maximum,
+            scale: self.scale,
+            temperature: self.temperature,
+            fallback_to_num_input_examples: self.fallback_to_num_input_examples,
+            split: "train".to_string(),
+        }
+    }
+}
+
+/// The same number for every task. A run's own bindings reach it. Source: t5 `data/utils.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5.data.rate_unsupervised", alias = "t5.data.utils.rate_unsupervised", open)]
+pub struct RateUnsupervised {
+    /// The rate.
+    #[gin(default = 1e6)]
+    pub value: f64,
+}
+
+/// `min(examples * scale, maximum) ** (1 / temperature)`. Source: SeqIO `utils.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "seqio.mixing_rate_num_examples", alias = "seqio.utils.mixing_rate_num_examples")]
+pub struct MixingRateNumExamples {
+    /// Larger tasks count as this large.
+    #[gin(default = None)]
+    pub maximum: Option<f64>,
+    /// A factor, applied before the maximum.
+    #[gin(default = 1.0)]
+    pub scale: f64,
+    /// Above 1, small tasks are drawn more often than their size asks for.
+    #[gin(default = 1.0)]
+    pub temperature: f64,
+    /// Whether a task without a cache counts as its source's number of examples.
+    #[gin(default = true)]
+    pub fallback_to_num_input_examples: bool,
+    /// The split whose examples are counted.
+    #[gin(default = "train".to_string())]
+    pub split: String,
+}
+
+impl MixingRateNumExamples {
+    fn rate(&self, task: &Task, caches: &Caches) -> Result<f64, DataError> {
+        let scaled = self.num_examples(task, caches)? as f64 * self.scale;
+        // As in SeqIO, a maximum of 0 is none.
+        let maximum = self.maximum.filter(|maximum| *maximum != 0.0);
+        let rate = maximum.map_or(scaled, |maximum| scaled.min(maximum));
+        Ok(rate.powf(1.0 / self.temperature))
+    }
+
+    fn num_examples(&self, task: &Task, caches: &Caches) -> Result<u64, DataError> {
+        let (name, split) = (task.task_name(), &self.split);
+        let cache = match self.fallback_to_num_input_examples {
+            true => caches.find(name)?,
+            false => Some(caches.get(name)?),
+        };
+        let unknown = |why: &str, help: &str| {
+            DataError::Config(format!(
+                "the rate of `{name}` is the number of its '{split}' examples, {why}; {help}"
+            ))
+        };
+        match cache {
+            Some(cache) => cached_count(&cache, split, "examples")?.ok_or_else(|| {
+                let why = format!("which its cache `{}` does not tell", cache.path());
+                unknown(&why, "write the cache again")
+            }),
+            None => task.source.num_input_examples(split).ok_or_else(|| {
+                let why = "but it has no cache and its source does not know it";
+                unknown(why, "cache it, bind the source's `num_input_examples`, or give a number")
+            }),
+        }
+    }
+}
+
+/// `characters ** (1 / temperature)` of the training split, from the task's cache. Source: SeqIO
+/// `utils.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "seqio.mixing_rate_num_characters", alias = "seqio.utils.mixing_rate_num_characters")]
+pub struct MixingRateNumCharacters {
+    /// Above 1, small tasks are drawn more often than their size asks for.
+    #[gin(default = 1.0)]
+    pub temperature: f64,
+    /// The count in the cache's `stats.train.json`.
+    #[gin(default = "text_chars".to_string())]
+    pub char_count_name: String,
+}
+
+impl MixingRateNumCharacters {
+    fn rate(&self, task: &Task, caches: &Caches) -> Result<f64, DataError> {
+        let cache = caches.get(task.task_name())?;
+        let name = &self.char_count_name;
+        let count = cached_count(&cache, "train", name)?.ok_or_else(|| {
+            DataError::Config(format!(
+                "`mixing_rate_num_characters` requires that each task is cached with the character \
+                 count stats: `{}` has no '{name}' in stats.train.json; bind `char_count_name`, or \
+                 cache again with `--enable_char_counts`",
+                cache.path()
+            ))
+        })?;
+        Ok((count as f64).powf(1.0 / self.temperature))
+    }
+}
