@@ -42,7 +42,10 @@ pub use examples::{ExampleIterator, ExampleOptions, max_feature_lengths, task_ex
 pub use family::TaskFamily;
 pub use mixture::{Mixture, MixtureEntries, MixtureEntry};
 pub use pipeline::StageState;
-pub use postprocess::{LowerText, Postprocessor, StringLabelToClassId};
+pub use postprocess::{
+    ExampleFeatures, LowerText, Multirc, Postprocessor, Qa, RankClassificationTargets, Record,
+    RemoveSentinels, SpanQa, StringLabelToClassId, StringToFloat, WscSimple,
+};
 pub use preprocess::{
     AppendEos, AppendEosAfterTrim, CacheDatasetPlaceholder, FullLm, IidDenoising, ParseTsv,
     PrefixLm, PreprocessTsv, Preprocessor, Rekey, SpanCorruption, Summarize, Tokenize,

@@ -1,22 +1,111 @@
-//! From decoded text to what metrics compare.
+//! From decoded text to what metrics compare. Source: t5 `data/postprocessors.py`.
+//!
+//! A postprocessor sees the whole example, and gives the truth (the list of all right answers, the group
+//! that a question belongs to) another form than the model's prediction.
+
+use serde_json::{Map, Value, json};
 
 use crate::gin::Configurable;
 
-/// Any postprocessor of a task, in called form: `@postprocessors.lower_text()`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-pub enum Postprocessor {
-    /// Lower case.
-    LowerText(LowerText),
-    /// A label's index.
-    StringLabelToClassId(StringLabelToClassId),
+/// The features of an example, by name.
+pub type ExampleFeatures = Map<String, Value>;
+
+crate::gin::slot! {
+    /// Any postprocessor of a task, in called form: `@t5.data.postprocessors.lower_text()`.
+    pub enum Postprocessor: Postprocess {
+        LowerText,
+        Multirc,
+        Qa,
+        RankClassificationTargets,
+        Record,
+        RemoveSentinels,
+        SpanQa,
+        StringLabelToClassId,
+        StringToFloat,
+        WscSimple,
+    }
 }
 
-/// Lower-cases the text. Source: t5 `postprocessors.py`.
+impl Postprocessor {
+    /// The text in the form that metrics take, or why it has none.
+    ///
+    /// # Errors
+    /// A feature that the example lacks.
+    pub fn apply(
+        &self,
+        text: &str,
+        example: &ExampleFeatures,
+        is_target: bool,
+    ) -> Result<Value, String> {
+        match is_target {
+            true => self.spec().target(text, example),
+            false => self.spec().prediction(text, example),
+        }
+    }
+}
+
+/// What gin names as a postprocessor.
+trait Postprocess {
+    /// What becomes of a prediction.
+    fn prediction(&self, text: &str, example: &ExampleFeatures) -> Result<Value, String>;
+
+    /// What becomes of the truth.
+    fn target(&self, text: &str, example: &ExampleFeatures) -> Result<Value, String> {
+        self.prediction(text, example)
+    }
+}
+
+/// The value of a feature.
+fn feature<'a>(example: &'a ExampleFeatures, name: &str) -> Result<&'a Value, String> {
+    example.get(name).ok_or_else(|| {
+        let known: Vec<String> = example.keys().map(|key| format!("'{key}'")).collect();
+        format!("the example lacks '{name}'; it has {}", known.join(", "))
+    })
+}
+
+/// Lower-cases the text.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.postprocessors.lower_text")]
 pub struct LowerText {}
 
-/// The index of a label in `label_classes`. Source: t5 `postprocessors.py`.
+impl Postprocess for LowerText {
+    fn prediction(&self, text: &str, _: &ExampleFeatures) -> Result<Value, String> {
+        Ok(json!(text.to_lowercase()))
+    }
+}
+
+/// The number that a text writes.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5.data.postprocessors.string_to_float")]
+pub struct StringToFloat {
+    /// What any other text stands for.
+    #[gin(default = -1.0)]
+    pub default: f64,
+}
+
+impl Postprocess for StringToFloat {
+    fn prediction(&self, text: &str, _: &ExampleFeatures) -> Result<Value, String> {
+        Ok(json!(python_float(text).unwrap_or(self.default)))
+    }
+}
+
+/// Python's `float(text)`: white space around it and single `_` between digits are allowed.
+fn python_float(text: &str) -> Option<f64> {
+    let text = text.trim_matches(|c: char| c.is_whitespace() || ('\x1c'..='\x1f').contains(&c));
+    let bytes = text.as_bytes();
+    let is_digit = |index: Option<usize>| {
+        index.and_then(|index| bytes.get(index)).is_some_and(u8::is_ascii_digit)
+    };
+    let underscores = text.match_indices('_');
+    let between_digits =
+        |(at, _): (usize, &str)| is_digit(at.checked_sub(1)) && is_digit(Some(at + 1));
+    match underscores.into_iter().all(between_digits) {
+        true => text.replace('_', "").parse().ok(),
+        false => None,
+    }
+}
+
+/// The index of a label in `label_classes`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.postprocessors.string_label_to_class_id")]
 pub struct StringLabelToClassId {
@@ -27,15 +116,180 @@ pub struct StringLabelToClassId {
     pub default: i64,
 }
 
-impl Postprocessor {
-    /// The postprocessed text; class ids in decimal.
-    pub fn apply(&self, text: &str) -> String {
-        match self {
-            Self::LowerText(_) => text.to_lowercase(),
-            Self::StringLabelToClassId(spec) => {
-                let index = spec.label_classes.iter().position(|label| label == text);
-                index.map_or(spec.default, |index| index as i64).to_string()
-            }
+impl Postprocess for StringLabelToClassId {
+    fn prediction(&self, text: &str, _: &ExampleFeatures) -> Result<Value, String> {
+        let index = self.label_classes.iter().position(|label| label == text);
+        Ok(json!(index.map_or(self.default, |index| index as i64)))
+    }
+}
+
+/// `{'value': 0 or 1}` of `False` or `True`; the truth also has its question as `group`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5.data.postprocessors.multirc")]
+pub struct Multirc {}
+
+impl Postprocess for Multirc {
+    fn prediction(&self, text: &str, _: &ExampleFeatures) -> Result<Value, String> {
+        let value = ["False", "True"].iter().position(|label| *label == text);
+        Ok(json!({"value": value.map_or(-1, |value| value as i64)}))
+    }
+
+    fn target(&self, text: &str, example: &ExampleFeatures) -> Result<Value, String> {
+        let mut out = self.prediction(text, example)?;
+        out["group"] = feature(example, "idx/question")?.clone();
+        Ok(out)
+    }
+}
+
+/// `{'value': answer}`; the truth has all `answers`, and passage and query as `group`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5.data.postprocessors.record")]
+pub struct Record {}
+
+impl Postprocess for Record {
+    fn prediction(&self, text: &str, _: &ExampleFeatures) -> Result<Value, String> {
+        Ok(json!({"value": text}))
+    }
+
+    fn target(&self, _: &str, example: &ExampleFeatures) -> Result<Value, String> {
+        let group = [feature(example, "idx/passage")?, feature(example, "idx/query")?];
+        Ok(json!({"value": feature(example, "answers")?, "group": group}))
+    }
+}
+
+/// The answer; for the truth, all `answers`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5.data.postprocessors.qa")]
+pub struct Qa {}
+
+impl Postprocess for Qa {
+    fn prediction(&self, text: &str, _: &ExampleFeatures) -> Result<Value, String> {
+        Ok(json!(text))
+    }
+
+    fn target(&self, _: &str, example: &ExampleFeatures) -> Result<Value, String> {
+        feature(example, "answers").cloned()
+    }
+}
+
+/// The answer; for the truth, all `answers` and the `context`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5.data.postprocessors.span_qa")]
+pub struct SpanQa {}
+
+impl Postprocess for SpanQa {
+    fn prediction(&self, text: &str, _: &ExampleFeatures) -> Result<Value, String> {
+        Ok(json!(text))
+    }
+
+    fn target(&self, _: &str, example: &ExampleFeatures) -> Result<Value, String> {
+        let (answers, context) = (feature(example, "answers")?, feature(example, "context")?);
+        Ok(json!({"answers": answers, "context": context}))
+    }
+}
+
+/// Whether the prediction names what the pronoun stands for: 1, 0, or -1 if it names nothing. The truth is
+/// the example's `label`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5.data.postprocessors.wsc_simple")]
+pub struct WscSimple {}
+
+impl Postprocess for WscSimple {
+    fn prediction(&self, text: &str, example: &ExampleFeatures) -> Result<Value, String> {
+        let prediction = without_determiners(text);
+        if prediction.is_empty() {
+            return Ok(json!(-1));
         }
+        let referent = feature(example, "targets_pretokenized")?;
+        let referent = without_determiners(referent.as_str().unwrap_or_default());
+        // "Bob" does not name "Bob's hat".
+        let both_possessive = prediction.contains('\'') == referent.contains('\'');
+        let words = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
+        let (predicted, referred) = (words(&prediction), words(&referent));
+        let within = |a: &[String], b: &[String]| a.iter().all(|word| b.contains(word));
+        // "fuzzy bunny" does name "bunny".
+        let names_it = within(&predicted, &referred) || within(&referred, &predicted);
+        Ok(json!(i64::from(both_possessive && names_it)))
+    }
+
+    fn target(&self, _: &str, example: &ExampleFeatures) -> Result<Value, String> {
+        feature(example, "label").cloned()
+    }
+}
+
+const DETERMINERS: [&str; 21] = [
+    "a", "an", "few", "her", "his", "each", "every", "many", "much", "my", "our", "some", "that",
+    "the", "their", "these", "this", "those", "which", "whose", "your",
+];
+
+/// The text in lower case without articles and the like.
+fn without_determiners(text: &str) -> String {
+    let lower = text.trim().to_lowercase();
+    let kept: Vec<&str> = lower.split(' ').filter(|word| !DETERMINERS.contains(word)).collect();
+    kept.join(" ")
+}
+
+/// Of the truth `(idx, is_correct, weight, length)`, for the metric `rank_classification`; scores stay
+/// as they are.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5.data.postprocessors.rank_classification")]
+pub struct RankClassificationTargets {
+    /// Features added behind.
+    #[gin(default = None)]
+    pub passthrough_feature_keys: Option<Vec<String>>,
+}
+
+impl Postprocess for RankClassificationTargets {
+    fn prediction(&self, text: &str, _: &ExampleFeatures) -> Result<Value, String> {
+        Ok(json!(text))
+    }
+
+    fn target(&self, _: &str, example: &ExampleFeatures) -> Result<Value, String> {
+        let weight = example.get("weight").cloned().unwrap_or(json!(1.0));
+        let length = feature(example, "targets")?.as_array().map_or(0, Vec::len);
+        let idx = feature(example, "idx")?.clone();
+        let mut out = vec![idx, feature(example, "is_correct")?.clone(), weight, json!(length)];
+        for key in self.passthrough_feature_keys.iter().flatten() {
+            out.push(feature(example, key)?.clone());
+        }
+        Ok(Value::Array(out))
+    }
+}
+
+/// Takes the sentinels away that `add_sentinels` put before the targets, then goes on with another
+/// postprocessor. Source: SeqIO `experimental.py`, `add_task_with_sentinels`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "seqio.experimental.remove_sentinels")]
+pub struct RemoveSentinels {
+    /// How many there are.
+    #[gin(default = 1)]
+    pub num_sentinels: usize,
+    /// What the text then goes through.
+    #[gin(default = None)]
+    pub postprocess_fn: Option<Box<Postprocessor>>,
+}
+
+impl RemoveSentinels {
+    fn rest<'a>(&self, text: &'a str) -> &'a str {
+        let sentinels: Vec<String> =
+            (0..self.num_sentinels).map(|index| format!("<extra_id_{index}>")).collect();
+        text.strip_prefix(&sentinels.join(" ")).map_or(text, str::trim)
+    }
+
+    fn go_on(&self, text: &str, example: &ExampleFeatures, target: bool) -> Result<Value, String> {
+        match &self.postprocess_fn {
+            Some(next) => next.apply(self.rest(text), example, target),
+            None => Ok(json!(self.rest(text))),
+        }
+    }
+}
+
+impl Postprocess for RemoveSentinels {
+    fn prediction(&self, text: &str, example: &ExampleFeatures) -> Result<Value, String> {
+        self.go_on(text, example, false)
+    }
+
+    fn target(&self, text: &str, example: &ExampleFeatures) -> Result<Value, String> {
+        self.go_on(text, example, true)
     }
 }

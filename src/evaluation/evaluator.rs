@@ -38,8 +38,8 @@ pub struct EvalTask<'a> {
     pub examples: &'a [Example],
     /// What to compute.
     pub metric_fns: &'a [Ref<MetricFn>],
-    /// The task's postprocessing of a text: to a class label, a list of answers, ...
-    pub postprocess: &'a dyn Fn(&str, &Example, Side) -> Value,
+    /// The task's postprocessing of a text: to a class label, a list of answers, ..., or why it fails.
+    pub postprocess: &'a dyn Fn(&str, &Example, Side) -> Result<Value, String>,
 }
 
 /// An evaluation that failed.
@@ -62,6 +62,16 @@ pub enum EvalError {
         task: String,
         /// What is wrong.
         source: MetricError,
+    },
+    /// A text could not be postprocessed.
+    #[error("task `{task}`, postprocess_fn, example {number}: {reason}")]
+    Postprocess {
+        /// The task.
+        task: String,
+        /// The example, from 1.
+        number: usize,
+        /// What was found and what was expected.
+        reason: String,
     },
     /// Two metrics of a task use one key.
     #[error("duplicate metric key `{key}` in task `{task}`; drop one of its metric_fns")]
@@ -109,11 +119,11 @@ impl TaskEvaluator {
         score: impl FnOnce() -> Result<Vec<f64>, E>,
     ) -> Result<BTreeMap<String, f64>, E> {
         let needs = |output| task.metric_fns.iter().any(|metric| metric.model_output() == output);
-        let mut results = Results::new(task);
+        let mut results = Results::new(task)?;
         if needs(ModelOutput::Prediction) {
             let texts = predict()?;
             check_count(task, texts.len())?;
-            results.set_predictions(task, texts);
+            results.set_predictions(task, texts)?;
         }
         if needs(ModelOutput::Score) {
             let scores = score()?;

@@ -25,20 +25,39 @@ pub(super) struct Results {
 }
 
 impl Results {
-    pub(super) fn new(task: &EvalTask<'_>) -> Self {
-        let target = |example: &Example| (task.postprocess)(&example.target, example, Side::Target);
-        let targets = task.examples.iter().map(target).collect();
-        Self { targets, outputs: None, predictions: None, scores: None }
+    pub(super) fn new(task: &EvalTask<'_>) -> Result<Self, EvalError> {
+        let texts = task.examples.iter().map(|example| &example.target);
+        let targets = postprocessed(task, texts, Side::Target)?;
+        Ok(Self { targets, outputs: None, predictions: None, scores: None })
     }
 
-    pub(super) fn set_predictions(&mut self, task: &EvalTask<'_>, texts: Vec<String>) {
-        let pairs = task.examples.iter().zip(&texts);
-        let postprocess = |(example, text): (_, &String)| {
-            (task.postprocess)(text.as_str(), example, Side::Prediction)
-        };
-        self.predictions = Some(pairs.map(postprocess).collect());
+    pub(super) fn set_predictions(
+        &mut self,
+        task: &EvalTask<'_>,
+        texts: Vec<String>,
+    ) -> Result<(), EvalError> {
+        self.predictions = Some(postprocessed(task, texts.iter(), Side::Prediction)?);
         self.outputs = Some(texts);
+        Ok(())
     }
+}
+
+/// What the task's postprocessing makes of one text of every example.
+fn postprocessed<'a>(
+    task: &EvalTask<'_>,
+    texts: impl Iterator<Item = &'a String>,
+    side: Side,
+) -> Result<Vec<Value>, EvalError> {
+    let numbered = task.examples.iter().zip(texts).enumerate();
+    numbered
+        .map(|(index, (example, text))| {
+            (task.postprocess)(text, example, side).map_err(|reason| EvalError::Postprocess {
+                task: task.name.to_string(),
+                number: index + 1,
+                reason,
+            })
+        })
+        .collect()
 }
 
 /// A logger at work.
@@ -224,7 +243,9 @@ mod tests {
             name: "sums",
             examples: &examples,
             metric_fns: &metric_fns.iter().cloned().map(Ref).collect::<Vec<_>>(),
-            postprocess: &|text, _, _| text.trim().parse::<i64>().map_or(json!(-1), Value::from),
+            postprocess: &|text, _, _| {
+                Ok(text.trim().parse::<i64>().map_or(json!(-1), Value::from))
+            },
         };
         let texts = predictions.iter().map(|text| text.to_string()).collect();
         let no_score = || unreachable!("no metric needs scores");

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::gin::Configurable;
 
-use super::task::{MetricError, Pairs};
+use super::task::{Metric, MetricError, Pairs, Values, one};
+use super::words::words;
 
 /// Exact match and F1 (`em`, `f1`, times 100) after SQuAD's normalization; targets are lists of answers.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
@@ -21,47 +22,103 @@ pub struct Squad;
 #[gin(name = "t5.evaluation.metrics.trivia_qa")]
 pub struct TriviaQa;
 
-impl Squad {
-    pub(super) fn compute(
-        &self,
-        pairs: &Pairs<'_>,
-    ) -> Result<Vec<(&'static str, f64)>, MetricError> {
-        best_over_answers(pairs, |text| normalize(text, "", None))
+/// As `squad`, for answers given by place: a prediction `start: 3 end: 6` stands for those words of the
+/// target's `context`. Targets are dicts of `answers` and `context`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "t5.evaluation.metrics.span_squad")]
+pub struct SpanSquad;
+
+/// F1 of the words of conversational answers, times 100: `f1`; targets are lists of answers.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "t5.evaluation.metrics.coqa_f1")]
+pub struct CoqaF1;
+
+impl Metric for Squad {
+    fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
+        em_and_f1(pairs, normalize_squad)
     }
 }
 
-impl TriviaQa {
-    pub(super) fn compute(
-        &self,
-        pairs: &Pairs<'_>,
-    ) -> Result<Vec<(&'static str, f64)>, MetricError> {
-        best_over_answers(pairs, |text| normalize(text, "‘’´`_", Some(' ')))
+impl Metric for TriviaQa {
+    fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
+        em_and_f1(pairs, |text| normalize(text, "‘’´`_", Some(' ')))
     }
 }
 
+impl Metric for SpanSquad {
+    fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
+        let (mut targets, mut predictions) = (Vec::new(), Vec::new());
+        for (target, prediction) in pairs.iter() {
+            let context = word_runs_only(pairs.text(pairs.field(target, "context")?)?);
+            targets.push(pairs.field(target, "answers")?.clone());
+            let places = word_runs_only(pairs.text(prediction)?);
+            predictions.push(Value::String(words_at(&context, &places)));
+        }
+        let pairs = Pairs { metric: pairs.metric, targets: &targets, predictions: &predictions };
+        em_and_f1(&pairs, normalize_squad)
+    }
+}
+
+impl Metric for CoqaF1 {
+    fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
+        let mean = best_over_answers(pairs, normalize_squad, |answer, prediction| {
+            let both_empty = answer.is_empty() && prediction.is_empty();
+            if both_empty { 1.0 } else { token_f1(answer, prediction) }
+        })?;
+        Ok(one("f1", mean))
+    }
+}
+
+/// The words from the second to the fourth of `places`; nothing where those are no numbers.
+fn words_at(context: &[&str], places: &[&str]) -> String {
+    let number = |word: &str| word.parse::<usize>().ok();
+    let [_, start, _, end, ..] = places else { return String::new() };
+    let (Some(start), Some(end)) = (number(start), number(end)) else { return String::new() };
+    let end = end.saturating_add(1).min(context.len());
+    context.get(start..end).unwrap_or_default().join(" ")
+}
+
+/// The runs of letters, digits and underscores.
+fn word_runs_only(text: &str) -> Vec<&str> {
+    word_runs(text).filter(|run| run.starts_with(is_word)).collect()
+}
+
+fn normalize_squad(text: &str) -> String {
+    normalize(text, "", None)
+}
+
+fn em_and_f1(
+    pairs: &Pairs<'_>,
+    normalize: impl Fn(&str) -> String,
+) -> Result<Values, MetricError> {
+    let is_equal = |answer: &str, prediction: &str| f64::from(u8::from(answer == prediction));
+    Ok(vec![
+        ("em".to_string(), best_over_answers(pairs, &normalize, is_equal)?),
+        ("f1".to_string(), best_over_answers(pairs, &normalize, token_f1)?),
+    ])
+}
+
+/// The mean over examples of the best of the answers' scores, times 100.
 fn best_over_answers(
     pairs: &Pairs<'_>,
     normalize: impl Fn(&str) -> String,
-) -> Result<Vec<(&'static str, f64)>, MetricError> {
-    let (mut exact, mut f1) = (0.0, 0.0);
-    for (target, prediction) in pairs.targets.iter().zip(pairs.predictions) {
+    score: impl Fn(&str, &str) -> f64,
+) -> Result<f64, MetricError> {
+    let mut sum = 0.0;
+    for (target, prediction) in pairs.iter() {
         let prediction = normalize(pairs.text(prediction)?);
         let answers = match target {
             Value::Array(answers) if !answers.is_empty() => answers.as_slice(),
             Value::String(_) => std::slice::from_ref(target),
             _ => return Err(pairs.mismatch("a list of answers", target)),
         };
-        let (mut matched, mut best) = (false, 0.0_f64);
+        let mut best = 0.0_f64;
         for answer in answers {
-            let answer = normalize(pairs.text(answer)?);
-            matched |= answer == prediction;
-            best = best.max(token_f1(&answer, &prediction));
+            best = best.max(score(&normalize(pairs.text(answer)?), &prediction));
         }
-        exact += f64::from(u8::from(matched));
-        f1 += best;
+        sum += best;
     }
-    let count = pairs.targets.len() as f64;
-    Ok(vec![("em", 100.0 * exact / count), ("f1", 100.0 * f1 / count)])
+    Ok(100.0 * sum / pairs.len() as f64)
 }
 
 /// Lower case, without articles, punctuation and superfluous space.
@@ -74,12 +131,15 @@ fn normalize(text: &str, more_punctuation: &str, replacement: Option<char>) -> S
     for run in word_runs(&kept) {
         without_articles.push_str(if matches!(run, "a" | "an" | "the") { " " } else { run });
     }
-    tokens(&without_articles).collect::<Vec<_>>().join(" ")
+    words(&without_articles).collect::<Vec<_>>().join(" ")
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
 }
 
 /// The text cut into runs of word characters and runs of others.
 fn word_runs(text: &str) -> impl Iterator<Item = &str> {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut rest = text;
     std::iter::from_fn(move || {
         let word = is_word(rest.chars().next()?);
@@ -93,11 +153,11 @@ fn word_runs(text: &str) -> impl Iterator<Item = &str> {
 /// The harmonic mean of the shares of tokens that the texts have in common.
 fn token_f1(target: &str, prediction: &str) -> f64 {
     let mut left: HashMap<&str, usize> = HashMap::new();
-    for token in tokens(target) {
+    for token in words(target) {
         *left.entry(token).or_default() += 1;
     }
     let mut common = 0.0;
-    for token in tokens(prediction) {
+    for token in words(prediction) {
         if let Some(count) = left.get_mut(token).filter(|count| **count > 0) {
             *count -= 1;
             common += 1.0;
@@ -106,15 +166,9 @@ fn token_f1(target: &str, prediction: &str) -> f64 {
     if common == 0.0 {
         return 0.0;
     }
-    let precision = common / tokens(prediction).count() as f64;
-    let recall = common / tokens(target).count() as f64;
+    let precision = common / words(prediction).count() as f64;
+    let recall = common / words(target).count() as f64;
     2.0 * precision * recall / (precision + recall)
-}
-
-/// Python's `str.split()`, for which the ASCII separators are space too.
-fn tokens(text: &str) -> impl Iterator<Item = &str> {
-    let is_space = |c: char| c.is_whitespace() || ('\x1c'..='\x1f').contains(&c);
-    text.split(is_space).filter(|token| !token.is_empty())
 }
 
 #[cfg(test)]

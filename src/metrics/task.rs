@@ -7,27 +7,47 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::gin::Configurable;
+use crate::gin::Slot;
 
-use super::question_answering::{Squad, TriviaQa};
+use super::edits::EditDistance;
+use super::groups::{DeduplicateMetric, MeanGroupMetric};
+use super::labels::{
+    Accuracy, AllMatch, F1ScoreWithInvalid, MeanMulticlassF1, MultircF1OverAllAnswers,
+    SequenceAccuracy, SklearnMetricsWrapper,
+};
+use super::numbers::{PearsonCorrcoef, SpearmanCorrcoef};
+use super::question_answering::{CoqaF1, SpanSquad, Squad, TriviaQa};
+use super::ranking::{Auc, RankClassification, ScoreAuc};
+use super::summaries::{Rouge, RougeMean};
+use super::translation::Bleu;
 
-/// Any metric that a task can name in `metric_fns`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-pub enum MetricFn {
-    /// Share of equal labels or texts.
-    Accuracy(Accuracy),
-    /// Share of equal sequences.
-    SequenceAccuracy(SequenceAccuracy),
-    /// Word edits between target and prediction.
-    EditDistance(EditDistance),
-    /// Exact match and F1 of answers as SQuAD counts them.
-    Squad(Squad),
-    /// Exact match and F1 of answers as TriviaQA counts them.
-    TriviaQa(TriviaQa),
-    /// Whether everything is right.
-    AllMatch(AllMatch),
-    /// F1 averaged over classes.
-    MeanMulticlassF1(MeanMulticlassF1),
+crate::gin::slot! {
+    /// Any metric that a task can name in `metric_fns`, as a bare reference:
+    /// `@t5.evaluation.metrics.accuracy`.
+    pub enum MetricFn: Metric {
+        Accuracy,
+        AllMatch,
+        Auc,
+        Bleu,
+        CoqaF1,
+        DeduplicateMetric,
+        EditDistance,
+        F1ScoreWithInvalid,
+        MeanGroupMetric,
+        MeanMulticlassF1,
+        MultircF1OverAllAnswers,
+        PearsonCorrcoef,
+        RankClassification,
+        Rouge,
+        RougeMean,
+        ScoreAuc,
+        SequenceAccuracy,
+        SklearnMetricsWrapper,
+        SpanSquad,
+        SpearmanCorrcoef,
+        Squad,
+        TriviaQa,
+    }
 }
 
 /// What a metric needs from the model.
@@ -70,26 +90,39 @@ pub enum MetricError {
         /// The value.
         found: String,
     },
+    /// Values that do not fit each other.
+    #[error("metric `{metric}`: {reason}")]
+    Unfit {
+        /// The metric.
+        metric: &'static str,
+        /// What was found and what was expected.
+        reason: String,
+    },
+}
+
+/// A metric's values by key.
+pub(super) type Values = Vec<(String, f64)>;
+
+/// What gin names as a metric.
+pub(super) trait Metric {
+    /// Its values by key, of at least one example.
+    fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError>;
+
+    /// What the model must supply.
+    fn model_output(&self) -> ModelOutput {
+        ModelOutput::Prediction
+    }
 }
 
 impl MetricFn {
     /// What the model must supply.
     pub fn model_output(&self) -> ModelOutput {
-        ModelOutput::Prediction
+        self.spec().model_output()
     }
 
     /// The name without its module.
     pub fn name(&self) -> &'static str {
-        let schema = match self {
-            MetricFn::Accuracy(_) => Accuracy::schema(),
-            MetricFn::SequenceAccuracy(_) => SequenceAccuracy::schema(),
-            MetricFn::EditDistance(_) => EditDistance::schema(),
-            MetricFn::Squad(_) => Squad::schema(),
-            MetricFn::TriviaQa(_) => TriviaQa::schema(),
-            MetricFn::AllMatch(_) => AllMatch::schema(),
-            MetricFn::MeanMulticlassF1(_) => MeanMulticlassF1::schema(),
-        };
-        schema.short_name()
+        self.schema_of().short_name()
     }
 
     /// The metric's values by key. Percentages are times 100, as in t5.
@@ -110,22 +143,7 @@ impl MetricFn {
             return Err(MetricError::NoExamples { metric });
         }
         let pairs = Pairs { metric, targets, predictions };
-        let values = match self {
-            MetricFn::Accuracy(_) => vec![("accuracy", pairs.share_equal())],
-            MetricFn::SequenceAccuracy(_) => vec![("sequence_accuracy", pairs.share_equal())],
-            MetricFn::EditDistance(spec) => spec.compute(&pairs)?,
-            MetricFn::Squad(spec) => spec.compute(&pairs)?,
-            MetricFn::TriviaQa(spec) => spec.compute(&pairs)?,
-            MetricFn::AllMatch(_) => {
-                let all = pairs.share_equal() == 100.0;
-                vec![("exact_match", if all { 100.0 } else { 0.0 })]
-            }
-            MetricFn::MeanMulticlassF1(spec) => {
-                let key = format!("mean_{}class_f1", spec.num_classes);
-                return Ok(BTreeMap::from([(key, spec.compute(&pairs)?)]));
-            }
-        };
-        Ok(values.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
+        Ok(self.spec().compute(&pairs)?.into_iter().collect())
     }
 }
 
@@ -137,18 +155,76 @@ pub(super) struct Pairs<'a> {
 }
 
 impl Pairs<'_> {
-    fn share_equal(&self) -> f64 {
-        let equal = self.targets.iter().zip(self.predictions).filter(|(t, p)| equal(t, p)).count();
-        100.0 * equal as f64 / self.targets.len() as f64
+    /// Number of examples.
+    pub(super) fn len(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Targets with their predictions.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Value, &Value)> {
+        self.targets.iter().zip(self.predictions)
+    }
+
+    /// Percentage of predictions that equal their target.
+    pub(super) fn share_equal(&self) -> f64 {
+        let equal = self.iter().filter(|(target, prediction)| equal(target, prediction)).count();
+        100.0 * equal as f64 / self.len() as f64
     }
 
     pub(super) fn text<'v>(&self, value: &'v Value) -> Result<&'v str, MetricError> {
         value.as_str().ok_or_else(|| self.mismatch("a text", value))
     }
 
+    /// A whole number; truth values count as 0 and 1.
+    pub(super) fn label(&self, value: &Value) -> Result<i64, MetricError> {
+        let whole = |number: f64| (number.fract() == 0.0).then_some(number as i64);
+        match value {
+            Value::Bool(truth) => Ok(i64::from(*truth)),
+            _ => value
+                .as_i64()
+                .or_else(|| value.as_f64().and_then(whole))
+                .ok_or_else(|| self.mismatch("a class label", value)),
+        }
+    }
+
+    /// A number; JSON has `null` for what is none.
+    pub(super) fn number(&self, value: &Value) -> Result<f64, MetricError> {
+        match value {
+            Value::Null => Ok(f64::NAN),
+            Value::Bool(truth) => Ok(f64::from(u8::from(*truth))),
+            _ => value.as_f64().ok_or_else(|| self.mismatch("a number", value)),
+        }
+    }
+
+    /// The value of a key.
+    pub(super) fn field<'v>(&self, value: &'v Value, key: &str) -> Result<&'v Value, MetricError> {
+        match value.get(key) {
+            Some(found) => Ok(found),
+            None => Err(self.unfit(format!("expected a dict with '{key}', found {value}"))),
+        }
+    }
+
+    /// The values of one side.
+    pub(super) fn read<T>(
+        &self,
+        values: &[Value],
+        read: impl Fn(&Self, &Value) -> Result<T, MetricError>,
+    ) -> Result<Vec<T>, MetricError> {
+        values.iter().map(|value| read(self, value)).collect()
+    }
+
     pub(super) fn mismatch(&self, expected: &'static str, value: &Value) -> MetricError {
         MetricError::Type { metric: self.metric, expected, found: value.to_string() }
     }
+
+    pub(super) fn unfit(&self, reason: String) -> MetricError {
+        MetricError::Unfit { metric: self.metric, reason }
+    }
+}
+
+/// A single value of a metric.
+pub(super) fn one(key: &str, value: f64) -> Values {
+    vec![(key.to_string(), value)]
 }
 
 /// Python's equality: 1 and 1.0 are the same.
@@ -158,107 +234,11 @@ fn equal(a: &Value, b: &Value) -> bool {
         (Value::Array(a), Value::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b))
         }
+        (Value::Bool(a), Value::Number(b)) | (Value::Number(b), Value::Bool(a)) => {
+            b.as_f64() == Some(f64::from(u8::from(*a)))
+        }
         _ => a == b,
     }
-}
-
-/// Share of predictions that equal their target, times 100: `accuracy`.
-#[derive(Clone, Debug, Default, PartialEq, Configurable)]
-#[gin(name = "t5.evaluation.metrics.accuracy")]
-pub struct Accuracy;
-
-/// Share of predicted texts that equal their target exactly, times 100: `sequence_accuracy`.
-#[derive(Clone, Debug, Default, PartialEq, Configurable)]
-#[gin(name = "t5.evaluation.metrics.sequence_accuracy")]
-pub struct SequenceAccuracy;
-
-/// 100 if all predictions equal their targets, else 0: `exact_match`.
-#[derive(Clone, Debug, Default, PartialEq, Configurable)]
-#[gin(name = "t5.evaluation.metrics.all_match")]
-pub struct AllMatch;
-
-/// F1 of each class averaged without weights, times 100: `mean_3class_f1`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5.evaluation.metrics.mean_multiclass_f1")]
-pub struct MeanMulticlassF1 {
-    /// Labels are 0 to this, exclusive; other predictions are wrong.
-    pub num_classes: usize,
-}
-
-impl MeanMulticlassF1 {
-    fn compute(&self, pairs: &Pairs<'_>) -> Result<f64, MetricError> {
-        let label =
-            |value: &Value| value.as_i64().ok_or_else(|| pairs.mismatch("a class label", value));
-        let targets = pairs.targets.iter().map(label).collect::<Result<Vec<_>, _>>()?;
-        let predictions = pairs.predictions.iter().map(label).collect::<Result<Vec<_>, _>>()?;
-        let count = |labels: &[i64], class| labels.iter().filter(|l| **l == class).count();
-        let f1 = |class: i64| {
-            let both = targets.iter().zip(&predictions);
-            let hits = both.filter(|(t, p)| **t == class && **p == class).count() as f64;
-            let all = (count(&targets, class) + count(&predictions, class)) as f64;
-            // A class that is neither target nor prediction scores 0, as in scikit-learn.
-            if all == 0.0 { 0.0 } else { 2.0 * hits / all }
-        };
-        let sum: f64 = (0..self.num_classes as i64).map(f1).sum();
-        Ok(100.0 * sum / self.num_classes as f64)
-    }
-}
-
-/// Words to insert, delete or replace: `min_edit`, `max_edit`, `mean_edit`, `median_edit`, `sum_edit`.
-/// Words end at whatever is not a letter, digit or underscore; t5 also ends them at combining marks.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5.evaluation.metrics.edit_distance")]
-pub struct EditDistance {
-    /// Ignore case.
-    #[gin(default = true)]
-    pub lower: bool,
-}
-
-impl EditDistance {
-    fn compute(&self, pairs: &Pairs<'_>) -> Result<Vec<(&'static str, f64)>, MetricError> {
-        let read = |value| {
-            let text = pairs.text(value)?;
-            Ok(if self.lower { text.to_lowercase() } else { text.to_string() })
-        };
-        let mut edits = Vec::with_capacity(pairs.targets.len());
-        for (target, prediction) in pairs.targets.iter().zip(pairs.predictions) {
-            let (target, prediction): (String, String) = (read(target)?, read(prediction)?);
-            edits.push(distance(&words(&target), &words(&prediction)));
-        }
-        edits.sort_unstable();
-        let sum: usize = edits.iter().sum();
-        let middle = edits.len() / 2;
-        let median = match edits.len() % 2 {
-            1 => edits[middle] as f64,
-            _ => (edits[middle - 1] + edits[middle]) as f64 / 2.0,
-        };
-        Ok(vec![
-            ("min_edit", edits[0] as f64),
-            ("max_edit", edits[edits.len() - 1] as f64),
-            ("mean_edit", sum as f64 / edits.len() as f64),
-            ("median_edit", median),
-            ("sum_edit", sum as f64),
-        ])
-    }
-}
-
-/// The text cut at every character that is no part of a word; two in a row leave an empty word.
-fn words(text: &str) -> Vec<&str> {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').collect()
-}
-
-/// Levenshtein's distance.
-fn distance(a: &[&str], b: &[&str]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, word) in a.iter().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, other) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(word != other);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -102,9 +102,12 @@ impl InferEval {
         for task in &self.tasks {
             let rows = self.rows;
             let predictor = Predictor { task, model, vocabulary, stepper, state, rows, stop };
-            let postprocess = |text: &str, _: &Example, _: Side| match &task.task.postprocess_fn {
-                Some(postprocess) => json!(postprocess.apply(text)),
-                None => json!(text),
+            let postprocess = |text: &str, example: &Example, side: Side| {
+                let is_target = side == Side::Target;
+                match &task.task.postprocess_fn {
+                    Some(postprocess) => postprocess.apply(text, &example.features, is_target),
+                    None => Ok(json!(text)),
+                }
             };
             let eval_task = EvalTask {
                 name: task.task.task_name(),

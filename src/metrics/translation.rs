@@ -1,0 +1,179 @@
+//! BLEU (Papineni et al. 2002) as sacreBLEU counts it (Post 2018, arXiv:1804.08771).
+//!
+//! Sources: t5 `evaluation/metrics.py`; sacreBLEU `metrics/bleu.py` and `tokenizers/`, whose results
+//! these are: smoothing `exp`, n-grams of 1 to 4 tokens, upper and lower case distinguished.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use fancy_regex::Regex;
+use serde_json::Value;
+
+use crate::gin::Configurable;
+
+use super::task::{Metric, MetricError, Pairs, Values, one};
+use super::words::words;
+
+const MAX_ORDER: usize = 4;
+
+/// Corpus BLEU of texts, 0 to 100: `bleu`. A target is a text, or a list of texts of which each is a
+/// reference of its example.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5.evaluation.metrics.bleu")]
+pub struct Bleu {
+    /// How texts are cut into tokens.
+    #[gin(default = BleuTokenizer::Intl)]
+    pub tokenizer: BleuTokenizer,
+}
+
+/// sacreBLEU's tokenizers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum BleuTokenizer {
+    /// mteval v13a: ASCII punctuation is parted from words.
+    #[gin(name = "13a")]
+    V13a,
+    /// mteval v14, international: punctuation and symbols of any script.
+    Intl,
+    /// Every character is a token.
+    Char,
+    /// Texts are tokenized already.
+    None,
+}
+
+impl Metric for Bleu {
+    fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
+        let mut counts = BleuCounts::default();
+        for (target, prediction) in pairs.iter() {
+            let references = match target {
+                Value::Array(texts) if !texts.is_empty() => texts.as_slice(),
+                _ => std::slice::from_ref(target),
+            };
+            let tokenized = |value| Ok(self.tokenizer.apply(pairs.text(value)?));
+            let references = references.iter().map(tokenized).collect::<Result<Vec<_>, _>>()?;
+            counts.add(&tokenized(prediction)?, &references);
+        }
+        Ok(one("bleu", counts.score()))
+    }
+}
+
+impl BleuTokenizer {
+    /// The text with spaces between tokens.
+    fn apply(self, text: &str) -> String {
+        match self {
+            Self::None => text.to_string(),
+            Self::Char => {
+                let chars: Vec<String> = text.chars().map(String::from).collect();
+                chars.join(" ")
+            }
+            Self::Intl => replaced(text, &INTL),
+            Self::V13a => {
+                let mut text = text.replace("<skipped>", "").replace("-\n", "").replace('\n', " ");
+                for (entity, character) in
+                    [("&quot;", "\""), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")]
+                {
+                    text = text.replace(entity, character);
+                }
+                replaced(&format!(" {text} "), &V13A)
+            }
+        }
+    }
+}
+
+/// A pattern and what takes its place.
+type Rule = (Regex, &'static str);
+
+fn rule((pattern, replacement): (&str, &'static str)) -> Rule {
+    (Regex::new(pattern).expect("the pattern is well-formed"), replacement)
+}
+
+static INTL: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+    [(r"(\P{N})(\p{P})", "$1 $2 "), (r"(\p{P})(\P{N})", " $1 $2"), (r"(\p{S})", " $1 ")]
+        .map(rule)
+        .into()
+});
+
+static V13A: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+    [
+        (r"([{-~\[-` -&(-+:-@/])", " $1 "),
+        (r"([^0-9])([.,])", "$1 $2 "),
+        (r"([.,])([^0-9])", " $1 $2"),
+        (r"([0-9])(-)", "$1 $2 "),
+    ]
+    .map(rule)
+    .into()
+});
+
+fn replaced(text: &str, rules: &[Rule]) -> String {
+    rules.iter().fold(text.to_string(), |text, (pattern, replacement)| {
+        pattern.replace_all(&text, *replacement).into_owned()
+    })
+}
+
+/// N-grams of a text and how often each occurs.
+fn ngrams<'a>(tokens: &[&'a str]) -> HashMap<Vec<&'a str>, usize> {
+    let mut counts = HashMap::new();
+    for order in 1..=MAX_ORDER {
+        for ngram in tokens.windows(order) {
+            *counts.entry(ngram.to_vec()).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// What BLEU is computed from, over a corpus.
+#[derive(Default)]
+struct BleuCounts {
+    matched: [usize; MAX_ORDER],
+    total: [usize; MAX_ORDER],
+    length: usize,
+    reference_length: usize,
+}
+
+impl BleuCounts {
+    fn add(&mut self, prediction: &str, references: &[String]) {
+        let tokens: Vec<&str> = words(prediction).collect();
+        let references: Vec<Vec<&str>> =
+            references.iter().map(|reference| words(reference).collect()).collect();
+        let mut known: HashMap<Vec<&str>, usize> = HashMap::new();
+        for reference in &references {
+            for (ngram, count) in ngrams(reference) {
+                let most = known.entry(ngram).or_default();
+                *most = count.max(*most);
+            }
+        }
+        for (ngram, count) in ngrams(&tokens) {
+            let order = ngram.len() - 1;
+            self.total[order] += count;
+            self.matched[order] += count.min(known.get(&ngram).copied().unwrap_or(0));
+        }
+        // The nearest in length, the shorter of two.
+        let lengths = references.iter().map(Vec::len);
+        let nearest = lengths.min_by_key(|length| (length.abs_diff(tokens.len()), *length));
+        self.length += tokens.len();
+        self.reference_length += nearest.unwrap_or(0);
+    }
+
+    fn score(&self) -> f64 {
+        if self.matched.iter().all(|count| *count == 0) {
+            return 0.0;
+        }
+        let (mut smoothing, mut sum) = (1.0, 0.0);
+        for (matched, total) in self.matched.iter().zip(self.total) {
+            let precision = match (matched, total) {
+                // No prediction is that long.
+                (_, 0) => return 0.0,
+                (0, _) => {
+                    smoothing *= 2.0;
+                    100.0 / (smoothing * total as f64)
+                }
+                _ => 100.0 * *matched as f64 / total as f64,
+            };
+            sum += precision.ln();
+        }
+        let brevity = match self.length < self.reference_length {
+            true => (1.0 - self.reference_length as f64 / self.length as f64).exp(),
+            false => 1.0,
+        };
+        brevity * (sum / MAX_ORDER as f64).exp()
+    }
+}
