@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::gin::Configurable;
+use crate::gin::{Configurable, Nested};
 
 /// The features of an example, by name.
 pub type ExampleFeatures = Map<String, Value>;
@@ -266,7 +266,7 @@ pub struct RemoveSentinels {
     pub num_sentinels: usize,
     /// What the text then goes through.
     #[gin(default = None)]
-    pub postprocess_fn: Option<Box<Postprocessor>>,
+    pub postprocess_fn: Option<Nested<Postprocessor>>,
 }
 
 impl RemoveSentinels {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::telemetry::{self, EventWriter};
 
-use super::evaluator::{EvalError, EvalTask, Example, Side};
+use super::evaluator::{EvalError, EvalTask, Side};
 use super::spec::Logger;
 
 /// Targets and outputs of a task, in the order of its examples.

@@ -107,6 +107,40 @@ impl<T: FromGin> FromGin for Box<T> {
     }
 }
 
+/// A value whose type holds it again: a metric of a metric. Its expectation names no choices, since
+/// that would ask for the schema that is being made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Nested<T>(
+    /// The value.
+    pub Box<T>,
+);
+
+impl<T> Deref for Nested<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: FromGin> FromGin for Nested<T> {
+    fn expected() -> String {
+        "another one of the same kind".to_string()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        T::from_gin(value, cx).map(|inner| Self(Box::new(inner)))
+    }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        self.0.to_gin()
+    }
+
+    fn register(registry: &mut Registry) {
+        T::register(registry);
+    }
+}
+
 impl<T: FromGin> FromGin for Option<T> {
     fn expected() -> String {
         format!("{} or None", T::expected())

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::gin::{Configurable, Ref};
+use crate::gin::{Configurable, Nested, Ref};
 
 use super::task::{Metric, MetricError, MetricFn, ModelOutput, Pairs, Values};
 
@@ -11,7 +11,7 @@ use super::task::{Metric, MetricError, MetricFn, ModelOutput, Pairs, Values};
 #[gin(name = "t5.evaluation.metrics.deduplicate_metric")]
 pub struct DeduplicateMetric {
     /// The metric.
-    pub metric_fn: Ref<Box<MetricFn>>,
+    pub metric_fn: Nested<Ref<MetricFn>>,
     /// What a group's targets have in common.
     #[gin(default = "group".to_string())]
     pub group_key: String,
@@ -38,7 +38,7 @@ impl Metric for DeduplicateMetric {
 #[gin(name = "t5.evaluation.metrics.mean_group_metric")]
 pub struct MeanGroupMetric {
     /// The metric.
-    pub metric_fn: Ref<Box<MetricFn>>,
+    pub metric_fn: Nested<Ref<MetricFn>>,
     /// What a group's targets have in common.
     #[gin(default = "group".to_string())]
     pub group_key: String,

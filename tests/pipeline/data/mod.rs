@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod cache;
+mod metrics;
 mod mixtures;
 mod order;
 mod packing;
