@@ -87,7 +87,7 @@ fn mixtures_that_make_no_sense_are_errors() {
     for (name, expected) in [
         ("loop", "mixture `loop` contains itself"),
         ("empty", "mixture `empty` does not contain any tasks"),
-        ("negative", "the rate of `ids` is -1, expected a positive number"),
+        ("negative", "the rate of `ids` is -1, expected a number of 0 or more"),
         ("unknown", "no task or mixture is named `idz`: did you mean `ids`?"),
     ] {
         let message = error(&tasks, name);
