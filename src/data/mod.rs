@@ -25,6 +25,7 @@ mod postprocess;
 mod preprocess;
 mod random;
 mod source;
+mod streams;
 mod task;
 
 pub use batches::{BatchIterator, DatasetState};
