@@ -12,9 +12,9 @@ use std::time::Instant;
 
 use flate2::Crc;
 use gimlet::data::{
-    AppendEosAfterTrim, DataSource, DatasetConfig, DatasetOptions, EncDecBatch, Feature,
-    FeatureDtype, FilePattern, Preprocessor, Rekey, SpanCorruption, Task, TaskOrMixture,
-    TextLineDataSource, Tokenize, get_dataset,
+    AppendEosAfterTrim, Batch, DataSource, DatasetConfig, DatasetOptions, Feature, FeatureDtype,
+    FilePattern, Preprocessor, Rekey, SpanCorruption, Task, TaskOrMixture, TextLineDataSource,
+    Tokenize, get_dataset,
 };
 use gimlet::vocab::{SentencePieceVocabulary, VocabularySpec};
 
@@ -97,9 +97,9 @@ fn corrupt_spans(corpus: &str, model: &str, pack: bool, num_batches: usize) {
     }));
 }
 
-fn real_tokens(batch: &EncDecBatch) -> usize {
+fn real_tokens(batch: &Batch) -> usize {
     let real = |ids: &[i32]| ids.iter().filter(|&&id| id != 0).count();
-    real(&batch.encoder_input_tokens) + real(&batch.decoder_target_tokens)
+    real(batch.ints("encoder_input_tokens")) + real(batch.ints("decoder_target_tokens"))
 }
 
 fn task(corpus: &str, model: &str) -> Arc<Task> {
@@ -160,6 +160,7 @@ fn config(pack: bool) -> DatasetConfig {
         seed: Some(0),
         use_cached: false,
         pack,
+        use_custom_packing_ops: false,
         use_memory_cache: true,
         trim_output_features: true,
         num_prefetch_threads: Some(0),
