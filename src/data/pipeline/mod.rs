@@ -13,6 +13,7 @@ mod map;
 mod mix;
 mod parallel;
 mod pull;
+mod rebatch;
 mod shuffle;
 mod task;
 mod validate;

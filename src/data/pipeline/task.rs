@@ -10,6 +10,7 @@ use super::chunks::{FlatMap, Join, StepContext};
 use super::map::{Count, ExampleMaps, Map, NamedStep, RecordMaps};
 use super::parallel::ParallelMap;
 use super::pull::Stage;
+use super::rebatch::Rebatch;
 use super::shuffle::Shuffle;
 use super::validate::Validate;
 use crate::data::cache::{CacheFolder, CacheStep, Caches, cache_step, cached_split};
@@ -222,6 +223,9 @@ impl Builder<'_> {
                 Box::new(Join { input, context, num_examples, step, counter: 0 })
             }
             Some((context, Step::FlatMap(step))) => Box::new(FlatMap::new(input, context, step)),
+            Some((context, Step::Rebatch { feature, length })) => {
+                Box::new(Rebatch::new(input, context, feature, length))
+            }
             Some((context, Step::Shuffle { buffer_size })) => {
                 Box::new(Shuffle::new(input, context.seed, buffer_size))
             }
