@@ -144,6 +144,7 @@ fn preprocessors() -> Vec<Preprocessor> {
             merge_examples_to_reduce_padding: true,
             reserved_for_packing: None,
             passthrough_feature_keys: None,
+            ..SpanCorruption::default()
         }),
         Preprocessor::AppendEosAfterTrim(AppendEosAfterTrim {}),
     ]

@@ -20,6 +20,7 @@ mod dataset;
 mod error;
 mod example;
 mod examples;
+mod feature;
 mod pipeline;
 mod postprocess;
 mod preprocess;
@@ -35,6 +36,7 @@ pub use dataset::{
 };
 pub use error::DataError;
 pub use example::{Example, Key, Value};
+pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use examples::{ExampleIterator, ExampleOptions, max_feature_lengths, task_examples};
 pub use pipeline::StageState;
 pub use postprocess::{LowerText, Postprocessor, StringLabelToClassId};
@@ -56,4 +58,4 @@ pub use preprocess::{
 pub use source::{
     DataSource, FilePattern, HuggingFaceDataSource, JsonLinesDataSource, TextLineDataSource,
 };
-pub use task::{Feature, FeatureDtype, Mixture, MixtureEntry, Task, TaskOrMixture, TaskProvider};
+pub use task::{Mixture, MixtureEntry, Task, TaskOrMixture, TaskProvider};
