@@ -26,6 +26,7 @@ mod postprocess;
 mod preprocess;
 mod random;
 mod source;
+mod streams;
 mod task;
 
 pub use batches::{BatchIterator, DatasetState};

@@ -7,6 +7,7 @@ mod order;
 mod packing;
 mod resume;
 mod span_corruption;
+mod streams;
 mod vocabulary;
 
 use std::collections::BTreeMap;
