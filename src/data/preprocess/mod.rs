@@ -9,6 +9,8 @@ mod denoise;
 mod lm;
 mod prefix_lm_packing;
 mod random_chunk;
+#[cfg(test)]
+mod reference_tests;
 mod span_corruption;
 mod spec;
 mod text;
