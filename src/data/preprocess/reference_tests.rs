@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use super::{BuiltFeature, Context, Features, Preprocessor, Step};
+use super::{
+    BuiltFeature, Context, Features, Preprocessor, RandomSpansTargetsLength,
+    RandomSpansTokensLength, Step,
+};
 use crate::data::error::DataError;
 use crate::data::example::{Example, Value};
 use crate::data::pipeline::run_steps;
@@ -43,7 +46,10 @@ impl Source for NoFiles {
 
 /// The preprocessor of that name, its parameters bound by these lines.
 pub(super) fn preprocessor(name: &str, bindings: &[String]) -> Preprocessor {
-    let registry = Registry::default().with::<Holder>();
+    let registry = Registry::default()
+        .with::<Holder>()
+        .with_function::<RandomSpansTokensLength>()
+        .with_function::<RandomSpansTargetsLength>();
     let lines = [format!("tests.Holder.preprocessor = @preprocessors.{name}()")];
     let lines = lines.iter().chain(bindings).map(|line| ("--gin".to_string(), line.clone()));
     let request = Request { bindings: lines.collect(), ..Request::default() };
@@ -60,6 +66,7 @@ fn gin_lines(name: &str, bindings: &Json) -> Vec<String> {
     let line = |(key, value): (&String, &Json)| {
         let value = match value {
             Json::Null => "None".to_string(),
+            Json::Bool(truth) => if *truth { "True" } else { "False" }.to_string(),
             Json::String(function) => format!("@preprocessors.{function}"),
             other => other.to_string(),
         };
