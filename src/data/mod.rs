@@ -21,6 +21,7 @@ mod error;
 mod example;
 mod examples;
 mod family;
+mod feature;
 mod mixture;
 mod pipeline;
 mod postprocess;
@@ -45,6 +46,7 @@ pub use dataset::{
 };
 pub use error::DataError;
 pub use example::{Example, Key, Value};
+pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use examples::{ExampleIterator, ExampleOptions, max_feature_lengths, task_examples};
 pub use family::TaskFamily;
 pub use mixture::{Mixture, MixtureEntries, MixtureEntry};
@@ -54,9 +56,19 @@ pub use postprocess::{
     RemoveSentinels, SpanQa, StringLabelToClassId, StringToFloat, WscSimple,
 };
 pub use preprocess::{
-    AppendEos, AppendEosAfterTrim, CacheDatasetPlaceholder, FullLm, IidDenoising, ParseTsv,
-    PrefixLm, PreprocessTsv, Preprocessor, Rekey, SpanCorruption, Summarize, Tokenize,
-    TokenizeAndAppendEos, Translate, TruncateInputsLeft, random_spans_helper,
+    AppendEos, AppendEosAfterTrim, BertMasking, CacheDatasetPlaceholder,
+    ConcatenateAndSplitToFixedLength, Denoise, DropNoiseTokens, DropNonnoiseTokens, FullLm,
+    IidDenoising, IidNoiseMask, NoiseFn, NoiseMaskFn, NoiseSpanToSentinel,
+    NoiseSpanToUniqueSentinel, NoiseTokenToGatheredToken, NoiseTokenToRandomToken,
+    NoiseTokenToRandomTokenOrSentinel, NoiseTokenToSentinel, NonnoiseSpanToSentinel,
+    NonnoiseSpanToUniqueSentinel, PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder, ParseTsv,
+    PermuteNoiseTokens, PrefixLm, PreprocessTsv, Preprocessor, RandomPrefixNoiseMask,
+    RandomSpansHelper, RandomSpansNoiseMask, RandomSpansTargetsLength, RandomSpansTokensLength,
+    ReduceConcatTokens, RegularNoiseMask, Rekey, SelectRandomChunk, SentinelId, SpanCorruption,
+    SplitTokens, SplitTokensToInputsLength, SplitTokensToRandomLength, SplitTokensToTargetsLength,
+    Summarize, TargetsForPrefixLmObjective, TokenPreprocessor, Tokenize, TokenizeAndAppendEos,
+    Translate, TrimAndPadDataset, TrimTokensAtFront, TriviaQaTruncateInputs, TruncateInputsLeft,
+    Unsupervised, random_spans_helper,
 };
 pub use source::{
     DataSource, FilePattern, HuggingFaceDataSource, JsonLinesDataSource, TextLineDataSource,
@@ -65,4 +77,4 @@ pub use rates::{
     MixingRateNumCharacters, MixingRateNumExamples, Rate, RateFunction, RateNumExamples,
     RateUnsupervised,
 };
-pub use task::{Feature, FeatureDtype, Task, TaskOrMixture, TaskProvider};
+pub use task::{Task, TaskOrMixture, TaskProvider};

@@ -14,8 +14,11 @@ mod mix;
 mod parallel;
 mod pool;
 mod pull;
+mod rebatch;
 mod shuffle;
 mod task;
+#[cfg(test)]
+mod testing;
 mod validate;
 
 pub use pull::StageState;
@@ -23,4 +26,7 @@ pub use pull::StageState;
 pub(crate) use mix::{Mix, MixtureParts, mixture_parts};
 pub(crate) use pool::Workers;
 pub(crate) use pull::{Pull, Stage};
+#[cfg(test)]
+pub(crate) use testing::run_steps;
+
 pub(crate) use task::{Extent, TaskPlan, extent, precache_stage, task_stage};

@@ -91,10 +91,8 @@ impl Validate {
 }
 
 fn trim(example: &mut Example, feature: &str, length: usize) {
-    for (key, value) in example.iter_mut() {
-        if let (true, Value::Ints(ids)) = (**key == *feature, value) {
-            ids.truncate(length);
-        }
+    if let Some(value) = example.get_mut(feature) {
+        value.truncate(length);
     }
 }
 
@@ -109,8 +107,8 @@ fn check(feature: &BuiltFeature, example: &Example) -> Result<(), String> {
             "the expected output feature '{key}' is missing; the example has {found}"
         ));
     };
-    let is_integer = matches!(value, Value::Int(_) | Value::Ints(_));
-    let is_float = matches!(value, Value::Float(_) | Value::Floats(_));
+    let is_integer = matches!(value, Value::Int(_) | Value::Ints(_) | Value::IntRows(_));
+    let is_float = matches!(value, Value::Float(_) | Value::Floats(_) | Value::FloatRows(_));
     let fits = match feature.dtype {
         FeatureDtype::Int32 | FeatureDtype::Int64 => is_integer,
         FeatureDtype::Float32 => is_float,

@@ -72,6 +72,7 @@ fn span_corruption_task(folder: &tempfile::TempDir) -> Task {
             merge_examples_to_reduce_padding: true,
             reserved_for_packing: Some(40),
             passthrough_feature_keys: None,
+            ..SpanCorruption::default()
         }),
         Preprocessor::AppendEos(AppendEos {}),
     ];

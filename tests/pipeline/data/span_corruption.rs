@@ -24,6 +24,7 @@ fn span_corruption_task(folder: &tempfile::TempDir, merge: bool) -> Task {
             merge_examples_to_reduce_padding: merge,
             reserved_for_packing: None,
             passthrough_feature_keys: None,
+            ..SpanCorruption::default()
         }),
         Preprocessor::AppendEos(AppendEos {}),
     ];
