@@ -39,9 +39,15 @@ pub use examples::{ExampleIterator, ExampleOptions, max_feature_lengths, task_ex
 pub use pipeline::StageState;
 pub use postprocess::{LowerText, Postprocessor, StringLabelToClassId};
 pub use preprocess::{
-    AppendEos, AppendEosAfterTrim, CacheDatasetPlaceholder, FullLm, IidDenoising, ParseTsv,
-    PrefixLm, PreprocessTsv, Preprocessor, Rekey, SpanCorruption, Summarize, Tokenize,
-    TokenizeAndAppendEos, Translate, TruncateInputsLeft, random_spans_helper,
+    AppendEos, AppendEosAfterTrim, ApplyTemplate, CacheDatasetPlaceholder, Constant,
+    DefinitePronounResolutionSimple, Equal, ExampleFn, FeatureFn, Fill, FillInTheBlank,
+    FillInTheBlankSized, FilterByStringLength, FilterByValue, FormatFeatures, Formats, FullLm, Glue,
+    IidDenoising, Lm, MapLabels, MultiTranslate, NeighboringPairs, NextSentencePrediction, OneHot,
+    PadNonspacedLanguages, ParseTsv, PrefixLm, PreprocessTensorflowExamples, PreprocessTsv,
+    Preprocessor, PrintDataset, RandomSplitText, RankClassification, RankClassificationFormatter,
+    RankingMode, Record, Rekey, ReplaceText, SetFeature, SpanCorruption, SplitTextToWords, Squad,
+    SquadSpanSpaceTokenized, Stsb, Summarize, Tokenize, TokenizeAndAppendEos, Translate, TriviaQa,
+    TruncateInputsLeft, Unidecode, WnliSimple, Wsc, WscSimple, random_spans_helper,
 };
 pub use source::{
     DataSource, FilePattern, HuggingFaceDataSource, JsonLinesDataSource, TextLineDataSource,

@@ -23,7 +23,15 @@ use crate::vocab::{VocabError, Vocabulary, VocabularySpec};
 pub use lm::{FullLm, IidDenoising, PrefixLm};
 pub use span_corruption::{SpanCorruption, random_spans_helper};
 pub use spec::{CacheDatasetPlaceholder, Preprocessor};
-pub use text::{ParseTsv, PreprocessTsv, Rekey, Summarize, Translate};
+pub use text::{
+    ApplyTemplate, Constant, DefinitePronounResolutionSimple, Equal, ExampleFn, FeatureFn,
+    FillInTheBlank, FillInTheBlankSized, Fill, FilterByStringLength, FilterByValue, FormatFeatures,
+    Formats, Glue, Lm, MapLabels, MultiTranslate, NeighboringPairs, NextSentencePrediction, OneHot,
+    PadNonspacedLanguages, ParseTsv, PreprocessTensorflowExamples, PreprocessTsv, PrintDataset,
+    RandomSplitText, RankClassification, RankClassificationFormatter, RankingMode, Record, Rekey,
+    ReplaceText, SetFeature, SplitTextToWords, Squad, SquadSpanSpaceTokenized, Stsb, Summarize,
+    Translate, TriviaQa, Unidecode, WnliSimple, Wsc, WscSimple,
+};
 pub use tokens::{
     AppendEos, AppendEosAfterTrim, Tokenize, TokenizeAndAppendEos, TruncateInputsLeft,
 };

@@ -2,7 +2,15 @@
 
 use super::lm::{FullLm, IidDenoising, PrefixLm};
 use super::span_corruption::SpanCorruption;
-use super::text::{ParseTsv, PreprocessTsv, Rekey, Summarize, Translate};
+use super::text::{
+    ApplyTemplate, DefinitePronounResolutionSimple, FillInTheBlank, FillInTheBlankSized,
+    FilterByStringLength, FilterByValue, FormatFeatures, Glue, Lm, MapLabels, MultiTranslate,
+    NeighboringPairs, NextSentencePrediction, PadNonspacedLanguages, ParseTsv,
+    PreprocessTensorflowExamples, PreprocessTsv, PrintDataset, RandomSplitText, RankClassification,
+    RankClassificationFormatter, Record, Rekey, ReplaceText, SetFeature, SplitTextToWords, Squad,
+    SquadSpanSpaceTokenized, Stsb, Summarize, Translate, TriviaQa, Unidecode, WnliSimple, Wsc,
+    WscSimple,
+};
 use super::tokens::{
     AppendEos, AppendEosAfterTrim, Tokenize, TokenizeAndAppendEos, TruncateInputsLeft,
 };
@@ -15,19 +23,50 @@ crate::gin::slot! {
     pub enum Preprocessor: Preprocess {
         AppendEos,
         AppendEosAfterTrim,
+        ApplyTemplate,
         CacheDatasetPlaceholder,
+        DefinitePronounResolutionSimple,
+        FillInTheBlank,
+        FillInTheBlankSized,
+        FilterByStringLength,
+        FilterByValue,
+        FormatFeatures,
         FullLm,
+        Glue,
         IidDenoising,
+        Lm,
+        MapLabels,
+        MultiTranslate,
+        NeighboringPairs,
+        NextSentencePrediction,
+        PadNonspacedLanguages,
         ParseTsv,
         PrefixLm,
+        PreprocessTensorflowExamples,
         PreprocessTsv,
+        PrintDataset,
+        RandomSplitText,
+        RankClassification,
+        RankClassificationFormatter,
+        Record,
         Rekey,
+        ReplaceText,
+        SetFeature,
         SpanCorruption,
+        SplitTextToWords,
+        Squad,
+        SquadSpanSpaceTokenized,
+        Stsb,
         Summarize,
         Tokenize,
         TokenizeAndAppendEos,
         Translate,
+        TriviaQa,
         TruncateInputsLeft,
+        Unidecode,
+        WnliSimple,
+        Wsc,
+        WscSimple,
     }
 }
 
