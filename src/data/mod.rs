@@ -24,7 +24,7 @@ mod family;
 mod feature;
 mod mixture;
 mod pipeline;
-mod postprocess;
+pub mod postprocess;
 mod preprocess;
 mod random;
 mod rates;
@@ -46,35 +46,38 @@ pub use dataset::{
 };
 pub use error::DataError;
 pub use example::{Example, Key, Value};
-pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use examples::{ExampleIterator, ExampleOptions, max_feature_lengths, task_examples};
 pub use family::TaskFamily;
+pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use mixture::{Mixture, MixtureEntries, MixtureEntry};
 pub use pipeline::StageState;
-pub use postprocess::{
-    ExampleFeatures, LowerText, Multirc, Postprocessor, Qa, RankClassificationTargets, Record,
-    RemoveSentinels, SpanQa, StringLabelToClassId, StringToFloat, WscSimple,
-};
+pub use postprocess::{ExampleFeatures, Postprocessor};
 pub use preprocess::{
-    AppendEos, AppendEosAfterTrim, BertMasking, CacheDatasetPlaceholder,
-    ConcatenateAndSplitToFixedLength, Denoise, DropNoiseTokens, DropNonnoiseTokens, FullLm,
-    IidDenoising, IidNoiseMask, NoiseFn, NoiseMaskFn, NoiseSpanToSentinel,
-    NoiseSpanToUniqueSentinel, NoiseTokenToGatheredToken, NoiseTokenToRandomToken,
-    NoiseTokenToRandomTokenOrSentinel, NoiseTokenToSentinel, NonnoiseSpanToSentinel,
-    NonnoiseSpanToUniqueSentinel, PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder, ParseTsv,
-    PermuteNoiseTokens, PrefixLm, PreprocessTsv, Preprocessor, RandomPrefixNoiseMask,
-    RandomSpansHelper, RandomSpansNoiseMask, RandomSpansTargetsLength, RandomSpansTokensLength,
-    ReduceConcatTokens, RegularNoiseMask, Rekey, SelectRandomChunk, SentinelId, SpanCorruption,
+    AppendEos, AppendEosAfterTrim, ApplyTemplate, BertMasking, CacheDatasetPlaceholder,
+    ConcatenateAndSplitToFixedLength, Constant, DefinitePronounResolutionSimple, Denoise,
+    DropNoiseTokens, DropNonnoiseTokens, Equal, ExampleFn, FeatureFn, Fill, FillInTheBlank,
+    FillInTheBlankSized, FilterByStringLength, FilterByValue, FormatFeatures, Formats, FullLm,
+    Glue, IidDenoising, IidNoiseMask, Lm, MapLabels, MultiTranslate, NeighboringPairs,
+    NextSentencePrediction, NoiseFn, NoiseMaskFn, NoiseSpanToSentinel, NoiseSpanToUniqueSentinel,
+    NoiseTokenToGatheredToken, NoiseTokenToRandomToken, NoiseTokenToRandomTokenOrSentinel,
+    NoiseTokenToSentinel, NonnoiseSpanToSentinel, NonnoiseSpanToUniqueSentinel, OneHot,
+    PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder, PadNonspacedLanguages, ParseTsv,
+    PermuteNoiseTokens, PrefixLm, PreprocessTensorflowExamples, PreprocessTsv, Preprocessor,
+    PrintDataset, RandomPrefixNoiseMask, RandomSpansHelper, RandomSpansNoiseMask,
+    RandomSpansTargetsLength, RandomSpansTokensLength, RandomSplitText, RankClassification,
+    RankClassificationFormatter, RankingMode, Record, ReduceConcatTokens, RegularNoiseMask, Rekey,
+    ReplaceText, SelectRandomChunk, SentinelId, SetFeature, SpanCorruption, SplitTextToWords,
     SplitTokens, SplitTokensToInputsLength, SplitTokensToRandomLength, SplitTokensToTargetsLength,
-    Summarize, TargetsForPrefixLmObjective, TokenPreprocessor, Tokenize, TokenizeAndAppendEos,
-    Translate, TrimAndPadDataset, TrimTokensAtFront, TriviaQaTruncateInputs, TruncateInputsLeft,
-    Unsupervised, random_spans_helper,
-};
-pub use source::{
-    DataSource, FilePattern, HuggingFaceDataSource, JsonLinesDataSource, TextLineDataSource,
+    Squad, SquadSpanSpaceTokenized, Stsb, Summarize, TargetsForPrefixLmObjective,
+    TokenPreprocessor, Tokenize, TokenizeAndAppendEos, Translate, TrimAndPadDataset,
+    TrimTokensAtFront, TriviaQa, TriviaQaTruncateInputs, TruncateInputsLeft, Unidecode,
+    Unsupervised, WnliSimple, Wsc, WscSimple, random_spans_helper,
 };
 pub use rates::{
     MixingRateNumCharacters, MixingRateNumExamples, Rate, RateFunction, RateNumExamples,
     RateUnsupervised,
+};
+pub use source::{
+    DataSource, FilePattern, HuggingFaceDataSource, JsonLinesDataSource, TextLineDataSource,
 };
 pub use task::{Task, TaskOrMixture, TaskProvider};

@@ -87,10 +87,7 @@ fn normalize_squad(text: &str) -> String {
     normalize(text, "", None)
 }
 
-fn em_and_f1(
-    pairs: &Pairs<'_>,
-    normalize: impl Fn(&str) -> String,
-) -> Result<Values, MetricError> {
+fn em_and_f1(pairs: &Pairs<'_>, normalize: impl Fn(&str) -> String) -> Result<Values, MetricError> {
     let is_equal = |answer: &str, prediction: &str| f64::from(u8::from(answer == prediction));
     Ok(vec![
         ("em".to_string(), best_over_answers(pairs, &normalize, is_equal)?),

@@ -140,12 +140,7 @@ impl Metric for RankClassification {
 }
 
 impl RankClassification {
-    fn choice(
-        &self,
-        pairs: &Pairs<'_>,
-        target: &Value,
-        score: f64,
-    ) -> Result<Choice, MetricError> {
+    fn choice(&self, pairs: &Pairs<'_>, target: &Value, score: f64) -> Result<Choice, MetricError> {
         let parts = target.as_array().map(Vec::as_slice).unwrap_or_default();
         let [idx, is_correct, weight, length] = parts else {
             let found = parts.len();
@@ -263,7 +258,8 @@ fn f1_of_class(examples: &[Classified<'_>], class: usize) -> f64 {
 
 /// Metrics of class 1. An example without a right choice counts as class 0.
 fn of_two_classes(examples: &[Classified<'_>]) -> Values {
-    let is_positive = |example: &Classified<'_>| example.choices.get(1).is_some_and(|c| c.is_correct);
+    let is_positive =
+        |example: &Classified<'_>| example.choices.get(1).is_some_and(|c| c.is_correct);
     let points = examples.iter().map(|example| Point {
         score: example.probability(example.choices.len() - 1),
         is_positive: is_positive(example),

@@ -40,7 +40,9 @@ pub const ROOTS: [&str; 1] = ["t5x.train.train"];
 
 /// Every configurable that a gin file may name, over all commands.
 pub fn registry() -> Registry {
-    with_functions(Registry::default().with::<Train>().with::<Task>().with::<TaskFamily>().with::<Mixture>())
+    with_functions(
+        Registry::default().with::<Train>().with::<Task>().with::<TaskFamily>().with::<Mixture>(),
+    )
 }
 
 /// Loads and evaluates the configuration that flags describe.

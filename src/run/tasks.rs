@@ -176,9 +176,8 @@ impl GinTasks {
             .with_run_config(&self.loaded.config)
             .with_row(row.0, scope);
         let result = evaluator.evaluate_in::<T>(scope);
-        checked(result, evaluator, &self.loaded).map_err(|detail| {
-            DataError::Config(format!("task `{name}` cannot be used\n{detail}"))
-        })
+        checked(result, evaluator, &self.loaded)
+            .map_err(|detail| DataError::Config(format!("task `{name}` cannot be used\n{detail}")))
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::pull::{Pull, Stage, StageState};
 use crate::data::error::DataError;
 use crate::data::example::Example;
-use crate::data::random::{Draw, StageSeed};
 use crate::data::mixture::{Mixture, MixtureEntry};
+use crate::data::random::{Draw, StageSeed};
 use crate::data::rates::Rate;
 use crate::data::task::{Task, TaskOrMixture, TaskProvider};
 

@@ -24,7 +24,8 @@ struct Postprocess {
 
 /// What gin makes of a case: its own bindings, and one that says what is tested.
 fn configured<T: Configurable + FromGin>(case: &Value, binding: String) -> T {
-    let lines = case["gin"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_string());
+    let lines =
+        case["gin"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_string());
     let bindings = lines.chain([binding]).map(|line| ("--gin".to_string(), line)).collect();
     let registry = Registry::default().with::<T>();
     let request = Request { bindings, ..Request::default() };
@@ -55,7 +56,11 @@ fn metrics_equal_t5s() {
             let expected = value.as_f64().unwrap_or(f64::NAN);
             let is_close = (found[key] - expected).abs() <= 1e-9 * expected.abs().max(1.0);
             let both_nan = found[key].is_nan() && expected.is_nan();
-            assert!(is_close || both_nan, "case {index}: {name}, {key}: {} is not {value}", found[key]);
+            assert!(
+                is_close || both_nan,
+                "case {index}: {name}, {key}: {} is not {value}",
+                found[key]
+            );
         }
     }
 }

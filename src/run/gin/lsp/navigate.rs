@@ -16,7 +16,11 @@ use super::project::Project;
 /// Where what stands at a byte of a file is defined; of several places the one that counts is first.
 pub fn definitions(project: &mut Project, analysis: &Analysis, offset: usize) -> Vec<Location> {
     let Some(mention) = analysis.mention(offset) else {
-        return places(project, analysis, task_at(analysis, &project.registry, offset).into_iter().collect());
+        return places(
+            project,
+            analysis,
+            task_at(analysis, &project.registry, offset).into_iter().collect(),
+        );
     };
     let config = analysis.table(mention);
     let keys: Vec<Span> = match &mention.named {
