@@ -6,7 +6,9 @@ use super::postprocess::Postprocessor;
 use super::preprocess::Preprocessor;
 use super::source::DataSource;
 use super::task::{Feature, Task};
-use crate::gin::{Configurable, Fields, Ref, Rows};
+use crate::gin::{
+    Configurable, Evaluator, Fields, FromGin, Ref, Registry, Reported, Rows, Value, ValueKind,
+};
 use crate::metrics::MetricFn;
 
 /// A task for each row of a table. Within a row its fields are macros, so that any part of the task,
@@ -35,9 +37,9 @@ pub struct TaskFamily {
     pub defaults: Fields,
     /// Where raw examples come from.
     pub source: DataSource,
-    /// Steps from raw examples to token ids, in order.
-    #[gin(default = Vec::new())]
-    pub preprocessors: Vec<Preprocessor>,
+    /// Steps from raw examples to token ids, in order; lists of them are joined.
+    #[gin(default = Steps::default())]
+    pub preprocessors: Steps,
     /// The features that examples end with, by name.
     pub output_features: BTreeMap<String, Feature>,
     /// Turns a decoded prediction or target into what the metrics compare.
@@ -51,6 +53,54 @@ pub struct TaskFamily {
     pub shuffle_buffer_size: Option<usize>,
 }
 
+/// Preprocessors, and lists of them that rows stand for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Steps(
+    /// In the order written.
+    pub Vec<Preprocessor>,
+);
+
+impl FromGin for Steps {
+    fn expected() -> String {
+        Vec::<Preprocessor>::expected()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        let (ValueKind::List(items) | ValueKind::Tuple(items)) = &value.kind else {
+            return Err(cx.mismatch(value, &Self::expected()));
+        };
+        let read: Vec<_> = items.iter().map(|item| cx.read::<Item>(item)).collect();
+        let steps: Result<Vec<Item>, Reported> = read.into_iter().collect();
+        Ok(Self(steps?.into_iter().flat_map(|Item(steps)| steps).collect()))
+    }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        self.0.to_gin()
+    }
+
+    fn register(registry: &mut Registry) {
+        Preprocessor::register(registry);
+    }
+}
+
+/// A preprocessor or several.
+struct Item(Vec<Preprocessor>);
+
+impl FromGin for Item {
+    fn expected() -> String {
+        Preprocessor::expected()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match &value.kind {
+            ValueKind::List(_) | ValueKind::Tuple(_) => {
+                Steps::from_gin(value, cx).map(|steps| Self(steps.0))
+            }
+            _ => Preprocessor::from_gin(value, cx).map(|step| Self(vec![step])),
+        }
+    }
+}
+
 impl From<TaskFamily> for Task {
     fn from(family: TaskFamily) -> Self {
         let TaskFamily { scope, name, source, preprocessors, output_features, .. } = family;
@@ -59,7 +109,7 @@ impl From<TaskFamily> for Task {
             scope,
             name: Some(name),
             source,
-            preprocessors,
+            preprocessors: preprocessors.0,
             output_features,
             postprocess_fn,
             metric_fns,

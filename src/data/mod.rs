@@ -47,7 +47,7 @@ pub use dataset::{
 pub use error::DataError;
 pub use example::{Example, Key, Value};
 pub use examples::{ExampleIterator, ExampleOptions, max_feature_lengths, task_examples};
-pub use family::TaskFamily;
+pub use family::{Steps, TaskFamily};
 pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use mixture::{Mixture, MixtureEntries, MixtureEntry};
 pub use pipeline::StageState;

@@ -80,17 +80,25 @@ fn row_fields(config: &Config, registry: &Registry) -> BTreeSet<String> {
         let schema = registry.get(name).expect("bindings name what the registry holds");
         for (argument, bound) in arguments {
             if schema.param(argument).is_some_and(|param| param.declares_macros) {
-                add_keys(&bound.value, &mut fields);
+                add_keys(&bound.value, config, MAX_LISTS, &mut fields);
             }
         }
     }
     fields
 }
 
-fn add_keys(value: &Value, fields: &mut BTreeSet<String>) {
+/// How deep tables lie within lists and macros, at most: those that hold themselves are refused later.
+const MAX_LISTS: usize = 8;
+
+fn add_keys(value: &Value, config: &Config, depth: usize, fields: &mut BTreeSet<String>) {
+    let Some(depth) = depth.checked_sub(1) else { return };
     match &value.kind {
         ValueKind::List(items) | ValueKind::Tuple(items) => {
-            items.iter().for_each(|item| add_keys(item, fields));
+            items.iter().for_each(|item| add_keys(item, config, depth, fields));
+        }
+        ValueKind::Macro(used) => {
+            let table = config.macro_value(&used.path()).into_iter();
+            table.for_each(|table| add_keys(table, config, depth, fields));
         }
         ValueKind::Dict(entries) => fields.extend(entries.iter().filter_map(|(key, _)| {
             if let ValueKind::Str(key) = &key.kind { Some(key.clone()) } else { None }

@@ -11,6 +11,7 @@ mod prefix_lm_packing;
 mod random_chunk;
 #[cfg(test)]
 mod reference_tests;
+mod sentinels;
 mod span_corruption;
 mod spec;
 mod text;

@@ -9,6 +9,7 @@ use super::denoise::Denoise;
 use super::lm::{FullLm, IidDenoising, PrefixLm, TargetsForPrefixLmObjective, Unsupervised};
 use super::prefix_lm_packing::{PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder};
 use super::random_chunk::SelectRandomChunk;
+use super::sentinels::{AddSentinels, AppendEosAfterTrimAndPreserve};
 use super::span_corruption::SpanCorruption;
 use super::text::{
     ApplyTemplate, DefinitePronounResolutionSimple, FillInTheBlank, FillInTheBlankSized,
@@ -30,8 +31,10 @@ use crate::gin::{Configurable, Slot};
 crate::gin::slot! {
     /// Any preprocessor of a task, in called form: `@seqio.preprocessors.tokenize()`.
     pub enum Preprocessor: Preprocess {
+        AddSentinels,
         AppendEos,
         AppendEosAfterTrim,
+        AppendEosAfterTrimAndPreserve,
         ApplyTemplate,
         BertMasking,
         CacheDatasetPlaceholder,

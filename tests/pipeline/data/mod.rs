@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod cache;
+mod library;
 mod metrics;
 mod mixtures;
 mod order;

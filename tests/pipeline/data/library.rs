@@ -1,0 +1,182 @@
+//! The task library: what it declares loads, and is what the t5 library registers
+//! (`reference/t5_tasks.py`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gimlet::data::{
+    DataSource, Feature, Mixture, Preprocessor, Rate, Task, TaskOrMixture, TaskProvider,
+};
+use gimlet::gin::{FromGin, Request, Slot, load};
+use gimlet::run::{GinTasks, Library, registry};
+use gimlet::vocab::VocabularySpec;
+use serde_json::{Value, json};
+
+use super::reference_json;
+
+/// What a module of the task library declares, with a run's own bindings.
+fn library(module: &str, bindings: &[&str]) -> GinTasks {
+    let import = format!("import {module}");
+    let lines = [&import[..]].into_iter().chain(bindings.iter().copied());
+    let bindings = lines.map(|line| ("--gin".to_string(), line.to_string())).collect();
+    let request = Request { bindings, ..Request::default() };
+    let loaded = load(&request, &Library, &registry());
+    let tasks = GinTasks::new(loaded.map_err(|e| e.render(false)).unwrap(), registry());
+    assert_eq!(tasks.mistakes(), Vec::<String>::new());
+    tasks
+}
+
+fn task(tasks: &GinTasks, name: &str) -> std::sync::Arc<Task> {
+    match tasks.get(name).unwrap_or_else(|error| panic!("{error}")) {
+        TaskOrMixture::Task(task) => task,
+        TaskOrMixture::Mixture(_) => panic!("{name} is a mixture"),
+    }
+}
+
+fn mixture(tasks: &GinTasks, name: &str) -> std::sync::Arc<Mixture> {
+    match tasks.get(name).unwrap_or_else(|error| panic!("{error}")) {
+        TaskOrMixture::Mixture(mixture) => mixture,
+        TaskOrMixture::Task(_) => panic!("{name} is a task"),
+    }
+}
+
+fn keys(object: &Value) -> Vec<String> {
+    object.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// A feature as the script writes it.
+fn described(feature: &Feature) -> Value {
+    let VocabularySpec::SentencePiece(vocabulary) = &feature.vocabulary else {
+        panic!("t5's vocabularies are SentencePiece models")
+    };
+    let file = &vocabulary.sentencepiece_model_file;
+    json!([feature.add_eos, feature.required, file, vocabulary.extra_ids])
+}
+
+/// The name and arguments of a preprocessor as the script writes them.
+fn step(preprocessor: &Preprocessor) -> Value {
+    let arguments = match preprocessor {
+        Preprocessor::Glue(spec) => json!({
+            "benchmark_name": spec.benchmark_name, "label_names": spec.label_names,
+            "feature_names": spec.feature_names,
+        }),
+        Preprocessor::Rekey(spec) => json!({"key_map": spec.key_map}),
+        Preprocessor::Summarize(spec) => {
+            json!({"article_key": spec.article_key, "summary_key": spec.summary_key})
+        }
+        Preprocessor::Translate(spec) => json!({
+            "source_language": spec.source_language, "target_language": spec.target_language,
+        }),
+        Preprocessor::Squad(spec) if !spec.include_context => json!({"include_context": false}),
+        Preprocessor::WscSimple(spec) => {
+            json!({"correct_referent_only": spec.correct_referent_only})
+        }
+        _ => json!({}),
+    };
+    json!([preprocessor.schema_of().short_name(), arguments])
+}
+
+fn check_task(task: &Task, expected: &Value, default_features: &Value) {
+    let name = task.task_name();
+    let DataSource::TfdsDataSource(source) = &task.source else { panic!("{name} reads TFDS") };
+    assert_eq!(json!(source.tfds_name), expected["tfds_name"], "{name}");
+    let splits = source.splits.as_ref().map(|splits| {
+        splits.0.iter().map(|(split, _)| split.clone()).collect::<BTreeSet<_>>()
+    });
+    assert_eq!(json!(splits), expected["splits"], "{name}");
+    let steps: Vec<Value> = task.preprocessors.iter().map(step).collect();
+    assert_eq!(json!(steps), expected["preprocessors"], "{name}");
+    let features: BTreeMap<&String, Value> =
+        task.output_features.iter().map(|(name, feature)| (name, described(feature))).collect();
+    let expected_features = expected.get("features").unwrap_or(default_features);
+    assert_eq!(json!(features), *expected_features, "{name}");
+    let postprocess_fn = task.postprocess_fn.as_ref().map(|spec| spec.schema_of().short_name());
+    assert_eq!(json!(postprocess_fn), expected["postprocess_fn"], "{name}");
+    let metrics = task.metric_fns.iter().map(|metric| match metric.name() {
+        // In t5 it is one of scikit-learn's.
+        "mean_multiclass_f1" => "sklearn_metrics_wrapper",
+        name => name,
+    });
+    assert_eq!(json!(metrics.collect::<Vec<_>>()), expected["metric_fns"], "{name}");
+}
+
+#[test]
+fn t5s_tasks_are_those_of_the_t5_library() {
+    let reference = reference_json("t5_tasks.json");
+    let tasks = library("t5.data.mixtures", &[]);
+    assert_eq!(tasks.task_names(), keys(&reference["tasks"]));
+    for (name, expected) in reference["tasks"].as_object().unwrap() {
+        check_task(&task(&tasks, name), expected, &reference["default_features"]);
+    }
+}
+
+#[test]
+fn t5s_mixtures_are_those_of_the_t5_library() {
+    let reference = reference_json("t5_tasks.json");
+    let tasks = library("t5.data.mixtures", &[]);
+    assert_eq!(tasks.mixture_names(), keys(&reference["mixtures"]));
+    for (name, expected) in reference["mixtures"].as_object().unwrap() {
+        let mixture = mixture(&tasks, name);
+        let rate = |rate: Option<&Rate>| match rate.expect("every entry has a rate") {
+            Rate::Number(rate) => json!(rate),
+            Rate::Function(function) => json!(function.schema_of().short_name()),
+        };
+        let entries = mixture.tasks.0.iter().map(|entry| {
+            let own = entry.rate.as_ref().or(mixture.default_rate.as_ref());
+            (entry.name.clone(), rate(own))
+        });
+        assert_eq!(json!(entries.collect::<BTreeMap<_, _>>()), *expected, "{name}");
+    }
+}
+
+/// Evaluates everything that a module declares.
+fn check_loads(module: &str, bindings: &[&str]) -> GinTasks {
+    let tasks = library(module, bindings);
+    for name in tasks.task_names() {
+        let task = task(&tasks, &name);
+        assert_eq!(task.task_name(), name);
+        assert!(!task.preprocessors.is_empty(), "{name}");
+    }
+    for name in tasks.mixture_names() {
+        for entry in &mixture(&tasks, &name).tasks.0 {
+            let found = tasks.get(&entry.name);
+            assert!(found.is_ok(), "{name}: {}", found.unwrap_err());
+        }
+    }
+    tasks
+}
+
+#[test]
+fn the_whole_library_loads() {
+    let files = Library::files();
+    let modules = files.iter().filter_map(|(name, _)| {
+        Some(name.strip_prefix("<gimlet>/tasks/")?.strip_suffix(".gin")?.replace('/', "."))
+    });
+    let modules: Vec<String> = modules.collect();
+    assert!(modules.contains(&"t5.data.mixtures".to_string()), "{modules:?}");
+    for module in modules {
+        check_loads(&module, &[]);
+    }
+}
+
+#[test]
+fn a_runs_bindings_reach_the_rates_of_a_mixture() {
+    let bindings = ["rate_num_examples.maximum = 524288", "t5.data.rate_unsupervised.value = 5"];
+    let tasks = library("t5.data.mixtures", &bindings);
+    let all_mix = mixture(&tasks, "all_mix");
+    let Some(Rate::Function(rate)) = &all_mix.default_rate else { panic!("a function") };
+    assert!(format!("{rate:?}").contains("maximum: Some(524288.0)"), "{rate:?}");
+    let c4 = all_mix.tasks.0.iter().find(|entry| entry.name == "c4_v020_unsupervised").unwrap();
+    assert!(format!("{:?}", c4.rate).contains("value: 5.0"), "{c4:?}");
+}
+
+#[test]
+fn an_unknown_task_is_answered_with_the_nearest_name() {
+    let tasks = library("t5.data.mixtures", &[]);
+    let error = tasks.get("glue_kola_v002").unwrap_err().to_string();
+    assert!(error.contains("did you mean `glue_cola_v002`?"), "{error}");
+}
+
+#[test]
+fn rates_are_floats_or_functions() {
+    assert!(Rate::expected().starts_with("a float, or one of @rate_num_examples"));
+}
