@@ -26,6 +26,7 @@ mod mixture;
 mod pipeline;
 pub mod postprocess;
 mod preprocess;
+mod prompts;
 mod random;
 mod rates;
 mod source;
@@ -73,6 +74,7 @@ pub use preprocess::{
     TrimTokensAtFront, TriviaQa, TriviaQaTruncateInputs, TruncateInputsLeft, Unidecode,
     Unsupervised, WnliSimple, Wsc, WscSimple, random_spans_helper,
 };
+pub use prompts::{PromptMixture, PromptRows, PromptSource, T0Mixture};
 pub use rates::{
     MixingRateNumCharacters, MixingRateNumExamples, Rate, RateFunction, RateNumExamples,
     RateUnsupervised,

@@ -22,6 +22,7 @@ crate::gin::slot! {
         SpanQa,
         StringLabelToClassId,
         StringToFloat,
+        StripWhitespace,
         WscSimple,
     }
 }
@@ -291,5 +292,28 @@ impl Postprocess for RemoveSentinels {
 
     fn target(&self, text: &str, example: &ExampleFeatures) -> Result<Value, String> {
         self.go_on(text, example, true)
+    }
+}
+
+/// The text without space around it, and where the answers are known, the index of it. Source: T0
+/// `seqio_tasks/tasks.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t0.strip_whitespace")]
+pub struct StripWhitespace {
+    /// The answers in the order of their ids; None keeps the text.
+    #[gin(default = None)]
+    pub label_classes: Option<Vec<String>>,
+}
+
+impl Postprocess for StripWhitespace {
+    fn prediction(&self, text: &str, _: &ExampleFeatures) -> Result<Value, String> {
+        let text = text.trim();
+        Ok(match &self.label_classes {
+            None => json!(text),
+            Some(labels) => {
+                let index = labels.iter().position(|label| label == text);
+                json!(index.map_or(-1, |index| index as i64))
+            }
+        })
     }
 }

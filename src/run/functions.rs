@@ -3,7 +3,7 @@
 
 use num_traits::Zero;
 
-use crate::data::{RandomSpansHelper, RandomSpansTargetsLength, RandomSpansTokensLength};
+use crate::data::{PromptMixture, PromptRows, RandomSpansHelper, RandomSpansTargetsLength, RandomSpansTokensLength};
 use crate::gin::{Configurable, Expression, Function, Operator, Registry, Value, ValueKind};
 
 /// The registry with all of them.
@@ -15,6 +15,8 @@ pub fn with_functions(registry: Registry) -> Registry {
         .with_function::<RandomSpansHelper>()
         .with_function::<RandomSpansTokensLength>()
         .with_function::<RandomSpansTargetsLength>()
+        .with_function::<PromptRows>()
+        .with_function::<PromptMixture>()
 }
 
 /// The sum of two numbers, or two texts or lists joined.

@@ -219,7 +219,7 @@ impl TaskProvider for GinTasks {
 
 /// SeqIO's rule for names.
 fn check_name(name: &str) -> Result<(), DataError> {
-    let fits = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | ':' | '#' | '/');
+    let fits = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | ':' | '#' | '/' | '+');
     match name.chars().all(fits) {
         true => Ok(()),
         false => Err(DataError::Config(format!(

@@ -5,6 +5,7 @@
 
 mod bert;
 mod chunks;
+mod closed_book;
 mod denoise;
 mod lm;
 mod prefix_lm_packing;

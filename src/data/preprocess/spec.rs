@@ -5,6 +5,7 @@ use super::chunks::{
     ConcatenateAndSplitToFixedLength, ReduceConcatTokens, SplitTokens, SplitTokensToInputsLength,
     SplitTokensToRandomLength, SplitTokensToTargetsLength,
 };
+use super::closed_book::QuestionAnswers;
 use super::denoise::Denoise;
 use super::lm::{FullLm, IidDenoising, PrefixLm, TargetsForPrefixLmObjective, Unsupervised};
 use super::prefix_lm_packing::{PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder};
@@ -62,6 +63,7 @@ crate::gin::slot! {
         PreprocessTensorflowExamples,
         PreprocessTsv,
         PrintDataset,
+        QuestionAnswers,
         RandomSplitText,
         RankClassification,
         RankClassificationFormatter,
