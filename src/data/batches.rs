@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
 
-use super::convert::{EncDecBatch, EncDecFeatureConverter};
+use super::convert::{Batch, FeatureConverter};
 use super::error::DataError;
 use super::pipeline::StageState;
 use super::streams::{Share, Streams};
@@ -72,7 +72,7 @@ pub(super) struct Batching {
 
 /// A batch and the positions after it.
 struct Prefetched {
-    batch: EncDecBatch,
+    batch: Batch,
     positions: Positions,
 }
 
@@ -91,7 +91,7 @@ impl BatchIterator {
     /// Starts making batches of the streams' rows, which are at `state`.
     pub(super) fn start(
         streams: Streams,
-        converter: EncDecFeatureConverter,
+        converter: FeatureConverter,
         batching: Batching,
         state: DatasetState,
         notices: Vec<String>,
@@ -116,7 +116,7 @@ impl BatchIterator {
     /// The next batch; `None` at the end.
     ///
     /// After an error or the end, every call gives `None`.
-    pub fn next_batch(&mut self) -> Result<Option<EncDecBatch>, DataError> {
+    pub fn next_batch(&mut self) -> Result<Option<Batch>, DataError> {
         let next = match self.waiting.take() {
             Some(next) => Some(next),
             None => self.receive()?,
@@ -174,7 +174,7 @@ impl Drop for BatchIterator {
 
 struct Producer {
     streams: Streams,
-    converter: EncDecFeatureConverter,
+    converter: FeatureConverter,
     batching: Batching,
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::batches::{BatchIterator, Batching, DatasetState};
 use super::cache::{Caches, cache_step, has_cached_split};
-use super::convert::{EncDecBatch, EncDecFeatureConverter, Rows};
+use super::convert::{Batch, ConverterClass, FeatureConverter, Packing, Rows};
 use super::error::DataError;
 use super::examples::{ExampleOptions, max_feature_lengths};
 use super::pipeline::{
@@ -23,7 +23,6 @@ use crate::gin::Configurable;
     name = "t5x.utils.DatasetConfig",
     ignored(
         module = "a Python module to import; task files are found by their `import` lines",
-        use_custom_packing_ops = "packing is greedy, in row order, as with SeqIO's own ops",
         runtime_preprocessors = "for airio tasks, which are not read",
         num_workers = "for airio tasks, which are not read"
     )
@@ -47,6 +46,9 @@ pub struct DatasetConfig {
     /// Packs several examples into a row.
     #[gin(default = false)]
     pub pack: bool,
+    /// Packs with less padding than SeqIO does: each example goes to the fullest of many open rows.
+    #[gin(default = false)]
+    pub use_custom_packing_ops: bool,
     /// Keeps the batches of an evaluation in memory.
     #[gin(default = true)]
     pub use_memory_cache: bool,
@@ -69,6 +71,8 @@ pub struct DatasetOptions {
     pub num_epochs: Option<u64>,
     /// Seed where the config has none; the same on all hosts.
     pub seed: Option<u64>,
+    /// The model's kind of feature converter.
+    pub converter: ConverterClass,
     /// The decoder's first input.
     pub bos_id: i32,
     /// Token ids that the model knows, others being an error; `None` admits all.
@@ -91,6 +95,7 @@ impl Default for DatasetOptions {
             num_shards: 1,
             num_epochs: None,
             seed: None,
+            converter: ConverterClass::default(),
             bos_id: 0,
             num_ids: None,
             drop_remainder: true,
@@ -100,7 +105,7 @@ impl Default for DatasetOptions {
     }
 }
 
-/// The batches of a data set, for an encoder-decoder model.
+/// The batches of a data set, as the model's converter makes them.
 ///
 /// All mistakes that can be known without reading examples are found here; the others come from
 /// [`BatchIterator::next_batch`].
@@ -145,7 +150,7 @@ pub fn training_eval_batches(
     tasks: &dyn TaskProvider,
     options: &DatasetOptions,
     eval_steps: usize,
-) -> Result<BTreeMap<String, Vec<EncDecBatch>>, DataError> {
+) -> Result<BTreeMap<String, Vec<Batch>>, DataError> {
     check_shards(config, options)?;
     let mut found = BTreeMap::new();
     for (name, (task, _)) in mixture_parts(&config.mixture_or_task_name, tasks)? {
@@ -292,7 +297,7 @@ impl<'a> Builder<'a> {
         Ok(longest)
     }
 
-    fn rows(&self) -> Result<(Rows, EncDecFeatureConverter, Vec<String>), DataError> {
+    fn rows(&self) -> Result<(Rows, FeatureConverter, Vec<String>), DataError> {
         let lengths = self.lengths()?;
         let converter = self.converter(&lengths)?;
         let plan = TaskPlan { workers: self.workers(1), ..self.plan(Some(lengths), 0, 1) };
@@ -333,29 +338,13 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn converter(
-        &self,
-        lengths: &BTreeMap<String, usize>,
-    ) -> Result<EncDecFeatureConverter, DataError> {
-        let length = |key: &str| match lengths.get(key) {
-            Some(&length) if length > 0 => Ok(length),
-            found => Err(DataError::Config(format!(
-                "`task_feature_lengths` needs a positive length for '{key}', found {}",
-                found.map_or("none".to_string(), usize::to_string)
-            ))),
+    fn converter(&self, lengths: &BTreeMap<String, usize>) -> Result<FeatureConverter, DataError> {
+        let packing = match (self.config.pack, self.config.use_custom_packing_ops) {
+            (false, _) => Packing::None,
+            (true, false) => Packing::Greedy,
+            (true, true) => Packing::Dense,
         };
-        if let Some(extra) = lengths.keys().find(|key| !matches!(&key[..], "inputs" | "targets")) {
-            return Err(DataError::Config(format!(
-                "`task_feature_lengths` has '{extra}', which an encoder-decoder model lacks; it \
-                 takes 'inputs' and 'targets'"
-            )));
-        }
-        Ok(EncDecFeatureConverter {
-            pack: self.config.pack,
-            inputs_length: length("inputs")?,
-            targets_length: length("targets")?,
-            bos_id: self.options.bos_id,
-        })
+        FeatureConverter::new(&self.options.converter, lengths, packing, self.options.bos_id)
     }
 
     fn examples(&self, plan: &TaskPlan, notices: &mut Vec<String>) -> Result<Stage, DataError> {
@@ -390,7 +379,7 @@ impl<'a> Builder<'a> {
     /// What a saved position must agree on with the run that takes it up.
     fn stream(
         &self,
-        converter: &EncDecFeatureConverter,
+        converter: &FeatureConverter,
         num_streams: usize,
     ) -> Result<String, DataError> {
         let mut steps = self.parts.values().map(|(task, _)| cache_step(task));
@@ -403,13 +392,11 @@ impl<'a> Builder<'a> {
         };
         let reads_cache = self.config.use_cached && is_cached;
         Ok(format!(
-            "{} {}{} inputs {} targets {}{} batch {} streams {num_streams} {order}",
+            "{} {}{} {} batch {} streams {num_streams} {order}",
             config.mixture_or_task_name,
             config.split,
             if reads_cache { " cached" } else { "" },
-            converter.inputs_length,
-            converter.targets_length,
-            if config.pack { " packed" } else { "" },
+            converter.description(),
             config.batch_size,
         ))
     }

@@ -50,8 +50,8 @@ fn start(
     get_dataset(config, tasks, options).unwrap()
 }
 
-fn rows(batch: &EncDecBatch) -> Vec<Vec<i32>> {
-    batch.encoder_input_tokens.chunks(batch.inputs_length).map(<[i32]>::to_vec).collect()
+fn rows(batch: &Batch) -> Vec<Vec<i32>> {
+    batch.rows_of("encoder_input_tokens").map(<[i32]>::to_vec).collect()
 }
 
 /// The rows of each global batch, and the position after the last.

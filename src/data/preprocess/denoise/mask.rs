@@ -108,7 +108,11 @@ pub struct RandomPrefixNoiseMask {}
 /// Noise spans of random lengths between spans that are not noise, which come first; given their
 /// numbers, all masks are equally likely. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5.data.preprocessors.random_spans_noise_mask", open)]
+#[gin(
+    name = "t5.data.preprocessors.random_spans_noise_mask",
+    open,
+    ignored(batch_size = "masks are made one example at a time")
+)]
 pub struct RandomSpansNoiseMask {
     /// Mean number of tokens of a noise span.
     #[gin(default = 3.0)]

@@ -103,7 +103,11 @@ pub struct NonnoiseSpanToSentinel {
 /// Every run of noise tokens becomes a sentinel of its own: the first the last id, the next the one
 /// before. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
-#[gin(name = "t5.data.preprocessors.noise_span_to_unique_sentinel", open)]
+#[gin(
+    name = "t5.data.preprocessors.noise_span_to_unique_sentinel",
+    open,
+    ignored(batch_size = "noise is replaced one example at a time")
+)]
 pub struct NoiseSpanToUniqueSentinel {
     /// The first sentinel.
     #[gin(method)]
@@ -113,7 +117,11 @@ pub struct NoiseSpanToUniqueSentinel {
 /// Every run of tokens that are not noise becomes a sentinel of its own. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
-#[gin(name = "t5.data.preprocessors.nonnoise_span_to_unique_sentinel", open)]
+#[gin(
+    name = "t5.data.preprocessors.nonnoise_span_to_unique_sentinel",
+    open,
+    ignored(batch_size = "noise is replaced one example at a time")
+)]
 pub struct NonnoiseSpanToUniqueSentinel {
     /// What it does to the others.
     #[gin(method)]
