@@ -43,8 +43,8 @@ pub use dataset::{
 };
 pub use error::DataError;
 pub use example::{Example, Key, Value};
-pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use examples::{ExampleIterator, ExampleOptions, max_feature_lengths, task_examples};
+pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use pipeline::StageState;
 pub use postprocess::{LowerText, Postprocessor, StringLabelToClassId};
 pub use preprocess::{

@@ -62,7 +62,9 @@ impl BertMasking {
     fn check(&self) -> Result<(), DataError> {
         let Self { noise_density, mask_prob, random_prob, max_ngram, .. } = *self;
         let is_share = |share: f64| (0.0..=1.0).contains(&share);
-        if [noise_density, mask_prob, random_prob, mask_prob + random_prob].into_iter().all(is_share)
+        if [noise_density, mask_prob, random_prob, mask_prob + random_prob]
+            .into_iter()
+            .all(is_share)
             && max_ngram > 0
         {
             return Ok(());
@@ -322,7 +324,10 @@ mod tests {
         let mut counts = [0; 4];
         (0..11_000).for_each(|counter| counts[ngram(3, &mut seed.draw(counter))] += 1);
         let near = |found: i32, expected: i32| (found - expected).abs() < 250;
-        assert!(near(counts[1], 6000) && near(counts[2], 3000) && near(counts[3], 2000), "{counts:?}");
+        assert!(
+            near(counts[1], 6000) && near(counts[2], 3000) && near(counts[3], 2000),
+            "{counts:?}"
+        );
         assert_eq!(ngram(1, &mut seed.draw(0)), 1);
     }
 

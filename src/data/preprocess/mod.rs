@@ -9,7 +9,6 @@ mod denoise;
 mod lm;
 mod prefix_lm_packing;
 mod random_chunk;
-#[cfg(test)]
 mod reference_tests;
 mod span_corruption;
 mod spec;

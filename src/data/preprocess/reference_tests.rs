@@ -1,6 +1,8 @@
 //! Token preprocessors against what real t5 and SeqIO make of the same examples
 //! (`tests/pipeline/data/reference/token_preprocessors.py`), each configured by gin.
 
+#![cfg(test)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value as Json;
@@ -11,7 +13,7 @@ use super::{
 };
 use crate::data::error::DataError;
 use crate::data::example::{Example, Value};
-use crate::data::pipeline::run_steps;
+use crate::data::pipeline::testing::run_steps;
 use crate::data::task::{Feature, FeatureDtype};
 use crate::gin::{Configurable, Evaluator, Registry, Request, Source, load};
 use crate::vocab::{PassThroughVocabulary, SentencePieceVocabulary, VocabularySpec};
@@ -236,8 +238,7 @@ fn lists_of_texts_become_the_rows_that_seqio_makes() {
         (name.to_string(), BuiltFeature::new(name, &feature).unwrap())
     });
     let features: Features = built.into();
-    let examples: Vec<Example> =
-        case["examples"].as_array().unwrap().iter().map(example).collect();
+    let examples: Vec<Example> = case["examples"].as_array().unwrap().iter().map(example).collect();
     for (name, expected) in case["outputs"].as_object().unwrap() {
         let line = format!("seqio.preprocessors.{name}.copy_pretokenized = False");
         let preprocessor = preprocessor(name, &[line]);

@@ -45,10 +45,9 @@ fn examples(record: &str, lengths: Option<&[(&str, usize)]>) -> Result<Vec<Examp
 #[test]
 fn every_feature_is_tokenized_trimmed_and_kept_as_its_rank_asks() {
     let lengths = [("inputs", 2), ("targets", 3), ("frames", 2), ("levels", 3)];
-    for (lengths, rows, targets, frames, levels) in [
-        (None, 3, &[123, 124, 125, 1][..], 3, 4),
-        (Some(&lengths[..]), 2, &[123, 124, 1], 2, 3),
-    ] {
+    for (lengths, rows, targets, frames, levels) in
+        [(None, 3, &[123, 124, 125, 1][..], 3, 4), (Some(&lengths[..]), 2, &[123, 124, 1], 2, 3)]
+    {
         let [example] = &examples(RECORD, lengths).unwrap()[..] else { panic!("one example") };
         // Rows are trimmed to leave room for EOS; of the rows as many are kept.
         let all = match lengths {
@@ -63,9 +62,10 @@ fn every_feature_is_tokenized_trimmed_and_kept_as_its_rank_asks() {
         assert_eq!(example.get("levels"), Some(&Value::Floats(all[..levels].to_vec())));
         let texts = ["abc", "", "d"].map(str::to_string).to_vec();
         assert_eq!(example.get("inputs_pretokenized"), Some(&Value::Texts(texts)));
-        assert_eq!(example.get("frames_pretokenized"), Some(&Value::FloatRows(vec![
-            vec![0.5, 1.0], vec![2.0, 3.0], vec![4.0, 5.5],
-        ])));
+        assert_eq!(
+            example.get("frames_pretokenized"),
+            Some(&Value::FloatRows(vec![vec![0.5, 1.0], vec![2.0, 3.0], vec![4.0, 5.5],]))
+        );
     }
 }
 
@@ -74,7 +74,11 @@ fn what_does_not_fit_its_feature_is_named() {
     for (from, to, expected) in [
         (r#"["abc", "", "d"]"#, r#""abc""#, "feature 'inputs' has rank 1, expected 2"),
         (r#""xyz""#, r#"["xyz"]"#, "feature 'targets' has rank 2, expected 1"),
-        (r#"[1.5, 2.5, 3.5, 4.5]"#, "[1, 2]", "feature 'levels' is a list of ints, expected float32"),
+        (
+            r#"[1.5, 2.5, 3.5, 4.5]"#,
+            "[1, 2]",
+            "feature 'levels' is a list of ints, expected float32",
+        ),
         (r#"[1.5, 2.5, 3.5, 4.5]"#, r#""loud""#, "'levels' is text, and PassThroughVocabulary"),
     ] {
         let error = examples(&RECORD.replace(from, to), None).err().unwrap().to_string();

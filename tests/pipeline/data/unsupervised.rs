@@ -87,7 +87,8 @@ fn examples(run: &str, pattern: &str) -> (Vec<(Vec<i32>, Vec<i32>)>, Vec<String>
     let loaded = load_texts(run, &TASKS.replace("PATTERN", pattern)).unwrap();
     let unread = loaded.unread(registry.get("t5x.train.train").unwrap(), &registry);
     let warnings = unread.iter().map(|warning| warning.message.clone()).collect();
-    let TaskOrMixture::Task(task) = GinTasks::new(loaded, registry).get("unsupervised_book").unwrap()
+    let TaskOrMixture::Task(task) =
+        GinTasks::new(loaded, registry).get("unsupervised_book").unwrap()
     else {
         panic!("a task was expected");
     };
@@ -128,7 +129,8 @@ fn span_corruption_made_of_its_parts() {
     let whole = &examples[..examples.len() - 1];
     // 70 tokens make inputs of 64 and targets of 14, EOS included.
     assert!(whole.iter().all(|(inputs, targets)| (inputs.len(), targets.len()) == (64, 14)));
-    let tokens: usize = examples.iter().map(|(i, t)| text(i.clone()).len() + text(t.clone()).len()).sum();
+    let tokens: usize =
+        examples.iter().map(|(i, t)| text(i.clone()).len() + text(t.clone()).len()).sum();
     assert_eq!(tokens, book.len());
 }
 

@@ -161,16 +161,17 @@ impl DrawMask for RandomPrefixNoiseMask {
         if density <= 0.5 {
             return Ok(());
         }
-        let message =
-            format!("`random_prefix_noise_mask` needs a noise density of at most 0.5, found {density}");
+        let message = format!(
+            "`random_prefix_noise_mask` needs a noise density of at most 0.5, found {density}"
+        );
         Err(DataError::Config(message))
     }
 }
 
 impl DrawMask for RegularNoiseMask {
     fn draw(&self, length: usize, density: f64, draw: &mut Draw) -> Mask {
-        let span = self.min_span_length
-            + draw.below(self.max_span_length + 1 - self.min_span_length);
+        let span =
+            self.min_span_length + draw.below(self.max_span_length + 1 - self.min_span_length);
         let period = (span as f32 / density as f32).round_ties_even() as usize;
         let offset = draw.below(period);
         Mask::of((0..length).map(|i| (i + offset) % period < span))

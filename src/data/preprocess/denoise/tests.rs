@@ -1,13 +1,15 @@
 //! Masks and replacements against real t5, and by what they promise.
 
+#![cfg(test)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::Value as Json;
 
-use super::mask::Mask;
 use super::super::reference_tests::{features, preprocessor, reference, steps_of};
+use super::mask::Mask;
 use super::*;
 use crate::data::preprocess::Preprocessor;
 use crate::data::random::{Draw, StageSeed};
@@ -157,16 +159,16 @@ fn random_prefixes_are_as_short_and_as_long_as_those_of_t5() {
 #[test]
 fn regular_masks_are_those_of_t5() {
     for case in reference("masks")["regular"].as_array().unwrap() {
-        let lines = [("min", "low"), ("max", "high")].map(|(name, key)| {
-            format!("regular_noise_mask.{name}_span_length = {}", case[key])
-        });
+        let lines = [("min", "low"), ("max", "high")]
+            .map(|(name, key)| format!("regular_noise_mask.{name}_span_length = {}", case[key]));
         let function = mask_fn("regular_noise_mask", &[&lines[0], &lines[1]]);
         let density = case["density"].as_f64().unwrap();
         let shown = |mask: Mask| -> String {
             mask.tokens().map(|is_noise| if is_noise { 'x' } else { '.' }).collect()
         };
-        let found: BTreeSet<String> =
-            (0..3000).map(|counter| shown(function.draw(12, density, &mut draw(counter)))).collect();
+        let found: BTreeSet<String> = (0..3000)
+            .map(|counter| shown(function.draw(12, density, &mut draw(counter))))
+            .collect();
         let expected: BTreeSet<String> = serde_json::from_value(case["masks"].clone()).unwrap();
         assert_eq!(found, expected, "{case}");
     }
@@ -182,8 +184,10 @@ fn independent_noise_is_as_dense_as_asked() {
 
 #[test]
 fn every_mask_of_random_spans_is_equally_likely_and_rolling_reaches_all_places() {
-    let plain = mask_fn("random_spans_noise_mask", &["random_spans_noise_mask.random_roll = False"]);
-    let rolled = mask_fn("random_spans_noise_mask", &["random_spans_noise_mask.random_roll = True"]);
+    let plain =
+        mask_fn("random_spans_noise_mask", &["random_spans_noise_mask.random_roll = False"]);
+    let rolled =
+        mask_fn("random_spans_noise_mask", &["random_spans_noise_mask.random_roll = True"]);
     // 4 of 10 tokens in 1 span stand at the end; 5 in 2 spans have 4 times 4 ways.
     for (density, ways, rolled_ways) in [(0.4, 1, 10), (0.5, 16, 80)] {
         let count = |function: &NoiseMaskFn| {
