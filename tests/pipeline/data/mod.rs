@@ -21,6 +21,7 @@ use gimlet::data::{
     JsonLinesDataSource, Preprocessor, Task, TaskOrMixture, TextLineDataSource,
 };
 use gimlet::gin::{Diagnostics, Loaded, Request, Source, load};
+use gimlet::run::Library;
 use gimlet::vocab::{PassThroughVocabulary, VocabularySpec};
 
 /// Tasks and mixtures by name.
@@ -146,12 +147,15 @@ fn task_of_ids(folder: &tempfile::TempDir) -> Task {
     task("ids", source, Vec::new(), features(&ids_vocabulary(), &["inputs", "targets"]))
 }
 
-/// Gin texts by name.
+/// Gin texts by name, before those of the library.
 struct Texts(BTreeMap<&'static str, String>);
 
 impl Source for Texts {
     fn read(&self, path: &str) -> std::io::Result<Option<String>> {
-        Ok(self.0.get(path).cloned())
+        match self.0.get(path) {
+            Some(text) => Ok(Some(text.clone())),
+            None => Library.read(path),
+        }
     }
 
     fn similar(&self, _: &str) -> Vec<String> {

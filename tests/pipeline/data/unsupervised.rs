@@ -2,7 +2,7 @@
 //! published operative configurations, of which all are read.
 
 use gimlet::data::{Example, ExampleOptions, TaskProvider, task_examples};
-use gimlet::run::{GinTasks, registry};
+use gimlet::run::{GinTasks, Library, registry};
 
 use super::*;
 
@@ -20,7 +20,8 @@ unsupervised_book/seqio.Task:
     @t5.data.preprocessors.unsupervised(),
     @seqio.preprocessors.append_eos(),
   ]
-  output_features = {'inputs': @byte/seqio.Feature(), 'targets': @byte/seqio.Feature()}
+  output_features = {'inputs': @byte/optional/seqio.Feature(), 'targets': @byte/seqio.Feature()}
+byte/optional/seqio.Feature.required = False
 ";
 
 const SPANS: &str = "
@@ -81,8 +82,11 @@ preprocessors.denoise.noise_mask_fn = @preprocessors.random_prefix_noise_mask
 preprocessors.denoise.targets_fn = @preprocessors.drop_noise_tokens
 ";
 
+/// Ids of inputs and targets.
+type Pair = (Vec<i32>, Vec<i32>);
+
 /// `(inputs, targets)` of the task under a run's bindings, and what is warned of.
-fn examples(run: &str, pattern: &str) -> (Vec<(Vec<i32>, Vec<i32>)>, Vec<String>) {
+fn examples(run: &str, pattern: &str) -> (Vec<Pair>, Vec<String>) {
     let registry = registry();
     let loaded = load_texts(run, &TASKS.replace("PATTERN", pattern)).unwrap();
     let unread = loaded.unread(registry.get("t5x.train.train").unwrap(), &registry);
@@ -100,7 +104,7 @@ fn examples(run: &str, pattern: &str) -> (Vec<(Vec<i32>, Vec<i32>)>, Vec<String>
     };
     let pair = |example: Result<Example, _>| {
         let example = example.unwrap();
-        let ids = |key| example.ints(key).unwrap().to_vec();
+        let ids = |key| example.ints(key).unwrap_or_default().to_vec();
         (ids("inputs"), ids("targets"))
     };
     (task_examples(&task, &options).unwrap().map(pair).collect(), warnings)
@@ -115,10 +119,12 @@ fn book() -> (tempfile::TempDir, String, String) {
     (folder, pattern, lines.concat())
 }
 
-/// The bytes of ids without sentinels and EOS.
+/// The bytes of ids as characters, without sentinels and EOS.
 fn text(ids: impl IntoIterator<Item = i32>) -> String {
-    let bytes = ids.into_iter().filter(|id| (3..259).contains(id)).map(|id| (id - 3) as u8);
-    String::from_utf8(bytes.collect()).unwrap()
+    ids.into_iter()
+        .filter(|id| (3..259).contains(id))
+        .map(|id| char::from((id - 3) as u8))
+        .collect()
 }
 
 #[test]
@@ -166,4 +172,51 @@ fn a_list_that_is_called_is_refused_with_the_reason() {
     let error = load_texts(run, &TASKS.replace("PATTERN", &pattern)).err().unwrap();
     let rendered = error.render(false);
     assert!(rendered.contains("drop the parentheses: `@preprocessors.denoise`"), "{rendered}");
+}
+
+/// t5's own files, at the paths by which others include them.
+#[test]
+fn every_objective_of_the_library_is_what_its_name_says() {
+    let (_folder, pattern, book) = book();
+    let sorted = |text: &str| {
+        let mut bytes: Vec<u8> = text.bytes().collect();
+        bytes.sort_unstable();
+        bytes
+    };
+    let objectives = Library::files().into_iter().filter_map(|(name, _)| {
+        let name = name.strip_prefix("<gimlet>/gin/objectives/")?.strip_suffix(".gin")?;
+        Some(name.to_string())
+    });
+    let objectives: Vec<String> = objectives.collect();
+    assert_eq!(objectives.len(), 16);
+    for name in objectives {
+        let run = format!("include 'objectives/{name}.gin'\ninputs_length = 64");
+        let (examples, warnings) = examples(&run, &pattern);
+        assert_eq!(warnings, [""; 0], "{name}");
+        let inputs = text(examples.iter().flat_map(|(inputs, _)| inputs.clone()));
+        let targets = text(examples.iter().flat_map(|(_, targets)| targets.clone()));
+        let (input_share, target_share) =
+            (inputs.len() as f64 / book.len() as f64, targets.len() as f64 / book.len() as f64);
+        match &name[..] {
+            "denoise" | "iid_15_m_f" | "iid_15_r10s90_f" => {
+                assert_eq!(targets, book, "{name}");
+                assert!((0.8..0.9).contains(&input_share), "{name} {input_share}");
+            }
+            "all_permute" => {
+                assert_eq!(targets, book);
+                assert!(inputs != book && sorted(&inputs) == sorted(&book));
+            }
+            "lm" => assert_eq!((&*inputs, &*targets), ("", &*book)),
+            _ => {
+                assert_eq!(sorted(&(inputs + &targets)), sorted(&book), "{name}");
+                let share = match &name[..] {
+                    "iid_10_u_u" => 0.1,
+                    "iid_25_u_u" => 0.25,
+                    "iid_50_u_u" | "prefix_lm" => 0.5,
+                    _ => 0.15,
+                };
+                assert!((target_share - share).abs() < 0.04, "{name} {target_share}");
+            }
+        }
+    }
 }
