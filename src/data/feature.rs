@@ -20,7 +20,11 @@ pub struct Feature {
 
 /// One output feature of a task. Source: SeqIO `utils.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "seqio.Feature", alias = "seqio.dataset_providers.Feature", alias = "seqio.utils.Feature")]
+#[gin(
+    name = "seqio.Feature",
+    alias = "seqio.dataset_providers.Feature",
+    alias = "seqio.utils.Feature"
+)]
 pub struct TokenFeature {
     /// Turns text into ids.
     pub vocabulary: VocabularySpec,
@@ -92,7 +96,9 @@ impl Slot for Feature {
 
     fn schema_of(&self) -> &'static Schema {
         match &self.vocabulary {
-            VocabularySpec::PassThrough(numbers) if numbers.size == 0 => ContinuousFeature::schema(),
+            VocabularySpec::PassThrough(numbers) if numbers.size == 0 => {
+                ContinuousFeature::schema()
+            }
             _ => TokenFeature::schema(),
         }
     }

@@ -16,12 +16,7 @@ pub(crate) struct StepContext {
 
 impl StepContext {
     /// What went wrong with an example.
-    pub(super) fn error(
-        &self,
-        origin: Option<&Origin>,
-        counter: u64,
-        reason: String,
-    ) -> DataError {
+    pub(super) fn error(&self, origin: Option<&Origin>, counter: u64, reason: String) -> DataError {
         let (task, step) = (self.task.clone(), self.name.to_string());
         DataError::Preprocess { task, step, place: place(origin, counter), reason }
     }

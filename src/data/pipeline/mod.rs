@@ -17,8 +17,7 @@ mod pull;
 mod rebatch;
 mod shuffle;
 mod task;
-#[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod validate;
 
 pub use pull::StageState;
@@ -26,7 +25,4 @@ pub use pull::StageState;
 pub(crate) use mix::{Mix, MixtureParts, mixture_parts};
 pub(crate) use pool::Workers;
 pub(crate) use pull::{Pull, Stage};
-#[cfg(test)]
-pub(crate) use testing::run_steps;
-
 pub(crate) use task::{Extent, TaskPlan, extent, precache_stage, task_stage};

@@ -1,5 +1,7 @@
 //! Steps over examples in memory, for the tests of preprocessors.
 
+#![cfg(test)]
+
 use super::chunks::StepContext;
 use super::pull::{Pull, Stage, StageState};
 use super::task::staged;

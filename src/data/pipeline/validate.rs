@@ -75,6 +75,12 @@ impl Validate {
         counter: u64,
     ) -> Result<(), DataError> {
         let Some(num_ids) = self.num_ids else { return Ok(()) };
+        // A negative id is a huge one without its sign. Looking for the largest takes a quarter of the
+        // time of looking for one that is too large.
+        let largest = ids.iter().fold(0, |largest, &id| (id as u32).max(largest));
+        if (largest as usize) < num_ids {
+            return Ok(());
+        }
         let known = |id: i32| usize::try_from(id).is_ok_and(|id| id < num_ids);
         match ids.iter().find(|id| !known(**id)) {
             None => Ok(()),

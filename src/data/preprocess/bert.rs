@@ -62,7 +62,9 @@ impl BertMasking {
     fn check(&self) -> Result<(), DataError> {
         let Self { noise_density, mask_prob, random_prob, max_ngram, .. } = *self;
         let is_share = |share: f64| (0.0..=1.0).contains(&share);
-        if [noise_density, mask_prob, random_prob, mask_prob + random_prob].into_iter().all(is_share)
+        if [noise_density, mask_prob, random_prob, mask_prob + random_prob]
+            .into_iter()
+            .all(is_share)
             && max_ngram > 0
         {
             return Ok(());
@@ -217,5 +219,121 @@ impl MapStep for Masker {
         example.set(self.feature.clone(), Value::Ints(inputs));
         example.set(self.targets.clone(), Value::Ints(targets));
         Ok(Some(example))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::random::StageSeed;
+
+    /// `[PAD] [CLS] [SEP] [MASK]`, then words of one, two and three pieces.
+    const PIECES: [&str; 10] =
+        ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "one", "two", "##a", "three", "##b", "##c"];
+
+    fn masker(change: impl FnOnce(&mut BertMasking)) -> Masker {
+        let mut spec = BertMasking {
+            feature_key: "inputs".to_string(),
+            target_feature_key: "targets".to_string(),
+            noise_density: 0.3,
+            max_predictions: None,
+            max_ngram: 3,
+            whole_words: true,
+            mask_prob: 0.8,
+            random_prob: 0.1,
+            mask_piece: "[MASK]".to_string(),
+            mask_id: None,
+            special_pieces: vec!["[CLS]".to_string(), "[SEP]".to_string()],
+            ignored_label: 0,
+        };
+        change(&mut spec);
+        let pieces = PIECES.map(str::to_string);
+        let starts = if spec.whole_words { word_starts(&pieces) } else { Vec::new() };
+        Masker {
+            spec,
+            feature: "inputs".into(),
+            targets: "targets".into(),
+            mask: 3,
+            num_ids: 10,
+            specials: [0, 1, 2, 3].into(),
+            starts,
+        }
+    }
+
+    /// `[CLS] one two ##a three ##b ##c one [SEP] two ##a one one [SEP] [PAD]`
+    const TOKENS: [i32; 15] = [1, 4, 5, 6, 7, 8, 9, 4, 2, 5, 6, 4, 4, 2, 0];
+
+    fn chosen(masker: &Masker, counter: u64) -> Vec<usize> {
+        let mut draw = StageSeed::new(3, "bert").draw(counter);
+        let mut chosen = masker.choose(&TOKENS, &mut draw);
+        chosen.sort_unstable();
+        chosen
+    }
+
+    #[test]
+    fn words_are_whole_and_never_special() {
+        let words = masker(|_| {}).words(&TOKENS);
+        assert_eq!(words, [1..2, 2..4, 4..7, 7..8, 9..11, 11..12, 12..13]);
+        let tokens = masker(|spec| spec.whole_words = false).words(&TOKENS);
+        assert_eq!(tokens.len(), 11);
+        let pieces = ["▁a", "b", "▁", "<s>"].map(str::to_string);
+        assert_eq!(word_starts(&pieces), [true, false, true, false]);
+    }
+
+    #[test]
+    fn whole_words_are_chosen_up_to_the_share() {
+        let masker = masker(|_| {});
+        let words = masker.words(&TOKENS);
+        let mut full = 0;
+        for counter in 0..500 {
+            let chosen = chosen(&masker, counter);
+            // 0.3 of 15 tokens, halves to even.
+            assert!(!chosen.is_empty() && chosen.len() <= 4);
+            full += usize::from(chosen.len() == 4);
+            for word in &words {
+                let of_word = word.clone().filter(|i| chosen.contains(i)).count();
+                assert!(of_word == 0 || of_word == word.len(), "{word:?} in {chosen:?}");
+            }
+        }
+        assert!(full > 400, "{full} of 500 reach the share");
+    }
+
+    #[test]
+    fn one_in_ten_is_random_and_one_in_ten_stays() {
+        let masker = masker(|spec| spec.whole_words = false);
+        let seed = StageSeed::new(4, "bert");
+        let mut draw = seed.draw(0);
+        let mut counts = [0; 10];
+        (0..10_000).for_each(|_| counts[masker.replacement(7, &mut draw) as usize] += 1);
+        // The random tenth falls on all ten ids.
+        let near = |found: i32, expected: i32| (found - expected).abs() < 250;
+        assert!(near(counts[3], 8100) && near(counts[7], 1100), "{counts:?}");
+        assert!([0, 1, 2, 4, 5, 6, 8, 9].iter().all(|&id| counts[id] > 50), "{counts:?}");
+        let example = Example::of("inputs".into(), Value::Ints(TOKENS.to_vec()));
+        let made = masker.apply(example, Place { seed: &seed, counter: 5 }).unwrap().unwrap();
+        let (inputs, targets) = (made.ints("inputs").unwrap(), made.ints("targets").unwrap());
+        let restored: Vec<i32> =
+            inputs.iter().zip(targets).map(|(&i, &t)| if t == 0 { i } else { t }).collect();
+        assert_eq!(restored, TOKENS);
+        assert_eq!(targets.iter().filter(|&&target| target != 0).count(), 4);
+    }
+
+    #[test]
+    fn ngrams_are_likely_in_proportion_to_one_over_n() {
+        let seed = StageSeed::new(5, "ngrams");
+        let mut counts = [0; 4];
+        (0..11_000).for_each(|counter| counts[ngram(3, &mut seed.draw(counter))] += 1);
+        let near = |found: i32, expected: i32| (found - expected).abs() < 250;
+        assert!(
+            near(counts[1], 6000) && near(counts[2], 3000) && near(counts[3], 2000),
+            "{counts:?}"
+        );
+        assert_eq!(ngram(1, &mut seed.draw(0)), 1);
+    }
+
+    #[test]
+    fn no_more_is_chosen_than_can_be_predicted() {
+        let masker = masker(|spec| (spec.noise_density, spec.max_predictions) = (1.0, Some(2)));
+        assert!((0..200).all(|counter| chosen(&masker, counter).len() <= 2));
     }
 }

@@ -132,7 +132,11 @@ impl JoinStep for Concat {
         }
         let mut joined = Vec::with_capacity(num_tokens);
         for example in &examples {
-            joined.extend(ids_of(example, &self.feature)?.iter().filter(|&&id| id != 0));
+            let ids = ids_of(example, &self.feature)?;
+            match ids.contains(&0) {
+                true => joined.extend(ids.iter().filter(|&&id| id != 0)),
+                false => joined.extend_from_slice(ids),
+            }
         }
         Ok(Example::of(self.feature.clone(), Value::Ints(joined)))
     }

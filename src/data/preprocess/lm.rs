@@ -1,8 +1,6 @@
 //! The other objectives of t5 over plain text, and the list that a run can put together itself.
 
-use super::chunks::{
-    ReduceConcatTokens, SplitTokens, SplitTokensToInputsLength,
-};
+use super::chunks::{ReduceConcatTokens, SplitTokens, SplitTokensToInputsLength};
 use super::denoise::{
     Denoise, DropNoiseTokens, DropNonnoiseTokens, IidNoiseMask, NoiseFn, NoiseMaskFn,
     NoiseSpanToUniqueSentinel, NonnoiseSpanToUniqueSentinel, RandomPrefixNoiseMask,

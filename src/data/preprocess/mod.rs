@@ -10,7 +10,6 @@ mod denoise;
 mod lm;
 mod prefix_lm_packing;
 mod random_chunk;
-#[cfg(test)]
 mod reference_tests;
 mod sentinels;
 mod span_corruption;

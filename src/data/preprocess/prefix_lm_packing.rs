@@ -97,7 +97,10 @@ impl PairPacker {
         };
         let decoder_segments = segments(rest);
         example_of([
-            ("decoder_input_tokens", make_autoregressive_inputs(&targets, Some(&decoder_segments), 0)),
+            (
+                "decoder_input_tokens",
+                make_autoregressive_inputs(&targets, Some(&decoder_segments), 0),
+            ),
             ("decoder_loss_weights", weights(&targets, self.pad_id).collect()),
             ("decoder_positions", positions(rest, split)),
             ("decoder_segment_ids", decoder_segments),

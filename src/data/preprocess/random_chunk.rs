@@ -114,7 +114,9 @@ pub(super) fn check_length(
         return Ok(());
     }
     let found = value.len().map_or("no list".to_string(), |found| format!("of length {found}"));
-    Err(format!("'{additional}' is {found}, and '{feature_key}' of length {length}; they go together"))
+    Err(format!(
+        "'{additional}' is {found}, and '{feature_key}' of length {length}; they go together"
+    ))
 }
 
 /// The length of the first dimension of a feature, or why there is none.

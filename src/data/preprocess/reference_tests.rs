@@ -1,7 +1,9 @@
 //! Token preprocessors against what real t5 and SeqIO make of the same examples
 //! (`tests/pipeline/data/reference/token_preprocessors.py`), each configured by gin.
 
-use std::collections::BTreeMap;
+#![cfg(test)]
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value as Json;
 
@@ -11,10 +13,10 @@ use super::{
 };
 use crate::data::error::DataError;
 use crate::data::example::{Example, Value};
-use crate::data::pipeline::run_steps;
+use crate::data::pipeline::testing::run_steps;
 use crate::data::task::{Feature, FeatureDtype};
 use crate::gin::{Configurable, Evaluator, Registry, Request, Source, load};
-use crate::vocab::{PassThroughVocabulary, VocabularySpec};
+use crate::vocab::{PassThroughVocabulary, SentencePieceVocabulary, VocabularySpec};
 
 /// One part of the reference data.
 pub(super) fn reference(part: &str) -> Json {
@@ -193,5 +195,56 @@ fn rows_of_the_prefix_lm_objective_are_those_of_t5() {
             }
         }
         assert!(unseen.is_empty(), "{name}: rows {unseen:?} never came up");
+    }
+}
+
+#[test]
+fn what_is_drawn_is_all_that_t5_draws_and_nothing_else() {
+    for case in reference("draws").as_array().unwrap() {
+        let name = case["name"].as_str().unwrap();
+        let preprocessor = preprocessor(name, &gin_lines(name, &case["bindings"]));
+        let lengths: BTreeMap<String, usize> =
+            serde_json::from_value(case["lengths"].clone()).unwrap();
+        let lengths: Vec<(&str, usize)> =
+            lengths.iter().map(|(key, length)| (key.as_str(), *length)).collect();
+        let features = features(true, 1);
+        let mut found = BTreeSet::new();
+        for seed in 0..3000 {
+            let steps = || steps_of(&preprocessor, &features, &lengths).unwrap();
+            let made = run_steps(steps, &[example(&case["example"])], seed).unwrap();
+            found.extend(sorted(&made).iter().map(|made| serde_json::to_string(made).unwrap()));
+        }
+        let expected = case["outputs"].as_array().unwrap().iter().map(example);
+        let expected = sorted(&expected.collect::<Vec<_>>());
+        let expected: BTreeSet<String> =
+            expected.iter().map(|made| serde_json::to_string(made).unwrap()).collect();
+        assert_eq!(found, expected, "{name} {} {}", case["bindings"], case["lengths"]);
+    }
+}
+
+#[test]
+fn lists_of_texts_become_the_rows_that_seqio_makes() {
+    let case = reference("texts");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference");
+    let vocabulary = VocabularySpec::SentencePiece(SentencePieceVocabulary {
+        sentencepiece_model_file: format!("{folder}/sentencepiece.model"),
+        extra_ids: 0,
+        reverse_extra_ids: true,
+    });
+    let built = [("inputs", 2), ("targets", 1)].map(|(name, rank)| {
+        let vocabulary = vocabulary.clone();
+        let dtype = FeatureDtype::Int32;
+        let feature = Feature { vocabulary, add_eos: true, required: true, dtype, rank };
+        (name.to_string(), BuiltFeature::new(name, &feature).unwrap())
+    });
+    let features: Features = built.into();
+    let examples: Vec<Example> = case["examples"].as_array().unwrap().iter().map(example).collect();
+    for (name, expected) in case["outputs"].as_object().unwrap() {
+        let line = format!("seqio.preprocessors.{name}.copy_pretokenized = False");
+        let preprocessor = preprocessor(name, &[line]);
+        let steps = || steps_of(&preprocessor, &features, &[]).unwrap();
+        let expected: Vec<Example> = expected.as_array().unwrap().iter().map(example).collect();
+        let found = run_steps(steps, &examples, 0).unwrap();
+        assert_eq!(sorted(&found), sorted(&expected), "{name}");
     }
 }

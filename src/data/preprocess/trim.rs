@@ -33,7 +33,8 @@ pub struct TrimAndPadDataset {}
 
 /// All of `task_feature_lengths`.
 fn lengths<'a>(cx: &Context<'a>, function: &str) -> Result<&'a BTreeMap<String, usize>, DataError> {
-    cx.lengths.ok_or_else(|| DataError::Config(format!("`{function}` needs `task_feature_lengths`")))
+    cx.lengths
+        .ok_or_else(|| DataError::Config(format!("`{function}` needs `task_feature_lengths`")))
 }
 
 impl Preprocess for TrimTokensAtFront {

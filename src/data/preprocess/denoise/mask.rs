@@ -23,8 +23,8 @@ crate::gin::slot! {
 }
 
 impl NoiseMaskFn {
-    /// The mask of a sequence: true is noise.
-    pub(super) fn draw(&self, length: usize, density: f64, draw: &mut Draw) -> Vec<bool> {
+    /// The noise of a sequence.
+    pub(super) fn draw(&self, length: usize, density: f64, draw: &mut Draw) -> Mask {
         self.spec().draw(length, density, draw)
     }
 
@@ -38,10 +38,54 @@ impl NoiseMaskFn {
     }
 }
 
+/// Which tokens of a sequence are noise: the lengths of alternating runs, of which the first is not
+/// noise. It alone may be empty. Runs are a tenth of the tokens, so they are walked faster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Mask(Vec<usize>);
+
+impl Mask {
+    /// The mask that is noise where `tokens` are true.
+    pub(super) fn of(tokens: impl IntoIterator<Item = bool>) -> Self {
+        let mut runs = vec![0];
+        for is_noise in tokens {
+            if is_noise == runs.len().is_multiple_of(2) {
+                *runs.last_mut().expect("there is a first run") += 1;
+            } else {
+                runs.push(1);
+            }
+        }
+        Self(runs)
+    }
+
+    /// Each run that is not empty, and whether it is noise.
+    pub(super) fn runs(&self) -> impl Iterator<Item = (usize, bool)> {
+        let numbered = self.0.iter().enumerate().filter(|(_, length)| **length > 0);
+        numbered.map(|(i, length)| (*length, i % 2 == 1))
+    }
+
+    /// For each token, whether it is noise.
+    pub(super) fn tokens(&self) -> impl Iterator<Item = bool> {
+        self.runs().flat_map(|(length, is_noise)| std::iter::repeat_n(is_noise, length))
+    }
+
+    /// The first `length` tokens.
+    fn truncated(mut self, length: usize) -> Self {
+        let mut rest = length;
+        for run in &mut self.0 {
+            *run = (*run).min(rest);
+            rest -= *run;
+        }
+        while self.0.len() > 1 && self.0.last() == Some(&0) {
+            self.0.pop();
+        }
+        self
+    }
+}
+
 /// What all noise masks do.
 trait DrawMask {
-    /// The mask of a sequence: true is noise.
-    fn draw(&self, length: usize, density: f64, draw: &mut Draw) -> Vec<bool>;
+    /// The noise of a sequence.
+    fn draw(&self, length: usize, density: f64, draw: &mut Draw) -> Mask;
 
     /// Refuses parameters that make no masks; the density lies between 0 and 1.
     fn check(&self, _density: f64) -> Result<(), DataError> {
@@ -64,7 +108,11 @@ pub struct RandomPrefixNoiseMask {}
 /// Noise spans of random lengths between spans that are not noise, which come first; given their
 /// numbers, all masks are equally likely. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5.data.preprocessors.random_spans_noise_mask", open)]
+#[gin(
+    name = "t5.data.preprocessors.random_spans_noise_mask",
+    open,
+    ignored(batch_size = "masks are made one example at a time")
+)]
 pub struct RandomSpansNoiseMask {
     /// Mean number of tokens of a noise span.
     #[gin(default = 3.0)]
@@ -95,37 +143,38 @@ impl Default for RandomSpansNoiseMask {
 }
 
 impl DrawMask for IidNoiseMask {
-    fn draw(&self, length: usize, density: f64, draw: &mut Draw) -> Vec<bool> {
-        (0..length).map(|_| draw.unit() < density).collect()
+    fn draw(&self, length: usize, density: f64, draw: &mut Draw) -> Mask {
+        Mask::of((0..length).map(|_| draw.unit() < density))
     }
 }
 
 impl DrawMask for RandomPrefixNoiseMask {
-    fn draw(&self, length: usize, density: f64, draw: &mut Draw) -> Vec<bool> {
+    fn draw(&self, length: usize, density: f64, draw: &mut Draw) -> Mask {
         let most = length.saturating_sub(1);
         let fewest = ((1.0 - 2.0 * density) as f32 * most as f32).round_ties_even() as usize;
         let fewest = fewest.max(1).min(most);
         let prefix = fewest + draw.below(most - fewest + 1);
-        (0..length).map(|i| i < prefix).collect()
+        Mask(vec![0, prefix, length - prefix]).truncated(length)
     }
 
     fn check(&self, density: f64) -> Result<(), DataError> {
         if density <= 0.5 {
             return Ok(());
         }
-        let message =
-            format!("`random_prefix_noise_mask` needs a noise density of at most 0.5, found {density}");
+        let message = format!(
+            "`random_prefix_noise_mask` needs a noise density of at most 0.5, found {density}"
+        );
         Err(DataError::Config(message))
     }
 }
 
 impl DrawMask for RegularNoiseMask {
-    fn draw(&self, length: usize, density: f64, draw: &mut Draw) -> Vec<bool> {
-        let span = self.min_span_length
-            + draw.below(self.max_span_length + 1 - self.min_span_length);
+    fn draw(&self, length: usize, density: f64, draw: &mut Draw) -> Mask {
+        let span =
+            self.min_span_length + draw.below(self.max_span_length + 1 - self.min_span_length);
         let period = (span as f32 / density as f32).round_ties_even() as usize;
         let offset = draw.below(period);
-        (0..length).map(|i| (i + offset) % period < span).collect()
+        Mask::of((0..length).map(|i| (i + offset) % period < span))
     }
 
     fn check(&self, density: f64) -> Result<(), DataError> {
@@ -141,12 +190,14 @@ impl DrawMask for RegularNoiseMask {
 }
 
 impl DrawMask for RandomSpansNoiseMask {
-    fn draw(&self, length: usize, density: f64, draw: &mut Draw) -> Vec<bool> {
-        let mut mask = random_spans(length, density, self.mean_noise_span_length, draw);
-        if self.random_roll && length > 0 && density > 0.0 {
-            mask.rotate_right(draw.below(length.max(2)) % length);
+    fn draw(&self, length: usize, density: f64, draw: &mut Draw) -> Mask {
+        let mask = random_spans(length, density, self.mean_noise_span_length, draw);
+        if !self.random_roll || length == 0 || density == 0.0 {
+            return mask;
         }
-        mask
+        let mut tokens: Vec<bool> = mask.tokens().collect();
+        tokens.rotate_right(draw.below(length.max(2)) % length);
+        Mask::of(tokens)
     }
 
     fn check(&self, _: f64) -> Result<(), DataError> {
@@ -162,9 +213,9 @@ impl DrawMask for RandomSpansNoiseMask {
 }
 
 /// Alternating spans, the first not noise; given the counts, all masks are equally likely.
-fn random_spans(length: usize, density: f64, mean_span: f64, draw: &mut Draw) -> Vec<bool> {
+fn random_spans(length: usize, density: f64, mean_span: f64, draw: &mut Draw) -> Mask {
     if density == 0.0 {
-        return vec![false; length];
+        return Mask(vec![length]);
     }
     let padded = length.max(2);
     // As TensorFlow computes it: in 32 bits, halves to even.
@@ -173,39 +224,61 @@ fn random_spans(length: usize, density: f64, mean_span: f64, draw: &mut Draw) ->
     let num_spans = (num_noise as f32 / mean_span as f32).round_ties_even() as usize;
     // t5 fails where there are fewer tokens than spans; no mask has empty spans.
     let num_spans = num_spans.max(1).min(num_noise).min(padded - num_noise);
-    let noise = random_segmentation(num_noise, num_spans, draw);
-    let kept = random_segmentation(padded - num_noise, num_spans, draw);
-    let mut mask = Vec::with_capacity(padded);
-    for (kept, noise) in kept.into_iter().zip(noise) {
-        mask.resize(mask.len() + kept, false);
-        mask.resize(mask.len() + noise, true);
-    }
-    mask.truncate(length);
-    mask
+    let mut runs = vec![0; num_spans * 2];
+    random_segmentation(num_noise, num_spans, draw, runs.iter_mut().skip(1).step_by(2));
+    random_segmentation(padded - num_noise, num_spans, draw, runs.iter_mut().step_by(2));
+    Mask(runs).truncated(length)
 }
 
-/// Lengths of `num_segments` non-empty segments of `num_items` items.
-fn random_segmentation(num_items: usize, num_segments: usize, draw: &mut Draw) -> Vec<usize> {
+/// Writes the lengths of `num_segments` non-empty segments of `num_items` items.
+fn random_segmentation<'a>(
+    num_items: usize,
+    num_segments: usize,
+    draw: &mut Draw,
+    lengths: impl Iterator<Item = &'a mut usize>,
+) {
     // Segments begin at item 0 and at `num_segments - 1` of the others, each set equally likely
     // (Floyd's sampling). Where most others begin one, those that do not are drawn instead.
     let (others, begins) = (num_items - 1, num_segments - 1);
     let drawn_begin = begins * 2 <= others;
     let num_drawn = if drawn_begin { begins } else { others - begins };
-    let mut drawn = vec![false; others];
+    let mut drawn = Bits(vec![0; others.div_ceil(64)]);
     for last in others - num_drawn..others {
         let item = draw.below(last + 1);
-        let item = if drawn[item] { last } else { item };
-        drawn[item] = true;
+        drawn.set(if drawn.has(item) { last } else { item });
     }
-    let mut lengths = Vec::with_capacity(num_segments);
-    let mut length = 1;
-    for is_drawn in drawn {
-        if is_drawn == drawn_begin {
-            lengths.push(length);
-            length = 0;
-        }
-        length += 1;
+    let mut firsts = drawn.places(drawn_begin).map(|place| place + 1).take(begins);
+    let mut first = 0;
+    for length in lengths {
+        let next = firsts.next().unwrap_or(num_items);
+        *length = next - first;
+        first = next;
     }
-    lengths.push(length);
-    lengths
+}
+
+/// A set of small numbers.
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn set(&mut self, place: usize) {
+        self.0[place / 64] |= 1 << (place % 64);
+    }
+
+    fn has(&self, place: usize) -> bool {
+        self.0[place / 64] >> (place % 64) & 1 == 1
+    }
+
+    /// Where there are bits, or where there are none, in order; the latter also beyond the end.
+    fn places(&self, set: bool) -> impl Iterator<Item = usize> {
+        let words = self.0.iter().enumerate();
+        words.flat_map(move |(i, word)| {
+            let mut rest = if set { *word } else { !*word };
+            std::iter::from_fn(move || {
+                let place = rest.trailing_zeros() as usize;
+                // Clears the lowest bit.
+                rest &= rest.checked_sub(1)?;
+                Some(i * 64 + place)
+            })
+        })
+    }
 }

@@ -5,7 +5,6 @@
 
 mod mask;
 mod replace;
-#[cfg(test)]
 mod tests;
 
 use super::{Context, MapStep, Place, Preprocess, Step, ids_of};

@@ -8,6 +8,7 @@
 //! preprocessors.noise_token_to_random_token_or_sentinel.random_prob = 0.1
 //! ```
 
+use super::mask::Mask;
 use crate::data::error::DataError;
 use crate::data::random::Draw;
 use crate::gin::Configurable;
@@ -46,7 +47,7 @@ impl NoiseFn {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noisy<'a> {
     pub tokens: &'a [i32],
-    pub mask: &'a [bool],
+    pub mask: &'a Mask,
     pub num_ids: i32,
 }
 
@@ -102,7 +103,11 @@ pub struct NonnoiseSpanToSentinel {
 /// Every run of noise tokens becomes a sentinel of its own: the first the last id, the next the one
 /// before. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
-#[gin(name = "t5.data.preprocessors.noise_span_to_unique_sentinel", open)]
+#[gin(
+    name = "t5.data.preprocessors.noise_span_to_unique_sentinel",
+    open,
+    ignored(batch_size = "noise is replaced one example at a time")
+)]
 pub struct NoiseSpanToUniqueSentinel {
     /// The first sentinel.
     #[gin(method)]
@@ -112,7 +117,11 @@ pub struct NoiseSpanToUniqueSentinel {
 /// Every run of tokens that are not noise becomes a sentinel of its own. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
-#[gin(name = "t5.data.preprocessors.nonnoise_span_to_unique_sentinel", open)]
+#[gin(
+    name = "t5.data.preprocessors.nonnoise_span_to_unique_sentinel",
+    open,
+    ignored(batch_size = "noise is replaced one example at a time")
+)]
 pub struct NonnoiseSpanToUniqueSentinel {
     /// What it does to the others.
     #[gin(method)]
@@ -188,35 +197,46 @@ enum Marker {
     None,
 }
 
-impl Noisy<'_> {
-    /// The tokens, with each run of those where the mask is `masked` replaced.
-    fn with_runs_replaced(self, masked: bool, mut marker: Marker) -> Vec<i32> {
-        let mut out = Vec::with_capacity(self.tokens.len());
-        let mut start = 0;
-        for run in self.mask.chunk_by(|a, b| a == b) {
-            let end = start + run.len();
-            if run[0] != masked {
-                out.extend_from_slice(&self.tokens[start..end]);
-            } else {
-                match &mut marker {
-                    Marker::Same(id) => out.push(*id),
-                    Marker::Unique(id) => {
-                        out.push(*id);
-                        *id -= 1;
-                    }
-                    Marker::None => {}
-                }
+impl Marker {
+    fn push(&mut self, out: &mut Vec<i32>) {
+        match self {
+            Self::Same(id) => out.push(*id),
+            Self::Unique(id) => {
+                out.push(*id);
+                *id -= 1;
             }
-            start = end;
+            Self::None => {}
+        }
+    }
+}
+
+impl Noisy<'_> {
+    /// The tokens, with each run replaced that is noise, or that is not.
+    fn with_runs_replaced(self, replaced: bool, mut marker: Marker) -> Vec<i32> {
+        let per_run = usize::from(!matches!(marker, Marker::None));
+        let lengths = self.mask.runs().map(|(length, is_noise)| match is_noise == replaced {
+            true => per_run,
+            false => length,
+        });
+        // EOS comes later.
+        let mut out = Vec::with_capacity(lengths.sum::<usize>() + 1);
+        let mut start = 0;
+        for (length, is_noise) in self.mask.runs() {
+            if is_noise != replaced {
+                out.extend_from_slice(&self.tokens[start..start + length]);
+            } else {
+                marker.push(&mut out);
+            }
+            start += length;
         }
         out
     }
 
     /// The tokens, with each noise token replaced.
-    fn with_tokens_replaced(self, mut replacement: impl FnMut(usize) -> i32) -> Vec<i32> {
+    fn with_tokens_replaced(self, mut replacement: impl FnMut() -> i32) -> Vec<i32> {
         let mut out = self.tokens.to_vec();
-        for (i, token) in out.iter_mut().enumerate().filter(|(i, _)| self.mask[*i]) {
-            *token = replacement(i);
+        for (token, _) in out.iter_mut().zip(self.mask.tokens()).filter(|(_, is_noise)| *is_noise) {
+            *token = replacement();
         }
         out
     }
@@ -225,7 +245,7 @@ impl Noisy<'_> {
 impl ReplaceNoise for NoiseTokenToSentinel {
     fn apply(&self, noisy: Noisy<'_>, _: &mut Draw) -> Vec<i32> {
         let sentinel = self.sentinel_id.of(noisy.num_ids);
-        noisy.with_tokens_replaced(|_| sentinel)
+        noisy.with_tokens_replaced(|| sentinel)
     }
 }
 
@@ -272,13 +292,13 @@ impl ReplaceNoise for PermuteNoiseTokens {
         let mut noise = noisy.with_runs_replaced(false, Marker::None);
         draw.shuffle(&mut noise);
         let mut permuted = noise.into_iter();
-        noisy.with_tokens_replaced(|_| permuted.next().expect("there is one for each noise token"))
+        noisy.with_tokens_replaced(|| permuted.next().expect("there is one for each noise token"))
     }
 }
 
 impl ReplaceNoise for NoiseTokenToGatheredToken {
     fn apply(&self, noisy: Noisy<'_>, draw: &mut Draw) -> Vec<i32> {
-        noisy.with_tokens_replaced(|_| noisy.tokens[draw.below(noisy.tokens.len())])
+        noisy.with_tokens_replaced(|| noisy.tokens[draw.below(noisy.tokens.len())])
     }
 }
 
@@ -290,7 +310,7 @@ impl NoiseTokenToRandomToken {
 
 impl ReplaceNoise for NoiseTokenToRandomToken {
     fn apply(&self, noisy: Noisy<'_>, draw: &mut Draw) -> Vec<i32> {
-        noisy.with_tokens_replaced(|_| self.token(noisy.num_ids, draw))
+        noisy.with_tokens_replaced(|| self.token(noisy.num_ids, draw))
     }
 
     fn check(&self, num_ids: i32) -> Result<(), DataError> {
@@ -308,7 +328,7 @@ impl ReplaceNoise for NoiseTokenToRandomToken {
 impl ReplaceNoise for NoiseTokenToRandomTokenOrSentinel {
     fn apply(&self, noisy: Noisy<'_>, draw: &mut Draw) -> Vec<i32> {
         let sentinel = self.noise_token_to_sentinel.sentinel_id.of(noisy.num_ids);
-        noisy.with_tokens_replaced(|_| match draw.unit() < self.random_prob {
+        noisy.with_tokens_replaced(|| match draw.unit() < self.random_prob {
             true => self.noise_token_to_random_token.token(noisy.num_ids, draw),
             false => sentinel,
         })

@@ -1,5 +1,7 @@
 //! Masks and replacements against real t5, and by what they promise.
 
+#![cfg(test)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
@@ -7,6 +9,7 @@ use proptest::test_runner::RngSeed;
 use serde_json::Value as Json;
 
 use super::super::reference_tests::{features, preprocessor, reference, steps_of};
+use super::mask::Mask;
 use super::*;
 use crate::data::preprocess::Preprocessor;
 use crate::data::random::{Draw, StageSeed};
@@ -50,7 +53,7 @@ fn noise_becomes_what_t5_makes_of_it() {
     let cases = reference("noise_functions");
     for case in cases.as_array().unwrap() {
         let tokens = ints(&case["tokens"]);
-        let mask: Vec<bool> = ints(&case["mask"]).iter().map(|&bit| bit == 1).collect();
+        let mask = Mask::of(ints(&case["mask"]).iter().map(|&bit| bit == 1));
         for (name, expected) in case["outputs"].as_object().unwrap() {
             let noisy = Noisy { tokens: &tokens, mask: &mask, num_ids: 1000 };
             let found = noise_fn(name, &[]).apply(noisy, &mut draw(0));
@@ -61,7 +64,7 @@ fn noise_becomes_what_t5_makes_of_it() {
 
 #[test]
 fn the_sentinel_can_be_set_for_all_who_use_it() {
-    let (tokens, mask) = ([10, 11, 12, 13], [true, false, true, true]);
+    let (tokens, mask) = ([10, 11, 12, 13], Mask::of([true, false, true, true]));
     let noisy = Noisy { tokens: &tokens, mask: &mask, num_ids: 1000 };
     for (name, expected) in [
         ("noise_token_to_sentinel", &[50, 11, 50, 50][..]),
@@ -79,7 +82,7 @@ fn the_sentinel_can_be_set_for_all_who_use_it() {
 fn random_replacements_leave_the_rest_and_are_as_likely_as_promised() {
     let tokens: Vec<i32> = (100..140).collect();
     let mask: Vec<bool> = (0..40).map(|i| i % 3 != 0).collect();
-    let noisy = Noisy { tokens: &tokens, mask: &mask, num_ids: 60 };
+    let noisy = Noisy { tokens: &tokens, mask: &Mask::of(mask.clone()), num_ids: 60 };
     let (mut drawn, mut sentinels) = (BTreeMap::new(), 0);
     let random = noise_fn("noise_token_to_random_token", &[]);
     let line = "noise_token_to_random_token_or_sentinel.random_prob = 0.25";
@@ -130,10 +133,9 @@ fn random_spans_have_as_many_tokens_and_spans_as_those_of_t5() {
 }
 
 /// Tokens, noise tokens and spans of noise.
-fn seen(mask: &[bool]) -> (usize, usize, usize) {
-    let noise = mask.iter().filter(|&&is_noise| is_noise).count();
-    let spans = mask.chunk_by(|a, b| a == b).filter(|run| run[0]).count();
-    (mask.len(), noise, spans)
+fn seen(mask: &Mask) -> (usize, usize, usize) {
+    let noise: Vec<usize> = mask.runs().filter(|run| run.1).map(|run| run.0).collect();
+    (mask.tokens().count(), noise.iter().sum(), noise.len())
 }
 
 #[test]
@@ -144,7 +146,7 @@ fn random_prefixes_are_as_short_and_as_long_as_those_of_t5() {
         let density = case["density"].as_f64().unwrap();
         let prefixes = (0..4000).map(|counter| {
             let mask = function.draw(number("length"), density, &mut draw(counter));
-            let prefix = mask.iter().take_while(|&&is_noise| is_noise).count();
+            let prefix = mask.tokens().take_while(|is_noise| *is_noise).count();
             assert_eq!(seen(&mask).1, prefix, "noise comes first");
             prefix
         });
@@ -157,16 +159,16 @@ fn random_prefixes_are_as_short_and_as_long_as_those_of_t5() {
 #[test]
 fn regular_masks_are_those_of_t5() {
     for case in reference("masks")["regular"].as_array().unwrap() {
-        let lines = [("min", "low"), ("max", "high")].map(|(name, key)| {
-            format!("regular_noise_mask.{name}_span_length = {}", case[key])
-        });
+        let lines = [("min", "low"), ("max", "high")]
+            .map(|(name, key)| format!("regular_noise_mask.{name}_span_length = {}", case[key]));
         let function = mask_fn("regular_noise_mask", &[&lines[0], &lines[1]]);
         let density = case["density"].as_f64().unwrap();
-        let shown = |mask: Vec<bool>| -> String {
-            mask.iter().map(|&is_noise| if is_noise { 'x' } else { '.' }).collect()
+        let shown = |mask: Mask| -> String {
+            mask.tokens().map(|is_noise| if is_noise { 'x' } else { '.' }).collect()
         };
-        let found: BTreeSet<String> =
-            (0..3000).map(|counter| shown(function.draw(12, density, &mut draw(counter)))).collect();
+        let found: BTreeSet<String> = (0..3000)
+            .map(|counter| shown(function.draw(12, density, &mut draw(counter))))
+            .collect();
         let expected: BTreeSet<String> = serde_json::from_value(case["masks"].clone()).unwrap();
         assert_eq!(found, expected, "{case}");
     }
@@ -182,8 +184,10 @@ fn independent_noise_is_as_dense_as_asked() {
 
 #[test]
 fn every_mask_of_random_spans_is_equally_likely_and_rolling_reaches_all_places() {
-    let plain = mask_fn("random_spans_noise_mask", &["random_spans_noise_mask.random_roll = False"]);
-    let rolled = mask_fn("random_spans_noise_mask", &["random_spans_noise_mask.random_roll = True"]);
+    let plain =
+        mask_fn("random_spans_noise_mask", &["random_spans_noise_mask.random_roll = False"]);
+    let rolled =
+        mask_fn("random_spans_noise_mask", &["random_spans_noise_mask.random_roll = True"]);
     // 4 of 10 tokens in 1 span stand at the end; 5 in 2 spans have 4 times 4 ways.
     for (density, ways, rolled_ways) in [(0.4, 1, 10), (0.5, 16, 80)] {
         let count = |function: &NoiseMaskFn| {

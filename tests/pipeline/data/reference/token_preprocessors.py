@@ -213,6 +213,50 @@ def streams(rng):
   return out
 
 
+def draws():
+  """All that comes of 1500 copies of an example: few enough outcomes for each to turn up."""
+  both = features(["inputs", "targets"])
+  tokens = {"targets": list(range(2, 9)), "weights": list(range(12, 19))}
+  question = {"inputs": [3, 5, 7, 9, 5, 7, 13, 15, 17], "targets": [5, 7]}
+  late = {"inputs": [3, 9, 9, 9, 9, 9, 5, 7], "targets": [5, 7]}
+  long = {"targets": list(range(2, 42))}
+  out = []
+  for name, bindings, lengths, example in [
+      ("select_random_chunk", {"max_length": 3, "additional_feature_keys": ["weights"]}, None, tokens),
+      ("select_random_chunk", {"max_length": 3, "uniform_random_start": True}, None, tokens),
+      ("select_random_chunk", {"max_length": 9, "uniform_random_start": True}, None, tokens),
+      ("select_random_chunk", {"max_length": 5, "min_length": 2}, None, tokens),
+      ("select_random_chunk", {"max_length": 4, "min_length": 2, "uniform_random_start": True}, None,
+       tokens),
+      ("select_random_chunk", {}, {"targets": 4}, tokens),
+      ("trivia_qa_truncate_inputs", {}, {"inputs": 4, "targets": 9}, question),
+      ("trivia_qa_truncate_inputs", {}, {"inputs": 7, "targets": 9}, question),
+      ("trivia_qa_truncate_inputs", {}, {"inputs": 4, "targets": 9}, late),
+      ("split_tokens_to_random_length", {}, {"inputs": 13, "targets": 9}, long),
+      ("split_tokens", {"min_tokens_per_segment": 2, "max_tokens_per_segment": 6}, None, tokens)]:
+    function = getattr(prep, name)
+    kwargs = {k: v for k, v in (("sequence_length", lengths), ("output_features", both))
+              if v and not (name == "split_tokens")}
+    made = outputs(function(dataset([example] * 1500), **kwargs, **bindings))
+    seen = sorted({json.dumps(o, sort_keys=True) for o in made})
+    out.append({"name": name, "bindings": bindings, "lengths": lengths or {}, "example": example,
+                "outputs": [json.loads(o) for o in seen]})
+  return out
+
+
+def texts():
+  """Lists of texts, which become rows of token ids; EOS of `with_eos` goes to the last row."""
+  vocabulary = seqio.SentencePieceVocabulary(os.path.join(HERE, "sentencepiece.model"))
+  both = {"inputs": seqio.Feature(vocabulary, rank=2), "targets": seqio.Feature(vocabulary)}
+  examples = [{"inputs": ["one line", "", "and two"], "targets": "three"}, {"inputs": ["more"], "targets": ""}]
+  ds = tf.data.Dataset.from_generator(lambda: iter(examples), output_signature={
+      "inputs": tf.TensorSpec([None], tf.string), "targets": tf.TensorSpec([], tf.string)})
+  sp = seqio.preprocessors
+  made = {"tokenize": sp.tokenize(ds, both, copy_pretokenized=False),
+          "tokenize_and_append_eos": sp.tokenize_and_append_eos(ds, both, copy_pretokenized=False)}
+  return {"examples": examples, "outputs": {k: outputs(v) for k, v in made.items()}}
+
+
 def packing(rng):
   """Rows of the prefix LM objective, each with the split that t5 drew: where segment ids change."""
   length = 8
@@ -231,7 +275,8 @@ if __name__ == "__main__":
   tf.random.set_seed(1)
   rng = random.Random(0)
   parts = {"noise_functions": noise_functions(rng), "masks": masks(), "helper": helper(),
-           "streams": streams(rng), "packing": packing(rng)}
+           "streams": streams(rng), "draws": draws(), "texts": texts(),
+           "packing": packing(rng)}
   with open(os.path.join(HERE, "token_preprocessors.json"), "w") as f:
     def lines(part):
       if isinstance(part, list):
