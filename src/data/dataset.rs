@@ -11,6 +11,7 @@ use super::error::DataError;
 use super::examples::{ExampleOptions, max_feature_lengths};
 use super::pipeline::{Mix, MixtureParts, Pull, Stage, TaskPlan, mixture_parts, task_stage};
 use super::random::StageSeed;
+use super::source::BadRecords;
 use super::task::{Task, TaskProvider};
 use crate::gin::Configurable;
 
@@ -74,6 +75,8 @@ pub struct DatasetOptions {
     pub drop_remainder: bool,
     /// Batches made ahead.
     pub prefetch: NonZeroUsize,
+    /// Counts the records that sources skip; keep a clone to read it.
+    pub bad_records: BadRecords,
     /// A position of an earlier run.
     pub resume: Option<DatasetState>,
 }
@@ -92,6 +95,7 @@ impl Default for DatasetOptions {
             num_ids: None,
             drop_remainder: true,
             prefetch: PREFETCH,
+            bad_records: BadRecords::default(),
             resume: None,
         }
     }
@@ -198,7 +202,7 @@ fn has_split(task: &Task, split: &str, caches: Option<&Caches>) -> Result<bool, 
     if let (Some(_), Some(caches)) = (cache_step(task)?, caches) {
         return has_cached_split(&caches.get(task.task_name())?, split);
     }
-    match super::source::files_of(&task.source, task.task_name(), split) {
+    match task.source.split(task.task_name(), split) {
         Ok(_) => Ok(true),
         Err(DataError::UnknownSplit { .. }) => Ok(false),
         Err(error) => Err(error),
@@ -246,6 +250,7 @@ impl<'a> Builder<'a> {
             shard_index: options.shard_index,
             num_shards: options.num_shards,
             num_threads: map_threads(config),
+            bad_records: options.bad_records.clone(),
         }
     }
 

@@ -44,6 +44,11 @@ pub use preprocess::{
     TokenizeAndAppendEos, Translate, TruncateInputsLeft, random_spans_helper,
 };
 pub use source::{
-    DataSource, FilePattern, HuggingFaceDataSource, JsonLinesDataSource, TextLineDataSource,
+    ArrowDataSource, BadRecords, ColumnType, CsvDataSource, DataSource, FeatureDescription,
+    FeatureSpec, FewshotDataSource, FilePattern, FixedLenFeature, FixedLenSequenceFeature,
+    FunctionDataSource, GeneratedDataSource, GeneratedKind, HuggingFaceDataSource,
+    JsonLinesDataSource, LengthDistribution, MegatronDataSource, OnBadRecord, OriginalSource,
+    ParquetDataSource, ShortLength, TextLineDataSource, TfDtype, TfExampleDataSource,
+    TfdsDataSource, TfdsSplits, VarLenFeature, set_tfds_data_dir,
 };
 pub use task::{Feature, FeatureDtype, Mixture, MixtureEntry, Task, TaskOrMixture, TaskProvider};

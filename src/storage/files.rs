@@ -2,7 +2,8 @@
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +23,38 @@ impl Path {
                 true => Err(io::ErrorKind::IsADirectory.into()),
                 false => Ok(Box::new(file) as Box<dyn Read + Send>),
             }
+        })
+    }
+
+    /// Opens the file for reading from a byte on, unbuffered; behind its end there is nothing to read.
+    pub fn open_at(&self, offset: u64) -> Result<Box<dyn Read + Send>, StorageError> {
+        self.at("open", |local| {
+            let mut file = File::open(local)?;
+            file.seek(SeekFrom::Start(offset))?;
+            match file.metadata()?.is_dir() {
+                true => Err(io::ErrorKind::IsADirectory.into()),
+                false => Ok(Box::new(file) as Box<dyn Read + Send>),
+            }
+        })
+    }
+
+    /// Some bytes of the file, all of which must be there.
+    pub fn read_range(&self, range: Range<u64>) -> Result<Vec<u8>, StorageError> {
+        self.at("read", |local| {
+            let mut bytes = Vec::new();
+            let length = range.end.saturating_sub(range.start);
+            let mut file = File::open(local)?;
+            file.seek(SeekFrom::Start(range.start))?;
+            let found = file.take(length).read_to_end(&mut bytes)?;
+            if (found as u64) < length {
+                let reason = format!(
+                    "it ends at byte {}, expected bytes up to {}",
+                    range.start + found as u64,
+                    range.end
+                );
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, reason));
+            }
+            Ok(bytes)
         })
     }
 

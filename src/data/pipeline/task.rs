@@ -16,7 +16,7 @@ use crate::data::cache::{CacheFolder, CacheStep, Caches, cache_step, cached_spli
 use crate::data::error::DataError;
 use crate::data::preprocess::{BuiltFeature, Context, Features, Step};
 use crate::data::random::StageSeed;
-use crate::data::source::{ReadPlan, Reader, SplitFiles};
+use crate::data::source::{BadRecordGuard, BadRecords, ReadPlan, Reader, SplitFiles};
 use crate::data::task::Task;
 
 /// How a task is to be read.
@@ -37,6 +37,8 @@ pub(crate) struct TaskPlan {
     pub num_shards: usize,
     /// Threads for parsing and tokenizing; `None` does it on the thread that pulls.
     pub num_threads: Option<NonZeroUsize>,
+    /// Counts the records that the source skips.
+    pub bad_records: BadRecords,
 }
 
 /// The output features of a task, vocabularies loaded.
@@ -65,7 +67,7 @@ pub(crate) fn task_stage(
             let first = step.map_or(0, |step| step.index + 1);
             (cached_split(cache, name, &plan.split)?, first)
         }
-        None => (SplitFiles::of_source(&task.source, name, &plan.split)?, 0),
+        None => (task.source.split(name, &plan.split)?, 0),
     };
     let mut stage = builder.preprocessed(files, first..task.preprocessors.len(), &features)?;
     let validate = Validate {
@@ -94,7 +96,7 @@ pub(crate) fn task_stage(
 /// What a task's cache holds, made from its source.
 pub(crate) fn precache_stage(task: &Task, plan: &TaskPlan) -> Result<Stage, DataError> {
     let cached = cache_step(task)?.map_or(0, |step| step.index);
-    let files = SplitFiles::of_source(&task.source, task.task_name(), &plan.split)?;
+    let files = task.source.split(task.task_name(), &plan.split)?;
     let builder = Builder { task, plan, produced: Arc::new(AtomicU64::new(0)) };
     builder.preprocessed(files, 0..cached, &build_features(task)?)
 }
@@ -195,6 +197,12 @@ impl Builder<'_> {
     /// Reads, parses and maps records; this is where the time goes, so it may use threads.
     fn read(&self, files: SplitFiles, steps: Vec<NamedStep>) -> Stage {
         let plan = self.plan;
+        let bad_records = BadRecordGuard {
+            task: self.name(),
+            split: plan.split.clone(),
+            policy: files.bad_records,
+            skipped: plan.bad_records.clone(),
+        };
         let reader = Reader::new(ReadPlan {
             task: self.name(),
             split: plan.split.clone(),
@@ -207,9 +215,10 @@ impl Builder<'_> {
             shard_index: plan.shard_index,
             num_shards: plan.num_shards,
             produced: self.produced.clone(),
+            bad_records: bad_records.clone(),
         });
         let maps = ExampleMaps { task: self.name(), steps };
-        let maps = Arc::new(RecordMaps { parser: files.parser, maps });
+        let maps = Arc::new(RecordMaps { parser: files.parser, bad_records, maps });
         match plan.num_threads {
             Some(num_threads) => Box::new(ParallelMap::new(reader, maps, num_threads)),
             None => Box::new(Map::new(reader, maps)),

@@ -1,0 +1,212 @@
+//! The records of one file, each format behind [`RecordReader`].
+//!
+//! A reader knows its position exactly and opens at any that it gave. It cuts files into records
+//! and leaves it to [`super::parse`] to make examples of them, which happens on other threads.
+
+mod arrow_ipc;
+mod csv;
+mod decode;
+mod json_items;
+mod lines;
+mod megatron;
+mod parquet;
+mod rows;
+mod seek;
+mod tf_record;
+mod zlib;
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::split::{Format, SourceFile};
+use crate::data::error::DataError;
+use crate::data::example::Key;
+use crate::storage::Path;
+
+pub(crate) use csv::{CsvOptions, fields};
+pub(crate) use megatron::{TokenType, index_of as megatron_index_of};
+pub(crate) use parquet::num_rows;
+pub(crate) use rows::{RowOptions, Rows};
+pub(crate) use tf_record::frame;
+
+/// A position in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RecordPosition {
+    /// Records before it.
+    pub records: u64,
+    /// Uncompressed bytes before it, or before the batch that it lies in.
+    pub bytes: u64,
+    /// Rows of that batch before it.
+    pub within: u64,
+}
+
+/// What a reader hands on of a record.
+pub(crate) enum Body {
+    /// Its bytes.
+    Bytes(Vec<u8>),
+    /// A CSV record and the names of its fields.
+    Fields { bytes: Vec<u8>, columns: Arc<[Key]> },
+    /// A row of a batch.
+    Row { batch: Arc<Rows>, index: usize },
+    /// Token ids.
+    Tokens { bytes: Vec<u8>, dtype: TokenType },
+    /// Nothing: the record's number says all.
+    Number,
+}
+
+/// Reads a file record by record and knows where it is.
+pub(crate) trait RecordReader: Send {
+    /// The next record; `None` at the end of the file.
+    fn next_record(&mut self) -> Result<Option<Body>, DataError>;
+
+    /// The position after the last record.
+    fn position(&self) -> RecordPosition;
+
+    /// Whether, after an error, the next record can be read.
+    fn recovers(&self) -> bool {
+        false
+    }
+
+    /// Passes over records without looking into them.
+    fn skip(&mut self, count: u64) -> Result<(), DataError> {
+        for _ in 0..count {
+            if self.next_record()?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens a file at a position that [`RecordReader::position`] once gave, or at its beginning.
+pub(crate) fn open_records(
+    file: &SourceFile,
+    position: RecordPosition,
+) -> Result<Box<dyn RecordReader>, DataError> {
+    let path = &file.path;
+    let mut reader: Box<dyn RecordReader> = match &file.format {
+        Format::Text => Box::new(lines::Lines::open_at(path, position)?),
+        Format::Json { field } => json_items::open_json(path, field.as_deref(), position)?,
+        Format::Csv(options) => Box::new(csv::CsvRecords::open_at(path, options, position)?),
+        Format::TfRecord => Box::new(tf_record::TfRecords::open_at(path, position)?),
+        Format::Parquet(options) => {
+            Box::new(parquet::ParquetRows::open_at(path, options.clone(), position)?)
+        }
+        Format::Arrow(options) => arrow_ipc::open_arrow(path, options.clone(), position)?,
+        Format::Megatron => Box::new(megatron::Documents::open_at(path, position)?),
+        Format::Generated { num_examples } => {
+            Box::new(Numbers { position, num_examples: *num_examples })
+        }
+    };
+    let Some(range) = file.records.clone() else { return Ok(reader) };
+    let reached = reader.position().records;
+    reader.skip(range.start.saturating_sub(reached))?;
+    Ok(Box::new(Part { reader, range }))
+}
+
+/// Some records of a file.
+struct Part {
+    reader: Box<dyn RecordReader>,
+    range: Range<u64>,
+}
+
+impl RecordReader for Part {
+    fn next_record(&mut self) -> Result<Option<Body>, DataError> {
+        match self.reader.position().records < self.range.end {
+            true => self.reader.next_record(),
+            false => Ok(None),
+        }
+    }
+
+    fn position(&self) -> RecordPosition {
+        self.reader.position()
+    }
+
+    fn recovers(&self) -> bool {
+        self.reader.recovers()
+    }
+}
+
+/// Numbers without a file.
+struct Numbers {
+    position: RecordPosition,
+    num_examples: u64,
+}
+
+impl RecordReader for Numbers {
+    fn next_record(&mut self) -> Result<Option<Body>, DataError> {
+        let ended = self.position.records >= self.num_examples;
+        self.position.records += u64::from(!ended);
+        Ok((!ended).then_some(Body::Number))
+    }
+
+    fn position(&self) -> RecordPosition {
+        self.position
+    }
+
+    fn skip(&mut self, count: u64) -> Result<(), DataError> {
+        self.position.records += count;
+        Ok(())
+    }
+}
+
+/// The error of a file that cannot be read beyond a position.
+fn read_error(path: &Path, position: RecordPosition, source: io::Error) -> DataError {
+    let RecordPosition { records, bytes, .. } = position;
+    DataError::Read { file: path.to_string(), line: records, offset: bytes, source }
+}
+
+/// The error of a file that is not what it should be.
+fn file_error(path: &Path, reason: impl ToString) -> DataError {
+    DataError::File { file: path.to_string(), reason: reason.to_string() }
+}
+
+/// The error of a position behind the end of a file.
+fn shorter(path: &Path) -> DataError {
+    DataError::State { reason: format!("`{path}` is shorter than it was") }
+}
+
+#[cfg(test)]
+mod testing {
+    use super::*;
+
+    /// A file of that content, and the folder that holds it.
+    pub fn file(bytes: &[u8]) -> (tempfile::TempDir, Path) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Path::try_from(dir.path()).unwrap().join("file");
+        path.write_atomic(bytes).unwrap();
+        (dir, path)
+    }
+
+    /// What `show` says of every record that is left.
+    pub fn rest(reader: &mut dyn RecordReader, show: impl Fn(Body) -> String) -> Vec<String> {
+        let mut found = Vec::new();
+        while let Some(body) = reader.next_record().unwrap() {
+            found.push(show(body));
+        }
+        found
+    }
+
+    /// The bytes of a record as text.
+    pub fn text(body: Body) -> String {
+        match body {
+            Body::Bytes(bytes) | Body::Fields { bytes, .. } => String::from_utf8(bytes).unwrap(),
+            _ => panic!("the record has no bytes"),
+        }
+    }
+
+    /// The first error, wherever it comes.
+    pub fn error_of(opened: Result<Box<dyn RecordReader>, DataError>) -> String {
+        let mut reader = match opened {
+            Ok(reader) => reader,
+            Err(error) => return error.to_string(),
+        };
+        loop {
+            match reader.next_record() {
+                Ok(found) => assert!(found.is_some(), "the file ends without an error"),
+                Err(error) => return error.to_string(),
+            }
+        }
+    }
+}
