@@ -13,7 +13,7 @@ use std::time::Instant;
 use flate2::Crc;
 use gimlet::data::{
     AppendEosAfterTrim, DataSource, DatasetConfig, DatasetOptions, EncDecBatch, Feature,
-    FeatureDtype, FilePattern, Preprocessor, Rekey, SpanCorruption, Task, TaskOrMixture,
+    FeatureDtype, FilePattern, OnBadRecord, Preprocessor, Rekey, SpanCorruption, Task, TaskOrMixture,
     TextLineDataSource, Tokenize, get_dataset,
 };
 use gimlet::vocab::{SentencePieceVocabulary, VocabularySpec};
@@ -114,7 +114,7 @@ fn task(corpus: &str, model: &str) -> Arc<Task> {
     Arc::new(Task {
         scope: "bench".to_string(),
         name: None,
-        source: DataSource::TextLine(TextLineDataSource {
+        source: DataSource::TextLineDataSource(TextLineDataSource {
             split_to_filepattern: BTreeMap::from([(
                 "train".to_string(),
                 FilePattern(vec![corpus.to_string()]),
@@ -123,6 +123,8 @@ fn task(corpus: &str, model: &str) -> Arc<Task> {
             num_input_examples: None,
             cycle_length: 16,
             block_length: 16,
+            on_bad_record: OnBadRecord::Error,
+            max_bad_records: 1000,
         }),
         preprocessors: preprocessors(),
         output_features: BTreeMap::from(features),

@@ -39,7 +39,7 @@ pub use examples::{ExampleIterator, ExampleOptions, max_feature_lengths, task_ex
 pub use pipeline::StageState;
 pub use postprocess::{LowerText, Postprocessor, StringLabelToClassId};
 pub use preprocess::{
-    AppendEos, AppendEosAfterTrim, CacheDatasetPlaceholder, FullLm, IidDenoising, ParseTsv,
+    AppendEos, AppendEosAfterTrim, CacheDatasetPlaceholder, FewshotPreprocessor, FullLm, IidDenoising, ParseTsv,
     PrefixLm, PreprocessTsv, Preprocessor, Rekey, SpanCorruption, Summarize, Tokenize,
     TokenizeAndAppendEos, Translate, TruncateInputsLeft, random_spans_helper,
 };

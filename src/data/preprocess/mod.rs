@@ -5,6 +5,7 @@
 
 mod chunks;
 mod denoise;
+mod few_shot;
 mod lm;
 mod span_corruption;
 mod spec;
@@ -20,6 +21,7 @@ use super::random::{Draw, StageSeed};
 use super::task::{Feature, FeatureDtype};
 use crate::vocab::{VocabError, Vocabulary, VocabularySpec};
 
+pub use few_shot::FewshotPreprocessor;
 pub use lm::{FullLm, IidDenoising, PrefixLm};
 pub use span_corruption::{SpanCorruption, random_spans_helper};
 pub use spec::{CacheDatasetPlaceholder, Preprocessor};

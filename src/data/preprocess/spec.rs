@@ -1,5 +1,6 @@
 //! The slot that all preprocessors fill.
 
+use super::few_shot::FewshotPreprocessor;
 use super::lm::{FullLm, IidDenoising, PrefixLm};
 use super::span_corruption::SpanCorruption;
 use super::text::{ParseTsv, PreprocessTsv, Rekey, Summarize, Translate};
@@ -16,6 +17,7 @@ crate::gin::slot! {
         AppendEos,
         AppendEosAfterTrim,
         CacheDatasetPlaceholder,
+        FewshotPreprocessor,
         FullLm,
         IidDenoising,
         ParseTsv,

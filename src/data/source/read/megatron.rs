@@ -73,7 +73,7 @@ impl TokenType {
 }
 
 /// The index beside a `.bin`.
-pub(crate) fn index_of(bin: &Path) -> Result<Path, DataError> {
+fn index_of(bin: &Path) -> Result<Path, DataError> {
     let name = bin.as_str().strip_suffix(".bin").unwrap_or(bin.as_str());
     Ok(Path::parse(&format!("{name}.idx"))?)
 }

@@ -160,8 +160,8 @@ fn range_of(lists: &ArrayRef, row: usize) -> Range<usize> {
             offsets[row] as usize..offsets[row + 1] as usize
         }
         DataType::FixedSizeList(_, size) => {
-            let start = lists.as_fixed_size_list().value_offset(row) as usize;
-            start..start + *size as usize
+            let size = *size as usize;
+            row * size..(row + 1) * size
         }
         _ => {
             let offsets = lists.as_list::<i32>().value_offsets();

@@ -12,7 +12,7 @@ use crate::gin::{Configurable, Evaluator, FromGin, Registry, Reported, Value, Va
 
 use super::hugging_face::HuggingFaceDataSource;
 use super::parse::RecordParser;
-use super::slices::{SplitCounts, slice_files};
+use super::slices::slice_files;
 use super::spec::{Source, unknown_split};
 use super::split::SplitFiles;
 use crate::data::error::DataError;
