@@ -235,8 +235,8 @@ pub enum DataError {
     },
     /// A record whose bytes are not those that were written.
     #[error(
-        "`{file}`, record {number} at byte {offset}: {reason}; the file is damaged: fetch or make it \
-         anew (a cache with `gimlet cache --overwrite`)"
+        "`{file}`, record {number} at byte {offset}: {reason}; the file is damaged: fetch it anew, or \
+         make a cache anew with `gimlet cache --overwrite`"
     )]
     TfRecord {
         /// The file.

@@ -90,6 +90,15 @@ impl RecordParser {
                     })?
                 }
             },
+            Body::Item(bytes) => {
+                let place = format!("{}, item {number} at byte {offset}", file.path);
+                let bad = |reason| DataError::Record { place, reason };
+                let parsed = match std::str::from_utf8(&bytes) {
+                    Ok(text) => json::parse(text, self.columns.as_deref()),
+                    Err(_) => Err("not UTF-8".to_string()),
+                };
+                parsed.map_err(bad)?
+            }
             Body::Fields { bytes, columns } => match &file.format {
                 Format::Csv(options) => {
                     self.parse_fields(&bytes, &columns, options).map_err(bad)?

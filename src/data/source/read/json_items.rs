@@ -152,7 +152,7 @@ impl RecordReader for Items {
                 let mut value = Vec::new();
                 self.value(&mut value)?;
                 self.position.records += 1;
-                Ok(Some(Body::Bytes(value)))
+                Ok(Some(Body::Item(value)))
             }
         }
     }

@@ -45,6 +45,8 @@ pub(crate) struct RecordPosition {
 pub(crate) enum Body {
     /// Its bytes.
     Bytes(Vec<u8>),
+    /// The JSON of an array's item.
+    Item(Vec<u8>),
     /// A CSV record and the names of its fields.
     Fields { bytes: Vec<u8>, columns: Arc<[Key]> },
     /// A row of a batch.
@@ -191,7 +193,7 @@ mod testing {
     /// The bytes of a record as text.
     pub fn text(body: Body) -> String {
         match body {
-            Body::Bytes(bytes) | Body::Fields { bytes, .. } => String::from_utf8(bytes).unwrap(),
+            Body::Bytes(bytes) | Body::Item(bytes) | Body::Fields { bytes, .. } => String::from_utf8(bytes).unwrap(),
             _ => panic!("the record has no bytes"),
         }
     }

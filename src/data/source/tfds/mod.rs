@@ -10,6 +10,7 @@ mod info;
 
 use crate::gin::{Configurable, Evaluator, FromGin, Registry, Reported, Value, ValueKind};
 
+use super::bad::{BadRecordPolicy, OnBadRecord};
 use super::hugging_face::HuggingFaceDataSource;
 use super::parse::RecordParser;
 use super::slices::slice_files;
@@ -45,6 +46,12 @@ pub struct TfdsDataSource {
     /// `tensorflow_datasets` in the home folder.
     #[gin(default = None)]
     pub tfds_data_dir: Option<String>,
+    /// What is done with a record that is damaged. Gimlet's own.
+    #[gin(default = OnBadRecord::Error)]
+    pub on_bad_record: OnBadRecord,
+    /// Records that may be skipped before it is an error after all. Gimlet's own.
+    #[gin(default = 1000)]
+    pub max_bad_records: u64,
 }
 
 /// Which splits a task has, and what they are of the data set.
@@ -99,7 +106,12 @@ impl TfdsDataSource {
 
     /// The hub's files of the same data set, in its place.
     fn hub(&self, folder: String) -> HuggingFaceDataSource {
-        HuggingFaceDataSource { split: self.splits.clone(), ..HuggingFaceDataSource::new(&folder) }
+        HuggingFaceDataSource {
+            split: self.splits.clone(),
+            on_bad_record: self.on_bad_record,
+            max_bad_records: self.max_bad_records,
+            ..HuggingFaceDataSource::new(&folder)
+        }
     }
 }
 
@@ -123,7 +135,13 @@ impl Source for TfdsDataSource {
         let info = Info::read(&folder)?;
         let files = slice_files(task, wanted, &info)?;
         let features = features::read(&folder)?;
-        Ok(SplitFiles::new(files, RecordParser::of_tf_examples(features)))
+        Ok(SplitFiles {
+            bad_records: BadRecordPolicy {
+                on_bad_record: self.on_bad_record,
+                max_bad_records: self.max_bad_records,
+            },
+            ..SplitFiles::new(files, RecordParser::of_tf_examples(features))
+        })
     }
 
     fn num_input_examples(&self, split: &str) -> Option<u64> {
