@@ -16,7 +16,7 @@ use super::stats::Counter;
 use super::step::cache_step;
 use crate::data::error::DataError;
 use crate::data::example::Example;
-use crate::data::pipeline::{Pull, TaskPlan, precache_stage};
+use crate::data::pipeline::{Pull, TaskPlan, Workers, precache_stage};
 use crate::data::random::StageSeed;
 use crate::data::source::{BadRecords, encode, frame};
 use crate::data::task::Task;
@@ -235,7 +235,7 @@ impl CacheWriter<'_> {
             num_epochs: Some(1),
             shard_index: 0,
             num_shards: 1,
-            num_threads: Some(self.options.num_threads),
+            workers: Some(Workers::start(self.options.num_threads, 1)),
             bad_records: self.options.bad_records.clone(),
         }
     }

@@ -13,6 +13,7 @@ mod few_shot;
 mod map;
 mod mix;
 mod parallel;
+mod pool;
 mod pull;
 mod shuffle;
 mod task;
@@ -21,5 +22,6 @@ mod validate;
 pub use pull::StageState;
 
 pub(crate) use mix::{Mix, MixtureParts, mixture_parts};
+pub(crate) use pool::Workers;
 pub(crate) use pull::{Pull, Stage};
-pub(crate) use task::{TaskPlan, precache_stage, task_stage};
+pub(crate) use task::{Extent, TaskPlan, extent, precache_stage, task_stage};

@@ -1,7 +1,6 @@
 //! Builds the stages of one task.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -9,6 +8,7 @@ use super::chunks::{FlatMap, Join, StepContext};
 use super::few_shot::FewShot;
 use super::map::{Count, ExampleMaps, Map, NamedStep, RecordMaps};
 use super::parallel::ParallelMap;
+use super::pool::Workers;
 use super::pull::Stage;
 use super::shuffle::Shuffle;
 use super::validate::Validate;
@@ -37,8 +37,8 @@ pub(crate) struct TaskPlan {
     pub num_epochs: Option<u64>,
     pub shard_index: usize,
     pub num_shards: usize,
-    /// Threads for parsing and tokenizing; `None` does it on the thread that pulls.
-    pub num_threads: Option<NonZeroUsize>,
+    /// Who parses and tokenizes; `None` leaves it to the thread that pulls.
+    pub workers: Option<Workers>,
     /// Counts the records that the source skips.
     pub bad_records: BadRecords,
 }
@@ -58,7 +58,6 @@ pub(crate) fn task_stage(
     plan: &TaskPlan,
     notices: &mut Vec<String>,
 ) -> Result<Stage, DataError> {
-    let name = task.task_name();
     let step = cache_step(task)?;
     let cache = cache_of(task, step, plan, notices)?;
     let features = build_features(task)?;
@@ -67,7 +66,7 @@ pub(crate) fn task_stage(
     let mut stage = match &cache {
         Some(cache) => {
             let first = step.map_or(0, |step| step.index + 1);
-            let part = Part::of_plan(cached_split(cache, name, &plan.split)?, plan);
+            let part = Part::of_plan(cached_split(cache, task.task_name(), &plan.split)?, plan);
             builder.preprocessed(part, &task.preprocessors, first, &features)?
         }
         None => builder.from_source(&task.preprocessors, &features)?,
@@ -90,9 +89,46 @@ pub(crate) fn task_stage(
                 task.task_name()
             )));
         };
+        // The shards share one buffer, so to speak.
+        let size = size.div_ceil(plan.num_shards);
         stage = Box::new(Shuffle::new(stage, builder.seed("shuffle"), size));
     }
     Ok(stage)
+}
+
+/// The files that a task is read from.
+fn split_files(
+    task: &Task,
+    cache: Option<&CacheFolder>,
+    plan: &TaskPlan,
+) -> Result<SplitFiles, DataError> {
+    let name = task.task_name();
+    match cache {
+        Some(cache) => cached_split(cache, name, &plan.split),
+        None => task.source.split(name, &plan.split),
+    }
+}
+
+/// What there is to read of a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub num_files: usize,
+    /// Bytes as stored, counted as far as it matters.
+    pub num_bytes: u64,
+}
+
+/// What there is to read of a task; bytes are counted until they are `enough`.
+pub(crate) fn extent(task: &Task, plan: &TaskPlan, enough: u64) -> Result<Extent, DataError> {
+    let cache = cache_of(task, cache_step(task)?, plan, &mut Vec::new())?;
+    let files = split_files(task, cache.as_ref(), plan)?.files;
+    let mut num_bytes = 0;
+    for file in &files {
+        if num_bytes >= enough {
+            break;
+        }
+        num_bytes += file.size()?;
+    }
+    Ok(Extent { num_files: files.len(), num_bytes })
 }
 
 /// What a task's cache holds, made from its source.
@@ -199,10 +235,11 @@ impl Builder<'_> {
         let original = &source.original_source.0;
         let eval = Part { label: "eval/", ..Part::of_plan(original.split(task, &plan.split)?, plan) };
         let is_shuffled = eval.shuffle;
+        let buffer_size = source.shuffle_buffer_size.div_ceil(plan.num_shards);
         let mut eval = self.preprocessed(eval, &source.eval_preprocessors, 0, features)?;
         if is_shuffled {
             let seed = self.seed("eval/shuffle");
-            eval = Box::new(Shuffle::new(eval, seed, source.shuffle_buffer_size));
+            eval = Box::new(Shuffle::new(eval, seed, buffer_size));
         }
         let train = if source.num_shots == 0 {
             None
@@ -218,7 +255,7 @@ impl Builder<'_> {
             };
             let stage = self.preprocessed(part, &source.train_preprocessors, 0, features)?;
             let seed = self.seed("train/shuffle");
-            Some(Box::new(Shuffle::new(stage, seed, source.shuffle_buffer_size)) as Stage)
+            Some(Box::new(Shuffle::new(stage, seed, buffer_size)) as Stage)
         };
         let is_fixed = source.eval_on_fixed_exemplars && plan.split != source.train_split;
         Ok(FewShot {
@@ -287,7 +324,10 @@ impl Builder<'_> {
             task: self.name(),
             split,
             files: files.files,
-            cycle_length: files.cycle_length,
+            cycle_length: match plan.shuffle {
+                true => files.cycle_length.div_ceil(plan.num_shards),
+                false => files.cycle_length,
+            },
             block_length: files.block_length,
             skip_header_lines: files.skip_header_lines,
             shuffle: shuffle.then(|| self.seed(&format!("{label}files"))),
@@ -299,8 +339,8 @@ impl Builder<'_> {
         });
         let maps = ExampleMaps { task: self.name(), steps };
         let maps = Arc::new(RecordMaps { parser: files.parser, bad_records, maps });
-        match plan.num_threads {
-            Some(num_threads) => Box::new(ParallelMap::new(reader, maps, num_threads)),
+        match &plan.workers {
+            Some(workers) => Box::new(ParallelMap::new(reader, maps, workers.clone())),
             None => Box::new(Map::new(reader, maps)),
         }
     }

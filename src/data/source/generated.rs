@@ -81,7 +81,9 @@ impl Source for GeneratedDataSource {
                 self.max_length, self.min_length, self.vocab_size
             )));
         }
-        let format = Format::Generated { num_examples };
+        let values = self.features.len() * (self.min_length + self.max_length) / 2;
+        let bytes_per_example = 4 * values as u64;
+        let format = Format::Generated { num_examples, bytes_per_example };
         let file = SourceFile::new(Path::parse(&format!("generated/{split}"))?, format);
         let generator = Generator {
             spec: self.clone(),

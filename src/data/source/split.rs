@@ -28,7 +28,7 @@ pub(crate) enum Format {
     /// Documents of token ids: `.bin` with `.idx` beside it.
     Megatron,
     /// Nothing is stored: example `i` is a function of `i`.
-    Generated { num_examples: u64 },
+    Generated { num_examples: u64, bytes_per_example: u64 },
 }
 
 /// A file of a split.
@@ -46,10 +46,12 @@ impl SourceFile {
         Self { path, format, records: None }
     }
 
-    /// Its size in bytes; 0 for what is not stored.
+    /// Its size in bytes; for what is not stored, about what it would be.
     pub(crate) fn size(&self) -> Result<u64, DataError> {
         match self.format {
-            Format::Generated { .. } => Ok(0),
+            Format::Generated { num_examples, bytes_per_example } => {
+                Ok(num_examples.saturating_mul(bytes_per_example))
+            }
             _ => Ok(self.path.size()?),
         }
     }

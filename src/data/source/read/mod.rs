@@ -97,7 +97,7 @@ pub(crate) fn open_records(
         }
         Format::Arrow(options) => arrow_ipc::open_arrow(path, options.clone(), position)?,
         Format::Megatron => Box::new(megatron::Documents::open_at(path, position)?),
-        Format::Generated { num_examples } => {
+        Format::Generated { num_examples, .. } => {
             Box::new(Numbers { position, num_examples: *num_examples })
         }
     };
