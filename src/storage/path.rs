@@ -94,15 +94,16 @@ impl Path {
         match split_scheme(&self.given) {
             None => Ok(PathBuf::from(&self.given)),
             Some(("file", rest)) => Ok(PathBuf::from(rest)),
-            Some(_) => path_map::mapped(&self.given)?.ok_or_else(|| StorageError::Unmapped {
-                path: self.given.clone(),
-                prefix: self.mappable_prefix(),
-            }),
+            Some(_) => path_map::mapped(&self.given)?.ok_or_else(|| self.unmapped()),
         }
     }
 
+    pub(super) fn unmapped(&self) -> StorageError {
+        StorageError::Unmapped { path: self.given.clone(), prefix: self.mappable_prefix() }
+    }
+
     /// The bucket, host or hub repository that a user would map: `gs://t5-data`, `hf://datasets/a`.
-    fn mappable_prefix(&self) -> String {
+    pub(super) fn mappable_prefix(&self) -> String {
         let (scheme, rest) = split_scheme(&self.given).expect("only remote paths are mapped");
         let components = if scheme == "hf" { 3 } else { 1 };
         let kept: Vec<&str> = rest.split('/').take(components).collect();
