@@ -127,7 +127,10 @@ impl Watched {
     async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         // A slow link may take its time to send a body: 64 KiB a second are granted.
         let sending = Duration::from_millis(request.body().content_length() as u64 / 64);
-        let answer = tokio::time::timeout(limits().stall + sending, self.inner.execute(request));
+        // Joining the parts of an upload, too, is done before the answer.
+        let thinking = if request.method().is_safe() { 1 } else { 10 };
+        let longest = limits().stall * thinking + sending;
+        let answer = tokio::time::timeout(longest, self.inner.execute(request));
         let Ok(answer) = answer.await else {
             let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
             return Err(HttpError::new(HttpErrorKind::Timeout, late));

@@ -120,7 +120,8 @@ pub(super) fn said(body: &str) -> String {
     let xml = || between("<Message>", "</Message>");
     let details = || between("<Details>", "</Details>");
     let json = || between("\"message\": \"", "\"").or_else(|| between("\"error\":\"", "\""));
-    details().or_else(xml).or_else(json).unwrap_or_default()
+    let code = || between("<Code>", "</Code>");
+    details().or_else(xml).or_else(code).or_else(json).unwrap_or_default()
 }
 
 #[cfg(test)]

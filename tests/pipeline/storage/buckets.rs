@@ -15,7 +15,7 @@ use super::{environment, path, suite};
 struct S3 {
     service: S3Service,
     runtime: Runtime,
-    _root: tempfile::TempDir,
+    root: tempfile::TempDir,
 }
 
 impl S3 {
@@ -29,17 +29,23 @@ impl S3 {
             builder.set_auth(SimpleAuth::from_single(key, secret));
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        Self { service: builder.build(), runtime, _root: root }
+        Self { service: builder.build(), runtime, root }
     }
 
     fn answer(&self, request: &Request) -> Reply {
-        let mut asked = s3s::HttpRequest::new(s3s::Body::from(request.body.clone()));
-        *asked.method_mut() = request.method.parse().unwrap();
-        *asked.uri_mut() = request.target.parse().unwrap();
-        for (name, value) in &request.headers {
-            let name = name.parse::<s3s::header::HeaderName>().unwrap();
-            asked.headers_mut().insert(name, value.parse().unwrap());
+        let key = percent_encoding::percent_decode_str(&request.target).decode_utf8().unwrap();
+        let folder = self.root.path().join(key.trim_start_matches('/'));
+        if ["GET", "HEAD"].contains(&request.method.as_str()) && folder.is_dir() {
+            // Real buckets have no folders; this one fails on its own.
+            return Reply::status(404);
         }
+        let mut asked = s3s::HttpRequest::<()>::builder()
+            .method(request.method.as_str())
+            .uri(request.target.as_str());
+        for (name, value) in &request.headers {
+            asked = asked.header(name, value);
+        }
+        let asked = asked.body(s3s::Body::from(request.body.clone())).unwrap();
         self.runtime.block_on(async {
             let answer = self.service.call(asked).await.unwrap();
             let mut reply = Reply::status(answer.status().as_u16());

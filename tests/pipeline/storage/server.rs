@@ -49,6 +49,7 @@ pub enum Ending {
     /// Never: after so many bytes nothing comes any more.
     StallAfter(usize),
     /// With its last byte, at the pace of a link.
+    #[allow(dead_code, reason = "only the benchmark has a slow link")]
     Over(Arc<Link>),
 }
 

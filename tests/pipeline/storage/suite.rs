@@ -98,7 +98,7 @@ fn globs(folder: &Path) {
 /// More than one part of an upload, and many of a download.
 fn large(folder: &Path) {
     folder.create_dir_all().unwrap();
-    let bytes = noise((33 << 20) + 3);
+    let bytes = noise(1_000_003).repeat(34);
     let file = folder.join("large");
     let mut writer = file.create().unwrap();
     for chunk in bytes.chunks(1_000_000) {
