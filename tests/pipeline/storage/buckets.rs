@@ -50,8 +50,9 @@ impl S3 {
             let answer = self.service.call(asked).await.unwrap();
             let mut reply = Reply::status(answer.status().as_u16());
             for (name, value) in answer.headers() {
-                // Of HEAD, the length of what is not sent.
-                if request.method == "HEAD" || name.as_str() != "content-length" {
+                // The body is sent whole; HEAD tells the length of what is not sent.
+                let of_body = ["content-length", "transfer-encoding"].contains(&name.as_str());
+                if request.method == "HEAD" || !of_body {
                     reply = reply.with(name.as_str(), value.to_str().unwrap());
                 }
             }
