@@ -48,8 +48,9 @@ fn option(name: &str) -> Option<usize> {
 /// The share of the link's speed at which a file comes through, its opening included.
 fn over_link(bytes: &Arc<Vec<u8>>) -> f64 {
     let (file, link) = (bytes.clone(), Link::new(LATENCY, BYTES_PER_SECOND));
-    let server =
-        Server::start(move |request| Reply::file(request, &file).ending(Ending::Over(link.clone())));
+    let server = Server::start(move |request| {
+        Reply::file(request, &file).ending(Ending::Over(link.clone()))
+    });
     let path = Path::parse(&server.url("/file")).expect("a URL");
     let start = Instant::now();
     let read = drain(&mut path.open().expect("a file"));

@@ -50,14 +50,16 @@ pub enum StorageError {
     },
     /// A remote path under no mapped prefix, where only a folder of this machine will do.
     #[error(
-        "cannot reach `{path}`: a folder on this machine is needed here; name a local copy with \
-         `--path_map {prefix}=DIR` or in GIMLET_PATH_MAP"
+        "cannot reach `{path}`: {reason}; name a local copy with `--path_map {prefix}=DIR` or in \
+         GIMLET_PATH_MAP"
     )]
     Unmapped {
         /// The path as given.
         path: String,
         /// The bucket, repository or host to map.
         prefix: String,
+        /// Why nothing else will do.
+        reason: &'static str,
     },
     /// No server answers there.
     #[error(
@@ -196,9 +198,7 @@ impl StorageError {
         let (operation, given) = (operation.into(), path.to_string());
         let failed = |operation, path, reason| Self::Failed { path, operation, reason };
         match failure {
-            Failure::NotFound => {
-                Self::NotFound { path: given, operation, mapped: String::new() }
-            }
+            Failure::NotFound => Self::NotFound { path: given, operation, mapped: String::new() },
             Failure::Denied(said) => {
                 let said = if said.is_empty() { said } else { format!(": {said}") };
                 Self::Denied { path: given, operation, said, remedy: credentials_for(path) }

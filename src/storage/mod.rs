@@ -14,6 +14,7 @@ mod credentials;
 mod disk;
 mod error;
 mod files;
+mod folders;
 mod lock;
 mod path;
 mod path_map;
@@ -23,7 +24,7 @@ mod writer;
 
 pub use credentials::{CREDENTIALS, Credentials};
 pub use error::StorageError;
-pub use files::Entry;
+pub use folders::Entry;
 pub use lock::{FolderLock, Locked};
 pub use path::Path;
 pub use path_map::{PATH_MAP_VARIABLE, parse_path_map, set_path_map};

@@ -23,7 +23,8 @@ pub fn report(libtorch: &[Fact]) -> String {
     let mut facts = vec![("gimlet", env!("CARGO_PKG_VERSION").to_string())];
     facts.extend_from_slice(libtorch);
     facts.push(("CPU", cpu()));
-    let mut facts: Vec<_> = facts.into_iter().map(|(name, fact)| (name.to_string(), fact)).collect();
+    let mut facts: Vec<_> =
+        facts.into_iter().map(|(name, fact)| (name.to_string(), fact)).collect();
     facts.extend(CREDENTIALS.iter().map(credentials));
     let mut out = String::new();
     for (name, value) in facts {

@@ -19,8 +19,11 @@ use super::limits::limits;
 pub(super) fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
-        let built =
-            Builder::new_multi_thread().worker_threads(2).thread_name("storage").enable_all().build();
+        let built = Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("storage")
+            .enable_all()
+            .build();
         built.expect("the system has threads to give")
     })
 }

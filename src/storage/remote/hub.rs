@@ -48,7 +48,8 @@ impl Place {
     /// Splits what follows `hf://` into the repository and the path in it.
     pub(super) fn parse(rest: &str) -> Option<(Self, String)> {
         let kinds = [("datasets/", "datasets/"), ("spaces/", "spaces/"), ("models/", "")];
-        let prefixed = kinds.iter().find_map(|(word, kind)| Some((*kind, rest.strip_prefix(word)?)));
+        let prefixed =
+            kinds.iter().find_map(|(word, kind)| Some((*kind, rest.strip_prefix(word)?)));
         let (kind, rest) = prefixed.unwrap_or(("", rest));
         let (owner, mut rest) = rest.split_once('/').unwrap_or((rest, ""));
         let (owner, mut revision) = with_revision(owner);
@@ -212,7 +213,8 @@ impl Store for Hub {
     fn fetch<'a>(&'a self, key: &'a str, range: Range<u64>) -> Attempt<'a, Fetched> {
         Box::pin(async move {
             let token = token();
-            let fetch = async |range| web::fetch(&self.data_url(key), token.as_deref(), range).await;
+            let fetch =
+                async |range| web::fetch(&self.data_url(key), token.as_deref(), range).await;
             match fetch(range.clone()).await {
                 Err(failure) if self.was_ownerless(&failure).await => fetch(range).await,
                 result => result,
@@ -244,7 +246,9 @@ impl Store for Hub {
                     let again = self.was_ownerless(&Failure::NotFound).await;
                     if again { self.tree(folder, depth).await } else { Ok(found) }
                 }
-                Err(failure) if self.was_ownerless(&failure).await => self.tree(folder, depth).await,
+                Err(failure) if self.was_ownerless(&failure).await => {
+                    self.tree(folder, depth).await
+                }
                 result => result,
             }
         })

@@ -50,7 +50,7 @@ impl Remote {
     pub(super) fn connect(path: &Path) -> Result<Self, StorageError> {
         static STORES: Mutex<Option<HashMap<String, Arc<dyn Store>>>> = Mutex::new(None);
         if variable(OFFLINE_VARIABLE).is_some_and(|value| value != "0") {
-            return Err(path.unmapped());
+            return Err(path.unmapped("$GIMLET_OFFLINE keeps off the network"));
         }
         let invalid = |reason: &str| StorageError::Invalid {
             path: path.to_string(),

@@ -10,7 +10,7 @@ use super::limits::Limits;
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Tries without a server: a wrong name or no network should not take half a minute to tell.
-const TRIES_TO_CONNECT: u32 = 4;
+const TRIES_TO_CONNECT: u32 = 3;
 
 /// The pauses of one request.
 pub(super) struct Backoff {
@@ -55,7 +55,10 @@ impl Backoff {
 }
 
 /// Makes attempts until one succeeds or no further can help.
-pub(super) async fn retry<T, F>(limits: Limits, mut attempt: impl FnMut() -> F) -> Result<T, Failure>
+pub(super) async fn retry<T, F>(
+    limits: Limits,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, Failure>
 where
     F: Future<Output = Result<T, Failure>>,
 {
@@ -88,11 +91,8 @@ mod tests {
         assert_eq!(tries(|| Failure::temporary("busy")), Limits::default().tries);
         assert_eq!(tries(|| Failure::NotFound), 1);
         assert_eq!(tries(|| Failure::Permanent("no".to_string())), 1);
-        let unreachable = || Failure::Temporary {
-            reason: String::new(),
-            wait: None,
-            unreachable: true,
-        };
+        let unreachable =
+            || Failure::Temporary { reason: String::new(), wait: None, unreachable: true };
         assert_eq!(tries(unreachable), TRIES_TO_CONNECT);
     }
 }

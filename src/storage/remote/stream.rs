@@ -71,7 +71,8 @@ impl Stream {
         let limits = limits();
         let offset = wanted.start;
         let range = offset..offset.saturating_add(limits.part_size).min(wanted.end);
-        let fetched = wait(retry(limits.clone(), || remote.store.fetch(&remote.key, range.clone())));
+        let fetched =
+            wait(retry(limits.clone(), || remote.store.fetch(&remote.key, range.clone())));
         let (fetched, version, ranged) = match fetched {
             Ok(fetched) => {
                 let version = fetched.version.clone();

@@ -118,7 +118,10 @@ fn wrong_keys_are_refused_at_once_with_where_they_came_from() {
         ("AWS_SECRET_ACCESS_KEY", "wrong"),
     ]);
     let message = path("s3://refused/public.txt").read().unwrap_err().to_string();
-    assert!(message.starts_with("cannot read `s3://refused/public.txt`: access denied"), "{message}");
+    assert!(
+        message.starts_with("cannot read `s3://refused/public.txt`: access denied"),
+        "{message}"
+    );
     assert!(message.contains("the credentials in $AWS_ACCESS_KEY_ID do not suffice"), "{message}");
     assert_eq!(server.requests().len(), 1);
 }
@@ -195,8 +198,7 @@ fn an_azure_container_needs_its_account() {
 #[test]
 fn no_network_is_touched_where_the_user_says_so() {
     let server = s3_server("offline", None);
-    let _held =
-        environment(&[("AWS_ENDPOINT_URL", &server.url("")), ("GIMLET_OFFLINE", "1")]);
+    let _held = environment(&[("AWS_ENDPOINT_URL", &server.url("")), ("GIMLET_OFFLINE", "1")]);
     let result = path("s3://offline/public.txt").read();
     // SAFETY: the guard is held.
     unsafe { std::env::remove_var("GIMLET_OFFLINE") };

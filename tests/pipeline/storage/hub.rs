@@ -98,7 +98,10 @@ fn globs_find_the_files_of_a_split() {
     let root = path("hf://datasets/owner/name@main");
     let found = Path::glob("hf://datasets/owner/name@main/data/train-*.jsonl").unwrap();
     assert_eq!(found, [root.join(FILES[1]), root.join(FILES[2])]);
-    assert_eq!(Path::glob("hf://datasets/owner/name@main/**/*.txt").unwrap(), [root.join(FILES[4])]);
+    assert_eq!(
+        Path::glob("hf://datasets/owner/name@main/**/*.txt").unwrap(),
+        [root.join(FILES[4])]
+    );
     assert_eq!(found[0].read().unwrap(), FILES[1].as_bytes());
     assert_eq!(root.join("data/ü b.jsonl").read().unwrap(), FILES[3].as_bytes());
 }
@@ -112,15 +115,15 @@ fn the_token_goes_to_the_hub_and_not_to_where_it_sends_us() {
     let hub = Server::start(move |_| Reply::status(302).with("Location", &elsewhere));
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("token"), "hf_secret\n").unwrap();
-    let _held = environment(&[
-        ("HF_ENDPOINT", &hub.url("")),
-        ("HF_HOME", home.path().to_str().unwrap()),
-    ]);
+    let _held =
+        environment(&[("HF_ENDPOINT", &hub.url("")), ("HF_HOME", home.path().to_str().unwrap())]);
     let file = path("hf://owner/redirected/model.bin");
     assert_eq!(file.read().unwrap(), *bytes);
     let asked = hub.requests();
     assert_eq!(asked[0].target, "/owner/redirected/resolve/main/model.bin");
-    assert!(asked.iter().all(|request| request.header("authorization") == Some("Bearer hf_secret")));
+    assert!(
+        asked.iter().all(|request| request.header("authorization") == Some("Bearer hf_secret"))
+    );
     assert!(store.requests().iter().all(|request| request.header("authorization").is_none()));
 }
 
@@ -144,7 +147,10 @@ fn gated_and_private_data_name_the_token_to_set() {
 fn data_sets_of_old_names_have_no_owner() {
     let hub = hub();
     let _held = environment(&[("HF_ENDPOINT", &hub.url(""))]);
-    assert_eq!(path("hf://datasets/old/data/train-00000.jsonl").read().unwrap(), FILES[1].as_bytes());
+    assert_eq!(
+        path("hf://datasets/old/data/train-00000.jsonl").read().unwrap(),
+        FILES[1].as_bytes()
+    );
     let named = path("hf://datasets/old@main/en/deep/x.txt");
     assert_eq!(named.read().unwrap(), FILES[4].as_bytes());
 }

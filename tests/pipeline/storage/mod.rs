@@ -60,7 +60,9 @@ fn environment(variables: &[(&str, &str)]) -> MutexGuard<'static, ()> {
         // SAFETY: all tests that read or change these variables hold the guard, and std locks them.
         unsafe { std::env::remove_var(name) };
     }
-    for (name, value) in [("HOME", "/nonexistent"), ("NO_PROXY", "127.0.0.1")].iter().chain(variables) {
+    for (name, value) in
+        [("HOME", "/nonexistent"), ("NO_PROXY", "127.0.0.1")].iter().chain(variables)
+    {
         // SAFETY: as above.
         unsafe { std::env::set_var(name, value) };
     }

@@ -147,11 +147,7 @@ impl Server {
     }
 }
 
-fn serve(
-    stream: TcpStream,
-    handler: &Handler,
-    seen: &Mutex<Vec<Request>>,
-) -> std::io::Result<()> {
+fn serve(stream: TcpStream, handler: &Handler, seen: &Mutex<Vec<Request>>) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
     while let Some(request) = read_request(&mut reader)? {
@@ -191,7 +187,8 @@ fn write_reply(mut stream: &TcpStream, request: &Request, reply: Reply) -> std::
     for (name, value) in &reply.headers {
         head += &format!("{name}: {value}\r\n");
     }
-    let has_length = reply.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let has_length =
+        reply.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-length"));
     if !has_length && reply.status != 204 {
         head += &format!("Content-Length: {}\r\n", reply.body.len());
     }

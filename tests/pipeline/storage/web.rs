@@ -179,8 +179,7 @@ fn a_file_that_changes_while_it_is_read_is_never_mixed() {
 fn size_and_time_tell_a_change_as_well() {
     let check = |change: fn(&Request, &[u8]) -> Reply| {
         let (server, _) = serving(20 * PART, move |count, request, file| match count {
-            0 => Reply::file(request, file)
-                .with("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            0 => Reply::file(request, file).with("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT"),
             _ => change(request, file),
         });
         let message = failure(&server);
@@ -225,6 +224,39 @@ fn ranges_are_fetched_alone_and_of_one_state() {
     assert_eq!(url.read_range(3..6).unwrap(), bytes[3..6]);
     assert_eq!(url.read_range(end - 2..end + 9).unwrap(), bytes[bytes.len() - 2..]);
     assert_eq!(url.read_range(long.clone()).unwrap(), bytes[PART - 10..2 * PART + 5]);
+}
+
+#[test]
+fn reading_ahead_is_bounded() {
+    let (server, bytes) = serving(60 * PART, |_, request, file| Reply::file(request, file));
+    let mut file = path(&server.url("/f")).open().unwrap();
+    let mut half = vec![0; 30 * PART];
+    file.read_exact(&mut half).unwrap();
+    assert!(half == bytes[..30 * PART]);
+    // Thirty parts, and four ahead of the one being read.
+    assert!(server.requests().len() <= 35);
+    let last = server.requests().iter().map(|request| request.range().unwrap().0).max().unwrap();
+    assert!((29 * PART..35 * PART).contains(&last), "{last}");
+}
+
+#[test]
+fn gin_files_are_read_with_what_they_include() {
+    let server = Server::start(|request| match request.target.as_str() {
+        "/runs/run.gin" => Reply::ok("include 'sizes.gin'\nSTEPS = 3\n"),
+        "/runs/sizes.gin" => Reply::ok("SIZE = 7\n"),
+        _ => Reply::status(404),
+    });
+    super::limits();
+    let load = |file: &str| {
+        let files = vec![server.url(file)];
+        let request = gimlet::gin::Request { files, ..Default::default() };
+        gimlet::gin::load(&request, &gimlet::run::Library, &gimlet::run::registry())
+    };
+    let loaded = load("/runs/run.gin").map_err(|error| error.render(false)).unwrap();
+    let names: Vec<_> = loaded.sources.files().map(|(_, file)| file.name.clone()).collect();
+    assert_eq!(names, [server.url("/runs/run.gin"), server.url("/runs/sizes.gin")]);
+    let message = load("/runs/none.gin").unwrap_err().render(false);
+    assert!(message.contains("there is no gin file `http://127.0.0.1"), "{message}");
 }
 
 #[test]
