@@ -69,10 +69,13 @@ fn from_disk(bytes: &[u8]) -> [f64; 2] {
         let read = drain(reader);
         read as f64 / 1e6 / start.elapsed().as_secs_f64()
     };
-    speed(&mut path.open().expect("a file"));
-    let through_path = speed(&mut path.open().expect("a file"));
-    let plain = speed(&mut std::fs::File::open(file.path()).expect("a file"));
-    [through_path, plain]
+    // The best of several, in alternation: what hinders comes from elsewhere.
+    let mut best = [0.0f64; 2];
+    for _ in 0..9 {
+        best[0] = best[0].max(speed(&mut path.open().expect("a file")));
+        best[1] = best[1].max(speed(&mut std::fs::File::open(file.path()).expect("a file")));
+    }
+    best
 }
 
 /// Reads as a decoder would: by 64 KiB.

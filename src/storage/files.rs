@@ -63,18 +63,28 @@ impl Path {
         }
     }
 
-    /// What the file holds of a range of bytes: less where the file ends before it.
+    /// Some bytes of the file, all of which must be there. Who reads more than one range rather uses
+    /// [`Path::open_ranges`], which notices a file that changes in between.
     pub fn read_range(&self, range: Range<u64>) -> Result<Vec<u8>, StorageError> {
-        let local = match self.place()? {
-            Place::Elsewhere(remote) => return remote.read(range),
-            Place::Disk(local) => local,
+        let length = range.end.saturating_sub(range.start);
+        let bytes = match self.place()? {
+            Place::Elsewhere(remote) => remote.read(range.clone())?,
+            Place::Disk(local) => {
+                let mut bytes = Vec::new();
+                let read = disk::open(&local).and_then(|mut file| {
+                    file.seek(SeekFrom::Start(range.start))?;
+                    file.take(length).read_to_end(&mut bytes)
+                });
+                self.done("read", read)?;
+                bytes
+            }
         };
-        let mut bytes = Vec::new();
-        let read = disk::open(&local).and_then(|mut file| {
-            file.seek(SeekFrom::Start(range.start))?;
-            file.take(range.end.saturating_sub(range.start)).read_to_end(&mut bytes)
-        });
-        self.done("read", read)?;
+        let found = bytes.len() as u64;
+        if found < length {
+            let reason =
+                format!("it has {found} of the {length} bytes from byte {} on", range.start);
+            return self.done("read", Err(io::Error::new(io::ErrorKind::UnexpectedEof, reason)));
+        }
         Ok(bytes)
     }
 

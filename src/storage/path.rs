@@ -7,7 +7,7 @@ use super::error::StorageError;
 use super::path_map;
 
 /// The remote schemes that are understood.
-const REMOTE_SCHEMES: [&str; 6] = ["gs", "s3", "az", "http", "https", "hf"];
+const REMOTE_SCHEMES: [&str; 7] = ["gs", "s3", "az", "http", "https", "hf", "tfds"];
 
 /// A path as the user gave it; it shows as given, without trailing slashes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

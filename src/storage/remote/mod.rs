@@ -49,7 +49,8 @@ impl Remote {
     /// Finds the store of a remote path; nothing is asked of it yet.
     pub(super) fn connect(path: &Path) -> Result<Self, StorageError> {
         static STORES: Mutex<Option<HashMap<String, Arc<dyn Store>>>> = Mutex::new(None);
-        if variable(OFFLINE_VARIABLE).is_some_and(|value| value != "0") {
+        let is_on = |name| variable(name).is_some_and(|value| value != "0");
+        if is_on(OFFLINE_VARIABLE) {
             return Err(path.unmapped("$GIMLET_OFFLINE keeps off the network"));
         }
         let invalid = |reason: &str| StorageError::Invalid {
@@ -58,6 +59,10 @@ impl Remote {
         };
         let (scheme, rest) = split_scheme(path.as_str()).expect("a remote path has a scheme");
         let (name, key, place) = match scheme {
+            "hf" if is_on("HF_HUB_OFFLINE") => {
+                return Err(path.unmapped("$HF_HUB_OFFLINE keeps off the hub"));
+            }
+            "tfds" => return Err(path.unmapped("TFDS has no server that could be asked")),
             "hf" => {
                 let parsed = hub::Place::parse(rest);
                 let (place, key) =

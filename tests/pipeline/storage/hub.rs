@@ -144,6 +144,15 @@ fn gated_and_private_data_name_the_token_to_set() {
 }
 
 #[test]
+fn the_hub_is_left_alone_where_its_own_variable_says_so() {
+    let hub = hub();
+    let _held = environment(&[("HF_ENDPOINT", &hub.url("")), ("HF_HUB_OFFLINE", "1")]);
+    let message = path("hf://datasets/owner/name/README.md").read().unwrap_err().to_string();
+    assert!(message.contains("--path_map hf://datasets/owner/name=DIR"), "{message}");
+    assert!(hub.requests().is_empty());
+}
+
+#[test]
 fn data_sets_of_old_names_have_no_owner() {
     let hub = hub();
     let _held = environment(&[("HF_ENDPOINT", &hub.url(""))]);

@@ -35,6 +35,7 @@ fn files(folder: &Path) {
     file.open_at(2).unwrap().read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "cond");
     assert_eq!(file.read_range(1..3).unwrap(), b"ec");
+    assert!(file.read_range(5..8).unwrap_err().to_string().contains("1 of the 3 bytes"));
     assert_eq!(file.open_ranges().unwrap().read_all(&[4..6, 0..1]).unwrap(), [&b"nd"[..], b"s"]);
 
     let log = folder.join("log");
