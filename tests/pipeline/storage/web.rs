@@ -151,6 +151,18 @@ fn a_server_that_only_fails_is_named_with_its_answer() {
 }
 
 #[test]
+fn whichever_request_fails_no_byte_is_lost() {
+    for failing in 0..8 {
+        for fault in [Reply::status(500), Reply::ok("").ending(Ending::CutAfter(0))] {
+            let (server, bytes) = serving(6 * PART + 1, move |count, request, file| {
+                if count == failing { fault.clone() } else { Reply::file(request, file) }
+            });
+            assert!(read_all(&path(&server.url("/f"))).unwrap() == *bytes, "request {failing}");
+        }
+    }
+}
+
+#[test]
 fn what_cannot_get_better_is_told_at_once() {
     for (status, words) in [(404, "not found"), (403, "access denied"), (400, "400 bad request")] {
         let (server, _) = serving(0, move |_, _, _| Reply::status(status));
