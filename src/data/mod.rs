@@ -54,6 +54,7 @@ pub use mixture::{Mixture, MixtureEntries, MixtureEntry};
 pub use pipeline::StageState;
 pub use postprocess::{ExampleFeatures, Postprocessor};
 pub use preprocess::{
+    FewshotPreprocessor,
     AppendEos, AppendEosAfterTrim, ApplyTemplate, BertMasking, CacheDatasetPlaceholder,
     ConcatenateAndSplitToFixedLength, Constant, DefinitePronounResolutionSimple, Denoise,
     DropNoiseTokens, DropNonnoiseTokens, Equal, ExampleFn, FeatureFn, Fill, FillInTheBlank,
@@ -80,6 +81,11 @@ pub use rates::{
     RateUnsupervised,
 };
 pub use source::{
-    DataSource, FilePattern, HuggingFaceDataSource, JsonLinesDataSource, TextLineDataSource,
+    ArrowDataSource, BadRecords, ColumnType, CsvDataSource, DataSource, FeatureDescription,
+    FeatureSpec, FewshotDataSource, FilePattern, FixedLenFeature, FixedLenSequenceFeature,
+    FunctionDataSource, GeneratedDataSource, GeneratedKind, HuggingFaceDataSource,
+    JsonLinesDataSource, LengthDistribution, MegatronDataSource, OnBadRecord, OriginalSource,
+    ParquetDataSource, ShortLength, TextLineDataSource, TfDtype, TfExampleDataSource,
+    TfdsDataSource, TfdsSplits, VarLenFeature, set_tfds_data_dir,
 };
 pub use task::{Task, TaskOrMixture, TaskProvider};

@@ -210,7 +210,7 @@ fn replace(
 
 #[cfg(test)]
 mod tests {
-    use super::super::evaluator::TaskEvaluator;
+    use super::super::evaluator::{Example, TaskEvaluator};
     use super::super::spec::{Evaluator, JsonLogger, PyLoggingLogger, TensorBoardLogger};
     use super::*;
     use crate::gin::Ref;

@@ -7,6 +7,7 @@ mod bert;
 mod chunks;
 mod closed_book;
 mod denoise;
+mod few_shot;
 mod lm;
 mod prefix_lm_packing;
 mod random_chunk;
@@ -48,6 +49,7 @@ pub use span_corruption::{
     RandomSpansHelper, RandomSpansTargetsLength, RandomSpansTokensLength, SpanCorruption,
     random_spans_helper,
 };
+pub use few_shot::FewshotPreprocessor;
 pub use spec::{CacheDatasetPlaceholder, Preprocessor};
 pub use text::{
     ApplyTemplate, Constant, DefinitePronounResolutionSimple, Equal, ExampleFn, FeatureFn,

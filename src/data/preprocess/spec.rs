@@ -11,6 +11,7 @@ use super::lm::{FullLm, IidDenoising, PrefixLm, TargetsForPrefixLmObjective, Uns
 use super::prefix_lm_packing::{PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder};
 use super::random_chunk::SelectRandomChunk;
 use super::sentinels::{AddSentinels, AppendEosAfterTrimAndPreserve};
+use super::few_shot::FewshotPreprocessor;
 use super::span_corruption::SpanCorruption;
 use super::text::{
     ApplyTemplate, DefinitePronounResolutionSimple, FillInTheBlank, FillInTheBlankSized,
@@ -42,6 +43,7 @@ crate::gin::slot! {
         ConcatenateAndSplitToFixedLength,
         DefinitePronounResolutionSimple,
         Denoise,
+        FewshotPreprocessor,
         FillInTheBlank,
         FillInTheBlankSized,
         FilterByStringLength,

@@ -154,8 +154,79 @@ fn the_whole_library_loads() {
     let modules: Vec<String> = modules.collect();
     assert!(modules.contains(&"t5.data.mixtures".to_string()), "{modules:?}");
     for module in modules {
-        check_loads(&module, &[]);
+        check_loads(&module, &[&promptsource()]);
     }
+}
+
+/// Where a run says that templates are: made-up ones, laid out as promptsource does.
+fn promptsource() -> String {
+    format!("t0.PromptSource.dir = '{}'", super::reference("promptsource").display())
+}
+
+#[test]
+fn t0_has_a_task_for_each_template_and_one_more_where_answers_can_be_ranked() {
+    let tasks = library("t0.seqio_tasks", &[&promptsource()]);
+    let expected = [
+        "amazon_polarity_choose_a_word",
+        "amazon_polarity_choose_a_word_score_eval",
+        "amazon_polarity_is_it_good",
+        "amazon_polarity_is_it_good_score_eval",
+        "amazon_polarity_title",
+        "anli_true_or_not_1_r1",
+        "anli_true_or_not_1_r1_score_eval",
+        "anli_true_or_not_1_r2",
+        "anli_true_or_not_1_r2_score_eval",
+        "anli_true_or_not_1_r3",
+        "anli_true_or_not_1_r3_score_eval",
+        "gigaword_summarize_",
+        "super_glue_cb_does_it_follow_",
+        "super_glue_cb_does_it_follow__score_eval",
+        "super_glue_cb_write_a_premise",
+    ];
+    assert_eq!(tasks.task_names(), expected);
+    let ranked = task(&tasks, "super_glue_cb_does_it_follow__score_eval");
+    assert!(format!("{:?}", ranked.metric_fns).contains("num_classes: Some(3)"));
+    let follows = task(&tasks, "super_glue_cb_does_it_follow_");
+    let Preprocessor::ApplyTemplate(template) = &follows.preprocessors[0] else {
+        panic!("templates come first")
+    };
+    assert!(template.template.contains("follow? \nYes, no, or maybe?"), "{}", template.template);
+    assert!(!follows.output_features["inputs"].add_eos);
+    let varying = task(&tasks, "amazon_polarity_choose_a_word_score_eval");
+    assert!(format!("{:?}", varying.metric_fns).contains("num_classes: None"));
+}
+
+#[test]
+fn t0s_mixtures_cap_large_data_sets_and_leave_tasks_out() {
+    let tasks = library("t0.seqio_tasks", &[&promptsource()]);
+    let entries = |name: &str| -> Vec<(String, Option<Rate>)> {
+        let mixture = mixture(&tasks, name);
+        mixture.tasks.0.iter().map(|entry| (entry.name.clone(), entry.rate.clone())).collect()
+    };
+    // 3,600,000 examples and three templates. `gigaword_summarize_` is not trained on.
+    let rate = || Some(Rate::Number(166_666.0));
+    let expected = ["choose_a_word", "is_it_good", "title"];
+    let expected = expected.map(|name| (format!("amazon_polarity_{name}"), rate()));
+    assert_eq!(entries("t0_train"), expected);
+    assert_eq!(entries("t0+_train"), expected);
+    assert_eq!(entries("t0_train_all_og_prompts"), expected[..2]);
+    assert_eq!(entries("t0_train_one_og_prompt"), expected[..1]);
+    let names: Vec<String> =
+        entries("t0_eval_score_eval").into_iter().map(|(name, _)| name).collect();
+    let rounds = ["r1", "r2", "r3"].map(|r| format!("anli_true_or_not_1_{r}_score_eval"));
+    assert_eq!(names, [vec!["super_glue_cb_does_it_follow__score_eval".to_string()], rounds.into()].concat());
+    assert!(entries("t0_train_score_eval").is_empty());
+}
+
+#[test]
+fn t0_without_templates_says_what_to_bind() {
+    let request = Request {
+        bindings: vec![("--gin".to_string(), "import t0.seqio_tasks".to_string())],
+        ..Request::default()
+    };
+    let loaded = load(&request, &Library, &registry()).map_err(|e| e.render(false)).unwrap();
+    let error = GinTasks::new(loaded, registry()).get("t0_train").unwrap_err().to_string();
+    assert!(error.contains("bind `t0.PromptSource.dir`"), "{error}");
 }
 
 #[test]

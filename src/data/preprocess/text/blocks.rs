@@ -139,6 +139,7 @@ fn plain(value: &Value) -> String {
         Value::Float(number) => repr_float(*number),
         Value::Texts(texts) => list(texts.clone()),
         Value::Ints(ids) => list(ids.iter().map(i32::to_string).collect()),
+        Value::Longs(numbers) => list(numbers.iter().map(i64::to_string).collect()),
         Value::Floats(numbers) => list(numbers.iter().map(|number| repr_float(*number)).collect()),
         Value::IntRows(rows) => list(rows.iter().flatten().map(i32::to_string).collect()),
         Value::FloatRows(rows) => list(rows.iter().flatten().map(|n| repr_float(*n)).collect()),

@@ -1,47 +1,32 @@
-//! The lines of one file, plain or gzip by its first bytes.
+//! The lines of one file.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::BufRead;
 
-use flate2::bufread::MultiGzDecoder;
-
-use super::records::RecordPosition;
+use super::decode::{Compression, open_decoded};
+use super::{Body, RecordPosition, RecordReader, read_error};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
-const BUFFER_SIZE: usize = 256 << 10;
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-
 /// Reads a file line by line and knows where it is.
-pub(crate) struct Lines {
+pub(super) struct Lines {
     path: Path,
     reader: Box<dyn BufRead + Send>,
-    pub position: RecordPosition,
+    position: RecordPosition,
 }
 
 impl Lines {
     /// Opens the file at a position that [`Lines::position`] once gave, or at its beginning.
-    pub(crate) fn open_at(path: &Path, position: RecordPosition) -> Result<Self, DataError> {
-        let mut file = BufReader::with_capacity(BUFFER_SIZE, path.open()?);
-        let broken = |source| read_error(path, position.records, source);
-        let is_gzip = file.fill_buf().map_err(broken)?.starts_with(&GZIP_MAGIC);
-        let mut reader: Box<dyn BufRead + Send> = match is_gzip {
-            true => Box::new(BufReader::with_capacity(BUFFER_SIZE, MultiGzDecoder::new(file))),
-            false => Box::new(file),
-        };
-        let skipped = io::copy(&mut reader.by_ref().take(position.bytes), &mut io::sink());
-        if skipped.map_err(broken)? < position.bytes {
-            let reason = format!("`{path}` is shorter than it was");
-            return Err(DataError::State { reason });
-        }
+    pub(super) fn open_at(path: &Path, position: RecordPosition) -> Result<Self, DataError> {
+        let reader = open_decoded(path, position, Compression::of_text)?;
         Ok(Self { path: path.clone(), reader, position })
     }
 
     /// The next line without its end, into `line`; `false` at the end of the file.
-    pub(crate) fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool, DataError> {
+    fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool, DataError> {
         line.clear();
         let read = self.reader.read_until(b'\n', line);
         let num_bytes =
-            read.map_err(|source| read_error(&self.path, self.position.records, source))?;
+            read.map_err(|source| read_error(&self.path, self.position, source))?;
         if num_bytes == 0 {
             return Ok(false);
         }
@@ -57,14 +42,22 @@ impl Lines {
     }
 }
 
-fn read_error(path: &Path, line: u64, source: io::Error) -> DataError {
-    DataError::Read { file: path.to_string(), line, source }
+impl RecordReader for Lines {
+    fn next_record(&mut self) -> Result<Option<Body>, DataError> {
+        let mut line = Vec::new();
+        Ok(self.next_line(&mut line)?.then_some(Body::Bytes(line)))
+    }
+
+    fn position(&self) -> RecordPosition {
+        self.position
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
+    use super::super::testing::{error_of, file};
     use super::*;
 
     fn lines_from(path: &Path, position: RecordPosition) -> Vec<String> {
@@ -96,29 +89,38 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_known_by_content() {
+    fn gzip_and_zstd_are_known_by_content() {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all("ä\nb\n".as_bytes()).unwrap();
         check(&gzip.finish().unwrap(), &["ä", "b"]);
+        // Several frames in a row are one text, as several gzip members are.
+        let frame = |text: &str| zstd::encode_all(text.as_bytes(), 3).unwrap();
+        check(&[frame("ä\nb"), frame("c\n")].concat(), &["ä", "bc"]);
     }
 
     #[test]
-    fn a_cut_gzip_file_is_an_error_with_its_place() {
+    fn a_cut_file_is_an_error_with_its_place() {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        gzip.write_all("line\n".repeat(1000).as_bytes()).unwrap();
-        let bytes = gzip.finish().unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("file.gz");
-        std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
-        let path = Path::parse(file.to_str().unwrap()).unwrap();
+        let text: String = (0..100_000).map(|i| format!("line {i}\n")).collect();
+        gzip.write_all(text.as_bytes()).unwrap();
+        let zstd = zstd::encode_all(text.as_bytes(), 1).unwrap();
+        for bytes in [gzip.finish().unwrap(), zstd] {
+            let (_dir, path) = file(&bytes[..bytes.len() / 2]);
+            let lines = Lines::open_at(&path, RecordPosition::default());
+            let error = error_of(lines.map(|lines| Box::new(lines) as Box<dyn RecordReader>));
+            let (_, place) = error.split_once("file` beyond line ").expect(&error);
+            let line: u64 = place.split_once(' ').unwrap().0.parse().unwrap();
+            assert!(line > 1000 && place.contains("(byte "), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_shrinks_is_an_error() {
+        let (_dir, path) = file("a line of some length\n".repeat(100_000).as_bytes());
         let mut lines = Lines::open_at(&path, RecordPosition::default()).unwrap();
-        let mut line = Vec::new();
-        let error = loop {
-            match lines.next_line(&mut line) {
-                Ok(more) => assert!(more, "the cut went unnoticed"),
-                Err(error) => break error.to_string(),
-            }
-        };
-        assert!(error.contains("file.gz` beyond line"), "{error}");
+        lines.next_record().unwrap();
+        path.set_size(500_000).unwrap();
+        let error = error_of(Ok(Box::new(lines)));
+        assert!(error.contains("the file shrank while it was read"), "{error}");
     }
 }
