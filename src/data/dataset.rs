@@ -10,7 +10,7 @@ use super::convert::{Batch, ConverterClass, FeatureConverter, Packing, Rows};
 use super::error::DataError;
 use super::examples::{ExampleOptions, max_feature_lengths};
 use super::pipeline::{
-    Mix, MixtureParts, Pull, Stage, TaskPlan, Workers, extent, mixture_parts, task_stage,
+    Mix, MixtureParts, Pull, Stage, TaskPlan, Workers, extent, mixture_parts, mixture_tasks, task_stage,
 };
 use super::random::StageSeed;
 use super::source::BadRecords;
@@ -157,7 +157,7 @@ pub fn training_eval_batches(
 ) -> Result<BTreeMap<String, Vec<Batch>>, DataError> {
     check_shards(config, options)?;
     let mut found = BTreeMap::new();
-    for (name, (task, _)) in mixture_parts(&config.mixture_or_task_name, tasks)? {
+    for (name, task) in mixture_tasks(&config.mixture_or_task_name, tasks)? {
         let caches = config.use_cached.then(|| tasks.caches());
         if !has_split(&task, &config.split, caches.as_ref())? {
             continue;
@@ -196,7 +196,7 @@ pub fn training_eval_batches(
 
 /// The tasks that a name stands for, by name: itself, or those of a mixture.
 pub fn subtasks(name: &str, tasks: &dyn TaskProvider) -> Result<Vec<Arc<Task>>, DataError> {
-    Ok(mixture_parts(name, tasks)?.into_values().map(|(task, _)| task).collect())
+    Ok(mixture_tasks(name, tasks)?.into_values().collect())
 }
 
 fn check_shards(config: &DatasetConfig, options: &DatasetOptions) -> Result<(), DataError> {

@@ -19,46 +19,70 @@ pub(crate) fn mixture_parts(
     name: &str,
     tasks: &dyn TaskProvider,
 ) -> Result<MixtureParts, DataError> {
-    let mut parts = MixtureParts::new();
-    collect(name, 1.0, tasks, &mut Vec::new(), &mut parts)?;
-    check_compatible(name, &parts)?;
-    Ok(parts)
+    Walk { tasks, with_rates: true, within: Vec::new(), parts: MixtureParts::new() }.parts_of(name)
 }
 
-fn collect(
+/// The same tasks, for who draws from none of them: rates that cannot be computed are no mistake.
+pub(crate) fn mixture_tasks(
     name: &str,
-    rate: f64,
     tasks: &dyn TaskProvider,
-    within: &mut Vec<String>,
-    parts: &mut MixtureParts,
-) -> Result<(), DataError> {
-    let mixture = match tasks.get(name)? {
-        TaskOrMixture::Task(task) => {
-            parts.entry(task.task_name().to_string()).or_insert((task, 0.0)).1 += rate;
-            return Ok(());
+) -> Result<BTreeMap<String, Arc<Task>>, DataError> {
+    let walk = Walk { tasks, with_rates: false, within: Vec::new(), parts: MixtureParts::new() };
+    let parts = walk.parts_of(name)?;
+    Ok(parts.into_iter().map(|(name, (task, _))| (name, task)).collect())
+}
+
+/// Follows mixtures within mixtures.
+struct Walk<'a> {
+    tasks: &'a dyn TaskProvider,
+    /// Whether rates are computed; else all tasks count the same.
+    with_rates: bool,
+    /// Mixtures that are being followed, outermost first.
+    within: Vec<String>,
+    parts: MixtureParts,
+}
+
+impl Walk<'_> {
+    fn parts_of(mut self, name: &str) -> Result<MixtureParts, DataError> {
+        self.collect(name, 1.0)?;
+        check_compatible(name, &self.parts)?;
+        Ok(self.parts)
+    }
+
+    fn collect(&mut self, name: &str, rate: f64) -> Result<(), DataError> {
+        let mixture = match self.tasks.get(name)? {
+            TaskOrMixture::Task(task) => {
+                let name = task.task_name().to_string();
+                self.parts.entry(name).or_insert((task, 0.0)).1 += rate;
+                return Ok(());
+            }
+            TaskOrMixture::Mixture(mixture) => mixture,
+        };
+        if self.within.iter().any(|outer| outer == name) {
+            return Err(DataError::Config(format!("mixture `{name}` contains itself")));
         }
-        TaskOrMixture::Mixture(mixture) => mixture,
-    };
-    if within.iter().any(|outer| outer == name) {
-        return Err(DataError::Config(format!("mixture `{name}` contains itself")));
+        self.within.push(name.to_string());
+        let mut entries = Vec::new();
+        for entry in &mixture.tasks.0 {
+            let own_rate = match self.with_rates {
+                true => rate_of(entry, &mixture, self.tasks)?,
+                false => 1.0,
+            };
+            entries.push((&entry.name, own_rate));
+        }
+        if entries.is_empty() {
+            return Err(DataError::Config(format!("mixture `{name}` does not contain any tasks")));
+        }
+        let total: f64 = entries.iter().map(|(_, rate)| rate).sum();
+        if total == 0.0 {
+            return Err(DataError::Config(format!("mixture `{name}`: all of its rates are 0")));
+        }
+        for (entry, own_rate) in entries {
+            self.collect(entry, rate * own_rate / total)?;
+        }
+        self.within.pop();
+        Ok(())
     }
-    within.push(name.to_string());
-    let mut entries = Vec::new();
-    for entry in &mixture.tasks.0 {
-        entries.push((&entry.name, rate_of(entry, &mixture, tasks)?));
-    }
-    let total: f64 = entries.iter().map(|(_, rate)| rate).sum();
-    if entries.is_empty() {
-        return Err(DataError::Config(format!("mixture `{name}` does not contain any tasks")));
-    }
-    if total == 0.0 {
-        return Err(DataError::Config(format!("mixture `{name}`: all of its rates are 0")));
-    }
-    for (entry, own_rate) in entries {
-        collect(entry, rate * own_rate / total, tasks, within, parts)?;
-    }
-    within.pop();
-    Ok(())
 }
 
 /// The rate of an entry, or the mixture's default.

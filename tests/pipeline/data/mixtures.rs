@@ -3,6 +3,8 @@
 use gimlet::data::{
     DataError, DatasetOptions, Mixture, MixtureEntries, MixtureEntry, Rate, get_dataset, subtasks,
 };
+use gimlet::data::{RateFunction, RateNumExamples};
+use gimlet::gin::Ref;
 use gimlet::vocab::ByteVocabulary;
 
 use super::*;
@@ -116,4 +118,75 @@ fn a_task_without_the_split_is_left_out_with_a_notice() {
     drop(batches);
     let alone = get_dataset(&config("other", (4, 4)), &tasks, DatasetOptions::default());
     assert!(matches!(alone.err(), Some(DataError::UnknownSplit { .. })));
+}
+
+/// A task that says how many examples it has.
+fn counted(name: &str, folder: &tempfile::TempDir, count: u64) -> Task {
+    let mut task = named(name, folder);
+    let DataSource::JsonLinesDataSource(source) = &mut task.source else { panic!("JSON lines") };
+    source.num_input_examples = Some(BTreeMap::from([("train".to_string(), count)]));
+    task
+}
+
+fn add_proportional(tasks: &mut Tasks, name: &str, entries: &[&str], maximum: Option<f64>) {
+    let rate = RateNumExamples {
+        maximum,
+        temperature: 1.0,
+        scale: 1.0,
+        fallback_to_num_input_examples: true,
+    };
+    let entry = |name: &&str| MixtureEntry { name: name.to_string(), rate: None };
+    let mixture = Mixture {
+        scope: name.to_string(),
+        name: None,
+        tasks: MixtureEntries(entries.iter().map(entry).collect()),
+        default_rate: Some(Rate::Function(Ref(RateFunction::RateNumExamples(rate)))),
+    };
+    tasks.insert(name.to_string(), TaskOrMixture::Mixture(Arc::new(mixture)));
+}
+
+#[test]
+fn tasks_can_be_drawn_by_their_number_of_examples_up_to_a_maximum() {
+    let folders = [folder_of_ids(&[9]), folder_of_ids(&[0, 9])];
+    let mut tasks = tasks([counted("a", &folders[0], 1000), counted("b", &folders[1], 10)]);
+    add_proportional(&mut tasks, "both", &["a", "b"], Some(30.0));
+    let mut batches =
+        get_dataset(&config("both", (4, 4)), &tasks, DatasetOptions::default()).unwrap();
+    let mut counts = [0; 2];
+    for batch in take(&mut batches, 500) {
+        for row in batch.rows_of("encoder_input_tokens") {
+            counts[row[0] as usize - 2] += 1;
+        }
+    }
+    // Of 2000 examples three quarters and a quarter; four standard deviations are about 80.
+    for (count, expected) in counts.into_iter().zip([1500i32, 500]) {
+        assert!((count - expected).abs() < 80, "{counts:?}");
+    }
+}
+
+#[test]
+fn a_rate_that_is_not_known_is_a_mistake_of_who_draws_by_it() {
+    let folder = folder_of_ids(&[9]);
+    let mut tasks = tasks([counted("a", &folder, 10), named("b", &folder)]);
+    add_proportional(&mut tasks, "both", &["a", "b"], None);
+    add_proportional(&mut tasks, "outer", &["a", "both"], None);
+    let message = error(&tasks, "both");
+    assert!(message.contains("the rate of `b` is the number of its 'train' examples"), "{message}");
+    let message = error(&tasks, "outer");
+    assert!(message.contains("'rate' for sub-mixture 'both' must be a number"), "{message}");
+    assert_eq!(subtasks("outer", &tasks).unwrap().len(), 2);
+}
+
+#[test]
+fn a_task_of_rate_0_is_part_of_its_mixture_and_never_drawn() {
+    let folders = [folder_of_ids(&[9]), folder_of_ids(&[0, 9])];
+    let mut tasks = tasks([named("a", &folders[0]), named("b", &folders[1])]);
+    add_mixture(&mut tasks, "both", &[("a", Some(0.0)), ("b", Some(1.0))]);
+    let mut batches =
+        get_dataset(&config("both", (4, 4)), &tasks, DatasetOptions::default()).unwrap();
+    let batches = take(&mut batches, 20);
+    for batch in &batches {
+        assert!(batch.rows_of("encoder_input_tokens").all(|row| row[0] == 3));
+    }
+    assert_eq!(subtasks("both", &tasks).unwrap().len(), 2);
 }
