@@ -10,7 +10,8 @@ use super::convert::{Batch, ConverterClass, FeatureConverter, Packing, Rows};
 use super::error::DataError;
 use super::examples::{ExampleOptions, max_feature_lengths};
 use super::pipeline::{
-    Mix, MixtureParts, Pull, Stage, TaskPlan, Workers, extent, mixture_parts, mixture_tasks, task_stage,
+    Mix, MixtureParts, Pull, Stage, TaskPlan, Workers, extent, mixture_parts, mixture_tasks,
+    task_stage,
 };
 use super::random::StageSeed;
 use super::source::BadRecords;

@@ -3,7 +3,9 @@
 
 use num_traits::Zero;
 
-use crate::data::{PromptMixture, PromptRows, RandomSpansHelper, RandomSpansTargetsLength, RandomSpansTokensLength};
+use crate::data::{
+    PromptMixture, PromptRows, RandomSpansHelper, RandomSpansTargetsLength, RandomSpansTokensLength,
+};
 use crate::gin::{Configurable, Expression, Function, Operator, Registry, Value, ValueKind};
 
 /// The registry with all of them.

@@ -68,19 +68,24 @@ fn every_run_resolves() {
 
 #[test]
 fn every_task_resolves() {
+    let templates = "tests/pipeline/data/reference/promptsource";
+    let templates = format!("t0.PromptSource.dir = '{}/{templates}'", env!("CARGO_MANIFEST_DIR"));
     let mut failures = Vec::new();
     for file in gin_files("tasks").into_iter().chain(gin_files("runs")) {
         let text = fs::read_to_string(&file).expect("task files are readable");
-        let tasks = text.lines().filter_map(|line| {
-            line.strip_suffix("/seqio.Task:").or(line.strip_suffix("/seqio.Mixture:"))
-        });
+        if !["/seqio.Task", "/seqio.Mixture"].iter().any(|block| text.contains(block)) {
+            continue;
+        }
         let module = file.file_stem().expect("files have names").to_string_lossy();
         let import = format!("import {module}");
-        for task in tasks {
-            let found = loaded(Vec::new(), &[&import], folder(&file)).and_then(|loaded| {
-                GinTasks::new(loaded, registry()).get(task).map_err(|error| error.to_string())
-            });
-            failures.extend(found.err());
+        match loaded(Vec::new(), &[&import, &templates], folder(&file)) {
+            Ok(loaded) => {
+                let tasks = GinTasks::new(loaded, registry());
+                let names = [tasks.task_names(), tasks.mixture_names()].concat();
+                let found = names.iter().filter_map(|name| tasks.get(name).err());
+                failures.extend(found.map(|error| error.to_string()).chain(tasks.mistakes()));
+            }
+            Err(error) => failures.push(error),
         }
     }
     assert_none("these do not resolve", failures);

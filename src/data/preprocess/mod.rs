@@ -40,6 +40,7 @@ pub use denoise::{
     NonnoiseSpanToSentinel, NonnoiseSpanToUniqueSentinel, PermuteNoiseTokens,
     RandomPrefixNoiseMask, RandomSpansNoiseMask, RegularNoiseMask, SentinelId,
 };
+pub use few_shot::FewshotPreprocessor;
 pub use lm::{
     FullLm, IidDenoising, PrefixLm, TargetsForPrefixLmObjective, TokenPreprocessor, Unsupervised,
 };
@@ -49,11 +50,10 @@ pub use span_corruption::{
     RandomSpansHelper, RandomSpansTargetsLength, RandomSpansTokensLength, SpanCorruption,
     random_spans_helper,
 };
-pub use few_shot::FewshotPreprocessor;
 pub use spec::{CacheDatasetPlaceholder, Preprocessor};
 pub use text::{
-    ApplyTemplate, Constant, DefinitePronounResolutionSimple, Equal, ExampleFn, FeatureFn,
-    FillInTheBlank, FillInTheBlankSized, Fill, FilterByStringLength, FilterByValue, FormatFeatures,
+    ApplyTemplate, Constant, DefinitePronounResolutionSimple, Equal, ExampleFn, FeatureFn, Fill,
+    FillInTheBlank, FillInTheBlankSized, FilterByStringLength, FilterByValue, FormatFeatures,
     Formats, Glue, Lm, MapLabels, MultiTranslate, NeighboringPairs, NextSentencePrediction, OneHot,
     PadNonspacedLanguages, ParseTsv, PreprocessTensorflowExamples, PreprocessTsv, PrintDataset,
     RandomSplitText, RankClassification, RankClassificationFormatter, RankingMode, Record, Rekey,

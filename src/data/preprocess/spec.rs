@@ -7,11 +7,11 @@ use super::chunks::{
 };
 use super::closed_book::QuestionAnswers;
 use super::denoise::Denoise;
+use super::few_shot::FewshotPreprocessor;
 use super::lm::{FullLm, IidDenoising, PrefixLm, TargetsForPrefixLmObjective, Unsupervised};
 use super::prefix_lm_packing::{PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder};
 use super::random_chunk::SelectRandomChunk;
 use super::sentinels::{AddSentinels, AppendEosAfterTrimAndPreserve};
-use super::few_shot::FewshotPreprocessor;
 use super::span_corruption::SpanCorruption;
 use super::text::{
     ApplyTemplate, DefinitePronounResolutionSimple, FillInTheBlank, FillInTheBlankSized,

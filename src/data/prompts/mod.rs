@@ -30,9 +30,11 @@ impl PromptSource {
     fn prompts(&self) -> Result<Vec<Prompt>, String> {
         match &self.dir {
             Some(dir) => prompts(dir),
-            None => Err("T0's templates are not known; bind `t0.PromptSource.dir` to a checkout of \
+            None => {
+                Err("T0's templates are not known; bind `t0.PromptSource.dir` to a checkout of \
                          promptsource (https://github.com/bigscience-workshop/promptsource)"
-                .to_string()),
+                    .to_string())
+            }
         }
     }
 }
@@ -108,7 +110,9 @@ impl Function for PromptMixture {
         let is_first =
             |prompt: &Prompt| first.get(&prompt.dataset_and_subset()) == Some(&prompt.name);
         let chosen = prompts.iter().filter(|prompt| self.mixture.has(prompt, is_first(prompt)));
-        Ok(ValueKind::List(chosen.map(|prompt| Value::unplaced(self.mixture.entry(prompt))).collect()))
+        Ok(ValueKind::List(
+            chosen.map(|prompt| Value::unplaced(self.mixture.entry(prompt))).collect(),
+        ))
     }
 }
 
@@ -123,9 +127,7 @@ impl T0Mixture {
             Self::TrainPlusPlus => kept && prompt.train != Train::No,
             Self::TrainOneOriginal => kept && is_base && is_first_original,
             Self::TrainAllOriginal => kept && is_base && is_original,
-            Self::Eval => {
-                kept && prompt.has_choices() && prompt.eval == Eval::Base && is_original
-            }
+            Self::Eval => kept && prompt.has_choices() && prompt.eval == Eval::Base && is_original,
             Self::TrainEval => {
                 let is_evaluated = prompt.has_choices() && !prompt.is_left_out_of_evaluation();
                 kept && is_evaluated && is_base && is_original

@@ -81,13 +81,20 @@ pub(super) struct Prompt {
 /// Every task of T0 for which there is a template.
 pub(super) fn prompts(dir: &str) -> Result<Vec<Prompt>, String> {
     let found = templates(dir)?;
-    Ok(DATASETS.iter().flat_map(|dataset| of_dataset(dataset, &found)).chain(of_anli(&found)).collect())
+    Ok(DATASETS
+        .iter()
+        .flat_map(|dataset| of_dataset(dataset, &found))
+        .chain(of_anli(&found))
+        .collect())
 }
 
 fn of_dataset(dataset: &Dataset, found: &Templates) -> Vec<Prompt> {
-    let templates = found.get(&(dataset.name, dataset.subset)).map(Vec::as_slice).unwrap_or_default();
+    let templates =
+        found.get(&(dataset.name, dataset.subset)).map(Vec::as_slice).unwrap_or_default();
     let cap = match dataset.train_size {
-        size if size > MAX_EXAMPLES_PER_DATASET => MAX_EXAMPLES_PER_DATASET / templates.len() as u64,
+        size if size > MAX_EXAMPLES_PER_DATASET => {
+            MAX_EXAMPLES_PER_DATASET / templates.len().max(1) as u64
+        }
         size => size,
     };
     let prompt = |template: &Template| Prompt {
@@ -169,7 +176,10 @@ impl Prompt {
             ("SPLITS", self.splits()),
             ("TEMPLATE", text(&self.template.jinja)),
             ("CHOICES", self.template.answer_choices.as_deref().map_or(ValueKind::None, text)),
-            ("LABELS", labels.map_or(ValueKind::None, |labels| list(labels.iter().map(|l| text(l))))),
+            (
+                "LABELS",
+                labels.map_or(ValueKind::None, |labels| list(labels.iter().map(|l| text(l)))),
+            ),
             ("NUM_CLASSES", num_classes.unwrap_or(ValueKind::None)),
             ("METRICS", self.metrics()?),
         ];

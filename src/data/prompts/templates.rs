@@ -90,7 +90,8 @@ fn parsed(text: &str) -> Result<Vec<Template>, String> {
         .iter()
         .map(|(id, value)| {
             let id = text_of(id).unwrap_or_default();
-            template(untagged(value)).ok_or_else(|| format!("template {id} lacks `name` or `jinja`"))
+            template(untagged(value))
+                .ok_or_else(|| format!("template {id} lacks `name` or `jinja`"))
         })
         .collect::<Result<_, _>>()?;
     found.sort_by(|a, b| a.name.cmp(&b.name));

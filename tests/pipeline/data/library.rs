@@ -79,9 +79,10 @@ fn check_task(task: &Task, expected: &Value, default_features: &Value) {
     let name = task.task_name();
     let DataSource::TfdsDataSource(source) = &task.source else { panic!("{name} reads TFDS") };
     assert_eq!(json!(source.tfds_name), expected["tfds_name"], "{name}");
-    let splits = source.splits.as_ref().map(|splits| {
-        splits.0.iter().map(|(split, _)| split.clone()).collect::<BTreeSet<_>>()
-    });
+    let splits = source
+        .splits
+        .as_ref()
+        .map(|splits| splits.0.iter().map(|(split, _)| split.clone()).collect::<BTreeSet<_>>());
     assert_eq!(json!(splits), expected["splits"], "{name}");
     let steps: Vec<Value> = task.preprocessors.iter().map(step).collect();
     assert_eq!(json!(steps), expected["preprocessors"], "{name}");
@@ -172,12 +173,12 @@ fn t0_has_a_task_for_each_template_and_one_more_where_answers_can_be_ranked() {
         "amazon_polarity_is_it_good",
         "amazon_polarity_is_it_good_score_eval",
         "amazon_polarity_title",
-        "anli_true_or_not_1_r1",
-        "anli_true_or_not_1_r1_score_eval",
-        "anli_true_or_not_1_r2",
-        "anli_true_or_not_1_r2_score_eval",
-        "anli_true_or_not_1_r3",
-        "anli_true_or_not_1_r3_score_eval",
+        "anli_true_or_not_1__r1",
+        "anli_true_or_not_1__r1_score_eval",
+        "anli_true_or_not_1__r2",
+        "anli_true_or_not_1__r2_score_eval",
+        "anli_true_or_not_1__r3",
+        "anli_true_or_not_1__r3_score_eval",
         "gigaword_summarize_",
         "super_glue_cb_does_it_follow_",
         "super_glue_cb_does_it_follow__score_eval",
@@ -213,8 +214,11 @@ fn t0s_mixtures_cap_large_data_sets_and_leave_tasks_out() {
     assert_eq!(entries("t0_train_one_og_prompt"), expected[..1]);
     let names: Vec<String> =
         entries("t0_eval_score_eval").into_iter().map(|(name, _)| name).collect();
-    let rounds = ["r1", "r2", "r3"].map(|r| format!("anli_true_or_not_1_{r}_score_eval"));
-    assert_eq!(names, [vec!["super_glue_cb_does_it_follow__score_eval".to_string()], rounds.into()].concat());
+    let rounds = ["r1", "r2", "r3"].map(|r| format!("anli_true_or_not_1__{r}_score_eval"));
+    assert_eq!(
+        names,
+        [vec!["super_glue_cb_does_it_follow__score_eval".to_string()], rounds.into()].concat()
+    );
     assert!(entries("t0_train_score_eval").is_empty());
 }
 

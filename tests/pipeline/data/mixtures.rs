@@ -14,11 +14,10 @@ fn named(name: &str, folder: &tempfile::TempDir) -> Task {
 }
 
 fn add_mixture(tasks: &mut Tasks, name: &str, entries: &[(&str, Option<f64>)]) {
-    let entry =
-        |(name, rate): &(&str, Option<f64>)| MixtureEntry {
-            name: name.to_string(),
-            rate: rate.map(Rate::Number),
-        };
+    let entry = |(name, rate): &(&str, Option<f64>)| MixtureEntry {
+        name: name.to_string(),
+        rate: rate.map(Rate::Number),
+    };
     let mixture = Mixture {
         scope: name.to_string(),
         name: None,

@@ -1,8 +1,8 @@
 //! A resumed data set goes on with the batches that would have come.
 
 use gimlet::data::{
-    AppendEos, BatchIterator, DatasetOptions, DatasetState, Mixture, MixtureEntries, MixtureEntry, Rate, SpanCorruption,
-    TaskProvider, Tokenize, get_dataset,
+    AppendEos, BatchIterator, DatasetOptions, DatasetState, Mixture, MixtureEntries, MixtureEntry,
+    Rate, SpanCorruption, TaskProvider, Tokenize, get_dataset,
 };
 use gimlet::vocab::ByteVocabulary;
 
@@ -100,10 +100,8 @@ fn mixtures() {
     let mut other = task_of_ids(&folders[1]);
     other.name = Some("other".to_string());
     let mut tasks = tasks([task_of_ids(&folders[0]), other]);
-    let entry = |name: &str, rate| MixtureEntry {
-        name: name.to_string(),
-        rate: Some(Rate::Number(rate)),
-    };
+    let entry =
+        |name: &str, rate| MixtureEntry { name: name.to_string(), rate: Some(Rate::Number(rate)) };
     let mixture = Mixture {
         scope: "both".to_string(),
         name: None,
