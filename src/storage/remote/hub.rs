@@ -167,8 +167,7 @@ impl Entry {
 async fn page(url: &str, token: Option<&str>) -> Result<(Vec<Entry>, Option<String>), Failure> {
     let response = web::get(url, token, None).await?;
     let next = web::header(&response, "link").and_then(next_link);
-    // The token goes to no other server, whatever the answer names.
-    let next = next.filter(|next| next.starts_with(&endpoint()));
+    let next = next.map(|next| at_endpoint(&next)).transpose()?;
     let body = response.into_body().bytes();
     let body = tokio::time::timeout(limits().stall, body).await;
     let body = body.map_err(|_| Failure::temporary("the listing stopped half way"))?;
@@ -183,6 +182,15 @@ fn next_link(header: &str) -> Option<String> {
     let link = header.split(',').find(|link| link.contains("rel=\"next\""))?;
     let (_, rest) = link.split_once('<')?;
     Some(rest.split_once('>')?.0.to_string())
+}
+
+/// The same page of the hub that was asked: mirrors pass on links to the original, and the token goes
+/// to no other server, whatever an answer names.
+fn at_endpoint(link: &str) -> Result<String, Failure> {
+    match link.find("/api/") {
+        Some(at) => Ok(format!("{}{}", endpoint(), &link[at..])),
+        None => Err(Failure::Permanent(format!("its listing goes on at `{link}`, not at the hub"))),
+    }
 }
 
 /// The hub's address, or that of a mirror.

@@ -243,7 +243,7 @@ fn a_public_container_of_azure_is_read_without_a_key() {
 #[test]
 fn an_azure_container_needs_its_account() {
     let _held = environment(&[]);
-    let message = path("az://container/f").read().unwrap_err().to_string();
+    let message = path("az://elsewhere/f").read().unwrap_err().to_string();
     assert!(message.contains("set $AZURE_STORAGE_ACCOUNT_NAME"), "{message}");
 }
 
