@@ -59,7 +59,14 @@ impl Place {
             let (word, given) = with_revision(word);
             (name, revision, rest) = (Some(word.to_string()), given, after);
         }
-        let revision = revision.unwrap_or("main").to_string();
+        let mut revision = revision.unwrap_or("main").to_string();
+        if revision == "refs" {
+            // `refs/convert/parquet` and `refs/pr/7` are understood without `%2F`.
+            let mut words = rest.splitn(3, '/');
+            let [kind, name] = [words.next()?, words.next()?];
+            revision = format!("refs%2F{kind}%2F{name}");
+            rest = words.next().unwrap_or("");
+        }
         let place = Self { kind, owner: owner.to_string(), name, revision };
         (!owner.is_empty()).then(|| (place, rest.to_string()))
     }
@@ -277,6 +284,13 @@ mod tests {
     fn paths_name_repository_revision_and_file() {
         check("datasets/o/n/data/a.json", "datasets/o/n", "main", "data/a.json");
         check("datasets/o/n@v1/a.json", "datasets/o/n", "v1", "a.json");
+        check(
+            "datasets/o/n@refs/convert/parquet/d/a",
+            "datasets/o/n",
+            "refs%2Fconvert%2Fparquet",
+            "d/a",
+        );
+        check("datasets/o/n@refs/pr/7", "datasets/o/n", "refs%2Fpr%2F7", "");
         check("datasets/squad@v1/data/a.json", "datasets/squad", "v1", "data/a.json");
         check("datasets/squad", "datasets/squad", "main", "");
         check("google/t5-small/spiece.model", "google/t5-small", "main", "spiece.model");
