@@ -34,9 +34,11 @@ impl S3 {
     }
 
     fn answer(&self, request: &Request) -> Reply {
-        let key = percent_encoding::percent_decode_str(&request.target).decode_utf8().unwrap();
-        let folder = self.root.path().join(key.trim_start_matches('/'));
-        if ["GET", "HEAD"].contains(&request.method.as_str()) && folder.is_dir() {
+        let reads = ["GET", "HEAD"].contains(&request.method.as_str());
+        let target = reads.then_some(request.target.as_str());
+        let source = target.or(request.header("x-amz-copy-source")).unwrap_or("?");
+        let key = percent_encoding::percent_decode_str(source).decode_utf8().unwrap();
+        if self.root.path().join(key.trim_start_matches('/')).is_dir() {
             // Real buckets have no folders; this one fails on its own.
             return Reply::status(404);
         }
@@ -187,6 +189,8 @@ fn a_busy_bucket_is_asked_again_also_for_listings_and_writes() {
     folder.join("a").write_atomic(b"1").unwrap();
     assert_eq!(folder.list().unwrap(), [folder.join("a")]);
     assert_eq!(folder.join("a").read().unwrap(), b"1");
+    let message = folder.rename(&path("s3://busy/moved")).unwrap_err().to_string();
+    assert!(message.contains("buckets rename files, not folders"), "{message}");
     folder.join("a").remove_file().unwrap();
 }
 
