@@ -8,6 +8,8 @@ mod denoise;
 mod lm;
 mod span_corruption;
 mod spec;
+#[cfg(test)]
+mod testing;
 mod text;
 mod tokens;
 

@@ -17,6 +17,7 @@ pub(super) const RANDOMNESS: &str = "__randomness__";
 /// An environment for templates.
 pub(super) fn environment() -> Environment<'static> {
     let mut out = Environment::new();
+    out.set_debug(false);
     out.set_undefined_behavior(UndefinedBehavior::Lenient);
     out.set_auto_escape_callback(|_| AutoEscape::None);
     out.set_formatter(|output, _, value| {
@@ -159,6 +160,10 @@ fn python_method(
             let place = text.find(part).ok_or_else(|| invalid("`index`: substring not found"))?;
             Ok(Value::from(text[..place].chars().count()))
         }
+        (ValueKind::String, "title") => {
+            let () = from_args(args)?;
+            Ok(Value::from(title(value.as_str().unwrap_or_default())))
+        }
         (ValueKind::Seq, "index") => {
             let (wanted,): (&Value,) = from_args(args)?;
             let place = value.try_iter()?.position(|item| item == *wanted);
@@ -166,4 +171,19 @@ fn python_method(
         }
         _ => pycompat::unknown_method_callback(state, value, method, args),
     }
+}
+
+/// Python's `str.title`: a letter is upper case unless one stands before it.
+fn title(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut after_letter = false;
+    for c in text.chars() {
+        if after_letter {
+            out.extend(c.to_lowercase());
+        } else {
+            out.extend(c.to_uppercase());
+        }
+        after_letter = c.is_lowercase() || c.is_uppercase();
+    }
+    out
 }

@@ -1,9 +1,11 @@
 //! Shows what passes.
 
+use minijinja::formatting::FormatStyle;
+
 use super::{Context, Preprocess, Step};
 use crate::data::error::DataError;
 use crate::data::example::Value;
-use crate::gin::{Configurable, repr_float};
+use crate::gin::Configurable;
 
 /// Prints each feature of each example to standard error, as `tf.print` does. Source: SeqIO
 /// `preprocessors.py`.
@@ -41,9 +43,16 @@ pub(super) fn printed(value: &Value, summarize: Option<usize>) -> String {
     }
 }
 
+/// C's `%.6g`, or with nine digits where six do not tell the number.
 fn float(number: &f64) -> String {
-    let text = repr_float(*number);
-    text.strip_suffix(".0").map_or(text.clone(), str::to_string)
+    let number = f64::from(*number as f32);
+    let digits = |format: &str| {
+        let value = minijinja::Value::from(number);
+        minijinja::formatting::format(FormatStyle::Printf, format, &[value])
+            .expect("the format fits a number")
+    };
+    let six = digits("%.6g");
+    if six.parse() == Ok(number as f32) { six } else { digits("%.9g") }
 }
 
 fn escaped(text: &str) -> String {

@@ -68,7 +68,7 @@ impl Prompt {
         let choices = spec.answer_choices.clone().map(|choices| (CHOICES, choices));
         for (name, text) in [Some((TEMPLATE, template)), choices].into_iter().flatten() {
             environment.add_template_owned(name, text).map_err(|error| {
-                DataError::Config(format!("`apply_template.{name}` is malformed: {error:#}"))
+                DataError::Config(format!("`apply_template.{name}` is malformed: {error}"))
             })?;
         }
         Ok(Self {
@@ -108,9 +108,9 @@ impl Prompt {
         template: &str,
         variables: &BTreeMap<String, Jinja>,
     ) -> Result<Vec<String>, String> {
-        let failed = |error: minijinja::Error| format!("the {template} fails: {error:#}");
+        let failed = |error: minijinja::Error| format!("the {template} fails: {error}");
         let ready = self.environment.get_template(template).map_err(failed)?;
-        let context: Jinja = variables.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        let context = Jinja::from_pairs(variables.iter().map(|(k, v)| (k.as_str(), v.clone())));
         let text = ready.render(context).map_err(failed)?;
         let part = |part: &str| strip(&part.replace(PROTECTED, SEPARATOR)).to_string();
         Ok(text.split(SEPARATOR).map(part).collect())
@@ -171,7 +171,9 @@ impl Node {
     fn value(self) -> Jinja {
         match self {
             Self::Leaf(value) => value,
-            Self::Below(tree) => tree.0.into_iter().map(|(name, node)| (name, node.value())).collect(),
+            Self::Below(tree) => {
+                Jinja::from_pairs(tree.0.into_iter().map(|(name, node)| (name, node.value())))
+            }
         }
     }
 }
