@@ -41,9 +41,9 @@ pub use postprocess::{LowerText, Postprocessor, StringLabelToClassId};
 pub use preprocess::{
     AppendEos, AppendEosAfterTrim, ApplyTemplate, CacheDatasetPlaceholder, Constant,
     DefinitePronounResolutionSimple, Equal, ExampleFn, FeatureFn, Fill, FillInTheBlank,
-    FillInTheBlankSized, FilterByStringLength, FilterByValue, FormatFeatures, Formats, FullLm, Glue,
-    IidDenoising, Lm, MapLabels, MultiTranslate, NeighboringPairs, NextSentencePrediction, OneHot,
-    PadNonspacedLanguages, ParseTsv, PrefixLm, PreprocessTensorflowExamples, PreprocessTsv,
+    FillInTheBlankSized, FilterByStringLength, FilterByValue, FormatFeatures, Formats, FullLm,
+    Glue, IidDenoising, Lm, MapLabels, MultiTranslate, NeighboringPairs, NextSentencePrediction,
+    OneHot, PadNonspacedLanguages, ParseTsv, PrefixLm, PreprocessTensorflowExamples, PreprocessTsv,
     Preprocessor, PrintDataset, RandomSplitText, RankClassification, RankClassificationFormatter,
     RankingMode, Record, Rekey, ReplaceText, SetFeature, SpanCorruption, SplitTextToWords, Squad,
     SquadSpanSpaceTokenized, Stsb, Summarize, Tokenize, TokenizeAndAppendEos, Translate, TriviaQa,

@@ -26,8 +26,8 @@ pub use lm::{FullLm, IidDenoising, PrefixLm};
 pub use span_corruption::{SpanCorruption, random_spans_helper};
 pub use spec::{CacheDatasetPlaceholder, Preprocessor};
 pub use text::{
-    ApplyTemplate, Constant, DefinitePronounResolutionSimple, Equal, ExampleFn, FeatureFn,
-    FillInTheBlank, FillInTheBlankSized, Fill, FilterByStringLength, FilterByValue, FormatFeatures,
+    ApplyTemplate, Constant, DefinitePronounResolutionSimple, Equal, ExampleFn, FeatureFn, Fill,
+    FillInTheBlank, FillInTheBlankSized, FilterByStringLength, FilterByValue, FormatFeatures,
     Formats, Glue, Lm, MapLabels, MultiTranslate, NeighboringPairs, NextSentencePrediction, OneHot,
     PadNonspacedLanguages, ParseTsv, PreprocessTensorflowExamples, PreprocessTsv, PrintDataset,
     RandomSplitText, RankClassification, RankClassificationFormatter, RankingMode, Record, Rekey,

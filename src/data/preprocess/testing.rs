@@ -1,10 +1,9 @@
 //! Runs preprocessors that gin text names over examples, without files and vocabularies.
 
-use std::collections::BTreeMap;
 use std::io;
 
 use super::{Context, Features, Place, Preprocessor, Step};
-use crate::data::example::Example;
+use crate::data::example::{Example, Value};
 use crate::data::random::StageSeed;
 use crate::gin::{Configurable, Evaluator, Registry, Request, Source, load};
 
@@ -97,8 +96,10 @@ fn run_step(
 
 /// An example of a JSON object, whose keys may be paths.
 pub(crate) fn example(json: &serde_json::Value) -> Example {
-    serde_json::from_value::<BTreeMap<crate::data::Key, crate::data::Value>>(json.clone())
-        .unwrap_or_else(|error| panic!("{json}: {error}"))
-        .into_iter()
-        .collect()
+    let feature = |(key, value): (&String, &serde_json::Value)| {
+        let value: Value = serde_json::from_value(value.clone())
+            .unwrap_or_else(|error| panic!("{key} in {json}: {error}"));
+        (key.as_str().into(), value)
+    };
+    json.as_object().expect("an example is an object").iter().map(feature).collect()
 }

@@ -108,8 +108,11 @@ pub struct FormatFeatures {
 
 impl Preprocess for FormatFeatures {
     fn steps(&self, _: &Context<'_>) -> Result<Vec<Step>, DataError> {
-        let formats: Vec<(Key, String)> =
-            self.formats.iter().map(|(key, format)| (key.as_str().into(), format.clone())).collect();
+        let formats: Vec<(Key, String)> = self
+            .formats
+            .iter()
+            .map(|(key, format)| (key.as_str().into(), format.clone()))
+            .collect();
         let keep = self.keep;
         Ok(vec![Step::map(move |example| {
             let made: Result<Vec<(Key, Value)>, String> = formats

@@ -82,8 +82,7 @@ impl Prompt {
     /// Inputs and targets; `None` where the template makes no use of the record.
     fn apply(&self, example: &Example, draw: Draw) -> Result<Option<Example>, String> {
         let mut variables = variables(example)?;
-        let choices =
-            if self.has_choices { Some(self.render(CHOICES, &variables)?) } else { None };
+        let choices = if self.has_choices { Some(self.render(CHOICES, &variables)?) } else { None };
         let listed = choices.as_ref().map(|choices| choices.iter().collect::<Jinja>());
         variables.insert(CHOICES.to_string(), listed.unwrap_or(Jinja::from(())));
         variables.insert(RANDOMNESS.to_string(), Randomness::value(draw));
@@ -129,7 +128,9 @@ fn variables(example: &Example) -> Result<BTreeMap<String, Jinja>, String> {
         let (first, below) = key.split_once('/').map_or((&**key, None), |(a, b)| (a, Some(b)));
         let first = first.replace('-', "_");
         if first == CHOICES {
-            return Err(format!("the record has a feature '{CHOICES}', which templates know as theirs"));
+            return Err(format!(
+                "the record has a feature '{CHOICES}', which templates know as theirs"
+            ));
         }
         match (below, value) {
             (None, Value::Text(text)) => {
@@ -139,12 +140,12 @@ fn variables(example: &Example) -> Result<BTreeMap<String, Jinja>, String> {
             (Some(below), value) => tree.insert(&format!("{first}/{below}"), jinja(value)),
         }
     }
-    Ok(tree.0.into_iter().map(|(name, node)| (name, node.value())).collect())
+    Ok(tree.values().collect())
 }
 
-/// Features by the parts of their paths.
+/// Features by the parts of their paths, in their order.
 #[derive(Default)]
-struct Tree(BTreeMap<String, Node>);
+struct Tree(Vec<(String, Node)>);
 
 enum Node {
     Leaf(Jinja),
@@ -153,28 +154,24 @@ enum Node {
 
 impl Tree {
     fn insert(&mut self, path: &str, value: Jinja) {
-        match path.split_once('/') {
-            None => {
-                self.0.insert(path.to_string(), Node::Leaf(value));
-            }
-            Some((first, rest)) => {
-                let below = self.0.entry(first.to_string()).or_insert(Node::Below(Self::default()));
-                if let Node::Below(tree) = below {
-                    tree.insert(rest, value);
-                }
-            }
+        let Some((first, rest)) = path.split_once('/') else {
+            self.0.push((path.to_string(), Node::Leaf(value)));
+            return;
+        };
+        let place = self.0.iter().position(|(name, _)| name == first).unwrap_or_else(|| {
+            self.0.push((first.to_string(), Node::Below(Self::default())));
+            self.0.len() - 1
+        });
+        if let Node::Below(tree) = &mut self.0[place].1 {
+            tree.insert(rest, value);
         }
     }
-}
 
-impl Node {
-    fn value(self) -> Jinja {
-        match self {
-            Self::Leaf(value) => value,
-            Self::Below(tree) => {
-                Jinja::from_pairs(tree.0.into_iter().map(|(name, node)| (name, node.value())))
-            }
-        }
+    fn values(self) -> impl Iterator<Item = (String, Jinja)> {
+        self.0.into_iter().map(|(name, node)| match node {
+            Node::Leaf(value) => (name, value),
+            Node::Below(tree) => (name, Jinja::from_pairs(tree.values().collect::<Vec<_>>())),
+        })
     }
 }
 

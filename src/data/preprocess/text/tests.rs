@@ -44,7 +44,8 @@ fn outputs_are_those_of_the_real_ones() {
     assert!(rows("cases").count() > 60);
     for (gin, row) in rows("cases") {
         let found = run(&preprocessors(gin), examples(&row["examples"]));
-        let found: Vec<_> = found.unwrap_or_else(|e| panic!("{gin}{e}")).iter().map(sorted).collect();
+        let found: Vec<_> =
+            found.unwrap_or_else(|e| panic!("{gin}{e}")).iter().map(sorted).collect();
         let expected: Vec<_> = examples(&row["outputs"]).iter().map(sorted).collect();
         for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
             assert_eq!(found, expected, "{gin} output {i}");
@@ -73,9 +74,8 @@ fn random_outputs_come_as_often_as_those_of_the_real_ones() {
             let key = format!("{:?}", sorted(example));
             *counts.entry(key).or_default() += 1.0 / COUNT as f64;
         }
-        let entry = |row: &Json| {
-            (format!("{:?}", sorted(&example(&row[0]))), row[1].as_f64().unwrap())
-        };
+        let entry =
+            |row: &Json| (format!("{:?}", sorted(&example(&row[0]))), row[1].as_f64().unwrap());
         let expected: BTreeMap<String, f64> =
             row["outputs"].as_array().unwrap().iter().map(entry).collect();
         let keys: BTreeSet<&String> = counts.keys().chain(expected.keys()).collect();
@@ -84,7 +84,10 @@ fn random_outputs_come_as_often_as_those_of_the_real_ones() {
             keys.iter().map(|key| (share(&counts, key) - share(&expected, key)).abs()).sum();
         // Half the sum is the total variation; 6,000 draws of the reference are off by 2% at most.
         let per_example = row["per_example"].as_f64().unwrap();
-        assert!(distance / 2.0 < 0.03 * per_example, "{gin}: {distance}\n{counts:#?}\n{expected:#?}");
+        assert!(
+            distance / 2.0 < 0.03 * per_example,
+            "{gin}: {distance}\n{counts:#?}\n{expected:#?}"
+        );
     }
 }
 
@@ -129,9 +132,17 @@ fn check(gin: &str, record: Json, expected: &[Json]) {
 
 #[test]
 fn blocks_do_what_lambdas_do_in_python() {
-    check("filter()]\nfilter.key = 'n'\nfilter.values = [0, 1.0]", json!({"n": 1}), &[json!({"n": 1})]);
+    check(
+        "filter()]\nfilter.key = 'n'\nfilter.values = [0, 1.0]",
+        json!({"n": 1}),
+        &[json!({"n": 1})],
+    );
     check("filter()]\nfilter.key = 'n'\nfilter.values = ['1']", json!({"n": 1}), &[]);
-    check("filter()]\nfilter.key = 'n'\nfilter.values = [-1]\nfilter.negate = True", json!({"n": -1}), &[]);
+    check(
+        "filter()]\nfilter.key = 'n'\nfilter.values = [-1]\nfilter.negate = True",
+        json!({"n": -1}),
+        &[],
+    );
     check(
         "constant()]\nconstant.features = {'inputs': '', 'ids': [1, 2]}",
         json!({"inputs": "x", "n": 1}),
@@ -147,7 +158,11 @@ fn blocks_do_what_lambdas_do_in_python() {
         json!({"a/b": "B", "n": 3, "x": 1.0, "l": ["a", "b"]}),
         &[json!({"inputs": "q: B 3 1.0 a, b"})],
     );
-    check("replace()]\nreplace.old = ' '", json!({"text": " a b\u{a0}c "}), &[json!({"text": "ab\u{a0}c"})]);
+    check(
+        "replace()]\nreplace.old = ' '",
+        json!({"text": " a b\u{a0}c "}),
+        &[json!({"text": "ab\u{a0}c"})],
+    );
     check(
         "unidecode()]",
         json!({"text": "Ștefan și ță, în câmp", "n": 1}),

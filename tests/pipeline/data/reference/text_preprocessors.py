@@ -468,6 +468,10 @@ def prompts():
          [{"text": "alpha beta gamma delta", "words": ["beta", "x", "Alpha", "beta", "gamma"]}])
   prompt("{{text}} ||| {{ text | length }}", [{"text": "word " * 411}, {"text": "w" * 2054},
                                              {"text": "x" * 2053}])
+  prompt("{{ text | int }} {{ '2.7' | int }} {{ names | int(5) }} {{ x | int }} {{ text | float }} "
+         "{{ missing | length }} {{ '1' | float }} {{ (x > 1) | int }} {{ nest }} ||| {{ x | string }}"
+         "{% for key, value in nest.items() %} {{ key }}={{ value }}{% endfor %} {{ nest.get('q') }}",
+         [{"text": "t", "names": ["a"], "x": 1.9, "nest/z": 1, "nest/a/b": "it's", "nest/c": []}])
   prompt("{{ sentence_1 }} {{ a.b_c }} ||| {{ choices.label.index(key) }} {{ answer_choices }}",
          [{"sentence-1": "S", "a/b_c": "n ||| m", "choices/label": ["A", "B"], "key": "B"}],
          choices="{{ choices.label | join('|||') }}")
