@@ -20,36 +20,55 @@ mod dataset;
 mod error;
 mod example;
 mod examples;
+mod feature;
 mod pipeline;
 mod postprocess;
 mod preprocess;
 mod random;
 mod source;
+mod streams;
 mod task;
 
 pub use batches::{BatchIterator, DatasetState};
 pub use cache::{CacheFolder, CacheOptions, Caches, SplitPlan, split_plans, write_cache};
-pub use convert::{EncDecBatch, EncDecFeatureConverter, EncDecPacking, make_autoregressive_inputs};
+pub use convert::{
+    Batch, BatchFeature, BatchValues, ConverterClass, DecoderFeatureConverter,
+    EncDecFeatureConverter, EncoderFeatureConverter, FeatureConverter, LMFeatureConverter, Packing,
+    PassThroughFeatureConverter, PrePackedEncDecFeatureConverter, PrePackedLMFeatureConverter,
+    PrePackedPrefixLMFeatureConverter, PrefixLMFeatureConverter, PrefixSuffixLMFeatureConverter,
+    make_autoregressive_inputs,
+};
 pub use dataset::{
     DatasetConfig, DatasetOptions, PREFETCH, get_dataset, subtasks, training_eval_batches,
 };
 pub use error::DataError;
 pub use example::{Example, Key, Value};
 pub use examples::{ExampleIterator, ExampleOptions, max_feature_lengths, task_examples};
+pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use pipeline::StageState;
 pub use postprocess::{LowerText, Postprocessor, StringLabelToClassId};
 pub use preprocess::{
-    AppendEos, AppendEosAfterTrim, ApplyTemplate, CacheDatasetPlaceholder, Constant,
-    DefinitePronounResolutionSimple, Equal, ExampleFn, FeatureFn, Fill, FillInTheBlank,
+    AppendEos, AppendEosAfterTrim, ApplyTemplate, BertMasking, CacheDatasetPlaceholder,
+    ConcatenateAndSplitToFixedLength, Constant, DefinitePronounResolutionSimple, Denoise,
+    DropNoiseTokens, DropNonnoiseTokens, Equal, ExampleFn, FeatureFn, Fill, FillInTheBlank,
     FillInTheBlankSized, FilterByStringLength, FilterByValue, FormatFeatures, Formats, FullLm,
-    Glue, IidDenoising, Lm, MapLabels, MultiTranslate, NeighboringPairs, NextSentencePrediction,
-    OneHot, PadNonspacedLanguages, ParseTsv, PrefixLm, PreprocessTensorflowExamples, PreprocessTsv,
-    Preprocessor, PrintDataset, RandomSplitText, RankClassification, RankClassificationFormatter,
-    RankingMode, Record, Rekey, ReplaceText, SetFeature, SpanCorruption, SplitTextToWords, Squad,
-    SquadSpanSpaceTokenized, Stsb, Summarize, Tokenize, TokenizeAndAppendEos, Translate, TriviaQa,
-    TruncateInputsLeft, Unidecode, WnliSimple, Wsc, WscSimple, random_spans_helper,
+    Glue, IidDenoising, IidNoiseMask, Lm, MapLabels, MultiTranslate, NeighboringPairs,
+    NextSentencePrediction, NoiseFn, NoiseMaskFn, NoiseSpanToSentinel, NoiseSpanToUniqueSentinel,
+    NoiseTokenToGatheredToken, NoiseTokenToRandomToken, NoiseTokenToRandomTokenOrSentinel,
+    NoiseTokenToSentinel, NonnoiseSpanToSentinel, NonnoiseSpanToUniqueSentinel, OneHot,
+    PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder, PadNonspacedLanguages, ParseTsv,
+    PermuteNoiseTokens, PrefixLm, PreprocessTensorflowExamples, PreprocessTsv, Preprocessor,
+    PrintDataset, RandomPrefixNoiseMask, RandomSpansHelper, RandomSpansNoiseMask,
+    RandomSpansTargetsLength, RandomSpansTokensLength, RandomSplitText, RankClassification,
+    RankClassificationFormatter, RankingMode, Record, ReduceConcatTokens, RegularNoiseMask, Rekey,
+    ReplaceText, SelectRandomChunk, SentinelId, SetFeature, SpanCorruption, SplitTextToWords,
+    SplitTokens, SplitTokensToInputsLength, SplitTokensToRandomLength, SplitTokensToTargetsLength,
+    Squad, SquadSpanSpaceTokenized, Stsb, Summarize, TargetsForPrefixLmObjective,
+    TokenPreprocessor, Tokenize, TokenizeAndAppendEos, Translate, TrimAndPadDataset,
+    TrimTokensAtFront, TriviaQa, TriviaQaTruncateInputs, TruncateInputsLeft, Unidecode,
+    Unsupervised, WnliSimple, Wsc, WscSimple, random_spans_helper,
 };
 pub use source::{
     DataSource, FilePattern, HuggingFaceDataSource, JsonLinesDataSource, TextLineDataSource,
 };
-pub use task::{Feature, FeatureDtype, Mixture, MixtureEntry, Task, TaskOrMixture, TaskProvider};
+pub use task::{Mixture, MixtureEntry, Task, TaskOrMixture, TaskProvider};

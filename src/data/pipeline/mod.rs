@@ -12,13 +12,17 @@ mod chunks;
 mod map;
 mod mix;
 mod parallel;
+mod pool;
 mod pull;
+mod rebatch;
 mod shuffle;
 mod task;
+pub(crate) mod testing;
 mod validate;
 
 pub use pull::StageState;
 
 pub(crate) use mix::{Mix, MixtureParts, mixture_parts};
+pub(crate) use pool::Workers;
 pub(crate) use pull::{Pull, Stage};
-pub(crate) use task::{TaskPlan, precache_stage, task_stage};
+pub(crate) use task::{Extent, TaskPlan, extent, precache_stage, task_stage};

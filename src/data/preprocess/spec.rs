@@ -1,6 +1,14 @@
 //! The slot that all preprocessors fill.
 
-use super::lm::{FullLm, IidDenoising, PrefixLm};
+use super::bert::BertMasking;
+use super::chunks::{
+    ConcatenateAndSplitToFixedLength, ReduceConcatTokens, SplitTokens, SplitTokensToInputsLength,
+    SplitTokensToRandomLength, SplitTokensToTargetsLength,
+};
+use super::denoise::Denoise;
+use super::lm::{FullLm, IidDenoising, PrefixLm, TargetsForPrefixLmObjective, Unsupervised};
+use super::prefix_lm_packing::{PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder};
+use super::random_chunk::SelectRandomChunk;
 use super::span_corruption::SpanCorruption;
 use super::text::{
     ApplyTemplate, DefinitePronounResolutionSimple, FillInTheBlank, FillInTheBlankSized,
@@ -14,6 +22,7 @@ use super::text::{
 use super::tokens::{
     AppendEos, AppendEosAfterTrim, Tokenize, TokenizeAndAppendEos, TruncateInputsLeft,
 };
+use super::trim::{TrimAndPadDataset, TrimTokensAtFront, TriviaQaTruncateInputs};
 use super::{Context, Preprocess, Step};
 use crate::data::error::DataError;
 use crate::gin::{Configurable, Slot};
@@ -24,8 +33,11 @@ crate::gin::slot! {
         AppendEos,
         AppendEosAfterTrim,
         ApplyTemplate,
+        BertMasking,
         CacheDatasetPlaceholder,
+        ConcatenateAndSplitToFixedLength,
         DefinitePronounResolutionSimple,
+        Denoise,
         FillInTheBlank,
         FillInTheBlankSized,
         FilterByStringLength,
@@ -39,6 +51,8 @@ crate::gin::slot! {
         MultiTranslate,
         NeighboringPairs,
         NextSentencePrediction,
+        PackPrefixLmDecoderOnly,
+        PackPrefixLmEncoderDecoder,
         PadNonspacedLanguages,
         ParseTsv,
         PrefixLm,
@@ -49,21 +63,32 @@ crate::gin::slot! {
         RankClassification,
         RankClassificationFormatter,
         Record,
+        ReduceConcatTokens,
         Rekey,
         ReplaceText,
+        SelectRandomChunk,
         SetFeature,
         SpanCorruption,
         SplitTextToWords,
+        SplitTokens,
+        SplitTokensToInputsLength,
+        SplitTokensToRandomLength,
+        SplitTokensToTargetsLength,
         Squad,
         SquadSpanSpaceTokenized,
         Stsb,
         Summarize,
+        TargetsForPrefixLmObjective,
         Tokenize,
         TokenizeAndAppendEos,
         Translate,
+        TrimAndPadDataset,
+        TrimTokensAtFront,
         TriviaQa,
+        TriviaQaTruncateInputs,
         TruncateInputsLeft,
         Unidecode,
+        Unsupervised,
         WnliSimple,
         Wsc,
         WscSimple,

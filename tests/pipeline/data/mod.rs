@@ -5,8 +5,11 @@ mod cache;
 mod mixtures;
 mod order;
 mod packing;
+mod ranks;
 mod resume;
 mod span_corruption;
+mod streams;
+mod unsupervised;
 mod vocabulary;
 
 use std::collections::BTreeMap;
@@ -14,9 +17,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gimlet::data::{
-    BatchIterator, DataSource, DatasetConfig, EncDecBatch, Feature, FeatureDtype, FilePattern,
+    Batch, BatchIterator, DataSource, DatasetConfig, Feature, FeatureDtype, FilePattern,
     JsonLinesDataSource, Preprocessor, Task, TaskOrMixture, TextLineDataSource,
 };
+use gimlet::gin::{Diagnostics, Loaded, Request, Source, load};
+use gimlet::run::Library;
 use gimlet::vocab::{PassThroughVocabulary, VocabularySpec};
 
 /// Tasks and mixtures by name.
@@ -110,6 +115,7 @@ fn config(name: &str, lengths: (usize, usize)) -> DatasetConfig {
         seed: Some(7),
         use_cached: false,
         pack: false,
+        use_custom_packing_ops: false,
         use_memory_cache: true,
         trim_output_features: true,
         num_prefetch_threads: Some(2),
@@ -117,7 +123,7 @@ fn config(name: &str, lengths: (usize, usize)) -> DatasetConfig {
 }
 
 /// At most `count` batches.
-fn take(batches: &mut BatchIterator, count: usize) -> Vec<EncDecBatch> {
+fn take(batches: &mut BatchIterator, count: usize) -> Vec<Batch> {
     let next = |_| batches.next_batch().unwrap();
     (0..count).map_while(next).collect()
 }
@@ -139,4 +145,28 @@ fn folder_of_ids(lines_per_file: &[usize]) -> tempfile::TempDir {
 fn task_of_ids(folder: &tempfile::TempDir) -> Task {
     let source = json_source(&format!("{}/*.jsonl", folder.path().display()));
     task("ids", source, Vec::new(), features(&ids_vocabulary(), &["inputs", "targets"]))
+}
+
+/// Gin texts by name, before those of the library.
+struct Texts(BTreeMap<&'static str, String>);
+
+impl Source for Texts {
+    fn read(&self, path: &str) -> std::io::Result<Option<String>> {
+        match self.0.get(path) {
+            Some(text) => Ok(Some(text.clone())),
+            None => Library.read(path),
+        }
+    }
+
+    fn similar(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A run's gin text that imports a task file.
+fn load_texts(run: &str, tasks: &str) -> Result<Loaded, Diagnostics> {
+    let run = format!("import task_file\n{run}");
+    let texts = [("run.gin", run), ("task_file.gin", tasks.to_string())];
+    let request = Request { files: vec!["run.gin".to_string()], ..Request::default() };
+    load(&request, &Texts(texts.into()), &gimlet::run::registry())
 }

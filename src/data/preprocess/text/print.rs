@@ -40,6 +40,14 @@ pub(super) fn printed(value: &Value, summarize: Option<usize>) -> String {
         Value::Ints(ids) => list(ids.iter().map(i32::to_string).collect()),
         Value::Floats(numbers) => list(numbers.iter().map(float).collect()),
         Value::Texts(texts) => list(texts.iter().map(quoted).collect()),
+        Value::IntRows(rows) => {
+            let row = |row: &Vec<i32>| printed(&Value::Ints(row.clone()), summarize);
+            lines(&rows.iter().map(row).collect::<Vec<_>>(), summarize)
+        }
+        Value::FloatRows(rows) => {
+            let row = |row: &Vec<f64>| printed(&Value::Floats(row.clone()), summarize);
+            lines(&rows.iter().map(row).collect::<Vec<_>>(), summarize)
+        }
     }
 }
 
@@ -57,6 +65,18 @@ fn float(number: &f64) -> String {
 
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Rows, a line each.
+fn lines(rows: &[String], summarize: Option<usize>) -> String {
+    let shown = match summarize {
+        Some(ends) if rows.len() > 2 * ends => {
+            let (first, last) = (&rows[..ends], &rows[rows.len() - ends..]);
+            format!("{}\n ...\n {}", first.join("\n "), last.join("\n "))
+        }
+        _ => rows.join("\n "),
+    };
+    format!("[{shown}]")
 }
 
 fn listed(items: &[String], summarize: Option<usize>) -> String {

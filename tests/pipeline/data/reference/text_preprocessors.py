@@ -362,6 +362,7 @@ def ranking():
   examples = [features(), features(label=1), features(label=-1), features(choice1="a\\\\b \\0 c")]
   case("rank_classification_formatter", examples, **formats)
   case("rank_classification_formatter", examples, mode="train", **formats)
+  case("rank_classification_formatter", examples, mode="fewshot_eval", **formats)
   case("rank_classification_formatter", [features(choice1="\\1"), features(choice1="a\\b")],
        **formats)
   case("rank_classification_formatter",
@@ -390,6 +391,10 @@ def ranking():
               "rank_classification.passthrough_feature_keys = ['answer_choices']\n")
   functions(weighted, examples, dict(
       t0, weight_fn=lambda ex: 1.0, mode="train", passthrough_feature_keys=["answer_choices"]))
+  functions(weighted.replace("'train'", "'fewshot_eval'").replace("answer_choices", "targets_of"),
+            [{**example, "targets_of": 4} for example in examples], dict(
+                t0, weight_fn=lambda ex: 1.0, mode="fewshot_eval",
+                passthrough_feature_keys=["targets_of"]))
   own = ("steps.preprocessors = [@t5.data.preprocessors.rank_classification()]\n"
          "rank_classification.inputs_fn = @a/gimlet.example.get()\na/get.key = 'prefix'\n"
          "rank_classification.targets_fn = @b/gimlet.example.get()\nb/get.key = 'suffix'\n"
@@ -530,6 +535,7 @@ def languages():
 def printed():
   """What `tf.print` shows of values."""
   values = ["hello", "", 3, 0.1, 2.0, 1e10, 0.12345678, 1234567.0, 123456789.0, 1e-5, 1 / 3, ["a", "b", "c", "d", "e", "f", "g"], [1, 2],
+            [[1, 2], [3, 4]], [[1] * 8] * 8, [[0.5, 2.0]],
             [1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6, 7], [1.5, 2.0], ["a\"b\n", "\\"]]
   path = os.path.join(HERE, "printed.tmp")
   out = []
