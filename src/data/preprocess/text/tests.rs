@@ -1,6 +1,8 @@
 //! Compared with t5, seqio, promptsource and Unidecode: `text_preprocessors.py` in the tests'
 //! reference folder made what is expected.
 
+#![cfg(test)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
@@ -123,7 +125,11 @@ fn values_print_as_tensorflow_prints_them() {
 }
 
 fn check(gin: &str, record: Json, expected: &[Json]) {
-    let gin = format!("steps.preprocessors = [@gimlet.preprocessors.{gin}");
+    check_of("gimlet", gin, record, expected);
+}
+
+fn check_of(module: &str, gin: &str, record: Json, expected: &[Json]) {
+    let gin = format!("steps.preprocessors = [@{module}.preprocessors.{gin}");
     let found: Vec<_> =
         run(&preprocessors(&gin), vec![example(&record)]).unwrap().iter().map(sorted).collect();
     let expected: Vec<_> = expected.iter().map(|json| sorted(&example(json))).collect();
@@ -172,6 +178,30 @@ fn blocks_do_what_lambdas_do_in_python() {
         "unidecode()]\nunidecode.targets_key = 'text'",
         json!({"text": "ă"}),
         &[json!({"inputs": "a", "text": "ă"})],
+    );
+}
+
+#[test]
+fn what_t5_fails_on_for_no_reason_is_done() {
+    check_of(
+        "t5.data",
+        "rank_classification_formatter()]\nrank_classification_formatter.mode = 'train'\n\
+         rank_classification_formatter.inputs_formats = ['a {x}', 'b']\n\
+         rank_classification_formatter.targets_formats = ['c', 'd {x}']",
+        json!({"x": "X", "label": 1}),
+        &[json!({"inputs": "b", "targets": "d X", "idx": [0, 1], "is_correct": 1})],
+    );
+    check_of(
+        "t5.data",
+        "parse_tsv()]\nparse_tsv.field_columns = [2, 0]",
+        json!({"text": "a\tb\tc"}),
+        &[json!({"inputs": "c", "targets": "a"})],
+    );
+    check_of(
+        "t5.data",
+        "fill_in_the_blank_sized()]\nfill_in_the_blank_sized.size_bins = [3]",
+        json!({"text": "a b c"}),
+        &[json!({"inputs": "fill: _3_", "targets": "a b c"})],
     );
 }
 
