@@ -41,8 +41,9 @@ impl Preprocess for ApplyTemplate {
 /// Separates inputs from targets, and answer choices from each other.
 const SEPARATOR: &str = "|||";
 
-/// Stands for a separator within the data. Any text that data do not have would do.
-const PROTECTED: &str = "\u{f8ff}|\u{f8ff}|\u{f8ff}|\u{f8ff}";
+/// Stands for a separator within the data: a text that data do not have, as long as promptsource's,
+/// since what is printed may be cut after so many characters.
+const PROTECTED: &str = "\u{f8ff}______________________________\u{f8ff}";
 
 const TEMPLATE: &str = "template";
 const CHOICES: &str = "answer_choices";
