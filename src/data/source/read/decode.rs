@@ -47,7 +47,7 @@ pub(super) fn open_decoded(
 ) -> Result<Box<dyn BufRead + Send>, DataError> {
     let broken = |source| read_error(path, position, source);
     // Remote files are checked for changes by storage, and asking for a size costs a request.
-    let size = if path.is_remote() { None } else { Some(path.size()?) };
+    let size = path.local().is_ok().then(|| path.size()).transpose()?;
     let mut file: Box<dyn Read + Send> = path.open()?;
     let mut first = Vec::with_capacity(PROBE);
     file.by_ref().take(PROBE as u64).read_to_end(&mut first).map_err(broken)?;
