@@ -20,6 +20,7 @@ mod dataset;
 mod error;
 mod example;
 mod examples;
+mod feature;
 mod pipeline;
 mod postprocess;
 mod preprocess;
@@ -43,12 +44,24 @@ pub use dataset::{
 pub use error::DataError;
 pub use example::{Example, Key, Value};
 pub use examples::{ExampleIterator, ExampleOptions, max_feature_lengths, task_examples};
+pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use pipeline::StageState;
 pub use postprocess::{LowerText, Postprocessor, StringLabelToClassId};
 pub use preprocess::{
-    AppendEos, AppendEosAfterTrim, CacheDatasetPlaceholder, FewshotPreprocessor, FullLm, IidDenoising, ParseTsv,
-    PrefixLm, PreprocessTsv, Preprocessor, Rekey, SpanCorruption, Summarize, Tokenize,
-    TokenizeAndAppendEos, Translate, TruncateInputsLeft, random_spans_helper,
+    AppendEos, AppendEosAfterTrim, BertMasking, CacheDatasetPlaceholder,
+    ConcatenateAndSplitToFixedLength, Denoise, DropNoiseTokens, DropNonnoiseTokens,
+    FewshotPreprocessor, FullLm,
+    IidDenoising, IidNoiseMask, NoiseFn, NoiseMaskFn, NoiseSpanToSentinel,
+    NoiseSpanToUniqueSentinel, NoiseTokenToGatheredToken, NoiseTokenToRandomToken,
+    NoiseTokenToRandomTokenOrSentinel, NoiseTokenToSentinel, NonnoiseSpanToSentinel,
+    NonnoiseSpanToUniqueSentinel, PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder, ParseTsv,
+    PermuteNoiseTokens, PrefixLm, PreprocessTsv, Preprocessor, RandomPrefixNoiseMask,
+    RandomSpansHelper, RandomSpansNoiseMask, RandomSpansTargetsLength, RandomSpansTokensLength,
+    ReduceConcatTokens, RegularNoiseMask, Rekey, SelectRandomChunk, SentinelId, SpanCorruption,
+    SplitTokens, SplitTokensToInputsLength, SplitTokensToRandomLength, SplitTokensToTargetsLength,
+    Summarize, TargetsForPrefixLmObjective, TokenPreprocessor, Tokenize, TokenizeAndAppendEos,
+    Translate, TrimAndPadDataset, TrimTokensAtFront, TriviaQaTruncateInputs, TruncateInputsLeft,
+    Unsupervised, random_spans_helper,
 };
 pub use source::{
     ArrowDataSource, BadRecords, ColumnType, CsvDataSource, DataSource, FeatureDescription,
@@ -58,4 +71,4 @@ pub use source::{
     ParquetDataSource, ShortLength, TextLineDataSource, TfDtype, TfExampleDataSource,
     TfdsDataSource, TfdsSplits, VarLenFeature, set_tfds_data_dir,
 };
-pub use task::{Feature, FeatureDtype, Mixture, MixtureEntry, Task, TaskOrMixture, TaskProvider};
+pub use task::{Mixture, MixtureEntry, Task, TaskOrMixture, TaskProvider};

@@ -51,6 +51,11 @@ pub trait Vocabulary: Send + Sync + std::fmt::Debug {
     /// The text of ids that are in range and end at the first EOS.
     fn decode_clean(&self, ids: &[i32]) -> String;
 
+    /// How people see one id: the piece it stands for.
+    fn piece(&self, id: i32) -> String {
+        self.decode_clean(&[id])
+    }
+
     /// The ids of `text`, without EOS.
     fn encode(&self, text: &str) -> Vec<i32> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 4);

@@ -15,8 +15,10 @@ mod mix;
 mod parallel;
 mod pool;
 mod pull;
+mod rebatch;
 mod shuffle;
 mod task;
+pub(crate) mod testing;
 mod validate;
 
 pub use pull::StageState;

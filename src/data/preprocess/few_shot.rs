@@ -110,6 +110,8 @@ fn item(key: &str, value: &Value, index: usize) -> Result<Value, String> {
         Value::Ints(ids) => ids.get(index).map(|id| Value::Int((*id).into())),
         Value::Longs(longs) => longs.get(index).copied().map(Value::Int),
         Value::Floats(floats) => floats.get(index).copied().map(Value::Float),
+        Value::IntRows(rows) => rows.get(index).cloned().map(Value::Ints),
+        Value::FloatRows(rows) => rows.get(index).cloned().map(Value::Floats),
         Value::Text(_) | Value::Int(_) | Value::Float(_) => None,
     };
     found.ok_or_else(|| {

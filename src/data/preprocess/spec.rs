@@ -1,12 +1,21 @@
 //! The slot that all preprocessors fill.
 
+use super::bert::BertMasking;
+use super::chunks::{
+    ConcatenateAndSplitToFixedLength, ReduceConcatTokens, SplitTokens, SplitTokensToInputsLength,
+    SplitTokensToRandomLength, SplitTokensToTargetsLength,
+};
+use super::denoise::Denoise;
 use super::few_shot::FewshotPreprocessor;
-use super::lm::{FullLm, IidDenoising, PrefixLm};
+use super::lm::{FullLm, IidDenoising, PrefixLm, TargetsForPrefixLmObjective, Unsupervised};
+use super::prefix_lm_packing::{PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder};
+use super::random_chunk::SelectRandomChunk;
 use super::span_corruption::SpanCorruption;
 use super::text::{ParseTsv, PreprocessTsv, Rekey, Summarize, Translate};
 use super::tokens::{
     AppendEos, AppendEosAfterTrim, Tokenize, TokenizeAndAppendEos, TruncateInputsLeft,
 };
+use super::trim::{TrimAndPadDataset, TrimTokensAtFront, TriviaQaTruncateInputs};
 use super::{Context, Preprocess, Step};
 use crate::data::error::DataError;
 use crate::gin::{Configurable, Slot};
@@ -16,20 +25,36 @@ crate::gin::slot! {
     pub enum Preprocessor: Preprocess {
         AppendEos,
         AppendEosAfterTrim,
+        BertMasking,
         CacheDatasetPlaceholder,
+        ConcatenateAndSplitToFixedLength,
+        Denoise,
         FewshotPreprocessor,
         FullLm,
         IidDenoising,
+        PackPrefixLmDecoderOnly,
+        PackPrefixLmEncoderDecoder,
         ParseTsv,
         PrefixLm,
         PreprocessTsv,
+        ReduceConcatTokens,
         Rekey,
+        SelectRandomChunk,
         SpanCorruption,
+        SplitTokens,
+        SplitTokensToInputsLength,
+        SplitTokensToRandomLength,
+        SplitTokensToTargetsLength,
         Summarize,
+        TargetsForPrefixLmObjective,
         Tokenize,
         TokenizeAndAppendEos,
         Translate,
+        TrimAndPadDataset,
+        TrimTokensAtFront,
+        TriviaQaTruncateInputs,
         TruncateInputsLeft,
+        Unsupervised,
     }
 }
 
