@@ -149,8 +149,9 @@ impl HuggingFaceDataSource {
             return Ok(None);
         }
         let text = file.read_to_string()?;
-        let configs = configs_of(&text).map_err(|reason| {
-            DataError::File { file: file.to_string(), reason: format!("its `configs`: {reason}") }
+        let configs = configs_of(&text).map_err(|reason| DataError::File {
+            file: file.to_string(),
+            reason: format!("its `configs`: {reason}"),
         })?;
         let wanted = match &self.name {
             Some(name) => configs.into_iter().find(|config| config.name == *name),
@@ -226,7 +227,8 @@ impl SplitCounts for HubSplits<'_> {
             Err(DataError::UnknownSplit { .. }) => return Ok(None),
             found => found?,
         };
-        let file = |path: Path| Ok(SourceFile::new(path.clone(), self.spec.format(&path, &self.rows)?));
+        let file =
+            |path: Path| Ok(SourceFile::new(path.clone(), self.spec.format(&path, &self.rows)?));
         paths.into_iter().map(file).collect::<Result<_, _>>().map(Some)
     }
 

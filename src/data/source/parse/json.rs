@@ -105,7 +105,10 @@ mod tests {
             "long": [3000000000], "truths": [true, false], "rows": [[1], [], [2, 3]],
             "reals": [[1], [0.5]], "mixed": [["x"], [1]]}"#;
         let example = parse(line, None).unwrap();
-        assert_eq!(example.names(), "'t', 'n', 'f', 'ids', 'a/b', 'long', 'truths', 'rows', 'reals'");
+        assert_eq!(
+            example.names(),
+            "'t', 'n', 'f', 'ids', 'a/b', 'long', 'truths', 'rows', 'reals'"
+        );
         assert_eq!(example.ints("ids"), Some(&[1, 2][..]));
         assert_eq!(example.get("a/b"), Some(&Value::Texts(vec!["y".to_string()])));
         let rows = Value::IntRows(vec![vec![1], vec![], vec![2, 3]]);

@@ -25,8 +25,7 @@ impl Lines {
     fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool, DataError> {
         line.clear();
         let read = self.reader.read_until(b'\n', line);
-        let num_bytes =
-            read.map_err(|source| read_error(&self.path, self.position, source))?;
+        let num_bytes = read.map_err(|source| read_error(&self.path, self.position, source))?;
         if num_bytes == 0 {
             return Ok(false);
         }

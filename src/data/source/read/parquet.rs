@@ -1,6 +1,7 @@
 //! Rows of a Parquet file: one row group at a time, only the columns asked for.
 
 use std::io::{self, Read};
+use std::iter;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -89,9 +90,13 @@ impl ParquetRows {
         let wanted = schema.columns().iter().enumerate().filter(|(_, column)| {
             // The names that writers give to what a list is made of.
             let parts = column.path().parts().iter();
-            let is_list = |part: &&String| matches!(&part[..], "list" | "element" | "item" | "array");
-            let names: Vec<&str> =
-                parts.enumerate().filter(|(i, part)| *i == 0 || !is_list(part)).map(|(_, p)| &p[..]).collect();
+            let is_list =
+                |part: &&String| matches!(&part[..], "list" | "element" | "item" | "array");
+            let names: Vec<&str> = parts
+                .enumerate()
+                .filter(|(i, part)| *i == 0 || !is_list(part))
+                .map(|(_, p)| &p[..])
+                .collect();
             self.options.wants(&names.join("/"))
         });
         ProjectionMask::leaves(schema, wanted.map(|(leaf, _)| leaf))
@@ -104,7 +109,8 @@ impl ParquetRows {
         }
         let group = self.metadata.metadata().row_group(self.next_group);
         let projection = self.projection();
-        let wanted = group.columns().iter().enumerate().filter(|(i, _)| projection.leaf_included(*i));
+        let wanted =
+            group.columns().iter().enumerate().filter(|(i, _)| projection.leaf_included(*i));
         let columns = wanted.map(|(_, column)| {
             let (start, length) = column.byte_range();
             start..start + length
@@ -186,9 +192,8 @@ impl RecordReader for ParquetRows {
 fn metadata_of(file: &FileBytes) -> Result<ArrowReaderMetadata, DataError> {
     // The types that the writer had in memory say no more about features, and may not fit.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    ArrowReaderMetadata::load(file, options).map_err(|error| {
-        file_error(file.path(), format!("{error}; is it a whole Parquet file?"))
-    })
+    ArrowReaderMetadata::load(file, options)
+        .map_err(|error| file_error(file.path(), format!("{error}; is it a whole Parquet file?")))
 }
 
 /// The bytes of a file as Parquet asks for them: whole columns where they are not too long, so
@@ -249,9 +254,8 @@ impl FileBytes {
 impl Window {
     /// All that is held from `start` on, if that reaches to `end`.
     fn bytes(&self, start: u64, end: u64) -> Option<Bytes> {
-        let holds = |(first, bytes): &&(u64, Bytes)| {
-            *first <= start && end <= first + bytes.len() as u64
-        };
+        let holds =
+            |(first, bytes): &&(u64, Bytes)| *first <= start && end <= first + bytes.len() as u64;
         let (first, bytes) = self.held.iter().find(holds)?;
         Some(bytes.slice((start - first) as usize..))
     }
@@ -260,13 +264,14 @@ impl Window {
     /// next of the one.
     fn ranges(&self, start: u64, end: u64, size: u64) -> Vec<Range<u64>> {
         let Some(column) = self.columns.iter().find(|column| column.contains(&start)) else {
-            return vec![start..end];
+            return iter::once(start..end).collect();
         };
         let total: u64 = self.columns.iter().map(|column| column.end - column.start).sum();
         if total <= WHOLE_COLUMNS && end <= column.end && self.held.is_empty() {
             return self.columns.clone();
         }
-        vec![start..end.max((start + READ_AHEAD).min(column.end)).min(size)]
+        let end = end.max((start + READ_AHEAD).min(column.end)).min(size);
+        iter::once(start..end).collect()
     }
 }
 
@@ -287,7 +292,9 @@ impl ChunkReader for FileBytes {
         let bytes = self.fetch(start, length as u64)?;
         match bytes.len() >= length {
             true => Ok(bytes.slice(..length)),
-            false => Err(ParquetError::EOF(format!("it ends within {length} bytes from {start} on"))),
+            false => {
+                Err(ParquetError::EOF(format!("it ends within {length} bytes from {start} on")))
+            }
         }
     }
 }
@@ -340,7 +347,8 @@ mod tests {
             .set_data_page_size_limit(100_000)
             .build();
         let mut bytes = Vec::new();
-        let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
+        let mut writer =
+            ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
         writer.write(&batch).unwrap();
         writer.close().unwrap();
         assert!(bytes.len() as u64 > WHOLE_COLUMNS, "{}", bytes.len());

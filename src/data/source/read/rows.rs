@@ -18,8 +18,8 @@ use arrow_schema::DataType;
 
 use crate::data::example::{Example, Key, Value};
 
-/// Rows decoded at once.
-pub(super) const BATCH_ROWS: usize = 1024;
+/// Rows decoded at once: few, as a row may be a whole document and many files are open.
+pub(super) const BATCH_ROWS: usize = 128;
 
 /// What is read of columnar files, and what the first of them holds.
 #[derive(Debug)]
@@ -45,7 +45,8 @@ impl RowOptions {
     pub(super) fn check(&self, file: &str, rows: &Rows) -> Result<(), String> {
         let found = rows.kinds();
         if let Some(columns) = &self.columns
-            && let Some(lacking) = columns.iter().find(|name| !found.iter().any(|(n, _)| is_within(n, name)))
+            && let Some(lacking) =
+                columns.iter().find(|name| !found.iter().any(|(n, _)| is_within(n, name)))
         {
             let names: Vec<String> = found.iter().map(|(name, _)| format!("'{name}'")).collect();
             return Err(format!(
@@ -97,9 +98,16 @@ struct Column {
 enum Kind {
     One(Leaf),
     /// Lists: where each one's items lie.
-    Many { lists: ArrayRef, items: Leaf },
+    Many {
+        lists: ArrayRef,
+        items: Leaf,
+    },
     /// Lists of lists of numbers.
-    Rows { lists: ArrayRef, rows: ArrayRef, items: Leaf },
+    Rows {
+        lists: ArrayRef,
+        rows: ArrayRef,
+        items: Leaf,
+    },
 }
 
 /// Values of one type; those that a feature tells apart.
@@ -199,7 +207,14 @@ fn flatten(
                 inner.push(array.clone());
             }
             for (field, child) in fields.iter().zip(array.as_struct().columns()) {
-                flatten(format!("{name}/{}", field.name()), child, &inner, lists, options, columns)?;
+                flatten(
+                    format!("{name}/{}", field.name()),
+                    child,
+                    &inner,
+                    lists,
+                    options,
+                    columns,
+                )?;
             }
             return Ok(());
         }
@@ -407,4 +422,3 @@ impl Leaf {
         })
     }
 }
-

@@ -28,9 +28,7 @@ fn answer(request: &Request, cut: &Mutex<usize>) -> Reply {
         let recursive = request.target.contains("recursive=true");
         let mut entries = Vec::new();
         for (file, copied) in FILES.iter().filter(|(file, _)| file.starts_with(prefix)) {
-            let entry = |kind: &str, path: &str, size: usize| {
-                serde_json::json!({"type": kind, "path": path, "size": size, "oid": "0"})
-            };
+            let entry = |kind: &str, path: &str, size: usize| serde_json::json!({"type": kind, "path": path, "size": size, "oid": "0"});
             match file[prefix.len()..].split_once('/') {
                 Some((folder, _)) if !recursive => {
                     entries.push(entry("directory", &format!("{prefix}{folder}"), 0));

@@ -15,7 +15,8 @@ fn check_resume(source_and_steps: &str, features: BTreeMap<String, Feature>) {
     let tasks = tasks([Task { name: Some("ids".to_string()), ..task }]);
     let config = DatasetConfig { shuffle: true, ..config("ids", (24, 6)) };
     let start = |resume: Option<DatasetState>| {
-        get_dataset(&config, &tasks, DatasetOptions { resume, ..DatasetOptions::default() }).unwrap()
+        get_dataset(&config, &tasks, DatasetOptions { resume, ..DatasetOptions::default() })
+            .unwrap()
     };
     let mut whole = start(None);
     for before in [1, 2, 4] {
@@ -31,7 +32,8 @@ fn check_resume(source_and_steps: &str, features: BTreeMap<String, Feature>) {
 #[test]
 fn rows_and_arrays_and_generated_examples_resume() {
     let of_ids = features(&ids_vocabulary(), &["inputs", "targets"]);
-    let rekeyed = "  preprocessors = [@rekey()]\nrekey.key_map = {'inputs': 'ids', 'targets': 'ids'}\n";
+    let rekeyed =
+        "  preprocessors = [@rekey()]\nrekey.key_map = {'inputs': 'ids', 'targets': 'ids'}\n";
     for (source, file) in [
         ("ParquetDataSource", "rows.parquet"),
         ("ArrowDataSource", "rows.arrow"),
