@@ -184,6 +184,9 @@ impl HuggingFaceDataSource {
     }
 }
 
+/// Files whose examples are counted by asking each.
+const MOST_FILES_ASKED: usize = 100;
+
 /// A folder, and the files of splits below it where they are listed.
 type NamedFiles = (Path, Option<BTreeMap<String, FilePattern>>);
 
@@ -277,7 +280,16 @@ impl Source for HuggingFaceDataSource {
         })
     }
 
+    /// As given, else as the ends of Parquet files tell, where those are not too many to ask.
     fn num_input_examples(&self, split: &str) -> Option<u64> {
-        given_count(&self.num_input_examples, split)
+        given_count(&self.num_input_examples, split).or_else(|| {
+            let files = Source::split(self, "", split).ok()?.files;
+            let count = |file: &SourceFile| match (&file.records, &file.format) {
+                (Some(records), _) => Some(records.end - records.start),
+                (None, Format::Parquet(_)) => num_rows(&file.path).ok(),
+                _ => None,
+            };
+            (files.len() <= MOST_FILES_ASKED).then(|| files.iter().map(count).sum())?
+        })
     }
 }

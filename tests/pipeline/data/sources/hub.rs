@@ -80,6 +80,9 @@ fn a_tasks_splits_are_parts_of_the_data_sets() {
     std::fs::copy(folder().join("rows.parquet"), rows.path().join("train.parquet")).unwrap();
     let part =
         hub(rows.path(), &[("split", "{'train': 'train[50%:75%]'}"), ("columns", "['label']")]);
+    assert_eq!(part.source.num_input_examples("train"), Some(2));
+    let whole = hub(rows.path(), &[]);
+    assert_eq!(whole.source.num_input_examples("train"), Some(11));
     // Half of 11 rows is rounded to even, as TFDS and `datasets` do it: to 6.
     check(&part, &serde_json::json!([{"label": 6}, {"label": 7}]));
 }
