@@ -21,6 +21,11 @@ impl Lines {
         Ok(Self { path: path.clone(), reader, position })
     }
 
+    /// The lines of a file that is open at its beginning.
+    pub(super) fn of_open(path: &Path, reader: Box<dyn BufRead + Send>) -> Self {
+        Self { path: path.clone(), reader, position: RecordPosition::default() }
+    }
+
     /// The next line without its end, into `line`; `false` at the end of the file.
     fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool, DataError> {
         line.clear();
