@@ -16,8 +16,8 @@ use flate2::Crc;
 use gimlet::data::{
     AppendEosAfterTrim, Batch, CacheDatasetPlaceholder, CacheFolder, CacheOptions, Caches,
     DataError, DataSource, DatasetConfig, DatasetOptions, Feature, FeatureDtype, FilePattern,
-    Preprocessor, Rekey, SpanCorruption, Task, TaskOrMixture, TaskProvider, TextLineDataSource,
-    Tokenize, get_dataset, write_cache,
+    OnBadRecord, Preprocessor, Rekey, SpanCorruption, Task, TaskOrMixture, TaskProvider,
+    TextLineDataSource, Tokenize, get_dataset, write_cache,
 };
 use gimlet::storage::Path;
 use gimlet::vocab::{SentencePieceVocabulary, VocabularySpec};
@@ -200,7 +200,7 @@ fn task(corpus: &str, model: &str, after: &[Preprocessor]) -> Arc<Task> {
     Arc::new(Task {
         scope: "bench".to_string(),
         name: None,
-        source: DataSource::TextLine(TextLineDataSource {
+        source: DataSource::TextLineDataSource(TextLineDataSource {
             split_to_filepattern: BTreeMap::from([(
                 "train".to_string(),
                 FilePattern(vec![corpus.to_string()]),
@@ -209,6 +209,8 @@ fn task(corpus: &str, model: &str, after: &[Preprocessor]) -> Arc<Task> {
             num_input_examples: None,
             cycle_length: 16,
             block_length: 16,
+            on_bad_record: OnBadRecord::Error,
+            max_bad_records: 1000,
         }),
         preprocessors: [&before_cache(), after, &[AppendEosAfterTrim {}.into()]].concat(),
         output_features: BTreeMap::from(features),

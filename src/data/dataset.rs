@@ -13,6 +13,7 @@ use super::pipeline::{
     Mix, MixtureParts, Pull, Stage, TaskPlan, Workers, extent, mixture_parts, task_stage,
 };
 use super::random::StageSeed;
+use super::source::BadRecords;
 use super::streams::{ENOUGH_BYTES, Stream, Streams, num_streams, streams_of_host};
 use super::task::{Task, TaskProvider};
 use crate::gin::Configurable;
@@ -81,6 +82,8 @@ pub struct DatasetOptions {
     pub drop_remainder: bool,
     /// Batches made ahead.
     pub prefetch: NonZeroUsize,
+    /// Counts the records that sources skip; keep a clone to read it.
+    pub bad_records: BadRecords,
     /// A position of an earlier run.
     pub resume: Option<DatasetState>,
 }
@@ -100,6 +103,7 @@ impl Default for DatasetOptions {
             num_ids: None,
             drop_remainder: true,
             prefetch: PREFETCH,
+            bad_records: BadRecords::default(),
             resume: None,
         }
     }
@@ -214,7 +218,7 @@ fn has_split(task: &Task, split: &str, caches: Option<&Caches>) -> Result<bool, 
     if let (Some(_), Some(caches)) = (cache_step(task)?, caches) {
         return has_cached_split(&caches.get(task.task_name())?, split);
     }
-    match super::source::files_of(&task.source, task.task_name(), split) {
+    match task.source.split(task.task_name(), split) {
         Ok(_) => Ok(true),
         Err(DataError::UnknownSplit { .. }) => Ok(false),
         Err(error) => Err(error),
@@ -268,6 +272,7 @@ impl<'a> Builder<'a> {
             shard_index: stream,
             num_shards: num_streams,
             workers: None,
+            bad_records: options.bad_records.clone(),
         }
     }
 

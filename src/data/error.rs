@@ -45,22 +45,29 @@ pub enum DataError {
     #[error(transparent)]
     Vocab(#[from] VocabError),
     /// Reading stopped within a file.
-    #[error("cannot read `{file}` beyond line {line}: {source}; is it complete?")]
+    #[error("cannot read `{file}` beyond line {line} (byte {offset}): {source}; is it complete?")]
     Read {
         /// The file.
         file: String,
-        /// Lines read before.
+        /// Lines or other records read before.
         line: u64,
+        /// Uncompressed bytes read before.
+        offset: u64,
         /// The system's or decoder's reason.
         source: io::Error,
     },
     /// A line that is no text.
-    #[error("{file}:{line}: not UTF-8; convert the file, for example with `iconv -t UTF-8`")]
+    #[error(
+        "{file}:{line}: not UTF-8 at byte {offset}; convert the file, for example with `iconv -t \
+         UTF-8`"
+    )]
     NotUtf8 {
         /// The file.
         file: String,
         /// The line, from 1.
         line: u64,
+        /// The first byte that is no text, from 0, of the uncompressed file.
+        offset: u64,
     },
     /// A line that is no JSON object.
     #[error("{file}:{line}: {reason}; each line is one JSON object")]
@@ -73,7 +80,10 @@ pub enum DataError {
         reason: String,
     },
     /// A file whose name no reader knows.
-    #[error("`{file}` is neither JSON lines (.json, .jsonl) nor text (.txt), plain or gzip")]
+    #[error(
+        "`{file}` is of no known format: Parquet (.parquet), Arrow (.arrow), JSON (.json, .jsonl), \
+         CSV (.csv, .tsv) and text (.txt) are read, also .gz and .zst"
+    )]
     UnknownFormat {
         /// The file.
         file: String,
@@ -223,8 +233,8 @@ pub enum DataError {
     },
     /// A record whose bytes are not those that were written.
     #[error(
-        "`{file}`, record {number} at byte {offset}: {reason}; the file is damaged: make the cache \
-         anew with `gimlet cache --overwrite`"
+        "`{file}`, record {number} at byte {offset}: {reason}; the file is damaged: fetch it anew, or \
+         make a cache anew with `gimlet cache --overwrite`"
     )]
     TfRecord {
         /// The file.
@@ -236,15 +246,52 @@ pub enum DataError {
         /// What was found and what was expected.
         reason: String,
     },
-    /// A record that is not what the cache's description says.
-    #[error("`{file}`, record {number}: {reason}")]
-    CachedExample {
-        /// The file.
-        file: String,
-        /// The record, from 1.
-        number: u64,
+    /// A record of which no example can be made.
+    #[error("{place}: {reason}")]
+    Record {
+        /// File, record and, where known, byte.
+        place: String,
         /// What was found and what was expected.
         reason: String,
+    },
+    /// A file that is not what its source takes it for.
+    #[error("`{file}`: {reason}")]
+    File {
+        /// The file.
+        file: String,
+        /// What was found and what was expected.
+        reason: String,
+    },
+    /// More records than may be skipped.
+    #[error(
+        "task `{task}`, split '{split}', has {count} bad records, more than the {limit} of \
+         `max_bad_records`; the last one: {last}"
+    )]
+    TooManyBadRecords {
+        /// The task.
+        task: String,
+        /// The split.
+        split: String,
+        /// Bad records found.
+        count: u64,
+        /// Those that may be skipped.
+        limit: u64,
+        /// The error of the last one.
+        last: String,
+    },
+    /// A data set that TFDS has not prepared on this machine.
+    #[error(
+        "the TFDS data set `{name}` is not found in `{folder}`: {there}; prepare it with TFDS, name \
+         its folder with `--tfds_data_dir`, or map it with `--path_map tfds://{name}=DIR`, where \
+         DIR is its version folder or holds the hub's files of the same data set"
+    )]
+    NotPrepared {
+        /// The data set as the task names it.
+        name: String,
+        /// Where it was looked for.
+        folder: String,
+        /// What is there.
+        there: String,
     },
     /// The saved position belongs to another pipeline.
     #[error(
@@ -258,6 +305,22 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// Whether one record is wrong, so that leaving it out helps: as damaged bytes, or as the end of
+    /// a file that breaks off.
+    pub(crate) fn is_bad_record(&self) -> bool {
+        use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+        match self {
+            Self::NotUtf8 { .. }
+            | Self::Json { .. }
+            | Self::TfRecord { .. }
+            | Self::Record { .. } => true,
+            Self::Read { source, .. } => {
+                matches!(source.kind(), InvalidData | InvalidInput | UnexpectedEof)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the user's input is wrong rather than the world: exit status 2 instead of 1.
     pub fn is_users(&self) -> bool {
         match self {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::source::{Format, SourceFile};
+use super::source::SourceFile;
 
 /// The name of a feature, cheap to copy into every example.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,6 +62,8 @@ pub enum Value {
     Float(f64),
     /// A text, rank 0.
     Text(String),
+    /// Whole numbers of which some do not fit in 32 bits, rank 1.
+    Longs(Vec<i64>),
     /// Numbers, rank 1.
     Floats(Vec<f64>),
     /// Texts, rank 1.
@@ -73,10 +75,16 @@ pub enum Value {
 }
 
 impl Value {
+    /// A list of whole numbers: token ids if all fit in 32 bits.
+    pub(crate) fn of_longs(longs: Vec<i64>) -> Self {
+        let ids: Result<Vec<i32>, _> = longs.iter().map(|long| i32::try_from(*long)).collect();
+        ids.map_or_else(|_| Self::Longs(longs), Self::Ints)
+    }
+
     /// What a user would call it: `ids`, `text`.
     pub fn type_name(&self) -> &'static str {
         match self {
-            Self::Ints(_) => "a list of ints",
+            Self::Ints(_) | Self::Longs(_) => "a list of ints",
             Self::Int(_) => "an int",
             Self::Float(_) => "a float",
             Self::Text(_) => "text",
@@ -91,9 +99,25 @@ impl Value {
     pub fn rank(&self) -> usize {
         match self {
             Self::IntRows(_) | Self::FloatRows(_) => 2,
-            Self::Ints(_) | Self::Floats(_) | Self::Texts(_) => 1,
+            Self::Ints(_) | Self::Longs(_) | Self::Floats(_) | Self::Texts(_) => 1,
             Self::Int(_) | Self::Float(_) | Self::Text(_) => 0,
         }
+    }
+}
+
+impl Value {
+    /// Rows of numbers; `None` where one is none, or does not fit in 32 bits.
+    pub(crate) fn of_rows(rows: Vec<Self>) -> Option<Self> {
+        if rows.iter().all(|row| matches!(row, Self::Ints(_))) {
+            let ints = |row| if let Self::Ints(ids) = row { Some(ids) } else { None };
+            return Some(Self::IntRows(rows.into_iter().filter_map(ints).collect()));
+        }
+        let floats = |row| match row {
+            Self::Ints(ids) => Some(ids.into_iter().map(f64::from).collect()),
+            Self::Floats(numbers) => Some(numbers),
+            _ => None,
+        };
+        rows.into_iter().map(floats).collect::<Option<_>>().map(Self::FloatRows)
     }
 }
 
@@ -102,6 +126,7 @@ macro_rules! with_list {
     ($value:expr, $list:ident => $do:expr, else $otherwise:expr) => {
         match $value {
             Value::Ints($list) => $do,
+            Value::Longs($list) => $do,
             Value::Floats($list) => $do,
             Value::Texts($list) => $do,
             Value::IntRows($list) => $do,
@@ -143,6 +168,7 @@ impl Value {
     pub(crate) fn pieces(&self, length: usize) -> Vec<Self> {
         match self {
             Self::Ints(list) => list.chunks(length).map(|run| Self::Ints(run.into())).collect(),
+            Self::Longs(list) => list.chunks(length).map(|run| Self::Longs(run.into())).collect(),
             Self::Floats(list) => list.chunks(length).map(|run| Self::Floats(run.into())).collect(),
             Self::Texts(list) => list.chunks(length).map(|run| Self::Texts(run.into())).collect(),
             Self::IntRows(list) => {
@@ -166,11 +192,7 @@ pub(crate) struct Origin {
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, number } = self;
-        match file.format {
-            Format::Text | Format::Json => write!(f, "{}:{number}", file.path),
-            Format::TfRecord => write!(f, "{}, record {number}", file.path),
-        }
+        self.file.place(self.number).fmt(f)
     }
 }
 

@@ -6,6 +6,7 @@ use super::cache::Caches;
 use super::error::DataError;
 use super::example::Example;
 use super::pipeline::{Pull, Stage, TaskPlan, task_stage};
+use super::source::BadRecords;
 use super::task::Task;
 
 /// How the examples of one task are read for evaluation.
@@ -27,6 +28,8 @@ pub struct ExampleOptions {
     pub shard_index: usize,
     /// Number of shards.
     pub num_shards: usize,
+    /// Counts the records that the source skips; keep a clone to read it.
+    pub bad_records: BadRecords,
 }
 
 impl Default for ExampleOptions {
@@ -40,6 +43,7 @@ impl Default for ExampleOptions {
             seed: 42,
             shard_index: 0,
             num_shards: 1,
+            bad_records: BadRecords::default(),
         }
     }
 }
@@ -69,6 +73,7 @@ pub fn task_examples(task: &Task, options: &ExampleOptions) -> Result<ExampleIte
         shard_index: options.shard_index,
         num_shards: options.num_shards,
         workers: None,
+        bad_records: options.bad_records.clone(),
     };
     task_stage(task, &plan, &mut Vec::new()).map(ExampleIterator)
 }

@@ -31,13 +31,7 @@ mod task;
 
 pub use batches::{BatchIterator, DatasetState};
 pub use cache::{CacheFolder, CacheOptions, Caches, SplitPlan, split_plans, write_cache};
-pub use convert::{
-    Batch, BatchFeature, BatchValues, ConverterClass, DecoderFeatureConverter,
-    EncDecFeatureConverter, EncoderFeatureConverter, FeatureConverter, LMFeatureConverter, Packing,
-    PassThroughFeatureConverter, PrePackedEncDecFeatureConverter, PrePackedLMFeatureConverter,
-    PrePackedPrefixLMFeatureConverter, PrefixLMFeatureConverter, PrefixSuffixLMFeatureConverter,
-    make_autoregressive_inputs,
-};
+pub use convert::*;
 pub use dataset::{
     DatasetConfig, DatasetOptions, PREFETCH, get_dataset, subtasks, training_eval_batches,
 };
@@ -47,28 +41,13 @@ pub use examples::{ExampleIterator, ExampleOptions, max_feature_lengths, task_ex
 pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use pipeline::StageState;
 pub use postprocess::{LowerText, Postprocessor, StringLabelToClassId};
-pub use preprocess::{
-    AppendEos, AppendEosAfterTrim, ApplyTemplate, BertMasking, CacheDatasetPlaceholder,
-    ConcatenateAndSplitToFixedLength, Constant, DefinitePronounResolutionSimple, Denoise,
-    DropNoiseTokens, DropNonnoiseTokens, Equal, ExampleFn, FeatureFn, Fill, FillInTheBlank,
-    FillInTheBlankSized, FilterByStringLength, FilterByValue, FormatFeatures, Formats, FullLm,
-    Glue, IidDenoising, IidNoiseMask, Lm, MapLabels, MultiTranslate, NeighboringPairs,
-    NextSentencePrediction, NoiseFn, NoiseMaskFn, NoiseSpanToSentinel, NoiseSpanToUniqueSentinel,
-    NoiseTokenToGatheredToken, NoiseTokenToRandomToken, NoiseTokenToRandomTokenOrSentinel,
-    NoiseTokenToSentinel, NonnoiseSpanToSentinel, NonnoiseSpanToUniqueSentinel, OneHot,
-    PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder, PadNonspacedLanguages, ParseTsv,
-    PermuteNoiseTokens, PrefixLm, PreprocessTensorflowExamples, PreprocessTsv, Preprocessor,
-    PrintDataset, RandomPrefixNoiseMask, RandomSpansHelper, RandomSpansNoiseMask,
-    RandomSpansTargetsLength, RandomSpansTokensLength, RandomSplitText, RankClassification,
-    RankClassificationFormatter, RankingMode, Record, ReduceConcatTokens, RegularNoiseMask, Rekey,
-    ReplaceText, SelectRandomChunk, SentinelId, SetFeature, SpanCorruption, SplitTextToWords,
-    SplitTokens, SplitTokensToInputsLength, SplitTokensToRandomLength, SplitTokensToTargetsLength,
-    Squad, SquadSpanSpaceTokenized, Stsb, Summarize, TargetsForPrefixLmObjective,
-    TokenPreprocessor, Tokenize, TokenizeAndAppendEos, Translate, TrimAndPadDataset,
-    TrimTokensAtFront, TriviaQa, TriviaQaTruncateInputs, TruncateInputsLeft, Unidecode,
-    Unsupervised, WnliSimple, Wsc, WscSimple, random_spans_helper,
-};
+pub use preprocess::*;
 pub use source::{
-    DataSource, FilePattern, HuggingFaceDataSource, JsonLinesDataSource, TextLineDataSource,
+    ArrowDataSource, BadRecords, ColumnType, CsvDataSource, DataSource, FeatureDescription,
+    FeatureSpec, FewshotDataSource, FilePattern, FixedLenFeature, FixedLenSequenceFeature,
+    FunctionDataSource, GeneratedDataSource, GeneratedKind, HuggingFaceDataSource,
+    JsonLinesDataSource, LengthDistribution, MegatronDataSource, OnBadRecord, OriginalSource,
+    ParquetDataSource, ShortLength, TextLineDataSource, TfDtype, TfExampleDataSource,
+    TfdsDataSource, TfdsSplits, VarLenFeature, set_tfds_data_dir,
 };
 pub use task::{Mixture, MixtureEntry, Task, TaskOrMixture, TaskProvider};

@@ -1,6 +1,6 @@
 //! From flags to an evaluated run.
 
-use crate::data::{Mixture, Task};
+use crate::data::{Mixture, Task, set_tfds_data_dir};
 use crate::gin::{
     Config, Configurable, Diagnostics, Evaluator, Loaded, Registry, Severity, Source, load,
 };
@@ -83,6 +83,7 @@ fn load_files(
 ) -> Result<(Loaded, Registry), Failure> {
     let path_map = parse_path_map(&args.path_map.join(",")).map_err(Failure::usage)?;
     set_path_map(path_map).map_err(Failure::usage)?;
+    set_tfds_data_dir(args.tfds_data_dir.clone());
     let import = |module: &String| ("--module_import".to_string(), format!("import {module}"));
     let mut request = args.files.request();
     request.bindings.splice(0..0, modules.iter().map(import));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::data::example::{Example, Value};
-use crate::data::source::{TfFeature, TfKind};
+use crate::data::source::{TfFeature, TfKind, TfShape};
 use crate::data::task::{Feature, FeatureDtype};
 
 /// The version of SeqIO whose layout this is.
@@ -51,7 +51,8 @@ impl Info {
                 Some(feature) => format!("{feature}_pretokenized"),
                 None => name.clone(),
             };
-            Ok(TfFeature { stored: name.clone(), key: key.into(), kind, is_list: rank == 1 })
+            let shape = if rank == 1 { TfShape::List } else { TfShape::One };
+            Ok(TfFeature { key: key.into(), ..TfFeature::new(name, kind, shape) })
         };
         self.features.iter().map(read).collect()
     }
@@ -123,6 +124,7 @@ impl Known {
         let (dtype, is_list, is_open) = match value {
             Value::Ints(ids) if is_long => ("int64", true, ids.is_empty()),
             Value::Ints(ids) => ("int32", true, ids.is_empty()),
+            Value::Longs(_) => ("int64", true, false),
             Value::IntRows(rows) => ("int32", true, rows.is_empty()),
             Value::Floats(numbers) => ("float32", true, numbers.is_empty()),
             Value::FloatRows(rows) => ("float32", true, rows.is_empty()),

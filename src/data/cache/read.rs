@@ -7,10 +7,6 @@ use super::info::Info;
 use crate::data::error::DataError;
 use crate::data::source::{Format, RecordParser, SourceFile, SplitFiles, unknown_split};
 
-/// SeqIO reads every cache so, whatever its task's source says.
-const CYCLE_LENGTH: usize = 16;
-const BLOCK_LENGTH: usize = 16;
-
 /// The files of a split of a task's cache.
 pub(crate) fn cached_split(
     cache: &CacheFolder,
@@ -28,16 +24,12 @@ pub(crate) fn cached_split(
     let present: BTreeSet<_> = cache.path().list()?.into_iter().collect();
     let shards = (0..info.num_shards).map(|index| cache.shard(split, index, info.num_shards));
     let files = shards.map(|path| match present.contains(&path) {
-        true => Ok(SourceFile { path, format: Format::TfRecord }),
+        true => Ok(SourceFile::new(path, Format::TfRecord)),
         false => Err(unfit(format!("{} is missing", path.file_name()))),
     });
-    Ok(SplitFiles {
-        files: files.collect::<Result<_, _>>()?,
-        cycle_length: CYCLE_LENGTH,
-        block_length: BLOCK_LENGTH,
-        skip_header_lines: 0,
-        parser: RecordParser::of_tf_examples(features),
-    })
+    // SeqIO reads every cache in the same way, whatever its task's source says.
+    let parser = RecordParser::of_tf_examples(features);
+    Ok(SplitFiles::new(files.collect::<Result<_, _>>()?, parser))
 }
 
 /// Whether the cache has the split.

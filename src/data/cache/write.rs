@@ -18,7 +18,7 @@ use crate::data::error::DataError;
 use crate::data::example::Example;
 use crate::data::pipeline::{Pull, TaskPlan, Workers, precache_stage};
 use crate::data::random::StageSeed;
-use crate::data::source::{encode, files_of, frame, splits_of};
+use crate::data::source::{BadRecords, encode, frame};
 use crate::data::task::Task;
 use crate::storage::{Locked, StorageError};
 
@@ -42,6 +42,8 @@ pub struct CacheOptions {
     pub num_threads: NonZeroUsize,
     /// Bytes of examples held in memory.
     pub flush_bytes: usize,
+    /// Counts the records that sources skip.
+    pub bad_records: BadRecords,
 }
 
 impl Default for CacheOptions {
@@ -53,6 +55,7 @@ impl Default for CacheOptions {
             enable_char_counts: false,
             num_threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             flush_bytes: 32 << 20,
+            bad_records: BadRecords::default(),
         }
     }
 }
@@ -78,8 +81,8 @@ pub fn split_plans(task: &Task, options: &CacheOptions) -> Result<Vec<SplitPlan>
         return Err(DataError::NotCacheable { task: name.to_string() });
     }
     let plan = |split: String| {
-        let files = files_of(&task.source, name, &split)?;
-        let sized = files.iter().map(|file| Ok((file.path.to_string(), file.path.size()?)));
+        let files = task.source.split(name, &split)?.files;
+        let sized = files.iter().map(|file| Ok((file.path.to_string(), file.size()?)));
         let files: Vec<(String, u64)> = sized.collect::<Result<_, DataError>>()?;
         let wanted = files.len().max(options.min_shards);
         let num_shards = match options.max_shards {
@@ -88,7 +91,7 @@ pub fn split_plans(task: &Task, options: &CacheOptions) -> Result<Vec<SplitPlan>
         };
         Ok(SplitPlan { split, files, num_shards })
     };
-    splits_of(&task.source, name)?.into_iter().map(plan).collect()
+    task.source.splits(name)?.into_iter().map(plan).collect()
 }
 
 /// Writes the cache of a task, going on where a killed run with the same recipe was. `observe` is
@@ -233,6 +236,7 @@ impl CacheWriter<'_> {
             shard_index: 0,
             num_shards: 1,
             workers: Some(Workers::start(self.options.num_threads, 1)),
+            bad_records: self.options.bad_records.clone(),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::data::error::DataError;
 use crate::data::example::{Example, Origin};
 use crate::data::preprocess::{MapStep, Place};
 use crate::data::random::StageSeed;
-use crate::data::source::{Record, RecordParser};
+use crate::data::source::{BadRecordGuard, Record, RecordParser};
 
 /// A map with what it needs besides the example.
 pub(crate) struct NamedStep {
@@ -56,14 +56,20 @@ pub(super) fn place(origin: Option<&Origin>, counter: u64) -> String {
 /// Parses records, then maps the examples.
 pub(crate) struct RecordMaps {
     pub parser: RecordParser,
+    pub bad_records: BadRecordGuard,
     pub maps: ExampleMaps,
 }
 
 impl MapItems<Record> for RecordMaps {
     fn apply(&self, record: Record, counter: u64) -> Result<Option<Example>, DataError> {
-        match self.parser.parse(record)? {
-            Some(example) => self.maps.apply(example, counter),
-            None => Ok(None),
+        let (file, number) = (record.file.clone(), record.number);
+        match self.parser.parse(record) {
+            Ok(Some(example)) => self.maps.apply(example, counter),
+            Ok(None) => Ok(None),
+            Err(error) => {
+                self.bad_records.skip(error, file.path.as_str(), number)?;
+                Ok(None)
+            }
         }
     }
 }

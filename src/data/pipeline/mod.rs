@@ -9,6 +9,7 @@
 //! do not save what they hold but where it came from: they pull it again.
 
 mod chunks;
+mod few_shot;
 mod map;
 mod mix;
 mod parallel;

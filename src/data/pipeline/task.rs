@@ -1,11 +1,11 @@
 //! Builds the stages of one task.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::chunks::{FlatMap, Join, StepContext};
+use super::few_shot::FewShot;
 use super::map::{Count, ExampleMaps, Map, NamedStep, RecordMaps};
 use super::parallel::ParallelMap;
 use super::pool::Workers;
@@ -15,9 +15,11 @@ use super::shuffle::Shuffle;
 use super::validate::Validate;
 use crate::data::cache::{CacheFolder, CacheStep, Caches, cache_step, cached_split};
 use crate::data::error::DataError;
-use crate::data::preprocess::{BuiltFeature, Context, Features, Step};
+use crate::data::preprocess::{BuiltFeature, Context, Features, Preprocessor, Step};
 use crate::data::random::StageSeed;
-use crate::data::source::{ReadPlan, Reader, SplitFiles};
+use crate::data::source::{
+    BadRecordGuard, BadRecords, FewshotDataSource, ReadPlan, Reader, SplitFiles,
+};
 use crate::data::task::Task;
 
 /// How a task is to be read.
@@ -38,6 +40,8 @@ pub(crate) struct TaskPlan {
     pub num_shards: usize,
     /// Who parses and tokenizes; `None` leaves it to the thread that pulls.
     pub workers: Option<Workers>,
+    /// Counts the records that the source skips.
+    pub bad_records: BadRecords,
 }
 
 /// The output features of a task, vocabularies loaded.
@@ -60,12 +64,14 @@ pub(crate) fn task_stage(
     let features = build_features(task)?;
     let produced = Arc::new(AtomicU64::new(0));
     let builder = Builder { task, plan, produced: produced.clone() };
-    let first = match &cache {
-        Some(_) => step.map_or(0, |step| step.index + 1),
-        None => 0,
+    let mut stage = match &cache {
+        Some(cache) => {
+            let first = step.map_or(0, |step| step.index + 1);
+            let part = Part::of_plan(cached_split(cache, task.task_name(), &plan.split)?, plan);
+            builder.preprocessed(part, &task.preprocessors, first, &features)?
+        }
+        None => builder.source_stage(&task.preprocessors, &features)?,
     };
-    let files = split_files(task, cache.as_ref(), plan)?;
-    let mut stage = builder.preprocessed(files, first..task.preprocessors.len(), &features)?;
     let validate = Validate {
         task: task.task_name().to_string(),
         split: plan.split.clone(),
@@ -100,7 +106,7 @@ fn split_files(
     let name = task.task_name();
     match cache {
         Some(cache) => cached_split(cache, name, &plan.split),
-        None => SplitFiles::of_source(&task.source, name, &plan.split),
+        None => task.source.split(name, &plan.split),
     }
 }
 
@@ -121,7 +127,7 @@ pub(crate) fn extent(task: &Task, plan: &TaskPlan, enough: u64) -> Result<Extent
         if num_bytes >= enough {
             break;
         }
-        num_bytes += file.path.size()?;
+        num_bytes += file.size()?;
     }
     Ok(Extent { num_files: files.len(), num_bytes })
 }
@@ -129,9 +135,8 @@ pub(crate) fn extent(task: &Task, plan: &TaskPlan, enough: u64) -> Result<Extent
 /// What a task's cache holds, made from its source.
 pub(crate) fn precache_stage(task: &Task, plan: &TaskPlan) -> Result<Stage, DataError> {
     let cached = cache_step(task)?.map_or(0, |step| step.index);
-    let files = SplitFiles::of_source(&task.source, task.task_name(), &plan.split)?;
     let builder = Builder { task, plan, produced: Arc::new(AtomicU64::new(0)) };
-    builder.preprocessed(files, 0..cached, &build_features(task)?)
+    builder.source_stage(&task.preprocessors[..cached], &build_features(task)?)
 }
 
 /// The cache from which a task is to be read. SeqIO's rules: a task without a cache step is
@@ -163,6 +168,25 @@ fn cache_of(
     }
 }
 
+/// Files to be read, and how often.
+struct Part {
+    /// Tells its random draws from those of other parts of the same task.
+    label: &'static str,
+    split: String,
+    files: SplitFiles,
+    shuffle: bool,
+    /// `None` repeats forever.
+    num_epochs: Option<u64>,
+}
+
+impl Part {
+    /// Those of the split that is planned.
+    fn of_plan(files: SplitFiles, plan: &TaskPlan) -> Self {
+        let TaskPlan { split, shuffle, num_epochs, .. } = plan.clone();
+        Self { label: "", split, files, shuffle, num_epochs }
+    }
+}
+
 /// A step that needs a run of examples, and the maps after it.
 struct Group {
     /// `None` for the maps at the beginning.
@@ -187,31 +211,92 @@ impl Builder<'_> {
         StageSeed::new(self.plan.seed, &format!("{}/{stage}/{shard}", self.name()))
     }
 
-    /// Reads the files and applies these preprocessors of the task.
-    fn preprocessed(
+    /// The task's source with these of its preprocessors, the first ones.
+    fn source_stage(
         &self,
-        files: SplitFiles,
-        preprocessors: Range<usize>,
+        preprocessors: &[Preprocessor],
         features: &Features,
     ) -> Result<Stage, DataError> {
-        let mut groups = self.groups(preprocessors, features)?.into_iter();
+        let Some(few_shot) = self.task.source.few_shot() else {
+            let files = self.task.source.split(self.task.task_name(), &self.plan.split)?;
+            return self.preprocessed(Part::of_plan(files, self.plan), preprocessors, 0, features);
+        };
+        let joined: Stage = Box::new(self.few_shot(few_shot, features)?);
+        let groups = self.groups("", preprocessors, 0, features)?.into_iter();
+        Ok(groups.fold(joined, |stage, group| self.append(stage, group)))
+    }
+
+    /// The examples of a split, each with some of the training split.
+    fn few_shot(
+        &self,
+        source: &FewshotDataSource,
+        features: &Features,
+    ) -> Result<FewShot, DataError> {
+        let (task, plan) = (self.task.task_name(), self.plan);
+        let original = &source.original_source.0;
+        let eval =
+            Part { label: "eval/", ..Part::of_plan(original.split(task, &plan.split)?, plan) };
+        let is_shuffled = eval.shuffle;
+        let buffer_size = source.shuffle_buffer_size.div_ceil(plan.num_shards);
+        let mut eval = self.preprocessed(eval, &source.eval_preprocessors, 0, features)?;
+        if is_shuffled {
+            let seed = self.seed("eval/shuffle");
+            eval = Box::new(Shuffle::new(eval, seed, buffer_size));
+        }
+        let train = if source.num_shots == 0 {
+            None
+        } else {
+            let files = original.split(task, &source.train_split)?;
+            // Always shuffled, so that no example is its own training example.
+            let part = Part {
+                label: "train/",
+                split: source.train_split.clone(),
+                files,
+                shuffle: true,
+                num_epochs: None,
+            };
+            let stage = self.preprocessed(part, &source.train_preprocessors, 0, features)?;
+            let seed = self.seed("train/shuffle");
+            Some(Box::new(Shuffle::new(stage, seed, buffer_size)) as Stage)
+        };
+        let is_fixed = source.eval_on_fixed_exemplars && plan.split != source.train_split;
+        Ok(FewShot {
+            task: self.name(),
+            eval,
+            train,
+            num_shots: source.num_shots,
+            train_feature_keys: source.train_feature_keys.clone(),
+            fixed: is_fixed.then_some(None),
+        })
+    }
+
+    /// Reads files and applies preprocessors, from the `first` on.
+    fn preprocessed(
+        &self,
+        part: Part,
+        preprocessors: &[Preprocessor],
+        first: usize,
+        features: &Features,
+    ) -> Result<Stage, DataError> {
+        let mut groups = self.groups(part.label, preprocessors, first, features)?.into_iter();
         let maps = groups.next().map(|group| group.maps).unwrap_or_default();
-        let read = self.read(files, maps);
+        let read = self.read(part, maps);
         Ok(groups.fold(read, |stage, group| self.append(stage, group)))
     }
 
     fn groups(
         &self,
-        preprocessors: Range<usize>,
+        label: &str,
+        preprocessors: &[Preprocessor],
+        first: usize,
         features: &Features,
     ) -> Result<Vec<Group>, DataError> {
         let context = Context { features, lengths: self.plan.lengths.as_ref() };
         let mut groups = vec![Group { head: None, maps: Vec::new() }];
-        for i in preprocessors {
-            let preprocessor = &self.task.preprocessors[i];
+        for (i, preprocessor) in preprocessors.iter().enumerate().skip(first) {
             let name = preprocessor.name();
             for (j, step) in preprocessor.steps(&context)?.into_iter().enumerate() {
-                let seed = self.seed(&format!("{i}.{j}"));
+                let seed = self.seed(&format!("{label}{i}.{j}"));
                 match step {
                     Step::Map(step) => {
                         let group = groups.last_mut().expect("there is a first group");
@@ -228,11 +313,18 @@ impl Builder<'_> {
     }
 
     /// Reads, parses and maps records; this is where the time goes, so it may use threads.
-    fn read(&self, files: SplitFiles, steps: Vec<NamedStep>) -> Stage {
+    fn read(&self, part: Part, steps: Vec<NamedStep>) -> Stage {
+        let Part { label, split, files, shuffle, num_epochs } = part;
         let plan = self.plan;
+        let bad_records = BadRecordGuard {
+            task: self.name(),
+            split: split.clone(),
+            policy: files.bad_records,
+            skipped: plan.bad_records.clone(),
+        };
         let reader = Reader::new(ReadPlan {
             task: self.name(),
-            split: plan.split.clone(),
+            split,
             files: files.files,
             cycle_length: match plan.shuffle {
                 true => files.cycle_length.div_ceil(plan.num_shards),
@@ -240,14 +332,15 @@ impl Builder<'_> {
             },
             block_length: files.block_length,
             skip_header_lines: files.skip_header_lines,
-            shuffle: plan.shuffle.then(|| self.seed("files")),
-            num_epochs: plan.num_epochs,
+            shuffle: shuffle.then(|| self.seed(&format!("{label}files"))),
+            num_epochs,
             shard_index: plan.shard_index,
             num_shards: plan.num_shards,
             produced: self.produced.clone(),
+            bad_records: bad_records.clone(),
         });
         let maps = ExampleMaps { task: self.name(), steps };
-        let maps = Arc::new(RecordMaps { parser: files.parser, maps });
+        let maps = Arc::new(RecordMaps { parser: files.parser, bad_records, maps });
         match &plan.workers {
             Some(workers) => Box::new(ParallelMap::new(reader, maps, workers.clone())),
             None => Box::new(Map::new(reader, maps)),

@@ -6,6 +6,7 @@
 mod bert;
 mod chunks;
 mod denoise;
+mod few_shot;
 mod lm;
 mod prefix_lm_packing;
 mod random_chunk;
@@ -39,6 +40,7 @@ pub use denoise::{
     NonnoiseSpanToSentinel, NonnoiseSpanToUniqueSentinel, PermuteNoiseTokens,
     RandomPrefixNoiseMask, RandomSpansNoiseMask, RegularNoiseMask, SentinelId,
 };
+pub use few_shot::FewshotPreprocessor;
 pub use lm::{
     FullLm, IidDenoising, PrefixLm, TargetsForPrefixLmObjective, TokenPreprocessor, Unsupervised,
 };

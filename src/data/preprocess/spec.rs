@@ -6,6 +6,7 @@ use super::chunks::{
     SplitTokensToRandomLength, SplitTokensToTargetsLength,
 };
 use super::denoise::Denoise;
+use super::few_shot::FewshotPreprocessor;
 use super::lm::{FullLm, IidDenoising, PrefixLm, TargetsForPrefixLmObjective, Unsupervised};
 use super::prefix_lm_packing::{PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder};
 use super::random_chunk::SelectRandomChunk;
@@ -38,6 +39,7 @@ crate::gin::slot! {
         ConcatenateAndSplitToFixedLength,
         DefinitePronounResolutionSimple,
         Denoise,
+        FewshotPreprocessor,
         FillInTheBlank,
         FillInTheBlankSized,
         FilterByStringLength,

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::files::SourceFile;
-use super::records::{RecordPosition, Records};
+use super::bad::BadRecordGuard;
+use super::read::{Body, RecordPosition, RecordReader, open_records};
+use super::split::SourceFile;
 use crate::data::error::DataError;
 use crate::data::pipeline::{Pull, StageState};
 use crate::data::random::StageSeed;
@@ -17,7 +18,9 @@ pub(crate) struct Record {
     pub file: Arc<SourceFile>,
     /// From 1.
     pub number: u64,
-    pub bytes: Vec<u8>,
+    /// Where it begins, in uncompressed bytes.
+    pub offset: u64,
+    pub body: Body,
 }
 
 /// What to read, and how often.
@@ -36,6 +39,8 @@ pub(crate) struct ReadPlan {
     pub num_shards: usize,
     /// Counts the examples that come out of the task's pipeline.
     pub produced: Arc<AtomicU64>,
+    /// What becomes of records that cannot be read.
+    pub bad_records: BadRecordGuard,
 }
 
 /// Pulls records as `tf.data`'s interleave orders them: `cycle_length` files are open, and each
@@ -62,7 +67,7 @@ pub(crate) struct Reader {
 
 struct OpenFile {
     file: usize,
-    records: Records,
+    records: Box<dyn RecordReader>,
 }
 
 impl Reader {
@@ -111,18 +116,20 @@ impl Reader {
     fn next_in_epoch(&mut self) -> Result<Option<Record>, DataError> {
         loop {
             if let Some(open) = &mut self.slots[self.slot] {
-                let mut bytes = Vec::new();
-                if open.records.next(&mut bytes)? {
-                    let file = self.files[open.file].clone();
-                    let number = open.records.position().records;
-                    self.in_block += 1;
-                    if self.in_block == self.plan.block_length {
-                        self.advance();
+                let offset = open.records.position().bytes;
+                match open.records.next_record() {
+                    Ok(Some(body)) => {
+                        let file = self.files[open.file].clone();
+                        let number = open.records.position().records;
+                        self.in_block += 1;
+                        if self.in_block == self.plan.block_length {
+                            self.advance();
+                        }
+                        return Ok(Some(Record { file, number, offset, body }));
                     }
-                    return Ok(Some(Record { file, number, bytes }));
+                    Ok(None) => self.leave_file(),
+                    Err(error) => self.pass_bad_record(error)?,
                 }
-                self.slots[self.slot] = None;
-                self.advance();
             } else if self.opened < self.order.len() {
                 let file = self.order[self.opened];
                 self.slots[self.slot] = Some(self.open(file, RecordPosition::default())?);
@@ -135,11 +142,27 @@ impl Reader {
         }
     }
 
+    fn leave_file(&mut self) {
+        self.slots[self.slot] = None;
+        self.advance();
+    }
+
+    /// Goes on behind a record that cannot be read, or with the next file where that one breaks
+    /// off; passes on what is no bad record or may not be skipped.
+    fn pass_bad_record(&mut self, error: DataError) -> Result<(), DataError> {
+        let Some(open) = &self.slots[self.slot] else { return Err(error) };
+        let number = open.records.position().records + u64::from(!open.records.recovers());
+        self.plan.bad_records.skip(error, self.files[open.file].path.as_str(), number)?;
+        if !open.records.recovers() {
+            self.leave_file();
+        }
+        Ok(())
+    }
+
     fn open(&self, file: usize, position: RecordPosition) -> Result<OpenFile, DataError> {
-        let mut records = Records::open_at(&self.files[file], position)?;
-        let mut header = Vec::new();
+        let mut records = open_records(&self.files[file], position)?;
         let skipped = self.plan.skip_header_lines;
-        while records.position().records < skipped && records.next(&mut header)? {}
+        while records.position().records < skipped && records.next_record()?.is_some() {}
         Ok(OpenFile { file, records })
     }
 
@@ -209,30 +232,32 @@ impl Pull for Reader {
         let mut counters = vec![epoch, opened as u64, slot as u64, in_block as u64, in_epoch];
         for slot in &self.slots {
             // Files count from 1, so that 0 is an empty slot.
-            let (file, RecordPosition { records, bytes }) =
+            let (file, RecordPosition { records, bytes, within }) =
                 slot.as_ref().map_or((0, RecordPosition::default()), |open| {
                     (open.file + 1, open.records.position())
                 });
-            counters.extend([file as u64, records, bytes]);
+            counters.extend([file as u64, records, bytes, within]);
         }
         StageState::new("read", counters, Vec::new())
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        state.expect("read", Some(5 + 3 * self.slots.len()), 0)?;
+        state.expect("read", Some(5 + 4 * self.slots.len()), 0)?;
         let counter = |i: usize| state.counters[i];
         self.epoch = counter(0);
         self.order = self.order_of(self.epoch);
         (self.opened, self.slot) = (counter(1) as usize, counter(2) as usize);
         (self.in_block, self.in_epoch) = (counter(3) as usize, counter(4));
         for i in 0..self.slots.len() {
-            let [file, records, bytes] = std::array::from_fn(|j| counter(5 + 3 * i + j));
+            let [file, records, bytes, within] = std::array::from_fn(|j| counter(5 + 4 * i + j));
             self.slots[i] = match file {
                 0 => None,
                 file if file as usize > self.files.len() => {
                     return Err(DataError::State { reason: "there are fewer files".to_string() });
                 }
-                file => Some(self.open(file as usize - 1, RecordPosition { records, bytes })?),
+                file => {
+                    Some(self.open(file as usize - 1, RecordPosition { records, bytes, within })?)
+                }
             };
         }
         Ok(())

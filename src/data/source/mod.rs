@@ -1,25 +1,55 @@
-//! Where raw examples come from: text lines, JSON lines, folders laid out like the hub's.
+//! Where raw examples come from, and how their files are read.
 //!
-//! A source lists its files; reading them, interleaved, sharded and epoch after epoch, is the same
-//! for all ([`Reader`]). Records become examples ([`RecordParser`]) later, on many threads.
+//! A source ([`DataSource`]) lists the files of a split and says what they hold; reading them,
+//! interleaved, sharded and epoch after epoch, is the same for all ([`Reader`]). Each format has a
+//! [`read::RecordReader`], which cuts a file into records and knows its position. Records become
+//! examples ([`RecordParser`]) later, on many threads.
 
-mod files;
+mod arrow_source;
+mod bad;
+mod csv_source;
+mod few_shot;
+mod function;
+mod generated;
+mod hub_files;
+mod hugging_face;
 mod interleave;
-mod lines;
+mod megatron;
 mod parse;
-mod records;
+mod read;
+mod readme;
+mod saved;
+mod slices;
 mod spec;
 mod split;
+mod text_sources;
+mod tf_encode;
 mod tf_example;
-mod tf_record;
+mod tf_source;
+mod tfds;
+mod wire;
 
-pub use spec::{
-    DataSource, FilePattern, HuggingFaceDataSource, JsonLinesDataSource, TextLineDataSource,
+pub use arrow_source::{ArrowDataSource, ParquetDataSource};
+pub use bad::{BadRecords, OnBadRecord};
+pub use csv_source::{ColumnType, CsvDataSource};
+pub use few_shot::{FewshotDataSource, OriginalSource};
+pub use function::FunctionDataSource;
+pub use generated::{GeneratedDataSource, GeneratedKind, LengthDistribution};
+pub use hugging_face::HuggingFaceDataSource;
+pub use megatron::MegatronDataSource;
+pub use spec::{DataSource, FilePattern};
+pub use text_sources::{JsonLinesDataSource, TextLineDataSource};
+pub use tf_source::{
+    FeatureDescription, FeatureSpec, FixedLenFeature, FixedLenSequenceFeature, ShortLength,
+    TfDtype, TfExampleDataSource, VarLenFeature,
 };
+pub use tfds::{TfdsDataSource, TfdsSplits, set_tfds_data_dir};
 
-pub(crate) use files::{Format, SourceFile, files_of, splits_of, unknown_split};
+pub(crate) use bad::BadRecordGuard;
 pub(crate) use interleave::{ReadPlan, Reader, Record};
 pub(crate) use parse::RecordParser;
-pub(crate) use split::SplitFiles;
-pub(crate) use tf_example::{TfFeature, TfKind, encode};
-pub(crate) use tf_record::frame;
+pub(crate) use read::frame;
+pub(crate) use spec::unknown_split;
+pub(crate) use split::{Format, SourceFile, SplitFiles};
+pub(crate) use tf_encode::encode;
+pub(crate) use tf_example::{TfFeature, TfKind, TfShape};

@@ -1,140 +1,138 @@
-//! What gin says about sources.
+//! The slot that all sources fill, and what their specs share.
 
 use std::collections::BTreeMap;
 
-use crate::gin::{Configurable, Evaluator, FromGin, Registry, Reported, Value, ValueKind};
+use super::arrow_source::{ArrowDataSource, ParquetDataSource};
+use super::csv_source::CsvDataSource;
+use super::few_shot::FewshotDataSource;
+use super::function::FunctionDataSource;
+use super::generated::GeneratedDataSource;
+use super::hugging_face::HuggingFaceDataSource;
+use super::megatron::MegatronDataSource;
+use super::split::{Format, SourceFile, SplitFiles};
+use super::text_sources::{JsonLinesDataSource, TextLineDataSource};
+use super::tf_source::TfExampleDataSource;
+use super::tfds::TfdsDataSource;
+use crate::data::error::DataError;
+use crate::gin::{Evaluator, FromGin, Registry, Reported, Value, ValueKind};
+use crate::storage::Path;
 
-/// Any source of a task.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-pub enum DataSource {
-    /// One text a line.
-    TextLine(TextLineDataSource),
-    /// One JSON object a line.
-    JsonLines(JsonLinesDataSource),
-    /// A data set in the hub's layout.
-    HuggingFace(HuggingFaceDataSource),
+/// What gin names as a source.
+pub(crate) trait Source {
+    /// Its splits, by the names that the task gives them.
+    fn splits(&self, task: &str) -> Result<Vec<String>, DataError>;
+
+    /// The files of a split in their order without shuffling, and how to read them;
+    /// [`DataError::UnknownSplit`] where it has no such split.
+    fn split(&self, task: &str, split: &str) -> Result<SplitFiles, DataError>;
+
+    /// Number of raw examples of a split, where known without reading them.
+    fn num_input_examples(&self, split: &str) -> Option<u64>;
+
+    /// The source as one that joins examples of two splits.
+    fn few_shot(&self) -> Option<&FewshotDataSource> {
+        None
+    }
 }
 
-/// Lines of text files, plain or gzip, as `{'text': line}`. Source: SeqIO `dataset_providers.py`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(
-    name = "seqio.TextLineDataSource",
-    alias = "seqio.dataset_providers.TextLineDataSource",
-    ignored(
-        caching_permitted = "caching is asked for by `CacheDatasetPlaceholder`",
-        file_shuffle_buffer_size = "all files are shuffled at once"
-    )
-)]
-pub struct TextLineDataSource {
-    /// Split to a glob or a list of globs, in any storage.
-    pub split_to_filepattern: BTreeMap<String, FilePattern>,
-    /// Lines dropped at the beginning of each file.
-    #[gin(default = 0)]
-    pub skip_header_lines: u64,
-    /// Split to its number of examples, where known.
-    #[gin(default = None)]
-    pub num_input_examples: Option<BTreeMap<String, u64>>,
-    /// Files read in turn.
-    #[gin(default = 16)]
-    pub cycle_length: usize,
-    /// Lines taken from a file before the next one's turn.
-    #[gin(default = 16)]
-    pub block_length: usize,
-}
-
-/// Lines of JSON objects, plain or gzip: strings, numbers and lists of them become features, and
-/// nested objects are flattened (`answers/text`). Gimlet's own.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "seqio.JsonLinesDataSource")]
-pub struct JsonLinesDataSource {
-    /// Split to a glob or a list of globs, in any storage.
-    pub split_to_filepattern: BTreeMap<String, FilePattern>,
-    /// Features to keep; all if None.
-    #[gin(default = None)]
-    pub columns: Option<Vec<String>>,
-    /// Split to its number of examples, where known.
-    #[gin(default = None)]
-    pub num_input_examples: Option<BTreeMap<String, u64>>,
-    /// Files read in turn.
-    #[gin(default = 16)]
-    pub cycle_length: usize,
-    /// Lines taken from a file before the next one's turn.
-    #[gin(default = 16)]
-    pub block_length: usize,
-}
-
-/// A data set of the Hugging Face hub: JSON-lines or text files found as its `load_dataset` does,
-/// by split names in folders and files (`data/train-00000-of-00002.jsonl.gz`, `valid.json`). It
-/// stands in for the `FunctionDataSource` over `load_dataset` of Python tasks. Gimlet's own.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(
-    name = "seqio.HuggingFaceDataSource",
-    ignored(
-        streaming = "files are always streamed",
-        use_auth_token = "credentials come from the environment"
-    )
-)]
-pub struct HuggingFaceDataSource {
-    /// Name on the hub (`dumitrescustefan/rlm`), read at `hf://datasets/NAME`; or any folder, with
-    /// its scheme or beginning in `/` or `.`.
-    pub path: String,
-    /// A folder within it (the hub's `data_dir`).
-    #[gin(default = None)]
-    pub data_dir: Option<String>,
-    /// Split to globs below it, where names do not tell.
-    #[gin(default = None)]
-    pub data_files: Option<BTreeMap<String, FilePattern>>,
-    /// Features to keep; all if None.
-    #[gin(default = None)]
-    pub columns: Option<Vec<String>>,
-    /// Split to its number of examples, where known.
-    #[gin(default = None)]
-    pub num_input_examples: Option<BTreeMap<String, u64>>,
-    /// Files read in turn.
-    #[gin(default = 16)]
-    pub cycle_length: usize,
-    /// Lines taken from a file before the next one's turn.
-    #[gin(default = 16)]
-    pub block_length: usize,
+crate::gin::slot! {
+    /// Any source of a task.
+    pub enum DataSource: Source {
+        ArrowDataSource,
+        CsvDataSource,
+        FewshotDataSource,
+        FunctionDataSource,
+        GeneratedDataSource,
+        HuggingFaceDataSource,
+        JsonLinesDataSource,
+        MegatronDataSource,
+        ParquetDataSource,
+        TextLineDataSource,
+        TfExampleDataSource,
+        TfdsDataSource,
+    }
 }
 
 impl DataSource {
-    /// `(cycle_length, block_length)`, each at least 1.
-    pub(crate) fn interleaving(&self) -> (usize, usize) {
-        let (cycle, block) = match self {
-            Self::TextLine(spec) => (spec.cycle_length, spec.block_length),
-            Self::JsonLines(spec) => (spec.cycle_length, spec.block_length),
-            Self::HuggingFace(spec) => (spec.cycle_length, spec.block_length),
-        };
-        (cycle.max(1), block.max(1))
+    /// The splits, by the names that the task gives them.
+    pub(crate) fn splits(&self, task: &str) -> Result<Vec<String>, DataError> {
+        self.spec().splits(task)
     }
 
-    /// Number of raw examples of a split, where the task says it.
+    /// The files of a split, and how to read them.
+    pub(crate) fn split(&self, task: &str, split: &str) -> Result<SplitFiles, DataError> {
+        self.spec().split(task, split)
+    }
+
+    /// The source as one that joins examples of two splits.
+    pub(crate) fn few_shot(&self) -> Option<&FewshotDataSource> {
+        self.spec().few_shot()
+    }
+
+    /// Number of raw examples of a split, where the task or the data set's description says it.
     pub fn num_input_examples(&self, split: &str) -> Option<u64> {
-        let counts = match self {
-            Self::TextLine(spec) => &spec.num_input_examples,
-            Self::JsonLines(spec) => &spec.num_input_examples,
-            Self::HuggingFace(spec) => &spec.num_input_examples,
+        self.spec().num_input_examples(split)
+    }
+}
+
+/// The files of a source that names them by split.
+pub(crate) struct Patterns<'a> {
+    pub split_to_filepattern: &'a BTreeMap<String, FilePattern>,
+    /// The folder that the patterns are relative to.
+    pub root: Option<&'a Path>,
+}
+
+impl Patterns<'_> {
+    /// The names of the splits.
+    pub(crate) fn splits(&self) -> Vec<String> {
+        self.split_to_filepattern.keys().cloned().collect()
+    }
+
+    /// The files that match the split's globs: in the order of the globs, then of names.
+    pub(crate) fn paths(&self, task: &str, split: &str) -> Result<Vec<Path>, DataError> {
+        let Some(FilePattern(patterns)) = self.split_to_filepattern.get(split) else {
+            return Err(unknown_split(task, split, self.splits().into_iter()));
         };
-        counts.as_ref()?.get(split).copied()
+        let mut paths = Vec::new();
+        for pattern in patterns {
+            let pattern = self.root.map_or(pattern.clone(), |root| root.join(pattern).to_string());
+            let found = Path::glob(&pattern)?;
+            if found.is_empty() {
+                let help = "check the path and its wildcards".to_string();
+                let (task, split) = (task.to_string(), split.to_string());
+                return Err(DataError::NoFiles { task, split, pattern, help });
+            }
+            paths.extend(found);
+        }
+        Ok(paths)
     }
 
-    /// Lines to drop at the beginning of each file.
-    pub(crate) fn skip_header_lines(&self) -> u64 {
-        match self {
-            Self::TextLine(spec) => spec.skip_header_lines,
-            Self::JsonLines(_) | Self::HuggingFace(_) => 0,
-        }
+    /// The same files, all of one format.
+    pub(crate) fn files(
+        &self,
+        task: &str,
+        split: &str,
+        format: &Format,
+    ) -> Result<Vec<SourceFile>, DataError> {
+        let paths = self.paths(task, split)?;
+        Ok(paths.into_iter().map(|path| SourceFile::new(path, format.clone())).collect())
     }
+}
 
-    /// The features to keep; all if None.
-    pub(crate) fn columns(&self) -> Option<&[String]> {
-        match self {
-            Self::TextLine(_) => None,
-            Self::JsonLines(spec) => spec.columns.as_deref(),
-            Self::HuggingFace(spec) => spec.columns.as_deref(),
-        }
-    }
+/// The error for a split that is not among the known ones.
+pub(crate) fn unknown_split(
+    task: &str,
+    split: &str,
+    known: impl Iterator<Item = String>,
+) -> DataError {
+    let known: Vec<String> = known.map(|name| format!("'{name}'")).collect();
+    let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
+    DataError::UnknownSplit { task: task.to_string(), split: split.to_string(), known }
+}
+
+/// The number that a `num_input_examples` parameter gives for a split.
+pub(crate) fn given_count(counts: &Option<BTreeMap<String, u64>>, split: &str) -> Option<u64> {
+    counts.as_ref()?.get(split).copied()
 }
 
 /// One glob or several.
@@ -159,3 +157,49 @@ impl FromGin for FilePattern {
 
     fn register(_: &mut Registry) {}
 }
+
+/// Implements [`Source`] for a spec that has `split_to_filepattern`, the parameters of reading,
+/// and `format` and `parser` methods of its own.
+macro_rules! pattern_source {
+    ($spec:ty) => {
+        impl $crate::data::source::spec::Source for $spec {
+            fn splits(
+                &self,
+                _: &str,
+            ) -> ::core::result::Result<Vec<String>, $crate::data::error::DataError> {
+                Ok(self.split_to_filepattern.keys().cloned().collect())
+            }
+
+            fn split(
+                &self,
+                task: &str,
+                split: &str,
+            ) -> ::core::result::Result<
+                $crate::data::source::split::SplitFiles,
+                $crate::data::error::DataError,
+            > {
+                let patterns = $crate::data::source::spec::Patterns {
+                    split_to_filepattern: &self.split_to_filepattern,
+                    root: None,
+                };
+                let files = patterns.files(task, split, &self.format()?)?;
+                Ok($crate::data::source::split::SplitFiles {
+                    files,
+                    cycle_length: self.cycle_length.max(1),
+                    block_length: self.block_length.max(1),
+                    skip_header_lines: self.header_lines(),
+                    parser: self.parser()?,
+                    bad_records: $crate::data::source::bad::BadRecordPolicy {
+                        on_bad_record: self.on_bad_record,
+                        max_bad_records: self.max_bad_records,
+                    },
+                })
+            }
+
+            fn num_input_examples(&self, split: &str) -> Option<u64> {
+                $crate::data::source::spec::given_count(&self.num_input_examples, split)
+            }
+        }
+    };
+}
+pub(super) use pattern_source;

@@ -1,9 +1,87 @@
 //! The files of one split and how to read them, whether they are a task's source or its cache.
 
-use super::files::{SourceFile, files_of};
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::bad::BadRecordPolicy;
 use super::parse::RecordParser;
-use super::spec::DataSource;
+use super::read::{CsvOptions, RowOptions};
 use crate::data::error::DataError;
+use crate::storage::Path;
+
+/// What a file's records are.
+#[derive(Clone, Debug)]
+pub(crate) enum Format {
+    /// Text, one a line.
+    Text,
+    /// JSON objects: one a line, or those of an array, which may be the value of a key.
+    Json { field: Option<String> },
+    /// Fields between delimiters.
+    Csv(Arc<CsvOptions>),
+    /// Protos in TFRecords: `tf.Example`s, as caches hold them.
+    TfRecord,
+    /// Rows of a Parquet file.
+    Parquet(Arc<RowOptions>),
+    /// Rows of an Arrow IPC file or stream.
+    Arrow(Arc<RowOptions>),
+    /// Documents of token ids: `.bin` with `.idx` beside it.
+    Megatron,
+    /// Nothing is stored: example `i` is a function of `i`.
+    Generated { num_examples: u64, bytes_per_example: u64 },
+}
+
+/// A file of a split.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceFile {
+    pub path: Path,
+    pub format: Format,
+    /// The records to read, from 0; all if None.
+    pub records: Option<Range<u64>>,
+}
+
+impl SourceFile {
+    /// A file that is read whole.
+    pub(crate) fn new(path: Path, format: Format) -> Self {
+        Self { path, format, records: None }
+    }
+
+    /// Its size in bytes; for what is not stored, about what it would be.
+    pub(crate) fn size(&self) -> Result<u64, DataError> {
+        match self.format {
+            Format::Generated { num_examples, bytes_per_example } => {
+                Ok(num_examples.saturating_mul(bytes_per_example))
+            }
+            _ => Ok(self.path.size()?),
+        }
+    }
+
+    /// One of its records, from 1, as a message names it.
+    pub(crate) fn place(&self, number: u64) -> Place<'_> {
+        Place { file: self, number }
+    }
+}
+
+/// Shows as `file:line` or `file, record 3`.
+pub(crate) struct Place<'a> {
+    file: &'a SourceFile,
+    number: u64,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file: SourceFile { path, format, .. }, number } = self;
+        match format {
+            Format::Text | Format::Json { field: None } => write!(f, "{path}:{number}"),
+            Format::Json { .. } | Format::Csv(_) | Format::TfRecord => {
+                write!(f, "{path}, record {number}")
+            }
+            Format::Parquet(_) | Format::Arrow(_) => write!(f, "{path}, row {number}"),
+            Format::Megatron => write!(f, "{path}, document {number}"),
+            Format::Generated { .. } => write!(f, "{path} example {number}"),
+        }
+    }
+}
 
 /// The files of one split, and how to read them.
 pub(crate) struct SplitFiles {
@@ -14,22 +92,23 @@ pub(crate) struct SplitFiles {
     pub block_length: usize,
     pub skip_header_lines: u64,
     pub parser: RecordParser,
+    pub bad_records: BadRecordPolicy,
 }
 
+/// SeqIO's reading of several files: so many at once, so many records in turn.
+pub(crate) const CYCLE_LENGTH: usize = 16;
+pub(crate) const BLOCK_LENGTH: usize = 16;
+
 impl SplitFiles {
-    /// A split of a task's source.
-    pub(crate) fn of_source(
-        source: &DataSource,
-        task: &str,
-        split: &str,
-    ) -> Result<Self, DataError> {
-        let (cycle_length, block_length) = source.interleaving();
-        Ok(Self {
-            files: files_of(source, task, split)?,
-            cycle_length,
-            block_length,
-            skip_header_lines: source.skip_header_lines(),
-            parser: RecordParser::of_lines(source.columns()),
-        })
+    /// Files read as SeqIO reads them; a bad record is an error.
+    pub(crate) fn new(files: Vec<SourceFile>, parser: RecordParser) -> Self {
+        Self {
+            files,
+            cycle_length: CYCLE_LENGTH,
+            block_length: BLOCK_LENGTH,
+            skip_header_lines: 0,
+            parser,
+            bad_records: BadRecordPolicy::default(),
+        }
     }
 }

@@ -1,57 +1,10 @@
-//! `tf.Example` protos to examples and back. Source: TensorFlow `core/example/feature.proto`.
+//! `tf.Example` and `tf.SequenceExample` protos to examples, and examples to `tf.Example`. Source:
+//! TensorFlow `core/example/{example,feature}.proto`.
+//!
+//! Decoding walks the bytes once and copies only the features asked for.
 
-use std::collections::BTreeMap;
-
-use prost::Message;
-
+use super::wire::{Field, Wire};
 use crate::data::example::{Example, Key, Value};
-
-/// `tensorflow.Example`.
-#[derive(Clone, PartialEq, Message)]
-struct TfExample {
-    #[prost(message, optional, tag = "1")]
-    features: Option<Features>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Features {
-    #[prost(btree_map = "string, message", tag = "1")]
-    feature: BTreeMap<String, Feature>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Feature {
-    #[prost(oneof = "Kind", tags = "1, 2, 3")]
-    kind: Option<Kind>,
-}
-
-#[derive(Clone, PartialEq, prost::Oneof)]
-enum Kind {
-    #[prost(message, tag = "1")]
-    Bytes(BytesList),
-    #[prost(message, tag = "2")]
-    Floats(FloatList),
-    #[prost(message, tag = "3")]
-    Ints(Int64List),
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct BytesList {
-    #[prost(bytes = "vec", repeated, tag = "1")]
-    value: Vec<Vec<u8>>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct FloatList {
-    #[prost(float, repeated, tag = "1")]
-    value: Vec<f32>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Int64List {
-    #[prost(int64, repeated, tag = "1")]
-    value: Vec<i64>,
-}
 
 /// What a feature's values are in a proto, which has three types only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +14,18 @@ pub(crate) enum TfKind {
     Texts,
 }
 
-/// A feature to be read from every `tf.Example`.
+/// How many values a feature has.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum TfShape {
+    /// One, of rank 0.
+    One,
+    /// A list of any length.
+    List,
+    /// A list of this length.
+    Fixed(usize),
+}
+
+/// A feature to be read from every proto.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TfFeature {
     /// Its name in the proto.
@@ -69,44 +33,266 @@ pub(crate) struct TfFeature {
     /// Its name in the example.
     pub key: Key,
     pub kind: TfKind,
-    /// A list rather than one value.
-    pub is_list: bool,
+    pub shape: TfShape,
+    /// What stands in where it is missing; else that is an error, but for lists of any length.
+    pub default: Option<Value>,
+    /// Whether it has one value a step, in a `tf.SequenceExample`.
+    pub by_step: bool,
+}
+
+impl TfFeature {
+    /// A feature that has the same name in the example.
+    pub(crate) fn new(name: &str, kind: TfKind, shape: TfShape) -> Self {
+        let (stored, key) = (name.to_string(), name.into());
+        Self { stored, key, kind, shape, default: None, by_step: false }
+    }
+}
+
+/// The proto that records are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    Example,
+    SequenceExample,
+}
+
+/// Values of a feature as they are collected.
+#[derive(Debug)]
+enum Values {
+    Ints(Vec<i32>),
+    /// From the first on that does not fit in 32 bits.
+    Longs(Vec<i64>),
+    Floats(Vec<f64>),
+    Texts(Vec<String>),
 }
 
 /// The example that a serialized proto is, or what is wrong with it.
-pub(crate) fn decode(features: &[TfFeature], bytes: &[u8]) -> Result<Example, String> {
-    let proto = TfExample::decode(bytes).map_err(|error| format!("no tf.Example: {error}"))?;
-    let mut stored = proto.features.unwrap_or_default().feature;
-    let values = features.iter().map(|feature| {
-        // A list without values has no type, or is left out.
-        let kind = stored.remove(&feature.stored).and_then(|stored| stored.kind);
-        let value = value_of(feature, kind);
+pub(crate) fn decode(
+    features: &[TfFeature],
+    layout: Layout,
+    bytes: &[u8],
+) -> Result<Example, String> {
+    let name = match layout {
+        Layout::Example => "tf.Example",
+        Layout::SequenceExample => "tf.SequenceExample",
+    };
+    let mut found: Vec<Option<Values>> = features.iter().map(|_| None).collect();
+    let collected = collect(features, layout, bytes, &mut found);
+    collected.map_err(|wrong| match wrong {
+        Wrong::Proto(reason) => format!("no {name}: {reason}"),
+        Wrong::Feature(name, reason) => format!("'{name}' {reason}"),
+    })?;
+    let values = features.iter().zip(found).map(|(feature, values)| {
+        let value = value_of(feature, values);
         Ok((feature.key.clone(), value.map_err(|reason| format!("'{}' {reason}", feature.stored))?))
     });
     values.collect()
 }
 
-fn value_of(feature: &TfFeature, kind: Option<Kind>) -> Result<Value, String> {
-    match (feature.kind, kind) {
-        (TfKind::Ints, Some(Kind::Ints(Int64List { value }))) => match feature.is_list {
-            true => Ok(Value::Ints(value.into_iter().map(id).collect::<Result<_, _>>()?)),
-            false => single(value).map(Value::Int),
-        },
-        (TfKind::Floats, Some(Kind::Floats(FloatList { value }))) => match feature.is_list {
-            true => Ok(Value::Floats(value.into_iter().map(f64::from).collect())),
-            false => single(value).map(|number| Value::Float(number.into())),
-        },
-        (TfKind::Texts, Some(Kind::Bytes(BytesList { value }))) => match feature.is_list {
-            true => Ok(Value::Texts(value.into_iter().map(text).collect::<Result<_, _>>()?)),
-            false => single(value).and_then(text).map(Value::Text),
-        },
-        (TfKind::Ints, None) if feature.is_list => Ok(Value::Ints(Vec::new())),
-        (TfKind::Floats, None) if feature.is_list => Ok(Value::Floats(Vec::new())),
-        (TfKind::Texts, None) if feature.is_list => Ok(Value::Texts(Vec::new())),
-        (_, None) => Err("is missing".to_string()),
-        (expected, Some(found)) => {
-            Err(format!("holds {}, expected {}", found.as_str(), expected.as_str()))
+enum Wrong {
+    /// The bytes are no such proto.
+    Proto(String),
+    /// The feature of that name is not what was expected.
+    Feature(String, String),
+}
+
+impl From<String> for Wrong {
+    fn from(reason: String) -> Self {
+        Self::Proto(reason)
+    }
+}
+
+fn collect(
+    features: &[TfFeature],
+    layout: Layout,
+    bytes: &[u8],
+    found: &mut [Option<Values>],
+) -> Result<(), Wrong> {
+    let mut message = Wire::new(bytes);
+    while let Some(field) = message.next_field()? {
+        let (by_step, map) = match field {
+            (1, Field::Bytes(map)) => (false, map),
+            (2, Field::Bytes(map)) if layout == Layout::SequenceExample => (true, map),
+            _ => continue,
+        };
+        let mut map = Wire::new(map);
+        while let Some(entry) = map.next_field()? {
+            let (1, Field::Bytes(entry)) = entry else { continue };
+            let (name, value) = entry_of(entry)?;
+            let is_it = |feature: &TfFeature| {
+                feature.by_step == by_step && feature.stored.as_bytes() == name
+            };
+            for (feature, found) in features.iter().zip(&mut *found) {
+                if is_it(feature) {
+                    let values = if by_step { steps(feature, value) } else { list(feature, value) };
+                    *found = values.map_err(|e| Wrong::Feature(feature.stored.clone(), e))?;
+                }
+            }
         }
+    }
+    Ok(())
+}
+
+/// Name and value of an entry of a map.
+fn entry_of(entry: &[u8]) -> Result<(&[u8], &[u8]), String> {
+    let (mut name, mut value) = (&[][..], &[][..]);
+    let mut message = Wire::new(entry);
+    while let Some(field) = message.next_field()? {
+        match field {
+            (1, Field::Bytes(bytes)) => name = bytes,
+            (2, Field::Bytes(bytes)) => value = bytes,
+            _ => {}
+        }
+    }
+    Ok((name, value))
+}
+
+/// The values of the `Feature`s of a `FeatureList`, one after the other.
+fn steps(feature: &TfFeature, bytes: &[u8]) -> Result<Option<Values>, String> {
+    let mut all = Values::new(feature.kind);
+    let mut message = Wire::new(bytes);
+    while let Some(field) = message.next_field()? {
+        if let (1, Field::Bytes(step)) = field {
+            let before = all.len();
+            values_of(feature.kind, step, &mut all)?;
+            let found = all.len() - before;
+            if found != 1 {
+                return Err(format!("holds {found} values in one step, expected one"));
+            }
+        }
+    }
+    Ok(Some(all))
+}
+
+/// The values of a `Feature`; `None` where it has no type, as lists without values may.
+fn list(feature: &TfFeature, bytes: &[u8]) -> Result<Option<Values>, String> {
+    let mut all = Values::new(feature.kind);
+    Ok(values_of(feature.kind, bytes, &mut all)?.then_some(all))
+}
+
+/// Adds the values of a `Feature`; whether it has a type.
+fn values_of(kind: TfKind, bytes: &[u8], into: &mut Values) -> Result<bool, String> {
+    let mut message = Wire::new(bytes);
+    let mut has_type = false;
+    while let Some((number, field)) = message.next_field()? {
+        let Field::Bytes(list) = field else { continue };
+        let found = match number {
+            1 => TfKind::Texts,
+            2 => TfKind::Floats,
+            3 => TfKind::Ints,
+            _ => continue,
+        };
+        if found != kind {
+            return Err(format!("holds {}, expected {}", found.as_str(), kind.as_str()));
+        }
+        has_type = true;
+        let mut list = Wire::new(list);
+        while let Some(value) = list.next_field()? {
+            into.push(value)?;
+        }
+    }
+    Ok(has_type)
+}
+
+impl Values {
+    fn new(kind: TfKind) -> Self {
+        match kind {
+            TfKind::Ints => Self::Ints(Vec::new()),
+            TfKind::Floats => Self::Floats(Vec::new()),
+            TfKind::Texts => Self::Texts(Vec::new()),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Ints(values) => values.len(),
+            Self::Longs(values) => values.len(),
+            Self::Floats(values) => values.len(),
+            Self::Texts(values) => values.len(),
+        }
+    }
+
+    /// Adds a value of a list, or packed ones.
+    fn push(&mut self, (number, field): (u64, Field<'_>)) -> Result<(), String> {
+        if number != 1 {
+            return Ok(());
+        }
+        match (&mut *self, field) {
+            (Self::Ints(_) | Self::Longs(_), Field::Varint(number)) => self.push_int(number),
+            (Self::Ints(ids), Field::Bytes(packed)) => {
+                ids.reserve(packed.len() / 2);
+                self.push_ints(packed)?;
+            }
+            (Self::Longs(_), Field::Bytes(packed)) => self.push_ints(packed)?,
+            (Self::Floats(values), Field::Fixed32(bytes)) => {
+                values.push(f32::from_le_bytes(bytes).into());
+            }
+            (Self::Floats(values), Field::Bytes(packed)) => {
+                let (floats, rest) = packed.as_chunks();
+                if !rest.is_empty() {
+                    return Err("holds floats that break off".to_string());
+                }
+                values.extend(floats.iter().map(|bytes| f64::from(f32::from_le_bytes(*bytes))));
+            }
+            (Self::Texts(values), Field::Bytes(bytes)) => {
+                let text = String::from_utf8(bytes.to_vec());
+                values.push(text.map_err(|_| "is not UTF-8".to_string())?);
+            }
+            _ => return Err("holds a value of another type than its own".to_string()),
+        }
+        Ok(())
+    }
+
+    fn push_ints(&mut self, packed: &[u8]) -> Result<(), String> {
+        let mut numbers = Wire::new(packed);
+        while !numbers.is_empty() {
+            self.push_int(numbers.varint()?);
+        }
+        Ok(())
+    }
+
+    fn push_int(&mut self, number: u64) {
+        let number = number.cast_signed();
+        match (&mut *self, i32::try_from(number)) {
+            (Self::Ints(ids), Ok(id)) => ids.push(id),
+            (Self::Ints(ids), Err(_)) => {
+                let mut longs: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
+                longs.push(number);
+                *self = Self::Longs(longs);
+            }
+            (Self::Longs(longs), _) => longs.push(number),
+            _ => unreachable!("ints are pushed to ints"),
+        }
+    }
+}
+
+fn value_of(feature: &TfFeature, values: Option<Values>) -> Result<Value, String> {
+    let Some(values) = values else {
+        return match (&feature.default, &feature.shape) {
+            (Some(default), _) => Ok(default.clone()),
+            (None, TfShape::List) => Ok(list_of(Values::new(feature.kind))),
+            (None, _) => Err("is missing".to_string()),
+        };
+    };
+    let found = values.len();
+    match feature.shape {
+        TfShape::List => Ok(list_of(values)),
+        TfShape::Fixed(length) if length == found => Ok(list_of(values)),
+        TfShape::Fixed(length) => Err(format!("holds {found} values, expected {length}")),
+        TfShape::One => match values {
+            Values::Ints(ids) => single(ids).map(|id| Value::Int(id.into())),
+            Values::Longs(longs) => single(longs).map(Value::Int),
+            Values::Floats(floats) => single(floats).map(Value::Float),
+            Values::Texts(texts) => single(texts).map(Value::Text),
+        },
+    }
+}
+
+fn list_of(values: Values) -> Value {
+    match values {
+        Values::Ints(ids) => Value::Ints(ids),
+        Values::Longs(longs) => Value::Longs(longs),
+        Values::Floats(floats) => Value::Floats(floats),
+        Values::Texts(texts) => Value::Texts(texts),
     }
 }
 
@@ -115,60 +301,6 @@ fn single<T>(values: Vec<T>) -> Result<T, String> {
     let [value] =
         <[T; 1]>::try_from(values).map_err(|_| format!("holds {found} values, expected one"))?;
     Ok(value)
-}
-
-fn id(value: i64) -> Result<i32, String> {
-    i32::try_from(value).map_err(|_| format!("holds {value}, which does not fit in 32 bits"))
-}
-
-fn text(bytes: Vec<u8>) -> Result<String, String> {
-    String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_string())
-}
-
-/// The serialized proto of an example, its features sorted by name.
-pub(crate) fn encode(example: &Example) -> Vec<u8> {
-    let feature = example.iter().map(|(key, value)| {
-        let feature = Feature { kind: kind_of(value) };
-        (key.to_string(), feature)
-    });
-    TfExample { features: Some(Features { feature: feature.collect() }) }.encode_to_vec()
-}
-
-/// Lists without values have no type, so that they fit every one.
-fn kind_of(value: &Value) -> Option<Kind> {
-    let ints = |value: Vec<i64>| Kind::Ints(Int64List { value });
-    let floats = |value: Vec<f32>| Kind::Floats(FloatList { value });
-    let bytes = |value: Vec<Vec<u8>>| Kind::Bytes(BytesList { value });
-    let kind = match value {
-        Value::Ints(ids) => ints(ids.iter().map(|&id| id.into()).collect()),
-        Value::Floats(numbers) => floats(numbers.iter().map(|&number| number as f32).collect()),
-        Value::Texts(texts) => bytes(texts.iter().map(|text| text.clone().into()).collect()),
-        // The rows' lengths are lost: who writes refuses them.
-        Value::IntRows(rows) => ints(rows.iter().flatten().map(|&id| id.into()).collect()),
-        Value::FloatRows(rows) => floats(rows.iter().flatten().map(|&x| x as f32).collect()),
-        Value::Int(number) => ints(vec![*number]),
-        Value::Float(number) => floats(vec![*number as f32]),
-        Value::Text(text) => bytes(vec![text.clone().into()]),
-    };
-    (!kind.is_empty()).then_some(kind)
-}
-
-impl Kind {
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::Bytes(list) => list.value.is_empty(),
-            Self::Floats(list) => list.value.is_empty(),
-            Self::Ints(list) => list.value.is_empty(),
-        }
-    }
-
-    fn as_str(&self) -> &'static str {
-        match self {
-            Self::Bytes(_) => TfKind::Texts.as_str(),
-            Self::Floats(_) => TfKind::Floats.as_str(),
-            Self::Ints(_) => TfKind::Ints.as_str(),
-        }
-    }
 }
 
 impl TfKind {
@@ -185,8 +317,10 @@ impl TfKind {
 mod tests {
     use super::*;
 
+    use crate::data::source::encode;
+
     fn feature(name: &str, kind: TfKind, is_list: bool) -> TfFeature {
-        TfFeature { stored: name.to_string(), key: name.into(), kind, is_list }
+        TfFeature::new(name, kind, if is_list { TfShape::List } else { TfShape::One })
     }
 
     #[test]
@@ -195,6 +329,7 @@ mod tests {
             ("empty", Value::Floats(vec![]), TfKind::Floats, true),
             ("float", Value::Float(0.5), TfKind::Floats, false),
             ("floats", Value::Floats(vec![-1.5, 2.0]), TfKind::Floats, true),
+            ("longs", Value::Longs(vec![1, -2, 1 << 40, 3]), TfKind::Ints, true),
             ("ids", Value::Ints(vec![1, -1, i32::MAX]), TfKind::Ints, true),
             ("int", Value::Int(-1 << 40), TfKind::Ints, false),
             ("text", Value::Text("ä".to_string()), TfKind::Texts, false),
@@ -203,29 +338,41 @@ mod tests {
         let example: Example =
             all.iter().map(|(name, value, ..)| ((*name).into(), value.clone())).collect();
         let features = all.map(|(name, _, kind, is_list)| feature(name, kind, is_list));
-        assert_eq!(decode(&features, &encode(&example)).unwrap(), example);
+        assert_eq!(decode(&features, Layout::Example, &encode(&example)).unwrap(), example);
     }
 
     #[test]
     fn what_does_not_fit_is_named() {
         let ids = encode(&Example::of("a".into(), Value::Int(1 << 40)));
-        let bad_text = TfExample {
-            features: Some(Features {
-                feature: BTreeMap::from([(
-                    "a".to_string(),
-                    Feature { kind: Some(Kind::Bytes(BytesList { value: vec![vec![0xff]] })) },
-                )]),
-            }),
-        };
+        // {"a": bytes_list [b"\xff"]}
+        let bad_text = b"\x0a\x0c\x0a\x0a\x0a\x01a\x12\x05\x0a\x03\x0a\x01\xff".to_vec();
         for (bytes, feature, expected) in [
-            (&ids, feature("a", TfKind::Ints, true), "'a' holds 1099511627776, which does not fit"),
             (&ids, feature("a", TfKind::Texts, true), "'a' holds ints, expected bytes"),
             (&ids, feature("b", TfKind::Ints, false), "'b' is missing"),
-            (&bad_text.encode_to_vec(), feature("a", TfKind::Texts, false), "'a' is not UTF-8"),
+            (&bad_text, feature("a", TfKind::Texts, false), "'a' is not UTF-8"),
             (&vec![0xff], feature("a", TfKind::Ints, true), "no tf.Example"),
         ] {
-            let error = decode(&[feature], bytes).unwrap_err();
+            let error = decode(&[feature], Layout::Example, bytes).unwrap_err();
             assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn arbitrary_bytes_are_an_error_and_no_panic(
+            mut bytes: Vec<u8>,
+            at: proptest::sample::Index,
+            by: u8,
+        ) {
+            let features =
+                [feature("a", TfKind::Ints, true), feature("b", TfKind::Texts, false)];
+            let _ = decode(&features, Layout::SequenceExample, &bytes);
+            let example = [("a", Value::Ints(vec![1, -1, 300])), ("b", Value::Text("x".into()))];
+            let example = example.map(|(name, value)| (name.into(), value));
+            bytes = encode(&example.into_iter().collect());
+            let at = at.index(bytes.len());
+            bytes[at] = by;
+            let _ = decode(&features, Layout::Example, &bytes);
         }
     }
 }

@@ -57,7 +57,7 @@ fn check(task: Task, expected: &[&str]) {
 #[test]
 fn text_that_is_not_utf8() {
     let folder = folder_with("a.txt", b"fine\nbro\xffken\n");
-    check(text_task(&folder, vec![both(), tokenize()]), &["a.txt:2: not UTF-8; convert"]);
+    check(text_task(&folder, vec![both(), tokenize()]), &["a.txt:2: not UTF-8 at byte 8; convert"]);
 }
 
 #[test]

@@ -94,12 +94,15 @@ fn mixtures_that_make_no_sense_are_errors() {
 fn a_task_without_the_split_is_left_out_with_a_notice() {
     let folder = folder_of_ids(&[5]);
     let mut other = named("other", &folder);
-    other.source = DataSource::JsonLines(JsonLinesDataSource {
+    other.source = DataSource::JsonLinesDataSource(JsonLinesDataSource {
         split_to_filepattern: BTreeMap::new(),
         columns: None,
         num_input_examples: None,
         cycle_length: 16,
         block_length: 16,
+        field: None,
+        on_bad_record: OnBadRecord::Error,
+        max_bad_records: 1000,
     });
     let mut tasks = tasks([task_of_ids(&folder), other]);
     add_mixture(&mut tasks, "both", &[("ids", None), ("other", None)]);

@@ -7,6 +7,7 @@ mod order;
 mod packing;
 mod ranks;
 mod resume;
+mod sources;
 mod span_corruption;
 mod streams;
 mod text_tasks;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use gimlet::data::{
     Batch, BatchIterator, DataSource, DatasetConfig, Feature, FeatureDtype, FilePattern,
-    JsonLinesDataSource, Preprocessor, Task, TaskOrMixture, TextLineDataSource,
+    JsonLinesDataSource, OnBadRecord, Preprocessor, Task, TaskOrMixture, TextLineDataSource,
 };
 use gimlet::gin::{Diagnostics, Loaded, Request, Source, load};
 use gimlet::run::Library;
@@ -63,22 +64,27 @@ fn patterns(files: &str) -> BTreeMap<String, FilePattern> {
 }
 
 fn text_source(files: &str) -> DataSource {
-    DataSource::TextLine(TextLineDataSource {
+    DataSource::TextLineDataSource(TextLineDataSource {
         split_to_filepattern: patterns(files),
         skip_header_lines: 0,
         num_input_examples: None,
         cycle_length: 16,
         block_length: 16,
+        on_bad_record: OnBadRecord::Error,
+        max_bad_records: 1000,
     })
 }
 
 fn json_source(files: &str) -> DataSource {
-    DataSource::JsonLines(JsonLinesDataSource {
+    DataSource::JsonLinesDataSource(JsonLinesDataSource {
         split_to_filepattern: patterns(files),
         columns: None,
         num_input_examples: None,
         cycle_length: 16,
         block_length: 16,
+        field: None,
+        on_bad_record: OnBadRecord::Error,
+        max_bad_records: 1000,
     })
 }
 

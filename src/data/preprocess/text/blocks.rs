@@ -142,6 +142,7 @@ fn plain(value: &Value) -> String {
         Value::Float(number) => repr_float(*number),
         Value::Texts(texts) => list(texts.clone()),
         Value::Ints(ids) => list(ids.iter().map(i32::to_string).collect()),
+        Value::Longs(numbers) => list(numbers.iter().map(i64::to_string).collect()),
         Value::Floats(numbers) => list(numbers.iter().map(|number| repr_float(*number)).collect()),
         Value::IntRows(rows) => list(rows.iter().map(|row| format!("{row:?}")).collect()),
         Value::FloatRows(rows) => list(rows.iter().map(|row| format!("{row:?}")).collect()),

@@ -142,6 +142,7 @@ impl FromGin for Value {
     fn to_gin(&self) -> Option<ValueKind> {
         match self {
             Self::Ints(ids) => ids.iter().map(|id| i64::from(*id)).collect::<Vec<i64>>().to_gin(),
+            Self::Longs(numbers) => numbers.to_gin(),
             Self::Int(number) => number.to_gin(),
             Self::Float(number) => number.to_gin(),
             Self::Text(text) => text.to_gin(),

@@ -38,6 +38,7 @@ pub(super) fn printed(value: &Value, summarize: Option<usize>) -> String {
         Value::Float(number) => float(number),
         Value::Text(text) => quoted(text),
         Value::Ints(ids) => list(ids.iter().map(i32::to_string).collect()),
+        Value::Longs(numbers) => list(numbers.iter().map(i64::to_string).collect()),
         Value::Floats(numbers) => list(numbers.iter().map(float).collect()),
         Value::Texts(texts) => list(texts.iter().map(quoted).collect()),
         Value::IntRows(rows) => {

@@ -183,6 +183,7 @@ fn jinja(value: &Value) -> Jinja {
         Value::Float(number) => Jinja::from(*number),
         Value::Texts(texts) => texts.iter().map(|text| Jinja::from(text.as_str())).collect(),
         Value::Ints(ids) => ids.iter().map(|id| Jinja::from(*id)).collect(),
+        Value::Longs(numbers) => numbers.iter().map(|number| Jinja::from(*number)).collect(),
         Value::Floats(numbers) => numbers.iter().map(|number| Jinja::from(*number)).collect(),
         Value::IntRows(rows) => rows.iter().map(|row| Jinja::from(row.clone())).collect(),
         Value::FloatRows(rows) => rows.iter().map(|row| Jinja::from(row.clone())).collect(),

@@ -1,0 +1,99 @@
+//! Columnar files: Parquet, and Arrow as streams and files.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::bad::OnBadRecord;
+use super::parse::RecordParser;
+use super::read::RowOptions;
+use super::spec::{FilePattern, pattern_source};
+use super::split::Format;
+use crate::data::error::DataError;
+use crate::gin::Configurable;
+
+/// Rows of Parquet files, one row group at a time and only the columns asked for. Structs are
+/// flattened (`answers/text`), lists of structs become lists (`answers/text`), and lists of lists
+/// are read where they hold numbers. Gimlet's own.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "seqio.ParquetDataSource")]
+pub struct ParquetDataSource {
+    /// Split to a glob or a list of globs, in any storage.
+    pub split_to_filepattern: BTreeMap<String, FilePattern>,
+    /// Features to keep; all if None.
+    #[gin(default = None)]
+    pub columns: Option<Vec<String>>,
+    /// Split to its number of examples, where known.
+    #[gin(default = None)]
+    pub num_input_examples: Option<BTreeMap<String, u64>>,
+    /// Files read in turn.
+    #[gin(default = 16)]
+    pub cycle_length: usize,
+    /// Rows taken from a file before the next one's turn.
+    #[gin(default = 16)]
+    pub block_length: usize,
+    /// What is done with a row that holds what no feature can be.
+    #[gin(default = OnBadRecord::Error)]
+    pub on_bad_record: OnBadRecord,
+    /// Rows that may be skipped before it is an error after all.
+    #[gin(default = 1000)]
+    pub max_bad_records: u64,
+}
+
+impl ParquetDataSource {
+    fn format(&self) -> Result<Format, DataError> {
+        Ok(Format::Parquet(Arc::new(RowOptions::new(self.columns.as_deref()))))
+    }
+
+    fn header_lines(&self) -> u64 {
+        0
+    }
+
+    fn parser(&self) -> Result<RecordParser, DataError> {
+        Ok(RecordParser::of_columns(self.columns.as_deref()))
+    }
+}
+
+pattern_source!(ParquetDataSource);
+
+/// Rows of Arrow IPC files or streams, as `datasets` saves them, with the features of
+/// `ParquetDataSource`. A whole saved data set is read by `HuggingFaceDataSource`. Gimlet's own.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "seqio.ArrowDataSource")]
+pub struct ArrowDataSource {
+    /// Split to a glob or a list of globs, in any storage.
+    pub split_to_filepattern: BTreeMap<String, FilePattern>,
+    /// Features to keep; all if None.
+    #[gin(default = None)]
+    pub columns: Option<Vec<String>>,
+    /// Split to its number of examples, where known.
+    #[gin(default = None)]
+    pub num_input_examples: Option<BTreeMap<String, u64>>,
+    /// Files read in turn.
+    #[gin(default = 16)]
+    pub cycle_length: usize,
+    /// Rows taken from a file before the next one's turn.
+    #[gin(default = 16)]
+    pub block_length: usize,
+    /// What is done with a row that holds what no feature can be.
+    #[gin(default = OnBadRecord::Error)]
+    pub on_bad_record: OnBadRecord,
+    /// Rows that may be skipped before it is an error after all.
+    #[gin(default = 1000)]
+    pub max_bad_records: u64,
+}
+
+impl ArrowDataSource {
+    fn format(&self) -> Result<Format, DataError> {
+        Ok(Format::Arrow(Arc::new(RowOptions::new(self.columns.as_deref()))))
+    }
+
+    fn header_lines(&self) -> u64 {
+        0
+    }
+
+    fn parser(&self) -> Result<RecordParser, DataError> {
+        Ok(RecordParser::of_columns(self.columns.as_deref()))
+    }
+}
+
+pattern_source!(ArrowDataSource);

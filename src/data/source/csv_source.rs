@@ -1,0 +1,99 @@
+//! Comma- or tab-separated values.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::bad::OnBadRecord;
+use super::parse::RecordParser;
+use super::read::CsvOptions;
+use super::spec::{FilePattern, pattern_source};
+use super::split::Format;
+use crate::data::error::DataError;
+use crate::gin::Configurable;
+
+/// The type of a CSV column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum ColumnType {
+    /// The text as it stands.
+    String,
+    /// A whole number.
+    Int,
+    /// A number.
+    Float,
+}
+
+/// Records of delimited fields, plain, gzip or zstd, one feature a column: quoted as RFC 4180 says,
+/// so that a field in quotes may hold delimiters, line ends and doubled quotes. Gimlet's own.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "seqio.CsvDataSource")]
+pub struct CsvDataSource {
+    /// Split to a glob or a list of globs, in any storage.
+    pub split_to_filepattern: BTreeMap<String, FilePattern>,
+    /// What lies between fields: one character, such as ',' or '\t'.
+    #[gin(default = ",".to_string())]
+    pub delimiter: String,
+    /// What encloses fields that hold delimiters; None takes quotes as they stand.
+    #[gin(default = Some("\"".to_string()))]
+    pub quote_char: Option<String>,
+    /// Names of the columns; None takes those of each file's first record.
+    #[gin(default = None)]
+    pub column_names: Option<Vec<String>>,
+    /// Records dropped at the beginning of each file, before the names.
+    #[gin(default = 0)]
+    pub skip_header_lines: u64,
+    /// Columns to keep; all if None.
+    #[gin(default = None)]
+    pub columns: Option<Vec<String>>,
+    /// Column to its type: 'int', 'float' or 'string', which the others have.
+    #[gin(default = BTreeMap::new())]
+    pub dtypes: BTreeMap<String, ColumnType>,
+    /// Split to its number of examples, where known.
+    #[gin(default = None)]
+    pub num_input_examples: Option<BTreeMap<String, u64>>,
+    /// Files read in turn.
+    #[gin(default = 16)]
+    pub cycle_length: usize,
+    /// Records taken from a file before the next one's turn.
+    #[gin(default = 16)]
+    pub block_length: usize,
+    /// What is done with a record that does not fit the columns.
+    #[gin(default = OnBadRecord::Error)]
+    pub on_bad_record: OnBadRecord,
+    /// Records that may be skipped before it is an error after all.
+    #[gin(default = 1000)]
+    pub max_bad_records: u64,
+}
+
+impl CsvDataSource {
+    fn format(&self) -> Result<Format, DataError> {
+        let delimiter = one_byte("delimiter", &self.delimiter)?;
+        let quote = self.quote_char.as_deref().map(|quote| one_byte("quote_char", quote));
+        Ok(Format::Csv(Arc::new(CsvOptions {
+            delimiter,
+            quote: quote.transpose()?,
+            column_names: self.column_names.clone(),
+            skip: self.skip_header_lines,
+        })))
+    }
+
+    fn header_lines(&self) -> u64 {
+        0
+    }
+
+    fn parser(&self) -> Result<RecordParser, DataError> {
+        let mut parser = RecordParser::of_columns(self.columns.as_deref());
+        parser.dtypes = self.dtypes.clone();
+        Ok(parser)
+    }
+}
+
+fn one_byte(param: &str, text: &str) -> Result<u8, DataError> {
+    match text.as_bytes() {
+        [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r') => Ok(*byte),
+        _ => Err(DataError::Config(format!(
+            "`CsvDataSource.{param}` is {text:?}, expected one ASCII character that ends no line"
+        ))),
+    }
+}
+
+pattern_source!(CsvDataSource);

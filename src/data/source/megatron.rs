@@ -1,0 +1,53 @@
+//! Token ids that Megatron's tools prepared.
+
+use std::collections::BTreeMap;
+
+use super::bad::OnBadRecord;
+use super::parse::RecordParser;
+use super::spec::{FilePattern, pattern_source};
+use super::split::Format;
+use crate::data::error::DataError;
+use crate::gin::Configurable;
+
+/// Documents of token ids in `.bin` files, with their indices (`.idx`) beside them, as Megatron's
+/// `preprocess_data.py` writes them; one example a document. Gimlet's own.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "seqio.MegatronDataSource")]
+pub struct MegatronDataSource {
+    /// Split to a glob or a list of globs of `.bin` files, in any storage.
+    pub split_to_filepattern: BTreeMap<String, FilePattern>,
+    /// The feature that holds a document's ids.
+    #[gin(default = "targets".to_string())]
+    pub feature: String,
+    /// Split to its number of examples, where known.
+    #[gin(default = None)]
+    pub num_input_examples: Option<BTreeMap<String, u64>>,
+    /// Files read in turn.
+    #[gin(default = 16)]
+    pub cycle_length: usize,
+    /// Documents taken from a file before the next one's turn.
+    #[gin(default = 16)]
+    pub block_length: usize,
+    /// What is done with a document that holds what is no token id.
+    #[gin(default = OnBadRecord::Error)]
+    pub on_bad_record: OnBadRecord,
+    /// Documents that may be skipped before it is an error after all.
+    #[gin(default = 1000)]
+    pub max_bad_records: u64,
+}
+
+impl MegatronDataSource {
+    fn format(&self) -> Result<Format, DataError> {
+        Ok(Format::Megatron)
+    }
+
+    fn header_lines(&self) -> u64 {
+        0
+    }
+
+    fn parser(&self) -> Result<RecordParser, DataError> {
+        Ok(RecordParser::of_columns(None).with_targets(&self.feature))
+    }
+}
+
+pattern_source!(MegatronDataSource);

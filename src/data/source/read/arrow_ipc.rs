@@ -1,0 +1,215 @@
+//! Rows of Arrow IPC: files, which list their batches, and streams, as `datasets` saves them.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_ipc::reader::{FileReader, StreamReader};
+use arrow_schema::{ArrowError, DataType, Schema};
+
+use super::rows::{RowOptions, Rows};
+use super::seek::{Progress, SeekFile};
+use super::{Body, RecordPosition, RecordReader, file_error, shorter};
+use crate::data::error::DataError;
+use crate::storage::Path;
+
+const FILE_MAGIC: &[u8] = b"ARROW1";
+
+/// Opens a file or stream at a position that it once gave, or at its beginning.
+pub(super) fn open_arrow(
+    path: &Path,
+    options: Arc<RowOptions>,
+    position: RecordPosition,
+) -> Result<Box<dyn RecordReader>, DataError> {
+    let damaged = |error: ArrowError| not_arrow(path, &error);
+    let mut file = SeekFile::open(path)?;
+    let mut first = Vec::new();
+    let probed = file.by_ref().take(FILE_MAGIC.len() as u64).read_to_end(&mut first);
+    probed.and_then(|_| file.seek(SeekFrom::Start(0))).map_err(|error| file_error(path, error))?;
+    let batches: Box<dyn Batches> = match first == FILE_MAGIC {
+        true => {
+            let reader = FileReader::try_new(file, None).map_err(damaged)?;
+            Box::new(Listed { reader, next: 0 })
+        }
+        false => {
+            let progress = file.progress();
+            let reader = StreamReader::try_new(file, None).map_err(damaged)?;
+            Box::new(Stream { reader, progress })
+        }
+    };
+    let start = RecordPosition::default();
+    let mut rows = ArrowRows {
+        path: path.clone(),
+        options,
+        batches,
+        batch: None,
+        position: start,
+        checked: false,
+    };
+    if position != start {
+        rows.resume(position)?;
+    }
+    Ok(Box::new(rows))
+}
+
+fn not_arrow(path: &Path, error: &ArrowError) -> DataError {
+    file_error(path, format!("{error}; is it a whole Arrow file or stream?"))
+}
+
+/// The batches of a file or stream.
+trait Batches: Send {
+    /// What leads back to the next batch.
+    fn place(&self) -> u64;
+
+    /// Goes to a batch; `false` where only reading from the beginning leads there.
+    fn go_to(&mut self, place: u64) -> Result<bool, ArrowError>;
+
+    /// The next batch.
+    fn next(&mut self) -> Result<Option<RecordBatch>, ArrowError>;
+}
+
+/// Batches by their number.
+struct Listed {
+    reader: FileReader<SeekFile>,
+    next: u64,
+}
+
+impl Batches for Listed {
+    fn place(&self) -> u64 {
+        self.next
+    }
+
+    fn go_to(&mut self, place: u64) -> Result<bool, ArrowError> {
+        if place < self.reader.num_batches() as u64 {
+            self.reader.set_index(place as usize)?;
+        }
+        self.next = place;
+        Ok(true)
+    }
+
+    fn next(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
+        if self.next >= self.reader.num_batches() as u64 {
+            return Ok(None);
+        }
+        self.next += 1;
+        self.reader.next().transpose()
+    }
+}
+
+/// Batches by the byte at which they begin.
+struct Stream {
+    reader: StreamReader<SeekFile>,
+    progress: Arc<Progress>,
+}
+
+impl Batches for Stream {
+    fn place(&self) -> u64 {
+        self.progress.offset()
+    }
+
+    fn go_to(&mut self, place: u64) -> Result<bool, ArrowError> {
+        // Dictionaries come once, ahead of the batches that need them.
+        if has_dictionary(&self.reader.schema()) {
+            return Ok(false);
+        }
+        if place > self.reader.get_ref().size() {
+            return Err(ArrowError::IpcError("it is shorter than it was".to_string()));
+        }
+        self.reader.get_mut().seek(SeekFrom::Start(place))?;
+        Ok(true)
+    }
+
+    fn next(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
+        let batch = self.reader.next().transpose()?;
+        if batch.is_none() && self.progress.at_end() {
+            let reason = "it ends without the mark that ends a stream";
+            return Err(ArrowError::IpcError(reason.to_string()));
+        }
+        Ok(batch)
+    }
+}
+
+fn has_dictionary(schema: &Schema) -> bool {
+    fn within(dtype: &DataType) -> bool {
+        match dtype {
+            DataType::Dictionary(..) => true,
+            DataType::List(field) | DataType::LargeList(field) => within(field.data_type()),
+            DataType::FixedSizeList(field, _) => within(field.data_type()),
+            DataType::Struct(fields) => fields.iter().any(|field| within(field.data_type())),
+            _ => false,
+        }
+    }
+    schema.fields().iter().any(|field| within(field.data_type()))
+}
+
+/// Reads row by row.
+struct ArrowRows {
+    path: Path,
+    options: Arc<RowOptions>,
+    batches: Box<dyn Batches>,
+    batch: Option<Arc<Rows>>,
+    /// `bytes` is the place of the batch, `within` what was read of it.
+    position: RecordPosition,
+    checked: bool,
+}
+
+impl ArrowRows {
+    fn resume(&mut self, position: RecordPosition) -> Result<(), DataError> {
+        let found = self.batches.go_to(position.bytes);
+        if !found.map_err(|error| not_arrow(&self.path, &error))? {
+            return self.skip(position.records);
+        }
+        let before = position.records - position.within;
+        self.position = RecordPosition { records: before, bytes: position.bytes, within: 0 };
+        self.skip(position.within)?;
+        match self.position.records == position.records {
+            true => Ok(()),
+            false => Err(shorter(&self.path)),
+        }
+    }
+
+    /// Decodes the next batch; `false` at the end.
+    fn next_batch(&mut self) -> Result<bool, DataError> {
+        let place = self.batches.place();
+        let damaged = |error: &ArrowError| {
+            let row = self.position.records + 1;
+            file_error(&self.path, format!("batch at row {row}: {error}; is it complete?"))
+        };
+        let Some(batch) = self.batches.next().map_err(|error| damaged(&error))? else {
+            self.batch = None;
+            return Ok(false);
+        };
+        let rows = Rows::new(&batch, &self.options).map_err(|why| file_error(&self.path, why))?;
+        if !self.checked {
+            let checked = self.options.check(self.path.as_str(), &rows);
+            checked.map_err(|reason| file_error(&self.path, reason))?;
+            self.checked = true;
+        }
+        self.position = RecordPosition { bytes: place, within: 0, ..self.position };
+        self.batch = Some(Arc::new(rows));
+        Ok(true)
+    }
+}
+
+impl RecordReader for ArrowRows {
+    fn next_record(&mut self) -> Result<Option<Body>, DataError> {
+        loop {
+            let index = self.position.within as usize;
+            if let Some(batch) = &self.batch
+                && index < batch.len
+            {
+                let body = Body::Row { batch: batch.clone(), index };
+                self.position.records += 1;
+                self.position.within += 1;
+                return Ok(Some(body));
+            }
+            if !self.next_batch()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn position(&self) -> RecordPosition {
+        self.position
+    }
+}

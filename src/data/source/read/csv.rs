@@ -1,0 +1,260 @@
+//! Records of delimited fields, as RFC 4180 describes them.
+//!
+//! Only the ends of records are looked for here; [`fields`] takes a record apart.
+
+use std::io::BufRead;
+use std::sync::Arc;
+
+use super::decode::{Compression, open_decoded};
+use super::{Body, RecordPosition, RecordReader, file_error, read_error};
+use crate::data::error::DataError;
+use crate::data::example::Key;
+use crate::storage::Path;
+
+/// A quote that is not closed within so many bytes is a mistake, not a long field.
+const LONGEST_RECORD: usize = 64 << 20;
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// How a file is to be read.
+#[derive(Clone, Debug)]
+pub(crate) struct CsvOptions {
+    pub delimiter: u8,
+    /// What encloses fields; `None` takes quotes as they stand.
+    pub quote: Option<u8>,
+    /// Names of the columns; `None` takes those of the first record.
+    pub column_names: Option<Vec<String>>,
+    /// Records dropped before the names.
+    pub skip: u64,
+}
+
+/// The fields of a record, or what is wrong with it.
+pub(crate) fn fields(record: &[u8], options: &CsvOptions) -> Result<Vec<Vec<u8>>, String> {
+    let mut fields = Vec::new();
+    let mut rest = record;
+    loop {
+        let (field, after) = field(rest, options)?;
+        fields.push(field);
+        match after {
+            Some(after) => rest = after,
+            None => return Ok(fields),
+        }
+    }
+}
+
+/// The first field, and what follows its delimiter.
+fn field<'a>(text: &'a [u8], options: &CsvOptions) -> Result<(Vec<u8>, Option<&'a [u8]>), String> {
+    let is_quoted = options.quote.is_some() && text.first().copied() == options.quote;
+    let Some(quote) = options.quote.filter(|_| is_quoted) else {
+        let end = text.iter().position(|byte| *byte == options.delimiter);
+        let (field, after) = end.map_or((text, None), |end| (&text[..end], Some(&text[end + 1..])));
+        return Ok((field.to_vec(), after));
+    };
+    let (mut field, mut rest) = (Vec::new(), &text[1..]);
+    loop {
+        let Some(end) = rest.iter().position(|byte| *byte == quote) else {
+            return Err("a quote is not closed".to_string());
+        };
+        field.extend_from_slice(&rest[..end]);
+        rest = &rest[end + 1..];
+        match rest.first() {
+            None => return Ok((field, None)),
+            Some(next) if *next == quote => {
+                field.push(quote);
+                rest = &rest[1..];
+            }
+            Some(next) if *next == options.delimiter => return Ok((field, Some(&rest[1..]))),
+            Some(next) => {
+                let next = char::from(*next);
+                return Err(format!("a closing quote is followed by '{next}', not by a delimiter"));
+            }
+        }
+    }
+}
+
+/// Where a scan for the end of a record is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scan {
+    /// Before a field.
+    Start,
+    /// In a field without quotes, or behind one with.
+    Plain,
+    /// Within quotes.
+    Quoted,
+    /// Behind a quote within quotes, which closes them unless another follows.
+    Closed,
+}
+
+impl Scan {
+    /// Goes on over more bytes of the record.
+    fn over(self, bytes: &[u8], options: &CsvOptions) -> Self {
+        let Some(quote) = options.quote else { return Self::Plain };
+        if self != Self::Quoted && !bytes.contains(&quote) {
+            return Self::Plain;
+        }
+        bytes.iter().fold(self, |scan, byte| match (scan, *byte) {
+            (Self::Start | Self::Closed, byte) if byte == quote => Self::Quoted,
+            (Self::Quoted, byte) if byte == quote => Self::Closed,
+            (Self::Quoted, _) => Self::Quoted,
+            (_, byte) if byte == options.delimiter => Self::Start,
+            _ => Self::Plain,
+        })
+    }
+}
+
+/// Reads a file record by record.
+pub(super) struct CsvRecords {
+    path: Path,
+    options: Arc<CsvOptions>,
+    reader: Box<dyn BufRead + Send>,
+    position: RecordPosition,
+    columns: Arc<[Key]>,
+}
+
+impl CsvRecords {
+    /// Opens the file at a position that it once gave, or at its beginning.
+    pub(super) fn open_at(
+        path: &Path,
+        options: &Arc<CsvOptions>,
+        position: RecordPosition,
+    ) -> Result<Self, DataError> {
+        let start = RecordPosition::default();
+        let mut records = Self {
+            path: path.clone(),
+            options: options.clone(),
+            reader: open_decoded(path, start, Compression::of_text)?,
+            position: start,
+            columns: [].into(),
+        };
+        records.read_head()?;
+        if position != start && position != records.position {
+            records.reader = open_decoded(path, position, Compression::of_text)?;
+            records.position = position;
+        }
+        Ok(records)
+    }
+
+    /// Passes what comes before the examples, and learns the names of the columns.
+    fn read_head(&mut self) -> Result<(), DataError> {
+        if self.reader.fill_buf().is_ok_and(|first| first.starts_with(BYTE_ORDER_MARK)) {
+            self.reader.consume(BYTE_ORDER_MARK.len());
+            self.position.bytes = BYTE_ORDER_MARK.len() as u64;
+        }
+        for _ in 0..self.options.skip {
+            self.read_record(&mut Vec::new())?;
+        }
+        if let Some(names) = &self.options.column_names {
+            self.columns = names.iter().map(|name| Key::from(&name[..])).collect();
+            return Ok(());
+        }
+        let mut head = Vec::new();
+        self.read_record(&mut head)?;
+        let names = fields(&head, &self.options).map_err(|why| file_error(&self.path, why))?;
+        let name = |name| String::from_utf8(name).map(Key::from);
+        let names: Result<Vec<Key>, _> = names.into_iter().map(name).collect();
+        let not_text = |_| file_error(&self.path, "the names in its first record are not UTF-8");
+        self.columns = names.map_err(not_text)?.into();
+        Ok(())
+    }
+
+    /// The next record that is not blank, without its end; `false` at the end of the file.
+    fn read_record(&mut self, record: &mut Vec<u8>) -> Result<bool, DataError> {
+        loop {
+            record.clear();
+            let (start, mut scan) = (self.position, Scan::Start);
+            loop {
+                let before = record.len();
+                let read = self.reader.read_until(b'\n', record);
+                let read = read.map_err(|source| read_error(&self.path, start, source))?;
+                self.position.bytes += read as u64;
+                scan = scan.over(&record[before..], &self.options);
+                if scan != Scan::Quoted {
+                    break;
+                }
+                if read == 0 || record.len() > LONGEST_RECORD {
+                    return Err(self.unclosed(start));
+                }
+            }
+            if record.is_empty() {
+                return Ok(false);
+            }
+            self.position.records += 1;
+            if record.last() == Some(&b'\n') {
+                record.pop();
+                if record.last() == Some(&b'\r') {
+                    record.pop();
+                }
+            }
+            if !record.is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn unclosed(&self, start: RecordPosition) -> DataError {
+        let (number, offset) = (start.records + 1, start.bytes);
+        let place = format!("{}, record {number} at byte {offset}", self.path);
+        let reason = "a quote is opened and not closed; if quotes have no meaning in these files, \
+                      set `quote_char = None`";
+        DataError::Record { place, reason: reason.to_string() }
+    }
+}
+
+impl RecordReader for CsvRecords {
+    fn next_record(&mut self) -> Result<Option<Body>, DataError> {
+        let mut bytes = Vec::new();
+        let found = self.read_record(&mut bytes)?;
+        Ok(found.then(|| Body::Fields { bytes, columns: self.columns.clone() }))
+    }
+
+    fn position(&self) -> RecordPosition {
+        self.position
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{error_of, file, rest};
+    use super::*;
+
+    fn options() -> CsvOptions {
+        CsvOptions { delimiter: b',', quote: Some(b'"'), column_names: None, skip: 0 }
+    }
+
+    /// Fields as text, `|` between them, with the names of their columns before.
+    fn show(body: Body) -> String {
+        let Body::Fields { bytes, columns } = body else { panic!("no fields") };
+        let names: Vec<&str> = columns.iter().map(|name| &**name).collect();
+        let fields = fields(&bytes, &options()).unwrap();
+        let fields: Vec<_> = fields.iter().map(|field| String::from_utf8_lossy(field)).collect();
+        format!("{}: {}", names.join(","), fields.join("|"))
+    }
+
+    fn open(path: &Path, position: RecordPosition) -> CsvRecords {
+        CsvRecords::open_at(path, &Arc::new(options()), position).unwrap()
+    }
+
+    #[test]
+    fn quotes_hold_delimiters_line_ends_and_quotes_and_reading_resumes_anywhere() {
+        let text =
+            "\u{feff}a,b\r\n1,\"x, \"\"y\"\"\nz\"\r\n\n\"\",3\n\"\"\"q\"\"\",\"\n\n\"\n5,in\"side";
+        let expected = ["a,b: 1|x, \"y\"\nz", "a,b: |3", "a,b: \"q\"|\n\n", "a,b: 5|in\"side"];
+        let (_dir, path) = file(text.as_bytes());
+        let mut whole = open(&path, RecordPosition::default());
+        for left in 0..=expected.len() {
+            assert_eq!(rest(&mut open(&path, whole.position()), show), expected[left..]);
+            whole.next_record().unwrap();
+        }
+    }
+
+    #[test]
+    fn an_open_quote_is_named_with_its_record_and_byte() {
+        let (_dir, path) = file(b"a,b\n1,2\n3,\"x\n4,5\n");
+        let error = error_of(Ok(Box::new(open(&path, RecordPosition::default()))));
+        assert!(error.contains("file, record 3 at byte 8: a quote is opened and not"), "{error}");
+    }
+
+    #[test]
+    fn text_behind_a_closing_quote_is_refused() {
+        assert!(fields(b"\"a\"b,c", &options()).unwrap_err().contains("followed by 'b'"));
+    }
+}

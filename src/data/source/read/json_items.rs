@@ -1,0 +1,213 @@
+//! JSON objects: one a line, or the items of an array that is the whole file or the value of a key.
+
+use std::io::BufRead;
+
+use super::decode::{Compression, open_decoded};
+use super::lines::Lines;
+use super::{Body, RecordPosition, RecordReader, file_error, read_error};
+use crate::data::error::DataError;
+use crate::storage::Path;
+
+/// Stands in a position's `within` for "in an array", which lines never have.
+const IN_ARRAY: u64 = 1;
+
+/// Opens a file of JSON objects, whichever way it holds them.
+pub(super) fn open_json(
+    path: &Path,
+    field: Option<&str>,
+    position: RecordPosition,
+) -> Result<Box<dyn RecordReader>, DataError> {
+    if position.within == IN_ARRAY {
+        return Ok(Box::new(Items::resume_at(path, position)?));
+    }
+    if position != RecordPosition::default() {
+        return Ok(Box::new(Lines::open_at(path, position)?));
+    }
+    let mut items = Items::resume_at(path, RecordPosition { within: IN_ARRAY, ..position })?;
+    match field {
+        Some(field) => items.enter_value_of(field)?,
+        None if items.is_array()? => items.expect(b'[', "an array")?,
+        None => return Ok(Box::new(Lines::of_open(path, items.reader))),
+    }
+    Ok(Box::new(items))
+}
+
+/// The items of an array.
+struct Items {
+    path: Path,
+    reader: Box<dyn BufRead + Send>,
+    position: RecordPosition,
+}
+
+impl Items {
+    fn resume_at(path: &Path, position: RecordPosition) -> Result<Self, DataError> {
+        let reader = open_decoded(path, position, Compression::of_text)?;
+        Ok(Self { path: path.clone(), reader, position })
+    }
+
+    /// Whether the first byte that is no white space begins an array; nothing is taken.
+    fn is_array(&mut self) -> Result<bool, DataError> {
+        let buffer = self.reader.fill_buf();
+        let buffer = buffer.map_err(|source| read_error(&self.path, self.position, source))?;
+        Ok(buffer.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'['))
+    }
+
+    /// The next byte, which stays; `None` at the end of the file.
+    fn peek(&mut self) -> Result<Option<u8>, DataError> {
+        let buffer = self.reader.fill_buf();
+        let buffer = buffer.map_err(|source| read_error(&self.path, self.position, source))?;
+        Ok(buffer.first().copied())
+    }
+
+    fn take(&mut self) {
+        self.reader.consume(1);
+        self.position.bytes += 1;
+    }
+
+    /// The next byte that is no white space, which stays.
+    fn next_byte(&mut self) -> Result<Option<u8>, DataError> {
+        while let Some(byte) = self.peek()? {
+            if !byte.is_ascii_whitespace() {
+                return Ok(Some(byte));
+            }
+            self.take();
+        }
+        Ok(None)
+    }
+
+    fn expect(&mut self, byte: u8, what: &str) -> Result<(), DataError> {
+        match self.next_byte()? {
+            Some(found) if found == byte => {
+                self.take();
+                Ok(())
+            }
+            found => Err(self.unexpected(found, what)),
+        }
+    }
+
+    /// Goes to the first item of the array under a key of the file's object.
+    fn enter_value_of(&mut self, field: &str) -> Result<(), DataError> {
+        self.expect(b'{', "an object")?;
+        loop {
+            if self.next_byte()? == Some(b'}') {
+                return Err(file_error(&self.path, format!("its object has no key \"{field}\"")));
+            }
+            let mut key = Vec::new();
+            self.value(&mut key)?;
+            self.expect(b':', "`:` behind a key")?;
+            if serde_json::from_slice::<String>(&key).is_ok_and(|key| key == field) {
+                return self.expect(b'[', &format!("an array under \"{field}\""));
+            }
+            self.next_byte()?;
+            self.value(&mut Vec::new())?;
+            if self.next_byte()? == Some(b',') {
+                self.take();
+            }
+        }
+    }
+
+    /// Appends the value that begins here: up to its last bracket or quote, or to what ends a
+    /// number or word. Whether it is JSON is told when it is parsed.
+    fn value(&mut self, into: &mut Vec<u8>) -> Result<(), DataError> {
+        let (mut depth, mut in_text, mut escaped) = (0_u64, false, false);
+        loop {
+            let Some(byte) = self.peek()? else { return Err(self.unexpected(None, "its end")) };
+            let is_end = matches!(byte, b',' | b':' | b'}' | b']') || byte.is_ascii_whitespace();
+            if depth == 0 && !in_text && is_end {
+                return Ok(());
+            }
+            self.take();
+            into.push(byte);
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if in_text => escaped = true,
+                b'"' => in_text = !in_text,
+                _ if in_text => {}
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 && !in_text && matches!(byte, b'"' | b'}' | b']') {
+                return Ok(());
+            }
+        }
+    }
+
+    fn unexpected(&self, found: Option<u8>, expected: &str) -> DataError {
+        let RecordPosition { records, bytes, .. } = self.position;
+        let found = match found {
+            Some(byte) => format!("found `{}`", char::from(byte).escape_default()),
+            None => "the file ends".to_string(),
+        };
+        let place = format!("{}, record {} at byte {bytes}", self.path, records + 1);
+        DataError::Record { place, reason: format!("{found}, expected {expected}") }
+    }
+}
+
+impl RecordReader for Items {
+    fn next_record(&mut self) -> Result<Option<Body>, DataError> {
+        let mut next = self.next_byte()?;
+        if next == Some(b',') && self.position.records > 0 {
+            self.take();
+            next = self.next_byte()?;
+        }
+        match next {
+            Some(b']') => Ok(None),
+            None => Err(self.unexpected(None, "`]`")),
+            Some(byte @ (b',' | b':' | b'}')) => Err(self.unexpected(Some(byte), "an object")),
+            Some(_) => {
+                let mut value = Vec::new();
+                self.value(&mut value)?;
+                self.position.records += 1;
+                Ok(Some(Body::Item(value)))
+            }
+        }
+    }
+
+    fn position(&self) -> RecordPosition {
+        self.position
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{error_of, file, rest, text};
+    use super::*;
+
+    #[track_caller]
+    fn check(json: &str, field: Option<&str>, expected: &[&str]) {
+        let (_dir, path) = file(json.as_bytes());
+        let mut whole = open_json(&path, field, RecordPosition::default()).unwrap();
+        for left in 0..=expected.len() {
+            let mut resumed = open_json(&path, field, whole.position()).unwrap();
+            assert_eq!(rest(&mut *resumed, text), expected[left..], "{left} of {json}");
+            whole.next_record().unwrap();
+        }
+    }
+
+    #[test]
+    fn lines_arrays_and_the_array_of_a_key_are_read_and_resumed() {
+        check("{\"a\": 1}\n{\"a\": 2}\n", None, &["{\"a\": 1}", "{\"a\": 2}"]);
+        let array = " [ {\"a\": \"]},\\\"\"} ,\n{\"b\": [1, {}]}, 3 ]\n";
+        let items = ["{\"a\": \"]},\\\"\"}", "{\"b\": [1, {}]}", "3"];
+        check(array, None, &items);
+        let object = format!("{{\"version\": \"1,0\", \"x\": [[]], \"data\":{array}, \"y\": 0}}");
+        check(&object, Some("data"), &items);
+        check("[]", None, &[]);
+    }
+
+    #[test]
+    fn what_is_no_array_is_named() {
+        for (json, field, expected) in [
+            ("[{\"a\": 1}, {\"a\"", None, "record 2 at byte 15: the file ends, expected its end"),
+            ("[{\"a\": 1}", None, "record 2 at byte 9: the file ends, expected `]`"),
+            ("[, 1]", None, "record 1 at byte 1: found `,`, expected an object"),
+            ("{\"a\": 1}", Some("data"), "its object has no key \"data\""),
+            ("{\"data\": 1}", Some("data"), "found `1`, expected an array under \"data\""),
+        ] {
+            let (_dir, path) = file(json.as_bytes());
+            let error = error_of(open_json(&path, field, RecordPosition::default()));
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The lines of one file.
+
+use std::io::BufRead;
+
+use super::decode::{Compression, open_decoded};
+use super::{Body, RecordPosition, RecordReader, read_error};
+use crate::data::error::DataError;
+use crate::storage::Path;
+
+/// Reads a file line by line and knows where it is.
+pub(super) struct Lines {
+    path: Path,
+    reader: Box<dyn BufRead + Send>,
+    position: RecordPosition,
+}
+
+impl Lines {
+    /// Opens the file at a position that [`Lines::position`] once gave, or at its beginning.
+    pub(super) fn open_at(path: &Path, position: RecordPosition) -> Result<Self, DataError> {
+        let reader = open_decoded(path, position, Compression::of_text)?;
+        Ok(Self { path: path.clone(), reader, position })
+    }
+
+    /// The lines of a file that is open at its beginning.
+    pub(super) fn of_open(path: &Path, reader: Box<dyn BufRead + Send>) -> Self {
+        Self { path: path.clone(), reader, position: RecordPosition::default() }
+    }
+
+    /// The next line without its end, into `line`; `false` at the end of the file.
+    fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool, DataError> {
+        line.clear();
+        let read = self.reader.read_until(b'\n', line);
+        let num_bytes = read.map_err(|source| read_error(&self.path, self.position, source))?;
+        if num_bytes == 0 {
+            return Ok(false);
+        }
+        self.position.records += 1;
+        self.position.bytes += num_bytes as u64;
+        if line.last() == Some(&b'\n') {
+            line.pop();
+            if line.last() == Some(&b'\r') {
+                line.pop();
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl RecordReader for Lines {
+    fn next_record(&mut self) -> Result<Option<Body>, DataError> {
+        let mut line = Vec::new();
+        Ok(self.next_line(&mut line)?.then_some(Body::Bytes(line)))
+    }
+
+    fn position(&self) -> RecordPosition {
+        self.position
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::super::testing::{error_of, file};
+    use super::*;
+
+    fn lines_from(path: &Path, position: RecordPosition) -> Vec<String> {
+        let mut lines = Lines::open_at(path, position).unwrap();
+        let (mut found, mut line) = (Vec::new(), Vec::new());
+        while lines.next_line(&mut line).unwrap() {
+            found.push(String::from_utf8(line.clone()).unwrap());
+        }
+        found
+    }
+
+    fn check(bytes: &[u8], expected: &[&str]) {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, bytes).unwrap();
+        let path = Path::parse(file.to_str().unwrap()).unwrap();
+        assert_eq!(lines_from(&path, RecordPosition::default()), expected);
+        let mut reader = Lines::open_at(&path, RecordPosition::default()).unwrap();
+        for rest in 1..=expected.len() {
+            reader.next_line(&mut Vec::new()).unwrap();
+            assert_eq!(lines_from(&path, reader.position), expected[rest..]);
+        }
+    }
+
+    #[test]
+    fn lines_end_in_any_style_and_reading_resumes_anywhere() {
+        check(b"a\r\n\nlast", &["a", "", "last"]);
+        check(b"", &[]);
+    }
+
+    #[test]
+    fn gzip_and_zstd_are_known_by_content() {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all("ä\nb\n".as_bytes()).unwrap();
+        check(&gzip.finish().unwrap(), &["ä", "b"]);
+        // Several frames in a row are one text, as several gzip members are.
+        let frame = |text: &str| zstd::encode_all(text.as_bytes(), 3).unwrap();
+        check(&[frame("ä\nb"), frame("c\n")].concat(), &["ä", "bc"]);
+    }
+
+    #[test]
+    fn a_cut_file_is_an_error_with_its_place() {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        let text: String = (0..100_000).map(|i| format!("line {i}\n")).collect();
+        gzip.write_all(text.as_bytes()).unwrap();
+        let zstd = zstd::encode_all(text.as_bytes(), 1).unwrap();
+        for bytes in [gzip.finish().unwrap(), zstd] {
+            let (_dir, path) = file(&bytes[..bytes.len() / 2]);
+            let lines = Lines::open_at(&path, RecordPosition::default());
+            let error = error_of(lines.map(|lines| Box::new(lines) as Box<dyn RecordReader>));
+            let (_, place) = error.split_once("file` beyond line ").expect(&error);
+            let line: u64 = place.split_once(' ').unwrap().0.parse().unwrap();
+            assert!(line > 1000 && place.contains("(byte "), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_shrinks_is_an_error() {
+        let (_dir, path) = file("a line of some length\n".repeat(100_000).as_bytes());
+        let mut lines = Lines::open_at(&path, RecordPosition::default()).unwrap();
+        lines.next_record().unwrap();
+        path.set_size(500_000).unwrap();
+        let error = error_of(Ok(Box::new(lines)));
+        assert!(error.contains("the file shrank while it was read"), "{error}");
+    }
+}

@@ -1,0 +1,368 @@
+//! The records of one file, each format behind [`RecordReader`].
+//!
+//! A reader knows its position exactly and opens at any that it gave. It cuts files into records
+//! and leaves it to [`super::parse`] to make examples of them, which happens on other threads.
+
+mod arrow_ipc;
+mod csv;
+mod decode;
+mod json_items;
+mod lines;
+mod megatron;
+mod parquet;
+mod rows;
+mod seek;
+mod tf_record;
+mod zlib;
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::split::{Format, SourceFile};
+use crate::data::error::DataError;
+use crate::data::example::Key;
+use crate::storage::Path;
+
+pub(crate) use csv::{CsvOptions, fields};
+pub(crate) use megatron::TokenType;
+pub(crate) use parquet::num_rows;
+pub(crate) use rows::{RowOptions, Rows};
+pub(crate) use tf_record::frame;
+
+/// A position in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RecordPosition {
+    /// Records before it.
+    pub records: u64,
+    /// Uncompressed bytes before it, or before the batch that it lies in.
+    pub bytes: u64,
+    /// Rows of that batch before it.
+    pub within: u64,
+}
+
+/// What a reader hands on of a record.
+pub(crate) enum Body {
+    /// Its bytes.
+    Bytes(Vec<u8>),
+    /// The JSON of an array's item.
+    Item(Vec<u8>),
+    /// A CSV record and the names of its fields.
+    Fields { bytes: Vec<u8>, columns: Arc<[Key]> },
+    /// A row of a batch.
+    Row { batch: Arc<Rows>, index: usize },
+    /// Token ids.
+    Tokens { bytes: Vec<u8>, dtype: TokenType },
+    /// Nothing: the record's number says all.
+    Number,
+}
+
+/// Reads a file record by record and knows where it is.
+pub(crate) trait RecordReader: Send {
+    /// The next record; `None` at the end of the file.
+    fn next_record(&mut self) -> Result<Option<Body>, DataError>;
+
+    /// The position after the last record.
+    fn position(&self) -> RecordPosition;
+
+    /// Whether, after an error, the next record can be read.
+    fn recovers(&self) -> bool {
+        false
+    }
+
+    /// Passes over records without looking into them.
+    fn skip(&mut self, count: u64) -> Result<(), DataError> {
+        for _ in 0..count {
+            if self.next_record()?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens a file at a position that [`RecordReader::position`] once gave, or at its beginning.
+pub(crate) fn open_records(
+    file: &SourceFile,
+    position: RecordPosition,
+) -> Result<Box<dyn RecordReader>, DataError> {
+    let path = &file.path;
+    let mut reader: Box<dyn RecordReader> = match &file.format {
+        Format::Text => Box::new(lines::Lines::open_at(path, position)?),
+        Format::Json { field } => json_items::open_json(path, field.as_deref(), position)?,
+        Format::Csv(options) => Box::new(csv::CsvRecords::open_at(path, options, position)?),
+        Format::TfRecord => Box::new(tf_record::TfRecords::open_at(path, position)?),
+        Format::Parquet(options) => {
+            Box::new(parquet::ParquetRows::open_at(path, options.clone(), position)?)
+        }
+        Format::Arrow(options) => arrow_ipc::open_arrow(path, options.clone(), position)?,
+        Format::Megatron => Box::new(megatron::Documents::open_at(path, position)?),
+        Format::Generated { num_examples, .. } => {
+            Box::new(Numbers { position, num_examples: *num_examples })
+        }
+    };
+    let Some(range) = file.records.clone() else { return Ok(reader) };
+    let reached = reader.position().records;
+    reader.skip(range.start.saturating_sub(reached))?;
+    Ok(Box::new(Part { reader, range }))
+}
+
+/// Some records of a file.
+struct Part {
+    reader: Box<dyn RecordReader>,
+    range: Range<u64>,
+}
+
+impl RecordReader for Part {
+    fn next_record(&mut self) -> Result<Option<Body>, DataError> {
+        match self.reader.position().records < self.range.end {
+            true => self.reader.next_record(),
+            false => Ok(None),
+        }
+    }
+
+    fn position(&self) -> RecordPosition {
+        self.reader.position()
+    }
+
+    fn recovers(&self) -> bool {
+        self.reader.recovers()
+    }
+}
+
+/// Numbers without a file.
+struct Numbers {
+    position: RecordPosition,
+    num_examples: u64,
+}
+
+impl RecordReader for Numbers {
+    fn next_record(&mut self) -> Result<Option<Body>, DataError> {
+        let ended = self.position.records >= self.num_examples;
+        self.position.records += u64::from(!ended);
+        Ok((!ended).then_some(Body::Number))
+    }
+
+    fn position(&self) -> RecordPosition {
+        self.position
+    }
+
+    fn skip(&mut self, count: u64) -> Result<(), DataError> {
+        self.position.records += count;
+        Ok(())
+    }
+}
+
+/// The error of a file that cannot be read beyond a position.
+fn read_error(path: &Path, position: RecordPosition, source: io::Error) -> DataError {
+    let RecordPosition { records, bytes, .. } = position;
+    DataError::Read { file: path.to_string(), line: records, offset: bytes, source }
+}
+
+/// The error of a file that is not what it should be.
+fn file_error(path: &Path, reason: impl ToString) -> DataError {
+    DataError::File { file: path.to_string(), reason: reason.to_string() }
+}
+
+/// The error of a position behind the end of a file.
+fn shorter(path: &Path) -> DataError {
+    DataError::State { reason: format!("`{path}` is shorter than it was") }
+}
+
+#[cfg(test)]
+mod testing {
+    use super::*;
+
+    /// A file of that content, and the folder that holds it.
+    pub fn file(bytes: &[u8]) -> (tempfile::TempDir, Path) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Path::try_from(dir.path()).unwrap().join("file");
+        path.write_atomic(bytes).unwrap();
+        (dir, path)
+    }
+
+    /// What `show` says of every record that is left.
+    pub fn rest(reader: &mut dyn RecordReader, show: impl Fn(Body) -> String) -> Vec<String> {
+        let mut found = Vec::new();
+        while let Some(body) = reader.next_record().unwrap() {
+            found.push(show(body));
+        }
+        found
+    }
+
+    /// The bytes of a record as text.
+    pub fn text(body: Body) -> String {
+        match body {
+            Body::Bytes(bytes) | Body::Item(bytes) | Body::Fields { bytes, .. } => {
+                String::from_utf8(bytes).unwrap()
+            }
+            _ => panic!("the record has no bytes"),
+        }
+    }
+
+    /// The first error, wherever it comes.
+    pub fn error_of(opened: Result<Box<dyn RecordReader>, DataError>) -> String {
+        let mut reader = match opened {
+            Ok(reader) => reader,
+            Err(error) => return error.to_string(),
+        };
+        loop {
+            match reader.next_record() {
+                Ok(found) => assert!(found.is_some(), "the file ends without an error"),
+                Err(error) => return error.to_string(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::*;
+    use super::*;
+
+    fn reference(name: &str) -> Path {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference/sources");
+        Path::parse(folder).unwrap().join(name)
+    }
+
+    fn show(body: Body) -> String {
+        match body {
+            Body::Row { batch, index } => format!("{:?}", batch.example(index).unwrap()),
+            Body::Tokens { bytes, dtype } => format!("{:?}", dtype.ids(&bytes).unwrap()),
+            body => text(body),
+        }
+    }
+
+    /// Reads the file from every position that reading it gives, and part of it.
+    #[track_caller]
+    fn check(path: Path, format: Format, count: usize) {
+        let file = SourceFile::new(path, format);
+        let all = rest(&mut *open_records(&file, RecordPosition::default()).unwrap(), show);
+        assert_eq!(all.len(), count);
+        let mut whole = open_records(&file, RecordPosition::default()).unwrap();
+        for left in 0..=count {
+            assert_eq!(whole.position().records, left as u64);
+            let mut resumed = open_records(&file, whole.position()).unwrap();
+            assert_eq!(rest(&mut *resumed, show), all[left..], "from {left} on");
+            assert!(whole.next_record().unwrap().is_none() == (left == count));
+        }
+        let part = SourceFile { records: Some(1..count as u64 - 1), ..file };
+        let mut whole = open_records(&part, RecordPosition::default()).unwrap();
+        for left in 1..count {
+            let mut resumed = open_records(&part, whole.position()).unwrap();
+            assert_eq!(rest(&mut *resumed, show), all[left..count - 1], "part from {left} on");
+            whole.next_record().unwrap();
+        }
+    }
+
+    fn rows() -> Arc<RowOptions> {
+        Arc::new(RowOptions::new(None))
+    }
+
+    #[test]
+    fn every_format_resumes_at_any_record() {
+        for name in ["examples.tfrecord", "examples_gzip.tfrecord", "examples_zlib.tfrecord"] {
+            // Their bytes are no text, so their lengths are compared.
+            let file = SourceFile::new(reference(name), Format::TfRecord);
+            let mut whole = open_records(&file, RecordPosition::default()).unwrap();
+            let length = |body| match body {
+                Body::Bytes(bytes) => bytes.len().to_string(),
+                _ => unreachable!("TFRecords hold bytes"),
+            };
+            let all = rest(&mut *open_records(&file, whole.position()).unwrap(), length);
+            for left in 0..=5 {
+                let mut resumed = open_records(&file, whole.position()).unwrap();
+                assert_eq!(rest(&mut *resumed, length), all[left..], "{name}");
+                whole.next_record().unwrap();
+            }
+        }
+        check(reference("rows.parquet"), Format::Parquet(rows()), 11);
+        check(reference("rows.arrow"), Format::Arrow(rows()), 11);
+        check(reference("rows.stream"), Format::Arrow(rows()), 11);
+        check(reference("array.json"), Format::Json { field: None }, 4);
+        check(reference("field.json"), Format::Json { field: Some("data".to_string()) }, 4);
+        let csv = CsvOptions { delimiter: b',', quote: Some(b'"'), column_names: None, skip: 0 };
+        // The record of the names counts.
+        let file = SourceFile::new(reference("table.csv"), Format::Csv(Arc::new(csv)));
+        let mut whole = open_records(&file, RecordPosition::default()).unwrap();
+        for left in (0..=4).rev() {
+            let mut resumed = open_records(&file, whole.position()).unwrap();
+            assert_eq!(rest(&mut *resumed, text).len(), left);
+            whole.next_record().unwrap();
+        }
+    }
+
+    /// A `.bin` with its `.idx` of documents of one or two sequences.
+    fn megatron(documents: &[&[&[u16]]]) -> (tempfile::TempDir, Path) {
+        let sequences: Vec<&[u16]> = documents.concat();
+        let (mut bin, mut sizes, mut pointers) = (Vec::new(), Vec::new(), Vec::new());
+        for sequence in &sequences {
+            pointers.extend((bin.len() as u64).to_le_bytes());
+            sizes.extend((sequence.len() as u32).to_le_bytes());
+            sequence.iter().for_each(|id| bin.extend(id.to_le_bytes()));
+        }
+        let mut firsts = 0_u64.to_le_bytes().to_vec();
+        let mut first = 0;
+        for document in documents {
+            first += document.len() as u64;
+            firsts.extend(first.to_le_bytes());
+        }
+        let counts = [sequences.len() as u64, documents.len() as u64 + 1].map(u64::to_le_bytes);
+        let index = [
+            b"MMIDIDX\0\0",
+            &1_u64.to_le_bytes()[..],
+            &[8],
+            &counts.concat(),
+            &sizes,
+            &pointers,
+            &firsts,
+        ];
+        let dir = tempfile::tempdir().unwrap();
+        let path = Path::try_from(dir.path()).unwrap();
+        path.join("x_text_document.bin").write_atomic(&bin).unwrap();
+        path.join("x_text_document.idx").write_atomic(&index.concat()).unwrap();
+        (dir, path.join("x_text_document.bin"))
+    }
+
+    #[test]
+    fn documents_of_megatron_are_read_and_resumed() {
+        let (_dir, path) = megatron(&[&[&[5, 60000]], &[&[1], &[2, 3]], &[], &[&[9]]]);
+        check(path.clone(), Format::Megatron, 4);
+        let file = SourceFile::new(path, Format::Megatron);
+        let all = rest(&mut *open_records(&file, RecordPosition::default()).unwrap(), show);
+        assert_eq!(all, ["[5, 60000]", "[1, 2, 3]", "[]", "[9]"]);
+    }
+
+    #[test]
+    fn a_cut_megatron_file_is_named() {
+        let (_dir, path) = megatron(&[&[&[5, 6]], &[&[7, 8]]]);
+        path.set_size(7).unwrap();
+        let file = SourceFile::new(path.clone(), Format::Megatron);
+        let error = error_of(open_records(&file, RecordPosition::default()));
+        assert!(error.contains("document 2 is to lie at bytes 4 to 8 of 7"), "{error}");
+        let index = Path::parse(&path.as_str().replace(".bin", ".idx")).unwrap();
+        index.set_size(40).unwrap();
+        let error = error_of(open_records(&file, RecordPosition::default()));
+        assert!(error.contains("it has 40 bytes, which do not fit 2 sequences"), "{error}");
+    }
+
+    #[test]
+    fn cut_columnar_files_are_named() {
+        for (name, format, expected) in [
+            ("rows.parquet", Format::Parquet(rows()), "is it a whole Parquet file?"),
+            ("rows.arrow", Format::Arrow(rows()), "is it a whole Arrow file or stream?"),
+            ("rows.stream", Format::Arrow(rows()), "is it complete?"),
+        ] {
+            let bytes = reference(name).read().unwrap();
+            // A stream without its end mark is cut as well.
+            for left in [bytes.len() - 8, bytes.len() * 3 / 5] {
+                let (_dir, path) = file(&bytes[..left]);
+                let error = error_of(open_records(
+                    &SourceFile::new(path, format.clone()),
+                    RecordPosition::default(),
+                ));
+                assert!(error.contains("/file`: ") && error.contains(expected), "{error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Lines of text and of JSON.
+
+use std::collections::BTreeMap;
+
+use super::bad::OnBadRecord;
+use super::parse::RecordParser;
+use super::spec::{FilePattern, pattern_source};
+use super::split::Format;
+use crate::data::error::DataError;
+use crate::gin::Configurable;
+
+/// Lines of text files, plain, gzip or zstd, as `{'text': line}`. Source: SeqIO
+/// `dataset_providers.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "seqio.TextLineDataSource",
+    alias = "seqio.dataset_providers.TextLineDataSource",
+    ignored(
+        caching_permitted = "caching is asked for by `CacheDatasetPlaceholder`",
+        file_shuffle_buffer_size = "all files are shuffled at once"
+    )
+)]
+pub struct TextLineDataSource {
+    /// Split to a glob or a list of globs, in any storage.
+    pub split_to_filepattern: BTreeMap<String, FilePattern>,
+    /// Lines dropped at the beginning of each file.
+    #[gin(default = 0)]
+    pub skip_header_lines: u64,
+    /// Split to its number of examples, where known.
+    #[gin(default = None)]
+    pub num_input_examples: Option<BTreeMap<String, u64>>,
+    /// Files read in turn.
+    #[gin(default = 16)]
+    pub cycle_length: usize,
+    /// Lines taken from a file before the next one's turn.
+    #[gin(default = 16)]
+    pub block_length: usize,
+    /// What is done with a line that is no text, or a file that breaks off.
+    #[gin(default = OnBadRecord::Error)]
+    pub on_bad_record: OnBadRecord,
+    /// Lines that may be skipped before it is an error after all.
+    #[gin(default = 1000)]
+    pub max_bad_records: u64,
+}
+
+impl TextLineDataSource {
+    fn format(&self) -> Result<Format, DataError> {
+        Ok(Format::Text)
+    }
+
+    fn header_lines(&self) -> u64 {
+        self.skip_header_lines
+    }
+
+    fn parser(&self) -> Result<RecordParser, DataError> {
+        Ok(RecordParser::of_columns(None))
+    }
+}
+
+pattern_source!(TextLineDataSource);
+
+/// JSON objects, one a line, plain, gzip or zstd; also files that are one JSON array, or an object
+/// with an array under the key `field`. Strings, numbers and lists of them become features; nested
+/// objects are flattened (`answers/text`), and lists of objects become lists (`answers/text` of
+/// `[{"text": ...}]`). Gimlet's own.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "seqio.JsonLinesDataSource")]
+pub struct JsonLinesDataSource {
+    /// Split to a glob or a list of globs, in any storage.
+    pub split_to_filepattern: BTreeMap<String, FilePattern>,
+    /// Features to keep; all if None.
+    #[gin(default = None)]
+    pub columns: Option<Vec<String>>,
+    /// The key whose value is the array of examples, in files that are one object.
+    #[gin(default = None)]
+    pub field: Option<String>,
+    /// Split to its number of examples, where known.
+    #[gin(default = None)]
+    pub num_input_examples: Option<BTreeMap<String, u64>>,
+    /// Files read in turn.
+    #[gin(default = 16)]
+    pub cycle_length: usize,
+    /// Lines taken from a file before the next one's turn.
+    #[gin(default = 16)]
+    pub block_length: usize,
+    /// What is done with a line that is no JSON object, or a file that breaks off.
+    #[gin(default = OnBadRecord::Error)]
+    pub on_bad_record: OnBadRecord,
+    /// Lines that may be skipped before it is an error after all.
+    #[gin(default = 1000)]
+    pub max_bad_records: u64,
+}
+
+impl JsonLinesDataSource {
+    fn format(&self) -> Result<Format, DataError> {
+        Ok(Format::Json { field: self.field.clone() })
+    }
+
+    fn header_lines(&self) -> u64 {
+        0
+    }
+
+    fn parser(&self) -> Result<RecordParser, DataError> {
+        Ok(RecordParser::of_columns(self.columns.as_deref()))
+    }
+}
+
+pattern_source!(JsonLinesDataSource);

@@ -1,0 +1,93 @@
+//! Examples to serialized `tf.Example`s. Source: TensorFlow `core/example/feature.proto`.
+
+use std::collections::BTreeMap;
+
+use prost::Message;
+
+use crate::data::example::{Example, Value};
+
+/// `tensorflow.Example`.
+#[derive(Clone, PartialEq, Message)]
+struct TfExample {
+    #[prost(message, optional, tag = "1")]
+    features: Option<Features>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Features {
+    #[prost(btree_map = "string, message", tag = "1")]
+    feature: BTreeMap<String, Feature>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Feature {
+    #[prost(oneof = "Kind", tags = "1, 2, 3")]
+    kind: Option<Kind>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+enum Kind {
+    #[prost(message, tag = "1")]
+    Bytes(BytesList),
+    #[prost(message, tag = "2")]
+    Floats(FloatList),
+    #[prost(message, tag = "3")]
+    Ints(Int64List),
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct BytesList {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    value: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct FloatList {
+    #[prost(float, repeated, tag = "1")]
+    value: Vec<f32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Int64List {
+    #[prost(int64, repeated, tag = "1")]
+    value: Vec<i64>,
+}
+
+/// The serialized proto of an example, its features sorted by name.
+pub(crate) fn encode(example: &Example) -> Vec<u8> {
+    let feature = example.iter().map(|(key, value)| {
+        let feature = Feature { kind: kind_of(value) };
+        (key.to_string(), feature)
+    });
+    TfExample { features: Some(Features { feature: feature.collect() }) }.encode_to_vec()
+}
+
+/// Lists without values have no type, so that they fit every one.
+fn kind_of(value: &Value) -> Option<Kind> {
+    let ints = |value: Vec<i64>| Kind::Ints(Int64List { value });
+    let floats = |value: Vec<f32>| Kind::Floats(FloatList { value });
+    let bytes = |value: Vec<Vec<u8>>| Kind::Bytes(BytesList { value });
+    let kind = match value {
+        Value::Ints(ids) => ints(ids.iter().map(|&id| id.into()).collect()),
+        Value::Longs(numbers) => ints(numbers.clone()),
+        Value::Floats(numbers) => floats(numbers.iter().map(|&number| number as f32).collect()),
+        Value::Texts(texts) => bytes(texts.iter().map(|text| text.clone().into()).collect()),
+        // The rows' lengths are lost: who writes refuses them.
+        Value::IntRows(rows) => ints(rows.iter().flatten().map(|&id| id.into()).collect()),
+        Value::FloatRows(rows) => floats(rows.iter().flatten().map(|&x| x as f32).collect()),
+        Value::Int(number) => ints(vec![*number]),
+        Value::Float(number) => floats(vec![*number as f32]),
+        Value::Text(text) => bytes(vec![text.clone().into()]),
+    };
+    (!kind.is_empty()).then_some(kind)
+}
+
+impl Kind {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Bytes(list) => list.value.is_empty(),
+            Self::Floats(list) => list.value.is_empty(),
+            Self::Ints(list) => list.value.is_empty(),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Data sets of TensorFlow Datasets, as they lie on disk.
+//!
+//! `c4/en:2.2.0` is the folder `c4/en/2.2.0` of the TFDS data folder, or whatever `--path_map
+//! tfds://c4/en:2.2.0=DIR` names: such a version folder, or one with the hub's files of the same
+//! data set.
+
+mod features;
+mod folder;
+mod info;
+
+use crate::gin::{Configurable, Evaluator, FromGin, Registry, Reported, Value, ValueKind};
+
+use super::bad::{BadRecordPolicy, OnBadRecord};
+use super::hugging_face::HuggingFaceDataSource;
+use super::parse::RecordParser;
+use super::slices::slice_files;
+use super::spec::{Source, unknown_split};
+use super::split::SplitFiles;
+use crate::data::error::DataError;
+use folder::{Found, TfdsName};
+use info::Info;
+
+pub use folder::set_tfds_data_dir;
+
+/// A data set of TensorFlow Datasets on disk, prepared by TFDS itself or by
+/// `tfds.folder_dataset.write_metadata`. Source: SeqIO `dataset_providers.py`, TFDS `core`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "seqio.TfdsDataSource",
+    alias = "seqio.dataset_providers.TfdsDataSource",
+    ignored(
+        caching_permitted = "caching is asked for by `CacheDatasetPlaceholder`",
+        decoders = "features are decoded as the data set describes them",
+        tfds_builder_kwargs = "nothing is built: the data set lies prepared on disk",
+        read_only = "data sets are never written"
+    )
+)]
+pub struct TfdsDataSource {
+    /// `NAME:VERSION` or `NAME/CONFIG:VERSION`; `2.*.*` takes the highest version on disk.
+    pub tfds_name: String,
+    /// The splits: all of the data set if None, those listed, or the task's name of each to what it
+    /// is of the data set, such as 'train[:90%]' or 'train+validation'.
+    #[gin(default = None)]
+    pub splits: Option<TfdsSplits>,
+    /// The TFDS data folder; None takes `--tfds_data_dir`, else `TFDS_DATA_DIR`, else
+    /// `tensorflow_datasets` in the home folder.
+    #[gin(default = None)]
+    pub tfds_data_dir: Option<String>,
+    /// What is done with a record that is damaged. Gimlet's own.
+    #[gin(default = OnBadRecord::Error)]
+    pub on_bad_record: OnBadRecord,
+    /// Records that may be skipped before it is an error after all. Gimlet's own.
+    #[gin(default = 1000)]
+    pub max_bad_records: u64,
+}
+
+/// Which splits a task has, and what they are of the data set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TfdsSplits(
+    /// The task's name of a split, and the split or slice that it is.
+    pub Vec<(String, String)>,
+);
+
+impl FromGin for TfdsSplits {
+    fn expected() -> String {
+        "a str, a list of str, or a dict from str to str".to_string()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match &value.kind {
+            ValueKind::Str(name) => Ok(Self(vec![(name.clone(), name.clone())])),
+            ValueKind::List(_) | ValueKind::Tuple(_) => {
+                let names: Vec<String> = cx.read(value)?;
+                Ok(Self(names.into_iter().map(|name| (name.clone(), name)).collect()))
+            }
+            ValueKind::Dict(_) => {
+                let named: std::collections::BTreeMap<String, String> = cx.read(value)?;
+                Ok(Self(named.into_iter().collect()))
+            }
+            _ => Err(cx.mismatch(value, &Self::expected())),
+        }
+    }
+
+    fn register(_: &mut Registry) {}
+}
+
+impl TfdsSplits {
+    /// What a task's split is of the data set.
+    pub(super) fn of<'a>(
+        splits: Option<&'a Self>,
+        task: &str,
+        split: &'a str,
+    ) -> Result<&'a str, DataError> {
+        let Some(Self(known)) = splits else { return Ok(split) };
+        match known.iter().find(|(name, _)| name == split) {
+            Some((_, what)) => Ok(what),
+            None => Err(unknown_split(task, split, known.iter().map(|(name, _)| name.clone()))),
+        }
+    }
+
+    /// The task's names.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.0.iter().map(|(name, _)| name.clone()).collect()
+    }
+}
+
+impl TfdsDataSource {
+    fn find(&self) -> Result<Found, DataError> {
+        TfdsName::parse(&self.tfds_name)?.find(self.tfds_data_dir.as_deref())
+    }
+
+    /// The hub's files of the same data set, in its place.
+    fn hub(&self, folder: String) -> HuggingFaceDataSource {
+        HuggingFaceDataSource {
+            split: self.splits.clone(),
+            on_bad_record: self.on_bad_record,
+            max_bad_records: self.max_bad_records,
+            ..HuggingFaceDataSource::new(&folder)
+        }
+    }
+}
+
+impl Source for TfdsDataSource {
+    fn splits(&self, task: &str) -> Result<Vec<String>, DataError> {
+        if let Some(splits) = &self.splits {
+            return Ok(splits.names());
+        }
+        match self.find()? {
+            Found::Version(folder) => Ok(Info::read(&folder)?.names()),
+            Found::Hub(folder) => self.hub(folder).splits(task),
+        }
+    }
+
+    fn split(&self, task: &str, split: &str) -> Result<SplitFiles, DataError> {
+        let wanted = TfdsSplits::of(self.splits.as_ref(), task, split)?;
+        let folder = match self.find()? {
+            Found::Version(folder) => folder,
+            Found::Hub(folder) => return self.hub(folder).split(task, split),
+        };
+        let info = Info::read(&folder)?;
+        let files = slice_files(task, wanted, &info)?;
+        let features = features::read(&folder)?;
+        Ok(SplitFiles {
+            bad_records: BadRecordPolicy {
+                on_bad_record: self.on_bad_record,
+                max_bad_records: self.max_bad_records,
+            },
+            ..SplitFiles::new(files, RecordParser::of_tf_examples(features))
+        })
+    }
+
+    fn num_input_examples(&self, split: &str) -> Option<u64> {
+        let wanted = TfdsSplits::of(self.splits.as_ref(), "", split).ok()?;
+        let Found::Version(folder) = self.find().ok()? else { return None };
+        let info = Info::read(&folder).ok()?;
+        let files = slice_files("", wanted, &info).ok()?;
+        let count =
+            |file: &super::split::SourceFile| file.records.as_ref().map(|r| r.end - r.start);
+        files.iter().map(count).sum()
+    }
+}

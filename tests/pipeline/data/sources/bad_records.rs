@@ -1,0 +1,97 @@
+//! Records that cannot be read: named, or skipped and counted up to a limit.
+
+use super::*;
+
+const SKIP: (&str, &str) = ("on_bad_record", "'skip'");
+
+/// A file of that content, and a task over it.
+fn over(source: &str, bytes: &[u8], params: &[(&str, &str)]) -> (tempfile::TempDir, Task) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("data"), bytes).unwrap();
+    let files = files(folder.path(), "data");
+    let task = task_over(source, &[&[("split_to_filepattern", &files[..])], params].concat());
+    (folder, task)
+}
+
+/// How many examples are read, how many records skipped, and what is said of the first of them.
+fn skipped(task: &Task) -> (usize, u64, String) {
+    let bad_records = BadRecords::default();
+    let options = ExampleOptions { bad_records: bad_records.clone(), ..options("train") };
+    let count = read(task, &options).unwrap().len();
+    (count, bad_records.count(), bad_records.messages().into_iter().next().unwrap_or_default())
+}
+
+#[track_caller]
+fn check(source: &str, bytes: &[u8], params: &[(&str, &str)], expected: (usize, u64, &str)) {
+    let (_folder, task) = over(source, bytes, params);
+    check_error(&task, "train", &[expected.2]);
+    let (_folder, task) = over(source, bytes, &[params, &[SKIP]].concat());
+    let (count, skipped, message) = skipped(&task);
+    assert_eq!((count, skipped), (expected.0, expected.1), "{message}");
+    assert!(message.contains(expected.2), "{message}");
+}
+
+fn tf_records() -> Vec<u8> {
+    std::fs::read(folder().join("examples.tfrecord")).unwrap()
+}
+
+const TEXT: [(&str, &str); 1] = [("feature_description", "{'text': 'string'}")];
+
+#[test]
+fn a_bad_line_is_left_out() {
+    check("TextLineDataSource", b"a\nb\xff\nc\n", &[], (2, 1, "data:2: not UTF-8 at byte 3"));
+    let lines = b"{\"a\": 1}\n[1]\n{\"a\"\n{\"a\": 2}\n";
+    check("JsonLinesDataSource", lines, &[], (2, 2, "data:2: not a JSON object"));
+    let records = b"a,b\n1,2\n3\n4,\"5\"x\n6,7\n";
+    check("CsvDataSource", records, &[], (2, 2, "data, record 3 at byte 8: it has 1 fields"));
+}
+
+#[test]
+fn a_wrong_checksum_costs_one_record() {
+    let mut bytes = tf_records();
+    bytes[20] ^= 1;
+    check("TFExampleDataSource", &bytes, &TEXT, (4, 1, "record 1 at byte 0: the checksum of its"));
+}
+
+#[test]
+fn a_file_that_breaks_off_yields_what_comes_before() {
+    let bytes = tf_records();
+    let cut = &bytes[..bytes.len() - 1];
+    check("TFExampleDataSource", cut, &TEXT, (4, 1, "record 5 at byte "));
+    let gzip = std::fs::read(folder().join("examples_gzip.tfrecord")).unwrap();
+    let (_folder, task) = over("TFExampleDataSource", &gzip[..gzip.len() / 2], &TEXT);
+    check_error(&task, "train", &["data`, record "]);
+}
+
+#[test]
+fn what_no_feature_can_be_is_a_bad_row() {
+    let rows = std::fs::read(folder().join("rows.parquet")).unwrap();
+    let (_folder, task) = over("ParquetDataSource", &rows[..rows.len() - 3], &[SKIP]);
+    // A file that is none is no bad record.
+    check_error(&task, "train", &["data`: ", "is it a whole Parquet file?"]);
+}
+
+#[test]
+fn more_bad_records_than_the_limit_are_an_error() {
+    let lines = b"x\n{}\ny\nz\n";
+    let limit = [SKIP, ("max_bad_records", "2")];
+    let (_folder, task) = over("JsonLinesDataSource", lines, &limit);
+    let expected = [
+        "task `it`, split 'train', has 3 bad records, more than the 2",
+        "the last one: ",
+        "data:4",
+    ];
+    check_error(&task, "train", &expected);
+    let limit = [SKIP, ("max_bad_records", "3")];
+    let (_folder, task) = over("JsonLinesDataSource", lines, &limit);
+    assert_eq!(skipped(&task).1, 3);
+}
+
+#[test]
+fn a_file_that_vanishes_is_named() {
+    let (folder, task) = over("TextLineDataSource", b"a\n", &[]);
+    let mut examples = task_examples(&task, &options("train")).unwrap();
+    std::fs::remove_file(folder.path().join("data")).unwrap();
+    let error = examples.next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("/data`: not found"), "{error}");
+}
