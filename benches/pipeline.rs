@@ -16,8 +16,8 @@ use flate2::Crc;
 use gimlet::data::{
     AppendEosAfterTrim, Batch, CacheDatasetPlaceholder, CacheFolder, CacheOptions, Caches,
     DataError, DataSource, DatasetConfig, DatasetOptions, Feature, FeatureDtype, FilePattern,
-    OnBadRecord,    Preprocessor, Rekey, SpanCorruption, Task, TaskOrMixture, TaskProvider, TextLineDataSource,
-    Tokenize, get_dataset, write_cache,
+    OnBadRecord, Preprocessor, Rekey, SpanCorruption, Task, TaskOrMixture, TaskProvider,
+    TextLineDataSource, Tokenize, get_dataset, write_cache,
 };
 use gimlet::storage::Path;
 use gimlet::vocab::{SentencePieceVocabulary, VocabularySpec};

@@ -105,6 +105,22 @@ impl Value {
     }
 }
 
+impl Value {
+    /// Rows of numbers; `None` where one is none, or does not fit in 32 bits.
+    pub(crate) fn of_rows(rows: Vec<Self>) -> Option<Self> {
+        if rows.iter().all(|row| matches!(row, Self::Ints(_))) {
+            let ints = |row| if let Self::Ints(ids) = row { Some(ids) } else { None };
+            return Some(Self::IntRows(rows.into_iter().filter_map(ints).collect()));
+        }
+        let floats = |row| match row {
+            Self::Ints(ids) => Some(ids.into_iter().map(f64::from).collect()),
+            Self::Floats(numbers) => Some(numbers),
+            _ => None,
+        };
+        rows.into_iter().map(floats).collect::<Option<_>>().map(Self::FloatRows)
+    }
+}
+
 /// Does the same to whatever list a value is, or `else` where it is none.
 macro_rules! with_list {
     ($value:expr, $list:ident => $do:expr, else $otherwise:expr) => {

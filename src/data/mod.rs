@@ -35,13 +35,7 @@ mod task;
 
 pub use batches::{BatchIterator, DatasetState};
 pub use cache::{CacheFolder, CacheOptions, Caches, SplitPlan, split_plans, write_cache};
-pub use convert::{
-    Batch, BatchFeature, BatchValues, ConverterClass, DecoderFeatureConverter,
-    EncDecFeatureConverter, EncoderFeatureConverter, FeatureConverter, LMFeatureConverter, Packing,
-    PassThroughFeatureConverter, PrePackedEncDecFeatureConverter, PrePackedLMFeatureConverter,
-    PrePackedPrefixLMFeatureConverter, PrefixLMFeatureConverter, PrefixSuffixLMFeatureConverter,
-    make_autoregressive_inputs,
-};
+pub use convert::*;
 pub use dataset::{
     DatasetConfig, DatasetOptions, PREFETCH, get_dataset, subtasks, training_eval_batches,
 };
@@ -53,27 +47,7 @@ pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use mixture::{Mixture, MixtureEntries, MixtureEntry};
 pub use pipeline::StageState;
 pub use postprocess::{ExampleFeatures, Postprocessor};
-pub use preprocess::{
-    AppendEos, AppendEosAfterTrim, ApplyTemplate, BertMasking, CacheDatasetPlaceholder,
-    ConcatenateAndSplitToFixedLength, Constant, DefinitePronounResolutionSimple, Denoise,
-    DropNoiseTokens, DropNonnoiseTokens, Equal, ExampleFn, FeatureFn, FewshotPreprocessor, Fill,
-    FillInTheBlank, FillInTheBlankSized, FilterByStringLength, FilterByValue, FormatFeatures,
-    Formats, FullLm, Glue, IidDenoising, IidNoiseMask, Lm, MapLabels, MultiTranslate,
-    NeighboringPairs, NextSentencePrediction, NoiseFn, NoiseMaskFn, NoiseSpanToSentinel,
-    NoiseSpanToUniqueSentinel, NoiseTokenToGatheredToken, NoiseTokenToRandomToken,
-    NoiseTokenToRandomTokenOrSentinel, NoiseTokenToSentinel, NonnoiseSpanToSentinel,
-    NonnoiseSpanToUniqueSentinel, OneHot, PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder,
-    PadNonspacedLanguages, ParseTsv, PermuteNoiseTokens, PrefixLm, PreprocessTensorflowExamples,
-    PreprocessTsv, Preprocessor, PrintDataset, RandomPrefixNoiseMask, RandomSpansHelper,
-    RandomSpansNoiseMask, RandomSpansTargetsLength, RandomSpansTokensLength, RandomSplitText,
-    RankClassification, RankClassificationFormatter, RankingMode, Record, ReduceConcatTokens,
-    RegularNoiseMask, Rekey, ReplaceText, SelectRandomChunk, SentinelId, SetFeature,
-    SpanCorruption, SplitTextToWords, SplitTokens, SplitTokensToInputsLength,
-    SplitTokensToRandomLength, SplitTokensToTargetsLength, Squad, SquadSpanSpaceTokenized, Stsb,
-    Summarize, TargetsForPrefixLmObjective, TokenPreprocessor, Tokenize, TokenizeAndAppendEos,
-    Translate, TrimAndPadDataset, TrimTokensAtFront, TriviaQa, TriviaQaTruncateInputs,
-    TruncateInputsLeft, Unidecode, Unsupervised, WnliSimple, Wsc, WscSimple, random_spans_helper,
-};
+pub use preprocess::*;
 pub use prompts::{PromptMixture, PromptRows, PromptSource, T0Mixture};
 pub use rates::{
     MixingRateNumCharacters, MixingRateNumExamples, Rate, RateFunction, RateNumExamples,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::anyhow;
 
 use crate::data::{
-    CacheFolder, CacheOptions, Caches, DataError, Task, TaskOrMixture, TaskProvider, split_plans,
-    write_cache,
+    BadRecords, CacheFolder, CacheOptions, Caches, DataError, Task, TaskOrMixture, TaskProvider,
+    split_plans, write_cache,
 };
 use crate::gin::did_you_mean;
 use crate::storage::Path;
@@ -155,6 +155,7 @@ fn write(
         cache.clear()?;
     }
     let name = task.task_name();
+    let options = &CacheOptions { bad_records: BadRecords::default(), ..options.clone() };
     let mut shown: Option<(String, Count)> = None;
     write_cache(task, cache, options, &mut |split, written| {
         if shown.as_ref().is_none_or(|(current, _)| current != split) {
@@ -167,6 +168,10 @@ fn write(
     })?;
     drop(shown);
     notice(&format!("{name}: cached in {}", cache.path()));
+    match options.bad_records.count() {
+        0 => {}
+        count => warn(&format!("{name}: {count} bad records were left out")),
+    }
     Ok(())
 }
 

@@ -124,8 +124,8 @@ impl Known {
         let (dtype, is_list, is_open) = match value {
             Value::Ints(ids) if is_long => ("int64", true, ids.is_empty()),
             Value::Ints(ids) => ("int32", true, ids.is_empty()),
-            Value::IntRows(rows) => ("int32", true, rows.is_empty()),
             Value::Longs(_) => ("int64", true, false),
+            Value::IntRows(rows) => ("int32", true, rows.is_empty()),
             Value::Floats(numbers) => ("float32", true, numbers.is_empty()),
             Value::FloatRows(rows) => ("float32", true, rows.is_empty()),
             Value::Texts(texts) => ("string", true, texts.is_empty()),

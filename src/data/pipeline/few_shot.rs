@@ -39,7 +39,8 @@ impl FewShot {
     /// The values of a feature of all shots as a list.
     fn listed(&self, shots: &[Example], key: &str) -> Result<Value, DataError> {
         let unfit = |reason: String| {
-            let place = shots[0].origin().map_or_else(|| "example 1".to_string(), |o| o.to_string());
+            let place =
+                shots[0].origin().map_or_else(|| "example 1".to_string(), |o| o.to_string());
             let step = "FewshotDataSource".to_string();
             DataError::Preprocess { task: self.task.clone(), step, place, reason }
         };

@@ -70,7 +70,7 @@ pub(crate) fn task_stage(
             let part = Part::of_plan(cached_split(cache, task.task_name(), &plan.split)?, plan);
             builder.preprocessed(part, &task.preprocessors, first, &features)?
         }
-        None => builder.from_source(&task.preprocessors, &features)?,
+        None => builder.source_stage(&task.preprocessors, &features)?,
     };
     let validate = Validate {
         task: task.task_name().to_string(),
@@ -136,7 +136,7 @@ pub(crate) fn extent(task: &Task, plan: &TaskPlan, enough: u64) -> Result<Extent
 pub(crate) fn precache_stage(task: &Task, plan: &TaskPlan) -> Result<Stage, DataError> {
     let cached = cache_step(task)?.map_or(0, |step| step.index);
     let builder = Builder { task, plan, produced: Arc::new(AtomicU64::new(0)) };
-    builder.from_source(&task.preprocessors[..cached], &build_features(task)?)
+    builder.source_stage(&task.preprocessors[..cached], &build_features(task)?)
 }
 
 /// The cache from which a task is to be read. SeqIO's rules: a task without a cache step is
@@ -212,7 +212,7 @@ impl Builder<'_> {
     }
 
     /// The task's source with these of its preprocessors, the first ones.
-    fn from_source(
+    fn source_stage(
         &self,
         preprocessors: &[Preprocessor],
         features: &Features,
@@ -234,7 +234,8 @@ impl Builder<'_> {
     ) -> Result<FewShot, DataError> {
         let (task, plan) = (self.task.task_name(), self.plan);
         let original = &source.original_source.0;
-        let eval = Part { label: "eval/", ..Part::of_plan(original.split(task, &plan.split)?, plan) };
+        let eval =
+            Part { label: "eval/", ..Part::of_plan(original.split(task, &plan.split)?, plan) };
         let is_shuffled = eval.shuffle;
         let buffer_size = source.shuffle_buffer_size.div_ceil(plan.num_shards);
         let mut eval = self.preprocessed(eval, &source.eval_preprocessors, 0, features)?;

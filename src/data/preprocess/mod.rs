@@ -15,6 +15,8 @@ mod reference_tests;
 mod sentinels;
 mod span_corruption;
 mod spec;
+#[cfg(test)]
+mod testing;
 mod text;
 mod tokens;
 mod trim;

@@ -13,7 +13,7 @@ use crate::gin::Configurable;
 
 /// Rows of Parquet files, one row group at a time and only the columns asked for. Structs are
 /// flattened (`answers/text`), lists of structs become lists (`answers/text`), and lists of lists
-/// are left out. Gimlet's own.
+/// are read where they hold numbers. Gimlet's own.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.ParquetDataSource")]
 pub struct ParquetDataSource {

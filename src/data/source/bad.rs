@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::data::error::DataError;
 use crate::gin::Configurable;
+use crate::telemetry::warn;
 
 /// Messages kept of skipped records.
 const KEPT_MESSAGES: usize = 10;
@@ -44,16 +45,20 @@ impl BadRecords {
         self.lock().places.len() as u64
     }
 
-    /// The messages of the first of them that were not taken yet.
-    pub fn take_messages(&self) -> Vec<String> {
-        std::mem::take(&mut self.lock().messages)
+    /// What was wrong with the first of them.
+    pub fn messages(&self) -> Vec<String> {
+        self.lock().messages.clone()
     }
 
-    /// Notes a skipped record and returns how many there are now.
+    /// Notes a skipped record, tells the user of the first ones, and returns how many there are now.
     fn note(&self, place: (String, u64), message: impl FnOnce() -> String) -> u64 {
         let mut skipped = self.lock();
         if skipped.places.insert(place) && skipped.places.len() <= KEPT_MESSAGES {
             let message = message();
+            warn(&message);
+            if skipped.places.len() == KEPT_MESSAGES {
+                warn("further bad records are only counted");
+            }
             skipped.messages.push(message);
         }
         skipped.places.len() as u64
@@ -110,7 +115,7 @@ mod tests {
             guard.skip(bad(), "f", number).unwrap();
         }
         assert_eq!(guard.skipped.count(), 2);
-        assert_eq!(guard.skipped.take_messages().len(), 2);
+        assert_eq!(guard.skipped.messages().len(), 2);
         let error = guard.skip(bad(), "g", 1).unwrap_err().to_string();
         assert!(error.contains("3 bad records") && error.contains("f:1: odd"), "{error}");
     }

@@ -86,9 +86,10 @@ pub(super) fn by_split_names(root: &Path, task: &str, split: &str) -> Result<Vec
             task: task.to_string(),
             split: split.to_string(),
             pattern: root.to_string(),
-            help: "Parquet, Arrow, JSON (.json, .jsonl), CSV (.csv, .tsv) and text (.txt) files are \
+            help:
+                "Parquet, Arrow, JSON (.json, .jsonl), CSV (.csv, .tsv) and text (.txt) files are \
                    looked for, also .gz and .zst"
-                .to_string(),
+                    .to_string(),
         });
     }
     let folder = |relative: &str| relative.rsplit_once('/').map_or("", |(dir, _)| dir).to_string();
@@ -157,11 +158,14 @@ fn list_data_files(
 
 /// Files that describe a data set on the hub and hold no examples.
 fn is_description(name: &str) -> bool {
-    matches!(name, "dataset_info.json"
+    matches!(
+        name,
+        "dataset_info.json"
             | "dataset_infos.json"
             | "dataset_dict.json"
             | "state.json"
-            | "config.json")
+            | "config.json"
+    )
 }
 
 #[cfg(test)]

@@ -149,8 +149,9 @@ impl HuggingFaceDataSource {
             return Ok(None);
         }
         let text = file.read_to_string()?;
-        let configs = configs_of(&text).map_err(|reason| {
-            DataError::File { file: file.to_string(), reason: format!("its `configs`: {reason}") }
+        let configs = configs_of(&text).map_err(|reason| DataError::File {
+            file: file.to_string(),
+            reason: format!("its `configs`: {reason}"),
         })?;
         let wanted = match &self.name {
             Some(name) => configs.into_iter().find(|config| config.name == *name),
@@ -182,6 +183,9 @@ impl HuggingFaceDataSource {
         format.ok_or_else(|| DataError::UnknownFormat { file: path.to_string() })
     }
 }
+
+/// Files whose examples are counted by asking each.
+const MOST_FILES_ASKED: usize = 100;
 
 /// A folder, and the files of splits below it where they are listed.
 type NamedFiles = (Path, Option<BTreeMap<String, FilePattern>>);
@@ -226,7 +230,8 @@ impl SplitCounts for HubSplits<'_> {
             Err(DataError::UnknownSplit { .. }) => return Ok(None),
             found => found?,
         };
-        let file = |path: Path| Ok(SourceFile::new(path.clone(), self.spec.format(&path, &self.rows)?));
+        let file =
+            |path: Path| Ok(SourceFile::new(path.clone(), self.spec.format(&path, &self.rows)?));
         paths.into_iter().map(file).collect::<Result<_, _>>().map(Some)
     }
 
@@ -275,7 +280,16 @@ impl Source for HuggingFaceDataSource {
         })
     }
 
+    /// As given, else as the ends of Parquet files tell, where those are not too many to ask.
     fn num_input_examples(&self, split: &str) -> Option<u64> {
-        given_count(&self.num_input_examples, split)
+        given_count(&self.num_input_examples, split).or_else(|| {
+            let files = Source::split(self, "", split).ok()?.files;
+            let count = |file: &SourceFile| match (&file.records, &file.format) {
+                (Some(records), _) => Some(records.end - records.start),
+                (None, Format::Parquet(_)) => num_rows(&file.path).ok(),
+                _ => None,
+            };
+            (files.len() <= MOST_FILES_ASKED).then(|| files.iter().map(count).sum())?
+        })
     }
 }

@@ -255,7 +255,9 @@ impl Pull for Reader {
                 file if file as usize > self.files.len() => {
                     return Err(DataError::State { reason: "there are fewer files".to_string() });
                 }
-                file => Some(self.open(file as usize - 1, RecordPosition { records, bytes, within })?),
+                file => {
+                    Some(self.open(file as usize - 1, RecordPosition { records, bytes, within })?)
+                }
             };
         }
         Ok(())

@@ -40,8 +40,8 @@ pub use megatron::MegatronDataSource;
 pub use spec::{DataSource, FilePattern};
 pub use text_sources::{JsonLinesDataSource, TextLineDataSource};
 pub use tf_source::{
-    FeatureDescription, FeatureSpec, FixedLenFeature, FixedLenSequenceFeature, ShortLength, TfDtype,
-    TfExampleDataSource, VarLenFeature,
+    FeatureDescription, FeatureSpec, FixedLenFeature, FixedLenSequenceFeature, ShortLength,
+    TfDtype, TfExampleDataSource, VarLenFeature,
 };
 pub use tfds::{TfdsDataSource, TfdsSplits, set_tfds_data_dir};
 

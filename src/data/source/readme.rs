@@ -119,7 +119,8 @@ impl Line {
     fn new(line: &str) -> Option<Self> {
         let text = line.trim();
         let indent = line.len() - line.trim_start().len();
-        (!text.is_empty() && !text.starts_with('#')).then(|| Self { indent, text: text.to_string() })
+        (!text.is_empty() && !text.starts_with('#'))
+            .then(|| Self { indent, text: text.to_string() })
     }
 }
 
@@ -131,7 +132,8 @@ fn block(lines: &mut &[Line]) -> Result<Yaml, String> {
         return map(lines, indent);
     }
     let mut items = Vec::new();
-    while let Some(line) = lines.first().filter(|line| line.indent == indent && is_item(&line.text)) {
+    while let Some(line) = lines.first().filter(|line| line.indent == indent && is_item(&line.text))
+    {
         let rest = line.text[1..].trim_start();
         let inner = indent + line.text.len() - rest.len();
         if rest.is_empty() {
@@ -210,7 +212,10 @@ fn scalar(text: &str) -> Yaml {
 mod tests {
     use super::*;
 
-    fn check(readme: &str, expected: &[(&str, &[(&str, &[&str])])]) {
+    /// A configuration with the patterns of each split.
+    type Config<'a> = (&'a str, &'a [(&'a str, &'a [&'a str])]);
+
+    fn check(readme: &str, expected: &[Config<'_>]) {
         let configs = configs_of(readme).unwrap();
         let shown: Vec<_> = configs
             .iter()

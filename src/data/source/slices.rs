@@ -77,7 +77,9 @@ impl<'a> Slice<'a> {
         let Some((split, rest)) = text.split_once('[') else {
             let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
             let fits = !text.is_empty() && text.chars().all(is_name);
-            return fits.then_some(Self { split: text, bounds: None, unit: Unit::Records }).ok_or_else(odd);
+            return fits
+                .then_some(Self { split: text, bounds: None, unit: Unit::Records })
+                .ok_or_else(odd);
         };
         let selector = rest.strip_suffix(']').ok_or_else(odd)?;
         if split == "all" {

@@ -356,4 +356,23 @@ mod tests {
             assert!(error.starts_with(expected), "{error}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn arbitrary_bytes_are_an_error_and_no_panic(
+            mut bytes: Vec<u8>,
+            at: proptest::sample::Index,
+            by: u8,
+        ) {
+            let features =
+                [feature("a", TfKind::Ints, true), feature("b", TfKind::Texts, false)];
+            let _ = decode(&features, Layout::SequenceExample, &bytes);
+            let example = [("a", Value::Ints(vec![1, -1, 300])), ("b", Value::Text("x".into()))];
+            let example = example.map(|(name, value)| (name.into(), value));
+            bytes = encode(&example.into_iter().collect());
+            let at = at.index(bytes.len());
+            bytes[at] = by;
+            let _ = decode(&features, Layout::Example, &bytes);
+        }
+    }
 }

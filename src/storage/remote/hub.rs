@@ -59,7 +59,14 @@ impl Place {
             let (word, given) = with_revision(word);
             (name, revision, rest) = (Some(word.to_string()), given, after);
         }
-        let revision = revision.unwrap_or("main").to_string();
+        let mut revision = revision.unwrap_or("main").to_string();
+        if revision == "refs" {
+            // `refs/convert/parquet` and `refs/pr/7` are understood without `%2F`.
+            let mut words = rest.splitn(3, '/');
+            let [kind, name] = [words.next()?, words.next()?];
+            revision = format!("refs%2F{kind}%2F{name}");
+            rest = words.next().unwrap_or("");
+        }
         let place = Self { kind, owner: owner.to_string(), name, revision };
         (!owner.is_empty()).then(|| (place, rest.to_string()))
     }
@@ -167,8 +174,7 @@ impl Entry {
 async fn page(url: &str, token: Option<&str>) -> Result<(Vec<Entry>, Option<String>), Failure> {
     let response = web::get(url, token, None).await?;
     let next = web::header(&response, "link").and_then(next_link);
-    // The token goes to no other server, whatever the answer names.
-    let next = next.filter(|next| next.starts_with(&endpoint()));
+    let next = next.map(|next| at_endpoint(&next)).transpose()?;
     let body = response.into_body().bytes();
     let body = tokio::time::timeout(limits().stall, body).await;
     let body = body.map_err(|_| Failure::temporary("the listing stopped half way"))?;
@@ -183,6 +189,15 @@ fn next_link(header: &str) -> Option<String> {
     let link = header.split(',').find(|link| link.contains("rel=\"next\""))?;
     let (_, rest) = link.split_once('<')?;
     Some(rest.split_once('>')?.0.to_string())
+}
+
+/// The same page of the hub that was asked: mirrors pass on links to the original, and the token goes
+/// to no other server, whatever an answer names.
+fn at_endpoint(link: &str) -> Result<String, Failure> {
+    match link.find("/api/") {
+        Some(at) => Ok(format!("{}{}", endpoint(), &link[at..])),
+        None => Err(Failure::Permanent(format!("its listing goes on at `{link}`, not at the hub"))),
+    }
 }
 
 /// The hub's address, or that of a mirror.
@@ -269,6 +284,13 @@ mod tests {
     fn paths_name_repository_revision_and_file() {
         check("datasets/o/n/data/a.json", "datasets/o/n", "main", "data/a.json");
         check("datasets/o/n@v1/a.json", "datasets/o/n", "v1", "a.json");
+        check(
+            "datasets/o/n@refs/convert/parquet/d/a",
+            "datasets/o/n",
+            "refs%2Fconvert%2Fparquet",
+            "d/a",
+        );
+        check("datasets/o/n@refs/pr/7", "datasets/o/n", "refs%2Fpr%2F7", "");
         check("datasets/squad@v1/data/a.json", "datasets/squad", "v1", "data/a.json");
         check("datasets/squad", "datasets/squad", "main", "");
         check("google/t5-small/spiece.model", "google/t5-small", "main", "spiece.model");

@@ -191,8 +191,13 @@ impl Remote {
         if !Arc::ptr_eq(&self.store, &to.store) {
             return Err(self.unsupported("rename", "both names must be in one bucket"));
         }
-        self.asked("rename", || self.store.copy(&self.key, &to.key))?;
-        self.remove_file()
+        match self.asked("rename", || self.store.copy(&self.key, &to.key)) {
+            Ok(()) => self.remove_file(),
+            Err(error) if error.is_not_found() && self.is_dir()? => {
+                Err(self.unsupported("rename", "buckets rename files, not folders"))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) fn unsupported(&self, operation: &'static str, remedy: &str) -> StorageError {

@@ -1,5 +1,6 @@
 //! Buckets: an S3 server that checks signatures, and the same behind a shim as Google's XML API.
 
+use std::io::Read;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
@@ -8,8 +9,8 @@ use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use tokio::runtime::Runtime;
 
-use super::server::{Reply, Request, Server};
-use super::{environment, path, suite};
+use super::server::{Ending, Reply, Request, Server};
+use super::{PART, environment, noise, path, suite};
 
 /// An S3 server over a temporary folder, which holds the buckets as folders.
 struct S3 {
@@ -33,9 +34,11 @@ impl S3 {
     }
 
     fn answer(&self, request: &Request) -> Reply {
-        let key = percent_encoding::percent_decode_str(&request.target).decode_utf8().unwrap();
-        let folder = self.root.path().join(key.trim_start_matches('/'));
-        if ["GET", "HEAD"].contains(&request.method.as_str()) && folder.is_dir() {
+        let reads = ["GET", "HEAD"].contains(&request.method.as_str());
+        let target = reads.then_some(request.target.as_str());
+        let source = target.or(request.header("x-amz-copy-source")).unwrap_or("?");
+        let key = percent_encoding::percent_decode_str(source).decode_utf8().unwrap();
+        if self.root.path().join(key.trim_start_matches('/')).is_dir() {
             // Real buckets have no folders; this one fails on its own.
             return Reply::status(404);
         }
@@ -81,14 +84,19 @@ fn google_server(bucket: &str) -> Server {
     })
 }
 
-#[test]
-fn a_signed_bucket_does_what_all_places_do() {
-    let server = s3_server("signed", Some(("key", "secret")));
-    let _held = environment(&[
+/// The keys that [`S3`] is given, in the environment.
+fn keys(server: &Server) -> std::sync::MutexGuard<'static, ()> {
+    environment(&[
         ("AWS_ENDPOINT_URL", &server.url("")),
         ("AWS_ACCESS_KEY_ID", "key"),
         ("AWS_SECRET_ACCESS_KEY", "secret"),
-    ]);
+    ])
+}
+
+#[test]
+fn a_signed_bucket_does_what_all_places_do() {
+    let server = s3_server("signed", Some(("key", "secret")));
+    let _held = keys(&server);
     suite::check("s3://signed/run");
     let signed = |request: &Request| request.header("authorization").is_some();
     assert!(server.requests().iter().all(signed));
@@ -176,33 +184,85 @@ fn a_busy_bucket_is_asked_again_also_for_listings_and_writes() {
             _ => s3.answer(request),
         }
     });
-    let _held = environment(&[
-        ("AWS_ENDPOINT_URL", &server.url("")),
-        ("AWS_ACCESS_KEY_ID", "key"),
-        ("AWS_SECRET_ACCESS_KEY", "secret"),
-    ]);
+    let _held = keys(&server);
     let folder = path("s3://busy/folder");
     folder.join("a").write_atomic(b"1").unwrap();
     assert_eq!(folder.list().unwrap(), [folder.join("a")]);
     assert_eq!(folder.join("a").read().unwrap(), b"1");
+    let message = folder.rename(&path("s3://busy/moved")).unwrap_err().to_string();
+    assert!(message.contains("buckets rename files, not folders"), "{message}");
     folder.join("a").remove_file().unwrap();
+}
+
+#[test]
+fn cut_transfers_of_a_bucket_go_on_where_they_were_cut() {
+    let s3 = Arc::new(S3::new("cut", Some(("key", "secret"))));
+    let server = Server::start(move |request| match request.range() {
+        Some(_) => s3.answer(request).ending(Ending::CutAfter(30_000)),
+        None => s3.answer(request),
+    });
+    let _held = keys(&server);
+    let (file, bytes) = (path("s3://cut/file"), noise(3 * PART));
+    file.write_atomic(&bytes).unwrap();
+    assert!(file.read().unwrap() == bytes);
+    assert!(file.open_ranges().unwrap().read(5..2 * PART as u64).unwrap() == bytes[5..2 * PART]);
+}
+
+#[test]
+fn an_object_that_is_replaced_or_removed_while_it_is_read_is_named() {
+    let server = s3_server("moving", Some(("key", "secret")));
+    let _held = keys(&server);
+    let check = |name: &str, change: fn(&Path), words: &str| {
+        let file = path("s3://moving").join(name);
+        file.write_atomic(&noise(20 * PART)).unwrap();
+        let mut reader = file.open().unwrap();
+        reader.read_exact(&mut [0; 10]).unwrap();
+        change(&file);
+        let message = reader.read_to_end(&mut Vec::new()).unwrap_err().to_string();
+        assert!(message.contains(words) && message.contains(file.as_str()), "{message}");
+    };
+    check("replaced", |file| file.write_atomic(&[0; 20 * PART]).unwrap(), "it was changed");
+    check("removed", |file| file.remove_file().unwrap(), "it was removed");
+}
+
+#[test]
+fn a_public_container_of_azure_is_read_without_a_key() {
+    let bytes = noise(3 * PART);
+    let served = bytes.clone();
+    let server = Server::start(move |request| match request.target.as_str() {
+        "/container/folder/f" => Reply::file(request, &served)
+            .with("ETag", "\"1\"")
+            .with("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        _ => Reply::status(404),
+    });
+    let _held = environment(&[
+        ("AZURE_STORAGE_ACCOUNT_NAME", "account"),
+        ("AZURE_STORAGE_ENDPOINT", &server.url("")),
+    ]);
+    assert!(path("az://container/folder/f").read().unwrap() == bytes);
+    assert!(path("az://container/folder/none").read().unwrap_err().is_not_found());
+    assert!(server.requests().iter().all(|request| request.header("authorization").is_none()));
 }
 
 #[test]
 fn an_azure_container_needs_its_account() {
     let _held = environment(&[]);
-    let message = path("az://container/f").read().unwrap_err().to_string();
+    let message = path("az://elsewhere/f").read().unwrap_err().to_string();
     assert!(message.contains("set $AZURE_STORAGE_ACCOUNT_NAME"), "{message}");
 }
 
+/// In a process of its own: the variable would keep other tests from their servers.
 #[test]
 fn no_network_is_touched_where_the_user_says_so() {
     let server = s3_server("offline", None);
-    let _held = environment(&[("AWS_ENDPOINT_URL", &server.url("")), ("GIMLET_OFFLINE", "1")]);
-    let result = path("s3://offline/public.txt").read();
-    // SAFETY: the guard is held.
-    unsafe { std::env::remove_var("GIMLET_OFFLINE") };
-    let message = result.unwrap_err().to_string();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_gimlet"))
+        .args(["gin", "check", "--gin_file=s3://offline/public.txt"])
+        .env("AWS_ENDPOINT_URL", server.url(""))
+        .env("GIMLET_OFFLINE", "1")
+        .output()
+        .unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
     assert!(message.contains("--path_map s3://offline=DIR"), "{message}");
     assert!(server.requests().is_empty());
 }

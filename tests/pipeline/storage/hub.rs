@@ -24,6 +24,11 @@ fn hub() -> Server {
     server
 }
 
+/// One that copies another's answers, with its links.
+fn mirror(original: &'static str) -> Server {
+    Server::start(move |request| answer(request, original))
+}
+
 fn answer(request: &Request, own: &str) -> Reply {
     let (target, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
     let decoded = percent_encoding::percent_decode_str(target).decode_utf8().unwrap();
@@ -89,6 +94,13 @@ fn folders_are_listed_over_all_pages() {
     assert!(!root.join("data/none").exists().unwrap());
     assert!(root.join("none").list().unwrap_err().is_not_found());
     assert!(hub.requests().iter().all(|request| request.header("authorization").is_none()));
+}
+
+#[test]
+fn all_pages_are_asked_of_a_mirror_whatever_its_links_say() {
+    let mirror = mirror("http://127.0.0.1:1");
+    let _held = environment(&[("HF_ENDPOINT", &mirror.url("")), ("HF_TOKEN", "hf_secret")]);
+    assert_eq!(path("hf://datasets/owner/name").walk().unwrap().len(), FILES.len());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod buckets;
 mod hub;
-mod server;
+pub(crate) mod server;
 mod suite;
 mod web;
 
@@ -50,7 +50,7 @@ fn noise(length: usize) -> Vec<u8> {
 
 /// The environment of a test that looks for credentials: nothing of the developer's, and `variables`.
 /// Held while the test runs, so that no other test changes it.
-fn environment(variables: &[(&str, &str)]) -> MutexGuard<'static, ()> {
+pub(crate) fn environment(variables: &[(&str, &str)]) -> MutexGuard<'static, ()> {
     static ENVIRONMENT: Mutex<()> = Mutex::new(());
     let guard = ENVIRONMENT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let prefixes = ["AWS_", "GOOGLE_", "AZURE_", "HF_", "HUGGING_FACE_", "STORAGE_", "GCE_"];

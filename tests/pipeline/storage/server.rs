@@ -44,6 +44,8 @@ pub struct Reply {
 pub enum Ending {
     /// With its last byte.
     Whole,
+    /// With a closed connection instead of an answer.
+    Silence,
     /// With a closed connection after so many bytes.
     CutAfter(usize),
     /// Never: after so many bytes nothing comes any more.
@@ -192,6 +194,10 @@ fn write_reply(mut stream: &TcpStream, request: &Request, reply: Reply) -> std::
     if !has_length && reply.status != 204 {
         head += &format!("Content-Length: {}\r\n", reply.body.len());
     }
+    if let Ending::Silence = reply.ending {
+        stream.shutdown(std::net::Shutdown::Both)?;
+        return Ok(false);
+    }
     if let Ending::Over(link) = &reply.ending {
         std::thread::sleep(link.latency);
     }
@@ -201,7 +207,7 @@ fn write_reply(mut stream: &TcpStream, request: &Request, reply: Reply) -> std::
     }
     let body = &reply.body;
     match reply.ending {
-        Ending::Whole => stream.write_all(body)?,
+        Ending::Whole | Ending::Silence => stream.write_all(body)?,
         Ending::CutAfter(count) => {
             stream.write_all(&body[..count.min(body.len())])?;
             stream.shutdown(std::net::Shutdown::Both)?;

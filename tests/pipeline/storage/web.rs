@@ -153,11 +153,19 @@ fn a_server_that_only_fails_is_named_with_its_answer() {
 #[test]
 fn whichever_request_fails_no_byte_is_lost() {
     for failing in 0..8 {
-        for fault in [Reply::status(500), Reply::ok("").ending(Ending::CutAfter(0))] {
-            let (server, bytes) = serving(6 * PART + 1, move |count, request, file| {
-                if count == failing { fault.clone() } else { Reply::file(request, file) }
+        let faults: [fn(Reply) -> Reply; 4] = [
+            |_| Reply::status(500),
+            |reply| reply.ending(Ending::Silence),
+            |reply| reply.ending(Ending::CutAfter(0)),
+            |reply| reply.ending(Ending::CutAfter(1)),
+        ];
+        for (index, fault) in faults.into_iter().enumerate() {
+            let (server, bytes) = serving(6 * PART + 7, move |count, request, file| {
+                let reply = Reply::file(request, file);
+                if count == failing { fault(reply) } else { reply }
             });
-            assert!(read_all(&path(&server.url("/f"))).unwrap() == *bytes, "request {failing}");
+            let read = read_all(&path(&server.url("/f"))).unwrap();
+            assert!(read == *bytes, "fault {index} at request {failing}");
         }
     }
 }

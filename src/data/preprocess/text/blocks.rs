@@ -108,8 +108,11 @@ pub struct FormatFeatures {
 
 impl Preprocess for FormatFeatures {
     fn steps(&self, _: &Context<'_>) -> Result<Vec<Step>, DataError> {
-        let formats: Vec<(Key, String)> =
-            self.formats.iter().map(|(key, format)| (key.as_str().into(), format.clone())).collect();
+        let formats: Vec<(Key, String)> = self
+            .formats
+            .iter()
+            .map(|(key, format)| (key.as_str().into(), format.clone()))
+            .collect();
         let keep = self.keep;
         Ok(vec![Step::map(move |example| {
             let made: Result<Vec<(Key, Value)>, String> = formats
@@ -141,8 +144,8 @@ fn plain(value: &Value) -> String {
         Value::Ints(ids) => list(ids.iter().map(i32::to_string).collect()),
         Value::Longs(numbers) => list(numbers.iter().map(i64::to_string).collect()),
         Value::Floats(numbers) => list(numbers.iter().map(|number| repr_float(*number)).collect()),
-        Value::IntRows(rows) => list(rows.iter().flatten().map(i32::to_string).collect()),
-        Value::FloatRows(rows) => list(rows.iter().flatten().map(|n| repr_float(*n)).collect()),
+        Value::IntRows(rows) => list(rows.iter().map(|row| format!("{row:?}")).collect()),
+        Value::FloatRows(rows) => list(rows.iter().map(|row| format!("{row:?}")).collect()),
     }
 }
 

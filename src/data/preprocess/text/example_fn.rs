@@ -148,7 +148,11 @@ impl FromGin for Value {
             Self::Text(text) => text.to_gin(),
             Self::Floats(numbers) => numbers.to_gin(),
             Self::Texts(texts) => texts.to_gin(),
-            Self::IntRows(_) | Self::FloatRows(_) => None,
+            Self::FloatRows(rows) => rows.to_gin(),
+            Self::IntRows(rows) => {
+                let wide = |row: &Vec<i32>| row.iter().map(|id| i64::from(*id)).collect();
+                rows.iter().map(wide).collect::<Vec<Vec<i64>>>().to_gin()
+            }
         }
     }
 

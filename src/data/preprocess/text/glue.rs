@@ -126,9 +126,8 @@ fn fifths(score: f32) -> String {
 pub struct Record {}
 
 /// Where a passage's highlight begins after the end of a sentence.
-static HIGHLIGHT: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new("([.?!\"'])\n@highlight\n").expect("the pattern is well formed")
-});
+static HIGHLIGHT: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new("([.?!\"'])\n@highlight\n").expect("the pattern is well formed"));
 
 impl Preprocess for Record {
     fn steps(&self, _: &Context<'_>) -> Result<Vec<Step>, DataError> {

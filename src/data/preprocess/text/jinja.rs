@@ -17,11 +17,13 @@ pub(super) const RANDOMNESS: &str = "__randomness__";
 /// An environment for templates.
 pub(super) fn environment() -> Environment<'static> {
     let mut out = Environment::new();
+    out.set_debug(false);
     out.set_undefined_behavior(UndefinedBehavior::Lenient);
     out.set_auto_escape_callback(|_| AutoEscape::None);
     out.set_formatter(|output, _, value| {
         output.write_str(&python_str(value)).map_err(|error| {
-            Error::new(ErrorKind::BadSerialization, "the value cannot be written").with_source(error)
+            Error::new(ErrorKind::BadSerialization, "the value cannot be written")
+                .with_source(error)
         })
     });
     out.set_unknown_method_callback(python_method);
@@ -36,6 +38,10 @@ pub(super) fn environment() -> Environment<'static> {
     out.add_filter("tojson", |value: Value| python_json(&value));
     out.add_filter("truncate", truncate);
     out.add_filter("round", round);
+    out.add_filter("int", int);
+    out.add_filter("float", float);
+    out.add_filter("length", length);
+    out.add_filter("count", length);
     out
 }
 
@@ -65,7 +71,8 @@ impl Object for Randomness {
 fn choice(state: &State<'_, '_>, items: Value) -> Result<Value, Error> {
     let items: Vec<Value> = items.try_iter()?.collect();
     let randomness = state.lookup(RANDOMNESS);
-    let randomness = randomness.as_ref().and_then(|value| value.downcast_object_ref::<Randomness>());
+    let randomness =
+        randomness.as_ref().and_then(|value| value.downcast_object_ref::<Randomness>());
     match (randomness, items.len()) {
         (_, 0) => Err(invalid("`choice` of no items")),
         (None, _) => Err(invalid("`choice` is random, and answer choices must not be")),
@@ -104,8 +111,7 @@ fn zip(lists: Rest<Value>) -> Result<Value, Error> {
 
 /// Cuts a long text at a space, if there is one. Jinja's own filter.
 fn truncate(text: Value, options: Rest<Value>) -> Result<String, Error> {
-    type Options =
-        (Option<usize>, Option<bool>, Option<String>, Option<usize>, Kwargs);
+    type Options = (Option<usize>, Option<bool>, Option<String>, Option<usize>, Kwargs);
     let (length, killwords, end, leeway, named): Options = from_args(&options)?;
     let length = length.or(named.get("length")?).unwrap_or(255);
     let killwords = killwords.or(named.get("killwords")?).unwrap_or(false);
@@ -141,6 +147,44 @@ fn round(
     }
 }
 
+/// Python's `int`, or a default of what is no number. Jinja's own filter.
+fn int(value: Value, default: Option<i64>) -> Result<Value, Error> {
+    if value.is_integer() {
+        return Ok(value);
+    }
+    let whole = value.as_str().and_then(|text| text.trim().replace('_', "").parse::<i64>().ok());
+    let whole = whole.or_else(|| number(&value).filter(|x| x.is_finite()).map(|x| x as i64));
+    if value.is_undefined() {
+        return Err(invalid("`int` of what is not defined"));
+    }
+    Ok(Value::from(whole.unwrap_or(default.unwrap_or(0))))
+}
+
+/// Python's `float`, or a default of what is no number. Jinja's own filter.
+fn float(value: Value, default: Option<f64>) -> Result<f64, Error> {
+    if value.is_undefined() {
+        return Err(invalid("`float` of what is not defined"));
+    }
+    Ok(number(&value).unwrap_or(default.unwrap_or(0.0)))
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value.as_str() {
+        Some(text) => text.trim().parse().ok(),
+        None if value.kind() == ValueKind::Bool => Some(f64::from(u8::from(value.is_true()))),
+        None => f64::try_from(value.clone()).ok(),
+    }
+}
+
+/// The number of items; none of what is not defined. Jinja's own filter.
+fn length(value: Value) -> Result<usize, Error> {
+    match value.len() {
+        None if value.is_undefined() => Ok(0),
+        Some(count) => Ok(count),
+        None => Ok(value.try_iter()?.count()),
+    }
+}
+
 fn invalid(reason: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, reason)
 }
@@ -159,6 +203,10 @@ fn python_method(
             let place = text.find(part).ok_or_else(|| invalid("`index`: substring not found"))?;
             Ok(Value::from(text[..place].chars().count()))
         }
+        (ValueKind::String, "title") => {
+            let () = from_args(args)?;
+            Ok(Value::from(title(value.as_str().unwrap_or_default())))
+        }
         (ValueKind::Seq, "index") => {
             let (wanted,): (&Value,) = from_args(args)?;
             let place = value.try_iter()?.position(|item| item == *wanted);
@@ -166,4 +214,19 @@ fn python_method(
         }
         _ => pycompat::unknown_method_callback(state, value, method, args),
     }
+}
+
+/// Python's `str.title`: a letter is upper case unless one stands before it.
+fn title(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut after_letter = false;
+    for c in text.chars() {
+        if after_letter {
+            out.extend(c.to_lowercase());
+        } else {
+            out.extend(c.to_uppercase());
+        }
+        after_letter = c.is_lowercase() || c.is_uppercase();
+    }
+    out
 }

@@ -18,6 +18,7 @@ mod ranking;
 mod re2;
 mod sentence_pairs;
 mod strings;
+mod tests;
 mod translation;
 mod transliterate;
 mod tsv;
@@ -153,6 +154,3 @@ fn label_name(example: &Example, names: &[impl AsRef<str>]) -> Result<String, St
         format!("the label is {label}, expected -1 or one of the {count} of `label_names` from 0")
     })
 }
-
-#[cfg(test)]
-mod tests;

@@ -108,7 +108,8 @@ pub struct PadNonspacedLanguages {
 impl Preprocess for PadNonspacedLanguages {
     fn steps(&self, _: &Context<'_>) -> Result<Vec<Step>, DataError> {
         let key = Key::from(self.text_key.as_str());
-        let nonspaced = |c: char| NON_SPACED.iter().any(|(first, last)| (*first..=*last).contains(&c));
+        let nonspaced =
+            |c: char| NON_SPACED.iter().any(|(first, last)| (*first..=*last).contains(&c));
         Ok(vec![Step::map(move |mut example| {
             let padded = strings::pad_where(text_of(&example, &key)?, nonspaced);
             example.set(key.clone(), Value::Text(padded));

@@ -1,9 +1,11 @@
 //! Shows what passes.
 
+use minijinja::formatting::FormatStyle;
+
 use super::{Context, Preprocess, Step};
 use crate::data::error::DataError;
 use crate::data::example::Value;
-use crate::gin::{Configurable, repr_float};
+use crate::gin::Configurable;
 
 /// Prints each feature of each example to standard error, as `tf.print` does. Source: SeqIO
 /// `preprocessors.py`.
@@ -40,23 +42,42 @@ pub(super) fn printed(value: &Value, summarize: Option<usize>) -> String {
         Value::Floats(numbers) => list(numbers.iter().map(float).collect()),
         Value::Texts(texts) => list(texts.iter().map(quoted).collect()),
         Value::IntRows(rows) => {
-            let row = |row: &Vec<i32>| list(row.iter().map(i32::to_string).collect());
-            list(rows.iter().map(row).collect())
+            let row = |row: &Vec<i32>| printed(&Value::Ints(row.clone()), summarize);
+            lines(&rows.iter().map(row).collect::<Vec<_>>(), summarize)
         }
         Value::FloatRows(rows) => {
-            let row = |row: &Vec<f64>| list(row.iter().map(float).collect());
-            list(rows.iter().map(row).collect())
+            let row = |row: &Vec<f64>| printed(&Value::Floats(row.clone()), summarize);
+            lines(&rows.iter().map(row).collect::<Vec<_>>(), summarize)
         }
     }
 }
 
+/// C's `%.6g`, or with nine digits where six do not tell the number.
 fn float(number: &f64) -> String {
-    let text = repr_float(*number);
-    text.strip_suffix(".0").map_or(text.clone(), str::to_string)
+    let number = f64::from(*number as f32);
+    let digits = |format: &str| {
+        let value = minijinja::Value::from(number);
+        minijinja::formatting::format(FormatStyle::Printf, format, &[value])
+            .expect("the format fits a number")
+    };
+    let six = digits("%.6g");
+    if six.parse() == Ok(number as f32) { six } else { digits("%.9g") }
 }
 
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Rows, a line each.
+fn lines(rows: &[String], summarize: Option<usize>) -> String {
+    let shown = match summarize {
+        Some(ends) if rows.len() > 2 * ends => {
+            let (first, last) = (&rows[..ends], &rows[rows.len() - ends..]);
+            format!("{}\n ...\n {}", first.join("\n "), last.join("\n "))
+        }
+        _ => rows.join("\n "),
+    };
+    format!("[{shown}]")
 }
 
 fn listed(items: &[String], summarize: Option<usize>) -> String {

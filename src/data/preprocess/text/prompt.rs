@@ -41,8 +41,9 @@ impl Preprocess for ApplyTemplate {
 /// Separates inputs from targets, and answer choices from each other.
 const SEPARATOR: &str = "|||";
 
-/// Stands for a separator within the data. Any text that data do not have would do.
-const PROTECTED: &str = "\u{f8ff}|\u{f8ff}|\u{f8ff}|\u{f8ff}";
+/// Stands for a separator within the data: a text that data do not have, as long as promptsource's,
+/// since what is printed may be cut after so many characters.
+const PROTECTED: &str = "\u{f8ff}______________________________\u{f8ff}";
 
 const TEMPLATE: &str = "template";
 const CHOICES: &str = "answer_choices";
@@ -68,7 +69,7 @@ impl Prompt {
         let choices = spec.answer_choices.clone().map(|choices| (CHOICES, choices));
         for (name, text) in [Some((TEMPLATE, template)), choices].into_iter().flatten() {
             environment.add_template_owned(name, text).map_err(|error| {
-                DataError::Config(format!("`apply_template.{name}` is malformed: {error:#}"))
+                DataError::Config(format!("`apply_template.{name}` is malformed: {error}"))
             })?;
         }
         Ok(Self {
@@ -82,8 +83,7 @@ impl Prompt {
     /// Inputs and targets; `None` where the template makes no use of the record.
     fn apply(&self, example: &Example, draw: Draw) -> Result<Option<Example>, String> {
         let mut variables = variables(example)?;
-        let choices =
-            if self.has_choices { Some(self.render(CHOICES, &variables)?) } else { None };
+        let choices = if self.has_choices { Some(self.render(CHOICES, &variables)?) } else { None };
         let listed = choices.as_ref().map(|choices| choices.iter().collect::<Jinja>());
         variables.insert(CHOICES.to_string(), listed.unwrap_or(Jinja::from(())));
         variables.insert(RANDOMNESS.to_string(), Randomness::value(draw));
@@ -108,9 +108,9 @@ impl Prompt {
         template: &str,
         variables: &BTreeMap<String, Jinja>,
     ) -> Result<Vec<String>, String> {
-        let failed = |error: minijinja::Error| format!("the {template} fails: {error:#}");
+        let failed = |error: minijinja::Error| format!("the {template} fails: {error}");
         let ready = self.environment.get_template(template).map_err(failed)?;
-        let context: Jinja = variables.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        let context = Jinja::from_pairs(variables.iter().map(|(k, v)| (k.as_str(), v.clone())));
         let text = ready.render(context).map_err(failed)?;
         let part = |part: &str| strip(&part.replace(PROTECTED, SEPARATOR)).to_string();
         Ok(text.split(SEPARATOR).map(part).collect())
@@ -129,7 +129,9 @@ fn variables(example: &Example) -> Result<BTreeMap<String, Jinja>, String> {
         let (first, below) = key.split_once('/').map_or((&**key, None), |(a, b)| (a, Some(b)));
         let first = first.replace('-', "_");
         if first == CHOICES {
-            return Err(format!("the record has a feature '{CHOICES}', which templates know as theirs"));
+            return Err(format!(
+                "the record has a feature '{CHOICES}', which templates know as theirs"
+            ));
         }
         match (below, value) {
             (None, Value::Text(text)) => {
@@ -139,12 +141,12 @@ fn variables(example: &Example) -> Result<BTreeMap<String, Jinja>, String> {
             (Some(below), value) => tree.insert(&format!("{first}/{below}"), jinja(value)),
         }
     }
-    Ok(tree.0.into_iter().map(|(name, node)| (name, node.value())).collect())
+    Ok(tree.values().collect())
 }
 
-/// Features by the parts of their paths.
+/// Features by the parts of their paths, in their order.
 #[derive(Default)]
-struct Tree(BTreeMap<String, Node>);
+struct Tree(Vec<(String, Node)>);
 
 enum Node {
     Leaf(Jinja),
@@ -153,26 +155,24 @@ enum Node {
 
 impl Tree {
     fn insert(&mut self, path: &str, value: Jinja) {
-        match path.split_once('/') {
-            None => {
-                self.0.insert(path.to_string(), Node::Leaf(value));
-            }
-            Some((first, rest)) => {
-                let below = self.0.entry(first.to_string()).or_insert(Node::Below(Self::default()));
-                if let Node::Below(tree) = below {
-                    tree.insert(rest, value);
-                }
-            }
+        let Some((first, rest)) = path.split_once('/') else {
+            self.0.push((path.to_string(), Node::Leaf(value)));
+            return;
+        };
+        let place = self.0.iter().position(|(name, _)| name == first).unwrap_or_else(|| {
+            self.0.push((first.to_string(), Node::Below(Self::default())));
+            self.0.len() - 1
+        });
+        if let Node::Below(tree) = &mut self.0[place].1 {
+            tree.insert(rest, value);
         }
     }
-}
 
-impl Node {
-    fn value(self) -> Jinja {
-        match self {
-            Self::Leaf(value) => value,
-            Self::Below(tree) => tree.0.into_iter().map(|(name, node)| (name, node.value())).collect(),
-        }
+    fn values(self) -> impl Iterator<Item = (String, Jinja)> {
+        self.0.into_iter().map(|(name, node)| match node {
+            Node::Leaf(value) => (name, value),
+            Node::Below(tree) => (name, Jinja::from_pairs(tree.values().collect::<Vec<_>>())),
+        })
     }
 }
 
@@ -185,11 +185,7 @@ fn jinja(value: &Value) -> Jinja {
         Value::Ints(ids) => ids.iter().map(|id| Jinja::from(*id)).collect(),
         Value::Longs(numbers) => numbers.iter().map(|number| Jinja::from(*number)).collect(),
         Value::Floats(numbers) => numbers.iter().map(|number| Jinja::from(*number)).collect(),
-        Value::IntRows(rows) => {
-            rows.iter().map(|row| row.iter().map(|id| Jinja::from(*id)).collect::<Jinja>()).collect()
-        }
-        Value::FloatRows(rows) => {
-            rows.iter().map(|row| row.iter().map(|x| Jinja::from(*x)).collect::<Jinja>()).collect()
-        }
+        Value::IntRows(rows) => rows.iter().map(|row| Jinja::from(row.clone())).collect(),
+        Value::FloatRows(rows) => rows.iter().map(|row| Jinja::from(row.clone())).collect(),
     }
 }

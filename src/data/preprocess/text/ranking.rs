@@ -13,6 +13,8 @@ pub enum RankingMode {
     Train,
     /// All.
     Eval,
+    /// All, as the rows of one example.
+    FewshotEval,
 }
 
 /// An example for each possible target, with 'idx' (number of the example, number of the target)
@@ -72,12 +74,16 @@ impl Preprocess for RankClassification {
                 is_correct: truths(correct.call(&example)?)?,
                 weight: weight.as_ref().map(|weight| weight.call(&example)).transpose()?,
             };
+            let count = options.targets.len();
             let mut made = options.examples(&keys, place.counter, mode)?;
             for key in &passed {
-                let value = value_of(&example, key)?;
-                for made in &mut made {
-                    made.set(key.as_str().into(), value.clone());
-                }
+                let value = match (value_of(&example, key)?, mode) {
+                    (value, RankingMode::FewshotEval) => {
+                        tiled(value, count).map_err(|e| format!("'{key}': {e}"))?
+                    }
+                    (value, _) => value.clone(),
+                };
+                made.iter_mut().for_each(|made| made.set(key.as_str().into(), value.clone()));
             }
             Ok(made)
         })])
@@ -134,19 +140,55 @@ impl Options {
             ));
         }
         let number = i32::try_from(number).map_err(|_| "there are more than 2^31 examples")?;
+        let weight = self.weight.as_ref().map(as_f32).transpose()?;
+        if mode == RankingMode::FewshotEval {
+            return Ok(vec![self.rows(keys, number, weight)]);
+        }
         let pairs = self.inputs.into_iter().zip(self.targets).zip(self.is_correct).zip(0..);
         let wanted = pairs.filter(|((_, correct), _)| *correct || mode == RankingMode::Eval);
         let made = wanted.map(|(((inputs, targets), correct), option)| {
             let mut made = keys.pair.pair(inputs, targets);
             made.set(keys.idx.clone(), Value::Ints(vec![number, option]));
             made.set(keys.is_correct.clone(), Value::Int(i64::from(correct)));
-            if let Some(weight) = &self.weight {
-                made.set(keys.weight.clone(), Value::Float(as_f32(weight)?));
+            if let Some(weight) = weight {
+                made.set(keys.weight.clone(), Value::Float(weight));
             }
-            Ok(made)
+            made
         });
-        made.collect()
+        Ok(made.collect())
     }
+
+    /// All targets in one example.
+    fn rows(self, keys: &Keys, number: i32, weight: Option<f64>) -> Example {
+        let count = self.targets.len();
+        let idx = (0..).take(count).map(|option| vec![number, option]).collect();
+        let is_correct = self.is_correct.into_iter().map(i32::from).collect();
+        let mut made = Example::from_iter([
+            (keys.pair.inputs.clone(), Value::Texts(self.inputs)),
+            (keys.pair.targets.clone(), Value::Texts(self.targets)),
+            (keys.idx.clone(), Value::IntRows(idx)),
+            (keys.is_correct.clone(), Value::Ints(is_correct)),
+        ]);
+        if let Some(weight) = weight {
+            made.set(keys.weight.clone(), Value::Floats(vec![weight; count]));
+        }
+        made
+    }
+}
+
+/// The value once for each of `count` rows.
+fn tiled(value: &Value, count: usize) -> Result<Value, String> {
+    Ok(match value {
+        Value::Int(number) => {
+            let id = i32::try_from(*number).map_err(|_| format!("{number} has over 32 bits"))?;
+            Value::Ints(vec![id; count])
+        }
+        Value::Float(number) => Value::Floats(vec![*number; count]),
+        Value::Text(text) => Value::Texts(vec![text.clone(); count]),
+        Value::Ints(ids) => Value::IntRows(vec![ids.clone(); count]),
+        Value::Floats(numbers) => Value::FloatRows(vec![numbers.clone(); count]),
+        value => return Err(format!("{} cannot be repeated as rows", value.type_name())),
+    })
 }
 
 /// The weight, as exact as TensorFlow's floats.

@@ -7,7 +7,8 @@ use fancy_regex::Regex;
 
 /// A pattern as RE2 understands it, or why it does not.
 pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
-    let refused = |reason: &str| format!("the regular expression {pattern:?} is malformed: {reason}");
+    let refused =
+        |reason: &str| format!("the regular expression {pattern:?} is malformed: {reason}");
     let translated = translate(pattern).map_err(|reason| refused(&reason))?;
     Regex::new(&translated).map_err(|error| refused(&error.to_string()))
 }
@@ -143,7 +144,8 @@ fn is_repetition(rest: &[char]) -> bool {
 }
 
 fn looks_around(rest: &[char]) -> bool {
-    rest.first() == Some(&'?') && !matches!(rest.get(1), Some(':' | 'P' | 'i' | 'm' | 's' | 'U' | '-'))
+    rest.first() == Some(&'?')
+        && !matches!(rest.get(1), Some(':' | 'P' | 'i' | 'm' | 's' | 'U' | '-'))
 }
 
 /// What `\c` stands for; classes are ASCII.

@@ -125,10 +125,8 @@ struct TwoPairs;
 impl JoinStep for TwoPairs {
     fn apply(&self, examples: Vec<Example>, _: Place<'_>) -> Result<Example, String> {
         let column = |key: &str| {
-            let texts: Result<Vec<String>, String> = examples
-                .iter()
-                .map(|example| text_of(example, key).map(str::to_string))
-                .collect();
+            let texts: Result<Vec<String>, String> =
+                examples.iter().map(|example| text_of(example, key).map(str::to_string)).collect();
             Ok::<_, String>((Key::from(key), Value::Texts(texts?)))
         };
         ["first", "second"].into_iter().map(column).collect()

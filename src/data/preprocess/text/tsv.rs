@@ -77,7 +77,8 @@ pub struct PreprocessTsv {
 impl Preprocess for PreprocessTsv {
     fn steps(&self, _: &Context<'_>) -> Result<Vec<Step>, DataError> {
         let expected = self.field_names.as_ref().map_or(self.num_fields, Vec::len);
-        let (inputs, targets) = (self.parts(&self.inputs_format)?, self.parts(&self.targets_format)?);
+        let (inputs, targets) =
+            (self.parts(&self.inputs_format)?, self.parts(&self.targets_format)?);
         let (keys, quotes) = (PairKeys::new(), self.use_quote_delim);
         let delimiter = delimiter(&self.field_delim)?;
         Ok(vec![Step::map(move |example| {

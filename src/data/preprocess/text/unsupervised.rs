@@ -86,7 +86,8 @@ impl Preprocess for SplitTextToWords {
 
 impl SplitTextToWords {
     fn step(&self) -> Step {
-        let (text_key, fewest, key) = (self.text_key.clone(), self.min_num_words, Key::from("words"));
+        let (text_key, fewest, key) =
+            (self.text_key.clone(), self.min_num_words, Key::from("words"));
         filter_map(move |mut example, _| {
             let words: Vec<String> =
                 words(text_of(&example, &text_key)?).map(str::to_string).collect();

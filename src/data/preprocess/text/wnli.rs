@@ -37,8 +37,7 @@ impl Preprocess for WnliSimple {
     }
 }
 
-const PRONOUNS: [&str; 9] =
-    ["he", "she", "they", "it", "her", "his", "their", "them", "him"];
+const PRONOUNS: [&str; 9] = ["he", "she", "they", "it", "her", "his", "their", "them", "him"];
 
 const MARKS: [char; 4] = ['.', ',', '!', '?'];
 
@@ -70,7 +69,9 @@ fn best_match(premise: &[String], hypothesis: &[String]) -> Result<Match, String
             best = Some(found);
         }
     }
-    best.ok_or_else(|| format!("'sentence1' has no pronoun; expected one of {}", PRONOUNS.join(", ")))
+    best.ok_or_else(|| {
+        format!("'sentence1' has no pronoun; expected one of {}", PRONOUNS.join(", "))
+    })
 }
 
 fn pronoun_match(premise: &[String], hypothesis: &[String], index: usize) -> Result<Match, String> {

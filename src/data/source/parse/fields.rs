@@ -25,7 +25,8 @@ impl RecordParser {
         for (name, field) in names.iter().zip(fields) {
             if keeps(self.columns.as_deref(), name) {
                 let dtype = self.dtypes.get(&**name).copied().unwrap_or(ColumnType::String);
-                let text = String::from_utf8(field).map_err(|_| format!("'{name}' is not UTF-8"))?;
+                let text =
+                    String::from_utf8(field).map_err(|_| format!("'{name}' is not UTF-8"))?;
                 example.set(name.clone(), value(text, dtype).map_err(|e| format!("'{name}' {e}"))?);
             }
         }

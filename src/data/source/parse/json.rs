@@ -58,7 +58,13 @@ fn transposed(items: Vec<Json>) -> Map<String, Json> {
     lists
 }
 
-/// The feature that a JSON value is; `None` for null and for lists of mixed or nested things.
+/// The feature that a list of lists of numbers is; `None` for lists of other lists.
+fn rows_of(rows: Vec<Json>) -> Option<Value> {
+    let rows: Vec<Value> = rows.into_iter().map(feature).collect::<Option<_>>()?;
+    Value::of_rows(rows)
+}
+
+/// The feature that a JSON value is; `None` for null and for lists of mixed or deeper nested things.
 fn feature(value: Json) -> Option<Value> {
     match value {
         Json::String(text) => Some(Value::Text(text)),
@@ -70,6 +76,7 @@ fn feature(value: Json) -> Option<Value> {
         Json::Array(items) if items.iter().all(Json::is_i64) => {
             Some(Value::of_longs(items.iter().filter_map(Json::as_i64).collect()))
         }
+        Json::Array(rows) if rows.iter().all(Json::is_array) => rows_of(rows),
         Json::Array(items) if items.iter().all(Json::is_boolean) => {
             let truth = |item: &Json| item.as_bool().map(i32::from);
             Some(Value::Ints(items.iter().filter_map(truth).collect()))
@@ -95,11 +102,19 @@ mod tests {
     #[test]
     fn json_values_become_features() {
         let line = r#"{"t": "x", "n": 3, "f": 0.5, "ids": [1, 2], "no": null, "a": {"b": ["y"]},
-            "long": [3000000000], "truths": [true, false]}"#;
+            "long": [3000000000], "truths": [true, false], "rows": [[1], [], [2, 3]],
+            "reals": [[1], [0.5]], "mixed": [["x"], [1]]}"#;
         let example = parse(line, None).unwrap();
-        assert_eq!(example.names(), "'t', 'n', 'f', 'ids', 'a/b', 'long', 'truths'");
+        assert_eq!(
+            example.names(),
+            "'t', 'n', 'f', 'ids', 'a/b', 'long', 'truths', 'rows', 'reals'"
+        );
         assert_eq!(example.ints("ids"), Some(&[1, 2][..]));
         assert_eq!(example.get("a/b"), Some(&Value::Texts(vec!["y".to_string()])));
+        let rows = Value::IntRows(vec![vec![1], vec![], vec![2, 3]]);
+        assert_eq!(example.get("rows"), Some(&rows));
+        let reals = Value::FloatRows(vec![vec![1.0], vec![0.5]]);
+        assert_eq!(example.get("reals"), Some(&reals));
         assert_eq!(example.get("long"), Some(&Value::Longs(vec![3_000_000_000])));
     }
 

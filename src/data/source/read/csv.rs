@@ -42,10 +42,7 @@ pub(crate) fn fields(record: &[u8], options: &CsvOptions) -> Result<Vec<Vec<u8>>
 }
 
 /// The first field, and what follows its delimiter.
-fn field<'a>(
-    text: &'a [u8],
-    options: &CsvOptions,
-) -> Result<(Vec<u8>, Option<&'a [u8]>), String> {
+fn field<'a>(text: &'a [u8], options: &CsvOptions) -> Result<(Vec<u8>, Option<&'a [u8]>), String> {
     let is_quoted = options.quote.is_some() && text.first().copied() == options.quote;
     let Some(quote) = options.quote.filter(|_| is_quoted) else {
         let end = text.iter().position(|byte| *byte == options.delimiter);
@@ -238,9 +235,9 @@ mod tests {
 
     #[test]
     fn quotes_hold_delimiters_line_ends_and_quotes_and_reading_resumes_anywhere() {
-        let text = "\u{feff}a,b\r\n1,\"x, \"\"y\"\"\nz\"\r\n\n\"\",3\n\"\"\"q\"\"\",\"\n\n\"\n5,in\"side";
-        let expected =
-            ["a,b: 1|x, \"y\"\nz", "a,b: |3", "a,b: \"q\"|\n\n", "a,b: 5|in\"side"];
+        let text =
+            "\u{feff}a,b\r\n1,\"x, \"\"y\"\"\nz\"\r\n\n\"\",3\n\"\"\"q\"\"\",\"\n\n\"\n5,in\"side";
+        let expected = ["a,b: 1|x, \"y\"\nz", "a,b: |3", "a,b: \"q\"|\n\n", "a,b: 5|in\"side"];
         let (_dir, path) = file(text.as_bytes());
         let mut whole = open(&path, RecordPosition::default());
         for left in 0..=expected.len() {

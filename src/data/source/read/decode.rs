@@ -47,18 +47,22 @@ pub(super) fn open_decoded(
 ) -> Result<Box<dyn BufRead + Send>, DataError> {
     let broken = |source| read_error(path, position, source);
     // Remote files are checked for changes by storage, and asking for a size costs a request.
-    let size = if path.is_remote() { None } else { Some(path.size()?) };
-    let mut file: Box<dyn Read + Send> = path.open()?;
-    let mut first = Vec::with_capacity(PROBE);
-    file.by_ref().take(PROBE as u64).read_to_end(&mut first).map_err(broken)?;
-    let compression = compression_of(&first);
-    if compression == Compression::Plain && position.bytes > 0 {
+    let size = path.local().is_ok().then(|| path.size()).transpose()?;
+    if position.bytes > 0
+        && let Ok(first) = path.read_range(0..PROBE as u64)
+        && compression_of(&first) == Compression::Plain
+    {
+        // Opening a remote file at its beginning would fetch more of it than these few bytes.
         if size.is_some_and(|size| size < position.bytes) {
             return Err(shorter(path));
         }
         let left = size.map(|size| size - position.bytes);
         return Ok(buffered(Whole { inner: path.open_at(position.bytes)?, left }));
     }
+    let mut file: Box<dyn Read + Send> = path.open()?;
+    let mut first = Vec::with_capacity(PROBE);
+    file.by_ref().take(PROBE as u64).read_to_end(&mut first).map_err(broken)?;
+    let compression = compression_of(&first);
     let whole = buffered(Whole { inner: Box::new(Cursor::new(first).chain(file)), left: size });
     let mut reader = match compression {
         Compression::Plain => whole,

@@ -26,8 +26,8 @@ pub(super) fn open_json(
     let mut items = Items::resume_at(path, RecordPosition { within: IN_ARRAY, ..position })?;
     match field {
         Some(field) => items.enter_value_of(field)?,
-        None if items.next_byte()? == Some(b'[') => items.take(),
-        None => return Ok(Box::new(Lines::open_at(path, position)?)),
+        None if items.is_array()? => items.expect(b'[', "an array")?,
+        None => return Ok(Box::new(Lines::of_open(path, items.reader))),
     }
     Ok(Box::new(items))
 }
@@ -43,6 +43,13 @@ impl Items {
     fn resume_at(path: &Path, position: RecordPosition) -> Result<Self, DataError> {
         let reader = open_decoded(path, position, Compression::of_text)?;
         Ok(Self { path: path.clone(), reader, position })
+    }
+
+    /// Whether the first byte that is no white space begins an array; nothing is taken.
+    fn is_array(&mut self) -> Result<bool, DataError> {
+        let buffer = self.reader.fill_buf();
+        let buffer = buffer.map_err(|source| read_error(&self.path, self.position, source))?;
+        Ok(buffer.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'['))
     }
 
     /// The next byte, which stays; `None` at the end of the file.

@@ -21,12 +21,16 @@ impl Lines {
         Ok(Self { path: path.clone(), reader, position })
     }
 
+    /// The lines of a file that is open at its beginning.
+    pub(super) fn of_open(path: &Path, reader: Box<dyn BufRead + Send>) -> Self {
+        Self { path: path.clone(), reader, position: RecordPosition::default() }
+    }
+
     /// The next line without its end, into `line`; `false` at the end of the file.
     fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool, DataError> {
         line.clear();
         let read = self.reader.read_until(b'\n', line);
-        let num_bytes =
-            read.map_err(|source| read_error(&self.path, self.position, source))?;
+        let num_bytes = read.map_err(|source| read_error(&self.path, self.position, source))?;
         if num_bytes == 0 {
             return Ok(false);
         }

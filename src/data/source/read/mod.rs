@@ -193,7 +193,9 @@ mod testing {
     /// The bytes of a record as text.
     pub fn text(body: Body) -> String {
         match body {
-            Body::Bytes(bytes) | Body::Item(bytes) | Body::Fields { bytes, .. } => String::from_utf8(bytes).unwrap(),
+            Body::Bytes(bytes) | Body::Item(bytes) | Body::Fields { bytes, .. } => {
+                String::from_utf8(bytes).unwrap()
+            }
             _ => panic!("the record has no bytes"),
         }
     }

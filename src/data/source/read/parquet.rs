@@ -1,8 +1,9 @@
 //! Rows of a Parquet file: one row group at a time, only the columns asked for.
 
-use std::io::Cursor;
+use std::io::{self, Read};
+use std::iter;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
@@ -16,16 +17,18 @@ use parquet::file::reader::{ChunkReader, Length};
 use super::rows::{BATCH_ROWS, RowOptions, Rows};
 use super::{Body, RecordPosition, RecordReader, file_error, shorter};
 use crate::data::error::DataError;
-use crate::storage::Path;
+use crate::storage::{Path, RangeFile};
 
-/// A column of a row group up to this size is fetched at once.
-const WHOLE_COLUMN: u64 = 64 << 20;
-/// What is fetched of longer ones, beyond what was asked for.
-const READ_AHEAD: u64 = 1 << 20;
+/// The columns of a row group up to this size are fetched together.
+const WHOLE_COLUMNS: u64 = 16 << 20;
+/// What is fetched at once of longer ones.
+const READ_AHEAD: u64 = 4 << 20;
+/// What is fetched for the header of a page, at least.
+const SMALL_READ: u64 = 8 << 10;
 
 /// The number of rows of a Parquet file, as its end tells.
 pub(crate) fn num_rows(path: &Path) -> Result<u64, DataError> {
-    let metadata = metadata_of(&FileBytes::new(path)?)?;
+    let metadata = metadata_of(&FileBytes::open(path)?)?;
     Ok(metadata.metadata().file_metadata().num_rows().max(0) as u64)
 }
 
@@ -51,7 +54,7 @@ impl ParquetRows {
         options: Arc<RowOptions>,
         position: RecordPosition,
     ) -> Result<Self, DataError> {
-        let file = FileBytes::new(path)?;
+        let file = FileBytes::open(path)?;
         let metadata = metadata_of(&file)?;
         let mut rows = Self {
             file,
@@ -78,7 +81,7 @@ impl ParquetRows {
     fn error(&self, error: impl ToString) -> DataError {
         let (group, row) = (self.next_group, self.position.records + 1);
         let reason = error.to_string();
-        file_error(&self.file.0.path, format!("row group {group}, row {row}: {reason}"))
+        file_error(self.file.path(), format!("row group {group}, row {row}: {reason}"))
     }
 
     /// The leaves of the schema that make up the features asked for.
@@ -87,9 +90,13 @@ impl ParquetRows {
         let wanted = schema.columns().iter().enumerate().filter(|(_, column)| {
             // The names that writers give to what a list is made of.
             let parts = column.path().parts().iter();
-            let is_list = |part: &&String| matches!(&part[..], "list" | "element" | "item" | "array");
-            let names: Vec<&str> =
-                parts.enumerate().filter(|(i, part)| *i == 0 || !is_list(part)).map(|(_, p)| &p[..]).collect();
+            let is_list =
+                |part: &&String| matches!(&part[..], "list" | "element" | "item" | "array");
+            let names: Vec<&str> = parts
+                .enumerate()
+                .filter(|(i, part)| *i == 0 || !is_list(part))
+                .map(|(_, p)| &p[..])
+                .collect();
             self.options.wants(&names.join("/"))
         });
         ProjectionMask::leaves(schema, wanted.map(|(leaf, _)| leaf))
@@ -101,7 +108,10 @@ impl ParquetRows {
             return Ok(false);
         }
         let group = self.metadata.metadata().row_group(self.next_group);
-        let columns = group.columns().iter().map(|column| {
+        let projection = self.projection();
+        let wanted =
+            group.columns().iter().enumerate().filter(|(i, _)| projection.leaf_included(*i));
+        let columns = wanted.map(|(_, column)| {
             let (start, length) = column.byte_range();
             start..start + length
         });
@@ -109,7 +119,7 @@ impl ParquetRows {
         let (file, metadata) = (self.file.clone(), self.metadata.clone());
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata)
             .with_row_groups(vec![self.next_group])
-            .with_projection(self.projection())
+            .with_projection(projection)
             .with_batch_size(BATCH_ROWS)
             .with_offset(std::mem::take(&mut self.offset));
         self.batches = Some(builder.build().map_err(|error| self.error(error))?);
@@ -125,7 +135,7 @@ impl ParquetRows {
                     let batch = batch.map_err(|error| self.error(error))?;
                     let rows = Rows::new(&batch, &self.options).map_err(|why| self.error(why))?;
                     if !self.checked {
-                        let path = &self.file.0.path;
+                        let path = self.file.path();
                         let checked = self.options.check(path.as_str(), &rows);
                         checked.map_err(|reason| file_error(path, reason))?;
                         self.checked = true;
@@ -182,9 +192,8 @@ impl RecordReader for ParquetRows {
 fn metadata_of(file: &FileBytes) -> Result<ArrowReaderMetadata, DataError> {
     // The types that the writer had in memory say no more about features, and may not fit.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    ArrowReaderMetadata::load(file, options).map_err(|error| {
-        file_error(&file.0.path, format!("{error}; is it a whole Parquet file?"))
-    })
+    ArrowReaderMetadata::load(file, options)
+        .map_err(|error| file_error(file.path(), format!("{error}; is it a whole Parquet file?")))
 }
 
 /// The bytes of a file as Parquet asks for them: whole columns where they are not too long, so
@@ -193,73 +202,164 @@ fn metadata_of(file: &FileBytes) -> Result<ArrowReaderMetadata, DataError> {
 struct FileBytes(Arc<Fetched>);
 
 struct Fetched {
-    path: Path,
-    size: u64,
-    /// Where the columns of the row group lie.
-    columns: Mutex<Vec<Range<u64>>>,
-    held: Mutex<Vec<(u64, Bytes)>>,
+    file: RangeFile,
+    state: Mutex<Window>,
+}
+
+#[derive(Default)]
+struct Window {
+    /// Where the columns lie that come next.
+    columns: Vec<Range<u64>>,
+    /// What is held of the file, each with its first byte.
+    held: Vec<(u64, Bytes)>,
 }
 
 impl FileBytes {
-    fn new(path: &Path) -> Result<Self, DataError> {
-        let (columns, held) = (Mutex::default(), Mutex::default());
-        Ok(Self(Arc::new(Fetched { path: path.clone(), size: path.size()?, columns, held })))
+    fn open(path: &Path) -> Result<Self, DataError> {
+        Ok(Self(Arc::new(Fetched { file: path.open_ranges()?, state: Mutex::default() })))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.file.path()
     }
 
     /// Forgets what was fetched; these columns come next.
     fn expect(&self, columns: Vec<Range<u64>>) {
-        *self.0.columns.lock().unwrap_or_else(PoisonError::into_inner) = columns;
-        self.0.held.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.window() = Window { columns, held: Vec::new() };
+    }
+
+    fn window(&self) -> MutexGuard<'_, Window> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes from `start` on: at least `length` of them, where the file has them.
-    fn fetch(&self, start: u64, length: u64) -> Result<Bytes, ParquetError> {
-        let Fetched { path, size, columns, held } = &*self.0;
-        let end = start.saturating_add(length);
-        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-        let holds = |(first, bytes): &&(u64, Bytes)| {
-            *first <= start && end <= first + bytes.len() as u64
-        };
-        if let Some((first, bytes)) = held.iter().find(holds) {
-            return Ok(bytes.slice((start - first) as usize..));
+    fn fetch(&self, start: u64, length: u64) -> parquet::errors::Result<Bytes> {
+        let end = start.saturating_add(length).min(self.len());
+        let mut window = self.window();
+        if let Some(bytes) = window.bytes(start, end) {
+            return Ok(bytes);
         }
-        let columns = columns.lock().unwrap_or_else(PoisonError::into_inner);
-        let column = columns.iter().find(|column| column.start <= start && start < column.end);
-        let range = match column {
-            Some(column) if column.end - column.start <= WHOLE_COLUMN => {
-                column.start..column.end.max(end)
-            }
-            Some(column) => start..end.max((start + READ_AHEAD).min(column.end)),
-            None => start..end,
+        let ranges = window.ranges(start, end, self.len());
+        let read = self.0.file.read_all(&ranges);
+        let read = read.map_err(|error| ParquetError::External(error.into()))?;
+        let column = window.columns.iter().find(|column| column.contains(&start)).cloned();
+        // Of a long column one piece is held.
+        window.held.retain(|(first, _)| column.as_ref().is_some_and(|c| !c.contains(first)));
+        let starts = ranges.iter().map(|range| range.start);
+        window.held.extend(starts.zip(read.into_iter().map(Bytes::from)));
+        Ok(window.bytes(start, end).expect("it was just read"))
+    }
+}
+
+impl Window {
+    /// All that is held from `start` on, if that reaches to `end`.
+    fn bytes(&self, start: u64, end: u64) -> Option<Bytes> {
+        let holds =
+            |(first, bytes): &&(u64, Bytes)| *first <= start && end <= first + bytes.len() as u64;
+        let (first, bytes) = self.held.iter().find(holds)?;
+        Some(bytes.slice((start - first) as usize..))
+    }
+
+    /// What to read for these bytes: all columns together where they are short, else what comes
+    /// next of the one.
+    fn ranges(&self, start: u64, end: u64, size: u64) -> Vec<Range<u64>> {
+        let Some(column) = self.columns.iter().find(|column| column.contains(&start)) else {
+            return iter::once(start..end).collect();
         };
-        let range = range.start..range.end.min((*size).max(end));
-        let bytes = path.read_range(range.clone()).map_err(|e| ParquetError::External(e.into()))?;
-        let bytes = Bytes::from(bytes);
-        held.retain(|(first, _)| !column.is_some_and(|column| column.contains(first)));
-        held.push((range.start, bytes.clone()));
-        Ok(bytes.slice((start - range.start) as usize..))
+        let total: u64 = self.columns.iter().map(|column| column.end - column.start).sum();
+        if total <= WHOLE_COLUMNS && end <= column.end && self.held.is_empty() {
+            return self.columns.clone();
+        }
+        let end = end.max((start + READ_AHEAD).min(column.end)).min(size);
+        iter::once(start..end).collect()
     }
 }
 
 impl Length for FileBytes {
     fn len(&self) -> u64 {
-        self.0.size
+        self.0.file.size()
     }
 }
 
 impl ChunkReader for FileBytes {
-    type T = Cursor<Bytes>;
+    type T = Reading;
 
-    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
-        let length = self.0.size.saturating_sub(start).min(READ_AHEAD);
-        let columns = self.0.columns.lock().unwrap_or_else(PoisonError::into_inner);
-        let column = columns.iter().find(|column| column.start <= start && start < column.end);
-        let length = column.map_or(length, |column| length.min(column.end - start));
-        drop(columns);
-        self.fetch(start, length).map(Cursor::new)
+    fn get_read(&self, start: u64) -> parquet::errors::Result<Reading> {
+        Ok(Reading { file: self.clone(), at: start, bytes: Bytes::new() })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
-        Ok(self.fetch(start, length as u64)?.slice(..length))
+        let bytes = self.fetch(start, length as u64)?;
+        match bytes.len() >= length {
+            true => Ok(bytes.slice(..length)),
+            false => {
+                Err(ParquetError::EOF(format!("it ends within {length} bytes from {start} on")))
+            }
+        }
+    }
+}
+
+/// Reads on from a byte.
+struct Reading {
+    file: FileBytes,
+    at: u64,
+    bytes: Bytes,
+}
+
+impl Read for Reading {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.bytes.is_empty() && self.at < self.file.len() {
+            self.bytes = self.file.fetch(self.at, SMALL_READ).map_err(io::Error::other)?;
+        }
+        let count = self.bytes.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&self.bytes.split_to(count));
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+    use parquet::arrow::ArrowWriter;
+    use parquet::basic::Compression;
+    use parquet::file::properties::WriterProperties;
+
+    use super::super::testing::{file, rest};
+    use super::*;
+
+    /// Longer than what is fetched at once, so that no piece of it is whole.
+    fn long_text(row: i64) -> String {
+        format!("{row} ").repeat(500_000 + row as usize)
+    }
+
+    #[test]
+    fn long_columns_are_read_in_pieces() {
+        let texts: StringArray = (0..18).map(|row| Some(long_text(row))).collect();
+        let numbers: Int64Array = (0..18).map(Some).collect();
+        let columns: [(&str, ArrayRef); 2] = [("t", Arc::new(texts)), ("n", Arc::new(numbers))];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::UNCOMPRESSED)
+            .set_dictionary_enabled(false)
+            .set_data_page_size_limit(100_000)
+            .build();
+        let mut bytes = Vec::new();
+        let mut writer =
+            ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        assert!(bytes.len() as u64 > WHOLE_COLUMNS, "{}", bytes.len());
+        let (_dir, path) = file(&bytes);
+        let options = Arc::new(RowOptions::new(None));
+        let start = RecordPosition { records: 5, ..RecordPosition::default() };
+        let mut rows = ParquetRows::open_at(&path, options, start).unwrap();
+        let found = rest(&mut rows, |body| match body {
+            Body::Row { batch, index } => batch.example(index).unwrap().text("t").unwrap().into(),
+            _ => panic!("no row"),
+        });
+        assert!(found == (5..18).map(long_text).collect::<Vec<String>>());
     }
 }

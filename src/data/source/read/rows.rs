@@ -1,7 +1,7 @@
 //! Rows of Arrow record batches: nested columns flattened, each value read by its type.
 //!
 //! A struct's fields are columns of their own (`answers/text`), as are those of a list of structs,
-//! whose values are lists. Lists of lists have no feature to become and are left out.
+//! whose values are lists. Of lists of lists those of numbers are features, of rank 2.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -18,8 +18,8 @@ use arrow_schema::DataType;
 
 use crate::data::example::{Example, Key, Value};
 
-/// Rows decoded at once.
-pub(super) const BATCH_ROWS: usize = 1024;
+/// Rows decoded at once: few, as a row may be a whole document and many files are open.
+pub(super) const BATCH_ROWS: usize = 128;
 
 /// What is read of columnar files, and what the first of them holds.
 #[derive(Debug)]
@@ -45,7 +45,8 @@ impl RowOptions {
     pub(super) fn check(&self, file: &str, rows: &Rows) -> Result<(), String> {
         let found = rows.kinds();
         if let Some(columns) = &self.columns
-            && let Some(lacking) = columns.iter().find(|name| !found.iter().any(|(n, _)| is_within(n, name)))
+            && let Some(lacking) =
+                columns.iter().find(|name| !found.iter().any(|(n, _)| is_within(n, name)))
         {
             let names: Vec<String> = found.iter().map(|(name, _)| format!("'{name}'")).collect();
             return Err(format!(
@@ -73,6 +74,8 @@ impl RowOptions {
 }
 
 const NULL: &str = "null";
+/// What no feature can be.
+const TEXT_ROWS: &str = "a list of lists of texts";
 
 /// Whether a feature is `whole`, or a part of it: `answers/text` of `answers`.
 fn is_within(name: &str, whole: &str) -> bool {
@@ -95,7 +98,16 @@ struct Column {
 enum Kind {
     One(Leaf),
     /// Lists: where each one's items lie.
-    Many { lists: ArrayRef, items: Leaf },
+    Many {
+        lists: ArrayRef,
+        items: Leaf,
+    },
+    /// Lists of lists of numbers.
+    Rows {
+        lists: ArrayRef,
+        rows: ArrayRef,
+        items: Leaf,
+    },
 }
 
 /// Values of one type; those that a feature tells apart.
@@ -119,7 +131,7 @@ impl Rows {
     pub(super) fn new(batch: &RecordBatch, options: &RowOptions) -> Result<Self, String> {
         let mut columns = Vec::new();
         for (field, array) in batch.schema().fields().iter().zip(batch.columns()) {
-            flatten(field.name().clone(), array, &[], None, options, &mut columns)?;
+            flatten(field.name().clone(), array, &[], &[], options, &mut columns)?;
         }
         Ok(Self { columns, len: batch.num_rows() })
     }
@@ -128,6 +140,7 @@ impl Rows {
         let kind = |column: &Column| match &column.kind {
             Kind::One(leaf) => leaf.kind().0,
             Kind::Many { items, .. } => items.kind().1,
+            Kind::Rows { items, .. } => items.kind().2,
         };
         self.columns.iter().map(|column| (column.name.clone(), kind(column))).collect()
     }
@@ -143,6 +156,10 @@ impl Rows {
                 Kind::One(leaf) => leaf.value(row),
                 Kind::Many { lists, .. } if lists.is_null(row) => Ok(None),
                 Kind::Many { lists, items } => items.list(range_of(lists, row)).map(Some),
+                Kind::Rows { lists, .. } if lists.is_null(row) => Ok(None),
+                Kind::Rows { lists, rows, items } => {
+                    items.rows(rows, range_of(lists, row)).map(Some)
+                }
             };
             if let Some(value) = value.map_err(|reason| format!("'{name}' {reason}"))? {
                 example.set(name.clone(), value);
@@ -170,12 +187,12 @@ fn range_of(lists: &ArrayRef, row: usize) -> Range<usize> {
     }
 }
 
-/// Adds the columns that an array is, below `list` if that holds its values.
+/// Adds the columns that an array is, below the `lists` that hold its values.
 fn flatten(
     name: String,
     array: &ArrayRef,
     parents: &[ArrayRef],
-    list: Option<&ArrayRef>,
+    lists: &[ArrayRef],
     options: &RowOptions,
     columns: &mut Vec<Column>,
 ) -> Result<(), String> {
@@ -186,11 +203,18 @@ fn flatten(
         DataType::Struct(fields) => {
             let mut inner = parents.to_vec();
             // Within a list, a struct has no row to be absent from.
-            if list.is_none() && array.null_count() > 0 {
+            if lists.is_empty() && array.null_count() > 0 {
                 inner.push(array.clone());
             }
             for (field, child) in fields.iter().zip(array.as_struct().columns()) {
-                flatten(format!("{name}/{}", field.name()), child, &inner, list, options, columns)?;
+                flatten(
+                    format!("{name}/{}", field.name()),
+                    child,
+                    &inner,
+                    lists,
+                    options,
+                    columns,
+                )?;
             }
             return Ok(());
         }
@@ -202,18 +226,20 @@ fn flatten(
                 format!("column '{name}' {reason}: leave it out with the source's `columns`")
             };
             let leaf = Leaf::of(array).map_err(unfit)?;
-            let kind = match list {
-                Some(lists) => Kind::Many { lists: lists.clone(), items: leaf },
-                None => Kind::One(leaf),
+            let kind = match lists {
+                [] => Kind::One(leaf),
+                [lists] => Kind::Many { lists: lists.clone(), items: leaf },
+                [lists, rows] if leaf.kind().2 != TEXT_ROWS => {
+                    Kind::Rows { lists: lists.clone(), rows: rows.clone(), items: leaf }
+                }
+                _ => return Ok(()),
             };
             columns.push(Column { name: name.into(), parents: parents.to_vec(), kind });
             return Ok(());
         }
     };
-    match list {
-        None => flatten(name, items, parents, Some(array), options, columns),
-        Some(_) => Ok(()),
-    }
+    let lists = [lists, std::slice::from_ref(array)].concat();
+    flatten(name, items, parents, &lists, options, columns)
 }
 
 impl Leaf {
@@ -282,15 +308,22 @@ impl Leaf {
         })
     }
 
-    /// What its values are, one and many.
-    fn kind(&self) -> (&'static str, &'static str) {
+    /// What its values are: one, many, and rows of them.
+    fn kind(&self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::Text(_) | Self::LargeText(_) | Self::TextView(_) => ("text", "a list of texts"),
-            Self::Bytes(_) | Self::LargeBytes(_) => ("text", "a list of texts"),
-            Self::Ids(_) | Self::Ints(_) | Self::Bools(_) => ("an int", "a list of ints"),
-            Self::Singles(_) | Self::Floats(_) => ("a float", "a list of floats"),
+            Self::Text(_)
+            | Self::LargeText(_)
+            | Self::TextView(_)
+            | Self::Bytes(_)
+            | Self::LargeBytes(_) => ("text", "a list of texts", TEXT_ROWS),
+            Self::Ids(_) | Self::Ints(_) | Self::Bools(_) => {
+                ("an int", "a list of ints", "a list of lists of ints")
+            }
+            Self::Singles(_) | Self::Floats(_) => {
+                ("a float", "a list of floats", "a list of lists of floats")
+            }
             Self::Dictionary { values, .. } => values.kind(),
-            Self::Null => (NULL, NULL),
+            Self::Null => (NULL, NULL, NULL),
         }
     }
 
@@ -348,6 +381,19 @@ impl Leaf {
         }))
     }
 
+    /// The values of a list of lists.
+    fn rows(&self, rows: &ArrayRef, range: Range<usize>) -> Result<Value, String> {
+        if let Some(null) = range.clone().find(|row| rows.is_null(*row)) {
+            return Err(format!("holds null as item {} of a list", null - range.start + 1));
+        }
+        if range.is_empty() && matches!(self, Self::Singles(_) | Self::Floats(_)) {
+            return Ok(Value::FloatRows(Vec::new()));
+        }
+        let found = range.map(|row| self.list(range_of(rows, row)));
+        let found = Value::of_rows(found.collect::<Result<_, _>>()?);
+        found.ok_or_else(|| "holds a number of over 32 bits in a list of lists".to_string())
+    }
+
     /// The values of a list, none of which may be null.
     fn list(&self, range: Range<usize>) -> Result<Value, String> {
         if let Some(null) = range.clone().find(|at| self.is_null(*at)) {
@@ -376,4 +422,3 @@ impl Leaf {
         })
     }
 }
-

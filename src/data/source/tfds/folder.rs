@@ -85,7 +85,10 @@ impl<'a> TfdsName<'a> {
             let Some(numbers) = numbers_of(folder.file_name()) else { continue };
             let fits = (self.version.split('.').zip(&numbers))
                 .all(|(wanted, number)| wanted == "*" || wanted.parse() == Ok(*number));
-            if fits && best.as_ref().is_none_or(|(known, _)| *known < numbers) && is_version(&folder)? {
+            if fits
+                && best.as_ref().is_none_or(|(known, _)| *known < numbers)
+                && is_version(&folder)?
+            {
                 best = Some((numbers, folder));
             }
         }
@@ -101,7 +104,11 @@ impl<'a> TfdsName<'a> {
             true => "there is no such folder".to_string(),
             false => format!("that folder has {}", there.join(", ")),
         };
-        Ok(DataError::NotPrepared { name: self.full.to_string(), folder: parent.to_string(), there })
+        Ok(DataError::NotPrepared {
+            name: self.full.to_string(),
+            folder: parent.to_string(),
+            there,
+        })
     }
 }
 

@@ -62,8 +62,10 @@ pub(super) fn is_of_tfds(file: &Path) -> Result<bool, DataError> {
 impl Info {
     pub(super) fn read(folder: &Path) -> Result<Self, DataError> {
         let file = folder.join("dataset_info.json");
-        let described = serde_json::from_slice(&file.read()?)
-            .map_err(|error| DataError::File { file: file.to_string(), reason: error.to_string() })?;
+        let described = serde_json::from_slice(&file.read()?).map_err(|error| DataError::File {
+            file: file.to_string(),
+            reason: error.to_string(),
+        })?;
         Ok(Self { folder: folder.clone(), described })
     }
 
@@ -117,7 +119,10 @@ impl SplitCounts for Info {
                 let name = path.file_name();
                 return Err(self.unfit(format!("`{name}`, which it lists, is not beside it")));
             }
-            files.push(SourceFile { records: Some(0..length), ..SourceFile::new(path, Format::TfRecord) });
+            files.push(SourceFile {
+                records: Some(0..length),
+                ..SourceFile::new(path, Format::TfRecord)
+            });
         }
         Ok(Some(files))
     }

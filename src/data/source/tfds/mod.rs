@@ -63,11 +63,12 @@ pub struct TfdsSplits(
 
 impl FromGin for TfdsSplits {
     fn expected() -> String {
-        "a list of str, or a dict from str to str".to_string()
+        "a str, a list of str, or a dict from str to str".to_string()
     }
 
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         match &value.kind {
+            ValueKind::Str(name) => Ok(Self(vec![(name.clone(), name.clone())])),
             ValueKind::List(_) | ValueKind::Tuple(_) => {
                 let names: Vec<String> = cx.read(value)?;
                 Ok(Self(names.into_iter().map(|name| (name.clone(), name)).collect()))
@@ -85,7 +86,11 @@ impl FromGin for TfdsSplits {
 
 impl TfdsSplits {
     /// What a task's split is of the data set.
-    pub(super) fn of<'a>(splits: Option<&'a Self>, task: &str, split: &'a str) -> Result<&'a str, DataError> {
+    pub(super) fn of<'a>(
+        splits: Option<&'a Self>,
+        task: &str,
+        split: &'a str,
+    ) -> Result<&'a str, DataError> {
         let Some(Self(known)) = splits else { return Ok(split) };
         match known.iter().find(|(name, _)| name == split) {
             Some((_, what)) => Ok(what),
@@ -149,7 +154,8 @@ impl Source for TfdsDataSource {
         let Found::Version(folder) = self.find().ok()? else { return None };
         let info = Info::read(&folder).ok()?;
         let files = slice_files("", wanted, &info).ok()?;
-        let count = |file: &super::split::SourceFile| file.records.as_ref().map(|r| r.end - r.start);
+        let count =
+            |file: &super::split::SourceFile| file.records.as_ref().map(|r| r.end - r.start);
         files.iter().map(count).sum()
     }
 }

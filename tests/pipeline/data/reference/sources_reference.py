@@ -143,6 +143,7 @@ def rows(count, start=0):
       "answers": {"text": [f"a{j}" for j in range(i % 3)], "start": [j for j in range(i % 3)]},
       "spans": [{"name": f"n{j}", "from": j} for j in range(1 + i % 2)],
       "nested": {"deep": {"x": i * 2**33}},
+      "matrix": [[j / 2] * (j + i % 2) for j in range(i % 3)],
   } for i in range(start, start + count)]
 
 
@@ -155,6 +156,7 @@ SCHEMA = pa.schema([
     ("answers", pa.struct([("text", pa.list_(pa.string())), ("start", pa.list_(pa.int32()))])),
     ("spans", pa.list_(pa.struct([("name", pa.large_string()), ("from", pa.int16())]))),
     ("nested", pa.struct([("deep", pa.struct([("x", pa.int64())]))])),
+    ("matrix", pa.list_(pa.list_(pa.float32()))),
 ])
 
 

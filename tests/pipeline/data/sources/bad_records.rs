@@ -18,7 +18,7 @@ fn skipped(task: &Task) -> (usize, u64, String) {
     let bad_records = BadRecords::default();
     let options = ExampleOptions { bad_records: bad_records.clone(), ..options("train") };
     let count = read(task, &options).unwrap().len();
-    (count, bad_records.count(), bad_records.take_messages().into_iter().next().unwrap_or_default())
+    (count, bad_records.count(), bad_records.messages().into_iter().next().unwrap_or_default())
 }
 
 #[track_caller]
@@ -76,8 +76,11 @@ fn more_bad_records_than_the_limit_are_an_error() {
     let lines = b"x\n{}\ny\nz\n";
     let limit = [SKIP, ("max_bad_records", "2")];
     let (_folder, task) = over("JsonLinesDataSource", lines, &limit);
-    let expected =
-        ["task `it`, split 'train', has 3 bad records, more than the 2", "the last one: ", "data:4"];
+    let expected = [
+        "task `it`, split 'train', has 3 bad records, more than the 2",
+        "the last one: ",
+        "data:4",
+    ];
     check_error(&task, "train", &expected);
     let limit = [SKIP, ("max_bad_records", "3")];
     let (_folder, task) = over("JsonLinesDataSource", lines, &limit);

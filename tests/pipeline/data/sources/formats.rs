@@ -23,8 +23,7 @@ fn over_file(source: &str, name: &str, params: &[(&str, &str)]) -> Task {
 #[test]
 fn tf_examples_are_those_of_seqio_however_files_are_compressed() {
     for name in ["examples.tfrecord", "examples_gzip.tfrecord", "examples_zlib.tfrecord"] {
-        let task =
-            over_file("TFExampleDataSource", name, &[("feature_description", DESCRIPTION)]);
+        let task = over_file("TFExampleDataSource", name, &[("feature_description", DESCRIPTION)]);
         check(&task, &reference_json("sources.json")["tf_examples"]);
     }
 }
@@ -66,7 +65,10 @@ fn columns_are_chosen_also_below_structs_and_lists() {
     let kept = ["label", "answers/text", "spans/name", "spans/from", "nested/deep/x"];
     let chosen = |row: &serde_json::Value| -> serde_json::Value {
         let features = row.as_object().unwrap().iter().filter(|(key, _)| kept.contains(&&key[..]));
-        features.map(|(key, value)| (key.clone(), value.clone())).collect::<serde_json::Map<_, _>>().into()
+        features
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
     };
     let rows: Vec<_> = reference["rows"].as_array().unwrap().iter().map(chosen).collect();
     let columns = [("columns", "['label', 'answers/text', 'spans', 'nested']")];

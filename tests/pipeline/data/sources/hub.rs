@@ -78,7 +78,11 @@ fn a_tasks_splits_are_parts_of_the_data_sets() {
     check_error(&part, "train", &["is a part of 'train'", "only by reading it", "as Parquet"]);
     let rows = tempfile::tempdir().unwrap();
     std::fs::copy(folder().join("rows.parquet"), rows.path().join("train.parquet")).unwrap();
-    let part = hub(rows.path(), &[("split", "{'train': 'train[50%:75%]'}"), ("columns", "['label']")]);
+    let part =
+        hub(rows.path(), &[("split", "{'train': 'train[50%:75%]'}"), ("columns", "['label']")]);
+    assert_eq!(part.source.num_input_examples("train"), Some(2));
+    let whole = hub(rows.path(), &[]);
+    assert_eq!(whole.source.num_input_examples("train"), Some(11));
     // Half of 11 rows is rounded to even, as TFDS and `datasets` do it: to 6.
     check(&part, &serde_json::json!([{"label": 6}, {"label": 7}]));
 }
@@ -112,7 +116,11 @@ fn an_unknown_tfds_data_set_says_where_it_was_looked_for() {
     let expected = ["`tiny/small:2.0.0` is not found in", "that folder has `1.2.0`", "tfds://tiny"];
     check_error(&named("tiny/small:2.0.0"), "train", &expected);
     check_error(&named("tiny/small"), "train", &["must contain a version number, got: tiny/small"]);
-    check_error(&named("tiny/small:1.2.0"), "x", &["has no split 'x'; it has 'train', 'validation'"]);
+    check_error(
+        &named("tiny/small:1.2.0"),
+        "x",
+        &["has no split 'x'; it has 'train', 'validation'"],
+    );
 }
 
 #[test]

@@ -3,6 +3,8 @@
 mod bad_records;
 mod formats;
 mod hub;
+mod remote;
+mod resume;
 
 use gimlet::data::{BadRecords, DataError, ExampleOptions, task_examples};
 use gimlet::gin::{Evaluator, Registry, Request, Source, load};
