@@ -6,16 +6,14 @@
 mod bytes;
 mod error;
 mod load;
-mod model_proto;
-mod normalizer;
 mod pass_through;
 mod sentencepiece;
 mod spec;
-mod trie;
-mod unigram;
 
 pub use error::VocabError;
-pub use spec::{ByteVocabulary, PassThroughVocabulary, SentencePieceVocabulary, VocabularySpec};
+pub use spec::{
+    ByteVocabulary, NormalizerSpec, PassThroughVocabulary, SentencePieceVocabulary, VocabularySpec,
+};
 
 /// The id that pads every vocabulary.
 pub const PAD_ID: i32 = 0;
@@ -51,6 +49,11 @@ pub trait Vocabulary: Send + Sync + std::fmt::Debug {
     /// The text of ids that are in range and end at the first EOS.
     fn decode_clean(&self, ids: &[i32]) -> String;
 
+    /// How people see one id: the piece it stands for.
+    fn piece(&self, id: i32) -> String {
+        self.decode_clean(&[id])
+    }
+
     /// The ids of `text`, without EOS.
     fn encode(&self, text: &str) -> Vec<i32> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 4);
@@ -71,4 +74,9 @@ pub trait Vocabulary: Send + Sync + std::fmt::Debug {
         }
         self.decode_clean(&ids)
     }
+}
+
+/// What people see where an id has no piece.
+fn no_piece(id: i32) -> String {
+    format!("<no piece {id}>")
 }

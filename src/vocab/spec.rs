@@ -22,10 +22,7 @@ pub enum VocabularySpec {
     alias = "seqio.vocabularies.SentencePieceVocabulary",
     alias = "t5.data.SentencePieceVocabulary",
     alias = "t5.data.sentencepiece_vocabulary.SentencePieceVocabulary",
-    ignored(
-        normalizer_spec_overrides = "a protobuf that gin cannot write; the model's own rules hold",
-        use_fast_tokenizer = "the tokenizer is the same at any speed"
-    )
+    ignored(use_fast_tokenizer = "the tokenizer is the same at any speed")
 )]
 pub struct SentencePieceVocabulary {
     /// Path of the `.model` file, in any storage.
@@ -38,6 +35,31 @@ pub struct SentencePieceVocabulary {
     /// corruption expects.
     #[gin(default = true)]
     pub reverse_extra_ids: bool,
+    /// Options that win over the model's own rules of normalization.
+    #[gin(default = None)]
+    pub normalizer_spec_overrides: Option<NormalizerSpec>,
+}
+
+/// Rules of normalization that differ from a model's own; those not given stay. Source:
+/// SentencePiece `sentencepiece_model.proto`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Configurable)]
+#[gin(
+    name = "sentencepiece_model_pb2.NormalizerSpec",
+    ignored(
+        name = "only training reads it; a model holds its rules themselves",
+        normalization_rule_tsv = "only training reads it; a model holds its rules themselves"
+    )
+)]
+pub struct NormalizerSpec {
+    /// Puts a space before the text, so that its first word is a word like the others.
+    #[gin(default = None)]
+    pub add_dummy_prefix: Option<bool>,
+    /// Drops spaces at both ends, and all but one in a row.
+    #[gin(default = None)]
+    pub remove_extra_whitespaces: Option<bool>,
+    /// Writes spaces as `▁`.
+    #[gin(default = None)]
+    pub escape_whitespaces: Option<bool>,
 }
 
 /// UTF-8 bytes shifted by three special ids, as ByT5 uses them (Xue et al. 2021,

@@ -10,6 +10,7 @@ fn spec(extra_ids: usize, reverse_extra_ids: bool) -> VocabularySpec {
         sentencepiece_model_file: reference("sentencepiece.model").display().to_string(),
         extra_ids,
         reverse_extra_ids,
+        normalizer_spec_overrides: None,
     })
 }
 
@@ -35,6 +36,30 @@ fn ids_and_texts_equal_those_of_seqio() {
             assert_eq!(vocabulary.decode(&ints(ids)), text.as_str().unwrap(), "{ids}");
         }
     }
+}
+
+/// The reference was made with `reference/sentencepiece/make.py`.
+#[test]
+fn ids_of_other_kinds_of_models_equal_those_of_pypi() {
+    let lines = reference_json("sentencepiece.json")["lines"].clone();
+    let reference = reference_json("sentencepiece/ids.json");
+    for (model, ids) in reference.as_object().unwrap() {
+        let spec = VocabularySpec::SentencePiece(SentencePieceVocabulary {
+            sentencepiece_model_file: reference_path(model),
+            extra_ids: 0,
+            reverse_extra_ids: true,
+            normalizer_spec_overrides: None,
+        });
+        let vocabulary = spec.build().unwrap();
+        for (line, ids) in lines.as_array().unwrap().iter().zip(ids.as_array().unwrap()) {
+            let line = line.as_str().unwrap();
+            assert_eq!(vocabulary.encode(line), ints(ids), "{model}: {line:?}");
+        }
+    }
+}
+
+fn reference_path(model: &str) -> String {
+    reference(&format!("sentencepiece/{model}.model")).display().to_string()
 }
 
 #[test]
@@ -66,6 +91,7 @@ fn a_bad_model_file_is_named() {
             sentencepiece_model_file: file.clone(),
             extra_ids: 0,
             reverse_extra_ids: true,
+            normalizer_spec_overrides: None,
         });
         let error = spec.build().unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains(&file), "{error}");
