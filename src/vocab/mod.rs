@@ -1,18 +1,23 @@
-//! L1: token vocabularies (SentencePiece, bytes, pass-through) behind one interface.
+//! L1: token vocabularies (SentencePiece, WordPiece, bytes, characters, lists) behind one interface.
 //!
 //! [`VocabularySpec`] is what gin names; [`VocabularySpec::build`] opens the model file and yields
 //! an `Arc<dyn Vocabulary>`. Ids follow SeqIO: 0 pads, and extra ids (sentinels) stand at the end.
 
 mod bytes;
+mod codepoints;
 mod error;
 mod load;
 mod pass_through;
 mod sentencepiece;
 mod spec;
+mod unigrams;
+mod word_piece;
 
 pub use error::VocabError;
 pub use spec::{
-    ByteVocabulary, NormalizerSpec, PassThroughVocabulary, SentencePieceVocabulary, VocabularySpec,
+    BertWordPieceVocabulary, ByteVocabulary, FullCodepointVocabulary, NormalizationForm,
+    NormalizerSpec, PartialCodepointVocabulary, PassThroughVocabulary, SentencePieceVocabulary,
+    UnigramVocabulary, VocabularySpec,
 };
 
 /// The id that pads every vocabulary.

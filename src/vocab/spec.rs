@@ -11,6 +11,14 @@ pub enum VocabularySpec {
     Byte(ByteVocabulary),
     /// Ids as they are.
     PassThrough(PassThroughVocabulary),
+    /// BERT's WordPiece.
+    BertWordPiece(BertWordPieceVocabulary),
+    /// Tokens of a list.
+    Unigram(UnigramVocabulary),
+    /// All characters.
+    FullCodepoint(FullCodepointVocabulary),
+    /// Some characters.
+    PartialCodepoint(PartialCodepointVocabulary),
 }
 
 /// The pieces of a SentencePiece model. Source: SeqIO `vocabularies.py`.
@@ -85,4 +93,104 @@ pub struct PassThroughVocabulary {
     /// The id that ends a sequence, if any.
     #[gin(default = None)]
     pub eos_id: Option<u64>,
+}
+
+/// BERT's WordPiece over a list of pieces (Devlin et al. 2019, arXiv:1810.04805), as TensorFlow Text
+/// does it. Source: SeqIO `vocabularies.py`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Configurable)]
+#[gin(
+    name = "seqio.BertWordPieceVocabulary",
+    alias = "seqio.vocabularies.BertWordPieceVocabulary",
+    ignored(token_out_type = "ids are 32 bits wide here")
+)]
+pub struct BertWordPieceVocabulary {
+    /// Path of the `vocab.txt`, in any storage: one piece a line, whose id is its line from 0.
+    pub vocab_lookup_table: String,
+    /// Begins the pieces that go on with a word.
+    #[gin(default = "##".to_string())]
+    pub suffix_indicator: String,
+    /// Longer words are unknown.
+    #[gin(default = 100)]
+    pub max_bytes_per_word: usize,
+    /// Pieces have no more characters, the indicator left out.
+    #[gin(default = None)]
+    pub max_chars_per_token: Option<usize>,
+    /// The piece that stands for unknown words; None leaves them outside the list.
+    #[gin(default = Some("[UNK]".to_string()))]
+    pub unknown_token: Option<String>,
+    /// Takes single characters of a word for unknown instead of all of it.
+    #[gin(default = false)]
+    pub split_unknown_characters: bool,
+    /// Folds case and strips accents, as uncased models expect.
+    #[gin(default = false)]
+    pub lower_case: bool,
+    /// Makes runs of spaces words of their own.
+    #[gin(default = false)]
+    pub keep_whitespace: bool,
+    /// Unicode form into which text is brought; `lower_case` brings its own.
+    #[gin(default = None)]
+    pub normalization_form: Option<NormalizationForm>,
+    /// Keeps words such as `[unused12]` whole.
+    #[gin(default = false)]
+    pub preserve_unused_token: bool,
+    /// The id that pads; rows are padded with 0, so no other is taken.
+    #[gin(default = 0)]
+    pub pad_id: usize,
+    /// The id of `[CLS]`.
+    #[gin(default = 101)]
+    pub start_of_sequence_id: usize,
+    /// The id of `[SEP]`, which ends a sequence.
+    #[gin(default = 102)]
+    pub end_of_sequence_id: usize,
+}
+
+/// A normalization form of Unicode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Configurable)]
+pub enum NormalizationForm {
+    /// Composed.
+    #[gin(name = "NFC")]
+    Nfc,
+    /// Decomposed.
+    #[gin(name = "NFD")]
+    Nfd,
+    /// Composed, without distinctions of format.
+    #[gin(name = "NFKC")]
+    Nfkc,
+    /// Decomposed, without distinctions of format.
+    #[gin(name = "NFKD")]
+    Nfkd,
+}
+
+/// Tokens of a list, between padding and unknown. Source: SeqIO `vocabularies.py`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Configurable)]
+#[gin(name = "seqio.UnigramVocabulary", alias = "seqio.vocabularies.UnigramVocabulary")]
+pub struct UnigramVocabulary {
+    /// The tokens, whose ids count from 1.
+    pub unigrams: Vec<String>,
+    /// Cuts texts at spaces; otherwise a text is one token.
+    #[gin(default = false)]
+    pub split_on_space: bool,
+}
+
+/// Characters as ids, all of Unicode. Source: SeqIO `vocabularies.py`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Configurable)]
+#[gin(name = "seqio.FullCodepointVocabulary", alias = "seqio.vocabularies.FullCodepointVocabulary")]
+pub struct FullCodepointVocabulary {
+    /// Sentinels added after the last character.
+    #[gin(default = 0)]
+    pub extra_ids: usize,
+}
+
+/// Some characters, with ids from 3. Source: SeqIO `vocabularies.py`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Configurable)]
+#[gin(
+    name = "seqio.PartialCodepointVocabulary",
+    alias = "seqio.vocabularies.PartialCodepointVocabulary"
+)]
+pub struct PartialCodepointVocabulary {
+    /// The characters' numbers in Unicode, in the order of their ids.
+    pub codepoints: Vec<u64>,
+    /// Sentinels added after the last character.
+    #[gin(default = 0)]
+    pub extra_ids: usize,
 }
