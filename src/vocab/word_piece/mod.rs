@@ -24,6 +24,8 @@ pub(super) struct WordPiece {
     /// No piece has more bytes, its indicator left out.
     longest: usize,
     unknown: i32,
+    /// For unknown characters that go on with a word.
+    unknown_suffix: i32,
 }
 
 impl WordPiece {
@@ -45,26 +47,34 @@ impl WordPiece {
             }
         }
         let outside = pieces.len() as i32;
-        let unknown = spec.unknown_token.as_ref().and_then(|token| ids.get(token));
+        let indicator = &spec.suffix_indicator;
+        let id = |piece: Option<String>| piece.and_then(|piece| ids.get(&piece).copied());
+        let unknown = id(spec.unknown_token.clone()).unwrap_or(outside);
+        let suffix = spec.unknown_token.as_ref().map(|token| format!("{indicator}{token}"));
+        let unknown_suffix = id(suffix).unwrap_or(outside);
         Ok(Self {
             basic: BasicTokenizer::new(spec),
             spec: spec.clone(),
             longest: pieces.iter().map(String::len).max().unwrap_or(0),
-            unknown: unknown.copied().unwrap_or(outside),
+            unknown,
+            unknown_suffix,
             pieces,
             ids,
         })
     }
 
-    /// The id of what the list lacks.
-    fn outside(&self) -> i32 {
-        self.pieces.len() as i32
+    /// The id of a word that has no pieces, or may have none.
+    fn unknown_word(&self, word: &str) -> i32 {
+        match self.spec.unknown_token {
+            Some(_) => self.unknown,
+            None => self.ids.get(word).copied().unwrap_or(self.unknown),
+        }
     }
 
     /// The longest pieces of a word from left to right.
     fn cut(&self, word: &str, ids: &mut Vec<i32>) {
         if word.len() > self.spec.max_bytes_per_word {
-            ids.push(self.unknown);
+            ids.push(self.unknown_word(word));
             return;
         }
         let first = ids.len();
@@ -78,13 +88,12 @@ impl WordPiece {
                     start += length;
                 }
                 None if self.spec.split_unknown_characters => {
-                    let unknown = self.spec.unknown_token.is_some();
-                    ids.push(if unknown { self.unknown } else { self.outside() });
+                    ids.push(if start == 0 { self.unknown } else { self.unknown_suffix });
                     start += word[start..].chars().next().map_or(1, char::len_utf8);
                 }
                 None => {
                     ids.truncate(first);
-                    ids.push(self.unknown);
+                    ids.push(self.unknown_word(word));
                     return;
                 }
             }

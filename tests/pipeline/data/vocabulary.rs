@@ -1,7 +1,9 @@
 //! SentencePiece as SeqIO uses it; the reference was made with
 //! `reference/sentencepiece_reference.py`.
 
-use gimlet::vocab::{SentencePieceVocabulary, VocabularySpec};
+use gimlet::vocab::{
+    BertWordPieceVocabulary, NormalizationForm, SentencePieceVocabulary, VocabularySpec,
+};
 
 use super::*;
 
@@ -96,4 +98,64 @@ fn a_bad_model_file_is_named() {
         let error = spec.build().unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains(&file), "{error}");
     }
+}
+
+fn word_piece(options: &serde_json::Value) -> BertWordPieceVocabulary {
+    let is_on = |key: &str| options[key].as_bool().unwrap_or(false);
+    let number = |key: &str| options[key].as_u64().map(|number| number as usize);
+    let text = |key: &str| options[key].as_str().map(str::to_string);
+    BertWordPieceVocabulary {
+        vocab_lookup_table: reference("word_piece/vocab.txt").display().to_string(),
+        suffix_indicator: text("suffix_indicator").unwrap_or("##".to_string()),
+        max_bytes_per_word: number("max_bytes_per_word").unwrap_or(100),
+        max_chars_per_token: number("max_chars_per_token"),
+        unknown_token: Some(text("unknown_token").unwrap_or("[UNK]".to_string())),
+        split_unknown_characters: is_on("split_unknown_characters"),
+        lower_case: is_on("lower_case"),
+        keep_whitespace: is_on("keep_whitespace"),
+        normalization_form: options["normalization_form"].as_str().map(|form| match form {
+            "NFKC" => NormalizationForm::Nfkc,
+            _ => NormalizationForm::Nfd,
+        }),
+        preserve_unused_token: is_on("preserve_unused_token"),
+        pad_id: 0,
+        start_of_sequence_id: 101,
+        end_of_sequence_id: 102,
+    }
+}
+
+/// The reference was made with `reference/word_piece/make.py`.
+#[test]
+fn word_pieces_equal_those_of_tensorflow_text() {
+    let reference = reference_json("word_piece/word_piece.json");
+    let shared = reference_json("sentencepiece.json")["lines"].clone();
+    let lines = reference["lines"].as_array().unwrap().iter().chain(shared.as_array().unwrap());
+    let lines: Vec<&str> = lines.map(|line| line.as_str().unwrap()).collect();
+    for case in reference["cases"].as_array().unwrap() {
+        let options = &case["options"];
+        let vocabulary =
+            VocabularySpec::BertWordPiece(word_piece(options)).build().unwrap();
+        assert_eq!(serde_json::json!(vocabulary.vocab_size()), case["vocab_size"], "{options}");
+        assert_eq!(serde_json::json!(vocabulary.unk_id()), case["unk_id"], "{options}");
+        for (line, ids) in lines.iter().zip(case["ids"].as_array().unwrap()) {
+            assert_eq!(vocabulary.encode(line), ints(ids), "{options}: {line:?}");
+        }
+        let decoded = reference["decoded"].as_array().unwrap();
+        for (ids, text) in decoded.iter().zip(case["texts"].as_array().unwrap()) {
+            assert_eq!(vocabulary.decode(&ints(ids)), text.as_str().unwrap(), "{options}: {ids}");
+        }
+    }
+}
+
+#[test]
+fn a_list_with_a_piece_twice_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vocab.txt");
+    std::fs::write(&path, "[UNK]\na\nb\na\n").unwrap();
+    let spec = BertWordPieceVocabulary {
+        vocab_lookup_table: path.display().to_string(),
+        ..word_piece(&serde_json::Value::Null)
+    };
+    let error = VocabularySpec::BertWordPiece(spec).build().unwrap_err().to_string();
+    assert!(error.ends_with("lines 2 and 4 are the same piece `a`"), "{error}");
 }
