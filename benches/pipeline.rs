@@ -1,9 +1,11 @@
-//! Text lines to ids, and to span-corrupted batches (inputs 512, targets 114, 128 rows), on one
-//! thread of maps and one of batches; a JSON line for each. `benches/peers/compare_pipeline.py` runs
-//! it beside SeqIO.
+//! Text lines to ids, and to span-corrupted batches (inputs 512, targets 114, 128 rows); the same
+//! with threads, from a cache, and after a restart; a JSON line for each.
+//! `benches/peers/compare_pipeline.py` runs it beside SeqIO.
 //!
 //! ```text
 //! cargo bench --no-default-features --bench pipeline -- --corpus=TEXT --model=SENTENCEPIECE_MODEL
+//!     --cache=DIR   where the cache of the corpus is, or is to be made
+//!     --only=MEASURE
 //! ```
 
 use std::collections::BTreeMap;
@@ -12,10 +14,12 @@ use std::time::Instant;
 
 use flate2::Crc;
 use gimlet::data::{
-    AppendEosAfterTrim, DataSource, DatasetConfig, DatasetOptions, EncDecBatch, Feature,
-    FeatureDtype, FilePattern, Preprocessor, Rekey, SpanCorruption, Task, TaskOrMixture,
-    TextLineDataSource, Tokenize, get_dataset,
+    AppendEosAfterTrim, Batch, CacheDatasetPlaceholder, CacheFolder, CacheOptions, Caches,
+    DataError, DataSource, DatasetConfig, DatasetOptions, Feature, FeatureDtype, FilePattern,
+    Preprocessor, Rekey, SpanCorruption, Task, TaskOrMixture, TaskProvider, TextLineDataSource,
+    Tokenize, get_dataset, write_cache,
 };
+use gimlet::storage::Path;
 use gimlet::vocab::{SentencePieceVocabulary, VocabularySpec};
 
 const BATCH_SIZE: usize = 128;
@@ -30,9 +34,27 @@ fn main() {
         return;
     };
     let batches = option("batches").map_or(60, |text| text.parse().expect("a number of batches"));
-    tokenize(&corpus, &model);
-    for pack in [false, true] {
-        corrupt_spans(&corpus, &model, pack, batches);
+    let wanted = |measure: &str| option("only").is_none_or(|only| only == measure);
+    if wanted("tokenize") {
+        tokenize(&corpus, &model);
+    }
+    let spans = [span_corruption()];
+    for (measure, pack, threads) in [
+        ("span_corruption", false, 0),
+        ("span_corruption_packed", true, 0),
+        ("span_corruption_1_thread", false, 1),
+        ("span_corruption_2_threads", false, 2),
+    ] {
+        if wanted(measure) {
+            let run = Run { measure, pack, threads, num_batches: batches, cache: None };
+            run.measure(task(&corpus, &model, &spans));
+        }
+    }
+    if wanted("restart") {
+        restart(task(&corpus, &model, &spans));
+    }
+    if let Some(cache) = option("cache").filter(|_| wanted("cached")) {
+        cached(task(&corpus, &model, &[]), &cache, batches);
     }
 }
 
@@ -75,35 +97,99 @@ fn tokenize(corpus: &str, model: &str) {
     }));
 }
 
-fn corrupt_spans(corpus: &str, model: &str, pack: bool, num_batches: usize) {
-    let tasks = BTreeMap::from([("bench".to_string(), TaskOrMixture::Task(task(corpus, model)))]);
-    let options = DatasetOptions::default();
-    let mut batches = get_dataset(&config(pack), &tasks, options).expect("a data set");
-    let mut next = || batches.next_batch().expect("no error").expect("data repeat");
-    for _ in 0..WARM_UP {
-        next();
+/// Batches of a task, read in one way.
+struct Run {
+    measure: &'static str,
+    pack: bool,
+    /// 0 makes them on the thread of batches.
+    threads: usize,
+    num_batches: usize,
+    cache: Option<Caches>,
+}
+
+/// A task, and where its cache is.
+struct Provider(BTreeMap<String, TaskOrMixture>, Caches);
+
+impl TaskProvider for Provider {
+    fn caches(&self) -> Caches {
+        self.1.clone()
     }
-    let mut tokens = 0;
+
+    fn get(&self, name: &str) -> Result<TaskOrMixture, DataError> {
+        TaskProvider::get(&self.0, name)
+    }
+}
+
+fn provider(task: Arc<Task>, cache: Option<Caches>) -> Provider {
+    let tasks = BTreeMap::from([("bench".to_string(), TaskOrMixture::Task(task))]);
+    Provider(tasks, cache.unwrap_or_default())
+}
+
+impl Run {
+    fn measure(self, task: Arc<Task>) {
+        let use_cached = self.cache.is_some();
+        let tasks = provider(task, self.cache);
+        let num_prefetch_threads = Some(self.threads);
+        let config = DatasetConfig { num_prefetch_threads, use_cached, ..config(self.pack) };
+        let mut batches = get_dataset(&config, &tasks, DatasetOptions::default()).expect("data");
+        let mut next = || batches.next_batch().expect("no error").expect("data repeat");
+        for _ in 0..WARM_UP {
+            next();
+        }
+        let mut tokens = 0;
+        let clock = Clock::start();
+        for _ in 0..self.num_batches {
+            tokens += real_tokens(&next());
+        }
+        let [seconds, cpu] = clock.read();
+        report(serde_json::json!({
+            "measure": self.measure,
+            "examples": self.num_batches * BATCH_SIZE,
+            "tokens": tokens,
+            "seconds": seconds,
+            "cpu_seconds": cpu,
+        }));
+    }
+}
+
+/// From a position deep in the data to its first batch.
+fn restart(task: Arc<Task>) {
+    let tasks = provider(task, None);
+    let mut batches = get_dataset(&config(true), &tasks, DatasetOptions::default()).expect("data");
+    for _ in 0..100 {
+        batches.next_batch().expect("no error").expect("data repeat");
+    }
+    let resume = Some(batches.state());
+    let expected = batches.next_batch().expect("no error");
+    drop(batches);
     let clock = Clock::start();
-    for _ in 0..num_batches {
-        tokens += real_tokens(&next());
-    }
+    let options = DatasetOptions { resume, ..DatasetOptions::default() };
+    let mut batches = get_dataset(&config(true), &tasks, options).expect("data");
+    let found = batches.next_batch().expect("no error");
     let [seconds, cpu] = clock.read();
-    report(serde_json::json!({
-        "measure": if pack { "span_corruption_packed" } else { "span_corruption" },
-        "examples": num_batches * BATCH_SIZE,
-        "tokens": tokens,
-        "seconds": seconds,
-        "cpu_seconds": cpu,
-    }));
+    assert_eq!(found, expected, "the restarted data go on");
+    report(serde_json::json!({"measure": "restart", "seconds": seconds, "cpu_seconds": cpu}));
 }
 
-fn real_tokens(batch: &EncDecBatch) -> usize {
+/// Examples of a cache, which is made first where there is none.
+fn cached(task: Arc<Task>, folder: &str, num_batches: usize) {
+    let root = Path::parse(folder).expect("a folder");
+    let cache = CacheFolder::of(&root, task.task_name());
+    if !cache.is_complete().expect("it can be looked at") {
+        write_cache(&task, &cache, &CacheOptions::default(), &mut |_, _| {}).expect("a cache");
+    }
+    let caches = Caches { folders: vec![folder.to_string()], ..Caches::default() };
+    let (measure, num_batches) = ("cached", num_batches * 10);
+    let run = Run { measure, pack: false, threads: 0, num_batches, cache: Some(caches) };
+    run.measure(task);
+}
+
+fn real_tokens(batch: &Batch) -> usize {
     let real = |ids: &[i32]| ids.iter().filter(|&&id| id != 0).count();
-    real(&batch.encoder_input_tokens) + real(&batch.decoder_target_tokens)
+    real(batch.ints("encoder_input_tokens")) + real(batch.ints("decoder_target_tokens"))
 }
 
-fn task(corpus: &str, model: &str) -> Arc<Task> {
+fn task(corpus: &str, model: &str, after: &[Preprocessor]) -> Arc<Task> {
     let feature = Feature {
         vocabulary: vocabulary(model),
         add_eos: true,
@@ -125,7 +211,7 @@ fn task(corpus: &str, model: &str) -> Arc<Task> {
             cycle_length: 16,
             block_length: 16,
         }),
-        preprocessors: preprocessors(),
+        preprocessors: [&before_cache(), after, &[AppendEosAfterTrim {}.into()]].concat(),
         output_features: BTreeMap::from(features),
         postprocess_fn: None,
         metric_fns: Vec::new(),
@@ -133,21 +219,26 @@ fn task(corpus: &str, model: &str) -> Arc<Task> {
     })
 }
 
-fn preprocessors() -> Vec<Preprocessor> {
+fn before_cache() -> Vec<Preprocessor> {
     let key_map = [("inputs".to_string(), None), ("targets".to_string(), Some("text".to_string()))];
     vec![
-        Preprocessor::Rekey(Rekey { key_map: BTreeMap::from(key_map) }),
-        Preprocessor::Tokenize(Tokenize { copy_pretokenized: true, with_eos: false }),
-        Preprocessor::SpanCorruption(SpanCorruption {
-            mean_noise_span_length: 3.0,
-            noise_density: 0.15,
-            input_feature_key: "inputs".to_string(),
-            merge_examples_to_reduce_padding: true,
-            reserved_for_packing: None,
-            passthrough_feature_keys: None,
-        }),
-        Preprocessor::AppendEosAfterTrim(AppendEosAfterTrim {}),
+        Rekey { key_map: BTreeMap::from(key_map) }.into(),
+        Tokenize { copy_pretokenized: true, with_eos: false }.into(),
+        CacheDatasetPlaceholder { required: false }.into(),
     ]
+}
+
+/// t5's defaults.
+fn span_corruption() -> Preprocessor {
+    let spec = SpanCorruption {
+        mean_noise_span_length: 3.0,
+        noise_density: 0.15,
+        input_feature_key: "inputs".to_string(),
+        merge_examples_to_reduce_padding: true,
+        reserved_for_packing: None,
+        passthrough_feature_keys: None,
+    };
+    spec.into()
 }
 
 fn config(pack: bool) -> DatasetConfig {
@@ -161,6 +252,7 @@ fn config(pack: bool) -> DatasetConfig {
         seed: Some(0),
         use_cached: false,
         pack,
+        use_custom_packing_ops: false,
         use_memory_cache: true,
         trim_output_features: true,
         num_prefetch_threads: Some(0),

@@ -15,7 +15,7 @@ import statistics
 import subprocess
 
 UNITS = {"tokenize": ("MB/s", "megabytes"), "span_corruption": ("examples/s", "examples"),
-         "span_corruption_packed": ("rows/s", "examples")}
+         "span_corruption_packed": ("rows/s", "examples"), "cached": ("examples/s", "examples")}
 
 
 def run(command):
@@ -30,12 +30,15 @@ def main():
     parser.add_argument("--peer_python", required=True)
     parser.add_argument("--t5", required=True)
     parser.add_argument("--bench", required=True)
+    parser.add_argument("--cache", required=True, help="folder for the corpus's cache, which Gimlet makes")
     parser.add_argument("--core", default="0")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=60)
     args = parser.parse_args()
 
-    common = [f"--corpus={args.corpus}", f"--model={args.model}", f"--batches={args.batches}"]
+    common = [f"--corpus={args.corpus}", f"--model={args.model}", f"--batches={args.batches}",
+              f"--cache={args.cache}"]
+    run([args.bench, *common, "--only=cached"])
     script = str(pathlib.Path(__file__).with_name("pipeline.py"))
     commands = {
         "gimlet": ["taskset", "-c", args.core, args.bench, *common],
@@ -49,6 +52,17 @@ def main():
                 records[record["measure"], name].append(record)
     ids = {(record["tokens"], record["checksum"])
            for name in commands for record in records["tokenize", name]}
+    threads = collections.defaultdict(list)
+    for _ in range(args.rounds):
+        for count in ("1_thread", "2_threads"):
+            record, = run([args.bench, *common, f"--only=span_corruption_{count}"])
+            threads[count].append(record["examples"] / record["seconds"])
+    ratios = sorted(two / one for one, two in zip(threads["1_thread"], threads["2_threads"]))
+    print(f"span_corruption, 2 threads over 1 by the clock: {statistics.median(ratios):.2f} "
+          f"({ratios[0]:.2f} to {ratios[-1]:.2f})")
+    restarts = sorted(run([args.bench, *common, "--only=restart"])[0]["seconds"] for _ in range(args.rounds))
+    print(f"restart after 100 batches, seconds to the first: {statistics.median(restarts):.2f} "
+          f"({restarts[0]:.2f} to {restarts[-1]:.2f})")
     assert len(ids) == 1, f"the ids differ: {ids}"
     print(f"tokenize: the same {ids.pop()[0]:,} ids")
     for measure, (unit, amount) in UNITS.items():

@@ -1,5 +1,6 @@
 //! Batches, made ahead of time on a thread of their own.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -7,41 +8,72 @@ use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
 
-use super::convert::{EncDecBatch, EncDecFeatureConverter, Rows};
+use super::convert::{Batch, FeatureConverter};
 use super::error::DataError;
-use super::pipeline::{Pull, StageState};
+use super::pipeline::StageState;
+use super::streams::{Share, Streams};
 
-/// Batches between two saved positions. A position copies the shuffle buffer, so one for each batch
-/// would cost more than repeating a few batches on restart.
-const BATCHES_PER_SNAPSHOT: u64 = 8;
+/// The positions of streams by their index.
+type Positions = Arc<BTreeMap<usize, StageState>>;
 
-/// A position in a stream of batches: after the last one handed out. Kept in checkpoints.
+/// A position in a data set: after the last batch handed out. Kept in checkpoints.
+///
+/// It is a few counters a stream, whatever the buffers hold: those are filled again on restart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatasetState {
-    /// What the stream is made of; a state fits only a run with the same.
+    /// What the data are made of; a state fits only a run with the same.
     pub stream: String,
     /// The seed in use, which a run without a seed of its own takes over.
     pub seed: u64,
-    /// A position in the pipeline.
-    #[serde(with = "shared")]
-    pub snapshot: Arc<StageState>,
-    /// Batches handed out since.
+    /// Batches handed out since the data began.
     pub batches: u64,
+    /// The positions of the streams that this host reads; none at the beginning.
+    pub positions: Positions,
+}
+
+impl DatasetState {
+    /// The position of all hosts, of which each knows that of its own streams: any number of hosts
+    /// can go on from there.
+    ///
+    /// # Errors
+    /// Positions of other data, or after another number of batches.
+    pub fn merged(hosts: impl IntoIterator<Item = Self>) -> Result<Self, DataError> {
+        let mut hosts = hosts.into_iter();
+        let no_host = || DataError::State { reason: "no host saved one".to_string() };
+        let mut merged = hosts.next().ok_or_else(no_host)?;
+        let mut positions = Arc::unwrap_or_clone(merged.positions);
+        for host in hosts {
+            if (&host.stream, host.seed) != (&merged.stream, merged.seed) {
+                let reason = format!("hosts read `{}` and `{}`", merged.stream, host.stream);
+                return Err(DataError::State { reason });
+            }
+            if host.batches != merged.batches {
+                let (a, b) = (merged.batches, host.batches);
+                let reason = format!("hosts saved it after {a} and after {b} batches");
+                return Err(DataError::State { reason });
+            }
+            positions.extend(Arc::unwrap_or_clone(host.positions));
+        }
+        merged.positions = Arc::new(positions);
+        Ok(merged)
+    }
 }
 
 /// How rows become batches.
 #[derive(Clone, Debug)]
 pub(super) struct Batching {
-    pub rows_per_batch: usize,
+    /// Rows of a whole batch on this host.
+    pub rows_of_host: usize,
+    /// Rows that the streams of this host make for a whole batch.
+    pub rows_of_streams: usize,
     pub drop_remainder: bool,
     pub prefetch: NonZeroUsize,
 }
 
-/// A batch and the position after it.
+/// A batch and the positions after it.
 struct Prefetched {
-    batch: EncDecBatch,
-    snapshot: Arc<StageState>,
-    batches: u64,
+    batch: Batch,
+    positions: Positions,
 }
 
 /// The batches of a data set. Dropping it ends its threads.
@@ -50,31 +82,25 @@ pub struct BatchIterator {
     notices: Vec<String>,
     /// A batch that [`BatchIterator::wait`] has taken from the queue.
     waiting: Option<Prefetched>,
-    /// `None` once the stream has ended; dropped first, which ends the thread.
+    /// `None` once the data have ended; dropped first, which ends the thread.
     queue: Option<Receiver<Result<Prefetched, DataError>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl BatchIterator {
-    /// Starts making batches of `rows`, at `resume` if given.
+    /// Starts making batches of the streams' rows, which are at `state`.
     pub(super) fn start(
-        mut rows: Rows,
-        converter: EncDecFeatureConverter,
+        streams: Streams,
+        converter: FeatureConverter,
         batching: Batching,
-        mut state: DatasetState,
+        state: DatasetState,
         notices: Vec<String>,
     ) -> Result<Self, DataError> {
-        if !state.snapshot.stage.is_empty() {
-            rows.restore(&state.snapshot)?;
-        } else {
-            state.snapshot = Arc::new(rows.save());
-        }
         let (sender, queue) = sync_channel(batching.prefetch.get());
-        let skip = state.batches;
-        let mut producer = Producer { rows, converter, batching, snapshot: state.snapshot.clone() };
+        let mut producer = Producer { streams, converter, batching };
         let thread = std::thread::Builder::new()
             .name("data".to_string())
-            .spawn(move || producer.run(skip, &sender))
+            .spawn(move || producer.run(&sender))
             .map_err(|error| DataError::Config(format!("cannot start a thread: {error}")))?;
         Ok(Self { state, notices, waiting: None, queue: Some(queue), thread: Some(thread) })
     }
@@ -90,14 +116,14 @@ impl BatchIterator {
     /// The next batch; `None` at the end.
     ///
     /// After an error or the end, every call gives `None`.
-    pub fn next_batch(&mut self) -> Result<Option<EncDecBatch>, DataError> {
+    pub fn next_batch(&mut self) -> Result<Option<Batch>, DataError> {
         let next = match self.waiting.take() {
             Some(next) => Some(next),
             None => self.receive()?,
         };
         Ok(next.map(|next| {
-            self.state.snapshot = next.snapshot;
-            self.state.batches = next.batches;
+            self.state.positions = next.positions;
+            self.state.batches += 1;
             next.batch
         }))
     }
@@ -147,72 +173,34 @@ impl Drop for BatchIterator {
 }
 
 struct Producer {
-    rows: Rows,
-    converter: EncDecFeatureConverter,
+    streams: Streams,
+    converter: FeatureConverter,
     batching: Batching,
-    snapshot: Arc<StageState>,
 }
 
 impl Producer {
     /// Makes batches until the end, an error, or nobody waits for them.
-    fn run(&mut self, skip: u64, sender: &SyncSender<Result<Prefetched, DataError>>) {
-        if let Err(error) = self.produce(skip, sender) {
+    fn run(&mut self, sender: &SyncSender<Result<Prefetched, DataError>>) {
+        loop {
+            let next = self.next_batch().transpose();
+            let Some(next) = next else { return };
+            let ended = next.is_err();
             // Nobody waits for it when the iterator is being dropped.
-            let _ = sender.send(Err(error));
-        }
-    }
-
-    fn produce(
-        &mut self,
-        skip: u64,
-        sender: &SyncSender<Result<Prefetched, DataError>>,
-    ) -> Result<(), DataError> {
-        for _ in 0..skip {
-            self.batch()?;
-        }
-        let mut batches = skip;
-        while let Some(batch) = self.batch()? {
-            batches += 1;
-            if batches >= BATCHES_PER_SNAPSHOT {
-                self.snapshot = Arc::new(self.rows.save());
-                batches = 0;
-            }
-            let snapshot = self.snapshot.clone();
-            if sender.send(Ok(Prefetched { batch, snapshot, batches })).is_err() {
-                break;
+            if sender.send(next).is_err() || ended {
+                return;
             }
         }
-        Ok(())
     }
 
-    fn batch(&mut self) -> Result<Option<EncDecBatch>, DataError> {
-        let rows = self.batching.rows_per_batch;
-        let mut batch = self.converter.empty_batch(rows);
-        while batch.rows < rows {
-            match self.rows.pull()? {
-                Some(row) => self.converter.push_row(&mut batch, &row),
-                None => break,
-            }
+    fn next_batch(&mut self) -> Result<Option<Prefetched>, DataError> {
+        let Batching { rows_of_host, rows_of_streams, drop_remainder, .. } = self.batching;
+        let Share { rows, num_rows, positions } = self.streams.next_share()?;
+        let is_whole = num_rows == rows_of_streams;
+        if !is_whole && (drop_remainder || rows.is_empty()) {
+            return Ok(None);
         }
-        let is_whole = batch.rows == rows;
-        let keeps_rest = !self.batching.drop_remainder && batch.rows > 0;
-        Ok((is_whole || keeps_rest).then_some(batch))
-    }
-}
-
-/// A shared position is written as the position itself.
-mod shared {
-    use std::sync::Arc;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::data::pipeline::StageState;
-
-    pub fn serialize<S: Serializer>(state: &Arc<StageState>, to: S) -> Result<S::Ok, S::Error> {
-        StageState::serialize(state, to)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<StageState>, D::Error> {
-        StageState::deserialize(from).map(Arc::new)
+        let mut batch = self.converter.empty_batch(rows_of_host);
+        rows.iter().for_each(|row| self.converter.push_row(&mut batch, row));
+        Ok(Some(Prefetched { batch, positions: Arc::new(positions) }))
     }
 }

@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use super::batches::{BatchIterator, Batching, DatasetState};
 use super::cache::{Caches, cache_step, has_cached_split};
-use super::convert::{EncDecBatch, EncDecFeatureConverter, Rows};
+use super::convert::{Batch, ConverterClass, FeatureConverter, Packing, Rows};
 use super::error::DataError;
 use super::examples::{ExampleOptions, max_feature_lengths};
-use super::pipeline::{Mix, MixtureParts, Pull, Stage, TaskPlan, mixture_parts, task_stage};
+use super::pipeline::{
+    Mix, MixtureParts, Pull, Stage, TaskPlan, Workers, extent, mixture_parts, task_stage,
+};
 use super::random::StageSeed;
+use super::streams::{ENOUGH_BYTES, Stream, Streams, num_streams, streams_of_host};
 use super::task::{Task, TaskProvider};
 use crate::gin::Configurable;
 
@@ -20,7 +23,6 @@ use crate::gin::Configurable;
     name = "t5x.utils.DatasetConfig",
     ignored(
         module = "a Python module to import; task files are found by their `import` lines",
-        use_custom_packing_ops = "packing is greedy, in row order, as with SeqIO's own ops",
         runtime_preprocessors = "for airio tasks, which are not read",
         num_workers = "for airio tasks, which are not read"
     )
@@ -44,6 +46,9 @@ pub struct DatasetConfig {
     /// Packs several examples into a row.
     #[gin(default = false)]
     pub pack: bool,
+    /// Packs with less padding than SeqIO does: each example goes to the fullest of many open rows.
+    #[gin(default = false)]
+    pub use_custom_packing_ops: bool,
     /// Keeps the batches of an evaluation in memory.
     #[gin(default = true)]
     pub use_memory_cache: bool,
@@ -66,6 +71,8 @@ pub struct DatasetOptions {
     pub num_epochs: Option<u64>,
     /// Seed where the config has none; the same on all hosts.
     pub seed: Option<u64>,
+    /// The model's kind of feature converter.
+    pub converter: ConverterClass,
     /// The decoder's first input.
     pub bos_id: i32,
     /// Token ids that the model knows, others being an error; `None` admits all.
@@ -88,6 +95,7 @@ impl Default for DatasetOptions {
             num_shards: 1,
             num_epochs: None,
             seed: None,
+            converter: ConverterClass::default(),
             bos_id: 0,
             num_ids: None,
             drop_remainder: true,
@@ -97,7 +105,7 @@ impl Default for DatasetOptions {
     }
 }
 
-/// The batches of a data set, for an encoder-decoder model.
+/// The batches of a data set, as the model's converter makes them.
 ///
 /// All mistakes that can be known without reading examples are found here; the others come from
 /// [`BatchIterator::next_batch`].
@@ -107,22 +115,30 @@ pub fn get_dataset(
     options: DatasetOptions,
 ) -> Result<BatchIterator, DataError> {
     let builder = Builder::new(config, tasks, &options)?;
-    let (rows, converter, notices) = builder.rows()?;
-    let batching = Batching {
-        rows_per_batch: config.batch_size / options.num_shards,
-        drop_remainder: options.drop_remainder,
-        prefetch: options.prefetch,
-    };
-    let stream = builder.stream(&converter)?;
-    let state = match options.resume {
-        Some(state) if state.stream == stream => state,
-        Some(state) => {
-            let reason = format!("it was saved for `{}`, this is `{stream}`", state.stream);
-            return Err(DataError::State { reason });
+    let lengths = builder.lengths()?;
+    let converter = builder.converter(&lengths)?;
+    let num_streams = builder.num_streams()?;
+    let state = builder.state(builder.stream(&converter, num_streams)?)?;
+    let rows_of_host = config.batch_size / options.num_shards;
+    let rows_per_stream = config.batch_size / num_streams;
+    let first_row = options.shard_index * rows_of_host;
+    let mut notices = Vec::new();
+    let mut streams = Vec::new();
+    for (index, mine) in streams_of_host(first_row..first_row + rows_of_host, rows_per_stream) {
+        let plan = builder.plan(Some(lengths.clone()), index, num_streams);
+        let plan = TaskPlan { workers: builder.workers(num_streams), ..plan };
+        let mut rows = Rows::new(builder.examples(&plan, &mut notices)?, converter.clone());
+        if state.batches > 0 {
+            let lost = || DataError::State { reason: format!("stream {index} is not in it") };
+            rows.restore(state.positions.get(&index).ok_or_else(lost)?)?;
         }
-        None => DatasetState { stream, seed: builder.seed, snapshot: Arc::default(), batches: 0 },
-    };
-    BatchIterator::start(rows, converter, batching, state, notices)
+        streams.push(Stream { index, rows, mine });
+    }
+    let rows_of_streams = rows_per_stream * streams.len();
+    let (drop_remainder, prefetch) = (options.drop_remainder, options.prefetch);
+    let streams = Streams::start(streams, rows_per_stream, map_threads(config), prefetch)?;
+    let batching = Batching { rows_of_host, rows_of_streams, drop_remainder, prefetch };
+    BatchIterator::start(streams, converter, batching, state, notices)
 }
 
 /// The batches of T5X's training evaluation, by task: the rows of one epoch, repeated, of which
@@ -134,7 +150,7 @@ pub fn training_eval_batches(
     tasks: &dyn TaskProvider,
     options: &DatasetOptions,
     eval_steps: usize,
-) -> Result<BTreeMap<String, Vec<EncDecBatch>>, DataError> {
+) -> Result<BTreeMap<String, Vec<Batch>>, DataError> {
     check_shards(config, options)?;
     let mut found = BTreeMap::new();
     for (name, (task, _)) in mixture_parts(&config.mixture_or_task_name, tasks)? {
@@ -232,7 +248,13 @@ impl<'a> Builder<'a> {
         Ok(Self { config, options, parts, caches: tasks.caches(), seed })
     }
 
-    fn plan(&self, lengths: Option<BTreeMap<String, usize>>) -> TaskPlan {
+    /// How tasks are read for one of several streams.
+    fn plan(
+        &self,
+        lengths: Option<BTreeMap<String, usize>>,
+        stream: usize,
+        num_streams: usize,
+    ) -> TaskPlan {
         let (config, options) = (self.config, self.options);
         TaskPlan {
             split: config.split.clone(),
@@ -243,10 +265,16 @@ impl<'a> Builder<'a> {
             shuffle: config.shuffle,
             seed: self.seed,
             num_epochs: options.num_epochs,
-            shard_index: options.shard_index,
-            num_shards: options.num_shards,
-            num_threads: map_threads(config),
+            shard_index: stream,
+            num_shards: num_streams,
+            workers: None,
         }
+    }
+
+    /// Threads for a single stream; several have threads of their own.
+    fn workers(&self, num_streams: usize) -> Option<Workers> {
+        let num_threads = map_threads(self.config).filter(|_| num_streams == 1)?;
+        Some(Workers::start(num_threads, self.parts.len()))
     }
 
     /// The feature lengths: given, or those of the longest example of all shards.
@@ -269,38 +297,54 @@ impl<'a> Builder<'a> {
         Ok(longest)
     }
 
-    fn rows(&self) -> Result<(Rows, EncDecFeatureConverter, Vec<String>), DataError> {
+    fn rows(&self) -> Result<(Rows, FeatureConverter, Vec<String>), DataError> {
         let lengths = self.lengths()?;
         let converter = self.converter(&lengths)?;
-        let plan = self.plan(Some(lengths));
+        let plan = TaskPlan { workers: self.workers(1), ..self.plan(Some(lengths), 0, 1) };
         let mut notices = Vec::new();
         let examples = self.examples(&plan, &mut notices)?;
         Ok((Rows::new(examples, converter.clone()), converter, notices))
     }
 
-    fn converter(
-        &self,
-        lengths: &BTreeMap<String, usize>,
-    ) -> Result<EncDecFeatureConverter, DataError> {
-        let length = |key: &str| match lengths.get(key) {
-            Some(&length) if length > 0 => Ok(length),
-            found => Err(DataError::Config(format!(
-                "`task_feature_lengths` needs a positive length for '{key}', found {}",
-                found.map_or("none".to_string(), usize::to_string)
-            ))),
-        };
-        if let Some(extra) = lengths.keys().find(|key| !matches!(&key[..], "inputs" | "targets")) {
-            return Err(DataError::Config(format!(
-                "`task_feature_lengths` has '{extra}', which an encoder-decoder model lacks; it \
-                 takes 'inputs' and 'targets'"
-            )));
+    /// Streams of the data set: one where the order matters or the data end.
+    fn num_streams(&self) -> Result<usize, DataError> {
+        if !self.config.shuffle || self.options.num_epochs.is_some() {
+            return Ok(1);
         }
-        Ok(EncDecFeatureConverter {
-            pack: self.config.pack,
-            inputs_length: length("inputs")?,
-            targets_length: length("targets")?,
-            bos_id: self.options.bos_id,
-        })
+        let plan = self.plan(None, 0, 1);
+        let mut extents = Vec::new();
+        for (task, _) in self.parts.values() {
+            match extent(task, &plan, ENOUGH_BYTES) {
+                Ok(extent) => extents.push(extent),
+                // Left out, or the error of all, when the pipelines are built.
+                Err(DataError::UnknownSplit { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(num_streams(self.config.batch_size, &extents))
+    }
+
+    /// Where to begin: at the position given, if it is one of these data.
+    fn state(&self, stream: String) -> Result<DatasetState, DataError> {
+        match &self.options.resume {
+            Some(state) if state.stream == stream => Ok(state.clone()),
+            Some(state) => {
+                let reason = format!("it was saved for `{}`, this is `{stream}`", state.stream);
+                Err(DataError::State { reason })
+            }
+            None => {
+                Ok(DatasetState { stream, seed: self.seed, batches: 0, positions: Arc::default() })
+            }
+        }
+    }
+
+    fn converter(&self, lengths: &BTreeMap<String, usize>) -> Result<FeatureConverter, DataError> {
+        let packing = match (self.config.pack, self.config.use_custom_packing_ops) {
+            (false, _) => Packing::None,
+            (true, false) => Packing::Greedy,
+            (true, true) => Packing::Dense,
+        };
+        FeatureConverter::new(&self.options.converter, lengths, packing, self.options.bos_id)
     }
 
     fn examples(&self, plan: &TaskPlan, notices: &mut Vec<String>) -> Result<Stage, DataError> {
@@ -333,27 +377,27 @@ impl<'a> Builder<'a> {
     }
 
     /// What a saved position must agree on with the run that takes it up.
-    fn stream(&self, converter: &EncDecFeatureConverter) -> Result<String, DataError> {
+    fn stream(
+        &self,
+        converter: &FeatureConverter,
+        num_streams: usize,
+    ) -> Result<String, DataError> {
         let mut steps = self.parts.values().map(|(task, _)| cache_step(task));
         let is_cached =
             steps.try_fold(false, |any, step| step.map(|step| any || step.is_some()))?;
-        let (config, options) = (self.config, self.options);
+        let config = self.config;
         let order = match config.shuffle {
             true => format!("shuffled with {}", self.seed),
             false => format!("in order, seed {}", self.seed),
         };
         let reads_cache = self.config.use_cached && is_cached;
         Ok(format!(
-            "{} {}{} inputs {} targets {}{} batch {} shard {} of {} {order}",
+            "{} {}{} {} batch {} streams {num_streams} {order}",
             config.mixture_or_task_name,
             config.split,
             if reads_cache { " cached" } else { "" },
-            converter.inputs_length,
-            converter.targets_length,
-            if config.pack { " packed" } else { "" },
+            converter.description(),
             config.batch_size,
-            options.shard_index,
-            options.num_shards,
         ))
     }
 }

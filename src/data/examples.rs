@@ -68,7 +68,7 @@ pub fn task_examples(task: &Task, options: &ExampleOptions) -> Result<ExampleIte
         num_epochs: Some(1),
         shard_index: options.shard_index,
         num_shards: options.num_shards,
-        num_threads: None,
+        workers: None,
     };
     task_stage(task, &plan, &mut Vec::new()).map(ExampleIterator)
 }

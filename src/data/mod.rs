@@ -25,11 +25,18 @@ mod postprocess;
 mod preprocess;
 mod random;
 mod source;
+mod streams;
 mod task;
 
 pub use batches::{BatchIterator, DatasetState};
 pub use cache::{CacheFolder, CacheOptions, Caches, SplitPlan, split_plans, write_cache};
-pub use convert::{EncDecBatch, EncDecFeatureConverter, EncDecPacking, make_autoregressive_inputs};
+pub use convert::{
+    Batch, BatchFeature, BatchValues, ConverterClass, DecoderFeatureConverter,
+    EncDecFeatureConverter, EncoderFeatureConverter, FeatureConverter, LMFeatureConverter, Packing,
+    PassThroughFeatureConverter, PrePackedEncDecFeatureConverter, PrePackedLMFeatureConverter,
+    PrePackedPrefixLMFeatureConverter, PrefixLMFeatureConverter, PrefixSuffixLMFeatureConverter,
+    make_autoregressive_inputs,
+};
 pub use dataset::{
     DatasetConfig, DatasetOptions, PREFETCH, get_dataset, subtasks, training_eval_batches,
 };

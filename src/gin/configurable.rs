@@ -58,6 +58,14 @@ macro_rules! slot {
             $(#[doc = concat!("See [`", stringify!($spec), "`].")] $spec($spec),)*
         }
 
+        $(
+            impl ::core::convert::From<$spec> for $slot {
+                fn from(spec: $spec) -> Self {
+                    Self::$spec(spec)
+                }
+            }
+        )*
+
         impl $slot {
             fn spec(&self) -> &dyn $interface {
                 match self { $(Self::$spec(spec) => spec,)* }

@@ -89,6 +89,7 @@ impl TrainMetrics {
             out.insert(format!("effective_batch_size/{name}"), per_step);
             let full = feature.num_non_padding / feature.num_positions as f64;
             out.insert(format!("non_padding_fraction/{name}"), full);
+            out.insert(format!("padding_fraction/{name}"), 1.0 - full);
         }
         let non_padding: f64 = self.features().map(|feature| feature.num_non_padding).sum();
         let overall = non_padding / self.num_positions() as f64;
@@ -199,7 +200,8 @@ mod tests {
         let mut metrics = TrainMetrics::default();
         metrics.add_step(sums, Some(rate));
         let mut found = metrics.summary(&WINDOW);
-        found.retain(|tag, _| !tag.starts_with("timing/"));
+        // Ours: T5X says only how full features are.
+        found.retain(|tag, _| !tag.starts_with("timing/") && !tag.starts_with("padding_fraction/"));
         assert_eq!(found.len(), expected.len());
         for (tag, value) in expected {
             let error = (found[*tag] - value).abs();

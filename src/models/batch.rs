@@ -2,7 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use crate::data::EncDecBatch;
+use crate::data;
 
 /// The features of SeqIO's `EncDecFeatureConverter`. Tokens are int64, padding is 0.
 #[derive(Debug)]
@@ -30,25 +30,20 @@ pub struct Packing {
 
 impl Batch {
     /// The tensors of a batch from the data pipeline, on the CPU.
-    pub fn from_host(batch: &EncDecBatch) -> Self {
-        let tensor = |values: &[i32], length: usize, kind: Kind| {
-            let shape = [batch.rows as i64, length as i64];
-            Tensor::from_slice(values).view(shape).to_kind(kind)
+    pub fn from_host(batch: &data::Batch) -> Self {
+        let tensor = |name: &str, kind: Kind| {
+            Tensor::from_slice(batch.ints(name)).view([batch.rows as i64, -1]).to_kind(kind)
         };
-        let inputs = |values: &[i32]| tensor(values, batch.inputs_length, Kind::Int64);
-        let targets = |values: &[i32]| tensor(values, batch.targets_length, Kind::Int64);
+        let ids = |name: &str| tensor(name, Kind::Int64);
+        let is_packed = batch.feature("decoder_segment_ids").is_some();
         Self {
-            encoder_input_tokens: inputs(&batch.encoder_input_tokens),
-            decoder_input_tokens: targets(&batch.decoder_input_tokens),
-            decoder_target_tokens: targets(&batch.decoder_target_tokens),
-            decoder_loss_weights: tensor(
-                &batch.decoder_loss_weights,
-                batch.targets_length,
-                Kind::Float,
-            ),
-            packing: batch.packing.as_ref().map(|packing| Packing {
-                encoder_segment_ids: inputs(&packing.encoder_segment_ids),
-                decoder_segment_ids: targets(&packing.decoder_segment_ids),
+            encoder_input_tokens: ids("encoder_input_tokens"),
+            decoder_input_tokens: ids("decoder_input_tokens"),
+            decoder_target_tokens: ids("decoder_target_tokens"),
+            decoder_loss_weights: tensor("decoder_loss_weights", Kind::Float),
+            packing: is_packed.then(|| Packing {
+                encoder_segment_ids: ids("encoder_segment_ids"),
+                decoder_segment_ids: ids("decoder_segment_ids"),
             }),
         }
     }

@@ -3,6 +3,7 @@
 use super::decoding::{DecodeFn, Prediction};
 use super::loss::{LossNormalizingFactor, LossSpec};
 use super::t5::{T5Config, Transformer};
+use crate::data::{ConverterClass, EncDecFeatureConverter, PrePackedEncDecFeatureConverter};
 use crate::gin::{Configurable, Ref};
 use crate::nn::ParamSpec;
 use crate::optim::OptimizerDef;
@@ -22,12 +23,27 @@ pub enum Module {
     Transformer(Transformer),
 }
 
+/// Any feature converter of an encoder-decoder model.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum EncDecConverter {
+    /// Of inputs and targets.
+    EncDec(EncDecFeatureConverter),
+    /// Of rows that are packed already.
+    PrePacked(PrePackedEncDecFeatureConverter),
+}
+
+impl From<EncDecConverter> for ConverterClass {
+    fn from(converter: EncDecConverter) -> Self {
+        match converter {
+            EncDecConverter::EncDec(spec) => spec.into(),
+            EncDecConverter::PrePacked(spec) => spec.into(),
+        }
+    }
+}
+
 /// A network with what training and decoding need around it. Source: T5X `models.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(
-    name = "t5x.models.EncoderDecoderModel",
-    ignored(feature_converter_cls = "rows are always made as EncDecFeatureConverter makes them")
-)]
+#[gin(name = "t5x.models.EncoderDecoderModel")]
 pub struct EncoderDecoderModel {
     /// The network.
     pub module: Module,
@@ -50,6 +66,9 @@ pub struct EncoderDecoderModel {
     /// 'AVERAGE_PER_SEQUENCE'. None leaves the sum, which Adafactor does not mind.
     #[gin(default = None)]
     pub loss_normalizing_factor: Option<LossNormalizingFactor>,
+    /// What makes its features of the task's; None is `seqio.EncDecFeatureConverter`.
+    #[gin(default = None)]
+    pub feature_converter_cls: Option<Ref<EncDecConverter>>,
     /// What `predict_batch_with_aux` does where its own parameters say nothing.
     #[gin(default = None)]
     pub default_decoder_params: Option<DecoderParams>,
@@ -93,6 +112,13 @@ impl Model {
     pub fn param_tree(&self) -> Vec<ParamSpec> {
         let Model::EncoderDecoder(model) = self;
         model.config().param_tree()
+    }
+
+    /// What makes its features of a task's.
+    pub fn feature_converter(&self) -> ConverterClass {
+        let Model::EncoderDecoder(model) = self;
+        let class = model.feature_converter_cls.as_ref();
+        class.map_or_else(ConverterClass::default, |class| class.0.clone().into())
     }
 
     /// How gradients become updates.

@@ -8,8 +8,8 @@ use serde_json::{Map, json};
 use tch::{Kind, Tensor};
 
 use crate::data::{
-    self, Caches, DataError, DatasetConfig, EncDecFeatureConverter, ExampleOptions, Task,
-    max_feature_lengths, subtasks, task_examples,
+    self, Caches, ConverterClass, DataError, DatasetConfig, ExampleOptions, FeatureConverter,
+    Packing, Task, max_feature_lengths, subtasks, task_examples,
 };
 use crate::evaluation::{EvalTask, Evaluator, Example, Side, TaskEvaluator};
 use crate::models::{Batch, EncoderDecoderModel, Model};
@@ -44,7 +44,7 @@ struct InferTask {
     examples: Vec<Example>,
     /// The same examples as the model reads them.
     features: Vec<data::Example>,
-    converter: EncDecFeatureConverter,
+    converter: FeatureConverter,
 }
 
 impl InferEval {
@@ -172,19 +172,16 @@ impl InferTask {
 fn converter(
     task: &Task,
     lengths: &BTreeMap<String, usize>,
-) -> Result<EncDecFeatureConverter, TrainError> {
+) -> Result<FeatureConverter, TrainError> {
     let length = |feature: &str| {
         lengths.get(feature).copied().filter(|length| *length > 0).ok_or_else(|| {
             let name = task.task_name();
             TrainError::Unfit(format!("{name} has no '{feature}' to decode: it needs a length"))
         })
     };
-    Ok(EncDecFeatureConverter {
-        pack: false,
-        inputs_length: length("inputs")?,
-        targets_length: length("targets")?,
-        bos_id: 0,
-    })
+    let lengths = ["inputs", "targets"].map(|name| Ok((name.to_string(), length(name)?)));
+    let lengths = lengths.into_iter().collect::<Result<_, TrainError>>()?;
+    Ok(FeatureConverter::new(&ConverterClass::default(), &lengths, Packing::None, 0)?)
 }
 
 /// An example as logs show it, with the text its prediction is compared to.

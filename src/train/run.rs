@@ -131,8 +131,13 @@ fn training_batches(
     check_vocabularies(&spec.model, config, context.tasks)?;
     // Without a seed of its own the data follows the run's.
     let seed = Some(derive(record.seed, Purpose::Data, &[]));
-    let num_ids = num_ids(&spec.model);
-    let options = DatasetOptions { seed, num_ids, resume: position, ..DatasetOptions::default() };
+    let options = DatasetOptions {
+        converter: spec.model.feature_converter(),
+        seed,
+        num_ids: num_ids(&spec.model),
+        resume: position,
+        ..DatasetOptions::default()
+    };
     let batches = get_dataset(config, context.tasks, options)?;
     batches.notices().iter().for_each(|notice| telemetry::notice_once(notice));
     Ok(batches)

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use crate::data::{DatasetOptions, EncDecBatch, training_eval_batches};
+use crate::data::{self, DatasetOptions, training_eval_batches};
 use crate::models::Batch;
 use crate::storage::Path;
 use crate::telemetry::{self, EventWriter};
@@ -27,7 +27,7 @@ pub struct TrainEval {
 
 struct EvalTask {
     name: String,
-    batches: Vec<EncDecBatch>,
+    batches: Vec<data::Batch>,
     events: EventWriter,
 }
 
@@ -46,7 +46,11 @@ impl TrainEval {
             return Ok(Self { tasks: Vec::new() });
         };
         check_vocabularies(&spec.model, config, context.tasks)?;
-        let options = DatasetOptions { num_ids: num_ids(&spec.model), ..Default::default() };
+        let options = DatasetOptions {
+            converter: spec.model.feature_converter(),
+            num_ids: num_ids(&spec.model),
+            ..Default::default()
+        };
         let eval_steps = spec.eval_steps as usize;
         let found = training_eval_batches(config, context.tasks, &options, eval_steps)?;
         if found.is_empty() {

@@ -16,7 +16,7 @@ use super::stats::Counter;
 use super::step::cache_step;
 use crate::data::error::DataError;
 use crate::data::example::Example;
-use crate::data::pipeline::{Pull, TaskPlan, precache_stage};
+use crate::data::pipeline::{Pull, TaskPlan, Workers, precache_stage};
 use crate::data::random::StageSeed;
 use crate::data::source::{encode, files_of, frame, splits_of};
 use crate::data::task::Task;
@@ -232,7 +232,7 @@ impl CacheWriter<'_> {
             num_epochs: Some(1),
             shard_index: 0,
             num_shards: 1,
-            num_threads: Some(self.options.num_threads),
+            workers: Some(Workers::start(self.options.num_threads, 1)),
         }
     }
 }

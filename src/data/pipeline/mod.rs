@@ -12,6 +12,7 @@ mod chunks;
 mod map;
 mod mix;
 mod parallel;
+mod pool;
 mod pull;
 mod shuffle;
 mod task;
@@ -20,5 +21,6 @@ mod validate;
 pub use pull::StageState;
 
 pub(crate) use mix::{Mix, MixtureParts, mixture_parts};
+pub(crate) use pool::Workers;
 pub(crate) use pull::{Pull, Stage};
-pub(crate) use task::{TaskPlan, precache_stage, task_stage};
+pub(crate) use task::{Extent, TaskPlan, extent, precache_stage, task_stage};

@@ -1,12 +1,11 @@
 //! Maps on many threads, in order.
 
 use std::collections::VecDeque;
-use std::num::NonZeroUsize;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use super::map::MapItems;
+use super::pool::Workers;
 use super::pull::{Pull, StageState};
 use crate::data::error::DataError;
 use crate::data::example::Example;
@@ -14,16 +13,7 @@ use crate::data::example::Example;
 /// Items that travel to a thread at once: enough to make the trip cheap, few enough that a
 /// restored pipeline repeats little.
 const CHUNK: usize = 64;
-/// Chunks under way for each thread.
-const CHUNKS_PER_THREAD: usize = 2;
-
 type Mapped = Result<Vec<Example>, DataError>;
-
-struct Job<Item> {
-    items: Vec<Item>,
-    counter: u64,
-    done: SyncSender<Mapped>,
-}
 
 /// A chunk that threads work on, and where it came from.
 struct Pending {
@@ -46,45 +36,25 @@ pub(crate) struct ParallelMap<In: Pull> {
     /// Items pulled.
     counter: u64,
     ended: bool,
-    max_pending: usize,
+    maps: Arc<dyn MapItems<In::Item>>,
+    workers: Workers,
     pending: VecDeque<Pending>,
     current: Option<Current>,
-    /// Dropped first, which ends the threads.
-    jobs: Option<Sender<Job<In::Item>>>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 impl<In: Pull> ParallelMap<In>
 where
     In::Item: Send + 'static,
 {
-    /// Starts the threads.
-    pub(crate) fn new(
-        input: In,
-        maps: Arc<dyn MapItems<In::Item>>,
-        num_threads: NonZeroUsize,
-    ) -> Self {
-        let (jobs, queue) = channel();
-        let queue = Arc::new(Mutex::new(queue));
-        let thread = |_| {
-            let (queue, maps) = (queue.clone(), maps.clone());
-            std::thread::spawn(move || work(&queue, &*maps))
-        };
-        Self {
-            input,
-            counter: 0,
-            ended: false,
-            max_pending: num_threads.get() * CHUNKS_PER_THREAD,
-            pending: VecDeque::new(),
-            current: None,
-            jobs: Some(jobs),
-            threads: (0..num_threads.get()).map(thread).collect(),
-        }
+    /// Applies `maps` to what `input` yields.
+    pub(crate) fn new(input: In, maps: Arc<dyn MapItems<In::Item>>, workers: Workers) -> Self {
+        let (pending, current) = (VecDeque::new(), None);
+        Self { input, counter: 0, ended: false, maps, workers, pending, current }
     }
 
     /// Keeps the threads busy.
     fn fill(&mut self) -> Result<(), DataError> {
-        while !self.ended && self.pending.len() < self.max_pending {
+        while !self.ended && self.pending.len() < self.workers.max_pending {
             let (counter, input) = (self.counter, self.input.save());
             let mut items = Vec::with_capacity(CHUNK);
             while items.len() < CHUNK {
@@ -98,8 +68,14 @@ where
             }
             self.counter += items.len() as u64;
             let (done, result) = sync_channel(1);
-            let jobs = self.jobs.as_ref().expect("the queue is open until drop");
-            jobs.send(Job { items, counter, done }).expect("the threads wait until drop");
+            let maps = self.maps.clone();
+            self.workers.run(move || {
+                let mapped: Mapped = (items.into_iter().zip(counter..))
+                    .filter_map(|(item, counter)| maps.apply(item, counter).transpose())
+                    .collect();
+                // Nobody waits for it when the pipeline is being dropped.
+                let _ = done.send(mapped);
+            });
             self.pending.push_back(Pending { counter, input, done: result });
         }
         Ok(())
@@ -114,18 +90,6 @@ where
         let examples = done.recv().expect("a thread of the data pipeline panicked")?.into_iter();
         self.current = Some(Current { counter, input, examples, taken: 0 });
         Ok(true)
-    }
-}
-
-fn work<Item>(queue: &Mutex<Receiver<Job<Item>>>, maps: &dyn MapItems<Item>) {
-    loop {
-        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { items, counter, done }) = job else { return };
-        let mapped: Mapped = (items.into_iter().zip(counter..))
-            .filter_map(|(item, counter)| maps.apply(item, counter).transpose())
-            .collect();
-        // Nobody waits for it when the pipeline is being dropped.
-        let _ = done.send(mapped);
     }
 }
 
@@ -171,15 +135,5 @@ where
             self.pull()?;
         }
         Ok(())
-    }
-}
-
-impl<In: Pull> Drop for ParallelMap<In> {
-    fn drop(&mut self) {
-        self.jobs = None;
-        for thread in self.threads.drain(..) {
-            // A panic was reported when it happened.
-            let _ = thread.join();
-        }
     }
 }

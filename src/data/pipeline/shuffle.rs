@@ -1,29 +1,75 @@
-//! A shuffle buffer.
+//! Shuffling within blocks.
 
 use super::pull::{Pull, Stage, StageState};
 use crate::data::error::DataError;
 use crate::data::example::Example;
-use crate::data::random::{Draw, StageSeed};
+use crate::data::random::StageSeed;
 
-/// Holds `size` examples and yields a random one of them each time, as `tf.data`'s shuffle does.
+/// Yields blocks of `size` examples, each in a random order of its own, while it fills the next.
+///
+/// `tf.data` draws from a buffer that it refills one by one, so that what the buffer holds depends
+/// on all that was read. A block depends on nothing but its place, so a position is where the block
+/// began and how much of it is gone, whatever the size.
 pub(crate) struct Shuffle {
     input: Stage,
     seed: StageSeed,
     size: usize,
-    buffer: Vec<Example>,
+    /// The block being handed on, last one first, and what it was when it began.
+    block: Vec<Example>,
+    taken: u64,
+    start: Start,
+    /// The block being filled, as many as are taken of the other.
+    next: Vec<Example>,
+    next_start: Start,
     ended: bool,
-    /// Examples yielded.
-    counter: u64,
-    /// One value for each example yielded.
-    draws: Draw,
+}
+
+/// Where a block begins.
+struct Start {
+    /// Blocks before it.
+    index: u64,
+    input: StageState,
 }
 
 impl Shuffle {
     /// Shuffles what `input` yields; `size` is at least 1.
     pub(crate) fn new(input: Stage, seed: StageSeed, size: usize) -> Self {
-        let draws = seed.sequence(0);
-        let buffer = Vec::new();
-        Self { input, seed, size: size.max(1), buffer, ended: false, counter: 0, draws }
+        let start = || Start { index: 0, input: input.save() };
+        let (start, next_start) = (start(), start());
+        Self {
+            input,
+            seed,
+            size: size.max(1),
+            block: Vec::new(),
+            taken: 0,
+            start,
+            next: Vec::new(),
+            next_start,
+            ended: false,
+        }
+    }
+
+    /// Pulls until the next block holds `count` examples.
+    fn fill(&mut self, count: usize) -> Result<(), DataError> {
+        while !self.ended && self.next.len() < count {
+            match self.input.pull()? {
+                Some(example) => self.next.push(example),
+                None => self.ended = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the next block the current one.
+    fn turn(&mut self) -> Result<(), DataError> {
+        self.fill(self.size)?;
+        let index = self.next_start.index + 1;
+        let next_start = Start { index, input: self.input.save() };
+        self.start = std::mem::replace(&mut self.next_start, next_start);
+        self.block = std::mem::take(&mut self.next);
+        self.seed.draw(self.start.index).shuffle(&mut self.block);
+        self.taken = 0;
+        Ok(())
     }
 }
 
@@ -31,32 +77,31 @@ impl Pull for Shuffle {
     type Item = Example;
 
     fn pull(&mut self) -> Result<Option<Example>, DataError> {
-        while !self.ended && self.buffer.len() < self.size {
-            match self.input.pull()? {
-                Some(example) => self.buffer.push(example),
-                None => self.ended = true,
-            }
+        if self.block.is_empty() {
+            self.turn()?;
         }
-        if self.buffer.is_empty() {
-            return Ok(None);
-        }
-        self.counter += 1;
-        let chosen = self.draws.below(self.buffer.len());
-        Ok(Some(self.buffer.swap_remove(chosen)))
+        let Some(example) = self.block.pop() else { return Ok(None) };
+        self.taken += 1;
+        // One for one, so that no batch waits for a whole block.
+        self.fill((self.taken as usize).min(self.size))?;
+        Ok(Some(example))
     }
 
     fn save(&self) -> StageState {
-        let mut state = StageState::new("shuffle", vec![self.counter], vec![self.input.save()]);
-        state.examples = self.buffer.clone();
-        state
+        let (start, taken) = match self.block.is_empty() {
+            true => (&self.next_start, 0),
+            false => (&self.start, self.taken),
+        };
+        StageState::new("shuffle", vec![start.index, taken], vec![start.input.clone()])
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        state.expect("shuffle", Some(1), 1)?;
+        state.expect("shuffle", Some(2), 1)?;
         self.input.restore(&state.inputs[0])?;
-        self.buffer = state.examples.clone();
-        self.counter = state.counters[0];
-        self.draws = self.seed.sequence(self.counter);
+        self.next_start = Start { index: state.counters[0], input: state.inputs[0].clone() };
+        for _ in 0..state.counters[1] {
+            self.pull()?;
+        }
         Ok(())
     }
 }

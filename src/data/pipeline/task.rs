@@ -1,7 +1,6 @@
 //! Builds the stages of one task.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -9,6 +8,7 @@ use std::sync::atomic::AtomicU64;
 use super::chunks::{FlatMap, Join, StepContext};
 use super::map::{Count, ExampleMaps, Map, NamedStep, RecordMaps};
 use super::parallel::ParallelMap;
+use super::pool::Workers;
 use super::pull::Stage;
 use super::shuffle::Shuffle;
 use super::validate::Validate;
@@ -35,8 +35,8 @@ pub(crate) struct TaskPlan {
     pub num_epochs: Option<u64>,
     pub shard_index: usize,
     pub num_shards: usize,
-    /// Threads for parsing and tokenizing; `None` does it on the thread that pulls.
-    pub num_threads: Option<NonZeroUsize>,
+    /// Who parses and tokenizes; `None` leaves it to the thread that pulls.
+    pub workers: Option<Workers>,
 }
 
 /// The output features of a task, vocabularies loaded.
@@ -54,19 +54,16 @@ pub(crate) fn task_stage(
     plan: &TaskPlan,
     notices: &mut Vec<String>,
 ) -> Result<Stage, DataError> {
-    let name = task.task_name();
     let step = cache_step(task)?;
     let cache = cache_of(task, step, plan, notices)?;
     let features = build_features(task)?;
     let produced = Arc::new(AtomicU64::new(0));
     let builder = Builder { task, plan, produced: produced.clone() };
-    let (files, first) = match &cache {
-        Some(cache) => {
-            let first = step.map_or(0, |step| step.index + 1);
-            (cached_split(cache, name, &plan.split)?, first)
-        }
-        None => (SplitFiles::of_source(&task.source, name, &plan.split)?, 0),
+    let first = match &cache {
+        Some(_) => step.map_or(0, |step| step.index + 1),
+        None => 0,
     };
+    let files = split_files(task, cache.as_ref(), plan)?;
     let mut stage = builder.preprocessed(files, first..task.preprocessors.len(), &features)?;
     let validate = Validate {
         task: task.task_name().to_string(),
@@ -86,9 +83,46 @@ pub(crate) fn task_stage(
                 task.task_name()
             )));
         };
+        // The shards share one buffer, so to speak.
+        let size = size.div_ceil(plan.num_shards);
         stage = Box::new(Shuffle::new(stage, builder.seed("shuffle"), size));
     }
     Ok(stage)
+}
+
+/// The files that a task is read from.
+fn split_files(
+    task: &Task,
+    cache: Option<&CacheFolder>,
+    plan: &TaskPlan,
+) -> Result<SplitFiles, DataError> {
+    let name = task.task_name();
+    match cache {
+        Some(cache) => cached_split(cache, name, &plan.split),
+        None => SplitFiles::of_source(&task.source, name, &plan.split),
+    }
+}
+
+/// What there is to read of a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub num_files: usize,
+    /// Bytes as stored, counted as far as it matters.
+    pub num_bytes: u64,
+}
+
+/// What there is to read of a task; bytes are counted until they are `enough`.
+pub(crate) fn extent(task: &Task, plan: &TaskPlan, enough: u64) -> Result<Extent, DataError> {
+    let cache = cache_of(task, cache_step(task)?, plan, &mut Vec::new())?;
+    let files = split_files(task, cache.as_ref(), plan)?.files;
+    let mut num_bytes = 0;
+    for file in &files {
+        if num_bytes >= enough {
+            break;
+        }
+        num_bytes += file.path.size()?;
+    }
+    Ok(Extent { num_files: files.len(), num_bytes })
 }
 
 /// What a task's cache holds, made from its source.
@@ -199,7 +233,10 @@ impl Builder<'_> {
             task: self.name(),
             split: plan.split.clone(),
             files: files.files,
-            cycle_length: files.cycle_length,
+            cycle_length: match plan.shuffle {
+                true => files.cycle_length.div_ceil(plan.num_shards),
+                false => files.cycle_length,
+            },
             block_length: files.block_length,
             skip_header_lines: files.skip_header_lines,
             shuffle: plan.shuffle.then(|| self.seed("files")),
@@ -210,8 +247,8 @@ impl Builder<'_> {
         });
         let maps = ExampleMaps { task: self.name(), steps };
         let maps = Arc::new(RecordMaps { parser: files.parser, maps });
-        match plan.num_threads {
-            Some(num_threads) => Box::new(ParallelMap::new(reader, maps, num_threads)),
+        match &plan.workers {
+            Some(workers) => Box::new(ParallelMap::new(reader, maps, workers.clone())),
             None => Box::new(Map::new(reader, maps)),
         }
     }

@@ -44,7 +44,7 @@ fn tasks_are_drawn_by_rate_and_nested_rates_multiply() {
         get_dataset(&config("outer", (4, 4)), &tasks, DatasetOptions::default()).unwrap();
     let mut counts = [0; 3];
     for batch in take(&mut batches, 500) {
-        for row in batch.encoder_input_tokens.chunks(4) {
+        for row in batch.rows_of("encoder_input_tokens") {
             counts[row[0] as usize - 2] += 1;
         }
     }

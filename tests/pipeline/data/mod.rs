@@ -7,6 +7,7 @@ mod order;
 mod packing;
 mod resume;
 mod span_corruption;
+mod streams;
 mod vocabulary;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gimlet::data::{
-    BatchIterator, DataSource, DatasetConfig, EncDecBatch, Feature, FeatureDtype, FilePattern,
+    Batch, BatchIterator, DataSource, DatasetConfig, Feature, FeatureDtype, FilePattern,
     JsonLinesDataSource, Preprocessor, Task, TaskOrMixture, TextLineDataSource,
 };
 use gimlet::vocab::{PassThroughVocabulary, VocabularySpec};
@@ -110,6 +111,7 @@ fn config(name: &str, lengths: (usize, usize)) -> DatasetConfig {
         seed: Some(7),
         use_cached: false,
         pack: false,
+        use_custom_packing_ops: false,
         use_memory_cache: true,
         trim_output_features: true,
         num_prefetch_threads: Some(2),
@@ -117,7 +119,7 @@ fn config(name: &str, lengths: (usize, usize)) -> DatasetConfig {
 }
 
 /// At most `count` batches.
-fn take(batches: &mut BatchIterator, count: usize) -> Vec<EncDecBatch> {
+fn take(batches: &mut BatchIterator, count: usize) -> Vec<Batch> {
     let next = |_| batches.next_batch().unwrap();
     (0..count).map_while(next).collect()
 }

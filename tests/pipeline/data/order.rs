@@ -6,8 +6,8 @@ use gimlet::data::{DatasetOptions, ExampleOptions, get_dataset, task_examples};
 
 use super::*;
 
-fn targets(batches: &[EncDecBatch]) -> Vec<Vec<i32>> {
-    batches.iter().map(|batch| batch.decoder_target_tokens.clone()).collect()
+fn targets(batches: &[Batch]) -> Vec<Vec<i32>> {
+    batches.iter().map(|batch| batch.ints("decoder_target_tokens").to_vec()).collect()
 }
 
 /// The first batches of a shuffled task of five files.
@@ -91,7 +91,7 @@ fn shards_share_everything_and_nothing_twice() {
             let mut batches = get_dataset(&config, &tasks, options).unwrap();
             for batch in take(&mut batches, 100) {
                 assert!(batch.rows <= 4 / num_shards);
-                seen.extend(batch.encoder_input_tokens.chunks(4).map(|row| (row[0], row[1])));
+                seen.extend(batch.rows_of("encoder_input_tokens").map(|row| (row[0], row[1])));
             }
         }
         seen.sort_unstable();
@@ -109,8 +109,8 @@ fn a_training_evaluation_repeats_rows_and_deals_them_out() {
     let rows = |num_shards, shard_index| {
         let options = DatasetOptions { num_shards, shard_index, ..DatasetOptions::default() };
         let batches = gimlet::data::training_eval_batches(&config, &tasks, &options, 2).unwrap();
-        let rows = |batch: &EncDecBatch| {
-            batch.encoder_input_tokens.chunks(3).map(|row| row[1]).collect::<Vec<_>>()
+        let rows = |batch: &Batch| {
+            batch.rows_of("encoder_input_tokens").map(|row| row[1]).collect::<Vec<_>>()
         };
         batches["ids"].iter().map(rows).collect::<Vec<_>>()
     };

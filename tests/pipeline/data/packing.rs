@@ -1,49 +1,57 @@
 //! Rows as SeqIO makes them; the reference was made with `reference/seqio_reference.py`.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
-use gimlet::data::{DatasetOptions, EncDecBatch, get_dataset, make_autoregressive_inputs};
+use gimlet::data::{
+    ConverterClass, DatasetOptions, EncDecFeatureConverter, EncoderFeatureConverter, Example,
+    FeatureConverter, Packing, Value, get_dataset, make_autoregressive_inputs,
+};
 use serde_json::Value as Json;
 
 use super::*;
 
 /// All rows of the examples, as one batch.
-fn rows_of(examples: &[Json], lengths: (usize, usize), pack: bool) -> EncDecBatch {
+fn rows_by(class: ConverterClass, examples: &[Json], lengths: &Json, pack: bool) -> Batch {
     let folder = tempfile::tempdir().unwrap();
     let mut file = std::fs::File::create(folder.path().join("a.jsonl")).unwrap();
     for example in examples {
         writeln!(file, "{example}").unwrap();
     }
-    let tasks = tasks([task_of_ids(&folder)]);
-    let config = DatasetConfig { pack, batch_size: 1000, ..config("ids", lengths) };
-    let options =
-        DatasetOptions { num_epochs: Some(1), drop_remainder: false, ..DatasetOptions::default() };
+    let lengths: BTreeMap<String, usize> = serde_json::from_value(lengths.clone()).unwrap();
+    let names: Vec<&str> = lengths.keys().map(String::as_str).collect();
+    let output_features = features(&ids_vocabulary(), &names);
+    let tasks = tasks([Task { output_features, ..task_of_ids(&folder) }]);
+    let task_feature_lengths = Some(lengths);
+    let config =
+        DatasetConfig { task_feature_lengths, pack, batch_size: 1000, ..config("ids", (0, 0)) };
+    let options = DatasetOptions {
+        converter: class,
+        num_epochs: Some(1),
+        drop_remainder: false,
+        ..DatasetOptions::default()
+    };
     let mut batches = get_dataset(&config, &tasks, options).unwrap();
     let batch = batches.next_batch().unwrap().expect("one batch");
     assert_eq!(batches.next_batch().unwrap(), None);
     batch
 }
 
-/// Compares every field with SeqIO's rows.
-fn check(batch: &EncDecBatch, expected: &Json) {
-    let packing = batch.packing.clone().unwrap_or_default();
-    let fields = [
-        ("encoder_input_tokens", &batch.encoder_input_tokens),
-        ("decoder_target_tokens", &batch.decoder_target_tokens),
-        ("decoder_input_tokens", &batch.decoder_input_tokens),
-        ("decoder_loss_weights", &batch.decoder_loss_weights),
-        ("encoder_segment_ids", &packing.encoder_segment_ids),
-        ("encoder_positions", &packing.encoder_positions),
-        ("decoder_segment_ids", &packing.decoder_segment_ids),
-        ("decoder_positions", &packing.decoder_positions),
-    ];
+/// The rows of an encoder-decoder model.
+fn rows_of(examples: &[Json], (inputs, targets): (usize, usize), pack: bool) -> Batch {
+    let lengths = serde_json::json!({"inputs": inputs, "targets": targets});
+    rows_by(ConverterClass::default(), examples, &lengths, pack)
+}
+
+/// Compares every feature with SeqIO's rows.
+fn check(batch: &Batch, expected: &Json) {
     let expected = expected.as_object().unwrap();
-    assert_eq!(expected.len(), if batch.packing.is_some() { 8 } else { 4 });
-    for (name, found) in fields.into_iter().take(expected.len()) {
-        let rows = expected[name].as_array().unwrap();
-        let expected: Vec<i32> = rows.iter().flat_map(ints).collect();
+    let names: BTreeSet<&str> = batch.features.iter().map(|feature| &*feature.name).collect();
+    assert_eq!(names, expected.keys().map(String::as_str).collect());
+    for (name, rows) in expected {
+        let rows: Vec<Vec<i32>> = rows.as_array().unwrap().iter().map(ints).collect();
         assert_eq!(batch.rows, rows.len(), "rows");
-        assert_eq!(*found, expected, "{name}");
+        assert_eq!(batch.rows_of(name).collect::<Vec<_>>(), rows, "{name}");
     }
 }
 
@@ -65,15 +73,17 @@ fn examples_that_fit_share_a_row() {
         serde_json::json!({"inputs": [8, 4, 9, 3, 1], "targets": [4, 1]}),
     ];
     let row = rows_of(&examples, (10, 7), true);
-    let packing = row.packing.unwrap();
-    assert_eq!(row.encoder_input_tokens, [7, 8, 5, 1, 8, 4, 9, 3, 1, 0]);
-    assert_eq!(packing.encoder_segment_ids, [1, 1, 1, 1, 2, 2, 2, 2, 2, 0]);
-    assert_eq!(packing.encoder_positions, [0, 1, 2, 3, 0, 1, 2, 3, 4, 0]);
-    assert_eq!(row.decoder_target_tokens, [3, 9, 1, 4, 1, 0, 0]);
-    assert_eq!(row.decoder_input_tokens, [0, 3, 9, 0, 4, 0, 0]);
-    assert_eq!(row.decoder_loss_weights, [1, 1, 1, 1, 1, 0, 0]);
-    assert_eq!(packing.decoder_segment_ids, [1, 1, 1, 2, 2, 0, 0]);
-    assert_eq!(packing.decoder_positions, [0, 1, 2, 0, 1, 0, 0]);
+    let expected = serde_json::json!({
+        "encoder_input_tokens": [[7, 8, 5, 1, 8, 4, 9, 3, 1, 0]],
+        "encoder_segment_ids": [[1, 1, 1, 1, 2, 2, 2, 2, 2, 0]],
+        "encoder_positions": [[0, 1, 2, 3, 0, 1, 2, 3, 4, 0]],
+        "decoder_target_tokens": [[3, 9, 1, 4, 1, 0, 0]],
+        "decoder_input_tokens": [[0, 3, 9, 0, 4, 0, 0]],
+        "decoder_loss_weights": [[1, 1, 1, 1, 1, 0, 0]],
+        "decoder_segment_ids": [[1, 1, 1, 2, 2, 0, 0]],
+        "decoder_positions": [[0, 1, 2, 0, 1, 0, 0]],
+    });
+    check(&row, &expected);
     assert_eq!(rows_of(&examples, (7, 3), true).rows, 2);
 }
 
@@ -85,4 +95,106 @@ fn decoder_inputs_begin_anew_with_each_example() {
     assert_eq!(inputs, [0, 3, 8, 0, 9, 0, 5, 4, 0, 0]);
     let inputs = make_autoregressive_inputs(&targets, None, 2);
     assert_eq!(inputs, [2, 3, 8, 1, 9, 1, 5, 4, 1, 0]);
+}
+
+/// The converter that a case of `converters.json` names.
+fn class_of(case: &Json) -> ConverterClass {
+    use gimlet::data::*;
+    let loss_on_targets_only = case["arguments"]["loss_on_targets_only"].as_bool().unwrap_or(true);
+    match case["converter"].as_str().unwrap() {
+        "EncDecFeatureConverter" => EncDecFeatureConverter {}.into(),
+        "LMFeatureConverter" => LMFeatureConverter {}.into(),
+        "PrefixLMFeatureConverter" => PrefixLMFeatureConverter { loss_on_targets_only }.into(),
+        "PrefixSuffixLMFeatureConverter" => PrefixSuffixLMFeatureConverter {}.into(),
+        "DecoderFeatureConverter" => DecoderFeatureConverter { loss_on_targets_only }.into(),
+        "EncoderFeatureConverter" => EncoderFeatureConverter { mask_id: 9 }.into(),
+        "PrePackedEncDecFeatureConverter" => PrePackedEncDecFeatureConverter {}.into(),
+        other => panic!("no converter {other}"),
+    }
+}
+
+#[test]
+fn every_converter_makes_seqio_s_rows() {
+    for case in reference_json("converters.json").as_array().unwrap() {
+        let examples = case["examples"].as_array().unwrap();
+        let batch = rows_by(class_of(case), examples, &case["lengths"], case["pack"] == true);
+        println!("{} {} {}", case["converter"], case["arguments"], case["pack"]);
+        check(&batch, &case["rows"]);
+    }
+}
+
+#[test]
+fn features_pass_through_with_floats_and_padding() {
+    let class = gimlet::data::PassThroughFeatureConverter {}.into();
+    let lengths = BTreeMap::from([("audio".to_string(), 3), ("ids".to_string(), 2)]);
+    let converter = FeatureConverter::new(&class, &lengths, Packing::None, 0).unwrap();
+    let example: Example = [
+        ("audio".into(), Value::Floats(vec![0.5, 1.5])),
+        ("ids".into(), Value::Ints(vec![4, 5, 6])),
+        ("text".into(), Value::Text("left behind".to_string())),
+    ]
+    .into_iter()
+    .collect();
+    let batch = converter.batch(&[example], 2).unwrap();
+    assert_eq!(batch.ints("ids"), [4, 5, 0, 0]);
+    let audio = gimlet::data::BatchValues::Floats(vec![0.5, 1.5, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(batch.feature("audio").unwrap().values, audio);
+    let error = FeatureConverter::new(&class, &lengths, Packing::Greedy, 0).unwrap_err();
+    assert!(error.to_string().contains("not allowed with PassThroughFeatureConverter"), "{error}");
+}
+
+#[test]
+fn lengths_must_fit_the_converter() {
+    let lengths = |names: &[&str]| names.iter().map(|name| (name.to_string(), 4)).collect();
+    let check = |class: ConverterClass, names: &[&str], expected: &str| {
+        let made = FeatureConverter::new(&class, &lengths(names), Packing::None, 0);
+        let error = made.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    check(EncDecFeatureConverter {}.into(), &["inputs"], "a positive length for 'targets'");
+    let extra = "has 'suffixes', which an encoder-decoder model does not take";
+    check(EncDecFeatureConverter {}.into(), &["inputs", "targets", "suffixes"], extra);
+    let class = EncoderFeatureConverter { mask_id: 9 };
+    check(class.into(), &["targets"], "a positive length for 'inputs'");
+}
+
+/// The share of positions that are padding.
+fn padding(batch: &Batch) -> f64 {
+    let tokens = ["encoder_input_tokens", "decoder_target_tokens"].map(|name| batch.ints(name));
+    let zeros: usize = tokens.iter().map(|ids| ids.iter().filter(|&&id| id == 0).count()).sum();
+    zeros as f64 / tokens.iter().map(|ids| ids.len()).sum::<usize>() as f64
+}
+
+#[test]
+fn dense_packing_pads_less_and_loses_nothing() {
+    let folder = folder_of_ids(&[400, 300, 500]);
+    let tasks = tasks([task_of_ids(&folder)]);
+    let packed = |use_custom_packing_ops| {
+        let lengths = (17, 9);
+        let config = DatasetConfig {
+            pack: true,
+            use_custom_packing_ops,
+            batch_size: 2000,
+            ..config("ids", lengths)
+        };
+        let options = DatasetOptions {
+            num_epochs: Some(1),
+            drop_remainder: false,
+            ..DatasetOptions::default()
+        };
+        get_dataset(&config, &tasks, options).unwrap().next_batch().unwrap().unwrap()
+    };
+    let (greedy, dense) = (packed(false), packed(true));
+    let segments = |batch: &Batch| {
+        let last = |ids: &[i32]| ids.iter().copied().max().unwrap_or(0);
+        batch.rows_of("decoder_segment_ids").map(last).sum::<i32>()
+    };
+    assert_eq!((segments(&greedy), segments(&dense)), (1200, 1200));
+    let mut tokens = [&greedy, &dense].map(|batch| batch.ints("decoder_target_tokens").to_vec());
+    for tokens in &mut tokens {
+        tokens.retain(|&token| token != 0);
+        tokens.sort_unstable();
+    }
+    assert_eq!(tokens[0], tokens[1]);
+    assert!(padding(&dense) < padding(&greedy), "{} {}", padding(&dense), padding(&greedy));
 }

@@ -1,0 +1,236 @@
+//! Decoder-only models: language models, and those that see a prefix at once.
+
+use super::{
+    BatchFeature, Convert, Field, Lengths, Row, RowFeature, fields_of, shifted, take_ints,
+};
+use crate::data::error::DataError;
+use crate::data::example::Example;
+use crate::gin::Configurable;
+
+/// Converts 'targets' for a language model. Source: SeqIO `feature_converters.py`.
+#[derive(Clone, Debug, PartialEq, Eq, Configurable)]
+#[gin(name = "seqio.LMFeatureConverter", alias = "seqio.feature_converters.LMFeatureConverter")]
+pub struct LMFeatureConverter {}
+
+/// Joins 'inputs' and 'targets'; the model sees all inputs at once, which
+/// `decoder_causal_attention` marks, one position further for the first target. Source: SeqIO
+/// `feature_converters.py`.
+#[derive(Clone, Debug, PartialEq, Eq, Configurable)]
+#[gin(
+    name = "seqio.PrefixLMFeatureConverter",
+    alias = "seqio.feature_converters.PrefixLMFeatureConverter"
+)]
+pub struct PrefixLMFeatureConverter {
+    /// Whether inputs count for nothing in the loss.
+    #[gin(default = true)]
+    pub loss_on_targets_only: bool,
+}
+
+/// As the prefix language model, with 'suffixes' behind the targets, which
+/// `target_suffix_weights` marks; where there is no suffix it marks the targets. Source: SeqIO
+/// `feature_converters.py`.
+#[derive(Clone, Debug, PartialEq, Eq, Configurable)]
+#[gin(
+    name = "seqio.PrefixSuffixLMFeatureConverter",
+    alias = "seqio.feature_converters.PrefixSuffixLMFeatureConverter",
+    ignored(loss_on_targets_only = "SeqIO's constructor drops it: inputs never count in the loss")
+)]
+pub struct PrefixSuffixLMFeatureConverter {}
+
+/// One of the three others, by which of 'inputs' and 'suffixes' the lengths name. Source: SeqIO
+/// `feature_converters.py`.
+#[derive(Clone, Debug, PartialEq, Eq, Configurable)]
+#[gin(
+    name = "seqio.DecoderFeatureConverter",
+    alias = "seqio.feature_converters.DecoderFeatureConverter"
+)]
+pub struct DecoderFeatureConverter {
+    /// Whether inputs count for nothing in the loss.
+    #[gin(default = true)]
+    pub loss_on_targets_only: bool,
+}
+
+const LM_FEATURES: [&str; 3] =
+    ["decoder_target_tokens", "decoder_input_tokens", "decoder_loss_weights"];
+const PACKING_FEATURES: [&str; 2] = ["decoder_segment_ids", "decoder_positions"];
+const WIDTH: &str = "inputs_width";
+const SUFFIX_WEIGHTS: &str = "target_suffix_weights";
+
+fn model_features(length: usize, is_packed: bool, more: &[&str]) -> Vec<Field> {
+    let packing = if is_packed { &PACKING_FEATURES[..] } else { &[] };
+    let names = LM_FEATURES.iter().chain(more).chain(packing);
+    names.map(|name| Field::new(name, length)).collect()
+}
+
+/// Appends what a language model reads; the features between belong to the caller.
+fn push_lm(targets: &RowFeature, bos_id: i32, out: &mut [BatchFeature]) {
+    let (first, rest) = out.split_at_mut(LM_FEATURES.len());
+    let [decoder_targets, decoder_inputs, weights] = first else {
+        unreachable!("there are three features");
+    };
+    let decoder_targets = decoder_targets.push(&targets.tokens);
+    weights.push_each(decoder_targets.iter().map(|&token| i32::from(token != 0)));
+    match rest {
+        [.., segments, positions] if *segments.name == *PACKING_FEATURES[0] => {
+            let segments = segments.push_each(targets.segment_ids());
+            positions.push(&targets.positions);
+            decoder_inputs.push_each(shifted(decoder_targets, Some(segments), bos_id));
+        }
+        _ => {
+            decoder_inputs.push_each(shifted(decoder_targets, None, bos_id));
+        }
+    }
+}
+
+impl Convert for LMFeatureConverter {
+    fn fields(&self, lengths: &Lengths) -> Result<Vec<Field>, DataError> {
+        fields_of("a language model", &["targets"], lengths)
+    }
+
+    fn model_features(&self, fields: &[Field], is_packed: bool) -> Vec<Field> {
+        model_features(fields[0].length, is_packed, &[])
+    }
+
+    fn push(&self, row: &Row, bos_id: i32, out: &mut [BatchFeature]) {
+        push_lm(&row.features[0], bos_id, out);
+    }
+}
+
+/// The fields of joined features: the tokens, and for each of them how many inputs there are.
+fn joined_fields(fields: Vec<Field>, more: &[&str]) -> Vec<Field> {
+    let length = fields.iter().map(|field| field.length).sum();
+    let names = ["targets", WIDTH].into_iter().chain(more.iter().copied());
+    names.map(|name| Field::new(name, length)).collect()
+}
+
+/// Inputs and what follows them, and their width for each token. Zero is told from padding by -1.
+fn join(inputs: Vec<i32>, mut rest: Vec<i32>) -> [Vec<i32>; 2] {
+    if rest.is_empty() {
+        // SeqIO gives an example without targets one that is padding.
+        rest.push(0);
+    }
+    let width = match inputs.len() {
+        0 => -1,
+        width => width as i32,
+    };
+    let joined: Vec<i32> = inputs.into_iter().chain(rest).collect();
+    let widths = vec![width; joined.len()];
+    [joined, widths]
+}
+
+/// Marks the inputs and the position after them; where asked, takes the inputs out of the loss.
+fn push_prefix(row: &Row, loss_on_targets_only: bool, out: &mut [BatchFeature]) {
+    let (targets, widths) = (&row.features[0], &row.features[1]);
+    let length = out[0].length;
+    // Without packing a row is one example, and its positions go on through the padding.
+    let is_packed = !targets.positions.is_empty();
+    let position = |i: usize| match is_packed {
+        true => targets.positions.get(i).copied().unwrap_or(0),
+        false => i as i32,
+    };
+    let width =
+        |i: usize| widths.tokens.get(i).map_or((0, 0), |&width| (width.max(0), width.max(0) + 1));
+    let [_, _, weights, causal_attention, ..] = out else {
+        unreachable!("there are four features");
+    };
+    causal_attention.push_each((0..length).map(|i| i32::from(position(i) < width(i).1)));
+    if loss_on_targets_only {
+        weights.change_last(|i, weight| {
+            let is_input = position(i) < width(i).0;
+            i32::from(is_input != (weight != 0))
+        });
+    }
+}
+
+impl Convert for PrefixLMFeatureConverter {
+    fn fields(&self, lengths: &Lengths) -> Result<Vec<Field>, DataError> {
+        let fields = fields_of("a prefix language model", &["inputs", "targets"], lengths)?;
+        Ok(joined_fields(fields, &[]))
+    }
+
+    fn prepare(&self, example: &mut Example, _: &[Field]) -> Result<Vec<Vec<i32>>, DataError> {
+        let inputs = take_ints(example, "inputs")?;
+        Ok(join(inputs, take_ints(example, "targets")?).into())
+    }
+
+    fn model_features(&self, fields: &[Field], is_packed: bool) -> Vec<Field> {
+        model_features(fields[0].length, is_packed, &["decoder_causal_attention"])
+    }
+
+    fn push(&self, row: &Row, bos_id: i32, out: &mut [BatchFeature]) {
+        push_lm(&row.features[0], bos_id, out);
+        push_prefix(row, self.loss_on_targets_only, out);
+    }
+}
+
+impl Convert for PrefixSuffixLMFeatureConverter {
+    fn fields(&self, lengths: &Lengths) -> Result<Vec<Field>, DataError> {
+        let names = ["inputs", "targets", "suffixes"];
+        let fields = fields_of("a prefix and suffix language model", &names, lengths)?;
+        Ok(joined_fields(fields, &[SUFFIX_WEIGHTS]))
+    }
+
+    fn prepare(&self, example: &mut Example, _: &[Field]) -> Result<Vec<Vec<i32>>, DataError> {
+        let inputs = take_ints(example, "inputs")?;
+        let mut targets = take_ints(example, "targets")?;
+        let suffixes = take_ints(example, "suffixes")?;
+        // 2 marks what `target_suffix_weights` is to show.
+        let num_unmarked = match suffixes.is_empty() {
+            true => inputs.len(),
+            false => inputs.len() + targets.len(),
+        };
+        targets.extend(suffixes);
+        let [joined, widths] = join(inputs, targets);
+        let marks = (0..joined.len()).map(|i| if i < num_unmarked { 1 } else { 2 }).collect();
+        Ok(vec![joined, widths, marks])
+    }
+
+    fn model_features(&self, fields: &[Field], is_packed: bool) -> Vec<Field> {
+        let more = ["decoder_causal_attention", SUFFIX_WEIGHTS];
+        model_features(fields[0].length, is_packed, &more)
+    }
+
+    fn push(&self, row: &Row, bos_id: i32, out: &mut [BatchFeature]) {
+        push_lm(&row.features[0], bos_id, out);
+        push_prefix(row, true, out);
+        let marks = row.features[2].tokens.iter();
+        out[4].push_each(marks.map(|&mark| i32::from(mark == 2)));
+    }
+}
+
+impl DecoderFeatureConverter {
+    /// Which of the others it is, by the fields that it makes.
+    fn delegate(&self, has_prefix: bool, has_suffix: bool) -> Box<dyn Convert> {
+        match (has_prefix, has_suffix) {
+            (_, true) => Box::new(PrefixSuffixLMFeatureConverter {}),
+            (true, false) => {
+                let loss_on_targets_only = self.loss_on_targets_only;
+                Box::new(PrefixLMFeatureConverter { loss_on_targets_only })
+            }
+            (false, false) => Box::new(LMFeatureConverter {}),
+        }
+    }
+
+    fn by_fields(&self, num_fields: usize) -> Box<dyn Convert> {
+        self.delegate(num_fields > 1, num_fields > 2)
+    }
+}
+
+impl Convert for DecoderFeatureConverter {
+    fn fields(&self, lengths: &Lengths) -> Result<Vec<Field>, DataError> {
+        let has = |name: &str| lengths.contains_key(name);
+        self.delegate(has("inputs"), has("suffixes")).fields(lengths)
+    }
+
+    fn prepare(&self, example: &mut Example, fields: &[Field]) -> Result<Vec<Vec<i32>>, DataError> {
+        self.by_fields(fields.len()).prepare(example, fields)
+    }
+
+    fn model_features(&self, fields: &[Field], is_packed: bool) -> Vec<Field> {
+        self.by_fields(fields.len()).model_features(fields, is_packed)
+    }
+
+    fn push(&self, row: &Row, bos_id: i32, out: &mut [BatchFeature]) {
+        self.by_fields(row.features.len()).push(row, bos_id, out);
+    }
+}

@@ -1,0 +1,151 @@
+//! Features that are the model's already.
+
+use super::{BatchFeature, Convert, Field, Lengths, Row, length_of, take_ints};
+use crate::data::error::DataError;
+use crate::data::example::{Example, Value};
+use crate::gin::Configurable;
+
+/// Hands on the features that `task_feature_lengths` names, padded. Source: SeqIO
+/// `feature_converters.py`.
+#[derive(Clone, Debug, PartialEq, Eq, Configurable)]
+#[gin(
+    name = "seqio.PassThroughFeatureConverter",
+    alias = "seqio.feature_converters.PassThroughFeatureConverter"
+)]
+pub struct PassThroughFeatureConverter {}
+
+/// Hands on the features of a packed language model, each as long as the targets. Source: SeqIO
+/// `feature_converters.py`.
+#[derive(Clone, Debug, PartialEq, Eq, Configurable)]
+#[gin(
+    name = "seqio.PrePackedLMFeatureConverter",
+    alias = "seqio.feature_converters.PrePackedLMFeatureConverter"
+)]
+pub struct PrePackedLMFeatureConverter {}
+
+/// Hands on the features of a packed prefix language model, each as long as inputs and targets
+/// together. Source: SeqIO `feature_converters.py`.
+#[derive(Clone, Debug, PartialEq, Eq, Configurable)]
+#[gin(
+    name = "seqio.PrePackedPrefixLMFeatureConverter",
+    alias = "seqio.feature_converters.PrePackedPrefixLMFeatureConverter"
+)]
+pub struct PrePackedPrefixLMFeatureConverter {}
+
+const LM_FEATURES: [&str; 5] = [
+    "decoder_input_tokens",
+    "decoder_loss_weights",
+    "decoder_positions",
+    "decoder_segment_ids",
+    "decoder_target_tokens",
+];
+
+impl Convert for PassThroughFeatureConverter {
+    fn fields(&self, lengths: &Lengths) -> Result<Vec<Field>, DataError> {
+        lengths.keys().map(|name| Ok(Field::new(name, length_of(name, lengths)?))).collect()
+    }
+
+    fn prepare(&self, example: &mut Example, fields: &[Field]) -> Result<Vec<Vec<i32>>, DataError> {
+        let is_missing = |field: &&Field| {
+            !matches!(example.get(&field.name), Some(Value::Ints(_) | Value::Floats(_)))
+        };
+        match fields.iter().find(is_missing) {
+            Some(field) => take_ints(example, &field.name).map(|ids| vec![ids]),
+            None => Ok(vec![Vec::new(); fields.len()]),
+        }
+    }
+
+    fn model_features(&self, fields: &[Field], _: bool) -> Vec<Field> {
+        fields.to_vec()
+    }
+
+    fn push(&self, row: &Row, _: i32, out: &mut [BatchFeature]) {
+        for feature in out {
+            match row.passed.as_ref().and_then(|example| example.get(&feature.name)) {
+                Some(Value::Floats(values)) => feature.push_floats(values),
+                Some(Value::Ints(values)) => {
+                    feature.push(values);
+                }
+                _ => feature.push_padding(),
+            }
+        }
+    }
+
+    fn packs(&self) -> bool {
+        false
+    }
+
+    fn passes_through(&self) -> bool {
+        true
+    }
+}
+
+/// The features of an example, each of exactly the field's length.
+fn exact(example: &mut Example, fields: &[Field]) -> Result<Vec<Vec<i32>>, DataError> {
+    let values = fields.iter().map(|field| {
+        let values = take_ints(example, &field.name)?;
+        match values.len() == field.length {
+            true => Ok(values),
+            false => Err(DataError::Config(format!(
+                "'{}' has {} values; packed examples have {}, the length of their row",
+                field.name,
+                values.len(),
+                field.length
+            ))),
+        }
+    });
+    values.collect()
+}
+
+fn push_all(row: &Row, out: &mut [BatchFeature]) {
+    for (feature, values) in out.iter_mut().zip(&row.features) {
+        feature.push(&values.tokens);
+    }
+}
+
+impl Convert for PrePackedLMFeatureConverter {
+    fn fields(&self, lengths: &Lengths) -> Result<Vec<Field>, DataError> {
+        let length = length_of("targets", lengths)?;
+        Ok(LM_FEATURES.iter().map(|name| Field::new(name, length)).collect())
+    }
+
+    fn prepare(&self, example: &mut Example, fields: &[Field]) -> Result<Vec<Vec<i32>>, DataError> {
+        exact(example, fields)
+    }
+
+    fn model_features(&self, fields: &[Field], _: bool) -> Vec<Field> {
+        fields.to_vec()
+    }
+
+    fn push(&self, row: &Row, _: i32, out: &mut [BatchFeature]) {
+        push_all(row, out);
+    }
+
+    fn packs(&self) -> bool {
+        false
+    }
+}
+
+impl Convert for PrePackedPrefixLMFeatureConverter {
+    fn fields(&self, lengths: &Lengths) -> Result<Vec<Field>, DataError> {
+        let length = length_of("inputs", lengths)? + length_of("targets", lengths)?;
+        let names = LM_FEATURES.iter().chain(&["decoder_causal_attention"]);
+        Ok(names.map(|name| Field::new(name, length)).collect())
+    }
+
+    fn prepare(&self, example: &mut Example, fields: &[Field]) -> Result<Vec<Vec<i32>>, DataError> {
+        exact(example, fields)
+    }
+
+    fn model_features(&self, fields: &[Field], _: bool) -> Vec<Field> {
+        fields.to_vec()
+    }
+
+    fn push(&self, row: &Row, _: i32, out: &mut [BatchFeature]) {
+        push_all(row, out);
+    }
+
+    fn packs(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,178 @@
+//! Rows of task features, packed or not.
+
+use super::{FeatureConverter, Packing};
+use crate::data::error::DataError;
+use crate::data::example::{Example, Value};
+use crate::data::pipeline::{Pull, Stage, StageState};
+
+/// Rows that the dense packer keeps open.
+const OPEN_ROWS: usize = 32;
+
+/// One row of task features, not padded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Row {
+    /// In the order of the converter's fields.
+    pub features: Vec<RowFeature>,
+    /// What the converter passes on as it is.
+    pub passed: Option<Example>,
+}
+
+/// A feature of a row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct RowFeature {
+    pub tokens: Vec<i32>,
+    /// Positions within each example; only when packed.
+    pub positions: Vec<i32>,
+}
+
+impl RowFeature {
+    /// The number of each token's example, from 1; 0 where the token is.
+    ///
+    /// As in SeqIO, an example that lacks the feature counts for nothing here.
+    pub(super) fn segment_ids(&self) -> impl Iterator<Item = i32> {
+        let mut segment = 0;
+        self.tokens.iter().zip(&self.positions).map(move |(&token, &position)| {
+            segment += i32::from(position == 0);
+            if token == 0 { 0 } else { segment }
+        })
+    }
+}
+
+impl Row {
+    fn append(&mut self, next: Self) {
+        for (feature, next) in self.features.iter_mut().zip(next.features) {
+            feature.tokens.extend(next.tokens);
+            feature.positions.extend(next.positions);
+        }
+    }
+
+    fn num_tokens(&self) -> usize {
+        self.features.iter().map(|feature| feature.tokens.len()).sum()
+    }
+
+    fn to_example(&self) -> Example {
+        let lists = self.features.iter().flat_map(|feature| [&feature.tokens, &feature.positions]);
+        let named =
+            |(i, list): (usize, &Vec<i32>)| (i.to_string().into(), Value::Ints(list.clone()));
+        lists.enumerate().map(named).collect()
+    }
+
+    fn from_example(example: &Example) -> Self {
+        let mut lists = example.iter().map(|(_, value)| match value {
+            Value::Ints(list) => list.clone(),
+            _ => Vec::new(),
+        });
+        let mut features = Vec::new();
+        while let (Some(tokens), Some(positions)) = (lists.next(), lists.next()) {
+            features.push(RowFeature { tokens, positions });
+        }
+        Self { features, passed: None }
+    }
+}
+
+/// Makes rows of examples: one each, or packed.
+pub(crate) struct Rows {
+    input: Stage,
+    converter: FeatureConverter,
+    /// Examples of the current packing batch that were packed.
+    in_batch: usize,
+    /// Rows with room, in the order they were begun.
+    open: Vec<Row>,
+    ended: bool,
+}
+
+impl Rows {
+    /// Rows of what `input` yields.
+    pub(crate) fn new(input: Stage, converter: FeatureConverter) -> Self {
+        Self { input, converter, in_batch: 0, open: Vec::new(), ended: false }
+    }
+
+    fn pull_row(&mut self) -> Result<Option<Row>, DataError> {
+        let example = self.input.pull()?;
+        example.map(|example| self.converter.row(example)).transpose()
+    }
+
+    /// SeqIO's way: in order, a row at a time. It packs batches of as many examples as the longest
+    /// row has tokens, and a row never crosses the end of such a batch.
+    fn pull_greedy(&mut self) -> Result<Option<Row>, DataError> {
+        let packing_batch = self.converter.fields.iter().map(|field| field.length).max();
+        loop {
+            if Some(self.in_batch) == packing_batch {
+                self.in_batch = 0;
+                return Ok(self.open.pop());
+            }
+            let Some(next) = self.pull_row()? else {
+                self.in_batch = 0;
+                return Ok(self.open.pop());
+            };
+            self.in_batch += 1;
+            match self.open.first_mut() {
+                Some(row) if self.converter.fits(row, &next) => row.append(next),
+                _ => {
+                    if let Some(row) = self.open.pop() {
+                        self.open.push(next);
+                        return Ok(Some(row));
+                    }
+                    self.open.push(next);
+                }
+            }
+        }
+    }
+
+    /// Many rows at a time: each example goes to the fullest row that has room for it, and the
+    /// fullest of all makes way where none has.
+    fn pull_dense(&mut self) -> Result<Option<Row>, DataError> {
+        while !self.ended {
+            let Some(next) = self.pull_row()? else {
+                self.ended = true;
+                break;
+            };
+            let fullest = |rows: &[Row], fits: &dyn Fn(&Row) -> bool| {
+                let fitting = rows.iter().enumerate().filter(|(_, row)| fits(row));
+                // The earliest of equals, so that none waits forever.
+                fitting.rev().max_by_key(|(_, row)| row.num_tokens()).map(|(i, _)| i)
+            };
+            let has_room = |row: &Row| self.converter.fits(row, &next);
+            match fullest(&self.open, &has_room) {
+                Some(i) => self.open[i].append(next),
+                None => {
+                    let full =
+                        fullest(&self.open, &|_| true).filter(|_| self.open.len() == OPEN_ROWS);
+                    let full = full.map(|i| self.open.remove(i));
+                    self.open.push(next);
+                    if full.is_some() {
+                        return Ok(full);
+                    }
+                }
+            }
+        }
+        Ok((!self.open.is_empty()).then(|| self.open.remove(0)))
+    }
+}
+
+impl Pull for Rows {
+    type Item = Row;
+
+    fn pull(&mut self) -> Result<Option<Row>, DataError> {
+        match self.converter.packing {
+            Packing::None => self.pull_row(),
+            Packing::Greedy => self.pull_greedy(),
+            Packing::Dense => self.pull_dense(),
+        }
+    }
+
+    fn save(&self) -> StageState {
+        let mut state =
+            StageState::new("rows", vec![self.in_batch as u64], vec![self.input.save()]);
+        state.examples = self.open.iter().map(Row::to_example).collect();
+        state
+    }
+
+    fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
+        state.expect("rows", Some(1), 1)?;
+        self.input.restore(&state.inputs[0])?;
+        self.in_batch = state.counters[0] as usize;
+        self.open = state.examples.iter().map(Row::from_example).collect();
+        Ok(())
+    }
+}

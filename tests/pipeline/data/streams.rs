@@ -1,0 +1,151 @@
+//! The batch at a step is the same on any number of hosts and threads.
+
+use gimlet::data::{AppendEos, DatasetOptions, DatasetState, Rekey, Tokenize, get_dataset};
+use gimlet::vocab::ByteVocabulary;
+
+use super::*;
+
+const STEPS: usize = 6;
+
+/// Files of 320 KiB, enough for a stream each.
+fn folder_of_text(num_files: usize) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in 0..num_files {
+        let line = |i: usize| format!("{file} {i} {}\n", "x".repeat(i % 90));
+        let text: String = (0..6400).map(line).collect();
+        std::fs::write(folder.path().join(format!("{file}.txt")), text).unwrap();
+    }
+    folder
+}
+
+fn text_task(folder: &tempfile::TempDir) -> Task {
+    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    let from_text = |name: &str| (name.to_string(), Some("text".to_string()));
+    let preprocessors = vec![
+        Preprocessor::Rekey(Rekey { key_map: ["inputs", "targets"].map(from_text).into() }),
+        Preprocessor::Tokenize(Tokenize { copy_pretokenized: false, with_eos: false }),
+        Preprocessor::AppendEos(AppendEos {}),
+    ];
+    let source = text_source(&format!("{}/*.txt", folder.path().display()));
+    task("text", source, preprocessors, features(&vocabulary, &["inputs", "targets"]))
+}
+
+fn shuffled(batch_size: usize, threads: usize) -> DatasetConfig {
+    DatasetConfig {
+        batch_size,
+        shuffle: true,
+        pack: true,
+        num_prefetch_threads: Some(threads),
+        ..config("text", (128, 128))
+    }
+}
+
+fn start(
+    config: &DatasetConfig,
+    tasks: &Tasks,
+    (shard_index, num_shards): (usize, usize),
+    resume: Option<DatasetState>,
+) -> BatchIterator {
+    let options = DatasetOptions { shard_index, num_shards, resume, ..DatasetOptions::default() };
+    get_dataset(config, tasks, options).unwrap()
+}
+
+fn rows(batch: &Batch) -> Vec<Vec<i32>> {
+    batch.rows_of("encoder_input_tokens").map(<[i32]>::to_vec).collect()
+}
+
+/// The rows of each global batch, and the position after the last.
+fn global(
+    config: &DatasetConfig,
+    tasks: &Tasks,
+    num_hosts: usize,
+    resume: Option<&DatasetState>,
+) -> (Vec<Vec<Vec<i32>>>, DatasetState) {
+    let mut steps = vec![Vec::new(); STEPS];
+    let mut states = Vec::new();
+    for host in 0..num_hosts {
+        let mut batches = start(config, tasks, (host, num_hosts), resume.cloned());
+        for step in &mut steps {
+            let batch = batches.next_batch().unwrap().expect("data repeat");
+            assert_eq!(batch.rows, config.batch_size / num_hosts);
+            step.extend(rows(&batch));
+        }
+        states.push(batches.state());
+    }
+    (steps, DatasetState::merged(states).unwrap())
+}
+
+#[test]
+fn any_number_of_hosts_and_threads_reads_the_same_global_batches() {
+    for num_files in [1, 5] {
+        let folder = folder_of_text(num_files);
+        let tasks = tasks([text_task(&folder)]);
+        let (expected, state) = global(&shuffled(12, 0), &tasks, 1, None);
+        assert_eq!(state.positions.len(), if num_files == 1 { 1 } else { 4 });
+        for (num_hosts, threads) in [(1, 2), (1, 9), (2, 0), (3, 2), (4, 1), (6, 0), (12, 0)] {
+            let (found, _) = global(&shuffled(12, threads), &tasks, num_hosts, None);
+            assert_eq!(found, expected, "{num_hosts} hosts, {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn another_number_of_hosts_goes_on_where_the_others_were() {
+    let folder = folder_of_text(5);
+    let tasks = tasks([text_task(&folder)]);
+    let config = shuffled(8, 2);
+    let (_, half_way) = global(&config, &tasks, 4, None);
+    let (expected, end) = global(&config, &tasks, 1, Some(&half_way));
+    for num_hosts in [2, 8] {
+        let (found, merged) = global(&config, &tasks, num_hosts, Some(&half_way));
+        assert_eq!((found, merged), (expected.clone(), end.clone()), "{num_hosts} hosts");
+    }
+}
+
+#[test]
+fn a_host_opens_its_own_files_only() {
+    let folder = folder_of_text(4);
+    let tasks = tasks([text_task(&folder)]);
+    let config = shuffled(4, 0);
+    let mut seen: Vec<i32> = Vec::new();
+    for host in 0..4 {
+        let mut batches = start(&config, &tasks, (host, 4), None);
+        // The first byte of each line is its file's number.
+        let first = |row: &Vec<i32>| row[0];
+        let mut files: Vec<i32> =
+            take(&mut batches, 50).iter().flat_map(rows).map(|row| first(&row)).collect();
+        files.sort_unstable();
+        files.dedup();
+        assert_eq!(files.len(), 1, "host {host}");
+        seen.extend(files);
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 4);
+}
+
+#[test]
+fn positions_are_small_whatever_the_buffers_hold() {
+    let folder = folder_of_text(5);
+    let tasks = tasks([text_task(&folder)]);
+    let mut batches = start(&shuffled(4, 2), &tasks, (0, 1), None);
+    take(&mut batches, 20);
+    let json = serde_json::to_string(&batches.state()).unwrap();
+    assert!(json.len() < 8000, "{} bytes", json.len());
+}
+
+#[test]
+fn positions_that_do_not_belong_together_are_refused() {
+    let folder = folder_of_text(4);
+    let tasks = tasks([text_task(&folder)]);
+    let config = shuffled(4, 0);
+    let mut hosts = [0, 1].map(|host| start(&config, &tasks, (host, 2), None));
+    take(&mut hosts[0], 2);
+    take(&mut hosts[1], 3);
+    let [a, b] = hosts.map(|host| host.state());
+    let error = DatasetState::merged([a.clone(), b]).unwrap_err().to_string();
+    assert!(error.contains("after 2 and after 3 batches"), "{error}");
+    let options = DatasetOptions { resume: Some(a), ..DatasetOptions::default() };
+    let error = get_dataset(&config, &tasks, options).err().unwrap().to_string();
+    assert!(error.contains("stream 2 is not in it"), "{error}");
+}
