@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::cache::Caches;
 use super::error::DataError;
 use super::example::{Example, Value};
-use super::pipeline::{Pull, Stage, TaskPlan, task_stage};
+use super::pipeline::{Pull, Stage, TaskPlan, first_stages, task_stage};
+use super::source::{files_of, splits_of};
 use super::task::Task;
 
 /// How the examples of one task are read for evaluation.
@@ -57,7 +58,33 @@ impl Iterator for ExampleIterator {
 
 /// The examples of a task, once each, with the features that its preprocessors leave.
 pub fn task_examples(task: &Task, options: &ExampleOptions) -> Result<ExampleIterator, DataError> {
-    let plan = TaskPlan {
+    task_stage(task, &plan(options), &mut Vec::new()).map(ExampleIterator)
+}
+
+/// The examples of a task after its first `count` preprocessors, its source's records for none.
+pub fn examples_after(
+    task: &Task,
+    options: &ExampleOptions,
+    count: usize,
+) -> Result<ExampleIterator, DataError> {
+    first_stages(task, &plan(options), count).map(ExampleIterator)
+}
+
+/// The splits of a task's source.
+pub fn task_splits(task: &Task) -> Result<Vec<String>, DataError> {
+    splits_of(&task.source, task.task_name())
+}
+
+/// The number of files of a split of a task's source.
+///
+/// # Errors
+/// There is none.
+pub fn split_files_found(task: &Task, split: &str) -> Result<usize, DataError> {
+    files_of(&task.source, task.task_name(), split).map(|files| files.len())
+}
+
+fn plan(options: &ExampleOptions) -> TaskPlan {
+    TaskPlan {
         split: options.split.clone(),
         lengths: options.lengths.clone(),
         trim: true,
@@ -69,8 +96,7 @@ pub fn task_examples(task: &Task, options: &ExampleOptions) -> Result<ExampleIte
         shard_index: options.shard_index,
         num_shards: options.num_shards,
         workers: None,
-    };
-    task_stage(task, &plan, &mut Vec::new()).map(ExampleIterator)
+    }
 }
 
 /// The length of the longest example of a task, by output feature, as `seqio.Evaluator` takes it

@@ -24,6 +24,12 @@ pub enum VocabError {
         /// What is wrong with it, and the remedy.
         reason: String,
     },
+    /// The trainer makes no model of the options and the text.
+    #[error("SentencePiece's trainer: {reason}")]
+    Training {
+        /// What it says.
+        reason: String,
+    },
 }
 
 impl VocabError {
@@ -31,7 +37,7 @@ impl VocabError {
     pub fn is_users(&self) -> bool {
         match self {
             Self::Storage(error) => error.is_users(),
-            Self::Model { .. } | Self::WordPiece { .. } => true,
+            Self::Model { .. } | Self::WordPiece { .. } | Self::Training { .. } => true,
         }
     }
 }

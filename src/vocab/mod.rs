@@ -10,6 +10,7 @@ mod load;
 mod pass_through;
 mod sentencepiece;
 mod spec;
+mod train;
 mod unigrams;
 mod word_piece;
 
@@ -19,6 +20,7 @@ pub use spec::{
     NormalizerSpec, PartialCodepointVocabulary, PassThroughVocabulary, SentencePieceVocabulary,
     UnigramVocabulary, VocabularySpec,
 };
+pub use train::train_sentencepiece;
 
 /// The id that pads every vocabulary.
 pub const PAD_ID: i32 = 0;

@@ -144,6 +144,27 @@ pub struct BertWordPieceVocabulary {
     pub end_of_sequence_id: usize,
 }
 
+impl BertWordPieceVocabulary {
+    /// A list of pieces with SeqIO's defaults for all else.
+    pub fn of(vocab_lookup_table: &str) -> Self {
+        Self {
+            vocab_lookup_table: vocab_lookup_table.to_string(),
+            suffix_indicator: "##".to_string(),
+            max_bytes_per_word: 100,
+            max_chars_per_token: None,
+            unknown_token: Some("[UNK]".to_string()),
+            split_unknown_characters: false,
+            lower_case: false,
+            keep_whitespace: false,
+            normalization_form: None,
+            preserve_unused_token: false,
+            pad_id: 0,
+            start_of_sequence_id: 101,
+            end_of_sequence_id: 102,
+        }
+    }
+}
+
 /// A normalization form of Unicode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Configurable)]
 pub enum NormalizationForm {
