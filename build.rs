@@ -29,11 +29,7 @@ fn main() {
 
 /// Makes SentencePiece's trainer callable; sentencepiece-sys builds it and says where it lies.
 fn compile_trainer() {
-    cc::Build::new()
-        .cpp(true)
-        .std("c++17")
-        .file("bridge/trainer.cpp")
-        .compile("gimlet_trainer");
+    cc::Build::new().cpp(true).std("c++17").file("bridge/trainer.cpp").compile("gimlet_trainer");
     // Not bundled: it stands behind what calls it, and before the library that it calls.
     println!("cargo::rustc-link-lib=static:-bundle=sentencepiece_train");
 }

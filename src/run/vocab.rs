@@ -178,12 +178,10 @@ fn spec(args: &ShowVocabArgs) -> VocabularySpec {
     let extra_ids = args.extra_ids;
     match args.model.as_str() {
         "bytes" => VocabularySpec::Byte(ByteVocabulary { extra_ids }),
-        list if list.ends_with(".txt") => {
-            VocabularySpec::BertWordPiece(BertWordPieceVocabulary {
-                lower_case: args.lower_case,
-                ..BertWordPieceVocabulary::of(list)
-            })
-        }
+        list if list.ends_with(".txt") => VocabularySpec::BertWordPiece(BertWordPieceVocabulary {
+            lower_case: args.lower_case,
+            ..BertWordPieceVocabulary::of(list)
+        }),
         model => sentencepiece(model, extra_ids),
     }
 }

@@ -69,7 +69,8 @@ pub(super) struct PartialCodepoints {
 impl PartialCodepoints {
     /// Gives the characters their ids, each the first time it is named.
     pub(super) fn new(spec: &PartialCodepointVocabulary) -> Self {
-        let mut out = Self { ids: HashMap::new(), codepoints: Vec::new(), extra_ids: spec.extra_ids };
+        let mut out =
+            Self { ids: HashMap::new(), codepoints: Vec::new(), extra_ids: spec.extra_ids };
         let given = spec.codepoints.iter().map(|&c| u32::try_from(c).unwrap_or(u32::MAX));
         for codepoint in [0, EOS, UNKNOWN].into_iter().chain(given) {
             let next = out.codepoints.len() as i32;

@@ -21,9 +21,8 @@ unsafe extern "C" {
 /// What the trainer says of the options or the text.
 pub fn train_sentencepiece(options: &[(String, String)]) -> Result<(), VocabError> {
     let c_string = |text: &String| {
-        CString::new(text.as_str()).map_err(|_| {
-            VocabError::Training { reason: format!("`{text:?}` holds a zero byte") }
-        })
+        CString::new(text.as_str())
+            .map_err(|_| VocabError::Training { reason: format!("`{text:?}` holds a zero byte") })
     };
     let names = options.iter().map(|(name, _)| c_string(name)).collect::<Result<Vec<_>, _>>()?;
     let values = options.iter().map(|(_, value)| c_string(value)).collect::<Result<Vec<_>, _>>()?;

@@ -131,11 +131,7 @@ pub(crate) fn precache_stage(task: &Task, plan: &TaskPlan) -> Result<Stage, Data
 }
 
 /// What the first `count` preprocessors make of a task's source.
-pub(crate) fn first_stages(
-    task: &Task,
-    plan: &TaskPlan,
-    count: usize,
-) -> Result<Stage, DataError> {
+pub(crate) fn first_stages(task: &Task, plan: &TaskPlan, count: usize) -> Result<Stage, DataError> {
     let files = SplitFiles::of_source(&task.source, task.task_name(), &plan.split)?;
     let builder = Builder { task, plan, produced: Arc::new(AtomicU64::new(0)) };
     builder.preprocessed(files, 0..count, &build_features(task)?)

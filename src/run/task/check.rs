@@ -66,27 +66,29 @@ fn mistakes(one: &Declared, tasks: &GinTasks, offline: bool) -> Vec<String> {
     match tasks.get(&one.name) {
         Err(error) => vec![error.to_string()],
         Ok(TaskOrMixture::Task(task)) => {
-            let mut found = task.supports_caching().err().map(|error| error.to_string());
-            let mut found: Vec<String> = found.take().into_iter().collect();
+            let error = task.supports_caching().err().map(|error| error.to_string());
+            let mut found: Vec<String> = error.into_iter().collect();
             if !offline {
                 found.extend(mistakes_in_files(&task));
             }
             found
         }
-        Ok(TaskOrMixture::Mixture(_)) => {
-            mixture_rates(&one.name, tasks).err().map(|error| error.to_string()).into_iter().collect()
-        }
+        Ok(TaskOrMixture::Mixture(_)) => mixture_rates(&one.name, tasks)
+            .err()
+            .map(|error| error.to_string())
+            .into_iter()
+            .collect(),
     }
 }
 
 /// Vocabularies that cannot be loaded, and splits without files.
 fn mistakes_in_files(task: &Task) -> Vec<String> {
-    let mut found = Vec::new();
-    for (name, feature) in &task.output_features {
-        if let Err(error) = feature.vocabulary.build() {
-            found.push(format!("feature '{name}': {error}"));
-        }
+    let mut found: Vec<String> = Vec::new();
+    for feature in task.output_features.values() {
+        found.extend(feature.vocabulary.build().err().map(|error| error.to_string()));
     }
+    // Features mostly share a vocabulary.
+    found.dedup();
     match task_splits(task) {
         Err(error) => found.push(error.to_string()),
         Ok(splits) => {
@@ -94,6 +96,5 @@ fn mistakes_in_files(task: &Task) -> Vec<String> {
             found.extend(errors.map(|error| error.to_string()));
         }
     }
-    found.dedup();
     found
 }

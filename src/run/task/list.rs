@@ -70,9 +70,7 @@ fn shares(name: &str, tasks: &GinTasks) -> String {
     match mixture_rates(name, tasks) {
         Ok(rates) => {
             let total: f64 = rates.iter().map(|(_, rate)| rate).sum();
-            let share = |(task, rate): &(String, f64)| {
-                format!("{task} {}%", percent(rate / total))
-            };
+            let share = |(task, rate): &(String, f64)| format!("{task} {}%", percent(rate / total));
             rates.iter().map(share).collect::<Vec<_>>().join(", ")
         }
         Err(error) => error.to_string().lines().next().unwrap_or_default().to_string(),

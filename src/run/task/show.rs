@@ -112,7 +112,8 @@ impl<'a> Shown<'a> {
     /// What a feature converter is given: the output features, trimmed.
     fn output(&self) -> Result<(), Failure> {
         let lengths = self.options.lengths.iter().flatten();
-        let lengths: Vec<String> = lengths.map(|(name, length)| format!("{name} {length}")).collect();
+        let lengths: Vec<String> =
+            lengths.map(|(name, length)| format!("{name} {length}")).collect();
         self.heading(&format!("output features, trimmed to {}", lengths.join(", ")))?;
         self.examples(task_examples(self.task, &self.options).map_err(failure)?)
     }
@@ -123,7 +124,9 @@ impl<'a> Shown<'a> {
     ) -> Result<(), Failure> {
         for example in examples.take(self.args.num_examples) {
             let example = example.map_err(failure)?;
-            write(&example.iter().map(|(key, value)| self.feature(key, value)).collect::<String>())?;
+            write(
+                &example.iter().map(|(key, value)| self.feature(key, value)).collect::<String>(),
+            )?;
             write("\n")?;
         }
         Ok(())
@@ -132,7 +135,7 @@ impl<'a> Shown<'a> {
     /// A feature's lines: its value, and behind token ids their pieces and their text.
     fn feature(&self, key: &str, value: &Value) -> String {
         let limit = self.args.limit;
-        let name = |text: &str| self.paint.text(Color::Dim, &format!("  {text:<18}"));
+        let name = |text: &str| self.paint.text(Color::Dim, &label(text));
         let key = key.to_string();
         let shown = match value {
             Value::Text(text) => quoted(text, limit),
@@ -141,11 +144,17 @@ impl<'a> Shown<'a> {
                 if let Some(vocabulary) = self.vocabularies.get(&key) {
                     let pieces = self.pieces(&**vocabulary, ids, None);
                     let text = quoted(&vocabulary.decode(ids), limit);
-                    shown.push_str(&format!("\n{}{pieces}\n{}{text}", name("pieces"), name("text")));
+                    shown.push_str(&format!(
+                        "\n{}{pieces}\n{}{text}",
+                        name("pieces"),
+                        name("text")
+                    ));
                 }
                 shown
             }
-            Value::Texts(texts) => format!("[{}]", some(texts.iter().map(|t| quoted(t, limit)), limit)),
+            Value::Texts(texts) => {
+                format!("[{}]", some(texts.iter().map(|t| quoted(t, limit)), limit))
+            }
             Value::Floats(numbers) => format!("[{}]", some(numbers.iter(), limit)),
             Value::Int(number) => number.to_string(),
             Value::Float(number) => number.to_string(),
@@ -222,16 +231,20 @@ impl<'a> Shown<'a> {
         let (ids, segments) = (batch.ints(tokens), batch.ints(&segments));
         let full = segments.iter().filter(|&&segment| segment != 0).count();
         let count = segments.iter().max().copied().unwrap_or(0);
-        let name = self.paint.text(Color::Dim, &format!("  {tokens:<18}"));
-        let about = format!("{count} examples, {full} of {} tokens", shown.length);
+        let name = self.paint.text(Color::Dim, &label(tokens));
+        let examples = if count == 1 { "example" } else { "examples" };
+        let about = format!("{count} {examples}, {full} of {} tokens", shown.length);
         let pieces = match self.vocabularies.get(feature) {
-            Some(vocabulary) => {
-                self.pieces(&**vocabulary, &ids[..full], Some(&segments[..full]))
-            }
+            Some(vocabulary) => self.pieces(&**vocabulary, &ids[..full], Some(&segments[..full])),
             None => some(ids[..full].iter(), self.args.limit),
         };
         format!("{name}{about}\n  {pieces}\n")
     }
+}
+
+/// The name of a line, wide enough for those that are usual.
+fn label(name: &str) -> String {
+    format!("  {name:<21} ")
 }
 
 /// Values between spaces, at most `limit` of them.

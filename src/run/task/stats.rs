@@ -203,7 +203,10 @@ mod tests {
     #[test]
     fn lengths_are_counted_in_ranges_that_double() {
         let text = histogram("inputs", &[0, 1, 2, 3, 3, 8]);
-        assert!(text.starts_with("  inputs: mean 2.8, min 0, median 3, 90% 8, 99% 8, max 8\n"), "{text}");
+        assert!(
+            text.starts_with("  inputs: mean 2.8, min 0, median 3, 90% 8, 99% 8, max 8\n"),
+            "{text}"
+        );
         assert!(text.contains("     2 to 3             3  ####"), "{text}");
     }
 }

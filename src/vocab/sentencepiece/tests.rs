@@ -34,7 +34,7 @@ fn models() -> Vec<SentencePiece> {
         }
     };
     let specs = MODELS.iter().flat_map(|model| overrides.iter().map(move |o| spec(model, o)));
-    specs.map(|spec| SentencePiece::load(&spec).unwrap()).collect()
+    specs.map(|spec| SentencePiece::load(&spec).expect("a model")).collect()
 }
 
 thread_local! {
@@ -42,7 +42,13 @@ thread_local! {
 }
 
 fn expected(model: &SentencePiece, text: &str) -> Vec<i32> {
-    model.processor.encode(text).unwrap().iter().map(|piece| as_id(piece.id)).collect()
+    model
+        .processor
+        .encode(text)
+        .expect("any text is encoded")
+        .iter()
+        .map(|piece| as_id(piece.id))
+        .collect()
 }
 
 fn same_ids(text: &str) {
@@ -97,12 +103,12 @@ fn ids_are_equal_where_scores_of_long_texts_lose_precision() {
 
 /// Changes the type of a model's pieces.
 fn retyped(model: &str, change: impl Fn(&str, i32) -> Option<u8>) -> Vec<u8> {
-    let bytes = std::fs::read(format!("{REFERENCE}/{model}")).unwrap();
-    let parsed = ModelProto::parse(&bytes).unwrap();
+    let bytes = std::fs::read(format!("{REFERENCE}/{model}")).expect("it is readable");
+    let parsed = ModelProto::parse(&bytes).expect("it is a model");
     let mut out = bytes.clone();
     let start = bytes.as_ptr() as usize;
     for (piece, id) in parsed.pieces.iter().zip(0..) {
-        let text = std::str::from_utf8(piece.piece).unwrap();
+        let text = std::str::from_utf8(piece.piece).expect("it is text");
         let Some(kind) = change(text, id) else { continue };
         // A normal piece states no type, only its text and its score, in five bytes. In their place
         // comes the type, as a varint of four bytes.
@@ -121,13 +127,14 @@ fn unused_pieces_are_taken_apart_as_they_were_made() {
         let bytes = retyped(model, |piece, id| {
             (id > 400 && piece.chars().count() > 1 && id % 3 == 0).then_some(UNUSED)
         });
-        let processor = SentencePieceProcessor::from_serialized_proto(&bytes).unwrap();
-        let encoder = Encoder::new(&bytes).unwrap();
-        let reference = std::fs::read_to_string(format!("{REFERENCE}/sentencepiece.json")).unwrap();
-        let reference: serde_json::Value = serde_json::from_str(&reference).unwrap();
-        for line in reference["lines"].as_array().unwrap() {
-            let line = line.as_str().unwrap();
-            let expected = processor.encode(line).unwrap();
+        let processor = SentencePieceProcessor::from_serialized_proto(&bytes).expect("a model");
+        let encoder = Encoder::new(&bytes).expect("a model");
+        let reference = std::fs::read_to_string(format!("{REFERENCE}/sentencepiece.json"))
+            .expect("it is readable");
+        let reference: serde_json::Value = serde_json::from_str(&reference).expect("it is JSON");
+        for line in reference["lines"].as_array().expect("a list") {
+            let line = line.as_str().expect("text");
+            let expected = processor.encode(line).expect("any text is encoded");
             let expected: Vec<i32> = expected.iter().map(|piece| as_id(piece.id)).collect();
             let mut ids = Vec::new();
             encoder.encode_into(line, &mut ids);

@@ -114,9 +114,9 @@ fn hash(word: &[u8]) -> u32 {
         (product >> 64) as u64 ^ product as u64
     };
     let (chunks, rest) = word.as_chunks::<8>();
-    let mut hash = chunks.iter().fold(word.len() as u64 ^ ODD, |hash, chunk| {
-        fold(hash, u64::from_le_bytes(*chunk))
-    });
+    let mut hash = chunks
+        .iter()
+        .fold(word.len() as u64 ^ ODD, |hash, chunk| fold(hash, u64::from_le_bytes(*chunk)));
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);
     hash = fold(hash, u64::from_le_bytes(last));

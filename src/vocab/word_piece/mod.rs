@@ -43,7 +43,9 @@ impl WordPiece {
         for (piece, id) in pieces.iter().zip(0..) {
             if let Some(first) = ids.insert(piece.clone(), id) {
                 let (first, line) = (first + 1, id + 1);
-                return Err(unfit(format!("lines {first} and {line} are the same piece `{piece}`")));
+                return Err(unfit(format!(
+                    "lines {first} and {line} are the same piece `{piece}`"
+                )));
             }
         }
         let outside = pieces.len() as i32;

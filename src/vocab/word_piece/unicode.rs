@@ -69,7 +69,8 @@ fn category(c: char) -> GeneralCategory {
 /// Control and format characters.
 pub(super) fn is_control(c: char) -> bool {
     c.is_ascii_control()
-        || !c.is_ascii() && matches!(category(c), GeneralCategory::Control | GeneralCategory::Format)
+        || !c.is_ascii()
+            && matches!(category(c), GeneralCategory::Control | GeneralCategory::Format)
 }
 
 /// Marks that take no room of their own, such as accents.

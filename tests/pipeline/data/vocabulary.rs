@@ -133,8 +133,7 @@ fn word_pieces_equal_those_of_tensorflow_text() {
     let lines: Vec<&str> = lines.map(|line| line.as_str().unwrap()).collect();
     for case in reference["cases"].as_array().unwrap() {
         let options = &case["options"];
-        let vocabulary =
-            VocabularySpec::BertWordPiece(word_piece(options)).build().unwrap();
+        let vocabulary = VocabularySpec::BertWordPiece(word_piece(options)).build().unwrap();
         assert_eq!(serde_json::json!(vocabulary.vocab_size()), case["vocab_size"], "{options}");
         assert_eq!(serde_json::json!(vocabulary.unk_id()), case["unk_id"], "{options}");
         for (line, ids) in lines.iter().zip(case["ids"].as_array().unwrap()) {
