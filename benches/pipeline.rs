@@ -230,15 +230,7 @@ fn before_cache() -> Vec<Preprocessor> {
 
 /// t5's defaults.
 fn span_corruption() -> Preprocessor {
-    let spec = SpanCorruption {
-        mean_noise_span_length: 3.0,
-        noise_density: 0.15,
-        input_feature_key: "inputs".to_string(),
-        merge_examples_to_reduce_padding: true,
-        reserved_for_packing: None,
-        passthrough_feature_keys: None,
-    };
-    spec.into()
+    SpanCorruption::default().into()
 }
 
 fn config(pack: bool) -> DatasetConfig {

@@ -1,7 +1,7 @@
 //! One example: named features of text, numbers or token ids.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -66,6 +66,10 @@ pub enum Value {
     Floats(Vec<f64>),
     /// Texts, rank 1.
     Texts(Vec<String>),
+    /// Rows of token ids, of any lengths; rank 2.
+    IntRows(Vec<Vec<i32>>),
+    /// Rows of numbers, of any lengths; rank 2.
+    FloatRows(Vec<Vec<f64>>),
 }
 
 impl Value {
@@ -78,14 +82,76 @@ impl Value {
             Self::Text(_) => "text",
             Self::Floats(_) => "a list of floats",
             Self::Texts(_) => "a list of texts",
+            Self::IntRows(_) => "a list of lists of ints",
+            Self::FloatRows(_) => "a list of lists of floats",
         }
     }
 
     /// Number of dimensions.
     pub fn rank(&self) -> usize {
         match self {
+            Self::IntRows(_) | Self::FloatRows(_) => 2,
             Self::Ints(_) | Self::Floats(_) | Self::Texts(_) => 1,
             Self::Int(_) | Self::Float(_) | Self::Text(_) => 0,
+        }
+    }
+}
+
+/// Does the same to whatever list a value is, or `else` where it is none.
+macro_rules! with_list {
+    ($value:expr, $list:ident => $do:expr, else $otherwise:expr) => {
+        match $value {
+            Value::Ints($list) => $do,
+            Value::Floats($list) => $do,
+            Value::Texts($list) => $do,
+            Value::IntRows($list) => $do,
+            Value::FloatRows($list) => $do,
+            Value::Int(_) | Value::Float(_) | Value::Text(_) => $otherwise,
+        }
+    };
+}
+
+impl Value {
+    /// Length of the first dimension; `None` where there is none.
+    pub fn len(&self) -> Option<usize> {
+        with_list!(self, list => Some(list.len()), else None)
+    }
+
+    /// Whether no value is held: an empty list, or one of empty rows.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::IntRows(rows) => rows.iter().all(Vec::is_empty),
+            Self::FloatRows(rows) => rows.iter().all(Vec::is_empty),
+            other => other.len() == Some(0),
+        }
+    }
+
+    /// Keeps this range of the first dimension, which it must hold; single values stay as they are.
+    pub(crate) fn keep(&mut self, range: Range<usize>) {
+        with_list!(self, list => {
+            list.truncate(range.end);
+            list.drain(..range.start);
+        }, else {});
+    }
+
+    /// Keeps the first `length` of the first dimension.
+    pub(crate) fn truncate(&mut self, length: usize) {
+        with_list!(self, list => list.truncate(length), else {});
+    }
+
+    /// Runs of `length` of the first dimension, the last one shorter; single values are one run.
+    pub(crate) fn pieces(&self, length: usize) -> Vec<Self> {
+        match self {
+            Self::Ints(list) => list.chunks(length).map(|run| Self::Ints(run.into())).collect(),
+            Self::Floats(list) => list.chunks(length).map(|run| Self::Floats(run.into())).collect(),
+            Self::Texts(list) => list.chunks(length).map(|run| Self::Texts(run.into())).collect(),
+            Self::IntRows(list) => {
+                list.chunks(length).map(|run| Self::IntRows(run.into())).collect()
+            }
+            Self::FloatRows(list) => {
+                list.chunks(length).map(|run| Self::FloatRows(run.into())).collect()
+            }
+            Self::Int(_) | Self::Float(_) | Self::Text(_) => vec![self.clone()],
         }
     }
 }
@@ -179,6 +245,11 @@ impl Example {
     pub fn take(&mut self, key: &str) -> Option<Value> {
         let index = self.features.iter().position(|(name, _)| **name == *key)?;
         Some(self.features.remove(index).1)
+    }
+
+    /// The value of a feature, to be changed.
+    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.features.iter_mut().find(|(name, _)| **name == *key).map(|(_, value)| value)
     }
 
     /// The features in the order they were set.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cache::Caches;
 use super::error::DataError;
-use super::example::{Example, Value};
+use super::example::Example;
 use super::pipeline::{Pull, Stage, TaskPlan, first_stages, task_stage};
 use super::source::{files_of, splits_of};
 use super::task::Task;
@@ -109,8 +109,8 @@ pub fn max_feature_lengths(
         task.output_features.keys().map(|key| (key.clone(), 0)).collect();
     for example in task_examples(task, &ExampleOptions { lengths: None, ..options.clone() })? {
         for (key, value) in example?.iter() {
-            if let (Some(known), Value::Ints(ids)) = (longest.get_mut(&**key), value) {
-                *known = ids.len().max(*known);
+            if let (Some(known), Some(length)) = (longest.get_mut(&**key), value.len()) {
+                *known = length.max(*known);
             }
         }
     }

@@ -20,6 +20,7 @@ mod dataset;
 mod error;
 mod example;
 mod examples;
+mod feature;
 mod pipeline;
 mod postprocess;
 mod preprocess;
@@ -47,14 +48,25 @@ pub use examples::{
     ExampleIterator, ExampleOptions, examples_after, max_feature_lengths, split_files_found,
     task_examples, task_splits,
 };
+pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use pipeline::StageState;
 pub use postprocess::{LowerText, Postprocessor, StringLabelToClassId};
 pub use preprocess::{
-    AppendEos, AppendEosAfterTrim, CacheDatasetPlaceholder, FullLm, IidDenoising, ParseTsv,
-    PrefixLm, PreprocessTsv, Preprocessor, Rekey, SpanCorruption, Summarize, Tokenize,
-    TokenizeAndAppendEos, Translate, TruncateInputsLeft, random_spans_helper,
+    AppendEos, AppendEosAfterTrim, BertMasking, CacheDatasetPlaceholder,
+    ConcatenateAndSplitToFixedLength, Denoise, DropNoiseTokens, DropNonnoiseTokens, FullLm,
+    IidDenoising, IidNoiseMask, NoiseFn, NoiseMaskFn, NoiseSpanToSentinel,
+    NoiseSpanToUniqueSentinel, NoiseTokenToGatheredToken, NoiseTokenToRandomToken,
+    NoiseTokenToRandomTokenOrSentinel, NoiseTokenToSentinel, NonnoiseSpanToSentinel,
+    NonnoiseSpanToUniqueSentinel, PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder, ParseTsv,
+    PermuteNoiseTokens, PrefixLm, PreprocessTsv, Preprocessor, RandomPrefixNoiseMask,
+    RandomSpansHelper, RandomSpansNoiseMask, RandomSpansTargetsLength, RandomSpansTokensLength,
+    ReduceConcatTokens, RegularNoiseMask, Rekey, SelectRandomChunk, SentinelId, SpanCorruption,
+    SplitTokens, SplitTokensToInputsLength, SplitTokensToRandomLength, SplitTokensToTargetsLength,
+    Summarize, TargetsForPrefixLmObjective, TokenPreprocessor, Tokenize, TokenizeAndAppendEos,
+    Translate, TrimAndPadDataset, TrimTokensAtFront, TriviaQaTruncateInputs, TruncateInputsLeft,
+    Unsupervised, random_spans_helper,
 };
 pub use source::{
     DataSource, FilePattern, HuggingFaceDataSource, JsonLinesDataSource, TextLineDataSource,
 };
-pub use task::{Feature, FeatureDtype, Mixture, MixtureEntry, Task, TaskOrMixture, TaskProvider};
+pub use task::{Mixture, MixtureEntry, Task, TaskOrMixture, TaskProvider};

@@ -53,6 +53,12 @@ impl Draw {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
+    /// A uniform number from `low` to below `high`, which is more.
+    pub(crate) fn between(&mut self, low: i64, high: i64) -> i64 {
+        debug_assert!(low < high, "nothing lies from {low} to below {high}");
+        low + self.below((high - low) as usize) as i64
+    }
+
     /// Permutes the items.
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {

@@ -10,7 +10,8 @@ use super::preprocess::Preprocessor;
 use super::source::DataSource;
 use crate::gin::{Configurable, Evaluator, FromGin, Ref, Registry, Reported, Value, ValueKind};
 use crate::metrics::MetricFn;
-use crate::vocab::VocabularySpec;
+
+pub use super::feature::{Feature, FeatureDtype};
 
 /// Examples of one data set as text-to-text features. Source: SeqIO `dataset_providers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -60,37 +61,6 @@ impl Task {
     pub fn supports_caching(&self) -> Result<bool, DataError> {
         Ok(cache_step(self)?.is_some())
     }
-}
-
-/// One output feature of a task. Source: SeqIO `utils.py`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "seqio.Feature", alias = "seqio.dataset_providers.Feature")]
-pub struct Feature {
-    /// Turns text into ids.
-    pub vocabulary: VocabularySpec,
-    /// Whether the EOS preprocessors append EOS.
-    #[gin(default = true)]
-    pub add_eos: bool,
-    /// Whether every example must have the feature.
-    #[gin(default = true)]
-    pub required: bool,
-    /// Type of the values.
-    #[gin(default = FeatureDtype::Int32)]
-    pub dtype: FeatureDtype,
-    /// Number of dimensions.
-    #[gin(default = 1)]
-    pub rank: usize,
-}
-
-/// Type of a feature's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
-pub enum FeatureDtype {
-    /// Token ids.
-    Int32,
-    /// Token ids; held in 32 bits.
-    Int64,
-    /// Real numbers.
-    Float32,
 }
 
 /// Several tasks sampled at given rates. Source: SeqIO `dataset_providers.py`.

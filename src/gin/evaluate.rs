@@ -36,6 +36,8 @@ pub struct Evaluator<'a> {
     config: &'a Config,
     /// A run's configuration while task files are evaluated; only `open` configurables see it.
     run_config: Option<&'a Config>,
+    /// Where the value being read was bound, whose macros it means.
+    bound_in: &'a Config,
     registry: &'a Registry,
     scope: Vec<String>,
     /// `(name, scope, place)` of the calls under way, outermost first.
@@ -44,8 +46,8 @@ pub struct Evaluator<'a> {
     /// The parameter whose value is being read.
     parameter: Option<(&'static Schema, &'static str)>,
     diagnostics: Vec<Diagnostic>,
-    /// Values of the macros that derived values were computed from.
-    computed: BTreeMap<String, ValueKind>,
+    /// Values of the macros that derived values were computed from, and whether of a run's.
+    computed: BTreeMap<(bool, String), ValueKind>,
     /// Whether references are only looked at and never run.
     without_calls: bool,
 }
@@ -56,6 +58,7 @@ impl<'a> Evaluator<'a> {
         Self {
             config,
             run_config: None,
+            bound_in: config,
             registry,
             scope: Vec::new(),
             calls: Vec::new(),
@@ -161,9 +164,11 @@ impl<'a> Evaluator<'a> {
         name: &'static str,
         default: Option<fn() -> T>,
     ) -> Result<T, Reported> {
-        if let Some(value) = self.bound(schema, name) {
+        if let Some((value, bound_in)) = self.bound(schema, name) {
             let outer = self.parameter.replace((schema, name));
+            let outer_config = std::mem::replace(&mut self.bound_in, bound_in);
             let read = self.read(value);
+            self.bound_in = outer_config;
             self.parameter = outer;
             return read;
         }
@@ -211,7 +216,7 @@ impl<'a> Evaluator<'a> {
             false => reference.scope.clone(),
         };
         let path = key.join("/");
-        let bound = self.config.bound(&key, SINGLETON, "constructor");
+        let bound = self.bound_in.bound(&key, SINGLETON, "constructor");
         let Some(Value { kind: ValueKind::Reference(made), .. }) = bound.filter(|b| is_bare(b))
         else {
             let message = format!("singleton `{path}` has no constructor that can be called");
@@ -227,13 +232,13 @@ impl<'a> Evaluator<'a> {
     fn compute(&mut self, expression: &Expression, span: Span) -> Result<ValueKind, Reported> {
         let computed = expression.compute(&mut |leaf| {
             let ValueKind::Macro(used) = &leaf.kind else { return Ok(leaf.kind.clone()) };
-            let path = used.path();
+            let key = (!std::ptr::eq(self.bound_in, self.config), used.path());
             // Macros computed from each other are computed once each, not once for each way to them.
-            if let Some(known) = self.computed.get(&path) {
+            if let Some(known) = self.computed.get(&key) {
                 return Ok(known.clone());
             }
             let value = self.read::<Value>(leaf).map_err(NotComputed::Reported)?;
-            self.computed.insert(path, value.kind.clone());
+            self.computed.insert(key, value.kind.clone());
             Ok(value.kind)
         });
         computed.map_err(|error| match error {
@@ -294,13 +299,12 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    fn bound(&self, schema: &'static Schema, name: &str) -> Option<&'a Value> {
-        let own = self.config.bound(&self.scope, schema.name, name);
-        let from_run = || {
-            let run = self.run_config.filter(|_| schema.open)?;
-            run.bound(&self.scope, schema.name, name)
+    /// What is bound to a parameter, and where.
+    fn bound(&self, schema: &'static Schema, name: &str) -> Option<(&'a Value, &'a Config)> {
+        let find = |config: &'a Config| {
+            config.bound(&self.scope, schema.name, name).map(|value| (value, config))
         };
-        own.or_else(from_run)
+        find(self.config).or_else(|| find(self.run_config.filter(|_| schema.open)?))
     }
 
     fn missing(&mut self, schema: &'static Schema, name: &str) -> Reported {
@@ -401,12 +405,12 @@ impl<'a> Evaluator<'a> {
             let message = format!("macro `{path}` is defined by itself");
             return Err(self.report(Diagnostic::error(span, message)));
         }
-        if self.without_calls && self.config.macro_value(&path).is_none() {
+        if self.without_calls && self.bound_in.macro_value(&path).is_none() {
             return Err(Reported);
         }
-        let Some(value) = self.config.macro_value(&path) else {
+        let Some(value) = self.bound_in.macro_value(&path) else {
             let diagnostic = Diagnostic::error(span, format!("macro `{path}` is not defined"))
-                .help(did_you_mean(&path, self.config.macro_names()));
+                .help(did_you_mean(&path, self.bound_in.macro_names()));
             return Err(self.report(diagnostic));
         };
         self.check_depth(Some(span))?;

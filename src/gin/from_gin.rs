@@ -304,7 +304,13 @@ macro_rules! integer {
     )*};
 }
 
-integer!(i64: "an int", u64: "an int of 0 or more", usize: "an int of 0 or more");
+integer!(
+    i32: "an int",
+    i64: "an int",
+    u32: "an int of 0 or more",
+    u64: "an int of 0 or more",
+    usize: "an int of 0 or more"
+);
 
 /// `'a', 'b' or 'c'`.
 pub fn one_of(options: &[&str]) -> String {

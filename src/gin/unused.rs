@@ -79,14 +79,17 @@ fn unused_macros(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// Bindings that running `root` does not read, in the order of the texts.
+/// Bindings that running `root` does not read, in the order of the texts. Whatever tasks may name
+/// (what is `open`) counts as run.
 pub(super) fn unread(
     config: &Config,
     sources: &SourceMap,
     root: &'static Schema,
     registry: &Registry,
 ) -> Vec<Diagnostic> {
-    let reached = reach(config, registry, [(Vec::new(), root)]);
+    let open = config.bindings.keys().filter_map(|(_, name)| registry.get(name));
+    let open = open.filter(|schema| schema.open).map(|schema| (Vec::new(), schema));
+    let reached = reach(config, registry, std::iter::once((Vec::new(), root)).chain(open));
     let mut out = Vec::new();
     for ((scope, name), arguments) in &config.bindings {
         let schema = registry.get(name).expect("bindings name what the registry holds");

@@ -1,12 +1,20 @@
-//! T5X's functions for gin files (`t5x/gin_utils.py`), from before values could be computed.
+//! Functions that gin files call for a value: T5X's (`t5x/gin_utils.py`), from before values could be
+//! computed, and t5's lengths of corrupted spans.
 
 use num_traits::Zero;
 
+use crate::data::{RandomSpansHelper, RandomSpansTargetsLength, RandomSpansTokensLength};
 use crate::gin::{Configurable, Expression, Function, Operator, Registry, Value, ValueKind};
 
 /// The registry with all of them.
 pub fn with_functions(registry: Registry) -> Registry {
-    registry.with_function::<SumFn>().with_function::<BoolFn>().with_function::<StringSplitFn>()
+    registry
+        .with_function::<SumFn>()
+        .with_function::<BoolFn>()
+        .with_function::<StringSplitFn>()
+        .with_function::<RandomSpansHelper>()
+        .with_function::<RandomSpansTokensLength>()
+        .with_function::<RandomSpansTargetsLength>()
 }
 
 /// The sum of two numbers, or two texts or lists joined.

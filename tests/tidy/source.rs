@@ -31,9 +31,12 @@ impl Source {
         format!("{}:{}", self.path, self.line_at(offset))
     }
 
-    /// The code with `#[cfg(test)]` modules blanked out too.
+    /// The code with `#[cfg(test)]` modules blanked out too; a file of tests says `#![cfg(test)]`.
     pub fn code_without_tests(&self) -> String {
         let mut code = self.code.clone().into_bytes();
+        if self.code.contains("#![cfg(test)]") {
+            blank(&mut code);
+        }
         for (start, _) in self.code.match_indices("#[cfg(test)]") {
             if let Some(end) = end_of_block(&self.code, start) {
                 blank(&mut code[start..end]);

@@ -80,6 +80,13 @@ impl FeatureTable {
     ) -> Result<(), String> {
         let is_first = self.features.is_empty();
         for (key, value) in example.iter() {
+            if value.rank() > 1 {
+                return Err(format!(
+                    "'{key}' is {}, and a cache holds lists of one dimension; make it behind \
+                     `CacheDatasetPlaceholder`",
+                    value.type_name()
+                ));
+            }
             let known = Known::of(value, output_features.get(&**key));
             match self.features.get_mut(&**key) {
                 Some(before) if known.fits(before) => {}
@@ -116,7 +123,9 @@ impl Known {
         let (dtype, is_list, is_open) = match value {
             Value::Ints(ids) if is_long => ("int64", true, ids.is_empty()),
             Value::Ints(ids) => ("int32", true, ids.is_empty()),
+            Value::IntRows(rows) => ("int32", true, rows.is_empty()),
             Value::Floats(numbers) => ("float32", true, numbers.is_empty()),
+            Value::FloatRows(rows) => ("float32", true, rows.is_empty()),
             Value::Texts(texts) => ("string", true, texts.is_empty()),
             Value::Int(_) => ("int64", false, false),
             Value::Float(_) => ("float32", false, false),

@@ -15,7 +15,8 @@ pub(crate) struct StepContext {
 }
 
 impl StepContext {
-    fn error(&self, origin: Option<&Origin>, counter: u64, reason: String) -> DataError {
+    /// What went wrong with an example.
+    pub(super) fn error(&self, origin: Option<&Origin>, counter: u64, reason: String) -> DataError {
         let (task, step) = (self.task.clone(), self.name.to_string());
         DataError::Preprocess { task, step, place: place(origin, counter), reason }
     }

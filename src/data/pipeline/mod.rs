@@ -14,8 +14,10 @@ mod mix;
 mod parallel;
 mod pool;
 mod pull;
+mod rebatch;
 mod shuffle;
 mod task;
+pub(crate) mod testing;
 mod validate;
 
 pub use pull::StageState;

@@ -10,6 +10,7 @@ use super::map::{Count, ExampleMaps, Map, NamedStep, RecordMaps};
 use super::parallel::ParallelMap;
 use super::pool::Workers;
 use super::pull::Stage;
+use super::rebatch::Rebatch;
 use super::shuffle::Shuffle;
 use super::validate::Validate;
 use crate::data::cache::{CacheFolder, CacheStep, Caches, cache_step, cached_split};
@@ -258,20 +259,33 @@ impl Builder<'_> {
     }
 
     fn append(&self, input: Stage, group: Group) -> Stage {
-        let mut stage: Stage = match group.head {
-            Some((context, Step::Join { num_examples, step })) => {
-                Box::new(Join { input, context, num_examples, step, counter: 0 })
-            }
-            Some((context, Step::FlatMap(step))) => Box::new(FlatMap::new(input, context, step)),
-            Some((context, Step::Shuffle { buffer_size })) => {
-                Box::new(Shuffle::new(input, context.seed, buffer_size))
-            }
-            Some((_, Step::Map(_))) | None => input,
+        let mut stage = match group.head {
+            Some((context, step)) => staged(input, context, step),
+            None => input,
         };
         if !group.maps.is_empty() {
             let maps = ExampleMaps { task: self.name(), steps: group.maps };
             stage = Box::new(Map::new(stage, Arc::new(maps)));
         }
         stage
+    }
+}
+
+/// A step over what a stage yields.
+pub(super) fn staged(input: Stage, context: StepContext, step: Step) -> Stage {
+    match step {
+        Step::Map(step) => {
+            let StepContext { task, name, seed } = context;
+            let maps = ExampleMaps { task, steps: vec![NamedStep { name, seed, step }] };
+            Box::new(Map::new(input, Arc::new(maps)))
+        }
+        Step::FlatMap(step) => Box::new(FlatMap::new(input, context, step)),
+        Step::Join { num_examples, step } => {
+            Box::new(Join { input, context, num_examples, step, counter: 0 })
+        }
+        Step::Rebatch { feature, length } => {
+            Box::new(Rebatch::new(input, context, feature, length))
+        }
+        Step::Shuffle { buffer_size } => Box::new(Shuffle::new(input, context.seed, buffer_size)),
     }
 }

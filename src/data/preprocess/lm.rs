@@ -1,11 +1,16 @@
-//! The other objectives of t5 over plain text.
+//! The other objectives of t5 over plain text, and the list that a run can put together itself.
 
-use super::chunks::{concat_targets, split_targets};
-use super::denoise::{Denoise, MAX_DOCUMENT_TOKENS, NoiseMask, RandomChunk, Replace};
+use super::chunks::{ReduceConcatTokens, SplitTokens, SplitTokensToInputsLength};
+use super::denoise::{
+    Denoise, DropNoiseTokens, DropNonnoiseTokens, IidNoiseMask, NoiseFn, NoiseMaskFn,
+    NoiseSpanToUniqueSentinel, NonnoiseSpanToUniqueSentinel, RandomPrefixNoiseMask,
+};
+use super::random_chunk::SelectRandomChunk;
 use super::tokens::AppendEos;
-use super::{Context, Preprocess, Step};
+use super::trim::TrimAndPadDataset;
+use super::{Context, Preprocess, Preprocessor, Step};
 use crate::data::error::DataError;
-use crate::gin::Configurable;
+use crate::gin::{Configurable, Evaluator, FromGin, Registry, Reported, Slot, Value};
 
 /// A random prefix of each piece of text is the inputs, the rest the targets. Source: t5
 /// `preprocessors.py`.
@@ -15,28 +20,107 @@ pub struct PrefixLm {
     /// At 0.5 all lengths of prefix are equally likely; below, short ones are not drawn.
     #[gin(default = 0.5)]
     pub noise_density: f64,
+    /// What it takes of a document.
+    #[gin(method)]
+    pub select_random_chunk: SelectRandomChunk,
+    /// What cuts documents to pieces.
+    #[gin(method)]
+    pub split_tokens_to_inputs_length: SplitTokensToInputsLength,
 }
 
 /// Every token is masked with probability 0.15. Source: t5 `preprocessors.py`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.iid_denoising")]
-pub struct IidDenoising {}
+pub struct IidDenoising {
+    /// What it takes of a document.
+    #[gin(method)]
+    pub select_random_chunk: SelectRandomChunk,
+    /// What cuts documents to pieces.
+    #[gin(method)]
+    pub split_tokens_to_inputs_length: SplitTokensToInputsLength,
+    /// What the inputs show of masked tokens.
+    #[gin(method)]
+    pub noise_span_to_unique_sentinel: NoiseSpanToUniqueSentinel,
+    /// What the targets show of the others.
+    #[gin(method)]
+    pub nonnoise_span_to_unique_sentinel: NonnoiseSpanToUniqueSentinel,
+}
 
 /// Documents with EOS, joined and cut to the targets' length; no inputs. Source: t5
 /// `preprocessors.py`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.full_lm")]
-pub struct FullLm {}
-
-fn random_chunk() -> Step {
-    let chunk = RandomChunk { max_tokens: MAX_DOCUMENT_TOKENS, passthrough: Vec::new() };
-    Step::Map(Box::new(chunk))
+pub struct FullLm {
+    /// What it takes of a document.
+    #[gin(method)]
+    pub select_random_chunk: SelectRandomChunk,
+    /// What cuts documents to pieces.
+    #[gin(method)]
+    pub split_tokens: SplitTokens,
 }
 
-/// Pieces that fit the inputs with the EOS they get later.
-fn split_to_inputs_length(cx: &Context<'_>) -> Result<Step, DataError> {
-    let eos = usize::from(cx.feature("inputs")?.add_eos);
-    Ok(split_targets(cx.length("inputs")?.saturating_sub(eos).max(1), &[]))
+/// Documents with EOS, joined, cut and padded to the targets' length, for
+/// `pack_prefix_lm_encoder_decoder` and `pack_prefix_lm_decoder_only`. Source: t5 `preprocessors.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "t5.data.preprocessors.targets_for_prefix_lm_objective")]
+pub struct TargetsForPrefixLmObjective {
+    /// What joins and cuts.
+    #[gin(method)]
+    pub full_lm: FullLm,
+}
+
+/// The token preprocessors that a run lists, in their order: t5's way of choosing the objective of
+/// the `c4_v020_unsupervised` tasks. Source: t5 `preprocessors.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "t5.data.preprocessors.unsupervised", open)]
+pub struct Unsupervised {
+    /// The preprocessors, each a reference without parentheses; None does nothing.
+    #[gin(default = None)]
+    pub preprocessors: Option<Vec<TokenPreprocessor>>,
+}
+
+/// A preprocessor named without parentheses: `@preprocessors.denoise`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenPreprocessor(
+    /// What the reference stands for.
+    pub Box<Preprocessor>,
+);
+
+impl FromGin for TokenPreprocessor {
+    /// No list of all names: this one is among them.
+    fn expected() -> String {
+        "a preprocessor without parentheses, such as @preprocessors.denoise".to_string()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        cx.referenced::<Box<Preprocessor>>(value).map(Self)
+    }
+
+    fn register(registry: &mut Registry) {
+        Preprocessor::register_slot(registry);
+    }
+}
+
+impl Default for PrefixLm {
+    fn default() -> Self {
+        Self {
+            noise_density: 0.5,
+            select_random_chunk: SelectRandomChunk::default(),
+            split_tokens_to_inputs_length: SplitTokensToInputsLength::default(),
+        }
+    }
+}
+
+/// The steps of several preprocessors, one after the other.
+pub(super) fn in_a_row(
+    parts: &[&dyn Preprocess],
+    cx: &Context<'_>,
+) -> Result<Vec<Step>, DataError> {
+    let mut steps = Vec::new();
+    for part in parts {
+        steps.extend(part.steps(cx)?);
+    }
+    Ok(steps)
 }
 
 impl Preprocess for PrefixLm {
@@ -45,18 +129,15 @@ impl Preprocess for PrefixLm {
     }
 
     fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
-        if !(0.0..=0.5).contains(&self.noise_density) {
-            let found = self.noise_density;
-            let message = format!("`prefix_lm.noise_density` is at most 0.5, found {found}");
-            return Err(DataError::Config(message));
-        }
         // The prefix is the "noise", and the inputs show just that.
-        let denoise = Denoise {
-            replace: Replace::WithNothing,
-            inputs_hide_noise: false,
-            ..Denoise::new(cx, "inputs", self.noise_density, NoiseMask::RandomPrefix)?
-        };
-        Ok(vec![random_chunk(), split_to_inputs_length(cx)?, Step::Map(Box::new(denoise))])
+        let denoise = Denoise::new(
+            self.noise_density,
+            NoiseMaskFn::RandomPrefixNoiseMask(RandomPrefixNoiseMask {}),
+            NoiseFn::DropNonnoiseTokens(DropNonnoiseTokens {}),
+            NoiseFn::DropNoiseTokens(DropNoiseTokens {}),
+        );
+        let chunk = self.select_random_chunk.of_document(None);
+        in_a_row(&[&chunk, &self.split_tokens_to_inputs_length, &denoise], cx)
     }
 }
 
@@ -66,13 +147,15 @@ impl Preprocess for IidDenoising {
     }
 
     fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
-        let denoise = Denoise::new(cx, "inputs", 0.15, NoiseMask::Iid)?;
-        Ok(vec![
-            random_chunk(),
-            concat_targets(),
-            split_to_inputs_length(cx)?,
-            Step::Map(Box::new(denoise)),
-        ])
+        let denoise = Denoise::new(
+            0.15,
+            NoiseMaskFn::IidNoiseMask(IidNoiseMask {}),
+            NoiseFn::NoiseSpanToUniqueSentinel(self.noise_span_to_unique_sentinel.clone()),
+            NoiseFn::NonnoiseSpanToUniqueSentinel(self.nonnoise_span_to_unique_sentinel.clone()),
+        );
+        let chunk = self.select_random_chunk.of_document(None);
+        let concat = ReduceConcatTokens::default();
+        in_a_row(&[&chunk, &concat, &self.split_tokens_to_inputs_length, &denoise], cx)
     }
 }
 
@@ -82,11 +165,32 @@ impl Preprocess for FullLm {
     }
 
     fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
-        let mut steps = vec![random_chunk()];
-        steps.extend((AppendEos {}).steps(cx)?);
-        steps.push(concat_targets());
-        let max_tokens = cx.length("targets")?.max(1);
-        steps.push(split_targets(max_tokens, &[]));
+        let chunk = self.select_random_chunk.of_document(None);
+        let split = self.split_tokens.to(cx.length("targets")?);
+        in_a_row(&[&chunk, &AppendEos {}, &ReduceConcatTokens::default(), &split], cx)
+    }
+}
+
+impl Preprocess for TargetsForPrefixLmObjective {
+    fn needs_lengths(&self) -> bool {
+        true
+    }
+
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
+        in_a_row(&[&self.full_lm, &TrimAndPadDataset {}], cx)
+    }
+}
+
+impl Preprocess for Unsupervised {
+    fn needs_lengths(&self) -> bool {
+        true
+    }
+
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
+        let mut steps = Vec::new();
+        for TokenPreprocessor(preprocessor) in self.preprocessors.iter().flatten() {
+            steps.extend(preprocessor.steps(cx)?);
+        }
         Ok(steps)
     }
 }

@@ -3,13 +3,18 @@
 //! A [`Preprocessor`] is what gin names. For one task and one set of lengths it yields [`Step`]s:
 //! maps of single examples, which run on many threads, and steps that need a run of examples.
 
+mod bert;
 mod chunks;
 mod denoise;
 mod lm;
+mod prefix_lm_packing;
+mod random_chunk;
+mod reference_tests;
 mod span_corruption;
 mod spec;
 mod text;
 mod tokens;
+mod trim;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,13 +25,33 @@ use super::random::{Draw, StageSeed};
 use super::task::{Feature, FeatureDtype};
 use crate::vocab::{VocabError, Vocabulary, VocabularySpec};
 
-pub use lm::{FullLm, IidDenoising, PrefixLm};
-pub use span_corruption::{SpanCorruption, random_spans_helper};
+pub use bert::BertMasking;
+pub use chunks::{
+    ConcatenateAndSplitToFixedLength, ReduceConcatTokens, SplitTokens, SplitTokensToInputsLength,
+    SplitTokensToRandomLength, SplitTokensToTargetsLength,
+};
+pub use denoise::{
+    Denoise, DropNoiseTokens, DropNonnoiseTokens, IidNoiseMask, NoiseFn, NoiseMaskFn,
+    NoiseSpanToSentinel, NoiseSpanToUniqueSentinel, NoiseTokenToGatheredToken,
+    NoiseTokenToRandomToken, NoiseTokenToRandomTokenOrSentinel, NoiseTokenToSentinel,
+    NonnoiseSpanToSentinel, NonnoiseSpanToUniqueSentinel, PermuteNoiseTokens,
+    RandomPrefixNoiseMask, RandomSpansNoiseMask, RegularNoiseMask, SentinelId,
+};
+pub use lm::{
+    FullLm, IidDenoising, PrefixLm, TargetsForPrefixLmObjective, TokenPreprocessor, Unsupervised,
+};
+pub use prefix_lm_packing::{PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder};
+pub use random_chunk::SelectRandomChunk;
+pub use span_corruption::{
+    RandomSpansHelper, RandomSpansTargetsLength, RandomSpansTokensLength, SpanCorruption,
+    random_spans_helper,
+};
 pub use spec::{CacheDatasetPlaceholder, Preprocessor};
 pub use text::{ParseTsv, PreprocessTsv, Rekey, Summarize, Translate};
 pub use tokens::{
     AppendEos, AppendEosAfterTrim, Tokenize, TokenizeAndAppendEos, TruncateInputsLeft,
 };
+pub use trim::{TrimAndPadDataset, TrimTokensAtFront, TriviaQaTruncateInputs};
 
 /// An output feature with its vocabulary loaded.
 #[derive(Clone, Debug)]
@@ -107,6 +132,8 @@ pub(crate) enum Step {
     FlatMap(Box<dyn FlatMapStep>),
     /// Makes one example of up to `num_examples`, in their order.
     Join { num_examples: usize, step: Box<dyn JoinStep> },
+    /// Cuts the token ids of a feature, across examples, into pieces of `length`.
+    Rebatch { feature: Key, length: usize },
     /// Shuffles within a buffer of so many examples.
     Shuffle { buffer_size: usize },
 }

@@ -1,10 +1,15 @@
 //! T5's pretraining objective (Raffel et al. 2020, arXiv:1910.10683).
 
-use super::chunks::{concat_targets, split_targets};
-use super::denoise::{Denoise, MAX_DOCUMENT_TOKENS, NoiseMask, RandomChunk};
+use super::chunks::{ReduceConcatTokens, SplitTokens};
+use super::denoise::{
+    Denoise, NoiseFn, NoiseMaskFn, NoiseSpanToUniqueSentinel, NonnoiseSpanToUniqueSentinel,
+    RandomSpansNoiseMask,
+};
+use super::lm::in_a_row;
+use super::random_chunk::SelectRandomChunk;
 use super::{Context, Preprocess, Step};
 use crate::data::error::DataError;
-use crate::gin::Configurable;
+use crate::gin::{Configurable, Function, Value, ValueKind};
 
 /// Spans of tokens are replaced by sentinels, and the targets restore them. Source: t5
 /// `preprocessors.py`.
@@ -29,6 +34,35 @@ pub struct SpanCorruption {
     /// Features kept as they are; only without merging.
     #[gin(default = None)]
     pub passthrough_feature_keys: Option<Vec<String>>,
+    /// What it takes of a document.
+    #[gin(method)]
+    pub select_random_chunk: SelectRandomChunk,
+    /// What chooses the noise.
+    #[gin(method)]
+    pub random_spans_noise_mask: RandomSpansNoiseMask,
+    /// What the inputs show of the noise.
+    #[gin(method)]
+    pub noise_span_to_unique_sentinel: NoiseSpanToUniqueSentinel,
+    /// What the targets show of the rest.
+    #[gin(method)]
+    pub nonnoise_span_to_unique_sentinel: NonnoiseSpanToUniqueSentinel,
+}
+
+impl Default for SpanCorruption {
+    fn default() -> Self {
+        Self {
+            mean_noise_span_length: 3.0,
+            noise_density: 0.15,
+            input_feature_key: "inputs".to_string(),
+            merge_examples_to_reduce_padding: true,
+            reserved_for_packing: None,
+            passthrough_feature_keys: None,
+            select_random_chunk: SelectRandomChunk::default(),
+            random_spans_noise_mask: RandomSpansNoiseMask::default(),
+            noise_span_to_unique_sentinel: NoiseSpanToUniqueSentinel::default(),
+            nonnoise_span_to_unique_sentinel: NonnoiseSpanToUniqueSentinel::default(),
+        }
+    }
 }
 
 impl Preprocess for SpanCorruption {
@@ -37,30 +71,47 @@ impl Preprocess for SpanCorruption {
     }
 
     fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
-        let passthrough = self.passthrough_feature_keys.clone().unwrap_or_default();
-        if self.merge_examples_to_reduce_padding && !passthrough.is_empty() {
+        let passthrough = self.passthrough_feature_keys.as_ref();
+        let chunk = self.select_random_chunk.of_document(passthrough);
+        let split = SplitTokens {
+            passthrough_feature_keys: passthrough.cloned(),
+            ..SplitTokens::default().to(self.tokens_length(cx)?)
+        };
+        let denoise = self.denoise();
+        if !self.merge_examples_to_reduce_padding {
+            return in_a_row(&[&chunk, &split, &denoise], cx);
+        }
+        if passthrough.is_some_and(|keys| !keys.is_empty()) {
             return Err(DataError::Config(
                 "`span_corruption.passthrough_feature_keys` needs \
                  `merge_examples_to_reduce_padding = False`"
                     .to_string(),
             ));
         }
-        let mask = NoiseMask::RandomSpans { mean_noise_span_length: self.mean_noise_span_length };
-        let denoise = Denoise::new(cx, &self.input_feature_key, self.noise_density, mask)?;
-        let max_tokens = self.tokens_length(cx)?;
-        let chunk =
-            RandomChunk { max_tokens: MAX_DOCUMENT_TOKENS, passthrough: passthrough.clone() };
-        let mut steps = vec![Step::Map(Box::new(chunk))];
-        if self.merge_examples_to_reduce_padding {
-            steps.push(concat_targets());
-        }
-        steps.push(split_targets(max_tokens, &passthrough));
-        steps.push(Step::Map(Box::new(Denoise { passthrough, ..denoise })));
-        Ok(steps)
+        in_a_row(&[&chunk, &ReduceConcatTokens::default(), &split, &denoise], cx)
     }
 }
 
 impl SpanCorruption {
+    fn denoise(&self) -> Denoise {
+        let mask = RandomSpansNoiseMask {
+            mean_noise_span_length: self.mean_noise_span_length,
+            ..self.random_spans_noise_mask
+        };
+        Denoise {
+            input_feature_key: self.input_feature_key.clone(),
+            passthrough_feature_keys: self.passthrough_feature_keys.clone(),
+            ..Denoise::new(
+                self.noise_density,
+                NoiseMaskFn::RandomSpansNoiseMask(mask),
+                NoiseFn::NoiseSpanToUniqueSentinel(self.noise_span_to_unique_sentinel.clone()),
+                NoiseFn::NonnoiseSpanToUniqueSentinel(
+                    self.nonnoise_span_to_unique_sentinel.clone(),
+                ),
+            )
+        }
+    }
+
     /// Tokens of an uncorrupted example, so that the corrupted one fits its lengths.
     fn tokens_length(&self, cx: &Context<'_>) -> Result<usize, DataError> {
         let inputs = cx.length(&self.input_feature_key)?;
@@ -95,22 +146,136 @@ pub fn random_spans_helper(
     noise_density: f64,
     mean_noise_span_length: f64,
 ) -> (usize, usize) {
-    let corrupted = |tokens: usize| {
-        // Python's `round` takes halves to even.
-        let noise = (tokens as f64 * noise_density).round_ties_even();
-        let spans = (noise / mean_noise_span_length).round_ties_even() as usize;
-        let noise = noise as usize;
-        (tokens - noise + spans + 1, noise + spans + 1)
+    let lengths = SpanLengths {
+        noise_density,
+        mean_noise_span_length,
+        inputs_per_span: 1,
+        targets_per_span: 1,
     };
-    let mut tokens = inputs_length - 1;
-    while corrupted(tokens + 1).0 <= inputs_length {
-        tokens += 1;
+    lengths.fitting(inputs_length)
+}
+
+/// How long corrupted inputs and their targets are.
+struct SpanLengths {
+    noise_density: f64,
+    mean_noise_span_length: f64,
+    /// Tokens that stand for a noise span in the inputs.
+    inputs_per_span: usize,
+    /// Tokens that stand for the text between noise spans in the targets.
+    targets_per_span: usize,
+}
+
+impl SpanLengths {
+    /// Of inputs and targets, each with EOS, for a text of so many tokens.
+    fn corrupted(&self, tokens: usize) -> (usize, usize) {
+        // Python's `round` takes halves to even.
+        let noise = (tokens as f64 * self.noise_density).round_ties_even();
+        let spans = (noise / self.mean_noise_span_length).round_ties_even() as usize;
+        let noise = noise as usize;
+        let inputs = tokens.saturating_sub(noise) + spans * self.inputs_per_span + 1;
+        (inputs, noise + spans * self.targets_per_span + 1)
     }
-    let (inputs, mut targets) = corrupted(tokens);
-    // At half noise t5 makes targets no longer than inputs, which are likely a round number.
-    if noise_density == 0.5 && targets > inputs {
-        tokens -= 1;
-        targets -= 1;
+
+    /// The most tokens whose inputs fit, and the length of their targets.
+    fn fitting(&self, inputs_length: usize) -> (usize, usize) {
+        let mut tokens = inputs_length.saturating_sub(1);
+        while self.corrupted(tokens + 1).0 <= inputs_length {
+            tokens += 1;
+        }
+        let (inputs, mut targets) = self.corrupted(tokens);
+        // At half noise t5 makes targets no longer than inputs, which are likely a round number.
+        if self.noise_density == 0.5 && targets > inputs {
+            tokens -= 1;
+            targets -= 1;
+        }
+        (tokens, targets)
     }
-    (tokens, targets)
+}
+
+/// `(tokens, targets)`: how many tokens an example needs so that `random_spans_noise_mask` makes inputs
+/// of a given length of it, and the length of its targets, both with EOS. Source: t5
+/// `preprocessors.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5.data.preprocessors.random_spans_helper",
+    open,
+    ignored(verbose = "`gimlet task show` prints the lengths")
+)]
+pub struct RandomSpansHelper {
+    /// Length that the inputs shall have.
+    pub inputs_length: usize,
+    /// Share of tokens that are noise.
+    pub noise_density: f64,
+    /// Mean number of tokens of a noise span.
+    pub mean_noise_span_length: f64,
+    /// Tokens that stand for a noise span in the inputs.
+    pub extra_tokens_per_span_inputs: usize,
+    /// Tokens that stand for the text between noise spans in the targets.
+    pub extra_tokens_per_span_targets: usize,
+}
+
+/// How many tokens an example needs, by `random_spans_helper`; for `split_tokens`. Source: t5
+/// `preprocessors.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5.data.preprocessors.random_spans_tokens_length", open)]
+pub struct RandomSpansTokensLength {
+    /// What computes it.
+    #[gin(method)]
+    pub random_spans_helper: RandomSpansHelper,
+}
+
+/// How long targets are, by `random_spans_helper`; for `task_feature_lengths`. Source: t5
+/// `preprocessors.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5.data.preprocessors.random_spans_targets_length", open)]
+pub struct RandomSpansTargetsLength {
+    /// What computes it.
+    #[gin(method)]
+    pub random_spans_helper: RandomSpansHelper,
+}
+
+impl RandomSpansHelper {
+    fn lengths(&self) -> Result<(usize, usize), String> {
+        // Beyond these there is no length that is just too long.
+        let (density, mean) = (self.noise_density, self.mean_noise_span_length);
+        let kept_per_token =
+            1.0 - density + density / mean * self.extra_tokens_per_span_inputs as f64;
+        if !(0.0..=1.0).contains(&density) || mean <= 0.0 || kept_per_token <= 0.0 {
+            return Err(format!(
+                "`random_spans_helper` needs inputs that grow with the text, found noise_density \
+                 {density}, mean_noise_span_length {mean} and extra_tokens_per_span_inputs {}",
+                self.extra_tokens_per_span_inputs
+            ));
+        }
+        let lengths = SpanLengths {
+            noise_density: density,
+            mean_noise_span_length: mean,
+            inputs_per_span: self.extra_tokens_per_span_inputs,
+            targets_per_span: self.extra_tokens_per_span_targets,
+        };
+        Ok(lengths.fitting(self.inputs_length))
+    }
+}
+
+fn int(length: usize) -> ValueKind {
+    ValueKind::Int(length.into())
+}
+
+impl Function for RandomSpansHelper {
+    fn call(self) -> Result<ValueKind, String> {
+        let (tokens, targets) = self.lengths()?;
+        Ok(ValueKind::Tuple([tokens, targets].map(|n| Value::unplaced(int(n))).to_vec()))
+    }
+}
+
+impl Function for RandomSpansTokensLength {
+    fn call(self) -> Result<ValueKind, String> {
+        self.random_spans_helper.lengths().map(|(tokens, _)| int(tokens))
+    }
+}
+
+impl Function for RandomSpansTargetsLength {
+    fn call(self) -> Result<ValueKind, String> {
+        self.random_spans_helper.lengths().map(|(_, targets)| int(targets))
+    }
 }

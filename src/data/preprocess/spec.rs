@@ -1,11 +1,20 @@
 //! The slot that all preprocessors fill.
 
-use super::lm::{FullLm, IidDenoising, PrefixLm};
+use super::bert::BertMasking;
+use super::chunks::{
+    ConcatenateAndSplitToFixedLength, ReduceConcatTokens, SplitTokens, SplitTokensToInputsLength,
+    SplitTokensToRandomLength, SplitTokensToTargetsLength,
+};
+use super::denoise::Denoise;
+use super::lm::{FullLm, IidDenoising, PrefixLm, TargetsForPrefixLmObjective, Unsupervised};
+use super::prefix_lm_packing::{PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder};
+use super::random_chunk::SelectRandomChunk;
 use super::span_corruption::SpanCorruption;
 use super::text::{ParseTsv, PreprocessTsv, Rekey, Summarize, Translate};
 use super::tokens::{
     AppendEos, AppendEosAfterTrim, Tokenize, TokenizeAndAppendEos, TruncateInputsLeft,
 };
+use super::trim::{TrimAndPadDataset, TrimTokensAtFront, TriviaQaTruncateInputs};
 use super::{Context, Preprocess, Step};
 use crate::data::error::DataError;
 use crate::gin::{Configurable, Slot};
@@ -15,19 +24,35 @@ crate::gin::slot! {
     pub enum Preprocessor: Preprocess {
         AppendEos,
         AppendEosAfterTrim,
+        BertMasking,
         CacheDatasetPlaceholder,
+        ConcatenateAndSplitToFixedLength,
+        Denoise,
         FullLm,
         IidDenoising,
+        PackPrefixLmDecoderOnly,
+        PackPrefixLmEncoderDecoder,
         ParseTsv,
         PrefixLm,
         PreprocessTsv,
+        ReduceConcatTokens,
         Rekey,
+        SelectRandomChunk,
         SpanCorruption,
+        SplitTokens,
+        SplitTokensToInputsLength,
+        SplitTokensToRandomLength,
+        SplitTokensToTargetsLength,
         Summarize,
+        TargetsForPrefixLmObjective,
         Tokenize,
         TokenizeAndAppendEos,
         Translate,
+        TrimAndPadDataset,
+        TrimTokensAtFront,
+        TriviaQaTruncateInputs,
         TruncateInputsLeft,
+        Unsupervised,
     }
 }
 

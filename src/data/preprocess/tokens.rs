@@ -78,28 +78,64 @@ impl FeatureTokenizer {
         let Some(value) = example.take(&self.feature.key) else {
             return Ok(());
         };
-        let mut ids = match &value {
-            Value::Text(text) if !self.feature.vocabulary.takes_ids() => {
-                self.feature.vocabulary.encode(text)
-            }
-            Value::Ints(ids) if self.feature.vocabulary.takes_ids() => ids.clone(),
-            other => {
-                let (key, found) = (&self.feature.key, other.type_name());
-                let name = self.feature.vocabulary.name();
-                let expected = match self.feature.vocabulary.takes_ids() {
-                    true => "a list of token ids",
-                    false => "text",
-                };
-                return Err(format!("'{key}' is {found}, and {name} takes {expected}"));
-            }
-        };
+        let mut tokens = self.encode(&value)?;
         if self.with_eos {
-            ids.push(self.feature.eos_id()?);
+            self.feature.append_eos(&mut tokens, Rows::Last)?;
         }
         if let Some(pretokenized) = &self.pretokenized {
             example.set(pretokenized.clone(), value);
         }
-        example.set(self.feature.key.clone(), Value::Ints(ids));
+        example.set(self.feature.key.clone(), tokens);
+        Ok(())
+    }
+
+    /// Token ids of a text, rows of them of a list of texts; what needs no encoding as it is.
+    fn encode(&self, value: &Value) -> Result<Value, String> {
+        let vocabulary = &self.feature.vocabulary;
+        let expected = match (value, vocabulary.takes_ids()) {
+            (Value::Text(text), false) => return Ok(Value::Ints(vocabulary.encode(text))),
+            (Value::Texts(texts), false) => {
+                let rows = texts.iter().map(|text| vocabulary.encode(text));
+                return Ok(Value::IntRows(rows.collect()));
+            }
+            (Value::Text(_) | Value::Texts(_), true) => "token ids or numbers",
+            (_, true) => return Ok(value.clone()),
+            (_, false) => "text",
+        };
+        let (key, found, name) = (&self.feature.key, value.type_name(), vocabulary.name());
+        Err(format!("'{key}' is {found}, and {name} takes {expected}"))
+    }
+}
+
+/// Which rows of a feature of rank 2 get EOS.
+#[derive(Clone, Copy, Debug)]
+enum Rows {
+    All,
+    Last,
+}
+
+impl BuiltFeature {
+    /// Appends EOS to the token ids of this feature.
+    fn append_eos(&self, tokens: &mut Value, rows: Rows) -> Result<(), String> {
+        match (tokens, rows) {
+            (Value::Ints(ids), _) => ids.push(self.eos_id()?),
+            (Value::IntRows(all), Rows::All) => {
+                let eos = self.eos_id()?;
+                all.iter_mut().for_each(|row| row.push(eos));
+            }
+            (Value::IntRows(all), Rows::Last) => {
+                if let Some(last) = all.last_mut() {
+                    last.push(self.eos_id()?);
+                }
+            }
+            (other, _) => {
+                let (key, found) = (&self.key, other.type_name());
+                return Err(format!(
+                    "'{key}' is {found}, expected token ids; set `seqio.Feature.add_eos = False` for \
+                     a feature without EOS"
+                ));
+            }
+        }
         Ok(())
     }
 }
@@ -141,18 +177,22 @@ struct EosAppender(Vec<(BuiltFeature, Option<usize>)>);
 impl MapStep for EosAppender {
     fn apply(&self, mut example: Example, _: Place<'_>) -> Result<Option<Example>, String> {
         for (feature, limit) in &self.0 {
-            for (key, value) in example.iter_mut().filter(|(key, _)| **key == feature.key) {
-                let Value::Ints(ids) = value else {
-                    let found = value.type_name();
-                    return Err(format!("'{key}' is {found}, expected token ids"));
-                };
-                if let Some(limit) = limit {
-                    ids.truncate(limit.saturating_sub(1));
-                }
-                ids.push(feature.eos_id()?);
+            let Some(value) = example.get_mut(&feature.key) else { continue };
+            if let Some(limit) = limit {
+                truncate_rows(value, limit.saturating_sub(1));
             }
+            feature.append_eos(value, Rows::All)?;
         }
         Ok(Some(example))
+    }
+}
+
+/// Trims the last dimension.
+fn truncate_rows(value: &mut Value, length: usize) {
+    match value {
+        Value::IntRows(rows) => rows.iter_mut().for_each(|row| row.truncate(length)),
+        Value::FloatRows(rows) => rows.iter_mut().for_each(|row| row.truncate(length)),
+        other => other.truncate(length),
     }
 }
 
@@ -175,9 +215,12 @@ struct LeftTruncator {
 
 impl MapStep for LeftTruncator {
     fn apply(&self, mut example: Example, _: Place<'_>) -> Result<Option<Example>, String> {
-        let inputs = example.iter_mut().find(|(key, _)| &***key == "inputs");
-        if let Some((_, Value::Ints(ids))) = inputs {
-            ids.drain(..ids.len().saturating_sub(self.limit));
+        if let Some(inputs) = example.get_mut("inputs")
+            && let Some(length) = inputs.len()
+        {
+            // In Python, the last 0 items are all of them.
+            let kept = if self.limit == 0 { length } else { self.limit };
+            inputs.keep(length.saturating_sub(kept)..length);
         }
         Ok(Some(example))
     }

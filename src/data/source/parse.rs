@@ -83,7 +83,23 @@ impl RecordParser {
     }
 }
 
-/// The feature that a JSON value is; `None` for null and for lists of mixed or nested things.
+/// The feature that a list of lists of numbers is; `None` for lists of other lists.
+fn rows_of(rows: Vec<serde_json::Value>) -> Result<Option<Value>, String> {
+    let rows: Result<Vec<Option<Value>>, String> = rows.into_iter().map(feature).collect();
+    let Some(rows) = rows?.into_iter().collect::<Option<Vec<Value>>>() else { return Ok(None) };
+    if rows.iter().all(|row| matches!(row, Value::Ints(_))) {
+        let ints = |row| if let Value::Ints(ids) = row { Some(ids) } else { None };
+        return Ok(Some(Value::IntRows(rows.into_iter().filter_map(ints).collect())));
+    }
+    let floats = |row| match row {
+        Value::Ints(ids) => Some(ids.into_iter().map(f64::from).collect()),
+        Value::Floats(numbers) => Some(numbers),
+        _ => None,
+    };
+    Ok(rows.into_iter().map(floats).collect::<Option<_>>().map(Value::FloatRows))
+}
+
+/// The feature that a JSON value is; `None` for null and for lists of mixed or deeper nested things.
 fn feature(value: serde_json::Value) -> Result<Option<Value>, String> {
     use serde_json::Value as Json;
     Ok(match value {
@@ -105,6 +121,7 @@ fn feature(value: serde_json::Value) -> Result<Option<Value>, String> {
             let text = |item: Json| item.as_str().unwrap_or_default().to_string();
             Some(Value::Texts(items.into_iter().map(text).collect()))
         }
+        Json::Array(rows) if rows.iter().all(Json::is_array) => rows_of(rows)?,
         Json::Null | Json::Array(_) | Json::Object(_) => None,
     })
 }

@@ -143,6 +143,9 @@ fn kind_of(value: &Value) -> Option<Kind> {
         Value::Ints(ids) => ints(ids.iter().map(|&id| id.into()).collect()),
         Value::Floats(numbers) => floats(numbers.iter().map(|&number| number as f32).collect()),
         Value::Texts(texts) => bytes(texts.iter().map(|text| text.clone().into()).collect()),
+        // The rows' lengths are lost: who writes refuses them.
+        Value::IntRows(rows) => ints(rows.iter().flatten().map(|&id| id.into()).collect()),
+        Value::FloatRows(rows) => floats(rows.iter().flatten().map(|&x| x as f32).collect()),
         Value::Int(number) => ints(vec![*number]),
         Value::Float(number) => floats(vec![*number as f32]),
         Value::Text(text) => bytes(vec![text.clone().into()]),

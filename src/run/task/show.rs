@@ -135,22 +135,17 @@ impl<'a> Shown<'a> {
     /// A feature's lines: its value, and behind token ids their pieces and their text.
     fn feature(&self, key: &str, value: &Value) -> String {
         let limit = self.args.limit;
-        let name = |text: &str| self.paint.text(Color::Dim, &label(text));
         let key = key.to_string();
         let shown = match value {
             Value::Text(text) => quoted(text, limit),
-            Value::Ints(ids) => {
-                let mut shown = format!("{} ids: {}", ids.len(), some(ids.iter(), limit));
-                if let Some(vocabulary) = self.vocabularies.get(&key) {
-                    let pieces = self.pieces(&**vocabulary, ids, None);
-                    let text = quoted(&vocabulary.decode(ids), limit);
-                    shown.push_str(&format!(
-                        "\n{}{pieces}\n{}{text}",
-                        name("pieces"),
-                        name("text")
-                    ));
-                }
-                shown
+            Value::Ints(ids) => self.ids(&key, ids),
+            Value::IntRows(rows) => {
+                let rows: Vec<String> = rows.iter().map(|ids| self.ids(&key, ids)).collect();
+                rows.join(&format!("\n{}", self.name("")))
+            }
+            Value::FloatRows(rows) => {
+                let row = |row: &Vec<f64>| format!("[{}]", some(row.iter(), limit));
+                format!("[{}]", some(rows.iter().map(row), limit))
             }
             Value::Texts(texts) => {
                 format!("[{}]", some(texts.iter().map(|t| quoted(t, limit)), limit))
@@ -159,7 +154,24 @@ impl<'a> Shown<'a> {
             Value::Int(number) => number.to_string(),
             Value::Float(number) => number.to_string(),
         };
-        format!("{}{shown}\n", name(&key))
+        format!("{}{shown}\n", self.name(&key))
+    }
+
+    fn name(&self, name: &str) -> String {
+        self.paint.text(Color::Dim, &label(name))
+    }
+
+    /// Token ids, their pieces and their text.
+    fn ids(&self, key: &str, ids: &[i32]) -> String {
+        let limit = self.args.limit;
+        let mut shown = format!("{} ids: {}", ids.len(), some(ids.iter(), limit));
+        if let Some(vocabulary) = self.vocabularies.get(key) {
+            let pieces = self.pieces(&**vocabulary, ids, None);
+            let text = quoted(&vocabulary.decode(ids), limit);
+            let (first, second) = (self.name("pieces"), self.name("text"));
+            shown.push_str(&format!("\n{first}{pieces}\n{second}{text}"));
+        }
+        shown
     }
 
     /// Pieces in alternating colours; with segments, each example of a row in its own, numbered

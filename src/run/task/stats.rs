@@ -93,6 +93,8 @@ fn length(value: Option<&Value>) -> usize {
         Some(Value::Ints(ids)) => ids.len(),
         Some(Value::Floats(numbers)) => numbers.len(),
         Some(Value::Texts(texts)) => texts.len(),
+        Some(Value::IntRows(rows)) => rows.iter().map(Vec::len).sum(),
+        Some(Value::FloatRows(rows)) => rows.iter().map(Vec::len).sum(),
         Some(_) => 1,
         None => 0,
     }

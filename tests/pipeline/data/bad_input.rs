@@ -82,7 +82,7 @@ fn missing_and_empty_files() {
 #[test]
 fn preprocessors_that_drop_everything() {
     let folder = folder_with("a.txt", b"\n\n\n");
-    let spans = gimlet::data::Preprocessor::PrefixLm(gimlet::data::PrefixLm { noise_density: 0.5 });
+    let spans = gimlet::data::Preprocessor::PrefixLm(gimlet::data::PrefixLm::default());
     let tokenize = Preprocessor::Tokenize(Tokenize { copy_pretokenized: false, with_eos: false });
     let task = text_task(&folder, vec![rekey(&[("targets", "text")]), tokenize, spans]);
     check(task, &["has no examples: its preprocessors drop every one"]);
@@ -148,7 +148,7 @@ fn token_ids_that_the_model_lacks() {
     }
     // What was joined of several lines is told by its number.
     let mut joined = task_of_ids(&folder);
-    joined.preprocessors = vec![Preprocessor::FullLm(gimlet::data::FullLm {})];
+    joined.preprocessors = vec![Preprocessor::FullLm(gimlet::data::FullLm::default())];
     let message = error_of_nine_ids(joined);
     assert!(message.ends_with("the example has 'targets' (example 1)"), "{message}");
 }

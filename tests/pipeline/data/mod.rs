@@ -5,9 +5,11 @@ mod cache;
 mod mixtures;
 mod order;
 mod packing;
+mod ranks;
 mod resume;
 mod span_corruption;
 mod streams;
+mod unsupervised;
 mod vocabulary;
 
 use std::collections::BTreeMap;
@@ -18,6 +20,8 @@ use gimlet::data::{
     Batch, BatchIterator, DataSource, DatasetConfig, Feature, FeatureDtype, FilePattern,
     JsonLinesDataSource, Preprocessor, Task, TaskOrMixture, TextLineDataSource,
 };
+use gimlet::gin::{Diagnostics, Loaded, Request, Source, load};
+use gimlet::run::Library;
 use gimlet::vocab::{PassThroughVocabulary, VocabularySpec};
 
 /// Tasks and mixtures by name.
@@ -141,4 +145,28 @@ fn folder_of_ids(lines_per_file: &[usize]) -> tempfile::TempDir {
 fn task_of_ids(folder: &tempfile::TempDir) -> Task {
     let source = json_source(&format!("{}/*.jsonl", folder.path().display()));
     task("ids", source, Vec::new(), features(&ids_vocabulary(), &["inputs", "targets"]))
+}
+
+/// Gin texts by name, before those of the library.
+struct Texts(BTreeMap<&'static str, String>);
+
+impl Source for Texts {
+    fn read(&self, path: &str) -> std::io::Result<Option<String>> {
+        match self.0.get(path) {
+            Some(text) => Ok(Some(text.clone())),
+            None => Library.read(path),
+        }
+    }
+
+    fn similar(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A run's gin text that imports a task file.
+fn load_texts(run: &str, tasks: &str) -> Result<Loaded, Diagnostics> {
+    let run = format!("import task_file\n{run}");
+    let texts = [("run.gin", run), ("task_file.gin", tasks.to_string())];
+    let request = Request { files: vec!["run.gin".to_string()], ..Request::default() };
+    load(&request, &Texts(texts.into()), &gimlet::run::registry())
 }

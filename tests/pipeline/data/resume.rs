@@ -66,12 +66,8 @@ fn span_corruption_task(folder: &tempfile::TempDir) -> Task {
         }),
         Preprocessor::Tokenize(Tokenize { copy_pretokenized: true, with_eos: false }),
         Preprocessor::SpanCorruption(SpanCorruption {
-            mean_noise_span_length: 3.0,
-            noise_density: 0.15,
-            input_feature_key: "inputs".to_string(),
-            merge_examples_to_reduce_padding: true,
             reserved_for_packing: Some(40),
-            passthrough_feature_keys: None,
+            ..SpanCorruption::default()
         }),
         Preprocessor::AppendEos(AppendEos {}),
     ];

@@ -18,12 +18,8 @@ fn span_corruption_task(folder: &tempfile::TempDir, merge: bool) -> Task {
         Preprocessor::Rekey(Rekey { key_map }),
         Preprocessor::Tokenize(Tokenize { copy_pretokenized: true, with_eos: false }),
         Preprocessor::SpanCorruption(SpanCorruption {
-            mean_noise_span_length: 3.0,
-            noise_density: 0.15,
-            input_feature_key: "inputs".to_string(),
             merge_examples_to_reduce_padding: merge,
-            reserved_for_packing: None,
-            passthrough_feature_keys: None,
+            ..SpanCorruption::default()
         }),
         Preprocessor::AppendEos(AppendEos {}),
     ];

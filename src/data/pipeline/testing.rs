@@ -1,0 +1,65 @@
+//! Steps over examples in memory, for the tests of preprocessors.
+
+#![cfg(test)]
+
+use super::chunks::StepContext;
+use super::pull::{Pull, Stage, StageState};
+use super::task::staged;
+use crate::data::error::DataError;
+use crate::data::example::Example;
+use crate::data::preprocess::Step;
+use crate::data::random::StageSeed;
+
+/// Yields examples that are at hand.
+struct Given {
+    examples: Vec<Example>,
+    next: usize,
+}
+
+impl Pull for Given {
+    type Item = Example;
+
+    fn pull(&mut self) -> Result<Option<Example>, DataError> {
+        self.next += 1;
+        Ok(self.examples.get(self.next - 1).cloned())
+    }
+
+    fn save(&self) -> StageState {
+        StageState::new("given", vec![self.next as u64], Vec::new())
+    }
+
+    fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
+        state.expect("given", Some(1), 0)?;
+        self.next = state.counters[0] as usize;
+        Ok(())
+    }
+}
+
+/// What the steps make of the examples; `seed` is that of the whole.
+pub(crate) fn run_steps(
+    steps: impl Fn() -> Vec<Step>,
+    examples: &[Example],
+    seed: u64,
+) -> Result<Vec<Example>, DataError> {
+    let start = || {
+        let given: Stage = Box::new(Given { examples: examples.to_vec(), next: 0 });
+        let numbered = steps().into_iter().enumerate();
+        numbered.fold(given, |stage, (i, step)| {
+            let seed = StageSeed::new(seed, &i.to_string());
+            staged(stage, StepContext { task: "test".to_string(), name: "step", seed }, step)
+        })
+    };
+    let mut whole = start();
+    let (mut made, mut states) = (Vec::new(), vec![whole.save()]);
+    while let Some(example) = whole.pull()? {
+        made.push(example);
+        states.push(whole.save());
+    }
+    // From wherever it is resumed, it goes on with what would have come.
+    for (done, state) in states.iter().enumerate() {
+        let mut resumed = start();
+        resumed.restore(state)?;
+        assert_eq!(resumed.pull()?.as_ref(), made.get(done), "after {done} examples");
+    }
+    Ok(made)
+}

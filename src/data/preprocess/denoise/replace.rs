@@ -1,0 +1,340 @@
+//! What noise tokens become: what `denoise` names in `inputs_fn` and `targets_fn`. Source: t5
+//! `preprocessors.py`.
+//!
+//! `denoise` supplies tokens, mask and vocabulary; a function's own parameters are bound to it:
+//!
+//! ```text
+//! preprocessors.denoise.inputs_fn = @preprocessors.noise_token_to_random_token_or_sentinel
+//! preprocessors.noise_token_to_random_token_or_sentinel.random_prob = 0.1
+//! ```
+
+use super::mask::Mask;
+use crate::data::error::DataError;
+use crate::data::random::Draw;
+use crate::gin::Configurable;
+
+crate::gin::slot! {
+    /// Any replacement of noise tokens, named without parentheses:
+    /// `@preprocessors.noise_span_to_unique_sentinel`.
+    pub enum NoiseFn: ReplaceNoise {
+        DropNoiseTokens,
+        DropNonnoiseTokens,
+        NoiseSpanToSentinel,
+        NoiseSpanToUniqueSentinel,
+        NoiseTokenToGatheredToken,
+        NoiseTokenToRandomToken,
+        NoiseTokenToRandomTokenOrSentinel,
+        NoiseTokenToSentinel,
+        NonnoiseSpanToSentinel,
+        NonnoiseSpanToUniqueSentinel,
+        PermuteNoiseTokens,
+    }
+}
+
+impl NoiseFn {
+    /// What the tokens become.
+    pub(super) fn apply(&self, noisy: Noisy<'_>, draw: &mut Draw) -> Vec<i32> {
+        self.spec().apply(noisy, draw)
+    }
+
+    /// Refuses parameters that do not fit a vocabulary of so many ids.
+    pub(super) fn check(&self, num_ids: i32) -> Result<(), DataError> {
+        self.spec().check(num_ids)
+    }
+}
+
+/// Tokens, which of them are noise, and the number of ids of their vocabulary.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Noisy<'a> {
+    pub tokens: &'a [i32],
+    pub mask: &'a Mask,
+    pub num_ids: i32,
+}
+
+/// What all replacements do.
+trait ReplaceNoise {
+    /// What the tokens become.
+    fn apply(&self, noisy: Noisy<'_>, draw: &mut Draw) -> Vec<i32>;
+
+    /// Refuses parameters that do not fit a vocabulary of so many ids.
+    fn check(&self, _num_ids: i32) -> Result<(), DataError> {
+        Ok(())
+    }
+}
+
+/// The id that stands for noise, the last of the vocabulary if not given. Source: t5
+/// `preprocessors.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "t5.data.preprocessors.sentinel_id", open)]
+pub struct SentinelId {
+    /// The id.
+    #[gin(default = None)]
+    pub return_value: Option<u32>,
+}
+
+/// Every noise token becomes the sentinel. Source: t5 `preprocessors.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "t5.data.preprocessors.noise_token_to_sentinel", open)]
+pub struct NoiseTokenToSentinel {
+    /// The sentinel.
+    #[gin(method)]
+    pub sentinel_id: SentinelId,
+}
+
+/// Every run of noise tokens becomes one sentinel, always the same. Source: t5 `preprocessors.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "t5.data.preprocessors.noise_span_to_sentinel", open)]
+pub struct NoiseSpanToSentinel {
+    /// The sentinel.
+    #[gin(method)]
+    pub sentinel_id: SentinelId,
+}
+
+/// Every run of tokens that are not noise becomes one sentinel, always the same. Source: t5
+/// `preprocessors.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "t5.data.preprocessors.nonnoise_span_to_sentinel", open)]
+pub struct NonnoiseSpanToSentinel {
+    /// What it does to the others.
+    #[gin(method)]
+    pub noise_span_to_sentinel: NoiseSpanToSentinel,
+}
+
+/// Every run of noise tokens becomes a sentinel of its own: the first the last id, the next the one
+/// before. Source: t5 `preprocessors.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(
+    name = "t5.data.preprocessors.noise_span_to_unique_sentinel",
+    open,
+    ignored(batch_size = "noise is replaced one example at a time")
+)]
+pub struct NoiseSpanToUniqueSentinel {
+    /// The first sentinel.
+    #[gin(method)]
+    pub sentinel_id: SentinelId,
+}
+
+/// Every run of tokens that are not noise becomes a sentinel of its own. Source: t5
+/// `preprocessors.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(
+    name = "t5.data.preprocessors.nonnoise_span_to_unique_sentinel",
+    open,
+    ignored(batch_size = "noise is replaced one example at a time")
+)]
+pub struct NonnoiseSpanToUniqueSentinel {
+    /// What it does to the others.
+    #[gin(method)]
+    pub noise_span_to_unique_sentinel: NoiseSpanToUniqueSentinel,
+}
+
+/// Noise tokens vanish. Source: t5 `preprocessors.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "t5.data.preprocessors.drop_noise_tokens", open)]
+pub struct DropNoiseTokens {}
+
+/// Nothing but noise tokens stays. Source: t5 `preprocessors.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "t5.data.preprocessors.drop_nonnoise_tokens", open)]
+pub struct DropNonnoiseTokens {}
+
+/// Noise tokens change places among each other. Source: t5 `preprocessors.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "t5.data.preprocessors.permute_noise_tokens", open)]
+pub struct PermuteNoiseTokens {}
+
+/// Every noise token becomes a random one of the same example. Source: t5 `preprocessors.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "t5.data.preprocessors.noise_token_to_gathered_token", open)]
+pub struct NoiseTokenToGatheredToken {}
+
+/// Every noise token becomes a random one of the vocabulary. Source: t5 `preprocessors.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5.data.preprocessors.noise_token_to_random_token", open)]
+pub struct NoiseTokenToRandomToken {
+    /// So many ids, the first ones, are never drawn.
+    #[gin(default = 3)]
+    pub num_reserved_tokens: u32,
+}
+
+/// Every noise token becomes a random one of the vocabulary, or else the sentinel. Source: t5
+/// `preprocessors.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5.data.preprocessors.noise_token_to_random_token_or_sentinel", open)]
+pub struct NoiseTokenToRandomTokenOrSentinel {
+    /// Probability of a random token.
+    #[gin(default = 0.1)]
+    pub random_prob: f64,
+    /// What draws random tokens.
+    #[gin(method)]
+    pub noise_token_to_random_token: NoiseTokenToRandomToken,
+    /// The sentinel.
+    #[gin(method)]
+    pub noise_token_to_sentinel: NoiseTokenToSentinel,
+}
+
+impl Default for NoiseTokenToRandomToken {
+    fn default() -> Self {
+        Self { num_reserved_tokens: 3 }
+    }
+}
+
+impl SentinelId {
+    fn of(&self, num_ids: i32) -> i32 {
+        let given = self.return_value.map(|id| i32::try_from(id).unwrap_or(i32::MAX));
+        given.unwrap_or(num_ids - 1)
+    }
+}
+
+/// What a run of masked tokens becomes.
+#[derive(Clone, Copy, Debug)]
+enum Marker {
+    /// This id.
+    Same(i32),
+    /// This id the first run, the one below it the next.
+    Unique(i32),
+    /// Nothing.
+    None,
+}
+
+impl Marker {
+    fn push(&mut self, out: &mut Vec<i32>) {
+        match self {
+            Self::Same(id) => out.push(*id),
+            Self::Unique(id) => {
+                out.push(*id);
+                *id -= 1;
+            }
+            Self::None => {}
+        }
+    }
+}
+
+impl Noisy<'_> {
+    /// The tokens, with each run replaced that is noise, or that is not.
+    fn with_runs_replaced(self, replaced: bool, mut marker: Marker) -> Vec<i32> {
+        let per_run = usize::from(!matches!(marker, Marker::None));
+        let lengths = self.mask.runs().map(|(length, is_noise)| match is_noise == replaced {
+            true => per_run,
+            false => length,
+        });
+        // EOS comes later.
+        let mut out = Vec::with_capacity(lengths.sum::<usize>() + 1);
+        let mut start = 0;
+        for (length, is_noise) in self.mask.runs() {
+            if is_noise != replaced {
+                out.extend_from_slice(&self.tokens[start..start + length]);
+            } else {
+                marker.push(&mut out);
+            }
+            start += length;
+        }
+        out
+    }
+
+    /// The tokens, with each noise token replaced.
+    fn with_tokens_replaced(self, mut replacement: impl FnMut() -> i32) -> Vec<i32> {
+        let mut out = self.tokens.to_vec();
+        for (token, _) in out.iter_mut().zip(self.mask.tokens()).filter(|(_, is_noise)| *is_noise) {
+            *token = replacement();
+        }
+        out
+    }
+}
+
+impl ReplaceNoise for NoiseTokenToSentinel {
+    fn apply(&self, noisy: Noisy<'_>, _: &mut Draw) -> Vec<i32> {
+        let sentinel = self.sentinel_id.of(noisy.num_ids);
+        noisy.with_tokens_replaced(|| sentinel)
+    }
+}
+
+impl ReplaceNoise for NoiseSpanToSentinel {
+    fn apply(&self, noisy: Noisy<'_>, _: &mut Draw) -> Vec<i32> {
+        noisy.with_runs_replaced(true, Marker::Same(self.sentinel_id.of(noisy.num_ids)))
+    }
+}
+
+impl ReplaceNoise for NonnoiseSpanToSentinel {
+    fn apply(&self, noisy: Noisy<'_>, _: &mut Draw) -> Vec<i32> {
+        let sentinel = self.noise_span_to_sentinel.sentinel_id.of(noisy.num_ids);
+        noisy.with_runs_replaced(false, Marker::Same(sentinel))
+    }
+}
+
+impl ReplaceNoise for NoiseSpanToUniqueSentinel {
+    fn apply(&self, noisy: Noisy<'_>, _: &mut Draw) -> Vec<i32> {
+        noisy.with_runs_replaced(true, Marker::Unique(self.sentinel_id.of(noisy.num_ids)))
+    }
+}
+
+impl ReplaceNoise for NonnoiseSpanToUniqueSentinel {
+    fn apply(&self, noisy: Noisy<'_>, _: &mut Draw) -> Vec<i32> {
+        let sentinel = self.noise_span_to_unique_sentinel.sentinel_id.of(noisy.num_ids);
+        noisy.with_runs_replaced(false, Marker::Unique(sentinel))
+    }
+}
+
+impl ReplaceNoise for DropNoiseTokens {
+    fn apply(&self, noisy: Noisy<'_>, _: &mut Draw) -> Vec<i32> {
+        noisy.with_runs_replaced(true, Marker::None)
+    }
+}
+
+impl ReplaceNoise for DropNonnoiseTokens {
+    fn apply(&self, noisy: Noisy<'_>, _: &mut Draw) -> Vec<i32> {
+        noisy.with_runs_replaced(false, Marker::None)
+    }
+}
+
+impl ReplaceNoise for PermuteNoiseTokens {
+    fn apply(&self, noisy: Noisy<'_>, draw: &mut Draw) -> Vec<i32> {
+        let mut noise = noisy.with_runs_replaced(false, Marker::None);
+        draw.shuffle(&mut noise);
+        let mut permuted = noise.into_iter();
+        noisy.with_tokens_replaced(|| permuted.next().expect("there is one for each noise token"))
+    }
+}
+
+impl ReplaceNoise for NoiseTokenToGatheredToken {
+    fn apply(&self, noisy: Noisy<'_>, draw: &mut Draw) -> Vec<i32> {
+        noisy.with_tokens_replaced(|| noisy.tokens[draw.below(noisy.tokens.len())])
+    }
+}
+
+impl NoiseTokenToRandomToken {
+    fn token(&self, num_ids: i32, draw: &mut Draw) -> i32 {
+        draw.between(self.num_reserved_tokens.into(), num_ids.into()) as i32
+    }
+}
+
+impl ReplaceNoise for NoiseTokenToRandomToken {
+    fn apply(&self, noisy: Noisy<'_>, draw: &mut Draw) -> Vec<i32> {
+        noisy.with_tokens_replaced(|| self.token(noisy.num_ids, draw))
+    }
+
+    fn check(&self, num_ids: i32) -> Result<(), DataError> {
+        if i64::from(self.num_reserved_tokens) < num_ids.into() {
+            return Ok(());
+        }
+        Err(DataError::Config(format!(
+            "`noise_token_to_random_token.num_reserved_tokens` is less than the vocabulary's {num_ids} \
+             ids, found {}",
+            self.num_reserved_tokens
+        )))
+    }
+}
+
+impl ReplaceNoise for NoiseTokenToRandomTokenOrSentinel {
+    fn apply(&self, noisy: Noisy<'_>, draw: &mut Draw) -> Vec<i32> {
+        let sentinel = self.noise_token_to_sentinel.sentinel_id.of(noisy.num_ids);
+        noisy.with_tokens_replaced(|| match draw.unit() < self.random_prob {
+            true => self.noise_token_to_random_token.token(noisy.num_ids, draw),
+            false => sentinel,
+        })
+    }
+
+    fn check(&self, num_ids: i32) -> Result<(), DataError> {
+        self.noise_token_to_random_token.check(num_ids)
+    }
+}
