@@ -44,7 +44,7 @@ impl<'a> Finder<'a> {
         including: Option<&str>,
     ) -> Result<Option<Found>, String> {
         let mut candidates = Vec::new();
-        if Path::new(path).is_absolute() {
+        if Path::new(path).is_absolute() || path.contains("://") {
             candidates.push(path.to_string());
         } else {
             candidates.extend(self.search_paths.iter().map(|root| join(root, path)));

@@ -1,4 +1,5 @@
-//! Where gin text is found: on disk, or in the library that the binary carries.
+//! Where gin text is found: on disk, in buckets and the like, or in the library that the binary
+//! carries.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -7,6 +8,7 @@ use std::path::Path;
 use include_dir::{Dir, include_dir};
 
 use crate::gin::{LIBRARY, Source, TASK_LIBRARY};
+use crate::storage;
 
 static GIN: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/gin");
 static TASKS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/tasks");
@@ -14,7 +16,7 @@ static TASKS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/tasks");
 /// The longest gin text that is read, in bytes: a path given by mistake must not fill the memory.
 const MAX_TEXT: u64 = 64 << 20;
 
-/// The disk, and below `<gimlet>/` the library configs and tasks that come with Gimlet.
+/// The disk, what has a scheme (`gs://...`), and below `<gimlet>/` the library configs and tasks that come with Gimlet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Library;
 
@@ -37,7 +39,8 @@ impl Source for Library {
                 return Ok(file.and_then(|file| file.contents_utf8()).map(str::to_string));
             }
         }
-        match read_file(path.as_ref()) {
+        let text = if path.contains("://") { read_remote(path) } else { read_file(path.as_ref()) };
+        match text {
             Ok(text) => Ok(Some(text)),
             Err(error)
                 if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) =>
@@ -65,6 +68,11 @@ impl Source for Library {
         let near = crate::gin::nearest(name, &known);
         near.map(|near| folder.join(near).display().to_string()).into_iter().collect()
     }
+}
+
+/// The text of a file in a bucket, on the hub or on the web.
+fn read_remote(path: &str) -> io::Result<String> {
+    read_text(storage::Path::parse(path)?.open()?)
 }
 
 /// The text of a file on disk. What never ends, such as a device or a pipe, is refused unopened.

@@ -1,8 +1,11 @@
 //! What can go wrong with a file, each with the path as the user named it and a remedy.
 
+use std::borrow::Cow;
 use std::io;
 
-use super::path::Path;
+use super::credentials::Credentials;
+use super::path::{Path, split_scheme};
+use super::remote::Failure;
 
 /// A path that cannot be used, or an operation on a file that failed.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +18,7 @@ pub enum StorageError {
         /// The path as given.
         path: String,
         /// What was tried: `open`, `list`.
-        operation: &'static str,
+        operation: Cow<'static, str>,
         /// ` (mapped to ...)` for a mapped remote path, else empty.
         mapped: String,
     },
@@ -28,7 +31,7 @@ pub enum StorageError {
         /// The path as given.
         path: String,
         /// What was tried.
-        operation: &'static str,
+        operation: Cow<'static, str>,
         /// ` (mapped to ...)` for a mapped remote path, else empty.
         mapped: String,
     },
@@ -41,20 +44,91 @@ pub enum StorageError {
         /// The path as given.
         path: String,
         /// What was tried.
-        operation: &'static str,
+        operation: Cow<'static, str>,
         /// ` (mapped to ...)` for a mapped remote path, else empty.
         mapped: String,
     },
-    /// A remote path under no mapped prefix.
+    /// A remote path under no mapped prefix, where only a folder of this machine will do.
     #[error(
-        "cannot reach `{path}`: remote storage is read through a local copy; name its folder with \
-         `--path_map {prefix}=DIR` or in GIMLET_PATH_MAP"
+        "cannot reach `{path}`: {reason}; name a local copy with `--path_map {prefix}=DIR` or in \
+         GIMLET_PATH_MAP"
     )]
     Unmapped {
         /// The path as given.
         path: String,
         /// The bucket, repository or host to map.
         prefix: String,
+        /// Why nothing else will do.
+        reason: &'static str,
+    },
+    /// No server answers there.
+    #[error(
+        "cannot {operation} `{path}`: {reason}; check the network, or name a local copy with \
+         `--path_map {prefix}=DIR`"
+    )]
+    Unreachable {
+        /// The path as given.
+        path: String,
+        /// What was tried.
+        operation: Cow<'static, str>,
+        /// What happened, and how often it was tried.
+        reason: String,
+        /// The bucket, repository or host to map.
+        prefix: String,
+    },
+    /// The server wants credentials, or others.
+    #[error("cannot {operation} `{path}`: access denied{said}; {remedy}")]
+    Denied {
+        /// The path as given.
+        path: String,
+        /// What was tried.
+        operation: Cow<'static, str>,
+        /// `: ` and the server's words, else empty.
+        said: String,
+        /// Which credentials were used, and which to set.
+        remedy: String,
+    },
+    /// The file is no longer the one that was opened.
+    #[error(
+        "cannot go on reading `{path}` at byte {offset}: it was changed since it was opened; start \
+         again once it stays as it is"
+    )]
+    Changed {
+        /// The path as given.
+        path: String,
+        /// The byte from which on it was asked for.
+        offset: u64,
+    },
+    /// The file was removed while it was read.
+    #[error(
+        "cannot go on reading `{path}` at byte {offset}: it was removed since it was opened; put it \
+         back"
+    )]
+    Vanished {
+        /// The path as given.
+        path: String,
+        /// The byte from which on it was asked for.
+        offset: u64,
+    },
+    /// The store answered otherwise than asked, as often as it was asked.
+    #[error("cannot {operation} `{path}`: {reason}")]
+    Failed {
+        /// The path as given.
+        path: String,
+        /// What was tried.
+        operation: Cow<'static, str>,
+        /// What happened, and how often it was tried.
+        reason: String,
+    },
+    /// The place has no such operation.
+    #[error("cannot {operation} `{path}`: {remedy}")]
+    Unsupported {
+        /// The path as given.
+        path: String,
+        /// What was tried.
+        operation: Cow<'static, str>,
+        /// What to do instead.
+        remedy: String,
     },
     /// A text that is not a path.
     #[error("`{path}` is not a path: {reason}")]
@@ -70,7 +144,7 @@ pub enum StorageError {
         /// The path as given.
         path: String,
         /// What was tried.
-        operation: &'static str,
+        operation: Cow<'static, str>,
         /// The system's reason.
         source: io::Error,
         /// ` (mapped to ...)` for a mapped remote path, else empty.
@@ -81,6 +155,12 @@ pub enum StorageError {
 impl StorageError {
     /// The error of an operation on a path, for callers that stream and meet an `io::Error` later.
     pub fn new(operation: &'static str, path: &Path, source: io::Error) -> Self {
+        let operation = Cow::Borrowed(operation);
+        let source = match source.downcast::<Self>() {
+            // Reading elsewhere says more itself.
+            Ok(error) => return error,
+            Err(source) => source,
+        };
         let mapped = match path.local() {
             Ok(local) if path.is_remote() => format!(" (mapped to `{}`)", local.display()),
             _ => String::new(),
@@ -109,6 +189,34 @@ impl StorageError {
         }
     }
 
+    /// The error of an operation elsewhere.
+    pub(super) fn of_failure(
+        operation: impl Into<Cow<'static, str>>,
+        path: &Path,
+        failure: Failure,
+    ) -> Self {
+        let (operation, given) = (operation.into(), path.to_string());
+        let failed = |operation, path, reason| Self::Failed { path, operation, reason };
+        match failure {
+            Failure::NotFound => Self::NotFound { path: given, operation, mapped: String::new() },
+            Failure::Denied(said) => {
+                let said = if said.is_empty() { said } else { format!(": {said}") };
+                Self::Denied { path: given, operation, said, remedy: credentials_for(path) }
+            }
+            Failure::PastEnd => failed(operation, given, "it ends before that".to_string()),
+            Failure::Changed(offset) => Self::Changed { path: given, offset },
+            Failure::Vanished(offset) => Self::Vanished { path: given, offset },
+            Failure::Temporary { reason, unreachable: true, .. } => {
+                let prefix = path.mappable_prefix();
+                Self::Unreachable { path: given, operation, reason, prefix }
+            }
+            Failure::Temporary { reason, .. } | Failure::Permanent(reason) => {
+                failed(operation, given, reason)
+            }
+            Failure::Unsupported(remedy) => Self::Unsupported { path: given, operation, remedy },
+        }
+    }
+
     /// Whether nothing is at the path.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })
@@ -118,10 +226,46 @@ impl StorageError {
     pub fn is_users(&self) -> bool {
         use io::ErrorKind::{IsADirectory, NotADirectory};
         match self {
-            Self::NotFound { .. } | Self::Unmapped { .. } | Self::Invalid { .. } => true,
+            Self::NotFound { .. }
+            | Self::Unmapped { .. }
+            | Self::Unsupported { .. }
+            | Self::Invalid { .. } => true,
             Self::Io { source, .. } => matches!(source.kind(), IsADirectory | NotADirectory),
-            Self::PermissionDenied { .. } | Self::DiskFull { .. } => false,
+            _ => false,
         }
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::NotFound { .. } | Self::Vanished { .. } => io::ErrorKind::NotFound,
+            Self::PermissionDenied { .. } | Self::Denied { .. } => io::ErrorKind::PermissionDenied,
+            Self::DiskFull { .. } => io::ErrorKind::StorageFull,
+            Self::Unsupported { .. } => io::ErrorKind::Unsupported,
+            Self::Io { source, .. } => source.kind(),
+            _ => io::ErrorKind::Other,
+        }
+    }
+}
+
+/// For readers that know only `io::Error`; [`StorageError::new`] finds it again in there.
+impl From<StorageError> for io::Error {
+    fn from(error: StorageError) -> Self {
+        Self::new(error.kind(), error)
+    }
+}
+
+/// What to do where a server denies access.
+fn credentials_for(path: &Path) -> String {
+    let scheme = split_scheme(path.as_str()).map_or("", |(scheme, _)| scheme);
+    let Some(credentials) = Credentials::of(scheme) else {
+        return "Gimlet logs in to no web server: use a signed URL, or a local copy with --path_map"
+            .to_string();
+    };
+    match credentials.found() {
+        Some(place) => {
+            format!("the credentials in {place} do not suffice: {}", credentials.remedy)
+        }
+        None => format!("no credentials were found: {}", credentials.remedy),
     }
 }
 

@@ -1,33 +1,91 @@
-//! What can be done with the files behind paths.
+//! What can be done with the files behind paths, here or elsewhere.
 
-use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use super::disk;
 use super::error::StorageError;
 use super::path::Path;
+use super::ranges::RangeFile;
+use super::remote::{Remote, RemoteRanges, Upload};
 use super::writer::FileWriter;
 
+/// Where the bytes of a path lie.
+pub(super) enum Place {
+    /// On this machine.
+    Disk(PathBuf),
+    /// In a bucket, on the hub or on the web.
+    Elsewhere(Remote),
+}
+
 impl Path {
-    /// Opens the file for reading, unbuffered.
+    /// Opens the file for reading from its start. Files on disk are unbuffered; of those elsewhere
+    /// the next bytes are fetched ahead.
     pub fn open(&self) -> Result<Box<dyn Read + Send>, StorageError> {
-        self.at("open", |local| {
-            let file = File::open(local)?;
-            // Opening a folder succeeds on Linux; only the first read would tell.
-            match file.metadata()?.is_dir() {
-                true => Err(io::ErrorKind::IsADirectory.into()),
-                false => Ok(Box::new(file) as Box<dyn Read + Send>),
+        self.open_at(0)
+    }
+
+    /// Opens the file for reading from a byte on; what comes before it is not fetched.
+    pub fn open_at(&self, offset: u64) -> Result<Box<dyn Read + Send>, StorageError> {
+        let local = match self.place()? {
+            Place::Elsewhere(remote) => return Ok(Box::new(remote.open(offset)?)),
+            Place::Disk(local) => local,
+        };
+        let mut file = self.done("open", disk::open(&local))?;
+        if offset > 0 {
+            self.done("open", file.seek(SeekFrom::Start(offset)))?;
+        }
+        Ok(Box::new(file))
+    }
+
+    /// Opens the file for reading at any position: for formats with a footer or an index.
+    pub fn open_ranges(&self) -> Result<RangeFile, StorageError> {
+        match self.place()? {
+            Place::Disk(local) => {
+                let file = self.done("open", disk::open(&local))?;
+                let size = self.done("open", file.metadata())?.len();
+                Ok(RangeFile::on_disk(self.clone(), file, size))
             }
-        })
+            Place::Elsewhere(remote) => {
+                Ok(RangeFile::elsewhere(self.clone(), RemoteRanges::open(remote)?))
+            }
+        }
     }
 
     /// The whole file.
     pub fn read(&self) -> Result<Vec<u8>, StorageError> {
-        self.at("read", fs::read)
+        match self.place()? {
+            Place::Disk(local) => self.done("read", fs::read(local)),
+            Place::Elsewhere(remote) => remote.read(0..u64::MAX),
+        }
+    }
+
+    /// Some bytes of the file, all of which must be there. Who reads more than one range rather uses
+    /// [`Path::open_ranges`], which notices a file that changes in between.
+    pub fn read_range(&self, range: Range<u64>) -> Result<Vec<u8>, StorageError> {
+        let length = range.end.saturating_sub(range.start);
+        let bytes = match self.place()? {
+            Place::Elsewhere(remote) => remote.read(range.clone())?,
+            Place::Disk(local) => {
+                let mut bytes = Vec::new();
+                let read = disk::open(&local).and_then(|mut file| {
+                    file.seek(SeekFrom::Start(range.start))?;
+                    file.take(length).read_to_end(&mut bytes)
+                });
+                self.done("read", read)?;
+                bytes
+            }
+        };
+        let found = bytes.len() as u64;
+        if found < length {
+            let reason =
+                format!("it has {found} of the {length} bytes from byte {} on", range.start);
+            return self.done("read", Err(io::Error::new(io::ErrorKind::UnexpectedEof, reason)));
+        }
+        Ok(bytes)
     }
 
     /// The whole file, which must be UTF-8.
@@ -40,246 +98,196 @@ impl Path {
         })
     }
 
-    /// The direct entries of the folder, sorted by name.
-    pub fn list(&self) -> Result<Vec<Self>, StorageError> {
-        let mut names = self.at("list", |local| {
-            fs::read_dir(local)?
-                .map(|entry| entry?.file_name().into_string().map_err(not_utf8))
-                .collect::<io::Result<Vec<String>>>()
-        })?;
-        names.sort_unstable();
-        Ok(names.iter().map(|name| self.join(name)).collect())
-    }
-
-    /// The paths that match a pattern of `*`, `?`, `[...]` and `**`, sorted; none is no error.
-    pub fn glob(pattern: &str) -> Result<Vec<Self>, StorageError> {
-        let fixed = fixed_folder(pattern);
-        let variable = &pattern[fixed.len()..];
-        let folder = if fixed.is_empty() { None } else { Some(Self::parse(fixed)?) };
-        let local = match &folder {
-            Some(folder) => format!("{}/", folder.local_text()?.trim_end_matches('/')),
-            None => String::new(),
-        };
-        let matches = glob_local(&local, variable, pattern)?;
-        let named = matches.iter().map(|found| match &folder {
-            Some(folder) => Ok(folder.join(&found[local.len()..])),
-            None => Self::parse(found),
-        });
-        let mut named = named.collect::<Result<Vec<_>, _>>()?;
-        named.sort_unstable();
-        Ok(named)
-    }
-
     /// Whether a file or folder is there.
     pub fn exists(&self) -> Result<bool, StorageError> {
-        self.at("look for", |local| local.try_exists())
+        match self.place()? {
+            Place::Disk(local) => self.done("look for", local.try_exists()),
+            Place::Elsewhere(remote) => remote.exists(),
+        }
     }
 
-    /// Whether it is a folder.
+    /// Whether it is a folder; elsewhere, whether any file lies below it.
     pub fn is_dir(&self) -> Result<bool, StorageError> {
-        self.at("look for", |local| match fs::metadata(local) {
-            Ok(metadata) => Ok(metadata.is_dir()),
-            Err(error) if is_absent(&error) => Ok(false),
-            Err(error) => Err(error),
-        })
+        match self.place()? {
+            Place::Disk(local) => self.done("look for", disk::is_dir(&local)),
+            Place::Elsewhere(remote) => remote.is_dir(),
+        }
     }
 
     /// The size of the file in bytes.
     pub fn size(&self) -> Result<u64, StorageError> {
-        self.at("look at", |local| Ok(fs::metadata(local)?.len()))
+        match self.place()? {
+            Place::Disk(local) => Ok(self.done("look at", fs::metadata(local))?.len()),
+            Place::Elsewhere(remote) => remote.size(),
+        }
     }
 
-    /// When the file or folder was last changed.
+    /// When the file or folder was last changed; elsewhere only files know.
     pub fn modified(&self) -> Result<SystemTime, StorageError> {
-        self.at("look at", |local| fs::metadata(local)?.modified())
+        match self.place()? {
+            Place::Disk(local) => {
+                self.done("look at", fs::metadata(local).and_then(|metadata| metadata.modified()))
+            }
+            Place::Elsewhere(remote) => remote.modified(),
+        }
     }
 
-    /// Makes the folder and those above it; it may exist.
+    /// Makes the folder and those above it; it may exist. Elsewhere folders come with their files.
     pub fn create_dir_all(&self) -> Result<(), StorageError> {
-        self.at("create folder", fs::create_dir_all)
+        match self.place()? {
+            Place::Disk(local) => self.done("create folder", fs::create_dir_all(local)),
+            Place::Elsewhere(remote) => remote.writable("create folder"),
+        }
     }
 
     /// Replaces the file as a whole: readers see the old bytes or the new, also after a crash.
     pub fn write_atomic(&self, bytes: &[u8]) -> Result<(), StorageError> {
-        self.at("write", |local| {
-            let temporary = temporary_beside(&local);
-            let written = write_synced(&temporary, bytes)
-                .and_then(|()| fs::rename(&temporary, &local))
-                .and_then(|()| sync_folder_of(&local));
-            if written.is_err() {
-                // The error that matters is the one above.
-                let _ = fs::remove_file(&temporary);
-            }
-            written
-        })
+        match self.place()? {
+            Place::Disk(local) => self.done("write", disk::write_atomic(&local, bytes)),
+            Place::Elsewhere(remote) => remote.put(bytes),
+        }
     }
 
-    /// Creates or truncates the file; durable after [`FileWriter::finish`].
+    /// Creates or truncates the file; durable after [`FileWriter::finish`]. Elsewhere it is not seen
+    /// before that.
     pub fn create(&self) -> Result<FileWriter, StorageError> {
-        let file = self.at("create", File::create)?;
-        Ok(FileWriter::new(self.clone(), file))
+        match self.place()? {
+            Place::Disk(local) => {
+                Ok(FileWriter::on_disk(self.clone(), self.done("create", File::create(local))?))
+            }
+            Place::Elsewhere(remote) => {
+                remote.writable("create")?;
+                Ok(FileWriter::elsewhere(self.clone(), Upload::new(remote, Vec::new())))
+            }
+        }
     }
 
-    /// Opens the file for writing at its end, creating it where it is missing.
+    /// Opens the file for writing at its end, creating it where it is missing. Elsewhere files do not
+    /// grow: the whole is read, and written anew by [`FileWriter::finish`].
     pub fn append(&self) -> Result<FileWriter, StorageError> {
-        let open = |local| OpenOptions::new().append(true).create(true).open(local);
-        Ok(FileWriter::new(self.clone(), self.at("append to", open)?))
+        match self.place()? {
+            Place::Disk(local) => {
+                let file = OpenOptions::new().append(true).create(true).open(local);
+                Ok(FileWriter::on_disk(self.clone(), self.done("append to", file)?))
+            }
+            Place::Elsewhere(remote) => {
+                remote.writable("append to")?;
+                let old = match remote.clone().read(0..u64::MAX) {
+                    Err(error) if error.is_not_found() => Vec::new(),
+                    old => old?,
+                };
+                Ok(FileWriter::elsewhere(self.clone(), Upload::new(remote, old)))
+            }
+        }
     }
 
     /// Makes the file so many bytes long, creating it where it is missing; new bytes are 0.
     pub fn set_size(&self, size: u64) -> Result<(), StorageError> {
-        self.at("write", |local| {
-            OpenOptions::new().write(true).create(true).truncate(false).open(local)?.set_len(size)
-        })
+        let local = self.on_disk("resize", "write the file anew")?;
+        let open = OpenOptions::new().write(true).create(true).truncate(false).open(local);
+        self.done("write", open.and_then(|file| file.set_len(size)))
     }
 
     /// Renames it, durably. A file replaces a file at `to`; a folder needs a free or empty place.
+    /// Elsewhere only files of one bucket are renamed.
     pub fn rename(&self, to: &Self) -> Result<(), StorageError> {
-        let target = to.local()?;
-        self.at("rename", |local| {
-            fs::rename(&local, &target)?;
-            sync_folder_of(&target)
-        })
+        match (self.place()?, to.place()?) {
+            (Place::Disk(from), Place::Disk(to)) => {
+                self.done("rename", fs::rename(from, &to).and_then(|()| disk::sync_folder_of(&to)))
+            }
+            (Place::Elsewhere(from), Place::Elsewhere(to)) => from.rename(&to),
+            (Place::Elsewhere(remote), _) | (_, Place::Elsewhere(remote)) => {
+                Err(remote.unsupported("rename", "both names must be on disk or in one bucket"))
+            }
+        }
     }
 
     /// Removes the folder and everything in it.
     pub fn remove_dir_all(&self) -> Result<(), StorageError> {
-        self.at("remove", fs::remove_dir_all)
+        match self.place()? {
+            Place::Disk(local) => self.done("remove", fs::remove_dir_all(local)),
+            Place::Elsewhere(remote) => remote.remove_tree(),
+        }
     }
 
     /// Removes the file.
     pub fn remove_file(&self) -> Result<(), StorageError> {
-        self.at("remove", fs::remove_file)
+        match self.place()? {
+            Place::Disk(local) => self.done("remove", fs::remove_file(local)),
+            Place::Elsewhere(remote) => remote.remove_file(),
+        }
     }
 
-    /// Makes the entries of this folder durable: files created, renamed and removed in it.
+    /// Makes the entries of this folder durable: files created, renamed and removed in it. Elsewhere
+    /// they are so at once.
     pub fn sync_dir(&self) -> Result<(), StorageError> {
-        self.at("write", |local| File::open(local)?.sync_all())
+        match self.place()? {
+            Place::Disk(local) => {
+                self.done("write", File::open(local).and_then(|folder| folder.sync_all()))
+            }
+            Place::Elsewhere(_) => Ok(()),
+        }
     }
 
     /// Makes the folder and everything below it durable.
     pub fn sync_tree(&self) -> Result<(), StorageError> {
-        self.at("write", |local| sync_tree(&local))
+        match self.place()? {
+            Place::Disk(local) => self.done("write", disk::sync_tree(&local)),
+            Place::Elsewhere(_) => Ok(()),
+        }
     }
 
     /// Makes a folder that must not exist yet; those above it must.
     pub fn create_dir_new(&self) -> Result<(), StorageError> {
-        self.at("create folder", fs::create_dir)
+        let exists = || io::Error::from(io::ErrorKind::AlreadyExists);
+        match self.place()? {
+            Place::Disk(local) => self.done("create folder", fs::create_dir(local)),
+            Place::Elsewhere(remote) => match remote.exists()? {
+                true => self.done("create folder", Err(exists())),
+                false => remote.writable("create folder"),
+            },
+        }
     }
 
     /// Bytes that may still be written to the file system that holds this path, or will hold it.
     pub fn free_space(&self) -> Result<u64, StorageError> {
-        self.at("look at the disk of", |local| {
-            let existing = local.ancestors().find(|folder| folder.exists());
-            let folder = existing.unwrap_or(std::path::Path::new("."));
-            let name = CString::new(folder.as_os_str().as_bytes())?;
-            // SAFETY: `statvfs` is plain data for which zeros are valid, and the call only writes it.
-            let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-            // SAFETY: `name` is a valid C string and `stat` outlives the call.
-            match unsafe { libc::statvfs(name.as_ptr(), &raw mut stat) } {
-                0 => Ok(stat.f_bavail.saturating_mul(stat.f_frsize)),
-                _ => Err(io::Error::last_os_error()),
-            }
-        })
-    }
-
-    fn at<T>(
-        &self,
-        operation: &'static str,
-        act: impl FnOnce(PathBuf) -> io::Result<T>,
-    ) -> Result<T, StorageError> {
-        act(self.local()?).map_err(|error| StorageError::new(operation, self, error))
-    }
-
-    fn local_text(&self) -> Result<String, StorageError> {
-        let local = self.local()?;
-        local
-            .into_os_string()
-            .into_string()
-            .map_err(|name| StorageError::new("list", self, not_utf8(name)))
-    }
-}
-
-/// Every file must be synced to learn of its write errors, but one after the other each waits for
-/// the disk. Starting with the whole file system leaves them nothing to wait for.
-fn sync_tree(folder: &std::path::Path) -> io::Result<()> {
-    let opened = File::open(folder)?;
-    // SAFETY: the descriptor is open. An error here shows up again at the single file.
-    #[cfg(target_os = "linux")]
-    let _ = unsafe { libc::syncfs(std::os::fd::AsRawFd::as_raw_fd(&opened)) };
-    sync_entries(folder)
-}
-
-fn sync_entries(folder: &std::path::Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        match entry.file_type()?.is_dir() {
-            true => sync_entries(&entry.path())?,
-            false => File::open(entry.path())?.sync_all()?,
+        match self.place()? {
+            Place::Disk(local) => self.done("look at the disk of", disk::free_space(&local)),
+            Place::Elsewhere(_) => Ok(u64::MAX),
         }
     }
-    File::open(folder)?.sync_all()
-}
 
-/// The part of a pattern up to the last slash before its first special character.
-fn fixed_folder(pattern: &str) -> &str {
-    let special = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
-    let end = pattern[..special].rfind('/').map_or(0, |slash| slash + 1);
-    &pattern[..end]
-}
+    /// Where the bytes lie: on disk also where the prefix of a remote path is mapped there.
+    pub(super) fn place(&self) -> Result<Place, StorageError> {
+        match self.local() {
+            Ok(local) => Ok(Place::Disk(local)),
+            Err(StorageError::Unmapped { .. }) => Ok(Place::Elsewhere(Remote::connect(self)?)),
+            Err(error) => Err(error),
+        }
+    }
 
-/// Matches below `folder`, whose own name may hold special characters.
-fn glob_local(folder: &str, variable: &str, given: &str) -> Result<Vec<String>, StorageError> {
-    let options = glob::MatchOptions { require_literal_separator: true, ..Default::default() };
-    let full = format!("{}{variable}", glob::Pattern::escape(folder));
-    let found = glob::glob_with(&full, options).map_err(|error| StorageError::Invalid {
-        path: given.to_string(),
-        reason: format!("{} at byte {} of the pattern", error.msg, error.pos),
-    })?;
-    let named = found.map(|entry| {
-        let path = entry.map_err(io::Error::from)?;
-        path.into_os_string().into_string().map_err(not_utf8)
-    });
-    let found = named.collect::<io::Result<Vec<String>>>();
-    found.map_err(|error| match Path::parse(given) {
-        Ok(path) => StorageError::new("list", &path, error),
-        Err(invalid) => invalid,
-    })
-}
+    /// Where it lies on disk; elsewhere the operation does not exist.
+    fn on_disk(&self, operation: &'static str, remedy: &str) -> Result<PathBuf, StorageError> {
+        match self.place()? {
+            Place::Disk(local) => Ok(local),
+            Place::Elsewhere(remote) => Err(remote.unsupported(operation, remedy)),
+        }
+    }
 
-fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
-fn not_utf8(name: std::ffi::OsString) -> io::Error {
-    let reason = format!("the name `{}` is not UTF-8", name.to_string_lossy());
-    io::Error::new(io::ErrorKind::InvalidData, reason)
-}
-
-/// A name beside the file that no other thread or process uses.
-fn temporary_beside(local: &std::path::Path) -> PathBuf {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let name = local.file_name().unwrap_or_default().to_string_lossy();
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    local.with_file_name(format!(".{name}.tmp-{}-{count}", std::process::id()))
-}
-
-fn write_synced(local: &std::path::Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(local)?;
-    file.write_all(bytes)?;
-    file.sync_all()
-}
-
-/// A rename is durable only once the folder that holds the name is.
-fn sync_folder_of(local: &std::path::Path) -> io::Result<()> {
-    let folder = local.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(std::path::Path::new(".")))?.sync_all()
+    pub(super) fn done<T>(
+        &self,
+        operation: &'static str,
+        result: io::Result<T>,
+    ) -> Result<T, StorageError> {
+        result.map_err(|error| StorageError::new(operation, self, error))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
-    use crate::storage::set_path_map;
 
     fn folder() -> (tempfile::TempDir, Path) {
         let dir = tempfile::tempdir().unwrap();
@@ -330,23 +338,5 @@ mod tests {
         assert_eq!(file.size().unwrap(), 3);
         assert!(file.free_space().unwrap() > 0);
         assert!(path.join("not/yet").free_space().unwrap() > 0);
-    }
-
-    #[test]
-    fn globs_are_sorted_and_keep_the_users_name() {
-        let (_dir, path) = folder();
-        let odd = path.join("a[1]");
-        odd.create_dir_all().unwrap();
-        for name in ["x-2.txt", "x-10.txt", "y.txt", "x-1.json"] {
-            odd.join(name).write_atomic(b"").unwrap();
-        }
-        set_path_map(vec![("gs://globbed".to_string(), odd.to_string())]).unwrap();
-        let found = Path::glob("gs://globbed/x-*.txt").unwrap();
-        let names: Vec<_> = found.iter().map(Path::as_str).collect();
-        assert_eq!(names, ["gs://globbed/x-10.txt", "gs://globbed/x-2.txt"]);
-        assert_eq!(Path::glob("gs://globbed/y.txt").unwrap().len(), 1);
-        assert!(Path::glob("gs://globbed/none*").unwrap().is_empty());
-        assert!(Path::glob("gs://not-mapped/none*").is_err());
-        assert_eq!(found[0].read().unwrap(), b"");
     }
 }

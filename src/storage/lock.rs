@@ -4,6 +4,7 @@
 use std::fs::{File, TryLockError};
 
 use super::error::StorageError;
+use super::files::Place;
 use super::path::Path;
 
 /// An exclusive lock on a folder, held until dropped.
@@ -19,14 +20,14 @@ pub enum Locked {
     Held(FolderLock),
     /// Someone alive holds it.
     Busy,
-    /// The file system has no locks; nothing is known.
+    /// The file system or store has no locks; nothing is known.
     Unsupported,
 }
 
 impl Path {
     /// Tries to lock the folder, without waiting.
     pub fn try_lock(&self) -> Result<Locked, StorageError> {
-        let local = self.local()?;
+        let Place::Disk(local) = self.place()? else { return Ok(Locked::Unsupported) };
         let folder = File::open(&local).map_err(|error| StorageError::new("lock", self, error))?;
         Ok(match folder.try_lock() {
             Ok(()) => Locked::Held(FolderLock { _folder: folder }),

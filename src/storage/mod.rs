@@ -1,23 +1,33 @@
-//! L1: paths and files; the only place that will know buckets.
+//! L1: paths and files; the only place that knows buckets.
 //!
 //! A [`Path`] is what a user wrote: `gs://t5-data/x`, `hf://datasets/y`, `file:///z` or a plain
-//! path. Parsing never touches anything; every operation first asks [`Path::local`] where the bytes
-//! lie. Remote prefixes lie in local folders that `--path_map` or `GIMLET_PATH_MAP` names.
+//! path. Parsing never touches anything; every operation first asks where the bytes lie: on this
+//! machine, also where `--path_map` or `GIMLET_PATH_MAP` names a local copy of a remote prefix, or
+//! elsewhere ([`remote`]). `docs/storage.md` tells users which environment variables count.
 //! ```
 //! # use gimlet::storage::Path;
 //! let dir = Path::parse("gs://t5-data/vocabs").unwrap();
 //! assert_eq!(dir.join("sentencepiece.model").to_string(), "gs://t5-data/vocabs/sentencepiece.model");
 //! ```
 
+mod credentials;
+mod disk;
 mod error;
 mod files;
+mod folders;
 mod lock;
 mod path;
 mod path_map;
+mod ranges;
+mod remote;
 mod writer;
 
+pub use credentials::{CREDENTIALS, Credentials};
 pub use error::StorageError;
+pub use folders::Entry;
 pub use lock::{FolderLock, Locked};
 pub use path::Path;
 pub use path_map::{PATH_MAP_VARIABLE, parse_path_map, set_path_map};
+pub use ranges::RangeFile;
+pub use remote::{Limits, OFFLINE_VARIABLE, set_limits};
 pub use writer::FileWriter;

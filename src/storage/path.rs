@@ -7,7 +7,7 @@ use super::error::StorageError;
 use super::path_map;
 
 /// The remote schemes that are understood.
-const REMOTE_SCHEMES: [&str; 6] = ["gs", "s3", "az", "http", "https", "hf"];
+const REMOTE_SCHEMES: [&str; 7] = ["gs", "s3", "az", "http", "https", "hf", "tfds"];
 
 /// A path as the user gave it; it shows as given, without trailing slashes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,7 +16,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// Reads a path. A remote path that is not mapped parses; it fails when touched.
+    /// Reads a path, without looking whether anything is there.
     ///
     /// # Errors
     /// An empty text, an unknown scheme, or `..` in a remote path.
@@ -94,15 +94,18 @@ impl Path {
         match split_scheme(&self.given) {
             None => Ok(PathBuf::from(&self.given)),
             Some(("file", rest)) => Ok(PathBuf::from(rest)),
-            Some(_) => path_map::mapped(&self.given)?.ok_or_else(|| StorageError::Unmapped {
-                path: self.given.clone(),
-                prefix: self.mappable_prefix(),
-            }),
+            Some(_) => path_map::mapped(&self.given)?
+                .ok_or_else(|| self.unmapped("only a folder on this machine will do here")),
         }
     }
 
+    pub(super) fn unmapped(&self, reason: &'static str) -> StorageError {
+        let (path, prefix) = (self.given.clone(), self.mappable_prefix());
+        StorageError::Unmapped { path, prefix, reason }
+    }
+
     /// The bucket, host or hub repository that a user would map: `gs://t5-data`, `hf://datasets/a`.
-    fn mappable_prefix(&self) -> String {
+    pub(super) fn mappable_prefix(&self) -> String {
         let (scheme, rest) = split_scheme(&self.given).expect("only remote paths are mapped");
         let components = if scheme == "hf" { 3 } else { 1 };
         let kept: Vec<&str> = rest.split('/').take(components).collect();
@@ -208,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unmapped_remote_path_fails_when_touched_and_names_the_flag() {
+    fn an_unmapped_remote_path_has_no_local_place_and_names_the_flag() {
         let check = |given: &str, flag: &str| {
             let message = path(given).local().unwrap_err().to_string();
             assert!(message.contains(&format!("`{given}`")), "{message}");

@@ -5,17 +5,27 @@ use std::io::{self, BufWriter, Write};
 
 use super::error::StorageError;
 use super::path::Path;
+use super::remote::Upload;
 
 /// A file being written. [`FileWriter::finish`] makes it durable; without it, what was written may
-/// be lost or cut when the machine fails.
+/// be lost or cut when the machine fails, and elsewhere is never seen.
 pub struct FileWriter {
     path: Path,
-    file: BufWriter<File>,
+    sink: Sink,
+}
+
+enum Sink {
+    Disk(BufWriter<File>),
+    Elsewhere(Upload),
 }
 
 impl FileWriter {
-    pub(super) fn new(path: Path, file: File) -> Self {
-        Self { path, file: BufWriter::with_capacity(1 << 18, file) }
+    pub(super) fn on_disk(path: Path, file: File) -> Self {
+        Self { path, sink: Sink::Disk(BufWriter::with_capacity(1 << 18, file)) }
+    }
+
+    pub(super) fn elsewhere(path: Path, upload: Upload) -> Self {
+        Self { path, sink: Sink::Elsewhere(upload) }
     }
 
     /// The file's path.
@@ -26,22 +36,38 @@ impl FileWriter {
     /// Writes everything out without waiting for the disk: for one file of many that
     /// [`Path::sync_tree`] makes durable together.
     pub fn close(mut self) -> Result<(), StorageError> {
-        self.file.flush().map_err(|error| StorageError::new("write", &self.path, error))
+        match &mut self.sink {
+            Sink::Disk(file) => {
+                file.flush().map_err(|error| StorageError::new("write", &self.path, error))
+            }
+            Sink::Elsewhere(upload) => upload.finish(),
+        }
     }
 
     /// Writes everything out and waits until the disk has it.
     pub fn finish(mut self) -> Result<(), StorageError> {
-        let written = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
-        written.map_err(|error| StorageError::new("write", &self.path, error))
+        match &mut self.sink {
+            Sink::Disk(file) => {
+                let written = file.flush().and_then(|()| file.get_ref().sync_all());
+                written.map_err(|error| StorageError::new("write", &self.path, error))
+            }
+            Sink::Elsewhere(upload) => upload.finish(),
+        }
     }
 }
 
 impl Write for FileWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        match &mut self.sink {
+            Sink::Disk(file) => file.write(bytes),
+            Sink::Elsewhere(upload) => upload.write(bytes),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        match &mut self.sink {
+            Sink::Disk(file) => file.flush(),
+            Sink::Elsewhere(upload) => upload.flush(),
+        }
     }
 }

@@ -60,6 +60,7 @@ impl Train {
             .env("OMP_NUM_THREADS", self.num_threads.to_string())
             .env("RUST_BACKTRACE", "1")
             .env_remove("GIMLET_PATH_MAP")
+            .env("GIMLET_OFFLINE", "1")
             .stdin(Stdio::null());
         command
     }

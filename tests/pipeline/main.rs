@@ -2,4 +2,5 @@
 
 mod checkpoint;
 mod data;
+mod storage;
 mod tools;

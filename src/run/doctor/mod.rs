@@ -9,53 +9,23 @@ mod libtorch;
 #[cfg(feature = "torch")]
 pub use libtorch::libtorch;
 
-use std::env;
 use std::fmt::Write;
 use std::fs;
-use std::path::PathBuf;
 use std::thread::available_parallelism;
+
+use crate::storage::{CREDENTIALS, Credentials};
 
 /// A line of the report: what, and how it stands.
 pub type Fact = (&'static str, String);
-
-/// A provider's standard places of credentials: environment variables, then files below HOME.
-struct Credentials {
-    provider: &'static str,
-    variables: &'static [&'static str],
-    files: &'static [&'static str],
-}
-
-const CREDENTIALS: [Credentials; 4] = [
-    Credentials {
-        provider: "gs://",
-        variables: &["GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT"],
-        files: &[".config/gcloud/application_default_credentials.json"],
-    },
-    Credentials {
-        provider: "s3://",
-        variables: &["AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE"],
-        files: &[".aws/credentials"],
-    },
-    Credentials {
-        provider: "az://",
-        variables: &["AZURE_STORAGE_ACCOUNT_KEY", "AZURE_CLIENT_ID"],
-        files: &[],
-    },
-    Credentials {
-        provider: "hf://",
-        variables: &["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"],
-        files: &[".cache/huggingface/token"],
-    },
-];
 
 /// The report, a line a fact. Credentials are named, their values never shown.
 pub fn report(libtorch: &[Fact]) -> String {
     let mut facts = vec![("gimlet", env!("CARGO_PKG_VERSION").to_string())];
     facts.extend_from_slice(libtorch);
     facts.push(("CPU", cpu()));
-    facts.extend(CREDENTIALS.iter().map(|credentials| (credentials.provider, credentials.found())));
-    let mirrors = "read and written through local mirrors: --path_map gs://NAME=DIR";
-    facts.push(("buckets", mirrors.to_string()));
+    let mut facts: Vec<_> =
+        facts.into_iter().map(|(name, fact)| (name.to_string(), fact)).collect();
+    facts.extend(CREDENTIALS.iter().map(credentials));
     let mut out = String::new();
     for (name, value) in facts {
         let _ = writeln!(out, "{name:<13} {value}");
@@ -84,18 +54,12 @@ fn bfloat16(flags: &[String]) -> String {
     }
 }
 
-impl Credentials {
-    fn found(&self) -> String {
-        let set = |name: &&&str| env::var_os(name).is_some_and(|value| !value.is_empty());
-        if let Some(variable) = self.variables.iter().find(set) {
-            return format!("credentials in ${variable}");
-        }
-        let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-        match self.files.iter().find(|file| home.join(file).exists()) {
-            Some(file) => format!("credentials in ~/{file}"),
-            None => format!("no credentials; set ${}", self.variables[0]),
-        }
-    }
+fn credentials(of: &Credentials) -> (String, String) {
+    let found = match of.found() {
+        Some(place) => format!("credentials in {place}"),
+        None => format!("public data only; credentials would be looked for in ${}", of.variable()),
+    };
+    (format!("{}://", of.scheme), found)
 }
 
 #[cfg(test)]

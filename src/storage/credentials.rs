@@ -1,0 +1,135 @@
+//! Where each provider's own tools keep credentials. Only their presence is told, never their value.
+
+use std::env;
+use std::path::PathBuf;
+
+/// The standard places of a provider's credentials.
+pub struct Credentials {
+    /// The scheme of its paths.
+    pub scheme: &'static str,
+    /// Environment variables; one of them suffices.
+    variables: &'static [&'static str],
+    /// Files: the variable that moves the file or its folder, what to add to that folder, and the
+    /// place below HOME where the variable is not set.
+    files: &'static [(&'static str, &'static str, &'static str)],
+    /// What to do where they are missing or not enough.
+    pub(super) remedy: &'static str,
+}
+
+/// Of all providers.
+pub static CREDENTIALS: [Credentials; 4] = [
+    Credentials {
+        scheme: "gs",
+        variables: &[
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "GOOGLE_SERVICE_ACCOUNT",
+            "GOOGLE_SERVICE_ACCOUNT_PATH",
+            "GOOGLE_SERVICE_ACCOUNT_KEY",
+            "GOOGLE_BEARER_TOKEN",
+            "GCE_METADATA_HOST",
+        ],
+        files: &[("", "", ".config/gcloud/application_default_credentials.json")],
+        remedy: "set $GOOGLE_APPLICATION_CREDENTIALS to a key file, or run `gcloud auth \
+                 application-default login`; on Google's machines set \
+                 $GCE_METADATA_HOST=metadata.google.internal",
+    },
+    Credentials {
+        scheme: "s3",
+        variables: &[
+            "AWS_ACCESS_KEY_ID",
+            "AWS_WEB_IDENTITY_TOKEN_FILE",
+            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            "AWS_METADATA_ENDPOINT",
+        ],
+        files: &[("AWS_SHARED_CREDENTIALS_FILE", "", ".aws/credentials")],
+        remedy: "set $AWS_ACCESS_KEY_ID and $AWS_SECRET_ACCESS_KEY, or $AWS_PROFILE to a profile of \
+                 ~/.aws/credentials; on Amazon's machines set \
+                 $AWS_METADATA_ENDPOINT=http://169.254.169.254",
+    },
+    Credentials {
+        scheme: "az",
+        variables: &[
+            "AZURE_STORAGE_ACCOUNT_KEY",
+            "AZURE_STORAGE_ACCESS_KEY",
+            "AZURE_STORAGE_SAS_KEY",
+            "AZURE_STORAGE_SAS_TOKEN",
+            "AZURE_STORAGE_TOKEN",
+            "AZURE_CLIENT_ID",
+        ],
+        files: &[],
+        remedy: "set $AZURE_STORAGE_ACCOUNT_KEY or $AZURE_STORAGE_SAS_KEY",
+    },
+    Credentials {
+        scheme: "hf",
+        variables: &["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"],
+        files: &[("HF_TOKEN_PATH", "", ""), ("HF_HOME", "token", ".cache/huggingface/token")],
+        remedy: "set $HF_TOKEN to a token of an account that may read it",
+    },
+];
+
+impl Credentials {
+    /// The provider's, by the scheme of its paths.
+    pub(super) fn of(scheme: &str) -> Option<&'static Self> {
+        CREDENTIALS.iter().find(|credentials| credentials.scheme == scheme)
+    }
+
+    /// Where they were found: `$HF_TOKEN`, or the file.
+    pub fn found(&self) -> Option<String> {
+        if let Some(name) = self.variables.iter().find(|name| variable(name).is_some()) {
+            return Some(format!("${name}"));
+        }
+        self.file().map(|file| file.display().to_string())
+    }
+
+    /// The variable to set first.
+    pub fn variable(&self) -> &'static str {
+        self.variables[0]
+    }
+
+    /// The first of the files that is there.
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        let place = |&(moved_by, below, usual): &(&str, &str, &str)| match variable(moved_by) {
+            Some(moved) if below.is_empty() => Some(PathBuf::from(moved)),
+            Some(moved) => Some(PathBuf::from(moved).join(below)),
+            None if usual.is_empty() => None,
+            None => Some(PathBuf::from(env::var_os("HOME")?).join(usual)),
+        };
+        self.files.iter().filter_map(place).find(|file| file.is_file())
+    }
+}
+
+/// An environment variable that is set to something.
+pub(super) fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The keys of a section of an INI file, as `~/.aws/credentials` is one.
+pub(super) fn ini_section<'a>(text: &'a str, section: &str) -> Vec<(&'a str, &'a str)> {
+    let mut inside = false;
+    let mut keys = Vec::new();
+    for line in text.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            inside = name.trim() == section;
+        } else if let Some((key, value)) = line.split_once('=')
+            && inside
+            && !line.starts_with(['#', ';'])
+        {
+            keys.push((key.trim(), value.trim()));
+        }
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_is_read_from_its_section_alone() {
+        let text = "[default]\naws_access_key_id = a\n# x = y\n[ other ]\naws_access_key_id=b\n";
+        assert_eq!(ini_section(text, "default"), [("aws_access_key_id", "a")]);
+        assert_eq!(ini_section(text, "other"), [("aws_access_key_id", "b")]);
+        assert!(ini_section(text, "none").is_empty());
+    }
+}

@@ -1,0 +1,142 @@
+//! Files on this machine.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path as LocalPath, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::error::StorageError;
+use super::path::Path;
+
+/// Opens a file, no folder: on Linux that would succeed, and only the first read would tell.
+pub(super) fn open(local: &LocalPath) -> io::Result<File> {
+    let file = File::open(local)?;
+    match file.metadata()?.is_dir() {
+        true => Err(io::ErrorKind::IsADirectory.into()),
+        false => Ok(file),
+    }
+}
+
+/// Names in a folder, and whether they are folders; links count as what they point at.
+pub(super) fn entries(local: &LocalPath) -> io::Result<Vec<(String, bool)>> {
+    let entry = |entry: io::Result<fs::DirEntry>| {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        let is_dir = if kind.is_symlink() { entry.path().is_dir() } else { kind.is_dir() };
+        Ok((entry.file_name().into_string().map_err(not_utf8)?, is_dir))
+    };
+    fs::read_dir(local)?.map(entry).collect()
+}
+
+pub(super) fn is_dir(local: &LocalPath) -> io::Result<bool> {
+    match fs::metadata(local) {
+        Ok(metadata) => Ok(metadata.is_dir()),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces a file as a whole.
+pub(super) fn write_atomic(local: &LocalPath, bytes: &[u8]) -> io::Result<()> {
+    let temporary = temporary_beside(local);
+    let written = write_synced(&temporary, bytes)
+        .and_then(|()| fs::rename(&temporary, local))
+        .and_then(|()| sync_folder_of(local));
+    if written.is_err() {
+        // The error that matters is the one above.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Bytes that may still be written where the path is or will be.
+pub(super) fn free_space(local: &LocalPath) -> io::Result<u64> {
+    let existing = local.ancestors().find(|folder| folder.exists());
+    let folder = existing.unwrap_or(LocalPath::new("."));
+    let name = CString::new(folder.as_os_str().as_bytes())?;
+    // SAFETY: `statvfs` is plain data for which zeros are valid, and the call only writes it.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `name` is a valid C string and `stat` outlives the call.
+    match unsafe { libc::statvfs(name.as_ptr(), &raw mut stat) } {
+        0 => Ok(stat.f_bavail.saturating_mul(stat.f_frsize)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Every file must be synced to learn of its write errors, but one after the other each waits for
+/// the disk. Starting with the whole file system leaves them nothing to wait for.
+pub(super) fn sync_tree(folder: &LocalPath) -> io::Result<()> {
+    let opened = File::open(folder)?;
+    // SAFETY: the descriptor is open. An error here shows up again at the single file.
+    #[cfg(target_os = "linux")]
+    let _ = unsafe { libc::syncfs(std::os::fd::AsRawFd::as_raw_fd(&opened)) };
+    sync_entries(folder)
+}
+
+fn sync_entries(folder: &LocalPath) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => sync_entries(&entry.path())?,
+            false => File::open(entry.path())?.sync_all()?,
+        }
+    }
+    File::open(folder)?.sync_all()
+}
+
+/// The part of a pattern up to the last slash before its first special character.
+pub(super) fn fixed_folder(pattern: &str) -> &str {
+    let special = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
+    let end = pattern[..special].rfind('/').map_or(0, |slash| slash + 1);
+    &pattern[..end]
+}
+
+/// Matches below `folder`, whose own name may hold special characters.
+pub(super) fn glob(folder: &str, variable: &str, given: &str) -> Result<Vec<String>, StorageError> {
+    let options = glob::MatchOptions { require_literal_separator: true, ..Default::default() };
+    let full = format!("{}{variable}", glob::Pattern::escape(folder));
+    let found = glob::glob_with(&full, options).map_err(|error| StorageError::Invalid {
+        path: given.to_string(),
+        reason: format!("{} at byte {} of the pattern", error.msg, error.pos),
+    })?;
+    let named = found.map(|entry| {
+        let path = entry.map_err(io::Error::from)?;
+        path.into_os_string().into_string().map_err(not_utf8)
+    });
+    let found = named.collect::<io::Result<Vec<String>>>();
+    found.map_err(|error| match Path::parse(given) {
+        Ok(path) => StorageError::new("list", &path, error),
+        Err(invalid) => invalid,
+    })
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+pub(super) fn not_utf8(name: std::ffi::OsString) -> io::Error {
+    let reason = format!("the name `{}` is not UTF-8", name.to_string_lossy());
+    io::Error::new(io::ErrorKind::InvalidData, reason)
+}
+
+/// A name beside the file that no other thread or process uses.
+fn temporary_beside(local: &LocalPath) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let name = local.file_name().unwrap_or_default().to_string_lossy();
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    local.with_file_name(format!(".{name}.tmp-{}-{count}", std::process::id()))
+}
+
+fn write_synced(local: &LocalPath, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(local)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// A rename is durable only once the folder that holds the name is.
+pub(super) fn sync_folder_of(local: &LocalPath) -> io::Result<()> {
+    let folder = local.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(LocalPath::new(".")))?.sync_all()
+}

@@ -1,0 +1,167 @@
+//! The runtime and the HTTP client that all stores share: one pool of connections and threads.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use object_store::client::{
+    ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpService, ReqwestConnector,
+};
+use tokio::runtime::{Builder, Runtime};
+
+use super::failure::{Failure, said};
+use super::limits::limits;
+
+/// The process's only runtime, started with the first request.
+pub(super) fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        let built = Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("storage")
+            .enable_all()
+            .build();
+        built.expect("the system has threads to give")
+    })
+}
+
+/// Waits for what a store does.
+pub(super) fn wait<T>(future: impl Future<Output = T>) -> T {
+    runtime().block_on(future)
+}
+
+/// The shared client; certificates are loaded with the first use.
+pub(super) fn client() -> Result<HttpClient, Failure> {
+    static CLIENT: OnceLock<Result<HttpClient, String>> = OnceLock::new();
+    let made = CLIENT.get_or_init(|| {
+        let _entered = runtime().enter();
+        // Time limits are ours: whole requests last as long as their bytes keep coming.
+        let options = ClientOptions::new()
+            .with_allow_http(true)
+            .with_timeout_disabled()
+            .with_connect_timeout(Duration::from_secs(10));
+        let inner = ReqwestConnector::default().connect(&options);
+        let inner = inner.map_err(|error| error.to_string())?;
+        Ok(HttpClient::new(Watched { inner }))
+    });
+    made.clone().map_err(|reason| Failure::Permanent(format!("no HTTP client: {reason}")))
+}
+
+/// Gives every store the shared client.
+#[derive(Debug)]
+pub(super) struct Connector;
+
+impl HttpConnector for Connector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        client().map_err(|failure| object_store::Error::Generic {
+            store: "HTTP",
+            source: format!("{failure:?}").into(),
+        })
+    }
+}
+
+/// An answer that `object_store` has no kind of error for, kept as it came.
+#[derive(Clone, Debug)]
+pub(super) struct Answered {
+    /// The HTTP status.
+    pub status: u16,
+    /// The server's words, or nothing.
+    pub said: String,
+    /// How long the server asks to wait.
+    pub retry_after: Option<Duration>,
+}
+
+impl fmt::Display for Answered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = match self.status {
+            400 => " bad request",
+            408 => " request timeout",
+            416 => " no such range",
+            429 => " too many requests",
+            500 => " internal error",
+            502 => " bad gateway",
+            503 => " unavailable",
+            504 => " gateway timeout",
+            _ => "",
+        };
+        write!(f, "the server answered {}{word}", self.status)?;
+        match self.said.is_empty() {
+            true => Ok(()),
+            false => write!(f, " ({})", self.said),
+        }
+    }
+}
+
+impl std::error::Error for Answered {}
+
+impl Answered {
+    /// Reads the answer to its end.
+    pub(super) async fn read(response: HttpResponse) -> Self {
+        let status = response.status().as_u16();
+        let header = |name: &str| {
+            let value = response.headers().get(name)?;
+            value.to_str().ok().map(str::to_string)
+        };
+        let retry_after = header("retry-after").and_then(|text| text.parse().ok());
+        let from_header = header("x-error-message");
+        let body = async {
+            let bytes = response.into_body().bytes().await.unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let body = tokio::time::timeout(limits().stall, body).await.unwrap_or_default();
+        Self {
+            status,
+            said: from_header.unwrap_or_else(|| said(&body)),
+            retry_after: retry_after.map(Duration::from_secs),
+        }
+    }
+}
+
+/// A client that waits no longer than a stall for an answer, and keeps what servers answer.
+#[derive(Debug)]
+struct Watched {
+    inner: HttpClient,
+}
+
+impl Watched {
+    async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        // A slow link may take its time to send a body: 64 KiB a second are granted.
+        let sending = Duration::from_millis(request.body().content_length() as u64 / 64);
+        // Joining the parts of an upload, too, is done before the answer.
+        let thinking = if request.method().is_safe() { 1 } else { 10 };
+        let longest = limits().stall * thinking + sending;
+        let answer = tokio::time::timeout(longest, self.inner.execute(request));
+        let Ok(answer) = answer.await else {
+            let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            return Err(HttpError::new(HttpErrorKind::Timeout, late));
+        };
+        let response = answer?;
+        // These `object_store` understands, and says more about than the status.
+        let status = response.status().as_u16();
+        let understood = matches!(status, 200..=299 | 304 | 401 | 403 | 404 | 409 | 412);
+        if understood {
+            return Ok(response);
+        }
+        let kind = match status {
+            408 | 429 | 500..=599 => HttpErrorKind::Request,
+            _ => HttpErrorKind::Decode,
+        };
+        Err(HttpError::new(kind, Answered::read(response).await))
+    }
+}
+
+impl HttpService for Watched {
+    fn call<'a, 'b>(
+        &'a self,
+        request: HttpRequest,
+    ) -> BoxFuture<'b, Result<HttpResponse, HttpError>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        Box::pin(self.execute(request))
+    }
+}

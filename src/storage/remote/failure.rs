@@ -1,0 +1,146 @@
+//! What a server's answer means: ask again, give up, or tell the user what to set.
+
+use std::error::Error;
+use std::time::Duration;
+
+use object_store::client::{HttpError, HttpErrorKind};
+
+use super::client::Answered;
+
+/// Why an attempt failed, before anyone knows which path and operation it was for.
+#[derive(Debug)]
+pub(in crate::storage) enum Failure {
+    /// Nothing is there.
+    NotFound,
+    /// The server wants other credentials; what it said, or nothing.
+    Denied(String),
+    /// A range behind the end was asked for.
+    PastEnd,
+    /// The file is no longer the one that was opened; found at this byte.
+    Changed(u64),
+    /// The file was there when it was opened, and is no more; found at this byte.
+    Vanished(u64),
+    /// It may go better the next time.
+    Temporary {
+        /// What happened.
+        reason: String,
+        /// How long the server asks to wait.
+        wait: Option<Duration>,
+        /// No server was reached at all.
+        unreachable: bool,
+    },
+    /// Asking again gives the same.
+    Permanent(String),
+    /// The place has no such operation; what to do instead.
+    Unsupported(String),
+}
+
+impl Failure {
+    pub(super) fn temporary(reason: impl Into<String>) -> Self {
+        Self::Temporary { reason: reason.into(), wait: None, unreachable: false }
+    }
+
+    /// What an answer other than success means.
+    pub(super) fn of_answer(answered: &Answered) -> Self {
+        match answered.status {
+            404 | 410 => Self::NotFound,
+            401 | 403 | 407 => Self::Denied(answered.said.clone()),
+            416 => Self::PastEnd,
+            408 | 425 | 429 | 500..=599 => Self::Temporary {
+                reason: answered.to_string(),
+                wait: answered.retry_after,
+                unreachable: false,
+            },
+            301 | 307 | 308 => {
+                Self::Permanent(format!("{answered}; is the region right (AWS_REGION)?"))
+            }
+            _ => Self::Permanent(answered.to_string()),
+        }
+    }
+
+    /// What a request of our own that failed means.
+    pub(super) fn of_request(error: &HttpError) -> Self {
+        match error.source().and_then(|source| source.downcast_ref::<Answered>()) {
+            Some(answered) => Self::of_answer(answered),
+            None => Self::of_transport(error),
+        }
+    }
+
+    /// What a request that brought no answer, or not all of it, means.
+    fn of_transport(error: &HttpError) -> Self {
+        // The source says what the system or TLS said; the error itself only "error sending request".
+        let mut deepest: &dyn Error = error;
+        while let Some(source) = deepest.source() {
+            deepest = source;
+        }
+        let reason = deepest.to_string();
+        match error.kind() {
+            HttpErrorKind::Connect => {
+                let reason = format!("no connection ({reason})");
+                Self::Temporary { reason, wait: None, unreachable: true }
+            }
+            HttpErrorKind::Timeout => Self::temporary("the server does not answer"),
+            _ => Self::temporary(format!("the connection broke ({reason})")),
+        }
+    }
+}
+
+impl From<object_store::Error> for Failure {
+    fn from(error: object_store::Error) -> Self {
+        use object_store::Error as E;
+        match &error {
+            E::NotFound { .. } => return Self::NotFound,
+            E::PermissionDenied { source, .. } | E::Unauthenticated { source, .. } => {
+                return Self::Denied(said(&source.to_string()));
+            }
+            _ => {}
+        }
+        let mut cause: Option<&dyn Error> = Some(&error);
+        let mut transport = None;
+        while let Some(error) = cause {
+            if let Some(answered) = error.downcast_ref::<Answered>() {
+                return Self::of_answer(answered);
+            }
+            transport = transport.or(error.downcast_ref::<HttpError>());
+            cause = error.source();
+        }
+        match transport {
+            Some(error) => Self::of_transport(error),
+            None => Self::Permanent(error.to_string()),
+        }
+    }
+}
+
+/// The words for a human in a bucket's XML or JSON error, on one line.
+pub(super) fn said(body: &str) -> String {
+    let between = |start: &str, end: &str| {
+        let rest = &body[body.find(start)? + start.len()..];
+        Some(rest[..rest.find(end)?].trim().to_string())
+    };
+    let xml = || between("<Message>", "</Message>");
+    let details = || between("<Details>", "</Details>");
+    let json = || between("\"message\": \"", "\"").or_else(|| between("\"error\":\"", "\""));
+    let code = || between("<Code>", "</Code>");
+    details().or_else(xml).or_else(code).or_else(json).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_bucket_says_is_found_in_xml_and_json() {
+        assert_eq!(said("x <Code>A</Code><Message>No such key</Message>"), "No such key");
+        assert_eq!(said(r#"{"error":"Repository not found"}"#), "Repository not found");
+        assert_eq!(said("<html>"), "");
+    }
+
+    #[test]
+    fn answers_are_temporary_where_asking_again_can_help() {
+        for (status, temporary) in [(500, true), (503, true), (429, true), (400, false)] {
+            let answered = Answered { status, said: String::new(), retry_after: None };
+            let failure = Failure::of_answer(&answered);
+            assert_eq!(matches!(failure, Failure::Temporary { .. }), temporary, "{status}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Files that lie elsewhere: buckets, the hub, the web. The only folder that knows `object_store` and
+//! tokio; what leaves it is synchronous. Reading retries and goes on where a transfer was cut
+//! ([`stream`]); a place is connected to when it is first touched, never by parsing.
+
+mod buckets;
+mod client;
+mod failure;
+mod glob;
+mod hub;
+mod limits;
+mod object;
+mod ranges;
+mod retry;
+mod store;
+mod stream;
+mod upload;
+mod web;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+pub(super) use failure::Failure;
+pub use limits::{Limits, set_limits};
+pub(super) use ranges::RemoteRanges;
+pub(super) use stream::Stream;
+pub(super) use upload::Upload;
+
+use super::credentials::variable;
+use super::error::StorageError;
+use super::path::{Path, split_scheme};
+pub(super) use store::Found;
+use store::{Depth, Store, Version};
+
+/// The environment variable that keeps the process off the network.
+pub const OFFLINE_VARIABLE: &str = "GIMLET_OFFLINE";
+
+/// A file or folder elsewhere.
+#[derive(Clone)]
+pub(super) struct Remote {
+    path: Path,
+    store: Arc<dyn Store>,
+    key: String,
+}
+
+impl Remote {
+    /// Finds the store of a remote path; nothing is asked of it yet.
+    pub(super) fn connect(path: &Path) -> Result<Self, StorageError> {
+        static STORES: Mutex<Option<HashMap<String, Arc<dyn Store>>>> = Mutex::new(None);
+        let is_on = |name| variable(name).is_some_and(|value| value != "0");
+        if is_on(OFFLINE_VARIABLE) {
+            return Err(path.unmapped("$GIMLET_OFFLINE keeps off the network"));
+        }
+        let invalid = |reason: &str| StorageError::Invalid {
+            path: path.to_string(),
+            reason: reason.to_string(),
+        };
+        let (scheme, rest) = split_scheme(path.as_str()).expect("a remote path has a scheme");
+        let (name, key, place) = match scheme {
+            "hf" if is_on("HF_HUB_OFFLINE") => {
+                return Err(path.unmapped("$HF_HUB_OFFLINE keeps off the hub"));
+            }
+            "tfds" => return Err(path.unmapped("TFDS has no server that could be asked")),
+            "hf" => {
+                let parsed = hub::Place::parse(rest);
+                let (place, key) =
+                    parsed.ok_or_else(|| invalid("expected hf://datasets/OWNER/NAME/..."))?;
+                (format!("hf {place:?}"), key, Some(place))
+            }
+            "http" | "https" => (scheme.to_string(), rest.to_string(), None),
+            _ => {
+                let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+                (format!("{scheme}://{bucket}"), key.to_string(), None)
+            }
+        };
+        if rest.is_empty() || name.ends_with("://") {
+            return Err(invalid("it names no bucket or server"));
+        }
+        let mut stores = STORES.lock().expect("no holder of the stores panics");
+        let stores = stores.get_or_insert_default();
+        let store = match stores.get(&name) {
+            Some(store) => store.clone(),
+            None => {
+                let made = make(scheme, rest, place);
+                let made = made.map_err(|error| StorageError::of_failure("reach", path, error))?;
+                stores.insert(name, made.clone());
+                made
+            }
+        };
+        Ok(Self { path: path.clone(), store, key })
+    }
+
+    /// Opens the file at an offset.
+    pub(super) fn open(self, offset: u64) -> Result<Stream, StorageError> {
+        let path = self.path.clone();
+        Stream::open(self, offset..u64::MAX).map_err(|e| StorageError::of_failure("open", &path, e))
+    }
+
+    /// What there is of a range of the file.
+    pub(super) fn read(self, range: Range<u64>) -> Result<Vec<u8>, StorageError> {
+        let path = self.path.clone();
+        let failed = |failure| StorageError::of_failure("read", &path, failure);
+        let mut bytes = Vec::new();
+        if range.is_empty() {
+            return Ok(bytes);
+        }
+        let mut stream = Stream::open(self, range).map_err(failed)?;
+        let read = std::io::Read::read_to_end(&mut stream, &mut bytes);
+        read.map_err(|error| StorageError::new("read", &path, error))?;
+        Ok(bytes)
+    }
+
+    /// The entries of the folder, or all files below it, sorted by name.
+    pub(super) fn list(&self, tree: bool) -> Result<Vec<Found>, StorageError> {
+        let depth = if tree { Depth::Tree } else { Depth::Children };
+        let mut found = self.asked("list", || self.store.list(&self.key, depth))?;
+        if found.is_empty() && !self.key.is_empty() {
+            // Stores have no empty folders.
+            return Err(StorageError::of_failure("list", &self.path, Failure::NotFound));
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// The names below this folder that match, relative to it.
+    pub(super) fn glob(&self, pattern: &str) -> Result<Vec<String>, StorageError> {
+        glob::check(pattern).map_err(|reason| StorageError::Invalid {
+            path: self.path.join(pattern).to_string(),
+            reason,
+        })?;
+        let found = client::wait(glob::expand(self, pattern));
+        found.map_err(|failure| StorageError::of_failure("list", &self.path, failure))
+    }
+
+    pub(super) fn exists(&self) -> Result<bool, StorageError> {
+        if !self.key.is_empty() {
+            match client::wait(self.stat()) {
+                Ok(_) => return Ok(true),
+                Err(Failure::NotFound) => {}
+                Err(failure) => {
+                    return Err(StorageError::of_failure("look for", &self.path, failure));
+                }
+            }
+        }
+        self.is_dir()
+    }
+
+    pub(super) fn is_dir(&self) -> Result<bool, StorageError> {
+        self.asked("look for", || self.store.has_below(&self.key))
+    }
+
+    pub(super) fn size(&self) -> Result<u64, StorageError> {
+        let unknown = || Failure::Permanent("the server does not tell its size".to_string());
+        let size = self.version()?.size.ok_or_else(unknown);
+        size.map_err(|failure| StorageError::of_failure("look at", &self.path, failure))
+    }
+
+    pub(super) fn modified(&self) -> Result<SystemTime, StorageError> {
+        let unknown = || Failure::Permanent("the server does not tell its age".to_string());
+        let modified = self.version()?.modified.ok_or_else(unknown);
+        modified.map_err(|failure| StorageError::of_failure("look at", &self.path, failure))
+    }
+
+    pub(super) fn put(&self, bytes: &[u8]) -> Result<(), StorageError> {
+        let bytes = bytes::Bytes::copy_from_slice(bytes);
+        self.asked("write", || self.store.put(&self.key, bytes.clone()))
+    }
+
+    /// Whether files can be written here at all; told before anyone computes what to write.
+    pub(super) fn writable(&self, operation: &'static str) -> Result<(), StorageError> {
+        match self.store.writable() {
+            Ok(()) => Ok(()),
+            Err(failure) => Err(StorageError::of_failure(operation, &self.path, failure)),
+        }
+    }
+
+    pub(super) fn remove_file(&self) -> Result<(), StorageError> {
+        self.asked("remove", || self.store.remove(vec![self.key.clone()]))
+    }
+
+    pub(super) fn remove_tree(&self) -> Result<(), StorageError> {
+        let key = |found: Found| join(&self.key, &found.name);
+        let keys: Vec<String> = self.list(true)?.into_iter().map(key).collect();
+        self.asked("remove", || self.store.remove(keys.clone()))
+    }
+
+    /// Copies a file and removes it: stores know no other move.
+    pub(super) fn rename(&self, to: &Self) -> Result<(), StorageError> {
+        if !Arc::ptr_eq(&self.store, &to.store) {
+            return Err(self.unsupported("rename", "both names must be in one bucket"));
+        }
+        match self.asked("rename", || self.store.copy(&self.key, &to.key)) {
+            Ok(()) => self.remove_file(),
+            Err(error) if error.is_not_found() && self.is_dir()? => {
+                Err(self.unsupported("rename", "buckets rename files, not folders"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn unsupported(&self, operation: &'static str, remedy: &str) -> StorageError {
+        StorageError::of_failure(operation, &self.path, Failure::Unsupported(remedy.to_string()))
+    }
+
+    fn version(&self) -> Result<Version, StorageError> {
+        let version = client::wait(self.stat());
+        version.map_err(|failure| StorageError::of_failure("look at", &self.path, failure))
+    }
+
+    /// Looks at the file, as often as it takes.
+    async fn stat(&self) -> Result<Version, Failure> {
+        retry::retry(limits::limits(), || self.store.stat(&self.key)).await
+    }
+
+    /// Does something as often as it takes.
+    fn asked<T, F>(
+        &self,
+        operation: &'static str,
+        attempt: impl FnMut() -> F,
+    ) -> Result<T, StorageError>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let result = client::wait(retry::retry(limits::limits(), attempt));
+        result.map_err(|failure| StorageError::of_failure(operation, &self.path, failure))
+    }
+}
+
+fn make(scheme: &str, rest: &str, place: Option<hub::Place>) -> Result<Arc<dyn Store>, Failure> {
+    Ok(match (scheme, place) {
+        ("hf", Some(place)) => Arc::new(hub::Hub::new(place)),
+        ("http", _) => Arc::new(web::Web { scheme: "http" }),
+        ("https", _) => Arc::new(web::Web { scheme: "https" }),
+        _ => {
+            let name = rest.split('/').next().expect("split yields one part");
+            Arc::new(buckets::bucket(scheme, name)?)
+        }
+    })
+}
+
+/// The key of something below a folder.
+fn join(folder: &str, name: &str) -> String {
+    match (folder, name) {
+        ("", name) => name.to_string(),
+        (folder, "") => folder.to_string(),
+        (folder, name) => format!("{folder}/{name}"),
+    }
+}

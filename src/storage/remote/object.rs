@@ -1,0 +1,169 @@
+//! Buckets of any provider, through `object_store`.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::path::Path as Key;
+use object_store::{
+    GetOptions, GetRange, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
+};
+
+use super::failure::Failure;
+use super::store::{Attempt, Depth, Fetched, Found, Store, Version};
+
+/// A bucket or container.
+pub(super) struct Bucket {
+    /// Makes one attempt a call: retries of reading are ours, since they know the byte reached.
+    pub once: Arc<dyn ObjectStore>,
+    /// Retries by itself: for pages of listings and parts of uploads.
+    pub patient: Arc<dyn ObjectStore>,
+    /// Without credentials nothing is written: asking would end at a metadata server.
+    pub anonymous: bool,
+}
+
+impl Store for Bucket {
+    fn fetch<'a>(&'a self, key: &'a str, range: Range<u64>) -> Attempt<'a, Fetched> {
+        Box::pin(async move {
+            let range = Some(GetRange::Bounded(range));
+            let options = GetOptions { range, ..GetOptions::default() };
+            let got = self.once.get_opts(&parse(key)?, options).await?;
+            Ok(Fetched {
+                version: version(&got.meta),
+                start: got.range.start,
+                ranged: true,
+                bytes: got.into_stream().map_err(Failure::from).boxed(),
+            })
+        })
+    }
+
+    fn stat<'a>(&'a self, key: &'a str) -> Attempt<'a, Version> {
+        Box::pin(async move { Ok(version(&self.once.head(&parse(key)?).await?)) })
+    }
+
+    fn list<'a>(&'a self, folder: &'a str, depth: Depth) -> Attempt<'a, Vec<Found>> {
+        Box::pin(async move {
+            let prefix = parse(folder)?;
+            let below = |key: &Key| relative(folder, key.as_ref());
+            let file = |meta: &ObjectMeta| {
+                Some(Found { name: below(&meta.location)?, size: Some(meta.size) })
+            };
+            if depth == Depth::Tree {
+                let all: Vec<ObjectMeta> = self.patient.list(Some(&prefix)).try_collect().await?;
+                return Ok(without_markers(all.iter().filter_map(file).collect()));
+            }
+            let listed = self.patient.list_with_delimiter(Some(&prefix)).await?;
+            let folders = listed.common_prefixes.iter().filter_map(below);
+            let folders = folders.map(|name| Found { name, size: None });
+            Ok(folders.chain(listed.objects.iter().filter_map(file)).collect())
+        })
+    }
+
+    fn has_below<'a>(&'a self, folder: &'a str) -> Attempt<'a, bool> {
+        Box::pin(async move {
+            let prefix = parse(folder)?;
+            let first = self.patient.list(Some(&prefix)).next().await.transpose()?;
+            // The bucket itself is there, whatever it holds.
+            Ok(first.is_some() || folder.is_empty())
+        })
+    }
+
+    fn writable(&self) -> Result<(), Failure> {
+        match self.anonymous {
+            true => Err(Failure::Denied("writing needs credentials, and none were found".into())),
+            false => Ok(()),
+        }
+    }
+
+    fn put<'a>(&'a self, key: &'a str, bytes: Bytes) -> Attempt<'a, ()> {
+        Box::pin(async move {
+            self.writable()?;
+            self.patient.put(&parse(key)?, bytes.into()).await?;
+            Ok(())
+        })
+    }
+
+    fn upload<'a>(&'a self, key: &'a str) -> Attempt<'a, Box<dyn MultipartUpload>> {
+        Box::pin(async move {
+            self.writable()?;
+            Ok(self.patient.put_multipart(&parse(key)?).await?)
+        })
+    }
+
+    fn remove(&self, keys: Vec<String>) -> Attempt<'_, ()> {
+        Box::pin(async move {
+            self.writable()?;
+            let keys: Vec<_> = keys.iter().map(|key| parse(key)).collect::<Result<_, _>>()?;
+            let keys = stream::iter(keys.into_iter().map(Ok)).boxed();
+            let mut removed = self.patient.delete_stream(keys);
+            while let Some(result) = removed.next().await {
+                match result {
+                    Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> Attempt<'a, ()> {
+        Box::pin(async move {
+            self.writable()?;
+            Ok(self.patient.copy(&parse(from)?, &parse(to)?).await?)
+        })
+    }
+}
+
+fn parse(key: &str) -> Result<Key, Failure> {
+    Key::parse(key).map_err(|error| Failure::Permanent(format!("it is no name of a file: {error}")))
+}
+
+fn version(meta: &ObjectMeta) -> Version {
+    Version {
+        size: Some(meta.size),
+        e_tag: meta.e_tag.clone(),
+        modified: Some(SystemTime::from(meta.last_modified)),
+    }
+}
+
+/// What follows the folder; nothing for the folder itself.
+fn relative(folder: &str, key: &str) -> Option<String> {
+    let rest = match folder {
+        "" => key,
+        folder => key.strip_prefix(folder)?.strip_prefix('/')?,
+    };
+    (!rest.is_empty()).then(|| rest.to_string())
+}
+
+/// Consoles mark folders by empty objects, whose names end in a slash that the key has lost.
+fn without_markers(mut found: Vec<Found>) -> Vec<Found> {
+    let mut folders = std::collections::HashSet::new();
+    for file in &found {
+        let slashes = file.name.match_indices('/');
+        folders.extend(slashes.map(|(at, _)| file.name[..at].to_string()));
+    }
+    found.retain(|file| file.size != Some(0) || !folders.contains(&file.name));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_objects_that_mark_folders_are_no_files() {
+        let file = |name: &str, size| Found { name: name.to_string(), size: Some(size) };
+        let found = vec![file("a", 0), file("a/b", 1), file("empty", 0)];
+        assert_eq!(without_markers(found), [file("a/b", 1), file("empty", 0)]);
+    }
+
+    #[test]
+    fn names_are_relative_to_the_folder() {
+        assert_eq!(relative("a", "a/b/c").as_deref(), Some("b/c"));
+        assert_eq!(relative("", "a").as_deref(), Some("a"));
+        assert_eq!(relative("a", "a"), None);
+        assert_eq!(relative("a", "ab"), None);
+    }
+}

@@ -1,0 +1,279 @@
+//! Buckets: an S3 server that checks signatures, and the same behind a shim as Google's XML API.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use gimlet::storage::{CREDENTIALS, Path};
+use s3s::auth::SimpleAuth;
+use s3s::service::{S3Service, S3ServiceBuilder};
+use tokio::runtime::Runtime;
+
+use super::server::{Ending, Reply, Request, Server};
+use super::{PART, environment, noise, path, suite};
+
+/// An S3 server over a temporary folder, which holds the buckets as folders.
+struct S3 {
+    service: S3Service,
+    runtime: Runtime,
+    root: tempfile::TempDir,
+}
+
+impl S3 {
+    fn new(bucket: &str, keys: Option<(&str, &str)>) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join(bucket)).unwrap();
+        std::fs::write(root.path().join(bucket).join("public.txt"), "for all").unwrap();
+        let files = s3s_fs::FileSystem::new(root.path()).unwrap();
+        let mut builder = S3ServiceBuilder::new(files);
+        if let Some((key, secret)) = keys {
+            builder.set_auth(SimpleAuth::from_single(key, secret));
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        Self { service: builder.build(), runtime, root }
+    }
+
+    fn answer(&self, request: &Request) -> Reply {
+        let reads = ["GET", "HEAD"].contains(&request.method.as_str());
+        let target = reads.then_some(request.target.as_str());
+        let source = target.or(request.header("x-amz-copy-source")).unwrap_or("?");
+        let key = percent_encoding::percent_decode_str(source).decode_utf8().unwrap();
+        if self.root.path().join(key.trim_start_matches('/')).is_dir() {
+            // Real buckets have no folders; this one fails on its own.
+            return Reply::status(404);
+        }
+        let mut asked = s3s::HttpRequest::<()>::builder()
+            .method(request.method.as_str())
+            .uri(request.target.as_str());
+        for (name, value) in &request.headers {
+            asked = asked.header(name, value);
+        }
+        let asked = asked.body(s3s::Body::from(request.body.clone())).unwrap();
+        self.runtime.block_on(async {
+            let answer = self.service.call(asked).await.unwrap();
+            let mut reply = Reply::status(answer.status().as_u16());
+            for (name, value) in answer.headers() {
+                // The body is sent whole; HEAD tells the length of what is not sent.
+                let of_body = ["content-length", "transfer-encoding"].contains(&name.as_str());
+                if request.method == "HEAD" || !of_body {
+                    reply = reply.with(name.as_str(), value.to_str().unwrap());
+                }
+            }
+            let chunks: Vec<bytes::Bytes> = answer.into_body().try_collect().await.unwrap();
+            Reply { body: chunks.concat(), ..reply }
+        })
+    }
+}
+
+fn s3_server(bucket: &str, keys: Option<(&str, &str)>) -> Server {
+    let s3 = Arc::new(S3::new(bucket, keys));
+    Server::start(move |request| s3.answer(request))
+}
+
+/// Google's XML API is Amazon's with other names of headers; tokens replace signatures.
+fn google_server(bucket: &str) -> Server {
+    let s3 = Arc::new(S3::new(bucket, None));
+    Server::start(move |request| {
+        let mut request = request.clone();
+        let theirs = std::mem::take(&mut request.headers).into_iter();
+        request.headers = theirs
+            .filter(|(name, _)| name != "authorization")
+            .map(|(name, value)| (name.replace("x-goog-", "x-amz-"), value))
+            .collect();
+        s3.answer(&request).with("x-goog-generation", "1")
+    })
+}
+
+/// The keys that [`S3`] is given, in the environment.
+fn keys(server: &Server) -> std::sync::MutexGuard<'static, ()> {
+    environment(&[
+        ("AWS_ENDPOINT_URL", &server.url("")),
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+    ])
+}
+
+#[test]
+fn a_signed_bucket_does_what_all_places_do() {
+    let server = s3_server("signed", Some(("key", "secret")));
+    let _held = keys(&server);
+    suite::check("s3://signed/run");
+    let signed = |request: &Request| request.header("authorization").is_some();
+    assert!(server.requests().iter().all(signed));
+}
+
+#[test]
+fn keys_of_a_profile_are_those_of_amazons_file() {
+    let server = s3_server("profiled", Some(("key", "secret")));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "[default]\naws_access_key_id = wrong\n[work]\naws_access_key_id = key\n\
+                aws_secret_access_key = secret\n";
+    std::fs::write(file.path(), text).unwrap();
+    let _held = environment(&[
+        ("AWS_ENDPOINT", &server.url("")),
+        ("AWS_SHARED_CREDENTIALS_FILE", file.path().to_str().unwrap()),
+        ("AWS_PROFILE", "work"),
+    ]);
+    assert_eq!(path("s3://profiled/public.txt").read().unwrap(), b"for all");
+}
+
+#[test]
+fn wrong_keys_are_refused_at_once_with_where_they_came_from() {
+    let server = s3_server("refused", Some(("key", "secret")));
+    let _held = environment(&[
+        ("AWS_ENDPOINT_URL", &server.url("")),
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "wrong"),
+    ]);
+    let message = path("s3://refused/public.txt").read().unwrap_err().to_string();
+    assert!(
+        message.starts_with("cannot read `s3://refused/public.txt`: access denied"),
+        "{message}"
+    );
+    assert!(message.contains("the credentials in $AWS_ACCESS_KEY_ID do not suffice"), "{message}");
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn public_buckets_are_read_without_credentials_and_without_asking_for_some() {
+    let server = s3_server("public", None);
+    let _held = environment(&[("AWS_ENDPOINT_URL", &server.url(""))]);
+    let file = path("s3://public/public.txt");
+    assert_eq!(file.read().unwrap(), b"for all");
+    assert_eq!(Path::glob("s3://public/*.txt").unwrap(), std::slice::from_ref(&file));
+    let message = file.write_atomic(b"x").unwrap_err().to_string();
+    assert!(message.contains("no credentials were found: set $AWS_ACCESS_KEY_ID"), "{message}");
+    let signed = |request: &Request| request.header("authorization").is_some();
+    assert!(!server.requests().iter().any(signed));
+}
+
+#[test]
+fn a_bucket_of_google_does_what_all_places_do() {
+    let server = google_server("google");
+    let account = serde_json::json!({
+        "gcs_base_url": server.url(""),
+        "disable_oauth": true,
+        "client_email": "",
+        "private_key": "",
+        "private_key_id": "",
+    });
+    let _held = environment(&[("GOOGLE_SERVICE_ACCOUNT_KEY", &account.to_string())]);
+    suite::check("gs://google/run");
+}
+
+#[test]
+fn public_buckets_of_google_are_read_without_a_token() {
+    let server = google_server("t5-data");
+    let _held = environment(&[("STORAGE_EMULATOR_HOST", &server.url(""))]);
+    let file = path("gs://t5-data/public.txt");
+    assert_eq!(file.read().unwrap(), b"for all");
+    assert_eq!(path("gs://t5-data").list().unwrap(), std::slice::from_ref(&file));
+    assert!(path("gs://t5-data/none").read().unwrap_err().is_not_found());
+    let message = file.create().map(drop).unwrap_err().to_string();
+    assert!(message.contains("set $GOOGLE_APPLICATION_CREDENTIALS"), "{message}");
+    assert!(server.requests().iter().all(|request| request.header("authorization").is_none()));
+}
+
+#[test]
+fn a_busy_bucket_is_asked_again_also_for_listings_and_writes() {
+    let s3 = Arc::new(S3::new("busy", Some(("key", "secret"))));
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let server = Server::start(move |request| {
+        match count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) % 2 {
+            0 => Reply::status(503),
+            _ => s3.answer(request),
+        }
+    });
+    let _held = keys(&server);
+    let folder = path("s3://busy/folder");
+    folder.join("a").write_atomic(b"1").unwrap();
+    assert_eq!(folder.list().unwrap(), [folder.join("a")]);
+    assert_eq!(folder.join("a").read().unwrap(), b"1");
+    let message = folder.rename(&path("s3://busy/moved")).unwrap_err().to_string();
+    assert!(message.contains("buckets rename files, not folders"), "{message}");
+    folder.join("a").remove_file().unwrap();
+}
+
+#[test]
+fn cut_transfers_of_a_bucket_go_on_where_they_were_cut() {
+    let s3 = Arc::new(S3::new("cut", Some(("key", "secret"))));
+    let server = Server::start(move |request| match request.range() {
+        Some(_) => s3.answer(request).ending(Ending::CutAfter(30_000)),
+        None => s3.answer(request),
+    });
+    let _held = keys(&server);
+    let (file, bytes) = (path("s3://cut/file"), noise(3 * PART));
+    file.write_atomic(&bytes).unwrap();
+    assert!(file.read().unwrap() == bytes);
+    assert!(file.open_ranges().unwrap().read(5..2 * PART as u64).unwrap() == bytes[5..2 * PART]);
+}
+
+#[test]
+fn an_object_that_is_replaced_or_removed_while_it_is_read_is_named() {
+    let server = s3_server("moving", Some(("key", "secret")));
+    let _held = keys(&server);
+    let check = |name: &str, change: fn(&Path), words: &str| {
+        let file = path("s3://moving").join(name);
+        file.write_atomic(&noise(20 * PART)).unwrap();
+        let mut reader = file.open().unwrap();
+        reader.read_exact(&mut [0; 10]).unwrap();
+        change(&file);
+        let message = reader.read_to_end(&mut Vec::new()).unwrap_err().to_string();
+        assert!(message.contains(words) && message.contains(file.as_str()), "{message}");
+    };
+    check("replaced", |file| file.write_atomic(&[0; 20 * PART]).unwrap(), "it was changed");
+    check("removed", |file| file.remove_file().unwrap(), "it was removed");
+}
+
+#[test]
+fn a_public_container_of_azure_is_read_without_a_key() {
+    let bytes = noise(3 * PART);
+    let served = bytes.clone();
+    let server = Server::start(move |request| match request.target.as_str() {
+        "/container/folder/f" => Reply::file(request, &served)
+            .with("ETag", "\"1\"")
+            .with("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        _ => Reply::status(404),
+    });
+    let _held = environment(&[
+        ("AZURE_STORAGE_ACCOUNT_NAME", "account"),
+        ("AZURE_STORAGE_ENDPOINT", &server.url("")),
+    ]);
+    assert!(path("az://container/folder/f").read().unwrap() == bytes);
+    assert!(path("az://container/folder/none").read().unwrap_err().is_not_found());
+    assert!(server.requests().iter().all(|request| request.header("authorization").is_none()));
+}
+
+#[test]
+fn an_azure_container_needs_its_account() {
+    let _held = environment(&[]);
+    let message = path("az://elsewhere/f").read().unwrap_err().to_string();
+    assert!(message.contains("set $AZURE_STORAGE_ACCOUNT_NAME"), "{message}");
+}
+
+/// In a process of its own: the variable would keep other tests from their servers.
+#[test]
+fn no_network_is_touched_where_the_user_says_so() {
+    let server = s3_server("offline", None);
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_gimlet"))
+        .args(["gin", "check", "--gin_file=s3://offline/public.txt"])
+        .env("AWS_ENDPOINT_URL", server.url(""))
+        .env("GIMLET_OFFLINE", "1")
+        .output()
+        .unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(message.contains("--path_map s3://offline=DIR"), "{message}");
+    assert!(server.requests().is_empty());
+}
+
+#[test]
+fn credentials_are_named_by_their_place() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(home.path().join(".aws")).unwrap();
+    std::fs::write(home.path().join(".aws/credentials"), "").unwrap();
+    let _held = environment(&[("HOME", home.path().to_str().unwrap()), ("HF_TOKEN", "secret")]);
+    let found: Vec<_> = CREDENTIALS.iter().map(|credentials| credentials.found()).collect();
+    let file = home.path().join(".aws/credentials").display().to_string();
+    assert_eq!(found, [None, Some(file), None, Some("$HF_TOKEN".to_string())]);
+}

@@ -1,0 +1,70 @@
+//! Files behind paths: on disk, in buckets, on the hub and on the web, on good days and bad ones. All
+//! servers run inside the tests.
+
+mod buckets;
+mod hub;
+mod server;
+mod suite;
+mod web;
+
+use std::sync::{Mutex, MutexGuard, Once};
+use std::time::Duration;
+
+use gimlet::storage::{Limits, Path, set_limits};
+
+/// Bytes of one request in these tests.
+const PART: usize = 64 << 10;
+
+/// What these tests wait before a server counts as stalled.
+const STALL: Duration = Duration::from_secs(2);
+
+/// Short waits and small parts, the same for all tests of the process.
+fn limits() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        set_limits(Limits {
+            stall: STALL,
+            tries: 4,
+            first_pause: Duration::from_millis(1),
+            longest_pause: Duration::from_millis(4),
+            part_size: PART as u64,
+            parts_ahead: 4,
+        });
+    });
+}
+
+fn path(text: &str) -> Path {
+    limits();
+    Path::parse(text).unwrap()
+}
+
+/// Bytes of which any two stretches differ.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+/// The environment of a test that looks for credentials: nothing of the developer's, and `variables`.
+/// Held while the test runs, so that no other test changes it.
+fn environment(variables: &[(&str, &str)]) -> MutexGuard<'static, ()> {
+    static ENVIRONMENT: Mutex<()> = Mutex::new(());
+    let guard = ENVIRONMENT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let prefixes = ["AWS_", "GOOGLE_", "AZURE_", "HF_", "HUGGING_FACE_", "STORAGE_", "GCE_"];
+    let theirs = std::env::vars().map(|(name, _)| name);
+    let theirs = theirs.filter(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)));
+    for name in theirs.collect::<Vec<_>>() {
+        // SAFETY: all tests that read or change these variables hold the guard, and std locks them.
+        unsafe { std::env::remove_var(name) };
+    }
+    for (name, value) in
+        [("HOME", "/nonexistent"), ("NO_PROXY", "127.0.0.1")].iter().chain(variables)
+    {
+        // SAFETY: as above.
+        unsafe { std::env::set_var(name, value) };
+    }
+    guard
+}
