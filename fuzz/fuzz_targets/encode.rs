@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use gimlet::vocab::{NormalizerSpec, SentencePieceVocabulary, Vocabulary, VocabularySpec};
+use gimlet::vocab::{SentencePieceVocabulary, Vocabulary, VocabularySpec};
 use libfuzzer_sys::fuzz_target;
 use sentencepiece::SentencePieceProcessor;
 
@@ -23,10 +23,6 @@ struct Both {
     theirs: SentencePieceProcessor,
 }
 
-// SAFETY: the library's encoding does not change the model, and there is one thread anyway.
-unsafe impl Sync for Both {}
-unsafe impl Send for Both {}
-
 static ALL: LazyLock<Vec<Both>> = LazyLock::new(|| {
     let load = |name: &'static str| {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/pipeline/data/reference");
@@ -35,7 +31,7 @@ static ALL: LazyLock<Vec<Both>> = LazyLock::new(|| {
             sentencepiece_model_file: path.clone(),
             extra_ids: 0,
             reverse_extra_ids: true,
-            normalizer_spec_overrides: None::<NormalizerSpec>,
+            normalizer_spec_overrides: None,
         });
         let ours = spec.build().expect("the model is usable");
         let theirs = SentencePieceProcessor::open(&path).expect("the model is usable");

@@ -204,3 +204,37 @@ fn ids_that_are_none_are_named() {
     let (status, _, error) = gimlet(folder.path(), &["vocab", "show", "bytes", "--ids", "1 x"], "");
     assert_eq!((status, &error[..]), (2, "error: `x` is no id, in `1 x`\n"));
 }
+
+#[test]
+fn every_vocabulary_can_be_written_in_gin() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference/");
+    let more = r#"
+spaces/seqio.SentencePieceVocabulary:
+  sentencepiece_model_file = "MODELsentencepiece.model"
+  normalizer_spec_overrides = @spaces/sentencepiece_model_pb2.NormalizerSpec()
+spaces/sentencepiece_model_pb2.NormalizerSpec.remove_extra_whitespaces = False
+pieces/seqio.BertWordPieceVocabulary.vocab_lookup_table = "MODELword_piece/vocab.txt"
+pieces/seqio.BertWordPieceVocabulary.normalization_form = "NFKC"
+words/seqio.UnigramVocabulary.unigrams = ["ab", "d"]
+letters/seqio.PartialCodepointVocabulary.codepoints = [97, 98]
+a/seqio.Feature.vocabulary = @spaces/seqio.SentencePieceVocabulary()
+b/seqio.Feature.vocabulary = @pieces/seqio.BertWordPieceVocabulary()
+c/seqio.Feature.vocabulary = @words/seqio.UnigramVocabulary()
+c/seqio.Feature.add_eos = False
+d/seqio.Feature.vocabulary = @letters/seqio.PartialCodepointVocabulary()
+e/seqio.Feature.vocabulary = @seqio.FullCodepointVocabulary()
+same/seqio.preprocessors.rekey.key_map = {"a": "text", "b": "text", "c": "text", "d": "text", "e": "text"}
+all_kinds/seqio.Task:
+  source = @twice/seqio.TextLineDataSource()
+  preprocessors = [@same/seqio.preprocessors.rekey(), @seqio.preprocessors.tokenize()]
+  output_features = {"a": @a/seqio.Feature(), "b": @b/seqio.Feature(), "c": @c/seqio.Feature(), "d": @d/seqio.Feature(), "e": @e/seqio.Feature()}
+twice/seqio.TextLineDataSource.split_to_filepattern = {"train": "FOLDER/spaces.txt"}
+"#;
+    let folder = folder(&more.replace("MODEL", model));
+    std::fs::write(folder.path().join("spaces.txt"), "ba  ce\n").unwrap();
+    let (status, out, error) = task(&folder, &["show", "all_kinds", "--num_examples=1"]);
+    assert_eq!(status, 0, "{error}");
+    let pieces: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("  pieces")).collect();
+    let pieces: Vec<&str> = pieces[..5].iter().map(|line| line.trim()).collect();
+    assert_eq!(pieces, ["▁ba ▁ ▁ce", "ba ce", "UNK", "b a <unk> <unk> <unk> <unk>", "b a     c e"]);
+}

@@ -167,16 +167,19 @@ fn packed_rows(
     limits: &BTreeMap<String, usize>,
     count: usize,
 ) -> usize {
+    let example = |i: usize| -> Vec<usize> {
+        lengths.iter().map(|(name, lengths)| lengths[i].min(limits[name])).collect()
+    };
+    let whole: Vec<usize> = lengths.keys().map(|name| limits[name]).collect();
     let mut rows = 0;
-    let mut free: BTreeMap<&str, usize> = BTreeMap::new();
-    for i in 0..count {
-        let length = |name: &str| lengths[name][i].min(limits[name]);
-        let fits = rows > 0 && limits.keys().all(|name| length(name) <= free[&name[..]]);
+    let mut free = Vec::new();
+    for example in (0..count).map(example) {
+        let fits = rows > 0 && example.iter().zip(&free).all(|(length, free)| length <= free);
         if !fits {
             rows += 1;
-            free = limits.iter().map(|(name, &limit)| (name.as_str(), limit)).collect();
+            free.clone_from(&whole);
         }
-        free.iter_mut().for_each(|(name, free)| *free -= length(name));
+        free.iter_mut().zip(example).for_each(|(free, length)| *free -= length);
     }
     rows
 }

@@ -2,7 +2,8 @@
 //! `reference/sentencepiece_reference.py`.
 
 use gimlet::vocab::{
-    BertWordPieceVocabulary, NormalizationForm, SentencePieceVocabulary, VocabularySpec,
+    BertWordPieceVocabulary, NormalizationForm, NormalizerSpec, SentencePieceVocabulary,
+    VocabularySpec,
 };
 
 use super::*;
@@ -45,7 +46,7 @@ fn ids_and_texts_equal_those_of_seqio() {
 fn ids_of_other_kinds_of_models_equal_those_of_pypi() {
     let lines = reference_json("sentencepiece.json")["lines"].clone();
     let reference = reference_json("sentencepiece/ids.json");
-    for (model, ids) in reference.as_object().unwrap() {
+    for (model, ids) in reference["models"].as_object().unwrap() {
         let spec = VocabularySpec::SentencePiece(SentencePieceVocabulary {
             sentencepiece_model_file: reference_path(model),
             extra_ids: 0,
@@ -57,6 +58,30 @@ fn ids_of_other_kinds_of_models_equal_those_of_pypi() {
             let line = line.as_str().unwrap();
             assert_eq!(vocabulary.encode(line), ints(ids), "{model}: {line:?}");
         }
+    }
+}
+
+#[test]
+fn overridden_rules_of_normalization_are_those_of_seqio() {
+    let lines = reference_json("sentencepiece.json")["lines"].clone();
+    let reference = reference_json("sentencepiece/ids.json")["overridden"].clone();
+    let spec = VocabularySpec::SentencePiece(SentencePieceVocabulary {
+        sentencepiece_model_file: reference_path("../sentencepiece"),
+        extra_ids: 5,
+        reverse_extra_ids: true,
+        normalizer_spec_overrides: Some(NormalizerSpec {
+            add_dummy_prefix: Some(false),
+            remove_extra_whitespaces: Some(false),
+            escape_whitespaces: None,
+        }),
+    });
+    let vocabulary = spec.build().unwrap();
+    let found =
+        reference["ids"].as_array().unwrap().iter().zip(reference["texts"].as_array().unwrap());
+    for (line, (ids, text)) in lines.as_array().unwrap().iter().zip(found) {
+        let line = line.as_str().unwrap();
+        assert_eq!(vocabulary.encode(line), ints(ids), "{line:?}");
+        assert_eq!(vocabulary.decode(&ints(ids)), text.as_str().unwrap(), "{line:?}");
     }
 }
 

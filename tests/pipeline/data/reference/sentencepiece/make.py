@@ -1,6 +1,7 @@
-"""Writes small models of the kinds that `../sentencepiece.model` is not, and ids.json: their ids of its lines.
+"""Writes small models of the kinds that `../sentencepiece.model` is not, and ids.json: their ids of its lines, and what
+SeqIO makes of them with that model and other rules of normalization.
 
-Made with sentencepiece 0.2.1, Python 3.11:
+Made with seqio 0.0.20 and sentencepiece 0.2.1, Python 3.11:
     python tests/pipeline/data/reference/sentencepiece/make.py
 """
 
@@ -11,6 +12,8 @@ import random
 import tempfile
 
 import sentencepiece
+import seqio
+from sentencepiece import sentencepiece_model_pb2
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REFERENCE = os.path.dirname(HERE)
@@ -56,8 +59,14 @@ def main():
         out.write(f.read())
       processor = sentencepiece.SentencePieceProcessor(model_file="m.model")
       ids[name] = [processor.encode(line) for line in lines]
+  overridden = seqio.SentencePieceVocabulary(
+      os.path.join(REFERENCE, "sentencepiece.model"), extra_ids=5,
+      normalizer_spec_overrides=sentencepiece_model_pb2.NormalizerSpec(
+          add_dummy_prefix=False, remove_extra_whitespaces=False))
+  found = [overridden.encode(line) for line in lines]
   with open(os.path.join(HERE, "ids.json"), "w") as f:
-    json.dump(ids, f, separators=(",", ":"))
+    json.dump({"models": ids, "overridden": {"ids": found, "texts": [overridden.decode(i) for i in found]}}, f,
+              separators=(",", ":"))
 
 
 if __name__ == "__main__":
