@@ -2,7 +2,7 @@
 
 use super::diagnostic::Reported;
 use super::evaluate::Evaluator;
-use super::schema::{Registry, Schema};
+use super::schema::{CallSite, Registry, Schema};
 use super::value::{Value, ValueKind};
 
 /// A type that a gin value can become.
@@ -15,6 +15,11 @@ pub trait FromGin: Sized + 'static {
 
     /// Adds the configurables that can be named inside such a value.
     fn register(_registry: &mut Registry) {}
+
+    /// How bare references in such a value are called: a spec runs them when it is built.
+    fn call_site() -> CallSite {
+        CallSite::later()
+    }
 
     /// The value as gin writes it; `None` for what only a reference stands for.
     fn to_gin(&self) -> Option<ValueKind> {

@@ -264,6 +264,19 @@ impl<'a> Evaluator<'a> {
 
     /// Evaluates a bare `@f` for a caller that enters no scope: the reference's own, else the root.
     pub fn referenced<T: Slot>(&mut self, value: &Value) -> Result<T, Reported> {
+        let (reference, schema) = self.bare::<T>(value)?;
+        let scope = Some(reference.scope.clone());
+        self.in_call(schema, scope, Some(value.span), |cx| T::evaluate_as(schema, cx))
+    }
+
+    /// Evaluates a bare `@f` for a caller that is running: the reference's own scope, else the active one.
+    pub fn passed<T: Slot>(&mut self, value: &Value) -> Result<T, Reported> {
+        let (reference, schema) = self.bare::<T>(value)?;
+        self.in_reference(&reference, schema, value.span, |cx| T::evaluate_as(schema, cx))
+    }
+
+    /// The reference that `value` is, which must not be called.
+    fn bare<T: Slot>(&mut self, value: &Value) -> Result<(Reference, &'static Schema), Reported> {
         let (reference, schema) = self.filling::<T>(value)?;
         if reference.called {
             let written = format!("@{}", reference.selector);
@@ -274,8 +287,7 @@ impl<'a> Evaluator<'a> {
             .help(format!("drop the parentheses: `{written}`"));
             return Err(self.report(diagnostic));
         }
-        let scope = Some(reference.scope.clone());
-        self.in_call(schema, scope, Some(value.span), |cx| T::evaluate_as(schema, cx))
+        Ok((reference, schema))
     }
 
     /// The reference that `value` is, and which of `T`'s configurables it names.

@@ -9,7 +9,7 @@ use num_traits::ToPrimitive;
 use super::configurable::{FromGin, Slot, expected_slot};
 use super::diagnostic::{Diagnostic, Reported};
 use super::evaluate::Evaluator;
-use super::schema::Registry;
+use super::schema::{CallSite, Registry};
 use super::suggest::did_you_mean;
 use super::value::{Reference, Value, ValueKind};
 
@@ -72,6 +72,40 @@ impl<T: Slot> FromGin for Ref<T> {
     }
 }
 
+/// A bare `@f` that the function which is given it calls while it runs: in the reference's own scope,
+/// else in that of the function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FnRef<T>(
+    /// What the call will see.
+    pub T,
+);
+
+impl<T> Deref for FnRef<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Slot> FromGin for FnRef<T> {
+    fn expected() -> String {
+        Ref::<T>::expected()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        cx.passed::<T>(value).map(Self)
+    }
+
+    fn register(registry: &mut Registry) {
+        T::register_slot(registry);
+    }
+
+    fn call_site() -> CallSite {
+        CallSite::default()
+    }
+}
+
 impl<T: Slot> Slot for Box<T> {
     fn schemas() -> Vec<&'static super::Schema> {
         T::schemas()
@@ -98,6 +132,10 @@ impl<T: FromGin> FromGin for Box<T> {
         T::expected()
     }
 
+    fn call_site() -> CallSite {
+        T::call_site()
+    }
+
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         T::from_gin(value, cx).map(Box::new)
     }
@@ -110,6 +148,10 @@ impl<T: FromGin> FromGin for Box<T> {
 impl<T: FromGin> FromGin for Option<T> {
     fn expected() -> String {
         format!("{} or None", T::expected())
+    }
+
+    fn call_site() -> CallSite {
+        T::call_site()
     }
 
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
@@ -132,6 +174,10 @@ impl<T: FromGin> FromGin for Option<T> {
 impl<T: FromGin> FromGin for Vec<T> {
     fn expected() -> String {
         format!("a list, each item {}", T::expected())
+    }
+
+    fn call_site() -> CallSite {
+        T::call_site()
     }
 
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {

@@ -52,7 +52,7 @@ pub use evaluate::Evaluator;
 pub use expression::{Expression, Operator};
 pub use find::{Finder, Found, LIBRARY, TASK_LIBRARY};
 pub use format::{Unformatted, format};
-pub use from_gin::{Ref, choose, one_of};
+pub use from_gin::{FnRef, Ref, choose, one_of};
 pub use gimlet_macros::Configurable;
 pub use json::{from_json, to_json};
 pub use load::{Loaded, Mention, Named, Request, SkipUnknown, load, load_anyway};

@@ -170,8 +170,7 @@ impl Param {
             expected: T::expected(),
             default,
             ignored: false,
-            // A spec that takes a bare reference runs it when it is built.
-            call: Some(CallSite::later()),
+            call: Some(T::call_site()),
             check: Some(check),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::config::{Bound, Config};
+use super::config::{Bound, Config, scope_components};
 use super::diagnostic::Diagnostic;
 use super::find::LIBRARY;
 use super::reach::{Reached, reach};
@@ -87,8 +87,10 @@ pub(super) fn unread(
     root: &'static Schema,
     registry: &Registry,
 ) -> Vec<Diagnostic> {
-    let open = config.bindings.keys().filter_map(|(_, name)| registry.get(name));
-    let open = open.filter(|schema| schema.open).map(|schema| (Vec::new(), schema));
+    let open = config.bindings.keys().filter_map(|(scope, name)| {
+        let schema = registry.get(name).filter(|schema| schema.open)?;
+        Some((scope_components(scope), schema))
+    });
     let reached = reach(config, registry, std::iter::once((Vec::new(), root)).chain(open));
     let mut out = Vec::new();
     for ((scope, name), arguments) in &config.bindings {

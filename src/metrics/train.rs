@@ -181,6 +181,8 @@ mod tests {
             ("non_padding_fraction/encoder_input_tokens", 8.0 / 12.0),
             ("non_padding_fraction/loss_weights", 0.625),
             ("non_padding_fraction/overall", 0.65),
+            ("padding_fraction/decoder_target_tokens", 0.375),
+            ("padding_fraction/encoder_input_tokens", 1.0 - 8.0 / 12.0),
             ("timing/seconds", 2.0),
             ("timing/seqs", 4.0),
             ("timing/seqs_per_second", 2.0),

@@ -10,7 +10,7 @@ use super::tokens::AppendEos;
 use super::trim::TrimAndPadDataset;
 use super::{Context, Preprocess, Preprocessor, Step};
 use crate::data::error::DataError;
-use crate::gin::{Configurable, Evaluator, FromGin, Registry, Reported, Slot, Value};
+use crate::gin::{CallSite, Configurable, Evaluator, FromGin, Registry, Reported, Slot, Value};
 
 /// A random prefix of each piece of text is the inputs, the rest the targets. Source: t5
 /// `preprocessors.py`.
@@ -93,11 +93,16 @@ impl FromGin for TokenPreprocessor {
     }
 
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
-        cx.referenced::<Box<Preprocessor>>(value).map(Self)
+        cx.passed::<Box<Preprocessor>>(value).map(Self)
     }
 
     fn register(registry: &mut Registry) {
         Preprocessor::register_slot(registry);
+    }
+
+    /// In the scope of `unsupervised`.
+    fn call_site() -> CallSite {
+        CallSite::default()
     }
 }
 

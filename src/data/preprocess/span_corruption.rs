@@ -123,15 +123,20 @@ impl SpanCorruption {
                 self.input_feature_key
             )));
         }
-        if !(0.0..1.0).contains(&self.noise_density) || self.mean_noise_span_length < 1.0 {
+        let lengths = SpanLengths {
+            noise_density: self.noise_density,
+            mean_noise_span_length: self.mean_noise_span_length,
+            inputs_per_span: 1,
+            targets_per_span: 1,
+        };
+        if self.mean_noise_span_length < 1.0 || !lengths.are_bounded() {
             return Err(DataError::Config(format!(
-                "span corruption needs 0 <= noise_density < 1 and mean_noise_span_length >= 1, \
-                 found {} and {}",
+                "span corruption needs 0 <= noise_density <= 1, mean_noise_span_length >= 1 and inputs \
+                 that grow with the text, found {} and {}",
                 self.noise_density, self.mean_noise_span_length
             )));
         }
-        let (tokens, needed) =
-            random_spans_helper(room, self.noise_density, self.mean_noise_span_length);
+        let (tokens, needed) = lengths.fitting(room);
         match configured < needed {
             true => Err(DataError::TargetsTooShort { needed, configured, inputs }),
             false => Ok(tokens),
@@ -166,6 +171,14 @@ struct SpanLengths {
 }
 
 impl SpanLengths {
+    /// Whether inputs grow by a thousandth of a token at least for each token of the text: otherwise
+    /// there is no text, or none of sensible length, whose inputs are just too long.
+    fn are_bounded(&self) -> bool {
+        let Self { noise_density: density, mean_noise_span_length: mean, .. } = *self;
+        let growth = 1.0 - density + density / mean * self.inputs_per_span as f64;
+        (0.0..=1.0).contains(&density) && mean > 0.0 && growth >= 1e-3
+    }
+
     /// Of inputs and targets, each with EOS, for a text of so many tokens.
     fn corrupted(&self, tokens: usize) -> (usize, usize) {
         // Python's `round` takes halves to even.
@@ -236,24 +249,20 @@ pub struct RandomSpansTargetsLength {
 
 impl RandomSpansHelper {
     fn lengths(&self) -> Result<(usize, usize), String> {
-        // Beyond these there is no length that is just too long.
-        let (density, mean) = (self.noise_density, self.mean_noise_span_length);
-        let kept_per_token =
-            1.0 - density + density / mean * self.extra_tokens_per_span_inputs as f64;
-        if !(0.0..=1.0).contains(&density) || mean <= 0.0 || kept_per_token <= 0.0 {
-            return Err(format!(
-                "`random_spans_helper` needs inputs that grow with the text, found noise_density \
-                 {density}, mean_noise_span_length {mean} and extra_tokens_per_span_inputs {}",
-                self.extra_tokens_per_span_inputs
-            ));
-        }
         let lengths = SpanLengths {
-            noise_density: density,
-            mean_noise_span_length: mean,
+            noise_density: self.noise_density,
+            mean_noise_span_length: self.mean_noise_span_length,
             inputs_per_span: self.extra_tokens_per_span_inputs,
             targets_per_span: self.extra_tokens_per_span_targets,
         };
-        Ok(lengths.fitting(self.inputs_length))
+        if lengths.are_bounded() {
+            return Ok(lengths.fitting(self.inputs_length));
+        }
+        Err(format!(
+            "`random_spans_helper` needs inputs that grow with the text, found noise_density {}, \
+             mean_noise_span_length {} and extra_tokens_per_span_inputs {}",
+            self.noise_density, self.mean_noise_span_length, self.extra_tokens_per_span_inputs
+        ))
     }
 }
 
@@ -277,5 +286,32 @@ impl Function for RandomSpansTokensLength {
 impl Function for RandomSpansTargetsLength {
     fn call(self) -> Result<ValueKind, String> {
         self.random_spans_helper.lengths().map(|(_, targets)| int(targets))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_that_never_grow_too_long_are_refused() {
+        let helper = |noise_density, mean_noise_span_length, extra_tokens_per_span_inputs| {
+            let extra_tokens_per_span_targets = 1;
+            let inputs_length = 512;
+            RandomSpansHelper {
+                inputs_length,
+                noise_density,
+                mean_noise_span_length,
+                extra_tokens_per_span_inputs,
+                extra_tokens_per_span_targets,
+            }
+        };
+        for (density, mean, extra) in [(1.0, 3.0, 0), (1.0, 1e9, 1), (1.5, 3.0, 1), (0.15, 0.0, 1)]
+        {
+            let error = helper(density, mean, extra).call().unwrap_err();
+            let start = "`random_spans_helper` needs inputs that grow with the text, found";
+            assert!(error.starts_with(start), "{error}");
+        }
+        assert_eq!(helper(1.0, 3.0, 1).lengths().map(|(tokens, _)| tokens > 512), Ok(true));
     }
 }

@@ -9,6 +9,7 @@ mod ranks;
 mod resume;
 mod span_corruption;
 mod streams;
+mod text_tasks;
 mod unsupervised;
 mod vocabulary;
 

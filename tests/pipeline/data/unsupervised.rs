@@ -87,8 +87,13 @@ type Pair = (Vec<i32>, Vec<i32>);
 
 /// `(inputs, targets)` of the task under a run's bindings, and what is warned of.
 fn examples(run: &str, pattern: &str) -> (Vec<Pair>, Vec<String>) {
+    examples_of(run, &TASKS.replace("PATTERN", pattern))
+}
+
+/// The same for another task file.
+fn examples_of(run: &str, tasks: &str) -> (Vec<Pair>, Vec<String>) {
     let registry = registry();
-    let loaded = load_texts(run, &TASKS.replace("PATTERN", pattern)).unwrap();
+    let loaded = load_texts(run, tasks).unwrap_or_else(|error| panic!("{}", error.render(false)));
     let unread = loaded.unread(registry.get("t5x.train.train").unwrap(), &registry);
     let warnings = unread.iter().map(|warning| warning.message.clone()).collect();
     let TaskOrMixture::Task(task) =
@@ -218,5 +223,31 @@ fn every_objective_of_the_library_is_what_its_name_says() {
                 assert!((target_share - share).abs() < 0.04, "{name} {target_share}");
             }
         }
+    }
+}
+
+/// In gin a function that another one calls runs in the scope of that call.
+#[test]
+fn functions_run_in_the_scope_of_the_task_that_calls_them() {
+    let (_folder, pattern, book) = book();
+    let run = "
+        preprocessors.unsupervised.preprocessors = [@preprocessors.split_tokens, @preprocessors.denoise]
+        preprocessors.split_tokens.max_tokens_per_segment = 40
+        preprocessors.denoise:
+          noise_density = 1.0
+          noise_mask_fn = @preprocessors.iid_noise_mask
+          inputs_fn = @preprocessors.noise_token_to_sentinel
+        preprocessors.sentinel_id.return_value = 300
+        scoped/preprocessors.sentinel_id.return_value = 301
+    ";
+    let run = run.replace("\n        ", "\n");
+    for (scope, id) in [("", 300), ("scoped/", 301)] {
+        let tasks = TASKS.replace("PATTERN", &pattern);
+        let tasks = tasks.replace("@t5.data.prep", &format!("@{scope}t5.data.prep"));
+        let (examples, warnings) = examples_of(&run, &tasks);
+        assert_eq!(warnings, [""; 0]);
+        let inputs: Vec<i32> = examples.iter().flat_map(|(inputs, _)| inputs.clone()).collect();
+        assert!(inputs.iter().all(|&found| found == id || found == 1), "{scope} {inputs:?}");
+        assert_eq!(text(examples.into_iter().flat_map(|(_, targets)| targets)), book);
     }
 }

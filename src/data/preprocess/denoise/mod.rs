@@ -10,7 +10,7 @@ mod tests;
 use super::{Context, MapStep, Place, Preprocess, Step, ids_of};
 use crate::data::error::DataError;
 use crate::data::example::{Example, Key, Value};
-use crate::gin::{Configurable, Ref};
+use crate::gin::{Configurable, FnRef};
 
 use replace::Noisy;
 
@@ -32,12 +32,12 @@ pub struct Denoise {
     /// Share of tokens that are noise, as far as the mask keeps to it.
     pub noise_density: f64,
     /// Chooses the noise.
-    pub noise_mask_fn: Ref<NoiseMaskFn>,
+    pub noise_mask_fn: FnRef<NoiseMaskFn>,
     /// What the inputs show.
-    pub inputs_fn: Ref<NoiseFn>,
+    pub inputs_fn: FnRef<NoiseFn>,
     /// What the targets show; all tokens if None.
     #[gin(default = None)]
-    pub targets_fn: Option<Ref<NoiseFn>>,
+    pub targets_fn: Option<FnRef<NoiseFn>>,
     /// Features kept as they are; all others go.
     #[gin(default = None)]
     pub passthrough_feature_keys: Option<Vec<String>>,
@@ -56,9 +56,9 @@ impl Denoise {
     ) -> Self {
         Self {
             noise_density,
-            noise_mask_fn: Ref(noise_mask_fn),
-            inputs_fn: Ref(inputs_fn),
-            targets_fn: Some(Ref(targets_fn)),
+            noise_mask_fn: FnRef(noise_mask_fn),
+            inputs_fn: FnRef(inputs_fn),
+            targets_fn: Some(FnRef(targets_fn)),
             passthrough_feature_keys: None,
             input_feature_key: "inputs".to_string(),
         }
