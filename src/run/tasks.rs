@@ -27,6 +27,24 @@ pub(super) fn declared(tasks: &Config) -> BTreeMap<String, (String, bool)> {
     out
 }
 
+/// A task or mixture, as far as its declaration says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// Whether it is a mixture.
+    pub is_mixture: bool,
+    /// `file:line` of its first binding.
+    pub place: String,
+}
+
+impl Declared {
+    /// What it is, in a word.
+    pub fn kind(&self) -> &'static str {
+        if self.is_mixture { "mixture" } else { "task" }
+    }
+}
+
 /// The tasks that a configuration's task files declare.
 pub struct GinTasks {
     loaded: Loaded,
@@ -55,6 +73,28 @@ impl GinTasks {
     pub fn task_names(&self) -> Vec<String> {
         let declared = declared(&self.loaded.tasks).into_iter();
         declared.filter(|(_, (_, is_mixture))| !is_mixture).map(|(name, _)| name).collect()
+    }
+
+    /// Every task and mixture, by name.
+    pub fn declared(&self) -> Vec<Declared> {
+        let declared = declared(&self.loaded.tasks).into_iter();
+        let one = |(name, (scope, is_mixture)): (String, (String, bool))| {
+            let place = self.place(&scope, is_mixture);
+            Declared { name, is_mixture, place }
+        };
+        declared.map(one).collect()
+    }
+
+    /// `file:line` of the first binding in a task's scope.
+    fn place(&self, scope: &str, is_mixture: bool) -> String {
+        let schema = if is_mixture { Mixture::schema() } else { Task::schema() };
+        let bindings = self.loaded.tasks.bindings.get(&(scope.to_string(), schema.name));
+        let keys = bindings.into_iter().flat_map(|bound| bound.values().map(|bound| bound.key));
+        let Some(first) = keys.min_by_key(|key| (key.file, key.start)) else {
+            return "a declaration without bindings".to_string();
+        };
+        let sources = &self.loaded.sources;
+        format!("{}:{}", sources.file(first.file).name, sources.line_column(first).0)
     }
 
     fn evaluate<T: Configurable>(&self, name: &str, scope: &str) -> Result<T, DataError> {
