@@ -31,13 +31,7 @@ mod task;
 
 pub use batches::{BatchIterator, DatasetState};
 pub use cache::{CacheFolder, CacheOptions, Caches, SplitPlan, split_plans, write_cache};
-pub use convert::{
-    Batch, BatchFeature, BatchValues, ConverterClass, DecoderFeatureConverter,
-    EncDecFeatureConverter, EncoderFeatureConverter, FeatureConverter, LMFeatureConverter, Packing,
-    PassThroughFeatureConverter, PrePackedEncDecFeatureConverter, PrePackedLMFeatureConverter,
-    PrePackedPrefixLMFeatureConverter, PrefixLMFeatureConverter, PrefixSuffixLMFeatureConverter,
-    make_autoregressive_inputs,
-};
+pub use convert::*;
 pub use dataset::{
     DatasetConfig, DatasetOptions, PREFETCH, get_dataset, subtasks, training_eval_batches,
 };
@@ -47,22 +41,7 @@ pub use examples::{ExampleIterator, ExampleOptions, max_feature_lengths, task_ex
 pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use pipeline::StageState;
 pub use postprocess::{LowerText, Postprocessor, StringLabelToClassId};
-pub use preprocess::{
-    AppendEos, AppendEosAfterTrim, BertMasking, CacheDatasetPlaceholder,
-    ConcatenateAndSplitToFixedLength, Denoise, DropNoiseTokens, DropNonnoiseTokens,
-    FewshotPreprocessor, FullLm, IidDenoising, IidNoiseMask, NoiseFn, NoiseMaskFn,
-    NoiseSpanToSentinel, NoiseSpanToUniqueSentinel, NoiseTokenToGatheredToken,
-    NoiseTokenToRandomToken, NoiseTokenToRandomTokenOrSentinel, NoiseTokenToSentinel,
-    NonnoiseSpanToSentinel, NonnoiseSpanToUniqueSentinel, PackPrefixLmDecoderOnly,
-    PackPrefixLmEncoderDecoder, ParseTsv, PermuteNoiseTokens, PrefixLm, PreprocessTsv,
-    Preprocessor, RandomPrefixNoiseMask, RandomSpansHelper, RandomSpansNoiseMask,
-    RandomSpansTargetsLength, RandomSpansTokensLength, ReduceConcatTokens, RegularNoiseMask, Rekey,
-    SelectRandomChunk, SentinelId, SpanCorruption, SplitTokens, SplitTokensToInputsLength,
-    SplitTokensToRandomLength, SplitTokensToTargetsLength, Summarize, TargetsForPrefixLmObjective,
-    TokenPreprocessor, Tokenize, TokenizeAndAppendEos, Translate, TrimAndPadDataset,
-    TrimTokensAtFront, TriviaQaTruncateInputs, TruncateInputsLeft, Unsupervised,
-    random_spans_helper,
-};
+pub use preprocess::*;
 pub use source::{
     ArrowDataSource, BadRecords, ColumnType, CsvDataSource, DataSource, FeatureDescription,
     FeatureSpec, FewshotDataSource, FilePattern, FixedLenFeature, FixedLenSequenceFeature,

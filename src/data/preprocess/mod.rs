@@ -13,6 +13,8 @@ mod random_chunk;
 mod reference_tests;
 mod span_corruption;
 mod spec;
+#[cfg(test)]
+mod testing;
 mod text;
 mod tokens;
 mod trim;
@@ -49,7 +51,15 @@ pub use span_corruption::{
     random_spans_helper,
 };
 pub use spec::{CacheDatasetPlaceholder, Preprocessor};
-pub use text::{ParseTsv, PreprocessTsv, Rekey, Summarize, Translate};
+pub use text::{
+    ApplyTemplate, Constant, DefinitePronounResolutionSimple, Equal, ExampleFn, FeatureFn, Fill,
+    FillInTheBlank, FillInTheBlankSized, FilterByStringLength, FilterByValue, FormatFeatures,
+    Formats, Glue, Lm, MapLabels, MultiTranslate, NeighboringPairs, NextSentencePrediction, OneHot,
+    PadNonspacedLanguages, ParseTsv, PreprocessTensorflowExamples, PreprocessTsv, PrintDataset,
+    RandomSplitText, RankClassification, RankClassificationFormatter, RankingMode, Record, Rekey,
+    ReplaceText, SetFeature, SplitTextToWords, Squad, SquadSpanSpaceTokenized, Stsb, Summarize,
+    Translate, TriviaQa, Unidecode, WnliSimple, Wsc, WscSimple,
+};
 pub use tokens::{
     AppendEos, AppendEosAfterTrim, Tokenize, TokenizeAndAppendEos, TruncateInputsLeft,
 };

@@ -10,6 +10,7 @@ mod resume;
 mod sources;
 mod span_corruption;
 mod streams;
+mod text_tasks;
 mod unsupervised;
 mod vocabulary;
 

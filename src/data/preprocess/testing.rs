@@ -1,0 +1,106 @@
+//! Runs preprocessors that gin text names over examples, without files and vocabularies.
+
+use std::io;
+
+use super::{Context, Features, Place, Preprocessor, Step};
+use crate::data::example::{Example, Value};
+use crate::data::random::StageSeed;
+use crate::gin::{Configurable, Evaluator, Registry, Request, Source, load};
+
+/// `steps.preprocessors = [..]`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "test.steps")]
+struct Steps {
+    /// What is tested.
+    preprocessors: Vec<Preprocessor>,
+}
+
+/// One text, at any path.
+struct Text<'a>(&'a str);
+
+impl Source for Text<'_> {
+    fn read(&self, path: &str) -> io::Result<Option<String>> {
+        Ok((path == "case.gin").then(|| self.0.to_string()))
+    }
+
+    fn similar(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// The preprocessors that gin text binds to `steps.preprocessors`.
+pub(crate) fn preprocessors(gin: &str) -> Vec<Preprocessor> {
+    let registry = Registry::default().with::<Steps>();
+    let request = Request { files: vec!["case.gin".to_string()], ..Request::default() };
+    let loaded = load(&request, &Text(gin), &registry)
+        .unwrap_or_else(|diagnostics| panic!("{}\n{gin}", diagnostics.render(false)));
+    let mut evaluator = Evaluator::new(&loaded.config, &registry);
+    match evaluator.evaluate_in::<Steps>("") {
+        Ok(steps) => steps.preprocessors,
+        Err(_) => panic!("{:?}\n{gin}", evaluator.into_diagnostics()),
+    }
+}
+
+/// What preprocessors without features or lengths make of the examples.
+pub(crate) fn run(all: &[Preprocessor], examples: Vec<Example>) -> Result<Vec<Example>, String> {
+    let features = Features::new();
+    let context = Context { features: &features, lengths: None };
+    run_in(&context, all, examples)
+}
+
+/// What preprocessors of a task make of the examples. A buffer shuffles all of them, or none if it
+/// holds one.
+pub(crate) fn run_in(
+    context: &Context<'_>,
+    all: &[Preprocessor],
+    mut examples: Vec<Example>,
+) -> Result<Vec<Example>, String> {
+    for (i, preprocessor) in all.iter().enumerate() {
+        let steps = preprocessor.steps(context).map_err(|error| error.to_string())?;
+        for (j, step) in steps.into_iter().enumerate() {
+            let seed = StageSeed::new(7, &format!("{i}/{j}"));
+            examples = run_step(step, &seed, examples)?;
+        }
+    }
+    Ok(examples)
+}
+
+fn run_step(
+    step: Step,
+    seed: &StageSeed,
+    mut examples: Vec<Example>,
+) -> Result<Vec<Example>, String> {
+    let place = |counter: usize| Place { seed, counter: counter as u64 };
+    match step {
+        Step::Map(step) => {
+            let mapped = examples.into_iter().enumerate();
+            mapped.filter_map(|(i, example)| step.apply(example, place(i)).transpose()).collect()
+        }
+        Step::FlatMap(step) => {
+            let made = examples.into_iter().enumerate();
+            let made: Result<Vec<Vec<Example>>, String> =
+                made.map(|(i, example)| step.apply(example, place(i))).collect();
+            Ok(made?.into_iter().flatten().collect())
+        }
+        Step::Join { num_examples, step } => {
+            let groups = examples.chunks(num_examples).enumerate();
+            groups.map(|(i, group)| step.apply(group.to_vec(), place(i * num_examples))).collect()
+        }
+        Step::Rebatch { .. } => unreachable!("steps across examples are tested in tasks"),
+        Step::Shuffle { buffer_size: 1 } => Ok(examples),
+        Step::Shuffle { .. } => {
+            place(0).draw().shuffle(&mut examples);
+            Ok(examples)
+        }
+    }
+}
+
+/// An example of a JSON object, whose keys may be paths.
+pub(crate) fn example(json: &serde_json::Value) -> Example {
+    let feature = |(key, value): (&String, &serde_json::Value)| {
+        let value: Value = serde_json::from_value(value.clone())
+            .unwrap_or_else(|error| panic!("{key} in {json}: {error}"));
+        (key.as_str().into(), value)
+    };
+    json.as_object().expect("an example is an object").iter().map(feature).collect()
+}
