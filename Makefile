@@ -56,7 +56,7 @@ FUZZ_FLAGS := -Cpasses=sancov-module -Ccodegen-units=1 --cfg=fuzzing $(addprefix
   -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)
 FUZZ_SEEDS := tests/language/errors tests/language/config_str tests/language/records tasks/t5/data
 
-fuzz: cmake ## Feed mutated gin to the language for FUZZ_SECONDS (5) a target
+fuzz: cmake ## Feed mutated gin to the language and text to the encoder for FUZZ_SECONDS (5) a target
 	RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --release --manifest-path fuzz/Cargo.toml \
 	  --target-dir target/fuzz --target $(HOST)
 	@set -e; for target in parse evaluate; do \
@@ -65,7 +65,12 @@ fuzz: cmake ## Feed mutated gin to the language for FUZZ_SECONDS (5) a target
 	    -max_total_time=$(FUZZ_SECONDS) -timeout=10 -dict=fuzz/gin.dict \
 	    -artifact_prefix=target/fuzz/ -verbosity=0 -print_final_stats=1 \
 	    target/fuzz/corpus/$$target $(FUZZ_SEEDS); \
-	done
+	done; \
+	mkdir -p target/fuzz/corpus/encode; \
+	target/fuzz/$(HOST)/release/encode \
+	  -max_total_time=$(FUZZ_SECONDS) -timeout=10 -max_len=2000 \
+	  -artifact_prefix=target/fuzz/ -verbosity=0 -print_final_stats=1 \
+	  target/fuzz/corpus/encode docs runs/quickstart/data
 
 cuda: cmake ## Build for NVIDIA GPUs into target/cuda (fetches 2.5 GB once; needs no GPU)
 	$(PYTHON) bridge/setup.py cuda

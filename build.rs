@@ -11,11 +11,12 @@ const TORCH_VERSION: &str = "2.11.0";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=bridge/bridge.cpp");
+    println!("cargo::rerun-if-changed=bridge");
     // `run::Library` embeds these; a macro cannot tell cargo of new files.
     println!("cargo::rerun-if-changed=gin");
     println!("cargo::rerun-if-changed=tasks");
     println!("cargo::rerun-if-env-changed=LIBTORCH");
+    compile_trainer();
     if env::var_os("CARGO_FEATURE_TORCH").is_none() {
         return;
     }
@@ -24,6 +25,13 @@ fn main() {
     let cuda = env::var_os("CARGO_FEATURE_CUDA").is_some();
     compile_bridge(&libtorch, cuda);
     link(&libtorch, cuda);
+}
+
+/// Makes SentencePiece's trainer callable; sentencepiece-sys builds it and says where it lies.
+fn compile_trainer() {
+    cc::Build::new().cpp(true).std("c++17").file("bridge/trainer.cpp").compile("gimlet_trainer");
+    // Not bundled: it stands behind what calls it, and before the library that it calls.
+    println!("cargo::rustc-link-lib=static:-bundle=sentencepiece_train");
 }
 
 fn find_libtorch() -> PathBuf {

@@ -69,6 +69,7 @@ fn vocabulary(model: &str) -> VocabularySpec {
         sentencepiece_model_file: model.to_string(),
         extra_ids: 100,
         reverse_extra_ids: true,
+        normalizer_spec_overrides: None,
     })
 }
 

@@ -200,6 +200,15 @@ pub fn subtasks(name: &str, tasks: &dyn TaskProvider) -> Result<Vec<Arc<Task>>, 
     Ok(mixture_tasks(name, tasks)?.into_values().collect())
 }
 
+/// The tasks that a name stands for, by name, and how often each is drawn, relative to the others.
+pub fn mixture_rates(
+    name: &str,
+    tasks: &dyn TaskProvider,
+) -> Result<Vec<(String, f64)>, DataError> {
+    let parts = mixture_parts(name, tasks)?.into_iter();
+    Ok(parts.map(|(name, (_, rate))| (name, rate)).collect())
+}
+
 fn check_shards(config: &DatasetConfig, options: &DatasetOptions) -> Result<(), DataError> {
     let (batch_size, num_shards) = (config.batch_size, options.num_shards);
     if options.shard_index >= num_shards {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::cache::Caches;
 use super::error::DataError;
 use super::example::Example;
-use super::pipeline::{Pull, Stage, TaskPlan, task_stage};
+use super::pipeline::{Pull, Stage, TaskPlan, first_stages, task_stage};
 use super::source::BadRecords;
 use super::task::Task;
 
@@ -61,7 +61,33 @@ impl Iterator for ExampleIterator {
 
 /// The examples of a task, once each, with the features that its preprocessors leave.
 pub fn task_examples(task: &Task, options: &ExampleOptions) -> Result<ExampleIterator, DataError> {
-    let plan = TaskPlan {
+    task_stage(task, &plan(options), &mut Vec::new()).map(ExampleIterator)
+}
+
+/// The examples of a task after its first `count` preprocessors, its source's records for none.
+pub fn examples_after(
+    task: &Task,
+    options: &ExampleOptions,
+    count: usize,
+) -> Result<ExampleIterator, DataError> {
+    first_stages(task, &plan(options), count).map(ExampleIterator)
+}
+
+/// The splits of a task's source.
+pub fn task_splits(task: &Task) -> Result<Vec<String>, DataError> {
+    task.source.splits(task.task_name())
+}
+
+/// The number of files of a split of a task's source.
+///
+/// # Errors
+/// There is none.
+pub fn split_files_found(task: &Task, split: &str) -> Result<usize, DataError> {
+    task.source.split(task.task_name(), split).map(|split| split.files.len())
+}
+
+fn plan(options: &ExampleOptions) -> TaskPlan {
+    TaskPlan {
         split: options.split.clone(),
         lengths: options.lengths.clone(),
         trim: true,
@@ -74,8 +100,7 @@ pub fn task_examples(task: &Task, options: &ExampleOptions) -> Result<ExampleIte
         num_shards: options.num_shards,
         workers: None,
         bad_records: options.bad_records.clone(),
-    };
-    task_stage(task, &plan, &mut Vec::new()).map(ExampleIterator)
+    }
 }
 
 /// The length of the longest example of a task, by output feature, as `seqio.Evaluator` takes it

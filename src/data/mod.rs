@@ -37,11 +37,15 @@ pub use batches::{BatchIterator, DatasetState};
 pub use cache::{CacheFolder, CacheOptions, Caches, SplitPlan, split_plans, write_cache};
 pub use convert::*;
 pub use dataset::{
-    DatasetConfig, DatasetOptions, PREFETCH, get_dataset, subtasks, training_eval_batches,
+    DatasetConfig, DatasetOptions, PREFETCH, get_dataset, mixture_rates, subtasks,
+    training_eval_batches,
 };
 pub use error::DataError;
 pub use example::{Example, Key, Value};
-pub use examples::{ExampleIterator, ExampleOptions, max_feature_lengths, task_examples};
+pub use examples::{
+    ExampleIterator, ExampleOptions, examples_after, max_feature_lengths, split_files_found,
+    task_examples, task_splits,
+};
 pub use family::{Steps, TaskFamily};
 pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use mixture::{Mixture, MixtureEntries, MixtureEntry};

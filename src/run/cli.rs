@@ -5,6 +5,8 @@ use clap::{Args, Parser, Subcommand};
 use crate::gin::{Request, SkipUnknown};
 
 use super::gin::GinToolArgs;
+use super::task::TaskToolArgs;
+use super::vocab::VocabToolArgs;
 
 /// Marks, inside a `--gin_bindings` value, the flag that the user typed.
 const TYPED_AS: char = '\u{1}';
@@ -37,6 +39,10 @@ pub enum Command {
     Doctor,
     /// Look into gin files, check them and lay them out.
     Gin(GinToolArgs),
+    /// Look into tasks and mixtures, check and measure them.
+    Task(TaskToolArgs),
+    /// Train vocabularies, and look at what they make of text.
+    Vocab(VocabToolArgs),
 }
 
 /// Flags of `gimlet train`.

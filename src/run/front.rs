@@ -40,6 +40,8 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
         Command::Cache(args) => return cache_command(&args, color),
         Command::Doctor => return diagnose(&args),
         Command::Gin(command) => return command.run(color),
+        Command::Task(command) => return command.run(color),
+        Command::Vocab(command) => return command.run(),
     }
     hand_over(&args)
 }

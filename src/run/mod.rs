@@ -10,7 +10,10 @@ mod dry_run;
 mod failure;
 mod functions;
 mod library;
+mod output;
+mod task;
 mod tasks;
+mod vocab;
 
 mod doctor;
 mod front;

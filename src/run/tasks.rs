@@ -22,7 +22,7 @@ pub(super) enum Declaration {
 
 /// Name to scope and declaration of every task and mixture that task files declare.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Declared {
+pub(super) struct Declarations {
     /// By name.
     pub names: BTreeMap<String, (String, Declaration)>,
     /// Names that several blocks declare, and what is wrong with that.
@@ -31,7 +31,7 @@ pub(super) struct Declared {
     unread: Vec<String>,
 }
 
-impl Declared {
+impl Declarations {
     fn add(&mut self, name: String, scope: &str, declaration: Declaration) {
         let found = (scope.to_string(), declaration);
         if let Some((other, _)) = self.names.insert(name.clone(), found) {
@@ -44,10 +44,28 @@ impl Declared {
     }
 }
 
+/// A task or mixture, as far as its declaration says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// Whether it is a mixture.
+    pub is_mixture: bool,
+    /// `file:line` of its first binding; a family's for each of its tasks.
+    pub place: String,
+}
+
+impl Declared {
+    /// What it is, in a word.
+    pub fn kind(&self) -> &'static str {
+        if self.is_mixture { "mixture" } else { "task" }
+    }
+}
+
 /// What the task files of a configuration declare.
-pub(super) fn declared(loaded: &Loaded, registry: &Registry) -> Declared {
+pub(super) fn declared(loaded: &Loaded, registry: &Registry) -> Declarations {
     let tasks = &loaded.tasks;
-    let mut out = Declared::default();
+    let mut out = Declarations::default();
     for (schema, declaration) in
         [(Task::schema(), Declaration::Task), (Mixture::schema(), Declaration::Mixture)]
     {
@@ -121,19 +139,19 @@ pub struct GinTasks {
     registry: Registry,
     caches: Caches,
     /// Made when first asked for: the rows of families may be many.
-    declared: OnceLock<Declared>,
+    declarations: OnceLock<Declarations>,
 }
 
 impl std::fmt::Debug for GinTasks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GinTasks").field("names", &self.declared().names.keys()).finish()
+        f.debug_struct("GinTasks").field("names", &self.declarations().names.keys()).finish()
     }
 }
 
 impl GinTasks {
     /// The tasks of a loaded configuration.
     pub fn new(loaded: Loaded, registry: Registry) -> Self {
-        Self { loaded, registry, caches: Caches::default(), declared: OnceLock::new() }
+        Self { loaded, registry, caches: Caches::default(), declarations: OnceLock::new() }
     }
 
     /// The same tasks, whose caches are looked for there.
@@ -141,8 +159,8 @@ impl GinTasks {
         Self { caches, ..self }
     }
 
-    fn declared(&self) -> &Declared {
-        self.declared.get_or_init(|| declared(&self.loaded, &self.registry))
+    fn declarations(&self) -> &Declarations {
+        self.declarations.get_or_init(|| declared(&self.loaded, &self.registry))
     }
 
     /// The names of the tasks, mixtures left out.
@@ -156,13 +174,39 @@ impl GinTasks {
     }
 
     fn names(&self, of: impl Fn(&Declaration) -> bool) -> Vec<String> {
-        let names = self.declared().names.iter();
+        let names = self.declarations().names.iter();
         names.filter(|(_, (_, kind))| of(kind)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Every task and mixture, by name.
+    pub fn declared(&self) -> Vec<Declared> {
+        let one = |(name, (scope, declaration)): (&String, &(String, Declaration))| Declared {
+            name: name.clone(),
+            is_mixture: *declaration == Declaration::Mixture,
+            place: self.place(scope, declaration),
+        };
+        self.declarations().names.iter().map(one).collect()
+    }
+
+    /// `file:line` of the first binding in a task's scope.
+    fn place(&self, scope: &str, declaration: &Declaration) -> String {
+        let schema = match declaration {
+            Declaration::Task => Task::schema(),
+            Declaration::Mixture => Mixture::schema(),
+            Declaration::Row(_) => TaskFamily::schema(),
+        };
+        let bindings = self.loaded.tasks.bindings.get(&(scope.to_string(), schema.name));
+        let keys = bindings.into_iter().flat_map(|bound| bound.values().map(|bound| bound.key));
+        let Some(first) = keys.min_by_key(|key| (key.file, key.start)) else {
+            return "a declaration without bindings".to_string();
+        };
+        let sources = &self.loaded.sources;
+        format!("{}:{}", sources.file(first.file).name, sources.line_column(first).0)
     }
 
     /// What is wrong with the declarations themselves, in words.
     pub fn mistakes(&self) -> Vec<String> {
-        let Declared { twice, unread, .. } = self.declared();
+        let Declarations { twice, unread, .. } = self.declarations();
         twice.values().chain(unread).cloned().collect()
     }
 
@@ -187,7 +231,7 @@ impl TaskProvider for GinTasks {
     }
 
     fn get(&self, name: &str) -> Result<TaskOrMixture, DataError> {
-        let declared = self.declared();
+        let declared = self.declarations();
         if let Some(mistake) = declared.twice.get(name) {
             return Err(DataError::Config(mistake.clone()));
         }

@@ -38,6 +38,8 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
             Ok(())
         }
         Command::Gin(command) => command.run(color),
+        Command::Task(command) => command.run(color),
+        Command::Vocab(command) => command.run(),
     }
 }
 

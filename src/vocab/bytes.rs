@@ -36,6 +36,20 @@ impl Vocabulary for ByteVocabulary {
         ids.extend(text.bytes().map(|byte| i32::from(byte) + NUM_SPECIAL as i32));
     }
 
+    fn piece(&self, id: i32) -> String {
+        const SPECIAL: [&str; NUM_SPECIAL] = ["<pad>", "</s>", "<unk>"];
+        let index = usize::try_from(id).unwrap_or(usize::MAX);
+        match u8::try_from(index.wrapping_sub(NUM_SPECIAL)) {
+            Ok(byte) if byte.is_ascii_graphic() || byte == b' ' => char::from(byte).to_string(),
+            Ok(byte) => format!("<0x{byte:02X}>"),
+            Err(_) if index < NUM_SPECIAL => SPECIAL[index].to_string(),
+            Err(_) if index < self.vocab_size() => {
+                format!("<extra {}>", index - self.base_vocab_size())
+            }
+            Err(_) => super::no_piece(id),
+        }
+    }
+
     /// Special ids and ids out of range vanish, and so do bytes that form no character.
     fn decode_clean(&self, ids: &[i32]) -> String {
         let byte = |&id: &i32| u8::try_from(id.checked_sub(NUM_SPECIAL as i32)?).ok();

@@ -16,6 +16,20 @@ pub enum VocabError {
         /// What is wrong with it, and the remedy.
         reason: String,
     },
+    /// The file is no list of pieces.
+    #[error("`{path}` is not a usable WordPiece vocabulary: {reason}")]
+    WordPiece {
+        /// The file as the user named it.
+        path: String,
+        /// What is wrong with it, and the remedy.
+        reason: String,
+    },
+    /// The trainer makes no model of the options and the text.
+    #[error("SentencePiece's trainer: {reason}")]
+    Training {
+        /// What it says.
+        reason: String,
+    },
 }
 
 impl VocabError {
@@ -23,7 +37,7 @@ impl VocabError {
     pub fn is_users(&self) -> bool {
         match self {
             Self::Storage(error) => error.is_users(),
-            Self::Model { .. } => true,
+            Self::Model { .. } | Self::WordPiece { .. } | Self::Training { .. } => true,
         }
     }
 }

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
+use super::codepoints::PartialCodepoints;
 use super::sentencepiece::SentencePiece;
+use super::unigrams::Unigrams;
+use super::word_piece::WordPiece;
 use super::{VocabError, Vocabulary, VocabularySpec};
 
 type Loaded = Mutex<HashMap<VocabularySpec, Arc<dyn Vocabulary>>>;
@@ -21,6 +24,10 @@ impl VocabularySpec {
             Self::SentencePiece(spec) => Arc::new(SentencePiece::load(spec)?),
             Self::Byte(spec) => Arc::new(spec.clone()),
             Self::PassThrough(spec) => Arc::new(spec.clone()),
+            Self::BertWordPiece(spec) => Arc::new(WordPiece::load(spec)?),
+            Self::Unigram(spec) => Arc::new(Unigrams::new(spec)),
+            Self::FullCodepoint(spec) => Arc::new(spec.clone()),
+            Self::PartialCodepoint(spec) => Arc::new(PartialCodepoints::new(spec)),
         };
         loaded.insert(self.clone(), vocabulary.clone());
         Ok(vocabulary)

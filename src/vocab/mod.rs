@@ -1,21 +1,26 @@
-//! L1: token vocabularies (SentencePiece, bytes, pass-through) behind one interface.
+//! L1: token vocabularies (SentencePiece, WordPiece, bytes, characters, lists) behind one interface.
 //!
 //! [`VocabularySpec`] is what gin names; [`VocabularySpec::build`] opens the model file and yields
 //! an `Arc<dyn Vocabulary>`. Ids follow SeqIO: 0 pads, and extra ids (sentinels) stand at the end.
 
 mod bytes;
+mod codepoints;
 mod error;
 mod load;
-mod model_proto;
-mod normalizer;
 mod pass_through;
 mod sentencepiece;
 mod spec;
-mod trie;
-mod unigram;
+mod train;
+mod unigrams;
+mod word_piece;
 
 pub use error::VocabError;
-pub use spec::{ByteVocabulary, PassThroughVocabulary, SentencePieceVocabulary, VocabularySpec};
+pub use spec::{
+    BertWordPieceVocabulary, ByteVocabulary, FullCodepointVocabulary, NormalizationForm,
+    NormalizerSpec, PartialCodepointVocabulary, PassThroughVocabulary, SentencePieceVocabulary,
+    UnigramVocabulary, VocabularySpec,
+};
+pub use train::train_sentencepiece;
 
 /// The id that pads every vocabulary.
 pub const PAD_ID: i32 = 0;
@@ -76,4 +81,9 @@ pub trait Vocabulary: Send + Sync + std::fmt::Debug {
         }
         self.decode_clean(&ids)
     }
+}
+
+/// What people see where an id has no piece.
+fn no_piece(id: i32) -> String {
+    format!("<no piece {id}>")
 }

@@ -3,3 +3,4 @@
 mod checkpoint;
 mod data;
 mod storage;
+mod tools;

@@ -26,4 +26,4 @@ pub use pull::StageState;
 pub(crate) use mix::{Mix, MixtureParts, mixture_parts, mixture_tasks};
 pub(crate) use pool::Workers;
 pub(crate) use pull::{Pull, Stage};
-pub(crate) use task::{Extent, TaskPlan, extent, precache_stage, task_stage};
+pub(crate) use task::{Extent, TaskPlan, extent, first_stages, precache_stage, task_stage};

@@ -134,9 +134,13 @@ pub(crate) fn extent(task: &Task, plan: &TaskPlan, enough: u64) -> Result<Extent
 
 /// What a task's cache holds, made from its source.
 pub(crate) fn precache_stage(task: &Task, plan: &TaskPlan) -> Result<Stage, DataError> {
-    let cached = cache_step(task)?.map_or(0, |step| step.index);
+    first_stages(task, plan, cache_step(task)?.map_or(0, |step| step.index))
+}
+
+/// What the first `count` preprocessors make of a task's source.
+pub(crate) fn first_stages(task: &Task, plan: &TaskPlan, count: usize) -> Result<Stage, DataError> {
     let builder = Builder { task, plan, produced: Arc::new(AtomicU64::new(0)) };
-    builder.source_stage(&task.preprocessors[..cached], &build_features(task)?)
+    builder.source_stage(&task.preprocessors[..count], &build_features(task)?)
 }
 
 /// The cache from which a task is to be read. SeqIO's rules: a task without a cache step is

@@ -230,6 +230,7 @@ fn lists_of_texts_become_the_rows_that_seqio_makes() {
         sentencepiece_model_file: format!("{folder}/sentencepiece.model"),
         extra_ids: 0,
         reverse_extra_ids: true,
+        normalizer_spec_overrides: None,
     });
     let built = [("inputs", 2), ("targets", 1)].map(|(name, rank)| {
         let vocabulary = vocabulary.clone();

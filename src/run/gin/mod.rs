@@ -15,13 +15,12 @@ mod project;
 mod query;
 mod reference;
 
-use std::io::{self, ErrorKind, Write};
-
 use clap::{Args, Subcommand};
 
 use crate::gin::registry_to_json;
 
 use super::failure::Failure;
+use super::output::write;
 
 /// Flags of `gimlet gin`.
 #[derive(Args, Debug)]
@@ -82,13 +81,5 @@ impl GinToolArgs {
             }
             GinCommand::Parse(args) => parse::run(args, color),
         }
-    }
-}
-
-/// Writes to standard output. A reader that has seen enough, such as `head`, is no error.
-fn write(text: &str) -> Result<(), Failure> {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::world(error)),
-        _ => Ok(()),
     }
 }

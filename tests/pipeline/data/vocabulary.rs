@@ -1,7 +1,10 @@
 //! SentencePiece as SeqIO uses it; the reference was made with
 //! `reference/sentencepiece_reference.py`.
 
-use gimlet::vocab::{SentencePieceVocabulary, VocabularySpec};
+use gimlet::vocab::{
+    BertWordPieceVocabulary, NormalizationForm, NormalizerSpec, SentencePieceVocabulary,
+    VocabularySpec,
+};
 
 use super::*;
 
@@ -10,6 +13,7 @@ fn spec(extra_ids: usize, reverse_extra_ids: bool) -> VocabularySpec {
         sentencepiece_model_file: reference("sentencepiece.model").display().to_string(),
         extra_ids,
         reverse_extra_ids,
+        normalizer_spec_overrides: None,
     })
 }
 
@@ -35,6 +39,54 @@ fn ids_and_texts_equal_those_of_seqio() {
             assert_eq!(vocabulary.decode(&ints(ids)), text.as_str().unwrap(), "{ids}");
         }
     }
+}
+
+/// The reference was made with `reference/sentencepiece/make.py`.
+#[test]
+fn ids_of_other_kinds_of_models_equal_those_of_pypi() {
+    let lines = reference_json("sentencepiece.json")["lines"].clone();
+    let reference = reference_json("sentencepiece/ids.json");
+    for (model, ids) in reference["models"].as_object().unwrap() {
+        let spec = VocabularySpec::SentencePiece(SentencePieceVocabulary {
+            sentencepiece_model_file: reference_path(model),
+            extra_ids: 0,
+            reverse_extra_ids: true,
+            normalizer_spec_overrides: None,
+        });
+        let vocabulary = spec.build().unwrap();
+        for (line, ids) in lines.as_array().unwrap().iter().zip(ids.as_array().unwrap()) {
+            let line = line.as_str().unwrap();
+            assert_eq!(vocabulary.encode(line), ints(ids), "{model}: {line:?}");
+        }
+    }
+}
+
+#[test]
+fn overridden_rules_of_normalization_are_those_of_seqio() {
+    let lines = reference_json("sentencepiece.json")["lines"].clone();
+    let reference = reference_json("sentencepiece/ids.json")["overridden"].clone();
+    let spec = VocabularySpec::SentencePiece(SentencePieceVocabulary {
+        sentencepiece_model_file: reference_path("../sentencepiece"),
+        extra_ids: 5,
+        reverse_extra_ids: true,
+        normalizer_spec_overrides: Some(NormalizerSpec {
+            add_dummy_prefix: Some(false),
+            remove_extra_whitespaces: Some(false),
+            escape_whitespaces: None,
+        }),
+    });
+    let vocabulary = spec.build().unwrap();
+    let found =
+        reference["ids"].as_array().unwrap().iter().zip(reference["texts"].as_array().unwrap());
+    for (line, (ids, text)) in lines.as_array().unwrap().iter().zip(found) {
+        let line = line.as_str().unwrap();
+        assert_eq!(vocabulary.encode(line), ints(ids), "{line:?}");
+        assert_eq!(vocabulary.decode(&ints(ids)), text.as_str().unwrap(), "{line:?}");
+    }
+}
+
+fn reference_path(model: &str) -> String {
+    reference(&format!("sentencepiece/{model}.model")).display().to_string()
 }
 
 #[test]
@@ -66,8 +118,68 @@ fn a_bad_model_file_is_named() {
             sentencepiece_model_file: file.clone(),
             extra_ids: 0,
             reverse_extra_ids: true,
+            normalizer_spec_overrides: None,
         });
         let error = spec.build().unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains(&file), "{error}");
     }
+}
+
+fn word_piece(options: &serde_json::Value) -> BertWordPieceVocabulary {
+    let is_on = |key: &str| options[key].as_bool().unwrap_or(false);
+    let number = |key: &str| options[key].as_u64().map(|number| number as usize);
+    let text = |key: &str| options[key].as_str().map(str::to_string);
+    BertWordPieceVocabulary {
+        vocab_lookup_table: reference("word_piece/vocab.txt").display().to_string(),
+        suffix_indicator: text("suffix_indicator").unwrap_or("##".to_string()),
+        max_bytes_per_word: number("max_bytes_per_word").unwrap_or(100),
+        max_chars_per_token: number("max_chars_per_token"),
+        unknown_token: Some(text("unknown_token").unwrap_or("[UNK]".to_string())),
+        split_unknown_characters: is_on("split_unknown_characters"),
+        lower_case: is_on("lower_case"),
+        keep_whitespace: is_on("keep_whitespace"),
+        normalization_form: options["normalization_form"].as_str().map(|form| match form {
+            "NFKC" => NormalizationForm::Nfkc,
+            _ => NormalizationForm::Nfd,
+        }),
+        preserve_unused_token: is_on("preserve_unused_token"),
+        pad_id: 0,
+        start_of_sequence_id: 101,
+        end_of_sequence_id: 102,
+    }
+}
+
+/// The reference was made with `reference/word_piece/make.py`.
+#[test]
+fn word_pieces_equal_those_of_tensorflow_text() {
+    let reference = reference_json("word_piece/word_piece.json");
+    let shared = reference_json("sentencepiece.json")["lines"].clone();
+    let lines = reference["lines"].as_array().unwrap().iter().chain(shared.as_array().unwrap());
+    let lines: Vec<&str> = lines.map(|line| line.as_str().unwrap()).collect();
+    for case in reference["cases"].as_array().unwrap() {
+        let options = &case["options"];
+        let vocabulary = VocabularySpec::BertWordPiece(word_piece(options)).build().unwrap();
+        assert_eq!(serde_json::json!(vocabulary.vocab_size()), case["vocab_size"], "{options}");
+        assert_eq!(serde_json::json!(vocabulary.unk_id()), case["unk_id"], "{options}");
+        for (line, ids) in lines.iter().zip(case["ids"].as_array().unwrap()) {
+            assert_eq!(vocabulary.encode(line), ints(ids), "{options}: {line:?}");
+        }
+        let decoded = reference["decoded"].as_array().unwrap();
+        for (ids, text) in decoded.iter().zip(case["texts"].as_array().unwrap()) {
+            assert_eq!(vocabulary.decode(&ints(ids)), text.as_str().unwrap(), "{options}: {ids}");
+        }
+    }
+}
+
+#[test]
+fn a_list_with_a_piece_twice_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vocab.txt");
+    std::fs::write(&path, "[UNK]\na\nb\na\n").unwrap();
+    let spec = BertWordPieceVocabulary {
+        vocab_lookup_table: path.display().to_string(),
+        ..word_piece(&serde_json::Value::Null)
+    };
+    let error = VocabularySpec::BertWordPiece(spec).build().unwrap_err().to_string();
+    assert!(error.ends_with("lines 2 and 4 are the same piece `a`"), "{error}");
 }

@@ -295,6 +295,7 @@ fn vocabularies_are_read_from_the_web() {
             sentencepiece_model_file: file,
             extra_ids: 0,
             reverse_extra_ids: true,
+            normalizer_spec_overrides: None,
         };
         let mut ids = Vec::new();
         let vocabulary = VocabularySpec::SentencePiece(spec).build().unwrap();

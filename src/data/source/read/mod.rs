@@ -7,6 +7,7 @@ mod arrow_ipc;
 mod csv;
 mod decode;
 mod json_items;
+mod leaf;
 mod lines;
 mod megatron;
 mod parquet;

@@ -1,7 +1,9 @@
 //! SentencePiece's normalization of text. Source: SentencePiece `normalizer.cc`.
 
+use std::sync::Arc;
+
 use super::model_proto::ModelProto;
-use super::trie::{ROOT, Trie};
+use super::pieces::UserDefined;
 
 /// What a space becomes.
 pub(super) const SPACE: &[u8] = "▁".as_bytes();
@@ -11,7 +13,7 @@ pub(super) const SPACE: &[u8] = "▁".as_bytes();
 pub(super) struct Normalizer {
     rules: Rules,
     /// Pieces that stay as they are.
-    user_defined: Option<Trie<()>>,
+    user_defined: Arc<UserDefined>,
     /// ASCII bytes that stay as they are before another ASCII byte.
     is_plain: [bool; 128],
     add_dummy_prefix: bool,
@@ -22,13 +24,11 @@ pub(super) struct Normalizer {
 
 impl Normalizer {
     /// The rules of a model; `None` if they are broken.
-    pub(super) fn new(model: &ModelProto<'_>, user_defined: Vec<(&[u8], ())>) -> Option<Self> {
+    pub(super) fn new(model: &ModelProto<'_>, user_defined: Arc<UserDefined>) -> Option<Self> {
         let rules = Rules::parse(model.normalizer.precompiled_charsmap)?;
-        let user_defined = (!user_defined.is_empty()).then(|| Trie::new(user_defined));
         let mut is_plain = [false; 128];
         for (byte, is_plain) in (0..).zip(&mut is_plain) {
-            let begins = user_defined.as_ref().is_some_and(|trie| trie.step(ROOT, byte).is_some());
-            *is_plain = byte != b' ' && !begins && rules.keeps(byte);
+            *is_plain = byte != b' ' && !user_defined.begins(byte) && rules.keeps(byte);
         }
         Some(Self {
             rules,
@@ -110,19 +110,8 @@ impl Normalizer {
 
     /// What the beginning of a text becomes, and its length.
     fn prefix<'a>(&'a self, text: &'a [u8]) -> (&'a [u8], usize) {
-        if let Some(trie) = &self.user_defined {
-            let mut node = ROOT;
-            let mut longest = 0;
-            for (i, &byte) in text.iter().enumerate() {
-                let Some(next) = trie.step(node, byte) else { break };
-                node = next;
-                if trie.value(node).is_some() {
-                    longest = i + 1;
-                }
-            }
-            if longest > 0 {
-                return (&text[..longest], longest);
-            }
+        if let Some(length) = self.user_defined.longest(text) {
+            return (&text[..length], length);
         }
         if let Some(found) = self.rules.longest(text) {
             return found;

@@ -1,9 +1,24 @@
 //! A SentencePiece model with SeqIO's extra ids.
+//!
+//! The C++ library checks the model and decodes; [`encoder::Encoder`] encodes, with the same ids.
+
+mod bpe;
+mod encoder;
+mod model_proto;
+mod normalizer;
+mod pieces;
+mod trie;
+mod unigram;
+mod word_cache;
+mod words;
+
+use std::sync::OnceLock;
 
 use sentencepiece::SentencePieceProcessor;
 
-use super::spec::SentencePieceVocabulary;
-use super::unigram::Unigram;
+use self::encoder::Encoder;
+use self::model_proto::ModelProto;
+use super::spec::{NormalizerSpec, SentencePieceVocabulary};
 use super::{VocabError, Vocabulary};
 use crate::storage::Path;
 
@@ -11,9 +26,10 @@ use crate::storage::Path;
 pub(super) struct SentencePiece {
     spec: SentencePieceVocabulary,
     processor: SentencePieceProcessor,
-    /// Encodes unigram models, which is what T5 uses; the processor encodes all others.
-    unigram: Option<Unigram>,
+    encoder: Encoder,
     num_pieces: usize,
+    /// The text of each piece, for people to look at.
+    pieces: OnceLock<Vec<String>>,
 }
 
 impl std::fmt::Debug for SentencePiece {
@@ -28,16 +44,28 @@ impl SentencePiece {
         let path = Path::parse(&spec.sentencepiece_model_file)?;
         let mut model = path.read()?;
         append_extra_ids(&mut model, spec);
+        append_overrides(&mut model, spec.normalizer_spec_overrides.as_ref());
+        let unfit = |reason| VocabError::Model { path: path.to_string(), reason };
         let processor = SentencePieceProcessor::from_serialized_proto(&model).map_err(|error| {
             let mut reason = format!("{error}; was the download cut short?");
             if spec.extra_ids > 0 {
                 reason.push_str(" if it holds `<extra_id_0>` already, set `extra_ids = 0`");
             }
-            VocabError::Model { path: path.to_string(), reason }
+            unfit(reason)
         })?;
+        let encoder = Encoder::new(&model)
+            .ok_or_else(|| unfit("its normalization rules or its pieces are broken".to_string()))?;
         let num_pieces = processor.len();
-        let unigram = Unigram::new(&model);
-        Ok(Self { spec: spec.clone(), processor, unigram, num_pieces })
+        Ok(Self { spec: spec.clone(), processor, encoder, num_pieces, pieces: OnceLock::new() })
+    }
+
+    fn pieces(&self) -> &[String] {
+        self.pieces.get_or_init(|| {
+            let model = self.processor.to_serialized_proto();
+            let pieces = ModelProto::parse(&model).map(|model| model.pieces).unwrap_or_default();
+            let text = |piece: &[u8]| String::from_utf8_lossy(piece).into_owned();
+            pieces.iter().map(|piece| text(piece.piece)).collect()
+        })
     }
 }
 
@@ -60,6 +88,25 @@ fn append_extra_ids(model: &mut Vec<u8>, spec: &SentencePieceVocabulary) {
         message.extend([SCORE, 0, 0, 0, 0, TYPE, USER_DEFINED]);
         model.extend([PIECES, message.len() as u8]);
         model.extend(message);
+    }
+}
+
+/// Adds the given options to the model's rules of normalization, as SeqIO's `_load_model` does. A
+/// protobuf's embedded message may go on anywhere in the message, too; what comes later wins.
+fn append_overrides(model: &mut Vec<u8>, overrides: Option<&NormalizerSpec>) {
+    const NORMALIZER: u8 = 0x1a; // ModelProto.normalizer_spec
+    const DENORMALIZER: u8 = 0x2a; // ModelProto.denormalizer_spec
+    let Some(overrides) = overrides else { return };
+    let options = [
+        (0x18, overrides.add_dummy_prefix),
+        (0x20, overrides.remove_extra_whitespaces),
+        (0x28, overrides.escape_whitespaces),
+    ];
+    let given = options.iter().filter_map(|(tag, value)| value.map(|is_on| [*tag, is_on as u8]));
+    let message = given.collect::<Vec<_>>().concat();
+    for field in [NORMALIZER, DENORMALIZER] {
+        model.extend([field, message.len() as u8]);
+        model.extend(&message);
     }
 }
 
@@ -95,11 +142,12 @@ impl Vocabulary for SentencePiece {
     }
 
     fn encode_into(&self, text: &str, ids: &mut Vec<i32>) {
-        if let Some(unigram) = &self.unigram {
-            return unigram.encode_into(text, ids);
-        }
-        let pieces = self.processor.encode(text).expect("a loaded model encodes any text");
-        ids.extend(pieces.iter().map(|piece| as_id(piece.id)));
+        self.encoder.encode_into(text, ids);
+    }
+
+    fn piece(&self, id: i32) -> String {
+        let known = usize::try_from(id).ok().and_then(|id| self.pieces().get(id));
+        known.cloned().unwrap_or_else(|| super::no_piece(id))
     }
 
     /// Negative ids become unknown; SeqIO passes them on, and the C++ library then fails.
@@ -111,68 +159,4 @@ impl Vocabulary for SentencePiece {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use proptest::test_runner::RngSeed;
-
-    use super::*;
-
-    fn model() -> SentencePiece {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference");
-        let spec = SentencePieceVocabulary {
-            sentencepiece_model_file: format!("{folder}/sentencepiece.model"),
-            extra_ids: 100,
-            reverse_extra_ids: true,
-        };
-        SentencePiece::load(&spec).unwrap()
-    }
-
-    /// Text of the model's own pieces, marks, and characters it has never seen.
-    fn text(pieces: std::ops::Range<usize>) -> impl Strategy<Value = String> {
-        let word = prop_oneof![
-            8 => "[a-z]{1,6}",
-            2 => "(ba|ce|lon|mer|ș|ță|е|д|日本){1,4}",
-            4 => "[ \t\u{a0}\u{3000}]{1,3}",
-            2 => "[!-~]{1,3}",
-            1 => "(▁|<extra_id_[0-9]{1,2}>|▁<extra_id_[0-9]>)",
-            1 => "[e-z][\u{300}-\u{330}]{1,2}",
-            1 => "\\PC{1,4}",
-            1 => any::<char>().prop_map(String::from),
-        ];
-        prop::collection::vec(word, pieces).prop_map(|words| words.concat())
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig {
-            cases: 2000,
-            rng_seed: RngSeed::Fixed(1),
-            failure_persistence: None,
-            ..ProptestConfig::default()
-        })]
-
-        #[test]
-        fn ids_equal_those_of_the_cpp_library(text in text(0..40)) {
-            same_ids(&text);
-        }
-    }
-
-    thread_local! {
-        static MODEL: SentencePiece = model();
-    }
-
-    fn same_ids(text: &str) {
-        MODEL.with(|model| {
-            let expected: Vec<i32> =
-                model.processor.encode(text).unwrap().iter().map(|piece| as_id(piece.id)).collect();
-            assert_eq!(model.encode(text), expected, "{text:?}");
-        });
-    }
-
-    #[test]
-    fn ids_are_equal_where_scores_of_long_texts_lose_precision() {
-        let words = ["bacelon", "di", "șață", "fogu", "xyz", "merha", "q", "日本語", "."];
-        let long: Vec<&str> = (0..60_000usize).map(|i| words[i * i % 11 % words.len()]).collect();
-        same_ids(&long.join(" "));
-        same_ids(&long.concat());
-    }
-}
+mod tests;

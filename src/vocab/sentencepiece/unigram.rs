@@ -1,12 +1,12 @@
-//! Encoding with a unigram model, to ids alone: the ids of SentencePiece 0.2.1 without the strings
-//! that its interface makes of every piece. Source: SentencePiece `unigram_model.cc`
+//! The likeliest pieces of a text, by a unigram model. Source: SentencePiece `unigram_model.cc`
 //! (`EncodeOptimized`), to the precision of its scores.
 
 use std::cell::RefCell;
 use std::num::NonZeroU32;
 
+use super::encoder::Unknown;
 use super::model_proto::{ModelProto, PieceKind};
-use super::normalizer::{Normalizer, SPACE, char_length};
+use super::normalizer::{SPACE, char_length};
 use super::trie::{ROOT, Trie};
 
 /// Cost of an unknown character below the least likely piece.
@@ -15,16 +15,13 @@ const UNKNOWN_PENALTY: f32 = 10.0;
 /// A unigram model.
 #[derive(Debug)]
 pub(super) struct Unigram {
-    normalizer: Normalizer,
     pieces: Trie<Piece>,
     /// The node behind a space, which begins most pieces.
     after_space: Option<u32>,
     /// The highest score of a piece; the least positive number where all are negative.
     max_score: f32,
     unknown_score: f32,
-    unknown_id: i32,
-    /// Ids of the 256 bytes that unknown characters fall back to.
-    byte_ids: Option<Vec<i32>>,
+    unknown: Unknown,
 }
 
 /// The end of a piece in the trie. As small as can be: the search for pieces waits for memory.
@@ -60,47 +57,33 @@ struct Best {
 
 const UNREACHED: u32 = u32::MAX;
 
-#[derive(Default)]
-struct Scratch {
-    normalized: Vec<u8>,
-    best: Vec<Best>,
-}
-
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    static BEST: RefCell<Vec<Best>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Unigram {
-    /// The encoder of a model file; `None` for other kinds of models.
-    pub(super) fn new(model: &[u8]) -> Option<Self> {
-        let model = ModelProto::parse(model).filter(|model| model.is_unigram)?;
-        let of_kind = |kind: PieceKind| {
-            model.pieces.iter().zip(0i32..).filter(move |(piece, _)| piece.kind == kind)
-        };
-        let normal = of_kind(PieceKind::Normal)
+    /// The pieces of a model.
+    pub(super) fn new(model: &ModelProto<'_>, unknown: Unknown) -> Self {
+        let normal = model
+            .of_kind(PieceKind::Normal)
             .map(|(piece, id)| (piece.piece, Piece::new(id, piece.score)));
-        let user_defined = of_kind(PieceKind::UserDefined)
+        let user_defined = model
+            .of_kind(PieceKind::UserDefined)
             .map(|(piece, id)| (piece.piece, Piece::new(id, USER_DEFINED)));
-        let scores = || of_kind(PieceKind::Normal).map(|(piece, _)| piece.score);
-        let kept = of_kind(PieceKind::UserDefined).map(|(piece, _)| (piece.piece, ())).collect();
+        let scores = || model.of_kind(PieceKind::Normal).map(|(piece, _)| piece.score);
         let pieces = Trie::new(normal.chain(user_defined).collect());
-        let byte_ids = model.byte_fallback.then(|| byte_ids(&model)).transpose();
-        Some(Self {
-            normalizer: Normalizer::new(&model, kept)?,
+        Self {
             after_space: pieces.find(SPACE),
             pieces,
             max_score: scores().fold(f32::MIN_POSITIVE, f32::max),
             unknown_score: scores().fold(f32::MAX, f32::min) - UNKNOWN_PENALTY,
-            unknown_id: of_kind(PieceKind::Unknown).next()?.1,
-            byte_ids: byte_ids.ok()?,
-        })
+            unknown,
+        }
     }
 
-    /// Appends the ids of a text.
-    pub(super) fn encode_into(&self, text: &str, ids: &mut Vec<i32>) {
-        SCRATCH.with_borrow_mut(|scratch| {
-            let Scratch { normalized, best } = scratch;
-            self.normalizer.normalize(text, normalized);
+    /// Appends the ids of normalized text.
+    pub(super) fn encode_into(&self, normalized: &[u8], ids: &mut Vec<i32>) {
+        BEST.with_borrow_mut(|best| {
             self.find_best(normalized, best);
             self.backtrack(normalized, best, ids);
         });
@@ -109,7 +92,7 @@ impl Unigram {
     /// The best way to every position (Viterbi).
     fn find_best(&self, text: &[u8], best: &mut Vec<Best>) {
         best.clear();
-        best.resize(text.len() + 1, Best { score: 0.0, id: self.unknown_id, start: UNREACHED });
+        best.resize(text.len() + 1, Best { score: 0.0, id: self.unknown.id, start: UNREACHED });
         let mut start = 0;
         while start < text.len() {
             let char_end = (start + char_length(text[start])).min(text.len());
@@ -119,7 +102,7 @@ impl Unigram {
                 let candidate = self.unknown_score + so_far;
                 let target = &mut best[char_end];
                 if target.start == UNREACHED || candidate > target.score {
-                    *target = Best { score: candidate, id: self.unknown_id, start: start as u32 };
+                    *target = Best { score: candidate, id: self.unknown.id, start: start as u32 };
                 }
             }
             start = char_end;
@@ -176,8 +159,8 @@ impl Unigram {
         let mut after_unknown = false;
         while end > 0 {
             let Best { id, start, .. } = best[end];
-            let is_unknown = id == self.unknown_id;
-            match &self.byte_ids {
+            let is_unknown = id == self.unknown.id;
+            match &self.unknown.byte_ids {
                 Some(byte_ids) if is_unknown => {
                     let bytes = text[start as usize..end].iter().rev();
                     ids.extend(bytes.map(|&byte| byte_ids[usize::from(byte)]));
@@ -191,14 +174,4 @@ impl Unigram {
         }
         ids[first..].reverse();
     }
-}
-
-/// The ids of `<0x00>` to `<0xFF>`.
-fn byte_ids(model: &ModelProto<'_>) -> Result<Vec<i32>, ()> {
-    let id = |byte: u8| {
-        let name = format!("<0x{byte:02X}>");
-        let found = model.pieces.iter().position(|piece| piece.piece == name.as_bytes());
-        found.and_then(|id| i32::try_from(id).ok()).ok_or(())
-    };
-    (0..=255).map(id).collect()
 }

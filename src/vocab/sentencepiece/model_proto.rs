@@ -5,10 +5,20 @@
 #[derive(Debug, Default)]
 pub(super) struct ModelProto<'a> {
     pub pieces: Vec<PieceProto<'a>>,
-    pub is_unigram: bool,
+    pub model_type: ModelType,
     pub treat_whitespace_as_suffix: bool,
     pub byte_fallback: bool,
     pub normalizer: NormalizerProto<'a>,
+}
+
+/// `TrainerSpec.ModelType`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ModelType {
+    #[default]
+    Unigram,
+    Bpe,
+    Word,
+    Char,
 }
 
 /// One piece of the vocabulary.
@@ -53,7 +63,7 @@ impl Default for NormalizerProto<'_> {
 impl<'a> ModelProto<'a> {
     /// Takes a model apart; `None` if it is no such message.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let mut model = Self { is_unigram: true, ..Self::default() };
+        let mut model = Self::default();
         for field in Fields(bytes) {
             match field? {
                 (1, Field::Bytes(piece)) => model.pieces.push(PieceProto::parse(piece)?),
@@ -65,10 +75,26 @@ impl<'a> ModelProto<'a> {
         Some(model)
     }
 
+    /// The pieces of one kind, with their ids.
+    pub(super) fn of_kind(
+        &self,
+        kind: PieceKind,
+    ) -> impl Iterator<Item = (&PieceProto<'a>, i32)> + '_ {
+        self.pieces.iter().zip(0..).filter(move |(piece, _)| piece.kind == kind)
+    }
+
     fn parse_trainer(&mut self, bytes: &'a [u8]) -> Option<()> {
         for field in Fields(bytes) {
             match field? {
-                (3, Field::Int(model_type)) => self.is_unigram = model_type == 1,
+                (3, Field::Int(model_type)) => {
+                    self.model_type = match model_type {
+                        1 => ModelType::Unigram,
+                        2 => ModelType::Bpe,
+                        3 => ModelType::Word,
+                        4 => ModelType::Char,
+                        _ => return None,
+                    }
+                }
                 (24, Field::Int(is_on)) => self.treat_whitespace_as_suffix = is_on != 0,
                 (35, Field::Int(is_on)) => self.byte_fallback = is_on != 0,
                 _ => {}

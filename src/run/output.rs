@@ -1,0 +1,106 @@
+//! What commands print on standard output, in colour where people read it.
+
+use std::env;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use clap::ValueEnum;
+
+use super::failure::Failure;
+
+/// Writes to standard output. A reader that has seen enough, such as `head`, is no error.
+pub(super) fn write(text: &str) -> Result<(), Failure> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::world(error)),
+        _ => Ok(()),
+    }
+}
+
+/// When output is coloured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal, unless the variable NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Colours text, or leaves it plain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paint {
+    is_on: bool,
+}
+
+/// A colour of the terminal's own sixteen, so that it fits the user's theme.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Color {
+    /// Names and headings.
+    Bold,
+    /// What matters less.
+    Dim,
+    /// One of six, by number: neighbours differ.
+    Cycle(usize),
+}
+
+impl Paint {
+    /// As the user chose.
+    pub(super) fn new(choice: ColorChoice) -> Self {
+        let is_on = match choice {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => {
+                io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+            }
+        };
+        Self { is_on }
+    }
+
+    /// Whether colours tell apart what they should.
+    pub(super) fn is_on(self) -> bool {
+        self.is_on
+    }
+
+    /// The text in a colour.
+    pub(super) fn text(self, color: Color, text: &str) -> String {
+        // Green, yellow, blue, magenta, cyan, red.
+        const CYCLE: [u8; 6] = [32, 33, 34, 35, 36, 31];
+        let code = match color {
+            _ if !self.is_on => return text.to_string(),
+            Color::Bold => 1,
+            Color::Dim => 2,
+            Color::Cycle(number) => CYCLE[number % CYCLE.len()],
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
+}
+
+/// A text on one line: quoted, with escapes, cut where it is longer than `limit` characters.
+pub(super) fn quoted(text: &str, limit: usize) -> String {
+    match text.char_indices().nth(limit) {
+        None => format!("{text:?}"),
+        Some((end, _)) => {
+            let more = text[end..].chars().count();
+            format!("{:?}... and {more} more characters", &text[..end])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!(quoted("a\nä", 3), r#""a\nä""#);
+        assert_eq!(quoted("ääää", 3), r#""äää"... and 1 more characters"#);
+    }
+
+    #[test]
+    fn colours_are_for_those_who_see_them() {
+        let [on, off] = [ColorChoice::Always, ColorChoice::Never].map(Paint::new);
+        assert_eq!(on.text(Color::Cycle(7), "x"), "\u{1b}[33mx\u{1b}[0m");
+        assert_eq!(off.text(Color::Bold, "x"), "x");
+    }
+}

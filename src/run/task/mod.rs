@@ -1,0 +1,101 @@
+//! `gimlet task`: looks at tasks and mixtures before anything is trained on them.
+
+mod check;
+mod list;
+mod show;
+mod stats;
+
+use clap::{Args, Subcommand};
+
+use crate::data::DataError;
+use crate::gin::TASK_LIBRARY;
+
+use super::cli::GinArgs;
+use super::configure::configure_tasks;
+use super::failure::Failure;
+use super::library::Library;
+use super::tasks::GinTasks;
+
+/// Flags of `gimlet task`.
+#[derive(Args, Debug)]
+pub struct TaskToolArgs {
+    /// The tool.
+    #[command(subcommand)]
+    pub tool: TaskCommand,
+}
+
+/// A tool for tasks.
+#[derive(Debug, Subcommand)]
+pub enum TaskCommand {
+    /// Name every task and mixture, and the file and line that declares it.
+    List(list::ListArgs),
+    /// Print examples after each step of a task's pipeline, and the packed rows of a batch.
+    Show(show::ShowArgs),
+    /// Report every mistake in tasks and mixtures; ends with status 2 if there is one.
+    Check(check::CheckArgs),
+    /// Measure a task: lengths, padding with and without packing, examples and tokens a second.
+    Stats(stats::StatsArgs),
+}
+
+impl TaskToolArgs {
+    /// Runs the tool.
+    ///
+    /// # Errors
+    /// Mistakes in flags, task files and data.
+    pub fn run(&self, color: bool) -> Result<(), Failure> {
+        match &self.tool {
+            TaskCommand::List(args) => list::run(args, color),
+            TaskCommand::Show(args) => show::run(args, color),
+            TaskCommand::Check(args) => check::run(args, color),
+            TaskCommand::Stats(args) => stats::run(args, color),
+        }
+    }
+}
+
+/// Which tasks a tool knows: those of gin files and modules, or all that come with Gimlet.
+#[derive(Args, Debug)]
+pub struct TaskFileArgs {
+    /// The task files; a run's gin file serves, since it imports its tasks.
+    #[command(flatten)]
+    gin: GinArgs,
+    /// Module with tasks, as gin's `import` names it; may be repeated.
+    #[arg(long = "module_import", alias = "task_module", value_name = "MODULE")]
+    module_import: Vec<String>,
+}
+
+impl TaskFileArgs {
+    fn load(&self, color: bool) -> Result<GinTasks, Failure> {
+        let files = &self.gin.files;
+        let says_nothing = files.gin_file.is_empty()
+            && files.gin_bindings.is_empty()
+            && self.module_import.is_empty();
+        let modules = match says_nothing {
+            true => library_modules(),
+            false => self.module_import.clone(),
+        };
+        let (tasks, warnings) = configure_tasks(&self.gin, &modules, &Library, color)?;
+        eprint!("{warnings}");
+        Ok(tasks)
+    }
+}
+
+/// Every module of the task library.
+fn library_modules() -> Vec<String> {
+    let files = Library::files();
+    let inner = files.iter().filter_map(|(name, _)| {
+        name.strip_prefix(TASK_LIBRARY)?.trim_start_matches('/').strip_suffix(".gin")
+    });
+    inner.map(|path| path.replace('/', ".")).collect()
+}
+
+fn failure(error: DataError) -> Failure {
+    if error.is_users() { Failure::usage(error) } else { Failure::world(error) }
+}
+
+/// The lengths of `--task_feature_lengths`: `inputs=512,targets=114`.
+fn parse_length(text: &str) -> Result<(String, usize), String> {
+    let expected = || format!("expected FEATURE=LENGTH, found `{text}`");
+    let (feature, length) = text.split_once('=').ok_or_else(expected)?;
+    let length = length.trim().parse().map_err(|_| expected())?;
+    Ok((feature.trim().to_string(), length))
+}

@@ -1,0 +1,240 @@
+//! `gimlet task` and `gimlet vocab`, as a user calls them.
+
+use std::path::Path;
+
+use assert_cmd::Command;
+
+const TASKS: &str = r#"
+bytes/seqio.Feature.vocabulary = @seqio.ByteVocabulary()
+lines/seqio.TextLineDataSource.split_to_filepattern = {"train": "FOLDER/lines.tsv"}
+fields/t5.data.preprocessors.parse_tsv.field_names = ["inputs", "targets"]
+pairs/seqio.Task:
+  source = @lines/seqio.TextLineDataSource()
+  preprocessors = [
+    @fields/t5.data.preprocessors.parse_tsv(),
+    @seqio.preprocessors.tokenize(),
+    @seqio.preprocessors.append_eos_after_trim(),
+  ]
+  output_features = {"inputs": @bytes/seqio.Feature(), "targets": @bytes/seqio.Feature()}
+again/seqio.Task:
+  source = @lines/seqio.TextLineDataSource()
+  preprocessors = [@fields/t5.data.preprocessors.parse_tsv(), @seqio.preprocessors.tokenize()]
+  output_features = {"inputs": @bytes/seqio.Feature(), "targets": @bytes/seqio.Feature()}
+both/seqio.Mixture.tasks = [("pairs", 3), ("again", 1)]
+"#;
+
+/// A folder with `my_tasks.gin`, which says this too, and its data.
+fn folder(more: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let tasks = format!("{TASKS}{more}").replace("FOLDER", &folder.path().display().to_string());
+    std::fs::write(folder.path().join("my_tasks.gin"), tasks).unwrap();
+    std::fs::write(folder.path().join("lines.tsv"), "ab\tc\nd\te\nfgh\ti\n").unwrap();
+    folder
+}
+
+/// Status, standard output and standard error of `gimlet`, which runs in the folder.
+fn gimlet(folder: &Path, words: &[&str], input: &str) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));
+    let output = command.current_dir(folder).args(words).write_stdin(input).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn task(folder: &tempfile::TempDir, words: &[&str]) -> (i32, String, String) {
+    let [tool, rest @ ..] = words else { panic!("names a tool") };
+    gimlet(folder.path(), &[&["task", tool, "--task_module=my_tasks"], rest].concat(), "")
+}
+
+#[test]
+fn tasks_are_listed_with_their_lines_and_mixtures_with_their_shares() {
+    let folder = folder("");
+    let (status, out, _) = task(&folder, &["list"]);
+    let expected = "task     again  my_tasks.gin:14  inputs, targets\n\
+                    mixture  both   my_tasks.gin:17  again 25%, pairs 75%\n\
+                    task     pairs  my_tasks.gin:6  inputs, targets\n";
+    assert_eq!((status, out.replace("./", "")), (0, expected.to_string()));
+    assert_eq!(task(&folder, &["list", "^p"]).1.lines().count(), 1);
+    let (status, _, error) = task(&folder, &["list", "zebra"]);
+    assert_eq!(status, 2);
+    assert!(error.contains("no task's or mixture's name contains `zebra`, of 3"), "{error}");
+}
+
+#[test]
+fn the_library_is_listed_where_no_file_is_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let (status, out, error) = gimlet(folder.path(), &["task", "list", "^quickstart"], "");
+    assert_eq!(status, 0, "{error}");
+    assert!(out.starts_with("task     quickstart_dates"), "{out}");
+}
+
+#[test]
+fn examples_are_shown_after_each_step_and_packed() {
+    let folder = folder("");
+    let flags = ["show", "pairs", "--num_examples=1", "--task_feature_lengths=inputs=6,targets=4"];
+    let (status, out, error) = task(&folder, &flags);
+    assert_eq!(status, 0, "{error}");
+    let lines: Vec<&str> = out.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let expected = [
+        "pairs: source, split 'train'",
+        r#"text                  "ab\tc""#,
+        "pairs: after 1. parse_tsv",
+        r#"inputs                "ab""#,
+        r#"targets               "c""#,
+        "pairs: after 2. tokenize",
+        r#"inputs_pretokenized   "ab""#,
+        "inputs                2 ids: 100 101",
+        "pieces                a b",
+        r#"text                  "ab""#,
+        r#"targets_pretokenized  "c""#,
+        "targets               1 ids: 102",
+        "pieces                c",
+        r#"text                  "c""#,
+        "pairs: after 3. append_eos_after_trim",
+    ];
+    assert_eq!(lines[..expected.len()], expected, "{out}");
+    let packed = [
+        "pairs: the first packed row",
+        "encoder_input_tokens  2 examples, 5 of 6 tokens",
+        "[1] a b </s> [2] d </s>",
+        "decoder_target_tokens 2 examples, 4 of 4 tokens",
+        "[1] c </s> [2] e </s>",
+    ];
+    assert_eq!(lines[lines.len() - packed.len()..], packed, "{out}");
+    assert!(lines.contains(&"pairs: output features, trimmed to inputs 6, targets 4"), "{out}");
+}
+
+#[test]
+fn colours_tell_the_examples_of_a_row_apart() {
+    let folder = folder("");
+    let (_, out, _) = task(&folder, &["show", "pairs", "--color=always"]);
+    assert!(out.contains("\u{1b}[33ma\u{1b}[0m \u{1b}[33mb\u{1b}[0m"), "{out}");
+    assert!(out.contains("\u{1b}[33m</s>\u{1b}[0m \u{1b}[34md\u{1b}[0m"), "{out}");
+}
+
+#[test]
+fn every_mistake_is_reported_with_its_line() {
+    let sound = folder("");
+    let (status, out, error) = task(&sound, &["check"]);
+    assert_eq!((status, &out[..]), (0, "2 tasks and 1 mixtures: no mistakes\n"), "{error}");
+
+    let folder = folder(
+        r#"lost/seqio.TextLineDataSource.split_to_filepattern = {"train": "FOLDER/none*"}
+no_data/seqio.Task:
+  source = @lost/seqio.TextLineDataSource()
+  output_features = {"targets": @bytes/seqio.Feature()}
+no_features/seqio.Task.source = @lines/seqio.TextLineDataSource()
+no_task/seqio.Mixture.tasks = [("pair", 1)]
+"#,
+    );
+    let (status, _, error) = task(&folder, &["check"]);
+    assert_eq!(status, 2);
+    for expected in [
+        "error: task `no_data` (",
+        "no file of `no_data`, split 'train', is found under",
+        "my_tasks.gin:22): task `no_features` cannot be used",
+        "output_features",
+        "no task or mixture is named `pair`: did you mean `pairs`?",
+        "error: 3 of 4 tasks and 2 mixtures cannot be used",
+    ] {
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
+    let (_, _, error) = task(&folder, &["check", "--offline", "no_data", "pairs"]);
+    assert_eq!(error, "");
+    let (status, _, error) = task(&folder, &["check", "pair"]);
+    assert!(status == 2 && error.contains("did you mean `pairs`?"), "{error}");
+}
+
+#[test]
+fn a_task_is_measured() {
+    let folder = folder("");
+    let flags = ["stats", "pairs", "--task_feature_lengths=inputs=6,targets=4"];
+    let (status, out, error) = task(&folder, &flags);
+    assert_eq!(status, 0, "{error}");
+    for expected in [
+        "pairs, split 'train': 3 examples, 15 tokens; ",
+        "  inputs: mean 3.0, min 2, median 3, 90% 4, 99% 4, max 4\n",
+        "  3 rows unpacked, 2 packed; padding\n",
+        "    inputs (6): 50.0% unpacked, 25.0% packed\n",
+        "    targets (4): 50.0% unpacked, 25.0% packed\n",
+    ] {
+        assert!(out.contains(expected), "{expected}: {out}");
+    }
+}
+
+#[test]
+fn a_vocabulary_is_trained_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "the cat sat on the mat\nthe dog sat on the log\n".repeat(50);
+    std::fs::write(folder.path().join("text.txt"), text).unwrap();
+    let flags = [
+        "vocab",
+        "train",
+        "--input=text.txt",
+        "--model_prefix=small",
+        "--vocab_size=40",
+        "--model_type=bpe",
+        "--trainer_option=add_dummy_prefix=false",
+    ];
+    let (status, out, error) = gimlet(folder.path(), &flags, "");
+    assert_eq!(status, 0, "{error}");
+    assert!(out.starts_with("small.model: 40 pieces"), "{out}");
+
+    let show = ["vocab", "show", "small.model"];
+    let (_, out, _) = gimlet(folder.path(), &[&show[..], &["the dog"]].concat(), "");
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[0].starts_with("pieces  t") && lines[2] == "text    the dog", "{out}");
+    let ids = lines[1].strip_prefix("ids     ").unwrap();
+    let (_, decoded, _) = gimlet(folder.path(), &[&show[..], &["--ids", ids]].concat(), "");
+    assert_eq!(decoded, out);
+    let (_, of_lines, _) = gimlet(folder.path(), &show, "the dog\nthe dog\n");
+    assert_eq!(of_lines, out.repeat(2));
+    let (_, about, _) = gimlet(folder.path(), &show, "");
+    assert!(about.contains("end of sequence    1 </s>\n"), "{about}");
+    let (status, _, error) =
+        gimlet(folder.path(), &[&flags[..4], &["--vocab_size=4000"]].concat(), "");
+    assert!(status == 2 && error.contains("Vocabulary size too high (4000)"), "{error}");
+}
+
+#[test]
+fn ids_that_are_none_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, out, _) =
+        gimlet(folder.path(), &["vocab", "show", "bytes", "--ids", "[119, 107, 1]"], "");
+    assert_eq!(out, "pieces  t h </s>\nids     119 107 1\ntext    th\n");
+    let (status, _, error) = gimlet(folder.path(), &["vocab", "show", "bytes", "--ids", "1 x"], "");
+    assert_eq!((status, &error[..]), (2, "error: `x` is no id, in `1 x`\n"));
+}
+
+#[test]
+fn every_vocabulary_can_be_written_in_gin() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference/");
+    let more = r#"
+spaces/seqio.SentencePieceVocabulary:
+  sentencepiece_model_file = "MODELsentencepiece.model"
+  normalizer_spec_overrides = @spaces/sentencepiece_model_pb2.NormalizerSpec()
+spaces/sentencepiece_model_pb2.NormalizerSpec.remove_extra_whitespaces = False
+pieces/seqio.BertWordPieceVocabulary.vocab_lookup_table = "MODELword_piece/vocab.txt"
+pieces/seqio.BertWordPieceVocabulary.normalization_form = "NFKC"
+words/seqio.UnigramVocabulary.unigrams = ["ab", "d"]
+letters/seqio.PartialCodepointVocabulary.codepoints = [97, 98]
+a/seqio.Feature.vocabulary = @spaces/seqio.SentencePieceVocabulary()
+b/seqio.Feature.vocabulary = @pieces/seqio.BertWordPieceVocabulary()
+c/seqio.Feature.vocabulary = @words/seqio.UnigramVocabulary()
+c/seqio.Feature.add_eos = False
+d/seqio.Feature.vocabulary = @letters/seqio.PartialCodepointVocabulary()
+e/seqio.Feature.vocabulary = @seqio.FullCodepointVocabulary()
+same/seqio.preprocessors.rekey.key_map = {"a": "text", "b": "text", "c": "text", "d": "text", "e": "text"}
+all_kinds/seqio.Task:
+  source = @twice/seqio.TextLineDataSource()
+  preprocessors = [@same/seqio.preprocessors.rekey(), @seqio.preprocessors.tokenize()]
+  output_features = {"a": @a/seqio.Feature(), "b": @b/seqio.Feature(), "c": @c/seqio.Feature(), "d": @d/seqio.Feature(), "e": @e/seqio.Feature()}
+twice/seqio.TextLineDataSource.split_to_filepattern = {"train": "FOLDER/spaces.txt"}
+"#;
+    let folder = folder(&more.replace("MODEL", model));
+    std::fs::write(folder.path().join("spaces.txt"), "ba  ce\n").unwrap();
+    let (status, out, error) = task(&folder, &["show", "all_kinds", "--num_examples=1"]);
+    assert_eq!(status, 0, "{error}");
+    let pieces: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("  pieces")).collect();
+    let pieces: Vec<&str> = pieces[..5].iter().map(|line| line.trim()).collect();
+    assert_eq!(pieces, ["▁ba ▁ ▁ce", "ba ce", "UNK", "b a <unk> <unk> <unk> <unk>", "b a     c e"]);
+}
