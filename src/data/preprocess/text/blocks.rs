@@ -44,7 +44,7 @@ fn equal(one: &Value, other: &Value) -> bool {
 
 /// Sets features to values that are the same for all examples.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "gimlet.preprocessors.constant")]
+#[gin(name = "gimlet.preprocessors.set_features")]
 pub struct SetFeature {
     /// Feature to value; existing ones are replaced.
     pub features: BTreeMap<String, Value>,

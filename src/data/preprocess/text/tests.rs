@@ -150,7 +150,7 @@ fn blocks_do_what_lambdas_do_in_python() {
         &[],
     );
     check(
-        "constant()]\nconstant.features = {'inputs': '', 'ids': [1, 2]}",
+        "set_features()]\nset_features.features = {'inputs': '', 'ids': [1, 2]}",
         json!({"inputs": "x", "n": 1}),
         &[json!({"inputs": "", "n": 1, "ids": [1, 2]})],
     );
