@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::convert::{Batch, FeatureConverter};
 use super::error::DataError;
 use super::pipeline::StageState;
+use super::source::BadRecords;
 use super::streams::{Share, Streams};
 
 /// The positions of streams by their index.
@@ -68,6 +69,8 @@ pub(super) struct Batching {
     pub rows_of_streams: usize,
     pub drop_remainder: bool,
     pub prefetch: NonZeroUsize,
+    /// Counts the records that sources skip.
+    pub bad_records: BadRecords,
 }
 
 /// A batch and the positions after it.
@@ -80,6 +83,7 @@ struct Prefetched {
 pub struct BatchIterator {
     state: DatasetState,
     notices: Vec<String>,
+    bad_records: BadRecords,
     /// A batch that [`BatchIterator::wait`] has taken from the queue.
     waiting: Option<Prefetched>,
     /// `None` once the data have ended; dropped first, which ends the thread.
@@ -96,13 +100,15 @@ impl BatchIterator {
         state: DatasetState,
         notices: Vec<String>,
     ) -> Result<Self, DataError> {
+        let bad_records = batching.bad_records.clone();
         let (sender, queue) = sync_channel(batching.prefetch.get());
         let mut producer = Producer { streams, converter, batching };
         let thread = std::thread::Builder::new()
             .name("data".to_string())
             .spawn(move || producer.run(&sender))
             .map_err(|error| DataError::Config(format!("cannot start a thread: {error}")))?;
-        Ok(Self { state, notices, waiting: None, queue: Some(queue), thread: Some(thread) })
+        let (queue, thread) = (Some(queue), Some(thread));
+        Ok(Self { state, notices, bad_records, waiting: None, queue, thread })
     }
 
     /// Waits until the next batch is made, so that mistakes in the data come to light.
@@ -147,6 +153,11 @@ impl BatchIterator {
     /// The position after the last batch handed out.
     pub fn state(&self) -> DatasetState {
         self.state.clone()
+    }
+
+    /// Records skipped since the start, those of batches made ahead included.
+    pub fn num_bad_records(&self) -> u64 {
+        self.bad_records.count()
     }
 
     /// What the user should know about this data set, each line once.

@@ -142,7 +142,9 @@ pub fn get_dataset(
     let rows_of_streams = rows_per_stream * streams.len();
     let (drop_remainder, prefetch) = (options.drop_remainder, options.prefetch);
     let streams = Streams::start(streams, rows_per_stream, map_threads(config), prefetch)?;
-    let batching = Batching { rows_of_host, rows_of_streams, drop_remainder, prefetch };
+    let bad_records = options.bad_records.clone();
+    let batching =
+        Batching { rows_of_host, rows_of_streams, drop_remainder, prefetch, bad_records };
     BatchIterator::start(streams, converter, batching, state, notices)
 }
 

@@ -259,6 +259,10 @@ impl Run<'_> {
         window.finish(Some(self.started.elapsed()));
         if window.steps() > 0 {
             logs.window(&window, self.state.step);
+            let num_bad_records = self.batches.num_bad_records();
+            if num_bad_records > 0 {
+                logs.scalar("bad_records", num_bad_records as f64, self.state.step);
+            }
             progress.report(window.status(self.state.step));
         }
         match broken {

@@ -1,6 +1,7 @@
 //! Data and vocabularies that do not fit the run, or cannot be read.
 
 use super::{USER, WORLD, check};
+use crate::events::read_scalars;
 use crate::folder::Folder;
 
 #[test]
@@ -65,6 +66,29 @@ fn text_that_is_not_utf_8() {
     folder.write("echo-train.jsonl", "{\"inputs\": \"a\", \"targets\": \"a\"}\n{\"inputs\": \n");
     let echo = folder.pretrain(4).bind("MIXTURE_OR_TASK_NAME", "'echo'");
     check(&echo, USER, &["echo-train.jsonl:2", "JSON"]);
+}
+
+#[test]
+fn records_that_are_to_be_skipped_are_counted_in_the_metrics() {
+    let folder = Folder::new();
+    folder.write("some.txt", [&b"na\xefve\n"[..], &b"a fine line of text\n".repeat(50)].concat());
+    folder.write(
+        "some_tasks.gin",
+        "some/seqio.Task:\n  source = @seqio.TextLineDataSource()\n  \
+         preprocessors = [@seqio.preprocessors.rekey(), @seqio.preprocessors.tokenize(), \
+         @seqio.preprocessors.append_eos_after_trim()]\n  \
+         output_features = {'inputs': @seqio.Feature(), 'targets': @seqio.Feature()}\n\
+         seqio.preprocessors.rekey.key_map = {'inputs': 'text', 'targets': 'text'}\n\
+         seqio.TextLineDataSource:\n  on_bad_record = 'skip'\n  \
+         split_to_filepattern = {'train': 'some.txt', 'validation': 'held-out.txt'}\n\
+         seqio.Feature.vocabulary = @seqio.ByteVocabulary()\n\
+         seqio.ByteVocabulary.extra_ids = 20\n",
+    );
+    folder.write("some.gin", "import some_tasks\nMIXTURE_OR_TASK_NAME = 'some'\n");
+    let ended = folder.pretrain(4).gin_file("some.gin").succeeds();
+    assert!(ended.stderr.contains("some.txt:1"), "{}", ended.stderr);
+    let scalars = read_scalars(&folder.path("model/train"));
+    assert_eq!(scalars["bad_records"].values().last(), Some(&1.0));
 }
 
 #[test]
