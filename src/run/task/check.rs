@@ -1,15 +1,19 @@
 //! `gimlet task check`: every mistake in tasks and mixtures, at once.
 
+use std::collections::HashMap;
+
 use anyhow::anyhow;
 use clap::Args;
 
 use crate::data::{
-    DataError, Task, TaskOrMixture, TaskProvider, mixture_rates, split_files_found, task_splits,
+    DataError, Task, TaskOrMixture, TaskProvider, mixture_rates, split_files_found, subtasks,
+    task_splits,
 };
 use crate::gin::did_you_mean;
 use crate::run::failure::Failure;
 use crate::run::output::write;
 use crate::run::tasks::{Declared, GinTasks};
+use crate::vocab::VocabularySpec;
 
 use super::TaskFileArgs;
 
@@ -36,8 +40,9 @@ pub(super) fn run(args: &CheckArgs, color: bool) -> Result<(), Failure> {
         eprintln!("error: {}", mistake.trim_end());
         bad += 1;
     }
+    let mut vocabularies = (!args.offline).then(Vocabularies::default);
     for one in &selected {
-        let mistakes = mistakes(one, &tasks, args.offline);
+        let mistakes = mistakes(one, &tasks, vocabularies.as_mut());
         for mistake in &mistakes {
             let mistake = mistake.trim_end();
             eprintln!("error: {} `{}` ({}): {mistake}", one.kind(), one.name, one.place);
@@ -67,30 +72,49 @@ fn selected(names: &[String], tasks: &GinTasks) -> Result<Vec<Declared>, Failure
     names.iter().map(find).collect()
 }
 
-fn mistakes(one: &Declared, tasks: &GinTasks, offline: bool) -> Vec<String> {
+/// Why vocabularies cannot be loaded; each is tried once, since a network may take its time to fail.
+#[derive(Default)]
+struct Vocabularies(HashMap<VocabularySpec, Option<String>>);
+
+impl Vocabularies {
+    fn mistake(&mut self, spec: &VocabularySpec) -> Option<String> {
+        let tried = self.0.entry(spec.clone());
+        tried.or_insert_with(|| spec.build().err().map(|error| error.to_string())).clone()
+    }
+}
+
+/// What is wrong; with files too where there are `vocabularies` to be tried.
+fn mistakes(
+    one: &Declared,
+    tasks: &GinTasks,
+    vocabularies: Option<&mut Vocabularies>,
+) -> Vec<String> {
     match tasks.get(&one.name) {
         Err(error) => vec![error.to_string()],
         Ok(TaskOrMixture::Task(task)) => {
             let error = task.supports_caching().err().map(|error| error.to_string());
             let mut found: Vec<String> = error.into_iter().collect();
-            if !offline {
-                found.extend(mistakes_in_files(&task));
+            if let Some(vocabularies) = vocabularies {
+                found.extend(mistakes_in_files(&task, vocabularies));
             }
             found
         }
-        Ok(TaskOrMixture::Mixture(_)) => mixture_rates(&one.name, tasks)
-            .err()
-            .map(|error| error.to_string())
-            .into_iter()
-            .collect(),
+        Ok(TaskOrMixture::Mixture(_)) => {
+            // Rates may be numbers of examples, which only the data tell.
+            let error = match vocabularies {
+                Some(_) => mixture_rates(&one.name, tasks).err(),
+                None => subtasks(&one.name, tasks).err(),
+            };
+            error.map(|error| error.to_string()).into_iter().collect()
+        }
     }
 }
 
 /// Vocabularies that cannot be loaded, and splits without files.
-fn mistakes_in_files(task: &Task) -> Vec<String> {
+fn mistakes_in_files(task: &Task, vocabularies: &mut Vocabularies) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for feature in task.output_features.values() {
-        found.extend(feature.vocabulary.build().err().map(|error| error.to_string()));
+        found.extend(vocabularies.mistake(&feature.vocabulary));
     }
     // Features mostly share a vocabulary.
     found.dedup();
