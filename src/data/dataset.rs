@@ -10,8 +10,8 @@ use super::convert::{Batch, ConverterClass, FeatureConverter, Packing, Rows};
 use super::error::DataError;
 use super::examples::{ExampleOptions, max_feature_lengths};
 use super::pipeline::{
-    Mix, MixtureParts, Pull, Stage, TaskPlan, Workers, extent, mixture_parts, mixture_tasks,
-    task_stage,
+    Listing, Mix, MixtureParts, Pull, Stage, TaskPlan, Workers, extent, mixture_parts,
+    mixture_tasks, task_stage,
 };
 use super::random::StageSeed;
 use super::source::BadRecords;
@@ -248,6 +248,7 @@ struct Builder<'a> {
     options: &'a DatasetOptions,
     parts: MixtureParts,
     caches: Caches,
+    listing: Listing,
     seed: u64,
 }
 
@@ -261,7 +262,8 @@ impl<'a> Builder<'a> {
         let parts = mixture_parts(&config.mixture_or_task_name, tasks)?;
         let resumed = options.resume.as_ref().map(|state| state.seed);
         let seed = config.seed.or(resumed).or(options.seed).unwrap_or_else(seconds_of_clock);
-        Ok(Self { config, options, parts, caches: tasks.caches(), seed })
+        let (caches, listing) = (tasks.caches(), Listing::default());
+        Ok(Self { config, options, parts, caches, listing, seed })
     }
 
     /// How tasks are read for one of several streams.
@@ -285,6 +287,7 @@ impl<'a> Builder<'a> {
             num_shards: num_streams,
             workers: None,
             bad_records: options.bad_records.clone(),
+            listing: self.listing.clone(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::cache::Caches;
 use super::error::DataError;
 use super::example::Example;
-use super::pipeline::{Pull, Stage, TaskPlan, first_stages, task_stage};
+use super::pipeline::{Listing, Pull, Stage, TaskPlan, first_stages, task_stage};
 use super::source::BadRecords;
 use super::task::Task;
 
@@ -100,6 +100,7 @@ fn plan(options: &ExampleOptions) -> TaskPlan {
         num_shards: options.num_shards,
         workers: None,
         bad_records: options.bad_records.clone(),
+        listing: Listing::default(),
     }
 }
 

@@ -16,7 +16,7 @@ use super::stats::Counter;
 use super::step::cache_step;
 use crate::data::error::DataError;
 use crate::data::example::Example;
-use crate::data::pipeline::{Pull, TaskPlan, Workers, precache_stage};
+use crate::data::pipeline::{Listing, Pull, TaskPlan, Workers, precache_stage};
 use crate::data::random::StageSeed;
 use crate::data::source::{BadRecords, encode, frame};
 use crate::data::task::Task;
@@ -237,6 +237,7 @@ impl CacheWriter<'_> {
             num_shards: 1,
             workers: Some(Workers::start(self.options.num_threads, 1)),
             bad_records: self.options.bad_records.clone(),
+            listing: Listing::default(),
         }
     }
 }

@@ -10,6 +10,7 @@
 
 mod chunks;
 mod few_shot;
+mod listing;
 mod map;
 mod mix;
 mod parallel;
@@ -23,6 +24,7 @@ mod validate;
 
 pub use pull::StageState;
 
+pub(crate) use listing::Listing;
 pub(crate) use mix::{Mix, MixtureParts, mixture_parts, mixture_tasks};
 pub(crate) use pool::Workers;
 pub(crate) use pull::{Pull, Stage};

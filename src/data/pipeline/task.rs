@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::chunks::{FlatMap, Join, StepContext};
 use super::few_shot::FewShot;
+use super::listing::Listing;
 use super::map::{Count, ExampleMaps, Map, NamedStep, RecordMaps};
 use super::parallel::ParallelMap;
 use super::pool::Workers;
@@ -42,6 +43,8 @@ pub(crate) struct TaskPlan {
     pub workers: Option<Workers>,
     /// Counts the records that the source skips.
     pub bad_records: BadRecords,
+    /// The tasks' files, shared by the plans of all streams.
+    pub listing: Listing,
 }
 
 /// The output features of a task, vocabularies loaded.
@@ -67,7 +70,7 @@ pub(crate) fn task_stage(
     let mut stage = match &cache {
         Some(cache) => {
             let first = step.map_or(0, |step| step.index + 1);
-            let part = Part::of_plan(cached_split(cache, task.task_name(), &plan.split)?, plan);
+            let part = Part::of_plan(split_files(task, Some(cache), plan)?, plan);
             builder.preprocessed(part, &task.preprocessors, first, &features)?
         }
         None => builder.source_stage(&task.preprocessors, &features)?,
@@ -104,10 +107,10 @@ fn split_files(
     plan: &TaskPlan,
 ) -> Result<SplitFiles, DataError> {
     let name = task.task_name();
-    match cache {
+    plan.listing.files_of(name, || match cache {
         Some(cache) => cached_split(cache, name, &plan.split),
         None => task.source.split(name, &plan.split),
-    }
+    })
 }
 
 /// What there is to read of a task.
@@ -222,7 +225,7 @@ impl Builder<'_> {
         features: &Features,
     ) -> Result<Stage, DataError> {
         let Some(few_shot) = self.task.source.few_shot() else {
-            let files = self.task.source.split(self.task.task_name(), &self.plan.split)?;
+            let files = split_files(self.task, None, self.plan)?;
             return self.preprocessed(Part::of_plan(files, self.plan), preprocessors, 0, features);
         };
         let joined: Stage = Box::new(self.few_shot(few_shot, features)?);

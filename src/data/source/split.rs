@@ -84,6 +84,7 @@ impl fmt::Display for Place<'_> {
 }
 
 /// The files of one split, and how to read them.
+#[derive(Clone)]
 pub(crate) struct SplitFiles {
     pub files: Vec<SourceFile>,
     /// Files read in turn.

@@ -1,0 +1,35 @@
+//! The files of a data set's tasks, listed once for all of its streams.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::data::error::DataError;
+use crate::data::source::SplitFiles;
+
+/// What was listed of one split of each task. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Listing(Arc<Mutex<HashMap<String, SplitFiles>>>);
+
+impl Listing {
+    /// The files of a task, which `list` finds when they are first asked for.
+    pub(super) fn files_of(
+        &self,
+        task: &str,
+        list: impl FnOnce() -> Result<SplitFiles, DataError>,
+    ) -> Result<SplitFiles, DataError> {
+        let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(files) = listed.get(task) {
+            return Ok(files.clone());
+        }
+        let files = list()?;
+        listed.insert(task.to_string(), files.clone());
+        Ok(files)
+    }
+}
+
+impl fmt::Debug for Listing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Listing")
+    }
+}
