@@ -1,5 +1,7 @@
 //! Arrays on the host, as checkpoints hold them: little-endian bytes in C order.
 
+use std::ops::Range;
+
 use half::{bf16, f16};
 
 /// The type of an array's elements.
@@ -136,6 +138,26 @@ impl Array {
         Self { dtype, data, shape: self.shape }
     }
 
+    /// The part that lies in these ranges of the dimensions; panics where they lie outside.
+    pub fn part(&self, part: &[Range<usize>]) -> Self {
+        assert_eq!(part.len(), self.shape.len(), "one range for each dimension");
+        let mut data = self.data.clone();
+        let mut shape = self.shape.clone();
+        // One dimension after the other: rows of what lies below it, kept or dropped.
+        for (axis, range) in part.iter().enumerate() {
+            let row = num_elements(&shape[axis + 1..]) * self.dtype.size();
+            if *range != (0..shape[axis]) && row > 0 {
+                let kept = data.chunks_exact(row * shape[axis]);
+                data = kept
+                    .flat_map(|rows| &rows[range.start * row..range.end * row])
+                    .copied()
+                    .collect();
+            }
+            shape[axis] = range.len();
+        }
+        Self { dtype: self.dtype, shape, data }
+    }
+
     /// The array, borrowed.
     pub fn view(&self) -> ArrayView<'_> {
         ArrayView { dtype: self.dtype, shape: &self.shape, data: &self.data }
@@ -220,6 +242,18 @@ mod tests {
         let array = Array::from_f32(&[3], &[1.0 + 1.0 / 256.0, 1.0 + 3.0 / 256.0, f32::INFINITY]);
         let rounded = array.cast(DType::Bf16);
         assert_eq!(rounded.to_f32().unwrap(), [1.0, 1.0 + 4.0 / 256.0, f32::INFINITY]);
+    }
+
+    #[test]
+    fn a_part_is_what_its_ranges_cover() {
+        let numbers: Vec<f32> = (0..24u8).map(f32::from).collect();
+        let array = Array::from_f32(&[2, 3, 4], &numbers);
+        let part = array.part(&[1..2, 0..3, 1..3]);
+        assert_eq!(part.shape, [1, 3, 2]);
+        assert_eq!(part.to_f32().unwrap(), [13.0, 14.0, 17.0, 18.0, 21.0, 22.0]);
+        assert_eq!(array.part(&[0..2, 0..3, 0..4]), array);
+        assert_eq!(array.part(&[0..2, 1..1, 0..4]).shape, [2, 0, 4]);
+        assert_eq!(Array::scalar_i32(7).part(&[]), Array::scalar_i32(7));
     }
 
     #[test]

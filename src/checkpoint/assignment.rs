@@ -7,8 +7,8 @@ use fancy_regex::{Captures, Regex};
 
 use super::error::CheckpointError;
 use super::fit::{Mismatch, Shapes, check_fit};
-use super::reader::Reader;
 use super::spec::RestoreCheckpointConfig;
+use super::stored::Stored;
 
 /// A rule: a pattern for whole names in the model, and the name in the checkpoint that it stands
 /// for (with `\1` or `\g<name>`), or `None` to leave what matches initialized.
@@ -28,24 +28,24 @@ pub struct Plan {
 impl RestoreCheckpointConfig {
     /// Plans how a fresh run takes a checkpoint: the assignment map, then every array that the model
     /// `needs` must be there with its shape, unless it is initialized.
-    pub fn plan(&self, reader: &Reader, needs: &Shapes) -> Result<Plan, CheckpointError> {
+    pub fn plan(&self, stored: &dyn Stored, needs: &Shapes) -> Result<Plan, CheckpointError> {
         let rules = self.assignment_map.as_deref().unwrap_or_default();
         if self.fallback_to_scratch && self.assignment_map.is_none() {
             let reason = "`fallback_to_scratch` needs an `assignment_map` to say what is dropped";
             return Err(CheckpointError::Assignment(reason.to_string()));
         }
-        let found = reader.shapes();
+        let found = stored.shapes();
         let sources = assign(rules, needs.keys(), &found.keys().map(String::as_str).collect())?;
-        plan(reader.path().as_str(), sources, needs, &found, self.fallback_to_scratch)
+        plan(stored.path().as_str(), sources, needs, &found, self.fallback_to_scratch)
     }
 }
 
 /// Plans how a run takes its own checkpoint again: everything under its own name.
-pub fn plan_resume(reader: &Reader, needs: &Shapes) -> Result<Plan, CheckpointError> {
-    let found = reader.shapes();
+pub fn plan_resume(stored: &dyn Stored, needs: &Shapes) -> Result<Plan, CheckpointError> {
+    let found = stored.shapes();
     let same = |name: &String| (name.clone(), name.clone());
     let sources = needs.keys().filter(|name| found.contains_key(*name)).map(same).collect();
-    plan(reader.path().as_str(), sources, needs, &found, false)
+    plan(stored.path().as_str(), sources, needs, &found, false)
 }
 
 fn plan(

@@ -29,14 +29,14 @@ pub enum CheckpointError {
     },
     /// A format that Gimlet knows by sight only.
     #[error(
-        "`{path}` is {kind}, which Gimlet does not read yet; expected a T5X checkpoint: a folder \
+        "`{path}` is {format}, which Gimlet does not read yet; expected a T5X checkpoint: a folder \
          `checkpoint_N` that holds a file `checkpoint`"
     )]
     NotYet {
         /// The path as given.
         path: String,
-        /// What it is: `an Orbax checkpoint`.
-        kind: &'static str,
+        /// What it is.
+        format: super::stored::Format,
     },
     /// Something else than a checkpoint.
     #[error("`{path}` is not a checkpoint: {reason}")]

@@ -5,41 +5,41 @@
 //! what T5X wrote. What is ours lies in `checkpoint_N/gimlet/`, which T5X ignores. A checkpoint is
 //! either whole or invisible: it is written under a temporary name, made durable and renamed.
 //! ```
-//! # use gimlet::{checkpoint::{Array, Reader, Writer, latest_valid}, storage::Path};
+//! # use gimlet::{checkpoint::{Array, Stored, Writer, latest_valid}, storage::Path};
 //! # let dir = std::env::temp_dir().join(format!("gimlet-doc-{}", std::process::id()));
 //! # let model_dir = Path::try_from(&dir.as_path() as &std::path::Path).unwrap();
 //! let writer = Writer::create(&model_dir, 6, None)?;
 //! writer.array("target/scale", Array::from_f32(&[2], &[1.0, 2.0]).view())?;
 //! writer.array("state/step", Array::scalar_i32(6).view())?;
 //! writer.commit()?;
-//! let reader = latest_valid(&model_dir)?.reader.expect("one was written");
-//! assert_eq!(reader.read("target/scale")?.to_f32().unwrap(), [1.0, 2.0]);
+//! let stored = latest_valid(&model_dir)?.checkpoint.expect("one was written");
+//! assert_eq!(stored.read("target/scale")?.to_f32().unwrap(), [1.0, 2.0]);
 //! # std::fs::remove_dir_all(dir).unwrap();
 //! # Ok::<(), gimlet::checkpoint::CheckpointError>(())
 //! ```
 
 mod array;
 mod assignment;
-mod checksums;
 mod error;
 mod fit;
-mod msgpack;
-mod reader;
+mod native;
+mod open;
 mod retention;
 mod spec;
 mod steps;
-mod writer;
+mod stored;
 mod zarr;
 
 pub use array::{Array, ArrayView, DType};
 pub use assignment::{Plan, Rule, assign, plan_resume};
 pub use error::CheckpointError;
 pub use fit::{Mismatch, Shapes, check_fit};
-pub use reader::{ArrayInfo, Reader};
+pub use native::{Reader, Writer};
+pub use open::open;
 pub use retention::{DATASET_PREFIX, Retention, remove_stale};
 pub use spec::{
     CheckpointConfig, CheckpointPaths, Checkpointer, CheckpointerClass, NoTransformations,
     RestoreCheckpointConfig, RestoreDtype, RestoreMode, SaveCheckpointConfig, SaveDtype,
 };
 pub use steps::{LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, step_of};
-pub use writer::Writer;
+pub use stored::{ArrayInfo, Format, Stored};

@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use super::error::CheckpointError;
+use super::native::{TEMPORARY_MARK, create_temporary};
 use super::steps::{checkpoint_dir, list_steps, step_of};
-use super::writer::{TEMPORARY_MARK, create_temporary};
 use crate::storage::{Locked, Path};
 
 /// A file of this name in a checkpoint keeps it.

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use super::error::CheckpointError;
-use super::reader::{CHECKPOINT_FILE, Reader};
+use super::native::CHECKPOINT_FILE;
+use super::open::{ORBAX_MARKS, open};
+use super::stored::Stored;
 use crate::storage::Path;
 
 /// What the names of checkpoints begin with.
@@ -25,10 +27,9 @@ pub fn list_steps(model_dir: &Path) -> Result<Vec<u64>, CheckpointError> {
     let mut steps = Vec::new();
     for step in named_steps(model_dir)? {
         let dir = checkpoint_dir(model_dir, step);
-        // Orbax has no such file; its checkpoints are listed to be refused by name.
-        let marks = [CHECKPOINT_FILE, "_METADATA", "state", "_CHECKPOINT_METADATA"];
+        let mut marks = std::iter::once(CHECKPOINT_FILE).chain(ORBAX_MARKS);
         let is_committed = !dir.is_dir()?
-            || marks.iter().try_fold(false, |found, mark| {
+            || marks.try_fold(false, |found, mark| {
                 Ok::<_, CheckpointError>(found || dir.join(mark).exists()?)
             })?;
         if is_committed {
@@ -55,7 +56,7 @@ pub fn latest(folder: &Path) -> Result<Option<Path>, CheckpointError> {
     }
     if folder.join(CHECKPOINT_FILE).exists()? {
         // Names what cannot be read, TensorFlow's above all.
-        Reader::open(folder)?;
+        open(folder)?;
         return refused("it is one checkpoint, no folder of them; use mode = 'specific'");
     }
     Ok(None)
@@ -80,7 +81,7 @@ impl fmt::Display for Skipped {
 #[derive(Debug)]
 pub struct LatestValid {
     /// The newest whole checkpoint; `None` where there are no checkpoints at all.
-    pub reader: Option<Reader>,
+    pub checkpoint: Option<Box<dyn Stored>>,
     /// Newer ones that are damaged, newest first: the user is told.
     pub skipped: Vec<Skipped>,
 }
@@ -93,8 +94,8 @@ pub fn latest_valid(model_dir: &Path) -> Result<LatestValid, CheckpointError> {
     let mut skipped: Vec<Skipped> = Vec::new();
     for step in named_steps(model_dir)?.into_iter().rev() {
         let path = checkpoint_dir(model_dir, step);
-        match Reader::open(&path).and_then(|reader| reader.verify().map(|()| reader)) {
-            Ok(reader) => return Ok(LatestValid { reader: Some(reader), skipped }),
+        match open(&path).and_then(|stored| stored.verify().map(|()| stored)) {
+            Ok(stored) => return Ok(LatestValid { checkpoint: Some(stored), skipped }),
             Err(error) if error.is_damage() => {
                 skipped.push(Skipped { path, reason: error.to_string() });
             }
@@ -102,7 +103,7 @@ pub fn latest_valid(model_dir: &Path) -> Result<LatestValid, CheckpointError> {
         }
     }
     if skipped.is_empty() {
-        return Ok(LatestValid { reader: None, skipped });
+        return Ok(LatestValid { checkpoint: None, skipped });
     }
     let reasons: Vec<_> = skipped.into_iter().map(|skipped| skipped.reason).collect();
     let path = model_dir.to_string();

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
 use crate::checkpoint::{
-    Array, ArrayView, CheckpointConfig, CheckpointError, DType, Plan, Reader,
-    RestoreCheckpointConfig, RestoreMode, Retention, Shapes, Writer, latest, latest_valid,
-    plan_resume, remove_stale,
+    Array, ArrayView, CheckpointConfig, CheckpointError, DType, Plan, RestoreCheckpointConfig,
+    RestoreMode, Retention, Shapes, Stored, Writer, latest, latest_valid, open, plan_resume,
+    remove_stale,
 };
 use crate::data::DatasetState;
 use crate::storage::Path;
@@ -83,26 +83,26 @@ impl<'a> Checkpoints<'a> {
         for skipped in &found.skipped {
             telemetry::warn(&skipped.to_string());
         }
-        if let Some(reader) = found.reader {
-            let plan = plan_resume(&reader, &shapes(state))?;
-            fill(state, &reader, &plan, None)?;
-            let record = read_json(&reader, RUN_FILE)?;
-            let data = read_json(&reader, &self.data_file())?;
-            return Ok(Some(Restored { record, data, path: reader.path().clone() }));
+        if let Some(stored) = found.checkpoint {
+            let plan = plan_resume(stored.as_ref(), &shapes(state))?;
+            fill(state, stored.as_ref(), &plan, None)?;
+            let record = read_json(stored.as_ref(), RUN_FILE)?;
+            let data = read_json(stored.as_ref(), &self.data_file())?;
+            return Ok(Some(Restored { record, data, path: stored.path().clone() }));
         }
         let Some(config) = &self.config.restore else { return Ok(None) };
-        let Some(reader) = configured(config)? else { return Ok(None) };
-        let plan = config.plan(&reader, &shapes(state))?;
-        fill(state, &reader, &plan, config.dtype.map(DType::from))?;
+        let Some(stored) = configured(config)? else { return Ok(None) };
+        let plan = config.plan(stored.as_ref(), &shapes(state))?;
+        fill(state, stored.as_ref(), &plan, config.dtype.map(DType::from))?;
         if !plan.from_scratch.is_empty() {
             let count = plan.from_scratch.len();
             telemetry::notice(&format!("{count} arrays are initialized, as assignment_map says"));
         }
         let data = match config.restore_dataset {
-            true => read_json(&reader, &self.data_file())?,
+            true => read_json(stored.as_ref(), &self.data_file())?,
             false => None,
         };
-        Ok(Some(Restored { record: None, data, path: reader.path().clone() }))
+        Ok(Some(Restored { record: None, data, path: stored.path().clone() }))
     }
 
     /// The folder they lie in.
@@ -147,15 +147,15 @@ impl<'a> Checkpoints<'a> {
 }
 
 /// Opens the checkpoint that the configuration names, if it names one.
-fn configured(config: &RestoreCheckpointConfig) -> Result<Option<Reader>, TrainError> {
+fn configured(config: &RestoreCheckpointConfig) -> Result<Option<Box<dyn Stored>>, TrainError> {
     // `check` has seen that there is at most one.
     let Some(path) = config.path.0.first() else { return Ok(None) };
     let path = Path::parse(path)?;
     if config.mode == RestoreMode::Specific {
-        return Ok(Some(Reader::open(&path)?));
+        return Ok(Some(open(&path)?));
     }
     match latest(&path)? {
-        Some(newest) => Ok(Some(Reader::open(&newest)?)),
+        Some(newest) => Ok(Some(open(&newest)?)),
         None => {
             telemetry::notice(&format!("no checkpoint in {path}: starting from scratch"));
             Ok(None)
@@ -179,12 +179,12 @@ fn shapes(state: &TrainState) -> Shapes {
 /// Copies what the plan names into the state, one array at a time.
 fn fill(
     state: &mut TrainState,
-    reader: &Reader,
+    stored: &dyn Stored,
     plan: &Plan,
     dtype: Option<DType>,
 ) -> Result<(), TrainError> {
     for (name, source) in &plan.sources {
-        let mut array = reader.read(source)?;
+        let mut array = stored.read(source)?;
         if let Some(parameter) = name.strip_prefix("target/") {
             if let Some(dtype) = dtype {
                 array = array.cast(dtype);
@@ -198,7 +198,7 @@ fn fill(
         }
     }
     if plan.sources.contains_key(STEP) {
-        state.step = reader.step()?;
+        state.step = stored.step()?;
     }
     Ok(())
 }
@@ -225,12 +225,12 @@ fn with_view<R>(tensor: &Tensor, read: impl FnOnce(ArrayView<'_>) -> R) -> R {
 }
 
 fn read_json<T: for<'de> Deserialize<'de>>(
-    reader: &Reader,
+    stored: &dyn Stored,
     file: &str,
 ) -> Result<Option<T>, CheckpointError> {
-    let Some(bytes) = reader.extra(file)? else { return Ok(None) };
+    let Some(bytes) = stored.extra(file)? else { return Ok(None) };
     serde_json::from_slice(&bytes).map(Some).map_err(|error| CheckpointError::Damaged {
-        path: reader.path().to_string(),
+        path: stored.path().to_string(),
         reason: format!("{file}: {error}"),
     })
 }

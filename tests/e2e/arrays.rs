@@ -1,6 +1,6 @@
 //! Comparing checkpoints array by array.
 
-use gimlet::checkpoint::Reader;
+use gimlet::checkpoint::{Reader, Stored};
 use gimlet::storage;
 use std::path::Path;
 

@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use gimlet::checkpoint::Stored;
 use serde_json::Value;
 
 use crate::arrays;

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use gimlet::checkpoint::Stored;
+
 use super::{USER, WORLD, assert_fails, check};
 use crate::folder::{Folder, steps};
 

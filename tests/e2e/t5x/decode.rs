@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gimlet::checkpoint::Reader;
+use gimlet::checkpoint::{Reader, Stored};
 use gimlet::models::Batch;
 use gimlet::models::decoding::{BeamSearch, DecodeFn, Prediction};
 use gimlet::models::t5::{T5, T5Config};
@@ -74,7 +74,7 @@ fn config() -> T5Config {
 }
 
 fn read_params(checkpoint: &Reader) -> Params {
-    Params::from_tensors(checkpoint.leaves().filter_map(|array| {
+    Params::from_tensors(checkpoint.leaves().into_iter().filter_map(|array| {
         let name = array.name.strip_prefix("target/")?.to_string();
         let values = checkpoint.read(array.name).expect("the array is whole");
         let values = values.to_f32().expect("parameters are floats");

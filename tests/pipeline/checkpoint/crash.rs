@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use gimlet::checkpoint::{Array, Reader, Retention, Writer, latest_valid, remove_stale};
+use gimlet::checkpoint::{Array, Retention, Stored, Writer, latest_valid, remove_stale};
 use gimlet::storage::Path;
 
 use super::{names, save_sized, scratch};
@@ -39,7 +39,7 @@ fn child_saves_until_it_is_killed() {
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) }
     });
     remove_stale(&model_dir).unwrap();
-    let reader = latest_valid(&model_dir).unwrap().reader;
+    let reader = latest_valid(&model_dir).unwrap().checkpoint;
     let mut step = reader.map_or(0, |reader| reader.step().unwrap());
     loop {
         step += 1;
@@ -65,11 +65,11 @@ fn whenever_a_run_is_killed_its_newest_checkpoint_is_whole() {
         assert_eq!(ended.status.signal(), Some(libc::SIGKILL), "{ended:?}");
         let found = latest_valid(&model_dir).unwrap();
         assert!(found.skipped.is_empty(), "{:?}", found.skipped);
-        if let Some(reader) = found.reader {
+        if let Some(reader) = found.checkpoint {
             let step = reader.step().unwrap();
             assert!(step >= newest, "step {step} after {newest}");
             newest = step;
-            check_whole(&reader, step);
+            check_whole(reader.as_ref(), step);
         }
     }
     assert!(newest > 0, "no child lived long enough to save");
@@ -78,8 +78,8 @@ fn whenever_a_run_is_killed_its_newest_checkpoint_is_whole() {
     assert!(are_whole, "{:?}", names(&model_dir));
 }
 
-fn check_whole(reader: &Reader, step: u64) {
-    let arrays: Vec<_> = reader.leaves().map(|leaf| leaf.name.to_string()).collect();
+fn check_whole(reader: &dyn Stored, step: u64) {
+    let arrays: Vec<_> = reader.leaves().iter().map(|leaf| leaf.name.to_string()).collect();
     assert_eq!(arrays.len(), 5);
     for name in arrays.iter().filter(|name| *name != "state/step") {
         let values = reader.read(name).unwrap().to_f32().unwrap();
@@ -134,7 +134,7 @@ fn check_refusal(test: &str, model_dir: &Path, expected: &str) {
     assert_eq!(names(model_dir), ["checkpoint_1"], "{said}");
     let found = latest_valid(model_dir).unwrap();
     assert!(found.skipped.is_empty());
-    assert_eq!(found.reader.unwrap().step().unwrap(), 1);
+    assert_eq!(found.checkpoint.unwrap().step().unwrap(), 1);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Damage is noticed, named and stepped over.
 
 use gimlet::checkpoint::{
-    LatestValid, Reader, Writer, checkpoint_dir as dir_of, latest_valid, list_steps,
+    LatestValid, Writer, checkpoint_dir as dir_of, latest_valid, list_steps, open,
 };
 use gimlet::storage::Path;
 
@@ -21,8 +21,8 @@ fn overwrite(file: &Path, bytes: &[u8]) {
 }
 
 fn found(model_dir: &Path) -> (u64, Vec<String>) {
-    let LatestValid { reader, skipped } = latest_valid(model_dir).unwrap();
-    let step = reader.expect("one is whole").step().unwrap();
+    let LatestValid { checkpoint, skipped } = latest_valid(model_dir).unwrap();
+    let step = checkpoint.expect("one is whole").step().unwrap();
     (step, skipped.iter().map(ToString::to_string).collect())
 }
 
@@ -72,7 +72,7 @@ fn damage_is_noticed_without_our_checksums_too() {
         to.parent().unwrap().create_dir_all().unwrap();
         to.write_atomic(&file.read().unwrap()).unwrap();
     }
-    let read_all = || Reader::open(&dir)?.verify();
+    let read_all = || open(&dir)?.verify();
     read_all().unwrap();
     for file in files(&dir) {
         let bytes = file.read().unwrap();
@@ -94,7 +94,7 @@ fn a_cut_checkpoint_is_damaged_under_any_name() {
     let (_dir, dir) = scratch();
     for (name, bytes) in [("copy.bin", &whole[..whole.len() / 2]), ("checkpoint_3", b"")] {
         overwrite(&dir.join(name), bytes);
-        let error = Reader::open(&dir.join(name)).unwrap_err();
+        let error = open(&dir.join(name)).unwrap_err();
         assert!(error.is_damage() && !error.is_users(), "{error}");
     }
 }
@@ -113,8 +113,8 @@ fn a_half_written_folder_is_stepped_over_and_not_listed() {
 #[test]
 fn a_run_with_nothing_but_damage_does_not_start_over_silently() {
     let (_dir, model_dir) = scratch();
-    assert!(latest_valid(&model_dir.join("none")).unwrap().reader.is_none());
-    assert!(latest_valid(&model_dir).unwrap().reader.is_none());
+    assert!(latest_valid(&model_dir.join("none")).unwrap().checkpoint.is_none());
+    assert!(latest_valid(&model_dir).unwrap().checkpoint.is_none());
     for step in [1, 2] {
         overwrite(&save(&model_dir, step).join("checkpoint"), b"x");
     }
@@ -129,7 +129,7 @@ fn a_damaged_step_is_replaced_and_a_whole_one_stays() {
     let dir = save(&model_dir, 2);
     overwrite(&dir.join("target.a/0.0"), b"x");
     save(&model_dir, 2);
-    Reader::open(&dir).unwrap().verify().unwrap();
+    open(&dir).unwrap().verify().unwrap();
     dir.join("mark").write_atomic(b"").unwrap();
     save(&model_dir, 2);
     assert!(dir.join("mark").exists().unwrap());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path as StdPath, PathBuf};
 
-use gimlet::checkpoint::{Array, DType, Reader};
+use gimlet::checkpoint::{Array, DType, open};
 use gimlet::storage::Path;
 
 use super::{copy, fixture, scratch};
@@ -37,11 +37,12 @@ fn number(dtype: DType, bytes: &[u8]) -> f64 {
 
 #[test]
 fn what_t5x_wrote_is_read() {
-    let reader = Reader::open(&fixture("t5x/checkpoint_3")).unwrap();
+    let reader = open(&fixture("t5x/checkpoint_3")).unwrap();
     reader.verify().unwrap();
     assert_eq!(reader.step().unwrap(), 3);
-    assert_eq!(reader.leaves().count(), 11);
-    for leaf in reader.leaves().filter(|leaf| leaf.shape != [1] && leaf.name != "state/step") {
+    assert_eq!(reader.leaves().len(), 11);
+    for leaf in reader.leaves().iter().filter(|leaf| leaf.shape != [1] && leaf.name != "state/step")
+    {
         let array = reader.read(leaf.name).unwrap();
         assert_eq!((array.dtype, &array.shape[..]), (leaf.dtype, leaf.shape));
         check_values(leaf.name, &array);
@@ -50,14 +51,15 @@ fn what_t5x_wrote_is_read() {
 
 #[test]
 fn every_chunking_compressor_type_and_spec_is_read() {
-    let reader = Reader::open(&fixture("foreign/checkpoint_4/checkpoint")).unwrap();
+    let reader = open(&fixture("foreign/checkpoint_4/checkpoint")).unwrap();
     reader.verify().unwrap();
     assert_eq!(reader.step().unwrap(), 4);
-    let types: BTreeMap<_, _> = reader.leaves().map(|leaf| (leaf.name, leaf.dtype)).collect();
+    let types: BTreeMap<_, _> =
+        reader.leaves().iter().map(|leaf| (leaf.name, leaf.dtype)).collect();
     assert_eq!(types["target/bfloat16"], DType::Bf16);
     assert_eq!(types["target/raw"], DType::I64);
     assert!(!types.contains_key("state/1"));
-    for leaf in reader.leaves().filter(|leaf| leaf.name != "state/step") {
+    for leaf in reader.leaves().iter().filter(|leaf| leaf.name != "state/step") {
         let array = reader.read(leaf.name).unwrap();
         match leaf.name {
             "target/filled" => assert_eq!(array, Array::from_f32(&[5, 7], &[2.5; 35])),
@@ -70,7 +72,7 @@ fn every_chunking_compressor_type_and_spec_is_read() {
 fn written_again_everything_is_byte_for_byte_that_of_t5x() {
     let original = fixture("t5x/checkpoint_3");
     let (_dir, model_dir) = scratch();
-    let written = copy(&Reader::open(&original).unwrap(), &model_dir, None);
+    let written = copy(open(&original).unwrap().as_ref(), &model_dir, None);
     let ours = decompressed(written.path());
     for (name, bytes) in decompressed(&original) {
         assert_eq!(ours[&name], bytes, "{}", name.display());
@@ -106,10 +108,10 @@ fn decompressed(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 #[test]
 fn the_save_dtype_concerns_parameters_alone() {
-    let original = Reader::open(&fixture("t5x/checkpoint_3")).unwrap();
+    let original = open(&fixture("t5x/checkpoint_3")).unwrap();
     let (_dir, model_dir) = scratch();
-    let written = copy(&original, &model_dir, Some(DType::Bf16));
-    for (leaf, saved) in original.leaves().zip(written.leaves()) {
+    let written = copy(original.as_ref(), &model_dir, Some(DType::Bf16));
+    for (leaf, saved) in original.leaves().iter().zip(written.leaves()) {
         let expected = original.read(leaf.name).unwrap();
         let expected = match leaf.name.starts_with("target/") {
             true => expected.cast(DType::Bf16),
@@ -127,7 +129,7 @@ fn other_formats_are_named() {
         let path = dir.join(name);
         path.create_dir_all().unwrap();
         path.join(file).write_atomic(bytes).unwrap();
-        let message = Reader::open(&path).unwrap_err().to_string();
+        let message = open(&path).unwrap_err().to_string();
         assert!(message.contains(expected) && message.contains(path.as_str()), "{message}");
     };
     check(
@@ -139,17 +141,17 @@ fn other_formats_are_named() {
     check("orbax", "_METADATA", b"{}", "an Orbax checkpoint");
     check("other", "readme", b"", "it has no file `checkpoint`");
     check("runs/checkpoint_7", "checkpoint", b"\x80", "expected `optimizer` or `target`");
-    let message = Reader::open(&dir.join("runs")).unwrap_err().to_string();
+    let message = open(&dir.join("runs")).unwrap_err().to_string();
     assert!(message.contains("name one, such as") && message.contains("checkpoint_7"), "{message}");
     dir.join("model.ckpt-5.index").write_atomic(b"").unwrap();
-    let message = Reader::open(&dir.join("model.ckpt-5")).unwrap_err().to_string();
+    let message = open(&dir.join("model.ckpt-5")).unwrap_err().to_string();
     assert!(message.contains("a TensorFlow checkpoint"), "{message}");
     dir.join("notes.txt").write_atomic(b"my notes").unwrap();
-    let error = Reader::open(&dir.join("notes.txt")).unwrap_err();
+    let error = open(&dir.join("notes.txt")).unwrap_err();
     let message = error.to_string();
     assert!(error.is_users() && !error.is_damage(), "{message}");
     assert!(message.contains("/notes.txt` is not a checkpoint: it is a file of another"));
     assert!(message.contains("expected a folder `DIR/checkpoint_N`"), "{message}");
-    let message = Reader::open(&dir.join("none")).unwrap_err().to_string();
+    let message = open(&dir.join("none")).unwrap_err().to_string();
     assert!(message.contains("/none`: not found"), "{message}");
 }

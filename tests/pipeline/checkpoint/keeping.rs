@@ -1,7 +1,7 @@
 //! What is kept, pruned and cleaned up.
 
 use gimlet::checkpoint::{
-    Reader, Retention, Writer, checkpoint_dir, latest, list_steps, remove_stale,
+    Retention, Writer, checkpoint_dir, latest, list_steps, open, remove_stale,
 };
 use gimlet::storage::Path;
 
@@ -34,7 +34,7 @@ fn old_data_positions_go_and_their_checkpoints_stay_whole() {
     }
     prune(&model_dir, None, Some(1));
     for (step, expected) in [(1, false), (2, false), (3, true)] {
-        let reader = Reader::open(&checkpoint_dir(&model_dir, step)).unwrap();
+        let reader = open(&checkpoint_dir(&model_dir, step)).unwrap();
         reader.verify().unwrap();
         let data = reader.extra("gimlet/train_ds-000-of-001.json").unwrap();
         assert_eq!(data.is_some(), expected, "step {step}");

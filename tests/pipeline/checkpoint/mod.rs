@@ -8,7 +8,7 @@ mod restoring;
 
 use std::path::PathBuf;
 
-use gimlet::checkpoint::{Array, DType, Reader, Writer};
+use gimlet::checkpoint::{Array, DType, Stored, Writer, open};
 use gimlet::storage::Path;
 
 /// A new folder that goes away with the first part.
@@ -25,12 +25,12 @@ fn fixture(name: &str) -> Path {
 }
 
 /// Copies every array of a checkpoint into a new one in `model_dir`.
-fn copy(from: &Reader, model_dir: &Path, target_dtype: Option<DType>) -> Reader {
+fn copy(from: &dyn Stored, model_dir: &Path, target_dtype: Option<DType>) -> Box<dyn Stored> {
     let writer = Writer::create(model_dir, from.step().unwrap(), target_dtype).unwrap();
     for leaf in from.leaves() {
         writer.array(leaf.name, from.read(leaf.name).unwrap().view()).unwrap();
     }
-    Reader::open(&writer.commit().unwrap()).unwrap()
+    open(&writer.commit().unwrap()).unwrap()
 }
 
 /// Saves a small state whose values all are the step.

@@ -1,8 +1,8 @@
 //! Which arrays a run takes from a checkpoint, and what it says of another model's.
 
 use gimlet::checkpoint::{
-    CheckpointPaths, CheckpointerClass, NoTransformations, Plan, Reader, RestoreCheckpointConfig,
-    RestoreMode, Rule, Shapes, plan_resume,
+    CheckpointPaths, CheckpointerClass, NoTransformations, Plan, RestoreCheckpointConfig,
+    RestoreMode, Rule, Shapes, open, plan_resume,
 };
 use gimlet::gin::Ref;
 
@@ -25,12 +25,12 @@ fn config(rules: Option<&[(&str, Option<&str>)]>, fallback: bool) -> RestoreChec
 }
 
 fn needs() -> Shapes {
-    Reader::open(&fixture("t5x/checkpoint_3")).unwrap().shapes()
+    open(&fixture("t5x/checkpoint_3")).unwrap().shapes()
 }
 
 fn plan(config: &RestoreCheckpointConfig, needs: &Shapes) -> Result<Plan, String> {
-    let reader = Reader::open(&fixture("t5x/checkpoint_3")).unwrap();
-    config.plan(&reader, needs).map_err(|error| error.to_string())
+    let reader = open(&fixture("t5x/checkpoint_3")).unwrap();
+    config.plan(reader.as_ref(), needs).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -46,8 +46,8 @@ fn another_model_is_refused_with_every_difference() {
     needs.insert("target/decoder/x".to_string(), vec![2]);
     needs.insert("target/encoder/norm/scale".to_string(), vec![8]);
     needs.remove("state/step");
-    let reader = Reader::open(&fixture("t5x/checkpoint_3")).unwrap();
-    let resumed = plan_resume(&reader, &needs).unwrap_err().to_string();
+    let reader = open(&fixture("t5x/checkpoint_3")).unwrap();
+    let resumed = plan_resume(reader.as_ref(), &needs).unwrap_err().to_string();
     for message in [plan(&config(None, false), &needs).unwrap_err(), resumed] {
         assert!(message.contains("checkpoint_3` holds another model"), "{message}");
         assert!(message.contains("target/decoder/x"), "{message}");

@@ -8,7 +8,7 @@ mod encode;
 
 use std::collections::BTreeMap;
 
-use super::array::{Array, DType};
+use crate::checkpoint::array::{Array, DType};
 
 pub(super) use decode::{DecodeError, decode};
 pub(super) use encode::encode;

@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::error::CheckpointError;
-use super::retention::is_dataset_file;
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::retention::is_dataset_file;
 use crate::storage::{Path, StorageError};
 
 /// The file, relative to the checkpoint.

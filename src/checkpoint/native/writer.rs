@@ -4,17 +4,18 @@ use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::array::{Array, ArrayView, DType};
 use super::checksums::{Checksums, FILE as CHECKSUMS_FILE, Summing};
-use super::error::CheckpointError;
 use super::msgpack::{Leaf, Leaves, ZarrLeaf, encode};
 use super::reader::{CHECKPOINT_FILE, Reader};
-use super::steps::checkpoint_dir;
-use super::zarr;
+use crate::checkpoint::array::{Array, ArrayView, DType};
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::steps::checkpoint_dir;
+use crate::checkpoint::stored::Stored;
+use crate::checkpoint::zarr;
 use crate::storage::{FolderLock, Locked, Path, StorageError};
 
 /// What ends the names of our temporary folders, to tell them from those of T5X.
-pub(super) const TEMPORARY_MARK: &str = ".gimlet";
+pub(in crate::checkpoint) const TEMPORARY_MARK: &str = ".gimlet";
 
 /// A checkpoint being written into `checkpoint_N.tmp-TIME.gimlet`, where no reader looks. It is
 /// whole and visible after [`Writer::commit`], and gone if dropped before. Arrays may be written
@@ -191,7 +192,7 @@ fn is_inline(name: &str, shape: &[usize]) -> bool {
 }
 
 /// A new folder `NAME.tmp-TIME.gimlet`; a later time where two saves fall into one second.
-pub(super) fn create_temporary(finished: &Path) -> Result<Path, CheckpointError> {
+pub(in crate::checkpoint) fn create_temporary(finished: &Path) -> Result<Path, CheckpointError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let parent = finished.parent().expect("a checkpoint lies in a folder");
     for time in now.. {

@@ -1,22 +1,19 @@
 //! Reading one checkpoint, array by array.
 
-use super::array::{Array, DType};
 use super::checksums::Checksums;
-use super::error::CheckpointError;
-use super::fit::Shapes;
-use super::msgpack::{DecodeError, Leaf, Leaves, decode};
-use super::steps::step_of;
-use super::zarr;
+use super::msgpack::{DecodeError, Leaf, Leaves, ZarrLeaf, decode};
+use crate::checkpoint::array::Array;
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::steps::{list_steps, step_of};
+use crate::checkpoint::stored::{ArrayInfo, Format, Stored};
+use crate::checkpoint::zarr;
 use crate::storage::Path;
 
 /// The file that makes a folder a checkpoint.
-pub(super) const CHECKPOINT_FILE: &str = "checkpoint";
+pub(in crate::checkpoint) const CHECKPOINT_FILE: &str = "checkpoint";
 
 /// What the user should have named.
 const EXPECTED: &str = "expected a folder `DIR/checkpoint_N` that a run has saved";
-
-/// Orbax's mark.
-const ORBAX_FILE: &str = "_METADATA";
 
 /// An open checkpoint. Holds the arrays that lie in the file `checkpoint` (small ones: factored
 /// states); the others stay on disk until they are asked for.
@@ -27,25 +24,13 @@ pub struct Reader {
     checksums: Option<Checksums>,
 }
 
-/// An array of a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArrayInfo<'a> {
-    /// `target/encoder/encoder_norm/scale`, `state/step`, `state/param_states/.../v_row`.
-    pub name: &'a str,
-    /// The type it is stored in.
-    pub dtype: DType,
-    /// Its dimensions.
-    pub shape: &'a [usize],
-}
-
 impl Reader {
     /// Opens a folder `checkpoint_N`, or the file `checkpoint` in it.
     ///
     /// # Errors
-    /// Not found; damaged; no checkpoint; or one of TensorFlow or Orbax, which cannot be read yet.
+    /// Not found; damaged; no checkpoint of this format.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let (dir, file) = locate(path)?;
-        refuse_tensorflow(path, &file)?;
         let checksums = Checksums::load(&dir)?;
         if let Some(checksums) = &checksums {
             checksums.verify(&dir, CHECKPOINT_FILE)?;
@@ -64,20 +49,23 @@ impl Reader {
             DecodeError::NotACheckpoint(reason) => {
                 CheckpointError::NotACheckpoint { path: shown(), reason }
             }
-            DecodeError::Orbax => {
-                CheckpointError::NotYet { path: shown(), kind: "an Orbax checkpoint" }
-            }
+            DecodeError::Orbax => CheckpointError::NotYet { path: shown(), format: Format::Orbax },
         })?;
         Ok(Self { dir, leaves, checksums })
     }
+}
 
-    /// The checkpoint's folder.
-    pub fn path(&self) -> &Path {
+impl Stored for Reader {
+    fn path(&self) -> &Path {
         &self.dir
     }
 
-    /// The step after which it was written: `state/step`, else that of the folder's name.
-    pub fn step(&self) -> Result<u64, CheckpointError> {
+    fn format(&self) -> Format {
+        Format::T5x
+    }
+
+    /// `state/step`, else that of the folder's name.
+    fn step(&self) -> Result<u64, CheckpointError> {
         let stored = match self.leaves.get("state/step") {
             Some(Leaf::Inline(array)) => array.to_int(),
             Some(Leaf::Other(value)) => value.as_i64(),
@@ -88,37 +76,29 @@ impl Reader {
             .ok_or_else(|| CheckpointError::damaged(&self.dir, "`state/step` is not a step number"))
     }
 
-    /// Every array, sorted by name.
-    pub fn leaves(&self) -> impl Iterator<Item = ArrayInfo<'_>> {
-        self.leaves.iter().filter_map(|(name, leaf)| match leaf {
-            Leaf::Inline(array) => {
-                Some(ArrayInfo { name, dtype: array.dtype, shape: &array.shape })
+    fn leaves(&self) -> Vec<ArrayInfo<'_>> {
+        let info = |(name, leaf)| match leaf {
+            &Leaf::Inline(Array { dtype, ref shape, .. }) => Some(ArrayInfo { name, dtype, shape }),
+            &Leaf::Zarr(ZarrLeaf { dtype, ref shape, .. }) => {
+                Some(ArrayInfo { name, dtype, shape })
             }
-            Leaf::Zarr(zarr) => Some(ArrayInfo { name, dtype: zarr.dtype, shape: &zarr.shape }),
             Leaf::Empty | Leaf::Other(_) => None,
-        })
+        };
+        self.leaves.iter().map(|(name, leaf)| (&name[..], leaf)).filter_map(info).collect()
     }
 
-    /// The shapes of all arrays by name.
-    pub fn shapes(&self) -> Shapes {
-        self.leaves().map(|array| (array.name.to_string(), array.shape.to_vec())).collect()
-    }
-
-    /// Reads one array. Damage of its chunks is noticed.
-    pub fn read(&self, name: &str) -> Result<Array, CheckpointError> {
+    /// Damage of compressed chunks is noticed.
+    fn read(&self, name: &str) -> Result<Array, CheckpointError> {
         match self.leaves.get(name) {
             Some(Leaf::Inline(array)) => Ok(array.clone()),
             Some(Leaf::Zarr(leaf)) => {
                 zarr::read(&self.dir, &self.dir.join(&leaf.dir), (leaf.dtype, &leaf.shape))
             }
-            _ => {
-                Err(CheckpointError::NoArray { path: self.dir.to_string(), name: name.to_string() })
-            }
+            _ => Err(self.no_array(name)),
         }
     }
 
-    /// Reads a file beside the arrays, such as `gimlet/data.json`; `None` if there is none.
-    pub fn extra(&self, relative: &str) -> Result<Option<Vec<u8>>, CheckpointError> {
+    fn extra(&self, relative: &str) -> Result<Option<Vec<u8>>, CheckpointError> {
         match self.dir.join(relative).read() {
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.into()),
@@ -129,12 +109,12 @@ impl Reader {
         }
     }
 
-    /// Checks the whole checkpoint: every byte against the checksums where there are any, else (T5X
-    /// writes none) that every array can be read; compressed chunks have checksums of their own.
-    pub fn verify(&self) -> Result<(), CheckpointError> {
+    /// Every byte against the checksums where there are any, else (T5X writes none) that every array can
+    /// be read; compressed chunks have checksums of their own.
+    fn verify(&self) -> Result<(), CheckpointError> {
         match &self.checksums {
             Some(checksums) => checksums.verify_all(&self.dir),
-            None => self.leaves().try_for_each(|array| self.read(array.name).map(drop)),
+            None => self.leaves().iter().try_for_each(|array| self.read(array.name).map(drop)),
         }
     }
 }
@@ -147,9 +127,6 @@ fn locate(path: &Path) -> Result<(Path, Path), CheckpointError> {
     if path.exists()? {
         return Ok((path.parent().unwrap_or(Path::parse(".")?), path.clone()));
     }
-    if Path::parse(&format!("{path}.index"))?.exists()? {
-        return Err(tensorflow(path));
-    }
     // The error of opening names path and remedy.
     path.open()?;
     Ok((path.clone(), path.clone()))
@@ -157,20 +134,13 @@ fn locate(path: &Path) -> Result<(Path, Path), CheckpointError> {
 
 fn locate_in(dir: &Path) -> Result<(Path, Path), CheckpointError> {
     let file = dir.join(CHECKPOINT_FILE);
-    let orbax = [ORBAX_FILE, "state/_METADATA", "_CHECKPOINT_METADATA"];
-    for mark in orbax {
-        if dir.join(mark).exists()? {
-            let kind = "an Orbax checkpoint";
-            return Err(CheckpointError::NotYet { path: dir.to_string(), kind });
-        }
-    }
     if file.exists()? {
         return Ok((dir.clone(), file));
     }
     if step_of(dir).is_some() {
         return Err(CheckpointError::damaged(dir, "its file `checkpoint` is missing"));
     }
-    let reason = match super::steps::list_steps(dir)?.last() {
+    let reason = match list_steps(dir)?.last() {
         Some(step) => format!(
             "it is a folder of checkpoints; name one, such as `{dir}/checkpoint_{step}`, or use \
              mode = 'latest'"
@@ -191,17 +161,4 @@ fn begins_as_map(file: &Path) -> bool {
     let mut first = [0];
     let read = file.open().is_ok_and(|mut source| source.read_exact(&mut first).is_ok());
     read && matches!(first[0], 0x80..=0x8f | 0xde | 0xdf)
-}
-
-/// TensorFlow's file of the same name is a text that names the newest of its checkpoints.
-fn refuse_tensorflow(path: &Path, file: &Path) -> Result<(), CheckpointError> {
-    use std::io::Read;
-    let mut head = Vec::new();
-    let read = file.open()?.take(21).read_to_end(&mut head);
-    read.map_err(|error| crate::storage::StorageError::new("read", file, error))?;
-    if head == b"model_checkpoint_path" { Err(tensorflow(path)) } else { Ok(()) }
-}
-
-fn tensorflow(path: &Path) -> CheckpointError {
-    CheckpointError::NotYet { path: path.to_string(), kind: "a TensorFlow checkpoint" }
 }

@@ -1,0 +1,12 @@
+//! T5X's own format, version 3: a folder `checkpoint_N` with a msgpack file `checkpoint` (tree, small
+//! arrays) and a zarr folder for every other array. What is ours lies in `checkpoint_N/gimlet/`.
+
+mod checksums;
+mod msgpack;
+mod reader;
+mod writer;
+
+pub(super) use reader::CHECKPOINT_FILE;
+pub use reader::Reader;
+pub use writer::Writer;
+pub(super) use writer::{TEMPORARY_MARK, create_temporary};

@@ -1,0 +1,83 @@
+//! Which format lies at a path. Decided by the files that are there, never by asking the user.
+
+use std::io::Read;
+
+use super::error::CheckpointError;
+use super::native::{CHECKPOINT_FILE, Reader};
+use super::stored::{Format, Stored};
+use crate::storage::{Path, StorageError};
+
+/// What TensorFlow's file `checkpoint` begins with: a text that names the newest of its checkpoints.
+const TENSORFLOW_TEXT: &[u8] = b"model_checkpoint_path";
+
+/// Files of which one lies in every checkpoint of Orbax.
+pub(super) const ORBAX_MARKS: [&str; 3] = ["_METADATA", "state/_METADATA", "_CHECKPOINT_METADATA"];
+
+/// Files of which one lies in every model folder of Hugging Face.
+const HUGGING_FACE_MARKS: [&str; 4] = [
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+];
+
+/// Opens a checkpoint of any format that Gimlet reads.
+///
+/// # Errors
+/// Not found; damaged; no checkpoint.
+pub fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
+    match recognize(path)? {
+        Format::T5x => Ok(Box::new(Reader::open(path)?)),
+        format => Err(CheckpointError::NotYet { path: path.to_string(), format }),
+    }
+}
+
+/// The format of what lies at a path; T5X's where nothing else shows.
+fn recognize(path: &Path) -> Result<Format, CheckpointError> {
+    if path.is_dir()? {
+        return recognize_folder(path);
+    }
+    if !path.exists()? {
+        let is_bundle = Path::parse(&format!("{path}.index"))?.exists()?;
+        return Ok(if is_bundle { Format::MeshTensorFlow } else { Format::T5x });
+    }
+    let head = head(path)?;
+    let name = path.file_name();
+    let is_pickle =
+        head.starts_with(b"PK\x03\x04") || (head.starts_with(b"\x80") && named_torch(name));
+    Ok(match () {
+        () if head.starts_with(TENSORFLOW_TEXT) || name.ends_with(".index") => {
+            Format::MeshTensorFlow
+        }
+        () if name.ends_with(".safetensors") => Format::HuggingFace,
+        () if is_pickle => Format::Torch,
+        () => Format::T5x,
+    })
+}
+
+fn recognize_folder(dir: &Path) -> Result<Format, CheckpointError> {
+    let any = |names: &[&str]| -> Result<bool, CheckpointError> {
+        names.iter().try_fold(false, |found, name| Ok(found || dir.join(name).exists()?))
+    };
+    if any(&ORBAX_MARKS)? {
+        return Ok(Format::Orbax);
+    }
+    let file = dir.join(CHECKPOINT_FILE);
+    if file.exists()? {
+        let is_tensorflow = head(&file)?.starts_with(TENSORFLOW_TEXT);
+        return Ok(if is_tensorflow { Format::MeshTensorFlow } else { Format::T5x });
+    }
+    Ok(if any(&HUGGING_FACE_MARKS)? { Format::HuggingFace } else { Format::T5x })
+}
+
+fn named_torch(name: &str) -> bool {
+    [".pt", ".pth", ".bin", ".ckpt"].iter().any(|end| name.ends_with(end))
+}
+
+/// The first bytes of a file.
+fn head(file: &Path) -> Result<Vec<u8>, CheckpointError> {
+    let mut head = Vec::new();
+    let read = file.open()?.take(TENSORFLOW_TEXT.len() as u64).read_to_end(&mut head);
+    read.map_err(|error| StorageError::new("read", file, error))?;
+    Ok(head)
+}

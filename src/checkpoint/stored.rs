@@ -1,0 +1,93 @@
+//! What can be read from a checkpoint, whatever its format.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::array::{Array, DType};
+use super::error::CheckpointError;
+use super::fit::Shapes;
+use crate::storage::Path;
+
+/// The formats of checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// T5X's own: msgpack and zarr.
+    T5x,
+    /// Orbax's, which T5X writes by default: OCDBT or one folder an array.
+    Orbax,
+    /// A folder of Hugging Face's transformers: `config.json` and weights.
+    HuggingFace,
+    /// A state dictionary that `torch.save` wrote.
+    Torch,
+    /// TensorFlow's, as Mesh TensorFlow T5 writes it: `model.ckpt-N.index` and its data.
+    MeshTensorFlow,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Format::T5x => "a T5X checkpoint",
+            Format::Orbax => "an Orbax checkpoint",
+            Format::HuggingFace => "a Hugging Face model",
+            Format::Torch => "a PyTorch file",
+            Format::MeshTensorFlow => "a TensorFlow checkpoint",
+        })
+    }
+}
+
+/// An array of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayInfo<'a> {
+    /// `target/encoder/encoder_norm/scale`, `state/step`, `state/param_states/.../v_row`.
+    pub name: &'a str,
+    /// The type it is stored in.
+    pub dtype: DType,
+    /// Its dimensions.
+    pub shape: &'a [usize],
+}
+
+/// An open checkpoint. Its arrays have T5X's names and shapes whatever the format; they stay where they
+/// lie until they are asked for.
+pub trait Stored: fmt::Debug + Send + Sync {
+    /// Where it lies.
+    fn path(&self) -> &Path;
+
+    /// Its format.
+    fn format(&self) -> Format;
+
+    /// The step after which it was written; 0 for a format that has none.
+    fn step(&self) -> Result<u64, CheckpointError>;
+
+    /// Every array, sorted by name.
+    fn leaves(&self) -> Vec<ArrayInfo<'_>>;
+
+    /// Reads one array. Damage of its bytes is noticed as far as the format tells.
+    fn read(&self, name: &str) -> Result<Array, CheckpointError>;
+
+    /// Reads the part of an array that lies in these ranges of its dimensions, and no more than it
+    /// must to get at it.
+    fn read_part(&self, name: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
+        Ok(self.read(name)?.part(part))
+    }
+
+    /// Reads a file of ours beside the arrays, such as `gimlet/run.json`; `None` if there is none.
+    fn extra(&self, _relative: &str) -> Result<Option<Vec<u8>>, CheckpointError> {
+        Ok(None)
+    }
+
+    /// Checks that everything is there and undamaged, as far as the format tells.
+    fn verify(&self) -> Result<(), CheckpointError> {
+        self.leaves().iter().try_for_each(|array| self.read(array.name).map(drop))
+    }
+
+    /// The shapes of all arrays by name.
+    fn shapes(&self) -> Shapes {
+        let shape = |array: &ArrayInfo<'_>| (array.name.to_string(), array.shape.to_vec());
+        self.leaves().iter().map(shape).collect()
+    }
+
+    /// The error for an array that is not there.
+    fn no_array(&self, name: &str) -> CheckpointError {
+        CheckpointError::NoArray { path: self.path().to_string(), name: name.to_string() }
+    }
+}
