@@ -20,11 +20,15 @@
 
 mod array;
 mod assignment;
+mod best;
+mod checkpointers;
 mod error;
 mod fit;
 mod native;
 mod open;
+mod parallel;
 mod retention;
+mod saver;
 mod spec;
 mod steps;
 mod stored;
@@ -32,14 +36,21 @@ mod zarr;
 
 pub use array::{Array, ArrayView, DType};
 pub use assignment::{Plan, Rule, assign, plan_resume};
+pub use best::Best;
+pub use checkpointers::{
+    CheckpointManagerClass, Checkpointer, CheckpointerClass, KeepBest, MetricMode,
+    OrbaxCheckpointManager, SaveBestCheckpointer,
+};
 pub use error::CheckpointError;
 pub use fit::{Mismatch, Shapes, check_fit};
 pub use native::{Reader, Writer};
 pub use open::open;
+pub use parallel::{read_arrays, write_arrays};
 pub use retention::{DATASET_PREFIX, Retention, remove_stale};
+pub use saver::{Saver, Saving, Snapshot};
 pub use spec::{
-    CheckpointConfig, CheckpointPaths, Checkpointer, CheckpointerClass, NoTransformations,
-    RestoreCheckpointConfig, RestoreDtype, RestoreMode, SaveCheckpointConfig, SaveDtype,
+    CheckpointConfig, CheckpointPaths, NoTransformations, RestoreCheckpointConfig, RestoreDtype,
+    RestoreMode, SaveCheckpointConfig, SaveDtype,
 };
 pub use steps::{LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, step_of};
 pub use stored::{ArrayInfo, Format, Stored};

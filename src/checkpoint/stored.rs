@@ -46,6 +46,13 @@ pub struct ArrayInfo<'a> {
     pub shape: &'a [usize],
 }
 
+impl ArrayInfo<'_> {
+    /// Its size in memory.
+    pub fn num_bytes(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.dtype.size()
+    }
+}
+
 /// An open checkpoint. Its arrays have T5X's names and shapes whatever the format; they stay where they
 /// lie until they are asked for.
 pub trait Stored: fmt::Debug + Send + Sync {
