@@ -5,6 +5,7 @@ mod damage;
 mod formats;
 mod keeping;
 mod restoring;
+mod saving;
 
 use std::path::PathBuf;
 

@@ -52,7 +52,7 @@ fn another_model_is_refused_with_every_difference() {
     for message in [plan(&config(None, false), &needs).unwrap_err(), resumed] {
         assert!(message.contains("checkpoint_3` holds another model"), "{message}");
         assert!(message.contains("target/decoder/x"), "{message}");
-        assert!(message.contains("target/encoder/norm/scale [6], expected [8]"), "{message}");
+        assert!(message.contains("target/encoder/norm/scale  [6], expected [8]"), "{message}");
         assert!(message.contains("only in the checkpoint:\n    state/step"), "{message}");
     }
 }
