@@ -187,6 +187,13 @@ impl ArrayView<'_> {
     }
 }
 
+/// The bytes of an array; `None` for one that no machine could hold.
+pub(super) fn num_bytes(shape: &[usize], dtype: DType) -> Option<usize> {
+    let start = Some(dtype.size());
+    let bytes = shape.iter().fold(start, |bytes, &size| bytes?.checked_mul(size));
+    bytes.filter(|&bytes| isize::try_from(bytes).is_ok())
+}
+
 /// The number of elements of a shape.
 pub(super) fn num_elements(shape: &[usize]) -> usize {
     shape.iter().product()

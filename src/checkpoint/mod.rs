@@ -27,6 +27,7 @@ mod fit;
 mod native;
 mod open;
 mod parallel;
+mod read_ahead;
 mod retention;
 mod saver;
 mod spec;
@@ -45,9 +46,9 @@ pub use error::CheckpointError;
 pub use fit::{Mismatch, Shapes, check_fit};
 pub use native::{Reader, Writer};
 pub use open::open;
-pub use parallel::{read_arrays, write_arrays};
+pub use read_ahead::Visit;
 pub use retention::{DATASET_PREFIX, Retention, remove_stale};
-pub use saver::{Saver, Saving, Snapshot};
+pub use saver::{Saver, Saving, Snapshot, write_arrays};
 pub use spec::{
     CheckpointConfig, CheckpointPaths, NoTransformations, RestoreCheckpointConfig, RestoreDtype,
     RestoreMode, SaveCheckpointConfig, SaveDtype,

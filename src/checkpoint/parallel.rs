@@ -1,251 +1,70 @@
-//! Many arrays at a time: written by several threads, and read ahead of whoever takes them.
+//! Work on many pieces at once: chunks of an array, arrays of a checkpoint.
 
-use std::collections::BTreeMap;
 use std::num::NonZero;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, mpsc};
+use std::sync::Mutex;
 
-use super::array::{Array, ArrayView};
-use super::error::CheckpointError;
-use super::native::Writer;
-use super::stored::Stored;
+/// No more threads than this, however many cores there are.
+const MAX_THREADS: usize = 16;
 
-/// More threads than this gain nothing on one disk, and they share the processor with training.
-const MAX_THREADS: usize = 4;
+/// The number of threads that share work.
+pub(super) fn num_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS)
+}
 
-/// Bytes of arrays that are read before they are taken; a larger array is read alone.
-const READ_AHEAD: usize = 256 << 20;
-
-/// Writes arrays on several threads, the largest first. A thread holds a few hundred KiB beside the
-/// arrays themselves.
-///
-/// # Errors
-/// The first; arrays that are not begun by then are not written.
-pub fn write_arrays(
-    writer: &Writer,
-    arrays: &[(&str, ArrayView<'_>)],
-) -> Result<(), CheckpointError> {
-    let mut order: Vec<_> = arrays.iter().collect();
-    order.sort_by_key(|(_, array)| std::cmp::Reverse(array.data.len()));
-    let next = AtomicUsize::new(0);
-    let work = || -> Result<(), CheckpointError> {
-        while let Some((name, array)) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let written = writer.array(name, *array);
-            written.inspect_err(|_| next.store(order.len(), Ordering::Relaxed))?;
-        }
-        Ok(())
+/// Does the work on each item on all cores, in no order; after an error nothing new is begun, and the
+/// error is the result.
+pub(super) fn for_each<T: Send, E: Send>(
+    items: impl Iterator<Item = T> + Send,
+    work: impl Fn(T) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let mut items = items.peekable();
+    let Some(first) = items.next() else { return Ok(()) };
+    if items.peek().is_none() {
+        return work(first);
+    }
+    let items = Mutex::new((std::iter::once(first).chain(items), None));
+    let next = || {
+        let mut items = items.lock().expect("no holder of the items panics");
+        if items.1.is_some() { None } else { items.0.next() }
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (1..num_threads()).map(|_| scope.spawn(work)).collect();
-        let own = work();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().expect("writing does not panic"))
-            .fold(own, Result::and)
-    })
-}
-
-/// Reads arrays on several threads and hands each to `take`, on this thread and with its place in
-/// `names`, in no particular order.
-///
-/// # Errors
-/// The first that reading or `take` meets.
-pub fn read_arrays<E: From<CheckpointError>>(
-    stored: &dyn Stored,
-    names: &[&str],
-    take: impl FnMut(usize, Array) -> Result<(), E>,
-) -> Result<(), E> {
-    read_within(READ_AHEAD, stored, names, take)
-}
-
-fn read_within<E: From<CheckpointError>>(
-    limit: usize,
-    stored: &dyn Stored,
-    names: &[&str],
-    mut take: impl FnMut(usize, Array) -> Result<(), E>,
-) -> Result<(), E> {
-    let sizes: BTreeMap<&str, usize> =
-        stored.leaves().iter().map(|leaf| (leaf.name, leaf.num_bytes())).collect();
-    let cost = |at: usize| sizes.get(names[at]).copied().unwrap_or(0).min(limit);
-    let (next, budget) = (AtomicUsize::new(0), Budget::new(limit));
-    let (sender, receiver) = mpsc::channel();
-    let read = |sender: mpsc::Sender<(usize, Result<Array, CheckpointError>)>| {
-        let _close = CloseOn { budget: &budget, end: End::Panic };
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            // A receiver that is gone has met an error.
-            if at >= names.len()
-                || !budget.take(cost(at))
-                || sender.send((at, stored.read(names[at]))).is_err()
-            {
-                return;
+    let worker = || {
+        while let Some(item) = next() {
+            if let Err(error) = work(item) {
+                items.lock().expect("no holder of the items panics").1.get_or_insert(error);
             }
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..num_threads() {
-            let (read, sender) = (&read, sender.clone());
-            scope.spawn(move || read(sender));
+        for _ in 1..num_threads() {
+            scope.spawn(worker);
         }
-        drop(sender);
-        let _close = CloseOn { budget: &budget, end: End::Any };
-        receiver.into_iter().try_for_each(|(at, array)| {
-            take(at, array?)?;
-            budget.give_back(cost(at));
-            Ok(())
-        })
-    })
+        worker();
+    });
+    let (_, error) = items.into_inner().expect("no holder of the items panics");
+    error.map_or(Ok(()), Err)
 }
-
-fn num_threads() -> usize {
-    std::thread::available_parallelism().map_or(2, NonZero::get).clamp(2, MAX_THREADS)
-}
-
-/// Bytes that may still be held; `None` once nobody takes arrays any more.
-struct Budget {
-    free: Mutex<Option<usize>>,
-    changed: Condvar,
-}
-
-impl Budget {
-    fn new(bytes: usize) -> Self {
-        Self { free: Mutex::new(Some(bytes)), changed: Condvar::new() }
-    }
-
-    /// Waits until there are so many, and takes them; `false` when closed.
-    fn take(&self, bytes: usize) -> bool {
-        let free = self.free.lock().expect(WHOLE);
-        let is_short = |free: &mut Option<usize>| free.is_some_and(|free| free < bytes);
-        let mut free = self.changed.wait_while(free, is_short).expect(WHOLE);
-        *free = free.map(|free| free - bytes);
-        free.is_some()
-    }
-
-    fn give_back(&self, bytes: usize) {
-        let mut free = self.free.lock().expect(WHOLE);
-        *free = free.map(|free| free + bytes);
-        self.changed.notify_all();
-    }
-
-    fn close(&self) {
-        *self.free.lock().expect(WHOLE) = None;
-        self.changed.notify_all();
-    }
-}
-
-/// Closes a budget at the end of a scope, so that nobody waits for bytes that never come back.
-struct CloseOn<'a> {
-    budget: &'a Budget,
-    end: End,
-}
-
-#[derive(PartialEq)]
-enum End {
-    Any,
-    Panic,
-}
-
-impl Drop for CloseOn<'_> {
-    fn drop(&mut self) {
-        if self.end == End::Any || std::thread::panicking() {
-            self.budget.close();
-        }
-    }
-}
-
-/// Why a lock is never poisoned.
-const WHOLE: &str = "nothing panics while it counts bytes";
 
 #[cfg(test)]
 mod tests {
-    use std::ops::Range;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::checkpoint::{ArrayInfo, DType, Format};
-    use crate::storage::Path;
-
-    /// Thirty arrays of 400 bytes; counts those that were read and not yet taken.
-    #[derive(Debug)]
-    struct Fake {
-        path: Path,
-        names: Vec<String>,
-        held: AtomicUsize,
-        most: AtomicUsize,
-        fails_at: Range<usize>,
-    }
-
-    impl Fake {
-        fn new(fails_at: Range<usize>) -> Self {
-            let names = (0..30).map(|at| format!("target/{at:02}")).collect();
-            let [held, most] = [0, 0].map(AtomicUsize::new);
-            Self { path: Path::parse("fake").unwrap(), names, held, most, fails_at }
-        }
-
-        /// Reads everything; yields what arrived, sorted, or the error.
-        fn read_all(&self, limit: usize) -> Result<Vec<f32>, CheckpointError> {
-            let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-            let mut arrived = Vec::new();
-            read_within(limit, self, &names, |at, array| {
-                let value = array.to_f32().unwrap()[0];
-                assert_eq!(value, at as f32);
-                arrived.push(value);
-                self.held.fetch_sub(1, Ordering::SeqCst);
-                Ok::<_, CheckpointError>(())
-            })?;
-            arrived.sort_by(f32::total_cmp);
-            Ok(arrived)
-        }
-    }
-
-    impl Stored for Fake {
-        fn path(&self) -> &Path {
-            &self.path
-        }
-
-        fn format(&self) -> Format {
-            Format::T5x
-        }
-
-        fn step(&self) -> Result<u64, CheckpointError> {
-            Ok(0)
-        }
-
-        fn leaves(&self) -> Vec<ArrayInfo<'_>> {
-            let info = |name| ArrayInfo { name, dtype: DType::F32, shape: &[100] };
-            self.names.iter().map(|name| info(name)).collect()
-        }
-
-        fn read(&self, name: &str) -> Result<Array, CheckpointError> {
-            let at = self.names.iter().position(|known| known == name).unwrap();
-            if self.fails_at.contains(&at) {
-                return Err(self.no_array(name));
-            }
-            let held = self.held.fetch_add(1, Ordering::SeqCst) + 1;
-            self.most.fetch_max(held, Ordering::SeqCst);
-            Ok(Array::from_f32(&[100], &[at as f32; 100]))
-        }
-    }
 
     #[test]
-    fn every_array_arrives_once_and_few_are_held() {
-        // Less than one array; two of them; all.
-        for (limit, most) in [(10, 1), (800, 2), (1 << 20, 30)] {
-            let fake = Fake::new(0..0);
-            let expected: Vec<f32> = (0..30u8).map(f32::from).collect();
-            assert_eq!(fake.read_all(limit).unwrap(), expected);
-            assert!(fake.most.into_inner() <= most, "limit {limit}");
-        }
-    }
-
-    #[test]
-    fn an_error_of_either_side_ends_the_reading() {
-        let fake = Fake::new(7..30);
-        assert!(matches!(fake.read_all(800), Err(CheckpointError::NoArray { .. })));
-        let fake = Fake::new(0..0);
-        let names: Vec<&str> = fake.names.iter().map(String::as_str).collect();
-        let refuse = |_, _| Err(CheckpointError::Assignment("no".to_string()));
-        let error = read_within(800, &fake, &names, refuse).unwrap_err();
-        assert!(matches!(error, CheckpointError::Assignment(_)));
+    fn every_item_is_worked_on_once_and_an_error_ends_the_work() {
+        let sum = AtomicUsize::new(0);
+        for_each(1..=100_usize, |i| {
+            sum.fetch_add(i, Ordering::Relaxed);
+            Ok::<(), ()>(())
+        })
+        .unwrap();
+        assert_eq!(sum.into_inner(), 5050);
+        let done = AtomicUsize::new(0);
+        let found = for_each(0.., |i| {
+            done.fetch_add(1, Ordering::Relaxed);
+            if i == 10 { Err(i) } else { Ok(()) }
+        });
+        assert_eq!(found, Err(10));
+        assert!(done.into_inner() < 1_000_000);
     }
 }

@@ -6,7 +6,7 @@ use super::array::{Array, ArrayView, DType};
 use super::best::Best;
 use super::error::CheckpointError;
 use super::native::Writer;
-use super::parallel::write_arrays;
+use super::parallel;
 use super::retention::Retention;
 use crate::storage::Path;
 use crate::telemetry;
@@ -133,6 +133,20 @@ impl Drop for Saver {
             Some(Ok(Ok(_)) | Err(_)) | None => {}
         }
     }
+}
+
+/// Writes arrays on all cores, the largest first. A thread holds a few hundred KiB beside the arrays
+/// themselves.
+///
+/// # Errors
+/// The first; arrays that are not begun by then are not written.
+pub fn write_arrays(
+    writer: &Writer,
+    arrays: &[(&str, ArrayView<'_>)],
+) -> Result<(), CheckpointError> {
+    let mut order = arrays.to_vec();
+    order.sort_by_key(|(_, array)| std::cmp::Reverse(array.data.len()));
+    parallel::for_each(order.into_iter(), |(name, array)| writer.array(name, array))
 }
 
 impl Saving {

@@ -1,8 +1,10 @@
 //! The training state as arrays under T5X's names: copied out for a checkpoint, filled from one.
 
+use std::collections::BTreeSet;
+
 use tch::{Device, Kind, Tensor};
 
-use crate::checkpoint::{Array, ArrayView, DType, Plan, Shapes, Snapshot, Stored, read_arrays};
+use crate::checkpoint::{Array, ArrayView, DType, Plan, Shapes, Snapshot, Stored};
 
 use super::error::TrainError;
 use super::state::TrainState;
@@ -26,8 +28,8 @@ pub fn copy(state: &TrainState, snapshot: &mut Snapshot) {
     snapshot.array(STEP, Array::scalar_i32(step).view());
 }
 
-/// Copies what the plan names into the state, each array as it arrives. Parameters are rounded to
-/// `dtype` on the way.
+/// Copies what the plan names into the state, each array while the next ones are read. Parameters are
+/// rounded to `dtype` on the way.
 ///
 /// # Errors
 /// The checkpoint is damaged, or holds something else than floats.
@@ -43,10 +45,13 @@ pub fn fill(
         .filter(|(name, _)| *name != STEP)
         .map(|(name, source)| (&name[..], &source[..]))
         .unzip();
+    check_floats(stored, &sources)?;
     let rounded = dtype.and_then(kind);
-    read_arrays(stored, &sources, |at, array| {
-        let name = names[at];
-        with_tensor(name, &array, |tensor| put(state, name, tensor, rounded))?
+    let mut names = names.into_iter();
+    stored.read_each(&sources, &mut |_, array| {
+        let name = names.next().expect("arrays come in the order asked for");
+        with_tensor(&array, |tensor| put(state, name, tensor, rounded));
+        Ok(())
     })?;
     if plan.sources.contains_key(STEP) {
         state.step = stored.step()?;
@@ -54,13 +59,23 @@ pub fn fill(
     Ok(())
 }
 
+fn check_floats(stored: &dyn Stored, sources: &[&str]) -> Result<(), TrainError> {
+    let wanted: BTreeSet<&str> = sources.iter().copied().collect();
+    let leaves = stored.leaves();
+    let mut leaves = leaves.iter().filter(|leaf| wanted.contains(leaf.name));
+    match leaves.find(|leaf| !leaf.dtype.is_float()) {
+        Some(leaf) => Err(TrainError::Unfit(format!(
+            "`{}` of {} is {}, expected floats",
+            leaf.name,
+            stored.path(),
+            leaf.dtype
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Copies one array to its place, cast and moved to the device there.
-fn put(
-    state: &mut TrainState,
-    name: &str,
-    tensor: &Tensor,
-    rounded: Option<Kind>,
-) -> Result<(), TrainError> {
+fn put(state: &mut TrainState, name: &str, tensor: &Tensor, rounded: Option<Kind>) {
     if let Some(parameter) = name.strip_prefix("target/") {
         let mut parameter = state.params.get(parameter).shallow_clone();
         match rounded {
@@ -69,9 +84,8 @@ fn put(
         }
     } else if let Some(slot) = name.strip_prefix("state/param_states/") {
         let restored = state.optimizer.restore(slot, tensor);
-        restored.map_err(|error| TrainError::Unfit(error.to_string()))?;
+        restored.expect("the plan names arrays of this state, in their shapes");
     }
-    Ok(())
 }
 
 /// Every float array of the state under T5X's name.
@@ -81,29 +95,21 @@ fn arrays(state: &TrainState) -> impl Iterator<Item = (String, &Tensor)> {
     params.chain(slots.map(|(name, tensor)| (format!("state/param_states/{name}"), tensor)))
 }
 
-/// Shows an array as a tensor; its bytes are not copied.
-fn with_tensor<R>(
-    name: &str,
-    array: &Array,
-    read: impl FnOnce(&Tensor) -> R,
-) -> Result<R, TrainError> {
-    let Some(kind) = kind(array.dtype) else {
-        let message = format!("`{name}` is {}, expected floats", array.dtype);
-        return Err(TrainError::Unfit(message));
-    };
+/// Shows an array of floats as a tensor; its bytes are not copied.
+fn with_tensor<R>(array: &Array, read: impl FnOnce(&Tensor) -> R) -> R {
+    let kind = kind(array.dtype).expect("it was seen to be floats");
     let shape: Vec<i64> = array.shape.iter().map(|&extent| extent as i64).collect();
     if array.data.as_ptr().align_offset(array.dtype.size()) != 0 {
-        return Ok(read(&Tensor::from_data_size(&array.data, &shape, kind)));
+        return read(&Tensor::from_data_size(&array.data, &shape, kind));
     }
     let mut strides = vec![1; shape.len()];
     for axis in (1..shape.len()).rev() {
         strides[axis - 1] = strides[axis] * shape[axis];
     }
+    let data = array.data.as_ptr();
     // SAFETY: an array holds the elements of its shape in C order, aligned as just seen, and outlives
-    // the tensor, which `read` sees by reference only and which is not written to.
-    let tensor =
-        unsafe { Tensor::from_blob(array.data.as_ptr(), &shape, &strides, kind, Device::Cpu) };
-    Ok(read(&tensor))
+    // the tensor, which `read` sees by reference only and does not write to.
+    read(&unsafe { Tensor::from_blob(data, &shape, &strides, kind, Device::Cpu) })
 }
 
 /// libtorch's name of a float type.
