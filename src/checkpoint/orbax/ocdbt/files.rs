@@ -25,12 +25,20 @@ pub fn read(fields: &mut Fields<'_>, base: &str) -> Result<Vec<DataFile>, String
         let own = path.get(..base_length).ok_or("names a file outside of its folder")?;
         let file = DataFile { base: format!("{base}{own}"), path: format!("{base}{path}") };
         let is_plain = |part: &str| !matches!(part, "" | "." | "..");
-        match file.path.len() <= MAX_PATH_BYTES && file.path.split('/').all(is_plain) {
+        let is_inside = file.path.split('/').all(is_plain);
+        // What is nowhere, such as the root of an empty tree, is in a file without a name.
+        match file.path.len() <= MAX_PATH_BYTES && (is_inside || path.is_empty()) {
             true => Ok(file),
             false => Err(format!("names the file `{}`", file.path)),
         }
     };
     paths.into_iter().zip(base_lengths).map(file).collect()
+}
+
+/// The file of a table that something lies in.
+pub fn listed(files: &[DataFile], id: usize) -> Result<&DataFile, String> {
+    let file = files.get(id).filter(|file| !file.path.is_empty() && !file.path.ends_with('/'));
+    file.ok_or_else(|| "refers to a file that it does not list".to_string())
 }
 
 #[cfg(test)]

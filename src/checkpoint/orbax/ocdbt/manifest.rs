@@ -82,7 +82,7 @@ fn parse(mut fields: Fields<'_>, is_first: bool) -> Result<Manifest, String> {
     if (offset, length) == (ABSENT, ABSENT) {
         return Ok(Manifest::Single(None));
     }
-    let file = files.get(file).ok_or("refers to a file that it does not list")?.clone();
+    let file = files::listed(&files, file)?.clone();
     Ok(Manifest::Single(Some(NodePlace { file, offset, length, height })))
 }
 

@@ -132,8 +132,8 @@ impl Walk<'_> {
             let value = match kind {
                 0 => Place::Inline(fields.bytes(length as usize)?.into()),
                 1 => {
-                    let file = listed(files, ids.next())?;
-                    let offset = offsets.next().expect("as many as files");
+                    let file = files::listed(files, ids.next().expect("as many as kinds"))?;
+                    let offset = offsets.next().expect("as many as kinds");
                     offset.checked_add(length).ok_or("has a value behind the end of its file")?;
                     Place::Slice { file: self.dir.join(&file.path), offset, length }
                 }
@@ -166,13 +166,8 @@ fn interior(
         if below.len() > MAX_KEY_LENGTH {
             return Err(format!("has a key of {} bytes", below.len()));
         }
-        let file = listed(files, Some(ids[at]))?.clone();
+        let file = files::listed(files, ids[at])?.clone();
         Ok((NodePlace { file, offset: offsets[at], length: lengths[at], height }, below))
     };
     (0..count).map(child).collect()
-}
-
-fn listed(files: &[DataFile], id: Option<usize>) -> Result<&DataFile, String> {
-    let file = id.and_then(|id| files.get(id));
-    file.ok_or_else(|| "refers to a file that it does not list".to_string())
 }
