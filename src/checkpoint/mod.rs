@@ -26,6 +26,7 @@ mod error;
 mod fit;
 mod native;
 mod open;
+mod orbax;
 mod parallel;
 mod read_ahead;
 mod retention;
@@ -55,3 +56,4 @@ pub use spec::{
 };
 pub use steps::{LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, step_of};
 pub use stored::{ArrayInfo, Format, Stored};
+pub use zarr::Compression;

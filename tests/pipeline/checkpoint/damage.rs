@@ -5,20 +5,7 @@ use gimlet::checkpoint::{
 };
 use gimlet::storage::Path;
 
-use super::{fixture, names, save, scratch};
-
-/// Every file below the folder but the marks of ours.
-fn files(dir: &Path) -> Vec<Path> {
-    dir.list()
-        .unwrap()
-        .into_iter()
-        .flat_map(|path| if path.is_dir().unwrap() { files(&path) } else { vec![path] })
-        .collect()
-}
-
-fn overwrite(file: &Path, bytes: &[u8]) {
-    std::fs::write(file.local().unwrap(), bytes).unwrap();
-}
+use super::{copied, files, fixture, names, overwrite, save, scratch};
 
 fn found(model_dir: &Path) -> (u64, Vec<String>) {
     let LatestValid { checkpoint, skipped } = latest_valid(model_dir).unwrap();
@@ -63,15 +50,7 @@ fn any_changed_cut_or_missing_file_is_noticed_and_the_one_before_is_used() {
 
 #[test]
 fn damage_is_noticed_without_our_checksums_too() {
-    let original = fixture("t5x/checkpoint_3");
-    let (_dir, model_dir) = scratch();
-    let dir = dir_of(&model_dir, 3);
-    for file in files(&original) {
-        let relative = &file.as_str()[original.as_str().len() + 1..];
-        let to = dir.join(relative);
-        to.parent().unwrap().create_dir_all().unwrap();
-        to.write_atomic(&file.read().unwrap()).unwrap();
-    }
+    let (_dir, dir) = copied(&fixture("t5x/checkpoint_3"));
     let read_all = || open(&dir)?.verify();
     read_all().unwrap();
     for file in files(&dir) {
