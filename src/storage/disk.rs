@@ -65,6 +65,17 @@ pub(super) fn free_space(local: &LocalPath) -> io::Result<u64> {
     }
 }
 
+/// Has the disk begin with what was written to a file; errors show up when it is synced.
+#[cfg_attr(not(target_os = "linux"), allow(unused_variables, reason = "only Linux can"))]
+pub(super) fn begin_sync(file: &File) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the descriptor is open; the call takes plain numbers.
+    let _ = unsafe {
+        let file = std::os::fd::AsRawFd::as_raw_fd(file);
+        libc::sync_file_range(file, 0, 0, libc::SYNC_FILE_RANGE_WRITE)
+    };
+}
+
 /// Every file must be synced to learn of its write errors, but one after the other each waits for
 /// the disk. Starting with the whole file system leaves them nothing to wait for.
 pub(super) fn sync_tree(folder: &LocalPath) -> io::Result<()> {

@@ -207,7 +207,10 @@ impl Zarr<'_> {
         let element_bytes = self.metadata.dtype.size();
         let source = match place.open() {
             Ok(source) => source,
-            Err(error) if error.is_not_found() && matches!(place, Place::File(_)) => {
+            Err(error)
+                if error.is_not_found()
+                    && matches!(place, Place::File(_) | Place::Checked { .. }) =>
+            {
                 let fill = self.metadata.fill.as_ref().ok_or_else(|| self.missing(index))?;
                 runs.for_each(|run| fill_run(run, fill, data));
                 return Ok(());
