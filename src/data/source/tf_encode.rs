@@ -84,7 +84,7 @@ fn kind_of(value: &Value) -> Option<Kind> {
         Value::Longs(numbers) => ints(numbers.clone()),
         Value::Floats(numbers) => floats(numbers.iter().map(|&number| number as f32).collect()),
         Value::Texts(texts) => bytes(texts.iter().map(|text| text.clone().into()).collect()),
-        // The rows' lengths are lost: who writes refuses them.
+        // Whoever writes them keeps their length.
         Value::IntRows(rows) => ints(rows.iter().flatten().map(|&id| id.into()).collect()),
         Value::FloatRows(rows) => floats(rows.iter().flatten().map(|&x| x as f32).collect()),
         Value::Int(number) => ints(vec![*number]),
