@@ -24,6 +24,9 @@ mod error;
 mod fit;
 mod native;
 mod open;
+mod orbax;
+mod parallel;
+mod read_ahead;
 mod retention;
 mod spec;
 mod steps;
@@ -36,6 +39,7 @@ pub use error::CheckpointError;
 pub use fit::{Mismatch, Shapes, check_fit};
 pub use native::{Reader, Writer};
 pub use open::open;
+pub use read_ahead::Visit;
 pub use retention::{DATASET_PREFIX, Retention, remove_stale};
 pub use spec::{
     CheckpointConfig, CheckpointPaths, Checkpointer, CheckpointerClass, NoTransformations,
@@ -43,3 +47,4 @@ pub use spec::{
 };
 pub use steps::{LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, step_of};
 pub use stored::{ArrayInfo, Format, Stored};
+pub use zarr::Compression;
