@@ -8,6 +8,7 @@ mod keeping;
 mod orbax;
 mod properties;
 mod restoring;
+mod saving;
 
 use std::path::PathBuf;
 
