@@ -52,8 +52,7 @@ fn check_database(manifest: &[u8], data: &[u8], expected: &str) {
 fn a_tree_that_meets_itself_is_refused() {
     let node = own_child(200, 35);
     assert_eq!(node.len(), 35);
-    check_database(&manifest(35, 200), &node, "is of height 200, expected 199");
-    // The same height again, and then a node that is met a second time.
+    check_database(&manifest(35, 200), &node, "lies below itself");
     check_database(&manifest(35, 201), &node, "is of height 200, expected 201");
 }
 
@@ -67,7 +66,7 @@ fn claims_of_nodes_are_checked_before_memory_is_taken() {
         &huge_count,
         "claims 4398046511103 entries",
     );
-    let huge_value = frame(NODE, &[0, 0, 1, 1, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, b'k'], 0);
+    let huge_value = frame(NODE, &[0, 0, 1, 1, b'k', 0xff, 0xff, 0xff, 0xff, 0x7f, 0], 0);
     check_database(&manifest(huge_value.len() as u8, 0), &huge_value, "ends early");
     let other_magic = frame(1, &[0, 0, 0], 0);
     check_database(

@@ -66,9 +66,10 @@ fn files(dir: &Path) -> Vec<Path> {
         .collect()
 }
 
-/// A copy of a folder that goes away with the first part.
+/// A copy of a folder under its own name, which goes away with the first part.
 fn copied(original: &Path) -> (tempfile::TempDir, Path) {
     let (scratch, dir) = scratch();
+    let dir = dir.join(original.file_name());
     for file in files(original) {
         let to = dir.join(&file.as_str()[original.as_str().len() + 1..]);
         to.parent().unwrap().create_dir_all().unwrap();

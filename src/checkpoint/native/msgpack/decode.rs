@@ -49,8 +49,11 @@ fn is_placeholder(leaf: &Leaf) -> bool {
     text.as_str().is_some_and(|text| text.starts_with(PLACEHOLDER))
 }
 
+/// Trees of models have ten levels or so; each takes some of the stack.
+const MAX_DEPTH: usize = 100;
+
 fn read_root(mut source: impl Read) -> Result<Value, DecodeError> {
-    let root = rmpv::decode::read_value(&mut source)
+    let root = rmpv::decode::read_value_with_max_depth(&mut source, MAX_DEPTH)
         .map_err(|error| Damaged(format!("the file `checkpoint` is no whole msgpack: {error}")))?;
     if source.read(&mut [0]).unwrap_or(0) != 0 {
         let reason = match root.is_map() {
@@ -136,7 +139,7 @@ fn has(entries: &[(Value, Value)], name: &str) -> bool {
 
 /// The packed list `[shape, dtype, bytes]` of an extension.
 fn array(mut packed: &[u8]) -> Result<Array, DecodeError> {
-    let list = rmpv::decode::read_value_ref(&mut packed)
+    let list = rmpv::decode::read_value_ref_with_max_depth(&mut packed, MAX_DEPTH)
         .map_err(|error| damaged(format!("is no whole array: {error}")))?;
     let ValueRef::Array(parts) = list else { return Err(damaged("is no packed array")) };
     let [ValueRef::Array(shape), name, ValueRef::Binary(data)] = &parts[..] else {
