@@ -103,6 +103,9 @@ impl<R: Read> Read for Checking<R> {
             io::Error::new(io::ErrorKind::InvalidData, reason)
         };
         self.left = self.left.checked_sub(length as u64).ok_or_else(changed)?;
+        if length == 0 && end > 0 && self.left > 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         match self.left == 0 && self.found != self.expected {
             true => Err(changed()),
             false => Ok(length),
