@@ -17,6 +17,7 @@ mod batches;
 mod cache;
 mod convert;
 mod dataset;
+mod derived;
 mod error;
 mod example;
 mod examples;
@@ -39,6 +40,9 @@ pub use convert::*;
 pub use dataset::{
     DatasetConfig, DatasetOptions, PREFETCH, get_dataset, mixture_rates, subtasks,
     training_eval_batches,
+};
+pub use derived::{
+    Derivation, WithMissingTaskSplitsRemoved, WithNewVocab, WithTruncatedData, part_name,
 };
 pub use error::DataError;
 pub use example::{Example, Key, Value};
@@ -63,6 +67,6 @@ pub use source::{
     FunctionDataSource, GeneratedDataSource, GeneratedKind, HuggingFaceDataSource,
     JsonLinesDataSource, LengthDistribution, MegatronDataSource, OnBadRecord, OriginalSource,
     ParquetDataSource, ShortLength, TextLineDataSource, TfDtype, TfExampleDataSource,
-    TfdsDataSource, TfdsSplits, VarLenFeature, set_tfds_data_dir,
+    TfdsDataSource, TfdsSplits, TruncatedDatasetProvider, VarLenFeature, set_tfds_data_dir,
 };
 pub use task::{Task, TaskOrMixture, TaskProvider};

@@ -124,7 +124,11 @@ pub(crate) struct Extent {
 /// What there is to read of a task; bytes are counted until they are `enough`.
 pub(crate) fn extent(task: &Task, plan: &TaskPlan, enough: u64) -> Result<Extent, DataError> {
     let cache = cache_of(task, cache_step(task)?, plan, &mut Vec::new())?;
-    let files = split_files(task, cache.as_ref(), plan)?.files;
+    let SplitFiles { files, most, .. } = split_files(task, cache.as_ref(), plan)?;
+    if most.is_some() {
+        // As little as if it could not be told, so that one stream reads it.
+        return Ok(Extent { num_files: 1, num_bytes: 0 });
+    }
     let mut num_bytes = 0;
     for file in &files {
         if num_bytes >= enough {
@@ -333,13 +337,14 @@ impl Builder<'_> {
             task: self.name(),
             split,
             files: files.files,
-            cycle_length: match plan.shuffle {
+            most: files.most,
+            cycle_length: match plan.shuffle && files.most.is_none() {
                 true => files.cycle_length.div_ceil(plan.num_shards),
                 false => files.cycle_length,
             },
             block_length: files.block_length,
             skip_header_lines: files.skip_header_lines,
-            shuffle: shuffle.then(|| self.seed(&format!("{label}files"))),
+            shuffle: (shuffle && files.most.is_none()).then(|| self.seed(&format!("{label}files"))),
             num_epochs,
             shard_index: plan.shard_index,
             num_shards: plan.num_shards,

@@ -27,6 +27,7 @@ mod tf_encode;
 mod tf_example;
 mod tf_source;
 mod tfds;
+mod truncated;
 mod wire;
 
 pub use arrow_source::{ArrowDataSource, ParquetDataSource};
@@ -44,6 +45,7 @@ pub use tf_source::{
     TfDtype, TfExampleDataSource, VarLenFeature,
 };
 pub use tfds::{TfdsDataSource, TfdsSplits, set_tfds_data_dir};
+pub use truncated::TruncatedDatasetProvider;
 
 pub(crate) use bad::BadRecordGuard;
 pub(crate) use interleave::{ReadPlan, Reader, Record};

@@ -13,6 +13,7 @@ use super::split::{Format, SourceFile, SplitFiles};
 use super::text_sources::{JsonLinesDataSource, TextLineDataSource};
 use super::tf_source::TfExampleDataSource;
 use super::tfds::TfdsDataSource;
+use super::truncated::TruncatedDatasetProvider;
 use crate::data::error::DataError;
 use crate::gin::{Evaluator, FromGin, Registry, Reported, Value, ValueKind};
 use crate::storage::Path;
@@ -50,6 +51,7 @@ crate::gin::slot! {
         TextLineDataSource,
         TfExampleDataSource,
         TfdsDataSource,
+        TruncatedDatasetProvider,
     }
 }
 
@@ -185,6 +187,7 @@ macro_rules! pattern_source {
                 let files = patterns.files(task, split, &self.format()?)?;
                 Ok($crate::data::source::split::SplitFiles {
                     files,
+                    most: None,
                     cycle_length: self.cycle_length.max(1),
                     block_length: self.block_length.max(1),
                     skip_header_lines: self.header_lines(),
