@@ -21,8 +21,8 @@ use crate::vocab::VocabularySpec;
 /// A task with another vocabulary, or a mixture of such tasks. Source: SeqIO `helpers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
-    name = "seqio.mixture_or_task_with_new_vocab",
-    alias = "seqio.helpers.mixture_or_task_with_new_vocab",
+    name = "seqio.helpers.mixture_or_task_with_new_vocab",
+    alias = "seqio.mixture_or_task_with_new_vocab",
     open,
     ignored(add_to_seqio_registry = "what a block declares is found by its name")
 )]
@@ -54,8 +54,8 @@ pub struct WithNewVocab {
 /// `helpers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
-    name = "seqio.mixture_or_task_with_truncated_data",
-    alias = "seqio.helpers.mixture_or_task_with_truncated_data",
+    name = "seqio.helpers.mixture_or_task_with_truncated_data",
+    alias = "seqio.mixture_or_task_with_truncated_data",
     open,
     ignored(add_to_seqio_registry = "what a block declares is found by its name")
 )]
@@ -76,8 +76,8 @@ pub struct WithTruncatedData {
 /// `helpers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
-    name = "seqio.mixture_with_missing_task_splits_removed",
-    alias = "seqio.helpers.mixture_with_missing_task_splits_removed",
+    name = "seqio.helpers.mixture_with_missing_task_splits_removed",
+    alias = "seqio.mixture_with_missing_task_splits_removed",
     open,
     ignored(add_to_seqio_registry = "what a block declares is found by its name")
 )]

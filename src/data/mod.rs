@@ -62,11 +62,12 @@ pub use rates::{
     RateUnsupervised,
 };
 pub use source::{
-    ArrowDataSource, BadRecords, ColumnType, CsvDataSource, DataSource, FeatureDescription,
-    FeatureSpec, FewshotDataSource, FilePattern, FixedLenFeature, FixedLenSequenceFeature,
-    FunctionDataSource, GeneratedDataSource, GeneratedKind, HuggingFaceDataSource,
-    JsonLinesDataSource, LengthDistribution, MegatronDataSource, OnBadRecord, OriginalSource,
-    ParquetDataSource, ShortLength, TextLineDataSource, TfDtype, TfExampleDataSource,
-    TfdsDataSource, TfdsSplits, TruncatedDatasetProvider, VarLenFeature, set_tfds_data_dir,
+    ArrowDataSource, BadRecords, ColumnType, ConcatenatedDataSource, CsvDataSource, DataSource,
+    FeatureDescription, FeatureSpec, FewshotDataSource, FilePattern, FixedLenFeature,
+    FixedLenSequenceFeature, FunctionDataSource, GeneratedDataSource, GeneratedKind,
+    HuggingFaceDataSource, JsonLinesDataSource, LengthDistribution, MegatronDataSource,
+    OnBadRecord, OriginalSource, ParquetDataSource, ShortLength, TextLineDataSource, TfDtype,
+    TfExampleDataSource, TfdsDataSource, TfdsSplits, TruncatedDatasetProvider, VarLenFeature,
+    set_tfds_data_dir,
 };
 pub use task::{Task, TaskOrMixture, TaskProvider};

@@ -319,9 +319,9 @@ impl GinTasks {
         if within.contains(&new) {
             return Err(DataError::Config(format!("`{new}` is made of itself")));
         }
-        let derivation = block.evaluate(&self.loaded, &self.registry, scope).map_err(|detail| {
-            DataError::Config(format!("`{new}` cannot be used\n{detail}"))
-        })?;
+        let derivation = block
+            .evaluate(&self.loaded, &self.registry, scope)
+            .map_err(|detail| DataError::Config(format!("`{new}` cannot be used\n{detail}")))?;
         if wanted != new && !derivation.renames_tasks() {
             return Ok(None);
         }

@@ -7,6 +7,7 @@
 
 mod arrow_source;
 mod bad;
+mod concatenated;
 mod csv_source;
 mod few_shot;
 mod function;
@@ -32,6 +33,7 @@ mod wire;
 
 pub use arrow_source::{ArrowDataSource, ParquetDataSource};
 pub use bad::{BadRecords, OnBadRecord};
+pub use concatenated::ConcatenatedDataSource;
 pub use csv_source::{ColumnType, CsvDataSource};
 pub use few_shot::{FewshotDataSource, OriginalSource};
 pub use function::FunctionDataSource;

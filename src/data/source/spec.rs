@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::arrow_source::{ArrowDataSource, ParquetDataSource};
+use super::concatenated::ConcatenatedDataSource;
 use super::csv_source::CsvDataSource;
 use super::few_shot::FewshotDataSource;
 use super::function::FunctionDataSource;
@@ -40,6 +41,7 @@ crate::gin::slot! {
     /// Any source of a task.
     pub enum DataSource: Source {
         ArrowDataSource,
+        ConcatenatedDataSource,
         CsvDataSource,
         FewshotDataSource,
         FunctionDataSource,
