@@ -146,7 +146,7 @@ impl Watched {
             return Ok(response);
         }
         let kind = match status {
-            408 | 429 | 500..=599 => HttpErrorKind::Request,
+            408 | 429 | 500 | 502..=599 => HttpErrorKind::Request,
             _ => HttpErrorKind::Decode,
         };
         Err(HttpError::new(kind, Answered::read(response).await))
