@@ -20,6 +20,8 @@ pub struct Limits {
     pub parts_ahead: usize,
     /// A lease whose holder was not heard of for this long may be taken.
     pub lease: Duration,
+    /// A growing file is sent at most once in this time.
+    pub growing_pause: Duration,
 }
 
 impl Default for Limits {
@@ -32,6 +34,7 @@ impl Default for Limits {
             part_size: 8 << 20,
             parts_ahead: 4,
             lease: Duration::from_secs(60),
+            growing_pause: Duration::from_secs(30),
         }
     }
 }

@@ -33,6 +33,7 @@ fn limits() {
             part_size: PART as u64,
             parts_ahead: 4,
             lease: LEASE,
+            growing_pause: Duration::from_millis(20),
         });
     });
 }
