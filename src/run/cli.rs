@@ -11,8 +11,8 @@ use super::vocab::VocabToolArgs;
 /// Marks, inside a `--gin_bindings` value, the flag that the user typed.
 const TYPED_AS: char = '\u{1}';
 /// The flags that absl also takes as `--noflag` and `--flag=True`.
-const BOOLEANS: [&str; 4] =
-    ["multiprocess_gpu", "ignore_other_caches", "overwrite", "enable_char_counts"];
+const BOOLEANS: [&str; 5] =
+    ["multiprocess_gpu", "ignore_other_caches", "overwrite", "enable_char_counts", "take_over"];
 
 /// Gin files fully describe a run; gimlet runs them.
 #[derive(Debug, Parser)]
@@ -54,6 +54,9 @@ pub struct TrainArgs {
     /// T5X's flags for running on many processes.
     #[command(flatten)]
     pub distributed: DistributedArgs,
+    /// Train into a MODEL_DIR of a bucket though another process seems to: it is known to be dead.
+    #[arg(long = "take_over", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    pub take_over: bool,
     /// Resolve everything, print sizes and shapes, and stop.
     #[arg(long = "dry_run")]
     pub dry_run: bool,

@@ -9,6 +9,7 @@ use tch::Device;
 
 use crate::gin::config_str;
 use crate::nn::cpu;
+use crate::storage::Takeover;
 use crate::telemetry;
 use crate::train::{Context, Outcome, Train, TrainError, train};
 
@@ -53,6 +54,7 @@ fn train_command(args: &TrainArgs, color: bool) -> Result<(), Failure> {
         config_text: &config_str(&configured.config, &registry()),
         device: Device::cuda_if_available(),
         stop: &stop,
+        takeover: if args.take_over { Takeover::Yes } else { Takeover::No },
     };
     let outcome = train(&configured.train, &context).map_err(failure)?;
     say_how_it_ended(outcome, &configured.train);

@@ -13,14 +13,14 @@ use super::server::{Ending, Reply, Request, Server};
 use super::{PART, environment, noise, path, suite};
 
 /// An S3 server over a temporary folder, which holds the buckets as folders.
-struct S3 {
+pub(crate) struct S3 {
     service: S3Service,
     runtime: Runtime,
-    root: tempfile::TempDir,
+    pub root: tempfile::TempDir,
 }
 
 impl S3 {
-    fn new(bucket: &str, keys: Option<(&str, &str)>) -> Self {
+    pub fn new(bucket: &str, keys: Option<(&str, &str)>) -> Self {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join(bucket)).unwrap();
         std::fs::write(root.path().join(bucket).join("public.txt"), "for all").unwrap();
@@ -33,7 +33,7 @@ impl S3 {
         Self { service: builder.build(), runtime, root }
     }
 
-    fn answer(&self, request: &Request) -> Reply {
+    pub fn answer(&self, request: &Request) -> Reply {
         let reads = ["GET", "HEAD"].contains(&request.method.as_str());
         let target = reads.then_some(request.target.as_str());
         let source = target.or(request.header("x-amz-copy-source")).unwrap_or("?");

@@ -1,8 +1,11 @@
 //! Files behind paths: on disk, in buckets, on the hub and on the web, on good days and bad ones. All
 //! servers run inside the tests.
 
-mod buckets;
+pub(crate) mod buckets;
+pub(crate) mod faulty;
+mod growing;
 mod hub;
+pub(crate) mod leases;
 pub(crate) mod server;
 mod suite;
 mod web;
