@@ -2,6 +2,7 @@
 
 mod arrays;
 mod bad_input;
+mod buckets;
 mod cache;
 mod command;
 mod events;
@@ -9,4 +10,8 @@ mod finetune;
 mod folder;
 mod microbatches;
 mod resume;
+#[path = "../pipeline/storage/s3.rs"]
+mod s3;
+#[path = "../pipeline/storage/server.rs"]
+mod server;
 mod t5x;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use gimlet::storage::Path;
 
-use super::buckets::S3;
+use super::s3::S3;
 use super::server::{Ending, Reply, Request, Server};
 use super::{environment, path};
 
@@ -35,7 +35,7 @@ pub struct Bucket {
     count: Arc<AtomicUsize>,
     /// Where the server keeps the files.
     pub root: std::path::PathBuf,
-    pub server: Server,
+    server: Server,
     _environment: MutexGuard<'static, ()>,
 }
 
@@ -64,6 +64,11 @@ impl Bucket {
     /// A folder of the bucket.
     pub fn path(&self, folder: &str) -> Path {
         path(&format!("s3://{}/{folder}", self.name))
+    }
+
+    /// The requests since the start.
+    pub fn requests(&self) -> Vec<Request> {
+        self.server.requests()
     }
 
     /// Counts requests anew, of which some fail.

@@ -1,11 +1,13 @@
 //! Files behind paths: on disk, in buckets, on the hub and on the web, on good days and bad ones. All
 //! servers run inside the tests.
 
-pub(crate) mod buckets;
+mod buckets;
 pub(crate) mod faulty;
+mod gin;
 mod growing;
 mod hub;
 pub(crate) mod leases;
+mod s3;
 pub(crate) mod server;
 mod suite;
 mod web;
