@@ -36,13 +36,22 @@ pub enum Command {
     #[command(visible_alias = "seqio_cache_tasks")]
     Cache(Box<CacheArgs>),
     /// Say what this build and machine support, and what is missing.
-    Doctor,
+    Doctor(DoctorArgs),
     /// Look into gin files, check them and lay them out.
     Gin(GinToolArgs),
     /// Look into tasks and mixtures, check and measure them.
     Task(TaskToolArgs),
     /// Train vocabularies, and look at what they make of text.
     Vocab(VocabToolArgs),
+}
+
+/// Arguments of `gimlet doctor`.
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// Folders, such as gs://BUCKET/runs: tries there what a run does, and says which permission is
+    /// missing.
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<String>,
 }
 
 /// Flags of `gimlet train`.

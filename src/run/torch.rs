@@ -9,7 +9,7 @@ use tch::Device;
 
 use crate::gin::config_str;
 use crate::nn::cpu;
-use crate::storage::Takeover;
+use crate::storage::{Takeover, set_observer};
 use crate::telemetry;
 use crate::train::{Context, Outcome, Train, TrainError, train};
 
@@ -24,6 +24,7 @@ use super::library::Library;
 /// Runs `gimlet-torch` with its command line.
 pub fn torch_main(args: impl Iterator<Item = String>) -> ExitCode {
     let color = io::stderr().is_terminal();
+    set_observer(telemetry::notice);
     match run(args.collect(), color) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(color),
@@ -34,7 +35,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     match parse(args)?.command {
         Command::Train(args) => train_command(&args, color),
         Command::Cache(args) => cache_command(&args, color),
-        Command::Doctor => {
+        Command::Doctor(_) => {
             print!("{}", doctor::report(&doctor::libtorch()));
             Ok(())
         }

@@ -244,7 +244,25 @@ impl Remote {
         StorageError::of_failure("read", &self.path, Failure::Permanent(reason.to_string()))
     }
 
-    fn version(&self) -> Result<Version, StorageError> {
+    /// The path it was reached by.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens the file at an offset, in a state that was seen before.
+    pub(super) fn open_state(
+        &self,
+        offset: u64,
+        version: &Version,
+    ) -> Result<Stream, StorageError> {
+        let stream = self.clone().open(offset)?;
+        match stream.is_of(version) {
+            true => Ok(stream),
+            false => Err(StorageError::of_failure("read", &self.path, Failure::Changed(offset))),
+        }
+    }
+
+    pub(super) fn version(&self) -> Result<Version, StorageError> {
         let version = client::wait(self.stat());
         version.map_err(|failure| StorageError::of_failure("look at", &self.path, failure))
     }

@@ -18,7 +18,7 @@ pub enum Fault {
     From(usize),
     /// Only this request is answered by 503.
     Only(usize),
-    /// This request is never answered.
+    /// The answer to this request begins and never ends.
     Stall(usize),
     /// Whatever writes is forbidden.
     ReadOnly,
@@ -51,7 +51,11 @@ impl Bucket {
         let server = Server::start(move |request| {
             let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
             let fault = *set.lock().unwrap();
-            fail(fault, number, request).unwrap_or_else(|| s3.answer(request))
+            let reply = fail(fault, number, request).unwrap_or_else(|| s3.answer(request));
+            match fault {
+                Fault::Stall(stalled) if number == stalled => reply.ending(Ending::StallAfter(0)),
+                _ => reply,
+            }
         });
         let environment = environment(&[
             ("AWS_ENDPOINT_URL", &server.url("")),
@@ -95,9 +99,6 @@ fn fail(fault: Fault, number: usize, request: &Request) -> Option<Reply> {
     match fault {
         Fault::From(first) if number >= first => Some(Reply::status(200).ending(Ending::Silence)),
         Fault::Only(only) if number == only => Some(Reply::status(503)),
-        Fault::Stall(stalled) if number == stalled => {
-            Some(Reply::ok("never").ending(Ending::StallAfter(0)))
-        }
         Fault::ReadOnly if !["GET", "HEAD"].contains(&request.method.as_str()) => denied(),
         Fault::NoList if request.target.contains("list-type") => denied(),
         Fault::NoConditions if is_condition("if-match") || is_condition("if-none-match") => {

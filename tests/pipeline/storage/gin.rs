@@ -58,12 +58,11 @@ fn tasks_of_a_bucket_are_cached_into_it_and_read_from_there() {
     let bucket = Bucket::new();
     let lines = bucket.path("data/lines.txt");
     let task = format!(
-        "from __gin__ import dynamic_registration\nimport seqio\n\n\
-         lines/seqio.Task:\n  source = @seqio.TextLineDataSource()\n  \
-         preprocessors = [@preprocessors.rekey(), @seqio.CacheDatasetPlaceholder()]\n  \
-         output_features = {{\"targets\": @seqio.Feature()}}\n\
-         lines/preprocessors.rekey.key_map = {{\"targets\": \"text\"}}\n\
-         lines/seqio.TextLineDataSource.split_to_filepattern = {{\"train\": '{lines}'}}\n\
+        "lines/seqio.Task:\n  source = @lines/seqio.TextLineDataSource()\n  \
+         preprocessors = [@lines/seqio.preprocessors.rekey(), @seqio.CacheDatasetPlaceholder()]\n  \
+         output_features = {{'targets': @lines/seqio.Feature()}}\n\
+         lines/seqio.preprocessors.rekey.key_map = {{'targets': 'text'}}\n\
+         lines/seqio.TextLineDataSource.split_to_filepattern = {{'train': '{lines}'}}\n\
          lines/seqio.Feature.vocabulary = @seqio.ByteVocabulary()\n"
     );
     write(&bucket, &[("data/lines.txt", "one\ntwo\nthree\n"), ("tasks/mine.gin", &task)]);

@@ -2,6 +2,8 @@
 //! servers run inside the tests.
 
 mod buckets;
+mod copies;
+mod doctor;
 pub(crate) mod faulty;
 mod gin;
 mod growing;
