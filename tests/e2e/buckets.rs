@@ -6,21 +6,18 @@ use crate::arrays;
 use crate::command::{Ended, Train, sources};
 use crate::events::read_scalars;
 use crate::folder::{Folder, steps};
-use crate::resume::{STEPS, has_ended, send, wait};
+use crate::resume::{has_ended, send, wait};
 use crate::s3::S3;
 use crate::server::Server;
 
 #[test]
 fn a_run_in_a_bucket_is_refused_to_others_and_goes_on_after_it_was_killed() {
     let folder = Folder::new();
-    let whole = folder.path("whole");
-    folder.pretrain(STEPS).num_threads(2).bind_text("MODEL_DIR", &whole).succeeds();
-
     let s3 = S3::new("bucket", Some(("key", "secret")));
     let bucket = s3.root.path().join("bucket");
     copy(&sources("gin"), &bucket.join("gin"));
     let server = Server::start(move |request| s3.answer(request));
-    let run = in_bucket(&folder, &server);
+    let run = in_bucket(&folder, &server, 1_000_000);
     let model_dir = bucket.join("runs/a");
 
     let mut child = run.start();
@@ -34,14 +31,18 @@ fn a_run_in_a_bucket_is_refused_to_others_and_goes_on_after_it_was_killed() {
     for words in [&process, "`s3://bucket/runs/a`", "--take_over"] {
         assert!(second.stderr.contains(words), "`{words}` is not in:\n{}", second.stderr);
     }
-    assert!(model_dir.join("gimlet.lease").exists(), "its process could not give it back");
+    let lease = model_dir.join("gimlet.lease");
+    assert!(lease.exists(), "nobody could give it back: {}", first.stderr);
 
-    let resumed = run.succeeds();
+    let end = steps(&model_dir).last().expect("it saved") + 4;
+    let resumed = in_bucket(&folder, &server, end).succeeds();
     assert!(resumed.stderr.contains("restored step"), "{}", resumed.stderr);
-    let [found, expected] = [&model_dir, &whole].map(|dir| arrays::open(dir, STEPS));
+    let whole = folder.path("whole");
+    folder.pretrain(end).num_threads(2).bind_text("MODEL_DIR", &whole).succeeds();
+    let [found, expected] = [&model_dir, &whole].map(|dir| arrays::open(dir, end));
     arrays::assert_same(&found, &expected);
     let losses = &read_scalars(&model_dir.join("train"))["loss"];
-    assert!(losses.contains_key(&(STEPS as i64)), "{losses:?}");
+    assert!(losses.contains_key(&(end as i64)), "{losses:?}");
     let config = std::fs::read_to_string(model_dir.join("config.gin")).expect("it is written");
     assert!(config.contains("s3://bucket/runs/a"), "{config}");
     assert!(model_dir.join("model-info.txt").exists());
@@ -53,10 +54,11 @@ fn a_run_in_a_bucket_is_refused_to_others_and_goes_on_after_it_was_killed() {
 }
 
 /// `gimlet train` with everything but the data in the bucket.
-fn in_bucket(folder: &Folder, server: &Server) -> Train {
+fn in_bucket(folder: &Folder, server: &Server, steps: u64) -> Train {
     Train::new(&folder.path(""))
+        .arg("--gin_search_paths=s3://bucket/gin")
         .gin_file("s3://bucket/gin/pretrain_tiny.gin")
-        .bind("TRAIN_STEPS", STEPS)
+        .bind("TRAIN_STEPS", steps)
         .bind_text("MODEL_DIR", "s3://bucket/runs/a")
         .num_threads(2)
         .env("GIMLET_OFFLINE", "0")

@@ -12,6 +12,7 @@ mod microbatches;
 mod resume;
 #[path = "../pipeline/storage/s3.rs"]
 mod s3;
+#[allow(dead_code, reason = "tests of storage use all of it")]
 #[path = "../pipeline/storage/server.rs"]
 mod server;
 mod t5x;

@@ -10,7 +10,7 @@ use crate::command::{Ended, Train};
 use crate::events::{Scalars, read_scalars};
 use crate::folder::{Folder, steps};
 
-pub const STEPS: u64 = 24;
+const STEPS: u64 = 24;
 
 #[test]
 fn a_run_that_is_asked_to_end_saves_and_goes_on() {

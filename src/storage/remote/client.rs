@@ -141,9 +141,9 @@ impl Watched {
             return Err(late());
         };
         let response = answer?;
-        // These `object_store` understands, and says more about than the status.
+        // These `object_store` understands, of whatever request.
         let status = response.status().as_u16();
-        let understood = matches!(status, 200..=299 | 304 | 401 | 403 | 404 | 409 | 412);
+        let understood = matches!(status, 200..=299 | 304 | 404 | 409 | 412);
         if understood {
             return if is_of_file { Ok(response) } else { whole(response).await };
         }

@@ -47,8 +47,11 @@ impl Bucket {
         let root = s3.root.path().join(&name);
         std::fs::remove_file(root.join("public.txt")).unwrap();
         let (fault, count) = (Arc::new(Mutex::new(Fault::None)), Arc::new(AtomicUsize::new(0)));
+        let writing = Mutex::new(());
         let (set, counted) = (fault.clone(), count.clone());
         let server = Server::start(move |request| {
+            // Between its look at a condition and its write this server may serve another.
+            let _one = (request.method == "PUT").then(|| writing.lock().unwrap());
             let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
             let fault = *set.lock().unwrap();
             let reply = fail(fault, number, request).unwrap_or_else(|| s3.answer(request));
