@@ -1,24 +1,12 @@
 //! Damage is noticed, named and stepped over.
 
 use gimlet::checkpoint::{
-    LatestValid, Writer, checkpoint_dir as dir_of, latest_valid, list_steps, open,
+    Array, Compression, LatestValid, Writer, checkpoint_dir as dir_of, latest_valid, list_steps,
+    open,
 };
 use gimlet::storage::Path;
 
-use super::{fixture, names, save, scratch};
-
-/// Every file below the folder but the marks of ours.
-fn files(dir: &Path) -> Vec<Path> {
-    dir.list()
-        .unwrap()
-        .into_iter()
-        .flat_map(|path| if path.is_dir().unwrap() { files(&path) } else { vec![path] })
-        .collect()
-}
-
-fn overwrite(file: &Path, bytes: &[u8]) {
-    std::fs::write(file.local().unwrap(), bytes).unwrap();
-}
+use super::{copied, everywhere, files, fixture, names, overwrite, save, scratch};
 
 fn found(model_dir: &Path) -> (u64, Vec<String>) {
     let LatestValid { checkpoint, skipped } = latest_valid(model_dir).unwrap();
@@ -28,50 +16,43 @@ fn found(model_dir: &Path) -> (u64, Vec<String>) {
 
 #[test]
 fn any_changed_cut_or_missing_file_is_noticed_and_the_one_before_is_used() {
-    let (_dir, model_dir) = scratch();
-    save(&model_dir, 1);
-    let newest = save(&model_dir, 2);
-    for file in files(&newest) {
-        let bytes = file.read().unwrap();
-        let relative = &file.as_str()[newest.as_str().len() + 1..];
-        let check = |damage: &str| {
-            if relative == "gimlet/checksums.json" && damage == "missing" {
-                return; // As T5X leaves it.
+    everywhere(|model_dir| {
+        save(model_dir, 1);
+        let newest = save(model_dir, 2);
+        for file in files(&newest) {
+            let bytes = file.read().unwrap();
+            let relative = &file.as_str()[newest.as_str().len() + 1..];
+            let check = |damage: &str| {
+                if relative == "gimlet/checksums.json" && damage == "missing" {
+                    return; // As T5X leaves it.
+                }
+                let (step, skipped) = found(model_dir);
+                assert_eq!((step, skipped.len()), (1, 1), "{relative} {damage}");
+                assert!(skipped[0].contains(newest.as_str()), "{}", skipped[0]);
+                assert!(skipped[0].contains(relative), "{} does not name {relative}", skipped[0]);
+            };
+            let mut changed = bytes.clone();
+            changed[bytes.len() / 2] ^= 1;
+            overwrite(&file, &changed);
+            check("changed");
+            overwrite(&file, &bytes[..bytes.len() - 1]);
+            check("cut");
+            overwrite(&file, b"");
+            check("emptied");
+            file.remove_file().unwrap();
+            // A pruned data position is no damage.
+            if !relative.contains("train_ds") {
+                check("missing");
             }
-            let (step, skipped) = found(&model_dir);
-            assert_eq!((step, skipped.len()), (1, 1), "{relative} {damage}");
-            assert!(skipped[0].contains(newest.as_str()), "{}", skipped[0]);
-            assert!(skipped[0].contains(relative), "{} does not name {relative}", skipped[0]);
-        };
-        let mut changed = bytes.clone();
-        changed[bytes.len() / 2] ^= 1;
-        overwrite(&file, &changed);
-        check("changed");
-        overwrite(&file, &bytes[..bytes.len() - 1]);
-        check("cut");
-        overwrite(&file, b"");
-        check("emptied");
-        file.remove_file().unwrap();
-        // A pruned data position is no damage.
-        if !relative.contains("train_ds") {
-            check("missing");
+            overwrite(&file, &bytes);
+            assert_eq!(found(model_dir).0, 2);
         }
-        overwrite(&file, &bytes);
-        assert_eq!(found(&model_dir).0, 2);
-    }
+    });
 }
 
 #[test]
 fn damage_is_noticed_without_our_checksums_too() {
-    let original = fixture("t5x/checkpoint_3");
-    let (_dir, model_dir) = scratch();
-    let dir = dir_of(&model_dir, 3);
-    for file in files(&original) {
-        let relative = &file.as_str()[original.as_str().len() + 1..];
-        let to = dir.join(relative);
-        to.parent().unwrap().create_dir_all().unwrap();
-        to.write_atomic(&file.read().unwrap()).unwrap();
-    }
+    let (_dir, dir) = copied(&fixture("t5x/checkpoint_3"));
     let read_all = || open(&dir)?.verify();
     read_all().unwrap();
     for file in files(&dir) {
@@ -112,36 +93,77 @@ fn a_half_written_folder_is_stepped_over_and_not_listed() {
 
 #[test]
 fn a_run_with_nothing_but_damage_does_not_start_over_silently() {
-    let (_dir, model_dir) = scratch();
-    assert!(latest_valid(&model_dir.join("none")).unwrap().checkpoint.is_none());
-    assert!(latest_valid(&model_dir).unwrap().checkpoint.is_none());
-    for step in [1, 2] {
-        overwrite(&save(&model_dir, step).join("checkpoint"), b"x");
-    }
-    let message = latest_valid(&model_dir).unwrap_err().to_string();
-    assert!(message.contains("checkpoint_1") && message.contains("checkpoint_2"), "{message}");
-    assert!(message.contains("remove these folders"), "{message}");
+    everywhere(|model_dir| {
+        assert!(latest_valid(&model_dir.join("none")).unwrap().checkpoint.is_none());
+        assert!(latest_valid(model_dir).unwrap().checkpoint.is_none());
+        for step in [1, 2] {
+            overwrite(&save(model_dir, step).join("checkpoint"), b"x");
+        }
+        let message = latest_valid(model_dir).unwrap_err().to_string();
+        assert!(message.contains("checkpoint_1") && message.contains("checkpoint_2"), "{message}");
+        assert!(message.contains("remove these folders"), "{message}");
+    });
 }
 
 #[test]
 fn a_damaged_step_is_replaced_and_a_whole_one_stays() {
-    let (_dir, model_dir) = scratch();
-    let dir = save(&model_dir, 2);
-    overwrite(&dir.join("target.a/0.0"), b"x");
-    save(&model_dir, 2);
-    open(&dir).unwrap().verify().unwrap();
-    dir.join("mark").write_atomic(b"").unwrap();
-    save(&model_dir, 2);
-    assert!(dir.join("mark").exists().unwrap());
-    assert_eq!(names(&model_dir), ["checkpoint_2"]);
+    everywhere(|model_dir| {
+        let dir = save(model_dir, 2);
+        overwrite(&dir.join("target.a/0.0"), b"x");
+        save(model_dir, 2);
+        open(&dir).unwrap().verify().unwrap();
+        dir.join("mark").write_atomic(b"").unwrap();
+        save(model_dir, 2);
+        assert!(dir.join("mark").exists().unwrap());
+        assert_eq!(names(model_dir), ["checkpoint_2"]);
+    });
 }
 
 #[test]
 fn a_dropped_writer_leaves_nothing() {
+    everywhere(|model_dir| {
+        let writer = Writer::create(model_dir, 1, None).unwrap();
+        writer.extra("gimlet/run.json", b"{}").unwrap();
+        assert_eq!(names(model_dir).len(), 1);
+        drop(writer);
+        assert!(names(model_dir).is_empty());
+    });
+}
+
+/// The distance between damages of large files.
+const STEP: usize = 64 << 10;
+
+#[test]
+fn cuts_and_flips_all_along_large_files_are_noticed() {
     let (_dir, model_dir) = scratch();
-    let writer = Writer::create(&model_dir, 1, None).unwrap();
-    writer.extra("gimlet/run.json", b"{}").unwrap();
-    assert_eq!(names(&model_dir).len(), 1);
-    drop(writer);
-    assert!(names(&model_dir).is_empty());
+    let values: Vec<f32> =
+        (0..100_000_u32).map(|i| (i.wrapping_mul(2_654_435_761)) as f32).collect();
+    let noise = Array::from_f32(&[100_000], &values);
+    for compression in [Compression::None, Compression::Gzip(1), Compression::Zstd(1)] {
+        let writer = Writer::create(&model_dir, 1, None).unwrap().with_compression(compression);
+        writer.array("target/a", noise.view()).unwrap();
+        writer.array("state/param_states/a/v_row", noise.view()).unwrap();
+        let dir = writer.commit().unwrap();
+        for file in ["checkpoint", "target.a/0"].map(|file| dir.join(file)) {
+            let bytes = file.read().unwrap();
+            assert!(bytes.len() > 4 * STEP);
+            for at in (0..bytes.len()).step_by(STEP) {
+                overwrite(&file, &bytes[..at]);
+                check_named(&dir, &file);
+                let mut changed = bytes.clone();
+                changed[at] ^= 0x10;
+                overwrite(&file, &changed);
+                check_named(&dir, &file);
+            }
+            overwrite(&file, &bytes);
+            open(&dir).unwrap().verify().unwrap();
+        }
+        dir.remove_dir_all().unwrap();
+    }
+}
+
+fn check_named(dir: &Path, file: &Path) {
+    let error = open(dir).and_then(|stored| stored.verify()).unwrap_err();
+    let named = format!("`{}`", &file.as_str()[dir.as_str().len() + 1..]);
+    assert!(error.is_damage() && error.to_string().contains(&named), "{error}");
 }
