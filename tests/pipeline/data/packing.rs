@@ -218,7 +218,11 @@ fn a_converter_can_be_a_step_of_a_task() {
             serde_json::from_value(case["lengths"].clone()).unwrap();
         // As the converter that passes the rows on would need it.
         lengths.insert("decoder_target_tokens".to_string(), 11);
-        let options = ExampleOptions { lengths: Some(lengths), ..ExampleOptions::default() };
+        let options = ExampleOptions {
+            split: "train".to_string(),
+            lengths: Some(lengths),
+            ..ExampleOptions::default()
+        };
         let rows = task_examples(&task, &options).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
         for (name, expected) in case["rows"].as_object().unwrap() {
             let found: Vec<_> = rows.iter().map(|row| row.ints(name).unwrap()).collect();
