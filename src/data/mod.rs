@@ -34,7 +34,9 @@ mod streams;
 mod task;
 
 pub use batches::{BatchIterator, DatasetState};
-pub use cache::{CacheFolder, CacheOptions, Caches, SplitPlan, split_plans, write_cache};
+pub use cache::{
+    CacheFolder, CacheOptions, Caches, Estimate, SplitPlan, estimate, split_plans, write_cache,
+};
 pub use convert::*;
 pub use dataset::{
     DatasetConfig, DatasetOptions, PREFETCH, get_dataset, mixture_rates, subtasks,

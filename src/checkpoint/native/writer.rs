@@ -12,7 +12,7 @@ use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::steps::checkpoint_dir;
 use crate::checkpoint::stored::Stored;
 use crate::checkpoint::unfinished;
-use crate::checkpoint::zarr;
+use crate::checkpoint::zarr::{self, Compression, Layout};
 use crate::storage::{FolderLock, Holder, Locked, Path, StorageError};
 
 /// What ends the names of our temporary folders, to tell them from those of T5X.
@@ -27,6 +27,7 @@ pub struct Writer {
     temporary: Path,
     finished: Path,
     target_dtype: Option<DType>,
+    compression: Compression,
     state: Mutex<State>,
     place: Place,
     committed: bool,
@@ -70,7 +71,16 @@ impl Writer {
             }
         };
         let state = Mutex::default();
-        Ok(Self { temporary, finished, target_dtype, state, place, committed: false })
+        let compression = Compression::default();
+        let committed = false;
+        Ok(Self { temporary, finished, target_dtype, compression, state, place, committed })
+    }
+
+    /// Has the chunks of arrays compressed in another way than T5X's.
+    #[must_use]
+    pub fn with_compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
     }
 
     /// Writes an array where T5X would: as zarr, except what it leaves unpartitioned (factored
@@ -95,10 +105,13 @@ impl Writer {
             shape: array.shape.to_vec(),
             // As T5X does, from the type before it is rounded.
             chunks: zarr::choose_chunks(array.shape, array.dtype.size()),
+            compression: self.compression,
         };
         let folder = ArrayFolder { writer: self, name: &leaf.dir };
         self.temporary.join(&leaf.dir).create_dir_all()?;
-        zarr::write(&folder, array, leaf.dtype, &leaf.chunks)?;
+        let layout =
+            Layout { dtype: leaf.dtype, chunks: &leaf.chunks, compression: self.compression };
+        zarr::write(&folder, array, &layout)?;
         self.state().leaves.insert(name.to_string(), Leaf::Zarr(leaf));
         Ok(())
     }

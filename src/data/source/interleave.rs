@@ -98,6 +98,16 @@ impl Reader {
         reader
     }
 
+    /// Where the reader of a single file is, by the state of the stages above it.
+    pub(crate) fn file_position(state: &StageState) -> RecordPosition {
+        match state.inputs.first() {
+            Some(input) => Self::file_position(input),
+            None => state.counters.get(6..9).map_or(RecordPosition::default(), |slot| {
+                RecordPosition { records: slot[0], bytes: slot[1], within: slot[2] }
+            }),
+        }
+    }
+
     /// The order of files in an epoch.
     fn order_of(&self, epoch: u64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.files.len()).collect();
