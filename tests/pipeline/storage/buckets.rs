@@ -47,6 +47,18 @@ fn a_signed_bucket_does_what_all_places_do() {
 }
 
 #[test]
+fn a_bucket_that_is_not_there_is_named_as_such() {
+    let server = s3_server("there", Some(("key", "secret")));
+    let _held = keys(&server);
+    let folder = path("s3://not-there/run");
+    for message in
+        [folder.list().unwrap_err().to_string(), folder.exists().unwrap_err().to_string()]
+    {
+        assert!(message.contains("`s3://not-there/run`: there is no such bucket"), "{message}");
+    }
+}
+
+#[test]
 fn keys_of_a_profile_are_those_of_amazons_file() {
     let server = s3_server("profiled", Some(("key", "secret")));
     let file = tempfile::NamedTempFile::new().unwrap();
