@@ -20,20 +20,27 @@
 
 mod array;
 mod assignment;
+mod blocks;
+mod convert;
 mod error;
 mod fit;
+mod listing;
 mod native;
 mod open;
 mod retention;
 mod spec;
+mod statistics;
 mod steps;
 mod stored;
 mod zarr;
 
 pub use array::{Array, ArrayView, DType};
 pub use assignment::{Plan, Rule, assign, plan_resume};
+pub use blocks::{Part, for_each_block};
+pub use convert::{Conversion, to_t5x};
 pub use error::CheckpointError;
 pub use fit::{Mismatch, Shapes, check_fit};
+pub use listing::{Condition, Listed, list};
 pub use native::{Reader, Writer};
 pub use open::open;
 pub use retention::{DATASET_PREFIX, Retention, remove_stale};
@@ -41,5 +48,6 @@ pub use spec::{
     CheckpointConfig, CheckpointPaths, Checkpointer, CheckpointerClass, NoTransformations,
     RestoreCheckpointConfig, RestoreDtype, RestoreMode, SaveCheckpointConfig, SaveDtype,
 };
+pub use statistics::{Distance, Statistics, Tolerance};
 pub use steps::{LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, step_of};
 pub use stored::{ArrayInfo, Format, Stored};

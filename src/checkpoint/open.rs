@@ -33,7 +33,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
 }
 
 /// The format of what lies at a path; T5X's where nothing else shows.
-fn recognize(path: &Path) -> Result<Format, CheckpointError> {
+pub(super) fn recognize(path: &Path) -> Result<Format, CheckpointError> {
     if path.is_dir()? {
         return recognize_folder(path);
     }
@@ -53,6 +53,12 @@ fn recognize(path: &Path) -> Result<Format, CheckpointError> {
         () if is_pickle => Format::Torch,
         () => Format::T5x,
     })
+}
+
+/// Whether a folder holds what makes one a checkpoint of some format.
+pub(super) fn is_marked(dir: &Path) -> Result<bool, CheckpointError> {
+    let mut marks = [CHECKPOINT_FILE].into_iter().chain(ORBAX_MARKS).chain(HUGGING_FACE_MARKS);
+    marks.try_fold(false, |found, mark| Ok(found || dir.join(mark).exists()?))
 }
 
 fn recognize_folder(dir: &Path) -> Result<Format, CheckpointError> {

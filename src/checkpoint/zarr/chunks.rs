@@ -1,5 +1,7 @@
 //! Where chunks lie in an array.
 
+use std::ops::Range;
+
 /// T5X's desired size of a chunk in bytes.
 const CHUNK_BYTES: usize = 64 << 20;
 
@@ -43,6 +45,14 @@ pub fn indices(shape: &[usize], chunks: &[usize]) -> Vec<Vec<usize>> {
         });
         extended.collect()
     })
+}
+
+/// The parts of an array that its chunks hold, in C order; those at the edges end with the array.
+pub fn parts(shape: &[usize], chunks: &[usize]) -> Vec<Vec<Range<usize>>> {
+    let range =
+        |((i, chunk), size): ((usize, &usize), &usize)| i * chunk..((i + 1) * chunk).min(*size);
+    let part = |index: Vec<usize>| index.into_iter().zip(chunks).zip(shape).map(range).collect();
+    indices(shape, chunks).into_iter().map(part).collect()
 }
 
 /// The runs of one chunk in C order, as long as can be: one for a chunk that is a slab.

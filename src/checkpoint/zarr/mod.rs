@@ -9,6 +9,6 @@ mod metadata;
 mod read;
 mod write;
 
-pub(super) use chunks::choose_chunks;
+pub(super) use chunks::{choose_chunks, parts};
 pub(super) use read::read;
-pub(super) use write::{Sink, write};
+pub(super) use write::{Sink, write, write_parts};
