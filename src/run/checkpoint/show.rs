@@ -224,13 +224,26 @@ fn figures(row: &Row<'_>) -> String {
 fn statistics_text(statistics: &Statistics) -> String {
     let Statistics { min, max, num_nan, num_infinite, .. } = *statistics;
     let (norm, mean) = (statistics.norm(), statistics.mean());
-    let mut out = format!("norm {norm:.4e}  {min:.3e} to {max:.3e}  mean {mean:.3e}");
+    let [norm, min, max, mean] = [norm, min, max, mean].map(significant);
+    let mut out = format!("norm {norm:>10}  {min:>10} to {max:>10}  mean {mean:>10}");
     for (count, name) in [(num_nan, "NaN"), (num_infinite, "infinite")] {
         if count > 0 {
             out += &format!("  {} {name}!", thousands(count));
         }
     }
     out
+}
+
+/// Four digits that count: `0.02345`, `12.50`, `1.234e-9`.
+fn significant(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_string(),
+        1e-3..1e6 => {
+            let digits = 3 - value.abs().log10().floor() as i32;
+            format!("{value:.0$}", digits.max(0) as usize)
+        }
+        _ => format!("{value:.3e}"),
+    }
 }
 
 /// The totals of `target` (parameters), `state` (of the optimizer) and whatever else there is.
@@ -317,4 +330,15 @@ fn statistics_json(statistics: &Statistics) -> Value {
         "nan": statistics.num_nan,
         "infinite": statistics.num_infinite,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_four_digits_that_count() {
+        let found = [0.0, 12.5, -0.023_45, 123_456.7, 1.234e-9, f64::NAN].map(significant);
+        assert_eq!(found, ["0", "12.50", "-0.02345", "123457", "1.234e-9", "NaN"]);
+    }
 }

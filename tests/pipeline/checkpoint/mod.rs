@@ -5,6 +5,7 @@ mod damage;
 mod formats;
 mod keeping;
 mod restoring;
+mod tool;
 
 use std::path::PathBuf;
 

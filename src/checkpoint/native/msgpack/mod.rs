@@ -12,6 +12,7 @@ use crate::checkpoint::array::{Array, DType};
 
 pub(super) use decode::{DecodeError, decode};
 pub(super) use encode::encode;
+pub(in crate::checkpoint) use encode::{Pieces, write_map_head};
 
 /// T5X's version of the layout; version 2 differs in how bfloat16 was written.
 const VERSION: u64 = 3;
