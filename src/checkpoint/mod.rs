@@ -22,12 +22,15 @@ mod array;
 mod assignment;
 mod error;
 mod fit;
+mod foreign;
+mod names;
 mod native;
 mod open;
 mod retention;
 mod spec;
 mod steps;
 mod stored;
+mod transpose;
 mod zarr;
 
 pub use array::{Array, ArrayView, DType};
