@@ -21,6 +21,7 @@
 mod array;
 mod assignment;
 mod error;
+mod export;
 mod fit;
 mod foreign;
 mod names;
@@ -36,6 +37,7 @@ mod zarr;
 pub use array::{Array, ArrayView, DType};
 pub use assignment::{Plan, Rule, assign, plan_resume};
 pub use error::CheckpointError;
+pub use export::{HuggingFaceOptions, export_hugging_face};
 pub use fit::{Mismatch, Shapes, check_fit};
 pub use native::{Reader, Writer};
 pub use open::open;

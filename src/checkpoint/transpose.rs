@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::array::Array;
+
 /// Rows and columns of a tile that stays in the cache.
 const TILE: usize = 32;
 
@@ -22,6 +24,15 @@ pub(super) fn transpose(
         8 => tiles::<8>(matrix, (rows, columns), taken, out, place),
         _ => tiles::<1>(matrix, (rows, columns), taken, out, place),
     }
+}
+
+/// A matrix with its axes swapped.
+pub(super) fn transposed(matrix: Array) -> Array {
+    let [rows, columns] = matrix.shape[..] else { panic!("a matrix has two axes") };
+    let mut data = vec![0; matrix.data.len()];
+    let size = matrix.dtype.size();
+    transpose(&matrix.data, (rows, columns), &(0..columns), &mut data, (0, rows), size);
+    Array { dtype: matrix.dtype, shape: vec![columns, rows], data }
 }
 
 /// [`transpose`] for elements of `N` bytes, tile by tile: else each element is a cache line.

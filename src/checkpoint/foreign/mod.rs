@@ -19,6 +19,7 @@ use super::transpose::transpose;
 use crate::storage::Path;
 
 pub(super) use hugging_face::{open_file, open_hugging_face};
+pub(super) use safetensors::type_name;
 pub(super) use tensorflow::open_tensorflow;
 pub(super) use torch::open_torch;
 
