@@ -19,11 +19,19 @@ pub fn for_each_block<S: Stored + ?Sized>(
     array: ArrayInfo<'_>,
     take: &mut dyn FnMut(Array, &[Range<usize>]) -> Result<(), CheckpointError>,
 ) -> Result<(), CheckpointError> {
-    let parts = blocks(array);
-    if let [whole] = &parts[..] {
-        return take(stored.read(array.name)?, whole);
+    blocks(array).iter().try_for_each(|part| take(read_block(stored, array, part)?, part))
+}
+
+/// Reads a part of an array, which may be the whole.
+pub(super) fn read_block<S: Stored + ?Sized>(
+    stored: &S,
+    array: ArrayInfo<'_>,
+    part: &[Range<usize>],
+) -> Result<Array, CheckpointError> {
+    match part.iter().zip(array.shape).all(|(range, size)| range.len() == *size) {
+        true => stored.read(array.name),
+        false => stored.read_part(array.name, part),
     }
-    parts.iter().try_for_each(|part| take(stored.read_part(array.name, part)?, part))
 }
 
 /// Parts that cover an array: the chunks that T5X would cut it into, where these are not tiny.

@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use super::error::CheckpointError;
+use super::foreign::{open_file, open_hugging_face, open_tensorflow, open_torch};
 use super::native::{CHECKPOINT_FILE, Reader};
 use super::stored::{Format, Stored};
 use crate::storage::{Path, StorageError};
@@ -28,6 +29,10 @@ const HUGGING_FACE_MARKS: [&str; 4] = [
 pub fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
     match recognize(path)? {
         Format::T5x => Ok(Box::new(Reader::open(path)?)),
+        Format::HuggingFace if path.is_dir()? => Ok(Box::new(open_hugging_face(path)?)),
+        Format::HuggingFace => Ok(Box::new(open_file(path)?)),
+        Format::Torch => Ok(Box::new(open_torch(path)?)),
+        Format::MeshTensorFlow => Ok(Box::new(open_tensorflow(path)?)),
         format => Err(CheckpointError::NotYet { path: path.to_string(), format }),
     }
 }

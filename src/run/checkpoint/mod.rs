@@ -3,6 +3,7 @@
 mod convert;
 mod diff;
 mod ls;
+mod metered;
 mod show;
 mod verify;
 

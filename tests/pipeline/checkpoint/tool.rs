@@ -387,6 +387,137 @@ fn everything_that_a_t5x_checkpoint_holds_is_kept() {
     assert_eq!((before.len(), &before), (1, &after));
 }
 
+/// Parameters of a T5 of one layer, sorted by name as `flax_model.py` numbers them.
+const PARAMETERS: [(&str, &[usize]); 28] = [
+    ("decoder/decoder_norm/scale", &[4]),
+    ("decoder/layers_0/encoder_decoder_attention/key/kernel", &[4, 4]),
+    ("decoder/layers_0/encoder_decoder_attention/out/kernel", &[4, 4]),
+    ("decoder/layers_0/encoder_decoder_attention/query/kernel", &[4, 4]),
+    ("decoder/layers_0/encoder_decoder_attention/value/kernel", &[4, 4]),
+    ("decoder/layers_0/mlp/wi_0/kernel", &[4, 8]),
+    ("decoder/layers_0/mlp/wi_1/kernel", &[4, 8]),
+    ("decoder/layers_0/mlp/wo/kernel", &[8, 4]),
+    ("decoder/layers_0/pre_cross_attention_layer_norm/scale", &[4]),
+    ("decoder/layers_0/pre_mlp_layer_norm/scale", &[4]),
+    ("decoder/layers_0/pre_self_attention_layer_norm/scale", &[4]),
+    ("decoder/layers_0/self_attention/key/kernel", &[4, 4]),
+    ("decoder/layers_0/self_attention/out/kernel", &[4, 4]),
+    ("decoder/layers_0/self_attention/query/kernel", &[4, 4]),
+    ("decoder/layers_0/self_attention/value/kernel", &[4, 4]),
+    ("decoder/logits_dense/kernel", &[4, 6]),
+    ("decoder/relpos_bias/rel_embedding", &[2, 32]),
+    ("encoder/encoder_norm/scale", &[4]),
+    ("encoder/layers_0/attention/key/kernel", &[4, 4]),
+    ("encoder/layers_0/attention/out/kernel", &[4, 4]),
+    ("encoder/layers_0/attention/query/kernel", &[4, 4]),
+    ("encoder/layers_0/attention/value/kernel", &[4, 4]),
+    ("encoder/layers_0/mlp/wi_0/kernel", &[4, 8]),
+    ("encoder/layers_0/mlp/wi_1/kernel", &[4, 8]),
+    ("encoder/layers_0/mlp/wo/kernel", &[8, 4]),
+    ("encoder/layers_0/pre_attention_layer_norm/scale", &[4]),
+    ("encoder/layers_0/pre_mlp_layer_norm/scale", &[4]),
+    ("encoder/relpos_bias/rel_embedding", &[2, 32]),
+];
+
+/// Saves a T5 whose parameter number n holds n, n + 1/4, n + 2/4, ...
+fn save_t5(model_dir: &Path, step: u64) -> Path {
+    let writer = Writer::create(model_dir, step, None).unwrap();
+    let embedding = ("token_embedder/embedding", &[6usize, 4][..]);
+    for (number, (name, shape)) in PARAMETERS.into_iter().chain([embedding]).enumerate() {
+        let size: usize = shape.iter().product();
+        let values: Vec<f32> = (0..size).map(|i| number as f32 + i as f32 / 4.0).collect();
+        writer.array(&format!("target/{name}"), Array::from_f32(shape, &values).view()).unwrap();
+    }
+    writer.array("state/step", Array::scalar_i32(step as i32).view()).unwrap();
+    writer.commit().unwrap()
+}
+
+#[test]
+fn a_folder_becomes_flax_models_as_flax_itself_writes_them() {
+    let (_dir, dir) = scratch();
+    let (from, to) = (dir.join("my_run"), dir.join("my_run_fl"));
+    for step in [100, 200] {
+        save_t5(&from, step);
+    }
+    let words = ["convert", from.as_str(), to.as_str(), "--to=flax"];
+    let (status, _, error) = gimlet(&dir, &words);
+    assert_eq!(status, 0, "{error}");
+    let expected = fixture("flax/flax_model.msgpack").read().unwrap();
+    for step in [100, 200] {
+        let folder = checkpoint_dir(&to, step);
+        assert!(folder.join("flax_model.msgpack").read().unwrap() == expected, "{step}");
+        let config: Value =
+            serde_json::from_slice(&folder.join("config.json").read().unwrap()).unwrap();
+        let found =
+            ["num_heads", "d_kv", "d_ff", "vocab_size"].map(|name| config[name].as_u64().unwrap());
+        assert_eq!(found, [2, 2, 8, 6]);
+    }
+    let (_, _, error) = gimlet(&dir, &words);
+    assert_eq!(error.matches("left as it is, it is there already").count(), 2, "{error}");
+    assert!(
+        gimlet(&dir, &["ls", to.as_str()]).1.contains("Flax model, which is written and not read")
+    );
+}
+
+#[test]
+fn what_is_converted_to_another_format_comes_back_equal() {
+    let (_dir, dir) = scratch();
+    let from = save_t5(&dir.join("from"), 7);
+    let cases = [
+        ("pth", "model.pth", &[][..]),
+        ("torch", "pt", &["--to=torch"]),
+        ("hf", "hf", &["--to=hugging_face"]),
+    ];
+    for (name, to, flags) in cases {
+        let to = dir.join(to);
+        let words = [&["convert", from.as_str(), to.as_str()], flags].concat();
+        let (status, _, error) = gimlet(&dir, &words);
+        assert_eq!(status, 0, "{name}: {error}");
+        let diff = ["diff", from.as_str(), to.as_str(), "--filter=^target/"];
+        assert_eq!(gimlet(&dir, &diff), (0, "29 equal\n".to_string(), String::new()), "{name}");
+        let back = checkpoint_dir(&dir.join(name), 7);
+        let (status, _, error) = gimlet(&dir, &["convert", to.as_str(), back.as_str()]);
+        assert_eq!(status, 0, "{name}: {error}");
+        assert_eq!(gimlet(&dir, &["diff", from.as_str(), back.as_str()]).0, 0, "{name}");
+        let (status, _, error) = gimlet(&dir, &words);
+        assert!(status == 2 && error.contains("exists; remove it, or name another TO"), "{error}");
+    }
+    let names = names(&dir);
+    assert!(names.iter().all(|name| !name.contains("unfinished")), "{names:?}");
+}
+
+#[test]
+fn parameters_are_rounded_to_the_type_asked_for() {
+    let (_dir, dir) = scratch();
+    let from = save_t5(&dir, 7);
+    for (dtype, to) in [("bfloat16", "b.pth"), ("float16", "h.pth")] {
+        let to = dir.join(to);
+        let dtype_flag = format!("--dtype={dtype}");
+        assert_eq!(gimlet(&dir, &["convert", from.as_str(), to.as_str(), &dtype_flag]).0, 0);
+        let stored = open(&to).unwrap();
+        assert!(stored.leaves().iter().all(|array| array.dtype.name() == dtype), "{dtype}");
+        let diff = ["diff", from.as_str(), to.as_str(), "--filter=^target/", "--tolerance=0.25"];
+        assert_eq!(gimlet(&dir, &diff).0, 0, "{dtype}");
+    }
+}
+
+#[test]
+fn only_a_t5_becomes_a_model_of_transformers() {
+    let (_dir, dir) = scratch();
+    let from = save(&dir.join("from"), 1);
+    let to = dir.join("out.pth");
+    let (status, _, error) = gimlet(&dir, &["convert", from.as_str(), to.as_str()]);
+    assert!(status == 2 && error.contains("expected the parameters of a T5"), "{error}");
+    let folder = dir.join("from");
+    let (status, _, error) = gimlet(&dir, &["convert", folder.as_str(), to.as_str()]);
+    assert!(status == 2 && error.contains("expected a folder TO"), "{error}");
+    let words = ["convert", from.as_str(), folder.as_str(), "--vocabulary=x.model"];
+    let words = [&words[..2], &[dir.join("t5x").as_str()], &words[3..]].concat();
+    let (status, _, error) = gimlet(&dir, &words);
+    assert!(status == 2 && error.contains("--vocabulary goes beside weights"), "{error}");
+    assert_eq!(names(&dir), ["from"]);
+}
+
 #[test]
 fn whenever_a_conversion_is_killed_the_next_one_finishes_it() {
     let (_dir, dir) = scratch();

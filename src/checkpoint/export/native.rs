@@ -1,15 +1,14 @@
 //! To T5X's own format.
 
-use std::ops::Range;
 use std::sync::Mutex;
 use std::thread;
 
-use super::Conversion;
-use crate::checkpoint::array::Array;
+use crate::checkpoint::array::{Array, DType};
+use crate::checkpoint::blocks::read_block;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::native::Writer;
 use crate::checkpoint::retention::{DATASET_PREFIX, remove_stale};
-use crate::checkpoint::stored::{ArrayInfo, Format, Stored};
+use crate::checkpoint::stored::{Format, Stored};
 use crate::storage::Path;
 
 /// Arrays written at a time at most: each holds a block or two.
@@ -18,18 +17,19 @@ const MAX_THREADS: usize = 4;
 /// The count of updates, which T5X asks for.
 const STEP: &str = "state/step";
 
-/// Writes everything that a checkpoint holds as the checkpoint of a step, and yields its folder. What a
-/// T5X checkpoint has of ours beside its arrays goes along: its place in the data, its run.
+/// Writes everything that a checkpoint holds as the checkpoint of a step, and yields its folder. Floats
+/// below `target/` are rounded to `dtype`. What a T5X checkpoint has of ours beside its arrays goes along:
+/// its place in the data, its run.
 ///
 /// # Errors
 /// Arrays that cannot be read; a folder that cannot be written.
-pub fn to_t5x(
+pub fn export_t5x(
     from: &dyn Stored,
     (model_dir, step): (&Path, u64),
-    conversion: &Conversion<'_>,
+    dtype: Option<DType>,
 ) -> Result<Path, CheckpointError> {
     remove_stale(model_dir)?;
-    let writer = Writer::create(model_dir, step, conversion.dtype)?;
+    let writer = Writer::create(model_dir, step, dtype)?;
     let arrays = from.leaves();
     if arrays.iter().all(|array| array.name != STEP) {
         let step = i32::try_from(step).map_err(|_| {
@@ -39,29 +39,13 @@ pub fn to_t5x(
         writer.array(STEP, Array::scalar_i32(step).view())?;
     }
     each_in_parallel(&arrays, |array| {
-        writer.parts(*array, &mut |part| {
-            let block = read(from, *array, part)?;
-            (conversion.tell)(block.data.len() as u64);
-            Ok(block)
-        })
+        writer.parts(*array, &mut |part| read_block(from, *array, part))
     })?;
     from.empty_nodes().into_iter().for_each(|name| writer.empty(name));
     if from.format() == Format::T5x {
         copy_extras(from, &writer)?;
     }
     writer.commit()
-}
-
-/// A part of an array, which may be the whole.
-fn read(
-    from: &dyn Stored,
-    array: ArrayInfo<'_>,
-    part: &[Range<usize>],
-) -> Result<Array, CheckpointError> {
-    match part.iter().zip(array.shape).all(|(range, size)| range.len() == *size) {
-        true => from.read(array.name),
-        false => from.read_part(array.name, part),
-    }
 }
 
 /// The place in the data, the run's record and what else is ours; not the checksums, which the writer
