@@ -160,10 +160,10 @@ fn sizes(path: &Path, name: &str) -> Result<BTreeMap<String, u64>, CheckpointErr
 
 /// That of the file that finished it, for stores know no times of folders.
 fn modified(path: &Path, name: &str) -> Result<Option<SystemTime>, CheckpointError> {
-    let index = format!("{name}.index");
-    let mut candidates = vec![path.join(CHECKPOINT_FILE), path.clone()];
-    candidates.extend(path.parent().map(|folder| folder.join(&index)));
-    for file in candidates {
+    let beside = path.parent().map(|folder| folder.join(&format!("{name}.index")));
+    let inside = if path.is_dir()? { Some(path.join(CHECKPOINT_FILE)) } else { None };
+    let candidates = [inside, Some(path.clone()), beside];
+    for file in candidates.into_iter().flatten() {
         match file.modified() {
             Ok(time) => return Ok(Some(time)),
             Err(error) if error.is_not_found() => {}

@@ -511,8 +511,8 @@ fn only_a_t5_becomes_a_model_of_transformers() {
     let folder = dir.join("from");
     let (status, _, error) = gimlet(&dir, &["convert", folder.as_str(), to.as_str()]);
     assert!(status == 2 && error.contains("expected a folder TO"), "{error}");
+    let folder = dir.join("t5x");
     let words = ["convert", from.as_str(), folder.as_str(), "--vocabulary=x.model"];
-    let words = [&words[..2], &[dir.join("t5x").as_str()], &words[3..]].concat();
     let (status, _, error) = gimlet(&dir, &words);
     assert!(status == 2 && error.contains("--vocabulary goes beside weights"), "{error}");
     assert_eq!(names(&dir), ["from"]);
