@@ -20,7 +20,9 @@
 
 mod array;
 mod assignment;
+mod best;
 mod blocks;
+mod checkpointers;
 mod error;
 mod export;
 mod fit;
@@ -29,7 +31,11 @@ mod listing;
 mod names;
 mod native;
 mod open;
+mod orbax;
+mod parallel;
+mod read_ahead;
 mod retention;
+mod saver;
 mod spec;
 mod statistics;
 mod steps;
@@ -39,18 +45,26 @@ mod zarr;
 
 pub use array::{Array, ArrayView, DType};
 pub use assignment::{Plan, Rule, assign, plan_resume};
+pub use best::Best;
 pub use blocks::{Part, for_each_block};
+pub use checkpointers::{
+    CheckpointManagerClass, Checkpointer, CheckpointerClass, KeepBest, MetricMode,
+    OrbaxCheckpointManager, SaveBestCheckpointer,
+};
 pub use error::CheckpointError;
 pub use export::{HuggingFaceOptions, Weights, export_hugging_face, export_t5x, export_torch};
 pub use fit::{Mismatch, Shapes, check_fit};
 pub use listing::{Condition, Listed, list};
 pub use native::{Reader, Writer};
 pub use open::open;
+pub use read_ahead::Visit;
 pub use retention::{DATASET_PREFIX, Retention, remove_stale};
+pub use saver::{Saver, Saving, Snapshot, write_arrays};
 pub use spec::{
-    CheckpointConfig, CheckpointPaths, Checkpointer, CheckpointerClass, NoTransformations,
-    RestoreCheckpointConfig, RestoreDtype, RestoreMode, SaveCheckpointConfig, SaveDtype,
+    CheckpointConfig, CheckpointPaths, NoTransformations, RestoreCheckpointConfig, RestoreDtype,
+    RestoreMode, SaveCheckpointConfig, SaveDtype,
 };
 pub use statistics::{Distance, Statistics, Tolerance};
 pub use steps::{LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, step_of};
 pub use stored::{ArrayInfo, Format, Stored};
+pub use zarr::Compression;

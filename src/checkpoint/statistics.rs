@@ -141,7 +141,11 @@ fn widened(array: &Array) -> impl Iterator<Item = Vec<f64>> {
 
 fn widen(bytes: &[u8], dtype: DType) -> Vec<f64> {
     match dtype {
-        DType::Bool => each(bytes, |[byte]| f64::from(byte)),
+        DType::Bool | DType::U8 => each(bytes, |[byte]| f64::from(byte)),
+        DType::I8 => each(bytes, |bytes| i8::from_le_bytes(bytes).into()),
+        DType::U16 => each(bytes, |bytes| u16::from_le_bytes(bytes).into()),
+        DType::I16 => each(bytes, |bytes| i16::from_le_bytes(bytes).into()),
+        DType::U64 => each(bytes, |bytes| u64::from_le_bytes(bytes) as f64),
         DType::U32 => each(bytes, |bytes| u32::from_le_bytes(bytes).into()),
         DType::I32 => each(bytes, |bytes| i32::from_le_bytes(bytes).into()),
         DType::I64 => each(bytes, |bytes| i64::from_le_bytes(bytes) as f64),

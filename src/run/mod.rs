@@ -7,6 +7,7 @@ mod cache;
 mod checkpoint;
 mod cli;
 mod configure;
+mod derived;
 mod dry_run;
 mod failure;
 mod functions;

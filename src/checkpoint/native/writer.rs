@@ -12,7 +12,7 @@ use crate::checkpoint::array::{Array, ArrayView, DType};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::steps::checkpoint_dir;
 use crate::checkpoint::stored::{ArrayInfo, Stored};
-use crate::checkpoint::zarr;
+use crate::checkpoint::zarr::{self, Compression, Layout};
 use crate::storage::{FolderLock, Locked, Path, StorageError};
 
 /// What ends the names of our temporary folders, to tell them from those of T5X.
@@ -26,6 +26,7 @@ pub struct Writer {
     temporary: Path,
     finished: Path,
     target_dtype: Option<DType>,
+    compression: Compression,
     state: Mutex<State>,
     /// Shows cleaners that the writer is alive.
     _lock: Option<FolderLock>,
@@ -53,7 +54,16 @@ impl Writer {
             Locked::Busy | Locked::Unsupported => None,
         };
         let state = Mutex::default();
-        Ok(Self { temporary, finished, target_dtype, state, _lock: lock, committed: false })
+        let compression = Compression::default();
+        let committed = false;
+        Ok(Self { temporary, finished, target_dtype, compression, state, _lock: lock, committed })
+    }
+
+    /// Has the chunks of arrays compressed in another way than T5X's.
+    #[must_use]
+    pub fn with_compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
     }
 
     /// Writes an array where T5X would: as zarr, except what it leaves unpartitioned (factored
@@ -83,7 +93,7 @@ impl Writer {
         }
         let leaf = self.zarr_leaf(name, dtype, shape)?;
         let folder = ArrayFolder { writer: self, name: &leaf.dir };
-        zarr::write_parts(&folder, shape, leaf.dtype, &leaf.chunks, read)?;
+        zarr::write_parts(&folder, shape, &layout(&leaf), read)?;
         self.state().leaves.insert(name.to_string(), Leaf::Zarr(leaf));
         Ok(())
     }
@@ -94,7 +104,7 @@ impl Writer {
         assert_eq!(array.data.len(), expected, "`{name}` has the bytes of its shape");
         let leaf = self.zarr_leaf(name, array.dtype, array.shape)?;
         let folder = ArrayFolder { writer: self, name: &leaf.dir };
-        zarr::write(&folder, array, leaf.dtype, &leaf.chunks)?;
+        zarr::write(&folder, array, &layout(&leaf))?;
         self.state().leaves.insert(name.to_string(), Leaf::Zarr(leaf));
         Ok(())
     }
@@ -112,6 +122,7 @@ impl Writer {
             shape: shape.to_vec(),
             // As T5X does, from the type before it is rounded.
             chunks: zarr::choose_chunks(shape, dtype.size()),
+            compression: self.compression,
         };
         self.temporary.join(&leaf.dir).create_dir_all()?;
         Ok(leaf)
@@ -197,6 +208,10 @@ impl Drop for Writer {
             let _ = self.temporary.remove_dir_all();
         }
     }
+}
+
+fn layout(leaf: &ZarrLeaf) -> Layout<'_> {
+    Layout { dtype: leaf.dtype, chunks: &leaf.chunks, compression: leaf.compression }
 }
 
 struct ArrayFolder<'a> {

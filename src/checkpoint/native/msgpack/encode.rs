@@ -181,6 +181,10 @@ pub fn write_map_head(out: &mut dyn Write, length: usize) -> io::Result<()> {
 fn spec(zarr: &ZarrLeaf) -> Value {
     let numbers =
         |sizes: &[usize]| Value::Array(sizes.iter().map(|&size| (size as u64).into()).collect());
+    let compressor = match zarr.compression.id_and_level() {
+        Some((id, level)) => map([("id", id.into()), ("level", level.into())]),
+        None => Value::Nil,
+    };
     map([
         ("driver", "zarr".into()),
         ("dtype", zarr.dtype.name().into()),
@@ -189,7 +193,7 @@ fn spec(zarr: &ZarrLeaf) -> Value {
             "metadata",
             map([
                 ("chunks", numbers(&zarr.chunks)),
-                ("compressor", map([("id", "gzip".into()), ("level", 1.into())])),
+                ("compressor", compressor),
                 ("shape", numbers(&zarr.shape)),
             ]),
         ),
