@@ -3,7 +3,8 @@
 //! A checkpoint is a folder `checkpoint_N` with a msgpack file `checkpoint` (tree, small arrays) and
 //! a zarr folder for every other array. Real T5X reads what [`Writer`] writes, and [`Reader`] reads
 //! what T5X wrote. What is ours lies in `checkpoint_N/gimlet/`, which T5X ignores. A checkpoint is
-//! either whole or invisible: it is written under a temporary name, made durable and renamed.
+//! either whole or invisible: it is written under a temporary name, made durable and renamed; in a store,
+//! which renames no folders, its file `checkpoint` comes last.
 //! ```
 //! # use gimlet::{checkpoint::{Array, Stored, Writer, latest_valid}, storage::Path};
 //! # let dir = std::env::temp_dir().join(format!("gimlet-doc-{}", std::process::id()));
@@ -41,6 +42,7 @@ mod statistics;
 mod steps;
 mod stored;
 mod transpose;
+mod unfinished;
 mod zarr;
 
 pub use array::{Array, ArrayView, DType};
