@@ -38,6 +38,17 @@ pub enum CheckpointError {
         /// What it is.
         format: super::stored::Format,
     },
+    /// Another process saves into the folder, or has taken it over since this one began to.
+    #[error(
+        "{by} trains into `{path}`: nothing is saved there by this process; wait until it ends, end it, \
+         or set MODEL_DIR to another folder"
+    )]
+    Occupied {
+        /// MODEL_DIR.
+        path: String,
+        /// The process and its host.
+        by: String,
+    },
     /// Something else than a checkpoint.
     #[error("`{path}` is not a checkpoint: {reason}")]
     NotACheckpoint {
@@ -52,6 +63,14 @@ pub enum CheckpointError {
         /// The checkpoint.
         path: String,
         /// What was found.
+        reason: String,
+    },
+    /// Another program has no form for it, or the target is in use.
+    #[error("`{path}` cannot be exported: {reason}")]
+    Export {
+        /// The checkpoint, or the target.
+        path: String,
+        /// What was found and what was expected.
         reason: String,
     },
     /// An array that the checkpoint does not hold.

@@ -1,17 +1,14 @@
 //! Mixtures as gin declares them.
 
 use super::rates::Rate;
-use crate::gin::{Configurable, Evaluator, FromGin, Registry, Reported, Value, ValueKind};
+use crate::gin::{Configurable, Evaluator, FromGin, Ref, Registry, Reported, Value, ValueKind};
 
 /// Several tasks sampled at given rates. Source: SeqIO `dataset_providers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "seqio.Mixture",
     alias = "seqio.dataset_providers.Mixture",
-    ignored(
-        sample_fn = "examples are drawn by rate, until the first task ends",
-        source_info = "gin knows the file and the line"
-    )
+    ignored(source_info = "gin knows the file and the line")
 )]
 pub struct Mixture {
     /// The scope in which the mixture was declared.
@@ -25,6 +22,21 @@ pub struct Mixture {
     /// Rate of the entries without one.
     #[gin(default = None)]
     pub default_rate: Option<Rate>,
+    /// How examples are drawn; by rate until the first task ends if None. Of mixtures within it, those
+    /// of this one count.
+    #[gin(default = None)]
+    pub sample_fn: Option<Ref<SampleFromDatasets>>,
+}
+
+/// Draws by rate, as a bare reference: `@tf.data.Dataset.sample_from_datasets`. What it says matters where
+/// data end, as in an evaluation: training repeats them. Source: TensorFlow `dataset_ops.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "tf.data.Dataset.sample_from_datasets")]
+pub struct SampleFromDatasets {
+    /// Whether the mixture ends with its first task; else with its last, and the tasks that are left are
+    /// drawn at their rates.
+    #[gin(default = false)]
+    pub stop_on_empty_dataset: bool,
 }
 
 impl Mixture {
@@ -95,9 +107,15 @@ impl FromGin for Item {
 
 /// Whether it is a name with its rate, not two names.
 fn is_pair(items: &[Value]) -> bool {
-    let is_name = |kind: &ValueKind| matches!(kind, ValueKind::Str(_) | ValueKind::Computed(_));
+    // The call of a function gives a name: `@seqio.mixture_or_task_with_new_vocab()`.
+    let is_call =
+        |kind: &ValueKind| matches!(kind, ValueKind::Reference(reference) if reference.called);
+    let is_name = |kind: &ValueKind| {
+        is_call(kind) || matches!(kind, ValueKind::Str(_) | ValueKind::Computed(_))
+    };
     let is_entries = |kind: &ValueKind| {
-        matches!(kind, ValueKind::Str(_) | ValueKind::Tuple(_) | ValueKind::List(_))
+        is_call(kind)
+            || matches!(kind, ValueKind::Str(_) | ValueKind::Tuple(_) | ValueKind::List(_))
     };
     match items {
         [name, rate] => is_name(&name.kind) && !is_entries(&rate.kind),

@@ -17,6 +17,7 @@ mod batches;
 mod cache;
 mod convert;
 mod dataset;
+mod derived;
 mod error;
 mod example;
 mod examples;
@@ -42,6 +43,9 @@ pub use dataset::{
     DatasetConfig, DatasetOptions, PREFETCH, get_dataset, mixture_rates, subtasks,
     training_eval_batches,
 };
+pub use derived::{
+    Derivation, WithMissingTaskSplitsRemoved, WithNewVocab, WithTruncatedData, part_name,
+};
 pub use error::DataError;
 pub use example::{Example, Key, Value};
 pub use examples::{
@@ -50,7 +54,7 @@ pub use examples::{
 };
 pub use family::{Steps, TaskFamily};
 pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
-pub use mixture::{Mixture, MixtureEntries, MixtureEntry};
+pub use mixture::{Mixture, MixtureEntries, MixtureEntry, SampleFromDatasets};
 pub use pipeline::StageState;
 pub use postprocess::{ExampleFeatures, Postprocessor};
 pub use preprocess::*;
@@ -60,11 +64,12 @@ pub use rates::{
     RateUnsupervised,
 };
 pub use source::{
-    ArrowDataSource, BadRecords, ColumnType, CsvDataSource, DataSource, FeatureDescription,
-    FeatureSpec, FewshotDataSource, FilePattern, FixedLenFeature, FixedLenSequenceFeature,
-    FunctionDataSource, GeneratedDataSource, GeneratedKind, HuggingFaceDataSource,
-    JsonLinesDataSource, LengthDistribution, MegatronDataSource, OnBadRecord, OriginalSource,
-    ParquetDataSource, ShortLength, TextLineDataSource, TfDtype, TfExampleDataSource,
-    TfdsDataSource, TfdsSplits, VarLenFeature, set_tfds_data_dir,
+    ArrowDataSource, BadRecords, ColumnType, ConcatenatedDataSource, CsvDataSource, DataSource,
+    FeatureDescription, FeatureSpec, FewshotDataSource, FilePattern, FixedLenFeature,
+    FixedLenSequenceFeature, FunctionDataSource, GeneratedDataSource, GeneratedKind,
+    HuggingFaceDataSource, JsonLinesDataSource, LengthDistribution, MegatronDataSource,
+    OnBadRecord, OriginalSource, ParquetDataSource, ShortLength, TextLineDataSource, TfDtype,
+    TfExampleDataSource, TfdsDataSource, TfdsSplits, TruncatedDatasetProvider, VarLenFeature,
+    set_tfds_data_dir,
 };
 pub use task::{Task, TaskOrMixture, TaskProvider};

@@ -4,8 +4,10 @@
 //! commands that need tensors to `gimlet-torch`, the second binary, which runs [`torch_main`].
 
 mod cache;
+mod checkpoint;
 mod cli;
 mod configure;
+mod derived;
 mod dry_run;
 mod failure;
 mod functions;

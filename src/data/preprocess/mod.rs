@@ -6,6 +6,7 @@
 mod bert;
 mod chunks;
 mod closed_book;
+mod converter;
 mod denoise;
 mod few_shot;
 mod lm;
@@ -24,6 +25,7 @@ mod trim;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::convert::FeatureConverter;
 use super::error::DataError;
 use super::example::{Example, Key};
 use super::random::{Draw, StageSeed};
@@ -35,6 +37,8 @@ pub use chunks::{
     ConcatenateAndSplitToFixedLength, ReduceConcatTokens, SplitTokens, SplitTokensToInputsLength,
     SplitTokensToRandomLength, SplitTokensToTargetsLength,
 };
+pub use closed_book::{MaskSalientSpans, NaturalQuestionsNocontext, QuestionAnswers, SampleAnswer};
+pub use converter::ApplyFeatureConverter;
 pub use denoise::{
     Denoise, DropNoiseTokens, DropNonnoiseTokens, IidNoiseMask, NoiseFn, NoiseMaskFn,
     NoiseSpanToSentinel, NoiseSpanToUniqueSentinel, NoiseTokenToGatheredToken,
@@ -55,12 +59,13 @@ pub use span_corruption::{
 pub use spec::{CacheDatasetPlaceholder, Preprocessor};
 pub use text::{
     ApplyTemplate, Constant, DefinitePronounResolutionSimple, Equal, ExampleFn, FeatureFn, Fill,
-    FillInTheBlank, FillInTheBlankSized, FilterByStringLength, FilterByValue, FormatFeatures,
-    Formats, Glue, Lm, MapLabels, MultiTranslate, NeighboringPairs, NextSentencePrediction, OneHot,
-    PadNonspacedLanguages, ParseTsv, PreprocessTensorflowExamples, PreprocessTsv, PrintDataset,
+    FillInTheBlank, FillInTheBlankSized, FilterByStringLength, FilterByValue,
+    FilterTydiqaByLanguage, FormatFeatures, Formats, Glue, Lm, MapLabels, MultiTranslate,
+    NeighboringPairs, NextSentencePrediction, OneHot, PadNonspacedLanguages, ParseTsv,
+    PreprocessTensorflowExamples, PreprocessTsv, PrintDataset, ProcessMnli, ProcessXnli,
     RandomSplitText, RankClassification, RankClassificationFormatter, RankingMode, Record, Rekey,
     ReplaceText, SetFeature, SplitTextToWords, Squad, SquadSpanSpaceTokenized, Stsb, Summarize,
-    Translate, TriviaQa, Unidecode, WnliSimple, Wsc, WscSimple,
+    Translate, TriviaQa, Unidecode, Wikiann, WnliSimple, Wsc, WscSimple, Xquad,
 };
 pub use tokens::{
     AppendEos, AppendEosAfterTrim, Tokenize, TokenizeAndAppendEos, TruncateInputsLeft,
@@ -150,6 +155,8 @@ pub(crate) enum Step {
     Rebatch { feature: Key, length: usize },
     /// Shuffles within a buffer of so many examples.
     Shuffle { buffer_size: usize },
+    /// Makes a model's features of them, packed or not.
+    Convert(FeatureConverter),
 }
 
 impl Step {

@@ -28,6 +28,8 @@ pub(crate) struct ReadPlan {
     pub task: String,
     pub split: String,
     pub files: Vec<SourceFile>,
+    /// Records of an epoch, over all shards; all if None.
+    pub most: Option<u64>,
     pub cycle_length: usize,
     pub block_length: usize,
     pub skip_header_lines: u64,
@@ -74,7 +76,8 @@ impl Reader {
     /// A reader at the beginning of the first epoch.
     pub(crate) fn new(mut plan: ReadPlan) -> Self {
         // As SeqIO: whole files go to shards where there are enough of them.
-        let shards_examples = plan.files.len() < plan.num_shards;
+        // The first records of all files are those of every shard alike.
+        let shards_examples = plan.files.len() < plan.num_shards || plan.most.is_some();
         let files = std::mem::take(&mut plan.files).into_iter().map(Arc::new).enumerate();
         let files: Vec<Arc<SourceFile>> = files
             .filter(|(i, _)| shards_examples || i % plan.num_shards == plan.shard_index)
@@ -124,6 +127,9 @@ impl Reader {
 
     /// The next record of this epoch, of all shards by example.
     fn next_in_epoch(&mut self) -> Result<Option<Record>, DataError> {
+        if self.plan.most.is_some_and(|most| self.in_epoch >= most) {
+            return Ok(None);
+        }
         loop {
             if let Some(open) = &mut self.slots[self.slot] {
                 let offset = open.records.position().bytes;
@@ -183,6 +189,7 @@ impl Reader {
         self.epoch += 1;
         self.order = self.order_of(self.epoch);
         (self.opened, self.slot, self.in_block, self.in_epoch) = (0, 0, 0, 0);
+        self.slots.iter_mut().for_each(|slot| *slot = None);
         Ok(())
     }
 

@@ -110,6 +110,8 @@ impl fmt::Display for Place<'_> {
 #[derive(Clone)]
 pub(crate) struct SplitFiles {
     pub files: Vec<SourceFile>,
+    /// Records read of them, in their order without shuffling; all if None.
+    pub most: Option<u64>,
     /// Files read in turn.
     pub cycle_length: usize,
     /// Records taken from a file before the next one's turn.
@@ -128,6 +130,7 @@ impl SplitFiles {
     pub(crate) fn new(files: Vec<SourceFile>, parser: RecordParser) -> Self {
         Self {
             files,
+            most: None,
             cycle_length: CYCLE_LENGTH,
             block_length: BLOCK_LENGTH,
             skip_header_lines: 0,
