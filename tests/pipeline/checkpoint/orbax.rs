@@ -46,6 +46,25 @@ fn every_way_in_which_orbax_writes_is_read() {
 }
 
 #[test]
+fn an_item_of_any_name_is_found_and_of_several_one_must_be_named() {
+    let (_dir, dir) = copied(&fixture("orbax/managed/checkpoint_3"));
+    dir.join("state").rename(&dir.join("model")).unwrap();
+    check_tree(&dir);
+    dir.join("other").create_dir_all().unwrap();
+    overwrite(&dir.join("other/_METADATA"), b"{}");
+    let error = open(&dir).unwrap_err();
+    assert!(error.is_users() && error.to_string().contains("it holds `model`, `other`; name one"));
+    check_tree(&dir.join("model"));
+}
+
+#[test]
+fn databases_that_nobody_merged_are_read() {
+    let (_dir, dir) = copied(&fixture("orbax/ocdbt/checkpoint_3"));
+    dir.join("state/manifest.ocdbt").remove_file().unwrap();
+    check_tree(&dir);
+}
+
+#[test]
 fn its_folders_of_checkpoints_are_those_of_a_run() {
     let model_dir = fixture("orbax/managed");
     assert_eq!(list_steps(&model_dir).unwrap(), [3, 5]);
