@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::array::{Array, DType};
 use super::error::CheckpointError;
 use super::fit::Shapes;
+use super::parallel;
 use super::read_ahead::{Visit, read_ahead};
 use crate::storage::Path;
 
@@ -91,7 +92,8 @@ pub trait Stored: fmt::Debug + Send + Sync {
     /// Reads arrays in the order given, ahead of `visit` on all cores. Beside the array being visited no
     /// more than half a gigabyte is held, or a single array that is larger.
     fn read_each(&self, names: &[&str], visit: &mut Visit<'_>) -> Result<(), CheckpointError> {
-        read_ahead(&self.leaves(), names, &|name| self.read(name), visit)
+        let num_threads = parallel::num_threads(self.path());
+        read_ahead(num_threads, &self.leaves(), names, &|name| self.read(name), visit)
     }
 
     /// The shapes of all arrays by name.

@@ -46,9 +46,12 @@ impl Checksums {
 
     /// Reads every file, on all cores, and compares. Pruned data positions may be missing.
     pub fn verify_all(&self, checkpoint: &Path) -> Result<(), CheckpointError> {
-        parallel::for_each(self.files.keys(), |name| match self.verify(checkpoint, name) {
-            Err(_) if is_dataset_file(name) && !checkpoint.join(name).exists()? => Ok(()),
-            other => other,
+        let num_threads = parallel::num_threads(checkpoint);
+        parallel::for_each(num_threads, self.files.keys(), |name| {
+            match self.verify(checkpoint, name) {
+                Err(_) if is_dataset_file(name) && !checkpoint.join(name).exists()? => Ok(()),
+                other => other,
+            }
         })
     }
 

@@ -108,7 +108,10 @@ impl Zarr<'_> {
         let shards = Mutex::default();
         let chunk = self.metadata.chunks.first().copied();
         let bands = Bands { part: part.to_vec(), chunk, rest: &mut data };
-        parallel::for_each(bands, |(part, data)| self.read_band(&part, data, &shards))?;
+        let num_threads = parallel::num_threads(self.checkpoint);
+        parallel::for_each(num_threads, bands, |(part, data)| {
+            self.read_band(&part, data, &shards)
+        })?;
         Ok(Array { dtype, shape, data })
     }
 

@@ -42,7 +42,7 @@ fn every_way_in_which_orbax_writes_is_read() {
     let oldest = open(&fixture("orbax/aggregated/checkpoint_3")).unwrap();
     let inline = "state/param_states/encoder/norm/scale/inline";
     check_cyclic(inline, &oldest.read(inline).unwrap());
-    assert_eq!(oldest.read_part(inline, &[1..3]).unwrap().shape, [2]);
+    assert_eq!(oldest.read_part(inline, std::slice::from_ref(&(1..3))).unwrap().shape, [2]);
 }
 
 #[test]
