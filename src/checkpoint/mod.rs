@@ -68,6 +68,8 @@ pub use spec::{
     RestoreMode, SaveCheckpointConfig, SaveDtype,
 };
 pub use statistics::{Distance, Statistics, Tolerance};
-pub use steps::{LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, step_of};
+pub use steps::{
+    LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, restore_newest, step_of,
+};
 pub use stored::{ArrayInfo, Format, Stored};
 pub use zarr::Compression;

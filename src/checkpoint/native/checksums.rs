@@ -55,6 +55,13 @@ impl Checksums {
         })
     }
 
+    /// Size and CRC-32C of a file, for whoever reads it anyway.
+    pub fn expected(&self, name: &str) -> Option<(u64, u32)> {
+        let checksum = self.files.get(name)?;
+        let crc32c = u32::from_str_radix(&checksum.crc32c, 16).ok()?;
+        Some((checksum.bytes, crc32c))
+    }
+
     /// Every damage that [`Checksums::verify_all`] would stop at; `tell` is told of the bytes done.
     pub fn damages(
         &self,
@@ -140,6 +147,8 @@ impl<W: Write> Summing<W> {
 
 impl<W: Write> Write for Summing<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Summed while the processor still has it at hand.
+        let bytes = &bytes[..bytes.len().min(1 << 20)];
         let length = self.inner.write(bytes)?;
         self.crc = crc32c::crc32c_append(self.crc, &bytes[..length]);
         self.bytes += length as u64;
