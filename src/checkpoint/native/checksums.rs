@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::parallel;
 use crate::checkpoint::retention::is_dataset_file;
 use crate::storage::{Path, StorageError};
 
@@ -43,11 +44,14 @@ impl Checksums {
         serde_json::to_vec_pretty(self).expect("plain data becomes JSON")
     }
 
-    /// Reads every file and compares. Pruned data positions may be missing.
+    /// Reads every file, on all cores, and compares. Pruned data positions may be missing.
     pub fn verify_all(&self, checkpoint: &Path) -> Result<(), CheckpointError> {
-        self.files.keys().try_for_each(|name| match self.verify(checkpoint, name) {
-            Err(_) if is_dataset_file(name) && !checkpoint.join(name).exists()? => Ok(()),
-            other => other,
+        let num_threads = parallel::num_threads(checkpoint);
+        parallel::for_each(num_threads, self.files.keys(), |name| {
+            match self.verify(checkpoint, name) {
+                Err(_) if is_dataset_file(name) && !checkpoint.join(name).exists()? => Ok(()),
+                other => other,
+            }
         })
     }
 
