@@ -65,6 +65,14 @@ pub enum CheckpointError {
         /// What was found.
         reason: String,
     },
+    /// Another program has no form for it, or the target is in use.
+    #[error("`{path}` cannot be exported: {reason}")]
+    Export {
+        /// The checkpoint, or the target.
+        path: String,
+        /// What was found and what was expected.
+        reason: String,
+    },
     /// An array that the checkpoint does not hold.
     #[error("checkpoint `{path}` has no array `{name}`")]
     NoArray {

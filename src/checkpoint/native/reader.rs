@@ -1,5 +1,6 @@
 //! Reading one checkpoint, array by array.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::checksums::Checksums;
@@ -7,7 +8,7 @@ use super::msgpack::{DecodeError, Leaf, Leaves, ZarrLeaf, decode};
 use crate::checkpoint::array::Array;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::steps::{list_steps, step_of};
-use crate::checkpoint::stored::{ArrayInfo, Format, Stored};
+use crate::checkpoint::stored::{ArrayInfo, Format, Stored, array_damages};
 use crate::checkpoint::zarr::{self, Zarr};
 use crate::storage::Path;
 
@@ -128,6 +129,30 @@ impl Stored for Reader {
                 Ok(Some(bytes))
             }
         }
+    }
+
+    fn damages(&self, tell: &mut dyn FnMut(u64)) -> Result<Vec<CheckpointError>, CheckpointError> {
+        match &self.checksums {
+            Some(checksums) => checksums.damages(&self.dir, tell),
+            None => array_damages(self, tell),
+        }
+    }
+
+    fn misfits(&self, sizes: &BTreeMap<String, u64>) -> Vec<String> {
+        if let Some(checksums) = &self.checksums {
+            return checksums.misfits(sizes);
+        }
+        let metadata = self.leaves.values().filter_map(|leaf| match leaf {
+            Leaf::Zarr(leaf) => Some(format!("{}/.zarray", leaf.dir.trim_end_matches('/'))),
+            _ => None,
+        });
+        let missing = metadata.filter(|name| !sizes.contains_key(name));
+        missing.map(|name| format!("`{name}` is missing")).collect()
+    }
+
+    fn empty_nodes(&self) -> Vec<&str> {
+        let empty = self.leaves.iter().filter(|(_, leaf)| matches!(leaf, Leaf::Empty));
+        empty.map(|(name, _)| &name[..]).collect()
     }
 
     /// Every byte against the checksums where there are any, else (T5X writes none) that every array can
