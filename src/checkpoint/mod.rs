@@ -47,4 +47,4 @@ pub use spec::{
     RestoreCheckpointConfig, RestoreDtype, RestoreMode, SaveCheckpointConfig, SaveDtype,
 };
 pub use steps::{LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, step_of};
-pub use stored::{ArrayInfo, Format, Stored};
+pub use stored::{ArrayInfo, Format, Stored, Without};

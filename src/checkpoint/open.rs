@@ -38,7 +38,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
 }
 
 /// The format of what lies at a path; T5X's where nothing else shows.
-fn recognize(path: &Path) -> Result<Format, CheckpointError> {
+pub(super) fn recognize(path: &Path) -> Result<Format, CheckpointError> {
     if path.is_dir()? {
         return recognize_folder(path);
     }
