@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod formats;
 mod keeping;
+mod other;
 mod restoring;
 
 use std::path::PathBuf;

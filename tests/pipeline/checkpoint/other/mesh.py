@@ -3,7 +3,7 @@
 Made with tensorflow 2.21.0, jax 0.10.2 and flax 0.12.8 (python 3.11); its argument is a copy of T5X's
 `t5x/checkpoint_importer.py`, which yields `mesh/*.json`: for every array of T5X its shape and the
 variable that it comes from, null for zeros.
-    python tests/pipeline/checkpoint/mesh.py checkpoint_importer.py
+    python tests/pipeline/checkpoint/other/mesh.py checkpoint_importer.py
 `mesh/mtf_tiny_t5.index` is a file of T5X's own tests (`t5x/testdata/mtf_tiny_t5`).
 Element i of variable n is (crc32(n) % 128 + i) % 256, a number that every type holds.
 """

@@ -3,7 +3,7 @@
 Made with transformers 4.57.1, torch 2.11.0, numpy 2.4.6 (python 3.11); its argument is the folder
 `transformers/models` of the wheel of transformers 4.40.2, the last kind with converters from T5X:
     pip download --no-deps transformers==4.40.2 && unzip -d old transformers-4.40.2-*.whl
-    python tests/pipeline/checkpoint/hugging_face.py old/transformers/models
+    python tests/pipeline/checkpoint/other/hugging_face.py old/transformers/models
 Element i of the array with T5X's name n is (crc32(n) % 128 + i) % 256, a number that every type holds.
 transformers' own converters give the tensors; LongT5's two more arrays are those of its Flax converter.
 """
