@@ -54,6 +54,8 @@ pub struct HuggingFaceOptions {
     /// LongT5's window on either side; by default 127. Its attention is local where `model_type` is
     /// `longt5` and the arrays have no global attention.
     pub local_radius: Option<usize>,
+    /// Tokens that LongT5 sums up in a global one; by default 16.
+    pub global_block_size: Option<usize>,
 }
 
 /// Writes the parameters of a checkpoint as a folder that transformers load. The weights appear last
@@ -240,7 +242,7 @@ impl Model {
                 _ => "local",
             };
             config["encoder_attention_type"] = json!(kind);
-            config["global_block_size"] = json!(16);
+            config["global_block_size"] = json!(options.global_block_size.unwrap_or(16));
             config["local_radius"] = json!(options.local_radius.unwrap_or(127));
         }
         config

@@ -21,8 +21,13 @@ fn exported(name: &str, to: &Path) -> Path {
     let saved = open(&writer.commit().unwrap()).unwrap();
     // Told from its embedding only at its full size.
     let model_type = (name == "mt5").then(|| "mt5".to_string());
-    let local_radius = (name == "longt5").then_some(3);
-    let options = HuggingFaceOptions { model_type, local_radius, ..HuggingFaceOptions::default() };
+    let is_long = name == "longt5";
+    let options = HuggingFaceOptions {
+        model_type,
+        local_radius: is_long.then_some(3),
+        global_block_size: is_long.then_some(4),
+        ..HuggingFaceOptions::default()
+    };
     let dir = to.join(&format!("{name}_exported"));
     export_hugging_face(saved.as_ref(), &dir, &options).unwrap();
     dir

@@ -61,7 +61,7 @@ fn whatever_is_no_tensor_is_refused_by_name_and_never_run() {
     let by_stack = [&text("os")[..], &text("system"), b"\x93"].concat();
     check(&by_stack, "asks for `os.system`");
     check(b"ccollections\nOrderedDict\nK\x01\x85R", "the items of a dict is a number");
-    check(b"ccollections\nOrderedDict\nN}b", "sets attributes of a class");
+    check(b"ccollections\nOrderedDict\n}b", "sets attributes of a class");
     check(b"i", "opcode 0x69");
 }
 
