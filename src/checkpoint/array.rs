@@ -9,10 +9,20 @@ use half::{bf16, f16};
 pub enum DType {
     /// One byte, 0 or 1.
     Bool,
+    /// Unsigned 8-bit integer.
+    U8,
+    /// Signed 8-bit integer.
+    I8,
+    /// Unsigned 16-bit integer.
+    U16,
+    /// Signed 16-bit integer.
+    I16,
     /// Unsigned 32-bit integer; JAX's random keys.
     U32,
     /// Signed 32-bit integer; T5X's `step`.
     I32,
+    /// Unsigned 64-bit integer.
+    U64,
     /// Signed 64-bit integer.
     I64,
     /// The upper half of a float32.
@@ -26,10 +36,15 @@ pub enum DType {
 }
 
 /// Every type with its name in numpy and in zarr.
-const NAMES: [(DType, &str, &str); 8] = [
+const NAMES: [(DType, &str, &str); 13] = [
     (DType::Bool, "bool", "|b1"),
+    (DType::U8, "uint8", "|u1"),
+    (DType::I8, "int8", "|i1"),
+    (DType::U16, "uint16", "<u2"),
+    (DType::I16, "int16", "<i2"),
     (DType::U32, "uint32", "<u4"),
     (DType::I32, "int32", "<i4"),
+    (DType::U64, "uint64", "<u8"),
     (DType::I64, "int64", "<i8"),
     // Not in zarr's own list: TensorStore's extension.
     (DType::Bf16, "bfloat16", "bfloat16"),
@@ -42,10 +57,10 @@ impl DType {
     /// Bytes per element.
     pub fn size(self) -> usize {
         match self {
-            DType::Bool => 1,
-            DType::Bf16 | DType::F16 => 2,
+            DType::Bool | DType::U8 | DType::I8 => 1,
+            DType::U16 | DType::I16 | DType::Bf16 | DType::F16 => 2,
             DType::U32 | DType::I32 | DType::F32 => 4,
-            DType::I64 | DType::F64 => 8,
+            DType::U64 | DType::I64 | DType::F64 => 8,
         }
     }
 
@@ -122,6 +137,11 @@ impl Array {
     pub fn to_int(&self) -> Option<i64> {
         let bytes = &self.data[..];
         match self.dtype {
+            DType::U8 => Some(u8::from_le_bytes(bytes.try_into().ok()?).into()),
+            DType::I8 => Some(i8::from_le_bytes(bytes.try_into().ok()?).into()),
+            DType::U16 => Some(u16::from_le_bytes(bytes.try_into().ok()?).into()),
+            DType::I16 => Some(i16::from_le_bytes(bytes.try_into().ok()?).into()),
+            DType::U64 => u64::from_le_bytes(bytes.try_into().ok()?).try_into().ok(),
             DType::U32 => Some(u32::from_le_bytes(bytes.try_into().ok()?).into()),
             DType::I32 => Some(i32::from_le_bytes(bytes.try_into().ok()?).into()),
             DType::I64 => Some(i64::from_le_bytes(bytes.try_into().ok()?)),
@@ -185,6 +205,13 @@ impl ArrayView<'_> {
     pub fn cast_bytes(&self, dtype: DType) -> Vec<u8> {
         cast_floats(self.data, self.dtype, dtype)
     }
+}
+
+/// The bytes of an array; `None` for one that no machine could hold.
+pub(super) fn num_bytes(shape: &[usize], dtype: DType) -> Option<usize> {
+    let start = Some(dtype.size());
+    let bytes = shape.iter().fold(start, |bytes, &size| bytes?.checked_mul(size));
+    bytes.filter(|&bytes| isize::try_from(bytes).is_ok())
 }
 
 /// The number of elements of a shape.

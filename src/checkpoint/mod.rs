@@ -20,6 +20,8 @@
 
 mod array;
 mod assignment;
+mod best;
+mod checkpointers;
 mod error;
 mod export;
 mod fit;
@@ -27,7 +29,11 @@ mod foreign;
 mod names;
 mod native;
 mod open;
+mod orbax;
+mod parallel;
+mod read_ahead;
 mod retention;
+mod saver;
 mod spec;
 mod steps;
 mod stored;
@@ -36,15 +42,23 @@ mod zarr;
 
 pub use array::{Array, ArrayView, DType};
 pub use assignment::{Plan, Rule, assign, plan_resume};
+pub use best::Best;
+pub use checkpointers::{
+    CheckpointManagerClass, Checkpointer, CheckpointerClass, KeepBest, MetricMode,
+    OrbaxCheckpointManager, SaveBestCheckpointer,
+};
 pub use error::CheckpointError;
 pub use export::{HuggingFaceOptions, export_hugging_face};
 pub use fit::{Mismatch, Shapes, check_fit};
 pub use native::{Reader, Writer};
 pub use open::open;
+pub use read_ahead::Visit;
 pub use retention::{DATASET_PREFIX, Retention, remove_stale};
+pub use saver::{Saver, Saving, Snapshot, write_arrays};
 pub use spec::{
-    CheckpointConfig, CheckpointPaths, Checkpointer, CheckpointerClass, NoTransformations,
-    RestoreCheckpointConfig, RestoreDtype, RestoreMode, SaveCheckpointConfig, SaveDtype,
+    CheckpointConfig, CheckpointPaths, NoTransformations, RestoreCheckpointConfig, RestoreDtype,
+    RestoreMode, SaveCheckpointConfig, SaveDtype,
 };
 pub use steps::{LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, step_of};
 pub use stored::{ArrayInfo, Format, Stored, Without};
+pub use zarr::Compression;

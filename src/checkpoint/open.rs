@@ -5,6 +5,7 @@ use std::io::Read;
 use super::error::CheckpointError;
 use super::foreign::{open_file, open_hugging_face, open_tensorflow, open_torch};
 use super::native::{CHECKPOINT_FILE, Reader};
+use super::orbax;
 use super::stored::{Format, Stored};
 use crate::storage::{Path, StorageError};
 
@@ -12,7 +13,15 @@ use crate::storage::{Path, StorageError};
 const TENSORFLOW_TEXT: &[u8] = b"model_checkpoint_path";
 
 /// Files of which one lies in every checkpoint of Orbax.
-pub(super) const ORBAX_MARKS: [&str; 3] = ["_METADATA", "state/_METADATA", "_CHECKPOINT_METADATA"];
+pub(super) const ORBAX_MARKS: [&str; 6] = [
+    "_METADATA",
+    "state/_METADATA",
+    "_CHECKPOINT_METADATA",
+    "manifest.ocdbt",
+    // As Orbax left it before it had metadata.
+    "state/manifest.ocdbt",
+    "state/checkpoint",
+];
 
 /// Files of which one lies in every model folder of Hugging Face.
 const HUGGING_FACE_MARKS: [&str; 4] = [
@@ -28,12 +37,18 @@ const HUGGING_FACE_MARKS: [&str; 4] = [
 /// Not found; damaged; no checkpoint.
 pub fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
     match recognize(path)? {
-        Format::T5x => Ok(Box::new(Reader::open(path)?)),
+        Format::T5x => match Reader::open(path) {
+            // The oldest of Orbax's look like T5X's until their file is read.
+            Err(CheckpointError::NotYet { format: Format::Orbax, .. }) if path.is_dir()? => {
+                orbax::open(path)
+            }
+            reader => Ok(Box::new(reader?)),
+        },
+        Format::Orbax => orbax::open(path),
         Format::HuggingFace if path.is_dir()? => Ok(Box::new(open_hugging_face(path)?)),
         Format::HuggingFace => Ok(Box::new(open_file(path)?)),
         Format::Torch => Ok(Box::new(open_torch(path)?)),
         Format::MeshTensorFlow => Ok(Box::new(open_tensorflow(path)?)),
-        format => Err(CheckpointError::NotYet { path: path.to_string(), format }),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use super::best::Best;
 use super::error::CheckpointError;
 use super::native::{TEMPORARY_MARK, create_temporary};
 use super::steps::{checkpoint_dir, list_steps, step_of};
@@ -29,9 +30,25 @@ impl Retention {
     /// Removes the oldest checkpoints and data positions above the numbers, except pinned ones, which
     /// count all the same. Yields the checkpoints removed. As in T5X, 0 keeps all.
     pub fn apply(&self, model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
+        self.apply_with(model_dir, None)
+    }
+
+    /// As [`Retention::apply`], but where `best` is given, the worst checkpoints are removed.
+    pub fn apply_with(
+        &self,
+        model_dir: &Path,
+        best: Option<&Best>,
+    ) -> Result<Vec<Path>, CheckpointError> {
         let mut removed = Vec::new();
         let steps = list_steps(model_dir)?;
-        for dir in oldest(model_dir, &steps, self.keep) {
+        let excess = match (best, self.keep) {
+            (Some(best), Some(keep)) if keep > 0 => {
+                let steps = best.excess(&steps, keep);
+                steps.iter().map(|step| checkpoint_dir(model_dir, *step)).collect()
+            }
+            _ => oldest(model_dir, &steps, self.keep),
+        };
+        for dir in excess {
             if !is_pinned(&dir)? {
                 remove(&dir)?;
                 removed.push(dir);

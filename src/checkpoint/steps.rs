@@ -18,7 +18,12 @@ pub fn checkpoint_dir(model_dir: &Path, step: u64) -> Path {
 
 /// The step that a path's name tells.
 pub fn step_of(path: &Path) -> Option<u64> {
-    let digits = path.file_name().strip_prefix(PREFIX)?;
+    step_of_name(path.file_name())
+}
+
+/// The step that the name of a checkpoint tells.
+pub(super) fn step_of_name(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(PREFIX)?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 

@@ -17,4 +17,4 @@ mod progress;
 pub use console::{mute, notice, notice_once, warn, warn_once};
 pub use count::Count;
 pub use events::{EventWriter, config_markdown};
-pub use progress::{Progress, Status};
+pub use progress::{Progress, Status, duration, thousands};

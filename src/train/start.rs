@@ -17,6 +17,7 @@ use super::guard::{TorchFailure, guarded};
 use super::memory::{
     available_on_host, batch_shortage, cannot_fit, shortage, step_estimate, total_on_host,
 };
+use super::monitor::Monitored;
 use super::occupied::Occupied;
 use super::run::Context;
 use super::spec::{Train, TrainerClass};
@@ -76,7 +77,12 @@ pub fn restore_or_init(
     let seed = fresh_seed(spec);
     let mut state = initialize(spec, seed, context.device)?;
     let restored = checkpoints.restore(&mut state)?;
-    let fresh = RunRecord { first_step: state.step, seed, histories: Histories::new() };
+    let fresh = RunRecord {
+        first_step: state.step,
+        seed,
+        histories: Histories::new(),
+        monitored: Monitored::new(),
+    };
     let Some(Restored { record, data, path }) = restored else {
         return Ok(Start { state, record: fresh, data: None, resumed: false });
     };

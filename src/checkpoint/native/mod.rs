@@ -6,6 +6,7 @@ mod msgpack;
 mod reader;
 mod writer;
 
+pub(super) use msgpack::{DecodeError, Leaf, decode_tree};
 pub(super) use reader::CHECKPOINT_FILE;
 pub use reader::Reader;
 pub use writer::Writer;

@@ -1,12 +1,14 @@
 //! Reading one checkpoint, array by array.
 
+use std::ops::Range;
+
 use super::checksums::Checksums;
 use super::msgpack::{DecodeError, Leaf, Leaves, ZarrLeaf, decode};
 use crate::checkpoint::array::Array;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::steps::{list_steps, step_of};
 use crate::checkpoint::stored::{ArrayInfo, Format, Stored};
-use crate::checkpoint::zarr;
+use crate::checkpoint::zarr::{self, Zarr};
 use crate::storage::Path;
 
 /// The file that makes a folder a checkpoint.
@@ -53,6 +55,19 @@ impl Reader {
         })?;
         Ok(Self { dir, leaves, checksums })
     }
+
+    fn with_zarr<T>(
+        &self,
+        leaf: &ZarrLeaf,
+        read: impl FnOnce(Zarr<'_>) -> Result<T, CheckpointError>,
+    ) -> Result<T, CheckpointError> {
+        let checkpoint = &self.dir;
+        let folder = zarr::Folder { checkpoint, dir: checkpoint.join(&leaf.dir) };
+        let metadata = zarr::metadata(checkpoint, &folder)?;
+        let zarr = Zarr { checkpoint, files: &folder, metadata: &metadata };
+        zarr.check(leaf.dtype, &leaf.shape)?;
+        read(zarr)
+    }
 }
 
 impl Stored for Reader {
@@ -91,10 +106,16 @@ impl Stored for Reader {
     fn read(&self, name: &str) -> Result<Array, CheckpointError> {
         match self.leaves.get(name) {
             Some(Leaf::Inline(array)) => Ok(array.clone()),
-            Some(Leaf::Zarr(leaf)) => {
-                zarr::read(&self.dir, &self.dir.join(&leaf.dir), (leaf.dtype, &leaf.shape))
-            }
+            Some(Leaf::Zarr(leaf)) => self.with_zarr(leaf, |zarr| zarr.read()),
             _ => Err(self.no_array(name)),
+        }
+    }
+
+    /// Opens the chunks alone that the part intersects.
+    fn read_part(&self, name: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
+        match self.leaves.get(name) {
+            Some(Leaf::Zarr(leaf)) => self.with_zarr(leaf, |zarr| zarr.read_part(part)),
+            _ => Ok(self.read(name)?.part(part)),
         }
     }
 
@@ -114,7 +135,7 @@ impl Stored for Reader {
     fn verify(&self) -> Result<(), CheckpointError> {
         match &self.checksums {
             Some(checksums) => checksums.verify_all(&self.dir),
-            None => self.leaves().iter().try_for_each(|array| self.read(array.name).map(drop)),
+            None => self.read_everything(),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::checkpoint::array::{Array, ArrayView, DType};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::steps::checkpoint_dir;
 use crate::checkpoint::stored::Stored;
-use crate::checkpoint::zarr;
+use crate::checkpoint::zarr::{self, Compression, Layout};
 use crate::storage::{FolderLock, Locked, Path, StorageError};
 
 /// What ends the names of our temporary folders, to tell them from those of T5X.
@@ -25,6 +25,7 @@ pub struct Writer {
     temporary: Path,
     finished: Path,
     target_dtype: Option<DType>,
+    compression: Compression,
     state: Mutex<State>,
     /// Shows cleaners that the writer is alive.
     _lock: Option<FolderLock>,
@@ -52,7 +53,16 @@ impl Writer {
             Locked::Busy | Locked::Unsupported => None,
         };
         let state = Mutex::default();
-        Ok(Self { temporary, finished, target_dtype, state, _lock: lock, committed: false })
+        let compression = Compression::default();
+        let committed = false;
+        Ok(Self { temporary, finished, target_dtype, compression, state, _lock: lock, committed })
+    }
+
+    /// Has the chunks of arrays compressed in another way than T5X's.
+    #[must_use]
+    pub fn with_compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
     }
 
     /// Writes an array where T5X would: as zarr, except what it leaves unpartitioned (factored
@@ -77,10 +87,13 @@ impl Writer {
             shape: array.shape.to_vec(),
             // As T5X does, from the type before it is rounded.
             chunks: zarr::choose_chunks(array.shape, array.dtype.size()),
+            compression: self.compression,
         };
         let folder = ArrayFolder { writer: self, name: &leaf.dir };
         self.temporary.join(&leaf.dir).create_dir_all()?;
-        zarr::write(&folder, array, leaf.dtype, &leaf.chunks)?;
+        let layout =
+            Layout { dtype: leaf.dtype, chunks: &leaf.chunks, compression: self.compression };
+        zarr::write(&folder, array, &layout)?;
         self.state().leaves.insert(name.to_string(), Leaf::Zarr(leaf));
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Where chunks lie in an array.
 
+use std::ops::Range;
+
 /// T5X's desired size of a chunk in bytes.
 const CHUNK_BYTES: usize = 64 << 20;
 
@@ -23,46 +25,68 @@ fn divide(shape: &[usize], max_elements: usize) -> Vec<usize> {
     chunks
 }
 
-/// One contiguous run of elements that an array and a chunk share.
+/// One contiguous run of elements that a part of an array and a chunk share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The first element in the array.
-    pub in_array: usize,
+    /// The first element in the part.
+    pub in_part: usize,
     /// The first element in the chunk.
     pub in_chunk: usize,
     /// The number of elements.
     pub length: usize,
 }
 
-/// The indices of every chunk, in C order; a chunk of a scalar has no index.
-pub fn indices(shape: &[usize], chunks: &[usize]) -> Vec<Vec<usize>> {
-    let counts = shape.iter().zip(chunks).map(|(size, chunk)| size.div_ceil(*chunk));
-    counts.fold(vec![Vec::new()], |all, count| {
-        let extended = all.iter().flat_map(|index: &Vec<usize>| {
-            (0..count).map(move |i| index.iter().copied().chain([i]).collect())
-        });
-        extended.collect()
+/// Every index of a box of indices, in C order; a box without dimensions has one.
+pub fn indices(ranges: Vec<Range<usize>>) -> impl Iterator<Item = Vec<usize>> + Send {
+    let first = ranges.iter().map(|range| range.start).collect();
+    let next = (!ranges.iter().any(Range::is_empty)).then_some(first);
+    std::iter::successors(next, move |index: &Vec<usize>| {
+        let mut index = index.clone();
+        for (at, range) in ranges.iter().enumerate().rev() {
+            index[at] += 1;
+            if index[at] < range.end {
+                return Some(index);
+            }
+            index[at] = range.start;
+        }
+        None
     })
 }
 
-/// The runs of one chunk in C order, as long as can be: one for a chunk that is a slab.
-pub fn runs(shape: &[usize], chunks: &[usize], index: &[usize]) -> Vec<Run> {
-    let start: Vec<usize> = index.iter().zip(chunks).map(|(i, chunk)| i * chunk).collect();
-    let extent: Vec<usize> = (0..shape.len()).map(|d| chunks[d].min(shape[d] - start[d])).collect();
-    // Inner dimensions that array and chunk both span entirely are one run.
-    let whole = |d: &usize| extent[*d] == shape[*d] && extent[*d] == chunks[*d];
-    let inner = (0..shape.len()).rev().take_while(whole).count();
-    let split = (shape.len() - inner).saturating_sub(1);
-    let length: usize = extent[split.min(shape.len())..].iter().product();
-    indices(&extent[..split], &vec![1; split])
-        .iter()
-        .map(|outer| {
-            let at = |d: usize| if d < split { outer[d] } else { 0 };
-            let in_array = (0..shape.len()).fold(0, |sum, d| sum * shape[d] + start[d] + at(d));
-            let in_chunk = (0..shape.len()).fold(0, |sum, d| sum * chunks[d] + at(d));
-            Run { in_array, in_chunk, length }
-        })
-        .collect()
+/// The indices of the chunks that share elements with a part of an array.
+pub fn chunks_of(part: &[Range<usize>], chunks: &[usize]) -> Vec<Range<usize>> {
+    let of = |(range, chunk): (&Range<usize>, &usize)| {
+        range.start / chunk..if range.is_empty() { 0 } else { range.end.div_ceil(*chunk) }
+    };
+    part.iter().zip(chunks).map(of).collect()
+}
+
+/// The runs that one chunk and a part of the array share, in C order, as long as can be: one for a
+/// chunk that is a slab.
+pub fn runs(part: &[Range<usize>], chunks: &[usize], index: &[usize]) -> impl Iterator<Item = Run> {
+    let rank = part.len();
+    let sizes: Vec<usize> = part.iter().map(Range::len).collect();
+    let chunks = chunks.to_vec();
+    let starts: Vec<usize> = (0..rank).map(|d| index[d] * chunks[d]).collect();
+    // What is shared, counted from the start of the array.
+    let shared: Vec<Range<usize>> = (0..rank)
+        .map(|d| part[d].start.max(starts[d])..part[d].end.min(starts[d] + chunks[d]))
+        .collect();
+    let (in_part, in_chunk): (Vec<usize>, Vec<usize>) =
+        (0..rank).map(|d| (shared[d].start - part[d].start, shared[d].start - starts[d])).unzip();
+    // Inner dimensions that part and chunk both span entirely are one run.
+    let is_whole = |d: &usize| shared[*d].len() == sizes[*d] && shared[*d].len() == chunks[*d];
+    let inner = (0..rank).rev().take_while(is_whole).count();
+    let split = (rank - inner).saturating_sub(1);
+    let length: usize = shared[split.min(rank)..].iter().map(Range::len).product();
+    let outer = shared[..split].iter().map(|range| 0..range.len()).collect();
+    indices(outer).map(move |outer| {
+        let at = |d: usize| outer.get(d).copied().unwrap_or(0);
+        let place = |first: &[usize], extents: &[usize]| {
+            (0..rank).fold(0, |sum, d| sum * extents[d] + first[d] + at(d))
+        };
+        Run { in_part: place(&in_part, &sizes), in_chunk: place(&in_chunk, &chunks), length }
+    })
 }
 
 #[cfg(test)]
@@ -84,6 +108,21 @@ mod tests {
         }
     }
 
+    fn all(shape: &[usize]) -> Vec<Range<usize>> {
+        shape.iter().map(|&size| 0..size).collect()
+    }
+
+    fn check_cover(part: &[Range<usize>], chunks: &[usize]) {
+        let mut seen = vec![0; part.iter().map(Range::len).product()];
+        for index in indices(chunks_of(part, chunks)) {
+            for run in runs(part, chunks, &index) {
+                seen[run.in_part..run.in_part + run.length].iter_mut().for_each(|n| *n += 1);
+                assert!(run.in_chunk + run.length <= chunks.iter().product());
+            }
+        }
+        assert!(seen.iter().all(|count| *count == 1), "{part:?} {chunks:?}");
+    }
+
     #[test]
     fn runs_cover_every_element_once() {
         for (shape, chunks) in [
@@ -95,23 +134,20 @@ mod tests {
             (&[3, 0], &[1, 1]),
             (&[2, 3], &[4, 3]),
         ] {
-            let mut seen = vec![0; shape.iter().product()];
-            for index in indices(shape, chunks) {
-                for run in runs(shape, chunks, &index) {
-                    seen[run.in_array..run.in_array + run.length].iter_mut().for_each(|n| *n += 1);
-                    assert!(run.in_chunk + run.length <= chunks.iter().product());
-                }
-            }
-            assert!(seen.iter().all(|count| *count == 1), "{shape:?} {chunks:?}");
+            check_cover(&all(shape), chunks);
         }
+        check_cover(&[1..4, 2..7], &[2, 3]);
+        check_cover(&[3..4, 6..7], &[2, 3]);
+        check_cover(&[2..2, 0..7], &[2, 3]);
     }
 
     #[test]
     fn a_slab_is_one_run() {
-        assert_eq!(
-            runs(&[4, 6], &[2, 6], &[1, 0]),
-            [Run { in_array: 12, in_chunk: 0, length: 12 }]
-        );
-        assert_eq!(runs(&[], &[], &[]), [Run { in_array: 0, in_chunk: 0, length: 1 }]);
+        let slab = |shape: &[usize], chunks: &[usize], index: &[usize]| -> Vec<Run> {
+            runs(&all(shape), chunks, index).collect()
+        };
+        let expected = [Run { in_part: 12, in_chunk: 0, length: 12 }];
+        assert_eq!(slab(&[4, 6], &[2, 6], &[1, 0]), expected);
+        assert_eq!(slab(&[], &[], &[]), [Run { in_part: 0, in_chunk: 0, length: 1 }]);
     }
 }

@@ -1,68 +1,51 @@
-//! `.zarray`: what an array folder says of itself.
+//! What an array says of itself, in zarr's version 2 (`.zarray`) or 3 (`zarr.json`).
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::checkpoint::array::{DType, num_elements};
+use super::codec::Codec;
+use super::{v2, v3};
+use crate::checkpoint::array::{DType, cast_floats, num_bytes};
 
-/// The name of the file.
-pub const FILE_NAME: &str = ".zarray";
-
-/// The file as JSON, keys in TensorStore's order.
-#[derive(Serialize, Deserialize)]
-struct Json {
-    chunks: Vec<usize>,
-    compressor: Option<CompressorJson>,
-    #[serde(default = "dot")]
-    dimension_separator: Separator,
-    dtype: Value,
-    fill_value: Value,
-    filters: Value,
-    order: String,
-    shape: Vec<usize>,
-    zarr_format: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-struct CompressorJson {
-    id: String,
-    #[serde(default)]
-    level: i64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Separator {
-    #[serde(rename = ".")]
-    Dot,
-    #[serde(rename = "/")]
-    Slash,
-}
-
-fn dot() -> Separator {
-    Separator::Dot
-}
-
-/// How the bytes of a chunk are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compressor {
-    None,
-    Gzip,
-    Zlib,
-}
+/// What a chunk may take that is larger than its whole array.
+const LONE_CHUNK_BYTES: usize = 256 << 20;
 
 /// What is needed to find and read the chunks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metadata {
     pub dtype: DType,
     pub shape: Vec<usize>,
+    /// The shape of what is packed as one.
     pub chunks: Vec<usize>,
-    pub compressor: Compressor,
-    pub separator: Separator,
+    /// From the bytes of a chunk to those of its file.
+    pub codecs: Vec<Codec>,
+    /// Which dimension of the array each stored dimension is; `None`: stored in C order.
+    pub order: Option<Vec<usize>>,
+    pub keys: Keys,
     /// The bytes of one element that a missing chunk consists of; `None`: it must not be missing.
     pub fill: Option<Vec<u8>>,
+    /// Where several chunks share a file.
+    pub shards: Option<Shards>,
+}
+
+/// How the files of chunks are named: `1.2`, `1/2` or `c/1/2`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys {
+    pub has_prefix: bool,
+    pub separator: char,
+}
+
+/// Files of several chunks and an index: offset and length of each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shards {
+    /// Chunks in a file along each dimension.
+    pub counts: Vec<usize>,
+    pub index_at_end: bool,
+    /// Whether a CRC-32C follows the index.
+    pub has_checksum: bool,
 }
 
 /// Why metadata cannot be used.
+#[derive(Debug)]
 pub enum Refusal {
     /// It is not what any writer writes.
     Damaged(String),
@@ -71,138 +54,122 @@ pub enum Refusal {
 }
 
 impl Metadata {
-    /// Reads the file's text.
-    pub fn parse(text: &[u8]) -> Result<Self, Refusal> {
-        let damaged = |reason: String| Refusal::Damaged(format!("`{FILE_NAME}` {reason}"));
-        let json: Json = serde_json::from_slice(text)
-            .map_err(|error| damaged(format!("is not zarr v2 metadata: {error}")))?;
-        if json.chunks.len() != json.shape.len() || json.chunks.contains(&0) {
-            let (chunks, shape) = (&json.chunks, &json.shape);
-            return Err(damaged(format!("has chunks {chunks:?} for the shape {shape:?}")));
-        }
-        let unsupported = |what: String| Refusal::Unsupported(format!("zarr array with {what}"));
-        if json.zarr_format != 2 {
-            return Err(unsupported(format!("format {}, expected 2", json.zarr_format)));
-        }
-        if json.order != "C" {
-            return Err(unsupported(format!("order {}, expected C", json.order)));
-        }
-        if !json.filters.is_null() {
-            return Err(unsupported("filters".to_string()));
-        }
-        let dtype = read_dtype(&json.dtype).map_err(unsupported)?;
-        Ok(Self {
-            compressor: read_compressor(json.compressor.as_ref()).map_err(unsupported)?,
-            fill: read_fill(&json.fill_value, dtype).map_err(unsupported)?,
-            dtype,
-            shape: json.shape,
-            chunks: json.chunks,
-            separator: json.dimension_separator,
-        })
+    /// The files that hold it, one for each version of zarr.
+    pub const FILES: [&'static str; 2] = [v2::FILE_NAME, v3::FILE_NAME];
+
+    /// Reads the text of the file of that name.
+    pub fn parse(file: &str, text: &[u8]) -> Result<Self, Refusal> {
+        let parsed = if file == v2::FILE_NAME { v2::parse(text) } else { v3::parse(text) };
+        let metadata = parsed.map_err(|refusal| match refusal {
+            Refusal::Damaged(reason) => Refusal::Damaged(format!("`{file}` {reason}")),
+            Refusal::Unsupported(what) => Refusal::Unsupported(format!("zarr array with {what}")),
+        })?;
+        metadata.check(file)?;
+        Ok(metadata)
     }
 
-    /// The text of the file that we write, byte for byte that of TensorStore.
-    pub fn to_text(&self) -> Vec<u8> {
-        assert_eq!(self.compressor, Compressor::Gzip, "only gzip is written");
-        let json = Json {
-            chunks: self.chunks.clone(),
-            compressor: Some(CompressorJson { id: "gzip".to_string(), level: 1 }),
-            dimension_separator: self.separator,
-            dtype: self.dtype.zarr_name().into(),
-            fill_value: Value::Null,
-            filters: Value::Null,
-            order: "C".to_string(),
-            shape: self.shape.clone(),
-            zarr_format: 2,
-        };
-        serde_json::to_vec(&json).expect("plain data becomes JSON")
-    }
-
-    /// The file that holds the chunk of these indices.
-    pub fn chunk_name(&self, index: &[usize]) -> String {
-        let separator = if self.separator == Separator::Dot { "." } else { "/" };
-        match index {
-            [] => "0".to_string(),
-            _ => index.iter().map(usize::to_string).collect::<Vec<_>>().join(separator),
+    fn check(&self, file: &str) -> Result<(), Refusal> {
+        let (chunks, shape) = (&self.chunks, &self.shape);
+        if chunks.len() != shape.len() || chunks.contains(&0) {
+            let reason = format!("`{file}` has chunks {chunks:?} for the shape {shape:?}");
+            return Err(Refusal::Damaged(reason));
+        }
+        let whole = num_bytes(shape, self.dtype);
+        let chunk = num_bytes(chunks, self.dtype);
+        match (whole, chunk) {
+            (Some(whole), Some(chunk)) if chunk <= whole.max(LONE_CHUNK_BYTES) => Ok(()),
+            _ => {
+                let dtype = self.dtype;
+                let reason = format!("`{file}` claims {dtype} {shape:?} in chunks {chunks:?}");
+                Err(Refusal::Damaged(format!("{reason}: more than memory can hold")))
+            }
         }
     }
 
-    /// The bytes of one chunk, decompressed.
+    /// The file of these indices.
+    pub fn file_name(&self, index: &[usize]) -> String {
+        let prefix = self.keys.has_prefix.then(|| "c".to_string());
+        let numbers = index.iter().map(usize::to_string);
+        let parts: Vec<String> = prefix.into_iter().chain(numbers).collect();
+        match parts.is_empty() {
+            true => "0".to_string(),
+            false => parts.join(&self.keys.separator.to_string()),
+        }
+    }
+
+    /// The bytes of one chunk, unpacked.
     pub fn chunk_bytes(&self) -> usize {
-        num_elements(&self.chunks) * self.dtype.size()
+        num_bytes(&self.chunks, self.dtype).expect("checked when parsed")
     }
 }
 
-fn read_dtype(value: &Value) -> Result<DType, String> {
+/// The type of that name in either version; an error says what was found.
+pub fn read_dtype(value: &Value, from_name: fn(&str) -> Option<DType>) -> Result<DType, Refusal> {
     let name = value.as_str().unwrap_or_default();
-    if let Some(dtype) = DType::from_zarr_name(name) {
-        return Ok(dtype);
-    }
-    Err(match name {
-        "<u2" => {
-            "type uint16, which stood for bfloat16 before 2021: update it with T5X".to_string()
-        }
-        _ => format!("type {value}, expected one of bool, integers, floats or bfloat16"),
+    from_name(name).ok_or_else(|| {
+        Refusal::Unsupported(match name.starts_with('>') {
+            true => format!("the big-endian type {value}, expected little-endian"),
+            false => format!("type {value}, expected bool, an integer, a float or bfloat16"),
+        })
     })
 }
 
-fn read_compressor(json: Option<&CompressorJson>) -> Result<Compressor, String> {
-    match json.map(|compressor| compressor.id.as_str()) {
-        None => Ok(Compressor::None),
-        Some("gzip") => Ok(Compressor::Gzip),
-        Some("zlib") => Ok(Compressor::Zlib),
-        Some(other) => Err(format!("compressor {other}, expected gzip, zlib or none")),
-    }
-}
-
 /// TensorStore writes `null`: chunks are then always there. Others fill with zeros or numbers.
-fn read_fill(value: &Value, dtype: DType) -> Result<Option<Vec<u8>>, String> {
+pub fn read_fill(value: &Value, dtype: DType) -> Result<Option<Vec<u8>>, Refusal> {
+    let refused = || Refusal::Unsupported(format!("fill value {value}"));
     if value.is_null() {
         return Ok(None);
     }
+    if let Some(bits) = value.as_str().and_then(|text| text.strip_prefix("0x")) {
+        let bits = u64::from_str_radix(bits, 16).map_err(|_| refused())?;
+        return Ok(Some(bits.to_le_bytes()[..dtype.size()].to_vec()));
+    }
+    if dtype.is_float() {
+        let number = read_float(value).ok_or_else(refused)?;
+        return Ok(Some(cast_floats(&number.to_le_bytes(), DType::F64, dtype)));
+    }
     let number = match value {
-        Value::String(text) if text == "NaN" => f64::NAN,
-        Value::Bool(truth) => f64::from(u8::from(*truth)),
-        _ => value.as_f64().ok_or_else(|| format!("fill value {value}"))?,
+        Value::Bool(truth) => i128::from(*truth),
+        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (Some(number), _, _) => number.into(),
+            (_, Some(number), _) => number.into(),
+            (_, _, Some(number)) if number.fract() == 0.0 => number as i128,
+            _ => return Err(refused()),
+        },
+        _ => return Err(refused()),
     };
-    Ok(Some(match dtype {
-        DType::Bool => vec![u8::from(number != 0.0)],
-        DType::U32 => (number as u32).to_le_bytes().to_vec(),
-        DType::I32 => (number as i32).to_le_bytes().to_vec(),
-        DType::I64 => (number as i64).to_le_bytes().to_vec(),
-        DType::Bf16 | DType::F16 | DType::F32 | DType::F64 => {
-            crate::checkpoint::array::cast_floats(&number.to_le_bytes(), DType::F64, dtype)
-        }
-    }))
+    Ok(Some(number.to_le_bytes()[..dtype.size()].to_vec()))
+}
+
+fn read_float(value: &Value) -> Option<f64> {
+    match value.as_str() {
+        Some("NaN") => Some(f64::NAN),
+        Some("Infinity") => Some(f64::INFINITY),
+        Some("-Infinity") => Some(f64::NEG_INFINITY),
+        _ => value.as_f64(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TENSORSTORE: &str = r#"{"chunks":[4,32],"compressor":{"id":"gzip","level":1},"dimension_separator":".","dtype":"<f4","fill_value":null,"filters":null,"order":"C","shape":[4,64],"zarr_format":2}"#;
-
     #[test]
-    fn the_text_of_tensorstore_is_written_again_byte_for_byte() {
-        let Ok(metadata) = Metadata::parse(TENSORSTORE.as_bytes()) else { panic!("refused") };
-        assert_eq!(String::from_utf8(metadata.to_text()).unwrap(), TENSORSTORE);
-        assert_eq!(metadata.chunk_name(&[0, 1]), "0.1");
-        assert_eq!(metadata.chunk_name(&[]), "0");
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_refused_by_name() {
-        let refused = |from: &str, to: &str| match Metadata::parse(
-            TENSORSTORE.replace(from, to).as_bytes(),
-        ) {
-            Err(Refusal::Damaged(reason) | Refusal::Unsupported(reason)) => reason,
-            Ok(_) => panic!("{to} was read"),
+    fn fill_values_are_numbers_names_or_bits() {
+        let check = |json: &str, dtype: DType, expected: &[u8]| {
+            let value = serde_json::from_str(json).unwrap();
+            assert_eq!(read_fill(&value, dtype).unwrap().unwrap(), expected, "{json}");
         };
-        assert!(refused("\"C\"", "\"F\"").contains("order F, expected C"));
-        assert!(refused("gzip", "blosc").contains("compressor blosc"));
-        assert!(refused("<f4", "<u2").contains("uint16"));
-        assert!(refused("[4,32]", "[4]").contains("chunks [4]"));
-        assert!(refused("[4,32]", "[0,1]").contains("chunks [0, 1]"));
-        assert!(refused("}", "").contains("not zarr v2"));
+        check("2.5", DType::F32, &2.5_f32.to_le_bytes());
+        check("\"-Infinity\"", DType::F64, &f64::NEG_INFINITY.to_le_bytes());
+        check("\"0x7fc0\"", DType::Bf16, &[0xc0, 0x7f]);
+        check("true", DType::Bool, &[1]);
+        check("-3", DType::I16, &(-3_i16).to_le_bytes());
+        check("18446744073709551615", DType::U64, &[0xff; 8]);
+        check("0.0", DType::I32, &[0; 4]);
+        for (json, dtype) in [("\"x\"", DType::F32), ("0.5", DType::I32), ("[]", DType::Bool)] {
+            let value = serde_json::from_str(json).unwrap();
+            assert!(matches!(read_fill(&value, dtype), Err(Refusal::Unsupported(_))), "{json}");
+        }
     }
 }

@@ -1,14 +1,24 @@
-//! Zarr v2 arrays, as TensorStore writes them for T5X: a folder with `.zarray` and one file a chunk.
+//! Zarr arrays: those of version 2 that TensorStore writes for T5X, a folder with `.zarray` and one
+//! file a chunk, and those of version 3 that newer Orbax writes.
 //!
-//! Reads any chunking, also padded edge chunks, and the compressors gzip, zlib and none. Writes
-//! gzip level 1 in chunks that divide the shape evenly. No more than one chunk is held beside the
-//! array itself. (The crate `zarrs` cannot open TensorStore's bfloat16.)
+//! Reads any chunking, also padded edge chunks and shards, the common compressors, and parts of
+//! arrays, on all cores. Writes version 2 in chunks that divide the shape evenly. Each thread holds
+//! no more than one chunk beside the array itself. (The crate `zarrs` cannot open TensorStore's
+//! bfloat16.)
 
+mod blosc;
 mod chunks;
+mod codec;
+mod files;
 mod metadata;
 mod read;
+mod v2;
+mod v3;
 mod write;
 
 pub(super) use chunks::choose_chunks;
-pub(super) use read::read;
-pub(super) use write::{Sink, write};
+pub use codec::Compression;
+pub(super) use files::{Files, Folder, Place};
+pub(super) use metadata::Metadata;
+pub(super) use read::{Zarr, metadata};
+pub(super) use write::{Layout, Sink, write};

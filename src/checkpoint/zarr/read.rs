@@ -1,149 +1,341 @@
-//! From a folder to an array.
+//! From files to an array or a part of one.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
-use flate2::read::{GzDecoder, ZlibDecoder};
-
-use super::chunks::{Run, indices, runs};
-use super::metadata::{Compressor, FILE_NAME, Metadata, Refusal};
-use crate::checkpoint::array::{Array, DType, num_elements};
+use super::chunks::{Run, chunks_of, indices, runs};
+use super::codec::{decoded, invalid};
+use super::files::{Files, Place};
+use super::metadata::{Metadata, Refusal, Shards};
+use crate::checkpoint::array::{Array, DType, num_bytes, num_elements};
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::parallel;
 use crate::storage::{Path, StorageError};
 
-/// Reads a whole array; `checkpoint` is named in errors.
-pub fn read(
-    checkpoint: &Path,
-    dir: &Path,
-    expected: (DType, &[usize]),
-) -> Result<Array, CheckpointError> {
-    let metadata = metadata(checkpoint, dir, expected)?;
-    let element_bytes = metadata.dtype.size();
-    let mut data = vec![0; num_elements(&metadata.shape) * element_bytes];
-    let mut chunk = Vec::new();
-    for index in indices(&metadata.shape, &metadata.chunks) {
-        let file = dir.join(&metadata.chunk_name(&index));
-        let runs = runs(&metadata.shape, &metadata.chunks, &index);
-        let source = match file.open() {
-            Ok(source) => source,
-            Err(error) if error.is_not_found() => {
-                fill(checkpoint, &file, &metadata, &runs, &mut data)?;
-                continue;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let read = match runs[..] {
-            [run] if run.length * element_bytes == metadata.chunk_bytes() => {
-                let start = run.in_array * element_bytes;
-                let place = &mut data[start..start + metadata.chunk_bytes()];
-                decompress(source, metadata.compressor, place)
-            }
-            _ => {
-                chunk.resize(metadata.chunk_bytes(), 0);
-                let read = decompress(source, metadata.compressor, &mut chunk);
-                scatter(&chunk, &runs, element_bytes, &mut data);
-                read
-            }
-        };
-        read.map_err(|error| chunk_error(checkpoint, &file, error))?;
-    }
-    Ok(Array { dtype: metadata.dtype, shape: metadata.shape, data })
+/// A chunk that is not there has this offset and length in the index of its shard.
+const ABSENT: u64 = u64::MAX;
+
+/// What is reserved for a chunk before its bytes are seen.
+const RESERVED_BYTES: usize = 64 << 20;
+
+/// An array that can be read: its metadata and where its files lie. `checkpoint` is named in errors.
+pub struct Zarr<'a> {
+    pub checkpoint: &'a Path,
+    pub files: &'a dyn Files,
+    pub metadata: &'a Metadata,
 }
 
-fn metadata(
-    checkpoint: &Path,
-    dir: &Path,
-    (dtype, shape): (DType, &[usize]),
-) -> Result<Metadata, CheckpointError> {
-    let file = dir.join(FILE_NAME);
-    let text = match file.read() {
-        Err(error) if error.is_not_found() => return Err(missing(checkpoint, &file)),
-        other => other?,
-    };
-    let name = relative(checkpoint, dir);
-    let metadata = Metadata::parse(&text).map_err(|refusal| match refusal {
-        Refusal::Damaged(reason) => {
-            CheckpointError::damaged(checkpoint, format!("`{name}`: {reason}"))
+/// Reads the metadata of an array, of whichever version is there.
+pub fn metadata(checkpoint: &Path, files: &dyn Files) -> Result<Metadata, CheckpointError> {
+    for name in Metadata::FILES {
+        let Some(place) = files.place(name) else { continue };
+        let mut text = Vec::new();
+        let read = place.open().and_then(|mut source| {
+            source.read_to_end(&mut text).map_err(|e| StorageError::new("read", checkpoint, e))
+        });
+        match read {
+            Err(error) if error.is_not_found() => continue,
+            other => other?,
+        };
+        let shown = files.shown("");
+        let name_of = shown.trim_end_matches('/');
+        return Metadata::parse(name, &text).map_err(|refusal| match refusal {
+            Refusal::Damaged(reason) => {
+                CheckpointError::damaged(checkpoint, format!("`{name_of}`: {reason}"))
+            }
+            Refusal::Unsupported(reason) => CheckpointError::Unsupported {
+                path: checkpoint.to_string(),
+                reason: format!("`{name_of}`: {reason}"),
+            },
+        });
+    }
+    Err(CheckpointError::damaged(
+        checkpoint,
+        format!("`{}` is missing", files.shown(Metadata::FILES[0])),
+    ))
+}
+
+/// The index of a shard: offset and length of each of its chunks.
+type ShardIndex = Arc<Vec<(u64, u64)>>;
+
+impl Zarr<'_> {
+    /// Checks that the array is what another file says it is.
+    pub fn check(&self, dtype: DType, shape: &[usize]) -> Result<(), CheckpointError> {
+        if (self.metadata.dtype, &self.metadata.shape[..]) == (dtype, shape) {
+            return Ok(());
         }
-        Refusal::Unsupported(reason) => CheckpointError::Unsupported {
-            path: checkpoint.to_string(),
-            reason: format!("`{name}`: {reason}"),
-        },
-    })?;
-    if (metadata.dtype, &metadata.shape[..]) != (dtype, shape) {
         let reason = format!(
-            "`{name}` holds {} {:?}, but the file `checkpoint` says {dtype} {shape:?}",
-            metadata.dtype, metadata.shape
+            "`{}` holds {} {:?}, but the file `checkpoint` says {dtype} {shape:?}",
+            self.files.shown("").trim_end_matches('/'),
+            self.metadata.dtype,
+            self.metadata.shape
         );
-        return Err(CheckpointError::damaged(checkpoint, reason));
+        Err(CheckpointError::damaged(self.checkpoint, reason))
     }
-    Ok(metadata)
+
+    /// Reads the whole array.
+    pub fn read(&self) -> Result<Array, CheckpointError> {
+        let all: Vec<Range<usize>> = self.metadata.shape.iter().map(|&size| 0..size).collect();
+        self.read_part(&all)
+    }
+
+    /// Reads what lies in these ranges of the dimensions: only chunks that share elements with them
+    /// are opened. Panics where a range lies outside.
+    pub fn read_part(&self, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
+        let (dtype, array_shape) = (self.metadata.dtype, &self.metadata.shape);
+        assert_eq!(part.len(), array_shape.len(), "one range for each dimension");
+        let lies_inside = part.iter().zip(array_shape).all(|(range, size)| range.end <= *size);
+        assert!(lies_inside, "{part:?} lies outside of {array_shape:?}");
+        let shape: Vec<usize> = part.iter().map(Range::len).collect();
+        let bytes = num_bytes(&shape, dtype).filter(|bytes| fits_memory(*bytes));
+        let Some(bytes) = bytes else {
+            let reason = format!("`{}` is {dtype} {shape:?}", self.files.shown(""));
+            return Err(CheckpointError::Unsupported {
+                path: self.checkpoint.to_string(),
+                reason: format!("{reason}: more than memory can hold"),
+            });
+        };
+        let mut data = vec![0; bytes];
+        let shards = Mutex::default();
+        let chunk = self.metadata.chunks.first().copied();
+        let bands = Bands { part: part.to_vec(), chunk, rest: &mut data };
+        parallel::for_each(bands, |(part, data)| self.read_band(&part, data, &shards))?;
+        Ok(Array { dtype, shape, data })
+    }
+
+    /// Reads the chunks of one band of the part, which lies in `data`.
+    fn read_band(
+        &self,
+        part: &[Range<usize>],
+        data: &mut [u8],
+        shards: &Mutex<BTreeMap<String, ShardIndex>>,
+    ) -> Result<(), CheckpointError> {
+        let mut scratch = Vec::new();
+        for index in indices(chunks_of(part, &self.metadata.chunks)) {
+            let runs = runs(part, &self.metadata.chunks, &index);
+            match self.place(&index, shards)? {
+                (_, Some(place)) => self.read_chunk(&index, &place, runs, data, &mut scratch)?,
+                (is_listed, None) => {
+                    // An index of chunks that says so is enough for a chunk to be left out.
+                    let fill = self.metadata.fill.as_ref();
+                    if !is_listed && fill.is_none() {
+                        return Err(self.missing(&index));
+                    }
+                    if let Some(fill) = fill.filter(|fill| fill.iter().any(|byte| *byte != 0)) {
+                        runs.for_each(|run| fill_run(run, fill, data));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a chunk lies; `None` for one that was left out, and whether an index says so.
+    fn place(
+        &self,
+        index: &[usize],
+        shards: &Mutex<BTreeMap<String, ShardIndex>>,
+    ) -> Result<(bool, Option<Place>), CheckpointError> {
+        let Some(layout) = &self.metadata.shards else {
+            return Ok((false, self.files.place(&self.metadata.file_name(index))));
+        };
+        let shard: Vec<usize> = index.iter().zip(&layout.counts).map(|(i, n)| i / n).collect();
+        let name = self.metadata.file_name(&shard);
+        let Some(place) = self.files.place(&name) else { return Ok((false, None)) };
+        let size = match place.size() {
+            Err(error) if error.is_not_found() => return Ok((false, None)),
+            size => size?,
+        };
+        let known = shards.lock().expect("no holder of the shards panics").get(&name).cloned();
+        let entries = match known {
+            Some(entries) => entries,
+            None => {
+                let entries = Arc::new(self.shard_index(layout, &place, size, &name)?);
+                let mut shards = shards.lock().expect("no holder of the shards panics");
+                shards.entry(name.clone()).or_insert(entries).clone()
+            }
+        };
+        let within = index.iter().zip(&layout.counts).fold(0, |at, (i, n)| at * n + i % n);
+        match entries[within] {
+            (ABSENT, ABSENT) => Ok((true, None)),
+            (offset, length) => match place.part(size, offset, length) {
+                Some(part) => Ok((true, Some(part))),
+                None => Err(self.damaged(&name, "has a chunk behind its end")),
+            },
+        }
+    }
+
+    fn shard_index(
+        &self,
+        layout: &Shards,
+        place: &Place,
+        size: u64,
+        name: &str,
+    ) -> Result<Vec<(u64, u64)>, CheckpointError> {
+        let entries_bytes = num_elements(&layout.counts) as u64 * 16;
+        let bytes = entries_bytes + if layout.has_checksum { 4 } else { 0 };
+        let start = if layout.index_at_end { size.checked_sub(bytes) } else { Some(0) };
+        let part = start.and_then(|start| place.part(size, start, bytes));
+        let Some(part) = part else { return Err(self.damaged(name, "is truncated")) };
+        let mut index = Vec::new();
+        let read = part.open().map(|mut source| source.read_to_end(&mut index));
+        read.map_err(|error| self.place_error(name, error))?
+            .map_err(|error| self.read_error(name, error))?;
+        let (entries, checksum) = index.split_at(entries_bytes as usize);
+        if layout.has_checksum && crc32c::crc32c(entries).to_le_bytes()[..] != *checksum {
+            return Err(self.damaged(name, "is corrupt: the checksum of its index is another"));
+        }
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        Ok(entries
+            .chunks_exact(16)
+            .map(|entry| (number(&entry[..8]), number(&entry[8..])))
+            .collect())
+    }
+
+    fn read_chunk(
+        &self,
+        index: &[usize],
+        place: &Place,
+        mut runs: impl Iterator<Item = Run>,
+        data: &mut [u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), CheckpointError> {
+        let name = self.metadata.file_name(index);
+        let chunk_bytes = self.metadata.chunk_bytes();
+        let element_bytes = self.metadata.dtype.size();
+        let source = match place.open() {
+            Ok(source) => source,
+            Err(error) if error.is_not_found() && matches!(place, Place::File(_)) => {
+                let fill = self.metadata.fill.as_ref().ok_or_else(|| self.missing(index))?;
+                runs.for_each(|run| fill_run(run, fill, data));
+                return Ok(());
+            }
+            Err(error) => return Err(self.place_error(&name, error)),
+        };
+        let failed = |error| self.read_error(&name, error);
+        let mut stream = decoded(source, &self.metadata.codecs, chunk_bytes).map_err(failed)?;
+        let first = runs.next().expect("a chunk that is read shares elements");
+        if first.length * element_bytes == chunk_bytes && self.metadata.order.is_none() {
+            let start = first.in_part * element_bytes;
+            stream.read_exact(&mut data[start..start + chunk_bytes]).map_err(failed)?;
+            return ends(stream).map_err(failed);
+        }
+        // Grows with what is there, not with what is claimed.
+        scratch.clear();
+        scratch.reserve(chunk_bytes.min(RESERVED_BYTES));
+        stream.by_ref().take(chunk_bytes as u64).read_to_end(scratch).map_err(failed)?;
+        if scratch.len() < chunk_bytes {
+            return Err(failed(io::ErrorKind::UnexpectedEof.into()));
+        }
+        ends(stream).map_err(failed)?;
+        if let Some(order) = &self.metadata.order {
+            *scratch = in_c_order(scratch, &self.metadata.chunks, order, element_bytes);
+        }
+        for run in std::iter::once(first).chain(runs) {
+            let [from, to, length] =
+                [run.in_chunk, run.in_part, run.length].map(|elements| elements * element_bytes);
+            data[to..to + length].copy_from_slice(&scratch[from..from + length]);
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, name: &str, reason: &str) -> CheckpointError {
+        let name = self.files.shown(name);
+        CheckpointError::damaged(self.checkpoint, format!("`{name}` {reason}"))
+    }
+
+    fn missing(&self, index: &[usize]) -> CheckpointError {
+        self.damaged(&self.metadata.file_name(index), "is missing")
+    }
+
+    /// A file that should be there and is not, or not whole, is damage.
+    fn place_error(&self, name: &str, error: StorageError) -> CheckpointError {
+        match error {
+            error if error.is_not_found() => self.damaged(name, &format!("is missing: {error}")),
+            StorageError::Io { ref source, .. }
+                if source.kind() == io::ErrorKind::UnexpectedEof =>
+            {
+                self.damaged(name, &format!("is truncated: {error}"))
+            }
+            other => other.into(),
+        }
+    }
+
+    /// Decoders report damage as invalid input or an early end; the rest is the disk's fault.
+    fn read_error(&self, name: &str, error: io::Error) -> CheckpointError {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => self.damaged(name, "is truncated"),
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
+                self.damaged(name, &format!("is corrupt: {error}"))
+            }
+            _ => StorageError::new("read", self.checkpoint, error).into(),
+        }
+    }
 }
 
-/// Decompresses exactly as many bytes as fit; the end of the stream holds its checksum.
-fn decompress(
-    source: Box<dyn Read + Send>,
-    compressor: Compressor,
-    place: &mut [u8],
-) -> io::Result<()> {
-    let source = io::BufReader::with_capacity(1 << 18, source);
-    let mut stream: Box<dyn Read> = match compressor {
-        Compressor::None => Box::new(source),
-        // Not `MultiGzDecoder`: what follows the first member is no part of a chunk.
-        Compressor::Gzip => Box::new(GzDecoder::new(source)),
-        Compressor::Zlib => Box::new(ZlibDecoder::new(source)),
-    };
-    stream.read_exact(place)?;
+/// Whether so much could be had. What is had is given back: pages come only with what is read.
+fn fits_memory(bytes: usize) -> bool {
+    Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
+}
+
+/// The end of a stream holds its checksum.
+fn ends(mut stream: impl Read) -> io::Result<()> {
     match stream.read(&mut [0])? {
         0 => Ok(()),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "it holds too many bytes")),
+        _ => Err(invalid("it holds too many bytes")),
     }
 }
 
-fn scatter(chunk: &[u8], runs: &[Run], element_bytes: usize, data: &mut [u8]) {
-    for run in runs {
-        let [from, to, length] =
-            [run.in_chunk, run.in_array, run.length].map(|elements| elements * element_bytes);
-        data[to..to + length].copy_from_slice(&chunk[from..from + length]);
-    }
+fn fill_run(run: Run, fill: &[u8], data: &mut [u8]) {
+    let start = run.in_part * fill.len();
+    let place = &mut data[start..start + run.length * fill.len()];
+    place.chunks_exact_mut(fill.len()).for_each(|bytes| bytes.copy_from_slice(fill));
 }
 
-/// Stands in for a chunk that a foreign writer left out because it holds only the fill value.
-fn fill(
-    checkpoint: &Path,
-    file: &Path,
-    metadata: &Metadata,
-    runs: &[Run],
-    data: &mut [u8],
-) -> Result<(), CheckpointError> {
-    let element = metadata.fill.as_ref().ok_or_else(|| missing(checkpoint, file))?;
-    let element_bytes = element.len();
-    for run in runs {
-        let start = run.in_array * element_bytes;
-        let place = &mut data[start..start + run.length * element_bytes];
-        place.chunks_exact_mut(element_bytes).for_each(|bytes| bytes.copy_from_slice(element));
+/// A chunk whose dimension `i` is dimension `order[i]` of the array, in the array's order.
+fn in_c_order(stored: &[u8], chunks: &[usize], order: &[usize], element_bytes: usize) -> Vec<u8> {
+    // The distance in the array's order between neighbours along each stored dimension.
+    let stride = |dimension: usize| num_elements(&chunks[dimension + 1..]);
+    let strides: Vec<usize> = order.iter().map(|&dimension| stride(dimension)).collect();
+    let mut out = vec![0; stored.len()];
+    let stored_box = order.iter().map(|&dimension| 0..chunks[dimension]).collect();
+    for (index, element) in indices(stored_box).zip(stored.chunks_exact(element_bytes)) {
+        let at: usize = index.iter().zip(&strides).map(|(i, stride)| i * stride).sum();
+        out[at * element_bytes..][..element_bytes].copy_from_slice(element);
     }
-    Ok(())
+    out
 }
 
-/// Decoders report damage as invalid input or an early end; the rest is the disk's fault.
-fn chunk_error(checkpoint: &Path, file: &Path, error: io::Error) -> CheckpointError {
-    let name = relative(checkpoint, file);
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => {
-            CheckpointError::damaged(checkpoint, format!("`{name}` is truncated"))
+/// Cuts a part of an array where chunks meet along its first dimension, so that the bytes of each band
+/// can be filled on their own.
+struct Bands<'d> {
+    /// What is left of the part.
+    part: Vec<Range<usize>>,
+    /// The size of chunks along the first dimension; `None` for a scalar.
+    chunk: Option<usize>,
+    /// The bytes of what is left.
+    rest: &'d mut [u8],
+}
+
+impl<'d> Iterator for Bands<'d> {
+    type Item = (Vec<Range<usize>>, &'d mut [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
         }
-        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
-            CheckpointError::damaged(checkpoint, format!("`{name}` is corrupt: {error}"))
-        }
-        _ => StorageError::new("read", file, error).into(),
+        let rest = std::mem::take(&mut self.rest);
+        let mut band = self.part.clone();
+        let Some(chunk) = self.chunk else { return Some((band, rest)) };
+        let rows = &mut self.part[0];
+        let end = rows.end.min((rows.start / chunk + 1) * chunk);
+        let row_bytes = rest.len() / rows.len();
+        let (bytes, rest) = rest.split_at_mut(row_bytes * (end - rows.start));
+        band[0].end = end;
+        rows.start = end;
+        self.rest = rest;
+        Some((band, bytes))
     }
-}
-
-fn missing(checkpoint: &Path, file: &Path) -> CheckpointError {
-    CheckpointError::damaged(checkpoint, format!("`{}` is missing", relative(checkpoint, file)))
-}
-
-fn relative<'a>(checkpoint: &Path, file: &'a Path) -> &'a str {
-    let name = file.as_str();
-    name.strip_prefix(checkpoint.as_str()).map_or(name, |rest| rest.trim_start_matches('/'))
 }

@@ -1,12 +1,11 @@
 //! From an array to a folder.
 
 use std::io::{self, Write};
+use std::ops::Range;
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
-
-use super::chunks::{indices, runs};
-use super::metadata::{Compressor, FILE_NAME, Metadata, Separator};
+use super::chunks::{Run, chunks_of, indices, runs};
+use super::codec::Compression;
+use super::v2;
 use crate::checkpoint::array::{ArrayView, DType, cast_floats};
 
 /// Elements that are cast at a time: the only copy that a cast makes.
@@ -25,49 +24,39 @@ pub trait Sink {
     ) -> Result<(), Self::Error>;
 }
 
-/// Writes an array in the given chunks, which divide it evenly, rounding floats to `dtype`.
-pub fn write<S: Sink>(
-    sink: &S,
-    array: ArrayView<'_>,
-    dtype: DType,
-    chunks: &[usize],
-) -> Result<(), S::Error> {
-    let metadata = Metadata {
-        dtype,
-        shape: array.shape.to_vec(),
-        chunks: chunks.to_vec(),
-        compressor: Compressor::Gzip,
-        separator: Separator::Dot,
-        fill: None,
-    };
-    sink.file(FILE_NAME, &mut |out| out.write_all(&metadata.to_text()))?;
-    for index in indices(array.shape, chunks) {
-        sink.file(&metadata.chunk_name(&index), &mut |out| {
-            write_chunk(out, array, dtype, chunks, &index)
+/// How an array is stored.
+pub struct Layout<'a> {
+    /// The type to which floats are rounded.
+    pub dtype: DType,
+    /// The chunks, which divide the array evenly.
+    pub chunks: &'a [usize],
+    pub compression: Compression,
+}
+
+/// Writes an array.
+pub fn write<S: Sink>(sink: &S, array: ArrayView<'_>, layout: &Layout<'_>) -> Result<(), S::Error> {
+    let &Layout { dtype, chunks, compression } = layout;
+    let text = v2::to_text(dtype, array.shape, chunks, compression);
+    sink.file(v2::FILE_NAME, &mut |out| out.write_all(&text))?;
+    let all: Vec<Range<usize>> = array.shape.iter().map(|&size| 0..size).collect();
+    for index in indices(chunks_of(&all, chunks)) {
+        sink.file(&v2::chunk_name(&index), &mut |out| {
+            compression.encode(out, &mut |out| {
+                let mut runs = runs(&all, chunks, &index);
+                runs.try_for_each(|run| write_run(out, array, dtype, run))
+            })
         })?;
     }
     Ok(())
 }
 
-fn write_chunk(
-    out: &mut dyn Write,
-    array: ArrayView<'_>,
-    dtype: DType,
-    chunks: &[usize],
-    index: &[usize],
-) -> io::Result<()> {
+fn write_run(out: &mut dyn Write, array: ArrayView<'_>, dtype: DType, run: Run) -> io::Result<()> {
     let element_bytes = array.dtype.size();
-    let mut encoder = GzEncoder::new(out, Compression::new(1));
-    for run in runs(array.shape, chunks, index) {
-        let start = run.in_array * element_bytes;
-        let bytes = &array.data[start..start + run.length * element_bytes];
-        if dtype == array.dtype {
-            encoder.write_all(bytes)?;
-        } else {
-            for part in bytes.chunks(CAST_ELEMENTS * element_bytes) {
-                encoder.write_all(&cast_floats(part, array.dtype, dtype))?;
-            }
-        }
+    let start = run.in_part * element_bytes;
+    let bytes = &array.data[start..start + run.length * element_bytes];
+    if dtype == array.dtype {
+        return out.write_all(bytes);
     }
-    encoder.finish().map(drop)
+    let mut parts = bytes.chunks(CAST_ELEMENTS * element_bytes);
+    parts.try_for_each(|part| out.write_all(&cast_floats(part, array.dtype, dtype)))
 }

@@ -12,6 +12,7 @@
 //! Source of the layout: SeqIO `beam_utils.py` and `dataset_providers.py`; each reads what the
 //! other wrote.
 
+mod estimate;
 mod find;
 mod folder;
 mod info;
@@ -21,6 +22,7 @@ mod stats;
 mod step;
 mod write;
 
+pub use estimate::{Estimate, estimate};
 pub use find::Caches;
 pub use folder::CacheFolder;
 pub use write::{CacheOptions, SplitPlan, split_plans, write_cache};

@@ -144,7 +144,7 @@ impl CacheWriter<'_> {
         plan: &SplitPlan,
         observe: &mut dyn FnMut(&str, u64),
     ) -> Result<(), DataError> {
-        let mut stage = precache_stage(self.task, &self.task_plan(plan))?;
+        let mut stage = precache_stage(self.task, &task_plan(self.options, &plan.split))?;
         let fresh = || SplitProgress::new(&plan.split, plan.num_shards);
         let mut shards = Shards {
             cache: self.cache,
@@ -222,23 +222,24 @@ impl CacheWriter<'_> {
         let stage = format!("{}/cache/{split}", self.task.task_name());
         StageSeed::new(self.options.base_seed, &stage)
     }
+}
 
-    fn task_plan(&self, plan: &SplitPlan) -> TaskPlan {
-        TaskPlan {
-            split: plan.split.clone(),
-            lengths: None,
-            trim: false,
-            num_ids: None,
-            cache: None,
-            shuffle: false,
-            seed: self.options.base_seed,
-            num_epochs: Some(1),
-            shard_index: 0,
-            num_shards: 1,
-            workers: Some(Workers::start(self.options.num_threads, 1)),
-            bad_records: self.options.bad_records.clone(),
-            listing: Listing::default(),
-        }
+/// How the examples of a split's cache are made.
+pub(super) fn task_plan(options: &CacheOptions, split: &str) -> TaskPlan {
+    TaskPlan {
+        split: split.to_string(),
+        lengths: None,
+        trim: false,
+        num_ids: None,
+        cache: None,
+        shuffle: false,
+        seed: options.base_seed,
+        num_epochs: Some(1),
+        shard_index: 0,
+        num_shards: 1,
+        workers: Some(Workers::start(options.num_threads, 1)),
+        bad_records: options.bad_records.clone(),
+        listing: Listing::default(),
     }
 }
 

@@ -1,24 +1,12 @@
 //! Damage is noticed, named and stepped over.
 
 use gimlet::checkpoint::{
-    LatestValid, Writer, checkpoint_dir as dir_of, latest_valid, list_steps, open,
+    Array, Compression, LatestValid, Writer, checkpoint_dir as dir_of, latest_valid, list_steps,
+    open,
 };
 use gimlet::storage::Path;
 
-use super::{fixture, names, save, scratch};
-
-/// Every file below the folder but the marks of ours.
-fn files(dir: &Path) -> Vec<Path> {
-    dir.list()
-        .unwrap()
-        .into_iter()
-        .flat_map(|path| if path.is_dir().unwrap() { files(&path) } else { vec![path] })
-        .collect()
-}
-
-fn overwrite(file: &Path, bytes: &[u8]) {
-    std::fs::write(file.local().unwrap(), bytes).unwrap();
-}
+use super::{copied, files, fixture, names, overwrite, save, scratch};
 
 fn found(model_dir: &Path) -> (u64, Vec<String>) {
     let LatestValid { checkpoint, skipped } = latest_valid(model_dir).unwrap();
@@ -63,15 +51,7 @@ fn any_changed_cut_or_missing_file_is_noticed_and_the_one_before_is_used() {
 
 #[test]
 fn damage_is_noticed_without_our_checksums_too() {
-    let original = fixture("t5x/checkpoint_3");
-    let (_dir, model_dir) = scratch();
-    let dir = dir_of(&model_dir, 3);
-    for file in files(&original) {
-        let relative = &file.as_str()[original.as_str().len() + 1..];
-        let to = dir.join(relative);
-        to.parent().unwrap().create_dir_all().unwrap();
-        to.write_atomic(&file.read().unwrap()).unwrap();
-    }
+    let (_dir, dir) = copied(&fixture("t5x/checkpoint_3"));
     let read_all = || open(&dir)?.verify();
     read_all().unwrap();
     for file in files(&dir) {
@@ -144,4 +124,42 @@ fn a_dropped_writer_leaves_nothing() {
     assert_eq!(names(&model_dir).len(), 1);
     drop(writer);
     assert!(names(&model_dir).is_empty());
+}
+
+/// The distance between damages of large files.
+const STEP: usize = 64 << 10;
+
+#[test]
+fn cuts_and_flips_all_along_large_files_are_noticed() {
+    let (_dir, model_dir) = scratch();
+    let values: Vec<f32> =
+        (0..100_000_u32).map(|i| (i.wrapping_mul(2_654_435_761)) as f32).collect();
+    let noise = Array::from_f32(&[100_000], &values);
+    for compression in [Compression::None, Compression::Gzip(1), Compression::Zstd(1)] {
+        let writer = Writer::create(&model_dir, 1, None).unwrap().with_compression(compression);
+        writer.array("target/a", noise.view()).unwrap();
+        writer.array("state/param_states/a/v_row", noise.view()).unwrap();
+        let dir = writer.commit().unwrap();
+        for file in ["checkpoint", "target.a/0"].map(|file| dir.join(file)) {
+            let bytes = file.read().unwrap();
+            assert!(bytes.len() > 4 * STEP);
+            for at in (0..bytes.len()).step_by(STEP) {
+                overwrite(&file, &bytes[..at]);
+                check_named(&dir, &file);
+                let mut changed = bytes.clone();
+                changed[at] ^= 0x10;
+                overwrite(&file, &changed);
+                check_named(&dir, &file);
+            }
+            overwrite(&file, &bytes);
+            open(&dir).unwrap().verify().unwrap();
+        }
+        dir.remove_dir_all().unwrap();
+    }
+}
+
+fn check_named(dir: &Path, file: &Path) {
+    let error = open(dir).and_then(|stored| stored.verify()).unwrap_err();
+    let named = format!("`{}`", &file.as_str()[dir.as_str().len() + 1..]);
+    assert!(error.is_damage() && error.to_string().contains(&named), "{error}");
 }

@@ -3,7 +3,8 @@
 Made with tensorstore 0.1.86, flax 0.12.8, numpy 2.4.6 (python 3.11):
     python tests/pipeline/checkpoint/fixtures.py
 `t5x/checkpoint_3` is what T5X would write; `foreign/checkpoint_4` has everything else that a reader
-may meet. Element i of an array is i / 2 (bool: i is odd).
+may meet. Element i of an array is i / 2 (bool: i is odd); in `packed/checkpoint_5`, every compressor,
+type and order, it is (i % 97) / 2.
 """
 
 import json
@@ -114,6 +115,39 @@ def foreign():
   })
 
 
+def packed():
+  folder = fresh('packed/checkpoint_5')
+  shape, chunks = (60, 50), (40, 50)
+
+  def cyclic(shape, dtype):
+    return (np.arange(np.prod(shape, dtype=int)).reshape(shape) % 97 / 2).astype(dtype)
+
+  blosc = {'id': 'blosc', 'clevel': 5, 'blocksize': 0}
+  zarr = {
+      f'blosc_{cname}_{shuffle}': dict(
+          value=cyclic(shape, np.float32), chunks=chunks,
+          compressor=blosc | {'cname': cname, 'shuffle': shuffle})
+      for cname in ('blosclz', 'lz4', 'lz4hc', 'zlib', 'zstd') for shuffle in (0, 1, 2)
+  } | {
+      'blosc_blocks': dict(
+          value=cyclic(shape, np.float64), chunks=(60, 50),
+          compressor=blosc | {'cname': 'lz4', 'shuffle': 1, 'blocksize': 5000}),
+      'blosc_bytes': dict(value=cyclic((30, 7), np.uint8), compressor=blosc | {
+          'cname': 'lz4', 'shuffle': 2}),
+      'blosc_stored': dict(
+          value=cyclic((5, 7), np.float32), compressor=blosc | {'cname': 'lz4', 'clevel': 0, 'shuffle': 1}),
+      'zstd': dict(value=cyclic(shape, np.float32), compressor={'id': 'zstd', 'level': 3}, chunks=chunks),
+      'fortran': dict(value=cyclic((5, 6, 7), np.float32), chunks=(2, 6, 3), order='F'),
+  } | {
+      dtype: dict(value=cyclic((5, 7), dtype), chunks=(2, 3))
+      for dtype in ('int8', 'uint8', 'int16', 'uint64', 'int32')
+  }
+  save(folder, {
+      'target/' + name: write(folder, 'target/' + name, **args) for name, args in zarr.items()
+  } | {'state/step': np.int32(5), 'state/complex': 1 + 2j})
+
+
 if __name__ == '__main__':
   t5x()
   foreign()
+  packed()

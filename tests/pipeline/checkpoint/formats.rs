@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path as StdPath, PathBuf};
 
-use gimlet::checkpoint::{Array, DType, open};
+use gimlet::checkpoint::{Array, Compression, DType, Writer, open};
 use gimlet::storage::Path;
 
-use super::{copy, fixture, scratch};
+use super::{check_cyclic, copy, fixture, number, scratch};
 
 /// Element i is i / 2; see `fixtures.py`.
 fn check_values(name: &str, array: &Array) {
@@ -16,23 +16,10 @@ fn check_values(name: &str, array: &Array) {
         array.data.chunks(array.dtype.size()).map(|e| number(array.dtype, e)).collect();
     let expected = (0..count).map(|i| match array.dtype {
         DType::Bool => (i % 2) as f64,
-        DType::I32 | DType::I64 | DType::U32 => (i / 2) as f64,
-        _ => i as f64 / 2.0,
+        dtype if dtype.is_float() => i as f64 / 2.0,
+        _ => (i / 2) as f64,
     });
     assert_eq!(found, expected.collect::<Vec<_>>(), "{name}");
-}
-
-fn number(dtype: DType, bytes: &[u8]) -> f64 {
-    match dtype {
-        DType::Bool => bytes[0].into(),
-        DType::I64 => i64::from_le_bytes(bytes.try_into().unwrap()) as f64,
-        DType::I32 => i32::from_le_bytes(bytes.try_into().unwrap()).into(),
-        DType::U32 => u32::from_le_bytes(bytes.try_into().unwrap()).into(),
-        DType::F64 => f64::from_le_bytes(bytes.try_into().unwrap()),
-        DType::F32 => f32::from_le_bytes(bytes.try_into().unwrap()).into(),
-        DType::F16 => half::f16::from_le_bytes(bytes.try_into().unwrap()).into(),
-        DType::Bf16 => half::bf16::from_le_bytes(bytes.try_into().unwrap()).into(),
-    }
 }
 
 #[test]
@@ -64,6 +51,35 @@ fn every_chunking_compressor_type_and_spec_is_read() {
         match leaf.name {
             "target/filled" => assert_eq!(array, Array::from_f32(&[5, 7], &[2.5; 35])),
             name => check_values(name, &array),
+        }
+    }
+}
+
+#[test]
+fn every_compressor_order_and_type_is_read_whole_and_in_parts() {
+    let reader = open(&fixture("packed/checkpoint_5")).unwrap();
+    reader.verify().unwrap();
+    assert_eq!(reader.leaves().len(), 26);
+    for leaf in reader.leaves().iter().filter(|leaf| leaf.name != "state/step") {
+        let array = reader.read(leaf.name).unwrap();
+        check_cyclic(leaf.name, &array);
+        let part: Vec<_> = leaf.shape.iter().map(|&size| size / 3..size - size / 4).collect();
+        assert_eq!(reader.read_part(leaf.name, &part).unwrap(), array.part(&part), "{}", leaf.name);
+    }
+}
+
+#[test]
+fn every_compression_is_read_again() {
+    let original = open(&fixture("t5x/checkpoint_3")).unwrap();
+    for compression in [Compression::None, Compression::Gzip(6), Compression::Zstd(1)] {
+        let (_dir, model_dir) = scratch();
+        let writer = Writer::create(&model_dir, 3, None).unwrap().with_compression(compression);
+        for leaf in original.leaves() {
+            writer.array(leaf.name, original.read(leaf.name).unwrap().view()).unwrap();
+        }
+        let written = open(&writer.commit().unwrap()).unwrap();
+        for leaf in original.leaves() {
+            assert_eq!(written.read(leaf.name).unwrap(), original.read(leaf.name).unwrap());
         }
     }
 }
@@ -132,7 +148,7 @@ fn other_formats_are_named() {
         let message = open(&path).unwrap_err().to_string();
         assert!(message.contains(expected) && message.contains(path.as_str()), "{message}");
     };
-    check("orbax", "_METADATA", b"{}", "an Orbax checkpoint");
+    check("orbax", "_METADATA", b"{}", "`_METADATA` is not Orbax's metadata");
     check("other", "readme", b"", "it has no file `checkpoint`");
     check("runs/checkpoint_7", "checkpoint", b"\x80", "expected `optimizer` or `target`");
     let message = open(&dir.join("runs")).unwrap_err().to_string();

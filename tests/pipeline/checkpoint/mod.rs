@@ -3,9 +3,13 @@
 mod crash;
 mod damage;
 mod formats;
+mod hostile;
 mod keeping;
+mod orbax;
 mod other;
+mod properties;
 mod restoring;
+mod saving;
 
 use std::path::PathBuf;
 
@@ -23,6 +27,60 @@ fn fixture(name: &str) -> Path {
     let dir =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/pipeline/checkpoint").join(name);
     Path::try_from(dir.as_path()).unwrap()
+}
+
+/// An element as a number.
+fn number(dtype: DType, bytes: &[u8]) -> f64 {
+    match dtype {
+        DType::Bool | DType::U8 => bytes[0].into(),
+        DType::I8 => (bytes[0] as i8).into(),
+        DType::U16 => u16::from_le_bytes(bytes.try_into().unwrap()).into(),
+        DType::I16 => i16::from_le_bytes(bytes.try_into().unwrap()).into(),
+        DType::U64 => u64::from_le_bytes(bytes.try_into().unwrap()) as f64,
+        DType::I64 => i64::from_le_bytes(bytes.try_into().unwrap()) as f64,
+        DType::I32 => i32::from_le_bytes(bytes.try_into().unwrap()).into(),
+        DType::U32 => u32::from_le_bytes(bytes.try_into().unwrap()).into(),
+        DType::F64 => f64::from_le_bytes(bytes.try_into().unwrap()),
+        DType::F32 => f32::from_le_bytes(bytes.try_into().unwrap()).into(),
+        DType::F16 => half::f16::from_le_bytes(bytes.try_into().unwrap()).into(),
+        DType::Bf16 => half::bf16::from_le_bytes(bytes.try_into().unwrap()).into(),
+    }
+}
+
+/// Element i is (i % 97) / 2; see the `fixtures.py`.
+fn check_cyclic(name: &str, array: &Array) {
+    let elements = array.data.chunks(array.dtype.size());
+    let found: Vec<f64> = elements.map(|element| number(array.dtype, element)).collect();
+    let expected = (0..found.len()).map(|i| match array.dtype.is_float() {
+        true => (i % 97) as f64 / 2.0,
+        false => (i % 97 / 2) as f64,
+    });
+    assert_eq!(found, expected.collect::<Vec<_>>(), "{name}");
+}
+
+/// Every file below the folder.
+fn files(dir: &Path) -> Vec<Path> {
+    dir.list()
+        .unwrap()
+        .into_iter()
+        .flat_map(|path| if path.is_dir().unwrap() { files(&path) } else { vec![path] })
+        .collect()
+}
+
+/// A copy of a folder under its own name, which goes away with the first part.
+fn copied(original: &Path) -> (tempfile::TempDir, Path) {
+    let (scratch, dir) = scratch();
+    let dir = dir.join(original.file_name());
+    for file in files(original) {
+        let to = dir.join(&file.as_str()[original.as_str().len() + 1..]);
+        to.parent().unwrap().create_dir_all().unwrap();
+        to.write_atomic(&file.read().unwrap()).unwrap();
+    }
+    (scratch, dir)
+}
+
+fn overwrite(file: &Path, bytes: &[u8]) {
+    std::fs::write(file.local().unwrap(), bytes).unwrap();
 }
 
 /// Copies every array of a checkpoint into a new one in `model_dir`.

@@ -4,8 +4,10 @@ use std::io::Read;
 
 use rmpv::{Value, ValueRef};
 
-use super::{CHUNKED_KEY, EXT_ARRAY, EXT_COMPLEX, EXT_SCALAR, Leaf, Leaves, VERSION, ZarrLeaf};
-use crate::checkpoint::array::{Array, DType, num_elements};
+use super::{CHUNKED_KEY, EXT_ARRAY, EXT_SCALAR, Leaf, Leaves, VERSION, ZarrLeaf};
+use crate::checkpoint::array::{Array, DType, num_bytes};
+use crate::checkpoint::steps::step_of_name;
+use crate::checkpoint::zarr::Compression;
 
 /// Why a file could not be decoded.
 #[derive(Debug)]
@@ -23,8 +25,35 @@ pub(in crate::checkpoint) enum DecodeError {
 use DecodeError::{Damaged, NotACheckpoint, Orbax, Unsupported};
 
 /// Reads the file. Holds its inline arrays once.
-pub(in crate::checkpoint) fn decode(mut source: impl Read) -> Result<Leaves, DecodeError> {
-    let root = rmpv::decode::read_value(&mut source)
+pub(in crate::checkpoint) fn decode(source: impl Read) -> Result<Leaves, DecodeError> {
+    let mut leaves = Leaves::new();
+    walk(String::new(), optimizer(read_root(source)?)?, &mut leaves)?;
+    match leaves.values().any(is_placeholder) {
+        true => Err(Orbax),
+        false => Ok(leaves),
+    }
+}
+
+/// Reads a file of any tree, such as the one that Orbax keeps beside its arrays.
+pub(in crate::checkpoint) fn decode_tree(source: impl Read) -> Result<Leaves, DecodeError> {
+    let mut leaves = Leaves::new();
+    walk(String::new(), read_root(source)?, &mut leaves)?;
+    Ok(leaves)
+}
+
+/// What Orbax leaves in the tree for an array that lies elsewhere.
+const PLACEHOLDER: &str = "PLACEHOLDER://";
+
+fn is_placeholder(leaf: &Leaf) -> bool {
+    let Leaf::Other(Value::String(text)) = leaf else { return false };
+    text.as_str().is_some_and(|text| text.starts_with(PLACEHOLDER))
+}
+
+/// Trees of models have ten levels or so; each takes some of the stack.
+const MAX_DEPTH: usize = 100;
+
+fn read_root(mut source: impl Read) -> Result<Value, DecodeError> {
+    let root = rmpv::decode::read_value_with_max_depth(&mut source, MAX_DEPTH)
         .map_err(|error| Damaged(format!("the file `checkpoint` is no whole msgpack: {error}")))?;
     if source.read(&mut [0]).unwrap_or(0) != 0 {
         let reason = match root.is_map() {
@@ -33,9 +62,7 @@ pub(in crate::checkpoint) fn decode(mut source: impl Read) -> Result<Leaves, Dec
         };
         return Err(Damaged(reason.to_string()));
     }
-    let mut leaves = Leaves::new();
-    walk(String::new(), optimizer(root)?, &mut leaves)?;
-    Ok(leaves)
+    Ok(root)
 }
 
 /// The train state in the root map. Standard flax checkpoints are the state itself.
@@ -84,12 +111,6 @@ fn walk(name: String, value: Value, leaves: &mut Leaves) -> Result<(), DecodeErr
             let array = array(&bytes).map_err(|reason| in_leaf(&name, reason))?;
             insert(leaves, name, Leaf::Inline(array))
         }
-        Value::Ext(EXT_COMPLEX, _) => {
-            Err(in_leaf(&name, Unsupported("is a complex number".to_string())))
-        }
-        Value::String(text) if text.as_str().is_some_and(|t| t.starts_with("PLACEHOLDER://")) => {
-            Err(Orbax)
-        }
         other => insert(leaves, name, Leaf::Other(other)),
     }
 }
@@ -118,7 +139,7 @@ fn has(entries: &[(Value, Value)], name: &str) -> bool {
 
 /// The packed list `[shape, dtype, bytes]` of an extension.
 fn array(mut packed: &[u8]) -> Result<Array, DecodeError> {
-    let list = rmpv::decode::read_value_ref(&mut packed)
+    let list = rmpv::decode::read_value_ref_with_max_depth(&mut packed, MAX_DEPTH)
         .map_err(|error| damaged(format!("is no whole array: {error}")))?;
     let ValueRef::Array(parts) = list else { return Err(damaged("is no packed array")) };
     let [ValueRef::Array(shape), name, ValueRef::Binary(data)] = &parts[..] else {
@@ -133,8 +154,9 @@ fn array(mut packed: &[u8]) -> Result<Array, DecodeError> {
         ValueRef::String(text) => text.as_str().unwrap_or_default(),
         _ => "",
     };
-    let dtype = DType::from_name(name).ok_or_else(|| unknown_type(name))?;
-    if data.len() != num_elements(&shape) * dtype.size() {
+    let dtype = DType::from_name(name).filter(|dtype| *dtype != DType::U16);
+    let dtype = dtype.ok_or_else(|| unknown_type(name))?;
+    if Some(data.len()) != num_bytes(&shape, dtype) {
         return Err(damaged(format!("has {} bytes, but is {name} {shape:?}", data.len())));
     }
     Ok(Array { dtype, shape, data: data.to_vec() })
@@ -170,7 +192,7 @@ fn joined(entries: &[(Value, Value)]) -> Result<Array, DecodeError> {
         }
     }
     let whole = whole.ok_or_else(|| damaged("is a cut array without pieces"))?;
-    if whole.data.len() != num_elements(&shape) * whole.dtype.size() {
+    if Some(whole.data.len()) != num_bytes(&shape, whole.dtype) {
         return Err(damaged(format!(
             "has {} bytes, but is {} {shape:?}",
             whole.data.len(),
@@ -180,31 +202,60 @@ fn joined(entries: &[(Value, Value)]) -> Result<Array, DecodeError> {
     Ok(Array { shape, ..whole })
 }
 
-/// The spec of a zarr array. Its path lies in `kvstore`, or beside it (TensorStore before 0.1.14).
+/// The spec of a zarr array.
 fn spec(value: &Value) -> Result<ZarrLeaf, DecodeError> {
     let driver = value["driver"].as_str().unwrap_or_default();
     if driver != "zarr" {
         return Err(Unsupported(format!("uses the TensorStore driver `{driver}`, expected zarr")));
     }
-    let path = value["kvstore"]["path"].as_str().or_else(|| value["path"].as_str());
-    let dir =
-        path.ok_or_else(|| damaged("has a TensorStore spec without a path"))?.trim_end_matches('/');
-    let leaves_folder = dir.starts_with('/') || dir.split('/').any(|part| part == "..");
-    if dir.is_empty() || leaves_folder {
-        return Err(damaged(format!("lies in `{dir}`, expected a folder of the checkpoint")));
-    }
+    let dir = folder(value)?;
     let metadata = &value["metadata"];
     let name = value["dtype"].as_str();
     let stored = metadata["dtype"].as_str();
     let dtype = name.and_then(DType::from_name).or_else(|| stored.and_then(DType::from_zarr_name));
+    let dtype = dtype.filter(|dtype| *dtype != DType::U16);
     let dtype = dtype.ok_or_else(|| unknown_type(name.or(stored).unwrap_or_default()))?;
     Ok(ZarrLeaf {
-        dir: dir.to_string(),
+        dir,
         dtype,
         shape: sizes(&metadata["shape"])
             .ok_or_else(|| damaged("has a TensorStore spec without a shape"))?,
         chunks: sizes(&metadata["chunks"]).unwrap_or_default(),
+        compression: compression(&metadata["compressor"]),
     })
+}
+
+/// The folder of a zarr array, relative to the checkpoint wherever that was when it was written. The
+/// spec names it in `kvstore`, a map or an address, or beside it.
+fn folder(spec: &Value) -> Result<String, DecodeError> {
+    let store = &spec["kvstore"];
+    let address = store.as_str().map(|address| match address.split_once("://") {
+        Some(("file", path)) => path,
+        // The bucket comes first.
+        Some((_, path)) => path.split_once('/').map_or("", |(_, path)| path),
+        None => address,
+    });
+    let path = store["path"].as_str().or(address).or_else(|| spec["path"].as_str());
+    let path = path.ok_or_else(|| damaged("has a TensorStore spec without a path"))?;
+    let mut parts: Vec<&str> = path.trim_end_matches('/').split('/').collect();
+    // Specs are relative, but TensorStore's own are not: what follows the checkpoint's name counts.
+    if let Some(at) = parts.iter().rposition(|part| step_of_name(part).is_some()) {
+        parts.drain(..=at);
+    }
+    match parts.is_empty() || parts.iter().any(|part| ["", ".", ".."].contains(part)) {
+        true => Err(damaged(format!("lies in `{path}`, expected a folder of the checkpoint"))),
+        false => Ok(parts.join("/")),
+    }
+}
+
+/// How it says that chunks are compressed; their own metadata decides when they are read.
+fn compression(value: &Value) -> Compression {
+    let level = value["level"].as_i64();
+    match (value["id"].as_str(), level) {
+        (Some("zstd"), level) => Compression::Zstd(level.unwrap_or(1) as i32),
+        (Some(_), level) => Compression::Gzip(level.unwrap_or(1) as u32),
+        (None, _) => Compression::None,
+    }
 }
 
 fn sizes(value: &Value) -> Option<Vec<usize>> {
@@ -262,8 +313,24 @@ mod tests {
     }
 
     #[test]
+    fn arrays_are_found_wherever_the_checkpoint_was_when_it_was_written() {
+        let file = |path: &str| map(&[("driver", "file".into()), ("path", path.into())]);
+        for (store, expected) in [
+            (file("target.x.y/"), "target.x.y"),
+            (file("/data/run/checkpoint_1000/target.x/"), "target.x"),
+            ("file:///data/checkpoint_7/target.x".into(), "target.x"),
+            ("gs://bucket/run/checkpoint_7/target.x/".into(), "target.x"),
+            ("s3://bucket/target.x/".into(), "target.x"),
+        ] {
+            let leaves = decode(&self::file(map(&[("x", zarr_spec(store, None))]))[..]).unwrap();
+            let Leaf::Zarr(leaf) = &leaves["target/x"] else { panic!("not zarr") };
+            assert_eq!(leaf.dir, expected);
+        }
+    }
+
+    #[test]
     fn a_spec_that_leaves_the_checkpoint_is_refused() {
-        for path in ["../x/", "/etc/", ""] {
+        for path in ["../x/", "/etc/", "", "/run/checkpoint_1/", "checkpoint_1/../x"] {
             let spec = zarr_spec(map(&[("driver", "file".into()), ("path", path.into())]), None);
             assert!(decode(&file(map(&[("x", spec)]))[..]).is_err(), "{path}");
         }
@@ -289,9 +356,43 @@ mod tests {
     }
 
     #[test]
+    fn complex_numbers_are_kept_and_no_arrays() {
+        let complex = Value::Ext(2, packed(&vec![Value::from(1.0), Value::from(2.0)].into()));
+        let leaves = decode(&file(map(&[("x", complex.clone())]))[..]).unwrap();
+        assert_eq!(leaves["target/x"], Leaf::Other(complex));
+    }
+
+    #[test]
+    fn deep_trees_and_claims_of_huge_arrays_are_errors() {
+        for opening in [&[0x91][..], &[0x81, 0xa1, b'x']] {
+            let deep = opening.repeat(100_000);
+            assert!(matches!(decode(&deep[..]), Err(Damaged(_))));
+        }
+        let huge: Value = vec![Value::from(1_u64 << 60)].into();
+        let overflowing: Value = vec![Value::from(1_u64 << 40), Value::from(1_u64 << 40)].into();
+        for shape in [huge.clone(), overflowing] {
+            let list = vec![shape, "float32".into(), Value::Binary(vec![0; 8])];
+            let array = Value::Ext(EXT_ARRAY, packed(&Value::Array(list)));
+            assert!(matches!(decode(&file(map(&[("x", array)]))[..]), Err(Damaged(_))));
+        }
+        let pieces = map(&[(CHUNKED_KEY, true.into()), ("shape", huge), ("chunks", map(&[]))]);
+        assert!(matches!(decode(&file(map(&[("x", pieces)]))[..]), Err(Damaged(_))));
+        // Lengths in headers, without the bytes: binary, text, list and map of 4 GiB.
+        for head in [0xc6, 0xdb, 0xdd, 0xdf] {
+            let mut bytes = file(map(&[("x", Value::Nil)]));
+            *bytes.last_mut().unwrap() = head;
+            bytes.extend([0xff; 4]);
+            assert!(matches!(decode(&bytes[..]), Err(Damaged(_))), "{head:x}");
+        }
+    }
+
+    #[test]
     fn other_files_are_told_apart() {
         let orbax = packed(&map(&[("_optimizer", Value::Nil)]));
         assert!(matches!(decode(&orbax[..]), Err(Orbax)));
+        let elsewhere = file(map(&[("x", "PLACEHOLDER://target.x".into())]));
+        assert!(matches!(decode(&elsewhere[..]), Err(Orbax)));
+        assert!(decode_tree(&elsewhere[..]).unwrap().contains_key("optimizer/target/x"));
         let old = packed(&map(&[("version", 1.into()), ("optimizer", Value::Nil)]));
         assert!(matches!(decode(&old[..]), Err(Unsupported(_))));
         assert!(matches!(decode(&packed(&1.into())[..]), Err(NotACheckpoint(_))));

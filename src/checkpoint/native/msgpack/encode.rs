@@ -124,6 +124,10 @@ impl<W: Write> Encoder<'_, W> {
 fn spec(zarr: &ZarrLeaf) -> Value {
     let numbers =
         |sizes: &[usize]| Value::Array(sizes.iter().map(|&size| (size as u64).into()).collect());
+    let compressor = match zarr.compression.id_and_level() {
+        Some((id, level)) => map([("id", id.into()), ("level", level.into())]),
+        None => Value::Nil,
+    };
     map([
         ("driver", "zarr".into()),
         ("dtype", zarr.dtype.name().into()),
@@ -132,7 +136,7 @@ fn spec(zarr: &ZarrLeaf) -> Value {
             "metadata",
             map([
                 ("chunks", numbers(&zarr.chunks)),
-                ("compressor", map([("id", "gzip".into()), ("level", 1.into())])),
+                ("compressor", compressor),
                 ("shape", numbers(&zarr.shape)),
             ]),
         ),

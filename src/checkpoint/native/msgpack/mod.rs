@@ -9,8 +9,10 @@ mod encode;
 use std::collections::BTreeMap;
 
 use crate::checkpoint::array::{Array, DType};
+use crate::checkpoint::zarr::Compression;
 
-pub(super) use decode::{DecodeError, decode};
+pub(super) use decode::decode;
+pub(in crate::checkpoint) use decode::{DecodeError, decode_tree};
 pub(super) use encode::encode;
 
 /// T5X's version of the layout; version 2 differs in how bfloat16 was written.
@@ -18,7 +20,6 @@ const VERSION: u64 = 3;
 
 /// flax's extension types.
 const EXT_ARRAY: i8 = 1;
-const EXT_COMPLEX: i8 = 2;
 const EXT_SCALAR: i8 = 3;
 
 /// The key that marks an array cut in pieces, because msgpack's lengths have 32 bits.
@@ -26,26 +27,27 @@ const CHUNKED_KEY: &str = "__msgpack_chunked_array__";
 
 /// One end of the tree.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Leaf {
+pub(in crate::checkpoint) enum Leaf {
     /// An array in the file itself.
     Inline(Array),
     /// An array in a folder beside the file.
     Zarr(ZarrLeaf),
     /// A subtree without leaves, such as the state of an optimizer that has none.
     Empty,
-    /// What is no array (None, a text); kept to be written again.
+    /// What is no array (None, a text, a complex number); kept to be written again.
     Other(rmpv::Value),
 }
 
 /// The part of a TensorStore spec that matters.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct ZarrLeaf {
+pub(in crate::checkpoint) struct ZarrLeaf {
     /// The folder's name, relative to the checkpoint.
     pub dir: String,
     pub dtype: DType,
     pub shape: Vec<usize>,
     pub chunks: Vec<usize>,
+    pub compression: Compression,
 }
 
 /// Leaves by name: `target/encoder/encoder_norm/scale`.
-pub(super) type Leaves = BTreeMap<String, Leaf>;
+pub(in crate::checkpoint) type Leaves = BTreeMap<String, Leaf>;

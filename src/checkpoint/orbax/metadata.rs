@@ -1,0 +1,110 @@
+//! Which leaves a checkpoint has, and what their arrays are called.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::checkpoint::array::Array;
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::native::{DecodeError, Leaf, decode_tree};
+use crate::storage::Path;
+
+/// The tree as JSON.
+pub const TREE: &str = "_METADATA";
+
+/// The tree as msgpack, from before there was JSON.
+pub const OLD_TREE: &str = "checkpoint";
+
+/// What stands in the old tree for an array that lies elsewhere.
+const PLACEHOLDER: &str = "PLACEHOLDER://";
+
+#[derive(Deserialize)]
+struct Json {
+    tree_metadata: BTreeMap<String, LeafJson>,
+}
+
+#[derive(Deserialize)]
+struct LeafJson {
+    key_metadata: Vec<KeyJson>,
+    #[serde(default)]
+    value_metadata: ValueJson,
+}
+
+#[derive(Deserialize)]
+struct KeyJson {
+    key: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ValueJson {
+    value_type: String,
+    skip_deserialize: bool,
+}
+
+/// A leaf of the tree.
+#[derive(Debug)]
+pub enum Named {
+    /// An array by the name of its folder.
+    Array(String),
+    /// An array in the tree itself.
+    Inline(Array),
+}
+
+/// The leaves by name, `target/encoder/norm/scale`; those without data are left out.
+pub fn leaves(item: &Path) -> Result<BTreeMap<String, Named>, CheckpointError> {
+    match item.join(TREE).read() {
+        Ok(text) => from_json(item, &text),
+        Err(error) if error.is_not_found() => from_msgpack(item),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn from_json(item: &Path, text: &[u8]) -> Result<BTreeMap<String, Named>, CheckpointError> {
+    let json: Json = serde_json::from_slice(text).map_err(|error| {
+        CheckpointError::damaged(item, format!("`{TREE}` is not Orbax's metadata: {error}"))
+    })?;
+    let has_data = |leaf: &LeafJson| {
+        let value = &leaf.value_metadata;
+        !value.skip_deserialize && value.value_type != "string"
+    };
+    let named = |leaf: LeafJson| {
+        let keys: Vec<String> = leaf.key_metadata.iter().map(|key| text_of(&key.key)).collect();
+        (keys.join("/"), Named::Array(keys.join(".")))
+    };
+    Ok(json.tree_metadata.into_values().filter(has_data).map(named).collect())
+}
+
+fn text_of(key: &Value) -> String {
+    key.as_str().map_or_else(|| key.to_string(), str::to_string)
+}
+
+fn from_msgpack(item: &Path) -> Result<BTreeMap<String, Named>, CheckpointError> {
+    let file = match item.join(OLD_TREE).open() {
+        Err(error) if error.is_not_found() => {
+            return Err(CheckpointError::damaged(item, format!("its file `{TREE}` is missing")));
+        }
+        file => file?,
+    };
+    let leaves = decode_tree(std::io::BufReader::with_capacity(1 << 18, file));
+    let leaves = leaves.map_err(|error| match error {
+        DecodeError::Unsupported(reason) => {
+            CheckpointError::Unsupported { path: item.to_string(), reason }
+        }
+        DecodeError::Damaged(reason) | DecodeError::NotACheckpoint(reason) => {
+            CheckpointError::damaged(item, reason)
+        }
+        DecodeError::Orbax => unreachable!("any tree is read"),
+    })?;
+    let named = |(name, leaf): (String, Leaf)| match leaf {
+        Leaf::Inline(array) => Some((name, Named::Inline(array))),
+        Leaf::Zarr(leaf) => Some((name, Named::Array(leaf.dir))),
+        Leaf::Other(value) => {
+            let folder = value.as_str()?.strip_prefix(PLACEHOLDER)?.to_string();
+            Some((name, Named::Array(folder)))
+        }
+        Leaf::Empty => None,
+    };
+    Ok(leaves.into_iter().filter_map(named).collect())
+}

@@ -1,0 +1,10 @@
+//! What Orbax writes, and with it T5X by default: a tree of names in `_METADATA` (older: in a msgpack
+//! file `checkpoint`), and arrays in zarr's version 2 or 3, each in a folder of its own or all in one
+//! OCDBT database. T5X puts all this into the folder `state` of a checkpoint.
+
+mod item;
+mod metadata;
+mod ocdbt;
+mod reader;
+
+pub(super) use reader::open;

@@ -1,0 +1,65 @@
+//! Which data files a manifest or node refers to.
+
+use super::codec::{Fields, Prefixed};
+
+/// The format's own limit.
+const MAX_PATH_BYTES: usize = 65_535;
+
+/// A file by its path below the database.
+#[derive(Clone, Debug)]
+pub struct DataFile {
+    /// The folder below which the files lie that nodes in this file refer to.
+    pub base: String,
+    /// The file's path.
+    pub path: String,
+}
+
+/// Reads the table of files; `base` belongs to the file that holds it.
+pub fn read(fields: &mut Fields<'_>, base: &str) -> Result<Vec<DataFile>, String> {
+    let count = fields.count()?;
+    let prefixed = Prefixed::read(fields, count)?;
+    let base_lengths = fields.sizes(count)?;
+    let paths = prefixed.texts(fields, MAX_PATH_BYTES)?;
+    let file = |(path, base_length): (Vec<u8>, usize)| {
+        let path = String::from_utf8(path).map_err(|_| "names a file that is no text")?;
+        let own = path.get(..base_length).ok_or("names a file outside of its folder")?;
+        let file = DataFile { base: format!("{base}{own}"), path: format!("{base}{path}") };
+        let is_plain = |part: &str| !matches!(part, "" | "." | "..");
+        let is_inside = file.path.split('/').all(is_plain);
+        // What is nowhere, such as the root of an empty tree, is in a file without a name.
+        match file.path.len() <= MAX_PATH_BYTES && (is_inside || path.is_empty()) {
+            true => Ok(file),
+            false => Err(format!("names the file `{}`", file.path)),
+        }
+    };
+    paths.into_iter().zip(base_lengths).map(file).collect()
+}
+
+/// The file of a table that something lies in.
+pub fn listed(files: &[DataFile], id: usize) -> Result<&DataFile, String> {
+    let file = files.get(id).filter(|file| !file.path.is_empty() && !file.path.ends_with('/'));
+    file.ok_or_else(|| "refers to a file that it does not list".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_below_other_databases_bring_their_folder_along() {
+        // Two files, 4 and 3 bytes in folders of 2; the second shares the first two.
+        let table = [2, 2, 4, 1, 2, 2, b'p', b'/', b'd', b'1', b'x'];
+        let files = read(&mut Fields::new(&table), "up/").unwrap();
+        let shown: Vec<_> = files.iter().map(|file| (&file.base[..], &file.path[..])).collect();
+        assert_eq!(shown, [("up/p/", "up/p/d1"), ("up/p/", "up/p/x")]);
+    }
+
+    #[test]
+    fn paths_that_leave_the_database_are_refused() {
+        for path in ["../x", "/x", "a//b", "a/.."] {
+            let mut table = vec![1, path.len() as u8, 0];
+            table.extend(path.bytes());
+            assert!(read(&mut Fields::new(&table), "").is_err(), "{path}");
+        }
+    }
+}

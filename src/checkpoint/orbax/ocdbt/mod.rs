@@ -1,0 +1,34 @@
+//! OCDBT, TensorStore's key-value store in a few files: a manifest that points to the root of a B+tree
+//! of keys, whose values lie in its leaves or in data files (the `ocdbt` page of TensorStore).
+//!
+//! The whole tree is read at once, the newest version of it; values are not.
+
+mod codec;
+mod files;
+mod manifest;
+mod tree;
+
+use std::collections::BTreeMap;
+
+use super::super::error::CheckpointError;
+use super::super::zarr::Place;
+use crate::storage::Path;
+
+pub use manifest::MANIFEST;
+
+/// Where each value lies, by its key.
+pub type Entries = BTreeMap<String, Place>;
+
+/// Reads the keys of a database in a folder; `checkpoint` is named in errors.
+pub fn open(checkpoint: &Path, dir: &Path) -> Result<Entries, CheckpointError> {
+    match manifest::root(checkpoint, dir)? {
+        Some(root) => tree::entries(checkpoint, dir, root),
+        None => Ok(Entries::new()),
+    }
+}
+
+/// A file's path relative to the checkpoint.
+fn shown(checkpoint: &Path, file: &Path) -> String {
+    let relative = file.as_str().strip_prefix(checkpoint.as_str());
+    relative.map_or(file.as_str(), |rest| rest.trim_start_matches('/')).to_string()
+}

@@ -1,0 +1,173 @@
+//! The B+tree from its root to its keys.
+
+use std::collections::BTreeSet;
+
+use super::Entries;
+use super::codec::{Fields, Prefixed, unframe};
+use super::files::{self, DataFile};
+use super::manifest::NodePlace;
+use super::shown;
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::zarr::Place;
+use crate::storage::{Path, StorageError};
+
+const MAGIC: u32 = 0x0cdb_20de;
+
+/// What a node may take in its file.
+const MAX_NODE_BYTES: u64 = 256 << 20;
+
+/// What the keys of all arrays may take together: those of millions of chunks.
+const MAX_KEY_BYTES: usize = 1 << 30;
+
+/// The format's own limit.
+const MAX_KEY_LENGTH: usize = 65_535;
+
+/// Reads every key below a root.
+pub fn entries(checkpoint: &Path, dir: &Path, root: NodePlace) -> Result<Entries, CheckpointError> {
+    let mut walk = Walk { dir, entries: Entries::new(), key_bytes: 0, seen: BTreeSet::new() };
+    let mut pending = vec![(root, Vec::new())];
+    while let Some((place, prefix)) = pending.pop() {
+        let file = dir.join(&place.file.path);
+        let damaged = |reason: String| {
+            let name = shown(checkpoint, &file);
+            let reason = format!("`{name}` (node at byte {}) {reason}", place.offset);
+            CheckpointError::damaged(checkpoint, reason)
+        };
+        let frame = walk.read(&file, &place).map_err(|failure| match failure {
+            Failure::Damaged(reason) => damaged(reason),
+            Failure::Storage(error) => error.into(),
+        })?;
+        let children = unframe(&frame, MAGIC).and_then(|body| walk.node(&body, &place, &prefix));
+        pending.extend(children.map_err(damaged)?);
+    }
+    Ok(walk.entries)
+}
+
+enum Failure {
+    Damaged(String),
+    Storage(StorageError),
+}
+
+struct Walk<'a> {
+    dir: &'a Path,
+    entries: Entries,
+    key_bytes: usize,
+    /// Nodes that were read: a tree that meets itself has no end.
+    seen: BTreeSet<(String, u64)>,
+}
+
+/// A node and the beginning of all keys below it.
+type Child = (NodePlace, Vec<u8>);
+
+impl Walk<'_> {
+    fn read(&mut self, file: &Path, place: &NodePlace) -> Result<Vec<u8>, Failure> {
+        let damaged = |reason: &str| Failure::Damaged(reason.to_string());
+        if !self.seen.insert((place.file.path.clone(), place.offset)) {
+            return Err(damaged("lies below itself or two others"));
+        }
+        let end = place.offset.checked_add(place.length);
+        let Some(end) = end.filter(|_| place.length <= MAX_NODE_BYTES) else {
+            return Err(Failure::Damaged(format!("claims {} bytes", place.length)));
+        };
+        file.read_range(place.offset..end).map_err(|error| match error {
+            error if error.is_not_found() => damaged("is missing"),
+            StorageError::Io { ref source, .. }
+                if source.kind() == std::io::ErrorKind::UnexpectedEof =>
+            {
+                damaged("is truncated")
+            }
+            other => Failure::Storage(other),
+        })
+    }
+
+    /// Keeps the keys of a leaf, or yields the nodes below another.
+    fn node(
+        &mut self,
+        body: &[u8],
+        place: &NodePlace,
+        prefix: &[u8],
+    ) -> Result<Vec<Child>, String> {
+        let mut fields = Fields::new(body);
+        let height = fields.byte()?;
+        if height != place.height {
+            return Err(format!("is of height {height}, expected {}", place.height));
+        }
+        let files = files::read(&mut fields, &place.file.base)?;
+        let count = fields.count()?;
+        let children = match height {
+            0 => self.leaf(&mut fields, &files, count, prefix).map(|()| Vec::new())?,
+            _ => interior(&mut fields, &files, count, (height - 1, prefix))?,
+        };
+        fields.finish()?;
+        let bytes: usize = children.iter().map(|(_, prefix)| prefix.len() + 1).sum();
+        self.count_keys(bytes)?;
+        Ok(children)
+    }
+
+    fn count_keys(&mut self, bytes: usize) -> Result<(), String> {
+        self.key_bytes += bytes;
+        match self.key_bytes > MAX_KEY_BYTES {
+            true => Err("brings more keys than memory can hold".to_string()),
+            false => Ok(()),
+        }
+    }
+
+    fn leaf(
+        &mut self,
+        fields: &mut Fields<'_>,
+        files: &[DataFile],
+        count: usize,
+        prefix: &[u8],
+    ) -> Result<(), String> {
+        let keys = Prefixed::read(fields, count)?.texts(fields, MAX_KEY_LENGTH)?;
+        let lengths = fields.numbers(count)?;
+        let kinds = fields.numbers(count)?;
+        let num_indirect = kinds.iter().filter(|kind| **kind == 1).count();
+        let mut ids = fields.sizes(num_indirect)?.into_iter();
+        let mut offsets = fields.numbers(num_indirect)?.into_iter();
+        for ((key, length), kind) in keys.into_iter().zip(lengths).zip(kinds) {
+            let key = String::from_utf8([prefix, &key].concat())
+                .map_err(|_| "has a key that is no text")?;
+            self.count_keys(key.len() + 1)?;
+            let value = match kind {
+                0 => Place::Inline(fields.bytes(length as usize)?.into()),
+                1 => {
+                    let file = files::listed(files, ids.next().expect("as many as kinds"))?;
+                    let offset = offsets.next().expect("as many as kinds");
+                    offset.checked_add(length).ok_or("has a value behind the end of its file")?;
+                    Place::Slice { file: self.dir.join(&file.path), offset, length }
+                }
+                other => return Err(format!("has a value of the unknown kind {other}")),
+            };
+            if self.entries.insert(key, value).is_some() {
+                return Err("has a key that another leaf has too".to_string());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn interior(
+    fields: &mut Fields<'_>,
+    files: &[DataFile],
+    count: usize,
+    (height, prefix): (u8, &[u8]),
+) -> Result<Vec<Child>, String> {
+    let keys = Prefixed::read(fields, count)?;
+    let shared = fields.sizes(count)?;
+    let keys = keys.texts(fields, MAX_KEY_LENGTH)?;
+    let ids = fields.sizes(count)?;
+    let (offsets, lengths) = (fields.numbers(count)?, fields.numbers(count)?);
+    // Numbers of keys, of bytes in nodes and of bytes in values.
+    fields.numbers(3 * count)?;
+    let child = |at: usize| {
+        let below = keys[at].get(..shared[at]).ok_or("shares more of a key than there is")?;
+        let below = [prefix, below].concat();
+        if below.len() > MAX_KEY_LENGTH {
+            return Err(format!("has a key of {} bytes", below.len()));
+        }
+        let file = files::listed(files, ids[at])?.clone();
+        Ok((NodePlace { file, offset: offsets[at], length: lengths[at], height }, below))
+    };
+    (0..count).map(child).collect()
+}

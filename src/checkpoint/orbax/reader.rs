@@ -1,0 +1,128 @@
+//! An Orbax checkpoint under T5X's names.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Mutex;
+
+use super::item::Item;
+use super::metadata::{self, Named};
+use crate::checkpoint::array::Array;
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::parallel;
+use crate::checkpoint::steps::step_of;
+use crate::checkpoint::stored::{ArrayInfo, Format, Stored};
+use crate::checkpoint::zarr::{self, Metadata, Zarr};
+use crate::storage::Path;
+
+/// An open checkpoint. The names and metadata of its arrays are held, their values are not.
+#[derive(Debug)]
+struct OrbaxReader {
+    checkpoint: Path,
+    item: Item,
+    leaves: BTreeMap<String, Leaf>,
+}
+
+#[derive(Debug)]
+enum Leaf {
+    Inline(Array),
+    Zarr { name: String, metadata: Metadata },
+}
+
+/// Opens a checkpoint, or the folder in it that holds the arrays.
+pub(in crate::checkpoint) fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
+    let item = Item::open(path)?;
+    let leaves = Mutex::new(BTreeMap::new());
+    // Where arrays have folders each has a file to read, maybe far away.
+    parallel::for_each(metadata::leaves(item.dir())?.into_iter(), |(name, named)| {
+        let leaf = match named {
+            Named::Inline(array) => Leaf::Inline(array),
+            Named::Array(array) => {
+                let files = item.array(path, &array);
+                let metadata = zarr::metadata(path, files.as_ref())?;
+                Leaf::Zarr { name: array, metadata }
+            }
+        };
+        leaves.lock().expect("no holder of the leaves panics").insert(name, leaf);
+        Ok::<_, CheckpointError>(())
+    })?;
+    let leaves = leaves.into_inner().expect("no holder of the leaves panics");
+    let leaves = with_names_of_t5x(leaves);
+    Ok(Box::new(OrbaxReader { checkpoint: path.clone(), item, leaves }))
+}
+
+/// The state of a plain flax program has its parameters under `params` and its step at the root.
+fn with_names_of_t5x(leaves: BTreeMap<String, Leaf>) -> BTreeMap<String, Leaf> {
+    if leaves.keys().any(|name| name.starts_with("target/")) {
+        return leaves;
+    }
+    let rename = |name: String| match name.strip_prefix("params/") {
+        Some(rest) => format!("target/{}", rest.strip_prefix("params/").unwrap_or(rest)),
+        None if name == "step" => "state/step".to_string(),
+        None => name,
+    };
+    leaves.into_iter().map(|(name, leaf)| (rename(name), leaf)).collect()
+}
+
+impl OrbaxReader {
+    fn with_leaf(
+        &self,
+        name: &str,
+        read: impl FnOnce(Zarr<'_>) -> Result<Array, CheckpointError>,
+    ) -> Result<Array, CheckpointError> {
+        match self.leaves.get(name) {
+            Some(Leaf::Inline(array)) => Ok(array.clone()),
+            Some(Leaf::Zarr { name, metadata }) => {
+                let files = self.item.array(&self.checkpoint, name);
+                read(Zarr { checkpoint: &self.checkpoint, files: files.as_ref(), metadata })
+            }
+            None => Err(self.no_array(name)),
+        }
+    }
+}
+
+impl Stored for OrbaxReader {
+    fn path(&self) -> &Path {
+        &self.checkpoint
+    }
+
+    fn format(&self) -> Format {
+        Format::Orbax
+    }
+
+    /// `state/step`, else that of the folder's name or of the one above.
+    fn step(&self) -> Result<u64, CheckpointError> {
+        if !self.leaves.contains_key("state/step") {
+            let above = || step_of(&self.checkpoint.parent()?);
+            return Ok(step_of(&self.checkpoint).or_else(above).unwrap_or(0));
+        }
+        let step = self.read("state/step")?.to_int().and_then(|step| step.try_into().ok());
+        step.ok_or_else(|| {
+            CheckpointError::damaged(&self.checkpoint, "`state/step` is not a step number")
+        })
+    }
+
+    fn leaves(&self) -> Vec<ArrayInfo<'_>> {
+        self.leaves
+            .iter()
+            .map(|(name, leaf)| match leaf {
+                Leaf::Inline(array) => ArrayInfo { name, dtype: array.dtype, shape: &array.shape },
+                Leaf::Zarr { metadata, .. } => {
+                    ArrayInfo { name, dtype: metadata.dtype, shape: &metadata.shape }
+                }
+            })
+            .collect()
+    }
+
+    /// Damage of the tree is noticed, and of compressed chunks what their decoders notice.
+    fn read(&self, name: &str) -> Result<Array, CheckpointError> {
+        self.with_leaf(name, |zarr| zarr.read())
+    }
+
+    /// Opens the chunks alone that the part intersects.
+    fn read_part(&self, name: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
+        match self.leaves.get(name) {
+            Some(Leaf::Inline(array)) => Ok(array.part(part)),
+            _ => self.with_leaf(name, |zarr| zarr.read_part(part)),
+        }
+    }
+}
