@@ -4,6 +4,7 @@
 //! a zarr folder for every other array. Real T5X reads what [`Writer`] writes, and [`Reader`] reads
 //! what T5X wrote. What is ours lies in `checkpoint_N/gimlet/`, which T5X ignores. A checkpoint is
 //! either whole or invisible: it is written under a temporary name, made durable and renamed.
+//! Checkpoints of Hugging Face, PyTorch, Mesh TensorFlow and Orbax are read under T5X's names.
 //! ```
 //! # use gimlet::{checkpoint::{Array, Stored, Writer, latest_valid}, storage::Path};
 //! # let dir = std::env::temp_dir().join(format!("gimlet-doc-{}", std::process::id()));
