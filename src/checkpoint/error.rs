@@ -38,6 +38,17 @@ pub enum CheckpointError {
         /// What it is.
         format: super::stored::Format,
     },
+    /// Another process saves into the folder, or has taken it over since this one began to.
+    #[error(
+        "{by} trains into `{path}`: nothing is saved there by this process; wait until it ends, end it, \
+         or set MODEL_DIR to another folder"
+    )]
+    Occupied {
+        /// MODEL_DIR.
+        path: String,
+        /// The process and its host.
+        by: String,
+    },
     /// Something else than a checkpoint.
     #[error("`{path}` is not a checkpoint: {reason}")]
     NotACheckpoint {
@@ -82,6 +93,11 @@ impl CheckpointError {
     /// Whether the checkpoint itself is at fault, so that an older one may serve.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. })
+    }
+
+    /// What is wrong with the checkpoint, if it is damaged.
+    pub fn damage(&self) -> Option<String> {
+        self.is_damage().then(|| self.to_string())
     }
 
     /// Whether the user's configuration is at fault rather than the world: exit status 2, not 1.

@@ -75,6 +75,12 @@ pub(super) fn recognize(path: &Path) -> Result<Format, CheckpointError> {
     })
 }
 
+/// Whether a folder holds what makes one a checkpoint of some format.
+pub(super) fn is_marked(dir: &Path) -> Result<bool, CheckpointError> {
+    let mut marks = [CHECKPOINT_FILE].into_iter().chain(ORBAX_MARKS).chain(HUGGING_FACE_MARKS);
+    marks.try_fold(false, |found, mark| Ok(found || dir.join(mark).exists()?))
+}
+
 fn recognize_folder(dir: &Path) -> Result<Format, CheckpointError> {
     let any = |names: &[&str]| -> Result<bool, CheckpointError> {
         names.iter().try_fold(false, |found, name| Ok(found || dir.join(name).exists()?))

@@ -8,6 +8,7 @@ use super::error::CheckpointError;
 use super::native::Writer;
 use super::parallel;
 use super::retention::Retention;
+use super::zarr::Compression;
 use crate::storage::Path;
 use crate::telemetry;
 
@@ -54,6 +55,8 @@ pub struct Saving {
     pub model_dir: Path,
     /// What floats below `target/` are rounded to; `None` keeps their type.
     pub target_dtype: Option<DType>,
+    /// How chunks of arrays are compressed.
+    pub compression: Compression,
     /// Which checkpoints stay.
     pub retention: Retention,
 }
@@ -146,12 +149,14 @@ pub fn write_arrays(
 ) -> Result<(), CheckpointError> {
     let mut order = arrays.to_vec();
     order.sort_by_key(|(_, array)| std::cmp::Reverse(array.data.len()));
-    parallel::for_each(order.into_iter(), |(name, array)| writer.array(name, array))
+    let num_threads = parallel::num_threads(writer.path());
+    parallel::for_each(num_threads, order.into_iter(), |(name, array)| writer.array(name, array))
 }
 
 impl Saving {
     fn write(&self, step: u64, snapshot: &Snapshot) -> Result<(), CheckpointError> {
-        let writer = Writer::create(&self.model_dir, step, self.target_dtype)?;
+        let writer = Writer::create(&self.model_dir, step, self.target_dtype)?
+            .with_compression(self.compression);
         let views: Vec<(&str, ArrayView<'_>)> =
             snapshot.arrays.iter().map(|(name, array)| (&name[..], array.view())).collect();
         write_arrays(&writer, &views)?;

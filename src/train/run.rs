@@ -10,7 +10,7 @@ use crate::data::{BatchIterator, DatasetOptions, DatasetState, TaskProvider, get
 use crate::models::t5::T5;
 use crate::models::{Batch, Model};
 use crate::optim::OptimizerDef;
-use crate::storage::Path;
+use crate::storage::{Path, Takeover};
 use crate::telemetry::{self, Progress};
 
 use super::actions::{Actions, MetricsByTask};
@@ -21,6 +21,7 @@ use super::evaluated::Evaluated;
 use super::infer_eval::InferEval;
 use super::logs::Logs;
 use super::monitor::Monitor;
+use super::occupied::Occupied;
 use super::periods::{Periods, Stop};
 use super::seeds::{Purpose, derive};
 use super::spec::{Train, TrainerClass};
@@ -44,6 +45,8 @@ pub struct Context<'a> {
     pub device: Device,
     /// Set to ask for a checkpoint and an end.
     pub stop: &'a AtomicBool,
+    /// Whether to take a MODEL_DIR from a process that seems alive.
+    pub takeover: Takeover,
 }
 
 /// How a run ended.
@@ -75,7 +78,7 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
     check(spec)?;
     let model_dir = Path::parse(&spec.model_dir)?;
     refuse_shortage(spec)?;
-    let occupied = occupy(&model_dir)?;
+    let occupied = occupy(&model_dir, context.takeover)?;
     say_partitions(spec);
     foresee_shortage(spec, context.device)?;
     let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, (0, 1));
@@ -102,16 +105,16 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
         checkpoints,
         stop: context.stop,
         started,
+        occupied,
     };
     if run.state.step < periods.total_steps {
         run.batches.wait()?;
     }
     // Nothing is written before this line: a run that cannot start leaves no trace.
     run.checkpoints.prepare()?;
-    let _occupied = match occupied {
-        Some(occupied) => occupied,
-        None => occupy_new(&model_dir)?,
-    };
+    if run.occupied.is_none() {
+        run.occupied = Some(occupy_new(&model_dir, context.takeover)?);
+    }
     let mut logs = Logs::start(spec, context.config_text, &model_dir, run.state.step)?;
     logs.scalar("timing/init_or_restore_seconds", started.elapsed().as_secs_f64(), run.state.step);
     let outcome = run.work(&periods, &mut logs);
@@ -183,6 +186,8 @@ struct Run<'a> {
     skips_nan_updates: bool,
     stop: &'a AtomicBool,
     started: Instant,
+    /// Last, so that everything is written when it is given up; `None` until MODEL_DIR is made.
+    occupied: Option<Occupied>,
 }
 
 /// What is to follow.
@@ -363,6 +368,7 @@ impl Run<'_> {
         if !self.checkpoints.saves() || self.saved == Some(self.state.step) {
             return Ok(());
         }
+        self.occupied.as_ref().map_or(Ok(()), Occupied::check)?;
         self.record.histories = self.actions.histories();
         self.record.monitored = self.monitor.at_save(self.state.step);
         let (data, best) = (self.batches.state(), self.monitor.best());

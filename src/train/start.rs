@@ -7,7 +7,7 @@ use crate::checkpoint::list_steps;
 use crate::data::DatasetState;
 use crate::nn::bridge::cuda_devices;
 use crate::partition::Partitioner;
-use crate::storage::Path;
+use crate::storage::{Path, Takeover};
 use crate::telemetry;
 
 use super::actions::Histories;
@@ -27,9 +27,9 @@ use super::state::TrainState;
 ///
 /// # Errors
 /// Another process works in it, or it is a file.
-pub fn occupy(model_dir: &Path) -> Result<Option<Occupied>, TrainError> {
+pub fn occupy(model_dir: &Path, takeover: Takeover) -> Result<Option<Occupied>, TrainError> {
     if model_dir.is_dir()? {
-        return Occupied::take(model_dir).map(Some);
+        return Occupied::take(model_dir, takeover).map(Some);
     }
     match model_dir.exists()? {
         true => Err(TrainError::Unfit(format!(
@@ -43,8 +43,8 @@ pub fn occupy(model_dir: &Path) -> Result<Option<Occupied>, TrainError> {
 ///
 /// # Errors
 /// Another process was quicker.
-pub fn occupy_new(model_dir: &Path) -> Result<Occupied, TrainError> {
-    let occupied = Occupied::take(model_dir)?;
+pub fn occupy_new(model_dir: &Path, takeover: Takeover) -> Result<Occupied, TrainError> {
+    let occupied = Occupied::take(model_dir, takeover)?;
     match list_steps(model_dir)?.is_empty() {
         true => Ok(occupied),
         false => Err(TrainError::Unfit(format!(

@@ -1,12 +1,15 @@
 //! A folder that Hugging Face's transformers load: weights, configuration, tokenizer.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::safetensors::{Planned, Writer};
+use super::safetensors::{self, Planned};
 use super::tokenizer::{pretty, write_bytes, write_sentencepiece};
+use super::{flax, torch, unwrapped};
 use crate::checkpoint::array::DType;
+use crate::checkpoint::blocks::{columns, read_block, slabs};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::names::Axes;
 use crate::checkpoint::names::hugging_face::{EncoderAttention, from_t5x, shape_from_t5x};
@@ -22,9 +25,8 @@ const FAMILIES: [(&str, &str); 4] = [
     ("longt5", "LongT5ForConditionalGeneration"),
 ];
 
-/// The weights' file, and its name while it is written.
-const WEIGHTS: &str = "model.safetensors";
-const UNFINISHED: &str = "model.safetensors.unfinished";
+/// What ends the name of the weights' file while it is written.
+const UNFINISHED: &str = "unfinished";
 
 /// Rows of mT5's embedding, by which it is told from a T5: the networks are the same.
 const MT5_VOCAB: usize = 250_112;
@@ -35,12 +37,34 @@ const BYT5_VOCAB: usize = 384;
 /// The distance beyond which all positions share a bucket, the same in every T5.
 const MAX_DISTANCE: usize = 128;
 
-/// Bytes of an array that are read at once.
-const BLOCK_BYTES: usize = 256 << 20;
+/// The file in which a model of transformers keeps its weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weights {
+    /// `model.safetensors`.
+    #[default]
+    Safetensors,
+    /// `pytorch_model.bin`, a state dictionary of `torch.save`.
+    Torch,
+    /// `flax_model.msgpack`, of transformers' Flax models.
+    Flax,
+}
+
+impl Weights {
+    /// The name of the file; it appears last and whole.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Self::Safetensors => "model.safetensors",
+            Self::Torch => "pytorch_model.bin",
+            Self::Flax => "flax_model.msgpack",
+        }
+    }
+}
 
 /// What a checkpoint does not say of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HuggingFaceOptions {
+    /// The file of weights to write.
+    pub weights: Weights,
     /// The type of the weights; `None` keeps theirs.
     pub dtype: Option<DType>,
     /// The SentencePiece model, copied as `spiece.model`.
@@ -69,8 +93,9 @@ pub fn export_hugging_face(
     options: &HuggingFaceOptions,
 ) -> Result<(), CheckpointError> {
     let model = Model::of(from, options)?;
-    if to.join(WEIGHTS).exists()? {
-        let reason = format!("it holds a `{WEIGHTS}` already; name another folder or remove it");
+    let name = options.weights.file_name();
+    if to.join(name).exists()? {
+        let reason = format!("it holds a `{name}` already; name another folder or remove it");
         return Err(CheckpointError::Export { path: to.to_string(), reason });
     }
     to.create_dir_all()?;
@@ -85,47 +110,75 @@ pub fn export_hugging_face(
         }
         None => {}
     }
-    let unfinished = to.join(UNFINISHED);
-    write_weights(from, &model, &unfinished)?;
-    unfinished.rename(&to.join(WEIGHTS))?;
-    Ok(())
+    write_weights(from, &model, options.weights, &to.join(name))
 }
 
-/// Writes every tensor, one block of rows after the other.
-fn write_weights(from: &dyn Stored, model: &Model, file: &Path) -> Result<(), CheckpointError> {
-    let plan: Vec<Planned> = model.tensors.values().map(Tensor::planned).collect();
-    let mut writer = Writer::create(file, &plan)?;
-    for tensor in model.tensors.values() {
-        let rows = tensor.out_shape.first().copied().unwrap_or(1);
-        let row_bytes = tensor.num_bytes() / rows.max(1);
-        let step = (BLOCK_BYTES / row_bytes.max(1)).max(1);
-        for start in (0..rows).step_by(step) {
-            let block = start..(start + step).min(rows);
-            let mut part: Vec<_> = tensor.shape.iter().map(|extent| 0..*extent).collect();
-            let array = match tensor.axes {
-                Axes::Same => {
-                    part[0] = block;
-                    from.read_part(&tensor.source, &part)?
-                }
-                Axes::Swapped => {
-                    part[1] = block;
-                    transposed(from.read_part(&tensor.source, &part)?)
-                }
-            };
-            writer.write(&array.cast(tensor.dtype).data)?;
-        }
+/// Writes the parameters of a checkpoint as a state dictionary under transformers' names, which
+/// `torch.load` reads; it appears whole.
+///
+/// # Errors
+/// As of [`export_hugging_face`].
+pub fn export_torch(
+    from: &dyn Stored,
+    file: &Path,
+    options: &HuggingFaceOptions,
+) -> Result<(), CheckpointError> {
+    let model = Model::of(from, options)?;
+    if file.exists()? {
+        let reason = "it is there already; name another file or remove it".to_string();
+        return Err(CheckpointError::Export { path: file.to_string(), reason });
     }
-    writer.finish()
+    if let Some(folder) = file.parent() {
+        folder.create_dir_all()?;
+    }
+    write_weights(from, &model, Weights::Torch, file)
+}
+
+/// Writes the file of weights under another name until it is whole.
+fn write_weights(
+    from: &dyn Stored,
+    model: &Model,
+    weights: Weights,
+    file: &Path,
+) -> Result<(), CheckpointError> {
+    let unfinished = Path::parse(&format!("{file}.{UNFINISHED}"))?;
+    let tensors: Vec<&Tensor> = model.tensors.values().collect();
+    match weights {
+        Weights::Safetensors => write_safetensors(from, &tensors, &unfinished)?,
+        Weights::Torch => torch::write_file(from, &tensors, &unfinished)?,
+        Weights::Flax => flax::write_file(from, &tensors, &unfinished)?,
+    }
+    Ok(unfinished.rename(file)?)
+}
+
+fn write_safetensors(
+    from: &dyn Stored,
+    tensors: &[&Tensor],
+    file: &Path,
+) -> Result<(), CheckpointError> {
+    let plan: Vec<Planned> = tensors.iter().map(|tensor| tensor.planned()).collect();
+    let mut out = safetensors::begin(file, &plan)?;
+    let mut tensors = tensors.iter();
+    let written = tensors.try_for_each(|tensor| tensor.write(from, tensor.axes, &mut out));
+    written.map_err(|error| unwrapped(file, error))?;
+    Ok(out.finish()?)
 }
 
 /// A tensor to be written.
-struct Tensor {
-    name: String,
+pub(super) struct Tensor {
+    /// Its name in PyTorch's models.
+    pub name: String,
     source: String,
-    shape: Vec<usize>,
-    out_shape: Vec<usize>,
-    axes: Axes,
-    dtype: DType,
+    /// Its dimensions in the checkpoint.
+    pub shape: Vec<usize>,
+    /// Its dimensions in PyTorch's models.
+    pub out_shape: Vec<usize>,
+    /// How the two relate.
+    pub axes: Axes,
+    /// The type that is written.
+    pub dtype: DType,
+    /// The type in the checkpoint.
+    source_dtype: DType,
 }
 
 impl Tensor {
@@ -133,9 +186,32 @@ impl Tensor {
         Planned { name: self.name.clone(), dtype: self.dtype, shape: self.out_shape.clone() }
     }
 
-    /// Bytes as they are read.
-    fn num_bytes(&self) -> usize {
-        self.shape.iter().product::<usize>() * self.dtype.size().max(4)
+    /// Writes its elements in C order, block by block. An error of reading is wrapped; see [`unwrapped`].
+    pub(super) fn write(
+        &self,
+        from: &dyn Stored,
+        axes: Axes,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let array = ArrayInfo { name: &self.source, dtype: self.source_dtype, shape: &self.shape };
+        let parts = match axes {
+            Axes::Same => slabs(array),
+            Axes::Swapped => columns(array),
+        };
+        for part in parts {
+            let block = read_block(from, array, &part).map_err(io::Error::other)?;
+            let block = match axes {
+                Axes::Same => block,
+                Axes::Swapped => transposed(block),
+            };
+            out.write_all(&block.cast(self.dtype).data)?;
+        }
+        Ok(())
+    }
+
+    /// Its bytes as they are written.
+    pub(super) fn num_bytes(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.dtype.size()
     }
 }
 
@@ -301,6 +377,7 @@ fn tensors(
             out_shape: shape_from_t5x(info.shape, axes),
             axes,
             dtype,
+            source_dtype: info.dtype,
         };
         tensors.insert(hf, tensor);
     }

@@ -18,6 +18,7 @@ mod folder;
 mod info;
 mod progress;
 mod read;
+mod staged;
 mod stats;
 mod step;
 mod write;

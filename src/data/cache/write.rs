@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::folder::CacheFolder;
 use super::info::Info;
 use super::progress::{Progress, SplitProgress};
+use super::staged::{publish, staging};
 use super::stats::Counter;
 use super::step::cache_step;
 use crate::data::error::DataError;
@@ -95,11 +96,30 @@ pub fn split_plans(task: &Task, options: &CacheOptions) -> Result<Vec<SplitPlan>
 }
 
 /// Writes the cache of a task, going on where a killed run with the same recipe was. `observe` is
-/// told the split and the number of its examples written.
+/// told the split and the number of its examples written. That of a store is made on disk first.
 ///
 /// # Errors
 /// Whatever is wrong with the task's data, and a folder that cannot be written or is being written.
 pub fn write_cache(
+    task: &Task,
+    cache: &CacheFolder,
+    options: &CacheOptions,
+    observe: &mut dyn FnMut(&str, u64),
+) -> Result<(), DataError> {
+    if cache.path().is_on_disk() {
+        return write_on_disk(task, cache, options, observe);
+    }
+    // Told before anything is computed where it cannot be written.
+    cache.path().create_dir_all()?;
+    let recipe = recipe(task, &split_plans(task, options)?, options)?;
+    let staged = staging(cache, &recipe)?;
+    if !staged.is_complete()? {
+        write_on_disk(task, &staged, options, observe)?;
+    }
+    publish(&staged, cache)
+}
+
+fn write_on_disk(
     task: &Task,
     cache: &CacheFolder,
     options: &CacheOptions,

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path as Key;
 use object_store::{
-    GetOptions, GetRange, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
+    GetOptions, GetRange, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode,
+    UpdateVersion,
 };
 
 use super::failure::Failure;
@@ -51,10 +52,11 @@ impl Store for Bucket {
                 Some(Found { name: below(&meta.location)?, size: Some(meta.size) })
             };
             if depth == Depth::Tree {
-                let all: Vec<ObjectMeta> = self.patient.list(Some(&prefix)).try_collect().await?;
+                let all: Vec<ObjectMeta> =
+                    self.patient.list(Some(&prefix)).try_collect().await.map_err(listed)?;
                 return Ok(without_markers(all.iter().filter_map(file).collect()));
             }
-            let listed = self.patient.list_with_delimiter(Some(&prefix)).await?;
+            let listed = self.patient.list_with_delimiter(Some(&prefix)).await.map_err(listed)?;
             let folders = listed.common_prefixes.iter().filter_map(below);
             let folders = folders.map(|name| Found { name, size: None });
             Ok(folders.chain(listed.objects.iter().filter_map(file)).collect())
@@ -64,7 +66,8 @@ impl Store for Bucket {
     fn has_below<'a>(&'a self, folder: &'a str) -> Attempt<'a, bool> {
         Box::pin(async move {
             let prefix = parse(folder)?;
-            let first = self.patient.list(Some(&prefix)).next().await.transpose()?;
+            let first =
+                self.patient.list(Some(&prefix)).next().await.transpose().map_err(listed)?;
             // The bucket itself is there, whatever it holds.
             Ok(first.is_some() || folder.is_empty())
         })
@@ -82,6 +85,27 @@ impl Store for Bucket {
             self.writable()?;
             self.patient.put(&parse(key)?, bytes.into()).await?;
             Ok(())
+        })
+    }
+
+    fn put_if<'a>(
+        &'a self,
+        key: &'a str,
+        bytes: Bytes,
+        expected: Option<&'a Version>,
+    ) -> Attempt<'a, Version> {
+        Box::pin(async move {
+            self.writable()?;
+            let mode = match expected {
+                None => PutMode::Create,
+                Some(Version { e_tag, generation, .. }) => PutMode::Update(UpdateVersion {
+                    e_tag: e_tag.clone(),
+                    version: generation.clone(),
+                }),
+            };
+            let written = self.patient.put_opts(&parse(key)?, bytes.into(), mode.into()).await?;
+            let (e_tag, generation) = (written.e_tag, written.version);
+            Ok(Version { e_tag, generation, ..Version::default() })
         })
     }
 
@@ -116,6 +140,14 @@ impl Store for Bucket {
     }
 }
 
+/// A listing finds nothing where there is no such folder; only a bucket can be missing.
+fn listed(error: object_store::Error) -> Failure {
+    match error.into() {
+        Failure::NotFound => Failure::Permanent("there is no such bucket".to_string()),
+        failure => failure,
+    }
+}
+
 fn parse(key: &str) -> Result<Key, Failure> {
     Key::parse(key).map_err(|error| Failure::Permanent(format!("it is no name of a file: {error}")))
 }
@@ -125,6 +157,7 @@ fn version(meta: &ObjectMeta) -> Version {
         size: Some(meta.size),
         e_tag: meta.e_tag.clone(),
         modified: Some(SystemTime::from(meta.last_modified)),
+        generation: meta.version.clone(),
     }
 }
 

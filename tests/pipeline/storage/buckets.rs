@@ -1,86 +1,47 @@
 //! Buckets: an S3 server that checks signatures, and the same behind a shim as Google's XML API.
 
+use std::collections::BTreeMap;
 use std::io::Read;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use futures::TryStreamExt;
-use gimlet::storage::{CREDENTIALS, Path};
-use s3s::auth::SimpleAuth;
-use s3s::service::{S3Service, S3ServiceBuilder};
-use tokio::runtime::Runtime;
+use gimlet::storage::{CREDENTIALS, Leased, Path, Takeover};
 
+use super::s3::S3;
 use super::server::{Ending, Reply, Request, Server};
-use super::{PART, environment, noise, path, suite};
-
-/// An S3 server over a temporary folder, which holds the buckets as folders.
-struct S3 {
-    service: S3Service,
-    runtime: Runtime,
-    root: tempfile::TempDir,
-}
-
-impl S3 {
-    fn new(bucket: &str, keys: Option<(&str, &str)>) -> Self {
-        let root = tempfile::tempdir().unwrap();
-        std::fs::create_dir(root.path().join(bucket)).unwrap();
-        std::fs::write(root.path().join(bucket).join("public.txt"), "for all").unwrap();
-        let files = s3s_fs::FileSystem::new(root.path()).unwrap();
-        let mut builder = S3ServiceBuilder::new(files);
-        if let Some((key, secret)) = keys {
-            builder.set_auth(SimpleAuth::from_single(key, secret));
-        }
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        Self { service: builder.build(), runtime, root }
-    }
-
-    fn answer(&self, request: &Request) -> Reply {
-        let reads = ["GET", "HEAD"].contains(&request.method.as_str());
-        let target = reads.then_some(request.target.as_str());
-        let source = target.or(request.header("x-amz-copy-source")).unwrap_or("?");
-        let key = percent_encoding::percent_decode_str(source).decode_utf8().unwrap();
-        if self.root.path().join(key.trim_start_matches('/')).is_dir() {
-            // Real buckets have no folders; this one fails on its own.
-            return Reply::status(404);
-        }
-        let mut asked = s3s::HttpRequest::<()>::builder()
-            .method(request.method.as_str())
-            .uri(request.target.as_str());
-        for (name, value) in &request.headers {
-            asked = asked.header(name, value);
-        }
-        let asked = asked.body(s3s::Body::from(request.body.clone())).unwrap();
-        self.runtime.block_on(async {
-            let answer = self.service.call(asked).await.unwrap();
-            let mut reply = Reply::status(answer.status().as_u16());
-            for (name, value) in answer.headers() {
-                // The body is sent whole; HEAD tells the length of what is not sent.
-                let of_body = ["content-length", "transfer-encoding"].contains(&name.as_str());
-                if request.method == "HEAD" || !of_body {
-                    reply = reply.with(name.as_str(), value.to_str().unwrap());
-                }
-            }
-            let chunks: Vec<bytes::Bytes> = answer.into_body().try_collect().await.unwrap();
-            Reply { body: chunks.concat(), ..reply }
-        })
-    }
-}
+use super::{PART, environment, leases, noise, path, suite};
 
 fn s3_server(bucket: &str, keys: Option<(&str, &str)>) -> Server {
     let s3 = Arc::new(S3::new(bucket, keys));
     Server::start(move |request| s3.answer(request))
 }
 
-/// Google's XML API is Amazon's with other names of headers; tokens replace signatures.
+/// Google's XML API is Amazon's with other names of headers; tokens replace signatures, and writes go by
+/// the number of an object's state.
 fn google_server(bucket: &str) -> Server {
     let s3 = Arc::new(S3::new(bucket, None));
+    let generations = Mutex::new(BTreeMap::<String, u64>::new());
     Server::start(move |request| {
+        let mut generations = generations.lock().unwrap();
+        let key = request.target.split('?').next().unwrap().to_string();
+        let generation = generations.get(&key).copied().unwrap_or(0);
+        let expected = request.header("x-goog-if-generation-match");
+        if expected.is_some_and(|expected| expected != generation.to_string()) {
+            return Reply::status(412);
+        }
         let mut request = request.clone();
         let theirs = std::mem::take(&mut request.headers).into_iter();
         request.headers = theirs
             .filter(|(name, _)| name != "authorization")
             .map(|(name, value)| (name.replace("x-goog-", "x-amz-"), value))
             .collect();
-        s3.answer(&request).with("x-goog-generation", "1")
+        let reply = s3.answer(&request);
+        let now = match request.method.as_str() {
+            "PUT" => generation + 1,
+            "DELETE" => 0,
+            _ => generation,
+        };
+        generations.insert(key, now);
+        reply.with("x-goog-generation", &now.to_string())
     })
 }
 
@@ -100,6 +61,18 @@ fn a_signed_bucket_does_what_all_places_do() {
     suite::check("s3://signed/run");
     let signed = |request: &Request| request.header("authorization").is_some();
     assert!(server.requests().iter().all(signed));
+}
+
+#[test]
+fn a_bucket_that_is_not_there_is_named_as_such() {
+    let server = s3_server("there", Some(("key", "secret")));
+    let _held = keys(&server);
+    let folder = path("s3://not-there/run");
+    for message in
+        [folder.list().unwrap_err().to_string(), folder.exists().unwrap_err().to_string()]
+    {
+        assert!(message.contains("`s3://not-there/run`: there is no such bucket"), "{message}");
+    }
 }
 
 #[test]
@@ -159,6 +132,12 @@ fn a_bucket_of_google_does_what_all_places_do() {
     });
     let _held = environment(&[("GOOGLE_SERVICE_ACCOUNT_KEY", &account.to_string())]);
     suite::check("gs://google/run");
+
+    let folder = path("gs://google/leased");
+    let Leased::Held(held) = folder.lease(Takeover::No).unwrap() else { panic!("it is free") };
+    assert!(matches!(folder.lease(Takeover::No).unwrap(), Leased::Busy(_)));
+    leases::write_foreign(&folder, 0.0);
+    leases::eventually("lost", || held.is_lost());
 }
 
 #[test]
