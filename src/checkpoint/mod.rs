@@ -71,5 +71,5 @@ pub use statistics::{Distance, Statistics, Tolerance};
 pub use steps::{
     LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, restore_newest, step_of,
 };
-pub use stored::{ArrayInfo, Format, Stored};
+pub use stored::{ArrayInfo, Format, Stored, Without};
 pub use zarr::Compression;
