@@ -1,10 +1,11 @@
-//! L2: T5X's native checkpoint layout.
+//! L2: checkpoints: T5X's own layout, which is written and read, and others, which are read.
 //!
 //! A checkpoint is a folder `checkpoint_N` with a msgpack file `checkpoint` (tree, small arrays) and
 //! a zarr folder for every other array. Real T5X reads what [`Writer`] writes, and [`Reader`] reads
 //! what T5X wrote. What is ours lies in `checkpoint_N/gimlet/`, which T5X ignores. A checkpoint is
 //! either whole or invisible: it is written under a temporary name, made durable and renamed; in a store,
-//! which renames no folders, its file `checkpoint` comes last.
+//! which renames no folders, its file `checkpoint` comes last. What [`open`] finds is [`Stored`]: arrays
+//! under T5X's names, whatever the format.
 //! ```
 //! # use gimlet::{checkpoint::{Array, Stored, Writer, latest_valid}, storage::Path};
 //! # let dir = std::env::temp_dir().join(format!("gimlet-doc-{}", std::process::id()));
@@ -22,9 +23,14 @@
 mod array;
 mod assignment;
 mod best;
+mod blocks;
 mod checkpointers;
 mod error;
+mod export;
 mod fit;
+mod foreign;
+mod listing;
+mod names;
 mod native;
 mod open;
 mod orbax;
@@ -33,20 +39,25 @@ mod read_ahead;
 mod retention;
 mod saver;
 mod spec;
+mod statistics;
 mod steps;
 mod stored;
+mod transpose;
 mod unfinished;
 mod zarr;
 
 pub use array::{Array, ArrayView, DType};
 pub use assignment::{Plan, Rule, assign, plan_resume};
 pub use best::Best;
+pub use blocks::{Part, for_each_block};
 pub use checkpointers::{
     CheckpointManagerClass, Checkpointer, CheckpointerClass, KeepBest, MetricMode,
     OrbaxCheckpointManager, SaveBestCheckpointer,
 };
 pub use error::CheckpointError;
+pub use export::{HuggingFaceOptions, Weights, export_hugging_face, export_t5x, export_torch};
 pub use fit::{Mismatch, Shapes, check_fit};
+pub use listing::{Condition, Listed, list};
 pub use native::{Reader, Writer};
 pub use open::open;
 pub use read_ahead::Visit;
@@ -56,6 +67,9 @@ pub use spec::{
     CheckpointConfig, CheckpointPaths, NoTransformations, RestoreCheckpointConfig, RestoreDtype,
     RestoreMode, SaveCheckpointConfig, SaveDtype,
 };
-pub use steps::{LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, step_of};
+pub use statistics::{Distance, Statistics, Tolerance};
+pub use steps::{
+    LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, restore_newest, step_of,
+};
 pub use stored::{ArrayInfo, Format, Stored};
 pub use zarr::Compression;
