@@ -6,6 +6,7 @@
 //! cargo bench --no-default-features --bench pipeline -- --corpus=TEXT --model=SENTENCEPIECE_MODEL
 //!     --cache=DIR   where the cache of the corpus is, or is to be made
 //!     --only=MEASURE
+//!     --only=memory --gigabytes=10   resident memory over a long run of generated text
 //! ```
 
 use std::collections::BTreeMap;
@@ -16,11 +17,12 @@ use flate2::Crc;
 use gimlet::data::{
     AppendEosAfterTrim, Batch, CacheDatasetPlaceholder, CacheFolder, CacheOptions, Caches,
     DataError, DataSource, DatasetConfig, DatasetOptions, Feature, FeatureDtype, FilePattern,
-    OnBadRecord, Preprocessor, Rekey, SpanCorruption, Task, TaskOrMixture, TaskProvider,
-    TextLineDataSource, Tokenize, get_dataset, write_cache,
+    GeneratedDataSource, GeneratedKind, LengthDistribution, OnBadRecord, Preprocessor, Rekey,
+    SpanCorruption, Task, TaskOrMixture, TaskProvider, TextLineDataSource, Tokenize, get_dataset,
+    write_cache,
 };
 use gimlet::storage::Path;
-use gimlet::vocab::{SentencePieceVocabulary, VocabularySpec};
+use gimlet::vocab::{ByteVocabulary, SentencePieceVocabulary, VocabularySpec};
 
 const BATCH_SIZE: usize = 128;
 /// Batches left out: they fill the shuffle buffer.
@@ -29,6 +31,10 @@ const WARM_UP: usize = 8;
 const LINES: usize = 20_000;
 
 fn main() {
+    if option("only").as_deref() == Some("memory") {
+        let gigabytes = option("gigabytes").map_or(10, |text| text.parse().expect("a number"));
+        return memory(gigabytes);
+    }
     let (Some(corpus), Some(model)) = (option("corpus"), option("model")) else {
         // `cargo test --benches` runs this without arguments.
         return;
@@ -171,6 +177,44 @@ fn restart(task: Arc<Task>) {
     report(serde_json::json!({"measure": "restart", "seconds": seconds, "cpu_seconds": cpu}));
 }
 
+/// Generated text as bytes, span-corrupted and packed by two threads: resident memory after every
+/// gigabyte of tokens.
+fn memory(gigabytes: usize) {
+    let source = DataSource::GeneratedDataSource(GeneratedDataSource {
+        num_examples: BTreeMap::from([("train".to_string(), 100_000_000)]),
+        kind: GeneratedKind::Words,
+        features: vec!["text".to_string()],
+        min_length: 1,
+        max_length: 512,
+        length_distribution: LengthDistribution::LogUniform,
+        vocab_size: 32_000,
+        seed: 0,
+    });
+    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 100 });
+    let task = task_of(source, vocabulary, &[span_corruption()]);
+    let config = DatasetConfig { num_prefetch_threads: Some(2), ..config(true) };
+    let tasks = provider(task, None);
+    let mut batches = get_dataset(&config, &tasks, DatasetOptions::default()).expect("data");
+    let (mut tokens, mut reported) = (0, 0);
+    while reported < gigabytes {
+        tokens += real_tokens(&batches.next_batch().expect("no error").expect("data repeat"));
+        if tokens / 1_000_000_000 > reported {
+            reported = tokens / 1_000_000_000;
+            report(serde_json::json!({
+                "measure": "memory", "gigabytes": reported, "resident_megabytes": resident_megabytes(),
+            }));
+        }
+    }
+}
+
+/// What the process holds in memory.
+fn resident_megabytes() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells it");
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).expect("it is always there");
+    let kilobytes = line.split_whitespace().nth(1).expect("a number");
+    kilobytes.parse::<f64>().expect("a number") / 1024.0
+}
+
 /// Examples of a cache, which is made first where there is none.
 fn cached(task: Arc<Task>, folder: &str, num_batches: usize) {
     let root = Path::parse(folder).expect("a folder");
@@ -190,29 +234,29 @@ fn real_tokens(batch: &Batch) -> usize {
 }
 
 fn task(corpus: &str, model: &str, after: &[Preprocessor]) -> Arc<Task> {
-    let feature = Feature {
-        vocabulary: vocabulary(model),
-        add_eos: true,
-        required: true,
-        dtype: FeatureDtype::Int32,
-        rank: 1,
-    };
+    let source = DataSource::TextLineDataSource(TextLineDataSource {
+        split_to_filepattern: BTreeMap::from([(
+            "train".to_string(),
+            FilePattern(vec![corpus.to_string()]),
+        )]),
+        skip_header_lines: 0,
+        num_input_examples: None,
+        cycle_length: 16,
+        block_length: 16,
+        on_bad_record: OnBadRecord::Error,
+        max_bad_records: 1000,
+    });
+    task_of(source, vocabulary(model), after)
+}
+
+fn task_of(source: DataSource, vocabulary: VocabularySpec, after: &[Preprocessor]) -> Arc<Task> {
+    let feature =
+        Feature { vocabulary, add_eos: true, required: true, dtype: FeatureDtype::Int32, rank: 1 };
     let features = ["inputs", "targets"].map(|name| (name.to_string(), feature.clone()));
     Arc::new(Task {
         scope: "bench".to_string(),
         name: None,
-        source: DataSource::TextLineDataSource(TextLineDataSource {
-            split_to_filepattern: BTreeMap::from([(
-                "train".to_string(),
-                FilePattern(vec![corpus.to_string()]),
-            )]),
-            skip_header_lines: 0,
-            num_input_examples: None,
-            cycle_length: 16,
-            block_length: 16,
-            on_bad_record: OnBadRecord::Error,
-            max_bad_records: 1000,
-        }),
+        source,
         preprocessors: [&before_cache(), after, &[AppendEosAfterTrim {}.into()]].concat(),
         output_features: BTreeMap::from(features),
         postprocess_fn: None,

@@ -38,6 +38,17 @@ pub enum CheckpointError {
         /// What it is.
         format: super::stored::Format,
     },
+    /// Another process saves into the folder, or has taken it over since this one began to.
+    #[error(
+        "{by} trains into `{path}`: nothing is saved there by this process; wait until it ends, end it, \
+         or set MODEL_DIR to another folder"
+    )]
+    Occupied {
+        /// MODEL_DIR.
+        path: String,
+        /// The process and its host.
+        by: String,
+    },
     /// Something else than a checkpoint.
     #[error("`{path}` is not a checkpoint: {reason}")]
     NotACheckpoint {

@@ -1,9 +1,11 @@
 //! Whether a checkpoint holds the arrays of the model at hand.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::error::CheckpointError;
+use crate::gin::nearest;
 
 /// Shapes of arrays by name: `target/encoder/encoder_norm/scale`.
 pub type Shapes = BTreeMap<String, Vec<usize>>;
@@ -27,14 +29,17 @@ pub struct Mismatch {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "checkpoint `{}` holds another model:", self.path)?;
-        list(f, "missing from the checkpoint", &self.missing)?;
-        list(f, "only in the checkpoint", &self.extra)?;
-        let shapes: Vec<String> = self
-            .shapes
-            .iter()
-            .map(|(name, found, expected)| format!("{name} {found:?}, expected {expected:?}"))
-            .collect();
-        list(f, "of another shape", &shapes)?;
+        let extra: Vec<&str> = self.extra.iter().map(String::as_str).collect();
+        let missing = |name: &String| match nearest_array(name, &extra) {
+            Some(near) => row(name, format!("nearest there: {near}")),
+            None => row(name, String::new()),
+        };
+        let shapes = |(name, found, expected): &(String, Vec<usize>, Vec<usize>)| {
+            row(name, format!("{found:?}, expected {expected:?}"))
+        };
+        table(f, "missing from the checkpoint", &self.missing, missing)?;
+        table(f, "only in the checkpoint", &self.extra, |name| row(name, String::new()))?;
+        table(f, "of another shape", &self.shapes, shapes)?;
         write!(
             f,
             "\nuse the configuration that wrote it, set MODEL_DIR to another folder, or map the names \
@@ -43,16 +48,50 @@ impl fmt::Display for Mismatch {
     }
 }
 
-fn list(f: &mut fmt::Formatter<'_>, title: &str, names: &[String]) -> fmt::Result {
-    if names.is_empty() {
+/// A name and what is said of it.
+type Row = [String; 2];
+
+fn row(name: &str, remark: String) -> Row {
+    [name.to_string(), remark]
+}
+
+/// A title with the number of items, and the first of them in two columns.
+fn table<T>(
+    f: &mut fmt::Formatter<'_>,
+    title: &str,
+    items: &[T],
+    row: impl Fn(&T) -> Row,
+) -> fmt::Result {
+    if items.is_empty() {
         return Ok(());
     }
-    write!(f, "\n  {} {title}:", names.len())?;
-    names.iter().take(LISTED).try_for_each(|name| write!(f, "\n    {name}"))?;
-    match names.len() - names.len().min(LISTED) {
+    write!(f, "\n  {} {title}:", items.len())?;
+    let rows: Vec<Row> = items.iter().take(LISTED).map(row).collect();
+    let width = rows.iter().map(|[name, _]| name.len()).max().unwrap_or(0);
+    for [name, remark] in &rows {
+        match remark.is_empty() {
+            true => write!(f, "\n    {name}")?,
+            false => write!(f, "\n    {name:width$}  {remark}")?,
+        }
+    }
+    match items.len() - rows.len() {
         0 => Ok(()),
         more => write!(f, "\n    and {more} more"),
     }
+}
+
+/// The array that the checkpoint may have instead: of a similar name, else of a similar place with the
+/// same last parts, such as `attention/query/kernel`.
+fn nearest_array<'a>(name: &str, offered: &[&'a str]) -> Option<&'a str> {
+    let alike = |other: &str| {
+        let pairs = name.rsplit('/').zip(other.rsplit('/'));
+        pairs.take_while(|(ours, theirs)| ours == theirs).count()
+    };
+    let same_end = || {
+        let best = offered.iter().copied().max_by_key(|other| (alike(other), Reverse(*other)));
+        best.filter(|other| alike(other) >= 2)
+    };
+    nearest(name, offered).or_else(same_end)
 }
 
 /// Checks that everything the model `needs` is `found` in the checkpoint of that path, and yields
@@ -97,13 +136,29 @@ mod tests {
         let message = check_fit("dir/checkpoint_1", &needs, &found).unwrap_err().to_string();
         for part in [
             "`dir/checkpoint_1` holds another model",
-            "1 missing from the checkpoint:\n    target/b",
+            "1 missing from the checkpoint:\n    target/b  nearest there: target/d\n",
             "1 only in the checkpoint:\n    target/d",
-            "target/a [4], expected [2]",
+            "target/a  [4], expected [2]",
             "set MODEL_DIR to another folder",
         ] {
             assert!(message.contains(part), "{part} not in {message}");
         }
+    }
+
+    #[test]
+    fn a_missing_array_is_told_with_the_nearest_there() {
+        let offered = [
+            "target/decoder/layers_0/self_attention/query/kernel",
+            "target/encoder/layers_0/attention/query/kernel",
+            "target/shared",
+        ];
+        let check = |name: &str, expected: Option<&str>| {
+            assert_eq!(nearest_array(name, &offered), expected, "{name}");
+        };
+        check("target/encoder/layer_0/attention/query/kernel", Some(offered[1]));
+        // Moved below another name altogether: the end tells.
+        check("target/transformer/stack_a/block_000/layer_000/query/kernel", Some(offered[0]));
+        check("target/token_embedder/embedding", None);
     }
 
     #[test]

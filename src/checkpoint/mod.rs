@@ -3,8 +3,9 @@
 //! A checkpoint is a folder `checkpoint_N` with a msgpack file `checkpoint` (tree, small arrays) and
 //! a zarr folder for every other array. Real T5X reads what [`Writer`] writes, and [`Reader`] reads
 //! what T5X wrote. What is ours lies in `checkpoint_N/gimlet/`, which T5X ignores. A checkpoint is
-//! either whole or invisible: it is written under a temporary name, made durable and renamed. What
-//! [`open`] finds is [`Stored`]: arrays under T5X's names, whatever the format.
+//! either whole or invisible: it is written under a temporary name, made durable and renamed; in a store,
+//! which renames no folders, its file `checkpoint` comes last. What [`open`] finds is [`Stored`]: arrays
+//! under T5X's names, whatever the format.
 //! ```
 //! # use gimlet::{checkpoint::{Array, Stored, Writer, latest_valid}, storage::Path};
 //! # let dir = std::env::temp_dir().join(format!("gimlet-doc-{}", std::process::id()));
@@ -21,6 +22,8 @@
 
 mod array;
 mod assignment;
+mod best;
+mod checkpointers;
 mod error;
 mod fit;
 mod native;
@@ -29,22 +32,30 @@ mod orbax;
 mod parallel;
 mod read_ahead;
 mod retention;
+mod saver;
 mod spec;
 mod steps;
 mod stored;
+mod unfinished;
 mod zarr;
 
 pub use array::{Array, ArrayView, DType};
 pub use assignment::{Plan, Rule, assign, plan_resume};
+pub use best::Best;
+pub use checkpointers::{
+    CheckpointManagerClass, Checkpointer, CheckpointerClass, KeepBest, MetricMode,
+    OrbaxCheckpointManager, SaveBestCheckpointer,
+};
 pub use error::CheckpointError;
 pub use fit::{Mismatch, Shapes, check_fit};
 pub use native::{Reader, Writer};
 pub use open::open;
 pub use read_ahead::Visit;
 pub use retention::{DATASET_PREFIX, Retention, remove_stale};
+pub use saver::{Saver, Saving, Snapshot, write_arrays};
 pub use spec::{
-    CheckpointConfig, CheckpointPaths, Checkpointer, CheckpointerClass, NoTransformations,
-    RestoreCheckpointConfig, RestoreDtype, RestoreMode, SaveCheckpointConfig, SaveDtype,
+    CheckpointConfig, CheckpointPaths, NoTransformations, RestoreCheckpointConfig, RestoreDtype,
+    RestoreMode, SaveCheckpointConfig, SaveDtype,
 };
 pub use steps::{LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, step_of};
 pub use stored::{ArrayInfo, Format, Stored};

@@ -2,9 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
+use super::best::Best;
 use super::error::CheckpointError;
 use super::native::{TEMPORARY_MARK, create_temporary};
 use super::steps::{checkpoint_dir, list_steps, step_of};
+use super::unfinished;
 use crate::storage::{Locked, Path};
 
 /// A file of this name in a checkpoint keeps it.
@@ -29,16 +31,34 @@ impl Retention {
     /// Removes the oldest checkpoints and data positions above the numbers, except pinned ones, which
     /// count all the same. Yields the checkpoints removed. As in T5X, 0 keeps all.
     pub fn apply(&self, model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
+        self.apply_with(model_dir, None)
+    }
+
+    /// As [`Retention::apply`], but where `best` is given, the worst checkpoints are removed.
+    pub fn apply_with(
+        &self,
+        model_dir: &Path,
+        best: Option<&Best>,
+    ) -> Result<Vec<Path>, CheckpointError> {
         let mut removed = Vec::new();
         let steps = list_steps(model_dir)?;
-        for dir in oldest(model_dir, &steps, self.keep) {
+        let excess = match (best, self.keep) {
+            (Some(best), Some(keep)) if keep > 0 => {
+                let steps = best.excess(&steps, keep);
+                steps.iter().map(|step| checkpoint_dir(model_dir, *step)).collect()
+            }
+            _ => oldest(model_dir, &steps, self.keep),
+        };
+        for dir in excess {
             if !is_pinned(&dir)? {
                 remove(&dir)?;
                 removed.push(dir);
             }
         }
         let mut with_dataset = Vec::new();
-        for step in list_steps(model_dir)? {
+        let counts_datasets = self.keep_dataset_checkpoints.is_some_and(|keep| keep > 0);
+        let steps = if counts_datasets { list_steps(model_dir)? } else { Vec::new() };
+        for step in steps {
             if !dataset_files(&checkpoint_dir(model_dir, step))?.is_empty() {
                 with_dataset.push(step);
             }
@@ -53,13 +73,22 @@ impl Retention {
 }
 
 /// Removes what runs that ended while saving or deleting left: `checkpoint_N.tmp-...` folders that no
-/// living writer has locked. Yields what was removed.
+/// living writer has locked, and in stores what none has marked as its work. Yields what was removed.
 pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
     let entries = match model_dir.list() {
         Err(error) if error.is_not_found() => return Ok(Vec::new()),
         other => other?,
     };
     let mut removed = Vec::new();
+    if unfinished::is_store(model_dir) {
+        let lease = model_dir.lease_holder()?;
+        for dir in entries.iter().filter(|dir| step_of(dir).is_some()) {
+            if unfinished::is_unfinished(dir)? && unfinished::is_abandoned(dir, lease.as_ref())? {
+                unfinished::remove(dir)?;
+                removed.push(dir.clone());
+            }
+        }
+    }
     for dir in entries {
         let final_name = dir.file_name().split(".tmp-").next().expect("split yields one part");
         let is_temporary = final_name != dir.file_name()
@@ -82,8 +111,21 @@ fn is_dead(dir: &Path) -> Result<bool, CheckpointError> {
     match dir.try_lock()? {
         Locked::Busy => Ok(false),
         Locked::Held(_) => Ok(dir.file_name().ends_with(TEMPORARY_MARK) || is_old()?),
+        Locked::Unsupported if unfinished::is_store(dir) => newest_is_old(dir),
         Locked::Unsupported => is_old(),
     }
+}
+
+/// In stores only files have an age.
+fn newest_is_old(dir: &Path) -> Result<bool, CheckpointError> {
+    for file in dir.walk()? {
+        if SystemTime::now().duration_since(file.modified()?).unwrap_or_default()
+            <= FOREIGN_LIFETIME
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The checkpoints that are older than the newest `keep`.
@@ -95,6 +137,9 @@ fn oldest(model_dir: &Path, steps: &[u64], keep: Option<usize>) -> Vec<Path> {
 
 /// Takes the name first, so that no reader sees half a checkpoint.
 fn remove(dir: &Path) -> Result<(), CheckpointError> {
+    if unfinished::is_store(dir) {
+        return unfinished::remove(dir);
+    }
     let temporary = create_temporary(dir)?;
     dir.rename(&temporary)?;
     Ok(temporary.remove_dir_all()?)

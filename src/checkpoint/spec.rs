@@ -4,6 +4,7 @@ use crate::gin::{Configurable, Diagnostic, Evaluator, FromGin, Ref, Registry, Re
 use crate::gin::{Value, ValueKind};
 
 use super::array::DType;
+use super::checkpointers::{CheckpointManagerClass, CheckpointerClass, KeepBest};
 
 /// Saving and restoring of the train state and of the data position. Source: T5X `utils.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
@@ -19,10 +20,7 @@ pub struct CheckpointConfig {
 
 /// When and how checkpoints are saved. Source: T5X `utils.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(
-    name = "t5x.utils.SaveCheckpointConfig",
-    ignored(checkpoint_manager_cls = "Gimlet writes T5X's native layout, as use_orbax=False does")
-)]
+#[gin(name = "t5x.utils.SaveCheckpointConfig")]
 pub struct SaveCheckpointConfig {
     /// The type that parameters are saved in; None keeps theirs. Optimizer states keep theirs.
     #[gin(default = Some(SaveDtype::Float32))]
@@ -33,7 +31,8 @@ pub struct SaveCheckpointConfig {
     /// Steps at which to save, besides the period.
     #[gin(default = None)]
     pub checkpoint_steps: Option<Vec<u64>>,
-    /// Number of most recent checkpoints to keep; None keeps all. One with a file `PINNED` stays.
+    /// Number of most recent checkpoints to keep, or of the best beside the newest (see
+    /// `checkpointer_cls`); None keeps all. One with a file `PINNED` stays.
     #[gin(default = None)]
     pub keep: Option<usize>,
     /// Number of most recent data positions to keep; None keeps that of every checkpoint.
@@ -42,22 +41,30 @@ pub struct SaveCheckpointConfig {
     /// Whether to save the data position in T5X's way. Gimlet always saves its own.
     #[gin(default = false)]
     pub save_dataset: bool,
-    /// The class that writes; there is one.
+    /// Which checkpoints `keep` keeps: the newest, or the best by a metric (`SaveBestCheckpointer`).
     #[gin(default = Ref(CheckpointerClass::default()))]
     pub checkpointer_cls: Ref<CheckpointerClass>,
+    /// Which checkpoints `keep` keeps where it names a metric. What is written is T5X's native layout
+    /// either way.
+    #[gin(default = Ref(CheckpointManagerClass::default()))]
+    pub checkpoint_manager_cls: Ref<CheckpointManagerClass>,
     /// Python functions over the state; only the empty list can be used.
     #[gin(default = NoTransformations)]
     pub state_transformation_fns: NoTransformations,
+}
+
+impl SaveCheckpointConfig {
+    /// By which metric checkpoints are kept; `None` keeps the newest.
+    pub fn keep_best(&self) -> Option<KeepBest> {
+        self.checkpointer_cls.keep_best().or_else(|| self.checkpoint_manager_cls.keep_best())
+    }
 }
 
 /// What a run starts from. Source: T5X `utils.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "t5x.utils.RestoreCheckpointConfig",
-    ignored(
-        strict = "it concerns TensorFlow checkpoints only",
-        checkpoint_manager_cls = "the format of a checkpoint is recognized when it is read"
-    )
+    ignored(strict = "it concerns TensorFlow checkpoints only")
 )]
 pub struct RestoreCheckpointConfig {
     /// A checkpoint, a folder of checkpoints (modes 'latest' and 'all'), a list of them, or [] for
@@ -77,34 +84,19 @@ pub struct RestoreCheckpointConfig {
     /// The type that parameters are restored in; None keeps that of the checkpoint.
     #[gin(default = None)]
     pub dtype: Option<RestoreDtype>,
-    /// Whether to restore the data position with the state; fails if the checkpoint has none.
+    /// Whether to restore the data position with the state; fails if the checkpoint has none that
+    /// Gimlet wrote.
     #[gin(default = false)]
     pub restore_dataset: bool,
-    /// The class that reads; there is one.
+    /// The class that reads; the format of a checkpoint is recognized whichever it is.
     #[gin(default = Ref(CheckpointerClass::default()))]
     pub checkpointer_cls: Ref<CheckpointerClass>,
+    /// The class that reads; the format of a checkpoint is recognized whichever it is.
+    #[gin(default = Ref(CheckpointManagerClass::default()))]
+    pub checkpoint_manager_cls: Ref<CheckpointManagerClass>,
     /// Python functions over the state; only the empty list can be used.
     #[gin(default = NoTransformations)]
     pub state_transformation_fns: NoTransformations,
-}
-
-/// T5X's reader and writer of its native layout; without parameters that a user sets.
-/// Source: T5X `checkpoints.py`.
-#[derive(Clone, Debug, Default, PartialEq, Configurable)]
-#[gin(name = "t5x.checkpoints.Checkpointer")]
-pub struct Checkpointer {}
-
-/// The classes that `checkpointer_cls` may name.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-pub enum CheckpointerClass {
-    /// The only one.
-    Checkpointer(Checkpointer),
-}
-
-impl Default for CheckpointerClass {
-    fn default() -> Self {
-        Self::Checkpointer(Checkpointer {})
-    }
 }
 
 /// Which checkpoint a path stands for.

@@ -6,6 +6,7 @@ use super::error::CheckpointError;
 use super::native::CHECKPOINT_FILE;
 use super::open::{ORBAX_MARKS, open};
 use super::stored::Stored;
+use super::unfinished::is_unfinished;
 use crate::storage::Path;
 
 /// What the names of checkpoints begin with.
@@ -32,16 +33,21 @@ pub fn list_steps(model_dir: &Path) -> Result<Vec<u64>, CheckpointError> {
     let mut steps = Vec::new();
     for step in named_steps(model_dir)? {
         let dir = checkpoint_dir(model_dir, step);
-        let mut marks = std::iter::once(CHECKPOINT_FILE).chain(ORBAX_MARKS);
-        let is_committed = !dir.is_dir()?
-            || marks.try_fold(false, |found, mark| {
-                Ok::<_, CheckpointError>(found || dir.join(mark).exists()?)
-            })?;
-        if is_committed {
+        if is_committed(&dir)? {
             steps.push(step);
         }
     }
     Ok(steps)
+}
+
+/// Whether it is whole as far as its marks tell; in a store this mostly costs one request.
+fn is_committed(dir: &Path) -> Result<bool, CheckpointError> {
+    for mark in std::iter::once(CHECKPOINT_FILE).chain(ORBAX_MARKS) {
+        if dir.join(mark).exists()? {
+            return Ok(true);
+        }
+    }
+    Ok(!dir.is_dir()?)
 }
 
 /// The newest committed checkpoint, not checked any further: restore mode 'latest'.
@@ -101,6 +107,8 @@ pub fn latest_valid(model_dir: &Path) -> Result<LatestValid, CheckpointError> {
         let path = checkpoint_dir(model_dir, step);
         match open(&path).and_then(|stored| stored.verify().map(|()| stored)) {
             Ok(stored) => return Ok(LatestValid { checkpoint: Some(stored), skipped }),
+            // Not damaged, but never finished: the next run removes it.
+            Err(error) if error.is_damage() && is_unfinished(&path)? => {}
             Err(error) if error.is_damage() => {
                 skipped.push(Skipped { path, reason: error.to_string() });
             }

@@ -305,15 +305,16 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// Whether one record is wrong, so that leaving it out helps: as damaged bytes, or as the end of
-    /// a file that breaks off.
+    /// Whether one record is wrong, so that leaving it out helps: as damaged bytes, as the end of a
+    /// file that breaks off, or as an example that a preprocessor can make nothing of.
     pub(crate) fn is_bad_record(&self) -> bool {
         use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
         match self {
             Self::NotUtf8 { .. }
             | Self::Json { .. }
             | Self::TfRecord { .. }
-            | Self::Record { .. } => true,
+            | Self::Record { .. }
+            | Self::Preprocess { .. } => true,
             Self::Read { source, .. } => {
                 matches!(source.kind(), InvalidData | InvalidInput | UnexpectedEof)
             }

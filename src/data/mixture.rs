@@ -95,9 +95,15 @@ impl FromGin for Item {
 
 /// Whether it is a name with its rate, not two names.
 fn is_pair(items: &[Value]) -> bool {
-    let is_name = |kind: &ValueKind| matches!(kind, ValueKind::Str(_) | ValueKind::Computed(_));
+    // The call of a function gives a name: `@seqio.mixture_or_task_with_new_vocab()`.
+    let is_call =
+        |kind: &ValueKind| matches!(kind, ValueKind::Reference(reference) if reference.called);
+    let is_name = |kind: &ValueKind| {
+        is_call(kind) || matches!(kind, ValueKind::Str(_) | ValueKind::Computed(_))
+    };
     let is_entries = |kind: &ValueKind| {
-        matches!(kind, ValueKind::Str(_) | ValueKind::Tuple(_) | ValueKind::List(_))
+        is_call(kind)
+            || matches!(kind, ValueKind::Str(_) | ValueKind::Tuple(_) | ValueKind::List(_))
     };
     match items {
         [name, rate] => is_name(&name.kind) && !is_entries(&rate.kind),

@@ -17,6 +17,7 @@ mod batches;
 mod cache;
 mod convert;
 mod dataset;
+mod derived;
 mod error;
 mod example;
 mod examples;
@@ -34,11 +35,16 @@ mod streams;
 mod task;
 
 pub use batches::{BatchIterator, DatasetState};
-pub use cache::{CacheFolder, CacheOptions, Caches, SplitPlan, split_plans, write_cache};
+pub use cache::{
+    CacheFolder, CacheOptions, Caches, Estimate, SplitPlan, estimate, split_plans, write_cache,
+};
 pub use convert::*;
 pub use dataset::{
     DatasetConfig, DatasetOptions, PREFETCH, get_dataset, mixture_rates, subtasks,
     training_eval_batches,
+};
+pub use derived::{
+    Derivation, WithMissingTaskSplitsRemoved, WithNewVocab, WithTruncatedData, part_name,
 };
 pub use error::DataError;
 pub use example::{Example, Key, Value};
@@ -58,11 +64,12 @@ pub use rates::{
     RateUnsupervised,
 };
 pub use source::{
-    ArrowDataSource, BadRecords, ColumnType, CsvDataSource, DataSource, FeatureDescription,
-    FeatureSpec, FewshotDataSource, FilePattern, FixedLenFeature, FixedLenSequenceFeature,
-    FunctionDataSource, GeneratedDataSource, GeneratedKind, HuggingFaceDataSource,
-    JsonLinesDataSource, LengthDistribution, MegatronDataSource, OnBadRecord, OriginalSource,
-    ParquetDataSource, ShortLength, TextLineDataSource, TfDtype, TfExampleDataSource,
-    TfdsDataSource, TfdsSplits, VarLenFeature, set_tfds_data_dir,
+    ArrowDataSource, BadRecords, ColumnType, ConcatenatedDataSource, CsvDataSource, DataSource,
+    FeatureDescription, FeatureSpec, FewshotDataSource, FilePattern, FixedLenFeature,
+    FixedLenSequenceFeature, FunctionDataSource, GeneratedDataSource, GeneratedKind,
+    HuggingFaceDataSource, JsonLinesDataSource, LengthDistribution, MegatronDataSource,
+    OnBadRecord, OriginalSource, ParquetDataSource, ShortLength, TextLineDataSource, TfDtype,
+    TfExampleDataSource, TfdsDataSource, TfdsSplits, TruncatedDatasetProvider, VarLenFeature,
+    set_tfds_data_dir,
 };
 pub use task::{Task, TaskOrMixture, TaskProvider};

@@ -15,6 +15,7 @@ crate::gin::slot! {
     pub enum Postprocessor: Postprocess {
         LowerText,
         Multirc,
+        NaturalQuestions,
         Qa,
         RankClassificationTargets,
         Record,
@@ -170,6 +171,53 @@ impl Postprocess for Qa {
 
     fn target(&self, _: &str, example: &ExampleFeatures) -> Result<Value, String> {
         feature(example, "answers").cloned()
+    }
+}
+
+/// The answers, each behind a prefix, as a list of one group; for the truth, a group for each annotator.
+/// Source: `t5_cbqa`'s `postprocessors.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5_cbqa.postprocessors.natural_questions")]
+pub struct NaturalQuestions {
+    /// What stands before each answer.
+    #[gin(default = "answer:".to_string())]
+    pub prefix: String,
+}
+
+impl Postprocess for NaturalQuestions {
+    fn prediction(&self, text: &str, _: &ExampleFeatures) -> Result<Value, String> {
+        let answers: Vec<&str> = text.split(&self.prefix).skip(1).map(str::trim).collect();
+        Ok(json!([answers]))
+    }
+
+    fn target(&self, _: &str, example: &ExampleFeatures) -> Result<Value, String> {
+        let list = |name| feature(example, name).map(|value| value.as_array().cloned());
+        let texts = list("short_answers/values")?.unwrap_or_default();
+        let starts = list("short_answers/row_starts")?.unwrap_or_default();
+        let yes_no = list("yes_no_answers")?.unwrap_or_default();
+        if starts.len() != yes_no.len() {
+            return Err(format!(
+                "{} annotators gave short answers and {} said yes or no, expected the same number",
+                starts.len(),
+                yes_no.len()
+            ));
+        }
+        let place = |start: Option<&Value>| {
+            start.and_then(Value::as_u64).map_or(texts.len(), |start| start as usize)
+        };
+        let group = |(index, said): (usize, &Value)| {
+            let range = place(starts.get(index))..place(starts.get(index + 1));
+            let short = texts.get(range).unwrap_or_default();
+            match said.as_i64() {
+                Some(0 | 1) if !short.is_empty() => {
+                    Err("an annotator gave both a short answer and yes or no".to_string())
+                }
+                Some(0) => Ok(json!(["no"])),
+                Some(1) => Ok(json!(["yes"])),
+                _ => Ok(json!(short)),
+            }
+        };
+        yes_no.iter().enumerate().map(group).collect::<Result<Vec<_>, _>>().map(Value::Array)
     }
 }
 

@@ -1,12 +1,12 @@
 //! From examples and model outputs to metrics.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use crate::gin::Ref;
 use crate::metrics::{MetricError, MetricFn, ModelOutput};
+use crate::storage::{Path, StorageError};
 
 use super::loggers::{LogSink, Results};
 use super::spec::Logger;
@@ -82,13 +82,8 @@ pub enum EvalError {
         key: String,
     },
     /// Results that could not be written.
-    #[error("cannot write evaluation results to {}: {source}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: std::io::Error,
-    },
+    #[error("evaluation results are lost: {0}")]
+    Write(#[from] StorageError),
 }
 
 /// Evaluates tasks and logs the results.

@@ -1,12 +1,11 @@
 //! Where the results of an evaluation go.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
+use crate::storage::{Path, StorageError};
 use crate::telemetry::{self, EventWriter};
 
 use super::evaluator::{EvalError, EvalTask, Side};
@@ -65,19 +64,19 @@ pub(super) enum LogSink {
     Lines,
     /// One TensorBoard run per task.
     Events {
-        log_dir: PathBuf,
+        log_dir: Path,
         first_step: i64,
         writers: BTreeMap<String, EventWriter>,
     },
     Json {
-        log_dir: PathBuf,
+        log_dir: Path,
         write_n_results: Option<usize>,
     },
 }
 
 impl LogSink {
     pub(super) fn new(logger: &Logger, log_dir: &Path, first_step: i64) -> Self {
-        let log_dir = log_dir.to_path_buf();
+        let log_dir = log_dir.clone();
         match logger {
             Logger::PyLogging(_) => LogSink::Lines,
             Logger::TensorBoard(_) | Logger::TensorBoardV1(_) => {
@@ -128,23 +127,23 @@ fn write_metrics(
     step: i64,
     metrics: &BTreeMap<String, f64>,
 ) -> Result<(), EvalError> {
-    let path = log_dir.join(format!("{task}-metrics.jsonl"));
+    let path = log_dir.join(&format!("{task}-metrics.jsonl"));
     let mut line = Map::from_iter([("step".to_string(), json!(step))]);
     line.extend(metrics.iter().map(|(metric, value)| (metric.clone(), json!(value))));
     let line = Value::Object(line);
-    replace(&path, |out| {
-        let earlier = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            read => read?,
-        };
-        let is_this_step = |line: &&str| {
-            serde_json::from_str::<Value>(line).is_ok_and(|line| line["step"] == json!(step))
-        };
-        for kept in earlier.lines().filter(|line| !is_this_step(line)) {
-            writeln!(out, "{kept}")?;
-        }
-        writeln!(out, "{line}")
-    })
+    let earlier = match path.read_to_string() {
+        Err(error) if error.is_not_found() => String::new(),
+        read => read?,
+    };
+    let is_this_step = |line: &&str| {
+        serde_json::from_str::<Value>(line).is_ok_and(|line| line["step"] == json!(step))
+    };
+    let mut lines = String::new();
+    for kept in earlier.lines().filter(|line| !is_this_step(line)) {
+        let _ = writeln!(lines, "{kept}");
+    }
+    let _ = writeln!(lines, "{line}");
+    Ok(replace(&path, &lines)?)
 }
 
 /// Writes one line per example: what went in, what was expected, what came out.
@@ -155,25 +154,24 @@ fn write_examples(
     results: &Results,
     count: usize,
 ) -> Result<(), EvalError> {
-    let path = log_dir.join(format!("{}-{step:06}.jsonl", task.name));
-    replace(&path, |out| {
-        for (index, example) in task.examples.iter().enumerate().take(count) {
-            let features = example.features.iter();
-            let input: Map<String, Value> =
-                features.map(|(name, value)| (name.clone(), shortened(value))).collect();
-            let mut line = Map::new();
-            line.insert("input".to_string(), Value::Object(input));
-            line.insert("target".to_string(), results.targets[index].clone());
-            let text = results.outputs.as_ref().map(|texts| json!(texts[index]));
-            let prediction = results.predictions.as_ref().map(|values| values[index].clone());
-            let score = results.scores.as_ref().map(|scores| scores[index].clone());
-            for (key, value) in [("output", text), ("prediction", prediction), ("score", score)] {
-                line.extend(value.map(|value| (key.to_string(), value)));
-            }
-            writeln!(out, "{}", Value::Object(line))?;
+    let path = log_dir.join(&format!("{}-{step:06}.jsonl", task.name));
+    let mut lines = String::new();
+    for (index, example) in task.examples.iter().enumerate().take(count) {
+        let features = example.features.iter();
+        let input: Map<String, Value> =
+            features.map(|(name, value)| (name.clone(), shortened(value))).collect();
+        let mut line = Map::new();
+        line.insert("input".to_string(), Value::Object(input));
+        line.insert("target".to_string(), results.targets[index].clone());
+        let text = results.outputs.as_ref().map(|texts| json!(texts[index]));
+        let prediction = results.predictions.as_ref().map(|values| values[index].clone());
+        let score = results.scores.as_ref().map(|scores| scores[index].clone());
+        for (key, value) in [("output", text), ("prediction", prediction), ("score", score)] {
+            line.extend(value.map(|value| (key.to_string(), value)));
         }
-        Ok(())
-    })
+        let _ = writeln!(lines, "{}", Value::Object(line));
+    }
+    Ok(replace(&path, &lines)?)
 }
 
 /// Long arrays of numbers as SeqIO's encoder summarizes them.
@@ -191,21 +189,10 @@ fn shortened(value: &Value) -> Value {
 }
 
 /// Writes a file that is complete or absent.
-fn replace(
-    path: &Path,
-    write: impl FnOnce(&mut BufWriter<fs::File>) -> io::Result<()>,
-) -> Result<(), EvalError> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".tmp");
-    let attempt = || {
-        // Task names may hold slashes.
-        fs::create_dir_all(path.parent().expect("results lie in a directory"))?;
-        let mut out = BufWriter::new(fs::File::create(&temporary)?);
-        write(&mut out)?;
-        out.flush()?;
-        fs::rename(&temporary, path)
-    };
-    attempt().map_err(|source| EvalError::Write { path: path.to_path_buf(), source })
+fn replace(path: &Path, text: &str) -> Result<(), StorageError> {
+    // Task names may hold slashes.
+    path.parent().expect("results lie in a directory").create_dir_all()?;
+    path.write_atomic(text.as_bytes())
 }
 
 #[cfg(test)]
@@ -252,21 +239,27 @@ mod tests {
         runner.evaluate(&task, step, || Ok(texts), no_score)
     }
 
+    fn scratch() -> (tempfile::TempDir, Path) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Path::try_from(dir.path()).unwrap();
+        (dir, path)
+    }
+
     fn lines(path: &Path) -> Vec<Value> {
-        let text = fs::read_to_string(path).unwrap();
+        let text = path.read_to_string().unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     #[test]
     fn results_are_logged_as_seqio_lays_them_out() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut runner = runner(None, dir.path());
+        let (_scratch, dir) = scratch();
+        let mut runner = runner(None, &dir);
         let metrics = [MetricFn::Accuracy(Accuracy), MetricFn::AllMatch(AllMatch)];
         let found = evaluate(&mut runner, &metrics, 100, &["2", " five"]).unwrap();
         assert_eq!(found["accuracy"], 50.0);
-        let metrics = lines(&dir.path().join("sums-metrics.jsonl"));
+        let metrics = lines(&dir.join("sums-metrics.jsonl"));
         assert_eq!(metrics, [json!({"step": 100, "accuracy": 50.0, "exact_match": 0.0})]);
-        let examples = lines(&dir.path().join("sums-000100.jsonl"));
+        let examples = lines(&dir.join("sums-000100.jsonl"));
         let summary =
             "ndarray(shape=(40,), dtype=int32); summary: 0, 1, 2, 3, 4 ... 35, 36, 37, 38, 39";
         let expected = json!({
@@ -274,38 +267,37 @@ mod tests {
             "target": 4, "output": " five", "prediction": -1,
         });
         assert_eq!(examples[1], expected);
-        assert_eq!(fs::read_dir(dir.path().join("sums")).unwrap().count(), 1);
-        let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
-        assert!(!names.into_iter().any(|name| name.to_string_lossy().ends_with(".tmp")));
+        assert_eq!(dir.join("sums").list().unwrap().len(), 1);
+        assert_eq!(dir.list().unwrap().len(), 3);
     }
 
     #[test]
     fn evaluating_a_step_again_replaces_its_line() {
-        let dir = tempfile::tempdir().unwrap();
+        let (_scratch, dir) = scratch();
         let metrics = [MetricFn::Accuracy(Accuracy)];
         for (step, prediction) in [(100, "0"), (200, "0"), (200, "2")] {
-            let mut runner = runner(Some(1), dir.path());
+            let mut runner = runner(Some(1), &dir);
             evaluate(&mut runner, &metrics, step, &[prediction, "4"]).unwrap();
         }
-        let metrics = lines(&dir.path().join("sums-metrics.jsonl"));
+        let metrics = lines(&dir.join("sums-metrics.jsonl"));
         let expected =
             [json!({"step": 100, "accuracy": 50.0}), json!({"step": 200, "accuracy": 100.0})];
         assert_eq!(metrics, expected);
-        assert_eq!(lines(&dir.path().join("sums-000200.jsonl")).len(), 1);
+        assert_eq!(lines(&dir.join("sums-000200.jsonl")).len(), 1);
     }
 
     #[test]
     fn no_examples_are_written_when_none_are_wanted() {
-        let dir = tempfile::tempdir().unwrap();
+        let (_scratch, dir) = scratch();
         let metrics = [MetricFn::Accuracy(Accuracy)];
-        evaluate(&mut runner(Some(0), dir.path()), &metrics, 1, &["2", "4"]).unwrap();
-        assert!(!dir.path().join("sums-000001.jsonl").exists());
+        evaluate(&mut runner(Some(0), &dir), &metrics, 1, &["2", "4"]).unwrap();
+        assert!(!dir.join("sums-000001.jsonl").exists().unwrap());
     }
 
     #[test]
     fn mistakes_are_named() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut runner = runner(None, dir.path());
+        let (_scratch, dir) = scratch();
+        let mut runner = runner(None, &dir);
         let twice = [MetricFn::Accuracy(Accuracy), MetricFn::Accuracy(Accuracy)];
         let error = evaluate(&mut runner, &twice, 1, &["2", "4"]).unwrap_err().to_string();
         assert!(error.starts_with("duplicate metric key `accuracy` in task `sums`"), "{error}");
@@ -316,9 +308,9 @@ mod tests {
 
     #[test]
     fn results_that_cannot_be_written_are_an_error_with_the_path() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("file");
-        fs::write(&file, "").unwrap();
+        let (_scratch, dir) = scratch();
+        let file = dir.join("file");
+        file.write_atomic(b"").unwrap();
         let one = [MetricFn::Accuracy(Accuracy)];
         let error = evaluate(&mut runner(None, &file), &one, 1, &["2", "4"]).unwrap_err();
         assert!(error.to_string().contains("file/sums-metrics.jsonl"), "{error}");

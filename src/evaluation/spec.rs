@@ -1,8 +1,7 @@
 //! What gin can say about evaluation.
 
-use std::path::Path;
-
 use crate::gin::{Configurable, Ref};
+use crate::storage::Path;
 
 use super::evaluator::TaskEvaluator;
 

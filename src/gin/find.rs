@@ -54,6 +54,8 @@ impl<'a> Finder<'a> {
             }
         }
         for name in candidates {
+            // Buckets have no `..`; what includes a file from beside its folder may say so.
+            let name = if name.contains("://") { plain(&name) } else { name };
             match self.source.read(&name) {
                 Ok(Some(text)) => return Ok(Some((name, text))),
                 Ok(None) => {}

@@ -7,6 +7,7 @@
 mod edits;
 mod groups;
 mod labels;
+mod multilingual;
 mod numbers;
 mod question_answering;
 mod ranking;
@@ -23,8 +24,9 @@ pub use labels::{
     Accuracy, AllMatch, F1ScoreWithInvalid, MeanMulticlassF1, MultircF1OverAllAnswers, Percentage,
     SequenceAccuracy, SklearnMetric, SklearnMetricsWrapper,
 };
+pub use multilingual::{Mlqa, MlqaLanguage, SpanF1};
 pub use numbers::{PearsonCorrcoef, SpearmanCorrcoef};
-pub use question_answering::{CoqaF1, SpanSquad, Squad, TriviaQa};
+pub use question_answering::{CoqaF1, NaturalQuestions, SpanSquad, Squad, TriviaQa};
 pub use ranking::{Auc, RankClassification, ScoreAuc};
 pub use summaries::{Rouge, RougeKey, RougeMean};
 pub use sums::{FeatureSums, LossSums};

@@ -2,7 +2,7 @@
 //!
 //! Source: the t5 library, `t5/evaluation/qa_utils.py`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde_json::Value;
 
@@ -32,6 +32,63 @@ pub struct SpanSquad;
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.evaluation.metrics.coqa_f1")]
 pub struct CoqaF1;
+
+/// How often all answers of an annotator were given, and no other, times 100: `recall`, of the
+/// `golden_answers` questions that enough annotators have answered. Targets are lists of groups of
+/// answers, predictions of one group. Source: `t5_cbqa`'s `metrics.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5_cbqa.metrics.natural_questions")]
+pub struct NaturalQuestions {
+    /// Annotators that must have answered.
+    #[gin(default = 2)]
+    pub non_null_threshold: usize,
+    /// Whether answers are normalized as SQuAD's are.
+    #[gin(default = true)]
+    pub normalize_answers: bool,
+}
+
+impl Metric for NaturalQuestions {
+    fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
+        let (mut answered, mut right) = (0.0, 0.0);
+        for (target, prediction) in pairs.iter() {
+            let mut targets = self.groups(pairs, target)?;
+            targets.retain(|group| !group.is_empty());
+            let [predicted] = &self.groups(pairs, prediction)?[..] else {
+                return Err(pairs.mismatch("a list of one group of answers", prediction));
+            };
+            if targets.len() >= self.non_null_threshold {
+                answered += 1.0;
+                right += f64::from(u8::from(targets.contains(predicted)));
+            }
+        }
+        if answered == 0.0 {
+            return Err(MetricError::NoExamples { metric: pairs.metric });
+        }
+        Ok(vec![
+            ("recall".to_string(), right / answered * 100.0),
+            ("golden_answers".to_string(), answered),
+        ])
+    }
+}
+
+impl NaturalQuestions {
+    fn groups(
+        &self,
+        pairs: &Pairs<'_>,
+        value: &Value,
+    ) -> Result<Vec<BTreeSet<String>>, MetricError> {
+        let lists = |value: &Value| value.as_array().cloned();
+        let unfit = || pairs.mismatch("a list of groups of answers", value);
+        let answer = |answer: &Value| {
+            let text = pairs.text(answer)?;
+            Ok(if self.normalize_answers { normalize_squad(text) } else { text.to_string() })
+        };
+        let group = |group: &Value| {
+            lists(group).ok_or_else(unfit)?.iter().map(answer).collect::<Result<_, _>>()
+        };
+        lists(value).ok_or_else(unfit)?.iter().map(group).collect()
+    }
+}
 
 impl Metric for Squad {
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
@@ -87,7 +144,11 @@ fn normalize_squad(text: &str) -> String {
     normalize(text, "", None)
 }
 
-fn em_and_f1(pairs: &Pairs<'_>, normalize: impl Fn(&str) -> String) -> Result<Values, MetricError> {
+/// Exact match and F1 of tokens between spaces, after a normalization.
+pub(super) fn em_and_f1(
+    pairs: &Pairs<'_>,
+    normalize: impl Fn(&str) -> String,
+) -> Result<Values, MetricError> {
     let is_equal = |answer: &str, prediction: &str| f64::from(u8::from(answer == prediction));
     Ok(vec![
         ("em".to_string(), best_over_answers(pairs, &normalize, is_equal)?),
@@ -136,7 +197,7 @@ fn is_word(c: char) -> bool {
 }
 
 /// The text cut into runs of word characters and runs of others.
-fn word_runs(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn word_runs(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let word = is_word(rest.chars().next()?);

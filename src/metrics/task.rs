@@ -15,8 +15,9 @@ use super::labels::{
     Accuracy, AllMatch, F1ScoreWithInvalid, MeanMulticlassF1, MultircF1OverAllAnswers,
     SequenceAccuracy, SklearnMetricsWrapper,
 };
+use super::multilingual::{Mlqa, SpanF1};
 use super::numbers::{PearsonCorrcoef, SpearmanCorrcoef};
-use super::question_answering::{CoqaF1, SpanSquad, Squad, TriviaQa};
+use super::question_answering::{CoqaF1, NaturalQuestions, SpanSquad, Squad, TriviaQa};
 use super::ranking::{Auc, RankClassification, ScoreAuc};
 use super::summaries::{Rouge, RougeMean};
 use super::translation::Bleu;
@@ -35,7 +36,9 @@ crate::gin::slot! {
         F1ScoreWithInvalid,
         MeanGroupMetric,
         MeanMulticlassF1,
+        Mlqa,
         MultircF1OverAllAnswers,
+        NaturalQuestions,
         PearsonCorrcoef,
         RankClassification,
         Rouge,
@@ -43,6 +46,7 @@ crate::gin::slot! {
         ScoreAuc,
         SequenceAccuracy,
         SklearnMetricsWrapper,
+        SpanF1,
         SpanSquad,
         SpearmanCorrcoef,
         Squad,

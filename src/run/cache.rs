@@ -7,18 +7,21 @@ use std::sync::Arc;
 use anyhow::anyhow;
 
 use crate::data::{
-    BadRecords, CacheFolder, CacheOptions, Caches, DataError, Task, TaskOrMixture, TaskProvider,
-    split_plans, write_cache,
+    BadRecords, CacheFolder, CacheOptions, Caches, DataError, Estimate, Task, TaskOrMixture,
+    TaskProvider, estimate, split_plans, write_cache,
 };
 use crate::gin::did_you_mean;
 use crate::storage::Path;
-use crate::telemetry::{Count, notice, warn};
+use crate::telemetry::{Count, duration, notice, thousands, warn};
 
 use super::cli::{CacheArgs, GinArgs};
 use super::configure::configure_tasks;
 use super::failure::Failure;
 use super::library::Library;
 use super::tasks::GinTasks;
+
+/// Examples from which a dry run judges what a cache will be.
+const SAMPLE: u64 = 100_000;
 
 /// Runs the command.
 ///
@@ -183,6 +186,16 @@ fn describe(task: &Task, cache: &CacheFolder, options: &CacheOptions) -> Result<
         let size = bytes as f64 / f64::from(1 << 20);
         let (files, shards) = (plan.files.len(), plan.num_shards);
         println!("  {:<12} {files} files, {size:.1} MiB -> {shards} shards", plan.split);
+        let Estimate { num_sampled, num_examples, bytes, time } =
+            estimate(task, &plan, options, SAMPLE)?;
+        println!(
+            "  {:<12} about {} examples, {:.1} MiB, {}, judging by {}",
+            "",
+            thousands(num_examples as f64),
+            bytes as f64 / f64::from(1 << 20),
+            duration(time.as_secs_f64()),
+            thousands(num_sampled as f64),
+        );
     }
     Ok(())
 }

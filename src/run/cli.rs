@@ -11,8 +11,8 @@ use super::vocab::VocabToolArgs;
 /// Marks, inside a `--gin_bindings` value, the flag that the user typed.
 const TYPED_AS: char = '\u{1}';
 /// The flags that absl also takes as `--noflag` and `--flag=True`.
-const BOOLEANS: [&str; 4] =
-    ["multiprocess_gpu", "ignore_other_caches", "overwrite", "enable_char_counts"];
+const BOOLEANS: [&str; 5] =
+    ["multiprocess_gpu", "ignore_other_caches", "overwrite", "enable_char_counts", "take_over"];
 
 /// Gin files fully describe a run; gimlet runs them.
 #[derive(Debug, Parser)]
@@ -36,13 +36,22 @@ pub enum Command {
     #[command(visible_alias = "seqio_cache_tasks")]
     Cache(Box<CacheArgs>),
     /// Say what this build and machine support, and what is missing.
-    Doctor,
+    Doctor(DoctorArgs),
     /// Look into gin files, check them and lay them out.
     Gin(GinToolArgs),
     /// Look into tasks and mixtures, check and measure them.
     Task(TaskToolArgs),
     /// Train vocabularies, and look at what they make of text.
     Vocab(VocabToolArgs),
+}
+
+/// Arguments of `gimlet doctor`.
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// Folders, such as gs://BUCKET/runs: tries there what a run does, and says which permission is
+    /// missing.
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<String>,
 }
 
 /// Flags of `gimlet train`.
@@ -54,6 +63,9 @@ pub struct TrainArgs {
     /// T5X's flags for running on many processes.
     #[command(flatten)]
     pub distributed: DistributedArgs,
+    /// Train into a MODEL_DIR of a bucket though another process seems to: it is known to be dead.
+    #[arg(long = "take_over", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    pub take_over: bool,
     /// Resolve everything, print sizes and shapes, and stop.
     #[arg(long = "dry_run")]
     pub dry_run: bool,

@@ -10,6 +10,7 @@ use anyhow::anyhow;
 use clap::Parser;
 
 use crate::data::subtasks;
+use crate::storage;
 use crate::telemetry;
 
 use super::cache::cache_command;
@@ -27,6 +28,7 @@ const WAIT_POLICY: &str = "OMP_WAIT_POLICY";
 /// Runs `gimlet` with its command line.
 pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
     let color = io::stderr().is_terminal();
+    storage::set_observer(telemetry::notice);
     match run(args.collect(), color) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(color),
@@ -38,7 +40,8 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     match cli.command {
         Command::Train(train) => check_train(&train, color)?,
         Command::Cache(args) => return cache_command(&args, color),
-        Command::Doctor => return diagnose(&args),
+        Command::Doctor(doctor) if doctor.paths.is_empty() => return diagnose(&args),
+        Command::Doctor(doctor) => return examine(&doctor.paths),
         Command::Gin(command) => return command.run(color),
         Command::Task(command) => return command.run(color),
         Command::Vocab(command) => return command.run(),
@@ -129,6 +132,17 @@ fn diagnose(args: &[String]) -> Result<(), Failure> {
     };
     print!("{}", doctor::report(&[("libtorch", trouble)]));
     Ok(())
+}
+
+/// Tries what a run does in each of the folders; status 1 says that something is missing.
+fn examine(places: &[String]) -> Result<(), Failure> {
+    let mut is_sound = true;
+    for place in places {
+        let examined = doctor::examine(place).map_err(Failure::usage)?;
+        print!("{}", examined.report);
+        is_sound &= examined.is_sound;
+    }
+    if is_sound { Ok(()) } else { Err(Failure::Said) }
 }
 
 /// Becomes `gimlet-torch`, which stands beside this program.

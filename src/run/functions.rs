@@ -4,7 +4,8 @@
 use num_traits::Zero;
 
 use crate::data::{
-    PromptMixture, PromptRows, RandomSpansHelper, RandomSpansTargetsLength, RandomSpansTokensLength,
+    PromptMixture, PromptRows, RandomSpansHelper, RandomSpansTargetsLength,
+    RandomSpansTokensLength, WithMissingTaskSplitsRemoved, WithNewVocab, WithTruncatedData,
 };
 use crate::gin::{Configurable, Expression, Function, Operator, Registry, Value, ValueKind};
 
@@ -19,6 +20,9 @@ pub fn with_functions(registry: Registry) -> Registry {
         .with_function::<RandomSpansTargetsLength>()
         .with_function::<PromptRows>()
         .with_function::<PromptMixture>()
+        .with_function::<WithNewVocab>()
+        .with_function::<WithTruncatedData>()
+        .with_function::<WithMissingTaskSplitsRemoved>()
 }
 
 /// The sum of two numbers, or two texts or lists joined.

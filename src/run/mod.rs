@@ -6,6 +6,7 @@
 mod cache;
 mod cli;
 mod configure;
+mod derived;
 mod dry_run;
 mod failure;
 mod functions;

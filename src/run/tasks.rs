@@ -9,6 +9,8 @@ use crate::gin::{
     did_you_mean,
 };
 
+use super::derived::{Derived, derived, part_of};
+
 /// What declares a task or mixture.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Declaration {
@@ -18,6 +20,8 @@ pub(super) enum Declaration {
     Mixture,
     /// A row of `seqio.TaskFamily` in its scope.
     Row(Fields),
+    /// A block in its scope that makes a task or mixture of another.
+    Derived(Derived),
 }
 
 /// Name to scope and declaration of every task and mixture that task files declare.
@@ -27,7 +31,7 @@ pub(super) struct Declarations {
     pub names: BTreeMap<String, (String, Declaration)>,
     /// Names that several blocks declare, and what is wrong with that.
     twice: BTreeMap<String, String>,
-    /// What is wrong with families whose rows cannot be read.
+    /// What is wrong with families and derived tasks whose names cannot be read.
     unread: Vec<String>,
 }
 
@@ -93,6 +97,12 @@ pub(super) fn declared(loaded: &Loaded, registry: &Registry) -> Declarations {
             }
         }
     }
+    for found in derived(loaded, registry) {
+        match found {
+            Ok((name, scope, block)) => out.add(name, &scope, Declaration::Derived(block)),
+            Err(mistake) => out.unread.push(mistake),
+        }
+    }
     out
 }
 
@@ -121,7 +131,7 @@ fn rows(
 }
 
 /// The result, if nothing is wrong.
-fn checked<T, E>(
+pub(super) fn checked<T, E>(
     result: Result<T, E>,
     evaluator: Evaluator<'_>,
     loaded: &Loaded,
@@ -165,24 +175,32 @@ impl GinTasks {
 
     /// The names of the tasks, mixtures left out.
     pub fn task_names(&self) -> Vec<String> {
-        self.names(|declaration| *declaration != Declaration::Mixture)
+        self.names(false)
     }
 
     /// The names of the mixtures.
     pub fn mixture_names(&self) -> Vec<String> {
-        self.names(|declaration| *declaration == Declaration::Mixture)
+        self.names(true)
     }
 
-    fn names(&self, of: impl Fn(&Declaration) -> bool) -> Vec<String> {
-        let names = self.declarations().names.iter();
-        names.filter(|(_, (_, kind))| of(kind)).map(|(name, _)| name.clone()).collect()
+    fn names(&self, mixtures: bool) -> Vec<String> {
+        let declared = self.declared().into_iter();
+        declared.filter(|one| one.is_mixture == mixtures).map(|one| one.name).collect()
+    }
+
+    fn is_mixture(&self, name: &str, declaration: &Declaration) -> bool {
+        match declaration {
+            Declaration::Mixture => true,
+            Declaration::Task | Declaration::Row(_) => false,
+            Declaration::Derived(_) => matches!(self.get(name), Ok(TaskOrMixture::Mixture(_))),
+        }
     }
 
     /// Every task and mixture, by name.
     pub fn declared(&self) -> Vec<Declared> {
         let one = |(name, (scope, declaration)): (&String, &(String, Declaration))| Declared {
             name: name.clone(),
-            is_mixture: *declaration == Declaration::Mixture,
+            is_mixture: self.is_mixture(name, declaration),
             place: self.place(scope, declaration),
         };
         self.declarations().names.iter().map(one).collect()
@@ -194,8 +212,13 @@ impl GinTasks {
             Declaration::Task => Task::schema(),
             Declaration::Mixture => Mixture::schema(),
             Declaration::Row(_) => TaskFamily::schema(),
+            Declaration::Derived(block) => block.helper.schema(),
         };
-        let bindings = self.loaded.tasks.bindings.get(&(scope.to_string(), schema.name));
+        let table = match declaration {
+            Declaration::Derived(block) => block.table(&self.loaded),
+            _ => &self.loaded.tasks,
+        };
+        let bindings = table.bindings.get(&(scope.to_string(), schema.name));
         let keys = bindings.into_iter().flat_map(|bound| bound.values().map(|bound| bound.key));
         let Some(first) = keys.min_by_key(|key| (key.file, key.start)) else {
             return "a declaration without bindings".to_string();
@@ -225,22 +248,18 @@ impl GinTasks {
     }
 }
 
-impl TaskProvider for GinTasks {
-    fn caches(&self) -> Caches {
-        self.caches.clone()
-    }
-
-    fn get(&self, name: &str) -> Result<TaskOrMixture, DataError> {
+impl GinTasks {
+    /// What a name stands for, while the derived tasks and mixtures named in `within` are being made.
+    fn find(&self, name: &str, within: &[&str]) -> Result<TaskOrMixture, DataError> {
         let declared = self.declarations();
         if let Some(mistake) = declared.twice.get(name) {
             return Err(DataError::Config(mistake.clone()));
         }
         let Some((scope, declaration)) = declared.names.get(name) else {
-            if let Some(mistake) = declared.unread.first() {
-                return Err(DataError::Config(mistake.clone()));
-            }
-            let suggestion = did_you_mean(name, declared.names.keys().map(String::as_str));
-            return Err(DataError::UnknownTask { name: name.to_string(), suggestion });
+            return match self.part_of_derived(name, within)? {
+                Some(part) => Ok(part),
+                None => Err(self.unknown(name)),
+            };
         };
         check_name(name)?;
         Ok(match declaration {
@@ -257,7 +276,84 @@ impl TaskProvider for GinTasks {
                 let family = self.evaluate::<TaskFamily>(name, scope, row.clone())?;
                 TaskOrMixture::Task(Arc::new(family.into()))
             }
+            Declaration::Derived(block) => {
+                let made = self.derived((name, scope, *block), name, within)?;
+                made.expect("a block makes what has its name")
+            }
         })
+    }
+
+    fn unknown(&self, name: &str) -> DataError {
+        let declared = self.declarations();
+        if let Some(mistake) = declared.unread.first() {
+            return DataError::Config(mistake.clone());
+        }
+        let suggestion = did_you_mean(name, declared.names.keys().map(String::as_str));
+        DataError::UnknownTask { name: name.to_string(), suggestion }
+    }
+
+    /// One of the tasks of a derived mixture, `MIXTURE.TASK`.
+    fn part_of_derived(
+        &self,
+        name: &str,
+        within: &[&str],
+    ) -> Result<Option<TaskOrMixture>, DataError> {
+        for (new, (scope, declaration)) in &self.declarations().names {
+            let is_within = name.strip_prefix(&new[..]).is_some_and(|rest| rest.starts_with('.'));
+            if let (true, Declaration::Derived(block)) = (is_within, declaration)
+                && let Some(part) = self.derived((new, scope, *block), name, within)?
+            {
+                return Ok(Some(part));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What `wanted` stands for, as the block that declares `new` in its scope makes it.
+    fn derived(
+        &self,
+        (new, scope, block): (&str, &str, Derived),
+        wanted: &str,
+        within: &[&str],
+    ) -> Result<Option<TaskOrMixture>, DataError> {
+        if within.contains(&new) {
+            return Err(DataError::Config(format!("`{new}` is made of itself")));
+        }
+        let derivation = block
+            .evaluate(&self.loaded, &self.registry, scope)
+            .map_err(|detail| DataError::Config(format!("`{new}` cannot be used\n{detail}")))?;
+        if wanted != new && !derivation.renames_tasks() {
+            return Ok(None);
+        }
+        let tasks = Within { tasks: self, names: [within, &[new]].concat() };
+        part_of(&derivation, derivation.original(), new, wanted, &tasks)
+    }
+}
+
+/// The tasks, as derived ones that are being made see them.
+struct Within<'a> {
+    tasks: &'a GinTasks,
+    /// The names of what is being made, outermost first.
+    names: Vec<&'a str>,
+}
+
+impl TaskProvider for Within<'_> {
+    fn caches(&self) -> Caches {
+        self.tasks.caches()
+    }
+
+    fn get(&self, name: &str) -> Result<TaskOrMixture, DataError> {
+        self.tasks.find(name, &self.names)
+    }
+}
+
+impl TaskProvider for GinTasks {
+    fn caches(&self) -> Caches {
+        self.caches.clone()
+    }
+
+    fn get(&self, name: &str) -> Result<TaskOrMixture, DataError> {
+        self.find(name, &[])
     }
 }
 

@@ -9,6 +9,7 @@ use tch::Device;
 
 use crate::gin::config_str;
 use crate::nn::cpu;
+use crate::storage::{Takeover, set_observer};
 use crate::telemetry;
 use crate::train::{Context, Outcome, Train, TrainError, train};
 
@@ -23,6 +24,7 @@ use super::library::Library;
 /// Runs `gimlet-torch` with its command line.
 pub fn torch_main(args: impl Iterator<Item = String>) -> ExitCode {
     let color = io::stderr().is_terminal();
+    set_observer(telemetry::notice);
     match run(args.collect(), color) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(color),
@@ -33,7 +35,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     match parse(args)?.command {
         Command::Train(args) => train_command(&args, color),
         Command::Cache(args) => cache_command(&args, color),
-        Command::Doctor => {
+        Command::Doctor(_) => {
             print!("{}", doctor::report(&doctor::libtorch()));
             Ok(())
         }
@@ -53,6 +55,7 @@ fn train_command(args: &TrainArgs, color: bool) -> Result<(), Failure> {
         config_text: &config_str(&configured.config, &registry()),
         device: Device::cuda_if_available(),
         stop: &stop,
+        takeover: if args.take_over { Takeover::Yes } else { Takeover::No },
     };
     let outcome = train(&configured.train, &context).map_err(failure)?;
     say_how_it_ended(outcome, &configured.train);

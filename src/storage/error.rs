@@ -213,6 +213,9 @@ impl StorageError {
             Failure::Temporary { reason, .. } | Failure::Permanent(reason) => {
                 failed(operation, given, reason)
             }
+            Failure::Conflict => {
+                failed(operation, given, "another process writes it at the same time".to_string())
+            }
             Failure::Unsupported(remedy) => Self::Unsupported { path: given, operation, remedy },
         }
     }

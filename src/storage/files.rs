@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use super::copies;
 use super::disk;
 use super::error::StorageError;
 use super::path::Path;
@@ -31,7 +32,13 @@ impl Path {
     /// Opens the file for reading from a byte on; what comes before it is not fetched.
     pub fn open_at(&self, offset: u64) -> Result<Box<dyn Read + Send>, StorageError> {
         let local = match self.place()? {
-            Place::Elsewhere(remote) => return Ok(Box::new(remote.open(offset)?)),
+            Place::Elsewhere(remote) => {
+                let Some(mut copy) = copies::copy(&remote)? else {
+                    return Ok(Box::new(remote.open(offset)?));
+                };
+                self.done("open", copy.seek(SeekFrom::Start(offset)))?;
+                return Ok(Box::new(copy));
+            }
             Place::Disk(local) => local,
         };
         let mut file = self.done("open", disk::open(&local))?;
@@ -49,9 +56,13 @@ impl Path {
                 let size = self.done("open", file.metadata())?.len();
                 Ok(RangeFile::on_disk(self.clone(), file, size))
             }
-            Place::Elsewhere(remote) => {
-                Ok(RangeFile::elsewhere(self.clone(), RemoteRanges::open(remote)?))
-            }
+            Place::Elsewhere(remote) => match copies::copy(&remote)? {
+                Some(copy) => {
+                    let size = self.done("open", copy.metadata())?.len();
+                    Ok(RangeFile::on_disk(self.clone(), copy, size))
+                }
+                None => Ok(RangeFile::elsewhere(self.clone(), RemoteRanges::open(remote)?)),
+            },
         }
     }
 
@@ -59,7 +70,14 @@ impl Path {
     pub fn read(&self) -> Result<Vec<u8>, StorageError> {
         match self.place()? {
             Place::Disk(local) => self.done("read", fs::read(local)),
-            Place::Elsewhere(remote) => remote.read(0..u64::MAX),
+            Place::Elsewhere(remote) => match copies::copy(&remote)? {
+                Some(mut copy) => {
+                    let mut bytes = Vec::new();
+                    self.done("read", copy.read_to_end(&mut bytes))?;
+                    Ok(bytes)
+                }
+                None => remote.read(0..u64::MAX),
+            },
         }
     }
 

@@ -10,24 +10,36 @@
 //! assert_eq!(dir.join("sentencepiece.model").to_string(), "gs://t5-data/vocabs/sentencepiece.model");
 //! ```
 
+mod copies;
 mod credentials;
 mod disk;
 mod error;
 mod files;
 mod folders;
+mod growing;
+mod lease;
 mod lock;
 mod path;
 mod path_map;
+mod probe;
+mod process;
 mod ranges;
 mod remote;
+mod slow;
 mod writer;
 
+pub use copies::{CACHE_SIZE_VARIABLE, CACHE_VARIABLE};
 pub use credentials::{CREDENTIALS, Credentials};
 pub use error::StorageError;
 pub use folders::Entry;
+pub use growing::GrowingFile;
+pub use lease::{Holder, Lease, Leased, Takeover};
 pub use lock::{FolderLock, Locked};
 pub use path::Path;
 pub use path_map::{PATH_MAP_VARIABLE, parse_path_map, set_path_map};
+pub use probe::{Outcome, Probe};
+pub use process::Process;
 pub use ranges::RangeFile;
 pub use remote::{Limits, OFFLINE_VARIABLE, set_limits};
+pub use slow::set_observer;
 pub use writer::FileWriter;

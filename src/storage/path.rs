@@ -86,6 +86,11 @@ impl Path {
         matches!(split_scheme(&self.given), Some((scheme, _)) if scheme != "file")
     }
 
+    /// Whether its bytes lie on this machine, also because its prefix is mapped.
+    pub fn is_on_disk(&self) -> bool {
+        self.local().is_ok()
+    }
+
     /// Where it lies on this machine.
     ///
     /// # Errors

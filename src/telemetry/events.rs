@@ -3,9 +3,7 @@
 //! The record framing is `tensorboard-rs`'s; the events are made here, since its own writer panics
 //! when a disk is full, has no texts and forgets what an interrupted run left behind.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter};
-use std::path::{Path, PathBuf};
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,27 +18,24 @@ use tensorboard_proto::types::DataType;
 use tensorboard_rs::record_writer::RecordWriter;
 
 use super::console::warn_once;
+use crate::storage::{GrowingFile, Path, Process};
 
 /// Writes one TensorBoard run: a directory of event files.
 ///
 /// The file is created at the first write. An error is reported once, and the next write tries
-/// again with a new file, so a disk that was full for a while costs only what fell into that time.
+/// again with a new file, so a disk that was full for a while costs only what fell into that time. In
+/// a store the file is sent from time to time, and at the end.
 pub struct EventWriter {
-    dir: PathBuf,
+    dir: Path,
     first_step: i64,
-    records: Option<RecordWriter<BufWriter<File>>>,
+    file: Option<GrowingFile>,
 }
 
 impl EventWriter {
     /// A writer of a run that starts or resumes at `first_step`. TensorBoard drops what an
     /// interrupted predecessor wrote for later steps.
-    pub fn new(dir: impl Into<PathBuf>, first_step: i64) -> Self {
-        Self { dir: dir.into(), first_step, records: None }
-    }
-
-    /// Where the files lie.
-    pub fn dir(&self) -> &Path {
-        &self.dir
+    pub fn new(dir: Path, first_step: i64) -> Self {
+        Self { dir, first_step, file: None }
     }
 
     /// Writes numbers at a step, and flushes them to the disk's cache.
@@ -85,56 +80,76 @@ impl EventWriter {
         event.set_summary(summary);
         if let Err(error) = self.write(&event) {
             // What is half written would make the rest of the file unreadable.
-            self.records = None;
-            let dir = self.dir.display();
-            warn_once(&format!("cannot write TensorBoard events to {dir}: {error}"));
+            self.file = None;
+            self.warn(&error);
         }
     }
 
     fn write(&mut self, event: &Event) -> io::Result<()> {
-        let records = match &mut self.records {
-            Some(records) => records,
-            None => self.records.insert(start(&self.dir, self.first_step)?),
+        if self.file.as_ref().is_some_and(GrowingFile::is_full) {
+            self.finish();
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(start(&self.dir, self.first_step)?),
         };
-        put(records, event)?;
-        records.flush()
+        file.append(&record(event)?)?;
+        if let Some(failure) = file.failure() {
+            self.warn(&failure.into());
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        if let Some(Err(failure)) = self.file.take().map(GrowingFile::finish) {
+            self.warn(&failure.into());
+        }
+    }
+
+    fn warn(&self, error: &io::Error) {
+        warn_once(&format!("cannot write TensorBoard events to {}: {error}", self.dir));
+    }
+}
+
+impl Drop for EventWriter {
+    fn drop(&mut self) {
+        self.finish();
     }
 }
 
 /// Creates an event file whose first records say what it is and which steps it supersedes.
-fn start(dir: &Path, first_step: i64) -> io::Result<RecordWriter<BufWriter<File>>> {
-    std::fs::create_dir_all(dir)?;
-    let mut records = RecordWriter::new(BufWriter::new(create(dir)?));
+fn start(dir: &Path, first_step: i64) -> io::Result<GrowingFile> {
+    dir.create_dir_all()?;
+    let mut file = dir.join(&new_name()).grow()?;
     let mut version = event_at(0);
     version.set_file_version("brain.Event:2".to_string());
-    put(&mut records, &version)?;
     let mut session = SessionLog::new();
     session.set_status(SessionLog_SessionStatus::START);
     let mut restart = event_at(first_step + 1);
     restart.set_session_log(session);
+    let restart = record(&restart)?;
     // TensorBoard takes the first start in a directory for the beginning of all and purges at
     // later ones; files of T5X have none. So each file of ours has two.
-    put(&mut records, &restart)?;
-    put(&mut records, &restart)?;
-    Ok(records)
+    file.append(&[record(&version)?, restart.clone(), restart].concat())?;
+    Ok(file)
 }
 
 /// A new file of the name that TensorBoard looks for; it reads them in the order of their names.
-fn create(dir: &Path) -> io::Result<File> {
+fn new_name() -> String {
     static FILES: AtomicUsize = AtomicUsize::new(0);
     let seconds = now() as u64;
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = if host.trim().is_empty() { "localhost" } else { host.trim() };
-    let process = std::process::id();
+    let Process { host, pid, .. } = Process::this();
     // Zero-padded: several files of one second must sort in the order of their creation.
     let file = FILES.fetch_add(1, Ordering::Relaxed);
-    let name = format!("events.out.tfevents.{seconds:010}.{host}.{process}.{file:04}");
-    OpenOptions::new().write(true).create_new(true).open(dir.join(name))
+    format!("events.out.tfevents.{seconds:010}.{host}.{pid}.{file:04}")
 }
 
-fn put(records: &mut RecordWriter<BufWriter<File>>, event: &Event) -> io::Result<()> {
+/// An event as files hold it.
+fn record(event: &Event) -> io::Result<Vec<u8>> {
+    let mut framed = Vec::new();
     let bytes = event.write_to_bytes().map_err(io::Error::other)?;
-    records.write(&bytes)
+    RecordWriter::new(&mut framed).write(&bytes)?;
+    Ok(framed)
 }
 
 fn event_at(step: i64) -> Event {
@@ -173,10 +188,14 @@ mod tests {
 
     /// Every event in the directory, files in the order of their names, checksums verified.
     fn read(dir: &Path) -> Vec<Event> {
-        let mut files: Vec<PathBuf> =
-            std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-        files.sort();
-        files.iter().flat_map(|file| read_records(&std::fs::read(file).unwrap())).collect()
+        let files = dir.list().unwrap();
+        files.iter().flat_map(|file| read_records(&file.read().unwrap())).collect()
+    }
+
+    fn scratch() -> (tempfile::TempDir, Path) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Path::try_from(dir.path()).unwrap();
+        (dir, path)
     }
 
     fn read_records(mut bytes: &[u8]) -> Vec<Event> {
@@ -216,11 +235,11 @@ mod tests {
 
     #[test]
     fn scalars_are_read_back_with_their_steps() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut writer = EventWriter::new(dir.path().join("train"), 0);
+        let (_scratch, dir) = scratch();
+        let mut writer = EventWriter::new(dir.join("train"), 0);
         writer.scalars(10, [("loss", 2.5), ("learning_rate/current", 0.01)]);
         writer.scalars(20, [("loss", f64::NAN)]);
-        let events = read(writer.dir());
+        let events = read(&writer.dir);
         assert_eq!(events[0].get_file_version(), "brain.Event:2");
         let shown = shown(&events);
         assert_eq!(shown[0], (10, "loss".to_string(), 2.5));
@@ -230,10 +249,10 @@ mod tests {
 
     #[test]
     fn texts_are_string_tensors_of_the_text_plugin() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut writer = EventWriter::new(dir.path(), 0);
+        let (_scratch, dir) = scratch();
+        let mut writer = EventWriter::new(dir.clone(), 0);
         writer.text(0, "config", "    MODEL_DIR = '/x'\n");
-        let events = read(dir.path());
+        let events = read(&dir);
         let value = &events.last().unwrap().get_summary().get_value()[0];
         assert_eq!(value.get_tag(), "config");
         assert_eq!(value.get_metadata().get_plugin_data().get_plugin_name(), "text");
@@ -242,29 +261,29 @@ mod tests {
 
     #[test]
     fn a_resumed_run_supersedes_what_came_after_its_checkpoint() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut killed = EventWriter::new(dir.path(), 0);
+        let (_scratch, dir) = scratch();
+        let mut killed = EventWriter::new(dir.clone(), 0);
         for step in [10, 20, 30] {
             killed.scalars(step, [("loss", f64::from(step as i32))]);
         }
         drop(killed);
-        let mut resumed = EventWriter::new(dir.path(), 20);
+        let mut resumed = EventWriter::new(dir.clone(), 20);
         resumed.scalars(30, [("loss", 31.0)]);
         let steps: Vec<(i64, f32)> =
-            shown(&read(dir.path())).into_iter().map(|(step, _, loss)| (step, loss)).collect();
+            shown(&read(&dir)).into_iter().map(|(step, _, loss)| (step, loss)).collect();
         assert_eq!(steps, [(10, 10.0), (20, 20.0), (30, 31.0)]);
     }
 
     #[test]
     fn what_cannot_be_written_does_not_end_the_run() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("not a directory");
-        std::fs::write(&file, "").unwrap();
+        let (_scratch, dir) = scratch();
+        let file = dir.join("not a directory");
+        file.write_atomic(b"").unwrap();
         let mut writer = EventWriter::new(file.join("train"), 0);
         writer.scalars(1, [("loss", 1.0)]);
-        std::fs::remove_file(&file).unwrap();
+        file.remove_file().unwrap();
         writer.scalars(2, [("loss", 2.0)]);
-        assert_eq!(shown(&read(writer.dir())), [(2, "loss".to_string(), 2.0)]);
+        assert_eq!(shown(&read(&writer.dir)), [(2, "loss".to_string(), 2.0)]);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! Telemetry never ends a run. What cannot be written is reported once, and the run goes on.
 //!
 //! ```no_run
+//! use gimlet::storage::Path;
 //! use gimlet::telemetry::{EventWriter, notice};
-//! let mut events = EventWriter::new("/tmp/model/train", 0);
+//! let mut events = EventWriter::new(Path::parse("/tmp/model/train").unwrap(), 0);
 //! events.scalars(100, [("loss", 2.5)]);
 //! notice("2 tasks have no validation split");
 //! ```
@@ -17,4 +18,4 @@ mod progress;
 pub use console::{mute, notice, notice_once, warn, warn_once};
 pub use count::Count;
 pub use events::{EventWriter, config_markdown};
-pub use progress::{Progress, Status};
+pub use progress::{Progress, Status, duration, thousands};

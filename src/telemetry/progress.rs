@@ -139,7 +139,7 @@ fn details(status: &Status, seconds_left: Option<f64>) -> String {
 }
 
 /// `12,345`.
-pub(super) fn thousands(number: f64) -> String {
+pub fn thousands(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut out = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -152,7 +152,7 @@ pub(super) fn thousands(number: f64) -> String {
 }
 
 /// The two largest units: `3d 4h`, `12m 5s`, `9s`.
-pub(super) fn duration(seconds: f64) -> String {
+pub fn duration(seconds: f64) -> String {
     let seconds = seconds.round() as u64;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {

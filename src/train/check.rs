@@ -1,6 +1,6 @@
 //! What a spec alone shows to be wrong: found in milliseconds, before anything is built.
 
-use crate::checkpoint::{RestoreCheckpointConfig, RestoreMode};
+use crate::checkpoint::{RestoreCheckpointConfig, RestoreMode, SaveCheckpointConfig};
 use crate::data::DatasetConfig;
 use crate::models::loss::LossNormalizingFactor;
 use crate::models::t5::T5Config;
@@ -37,6 +37,10 @@ pub fn check(train: &Train) -> Result<(), UnfitSpec> {
     check_evaluations(train)?;
     if let Some(restore) = &train.checkpoint_cfg.restore {
         check_restore(restore)?;
+    }
+    if let Some(keep) = train.checkpoint_cfg.save.as_ref().and_then(SaveCheckpointConfig::keep_best)
+    {
+        check_monitored(&keep.metric)?;
     }
     let mut modes = train.actions.iter().flat_map(|actions| actions.keys());
     if let Some(mode) = modes.find(|mode| !ACTION_MODES.contains(&mode.as_str())) {
@@ -160,6 +164,18 @@ fn check_restore(config: &RestoreCheckpointConfig) -> Result<(), UnfitSpec> {
         several => unfit(format!(
             "training restores one checkpoint, found {} in utils.RestoreCheckpointConfig.path",
             several.len()
+        )),
+    }
+}
+
+/// A metric that no run writes would keep every checkpoint without a word.
+fn check_monitored(metric: &str) -> Result<(), UnfitSpec> {
+    let runs = ["train/", "training_eval/", "inference_eval/"];
+    match runs.iter().any(|run| metric.starts_with(run)) {
+        true => Ok(()),
+        false => unfit(format!(
+            "metric_name_to_monitor is '{metric}', expected run and tag as TensorBoard shows them, \
+             such as 'train/accuracy' or 'inference_eval/TASK/eval/rouge1'"
         )),
     }
 }

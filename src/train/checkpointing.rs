@@ -2,12 +2,11 @@
 //! the same run: its seed, where it began, what its actions remember and its place in the data.
 
 use serde::{Deserialize, Serialize};
-use tch::{Kind, Tensor};
 
 use crate::checkpoint::{
-    Array, ArrayView, CheckpointConfig, CheckpointError, DType, Plan, RestoreCheckpointConfig,
-    RestoreMode, Retention, Shapes, Stored, Writer, latest, latest_valid, open, plan_resume,
-    remove_stale,
+    Best, CheckpointConfig, CheckpointError, DType, RestoreCheckpointConfig, RestoreMode,
+    Retention, SaveCheckpointConfig, Saver, Saving, Stored, latest, latest_valid, open,
+    plan_resume, remove_stale,
 };
 use crate::data::DatasetState;
 use crate::storage::Path;
@@ -15,13 +14,12 @@ use crate::telemetry;
 
 use super::actions::Histories;
 use super::error::TrainError;
+use super::monitor::Monitored;
 use super::state::TrainState;
+use super::state_arrays::{copy, fill, shapes};
 
 /// Where a checkpoint keeps the run's identity.
 const RUN_FILE: &str = "gimlet/run.json";
-
-/// The count of updates in T5X's tree.
-const STEP: &str = "state/step";
 
 /// What makes a resumed run the same run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,6 +31,9 @@ pub struct RunRecord {
     /// What the actions remember.
     #[serde(default)]
     pub histories: Histories,
+    /// The metric that decides which checkpoints stay, by step.
+    #[serde(default)]
+    pub monitored: Monitored,
 }
 
 /// What was found to go on from.
@@ -53,12 +54,15 @@ pub struct Checkpoints<'a> {
     config: &'a CheckpointConfig,
     /// `(index, count)` of this process's share of the data.
     shard: (usize, usize),
+    /// `None` where nothing is ever saved.
+    saver: Option<Saver>,
 }
 
 impl<'a> Checkpoints<'a> {
     /// The checkpoints in `model_dir`.
     pub fn new(model_dir: &Path, config: &'a CheckpointConfig, shard: (usize, usize)) -> Self {
-        Self { model_dir: model_dir.clone(), config, shard }
+        let saver = config.save.as_ref().map(|save| Saver::new(saving(model_dir, save)));
+        Self { model_dir: model_dir.clone(), config, shard, saver }
     }
 
     /// Makes the folder, and removes what dead runs left half-written in it.
@@ -99,7 +103,7 @@ impl<'a> Checkpoints<'a> {
             telemetry::notice(&format!("{count} arrays are initialized, as assignment_map says"));
         }
         let data = match config.restore_dataset {
-            true => read_json(stored.as_ref(), &self.data_file())?,
+            true => Some(self.configured_data(stored.as_ref())?),
             false => None,
         };
         Ok(Some(Restored { record: None, data, path: stored.path().clone() }))
@@ -112,37 +116,79 @@ impl<'a> Checkpoints<'a> {
 
     /// Whether anything is ever saved.
     pub fn saves(&self) -> bool {
-        self.config.save.is_some()
+        self.saver.is_some()
     }
 
-    /// Writes the checkpoint of the state's step and removes those that are not kept.
+    /// Copies the state for the checkpoint of its step. What is copied is written beside the steps that
+    /// follow, and then those checkpoints are removed that are not kept. Waits for the save before.
     ///
     /// # Errors
-    /// The disk; nothing is half visible then.
+    /// Those of the save before; nothing of it is half visible then.
     pub fn save(
-        &self,
+        &mut self,
         state: &TrainState,
         record: &RunRecord,
         data: &DatasetState,
+        best: Option<Best>,
     ) -> Result<(), TrainError> {
-        let Some(config) = &self.config.save else { return Ok(()) };
-        let writer = Writer::create(&self.model_dir, state.step, config.dtype.map(DType::from))?;
-        for (name, tensor) in arrays(state) {
-            with_view(tensor, |view| writer.array(&name, view))?;
+        let data_file = self.data_file();
+        let Some(saver) = &mut self.saver else { return Ok(()) };
+        Ok(saver.save(state.step, best, |snapshot| {
+            copy(state, snapshot);
+            snapshot.extra(RUN_FILE, to_json(record));
+            snapshot.extra(&data_file, to_json(data));
+        })?)
+    }
+
+    /// Tells of a save that has failed since; never waits.
+    ///
+    /// # Errors
+    /// Its own.
+    pub fn check(&mut self) -> Result<(), TrainError> {
+        Ok(self.saver.as_mut().map_or(Ok(()), Saver::check)?)
+    }
+
+    /// Waits for the save under way at the end of a run. Of two errors the run's own is the one to tell,
+    /// and the save's is a warning.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn finish<T>(&mut self, outcome: Result<T, TrainError>) -> Result<T, TrainError> {
+        let saved = self.saver.as_mut().map_or(Ok(()), Saver::wait);
+        match (outcome, saved) {
+            (outcome, Ok(())) => outcome,
+            (Ok(_), Err(error)) => Err(error.into()),
+            (Err(first), Err(error)) => {
+                telemetry::warn(&error.to_string());
+                Err(first)
+            }
         }
-        let step = i32::try_from(state.step).expect("T5X counts steps in 32 bits");
-        writer.array(STEP, Array::scalar_i32(step).view())?;
-        writer.extra(RUN_FILE, &to_json(record))?;
-        writer.extra(&self.data_file(), &to_json(data))?;
-        writer.commit()?;
-        let keep_dataset_checkpoints = config.keep_dataset_checkpoints;
-        Retention { keep: config.keep, keep_dataset_checkpoints }.apply(&self.model_dir)?;
-        Ok(())
+    }
+
+    /// The place in the data that `restore_dataset` asks for.
+    fn configured_data(&self, stored: &dyn Stored) -> Result<DatasetState, TrainError> {
+        let file = self.data_file();
+        read_json(stored, &file)?.ok_or_else(|| {
+            TrainError::Unfit(format!(
+                "{} has no data position of Gimlet's (`{file}`); T5X's own belong to tf.data: set \
+                 utils.RestoreCheckpointConfig.restore_dataset = False",
+                stored.path()
+            ))
+        })
     }
 
     fn data_file(&self) -> String {
         let (index, count) = self.shard;
         format!("gimlet/train_ds-{index:03}-of-{count:03}.json")
+    }
+}
+
+fn saving(model_dir: &Path, config: &SaveCheckpointConfig) -> Saving {
+    let &SaveCheckpointConfig { keep, keep_dataset_checkpoints, .. } = config;
+    Saving {
+        model_dir: model_dir.clone(),
+        target_dtype: config.dtype.map(DType::from),
+        retention: Retention { keep, keep_dataset_checkpoints },
     }
 }
 
@@ -161,67 +207,6 @@ fn configured(config: &RestoreCheckpointConfig) -> Result<Option<Box<dyn Stored>
             Ok(None)
         }
     }
-}
-
-/// Every float array of the state under T5X's name.
-fn arrays(state: &TrainState) -> impl Iterator<Item = (String, &Tensor)> {
-    let params = state.params.iter().map(|(name, tensor)| (format!("target/{name}"), tensor));
-    let slots = state.optimizer.arrays();
-    params.chain(slots.map(|(name, tensor)| (format!("state/param_states/{name}"), tensor)))
-}
-
-fn shapes(state: &TrainState) -> Shapes {
-    let shape = |tensor: &Tensor| tensor.size().iter().map(|&extent| extent as usize).collect();
-    let step = std::iter::once((STEP.to_string(), Vec::new()));
-    arrays(state).map(|(name, tensor)| (name, shape(tensor))).chain(step).collect()
-}
-
-/// Copies what the plan names into the state, one array at a time.
-fn fill(
-    state: &mut TrainState,
-    stored: &dyn Stored,
-    plan: &Plan,
-    dtype: Option<DType>,
-) -> Result<(), TrainError> {
-    for (name, source) in &plan.sources {
-        let mut array = stored.read(source)?;
-        if let Some(parameter) = name.strip_prefix("target/") {
-            if let Some(dtype) = dtype {
-                array = array.cast(dtype);
-            }
-            let tensor = to_tensor(name, &array)?;
-            tch::no_grad(|| state.params.get(parameter).shallow_clone().copy_(&tensor));
-        } else if let Some(slot) = name.strip_prefix("state/param_states/") {
-            let tensor = to_tensor(name, &array)?;
-            let restored = state.optimizer.restore(slot, &tensor);
-            restored.map_err(|error| TrainError::Unfit(error.to_string()))?;
-        }
-    }
-    if plan.sources.contains_key(STEP) {
-        state.step = stored.step()?;
-    }
-    Ok(())
-}
-
-fn to_tensor(name: &str, array: &Array) -> Result<Tensor, TrainError> {
-    if !array.dtype.is_float() {
-        let message = format!("`{name}` is {}, expected floats", array.dtype);
-        return Err(TrainError::Unfit(message));
-    }
-    let shape: Vec<i64> = array.shape.iter().map(|&extent| extent as i64).collect();
-    let array = array.view().cast_bytes(DType::F32);
-    Ok(Tensor::from_data_size(&array, &shape, Kind::Float))
-}
-
-/// Shows a float32 tensor as bytes on the host; one on the CPU is not copied.
-fn with_view<R>(tensor: &Tensor, read: impl FnOnce(ArrayView<'_>) -> R) -> R {
-    let tensor = tensor.detach().to_device(tch::Device::Cpu).to_kind(Kind::Float).contiguous();
-    let shape: Vec<usize> = tensor.size().iter().map(|&extent| extent as usize).collect();
-    let length = tensor.numel() * DType::F32.size();
-    // SAFETY: a contiguous float32 CPU tensor holds `numel` floats from `data_ptr` on, and lives
-    // until `read` returns.
-    let data = unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast::<u8>(), length) };
-    read(ArrayView { dtype: DType::F32, shape: &shape, data })
 }
 
 fn read_json<T: for<'de> Deserialize<'de>>(

@@ -20,7 +20,7 @@ pub enum TrainError {
     Spec(#[from] UnfitSpec),
     /// Another process trains into the folder.
     #[error(
-        "{by} trains into `{model_dir}`: wait until it ends, end it, or set MODEL_DIR to another \
+        "{by} trains into `{model_dir}`: wait until it ends, end it, {or}or set MODEL_DIR to another \
          folder"
     )]
     Occupied {
@@ -28,6 +28,8 @@ pub enum TrainError {
         model_dir: String,
         /// The process and its host.
         by: String,
+        /// A further remedy, or nothing.
+        or: &'static str,
     },
     /// The run is past its end.
     #[error(transparent)]

@@ -75,7 +75,7 @@ impl InferEval {
             ));
             return Ok(None);
         }
-        let log_dir = model_dir.join("inference_eval").local()?;
+        let log_dir = model_dir.join("inference_eval");
         Ok(Some(Self {
             tasks,
             evaluator: evaluator.build(&log_dir, step as i64),

@@ -28,7 +28,7 @@ impl Logs {
     ) -> Result<Self, TrainError> {
         write_down(&model_dir.join("config.gin"), config_text)?;
         write_down(&model_dir.join("model-info.txt"), &describe_model(spec)?)?;
-        let mut events = EventWriter::new(model_dir.join("train").local()?, step as i64);
+        let mut events = EventWriter::new(model_dir.join("train"), step as i64);
         events.text(step as i64, "config", &config_markdown(config_text));
         Ok(Self { events })
     }

@@ -25,6 +25,8 @@ mod infer_eval;
 #[cfg(feature = "torch")]
 mod logs;
 #[cfg(feature = "torch")]
+mod monitor;
+#[cfg(feature = "torch")]
 mod occupied;
 #[cfg(feature = "torch")]
 mod run;
@@ -32,6 +34,8 @@ mod run;
 mod start;
 #[cfg(feature = "torch")]
 mod state;
+#[cfg(feature = "torch")]
+mod state_arrays;
 #[cfg(feature = "torch")]
 mod step;
 #[cfg(feature = "torch")]

@@ -1,7 +1,9 @@
-//! One process at a time trains into a MODEL_DIR. The system drops the lock with the process, however
-//! it ends, so a run that was killed can be started again at once.
+//! One process at a time trains into a MODEL_DIR. On disk the system drops the lock with the process,
+//! however it ends, so a run that was killed can be started again at once. In a store a lease says
+//! who is at work; there the same holds where the process is known to be gone, and else once nothing was
+//! heard of it for a while.
 
-use crate::storage::{FolderLock, Locked, Path};
+use crate::storage::{FolderLock, Lease, Leased, Locked, Path, Process, Takeover};
 use crate::telemetry;
 
 use super::error::TrainError;
@@ -12,47 +14,85 @@ const FILE: &str = "running.txt";
 /// A MODEL_DIR that this process works in, until dropped.
 #[derive(Debug)]
 pub struct Occupied {
-    file: Path,
+    model_dir: Path,
+    hold: Hold,
+}
+
+#[derive(Debug)]
+enum Hold {
     /// `None` where the file system has no locks.
-    _lock: Option<FolderLock>,
+    Lock {
+        _lock: Option<FolderLock>,
+    },
+    Lease(Lease),
 }
 
 impl Occupied {
-    /// Locks an existing folder.
+    /// Locks an existing folder, or leases one in a store.
     ///
     /// # Errors
     /// Another process works in it, or it cannot be written.
-    pub fn take(model_dir: &Path) -> Result<Self, TrainError> {
-        let file = model_dir.join(FILE);
-        let lock = match model_dir.try_lock()? {
-            Locked::Held(lock) => Some(lock),
-            Locked::Busy => {
-                let by = file.read_to_string().unwrap_or_else(|_| "another process".to_string());
-                return Err(TrainError::Occupied { model_dir: model_dir.to_string(), by });
-            }
-            Locked::Unsupported => {
-                telemetry::warn(&format!(
-                    "{model_dir} lies on a file system without locks: see to it that no other \
-                     process trains into it"
-                ));
-                None
-            }
+    pub fn take(model_dir: &Path, takeover: Takeover) -> Result<Self, TrainError> {
+        let hold = match model_dir.is_on_disk() {
+            true => lock(model_dir)?,
+            false => match model_dir.lease(takeover)? {
+                Leased::Held(lease) => Hold::Lease(lease),
+                Leased::Busy(holder) => return Err(taken(model_dir, holder.to_string())),
+            },
         };
-        file.write_atomic(this_process().as_bytes())?;
-        Ok(Self { file, _lock: lock })
+        Ok(Self { model_dir: model_dir.clone(), hold })
     }
+
+    /// Checks that the folder is still this process's: one that the system kept waiting for minutes may
+    /// have been taken for dead.
+    ///
+    /// # Errors
+    /// Another process has taken it over.
+    pub fn check(&self) -> Result<(), TrainError> {
+        match &self.hold {
+            Hold::Lease(lease) if lease.is_lost() => {
+                let holder = self.model_dir.lease_holder()?;
+                let by = holder.map_or("another process".to_string(), |holder| holder.to_string());
+                Err(taken(&self.model_dir, by))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn lock(model_dir: &Path) -> Result<Hold, TrainError> {
+    let file = model_dir.join(FILE);
+    let lock = match model_dir.try_lock()? {
+        Locked::Held(lock) => Some(lock),
+        Locked::Busy => {
+            let by = file.read_to_string().unwrap_or_else(|_| "another process".to_string());
+            let model_dir = model_dir.to_string();
+            return Err(TrainError::Occupied { model_dir, by, or: "" });
+        }
+        Locked::Unsupported => {
+            telemetry::warn(&format!(
+                "{model_dir} lies on a file system without locks: see to it that no other process \
+                 trains into it"
+            ));
+            None
+        }
+    };
+    file.write_atomic(Process::this().to_string().as_bytes())?;
+    Ok(Hold::Lock { _lock: lock })
+}
+
+fn taken(model_dir: &Path, by: String) -> TrainError {
+    let or = "take over with --take_over if it is dead, ";
+    TrainError::Occupied { model_dir: model_dir.to_string(), by, or }
 }
 
 impl Drop for Occupied {
     fn drop(&mut self) {
-        // A file that stays behind does no harm.
-        let _ = self.file.remove_file();
+        if let Hold::Lock { .. } = self.hold {
+            // A file that stays behind does no harm.
+            let _ = self.model_dir.join(FILE).remove_file();
+        }
     }
-}
-
-fn this_process() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    format!("process {} on host {}", std::process::id(), host.trim())
 }
 
 #[cfg(test)]
@@ -63,13 +103,14 @@ mod tests {
     fn a_folder_has_one_process_and_is_free_after_it() {
         let dir = tempfile::tempdir().unwrap();
         let model_dir = Path::try_from(dir.path()).unwrap();
-        let first = Occupied::take(&model_dir).unwrap();
-        let error = Occupied::take(&model_dir).unwrap_err();
+        let first = Occupied::take(&model_dir, Takeover::No).unwrap();
+        first.check().unwrap();
+        let error = Occupied::take(&model_dir, Takeover::Yes).unwrap_err();
         assert!(error.is_users());
         let by = format!("process {} on host", std::process::id());
         assert!(error.to_string().contains(&by), "{error}");
         drop(first);
         assert_eq!(model_dir.list().unwrap(), []);
-        Occupied::take(&model_dir).unwrap();
+        Occupied::take(&model_dir, Takeover::No).unwrap();
     }
 }

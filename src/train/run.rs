@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use tch::Device;
 
+use crate::checkpoint::SaveCheckpointConfig;
 use crate::data::{BatchIterator, DatasetOptions, DatasetState, TaskProvider, get_dataset};
 use crate::models::t5::T5;
 use crate::models::{Batch, Model};
 use crate::optim::OptimizerDef;
-use crate::storage::Path;
+use crate::storage::{Path, Takeover};
 use crate::telemetry::{self, Progress};
 
 use super::actions::{Actions, MetricsByTask};
@@ -19,6 +20,8 @@ use super::error::TrainError;
 use super::evaluated::Evaluated;
 use super::infer_eval::InferEval;
 use super::logs::Logs;
+use super::monitor::Monitor;
+use super::occupied::Occupied;
 use super::periods::{Periods, Stop};
 use super::seeds::{Purpose, derive};
 use super::spec::{Train, TrainerClass};
@@ -42,6 +45,8 @@ pub struct Context<'a> {
     pub device: Device,
     /// Set to ask for a checkpoint and an end.
     pub stop: &'a AtomicBool,
+    /// Whether to take a MODEL_DIR from a process that seems alive.
+    pub takeover: Takeover,
 }
 
 /// How a run ended.
@@ -73,7 +78,7 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
     check(spec)?;
     let model_dir = Path::parse(&spec.model_dir)?;
     refuse_shortage(spec)?;
-    let occupied = occupy(&model_dir)?;
+    let occupied = occupy(&model_dir, context.takeover)?;
     say_partitions(spec);
     foresee_shortage(spec, context.device)?;
     let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, (0, 1));
@@ -81,13 +86,17 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
     let periods = Periods::of(spec, record.first_step).validated(state.step)?;
     let mut actions = Actions::new(spec.actions.as_ref());
     actions.recall(&record.histories);
+    let saved = resumed.then_some(state.step);
+    let keep_best = spec.checkpoint_cfg.save.as_ref().and_then(SaveCheckpointConfig::keep_best);
+    let monitor = Monitor::new(keep_best, record.monitored.clone(), saved);
     let mut run = Run {
         spec,
         stepper: stepper(spec, context, &record)?,
         train_eval: TrainEval::new(spec, context, &model_dir, state.step)?,
         infer_eval: InferEval::new(spec, context, &model_dir, state.step)?,
         batches: training_batches(spec, context, &record, data)?,
-        saved: resumed.then_some(state.step),
+        saved,
+        monitor,
         evaluated: if resumed { Evaluated::read(&model_dir)? } else { None },
         skips_nan_updates: skips_nan_updates(spec),
         actions,
@@ -96,23 +105,21 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
         checkpoints,
         stop: context.stop,
         started,
+        occupied,
     };
     if run.state.step < periods.total_steps {
         run.batches.wait()?;
     }
     // Nothing is written before this line: a run that cannot start leaves no trace.
     run.checkpoints.prepare()?;
-    let _occupied = match occupied {
-        Some(occupied) => occupied,
-        None => occupy_new(&model_dir)?,
-    };
+    if run.occupied.is_none() {
+        run.occupied = Some(occupy_new(&model_dir, context.takeover)?);
+    }
     let mut logs = Logs::start(spec, context.config_text, &model_dir, run.state.step)?;
     logs.scalar("timing/init_or_restore_seconds", started.elapsed().as_secs_f64(), run.state.step);
-    let verdict = run.begin(&periods)?;
-    match run.end_on(verdict)? {
-        Some(outcome) => Ok(outcome),
-        None => run.main_loop(&periods, &mut logs),
-    }
+    let outcome = run.work(&periods, &mut logs);
+    // Before MODEL_DIR is given up.
+    run.checkpoints.finish(outcome)
 }
 
 /// Whether the optimizer passes over gradients that are no numbers.
@@ -167,8 +174,9 @@ struct Run<'a> {
     record: RunRecord,
     batches: BatchIterator,
     checkpoints: Checkpoints<'a>,
-    /// Step of the newest checkpoint.
+    /// Step of the newest checkpoint; it may still be being written.
     saved: Option<u64>,
+    monitor: Monitor,
     train_eval: TrainEval,
     infer_eval: Option<InferEval>,
     /// The last evaluation of an earlier process.
@@ -178,6 +186,8 @@ struct Run<'a> {
     skips_nan_updates: bool,
     stop: &'a AtomicBool,
     started: Instant,
+    /// Last, so that everything is written when it is given up; `None` until MODEL_DIR is made.
+    occupied: Option<Occupied>,
 }
 
 /// What is to follow.
@@ -191,6 +201,14 @@ enum Verdict {
 }
 
 impl Run<'_> {
+    fn work(&mut self, periods: &Periods, logs: &mut Logs) -> Result<Outcome, TrainError> {
+        let verdict = self.begin(periods)?;
+        match self.end_on(verdict)? {
+            Some(outcome) => Ok(outcome),
+            None => self.main_loop(periods, logs),
+        }
+    }
+
     /// What comes before the next step: the first checkpoint, and an evaluation that is asked for or
     /// that an earlier process still owes.
     fn begin(&mut self, periods: &Periods) -> Result<Verdict, TrainError> {
@@ -250,6 +268,7 @@ impl Run<'_> {
         let mut window = Window::start();
         let mut broken = None;
         while self.state.step < end && broken.is_none() && !self.stop.load(Ordering::Relaxed) {
+            self.checkpoints.check()?;
             let (report, waited) = self.step()?;
             window.add(&report, waited);
             progress.step(self.state.step);
@@ -258,6 +277,7 @@ impl Run<'_> {
         }
         window.finish(Some(self.started.elapsed()));
         if window.steps() > 0 {
+            self.monitor.see_train(self.state.step, &window.scalars());
             logs.window(&window, self.state.step);
             let num_bad_records = self.batches.num_bad_records();
             if num_bad_records > 0 {
@@ -297,6 +317,7 @@ impl Run<'_> {
         if stop.save {
             let started = Instant::now();
             self.save()?;
+            // What the steps lost by it: the copy, and the rest of the save before.
             let seconds = started.elapsed().as_secs_f64();
             logs.scalar("timing/checkpoint_seconds", seconds, self.state.step);
         }
@@ -336,6 +357,7 @@ impl Run<'_> {
 
     /// Shows the actions the results of an evaluation.
     fn react(&mut self, evaluated: &Evaluated) -> Verdict {
+        self.monitor.see_evaluated(evaluated);
         let stopping = self.actions.after_train_eval(&evaluated.train_eval);
         let stopping = self.actions.after_infer_eval(&evaluated.infer_eval) || stopping;
         if stopping { Verdict::Stop } else { Verdict::GoOn }
@@ -346,8 +368,11 @@ impl Run<'_> {
         if !self.checkpoints.saves() || self.saved == Some(self.state.step) {
             return Ok(());
         }
+        self.occupied.as_ref().map_or(Ok(()), Occupied::check)?;
         self.record.histories = self.actions.histories();
-        self.checkpoints.save(&self.state, &self.record, &self.batches.state())?;
+        self.record.monitored = self.monitor.at_save(self.state.step);
+        let (data, best) = (self.batches.state(), self.monitor.best());
+        self.checkpoints.save(&self.state, &self.record, &data, best)?;
         self.saved = Some(self.state.step);
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::checkpoint::list_steps;
 use crate::data::DatasetState;
 use crate::nn::bridge::cuda_devices;
 use crate::partition::Partitioner;
-use crate::storage::Path;
+use crate::storage::{Path, Takeover};
 use crate::telemetry;
 
 use super::actions::Histories;
@@ -17,6 +17,7 @@ use super::guard::{TorchFailure, guarded};
 use super::memory::{
     available_on_host, batch_shortage, cannot_fit, shortage, step_estimate, total_on_host,
 };
+use super::monitor::Monitored;
 use super::occupied::Occupied;
 use super::run::Context;
 use super::spec::{Train, TrainerClass};
@@ -26,9 +27,9 @@ use super::state::TrainState;
 ///
 /// # Errors
 /// Another process works in it, or it is a file.
-pub fn occupy(model_dir: &Path) -> Result<Option<Occupied>, TrainError> {
+pub fn occupy(model_dir: &Path, takeover: Takeover) -> Result<Option<Occupied>, TrainError> {
     if model_dir.is_dir()? {
-        return Occupied::take(model_dir).map(Some);
+        return Occupied::take(model_dir, takeover).map(Some);
     }
     match model_dir.exists()? {
         true => Err(TrainError::Unfit(format!(
@@ -42,8 +43,8 @@ pub fn occupy(model_dir: &Path) -> Result<Option<Occupied>, TrainError> {
 ///
 /// # Errors
 /// Another process was quicker.
-pub fn occupy_new(model_dir: &Path) -> Result<Occupied, TrainError> {
-    let occupied = Occupied::take(model_dir)?;
+pub fn occupy_new(model_dir: &Path, takeover: Takeover) -> Result<Occupied, TrainError> {
+    let occupied = Occupied::take(model_dir, takeover)?;
     match list_steps(model_dir)?.is_empty() {
         true => Ok(occupied),
         false => Err(TrainError::Unfit(format!(
@@ -76,7 +77,12 @@ pub fn restore_or_init(
     let seed = fresh_seed(spec);
     let mut state = initialize(spec, seed, context.device)?;
     let restored = checkpoints.restore(&mut state)?;
-    let fresh = RunRecord { first_step: state.step, seed, histories: Histories::new() };
+    let fresh = RunRecord {
+        first_step: state.step,
+        seed,
+        histories: Histories::new(),
+        monitored: Monitored::new(),
+    };
     let Some(Restored { record, data, path }) = restored else {
         return Ok(Start { state, record: fresh, data: None, resumed: false });
     };

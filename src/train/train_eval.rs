@@ -60,7 +60,7 @@ impl TrainEval {
         let mut tasks = Vec::new();
         for (name, batches) in found {
             let run: String = name.chars().take(MAX_NAME_LENGTH).collect();
-            let dir = model_dir.join("training_eval").join(&run).local()?;
+            let dir = model_dir.join("training_eval").join(&run);
             tasks.push(EvalTask { name, batches, events: EventWriter::new(dir, step as i64) });
         }
         Ok(Self { tasks })

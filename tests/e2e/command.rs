@@ -13,13 +13,15 @@ pub fn sources(folder: &str) -> PathBuf {
 pub struct Train {
     folder: PathBuf,
     args: Vec<String>,
+    variables: Vec<(String, String)>,
     num_threads: usize,
 }
 
 impl Train {
     /// `gimlet train` in `folder`.
     pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_path_buf(), args: Vec::new(), num_threads: 1 }
+        let folder = folder.to_path_buf();
+        Self { folder, args: Vec::new(), variables: Vec::new(), num_threads: 1 }
     }
 
     /// With `--gin_file=FILE`.
@@ -45,6 +47,12 @@ impl Train {
         self
     }
 
+    /// With an environment variable.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_string(), value.to_string()));
+        self
+    }
+
     /// With so many threads of libtorch; one if not said, since tests run side by side.
     pub fn num_threads(self, num_threads: usize) -> Self {
         Self { num_threads, ..self }
@@ -61,6 +69,7 @@ impl Train {
             .env("RUST_BACKTRACE", "1")
             .env_remove("GIMLET_PATH_MAP")
             .env("GIMLET_OFFLINE", "1")
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
         command
     }

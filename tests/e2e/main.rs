@@ -2,6 +2,7 @@
 
 mod arrays;
 mod bad_input;
+mod buckets;
 mod cache;
 mod command;
 mod events;
@@ -9,4 +10,9 @@ mod finetune;
 mod folder;
 mod microbatches;
 mod resume;
+#[path = "../pipeline/storage/s3.rs"]
+mod s3;
+#[allow(dead_code, reason = "tests of storage use all of it")]
+#[path = "../pipeline/storage/server.rs"]
+mod server;
 mod t5x;

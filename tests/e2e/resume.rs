@@ -136,16 +136,16 @@ fn interrupted(folder: &Folder) -> (Train, PathBuf) {
     (run, model_dir)
 }
 
-fn send(child: &Child, signal: i32) {
+pub fn send(child: &Child, signal: i32) {
     // SAFETY: the process is our child and not yet waited for, so its id is still its own.
     unsafe { libc::kill(child.id() as i32, signal) };
 }
 
-fn has_ended(child: &mut Child) -> bool {
+pub fn has_ended(child: &mut Child) -> bool {
     child.try_wait().expect("the child is ours").is_some()
 }
 
-fn wait(mut until: impl FnMut() -> bool) {
+pub fn wait(mut until: impl FnMut() -> bool) {
     let started = Instant::now();
     while !until() {
         assert!(started.elapsed() < Duration::from_secs(120), "waited in vain");

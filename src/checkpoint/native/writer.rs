@@ -11,15 +11,17 @@ use crate::checkpoint::array::{Array, ArrayView, DType};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::steps::checkpoint_dir;
 use crate::checkpoint::stored::Stored;
+use crate::checkpoint::unfinished;
 use crate::checkpoint::zarr::{self, Compression, Layout};
-use crate::storage::{FolderLock, Locked, Path, StorageError};
+use crate::storage::{FolderLock, Holder, Locked, Path, StorageError};
 
 /// What ends the names of our temporary folders, to tell them from those of T5X.
 pub(in crate::checkpoint) const TEMPORARY_MARK: &str = ".gimlet";
 
-/// A checkpoint being written into `checkpoint_N.tmp-TIME.gimlet`, where no reader looks. It is
-/// whole and visible after [`Writer::commit`], and gone if dropped before. Arrays may be written
-/// from several threads; at most a few chunks of each are held.
+/// A checkpoint being written into `checkpoint_N.tmp-TIME.gimlet`, where no reader looks; in a store
+/// into `checkpoint_N`, where none looks before its file `checkpoint` is there. It is whole and visible
+/// after [`Writer::commit`], and gone if dropped before. Arrays may be written from several threads; at
+/// most a few chunks of each are held.
 #[derive(Debug)]
 pub struct Writer {
     temporary: Path,
@@ -27,9 +29,19 @@ pub struct Writer {
     target_dtype: Option<DType>,
     compression: Compression,
     state: Mutex<State>,
-    /// Shows cleaners that the writer is alive.
-    _lock: Option<FolderLock>,
+    place: Place,
     committed: bool,
+}
+
+/// How the checkpoint becomes visible.
+#[derive(Debug)]
+enum Place {
+    /// On disk: by its name. The lock shows cleaners that the writer is alive.
+    Renamed { _lock: Option<FolderLock> },
+    /// In a store: by its last file. Whoever held the lease on MODEL_DIR must hold it still.
+    LastFile { model_dir: Path, lease: Option<Holder> },
+    /// In a store that has it already: not at all.
+    There,
 }
 
 #[derive(Debug, Default)]
@@ -47,15 +59,21 @@ impl Writer {
     ) -> Result<Self, CheckpointError> {
         model_dir.create_dir_all()?;
         let finished = checkpoint_dir(model_dir, step);
-        let temporary = create_temporary(&finished)?;
-        let lock = match temporary.try_lock()? {
-            Locked::Held(lock) => Some(lock),
-            Locked::Busy | Locked::Unsupported => None,
+        let (temporary, place) = match unfinished::is_store(model_dir) {
+            true => (finished.clone(), begin_in_store(model_dir, &finished)?),
+            false => {
+                let temporary = create_temporary(&finished)?;
+                let lock = match temporary.try_lock()? {
+                    Locked::Held(lock) => Some(lock),
+                    Locked::Busy | Locked::Unsupported => None,
+                };
+                (temporary, Place::Renamed { _lock: lock })
+            }
         };
         let state = Mutex::default();
         let compression = Compression::default();
         let committed = false;
-        Ok(Self { temporary, finished, target_dtype, compression, state, _lock: lock, committed })
+        Ok(Self { temporary, finished, target_dtype, compression, state, place, committed })
     }
 
     /// Has the chunks of arrays compressed in another way than T5X's.
@@ -121,11 +139,23 @@ impl Writer {
     /// Makes the checkpoint whole, durable and visible, and yields its folder. A whole checkpoint of
     /// the same step stays as it is, as T5X does; a damaged one is replaced.
     pub fn commit(mut self) -> Result<Path, CheckpointError> {
-        let state = std::mem::take(&mut *self.state());
-        self.file(CHECKPOINT_FILE, &mut |out| encode(&state.leaves, out))?;
-        let mut checksums = state.checksums;
-        checksums.files.append(&mut self.state().checksums.files);
-        self.extra(CHECKSUMS_FILE, &checksums.to_text())?;
+        let leaves = std::mem::take(&mut self.state().leaves);
+        if let Place::Renamed { .. } = self.place {
+            self.file(CHECKPOINT_FILE, &mut |out| encode(&leaves, out))?;
+            self.write_checksums()?;
+            self.commit_by_name()?;
+        } else {
+            self.commit_by_last_file(&leaves)?;
+        }
+        Ok(self.finished.clone())
+    }
+
+    fn write_checksums(&self) -> Result<(), CheckpointError> {
+        let checksums = std::mem::take(&mut self.state().checksums);
+        self.extra(CHECKSUMS_FILE, &checksums.to_text())
+    }
+
+    fn commit_by_name(&mut self) -> Result<(), CheckpointError> {
         self.temporary.sync_tree()?;
         if !self.finished.exists()? {
             self.temporary.rename(&self.finished)?;
@@ -134,7 +164,27 @@ impl Writer {
             self.replace()?;
             self.committed = true;
         }
-        Ok(self.finished.clone())
+        Ok(())
+    }
+
+    /// The tree, which makes the checkpoint one, is written when everything else is there.
+    fn commit_by_last_file(&mut self, leaves: &Leaves) -> Result<(), CheckpointError> {
+        let Place::LastFile { model_dir, lease } = &self.place else {
+            self.committed = true;
+            return Ok(());
+        };
+        let file = self.finished.join(CHECKPOINT_FILE);
+        let mut tree = Summing::new(Vec::new());
+        encode(leaves, &mut tree).map_err(|error| StorageError::new("write", &file, error))?;
+        let (tree, checksum) = tree.finish();
+        self.state().checksums.files.insert(CHECKPOINT_FILE.to_string(), checksum);
+        self.write_checksums()?;
+        unfinished::check_lease(model_dir, lease.as_ref())?;
+        file.write_atomic(&tree)?;
+        self.committed = true;
+        // It does no harm where it stays.
+        let _ = unfinished::unmark(&self.finished);
+        Ok(())
     }
 
     /// Puts the new checkpoint in the place of a damaged one.
@@ -157,6 +207,9 @@ impl Writer {
         relative: &str,
         write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), StorageError> {
+        if let Place::There = self.place {
+            return Ok(());
+        }
         let path = self.temporary.join(relative);
         let mut out = Summing::new(path.create()?);
         write(&mut out).map_err(|error| StorageError::new("write", &path, error))?;
@@ -173,9 +226,17 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        if !self.committed {
-            // What cannot be removed now is removed by the next run; see `remove_stale`.
-            let _ = self.temporary.remove_dir_all();
+        // What cannot be removed now is removed by the next run; see `remove_stale`.
+        match &self.place {
+            _ if self.committed => {}
+            Place::Renamed { .. } => drop(self.temporary.remove_dir_all()),
+            Place::LastFile { model_dir, lease } => {
+                // Where another process has taken over, the folder may be its own by now.
+                if unfinished::check_lease(model_dir, lease.as_ref()).is_ok() {
+                    let _ = unfinished::remove(&self.finished);
+                }
+            }
+            Place::There => {}
         }
     }
 }
@@ -195,6 +256,21 @@ impl zarr::Sink for ArrayFolder<'_> {
     ) -> Result<(), StorageError> {
         self.writer.file(&format!("{}/{name}", self.name), write)
     }
+}
+
+/// Makes room for a checkpoint in a store and marks it as unfinished. As on disk, a whole one stays and a
+/// damaged one is replaced.
+fn begin_in_store(model_dir: &Path, finished: &Path) -> Result<Place, CheckpointError> {
+    let lease = unfinished::own_lease(model_dir)?;
+    if finished.is_dir()? {
+        match Reader::open(finished).and_then(|reader| reader.verify()) {
+            Ok(()) => return Ok(Place::There),
+            Err(CheckpointError::Storage(error)) => return Err(error.into()),
+            Err(_) => unfinished::remove(finished)?,
+        }
+    }
+    unfinished::mark(finished)?;
+    Ok(Place::LastFile { model_dir: model_dir.clone(), lease })
 }
 
 /// What T5X gives no partition axes: scalars, Adafactor's factored states and its dummies.

@@ -26,12 +26,16 @@ impl CacheFolder {
 
     /// Whether all of the task is there.
     pub fn is_complete(&self) -> Result<bool, DataError> {
-        Ok(self.path.join(COMPLETED).exists()?)
+        Ok(self.completed().exists()?)
     }
 
     /// Makes the cache one that readers accept; called once everything else is durable.
     pub(super) fn complete(&self) -> Result<(), DataError> {
-        Ok(self.path.join(COMPLETED).write_atomic(b"")?)
+        Ok(self.completed().write_atomic(b"")?)
+    }
+
+    pub(super) fn completed(&self) -> Path {
+        self.path.join(COMPLETED)
     }
 
     pub(super) fn shard(&self, split: &str, index: usize, num_shards: usize) -> Path {

@@ -42,16 +42,23 @@ impl Info {
                 "string" => TfKind::Texts,
                 dtype => return Err(format!("feature '{name}' has the unknown dtype \"{dtype}\"")),
             };
-            let rank = described.shape.len();
-            if rank > 1 {
-                return Err(format!("feature '{name}' has {rank} dimensions, at most 1 is read"));
-            }
+            let shape = match described.shape[..] {
+                [] => TfShape::One,
+                [_] => TfShape::List,
+                [count, Some(length)] => TfShape::Rows { count, length },
+                _ => {
+                    let shape = &described.shape;
+                    return Err(format!(
+                        "feature '{name}' has the shape {shape:?}, expected at most two dimensions, the \
+                         second of a fixed size"
+                    ));
+                }
+            };
             // The name that SeqIO used before `_pretokenized`.
             let key = match name.strip_suffix("_plaintext") {
                 Some(feature) => format!("{feature}_pretokenized"),
                 None => name.clone(),
             };
-            let shape = if rank == 1 { TfShape::List } else { TfShape::One };
             Ok(TfFeature { key: key.into(), ..TfFeature::new(name, kind, shape) })
         };
         self.features.iter().map(read).collect()
@@ -68,6 +75,9 @@ pub(super) struct FeatureTable {
 struct Known {
     dtype: String,
     is_list: bool,
+    /// The length of rows, where the list is one of rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    row: Option<usize>,
     /// Whether all were lists without values, which any list can follow.
     is_open: bool,
 }
@@ -81,14 +91,13 @@ impl FeatureTable {
     ) -> Result<(), String> {
         let is_first = self.features.is_empty();
         for (key, value) in example.iter() {
-            if value.rank() > 1 {
-                return Err(format!(
-                    "'{key}' is {}, and a cache holds lists of one dimension; make it behind \
+            let known = Known::of(value, output_features.get(&**key)).ok_or_else(|| {
+                format!(
+                    "'{key}' is {} of different lengths, and a cache holds rows of one; make it behind \
                      `CacheDatasetPlaceholder`",
                     value.type_name()
-                ));
-            }
-            let known = Known::of(value, output_features.get(&**key));
+                )
+            })?;
             match self.features.get_mut(&**key) {
                 Some(before) if known.fits(before) => {}
                 Some(before) if before.is_open && known.is_list => *before = known,
@@ -111,7 +120,11 @@ impl FeatureTable {
     /// The features as the file describes them.
     pub(super) fn described(&self) -> BTreeMap<String, Described> {
         let described = self.features.iter().map(|(name, known)| {
-            let shape = if known.is_list { vec![None] } else { Vec::new() };
+            let shape = match (known.is_list, known.row) {
+                (false, _) => Vec::new(),
+                (true, None) => vec![None],
+                (true, row) => vec![None, row],
+            };
             (name.clone(), Described { dtype: known.dtype.clone(), shape })
         });
         described.collect()
@@ -119,7 +132,8 @@ impl FeatureTable {
 }
 
 impl Known {
-    fn of(value: &Value, feature: Option<&Feature>) -> Self {
+    /// `None` for rows of different lengths.
+    fn of(value: &Value, feature: Option<&Feature>) -> Option<Self> {
         let is_long = feature.is_some_and(|feature| feature.dtype == FeatureDtype::Int64);
         let (dtype, is_list, is_open) = match value {
             Value::Ints(ids) if is_long => ("int64", true, ids.is_empty()),
@@ -133,17 +147,32 @@ impl Known {
             Value::Float(_) => ("float32", false, false),
             Value::Text(_) => ("string", false, false),
         };
-        Self { dtype: dtype.to_string(), is_list, is_open }
+        let row = match value {
+            Value::IntRows(rows) => common(rows.iter().map(Vec::len))?,
+            Value::FloatRows(rows) => common(rows.iter().map(Vec::len))?,
+            _ => None,
+        };
+        Some(Self { dtype: dtype.to_string(), is_list, row, is_open })
     }
 
     fn fits(&self, before: &Self) -> bool {
-        self.is_list == before.is_list && (self.is_open || self.dtype == before.dtype)
+        let is_like = self.dtype == before.dtype && self.row == before.row;
+        self.is_list == before.is_list && (self.is_open || is_like)
     }
 
     fn as_str(&self) -> String {
-        let article = if self.is_list { "a list of" } else { "one" };
-        format!("{article} {}", self.dtype)
+        match (self.is_list, self.row) {
+            (false, _) => format!("one {}", self.dtype),
+            (true, None) => format!("a list of {}", self.dtype),
+            (true, Some(length)) => format!("rows of {length} {}", self.dtype),
+        }
     }
+}
+
+/// The length that all have: of none there is none, of different ones no answer.
+fn common(mut lengths: impl Iterator<Item = usize>) -> Option<Option<usize>> {
+    let first = lengths.next();
+    lengths.all(|length| Some(length) == first).then_some(first)
 }
 
 #[cfg(test)]
@@ -167,6 +196,18 @@ mod tests {
         let (empty, texts) = (Value::Ints(vec![]), Value::Texts(vec!["x".to_string()]));
         let found = note(&[&[("a", empty.clone())], &[("a", texts)], &[("a", empty)]]);
         assert_eq!(found.unwrap(), ["a string [None]"]);
+    }
+
+    #[test]
+    fn rows_have_one_length() {
+        let rows = |rows: &[&[i32]]| Value::IntRows(rows.iter().map(|row| row.to_vec()).collect());
+        let (two, none) = (rows(&[&[1, 2], &[3, 4]]), rows(&[]));
+        let found = note(&[&[("a", none.clone())], &[("a", two.clone())], &[("a", none)]]);
+        assert_eq!(found.unwrap(), ["a int32 [None, Some(2)]"]);
+        let uneven = note(&[&[("a", rows(&[&[1, 2], &[3]]))]]).unwrap_err();
+        assert!(uneven.contains("'a' is a list of lists of ints of different lengths"), "{uneven}");
+        let other = note(&[&[("a", two)], &[("a", rows(&[&[1]]))]]).unwrap_err();
+        assert_eq!(other, "'a' is rows of 1 int32, and rows of 2 int32 in those before");
     }
 
     #[test]

@@ -12,15 +12,18 @@
 //! Source of the layout: SeqIO `beam_utils.py` and `dataset_providers.py`; each reads what the
 //! other wrote.
 
+mod estimate;
 mod find;
 mod folder;
 mod info;
 mod progress;
 mod read;
+mod staged;
 mod stats;
 mod step;
 mod write;
 
+pub use estimate::{Estimate, estimate};
 pub use find::Caches;
 pub use folder::CacheFolder;
 pub use write::{CacheOptions, SplitPlan, split_plans, write_cache};

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::folder::CacheFolder;
 use super::info::Info;
 use super::progress::{Progress, SplitProgress};
+use super::staged::{publish, staging};
 use super::stats::Counter;
 use super::step::cache_step;
 use crate::data::error::DataError;
@@ -95,11 +96,30 @@ pub fn split_plans(task: &Task, options: &CacheOptions) -> Result<Vec<SplitPlan>
 }
 
 /// Writes the cache of a task, going on where a killed run with the same recipe was. `observe` is
-/// told the split and the number of its examples written.
+/// told the split and the number of its examples written. That of a store is made on disk first.
 ///
 /// # Errors
 /// Whatever is wrong with the task's data, and a folder that cannot be written or is being written.
 pub fn write_cache(
+    task: &Task,
+    cache: &CacheFolder,
+    options: &CacheOptions,
+    observe: &mut dyn FnMut(&str, u64),
+) -> Result<(), DataError> {
+    if cache.path().is_on_disk() {
+        return write_on_disk(task, cache, options, observe);
+    }
+    // Told before anything is computed where it cannot be written.
+    cache.path().create_dir_all()?;
+    let recipe = recipe(task, &split_plans(task, options)?, options)?;
+    let staged = staging(cache, &recipe)?;
+    if !staged.is_complete()? {
+        write_on_disk(task, &staged, options, observe)?;
+    }
+    publish(&staged, cache)
+}
+
+fn write_on_disk(
     task: &Task,
     cache: &CacheFolder,
     options: &CacheOptions,
@@ -144,7 +164,7 @@ impl CacheWriter<'_> {
         plan: &SplitPlan,
         observe: &mut dyn FnMut(&str, u64),
     ) -> Result<(), DataError> {
-        let mut stage = precache_stage(self.task, &self.task_plan(plan))?;
+        let mut stage = precache_stage(self.task, &task_plan(self.options, &plan.split))?;
         let fresh = || SplitProgress::new(&plan.split, plan.num_shards);
         let mut shards = Shards {
             cache: self.cache,
@@ -222,23 +242,24 @@ impl CacheWriter<'_> {
         let stage = format!("{}/cache/{split}", self.task.task_name());
         StageSeed::new(self.options.base_seed, &stage)
     }
+}
 
-    fn task_plan(&self, plan: &SplitPlan) -> TaskPlan {
-        TaskPlan {
-            split: plan.split.clone(),
-            lengths: None,
-            trim: false,
-            num_ids: None,
-            cache: None,
-            shuffle: false,
-            seed: self.options.base_seed,
-            num_epochs: Some(1),
-            shard_index: 0,
-            num_shards: 1,
-            workers: Some(Workers::start(self.options.num_threads, 1)),
-            bad_records: self.options.bad_records.clone(),
-            listing: Listing::default(),
-        }
+/// How the examples of a split's cache are made.
+pub(super) fn task_plan(options: &CacheOptions, split: &str) -> TaskPlan {
+    TaskPlan {
+        split: split.to_string(),
+        lengths: None,
+        trim: false,
+        num_ids: None,
+        cache: None,
+        shuffle: false,
+        seed: options.base_seed,
+        num_epochs: Some(1),
+        shard_index: 0,
+        num_shards: 1,
+        workers: Some(Workers::start(options.num_threads, 1)),
+        bad_records: options.bad_records.clone(),
+        listing: Listing::default(),
     }
 }
 

@@ -1,17 +1,20 @@
 //! Joining examples and making several of one.
 
-use super::map::place;
+use super::map::{place, skip};
 use super::pull::{Pull, Stage, StageState};
 use crate::data::error::DataError;
 use crate::data::example::{Example, Origin};
 use crate::data::preprocess::{FlatMapStep, JoinStep, Place};
 use crate::data::random::StageSeed;
+use crate::data::source::BadRecordGuard;
 
 /// What a stage of a task's preprocessor needs besides its step.
 pub(crate) struct StepContext {
     pub task: String,
     pub name: &'static str,
     pub seed: StageSeed,
+    /// What becomes of examples that the step can make nothing of.
+    pub bad_records: BadRecordGuard,
 }
 
 impl StepContext {
@@ -97,9 +100,14 @@ impl FlatMap {
         };
         let origin = example.take_origin();
         let place = Place { seed: &self.context.seed, counter: self.counter };
-        let made = self.step.apply(example, place);
-        let made =
-            made.map_err(|reason| self.context.error(origin.as_ref(), self.counter, reason))?;
+        let made = match self.step.apply(example, place) {
+            Ok(made) => made,
+            Err(reason) => {
+                let error = self.context.error(origin.as_ref(), self.counter, reason);
+                skip(&self.context.bad_records, error, origin.as_ref(), self.counter)?;
+                Vec::new()
+            }
+        };
         let made: Vec<Example> =
             made.into_iter().map(|example| example.read_at(origin.clone())).collect();
         self.counter += 1;

@@ -12,6 +12,11 @@ use crate::data::source::SplitFiles;
 pub(crate) struct Listing(Arc<Mutex<HashMap<String, SplitFiles>>>);
 
 impl Listing {
+    /// A listing that already has the files of a task.
+    pub(crate) fn of(task: &str, files: SplitFiles) -> Self {
+        Self(Arc::new(Mutex::new(HashMap::from([(task.to_string(), files)]))))
+    }
+
     /// The files of a task, which `list` finds when they are first asked for.
     pub(super) fn files_of(
         &self,

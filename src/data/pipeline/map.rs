@@ -27,6 +27,8 @@ pub(crate) trait MapItems<In>: Send + Sync {
 pub(crate) struct ExampleMaps {
     pub task: String,
     pub steps: Vec<NamedStep>,
+    /// What becomes of examples that a map can make nothing of.
+    pub bad_records: BadRecordGuard,
 }
 
 impl MapItems<Example> for ExampleMaps {
@@ -40,7 +42,9 @@ impl MapItems<Example> for ExampleMaps {
                 Err(reason) => {
                     let (task, step) = (self.task.clone(), name.to_string());
                     let place = place(origin.as_ref(), counter);
-                    return Err(DataError::Preprocess { task, step, place, reason });
+                    let error = DataError::Preprocess { task, step, place, reason };
+                    skip(&self.bad_records, error, origin.as_ref(), counter)?;
+                    return Ok(None);
                 }
             }
         }
@@ -53,10 +57,22 @@ pub(super) fn place(origin: Option<&Origin>, counter: u64) -> String {
     origin.map_or_else(|| format!("example {}", counter + 1), Origin::to_string)
 }
 
+/// Passes the error on, or takes note of an example that may be left out.
+pub(super) fn skip(
+    bad_records: &BadRecordGuard,
+    error: DataError,
+    origin: Option<&Origin>,
+    counter: u64,
+) -> Result<(), DataError> {
+    match origin {
+        Some(origin) => bad_records.skip(error, origin.file.path.as_str(), origin.number),
+        None => bad_records.skip(error, "", counter + 1),
+    }
+}
+
 /// Parses records, then maps the examples.
 pub(crate) struct RecordMaps {
     pub parser: RecordParser,
-    pub bad_records: BadRecordGuard,
     pub maps: ExampleMaps,
 }
 
@@ -67,7 +83,7 @@ impl MapItems<Record> for RecordMaps {
             Ok(Some(example)) => self.maps.apply(example, counter),
             Ok(None) => Ok(None),
             Err(error) => {
-                self.bad_records.skip(error, file.path.as_str(), number)?;
+                self.maps.bad_records.skip(error, file.path.as_str(), number)?;
                 Ok(None)
             }
         }

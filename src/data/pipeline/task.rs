@@ -124,7 +124,11 @@ pub(crate) struct Extent {
 /// What there is to read of a task; bytes are counted until they are `enough`.
 pub(crate) fn extent(task: &Task, plan: &TaskPlan, enough: u64) -> Result<Extent, DataError> {
     let cache = cache_of(task, cache_step(task)?, plan, &mut Vec::new())?;
-    let files = split_files(task, cache.as_ref(), plan)?.files;
+    let SplitFiles { files, most, .. } = split_files(task, cache.as_ref(), plan)?;
+    if most.is_some() {
+        // As little as if it could not be told, so that one stream reads it.
+        return Ok(Extent { num_files: 1, num_bytes: 0 });
+    }
     let mut num_bytes = 0;
     for file in &files {
         if num_bytes >= enough {
@@ -229,8 +233,10 @@ impl Builder<'_> {
             return self.preprocessed(Part::of_plan(files, self.plan), preprocessors, 0, features);
         };
         let joined: Stage = Box::new(self.few_shot(few_shot, features)?);
-        let groups = self.groups("", preprocessors, 0, features)?.into_iter();
-        Ok(groups.fold(joined, |stage, group| self.append(stage, group)))
+        // Records of two splits are in an example: that it is bad says of none that it is.
+        let guard = BadRecordGuard::default();
+        let groups = self.groups("", preprocessors, 0, features, &guard)?.into_iter();
+        Ok(groups.fold(joined, |stage, group| self.append(stage, group, &guard)))
     }
 
     /// The examples of a split, each with some of the training split.
@@ -285,10 +291,17 @@ impl Builder<'_> {
         first: usize,
         features: &Features,
     ) -> Result<Stage, DataError> {
-        let mut groups = self.groups(part.label, preprocessors, first, features)?.into_iter();
+        let guard = BadRecordGuard {
+            task: self.name(),
+            split: part.split.clone(),
+            policy: part.files.bad_records,
+            skipped: self.plan.bad_records.clone(),
+        };
+        let groups = self.groups(part.label, preprocessors, first, features, &guard)?;
+        let mut groups = groups.into_iter();
         let maps = groups.next().map(|group| group.maps).unwrap_or_default();
-        let read = self.read(part, maps);
-        Ok(groups.fold(read, |stage, group| self.append(stage, group)))
+        let read = self.read(part, maps, &guard);
+        Ok(groups.fold(read, |stage, group| self.append(stage, group, &guard)))
     }
 
     fn groups(
@@ -297,6 +310,7 @@ impl Builder<'_> {
         preprocessors: &[Preprocessor],
         first: usize,
         features: &Features,
+        guard: &BadRecordGuard,
     ) -> Result<Vec<Group>, DataError> {
         let context = Context { features, lengths: self.plan.lengths.as_ref() };
         let mut groups = vec![Group { head: None, maps: Vec::new() }];
@@ -310,7 +324,8 @@ impl Builder<'_> {
                         group.maps.push(NamedStep { name, seed, step });
                     }
                     head => {
-                        let context = StepContext { task: self.name(), name, seed };
+                        let bad_records = guard.clone();
+                        let context = StepContext { task: self.name(), name, seed, bad_records };
                         groups.push(Group { head: Some((context, head)), maps: Vec::new() });
                     }
                 }
@@ -320,47 +335,43 @@ impl Builder<'_> {
     }
 
     /// Reads, parses and maps records; this is where the time goes, so it may use threads.
-    fn read(&self, part: Part, steps: Vec<NamedStep>) -> Stage {
+    fn read(&self, part: Part, steps: Vec<NamedStep>, guard: &BadRecordGuard) -> Stage {
         let Part { label, split, files, shuffle, num_epochs } = part;
         let plan = self.plan;
-        let bad_records = BadRecordGuard {
-            task: self.name(),
-            split: split.clone(),
-            policy: files.bad_records,
-            skipped: plan.bad_records.clone(),
-        };
         let reader = Reader::new(ReadPlan {
             task: self.name(),
             split,
             files: files.files,
-            cycle_length: match plan.shuffle {
+            most: files.most,
+            cycle_length: match plan.shuffle && files.most.is_none() {
                 true => files.cycle_length.div_ceil(plan.num_shards),
                 false => files.cycle_length,
             },
             block_length: files.block_length,
             skip_header_lines: files.skip_header_lines,
-            shuffle: shuffle.then(|| self.seed(&format!("{label}files"))),
+            shuffle: (shuffle && files.most.is_none()).then(|| self.seed(&format!("{label}files"))),
             num_epochs,
             shard_index: plan.shard_index,
             num_shards: plan.num_shards,
             produced: self.produced.clone(),
-            bad_records: bad_records.clone(),
+            bad_records: guard.clone(),
         });
-        let maps = ExampleMaps { task: self.name(), steps };
-        let maps = Arc::new(RecordMaps { parser: files.parser, bad_records, maps });
+        let maps = ExampleMaps { task: self.name(), steps, bad_records: guard.clone() };
+        let maps = Arc::new(RecordMaps { parser: files.parser, maps });
         match &plan.workers {
             Some(workers) => Box::new(ParallelMap::new(reader, maps, workers.clone())),
             None => Box::new(Map::new(reader, maps)),
         }
     }
 
-    fn append(&self, input: Stage, group: Group) -> Stage {
+    fn append(&self, input: Stage, group: Group, guard: &BadRecordGuard) -> Stage {
         let mut stage = match group.head {
             Some((context, step)) => staged(input, context, step),
             None => input,
         };
         if !group.maps.is_empty() {
-            let maps = ExampleMaps { task: self.name(), steps: group.maps };
+            let bad_records = guard.clone();
+            let maps = ExampleMaps { task: self.name(), steps: group.maps, bad_records };
             stage = Box::new(Map::new(stage, Arc::new(maps)));
         }
         stage
@@ -371,8 +382,9 @@ impl Builder<'_> {
 pub(super) fn staged(input: Stage, context: StepContext, step: Step) -> Stage {
     match step {
         Step::Map(step) => {
-            let StepContext { task, name, seed } = context;
-            let maps = ExampleMaps { task, steps: vec![NamedStep { name, seed, step }] };
+            let StepContext { task, name, seed, bad_records } = context;
+            let steps = vec![NamedStep { name, seed, step }];
+            let maps = ExampleMaps { task, steps, bad_records };
             Box::new(Map::new(input, Arc::new(maps)))
         }
         Step::FlatMap(step) => Box::new(FlatMap::new(input, context, step)),

@@ -9,6 +9,7 @@ use crate::data::error::DataError;
 use crate::data::example::Example;
 use crate::data::preprocess::Step;
 use crate::data::random::StageSeed;
+use crate::data::source::BadRecordGuard;
 
 /// Yields examples that are at hand.
 struct Given {
@@ -46,7 +47,8 @@ pub(crate) fn run_steps(
         let numbered = steps().into_iter().enumerate();
         numbered.fold(given, |stage, (i, step)| {
             let seed = StageSeed::new(seed, &i.to_string());
-            staged(stage, StepContext { task: "test".to_string(), name: "step", seed }, step)
+            let (task, bad_records) = ("test".to_string(), BadRecordGuard::default());
+            staged(stage, StepContext { task, name: "step", seed, bad_records }, step)
         })
     };
     let mut whole = start();

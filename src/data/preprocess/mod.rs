@@ -35,6 +35,7 @@ pub use chunks::{
     ConcatenateAndSplitToFixedLength, ReduceConcatTokens, SplitTokens, SplitTokensToInputsLength,
     SplitTokensToRandomLength, SplitTokensToTargetsLength,
 };
+pub use closed_book::{MaskSalientSpans, NaturalQuestionsNocontext, QuestionAnswers, SampleAnswer};
 pub use denoise::{
     Denoise, DropNoiseTokens, DropNonnoiseTokens, IidNoiseMask, NoiseFn, NoiseMaskFn,
     NoiseSpanToSentinel, NoiseSpanToUniqueSentinel, NoiseTokenToGatheredToken,
@@ -55,12 +56,13 @@ pub use span_corruption::{
 pub use spec::{CacheDatasetPlaceholder, Preprocessor};
 pub use text::{
     ApplyTemplate, Constant, DefinitePronounResolutionSimple, Equal, ExampleFn, FeatureFn, Fill,
-    FillInTheBlank, FillInTheBlankSized, FilterByStringLength, FilterByValue, FormatFeatures,
-    Formats, Glue, Lm, MapLabels, MultiTranslate, NeighboringPairs, NextSentencePrediction, OneHot,
-    PadNonspacedLanguages, ParseTsv, PreprocessTensorflowExamples, PreprocessTsv, PrintDataset,
+    FillInTheBlank, FillInTheBlankSized, FilterByStringLength, FilterByValue,
+    FilterTydiqaByLanguage, FormatFeatures, Formats, Glue, Lm, MapLabels, MultiTranslate,
+    NeighboringPairs, NextSentencePrediction, OneHot, PadNonspacedLanguages, ParseTsv,
+    PreprocessTensorflowExamples, PreprocessTsv, PrintDataset, ProcessMnli, ProcessXnli,
     RandomSplitText, RankClassification, RankClassificationFormatter, RankingMode, Record, Rekey,
     ReplaceText, SetFeature, SplitTextToWords, Squad, SquadSpanSpaceTokenized, Stsb, Summarize,
-    Translate, TriviaQa, Unidecode, WnliSimple, Wsc, WscSimple,
+    Translate, TriviaQa, Unidecode, Wikiann, WnliSimple, Wsc, WscSimple, Xquad,
 };
 pub use tokens::{
     AppendEos, AppendEosAfterTrim, Tokenize, TokenizeAndAppendEos, TruncateInputsLeft,

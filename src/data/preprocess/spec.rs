@@ -5,7 +5,9 @@ use super::chunks::{
     ConcatenateAndSplitToFixedLength, ReduceConcatTokens, SplitTokens, SplitTokensToInputsLength,
     SplitTokensToRandomLength, SplitTokensToTargetsLength,
 };
-use super::closed_book::QuestionAnswers;
+use super::closed_book::{
+    MaskSalientSpans, NaturalQuestionsNocontext, QuestionAnswers, SampleAnswer,
+};
 use super::denoise::Denoise;
 use super::few_shot::FewshotPreprocessor;
 use super::lm::{FullLm, IidDenoising, PrefixLm, TargetsForPrefixLmObjective, Unsupervised};
@@ -15,12 +17,12 @@ use super::sentinels::{AddSentinels, AppendEosAfterTrimAndPreserve};
 use super::span_corruption::SpanCorruption;
 use super::text::{
     ApplyTemplate, DefinitePronounResolutionSimple, FillInTheBlank, FillInTheBlankSized,
-    FilterByStringLength, FilterByValue, FormatFeatures, Glue, Lm, MapLabels, MultiTranslate,
-    NeighboringPairs, NextSentencePrediction, PadNonspacedLanguages, ParseTsv,
-    PreprocessTensorflowExamples, PreprocessTsv, PrintDataset, RandomSplitText, RankClassification,
-    RankClassificationFormatter, Record, Rekey, ReplaceText, SetFeature, SplitTextToWords, Squad,
-    SquadSpanSpaceTokenized, Stsb, Summarize, Translate, TriviaQa, Unidecode, WnliSimple, Wsc,
-    WscSimple,
+    FilterByStringLength, FilterByValue, FilterTydiqaByLanguage, FormatFeatures, Glue, Lm,
+    MapLabels, MultiTranslate, NeighboringPairs, NextSentencePrediction, PadNonspacedLanguages,
+    ParseTsv, PreprocessTensorflowExamples, PreprocessTsv, PrintDataset, ProcessMnli, ProcessXnli,
+    RandomSplitText, RankClassification, RankClassificationFormatter, Record, Rekey, ReplaceText,
+    SetFeature, SplitTextToWords, Squad, SquadSpanSpaceTokenized, Stsb, Summarize, Translate,
+    TriviaQa, Unidecode, Wikiann, WnliSimple, Wsc, WscSimple, Xquad,
 };
 use super::tokens::{
     AppendEos, AppendEosAfterTrim, Tokenize, TokenizeAndAppendEos, TruncateInputsLeft,
@@ -48,13 +50,16 @@ crate::gin::slot! {
         FillInTheBlankSized,
         FilterByStringLength,
         FilterByValue,
+        FilterTydiqaByLanguage,
         FormatFeatures,
         FullLm,
         Glue,
         IidDenoising,
         Lm,
         MapLabels,
+        MaskSalientSpans,
         MultiTranslate,
+        NaturalQuestionsNocontext,
         NeighboringPairs,
         NextSentencePrediction,
         PackPrefixLmDecoderOnly,
@@ -65,6 +70,8 @@ crate::gin::slot! {
         PreprocessTensorflowExamples,
         PreprocessTsv,
         PrintDataset,
+        ProcessMnli,
+        ProcessXnli,
         QuestionAnswers,
         RandomSplitText,
         RankClassification,
@@ -73,6 +80,7 @@ crate::gin::slot! {
         ReduceConcatTokens,
         Rekey,
         ReplaceText,
+        SampleAnswer,
         SelectRandomChunk,
         SetFeature,
         SpanCorruption,
@@ -96,9 +104,11 @@ crate::gin::slot! {
         TruncateInputsLeft,
         Unidecode,
         Unsupervised,
+        Wikiann,
         WnliSimple,
         Wsc,
         WscSimple,
+        Xquad,
     }
 }
 

@@ -1,13 +1,13 @@
 //! Records that cannot be read: an error, or skipped and counted up to a limit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::data::error::DataError;
 use crate::gin::Configurable;
 use crate::telemetry::warn;
 
-/// Messages kept of skipped records.
+/// Messages kept of skipped records, beside the first of each task.
 const KEPT_MESSAGES: usize = 10;
 
 /// What is done with a record that cannot be read.
@@ -34,15 +34,21 @@ pub struct BadRecords(Arc<Mutex<Skipped>>);
 
 #[derive(Debug, Default)]
 struct Skipped {
-    /// File and number, so that a record counts once however often the data are repeated.
-    places: BTreeSet<(String, u64)>,
+    /// File and number by task, so that a record counts once however often the data are repeated.
+    places: BTreeMap<String, BTreeSet<(String, u64)>>,
     messages: Vec<String>,
+}
+
+impl Skipped {
+    fn count(&self) -> usize {
+        self.places.values().map(BTreeSet::len).sum()
+    }
 }
 
 impl BadRecords {
     /// Records skipped so far.
     pub fn count(&self) -> u64 {
-        self.lock().places.len() as u64
+        self.lock().count() as u64
     }
 
     /// What was wrong with the first of them.
@@ -50,18 +56,23 @@ impl BadRecords {
         self.lock().messages.clone()
     }
 
-    /// Notes a skipped record, tells the user of the first ones, and returns how many there are now.
-    fn note(&self, place: (String, u64), message: impl FnOnce() -> String) -> u64 {
+    /// Notes a skipped record, tells the user of the first ones and of each task's first, and returns
+    /// how many the task has now.
+    fn note(&self, task: &str, place: (String, u64), message: impl FnOnce() -> String) -> u64 {
         let mut skipped = self.lock();
-        if skipped.places.insert(place) && skipped.places.len() <= KEPT_MESSAGES {
+        let of_task = skipped.places.entry(task.to_string()).or_default();
+        let is_new = of_task.insert(place);
+        let of_task = of_task.len();
+        let count = skipped.count();
+        if is_new && (count <= KEPT_MESSAGES || of_task == 1) {
             let message = message();
             warn(&message);
-            if skipped.places.len() == KEPT_MESSAGES {
-                warn("further bad records are only counted");
+            if count == KEPT_MESSAGES {
+                warn("further bad records are only counted, but for the first of each task");
             }
             skipped.messages.push(message);
         }
-        skipped.places.len() as u64
+        of_task as u64
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Skipped> {
@@ -85,7 +96,7 @@ impl BadRecordGuard {
             return Err(error);
         }
         let skipped = || format!("task `{}`: skipped a bad record: {error}", self.task);
-        let count = self.skipped.note((file.to_string(), number), skipped);
+        let count = self.skipped.note(&self.task, (file.to_string(), number), skipped);
         let limit = self.policy.max_bad_records;
         if count > limit {
             let (task, split, last) = (self.task.clone(), self.split.clone(), error.to_string());
@@ -118,6 +129,31 @@ mod tests {
         assert_eq!(guard.skipped.messages().len(), 2);
         let error = guard.skip(bad(), "g", 1).unwrap_err().to_string();
         assert!(error.contains("3 bad records") && error.contains("f:1: odd"), "{error}");
+    }
+
+    #[test]
+    fn the_limit_is_of_each_task() {
+        let one = guard(OnBadRecord::Skip);
+        let other = BadRecordGuard { task: "other".to_string(), ..one.clone() };
+        for number in [1, 2] {
+            one.skip(bad(), "f", number).unwrap();
+            other.skip(bad(), "f", number).unwrap();
+        }
+        assert_eq!(one.skipped.count(), 4);
+        assert!(other.skip(bad(), "f", 3).is_err());
+    }
+
+    #[test]
+    fn each_task_is_heard_of() {
+        let skipped = BadRecords::default();
+        for (task, count) in [("a", KEPT_MESSAGES as u64 + 5), ("b", 2)] {
+            for number in 1..=count {
+                skipped.note(task, ("f".to_string(), number), || task.to_string());
+            }
+        }
+        let messages = skipped.messages();
+        assert_eq!(messages.len(), KEPT_MESSAGES + 1);
+        assert_eq!(messages[KEPT_MESSAGES], "b");
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Source for GeneratedDataSource {
 }
 
 /// Makes the examples of a split.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub(super) struct Generator {
     spec: GeneratedDataSource,
     features: Vec<Key>,

@@ -28,6 +28,8 @@ pub(crate) struct ReadPlan {
     pub task: String,
     pub split: String,
     pub files: Vec<SourceFile>,
+    /// Records of an epoch, over all shards; all if None.
+    pub most: Option<u64>,
     pub cycle_length: usize,
     pub block_length: usize,
     pub skip_header_lines: u64,
@@ -74,7 +76,8 @@ impl Reader {
     /// A reader at the beginning of the first epoch.
     pub(crate) fn new(mut plan: ReadPlan) -> Self {
         // As SeqIO: whole files go to shards where there are enough of them.
-        let shards_examples = plan.files.len() < plan.num_shards;
+        // The first records of all files are those of every shard alike.
+        let shards_examples = plan.files.len() < plan.num_shards || plan.most.is_some();
         let files = std::mem::take(&mut plan.files).into_iter().map(Arc::new).enumerate();
         let files: Vec<Arc<SourceFile>> = files
             .filter(|(i, _)| shards_examples || i % plan.num_shards == plan.shard_index)
@@ -98,6 +101,16 @@ impl Reader {
         reader
     }
 
+    /// Where the reader of a single file is, by the state of the stages above it.
+    pub(crate) fn file_position(state: &StageState) -> RecordPosition {
+        match state.inputs.first() {
+            Some(input) => Self::file_position(input),
+            None => state.counters.get(6..9).map_or(RecordPosition::default(), |slot| {
+                RecordPosition { records: slot[0], bytes: slot[1], within: slot[2] }
+            }),
+        }
+    }
+
     /// The order of files in an epoch.
     fn order_of(&self, epoch: u64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.files.len()).collect();
@@ -114,6 +127,9 @@ impl Reader {
 
     /// The next record of this epoch, of all shards by example.
     fn next_in_epoch(&mut self) -> Result<Option<Record>, DataError> {
+        if self.plan.most.is_some_and(|most| self.in_epoch >= most) {
+            return Ok(None);
+        }
         loop {
             if let Some(open) = &mut self.slots[self.slot] {
                 let offset = open.records.position().bytes;
@@ -173,6 +189,7 @@ impl Reader {
         self.epoch += 1;
         self.order = self.order_of(self.epoch);
         (self.opened, self.slot, self.in_block, self.in_epoch) = (0, 0, 0, 0);
+        self.slots.iter_mut().for_each(|slot| *slot = None);
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 
 mod arrow_source;
 mod bad;
+mod concatenated;
 mod csv_source;
 mod few_shot;
 mod function;
@@ -27,10 +28,12 @@ mod tf_encode;
 mod tf_example;
 mod tf_source;
 mod tfds;
+mod truncated;
 mod wire;
 
 pub use arrow_source::{ArrowDataSource, ParquetDataSource};
 pub use bad::{BadRecords, OnBadRecord};
+pub use concatenated::ConcatenatedDataSource;
 pub use csv_source::{ColumnType, CsvDataSource};
 pub use few_shot::{FewshotDataSource, OriginalSource};
 pub use function::FunctionDataSource;
@@ -44,6 +47,7 @@ pub use tf_source::{
     TfDtype, TfExampleDataSource, VarLenFeature,
 };
 pub use tfds::{TfdsDataSource, TfdsSplits, set_tfds_data_dir};
+pub use truncated::TruncatedDatasetProvider;
 
 pub(crate) use bad::BadRecordGuard;
 pub(crate) use interleave::{ReadPlan, Reader, Record};

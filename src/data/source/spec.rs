@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::arrow_source::{ArrowDataSource, ParquetDataSource};
+use super::concatenated::ConcatenatedDataSource;
 use super::csv_source::CsvDataSource;
 use super::few_shot::FewshotDataSource;
 use super::function::FunctionDataSource;
@@ -13,6 +14,7 @@ use super::split::{Format, SourceFile, SplitFiles};
 use super::text_sources::{JsonLinesDataSource, TextLineDataSource};
 use super::tf_source::TfExampleDataSource;
 use super::tfds::TfdsDataSource;
+use super::truncated::TruncatedDatasetProvider;
 use crate::data::error::DataError;
 use crate::gin::{Evaluator, FromGin, Registry, Reported, Value, ValueKind};
 use crate::storage::Path;
@@ -39,6 +41,7 @@ crate::gin::slot! {
     /// Any source of a task.
     pub enum DataSource: Source {
         ArrowDataSource,
+        ConcatenatedDataSource,
         CsvDataSource,
         FewshotDataSource,
         FunctionDataSource,
@@ -50,6 +53,7 @@ crate::gin::slot! {
         TextLineDataSource,
         TfExampleDataSource,
         TfdsDataSource,
+        TruncatedDatasetProvider,
     }
 }
 
@@ -185,6 +189,7 @@ macro_rules! pattern_source {
                 let files = patterns.files(task, split, &self.format()?)?;
                 Ok($crate::data::source::split::SplitFiles {
                     files,
+                    most: None,
                     cycle_length: self.cycle_length.max(1),
                     block_length: self.block_length.max(1),
                     skip_header_lines: self.header_lines(),

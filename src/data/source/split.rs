@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::bad::BadRecordPolicy;
 use super::parse::RecordParser;
-use super::read::{CsvOptions, RowOptions};
+use super::read::{CsvOptions, RecordPosition, RowOptions, expansion, num_rows};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
@@ -56,10 +56,33 @@ impl SourceFile {
         }
     }
 
+    /// The share of its records that lies before a position, from 0 to 1; an estimate where the file is
+    /// compressed.
+    pub(crate) fn share_before(&self, position: RecordPosition) -> Result<f64, DataError> {
+        let whole = match (&self.records, &self.format) {
+            (Some(part), _) => {
+                let before = position.records.saturating_sub(part.start);
+                return Ok(share(before as f64, (part.end - part.start) as f64));
+            }
+            (None, Format::Generated { num_examples, .. }) => *num_examples,
+            (None, Format::Parquet(_)) => num_rows(&self.path)?,
+            (None, _) => {
+                let bytes = self.size()? as f64 * expansion(&self.path)?;
+                return Ok(share(position.bytes as f64, bytes));
+            }
+        };
+        Ok(share(position.records as f64, whole as f64))
+    }
+
     /// One of its records, from 1, as a message names it.
     pub(crate) fn place(&self, number: u64) -> Place<'_> {
         Place { file: self, number }
     }
+}
+
+/// At least one in a billion, so that one may divide by it.
+fn share(part: f64, whole: f64) -> f64 {
+    (part / whole.max(1.0)).clamp(1e-9, 1.0)
 }
 
 /// Shows as `file:line` or `file, record 3`.
@@ -87,6 +110,8 @@ impl fmt::Display for Place<'_> {
 #[derive(Clone)]
 pub(crate) struct SplitFiles {
     pub files: Vec<SourceFile>,
+    /// Records read of them, in their order without shuffling; all if None.
+    pub most: Option<u64>,
     /// Files read in turn.
     pub cycle_length: usize,
     /// Records taken from a file before the next one's turn.
@@ -105,6 +130,7 @@ impl SplitFiles {
     pub(crate) fn new(files: Vec<SourceFile>, parser: RecordParser) -> Self {
         Self {
             files,
+            most: None,
             cycle_length: CYCLE_LENGTH,
             block_length: BLOCK_LENGTH,
             skip_header_lines: 0,

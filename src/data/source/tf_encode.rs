@@ -1,7 +1,5 @@
 //! Examples to serialized `tf.Example`s. Source: TensorFlow `core/example/feature.proto`.
 
-use std::collections::BTreeMap;
-
 use prost::Message;
 
 use crate::data::example::{Example, Value};
@@ -15,8 +13,18 @@ struct TfExample {
 
 #[derive(Clone, PartialEq, Message)]
 struct Features {
-    #[prost(btree_map = "string, message", tag = "1")]
-    feature: BTreeMap<String, Feature>,
+    #[prost(message, repeated, tag = "1")]
+    feature: Vec<Entry>,
+}
+
+/// An entry of the map, which on the wire is a message. As prost's own map it would lose values that
+/// are empty messages, and TensorFlow reads no entry without a value.
+#[derive(Clone, PartialEq, Message)]
+struct Entry {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(message, optional, tag = "2")]
+    value: Option<Feature>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -55,11 +63,15 @@ struct Int64List {
 
 /// The serialized proto of an example, its features sorted by name.
 pub(crate) fn encode(example: &Example) -> Vec<u8> {
-    let feature = example.iter().map(|(key, value)| {
-        let feature = Feature { kind: kind_of(value) };
-        (key.to_string(), feature)
-    });
-    TfExample { features: Some(Features { feature: feature.collect() }) }.encode_to_vec()
+    let mut feature: Vec<Entry> = example
+        .iter()
+        .map(|(key, value)| Entry {
+            key: key.to_string(),
+            value: Some(Feature { kind: kind_of(value) }),
+        })
+        .collect();
+    feature.sort_by(|one, other| one.key.cmp(&other.key));
+    TfExample { features: Some(Features { feature }) }.encode_to_vec()
 }
 
 /// Lists without values have no type, so that they fit every one.
@@ -72,7 +84,7 @@ fn kind_of(value: &Value) -> Option<Kind> {
         Value::Longs(numbers) => ints(numbers.clone()),
         Value::Floats(numbers) => floats(numbers.iter().map(|&number| number as f32).collect()),
         Value::Texts(texts) => bytes(texts.iter().map(|text| text.clone().into()).collect()),
-        // The rows' lengths are lost: who writes refuses them.
+        // Whoever writes them keeps their length.
         Value::IntRows(rows) => ints(rows.iter().flatten().map(|&id| id.into()).collect()),
         Value::FloatRows(rows) => floats(rows.iter().flatten().map(|&x| x as f32).collect()),
         Value::Int(number) => ints(vec![*number]),
@@ -89,5 +101,19 @@ impl Kind {
             Self::Floats(list) => list.value.is_empty(),
             Self::Ints(list) => list.value.is_empty(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_lists_are_written_as_tensorflow_does() {
+        let mut example = Example::of("inputs".into(), Value::Ints(Vec::new()));
+        example.set("z".into(), Value::Text("abc".into()));
+        // `tf.train.Example.SerializeToString()` of a feature without a kind and of one of bytes.
+        let expected = b"\n\x1a\n\n\n\x06inputs\x12\x00\n\x0c\n\x01z\x12\x07\n\x05\n\x03abc";
+        assert_eq!(encode(&example), expected);
     }
 }

@@ -23,6 +23,8 @@ pub(crate) enum TfShape {
     List,
     /// A list of this length.
     Fixed(usize),
+    /// Rows of this length, as many as there are or this number.
+    Rows { count: Option<usize>, length: usize },
 }
 
 /// A feature to be read from every proto.
@@ -270,6 +272,9 @@ fn value_of(feature: &TfFeature, values: Option<Values>) -> Result<Value, String
         return match (&feature.default, &feature.shape) {
             (Some(default), _) => Ok(default.clone()),
             (None, TfShape::List) => Ok(list_of(Values::new(feature.kind))),
+            (None, TfShape::Rows { count: None, length }) => {
+                rows_of(Values::new(feature.kind), *length)
+            }
             (None, _) => Err("is missing".to_string()),
         };
     };
@@ -278,6 +283,16 @@ fn value_of(feature: &TfFeature, values: Option<Values>) -> Result<Value, String
         TfShape::List => Ok(list_of(values)),
         TfShape::Fixed(length) if length == found => Ok(list_of(values)),
         TfShape::Fixed(length) => Err(format!("holds {found} values, expected {length}")),
+        TfShape::Rows { count, length } => {
+            let expected = count.unwrap_or_else(|| found / length.max(1)) * length;
+            match found == expected {
+                true => rows_of(values, length),
+                false => Err(match count {
+                    Some(count) => format!("holds {found} values, expected {count} x {length}"),
+                    None => format!("holds {found} values, expected rows of {length}"),
+                }),
+            }
+        }
         TfShape::One => match values {
             Values::Ints(ids) => single(ids).map(|id| Value::Int(id.into())),
             Values::Longs(longs) => single(longs).map(Value::Int),
@@ -293,6 +308,18 @@ fn list_of(values: Values) -> Value {
         Values::Longs(longs) => Value::Longs(longs),
         Values::Floats(floats) => Value::Floats(floats),
         Values::Texts(texts) => Value::Texts(texts),
+    }
+}
+
+fn rows_of(values: Values, length: usize) -> Result<Value, String> {
+    fn cut<T: Clone>(values: &[T], length: usize) -> Vec<Vec<T>> {
+        values.chunks(length.max(1)).map(<[T]>::to_vec).collect()
+    }
+    match values {
+        Values::Ints(ids) => Ok(Value::IntRows(cut(&ids, length))),
+        Values::Floats(floats) => Ok(Value::FloatRows(cut(&floats, length))),
+        Values::Longs(_) => Err("holds ints of more than 32 bits in rows".to_string()),
+        Values::Texts(_) => Err("holds rows of bytes, expected ints or floats".to_string()),
     }
 }
 
@@ -323,32 +350,55 @@ mod tests {
         TfFeature::new(name, kind, if is_list { TfShape::List } else { TfShape::One })
     }
 
+    fn rows(count: Option<usize>, length: usize) -> TfShape {
+        TfShape::Rows { count, length }
+    }
+
     #[test]
     fn an_example_comes_back_as_it_was() {
         let all = [
-            ("empty", Value::Floats(vec![]), TfKind::Floats, true),
-            ("float", Value::Float(0.5), TfKind::Floats, false),
-            ("floats", Value::Floats(vec![-1.5, 2.0]), TfKind::Floats, true),
-            ("longs", Value::Longs(vec![1, -2, 1 << 40, 3]), TfKind::Ints, true),
-            ("ids", Value::Ints(vec![1, -1, i32::MAX]), TfKind::Ints, true),
-            ("int", Value::Int(-1 << 40), TfKind::Ints, false),
-            ("text", Value::Text("ä".to_string()), TfKind::Texts, false),
-            ("texts", Value::Texts(vec![String::new(), "b".to_string()]), TfKind::Texts, true),
+            ("empty", Value::Floats(vec![]), TfKind::Floats, TfShape::List),
+            ("float", Value::Float(0.5), TfKind::Floats, TfShape::One),
+            ("floats", Value::Floats(vec![-1.5, 2.0]), TfKind::Floats, TfShape::List),
+            ("longs", Value::Longs(vec![1, -2, 1 << 40, 3]), TfKind::Ints, TfShape::List),
+            ("ids", Value::Ints(vec![1, -1, i32::MAX]), TfKind::Ints, TfShape::Fixed(3)),
+            ("int", Value::Int(-1 << 40), TfKind::Ints, TfShape::One),
+            ("no rows", Value::IntRows(vec![]), TfKind::Ints, rows(None, 4)),
+            ("rows", Value::IntRows(vec![vec![1, 2], vec![3, 4]]), TfKind::Ints, rows(None, 2)),
+            ("scores", Value::FloatRows(vec![vec![0.5]]), TfKind::Floats, rows(Some(1), 1)),
+            ("text", Value::Text("ä".to_string()), TfKind::Texts, TfShape::One),
+            (
+                "texts",
+                Value::Texts(vec![String::new(), "b".to_string()]),
+                TfKind::Texts,
+                TfShape::List,
+            ),
         ];
         let example: Example =
             all.iter().map(|(name, value, ..)| ((*name).into(), value.clone())).collect();
-        let features = all.map(|(name, _, kind, is_list)| feature(name, kind, is_list));
+        let features = all.map(|(name, _, kind, shape)| TfFeature::new(name, kind, shape));
         assert_eq!(decode(&features, Layout::Example, &encode(&example)).unwrap(), example);
     }
 
     #[test]
     fn what_does_not_fit_is_named() {
         let ids = encode(&Example::of("a".into(), Value::Int(1 << 40)));
+        let three = encode(&Example::of("a".into(), Value::Ints(vec![1, 2, 3])));
         // {"a": bytes_list [b"\xff"]}
         let bad_text = b"\x0a\x0c\x0a\x0a\x0a\x01a\x12\x05\x0a\x03\x0a\x01\xff".to_vec();
         for (bytes, feature, expected) in [
             (&ids, feature("a", TfKind::Texts, true), "'a' holds ints, expected bytes"),
             (&ids, feature("b", TfKind::Ints, false), "'b' is missing"),
+            (
+                &three,
+                TfFeature::new("a", TfKind::Ints, rows(None, 2)),
+                "'a' holds 3 values, expected rows of 2",
+            ),
+            (
+                &three,
+                TfFeature::new("a", TfKind::Ints, rows(Some(2), 2)),
+                "'a' holds 3 values, expected 2 x 2",
+            ),
             (&bad_text, feature("a", TfKind::Texts, false), "'a' is not UTF-8"),
             (&vec![0xff], feature("a", TfKind::Ints, true), "no tf.Example"),
         ] {

@@ -193,6 +193,7 @@ impl Describe for FixedLenFeature {
         let shape = match self.shape[..] {
             [] => TfShape::One,
             [length] => TfShape::Fixed(length),
+            [count, length] => TfShape::Rows { count: Some(count), length },
             _ => return Err(rank_error(name, self.shape.len())),
         };
         let default = self.default_value.as_ref().map(|value| self.default_of(name, value));
@@ -248,15 +249,17 @@ impl Describe for VarLenFeature {
 
 impl Describe for FixedLenSequenceFeature {
     fn feature(&self, name: &str) -> Result<TfFeature, DataError> {
-        match self.shape[..] {
-            [] => Ok(TfFeature::new(name, self.dtype.kind(), TfShape::List)),
-            _ => Err(rank_error(name, self.shape.len() + 1)),
-        }
+        let shape = match self.shape[..] {
+            [] => TfShape::List,
+            [length] => TfShape::Rows { count: None, length },
+            _ => return Err(rank_error(name, self.shape.len() + 1)),
+        };
+        Ok(TfFeature::new(name, self.dtype.kind(), shape))
     }
 }
 
 fn rank_error(name: &str, rank: usize) -> DataError {
-    DataError::Config(format!("feature '{name}' has {rank} dimensions, at most 1 is read"))
+    DataError::Config(format!("feature '{name}' has {rank} dimensions, at most 2 are read"))
 }
 
 impl FromGin for FeatureDescription {

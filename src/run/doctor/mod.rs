@@ -5,9 +5,11 @@
 
 #[cfg(feature = "torch")]
 mod libtorch;
+mod places;
 
 #[cfg(feature = "torch")]
 pub use libtorch::libtorch;
+pub use places::examine;
 
 use std::fmt::Write;
 use std::fs;

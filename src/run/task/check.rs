@@ -1,6 +1,9 @@
 //! `gimlet task check`: every mistake in tasks and mixtures, at once.
 
 use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::anyhow;
 use clap::Args;
@@ -13,6 +16,7 @@ use crate::gin::did_you_mean;
 use crate::run::failure::Failure;
 use crate::run::output::write;
 use crate::run::tasks::{Declared, GinTasks};
+use crate::storage::StorageError;
 use crate::vocab::VocabularySpec;
 
 use super::TaskFileArgs;
@@ -40,9 +44,9 @@ pub(super) fn run(args: &CheckArgs, color: bool) -> Result<(), Failure> {
         eprintln!("error: {}", mistake.trim_end());
         bad += 1;
     }
-    let mut vocabularies = (!args.offline).then(Vocabularies::default);
-    for one in &selected {
-        let mistakes = mistakes(one, &tasks, vocabularies.as_mut());
+    let asked = (!args.offline).then(Asked::default);
+    let found = each(&selected, |one| mistakes(one, &tasks, asked.as_ref()));
+    for (one, mistakes) in selected.iter().zip(found) {
         for mistake in &mistakes {
             let mistake = mistake.trim_end();
             eprintln!("error: {} `{}` ({}): {mistake}", one.kind(), one.name, one.place);
@@ -72,36 +76,101 @@ fn selected(names: &[String], tasks: &GinTasks) -> Result<Vec<Declared>, Failure
     names.iter().map(find).collect()
 }
 
-/// Why vocabularies cannot be loaded; each is tried once, since a network may take its time to fail.
-#[derive(Default)]
-struct Vocabularies(HashMap<VocabularySpec, Option<String>>);
+/// Tasks that are checked at once: most of the time goes into waiting for servers.
+const THREADS: usize = 32;
 
-impl Vocabularies {
-    fn mistake(&mut self, spec: &VocabularySpec) -> Option<String> {
-        let tried = self.0.entry(spec.clone());
-        tried.or_insert_with(|| spec.build().err().map(|error| error.to_string())).clone()
+/// What is found of each, in their order, asked on many threads.
+fn each<T: Sync, R: Send + Sync>(items: &[T], ask: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let found: Vec<OnceLock<R>> = items.iter().map(|_| OnceLock::new()).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS.min(items.len()) {
+            scope.spawn(|| {
+                while let index = next.fetch_add(1, Ordering::Relaxed)
+                    && let (Some(item), Some(place)) = (items.get(index), found.get(index))
+                {
+                    place.get_or_init(|| ask(item));
+                }
+            });
+        }
+    });
+    found.into_iter().map(|place| place.into_inner().expect("every item was asked")).collect()
+}
+
+/// Answers by question: who asks what another asks at the moment waits for that one's answer.
+struct Answers<K, V>(Mutex<HashMap<K, Arc<OnceLock<V>>>>);
+
+impl<K, V> Default for Answers<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
     }
 }
 
-/// What is wrong; with files too where there are `vocabularies` to be tried.
-fn mistakes(
-    one: &Declared,
-    tasks: &GinTasks,
-    vocabularies: Option<&mut Vocabularies>,
-) -> Vec<String> {
+impl<K: Eq + Hash, V: Clone> Answers<K, V> {
+    fn get(&self, question: K, ask: impl FnOnce() -> V) -> V {
+        let place = {
+            let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            known.entry(question).or_default().clone()
+        };
+        place.get_or_init(ask).clone()
+    }
+}
+
+/// What was asked already, since a network may take its time to fail.
+#[derive(Default)]
+struct Asked {
+    /// Why a vocabulary cannot be loaded.
+    vocabularies: Answers<VocabularySpec, Option<String>>,
+    /// Why data cannot be reached, by their source as it shows.
+    unreachable: Answers<String, Option<String>>,
+}
+
+impl Asked {
+    fn mistake_in(&self, spec: &VocabularySpec) -> Option<String> {
+        let ask = || spec.build().err().map(|error| error.to_string());
+        self.vocabularies.get(spec.clone(), ask)
+    }
+
+    /// Splits without files; data that cannot be reached are asked for by one of their tasks.
+    fn mistakes_in_data(&self, task: &Task) -> Vec<String> {
+        let mut first = None;
+        let unreachable = self.unreachable.get(format!("{:?}", task.source), || {
+            let errors = errors_in_data(task);
+            let is_unreachable = |error: &&DataError| {
+                matches!(error, DataError::Storage(StorageError::Unreachable { .. }))
+            };
+            let unreachable = errors.iter().find(is_unreachable).map(DataError::to_string);
+            first = Some(errors);
+            unreachable
+        });
+        let errors = match (first, unreachable) {
+            (None, Some(message)) => return vec![message],
+            (Some(errors), _) => errors,
+            (None, None) => errors_in_data(task),
+        };
+        errors.iter().map(DataError::to_string).collect()
+    }
+}
+
+/// What is wrong; with vocabularies and data too unless checking offline.
+fn mistakes(one: &Declared, tasks: &GinTasks, asked: Option<&Asked>) -> Vec<String> {
     match tasks.get(&one.name) {
         Err(error) => vec![error.to_string()],
         Ok(TaskOrMixture::Task(task)) => {
             let error = task.supports_caching().err().map(|error| error.to_string());
             let mut found: Vec<String> = error.into_iter().collect();
-            if let Some(vocabularies) = vocabularies {
-                found.extend(mistakes_in_files(&task, vocabularies));
+            if let Some(asked) = asked {
+                let features = task.output_features.values();
+                found.extend(features.filter_map(|feature| asked.mistake_in(&feature.vocabulary)));
+                // Features mostly share a vocabulary.
+                found.dedup();
+                found.extend(asked.mistakes_in_data(&task));
             }
             found
         }
         Ok(TaskOrMixture::Mixture(_)) => {
             // Rates may be numbers of examples, which only the data tell.
-            let error = match vocabularies {
+            let error = match asked {
                 Some(_) => mixture_rates(&one.name, tasks).err(),
                 None => subtasks(&one.name, tasks).err(),
             };
@@ -110,20 +179,32 @@ fn mistakes(
     }
 }
 
-/// Vocabularies that cannot be loaded, and splits without files.
-fn mistakes_in_files(task: &Task, vocabularies: &mut Vocabularies) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    for feature in task.output_features.values() {
-        found.extend(vocabularies.mistake(&feature.vocabulary));
-    }
-    // Features mostly share a vocabulary.
-    found.dedup();
+/// Splits without files, or why there are no splits.
+fn errors_in_data(task: &Task) -> Vec<DataError> {
     match task_splits(task) {
-        Err(error) => found.push(error.to_string()),
+        Err(error) => vec![error],
         Ok(splits) => {
-            let errors = splits.iter().filter_map(|split| split_files_found(task, split).err());
-            found.extend(errors.map(|error| error.to_string()));
+            splits.iter().filter_map(|split| split_files_found(task, split).err()).collect()
         }
     }
-    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_keep_the_order_of_questions_and_each_is_asked_once() {
+        let asked = AtomicUsize::new(0);
+        let answers = Answers::default();
+        let items: Vec<u64> = (0..100).map(|i| i % 7).collect();
+        let found = each(&items, |item| {
+            answers.get(*item, || {
+                asked.fetch_add(1, Ordering::Relaxed);
+                item * 10
+            })
+        });
+        assert_eq!(found, items.iter().map(|item| item * 10).collect::<Vec<_>>());
+        assert_eq!(asked.into_inner(), 7);
+    }
 }

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::future::BoxFuture;
 use object_store::client::{
     ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
@@ -133,24 +134,43 @@ impl Watched {
         // Joining the parts of an upload, too, is done before the answer.
         let thinking = if request.method().is_safe() { 1 } else { 10 };
         let longest = limits().stall * thinking + sending;
+        // Of a file's bytes their reader sees that they keep coming.
+        let is_of_file = request.headers().contains_key("range");
         let answer = tokio::time::timeout(longest, self.inner.execute(request));
         let Ok(answer) = answer.await else {
-            let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
-            return Err(HttpError::new(HttpErrorKind::Timeout, late));
+            return Err(late());
         };
         let response = answer?;
-        // These `object_store` understands, and says more about than the status.
+        // These `object_store` understands, of whatever request.
         let status = response.status().as_u16();
-        let understood = matches!(status, 200..=299 | 304 | 401 | 403 | 404 | 409 | 412);
+        let understood = matches!(status, 200..=299 | 304 | 404 | 409 | 412);
         if understood {
-            return Ok(response);
+            return if is_of_file { Ok(response) } else { whole(response).await };
         }
         let kind = match status {
-            408 | 429 | 500..=599 => HttpErrorKind::Request,
+            408 | 429 | 500 | 502..=599 => HttpErrorKind::Request,
             _ => HttpErrorKind::Decode,
         };
         Err(HttpError::new(kind, Answered::read(response).await))
     }
+}
+
+/// Reads a short answer to its end, as long as its bytes keep coming.
+async fn whole(response: HttpResponse) -> Result<HttpResponse, HttpError> {
+    let (parts, body) = response.into_parts();
+    let (mut stream, mut bytes) = (body.bytes_stream(), Vec::new());
+    loop {
+        let next = tokio::time::timeout(limits().stall, stream.next()).await;
+        match next.map_err(|_| late())? {
+            Some(chunk) => bytes.extend_from_slice(&chunk?),
+            None => return Ok(HttpResponse::from_parts(parts, bytes.into())),
+        }
+    }
+}
+
+fn late() -> HttpError {
+    let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
+    HttpError::new(HttpErrorKind::Timeout, late)
 }
 
 impl HttpService for Watched {

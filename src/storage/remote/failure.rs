@@ -31,6 +31,8 @@ pub(in crate::storage) enum Failure {
     },
     /// Asking again gives the same.
     Permanent(String),
+    /// The file is not in the state that a conditional write expects.
+    Conflict,
     /// The place has no such operation; what to do instead.
     Unsupported(String),
 }
@@ -46,6 +48,8 @@ impl Failure {
             404 | 410 => Self::NotFound,
             401 | 403 | 407 => Self::Denied(answered.said.clone()),
             416 => Self::PastEnd,
+            412 => Self::Conflict,
+            501 => Self::Unsupported(answered.to_string()),
             408 | 425 | 429 | 500..=599 => Self::Temporary {
                 reason: answered.to_string(),
                 wait: answered.retry_after,
@@ -90,6 +94,10 @@ impl From<object_store::Error> for Failure {
         use object_store::Error as E;
         match &error {
             E::NotFound { .. } => return Self::NotFound,
+            E::AlreadyExists { .. } | E::Precondition { .. } => return Self::Conflict,
+            E::NotImplemented { .. } | E::NotSupported { .. } => {
+                return Self::Unsupported(error.to_string());
+            }
             E::PermissionDenied { source, .. } | E::Unauthenticated { source, .. } => {
                 return Self::Denied(said(&source.to_string()));
             }

@@ -3,7 +3,7 @@
 use std::sync::RwLock;
 use std::time::Duration;
 
-/// How long to wait for servers, how often to ask again, and how much to read ahead.
+/// How long to wait for servers and for other processes, how often to ask again, and how much to read ahead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// A server that sends nothing for this long is asked anew.
@@ -18,6 +18,10 @@ pub struct Limits {
     pub part_size: u64,
     /// Requests of one reader that run ahead of the one being read.
     pub parts_ahead: usize,
+    /// A lease whose holder was not heard of for this long may be taken.
+    pub lease: Duration,
+    /// A growing file is sent at most once in this time.
+    pub growing_pause: Duration,
 }
 
 impl Default for Limits {
@@ -29,6 +33,8 @@ impl Default for Limits {
             longest_pause: Duration::from_secs(15),
             part_size: 8 << 20,
             parts_ahead: 4,
+            lease: Duration::from_secs(60),
+            growing_pause: Duration::from_secs(30),
         }
     }
 }
@@ -44,6 +50,6 @@ pub fn set_limits(limits: Limits) {
     *LIMITS.write().expect("no holder of the limits panics") = Some(limits);
 }
 
-pub(super) fn limits() -> Limits {
+pub(in crate::storage) fn limits() -> Limits {
     LIMITS.read().expect("no holder of the limits panics").clone().unwrap_or_default()
 }

@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 pub(super) use failure::Failure;
+pub(super) use limits::limits;
 pub use limits::{Limits, set_limits};
 pub(super) use ranges::RemoteRanges;
 pub(super) use stream::Stream;
@@ -31,11 +32,15 @@ pub(super) use upload::Upload;
 use super::credentials::variable;
 use super::error::StorageError;
 use super::path::{Path, split_scheme};
-pub(super) use store::Found;
-use store::{Depth, Store, Version};
+use futures::TryStreamExt;
+use store::{Depth, Store};
+pub(super) use store::{Found, Version};
 
 /// The environment variable that keeps the process off the network.
 pub const OFFLINE_VARIABLE: &str = "GIMLET_OFFLINE";
+
+/// What a small file has at most, in bytes.
+const SMALL: u64 = 1 << 16;
 
 /// A file or folder elsewhere.
 #[derive(Clone)]
@@ -168,6 +173,36 @@ impl Remote {
         self.asked("write", || self.store.put(&self.key, bytes.clone()))
     }
 
+    /// The whole of a small file and the state it is in; `None` where there is none.
+    pub(super) fn read_state(&self) -> Result<Option<(Vec<u8>, Version)>, StorageError> {
+        let read = || async {
+            let fetched = self.store.fetch(&self.key, 0..SMALL).await?;
+            let bytes: Vec<bytes::Bytes> = fetched.bytes.try_collect().await?;
+            Ok((bytes.concat(), fetched.version))
+        };
+        match client::wait(retry::retry(limits::limits(), read)) {
+            Ok(found) => Ok(Some(found)),
+            Err(Failure::NotFound) => Ok(None),
+            Err(failure) => Err(StorageError::of_failure("read", &self.path, failure)),
+        }
+    }
+
+    /// Replaces the file where it is in the state `expected`, or makes it where there is none. Yields
+    /// its new state; `None` where it is in another state.
+    pub(super) fn put_if(
+        &self,
+        bytes: Vec<u8>,
+        expected: Option<&Version>,
+    ) -> Result<Option<Version>, StorageError> {
+        let bytes = bytes::Bytes::from(bytes);
+        let put = || self.store.put_if(&self.key, bytes.clone(), expected);
+        match client::wait(retry::retry(limits::limits(), put)) {
+            Ok(version) => Ok(Some(version)),
+            Err(Failure::Conflict | Failure::NotFound) => Ok(None),
+            Err(failure) => Err(StorageError::of_failure("write", &self.path, failure)),
+        }
+    }
+
     /// Whether files can be written here at all; told before anyone computes what to write.
     pub(super) fn writable(&self, operation: &'static str) -> Result<(), StorageError> {
         match self.store.writable() {
@@ -204,7 +239,30 @@ impl Remote {
         StorageError::of_failure(operation, &self.path, Failure::Unsupported(remedy.to_string()))
     }
 
-    fn version(&self) -> Result<Version, StorageError> {
+    /// The error of a file that is not what it should be.
+    pub(super) fn unfit(&self, reason: &str) -> StorageError {
+        StorageError::of_failure("read", &self.path, Failure::Permanent(reason.to_string()))
+    }
+
+    /// The path it was reached by.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens the file at an offset, in a state that was seen before.
+    pub(super) fn open_state(
+        &self,
+        offset: u64,
+        version: &Version,
+    ) -> Result<Stream, StorageError> {
+        let stream = self.clone().open(offset)?;
+        match stream.is_of(version) {
+            true => Ok(stream),
+            false => Err(StorageError::of_failure("read", &self.path, Failure::Changed(offset))),
+        }
+    }
+
+    pub(super) fn version(&self) -> Result<Version, StorageError> {
         let version = client::wait(self.stat());
         version.map_err(|failure| StorageError::of_failure("look at", &self.path, failure))
     }

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path as Key;
 use object_store::{
-    GetOptions, GetRange, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
+    GetOptions, GetRange, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode,
+    UpdateVersion,
 };
 
 use super::failure::Failure;
@@ -85,6 +86,27 @@ impl Store for Bucket {
         })
     }
 
+    fn put_if<'a>(
+        &'a self,
+        key: &'a str,
+        bytes: Bytes,
+        expected: Option<&'a Version>,
+    ) -> Attempt<'a, Version> {
+        Box::pin(async move {
+            self.writable()?;
+            let mode = match expected {
+                None => PutMode::Create,
+                Some(Version { e_tag, generation, .. }) => PutMode::Update(UpdateVersion {
+                    e_tag: e_tag.clone(),
+                    version: generation.clone(),
+                }),
+            };
+            let written = self.patient.put_opts(&parse(key)?, bytes.into(), mode.into()).await?;
+            let (e_tag, generation) = (written.e_tag, written.version);
+            Ok(Version { e_tag, generation, ..Version::default() })
+        })
+    }
+
     fn upload<'a>(&'a self, key: &'a str) -> Attempt<'a, Box<dyn MultipartUpload>> {
         Box::pin(async move {
             self.writable()?;
@@ -125,6 +147,7 @@ fn version(meta: &ObjectMeta) -> Version {
         size: Some(meta.size),
         e_tag: meta.e_tag.clone(),
         modified: Some(SystemTime::from(meta.last_modified)),
+        generation: meta.version.clone(),
     }
 }
 

@@ -22,6 +22,8 @@ pub(in crate::storage) struct Version {
     pub e_tag: Option<String>,
     /// When it was last changed.
     pub modified: Option<SystemTime>,
+    /// The number that Google's store gives to each state; conditional writes there go by it.
+    pub generation: Option<String>,
 }
 
 impl Version {
@@ -90,6 +92,16 @@ pub(super) trait Store: Send + Sync + 'static {
 
     /// Replaces a file as a whole.
     fn put<'a>(&'a self, _key: &'a str, _bytes: Bytes) -> Attempt<'a, ()> {
+        Box::pin(async { Err(only_read()) })
+    }
+
+    /// Replaces a file that is in a state, or makes one where there is none; else a conflict.
+    fn put_if<'a>(
+        &'a self,
+        _key: &'a str,
+        _bytes: Bytes,
+        _expected: Option<&'a Version>,
+    ) -> Attempt<'a, Version> {
         Box::pin(async { Err(only_read()) })
     }
 

@@ -101,6 +101,11 @@ impl Stream {
         Ok(stream)
     }
 
+    /// Whether the file may be in this state.
+    pub(super) fn is_of(&self, version: &Version) -> bool {
+        self.source.version.agrees(version)
+    }
+
     fn start(
         &mut self,
         range: Range<u64>,

@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::limits::limits;
 use super::retry::retry;
 use crate::storage::error::StorageError;
+use crate::storage::slow::Transfer;
 
 /// Bytes of a part; stores take 10,000 parts.
 const PART: usize = 16 << 20;
@@ -24,12 +25,15 @@ pub(in crate::storage) struct Upload {
     remote: Remote,
     buffer: Vec<u8>,
     parts: Option<WriteMultipart>,
+    sent: u64,
+    transfer: Transfer,
 }
 
 impl Upload {
     /// Starts with `bytes`; nothing is sent before there is a part's worth.
     pub(in crate::storage) fn new(remote: Remote, bytes: Vec<u8>) -> Self {
-        Self { remote, buffer: bytes, parts: None }
+        let transfer = Transfer::new(format!("sending {}", remote.path), None);
+        Self { remote, buffer: bytes, parts: None, sent: 0, transfer }
     }
 
     /// Sends what is left and makes the file appear.
@@ -55,6 +59,8 @@ impl Upload {
         }
         let parts = self.parts.as_mut().expect("started above");
         wait(parts.wait_for_capacity(AT_ONCE))?;
+        self.sent += bytes.len() as u64;
+        self.transfer.reached(self.sent);
         parts.put(bytes);
         Ok(())
     }

@@ -121,7 +121,7 @@ fn version(response: &HttpResponse) -> (Version, Option<u64>) {
     };
     let modified = header(response, "last-modified").and_then(http_date);
     let e_tag = header(response, "etag").map(str::to_string);
-    (Version { size, e_tag, modified }, range.map(|(start, _)| start))
+    (Version { size, e_tag, modified, generation: None }, range.map(|(start, _)| start))
 }
 
 pub(super) fn header<'a>(response: &'a HttpResponse, name: &str) -> Option<&'a str> {

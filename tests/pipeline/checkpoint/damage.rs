@@ -6,7 +6,7 @@ use gimlet::checkpoint::{
 };
 use gimlet::storage::Path;
 
-use super::{copied, files, fixture, names, overwrite, save, scratch};
+use super::{copied, everywhere, files, fixture, names, overwrite, save, scratch};
 
 fn found(model_dir: &Path) -> (u64, Vec<String>) {
     let LatestValid { checkpoint, skipped } = latest_valid(model_dir).unwrap();
@@ -16,37 +16,38 @@ fn found(model_dir: &Path) -> (u64, Vec<String>) {
 
 #[test]
 fn any_changed_cut_or_missing_file_is_noticed_and_the_one_before_is_used() {
-    let (_dir, model_dir) = scratch();
-    save(&model_dir, 1);
-    let newest = save(&model_dir, 2);
-    for file in files(&newest) {
-        let bytes = file.read().unwrap();
-        let relative = &file.as_str()[newest.as_str().len() + 1..];
-        let check = |damage: &str| {
-            if relative == "gimlet/checksums.json" && damage == "missing" {
-                return; // As T5X leaves it.
+    everywhere(|model_dir| {
+        save(model_dir, 1);
+        let newest = save(model_dir, 2);
+        for file in files(&newest) {
+            let bytes = file.read().unwrap();
+            let relative = &file.as_str()[newest.as_str().len() + 1..];
+            let check = |damage: &str| {
+                if relative == "gimlet/checksums.json" && damage == "missing" {
+                    return; // As T5X leaves it.
+                }
+                let (step, skipped) = found(model_dir);
+                assert_eq!((step, skipped.len()), (1, 1), "{relative} {damage}");
+                assert!(skipped[0].contains(newest.as_str()), "{}", skipped[0]);
+                assert!(skipped[0].contains(relative), "{} does not name {relative}", skipped[0]);
+            };
+            let mut changed = bytes.clone();
+            changed[bytes.len() / 2] ^= 1;
+            overwrite(&file, &changed);
+            check("changed");
+            overwrite(&file, &bytes[..bytes.len() - 1]);
+            check("cut");
+            overwrite(&file, b"");
+            check("emptied");
+            file.remove_file().unwrap();
+            // A pruned data position is no damage.
+            if !relative.contains("train_ds") {
+                check("missing");
             }
-            let (step, skipped) = found(&model_dir);
-            assert_eq!((step, skipped.len()), (1, 1), "{relative} {damage}");
-            assert!(skipped[0].contains(newest.as_str()), "{}", skipped[0]);
-            assert!(skipped[0].contains(relative), "{} does not name {relative}", skipped[0]);
-        };
-        let mut changed = bytes.clone();
-        changed[bytes.len() / 2] ^= 1;
-        overwrite(&file, &changed);
-        check("changed");
-        overwrite(&file, &bytes[..bytes.len() - 1]);
-        check("cut");
-        overwrite(&file, b"");
-        check("emptied");
-        file.remove_file().unwrap();
-        // A pruned data position is no damage.
-        if !relative.contains("train_ds") {
-            check("missing");
+            overwrite(&file, &bytes);
+            assert_eq!(found(model_dir).0, 2);
         }
-        overwrite(&file, &bytes);
-        assert_eq!(found(&model_dir).0, 2);
-    }
+    });
 }
 
 #[test]
@@ -92,38 +93,41 @@ fn a_half_written_folder_is_stepped_over_and_not_listed() {
 
 #[test]
 fn a_run_with_nothing_but_damage_does_not_start_over_silently() {
-    let (_dir, model_dir) = scratch();
-    assert!(latest_valid(&model_dir.join("none")).unwrap().checkpoint.is_none());
-    assert!(latest_valid(&model_dir).unwrap().checkpoint.is_none());
-    for step in [1, 2] {
-        overwrite(&save(&model_dir, step).join("checkpoint"), b"x");
-    }
-    let message = latest_valid(&model_dir).unwrap_err().to_string();
-    assert!(message.contains("checkpoint_1") && message.contains("checkpoint_2"), "{message}");
-    assert!(message.contains("remove these folders"), "{message}");
+    everywhere(|model_dir| {
+        assert!(latest_valid(&model_dir.join("none")).unwrap().checkpoint.is_none());
+        assert!(latest_valid(model_dir).unwrap().checkpoint.is_none());
+        for step in [1, 2] {
+            overwrite(&save(model_dir, step).join("checkpoint"), b"x");
+        }
+        let message = latest_valid(model_dir).unwrap_err().to_string();
+        assert!(message.contains("checkpoint_1") && message.contains("checkpoint_2"), "{message}");
+        assert!(message.contains("remove these folders"), "{message}");
+    });
 }
 
 #[test]
 fn a_damaged_step_is_replaced_and_a_whole_one_stays() {
-    let (_dir, model_dir) = scratch();
-    let dir = save(&model_dir, 2);
-    overwrite(&dir.join("target.a/0.0"), b"x");
-    save(&model_dir, 2);
-    open(&dir).unwrap().verify().unwrap();
-    dir.join("mark").write_atomic(b"").unwrap();
-    save(&model_dir, 2);
-    assert!(dir.join("mark").exists().unwrap());
-    assert_eq!(names(&model_dir), ["checkpoint_2"]);
+    everywhere(|model_dir| {
+        let dir = save(model_dir, 2);
+        overwrite(&dir.join("target.a/0.0"), b"x");
+        save(model_dir, 2);
+        open(&dir).unwrap().verify().unwrap();
+        dir.join("mark").write_atomic(b"").unwrap();
+        save(model_dir, 2);
+        assert!(dir.join("mark").exists().unwrap());
+        assert_eq!(names(model_dir), ["checkpoint_2"]);
+    });
 }
 
 #[test]
 fn a_dropped_writer_leaves_nothing() {
-    let (_dir, model_dir) = scratch();
-    let writer = Writer::create(&model_dir, 1, None).unwrap();
-    writer.extra("gimlet/run.json", b"{}").unwrap();
-    assert_eq!(names(&model_dir).len(), 1);
-    drop(writer);
-    assert!(names(&model_dir).is_empty());
+    everywhere(|model_dir| {
+        let writer = Writer::create(model_dir, 1, None).unwrap();
+        writer.extra("gimlet/run.json", b"{}").unwrap();
+        assert_eq!(names(model_dir).len(), 1);
+        drop(writer);
+        assert!(names(model_dir).is_empty());
+    });
 }
 
 /// The distance between damages of large files.

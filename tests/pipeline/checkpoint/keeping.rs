@@ -5,7 +5,7 @@ use gimlet::checkpoint::{
 };
 use gimlet::storage::Path;
 
-use super::{names, save, scratch};
+use super::{everywhere, names, save, scratch};
 
 fn prune(model_dir: &Path, keep: Option<usize>, keep_dataset_checkpoints: Option<usize>) {
     Retention { keep, keep_dataset_checkpoints }.apply(model_dir).unwrap();
@@ -13,32 +13,34 @@ fn prune(model_dir: &Path, keep: Option<usize>, keep_dataset_checkpoints: Option
 
 #[test]
 fn the_newest_and_the_pinned_stay() {
-    let (_dir, model_dir) = scratch();
-    for step in [9, 10, 100, 1000] {
-        save(&model_dir, step);
-    }
-    checkpoint_dir(&model_dir, 9).join("PINNED").write_atomic(b"").unwrap();
-    prune(&model_dir, None, None);
-    prune(&model_dir, Some(0), None);
-    assert_eq!(list_steps(&model_dir).unwrap(), [9, 10, 100, 1000]);
-    prune(&model_dir, Some(2), None);
-    assert_eq!(list_steps(&model_dir).unwrap(), [9, 100, 1000]);
-    assert_eq!(names(&model_dir), ["checkpoint_100", "checkpoint_1000", "checkpoint_9"]);
+    everywhere(|model_dir| {
+        for step in [9, 10, 100, 1000] {
+            save(model_dir, step);
+        }
+        checkpoint_dir(model_dir, 9).join("PINNED").write_atomic(b"").unwrap();
+        prune(model_dir, None, None);
+        prune(model_dir, Some(0), None);
+        assert_eq!(list_steps(model_dir).unwrap(), [9, 10, 100, 1000]);
+        prune(model_dir, Some(2), None);
+        assert_eq!(list_steps(model_dir).unwrap(), [9, 100, 1000]);
+        assert_eq!(names(model_dir), ["checkpoint_100", "checkpoint_1000", "checkpoint_9"]);
+    });
 }
 
 #[test]
 fn old_data_positions_go_and_their_checkpoints_stay_whole() {
-    let (_dir, model_dir) = scratch();
-    for step in [1, 2, 3] {
-        save(&model_dir, step);
-    }
-    prune(&model_dir, None, Some(1));
-    for (step, expected) in [(1, false), (2, false), (3, true)] {
-        let reader = open(&checkpoint_dir(&model_dir, step)).unwrap();
-        reader.verify().unwrap();
-        let data = reader.extra("gimlet/train_ds-000-of-001.json").unwrap();
-        assert_eq!(data.is_some(), expected, "step {step}");
-    }
+    everywhere(|model_dir| {
+        for step in [1, 2, 3] {
+            save(model_dir, step);
+        }
+        prune(model_dir, None, Some(1));
+        for (step, expected) in [(1, false), (2, false), (3, true)] {
+            let reader = open(&checkpoint_dir(model_dir, step)).unwrap();
+            reader.verify().unwrap();
+            let data = reader.extra("gimlet/train_ds-000-of-001.json").unwrap();
+            assert_eq!(data.is_some(), expected, "step {step}");
+        }
+    });
 }
 
 #[test]

@@ -8,17 +8,29 @@ mod keeping;
 mod orbax;
 mod properties;
 mod restoring;
+mod saving;
+mod stores;
 
 use std::path::PathBuf;
 
 use gimlet::checkpoint::{Array, DType, Stored, Writer, open};
 use gimlet::storage::Path;
 
+use crate::storage::faulty::Bucket;
+
 /// A new folder that goes away with the first part.
 fn scratch() -> (tempfile::TempDir, Path) {
     let dir = tempfile::tempdir().unwrap();
     let path = Path::try_from(dir.path()).unwrap();
     (dir, path)
+}
+
+/// Runs a check in an empty folder on disk and in one of a bucket.
+fn everywhere(check: impl Fn(&Path)) {
+    let (_dir, on_disk) = scratch();
+    check(&on_disk);
+    let bucket = Bucket::new();
+    check(&bucket.path("run"));
 }
 
 fn fixture(name: &str) -> Path {
@@ -78,7 +90,11 @@ fn copied(original: &Path) -> (tempfile::TempDir, Path) {
 }
 
 fn overwrite(file: &Path, bytes: &[u8]) {
-    std::fs::write(file.local().unwrap(), bytes).unwrap();
+    match file.local() {
+        // In place, as damage comes.
+        Ok(local) => std::fs::write(local, bytes).unwrap(),
+        Err(_) => file.write_atomic(bytes).unwrap(),
+    }
 }
 
 /// Copies every array of a checkpoint into a new one in `model_dir`.
@@ -109,7 +125,10 @@ fn save_sized(model_dir: &Path, step: u64, length: usize) -> Path {
     writer.commit().unwrap()
 }
 
-/// The names in the folder.
+/// The names in the folder; in a bucket there is none without files.
 fn names(dir: &Path) -> Vec<String> {
-    dir.list().unwrap().iter().map(|path| path.file_name().to_string()).collect()
+    match dir.list() {
+        Err(error) if error.is_not_found() => Vec::new(),
+        paths => paths.unwrap().iter().map(|path| path.file_name().to_string()).collect(),
+    }
 }

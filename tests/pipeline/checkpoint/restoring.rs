@@ -1,8 +1,8 @@
 //! Which arrays a run takes from a checkpoint, and what it says of another model's.
 
 use gimlet::checkpoint::{
-    CheckpointPaths, CheckpointerClass, NoTransformations, Plan, RestoreCheckpointConfig,
-    RestoreMode, Rule, Shapes, open, plan_resume,
+    CheckpointManagerClass, CheckpointPaths, CheckpointerClass, NoTransformations, Plan,
+    RestoreCheckpointConfig, RestoreMode, Rule, Shapes, open, plan_resume,
 };
 use gimlet::gin::Ref;
 
@@ -20,6 +20,7 @@ fn config(rules: Option<&[(&str, Option<&str>)]>, fallback: bool) -> RestoreChec
         dtype: None,
         restore_dataset: false,
         checkpointer_cls: Ref(CheckpointerClass::default()),
+        checkpoint_manager_cls: Ref(CheckpointManagerClass::default()),
         state_transformation_fns: NoTransformations,
     }
 }
@@ -51,7 +52,7 @@ fn another_model_is_refused_with_every_difference() {
     for message in [plan(&config(None, false), &needs).unwrap_err(), resumed] {
         assert!(message.contains("checkpoint_3` holds another model"), "{message}");
         assert!(message.contains("target/decoder/x"), "{message}");
-        assert!(message.contains("target/encoder/norm/scale [6], expected [8]"), "{message}");
+        assert!(message.contains("target/encoder/norm/scale  [6], expected [8]"), "{message}");
         assert!(message.contains("only in the checkpoint:\n    state/step"), "{message}");
     }
 }

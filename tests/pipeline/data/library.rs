@@ -7,6 +7,7 @@ use gimlet::data::{
     DataSource, Feature, Mixture, Preprocessor, Rate, Task, TaskOrMixture, TaskProvider,
 };
 use gimlet::gin::{FromGin, Request, Slot, load};
+use gimlet::metrics::MetricFn;
 use gimlet::run::{GinTasks, Library, registry};
 use gimlet::vocab::VocabularySpec;
 use serde_json::{Value, json};
@@ -127,6 +128,120 @@ fn t5s_mixtures_are_those_of_the_t5_library() {
         });
         assert_eq!(json!(entries.collect::<BTreeMap<_, _>>()), *expected, "{name}");
     }
+}
+
+/// A preprocessor as `reference/multilingual_tasks.py` writes it.
+fn multilingual_step(preprocessor: &Preprocessor) -> Value {
+    let arguments = match preprocessor {
+        Preprocessor::ProcessXnli(spec) => json!({"target_languages": spec.target_languages}),
+        Preprocessor::FilterTydiqaByLanguage(spec) => json!({"lang": spec.lang}),
+        Preprocessor::Glue(spec) => json!({"benchmark_name": spec.benchmark_name}),
+        Preprocessor::SpanCorruption(spec) if spec.mean_noise_span_length != 3.0 => {
+            json!({"mean_noise_span_length": spec.mean_noise_span_length as u64})
+        }
+        _ => return step(preprocessor),
+    };
+    json!([preprocessor.schema_of().short_name(), arguments])
+}
+
+/// The TFDS name and splits of a task, or those of the sources that it concatenates.
+fn data_of(source: &DataSource) -> Value {
+    match source {
+        DataSource::TfdsDataSource(source) => {
+            let splits = source
+                .splits
+                .as_ref()
+                .map(|splits| splits.0.iter().cloned().collect::<BTreeMap<String, String>>());
+            json!([source.tfds_name, splits])
+        }
+        DataSource::ConcatenatedDataSource(source) => {
+            let of_each = source.sources.iter().map(|source| data_of(&source.0));
+            let named = of_each.map(|data| {
+                let name = data[0].as_str().unwrap().split('/').next().unwrap().to_string();
+                let splits: Vec<String> = keys(&data[1]);
+                (
+                    format!(
+                        "{}_all_langs_dataset_fn",
+                        name.trim_end_matches("_wiki").replace("paws_x", "pawsx")
+                    ),
+                    splits,
+                )
+            });
+            let named: BTreeSet<_> = named.collect();
+            assert_eq!(named.len(), 1, "{named:?}");
+            json!(named.first())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn check_multilingual(name: &str, task: &Task, expected: &Value, reference: &Value) {
+    assert_eq!(data_of(&task.source), json!([expected[0], expected[1]]), "{name}");
+    let shape = &reference["shapes"][expected[2].as_u64().unwrap() as usize];
+    let steps: Vec<Value> = task.preprocessors.iter().map(multilingual_step).collect();
+    assert_eq!(json!(steps), shape["preprocessors"], "{name}");
+    let postprocess_fn = task.postprocess_fn.as_ref().map(|spec| spec.schema_of().short_name());
+    assert_eq!(json!(postprocess_fn), shape["postprocess_fn"], "{name}");
+    let metrics = task.metric_fns.iter().map(|metric| match &metric.0 {
+        MetricFn::Mlqa(spec) => format!("mlqa {}", spec.lang.as_str()),
+        MetricFn::MeanMulticlassF1(_) => "sklearn_metrics_wrapper".to_string(),
+        other => other.name().to_string(),
+    });
+    assert_eq!(json!(metrics.collect::<Vec<_>>()), shape["metric_fns"], "{name}");
+    let described = |feature: &Feature| match &feature.vocabulary {
+        VocabularySpec::SentencePiece(vocabulary) => {
+            json!([feature.add_eos, feature.required, vocabulary.sentencepiece_model_file])
+        }
+        VocabularySpec::Byte(_) => json!([feature.add_eos, feature.required, "ByteVocabulary"]),
+        other => panic!("{other:?}"),
+    };
+    let features: BTreeMap<&String, Value> =
+        task.output_features.iter().map(|(name, feature)| (name, described(feature))).collect();
+    let expected_features = &reference["features"][expected[3].as_u64().unwrap() as usize];
+    assert_eq!(json!(features), *expected_features, "{name}");
+}
+
+#[test]
+fn mt5s_and_byt5s_tasks_are_those_of_their_libraries() {
+    let reference = reference_json("multilingual_tasks.json");
+    let tasks = library("byt5.tasks", &[]);
+    let of_t5 = library("t5.data.mixtures", &[]).task_names();
+    // `wiki.*` is what mT5's library called Wikipedia before.
+    let is_other = |name: &String| !of_t5.contains(name) && !name.starts_with("wiki.");
+    let names: Vec<String> = tasks.task_names().into_iter().filter(is_other).collect();
+    assert_eq!(names, keys(&reference["tasks"]));
+    for (name, expected) in reference["tasks"].as_object().unwrap() {
+        check_multilingual(name, &task(&tasks, name), expected, &reference);
+    }
+}
+
+#[test]
+fn mt5s_and_byt5s_mixtures_are_those_of_their_libraries() {
+    let reference = reference_json("multilingual_tasks.json");
+    let tasks = library("byt5.tasks", &[]);
+    let mixtures = reference["mixtures"].as_object().unwrap();
+    for (name, expected) in mixtures {
+        let mixture = mixture(&tasks, name);
+        let rate = |rate: Option<&Rate>| match rate.expect("every entry has a rate") {
+            Rate::Number(rate) => json!(rate),
+            Rate::Function(function) => json!(function.schema_of().short_name()),
+        };
+        let found = mixture.tasks.0.iter().map(|entry| {
+            (entry.name.clone(), rate(entry.rate.as_ref().or(mixture.default_rate.as_ref())))
+        });
+        let expected: BTreeMap<String, Value> = match expected["tasks"].as_array() {
+            Some(names) => names
+                .iter()
+                .map(|name| (name.as_str().unwrap().to_string(), expected["rate"].clone()))
+                .collect(),
+            None => expected.as_object().unwrap().clone().into_iter().collect(),
+        };
+        assert_eq!(found.collect::<BTreeMap<_, _>>(), expected, "{name}");
+    }
+    let of_t5 = library("t5.data.mixtures", &[]).mixture_names();
+    let is_other = |name: &String| !of_t5.contains(name) && name != "wiki";
+    let names: Vec<String> = tasks.mixture_names().into_iter().filter(is_other).collect();
+    assert_eq!(names, keys(&reference["mixtures"]));
 }
 
 /// Evaluates everything that a module declares.

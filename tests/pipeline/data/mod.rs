@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod cache;
+mod derived;
 mod library;
 mod metrics;
 mod mixtures;

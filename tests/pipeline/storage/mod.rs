@@ -2,7 +2,14 @@
 //! servers run inside the tests.
 
 mod buckets;
+mod copies;
+mod doctor;
+pub(crate) mod faulty;
+mod gin;
+mod growing;
 mod hub;
+pub(crate) mod leases;
+mod s3;
 pub(crate) mod server;
 mod suite;
 mod web;
@@ -18,6 +25,9 @@ const PART: usize = 64 << 10;
 /// What these tests wait before a server counts as stalled.
 const STALL: Duration = Duration::from_secs(2);
 
+/// What these tests wait before a silent holder of a lease counts as dead.
+const LEASE: Duration = Duration::from_secs(1);
+
 /// Short waits and small parts, the same for all tests of the process.
 fn limits() {
     static ONCE: Once = Once::new();
@@ -29,6 +39,8 @@ fn limits() {
             longest_pause: Duration::from_millis(4),
             part_size: PART as u64,
             parts_ahead: 4,
+            lease: LEASE,
+            growing_pause: Duration::from_millis(20),
         });
     });
 }

@@ -9,6 +9,7 @@ mod example_fn;
 mod glue;
 mod jinja;
 mod languages;
+mod multilingual;
 mod plain;
 mod print;
 mod prompt;
@@ -32,6 +33,7 @@ pub use blocks::{FilterByValue, FormatFeatures, MapLabels, ReplaceText, SetFeatu
 pub use coreference::{DefinitePronounResolutionSimple, Wsc, WscSimple};
 pub use example_fn::{Constant, Equal, ExampleFn, Feature as FeatureFn, Fill, OneHot};
 pub use glue::{Glue, Record, Stsb};
+pub use multilingual::{FilterTydiqaByLanguage, ProcessMnli, ProcessXnli, Wikiann, Xquad};
 pub use plain::{FilterByStringLength, Lm, PadNonspacedLanguages, Rekey, Summarize};
 pub use print::PrintDataset;
 pub use prompt::ApplyTemplate;
@@ -57,7 +59,7 @@ where
 }
 
 /// A map that may drop examples and draw random values.
-fn filter_map(
+pub(super) fn filter_map(
     apply: impl Fn(Example, Place<'_>) -> Result<Option<Example>, String> + Send + Sync + 'static,
 ) -> Step {
     Step::Map(Box::new(MapFn(apply)))
@@ -80,7 +82,7 @@ where
 }
 
 /// Any number of examples of each.
-fn flat_map(
+pub(super) fn flat_map(
     apply: impl Fn(Example, Place<'_>) -> Result<Vec<Example>, String> + Send + Sync + 'static,
 ) -> Step {
     Step::FlatMap(Box::new(FlatMapFn(apply)))
@@ -112,7 +114,7 @@ fn value_of<'a>(example: &'a Example, key: &str) -> Result<&'a Value, String> {
 }
 
 /// The texts of a feature, or why there are none. An empty list has no type of its own.
-fn texts_of<'a>(example: &'a Example, key: &str) -> Result<&'a [String], String> {
+pub(super) fn texts_of<'a>(example: &'a Example, key: &str) -> Result<&'a [String], String> {
     match value_of(example, key)? {
         Value::Texts(texts) => Ok(texts),
         Value::Ints(none) if none.is_empty() => Ok(&[]),
@@ -126,6 +128,16 @@ fn int_of(example: &Example, key: &str) -> Result<i64, String> {
     match value_of(example, key)? {
         Value::Int(number) => Ok(*number),
         value => Err(format!("'{key}' is {}, expected an int", value.type_name())),
+    }
+}
+
+/// The whole numbers of a list, or why there are none.
+pub(super) fn int_list_of(example: &Example, key: &str) -> Result<Vec<i64>, String> {
+    match value_of(example, key)? {
+        Value::Ints(ids) => Ok(ids.iter().copied().map(i64::from).collect()),
+        Value::Longs(numbers) => Ok(numbers.clone()),
+        Value::Floats(none) if none.is_empty() => Ok(Vec::new()),
+        value => Err(format!("'{key}' is {}, expected a list of ints", value.type_name())),
     }
 }
 

@@ -89,7 +89,16 @@ impl Preprocess for Squad {
 }
 
 fn squad(example: &Example, include_context: bool) -> Result<Example, String> {
-    let padded = |key| text_of(example, key).map(pad_punctuation);
+    squad_with(example, include_context, pad_punctuation)
+}
+
+/// The same, with a way of its own to set punctuation off.
+pub(super) fn squad_with(
+    example: &Example,
+    include_context: bool,
+    pad_punctuation: impl Fn(&str) -> String,
+) -> Result<Example, String> {
+    let padded = |key| text_of(example, key).map(&pad_punctuation);
     let (question, context) = (padded("question")?, padded("context")?);
     let answers: Vec<String> =
         texts_of(example, "answers/text")?.iter().map(|answer| pad_punctuation(answer)).collect();

@@ -15,7 +15,7 @@ use crate::data::error::DataError;
 use crate::data::example::{Example, Key, Origin, Value};
 
 /// Turns records into examples; shared by all threads.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct RecordParser {
     text: Key,
     targets: Key,

@@ -10,6 +10,8 @@ use crate::data::error::DataError;
 use crate::storage::Path;
 
 const BUFFER_SIZE: usize = 256 << 10;
+/// Bytes that tell how well a file is compressed.
+const EXPANSION_PROBE: u64 = 1 << 20;
 /// Bytes that tell the compression.
 const PROBE: usize = 12;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -79,6 +81,27 @@ pub(super) fn open_decoded(
         return Err(shorter(path));
     }
     Ok(reader)
+}
+
+/// How many bytes a byte of the file becomes, judged by its beginning: 1 where it is not compressed.
+pub(crate) fn expansion(path: &Path) -> Result<f64, DataError> {
+    let head = path.read_range(0..path.size()?.min(EXPANSION_PROBE))?;
+    let length = head.len() as f64;
+    let mut decoder: Box<dyn Read> = match Compression::of_text(&head) {
+        Compression::Plain | Compression::Zlib => return Ok(1.0),
+        Compression::Gzip => Box::new(MultiGzDecoder::new(Cursor::new(head))),
+        Compression::Zstd => match zstd::stream::read::Decoder::with_buffer(Cursor::new(head)) {
+            Ok(decoder) => Box::new(decoder),
+            Err(_) => return Ok(1.0),
+        },
+    };
+    let mut buffer = vec![0; BUFFER_SIZE];
+    let mut decoded = 0;
+    // It ends, with or without an error, where the beginning is cut.
+    while let Ok(count @ 1..) = decoder.read(&mut buffer) {
+        decoded += count;
+    }
+    Ok((decoded as f64 / length).max(1.0))
 }
 
 fn buffered(reader: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {

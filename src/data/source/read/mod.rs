@@ -26,6 +26,7 @@ use crate::data::example::Key;
 use crate::storage::Path;
 
 pub(crate) use csv::{CsvOptions, fields};
+pub(crate) use decode::expansion;
 pub(crate) use megatron::TokenType;
 pub(crate) use parquet::num_rows;
 pub(crate) use rows::{RowOptions, Rows};

@@ -6,8 +6,9 @@ use super::super::tf_example::{TfFeature, TfKind, TfShape};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
-/// The features of a data set; those that an example cannot hold (images, tensors of rank 2, lists
-/// of lists) are left out.
+/// The features of a data set; those that an example cannot hold (images, tensors of rank 2) are left
+/// out. Of a list of lists `f` there are the values in one list, `f/flat_values`, and how many are in
+/// each inner list, `f/row_lengths`.
 pub(super) fn read(folder: &Path) -> Result<Vec<TfFeature>, DataError> {
     let file = folder.join("features.json");
     let unfit = |reason: String| DataError::File { file: file.to_string(), reason };
@@ -27,10 +28,16 @@ fn add(name: &str, json: &Json, in_list: bool, into: &mut Vec<TfFeature>) -> Res
             .try_for_each(|(key, feature)| add(&format!("{prefix}{key}"), feature, in_list, into));
     }
     if let Some(inner) = json.pointer("/sequence/feature") {
-        // A list of lists is stored with its lengths beside it, and no feature holds one.
-        return if in_list { Ok(()) } else { add(name, inner, true, into) };
+        return if in_list { add_ragged(name, inner, into) } else { add(name, inner, true, into) };
     }
     if let Some(translation) = json.get("translation") {
+        let varies = translation.get("variableLanguagesPerExample").and_then(Json::as_bool);
+        if varies == Some(true) {
+            for part in ["language", "translation"] {
+                push(format!("{name}/{part}"), TfKind::Texts, true, into);
+            }
+            return Ok(());
+        }
         let languages = translation.get("languages").and_then(Json::as_array);
         for language in languages.into_iter().flatten().filter_map(Json::as_str) {
             push(format!("{name}/{language}"), TfKind::Texts, in_list, into);
@@ -46,6 +53,25 @@ fn add(name: &str, json: &Json, in_list: bool, into: &mut Vec<TfFeature>) -> Res
     } else if ["image", "video", "audio"].iter().all(|kind| json.get(kind).is_none()) {
         let class = json.get("pythonClassName").and_then(Json::as_str).unwrap_or("no known kind");
         return Err(format!("feature '{name}' is of {class}, which is not read"));
+    }
+    Ok(())
+}
+
+/// Adds the features below a list of lists, which is stored with its lengths beside it.
+fn add_ragged(name: &str, inner: &Json, into: &mut Vec<TfFeature>) -> Result<(), String> {
+    let mut features = Vec::new();
+    add(name, inner, true, &mut features)?;
+    // Those of three lists and more are left out: they have more lengths.
+    let is_flat = |feature: &TfFeature| feature.stored == *feature.key;
+    for TfFeature { stored, kind, .. } in features.into_iter().filter(is_flat) {
+        for (part, key, kind) in [
+            ("ragged_flat_values", "flat_values", kind),
+            ("ragged_row_lengths_0", "row_lengths", TfKind::Ints),
+        ] {
+            let key = format!("{stored}/{key}").as_str().into();
+            let stored = format!("{stored}/{part}");
+            into.push(TfFeature { key, ..TfFeature::new(&stored, kind, TfShape::List) });
+        }
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::path::Path as LocalPath;
 
 use gimlet::data::{
     CacheDatasetPlaceholder, CacheFolder, CacheOptions, Caches, DataError, Example, ExampleOptions,
-    Rekey, TaskProvider, Tokenize, Value, task_examples, write_cache,
+    Rekey, TaskProvider, Tokenize, Value, estimate, split_plans, task_examples, write_cache,
 };
 use gimlet::storage::Path;
 use gimlet::vocab::ByteVocabulary;

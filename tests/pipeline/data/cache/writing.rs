@@ -1,5 +1,7 @@
 //! What is written, whatever happens meanwhile.
 
+use std::io::Write;
+
 use super::*;
 
 #[test]
@@ -137,4 +139,34 @@ fn a_task_without_a_cache_step_is_not_cached() {
     let error = write(&task, &folder, 1).unwrap_err().to_string();
     assert!(error.starts_with("`texts:bytes` has no cache step: put"), "{error}");
     assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing is written");
+}
+
+#[test]
+fn a_sample_tells_the_size_of_the_cache() {
+    let folder = folder_of_text(&[0, 4000, 4000]);
+    let text = std::fs::read(folder.path().join("2.txt")).unwrap();
+    let file = std::fs::File::create(folder.path().join("3.txt.gz")).unwrap();
+    let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::default());
+    encoder.write_all(&text).unwrap();
+    encoder.finish().unwrap();
+    let within = |found: u64, expected: u64| {
+        let ratio = found as f64 / expected as f64;
+        assert!((0.75..1.25).contains(&ratio), "{found} is not about {expected}");
+    };
+    for (pattern, sample) in [("*.txt", 1000), ("*.txt", u64::MAX), ("*.gz", 1000)] {
+        let source = text_source(&format!("{}/{pattern}", folder.path().display()));
+        let task = byte_task(source, Vec::new());
+        let out = tempfile::tempdir().unwrap();
+        let options = CacheOptions { min_shards: 2, ..CacheOptions::default() };
+        let plan = split_plans(&task, &options).unwrap().remove(0);
+        let estimate = estimate(&task, &plan, &options, sample).unwrap();
+        let mut examples = 0;
+        write_cache(&task, &cache_in(&out, &task), &options, &mut |_, written| examples = written)
+            .unwrap();
+        within(estimate.num_examples, examples);
+        let shards = cache_in(&out, &task).path().list().unwrap();
+        let shards = shards.iter().filter(|file| file.file_name().contains("tfrecord"));
+        within(estimate.bytes, shards.map(|file| file.size().unwrap()).sum());
+        assert!(estimate.num_sampled <= sample.min(8000));
+    }
 }

@@ -95,3 +95,31 @@ fn a_file_that_vanishes_is_named() {
     let error = examples.next().unwrap().unwrap_err().to_string();
     assert!(error.contains("/data`: not found"), "{error}");
 }
+
+/// A task whose template fails for two of four records.
+fn prompted(folder: &tempfile::TempDir, on_bad_record: &str, last_step: &str) -> Task {
+    let lines = ["x", "y", "xy", "z"].map(|text| format!("{{\"text\": \"{text}\"}}\n")).concat();
+    std::fs::write(folder.path().join("data.jsonl"), lines).unwrap();
+    task_of(format!(
+        "it/seqio.Task:\n  source = @it/seqio.JsonLinesDataSource()\n  preprocessors = \
+         [@gimlet.preprocessors.apply_template(){last_step}]\n  output_features = {{}}\n\
+         it/seqio.JsonLinesDataSource:\n  split_to_filepattern = {}\n  \
+         on_bad_record = '{on_bad_record}'\n\
+         apply_template.template = '{{{{ text }}}} ||| {{{{ text.index(\"x\") }}}}'\n",
+        files(folder.path(), "data.jsonl")
+    ))
+}
+
+#[test]
+fn a_record_that_a_step_can_make_nothing_of_is_a_bad_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let expected = ["task `it`, apply_template: the template fails: ", "data.jsonl:2)"];
+    check_error(&prompted(&folder, "error", ""), "train", &expected);
+    let (count, num_skipped, message) = skipped(&prompted(&folder, "skip", ""));
+    assert_eq!((count, num_skipped), (2, 2));
+    assert!(message.starts_with("task `it`: skipped a bad record: task `it`, apply_template"));
+    // A step that makes several examples of one: there are no answer choices.
+    let ranking = ", @t5.data.preprocessors.rank_classification()";
+    let (count, num_skipped, _) = skipped(&prompted(&folder, "skip", ranking));
+    assert_eq!((count, num_skipped), (0, 4));
+}

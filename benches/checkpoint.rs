@@ -1,0 +1,155 @@
+//! Saving and restoring a state of the shapes that a file lists, and writing and reading as many bytes as
+//! one plain file; a JSON line for each. `benches/peers/compare_checkpoint.py` makes the list and runs
+//! this beside T5X's own Checkpointer and Orbax.
+//!
+//! ```text
+//! cargo bench --no-default-features --bench checkpoint -- --operation=save --arrays=FILE --dir=DIR
+//! ```
+//! The operations are `save`, `restore`, `plain_write` and `plain_read`. What is written is on the disk
+//! when the clock stops; what is read is in memory.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::time::Instant;
+
+use gimlet::checkpoint::{Array, Retention, Saver, Saving, latest_valid};
+use gimlet::storage::Path;
+use serde_json::{Value, json};
+
+/// The step that is saved.
+const STEP: u64 = 1000;
+
+/// The plain file.
+const PLAIN: &str = "plain.bin";
+
+/// What a plain program writes or reads at a time.
+const PIECE: usize = 1 << 20;
+
+fn main() {
+    // `cargo test --benches` runs this without arguments.
+    let Some(operation) = option("operation") else { return };
+    let list = std::fs::read(option("arrays").expect("--arrays=FILE")).expect("a file");
+    let shapes: Vec<(String, Vec<usize>)> = serde_json::from_slice(&list).expect("names, shapes");
+    let dir = Path::parse(&option("dir").expect("--dir=DIR")).expect("a folder");
+    let bytes: usize = shapes.iter().map(|(_, shape)| 4 * shape.iter().product::<usize>()).sum();
+    let mut line = match &operation[..] {
+        "save" => save(&dir, &state(&shapes)),
+        "restore" => restore(&dir, shapes.len()),
+        "plain_write" => plain_write(&dir, &state(&shapes)),
+        "plain_read" => plain_read(&dir, bytes),
+        other => panic!("no operation {other}"),
+    };
+    line["operation"] = json!(operation);
+    line["bytes"] = json!(bytes);
+    line["peak_rss_mb"] = json!(usage().ru_maxrss as f64 / 1024.0);
+    println!("{line}");
+}
+
+/// `--name=value`.
+fn option(name: &str) -> Option<String> {
+    let prefix = format!("--{name}=");
+    std::env::args().find_map(|arg| arg.strip_prefix(&prefix).map(str::to_string))
+}
+
+/// As a run saves: `stall_seconds` is what the steps wait, `seconds` lasts until the checkpoint is whole.
+fn save(dir: &Path, state: &[(String, Array)]) -> Value {
+    let retention = Retention { keep: Some(1), keep_dataset_checkpoints: None };
+    let saving = Saving { model_dir: dir.clone(), target_dtype: None, retention };
+    let mut saver = Saver::new(saving);
+    let (start, cpu) = (Instant::now(), cpu_seconds());
+    let copied = saver.save(STEP, None, |snapshot| {
+        state.iter().for_each(|(name, array)| snapshot.array(name, array.view()));
+        snapshot.array("state/step", Array::scalar_i32(STEP as i32).view());
+    });
+    copied.expect("nothing is under way");
+    let stall_seconds = start.elapsed().as_secs_f64();
+    saver.wait().expect("the disk has room");
+    json!({
+        "seconds": start.elapsed().as_secs_f64(),
+        "stall_seconds": stall_seconds,
+        "cpu_seconds": cpu_seconds() - cpu,
+    })
+}
+
+/// As a run goes on from its newest checkpoint: every byte is checked.
+fn restore(dir: &Path, num_arrays: usize) -> Value {
+    let (start, cpu) = (Instant::now(), cpu_seconds());
+    let stored = latest_valid(dir).expect("a folder of checkpoints").checkpoint;
+    let stored = stored.expect("`save` has run");
+    let leaves = stored.leaves();
+    let names: Vec<&str> = leaves.iter().map(|leaf| leaf.name).collect();
+    let mut restored = Vec::new();
+    let keep = &mut |_: &str, array| {
+        restored.push(array);
+        Ok(())
+    };
+    stored.read_each(&names, keep).expect("it is whole");
+    assert_eq!(restored.len(), num_arrays + 1, "every array and the step");
+    json!({"seconds": start.elapsed().as_secs_f64(), "cpu_seconds": cpu_seconds() - cpu})
+}
+
+fn plain_write(dir: &Path, state: &[(String, Array)]) -> Value {
+    let path = dir.join(PLAIN).local().expect("a local folder");
+    let (start, cpu) = (Instant::now(), cpu_seconds());
+    let mut file = File::create(path).expect("a folder that can be written");
+    for piece in state.iter().flat_map(|(_, array)| array.data.chunks(PIECE)) {
+        file.write_all(piece).expect("the disk has room");
+    }
+    file.sync_all().expect("the disk works");
+    json!({"seconds": start.elapsed().as_secs_f64(), "cpu_seconds": cpu_seconds() - cpu})
+}
+
+fn plain_read(dir: &Path, bytes: usize) -> Value {
+    let path = dir.join(PLAIN).local().expect("a local folder");
+    let (start, cpu) = (Instant::now(), cpu_seconds());
+    let mut file = File::open(path).expect("`plain_write` has run");
+    let mut read = vec![0; bytes];
+    for piece in read.chunks_mut(PIECE) {
+        file.read_exact(piece).expect("as many bytes as were written");
+    }
+    std::hint::black_box(&read);
+    json!({"seconds": start.elapsed().as_secs_f64(), "cpu_seconds": cpu_seconds() - cpu})
+}
+
+/// Arrays of normally distributed numbers, as compressible as trained parameters are: hardly.
+fn state(shapes: &[(String, Vec<usize>)]) -> Vec<(String, Array)> {
+    let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
+    let array = |(name, shape): &(String, Vec<usize>)| {
+        let count = shape.iter().product::<usize>();
+        let values: Vec<f32> = (0..count).map(|_| noise.normal() * 0.05).collect();
+        (name.clone(), Array::from_f32(shape, &values))
+    };
+    shapes.iter().map(array).collect()
+}
+
+struct Noise(u64);
+
+impl Noise {
+    /// Between 0 and 1, by xorshift.
+    fn uniform(&mut self) -> f32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        ((self.0 >> 40) as f32 + 0.5) / (1 << 24) as f32
+    }
+
+    fn normal(&mut self) -> f32 {
+        let (radius, angle) = (self.uniform(), self.uniform());
+        (-2.0 * radius.ln()).sqrt() * (std::f32::consts::TAU * angle).cos()
+    }
+}
+
+fn cpu_seconds() -> f64 {
+    let usage = usage();
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+fn usage() -> libc::rusage {
+    // SAFETY: `rusage` is plain data for which zeros are valid, and the call only writes it.
+    unsafe {
+        let mut usage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    }
+}

@@ -1,0 +1,130 @@
+//! T5X's classes that write and read checkpoints. All of them write and read the same here; what they
+//! say is which checkpoints stay. Source: T5X `checkpoints.py`.
+
+use crate::gin::Configurable;
+
+/// Keeps the newest checkpoints; without parameters that a user sets. Source: T5X `checkpoints.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "t5x.checkpoints.Checkpointer")]
+pub struct Checkpointer {}
+
+/// Keeps the newest checkpoint and `keep` others with the best metric. Source: T5X `checkpoints.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.checkpoints.SaveBestCheckpointer")]
+pub struct SaveBestCheckpointer {
+    /// The metric as TensorBoard shows it, run and tag: 'train/accuracy', 'training_eval/TASK/loss',
+    /// 'inference_eval/TASK/eval/rouge1'.
+    #[gin(default = "train/accuracy".to_string())]
+    pub metric_name_to_monitor: String,
+    /// Which direction is better.
+    #[gin(default = MetricMode::Max)]
+    pub metric_mode: MetricMode,
+    /// Whether a checkpoint whose metric is not known stays; else it is the first to go.
+    #[gin(default = true)]
+    pub keep_checkpoints_without_metrics: bool,
+    /// Checkpoints whose step is a multiple of it stay and do not count.
+    #[gin(default = None)]
+    pub force_keep_period: Option<u64>,
+}
+
+/// Keeps the newest checkpoints, or as `SaveBestCheckpointer` does where it names a metric. It writes
+/// Orbax's layout in T5X, and T5X's native one here. Source: T5X `checkpoints.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.checkpoints.OrbaxCheckpointManagerInterface")]
+pub struct OrbaxCheckpointManager {
+    /// The metric as TensorBoard shows it, run and tag; None keeps the newest.
+    #[gin(default = None)]
+    pub metric_name_to_monitor: Option<String>,
+    /// Which direction is better.
+    #[gin(default = MetricMode::Max)]
+    pub metric_mode: MetricMode,
+    /// Whether a checkpoint whose metric is not known stays; else it is the first to go.
+    #[gin(default = true)]
+    pub keep_checkpoints_without_metrics: bool,
+    /// With a metric: checkpoints whose step is a multiple of it stay and do not count.
+    #[gin(default = None)]
+    pub force_keep_period: Option<u64>,
+}
+
+/// The classes that `checkpointer_cls` may name.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum CheckpointerClass {
+    /// Keeps the newest.
+    Checkpointer(Checkpointer),
+    /// Keeps the best.
+    SaveBest(SaveBestCheckpointer),
+}
+
+/// The classes that `checkpoint_manager_cls` may name.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum CheckpointManagerClass {
+    /// The only one.
+    Orbax(OrbaxCheckpointManager),
+}
+
+/// Which direction of a metric is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum MetricMode {
+    /// Larger is better.
+    Max,
+    /// Smaller is better.
+    Min,
+}
+
+/// The rule by which the best checkpoints stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeepBest {
+    /// Run and tag.
+    pub metric: String,
+    /// Which direction is better.
+    pub mode: MetricMode,
+    /// Whether a checkpoint whose metric is not known stays.
+    pub keep_without_metrics: bool,
+    /// Steps that are multiples of it stay.
+    pub force_keep_period: Option<u64>,
+}
+
+impl Default for CheckpointerClass {
+    fn default() -> Self {
+        Self::Checkpointer(Checkpointer {})
+    }
+}
+
+impl Default for CheckpointManagerClass {
+    fn default() -> Self {
+        Self::Orbax(OrbaxCheckpointManager {
+            metric_name_to_monitor: None,
+            metric_mode: MetricMode::Max,
+            keep_checkpoints_without_metrics: true,
+            force_keep_period: None,
+        })
+    }
+}
+
+impl CheckpointerClass {
+    /// By which metric it keeps checkpoints; `None` keeps the newest.
+    pub fn keep_best(&self) -> Option<KeepBest> {
+        match self {
+            Self::Checkpointer(_) => None,
+            Self::SaveBest(class) => Some(KeepBest {
+                metric: class.metric_name_to_monitor.clone(),
+                mode: class.metric_mode,
+                keep_without_metrics: class.keep_checkpoints_without_metrics,
+                force_keep_period: class.force_keep_period,
+            }),
+        }
+    }
+}
+
+impl CheckpointManagerClass {
+    /// By which metric it keeps checkpoints; `None` keeps the newest.
+    pub fn keep_best(&self) -> Option<KeepBest> {
+        let Self::Orbax(class) = self;
+        Some(KeepBest {
+            metric: class.metric_name_to_monitor.clone()?,
+            mode: class.metric_mode,
+            keep_without_metrics: class.keep_checkpoints_without_metrics,
+            force_keep_period: class.force_keep_period,
+        })
+    }
+}

@@ -1,0 +1,163 @@
+//! Saving beside the work that goes on: the state is copied, and a thread writes the copy.
+
+use std::thread::JoinHandle;
+
+use super::array::{Array, ArrayView, DType};
+use super::best::Best;
+use super::error::CheckpointError;
+use super::native::Writer;
+use super::parallel;
+use super::retention::Retention;
+use crate::storage::Path;
+use crate::telemetry;
+
+/// What a checkpoint is to hold, in memory of its own. The memory serves one save after the other:
+/// arrays that come again in the same order overwrite their old values.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    arrays: Vec<(String, Array)>,
+    num_arrays: usize,
+    extras: Vec<(String, Vec<u8>)>,
+}
+
+impl Snapshot {
+    /// Copies an array.
+    pub fn array(&mut self, name: &str, array: ArrayView<'_>) {
+        let is_same = |(old_name, old): &(String, Array)| {
+            old_name == name && (old.dtype, &old.shape[..]) == (array.dtype, array.shape)
+        };
+        match self.arrays.get_mut(self.num_arrays) {
+            Some(old) if is_same(old) => old.1.data.copy_from_slice(array.data),
+            _ => {
+                self.arrays.truncate(self.num_arrays);
+                self.arrays.push((name.to_string(), array.to_array()));
+            }
+        }
+        self.num_arrays += 1;
+    }
+
+    /// Adds a file beside the arrays.
+    pub fn extra(&mut self, relative: &str, bytes: Vec<u8>) {
+        self.extras.push((relative.to_string(), bytes));
+    }
+
+    fn clear(&mut self) {
+        self.num_arrays = 0;
+        self.extras.clear();
+    }
+}
+
+/// How checkpoints are saved.
+#[derive(Clone, Debug)]
+pub struct Saving {
+    /// The folder of checkpoints.
+    pub model_dir: Path,
+    /// What floats below `target/` are rounded to; `None` keeps their type.
+    pub target_dtype: Option<DType>,
+    /// Which checkpoints stay.
+    pub retention: Retention,
+}
+
+/// Saves checkpoints on a thread, one at a time, and holds at most one copy of the state. Dropping it
+/// waits for the save under way.
+#[derive(Debug)]
+pub struct Saver {
+    saving: Saving,
+    running: Option<JoinHandle<Result<Snapshot, CheckpointError>>>,
+    spare: Snapshot,
+}
+
+impl Saver {
+    /// A saver that has nothing to do yet.
+    pub fn new(saving: Saving) -> Self {
+        Self { saving, running: None, spare: Snapshot::default() }
+    }
+
+    /// Saves what `copy` puts into the snapshot as the checkpoint of a step, then removes what is not
+    /// kept; `best` says which steps are better than others, where that counts. Waits for the save
+    /// before and for `copy`, not for the disk.
+    ///
+    /// # Errors
+    /// Those of the save before.
+    pub fn save(
+        &mut self,
+        step: u64,
+        best: Option<Best>,
+        copy: impl FnOnce(&mut Snapshot),
+    ) -> Result<(), CheckpointError> {
+        self.wait()?;
+        let mut snapshot = std::mem::take(&mut self.spare);
+        snapshot.clear();
+        copy(&mut snapshot);
+        snapshot.arrays.truncate(snapshot.num_arrays);
+        let saving = self.saving.clone();
+        let write = move || {
+            saving.write(step, &snapshot)?;
+            saving.retention.apply_with(&saving.model_dir, best.as_ref())?;
+            Ok(snapshot)
+        };
+        let thread = std::thread::Builder::new().name(format!("save-{step}"));
+        self.running = Some(thread.spawn(write).expect("the system has room for a thread"));
+        Ok(())
+    }
+
+    /// Tells of a save that has failed since; never waits.
+    ///
+    /// # Errors
+    /// Its own.
+    pub fn check(&mut self) -> Result<(), CheckpointError> {
+        match &self.running {
+            Some(thread) if thread.is_finished() => self.wait(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for the save under way, if there is one.
+    ///
+    /// # Errors
+    /// Its own; nothing is half visible then.
+    pub fn wait(&mut self) -> Result<(), CheckpointError> {
+        if let Some(thread) = self.running.take() {
+            let written = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            self.spare = written?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Saver {
+    fn drop(&mut self) {
+        match self.running.take().map(JoinHandle::join) {
+            Some(Ok(Err(error))) => telemetry::warn(&error.to_string()),
+            // A panic has been printed, and another one while unwinding would abort.
+            Some(Ok(Ok(_)) | Err(_)) | None => {}
+        }
+    }
+}
+
+/// Writes arrays on all cores, the largest first. A thread holds a few hundred KiB beside the arrays
+/// themselves.
+///
+/// # Errors
+/// The first; arrays that are not begun by then are not written.
+pub fn write_arrays(
+    writer: &Writer,
+    arrays: &[(&str, ArrayView<'_>)],
+) -> Result<(), CheckpointError> {
+    let mut order = arrays.to_vec();
+    order.sort_by_key(|(_, array)| std::cmp::Reverse(array.data.len()));
+    parallel::for_each(parallel::num_cores(), order.into_iter(), |(name, array)| {
+        writer.array(name, array)
+    })
+}
+
+impl Saving {
+    fn write(&self, step: u64, snapshot: &Snapshot) -> Result<(), CheckpointError> {
+        let writer = Writer::create(&self.model_dir, step, self.target_dtype)?;
+        let views: Vec<(&str, ArrayView<'_>)> =
+            snapshot.arrays.iter().map(|(name, array)| (&name[..], array.view())).collect();
+        write_arrays(&writer, &views)?;
+        snapshot.extras.iter().try_for_each(|(name, bytes)| writer.extra(name, bytes))?;
+        writer.commit().map(drop)
+    }
+}

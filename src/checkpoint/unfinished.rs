@@ -1,0 +1,100 @@
+//! Checkpoints in stores, which rename no folders: their files go straight to `checkpoint_N/`, and the
+//! file `checkpoint` comes last. Until then, and while it is removed again, a mark in the folder says
+//! who is at work there; what a dead process has marked can be removed.
+
+use super::error::CheckpointError;
+use super::native::CHECKPOINT_FILE;
+use super::open::ORBAX_MARKS;
+use crate::storage::{Holder, Path, Process};
+
+/// The mark, relative to the checkpoint.
+const MARK: &str = "gimlet/unfinished.json";
+
+/// Whether whole folders cannot be renamed here, so that checkpoints lie open while they are written.
+pub(super) fn is_store(model_dir: &Path) -> bool {
+    !model_dir.is_on_disk()
+}
+
+/// Says that this process is at work in the folder.
+pub(super) fn mark(dir: &Path) -> Result<(), CheckpointError> {
+    let text = serde_json::to_vec_pretty(Process::this()).expect("plain data becomes JSON");
+    Ok(dir.join(MARK).write_atomic(&text)?)
+}
+
+/// Takes the mark away: the folder is whole.
+pub(super) fn unmark(dir: &Path) -> Result<(), CheckpointError> {
+    Ok(dir.join(MARK).remove_file()?)
+}
+
+/// Whether someone was or is at work in the folder, and no reader should see it.
+pub(super) fn is_unfinished(dir: &Path) -> Result<bool, CheckpointError> {
+    Ok(!dir.join(CHECKPOINT_FILE).exists()? && dir.join(MARK).exists()?)
+}
+
+/// Whether the process that was at work in an unfinished folder is so no more: it is gone, or this
+/// one, which holds the lease on MODEL_DIR, has taken its place.
+pub(super) fn is_abandoned(dir: &Path, lease: Option<&Holder>) -> Result<bool, CheckpointError> {
+    let Ok(worker) = serde_json::from_slice::<Process>(&dir.join(MARK).read()?) else {
+        // Nobody writes half a mark into a store.
+        return Ok(true);
+    };
+    let is_ours = lease.is_some_and(|holder| holder.process.is_this());
+    Ok(!worker.is_this() && (is_ours || worker.is_gone()))
+}
+
+/// Removes a checkpoint so that at no time half of it is seen: first what makes it one, last the mark.
+pub(super) fn remove(dir: &Path) -> Result<(), CheckpointError> {
+    let mark = dir.join(MARK);
+    self::mark(dir)?;
+    for file in std::iter::once(CHECKPOINT_FILE).chain(ORBAX_MARKS) {
+        let file = dir.join(file);
+        if file.exists()? {
+            file.remove_file()?;
+        }
+    }
+    for entry in dir.entries()? {
+        match entry.is_dir {
+            true if mark.parent().as_ref() == Some(&entry.path) => {}
+            true => entry.path.remove_dir_all()?,
+            false => entry.path.remove_file()?,
+        }
+    }
+    for file in mark.parent().expect("the mark lies in a folder").walk()? {
+        if file != mark {
+            file.remove_file()?;
+        }
+    }
+    Ok(mark.remove_file()?)
+}
+
+/// The lease on MODEL_DIR, which no living process but this one may hold.
+///
+/// # Errors
+/// Another process works in MODEL_DIR.
+pub(super) fn own_lease(model_dir: &Path) -> Result<Option<Holder>, CheckpointError> {
+    let holder = model_dir.lease_holder()?;
+    match &holder {
+        Some(other) if other.is_alive() && !other.process.is_this() => {
+            let (path, by) = (model_dir.to_string(), other.to_string());
+            Err(CheckpointError::Occupied { path, by })
+        }
+        _ => Ok(holder),
+    }
+}
+
+/// Checks that the lease on MODEL_DIR is as it was when a checkpoint was begun.
+///
+/// # Errors
+/// Another process has taken MODEL_DIR over.
+pub(super) fn check_lease(model_dir: &Path, begun: Option<&Holder>) -> Result<(), CheckpointError> {
+    let now = own_lease(model_dir)?;
+    let is_kept = match (begun, &now) {
+        (Some(begun), Some(now)) => begun.is_same(now),
+        (begun, now) => begun.is_none() && now.is_none(),
+    };
+    if is_kept {
+        return Ok(());
+    }
+    let by = now.map_or("another process".to_string(), |now| now.to_string());
+    Err(CheckpointError::Occupied { path: model_dir.to_string(), by })
+}

@@ -1,0 +1,70 @@
+//! What a split's cache will be, judged by a sample of one of its files.
+
+use std::time::{Duration, Instant};
+
+use super::write::{CacheOptions, SplitPlan, task_plan};
+use crate::data::error::DataError;
+use crate::data::pipeline::{Listing, Pull, TaskPlan, precache_stage};
+use crate::data::source::{Reader, SplitFiles, encode, frame};
+use crate::data::task::Task;
+
+/// How long a file is read at most.
+const SAMPLING: Duration = Duration::from_secs(1);
+
+/// What a split's cache will be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimate {
+    /// Examples from which it is judged.
+    pub num_sampled: u64,
+    /// Examples in it.
+    pub num_examples: u64,
+    /// Bytes of its shards.
+    pub bytes: u64,
+    /// How long writing it takes with the same threads.
+    pub time: Duration,
+}
+
+/// Estimates a split's cache: `num_examples` of its first file that is not empty are preprocessed, or as
+/// many as a second yields, and the rest is taken to be like them.
+///
+/// # Errors
+/// Whatever is wrong with the data read.
+pub fn estimate(
+    task: &Task,
+    plan: &SplitPlan,
+    options: &CacheOptions,
+    num_examples: u64,
+) -> Result<Estimate, DataError> {
+    let total: u64 = plan.files.iter().map(|(_, size)| size).sum();
+    let nothing = Estimate { num_sampled: 0, num_examples: 0, bytes: 0, time: Duration::ZERO };
+    let Some(at) = plan.files.iter().position(|(_, size)| *size > 0) else { return Ok(nothing) };
+    let split = task.source.split(task.task_name(), &plan.split)?;
+    let Some(file) = split.files.get(at).cloned() else { return Ok(nothing) };
+    let alone = SplitFiles { files: vec![file.clone()], ..split };
+    let task_plan = TaskPlan {
+        listing: Listing::of(task.task_name(), alone),
+        ..task_plan(options, &plan.split)
+    };
+    let mut stage = precache_stage(task, &task_plan)?;
+    let (mut num_sampled, mut framed, mut bytes) = (0, Vec::new(), 0);
+    // A file that comes to its end was read whole.
+    let mut share = 1.0;
+    let started = Instant::now();
+    while let Some(example) = stage.pull()? {
+        num_sampled += 1;
+        framed.clear();
+        frame(&encode(&example), &mut framed);
+        bytes += framed.len();
+        if num_sampled >= num_examples || started.elapsed() >= SAMPLING {
+            share = file.share_before(Reader::file_position(&stage.save()))?;
+            break;
+        }
+    }
+    let scale = total as f64 / (plan.files[at].1 as f64 * share);
+    Ok(Estimate {
+        num_sampled,
+        num_examples: (num_sampled as f64 * scale) as u64,
+        bytes: (bytes as f64 * scale) as u64,
+        time: started.elapsed().mul_f64(scale),
+    })
+}

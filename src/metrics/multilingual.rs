@@ -1,0 +1,124 @@
+//! Metrics of mT5's fine-tuning tasks. Source: mT5 `evaluation/metrics.py`.
+
+use std::sync::LazyLock;
+
+use fancy_regex::Regex;
+
+use crate::gin::Configurable;
+
+use super::question_answering::{em_and_f1, word_runs};
+use super::task::{Metric, MetricError, Pairs, Values, one};
+use super::words::words;
+
+/// Exact match and F1 (`em`, `f1`, times 100) of answers in one of MLQA's languages, after its
+/// normalization; targets are lists of answers.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "multilingual_t5.evaluation.metrics.mlqa")]
+pub struct Mlqa {
+    /// The language.
+    pub lang: MlqaLanguage,
+}
+
+/// MLQA's languages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum MlqaLanguage {
+    /// Arabic.
+    Ar,
+    /// German.
+    De,
+    /// English.
+    En,
+    /// Spanish.
+    Es,
+    /// Hindi.
+    Hi,
+    /// Vietnamese.
+    Vi,
+    /// Chinese.
+    Zh,
+}
+
+impl Metric for Mlqa {
+    fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
+        em_and_f1(pairs, |text| normalize(text, self.lang))
+    }
+}
+
+/// Lower case, without punctuation, articles and superfluous space.
+fn normalize(text: &str, language: MlqaLanguage) -> String {
+    static PUNCTUATION: LazyLock<Regex> = LazyLock::new(|| {
+        // ASCII counts symbols such as `$` to punctuation.
+        Regex::new(r"[\p{P}$+<=>^`|~]").expect("the pattern is well-formed")
+    });
+    let lower = text.to_lowercase();
+    let text = without_articles(&PUNCTUATION.replace_all(&lower, ""), language);
+    match language {
+        MlqaLanguage::Zh => chinese_words(&text),
+        _ => words(&text).collect::<Vec<_>>().join(" "),
+    }
+}
+
+fn without_articles(text: &str, language: MlqaLanguage) -> String {
+    let articles: &[&str] = match language {
+        MlqaLanguage::En => &["a", "an", "the"],
+        MlqaLanguage::Es => &["un", "una", "unos", "unas", "el", "la", "los", "las"],
+        MlqaLanguage::Vi => &["của", "là", "cái", "chiếc", "những"],
+        MlqaLanguage::De => &[
+            "ein", "eine", "einen", "einem", "eines", "einer", "der", "die", "das", "den", "dem",
+            "des",
+        ],
+        // The letters of the article, wherever they stand.
+        MlqaLanguage::Ar => return text.replace("ال", " "),
+        MlqaLanguage::Hi | MlqaLanguage::Zh => return text.to_string(),
+    };
+    let run = |run| if articles.contains(&run) { " " } else { run };
+    word_runs(text).map(run).collect()
+}
+
+/// Each Chinese character is a word.
+fn chinese_words(text: &str) -> String {
+    let mut spaced = String::with_capacity(2 * text.len());
+    for c in text.chars() {
+        match c {
+            '\u{4e00}'..='\u{9fa5}' => spaced.extend([' ', c, ' ']),
+            _ => spaced.push(c),
+        }
+    }
+    words(&spaced).collect::<Vec<_>>().join(" ")
+}
+
+/// F1 of named entities: `span_f1`, not times 100. Texts are entities `PER: rick`, parted by ` $$ `.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "multilingual_t5.evaluation.metrics.span_f1")]
+pub struct SpanF1;
+
+impl Metric for SpanF1 {
+    fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
+        let (mut right, mut wrong, mut missed) = (0.0, 0.0, 0.0);
+        for (target, prediction) in pairs.iter() {
+            let mut gold = spans(pairs.text(target)?);
+            for span in spans(pairs.text(prediction)?) {
+                match gold.iter().position(|known| *known == span) {
+                    Some(index) => {
+                        gold.remove(index);
+                        right += 1.0;
+                    }
+                    None => wrong += 1.0,
+                }
+            }
+            missed += gold.len() as f64;
+        }
+        // As in the original, which so avoids a division by 0.
+        const TINY: f64 = 1e-13;
+        let precision = right / (right + wrong + TINY);
+        let recall = right / (right + missed + TINY);
+        Ok(one("span_f1", 2.0 * (precision * recall / (precision + recall + TINY))))
+    }
+}
+
+/// Tags with their entities; what is no such pair is left out.
+fn spans(text: &str) -> Vec<(&str, &str)> {
+    let pairs = text.split(" $$ ").filter_map(|span| span.split_once(':'));
+    let pairs = pairs.filter(|(_, entity)| !entity.contains(':'));
+    pairs.map(|(tag, entity)| (tag.trim(), entity.trim())).collect()
+}

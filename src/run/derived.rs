@@ -1,0 +1,147 @@
+//! Tasks and mixtures that blocks make of others: which are declared, and what a name stands for.
+
+use crate::data::{
+    DataError, Derivation, TaskOrMixture, TaskProvider, WithMissingTaskSplitsRemoved, WithNewVocab,
+    WithTruncatedData, part_name,
+};
+use crate::gin::{Config, Configurable, Evaluator, Loaded, Registry, Schema};
+
+use super::tasks::checked;
+
+/// The helper that a block names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Helper {
+    NewVocab,
+    TruncatedData,
+    MissingTaskSplitsRemoved,
+}
+
+/// Which texts declare it: a task file's, or the run's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    TaskFile,
+    Run,
+}
+
+/// A block that makes a task or mixture of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Derived {
+    pub helper: Helper,
+    pub origin: Origin,
+}
+
+const HELPERS: [Helper; 3] =
+    [Helper::NewVocab, Helper::TruncatedData, Helper::MissingTaskSplitsRemoved];
+
+impl Helper {
+    pub(super) fn schema(self) -> &'static Schema {
+        match self {
+            Self::NewVocab => WithNewVocab::schema(),
+            Self::TruncatedData => WithTruncatedData::schema(),
+            Self::MissingTaskSplitsRemoved => WithMissingTaskSplitsRemoved::schema(),
+        }
+    }
+}
+
+impl Derived {
+    /// The bindings among which the block stands.
+    pub(super) fn table(self, loaded: &Loaded) -> &Config {
+        match self.origin {
+            Origin::TaskFile => &loaded.tasks,
+            Origin::Run => &loaded.config,
+        }
+    }
+
+    /// What the block says in its scope.
+    pub(super) fn evaluate(
+        self,
+        loaded: &Loaded,
+        registry: &Registry,
+        scope: &str,
+    ) -> Result<Derivation, String> {
+        let mut cx = Evaluator::new(self.table(loaded), registry).with_run_config(&loaded.config);
+        let derivation = match self.helper {
+            Helper::NewVocab => cx.evaluate_in(scope).map(Derivation::NewVocab),
+            Helper::TruncatedData => cx.evaluate_in(scope).map(Derivation::TruncatedData),
+            Helper::MissingTaskSplitsRemoved => {
+                cx.evaluate_in(scope).map(Derivation::MissingTaskSplitsRemoved)
+            }
+        };
+        checked(derivation, cx, loaded)
+    }
+
+    /// The new name that the block gives, if it gives one.
+    fn name(
+        self,
+        loaded: &Loaded,
+        registry: &Registry,
+        scope: &str,
+    ) -> Result<Option<String>, String> {
+        let mut cx = Evaluator::new(self.table(loaded), registry).with_run_config(&loaded.config);
+        let none = Some((|| None) as fn() -> Option<String>);
+        let name = match self.helper {
+            Helper::NewVocab => {
+                cx.argument_in::<WithNewVocab, _>(scope, "new_mixture_or_task_name", none)
+            }
+            Helper::TruncatedData => {
+                cx.argument_in::<WithTruncatedData, _>(scope, "new_mixture_or_task_name", none)
+            }
+            Helper::MissingTaskSplitsRemoved => {
+                cx.argument_in::<WithMissingTaskSplitsRemoved, _>(scope, "new_mixture_name", none)
+            }
+        };
+        let name: Option<String> = checked(name, cx, loaded)?;
+        Ok(name.or_else(|| (!scope.is_empty()).then(|| scope.to_string())))
+    }
+}
+
+/// The new names with scope and block, or what is wrong with the block.
+pub(super) fn derived(
+    loaded: &Loaded,
+    registry: &Registry,
+) -> Vec<Result<(String, String, Derived), String>> {
+    let mut out = Vec::new();
+    for origin in [Origin::TaskFile, Origin::Run] {
+        for helper in HELPERS {
+            let block = Derived { helper, origin };
+            for scope in block.table(loaded).scopes_of(helper.schema().name) {
+                match block.name(loaded, registry, scope) {
+                    // Bindings outside of any scope without a name are those that blocks share.
+                    Ok(None) => {}
+                    Ok(Some(name)) => out.push(Ok((name, scope.to_string(), block))),
+                    Err(detail) => out.push(Err(format!(
+                        "`{}` in scope `{scope}` cannot be used\n{detail}",
+                        helper.schema().short_name()
+                    ))),
+                }
+            }
+        }
+    }
+    out
+}
+
+/// What `wanted` stands for: the new task or mixture itself, `new`, or one of a new mixture's tasks,
+/// `new.TASK`, whatever mixtures lie between.
+pub(super) fn part_of(
+    derivation: &Derivation,
+    original: &str,
+    new: &str,
+    wanted: &str,
+    tasks: &dyn TaskProvider,
+) -> Result<Option<TaskOrMixture>, DataError> {
+    let found = tasks.get(original)?;
+    if new == wanted {
+        return derivation.apply(&found, new, tasks).map(Some);
+    }
+    let TaskOrMixture::Mixture(mixture) = found else { return Ok(None) };
+    for entry in &mixture.tasks.0 {
+        let part = part_name(new, &entry.name);
+        let is_within = wanted.strip_prefix(&part).is_some_and(|rest| rest.starts_with('.'));
+        if (part == wanted || is_within)
+            && let Some(found) = part_of(derivation, &entry.name, &part, wanted, tasks)?
+        {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}

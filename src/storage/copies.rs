@@ -1,0 +1,200 @@
+//! Copies of remote files in a folder of this machine, which `GIMLET_CACHE_DIR` names. A copy is of one
+//! state of its file: when that changes, it is fetched anew. What was used longest ago makes room.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path as LocalPath, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::credentials::variable;
+use super::error::StorageError;
+use super::path::Path;
+use super::remote::{Remote, Version};
+use super::slow::Transfer;
+
+/// The environment variable that names the folder.
+pub const CACHE_VARIABLE: &str = "GIMLET_CACHE_DIR";
+
+/// The environment variable that bounds it, in GB.
+pub const CACHE_SIZE_VARIABLE: &str = "GIMLET_CACHE_GB";
+
+/// The bound where that is not set, in GB.
+const DEFAULT_SIZE: f64 = 100.0;
+
+/// What ends the names of copies that are not whole.
+const PART: &str = "part";
+
+/// A part that nobody has gone on with for so long is given up.
+const PART_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The copies that a process may use.
+struct Copies {
+    folder: PathBuf,
+    most: u64,
+}
+
+/// The copy of a remote file, fetched if need be; `None` where none is kept.
+///
+/// # Errors
+/// The file cannot be read, or the folder not be used.
+pub(super) fn copy(remote: &Remote) -> Result<Option<File>, StorageError> {
+    let Some(copies) = Copies::configured()? else { return Ok(None) };
+    let version = remote.version()?;
+    let Some(size) = version.size.filter(|size| *size <= copies.most / 2) else { return Ok(None) };
+    if version.e_tag.is_none() && version.modified.is_none() {
+        return Ok(None);
+    }
+    copies.find_or_fetch(remote, &version, size)
+}
+
+impl Copies {
+    fn configured() -> Result<Option<Self>, StorageError> {
+        let Some(folder) = variable(CACHE_VARIABLE) else { return Ok(None) };
+        let size = variable(CACHE_SIZE_VARIABLE).map(|text| match text.parse::<f64>() {
+            Ok(size) if size > 0.0 => Ok(size),
+            _ => Err(StorageError::Invalid {
+                path: format!("${CACHE_SIZE_VARIABLE}"),
+                reason: format!("`{text}` is no size in GB"),
+            }),
+        });
+        let most = (size.transpose()?.unwrap_or(DEFAULT_SIZE) * 1e9) as u64;
+        Ok(Some(Self { folder: PathBuf::from(folder), most }))
+    }
+
+    fn find_or_fetch(
+        &self,
+        remote: &Remote,
+        version: &Version,
+        size: u64,
+    ) -> Result<Option<File>, StorageError> {
+        let place = self.folder.join(name(remote.path(), version));
+        if let Some(found) = whole(&place, size) {
+            return Ok(Some(found));
+        }
+        let failed = |error: io::Error| self.failed(error);
+        fs::create_dir_all(&self.folder).map_err(failed)?;
+        let part_place = place.with_extension(PART);
+        let mut part = File::options()
+            .create(true)
+            .append(true)
+            .read(true)
+            .open(&part_place)
+            .map_err(failed)?;
+        if part.try_lock().is_err() {
+            // Another process fetches it: this one reads it without.
+            return Ok(None);
+        }
+        if let Some(found) = whole(&place, size) {
+            // The other one has finished since; its name is what we hold, if anything.
+            return Ok(Some(found));
+        }
+        if part.metadata().map_err(failed)?.len() > size {
+            part.set_len(0).map_err(failed)?;
+        }
+        if !self.fill(&mut part, remote, version, size)? {
+            return Ok(None);
+        }
+        fs::rename(&part_place, &place).map_err(failed)?;
+        self.make_room(&place);
+        Ok(whole(&place, size))
+    }
+
+    /// Fetches what is missing of a part; false where the disk has no room for it.
+    fn fill(
+        &self,
+        part: &mut File,
+        remote: &Remote,
+        version: &Version,
+        size: u64,
+    ) -> Result<bool, StorageError> {
+        let failed = |error: io::Error| self.failed(error);
+        let mut reached = part.metadata().map_err(failed)?.len();
+        let mut transfer = Transfer::new(format!("fetching {}", remote.path()), Some(size));
+        if reached < size {
+            let mut source = remote.open_state(reached, version)?;
+            let mut buffer = vec![0; 1 << 20];
+            while reached < size {
+                let length = source.read(&mut buffer);
+                let length =
+                    length.map_err(|error| StorageError::new("read", remote.path(), error))?;
+                if length == 0 {
+                    let cut = io::Error::from(io::ErrorKind::UnexpectedEof);
+                    return Err(StorageError::new("read", remote.path(), cut));
+                }
+                match part.write_all(&buffer[..length]) {
+                    Err(error) if is_full(&error) => {
+                        part.set_len(0).map_err(failed)?;
+                        return Ok(false);
+                    }
+                    written => written.map_err(failed)?,
+                }
+                reached += length as u64;
+                transfer.reached(reached);
+            }
+        }
+        part.sync_all().map_err(failed)?;
+        Ok(true)
+    }
+
+    /// Removes what was used longest ago until the rest fits. Who reads a copy keeps it till the end.
+    fn make_room(&self, newest: &LocalPath) {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        let mut copies: Vec<(SystemTime, u64, PathBuf)> = entries
+            .filter_map(|entry| {
+                let entry = entry.ok()?;
+                let metadata = entry.metadata().ok()?;
+                Some((metadata.modified().ok()?, metadata.len(), entry.path()))
+            })
+            .collect();
+        copies.sort();
+        let mut held: u64 = copies.iter().map(|(_, size, _)| size).sum();
+        for (used, size, place) in copies {
+            let is_part = place.extension().is_some_and(|extension| extension == PART);
+            let is_given_up = is_part && used.elapsed().unwrap_or_default() > PART_LIFETIME;
+            let is_too_much = held > self.most && !is_part && place != newest;
+            // Another process may have been quicker.
+            if (is_given_up || is_too_much) && fs::remove_file(&place).is_ok() {
+                held -= size;
+            }
+        }
+    }
+
+    fn failed(&self, error: io::Error) -> StorageError {
+        let folder = self.folder.display().to_string();
+        match Path::parse(&folder) {
+            Ok(folder) => StorageError::new("keep copies in", &folder, error),
+            Err(invalid) => invalid,
+        }
+    }
+}
+
+/// A name that no other file and no other state of this one has.
+fn name(path: &Path, version: &Version) -> String {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, path, version.size, &version.e_tag).hash(&mut hasher);
+        if version.e_tag.is_none() {
+            version.modified.hash(&mut hasher);
+        }
+        hasher.finish()
+    };
+    format!("{:016x}{:016x}", half(0), half(1))
+}
+
+/// A copy that is there, noted as used now.
+fn whole(place: &LocalPath, size: u64) -> Option<File> {
+    let file = File::options().read(true).write(true).open(place).or_else(|_| File::open(place));
+    let mut file = file.ok()?;
+    if file.metadata().ok()?.len() != size {
+        return None;
+    }
+    // A folder that can only be read serves as well; then all seem to be used at the same time.
+    let _ = file.set_modified(SystemTime::now());
+    file.seek(SeekFrom::Start(0)).ok()?;
+    Some(file)
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}

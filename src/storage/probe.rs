@@ -1,0 +1,114 @@
+//! What a run may do in a folder: each operation is tried with a small file of its own, which is
+//! removed again.
+
+use super::error::StorageError;
+use super::files::Place;
+use super::path::{Path, split_scheme};
+use super::process::Process;
+
+/// An operation that a run needs, and how an attempt at it ended.
+#[derive(Debug)]
+pub struct Probe {
+    /// `list`, `write`, `read`, `write on condition`, `delete`.
+    pub operation: &'static str,
+    /// What the provider calls the permission; empty where it has no such thing.
+    pub permission: &'static str,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How an attempt ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It succeeded.
+    Allowed,
+    /// It failed.
+    Refused(StorageError),
+    /// It could not be tried, or is not needed here, and why.
+    Untried(&'static str),
+}
+
+const OPERATIONS: [&str; 5] = ["list", "write", "read", "write on condition", "delete"];
+
+/// The permissions of the operations, by the scheme of paths.
+const PERMISSIONS: [(&str, [&str; 5]); 3] = [
+    (
+        "gs",
+        [
+            "storage.objects.list",
+            "storage.objects.create",
+            "storage.objects.get",
+            "storage.objects.create with storage.objects.delete",
+            "storage.objects.delete",
+        ],
+    ),
+    ("s3", ["s3:ListBucket", "s3:PutObject", "s3:GetObject", "s3:PutObject", "s3:DeleteObject"]),
+    (
+        "az",
+        [
+            "containers/blobs/read (of a shared access signature: l)",
+            "containers/blobs/write (of a shared access signature: w, c)",
+            "containers/blobs/read (of a shared access signature: r)",
+            "containers/blobs/write (of a shared access signature: w)",
+            "containers/blobs/delete (of a shared access signature: d)",
+        ],
+    ),
+];
+
+impl Path {
+    /// Tries each operation that a run may need in the folder, which need not exist.
+    pub fn probe(&self) -> Vec<Probe> {
+        let pid = Process::this().pid;
+        let file = self.join(&format!(".gimlet-doctor-{pid}-{:08x}", rand::random::<u32>()));
+        let was_there = self.is_dir().unwrap_or(true);
+        let list = outcome(self.list_if_any());
+        let write = outcome(self.create_dir_all().and_then(|()| file.write_atomic(b"gimlet")));
+        let written = matches!(write, Outcome::Allowed);
+        let on_file = |attempt: &dyn Fn() -> Outcome| match written {
+            true => attempt(),
+            false => Outcome::Untried("nothing could be written to try it with"),
+        };
+        let read = on_file(&|| outcome(file.read().map(drop)));
+        let conditional = on_file(&|| file.write_on_condition());
+        let delete = on_file(&|| outcome(file.remove_file()));
+        if written && !was_there && self.is_on_disk() {
+            // The folder was made for the attempt; one that is not empty stays.
+            let _ = self.local().map(std::fs::remove_dir);
+        }
+        let outcomes = [list, write, read, conditional, delete];
+        let scheme = split_scheme(self.as_str()).map_or("", |(scheme, _)| scheme);
+        let known = PERMISSIONS.iter().find(|(of, _)| *of == scheme && !self.is_on_disk());
+        let permissions = known.map_or([""; 5], |(_, permissions)| *permissions);
+        let probe = |((operation, permission), outcome)| Probe { operation, permission, outcome };
+        OPERATIONS.into_iter().zip(permissions).zip(outcomes).map(probe).collect()
+    }
+
+    fn list_if_any(&self) -> Result<(), StorageError> {
+        match self.list() {
+            Err(error) if error.is_not_found() => Ok(()),
+            listed => listed.map(drop),
+        }
+    }
+
+    /// Whether the store keeps two writers from both succeeding.
+    fn write_on_condition(&self) -> Outcome {
+        let Ok(Place::Elsewhere(remote)) = self.place() else {
+            return Outcome::Untried("folders on disk are locked");
+        };
+        match remote.put_if(b"again".to_vec(), None) {
+            // There is a file: the store did well to refuse.
+            Ok(None) => Outcome::Allowed,
+            Ok(Some(_)) => {
+                Outcome::Untried("the server ignores conditions: start no two runs at once")
+            }
+            Err(StorageError::Unsupported { .. }) => {
+                Outcome::Untried("the server knows no conditions: start no two runs at once")
+            }
+            Err(error) => Outcome::Refused(error),
+        }
+    }
+}
+
+fn outcome(result: Result<(), StorageError>) -> Outcome {
+    result.map_or_else(Outcome::Refused, |()| Outcome::Allowed)
+}

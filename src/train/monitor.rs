@@ -1,0 +1,120 @@
+//! The metric that decides which checkpoints stay, remembered for every saved step.
+
+use std::collections::BTreeMap;
+
+use crate::checkpoint::{Best, KeepBest};
+
+use super::evaluated::Evaluated;
+
+/// A metric by step; `None` where it is no number, which JSON lacks.
+pub type Monitored = BTreeMap<u64, Option<f64>>;
+
+/// Watches the metric. An evaluation follows the save of its step, so what it finds counts from the next
+/// save on, as in T5X.
+#[derive(Debug)]
+pub struct Monitor {
+    keep: Option<KeepBest>,
+    metrics: Monitored,
+    saved: Option<u64>,
+}
+
+impl Monitor {
+    /// A monitor that goes on from what an earlier process remembered; one without a rule sees nothing.
+    pub fn new(keep: Option<KeepBest>, metrics: Monitored, saved: Option<u64>) -> Self {
+        Self { keep, metrics, saved }
+    }
+
+    /// Sees the metrics of a window of training steps.
+    pub fn see_train(&mut self, step: u64, metrics: &BTreeMap<String, f64>) {
+        self.see(step, "train", metrics, "");
+    }
+
+    /// Sees the results of an evaluation.
+    pub fn see_evaluated(&mut self, evaluated: &Evaluated) {
+        for (task, metrics) in &evaluated.train_eval {
+            self.see(evaluated.step, &format!("training_eval/{task}"), metrics, "");
+        }
+        for (task, metrics) in &evaluated.infer_eval {
+            self.see(evaluated.step, &format!("inference_eval/{task}"), metrics, "eval/");
+        }
+    }
+
+    /// What is known by the save of a step, which follows at once.
+    pub fn at_save(&mut self, step: u64) -> Monitored {
+        // Steps in between were not saved.
+        let saved = self.saved.replace(step);
+        self.metrics.retain(|at, _| *at == step || saved.is_some_and(|saved| *at <= saved));
+        self.metrics.clone()
+    }
+
+    /// The rule and the metrics, for whoever removes checkpoints.
+    pub fn best(&self) -> Option<Best> {
+        let number = |(step, value): (&u64, &Option<f64>)| (*step, value.unwrap_or(f64::NAN));
+        let metrics = self.metrics.iter().map(number).collect();
+        self.keep.clone().map(|keep| Best { keep, metrics })
+    }
+
+    /// `prefix` is what TensorBoard's tags have before the names.
+    fn see(&mut self, step: u64, run: &str, metrics: &BTreeMap<String, f64>, prefix: &str) {
+        let Some(keep) = &self.keep else { return };
+        let tag = keep.metric.strip_prefix(run).and_then(|rest| rest.strip_prefix('/'));
+        let name = tag.and_then(|tag| tag.strip_prefix(prefix));
+        if let Some(value) = name.and_then(|name| metrics.get(name)) {
+            self.metrics.insert(step, value.is_finite().then_some(*value));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::MetricMode;
+
+    fn monitor(metric: &str) -> Monitor {
+        let keep = KeepBest {
+            metric: metric.to_string(),
+            mode: MetricMode::Max,
+            keep_without_metrics: true,
+            force_keep_period: None,
+        };
+        Monitor::new(Some(keep), Monitored::new(), None)
+    }
+
+    fn metrics(name: &str, value: f64) -> BTreeMap<String, f64> {
+        BTreeMap::from([(name.to_string(), value)])
+    }
+
+    #[test]
+    fn metrics_are_named_as_tensorboard_shows_them() {
+        let by_task = |name: &str| BTreeMap::from([("a/b".to_string(), metrics(name, 2.0))]);
+        let evaluated =
+            Evaluated { step: 5, train_eval: by_task("loss"), infer_eval: by_task("rouge/1") };
+        for (metric, expected) in [
+            ("train/accuracy", Some(1.0)),
+            ("training_eval/a/b/loss", Some(2.0)),
+            ("inference_eval/a/b/eval/rouge/1", Some(2.0)),
+            ("inference_eval/a/b/rouge/1", None),
+            ("training_eval/a/loss", None),
+            ("accuracy", None),
+        ] {
+            let mut monitor = monitor(metric);
+            monitor.see_train(5, &metrics("accuracy", 1.0));
+            monitor.see_evaluated(&evaluated);
+            assert_eq!(monitor.at_save(5).get(&5).copied().flatten(), expected, "{metric}");
+        }
+    }
+
+    #[test]
+    fn only_steps_that_were_saved_are_remembered() {
+        let mut monitor = monitor("train/loss");
+        for step in 1..=9 {
+            monitor.see_train(step, &metrics("loss", step as f64));
+            if step % 3 == 0 {
+                monitor.at_save(step);
+            }
+        }
+        monitor.see_train(10, &metrics("loss", f64::NAN));
+        let known = monitor.at_save(10);
+        assert_eq!(known, [(3, Some(3.0)), (6, Some(6.0)), (9, Some(9.0)), (10, None)].into());
+    }
+}

@@ -1,0 +1,135 @@
+//! The training state as arrays under T5X's names: copied out for a checkpoint, filled from one.
+
+use std::collections::BTreeSet;
+
+use tch::{Device, Kind, Tensor};
+
+use crate::checkpoint::{Array, ArrayView, DType, Plan, Shapes, Snapshot, Stored};
+
+use super::error::TrainError;
+use super::state::TrainState;
+
+/// The count of updates in T5X's tree.
+const STEP: &str = "state/step";
+
+/// The shape of every array that a state consists of.
+pub fn shapes(state: &TrainState) -> Shapes {
+    let shape = |tensor: &Tensor| tensor.size().iter().map(|&extent| extent as usize).collect();
+    let step = std::iter::once((STEP.to_string(), Vec::new()));
+    arrays(state).map(|(name, tensor)| (name, shape(tensor))).chain(step).collect()
+}
+
+/// Copies the state to the host.
+pub fn copy(state: &TrainState, snapshot: &mut Snapshot) {
+    for (name, tensor) in arrays(state) {
+        with_view(tensor, |view| snapshot.array(&name, view));
+    }
+    let step = i32::try_from(state.step).expect("T5X counts steps in 32 bits");
+    snapshot.array(STEP, Array::scalar_i32(step).view());
+}
+
+/// Copies what the plan names into the state, each array while the next ones are read. Parameters are
+/// rounded to `dtype` on the way.
+///
+/// # Errors
+/// The checkpoint is damaged, or holds something else than floats.
+pub fn fill(
+    state: &mut TrainState,
+    stored: &dyn Stored,
+    plan: &Plan,
+    dtype: Option<DType>,
+) -> Result<(), TrainError> {
+    let (names, sources): (Vec<&str>, Vec<&str>) = plan
+        .sources
+        .iter()
+        .filter(|(name, _)| *name != STEP)
+        .map(|(name, source)| (&name[..], &source[..]))
+        .unzip();
+    check_floats(stored, &sources)?;
+    let rounded = dtype.and_then(kind);
+    let mut names = names.into_iter();
+    stored.read_each(&sources, &mut |_, array| {
+        let name = names.next().expect("arrays come in the order asked for");
+        with_tensor(&array, |tensor| put(state, name, tensor, rounded));
+        Ok(())
+    })?;
+    if plan.sources.contains_key(STEP) {
+        state.step = stored.step()?;
+    }
+    Ok(())
+}
+
+fn check_floats(stored: &dyn Stored, sources: &[&str]) -> Result<(), TrainError> {
+    let wanted: BTreeSet<&str> = sources.iter().copied().collect();
+    let leaves = stored.leaves();
+    let mut leaves = leaves.iter().filter(|leaf| wanted.contains(leaf.name));
+    match leaves.find(|leaf| !leaf.dtype.is_float()) {
+        Some(leaf) => Err(TrainError::Unfit(format!(
+            "`{}` of {} is {}, expected floats",
+            leaf.name,
+            stored.path(),
+            leaf.dtype
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Copies one array to its place, cast and moved to the device there.
+fn put(state: &mut TrainState, name: &str, tensor: &Tensor, rounded: Option<Kind>) {
+    if let Some(parameter) = name.strip_prefix("target/") {
+        let mut parameter = state.params.get(parameter).shallow_clone();
+        match rounded {
+            Some(kind) => tch::no_grad(|| parameter.copy_(&tensor.to_kind(kind))),
+            None => tch::no_grad(|| parameter.copy_(tensor)),
+        }
+    } else if let Some(slot) = name.strip_prefix("state/param_states/") {
+        let restored = state.optimizer.restore(slot, tensor);
+        restored.expect("the plan names arrays of this state, in their shapes");
+    }
+}
+
+/// Every float array of the state under T5X's name.
+fn arrays(state: &TrainState) -> impl Iterator<Item = (String, &Tensor)> {
+    let params = state.params.iter().map(|(name, tensor)| (format!("target/{name}"), tensor));
+    let slots = state.optimizer.arrays();
+    params.chain(slots.map(|(name, tensor)| (format!("state/param_states/{name}"), tensor)))
+}
+
+/// Shows an array of floats as a tensor; its bytes are not copied.
+fn with_tensor<R>(array: &Array, read: impl FnOnce(&Tensor) -> R) -> R {
+    let kind = kind(array.dtype).expect("it was seen to be floats");
+    let shape: Vec<i64> = array.shape.iter().map(|&extent| extent as i64).collect();
+    if array.data.as_ptr().align_offset(array.dtype.size()) != 0 {
+        return read(&Tensor::from_data_size(&array.data, &shape, kind));
+    }
+    let mut strides = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis];
+    }
+    let data = array.data.as_ptr();
+    // SAFETY: an array holds the elements of its shape in C order, aligned as just seen, and outlives
+    // the tensor, which `read` sees by reference only and does not write to.
+    read(&unsafe { Tensor::from_blob(data, &shape, &strides, kind, Device::Cpu) })
+}
+
+/// libtorch's name of a float type.
+fn kind(dtype: DType) -> Option<Kind> {
+    Some(match dtype {
+        DType::F64 => Kind::Double,
+        DType::F32 => Kind::Float,
+        DType::F16 => Kind::Half,
+        DType::Bf16 => Kind::BFloat16,
+        _ => return None,
+    })
+}
+
+/// Shows a float32 tensor as bytes on the host; one on the CPU is not copied.
+fn with_view<R>(tensor: &Tensor, read: impl FnOnce(ArrayView<'_>) -> R) -> R {
+    let tensor = tensor.detach().to_device(Device::Cpu).to_kind(Kind::Float).contiguous();
+    let shape: Vec<usize> = tensor.size().iter().map(|&extent| extent as usize).collect();
+    let length = tensor.numel() * DType::F32.size();
+    // SAFETY: a contiguous float32 CPU tensor holds `numel` floats from `data_ptr` on, and lives
+    // until `read` returns.
+    let data = unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast::<u8>(), length) };
+    read(ArrayView { dtype: DType::F32, shape: &shape, data })
+}

@@ -1,0 +1,211 @@
+//! Checkpoints in a bucket, where nothing is renamed and everything may fail.
+
+use gimlet::checkpoint::{
+    CheckpointError, Retention, Stored, Writer, checkpoint_dir, latest_valid, list_steps, open,
+    remove_stale,
+};
+use gimlet::storage::{Path, Takeover};
+use serde_json::{Value, json};
+
+use super::{names, save};
+use crate::storage::faulty::{Bucket, Fault};
+use crate::storage::leases::write_foreign;
+
+/// Saves as [`save`] does, where that may fail.
+fn try_save(model_dir: &Path, step: u64) -> Result<Path, CheckpointError> {
+    let array = gimlet::checkpoint::Array::from_f32(&[2, 3], &[step as f32; 6]);
+    let writer = Writer::create(model_dir, step, None)?;
+    writer.array("target/a", array.view())?;
+    writer.array("state/param_states/a/v_row", array.view())?;
+    writer.extra("gimlet/train_ds-000-of-001.json", b"{}")?;
+    writer.commit()
+}
+
+/// Lets what is unfinished seem to be the work of a process that is dead.
+fn orphan(model_dir: &Path) {
+    for dir in model_dir.list().unwrap() {
+        let mark = dir.join("gimlet/unfinished.json");
+        if mark.exists().unwrap() {
+            let mut worker: Value = serde_json::from_slice(&mark.read().unwrap()).unwrap();
+            worker["pid"] = json!(u32::MAX);
+            worker["token"] = json!("dead");
+            mark.write_atomic(worker.to_string().as_bytes()).unwrap();
+        }
+    }
+}
+
+/// The newest checkpoint, which is whole, and nothing newer is taken for damaged.
+fn newest(model_dir: &Path) -> Box<dyn Stored> {
+    let found = latest_valid(model_dir).unwrap();
+    assert!(found.skipped.is_empty(), "{:?}", found.skipped);
+    found.checkpoint.unwrap()
+}
+
+/// Requests that `work` makes.
+fn requests(bucket: &Bucket, work: impl FnOnce()) -> usize {
+    bucket.set(Fault::None);
+    work();
+    bucket.count()
+}
+
+#[test]
+fn a_writer_that_dies_at_any_request_leaves_the_checkpoint_before_it() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    try_save(&model_dir, 1).unwrap();
+    let count = requests(&bucket, || drop(try_save(&bucket.path("measured"), 2).unwrap()));
+    assert!(count > 8, "{count} requests");
+    for number in 1..=count {
+        bucket.set(Fault::From(number));
+        let saved = try_save(&model_dir, 2);
+        bucket.set(Fault::None);
+        let step = newest(&model_dir).step().unwrap();
+        assert_eq!(list_steps(&model_dir).unwrap(), (1..=step).collect::<Vec<_>>());
+        if saved.is_ok() {
+            assert_eq!(step, 2, "request {number}");
+        }
+        orphan(&model_dir);
+        remove_stale(&model_dir).unwrap();
+        let expected =
+            if step == 2 { vec!["checkpoint_1", "checkpoint_2"] } else { vec!["checkpoint_1"] };
+        assert_eq!(names(&model_dir), expected, "request {number}");
+        if step == 2 {
+            checkpoint_dir(&model_dir, 2).remove_dir_all().unwrap();
+        }
+    }
+    try_save(&model_dir, 2).unwrap();
+    assert_eq!(newest(&model_dir).step().unwrap(), 2);
+}
+
+#[test]
+fn a_step_that_was_left_half_written_is_written_anew() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    let count = requests(&bucket, || drop(try_save(&bucket.path("measured"), 2).unwrap()));
+    for number in 2..count {
+        bucket.set(Fault::From(number));
+        let _ = try_save(&model_dir, 2);
+        bucket.set(Fault::None);
+        try_save(&model_dir, 2).unwrap();
+        newest(&model_dir).verify().unwrap();
+        let marks: Vec<_> = model_dir.walk().unwrap();
+        assert!(!marks.iter().any(|file| file.file_name() == "unfinished.json"), "{marks:?}");
+        model_dir.remove_dir_all().unwrap();
+    }
+}
+
+#[test]
+fn a_request_that_fails_once_is_made_again() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    let count = requests(&bucket, || drop(try_save(&bucket.path("measured"), 1).unwrap()));
+    for number in 1..=count {
+        let step = number as u64;
+        bucket.set(Fault::Only(number));
+        try_save(&model_dir, step).unwrap();
+        bucket.set(Fault::None);
+        assert_eq!(newest(&model_dir).step().unwrap(), step);
+        checkpoint_dir(&model_dir, step).remove_dir_all().unwrap();
+    }
+}
+
+#[test]
+fn a_store_that_fails_is_never_taken_for_a_damaged_checkpoint() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    save(&model_dir, 1);
+    save(&model_dir, 2);
+    let count = requests(&bucket, || drop(newest(&model_dir)));
+    for number in 1..=count {
+        bucket.set(Fault::From(number));
+        let error = latest_valid(&model_dir).map(drop).unwrap_err();
+        assert!(!error.is_damage(), "request {number}: {error}");
+        assert!(!matches!(error, CheckpointError::AllDamaged { .. }), "request {number}: {error}");
+        bucket.set(Fault::Only(number));
+        assert_eq!(newest(&model_dir).step().unwrap(), 2, "request {number}");
+    }
+    for number in [1, count / 2, count] {
+        bucket.set(Fault::Stall(number));
+        assert_eq!(newest(&model_dir).step().unwrap(), 2, "request {number}");
+    }
+    // Arrays are read after all is found whole.
+    bucket.set(Fault::None);
+    let stored = newest(&model_dir);
+    bucket.set(Fault::From(1));
+    assert!(!stored.read("target/a").unwrap_err().is_damage());
+}
+
+#[test]
+fn pruning_that_dies_at_any_request_leaves_whole_checkpoints() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    let retention = Retention { keep: Some(1), keep_dataset_checkpoints: Some(1) };
+    let fill = || [1, 2, 3].iter().for_each(|step| drop(try_save(&model_dir, *step).unwrap()));
+    fill();
+    let count = requests(&bucket, || drop(retention.apply(&model_dir).unwrap()));
+    for number in 1..=count {
+        fill();
+        bucket.set(Fault::From(number));
+        let _ = retention.apply(&model_dir);
+        bucket.set(Fault::None);
+        for step in list_steps(&model_dir).unwrap() {
+            open(&checkpoint_dir(&model_dir, step)).unwrap().verify().unwrap();
+        }
+        assert_eq!(newest(&model_dir).step().unwrap(), 3);
+        orphan(&model_dir);
+        remove_stale(&model_dir).unwrap();
+        retention.apply(&model_dir).unwrap();
+        assert_eq!(names(&model_dir), ["checkpoint_3"], "request {number}");
+    }
+}
+
+#[test]
+fn a_bucket_that_is_only_read_stays_as_it_is() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    save(&model_dir, 1);
+    bucket.set(Fault::ReadOnly);
+    let message = try_save(&model_dir, 2).unwrap_err().to_string();
+    assert!(message.contains("checkpoint_2") && message.contains("access denied"), "{message}");
+    assert!(message.contains("the credentials in $AWS_ACCESS_KEY_ID do not suffice"), "{message}");
+    assert_eq!(names(&model_dir), ["checkpoint_1"]);
+    assert_eq!(newest(&model_dir).step().unwrap(), 1);
+}
+
+#[test]
+fn who_lost_the_lease_commits_nothing() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    save(&model_dir, 1);
+    let held = model_dir.lease(Takeover::No).unwrap();
+    let writer = Writer::create(&model_dir, 2, None).unwrap();
+    write_foreign(&model_dir, 0.0);
+    let message = writer.commit().unwrap_err().to_string();
+    assert!(message.contains("on host elsewhere"), "{message}");
+    assert!(message.contains("nothing is saved there by this process"), "{message}");
+    let message = Writer::create(&model_dir, 3, None).unwrap_err().to_string();
+    assert!(message.contains("on host elsewhere"), "{message}");
+    assert_eq!(newest(&model_dir).step().unwrap(), 1);
+    assert_eq!(list_steps(&model_dir).unwrap(), [1]);
+    drop(held);
+}
+
+#[test]
+fn the_holder_of_the_lease_removes_what_others_left() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    save(&model_dir, 1);
+    let mark = checkpoint_dir(&model_dir, 2).join("gimlet/unfinished.json");
+    let mut elsewhere = serde_json::to_value(gimlet::storage::Process::this()).unwrap();
+    elsewhere["host"] = json!("elsewhere");
+    elsewhere["token"] = json!("theirs");
+    mark.write_atomic(elsewhere.to_string().as_bytes()).unwrap();
+    assert_eq!(remove_stale(&model_dir).unwrap(), [], "it may be alive");
+    let living = Writer::create(&model_dir, 3, None).unwrap();
+    let held = model_dir.lease(Takeover::No).unwrap();
+    assert_eq!(remove_stale(&model_dir).unwrap(), [checkpoint_dir(&model_dir, 2)]);
+    drop(living);
+    drop(held);
+    // One that was begun before the lease is another's work by now.
+    assert_eq!(newest(&model_dir).step().unwrap(), 1);
+}

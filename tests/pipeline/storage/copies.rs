@@ -1,0 +1,111 @@
+//! Copies of remote files in `GIMLET_CACHE_DIR`. Each check is a process of its own, since the variable
+//! holds for all of a process: a child runs one test of this binary again.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path as LocalPath;
+use std::process::Command;
+
+use gimlet::storage::Path;
+
+use super::faulty::{Bucket, Fault};
+use super::noise;
+
+/// What a child reads.
+const CHILD: &str = "GIMLET_TEST_COPIED";
+
+#[test]
+fn child_reads() {
+    let Ok(paths) = std::env::var(CHILD) else { return };
+    for path in paths.split(',') {
+        let path = super::path(path);
+        let mut bytes = Vec::new();
+        path.open().unwrap().read_to_end(&mut bytes).unwrap();
+        assert!(path.read().unwrap() == bytes);
+        assert!(path.open_ranges().unwrap().read(0..4).unwrap() == bytes[..4]);
+        let mut rest = Vec::new();
+        path.open_at(3).unwrap().read_to_end(&mut rest).unwrap();
+        assert!(rest == bytes[3..]);
+        println!("read {} {:08x}", bytes.len(), crc32c::crc32c(&bytes));
+    }
+}
+
+/// What a child with a folder of copies says that it read.
+fn read(paths: &[&Path], copies: &LocalPath, gigabytes: &str) -> Vec<String> {
+    let paths: Vec<_> = paths.iter().map(|path| path.as_str()).collect();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "storage::copies::child_reads", "--nocapture"])
+        .env(CHILD, paths.join(","))
+        .env("GIMLET_CACHE_DIR", copies)
+        .env("GIMLET_CACHE_GB", gigabytes)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    said.lines().filter(|line| line.starts_with("read ")).map(str::to_string).collect()
+}
+
+fn line(bytes: &[u8]) -> String {
+    format!("read {} {:08x}", bytes.len(), crc32c::crc32c(bytes))
+}
+
+/// Bytes that the bucket was asked for since the fault was set.
+fn fetches(bucket: &Bucket, before: usize) -> usize {
+    bucket.requests()[before..].iter().filter(|request| request.header("range").is_some()).count()
+}
+
+fn sizes(folder: &LocalPath) -> Vec<u64> {
+    let entries = fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().metadata().unwrap().len()).collect()
+}
+
+#[test]
+fn a_file_is_fetched_once_and_again_when_it_has_changed() {
+    let (bucket, copies) = (Bucket::new(), tempfile::tempdir().unwrap());
+    let (file, bytes) = (bucket.path("data"), noise(300_000));
+    file.write_atomic(&bytes).unwrap();
+    let folder = copies.path().join("made for it");
+    assert_eq!(read(&[&file], &folder, "1"), [line(&bytes)]);
+    assert_eq!(sizes(&folder), [300_000]);
+    let before = bucket.requests().len();
+    assert_eq!(read(&[&file], &folder, "1"), [line(&bytes)]);
+    assert_eq!(fetches(&bucket, before), 0);
+    file.write_atomic(&bytes[1..]).unwrap();
+    assert_eq!(read(&[&file], &folder, "1"), [line(&bytes[1..])]);
+}
+
+#[test]
+fn what_was_used_longest_ago_makes_room() {
+    let (bucket, copies) = (Bucket::new(), tempfile::tempdir().unwrap());
+    let files = ["a", "b", "c"].map(|name| bucket.path(name));
+    files.iter().for_each(|file| file.write_atomic(&noise(40_000)).unwrap());
+    // Room for two.
+    read(&[&files[0], &files[1], &files[0], &files[2]], copies.path(), "0.0001");
+    assert_eq!(sizes(copies.path()), [40_000, 40_000]);
+    let before = bucket.requests().len();
+    read(&[&files[0], &files[2]], copies.path(), "0.0001");
+    assert_eq!(fetches(&bucket, before), 0);
+    // One that would take most of the room is read without.
+    let large = bucket.path("large");
+    large.write_atomic(&noise(60_000)).unwrap();
+    assert_eq!(read(&[&large], copies.path(), "0.0001"), [line(&noise(60_000))]);
+    assert_eq!(sizes(copies.path()), [40_000, 40_000]);
+}
+
+#[test]
+fn a_download_that_was_cut_goes_on_where_it_was() {
+    let (bucket, copies) = (Bucket::new(), tempfile::tempdir().unwrap());
+    let (file, bytes) = (bucket.path("data"), noise(300_000));
+    file.write_atomic(&bytes).unwrap();
+    read(&[&file], copies.path(), "1");
+    // As a killed process leaves it.
+    let whole = fs::read_dir(copies.path()).unwrap().next().unwrap().unwrap().path();
+    fs::write(whole.with_extension("part"), &bytes[..200_000]).unwrap();
+    fs::remove_file(&whole).unwrap();
+    bucket.set(Fault::None);
+    let before = bucket.requests().len();
+    assert_eq!(read(&[&file], copies.path(), "1"), [line(&bytes)]);
+    let first = bucket.requests()[before..].iter().filter_map(|request| request.range()).next();
+    assert_eq!(first.map(|(start, _)| start), Some(200_000));
+    assert_eq!(sizes(copies.path()), [300_000]);
+}

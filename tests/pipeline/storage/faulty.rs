@@ -1,0 +1,112 @@
+//! A bucket that has bad days on demand: requests that fail from the n-th on, or the n-th alone, that
+//! stall, or that may only read.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use gimlet::storage::Path;
+
+use super::s3::S3;
+use super::server::{Ending, Reply, Request, Server};
+use super::{environment, path};
+
+/// What goes wrong, counted from when it is set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fault {
+    None,
+    /// From this request on, connections break: as if the process, or its link, had died then.
+    From(usize),
+    /// Only this request is answered by 503.
+    Only(usize),
+    /// The answer to this request begins and never ends.
+    Stall(usize),
+    /// Whatever writes is forbidden.
+    ReadOnly,
+    /// Listing is forbidden.
+    NoList,
+    /// Conditions of writes are not known: 501.
+    NoConditions,
+}
+
+/// A bucket of its own, in the environment while it lives.
+pub struct Bucket {
+    name: String,
+    fault: Arc<Mutex<Fault>>,
+    count: Arc<AtomicUsize>,
+    /// Where the server keeps the files.
+    pub root: std::path::PathBuf,
+    server: Server,
+    _environment: MutexGuard<'static, ()>,
+}
+
+impl Bucket {
+    pub fn new() -> Self {
+        static BUCKETS: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("bucket-{}", BUCKETS.fetch_add(1, Ordering::SeqCst));
+        let s3 = S3::new(&name, Some(("key", "secret")));
+        let root = s3.root.path().join(&name);
+        std::fs::remove_file(root.join("public.txt")).unwrap();
+        let (fault, count) = (Arc::new(Mutex::new(Fault::None)), Arc::new(AtomicUsize::new(0)));
+        let writing = Mutex::new(());
+        let (set, counted) = (fault.clone(), count.clone());
+        let server = Server::start(move |request| {
+            // Between its look at a condition and its write this server may serve another.
+            let _one = (request.method == "PUT").then(|| writing.lock().unwrap());
+            let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+            let fault = *set.lock().unwrap();
+            let reply = fail(fault, number, request).unwrap_or_else(|| s3.answer(request));
+            match fault {
+                Fault::Stall(stalled) if number == stalled => reply.ending(Ending::StallAfter(0)),
+                _ => reply,
+            }
+        });
+        let environment = environment(&[
+            ("AWS_ENDPOINT_URL", &server.url("")),
+            ("AWS_ACCESS_KEY_ID", "key"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ]);
+        Self { name, fault, count, root, server, _environment: environment }
+    }
+
+    /// A folder of the bucket.
+    pub fn path(&self, folder: &str) -> Path {
+        path(&format!("s3://{}/{folder}", self.name))
+    }
+
+    /// The requests since the start.
+    pub fn requests(&self) -> Vec<Request> {
+        self.server.requests()
+    }
+
+    /// Counts requests anew, of which some fail.
+    pub fn set(&self, fault: Fault) {
+        self.count.store(0, Ordering::SeqCst);
+        *self.fault.lock().unwrap() = fault;
+    }
+
+    /// Requests since that.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// Lets an object seem to be written long ago.
+    pub fn age(&self, key: &str) {
+        let file = std::fs::File::options().write(true).open(self.root.join(key)).unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    }
+}
+
+fn fail(fault: Fault, number: usize, request: &Request) -> Option<Reply> {
+    let denied = || Some(Reply::status(403));
+    let is_condition = |name| request.header(name).is_some() && request.method == "PUT";
+    match fault {
+        Fault::From(first) if number >= first => Some(Reply::status(200).ending(Ending::Silence)),
+        Fault::Only(only) if number == only => Some(Reply::status(503)),
+        Fault::ReadOnly if !["GET", "HEAD"].contains(&request.method.as_str()) => denied(),
+        Fault::NoList if request.target.contains("list-type") => denied(),
+        Fault::NoConditions if is_condition("if-match") || is_condition("if-none-match") => {
+            Some(Reply::status(501))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,136 @@
+//! Leases on folders of stores: one holder at a time, whoever dies.
+
+use std::time::{Duration, Instant};
+
+use gimlet::storage::{Leased, Path, Process, Takeover};
+use serde_json::{Value, json};
+
+use super::faulty::{Bucket, Fault};
+
+/// Writes a lease as a process of another machine would, heard of so many seconds ago.
+pub(crate) fn write_foreign(folder: &Path, silence: f64) {
+    let mut process = serde_json::to_value(Process::this()).unwrap();
+    process["host"] = json!("elsewhere");
+    process["token"] = json!("theirs");
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let heartbeat = since.as_secs_f64() - silence;
+    let lease = json!({"process": process, "fencing": 7, "token": "x", "heartbeat": heartbeat});
+    folder.join("gimlet.lease").write_atomic(lease.to_string().as_bytes()).unwrap();
+}
+
+fn is_busy(folder: &Path) -> bool {
+    matches!(folder.lease(Takeover::No).unwrap(), Leased::Busy(_))
+}
+
+fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what} never");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_second_holder_is_refused_and_told_of_the_first() {
+    let bucket = Bucket::new();
+    let folder = bucket.path("run");
+    let held = folder.lease(Takeover::No).unwrap();
+    assert!(matches!(held, Leased::Held(_)));
+    let Leased::Busy(holder) = folder.lease(Takeover::Yes).unwrap() else {
+        panic!("it is held by this very process")
+    };
+    let expected = format!("process {} on host", std::process::id());
+    assert!(holder.to_string().starts_with(&expected), "{holder}");
+    drop(held);
+    assert!(!folder.exists().unwrap(), "nothing is left");
+    assert!(!is_busy(&folder));
+}
+
+#[test]
+fn one_of_many_that_come_at_once_gets_it() {
+    let bucket = Bucket::new();
+    let folder = bucket.path("run");
+    let all: Vec<Leased> = std::thread::scope(|scope| {
+        let take = || folder.lease(Takeover::No).unwrap();
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(take)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(all.iter().filter(|leased| matches!(leased, Leased::Held(_))).count(), 1);
+}
+
+#[test]
+fn it_is_renewed_while_it_is_held() {
+    let bucket = Bucket::new();
+    let folder = bucket.path("run");
+    let _held = folder.lease(Takeover::No).unwrap();
+    let read = || folder.join("gimlet.lease").read().unwrap();
+    let first = read();
+    eventually("renewed", || read() != first);
+    assert!(folder.lease_holder().unwrap().unwrap().is_alive());
+}
+
+#[test]
+fn one_of_which_nothing_was_heard_is_taken() {
+    let bucket = Bucket::new();
+    let folder = bucket.path("run");
+    write_foreign(&folder, 3.0);
+    // By the holder's clock it is old, by the store's it is new.
+    assert!(is_busy(&folder));
+    bucket.age("run/gimlet.lease");
+    let Leased::Held(_held) = folder.lease(Takeover::No).unwrap() else { panic!("it is old") };
+    let holder = folder.lease_holder().unwrap().unwrap();
+    assert!(holder.process.is_this() && holder.fencing > 7);
+}
+
+#[test]
+fn one_whose_holder_is_known_to_be_dead_is_taken_at_once() {
+    let bucket = Bucket::new();
+    let folder = bucket.path("run");
+    write_foreign(&folder, 0.0);
+    assert!(is_busy(&folder));
+    let file = folder.join("gimlet.lease");
+    let mut lease: Value = serde_json::from_slice(&file.read().unwrap()).unwrap();
+    lease["process"]["host"] = json!(Process::this().host);
+    lease["process"]["pid"] = json!(u32::MAX);
+    file.write_atomic(lease.to_string().as_bytes()).unwrap();
+    assert!(!is_busy(&folder));
+}
+
+#[test]
+fn it_can_be_taken_over_and_its_holder_learns_of_it() {
+    let bucket = Bucket::new();
+    let folder = bucket.path("run");
+    write_foreign(&folder, 0.0);
+    let Leased::Held(held) = folder.lease(Takeover::Yes).unwrap() else { panic!("as asked") };
+    assert!(!held.is_lost());
+    write_foreign(&folder, 0.0);
+    eventually("lost", || held.is_lost());
+    drop(held);
+    assert!(folder.join("gimlet.lease").exists().unwrap(), "the other's lease stays");
+}
+
+#[test]
+fn a_store_without_conditions_has_leases_too() {
+    let bucket = Bucket::new();
+    bucket.set(Fault::NoConditions);
+    let folder = bucket.path("run");
+    let held = folder.lease(Takeover::No).unwrap();
+    assert!(matches!(held, Leased::Held(_)) && is_busy(&folder));
+}
+
+#[test]
+fn a_lease_that_cannot_be_read_is_named() {
+    let bucket = Bucket::new();
+    let folder = bucket.path("run");
+    folder.join("gimlet.lease").write_atomic(b"?").unwrap();
+    let message = folder.lease(Takeover::No).unwrap_err().to_string();
+    assert!(message.contains("gimlet.lease`: it is no lease"), "{message}");
+}
+
+#[test]
+fn a_bucket_that_is_only_read_says_what_to_set() {
+    let bucket = Bucket::new();
+    bucket.set(Fault::ReadOnly);
+    let message = bucket.path("run").lease(Takeover::No).unwrap_err().to_string();
+    assert!(message.contains("cannot write") && message.contains("do not suffice"), "{message}");
+}
