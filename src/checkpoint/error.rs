@@ -65,6 +65,14 @@ pub enum CheckpointError {
         /// What was found.
         reason: String,
     },
+    /// Another program has no form for it, or the target is in use.
+    #[error("`{path}` cannot be exported: {reason}")]
+    Export {
+        /// The checkpoint, or the target.
+        path: String,
+        /// What was found and what was expected.
+        reason: String,
+    },
     /// An array that the checkpoint does not hold.
     #[error("checkpoint `{path}` has no array `{name}`")]
     NoArray {
@@ -85,6 +93,11 @@ impl CheckpointError {
     /// Whether the checkpoint itself is at fault, so that an older one may serve.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. })
+    }
+
+    /// What is wrong with the checkpoint, if it is damaged.
+    pub fn damage(&self) -> Option<String> {
+        self.is_damage().then(|| self.to_string())
     }
 
     /// Whether the user's configuration is at fault rather than the world: exit status 2, not 1.

@@ -23,9 +23,14 @@
 mod array;
 mod assignment;
 mod best;
+mod blocks;
 mod checkpointers;
 mod error;
+mod export;
 mod fit;
+mod foreign;
+mod listing;
+mod names;
 mod native;
 mod open;
 mod orbax;
@@ -34,20 +39,25 @@ mod read_ahead;
 mod retention;
 mod saver;
 mod spec;
+mod statistics;
 mod steps;
 mod stored;
+mod transpose;
 mod unfinished;
 mod zarr;
 
 pub use array::{Array, ArrayView, DType};
 pub use assignment::{Plan, Rule, assign, plan_resume};
 pub use best::Best;
+pub use blocks::{Part, for_each_block};
 pub use checkpointers::{
     CheckpointManagerClass, Checkpointer, CheckpointerClass, KeepBest, MetricMode,
     OrbaxCheckpointManager, SaveBestCheckpointer,
 };
 pub use error::CheckpointError;
+pub use export::{HuggingFaceOptions, Weights, export_hugging_face, export_t5x, export_torch};
 pub use fit::{Mismatch, Shapes, check_fit};
+pub use listing::{Condition, Listed, list};
 pub use native::{Reader, Writer};
 pub use open::open;
 pub use read_ahead::Visit;
@@ -57,6 +67,9 @@ pub use spec::{
     CheckpointConfig, CheckpointPaths, NoTransformations, RestoreCheckpointConfig, RestoreDtype,
     RestoreMode, SaveCheckpointConfig, SaveDtype,
 };
-pub use steps::{LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, step_of};
+pub use statistics::{Distance, Statistics, Tolerance};
+pub use steps::{
+    LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, restore_newest, step_of,
+};
 pub use stored::{ArrayInfo, Format, Stored};
 pub use zarr::Compression;

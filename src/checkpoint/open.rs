@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use super::error::CheckpointError;
+use super::foreign::{open_file, open_hugging_face, open_tensorflow, open_torch};
 use super::native::{CHECKPOINT_FILE, Reader};
 use super::orbax;
 use super::stored::{Format, Stored};
@@ -44,12 +45,15 @@ pub fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
             reader => Ok(Box::new(reader?)),
         },
         Format::Orbax => orbax::open(path),
-        format => Err(CheckpointError::NotYet { path: path.to_string(), format }),
+        Format::HuggingFace if path.is_dir()? => Ok(Box::new(open_hugging_face(path)?)),
+        Format::HuggingFace => Ok(Box::new(open_file(path)?)),
+        Format::Torch => Ok(Box::new(open_torch(path)?)),
+        Format::MeshTensorFlow => Ok(Box::new(open_tensorflow(path)?)),
     }
 }
 
 /// The format of what lies at a path; T5X's where nothing else shows.
-fn recognize(path: &Path) -> Result<Format, CheckpointError> {
+pub(super) fn recognize(path: &Path) -> Result<Format, CheckpointError> {
     if path.is_dir()? {
         return recognize_folder(path);
     }
@@ -69,6 +73,12 @@ fn recognize(path: &Path) -> Result<Format, CheckpointError> {
         () if is_pickle => Format::Torch,
         () => Format::T5x,
     })
+}
+
+/// Whether a folder holds what makes one a checkpoint of some format.
+pub(super) fn is_marked(dir: &Path) -> Result<bool, CheckpointError> {
+    let mut marks = [CHECKPOINT_FILE].into_iter().chain(ORBAX_MARKS).chain(HUGGING_FACE_MARKS);
+    marks.try_fold(false, |found, mark| Ok(found || dir.join(mark).exists()?))
 }
 
 fn recognize_folder(dir: &Path) -> Result<Format, CheckpointError> {

@@ -10,7 +10,7 @@ use super::unfinished;
 use crate::storage::{Locked, Path};
 
 /// A file of this name in a checkpoint keeps it.
-const PINNED_FILE: &str = "PINNED";
+pub(super) const PINNED_FILE: &str = "PINNED";
 
 /// What the names of data positions begin with, in a checkpoint and in its folder `gimlet`.
 pub const DATASET_PREFIX: &str = "train_ds";

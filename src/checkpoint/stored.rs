@@ -1,9 +1,11 @@
 //! What can be read from a checkpoint, whatever its format.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
 use super::array::{Array, DType};
+use super::blocks::for_each_block;
 use super::error::CheckpointError;
 use super::fit::Shapes;
 use super::parallel;
@@ -23,6 +25,19 @@ pub enum Format {
     Torch,
     /// TensorFlow's, as Mesh TensorFlow T5 writes it: `model.ckpt-N.index` and its data.
     MeshTensorFlow,
+}
+
+impl Format {
+    /// Its name in flags and listings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::T5x => "t5x",
+            Format::Orbax => "orbax",
+            Format::HuggingFace => "hugging_face",
+            Format::Torch => "torch",
+            Format::MeshTensorFlow => "mesh_tensorflow",
+        }
+    }
 }
 
 impl fmt::Display for Format {
@@ -96,6 +111,23 @@ pub trait Stored: fmt::Debug + Send + Sync {
         read_ahead(num_threads, &self.leaves(), names, &|name| self.read(name), visit)
     }
 
+    /// Every damage that [`Stored::verify`] would stop at; none for a whole checkpoint. `tell` is told of
+    /// the bytes done.
+    fn damages(&self, tell: &mut dyn FnMut(u64)) -> Result<Vec<CheckpointError>, CheckpointError> {
+        array_damages(self, tell)
+    }
+
+    /// What is wrong as far as names and sizes of its files tell, without reading them; the sizes are by
+    /// path relative to the checkpoint.
+    fn misfits(&self, _sizes: &BTreeMap<String, u64>) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Names of subtrees without arrays, which T5X asks for all the same.
+    fn empty_nodes(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
     /// The shapes of all arrays by name.
     fn shapes(&self) -> Shapes {
         let shape = |array: &ArrayInfo<'_>| (array.name.to_string(), array.shape.to_vec());
@@ -106,4 +138,23 @@ pub trait Stored: fmt::Debug + Send + Sync {
     fn no_array(&self, name: &str) -> CheckpointError {
         CheckpointError::NoArray { path: self.path().to_string(), name: name.to_string() }
     }
+}
+
+/// What comes to light by reading every array.
+pub(super) fn array_damages<S: Stored + ?Sized>(
+    stored: &S,
+    tell: &mut dyn FnMut(u64),
+) -> Result<Vec<CheckpointError>, CheckpointError> {
+    let mut damages = Vec::new();
+    for array in stored.leaves() {
+        let read = for_each_block(stored, array, &mut |part, _| {
+            tell(part.data.len() as u64);
+            Ok(())
+        });
+        match read {
+            Err(error) if error.is_damage() => damages.push(error),
+            other => other?,
+        }
+    }
+    Ok(damages)
 }

@@ -4,6 +4,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::gin::{Request, SkipUnknown};
 
+use super::checkpoint::CheckpointToolArgs;
 use super::gin::GinToolArgs;
 use super::task::TaskToolArgs;
 use super::vocab::VocabToolArgs;
@@ -41,6 +42,8 @@ pub enum Command {
     Gin(GinToolArgs),
     /// Look into tasks and mixtures, check and measure them.
     Task(TaskToolArgs),
+    /// List, show, compare, verify and convert checkpoints of any format.
+    Checkpoint(CheckpointToolArgs),
     /// Train vocabularies, and look at what they make of text.
     Vocab(VocabToolArgs),
 }

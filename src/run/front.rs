@@ -45,6 +45,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
         Command::Gin(command) => return command.run(color),
         Command::Task(command) => return command.run(color),
         Command::Vocab(command) => return command.run(),
+        Command::Checkpoint(command) => return command.run(),
     }
     hand_over(&args)
 }

@@ -4,6 +4,7 @@
 //! commands that need tensors to `gimlet-torch`, the second binary, which runs [`torch_main`].
 
 mod cache;
+mod checkpoint;
 mod cli;
 mod configure;
 mod derived;

@@ -196,14 +196,35 @@ impl GinTasks {
         }
     }
 
-    /// Every task and mixture, by name.
+    /// Every task and mixture, by name; those of derived mixtures too.
     pub fn declared(&self) -> Vec<Declared> {
-        let one = |(name, (scope, declaration)): (&String, &(String, Declaration))| Declared {
-            name: name.clone(),
-            is_mixture: self.is_mixture(name, declaration),
-            place: self.place(scope, declaration),
-        };
-        self.declarations().names.iter().map(one).collect()
+        let mut all = Vec::new();
+        for (name, (scope, declaration)) in &self.declarations().names {
+            let one = Declared {
+                name: name.clone(),
+                is_mixture: self.is_mixture(name, declaration),
+                place: self.place(scope, declaration),
+            };
+            if matches!(declaration, Declaration::Derived(block) if block.helper.renames_tasks()) {
+                self.add_parts(&one, &mut all);
+            }
+            all.push(one);
+        }
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// Adds the tasks and mixtures of a derived mixture, which are new as well.
+    fn add_parts(&self, of: &Declared, all: &mut Vec<Declared>) {
+        let Ok(TaskOrMixture::Mixture(mixture)) = self.get(&of.name) else { return };
+        for entry in &mixture.tasks.0 {
+            let is_mixture = matches!(self.get(&entry.name), Ok(TaskOrMixture::Mixture(_)));
+            let part = Declared { name: entry.name.clone(), is_mixture, place: of.place.clone() };
+            if is_mixture {
+                self.add_parts(&part, all);
+            }
+            all.push(part);
+        }
     }
 
     /// `file:line` of the first binding in a task's scope.
@@ -322,7 +343,7 @@ impl GinTasks {
         let derivation = block
             .evaluate(&self.loaded, &self.registry, scope)
             .map_err(|detail| DataError::Config(format!("`{new}` cannot be used\n{detail}")))?;
-        if wanted != new && !derivation.renames_tasks() {
+        if wanted != new && !block.helper.renames_tasks() {
             return Ok(None);
         }
         let tasks = Within { tasks: self, names: [within, &[new]].concat() };

@@ -42,6 +42,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
         Command::Gin(command) => command.run(color),
         Command::Task(command) => command.run(color),
         Command::Vocab(command) => command.run(),
+        Command::Checkpoint(command) => command.run(),
     }
 }
 

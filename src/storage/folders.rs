@@ -1,5 +1,7 @@
 //! What lies in folders, here or elsewhere: listings and patterns.
 
+use std::collections::BTreeMap;
+
 use super::disk;
 use super::error::StorageError;
 use super::files::Place;
@@ -57,6 +59,20 @@ impl Path {
         Ok(files)
     }
 
+    /// The sizes of all files below the folder by their paths relative to it; elsewhere by one listing.
+    pub fn sizes(&self) -> Result<BTreeMap<String, u64>, StorageError> {
+        if let Place::Elsewhere(remote) = self.place()? {
+            let found = remote.list(true)?.into_iter();
+            return Ok(found.map(|found| (found.name, found.size.unwrap_or(0))).collect());
+        }
+        let mut sizes = BTreeMap::new();
+        for file in self.walk()? {
+            let relative = file.as_str()[self.as_str().len()..].trim_start_matches('/');
+            sizes.insert(relative.to_string(), file.size()?);
+        }
+        Ok(sizes)
+    }
+
     /// The paths that match a pattern of `*`, `?`, `[...]` and `**`, sorted; none is no error.
     pub fn glob(pattern: &str) -> Result<Vec<Self>, StorageError> {
         let is_url = matches!(split_scheme(pattern), Some(("http" | "https", _)));
@@ -97,6 +113,17 @@ impl Path {
 mod tests {
     use super::*;
     use crate::storage::set_path_map;
+
+    #[test]
+    fn sizes_are_told_by_relative_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Path::try_from(dir.path()).unwrap();
+        path.join("inner").create_dir_all().unwrap();
+        path.join("inner/b").write_atomic(b"two").unwrap();
+        path.join("a").write_atomic(b"").unwrap();
+        let expected = [("a", 0), ("inner/b", 3)].map(|(name, size)| (name.to_string(), size));
+        assert_eq!(path.sizes().unwrap(), expected.into());
+    }
 
     #[test]
     fn globs_are_sorted_and_keep_the_users_name() {

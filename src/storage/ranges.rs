@@ -1,5 +1,6 @@
 //! Files read at positions, here or elsewhere.
 
+use std::fmt;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -18,6 +19,12 @@ pub struct RangeFile {
 enum Place {
     Disk { file: File, size: u64 },
     Elsewhere(RemoteRanges),
+}
+
+impl fmt::Debug for RangeFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RangeFile").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl RangeFile {

@@ -55,6 +55,45 @@ impl Checksums {
         })
     }
 
+    /// Size and CRC-32C of a file, for whoever reads it anyway.
+    pub fn expected(&self, name: &str) -> Option<(u64, u32)> {
+        let checksum = self.files.get(name)?;
+        let crc32c = u32::from_str_radix(&checksum.crc32c, 16).ok()?;
+        Some((checksum.bytes, crc32c))
+    }
+
+    /// Every damage that [`Checksums::verify_all`] would stop at; `tell` is told of the bytes done.
+    pub fn damages(
+        &self,
+        checkpoint: &Path,
+        tell: &mut dyn FnMut(u64),
+    ) -> Result<Vec<CheckpointError>, CheckpointError> {
+        let mut damages = Vec::new();
+        for (name, expected) in &self.files {
+            match self.verify(checkpoint, name) {
+                Err(error) if error.is_damage() => {
+                    if !is_dataset_file(name) || checkpoint.join(name).exists()? {
+                        damages.push(error);
+                    }
+                }
+                other => other?,
+            }
+            tell(expected.bytes);
+        }
+        Ok(damages)
+    }
+
+    /// The files that are missing or of another size. Pruned data positions may be missing.
+    pub fn misfits(&self, sizes: &BTreeMap<String, u64>) -> Vec<String> {
+        let misfit = |(name, expected): (&String, &Checksum)| match sizes.get(name) {
+            Some(bytes) if *bytes == expected.bytes => None,
+            Some(bytes) => Some(format!("`{name}` has {bytes} bytes, expected {}", expected.bytes)),
+            None if is_dataset_file(name) => None,
+            None => Some(format!("`{name}` is missing")),
+        };
+        self.files.iter().filter_map(misfit).collect()
+    }
+
     /// Reads one file and compares; one that is not listed passes.
     pub fn verify(&self, checkpoint: &Path, name: &str) -> Result<(), CheckpointError> {
         let Some(expected) = self.files.get(name) else { return Ok(()) };
@@ -108,6 +147,8 @@ impl<W: Write> Summing<W> {
 
 impl<W: Write> Write for Summing<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Summed while the processor still has it at hand.
+        let bytes = &bytes[..bytes.len().min(1 << 20)];
         let length = self.inner.write(bytes)?;
         self.crc = crc32c::crc32c_append(self.crc, &bytes[..length]);
         self.bytes += length as u64;

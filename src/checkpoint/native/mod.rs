@@ -7,6 +7,7 @@ mod reader;
 mod writer;
 
 pub(super) use msgpack::{DecodeError, Leaf, decode_tree};
+pub(super) use msgpack::{Pieces, write_map_head};
 pub(super) use reader::CHECKPOINT_FILE;
 pub use reader::Reader;
 pub use writer::Writer;

@@ -1,6 +1,7 @@
 //! Writing one checkpoint: invisible until whole.
 
 use std::io::{self, Write};
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,7 +11,7 @@ use super::reader::{CHECKPOINT_FILE, Reader};
 use crate::checkpoint::array::{Array, ArrayView, DType};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::steps::checkpoint_dir;
-use crate::checkpoint::stored::Stored;
+use crate::checkpoint::stored::{ArrayInfo, Stored};
 use crate::checkpoint::unfinished;
 use crate::checkpoint::zarr::{self, Compression, Layout};
 use crate::storage::{FolderLock, Holder, Locked, Path, StorageError};
@@ -95,25 +96,54 @@ impl Writer {
         }
     }
 
+    /// As [`Writer::array`], of an array that `read` yields part by part: no more than a chunk of it is
+    /// held, unless it lies in the file `checkpoint`.
+    pub fn parts(
+        &self,
+        array: ArrayInfo<'_>,
+        read: &mut dyn FnMut(&[Range<usize>]) -> Result<Array, CheckpointError>,
+    ) -> Result<(), CheckpointError> {
+        let ArrayInfo { name, dtype, shape } = array;
+        if is_inline(name, shape) {
+            let whole: Vec<Range<usize>> = shape.iter().map(|size| 0..*size).collect();
+            self.inline(name, read(&whole)?);
+            return Ok(());
+        }
+        let leaf = self.zarr_leaf(name, dtype, shape)?;
+        let folder = ArrayFolder { writer: self, name: &leaf.dir };
+        zarr::write_parts(&folder, shape, &layout(&leaf), read)?;
+        self.state().leaves.insert(name.to_string(), Leaf::Zarr(leaf));
+        Ok(())
+    }
+
     /// Writes an array into a folder of its own, chunk by chunk.
     pub fn zarr(&self, name: &str, array: ArrayView<'_>) -> Result<(), CheckpointError> {
         let expected = array.shape.iter().product::<usize>() * array.dtype.size();
         assert_eq!(array.data.len(), expected, "`{name}` has the bytes of its shape");
-        let leaf = ZarrLeaf {
-            dir: name.replace('/', "."),
-            dtype: self.stored_dtype(name, array.dtype),
-            shape: array.shape.to_vec(),
-            // As T5X does, from the type before it is rounded.
-            chunks: zarr::choose_chunks(array.shape, array.dtype.size()),
-            compression: self.compression,
-        };
+        let leaf = self.zarr_leaf(name, array.dtype, array.shape)?;
         let folder = ArrayFolder { writer: self, name: &leaf.dir };
-        self.temporary.join(&leaf.dir).create_dir_all()?;
-        let layout =
-            Layout { dtype: leaf.dtype, chunks: &leaf.chunks, compression: self.compression };
-        zarr::write(&folder, array, &layout)?;
+        zarr::write(&folder, array, &layout(&leaf))?;
         self.state().leaves.insert(name.to_string(), Leaf::Zarr(leaf));
         Ok(())
+    }
+
+    /// Makes the folder of an array.
+    fn zarr_leaf(
+        &self,
+        name: &str,
+        dtype: DType,
+        shape: &[usize],
+    ) -> Result<ZarrLeaf, CheckpointError> {
+        let leaf = ZarrLeaf {
+            dir: name.replace('/', "."),
+            dtype: self.stored_dtype(name, dtype),
+            shape: shape.to_vec(),
+            // As T5X does, from the type before it is rounded.
+            chunks: zarr::choose_chunks(shape, dtype.size()),
+            compression: self.compression,
+        };
+        self.temporary.join(&leaf.dir).create_dir_all()?;
+        Ok(leaf)
     }
 
     /// Keeps an array for the file `checkpoint`.
@@ -239,6 +269,10 @@ impl Drop for Writer {
             Place::There => {}
         }
     }
+}
+
+fn layout(leaf: &ZarrLeaf) -> Layout<'_> {
+    Layout { dtype: leaf.dtype, chunks: &leaf.chunks, compression: leaf.compression }
 }
 
 struct ArrayFolder<'a> {

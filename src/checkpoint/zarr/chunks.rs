@@ -53,6 +53,15 @@ pub fn indices(ranges: Vec<Range<usize>>) -> impl Iterator<Item = Vec<usize>> + 
     })
 }
 
+/// The parts of an array that its chunks hold, in C order; those at the edges end with the array.
+pub fn parts(shape: &[usize], chunks: &[usize]) -> Vec<Vec<Range<usize>>> {
+    let range =
+        |((i, chunk), size): ((usize, &usize), &usize)| i * chunk..((i + 1) * chunk).min(*size);
+    let part = |index: Vec<usize>| index.into_iter().zip(chunks).zip(shape).map(range).collect();
+    let all: Vec<Range<usize>> = shape.iter().map(|&size| 0..size).collect();
+    indices(chunks_of(&all, chunks)).map(part).collect()
+}
+
 /// The indices of the chunks that share elements with a part of an array.
 pub fn chunks_of(part: &[Range<usize>], chunks: &[usize]) -> Vec<Range<usize>> {
     let of = |(range, chunk): (&Range<usize>, &usize)| {

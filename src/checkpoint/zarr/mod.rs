@@ -16,9 +16,9 @@ mod v2;
 mod v3;
 mod write;
 
-pub(super) use chunks::choose_chunks;
+pub(super) use chunks::{choose_chunks, parts};
 pub use codec::Compression;
 pub(super) use files::{Files, Folder, Place};
 pub(super) use metadata::Metadata;
 pub(super) use read::{Zarr, metadata};
-pub(super) use write::{Layout, Sink, write};
+pub(super) use write::{Layout, Sink, write, write_parts};

@@ -32,12 +32,11 @@ pub fn metadata(checkpoint: &Path, files: &dyn Files) -> Result<Metadata, Checkp
     for name in Metadata::FILES {
         let Some(place) = files.place(name) else { continue };
         let mut text = Vec::new();
-        let read = place.open().and_then(|mut source| {
-            source.read_to_end(&mut text).map_err(|e| StorageError::new("read", checkpoint, e))
-        });
-        match read {
+        match place.open() {
             Err(error) if error.is_not_found() => continue,
-            other => other?,
+            source => source?
+                .read_to_end(&mut text)
+                .map_err(|error| read_error(checkpoint, &files.shown(name), error))?,
         };
         let shown = files.shown("");
         let name_of = shown.trim_end_matches('/');
@@ -223,7 +222,10 @@ impl Zarr<'_> {
         let element_bytes = self.metadata.dtype.size();
         let source = match place.open() {
             Ok(source) => source,
-            Err(error) if error.is_not_found() && matches!(place, Place::File(_)) => {
+            Err(error)
+                if error.is_not_found()
+                    && matches!(place, Place::File(_) | Place::Checked { .. }) =>
+            {
                 let fill = self.metadata.fill.as_ref().ok_or_else(|| self.missing(index))?;
                 runs.for_each(|run| fill_run(run, fill, data));
                 return Ok(());
@@ -281,13 +283,19 @@ impl Zarr<'_> {
 
     /// Decoders report damage as invalid input or an early end; the rest is the disk's fault.
     fn read_error(&self, name: &str, error: io::Error) -> CheckpointError {
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof => self.damaged(name, "is truncated"),
-            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
-                self.damaged(name, &format!("is corrupt: {error}"))
-            }
-            _ => StorageError::new("read", self.checkpoint, error).into(),
+        read_error(self.checkpoint, &self.files.shown(name), error)
+    }
+}
+
+/// Damage, as far as whoever decodes or checks tells; the rest is the disk's fault.
+fn read_error(checkpoint: &Path, file: &str, error: io::Error) -> CheckpointError {
+    let damaged = |what: &str| CheckpointError::damaged(checkpoint, format!("`{file}` {what}"));
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => damaged("is truncated"),
+        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
+            damaged(&format!("is corrupt: {error}"))
         }
+        _ => StorageError::new("read", checkpoint, error).into(),
     }
 }
 

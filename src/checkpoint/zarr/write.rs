@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::ops::Range;
 
-use super::chunks::{Run, chunks_of, indices, runs};
+use super::chunks::{Run, chunks_of, indices, parts, runs};
 use super::codec::Compression;
 use super::v2;
-use crate::checkpoint::array::{ArrayView, DType, cast_floats};
+use crate::checkpoint::array::{Array, ArrayView, DType, cast_floats};
 
 /// Elements that are cast at a time: the only copy that a cast makes.
 const CAST_ELEMENTS: usize = 1 << 16;
@@ -44,6 +44,30 @@ pub fn write<S: Sink>(sink: &S, array: ArrayView<'_>, layout: &Layout<'_>) -> Re
             compression.encode(out, &mut |out| {
                 let mut runs = runs(&all, chunks, &index);
                 runs.try_for_each(|run| write_run(out, array, dtype, run))
+            })
+        })?;
+    }
+    Ok(())
+}
+
+/// As [`write`], of an array that `read` yields chunk by chunk, so that it is never held as a whole.
+pub fn write_parts<S: Sink, E: From<S::Error>>(
+    sink: &S,
+    shape: &[usize],
+    layout: &Layout<'_>,
+    read: &mut dyn FnMut(&[Range<usize>]) -> Result<Array, E>,
+) -> Result<(), E> {
+    let &Layout { dtype, chunks, compression } = layout;
+    let text = v2::to_text(dtype, shape, chunks, compression);
+    sink.file(v2::FILE_NAME, &mut |out| out.write_all(&text))?;
+    for part in parts(shape, chunks) {
+        let chunk = read(&part)?;
+        let index: Vec<usize> =
+            part.iter().zip(chunks).map(|(range, size)| range.start / size).collect();
+        let length = part.iter().map(Range::len).product();
+        sink.file(&v2::chunk_name(&index), &mut |out| {
+            compression.encode(out, &mut |out| {
+                write_run(out, chunk.view(), dtype, Run { in_part: 0, in_chunk: 0, length })
             })
         })?;
     }

@@ -10,6 +10,7 @@ mod properties;
 mod restoring;
 mod saving;
 mod stores;
+mod tool;
 
 use std::path::PathBuf;
 

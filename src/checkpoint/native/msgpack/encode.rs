@@ -7,7 +7,7 @@ use rmpv::Value;
 use rmpv::encode::write_value;
 
 use super::{CHUNKED_KEY, EXT_ARRAY, Leaf, Leaves, VERSION, ZarrLeaf};
-use crate::checkpoint::array::Array;
+use crate::checkpoint::array::{Array, DType, num_elements};
 
 /// flax cuts larger arrays in pieces of this many bytes.
 const MAX_INLINE_BYTES: usize = 1 << 30;
@@ -69,53 +69,110 @@ impl<W: Write> Encoder<'_, W> {
     }
 
     fn array(&mut self, array: &Array) -> io::Result<()> {
-        if array.data.len() <= self.max_inline_bytes {
-            return self.piece(array, &array.shape, &array.data);
-        }
-        self.map(3)?;
-        self.value(&CHUNKED_KEY.into())?;
-        self.value(&true.into())?;
-        self.value(&"shape".into())?;
-        self.value(&numbered(array.shape.iter().map(|&size| (size as u64).into())))?;
-        self.value(&"chunks".into())?;
-        let size = array.dtype.size();
-        let piece_bytes = (self.max_inline_bytes / size).max(1) * size;
-        self.map(array.data.len().div_ceil(piece_bytes))?;
-        for (i, piece) in array.data.chunks(piece_bytes).enumerate() {
-            self.value(&i.to_string().into())?;
-            self.piece(array, &[piece.len() / size], piece)?;
-        }
-        Ok(())
-    }
-
-    /// Extension 1: the packed list `[shape, dtype, bytes]`.
-    fn piece(&mut self, array: &Array, shape: &[usize], data: &[u8]) -> io::Result<()> {
-        let mut head = vec![0x93];
-        let shape = shape.iter().map(|&size| (size as u64).into()).collect();
-        write_value(&mut head, &Value::Array(shape))?;
-        write_value(&mut head, &array.dtype.name().into())?;
-        write_bin_head(&mut head, data.len())?;
-        write_ext_head(self.out, head.len() + data.len())?;
-        self.out.write_all(&head)?;
-        self.out.write_all(data)
+        let mut pieces =
+            Pieces::begin(self.out, (array.dtype, &array.shape), self.max_inline_bytes)?;
+        pieces.write_all(&array.data)
     }
 
     fn map(&mut self, length: usize) -> io::Result<()> {
-        match length {
-            0..16 => self.out.write_all(&[0x80 | length as u8]),
-            16..0x1_0000 => {
-                self.out.write_all(&[0xde])?;
-                self.out.write_all(&(length as u16).to_be_bytes())
-            }
-            _ => {
-                self.out.write_all(&[0xdf])?;
-                self.out.write_all(&length_u32(length)?.to_be_bytes())
-            }
-        }
+        write_map_head(self.out, length)
     }
 
     fn value(&mut self, value: &Value) -> io::Result<()> {
         Ok(write_value(self.out, value)?)
+    }
+}
+
+/// An array being written, whose elements are written to it in C order. As flax does, a large one is cut
+/// in flat pieces, because msgpack's lengths have 32 bits.
+pub struct Pieces<'w> {
+    out: &'w mut dyn Write,
+    dtype: DType,
+    /// The bytes of a piece, but for the last.
+    piece_bytes: usize,
+    /// The bytes that are missing from the piece at hand.
+    missing: usize,
+    /// The bytes that come after the piece at hand.
+    rest: usize,
+    num_pieces: usize,
+}
+
+impl<'w> Pieces<'w> {
+    /// Writes what comes before the elements.
+    pub fn new(out: &'w mut dyn Write, dtype: DType, shape: &[usize]) -> io::Result<Self> {
+        Self::begin(out, (dtype, shape), MAX_INLINE_BYTES)
+    }
+
+    fn begin(
+        out: &'w mut dyn Write,
+        (dtype, shape): (DType, &[usize]),
+        max_bytes: usize,
+    ) -> io::Result<Self> {
+        let size = dtype.size();
+        let bytes = num_elements(shape) * size;
+        if bytes <= max_bytes {
+            write_array_head(out, dtype, shape)?;
+            let (piece_bytes, missing) = (bytes, bytes);
+            return Ok(Self { out, dtype, piece_bytes, missing, rest: 0, num_pieces: 1 });
+        }
+        let piece_bytes = (max_bytes / size).max(1) * size;
+        let sizes = numbered(shape.iter().map(|&size| (size as u64).into()));
+        write_map_head(out, 3)?;
+        for value in [CHUNKED_KEY.into(), true.into(), "shape".into(), sizes, "chunks".into()] {
+            write_value(&mut &mut *out, &value)?;
+        }
+        write_map_head(out, bytes.div_ceil(piece_bytes))?;
+        Ok(Self { out, dtype, piece_bytes, missing: 0, rest: bytes, num_pieces: 0 })
+    }
+
+    fn next_piece(&mut self) -> io::Result<()> {
+        self.missing = self.rest.min(self.piece_bytes);
+        self.rest -= self.missing;
+        write_value(&mut &mut *self.out, &self.num_pieces.to_string().into())?;
+        self.num_pieces += 1;
+        write_array_head(self.out, self.dtype, &[self.missing / self.dtype.size()])
+    }
+}
+
+impl Write for Pieces<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.missing == 0 && self.rest > 0 {
+            self.next_piece()?;
+        }
+        let length = self.out.write(&bytes[..bytes.len().min(self.missing)])?;
+        self.missing -= length;
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Extension 1: the packed list `[shape, dtype, bytes]`, up to the bytes.
+fn write_array_head(out: &mut dyn Write, dtype: DType, shape: &[usize]) -> io::Result<()> {
+    let mut head = vec![0x93];
+    let sizes = shape.iter().map(|&size| (size as u64).into()).collect();
+    write_value(&mut head, &Value::Array(sizes))?;
+    write_value(&mut head, &dtype.name().into())?;
+    let bytes = num_elements(shape) * dtype.size();
+    write_bin_head(&mut head, bytes)?;
+    write_ext_head(out, head.len() + bytes)?;
+    out.write_all(&head)
+}
+
+/// The head of a map with so many keys.
+pub fn write_map_head(out: &mut dyn Write, length: usize) -> io::Result<()> {
+    match length {
+        0..16 => out.write_all(&[0x80 | length as u8]),
+        16..0x1_0000 => {
+            out.write_all(&[0xde])?;
+            out.write_all(&(length as u16).to_be_bytes())
+        }
+        _ => {
+            out.write_all(&[0xdf])?;
+            out.write_all(&length_u32(length)?.to_be_bytes())
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::checkpoint::zarr::Compression;
 pub(super) use decode::decode;
 pub(in crate::checkpoint) use decode::{DecodeError, decode_tree};
 pub(super) use encode::encode;
+pub(in crate::checkpoint) use encode::{Pieces, write_map_head};
 
 /// T5X's version of the layout; version 2 differs in how bfloat16 was written.
 const VERSION: u64 = 3;

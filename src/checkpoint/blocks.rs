@@ -1,0 +1,128 @@
+//! Arrays in blocks that fit in memory, however large they are.
+
+use std::ops::Range;
+
+use super::array::{Array, num_elements};
+use super::error::CheckpointError;
+use super::stored::{ArrayInfo, Stored};
+use super::zarr::{self, choose_chunks};
+
+/// Bytes of a block at most; those of T5X's chunks, so that none is read twice.
+pub(super) const BLOCK_BYTES: usize = 64 << 20;
+
+/// The ranges of a part of an array, one for each dimension.
+pub type Part = Vec<Range<usize>>;
+
+/// Reads an array block by block, in no particular order.
+pub fn for_each_block<S: Stored + ?Sized>(
+    stored: &S,
+    array: ArrayInfo<'_>,
+    take: &mut dyn FnMut(Array, &[Range<usize>]) -> Result<(), CheckpointError>,
+) -> Result<(), CheckpointError> {
+    blocks(array).iter().try_for_each(|part| take(read_block(stored, array, part)?, part))
+}
+
+/// Reads a part of an array, which may be the whole.
+pub(super) fn read_block<S: Stored + ?Sized>(
+    stored: &S,
+    array: ArrayInfo<'_>,
+    part: &[Range<usize>],
+) -> Result<Array, CheckpointError> {
+    match part.iter().zip(array.shape).all(|(range, size)| range.len() == *size) {
+        true => stored.read(array.name),
+        false => stored.read_part(array.name, part),
+    }
+}
+
+/// Parts that cover an array: the chunks that T5X would cut it into, where these are not tiny.
+fn blocks(array: ArrayInfo<'_>) -> Vec<Part> {
+    let (shape, size) = (array.shape, array.dtype.size());
+    let chunks = choose_chunks(shape, size);
+    let is_tiny = num_elements(&chunks) * size < BLOCK_BYTES / 4;
+    if is_tiny && num_elements(shape) * size > BLOCK_BYTES {
+        return slabs(array);
+    }
+    zarr::parts(shape, &chunks)
+}
+
+/// Parts that cover an array in C order: their bytes one after the other are those of the array.
+pub(super) fn slabs(array: ArrayInfo<'_>) -> Vec<Part> {
+    let (shape, size) = (array.shape, array.dtype.size());
+    let row_bytes = |axis: usize| num_elements(&shape[axis + 1..]) * size;
+    let Some(axis) = (0..shape.len()).find(|axis| row_bytes(*axis) <= BLOCK_BYTES) else {
+        return vec![Vec::new()];
+    };
+    let steps: Vec<usize> = (0..shape.len())
+        .map(|other| match other.cmp(&axis) {
+            std::cmp::Ordering::Less => 1,
+            std::cmp::Ordering::Equal => rows(shape[axis], row_bytes(axis)),
+            std::cmp::Ordering::Greater => shape[other].max(1),
+        })
+        .collect();
+    zarr::parts(shape, &steps)
+}
+
+/// Parts that cover a matrix column by column: the rows of what it is transposed.
+pub(super) fn columns(array: ArrayInfo<'_>) -> Vec<Part> {
+    let [height, width] = *array.shape else { panic!("only matrices are transposed") };
+    let step = rows(width, height * array.dtype.size());
+    zarr::parts(array.shape, &[height.max(1), step])
+}
+
+/// How many of so many rows make a block: a divisor of their number, as T5X chooses, where that is
+/// not much less than fits.
+fn rows(count: usize, row_bytes: usize) -> usize {
+    let fitting = (BLOCK_BYTES / row_bytes.max(1)).clamp(1, count.max(1));
+    let divisor = (1..=fitting).rev().find(|rows| count.is_multiple_of(*rows));
+    divisor.filter(|rows| *rows > fitting / 4).unwrap_or(fitting)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::array::DType;
+    use super::*;
+
+    fn info(shape: &[usize]) -> ArrayInfo<'_> {
+        ArrayInfo { name: "x", dtype: DType::F32, shape }
+    }
+
+    #[test]
+    fn a_small_array_is_one_block() {
+        for shape in [&[][..], &[5], &[3, 4]] {
+            let whole: Part = shape.iter().map(|size| 0..*size).collect();
+            assert_eq!(blocks(info(shape)), [whole.clone()]);
+            assert_eq!(slabs(info(shape)), [whole]);
+        }
+    }
+
+    #[test]
+    fn large_arrays_are_cut_and_no_block_is_too_large() {
+        // The last has a prime number of rows, which T5X would write one by one.
+        for shape in [&[250_112, 1024][..], &[3, 5_000, 3_000], &[1_000_003, 300]] {
+            for parts in [blocks(info(shape)), slabs(info(shape))] {
+                let elements = |part: &Part| part.iter().map(Range::len).product::<usize>();
+                assert_eq!(parts.iter().map(elements).sum::<usize>(), num_elements(shape));
+                assert!(parts.iter().all(|part| elements(part) * 4 <= BLOCK_BYTES));
+                assert!(parts.len() < 40, "{shape:?}: {}", parts.len());
+            }
+        }
+    }
+
+    #[test]
+    fn slabs_follow_each_other_in_c_order() {
+        let shape = [2, 3, 9_000_000];
+        let parts = slabs(info(&shape));
+        let starts: Vec<usize> = parts
+            .iter()
+            .map(|part| part.iter().zip(shape).fold(0, |at, (range, size)| at * size + range.start))
+            .collect();
+        assert!(starts.is_sorted() && starts.len() == 6, "{starts:?}");
+    }
+
+    #[test]
+    fn columns_are_those_of_the_chunks() {
+        let parts = columns(info(&[1024, 250_112]));
+        assert_eq!(parts.len(), 250_112 / 15_632);
+        assert_eq!(parts[1], [0..1024, 15_632..31_264]);
+    }
+}

@@ -1,0 +1,72 @@
+//! To `flax_model.msgpack`, which transformers' Flax models load: a tree of arrays in flax's msgpack.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use rmpv::encode::write_value;
+
+use super::hugging_face::Tensor;
+use super::unwrapped;
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::names::Axes;
+use crate::checkpoint::native::{Pieces, write_map_head};
+use crate::checkpoint::stored::Stored;
+use crate::storage::Path;
+
+/// Writes the tensors as one file.
+pub(super) fn write_file(
+    from: &dyn Stored,
+    tensors: &[&Tensor],
+    file: &Path,
+) -> Result<(), CheckpointError> {
+    let mut tree = Node::default();
+    for &tensor in tensors {
+        let (path, axes) = in_flax(tensor);
+        let node = path
+            .split('/')
+            .fold(&mut tree, |node, key| node.children.entry(key.to_string()).or_default());
+        node.leaf = Some((tensor, axes));
+    }
+    let mut out = file.create()?;
+    tree.write(from, &mut out).map_err(|error| unwrapped(file, error))?;
+    Ok(out.finish()?)
+}
+
+/// Where Flax's models keep what PyTorch's do under a name, and how its axes relate to T5X's: kernels have
+/// the same, for both are flax.
+fn in_flax(tensor: &Tensor) -> (String, Axes) {
+    let path = tensor.name.replace('.', "/");
+    let module = path.strip_suffix("/weight").unwrap_or(&path);
+    match module.rsplit('/').next().expect("split yields one part") {
+        "shared" => (format!("{module}/embedding"), tensor.axes),
+        last if last.ends_with("relative_attention_bias") => {
+            (format!("{module}/embedding"), tensor.axes)
+        }
+        last if last.ends_with("layer_norm") => (format!("{module}/weight"), tensor.axes),
+        _ => (format!("{module}/kernel"), Axes::Same),
+    }
+}
+
+#[derive(Default)]
+struct Node<'a> {
+    children: BTreeMap<String, Node<'a>>,
+    leaf: Option<(&'a Tensor, Axes)>,
+}
+
+impl Node<'_> {
+    fn write(&self, from: &dyn Stored, out: &mut dyn Write) -> io::Result<()> {
+        if let Some((tensor, axes)) = self.leaf {
+            let shape = match axes {
+                Axes::Same => &tensor.shape,
+                Axes::Swapped => &tensor.out_shape,
+            };
+            let mut pieces = Pieces::new(out, tensor.dtype, shape)?;
+            return tensor.write(from, axes, &mut pieces);
+        }
+        write_map_head(out, self.children.len())?;
+        self.children.iter().try_for_each(|(key, child)| {
+            write_value(&mut &mut *out, &key.as_str().into())?;
+            child.write(from, out)
+        })
+    }
+}

@@ -1,0 +1,24 @@
+//! Checkpoints for other programs, written block by block from any that can be read. What is written is
+//! seen when it is whole, and not before.
+
+mod flax;
+mod hugging_face;
+mod native;
+mod safetensors;
+mod tokenizer;
+mod torch;
+mod zip;
+
+use std::io;
+
+use super::error::CheckpointError;
+use crate::storage::{Path, StorageError};
+
+pub use hugging_face::{HuggingFaceOptions, Weights, export_hugging_face, export_torch};
+pub use native::export_t5x;
+
+/// What an error of writing a file was: of reading the checkpoint, which came wrapped, or of the file.
+fn unwrapped(file: &Path, error: io::Error) -> CheckpointError {
+    let read = error.downcast::<CheckpointError>();
+    read.unwrap_or_else(|error| StorageError::new("write", file, error).into())
+}

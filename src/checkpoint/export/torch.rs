@@ -1,0 +1,117 @@
+//! To a state dictionary as `torch.save` writes it: a zip archive of a pickle that names the tensors, and
+//! a file with the elements of each.
+
+use std::io::{self, Write};
+
+use super::hugging_face::Tensor;
+use super::unwrapped;
+use super::zip::ZipWriter;
+use crate::checkpoint::array::DType;
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::stored::Stored;
+use crate::storage::Path;
+
+/// The folder of all files in the archive; `torch.save` takes the name of the file.
+const FOLDER: &str = "archive";
+
+/// Names that stand for the embedding in the models of transformers, which share it.
+const EMBEDDING: &str = "shared.weight";
+const ITS_ALIASES: [&str; 2] = ["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"];
+
+/// The projection to logits, which a model without one of its own takes from the embedding.
+const HEAD: &str = "lm_head.weight";
+
+/// Writes the tensors as one file.
+pub(super) fn write_file(
+    from: &dyn Stored,
+    tensors: &[&Tensor],
+    file: &Path,
+) -> Result<(), CheckpointError> {
+    let out = file.create()?;
+    let out = write(from, tensors, out).map_err(|error| unwrapped(file, error))?;
+    Ok(out.finish()?)
+}
+
+fn write<W: Write>(from: &dyn Stored, tensors: &[&Tensor], out: W) -> io::Result<W> {
+    let mut zip = ZipWriter::new(out);
+    let text = |name: &str, bytes: &[u8], zip: &mut ZipWriter<W>| {
+        zip.file(&format!("{FOLDER}/{name}"), bytes.len() as u64, |out| out.write_all(bytes))
+    };
+    text("data.pkl", &pickle(tensors), &mut zip)?;
+    text("byteorder", b"little", &mut zip)?;
+    for (index, tensor) in tensors.iter().enumerate() {
+        let name = format!("{FOLDER}/data/{index}");
+        zip.file(&name, tensor.num_bytes() as u64, |out| tensor.write(from, tensor.axes, out))?;
+    }
+    text("version", b"3\n", &mut zip)?;
+    zip.finish()
+}
+
+/// The dictionary, in pickle's protocol 2.
+fn pickle(tensors: &[&Tensor]) -> Vec<u8> {
+    let mut out = b"\x80\x02}(".to_vec();
+    let has_head = tensors.iter().any(|tensor| tensor.name == HEAD);
+    for (index, tensor) in tensors.iter().enumerate() {
+        let mut names = vec![&tensor.name[..]];
+        if tensor.name == EMBEDDING {
+            names.extend(ITS_ALIASES);
+            names.extend((!has_head).then_some(HEAD));
+        }
+        for name in names {
+            put_text(&mut out, name);
+            put_tensor(&mut out, tensor, index);
+        }
+    }
+    out.extend(b"u.");
+    out
+}
+
+/// A call of the function that makes a tensor of a storage, which the reader finds by its number.
+fn put_tensor(out: &mut Vec<u8>, tensor: &Tensor, index: usize) {
+    let shape = &tensor.out_shape;
+    let strides: Vec<usize> =
+        (1..=shape.len()).map(|axis| shape[axis..].iter().product()).collect();
+    out.extend(b"ctorch._utils\n_rebuild_tensor_v2\n((");
+    put_text(out, "storage");
+    out.extend(format!("ctorch\n{}\n", storage_class(tensor.dtype)).bytes());
+    put_text(out, &index.to_string());
+    put_text(out, "cpu");
+    put_number(out, shape.iter().product());
+    out.extend(b"tQ");
+    put_number(out, 0);
+    for sizes in [shape, &strides] {
+        out.push(b'(');
+        sizes.iter().for_each(|size| put_number(out, *size));
+        out.push(b't');
+    }
+    // No gradient, and no hooks.
+    out.extend(b"\x89ccollections\nOrderedDict\n)RtR");
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    out.push(b'X');
+    out.extend(u32::try_from(text.len()).expect("names are short").to_le_bytes());
+    out.extend(text.bytes());
+}
+
+fn put_number(out: &mut Vec<u8>, number: usize) {
+    match i32::try_from(number) {
+        Ok(number) => {
+            out.push(b'J');
+            out.extend(number.to_le_bytes());
+        }
+        Err(_) => {
+            out.extend([0x8a, 8]);
+            out.extend((number as u64).to_le_bytes());
+        }
+    }
+}
+
+fn storage_class(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bf16 => "BFloat16Storage",
+        DType::F16 => "HalfStorage",
+        DType::F64 => "DoubleStorage",
+        _ => "FloatStorage",
+    }
+}

@@ -1,0 +1,189 @@
+//! Zip archives of files that are stored, not compressed, written as a stream: what `torch.save` makes.
+
+use std::io::{self, Write};
+
+use flate2::Crc;
+
+/// What the data of each file is aligned to, as PyTorch does: it can then be mapped into memory.
+const ALIGNMENT: u64 = 64;
+
+/// The identifier of the field that fills the space before the data; PyTorch's.
+const PADDING_FIELD: u16 = 0x4246;
+
+/// The identifier of the field with sizes and offsets of 64 bits.
+const ZIP64_FIELD: u16 = 1;
+
+/// Sums and sizes follow the data; names are UTF-8.
+const FLAGS: u16 = 0x0808;
+
+/// The first of January 1980, the earliest date that zip knows.
+const DATE: u16 = 0x21;
+
+/// Stands in a field of 32 bits for a number that the zip64 field holds.
+const ELSEWHERE: u32 = u32::MAX;
+
+/// An archive being written.
+pub(super) struct ZipWriter<W> {
+    out: W,
+    position: u64,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    name: String,
+    crc: u32,
+    size: u64,
+    /// Where its header begins.
+    offset: u64,
+}
+
+impl<W: Write> ZipWriter<W> {
+    pub(super) fn new(out: W) -> Self {
+        Self { out, position: 0, entries: Vec::new() }
+    }
+
+    /// Writes a file of a size known before; `write` fills it.
+    pub(super) fn file(
+        &mut self,
+        name: &str,
+        size: u64,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let offset = self.position;
+        self.put(&local_header(name, size, offset))?;
+        let mut data = Summed { out: &mut self.out, crc: Crc::new(), size: 0 };
+        write(&mut data)?;
+        let (crc, written) = (data.crc.sum(), data.size);
+        assert_eq!(written, size, "`{name}` has the size that was announced");
+        self.position += size;
+        let mut descriptor = b"PK\x07\x08".to_vec();
+        descriptor.extend(crc.to_le_bytes());
+        match u32::try_from(size) {
+            Ok(size) if size != ELSEWHERE => descriptor.extend([size.to_le_bytes(); 2].concat()),
+            _ => descriptor.extend([size.to_le_bytes(); 2].concat()),
+        }
+        self.put(&descriptor)?;
+        self.entries.push(Entry { name: name.to_string(), crc, size, offset });
+        Ok(())
+    }
+
+    /// Writes the directory, and yields what is behind the archive.
+    pub(super) fn finish(mut self) -> io::Result<W> {
+        let start = self.position;
+        let directory: Vec<u8> = self.entries.iter().flat_map(directory_entry).collect();
+        self.put(&directory)?;
+        let (count, size) = (self.entries.len() as u64, directory.len() as u64);
+        let end = self.position;
+        if count >= u16::MAX.into() || start >= ELSEWHERE.into() || size >= ELSEWHERE.into() {
+            self.put(&zip64_end(count, size, start, end))?;
+        }
+        let short = |number: u64| u16::try_from(number).unwrap_or(u16::MAX).to_le_bytes();
+        let mut tail = b"PK\x05\x06\0\0\0\0".to_vec();
+        tail.extend([short(count); 2].concat());
+        tail.extend(long(size));
+        tail.extend(long(start));
+        tail.extend([0; 2]);
+        self.put(&tail)?;
+        Ok(self.out)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.position += bytes.len() as u64;
+        self.out.write_all(bytes)
+    }
+}
+
+struct Summed<'a, W> {
+    out: &'a mut W,
+    crc: Crc,
+    size: u64,
+}
+
+impl<W: Write> Write for Summed<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = self.out.write(bytes)?;
+        self.crc.update(&bytes[..length]);
+        self.size += length as u64;
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// A number in a field of 32 bits, where it fits.
+fn long(number: u64) -> [u8; 4] {
+    u32::try_from(number).unwrap_or(ELSEWHERE).to_le_bytes()
+}
+
+fn field(kind: u16, data: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(data.len()).expect("fields are short");
+    [&kind.to_le_bytes()[..], &length.to_le_bytes(), data].concat()
+}
+
+fn local_header(name: &str, size: u64, offset: u64) -> Vec<u8> {
+    let mut extra = Vec::new();
+    if size >= ELSEWHERE.into() {
+        extra = field(ZIP64_FIELD, &[size.to_le_bytes(); 2].concat());
+    }
+    // 30 bytes of header, and 4 before the padding itself.
+    let before = offset + 30 + name.len() as u64 + extra.len() as u64 + 4;
+    let padding = before.next_multiple_of(ALIGNMENT) - before;
+    extra.extend(field(PADDING_FIELD, &vec![0; padding as usize]));
+    let mut header = b"PK\x03\x04".to_vec();
+    header.extend(common(size));
+    header.extend([0; 4]); // The sum follows the data.
+    header.extend([long(size); 2].concat());
+    header.extend(lengths(name, &extra));
+    header.extend(name.bytes());
+    header.extend(extra);
+    header
+}
+
+/// Version needed, flags, method, time and date.
+fn common(size: u64) -> Vec<u8> {
+    let version: u16 = if size >= ELSEWHERE.into() { 45 } else { 20 };
+    [version, FLAGS, 0, 0, DATE].iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+fn lengths(name: &str, extra: &[u8]) -> [u8; 4] {
+    let [a, b] = u16::try_from(name.len()).expect("names are short").to_le_bytes();
+    let [c, d] = u16::try_from(extra.len()).expect("fields are short").to_le_bytes();
+    [a, b, c, d]
+}
+
+fn directory_entry(entry: &Entry) -> Vec<u8> {
+    let mut large = Vec::new();
+    if entry.size >= ELSEWHERE.into() {
+        large.extend([entry.size.to_le_bytes(); 2].concat());
+    }
+    if entry.offset >= ELSEWHERE.into() {
+        large.extend(entry.offset.to_le_bytes());
+    }
+    let extra = if large.is_empty() { large } else { field(ZIP64_FIELD, &large) };
+    let mut out = b"PK\x01\x02".to_vec();
+    out.extend(45u16.to_le_bytes());
+    out.extend(common(if extra.is_empty() { 0 } else { u64::MAX }));
+    out.extend(entry.crc.to_le_bytes());
+    out.extend([long(entry.size); 2].concat());
+    out.extend(lengths(&entry.name, &extra));
+    out.extend([0; 10]); // No comment, disk 0, no attributes.
+    out.extend(long(entry.offset));
+    out.extend(entry.name.bytes());
+    out.extend(extra);
+    out
+}
+
+/// The end of a directory that 32 bits cannot describe, and the note that tells where it is.
+fn zip64_end(count: u64, size: u64, start: u64, end: u64) -> Vec<u8> {
+    let mut out = b"PK\x06\x06".to_vec();
+    out.extend(44u64.to_le_bytes());
+    out.extend([45u16.to_le_bytes(); 2].concat());
+    out.extend([0; 8]); // Disk 0.
+    out.extend([count, count, size, start].iter().flat_map(|number| number.to_le_bytes()));
+    out.extend(b"PK\x06\x07\0\0\0\0");
+    out.extend(end.to_le_bytes());
+    out.extend(1u32.to_le_bytes());
+    out
+}

@@ -1,0 +1,189 @@
+//! Checkpoints of other programs. A reader of a file format ([`RawTensors`]) yields tensors under their
+//! own names; a map (`names`) gives them T5X's names, shapes and order of axes; [`Foreign`] is both.
+
+mod hugging_face;
+mod safetensors;
+mod shards;
+mod tensorflow;
+mod torch;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use super::array::{Array, DType, num_elements};
+use super::error::CheckpointError;
+use super::names::{Axes, Entry, Origin};
+use super::stored::{ArrayInfo, Format, Stored};
+use super::transpose::transpose;
+use crate::storage::Path;
+
+pub(super) use hugging_face::{open_file, open_hugging_face};
+pub(super) use safetensors::type_name;
+pub(super) use tensorflow::open_tensorflow;
+pub(super) use torch::open_torch;
+
+/// The dimensions that a tensor has at most: numpy has as many.
+const MAX_RANK: usize = 64;
+
+/// How many bytes of a transposed tensor are read at a time.
+const BLOCK_BYTES: usize = 64 << 20;
+
+/// A tensor as its file describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RawInfo {
+    /// The type of the elements.
+    pub dtype: DType,
+    /// Its dimensions.
+    pub shape: Vec<usize>,
+}
+
+impl RawInfo {
+    /// Its bytes; `None` where no machine could hold them.
+    fn num_bytes(&self) -> Option<u64> {
+        let elements =
+            self.shape.iter().try_fold(1u64, |count, extent| count.checked_mul(*extent as u64))?;
+        elements.checked_mul(self.dtype.size() as u64).filter(|bytes| *bytes <= i64::MAX as u64)
+    }
+
+    /// The bytes of a row: what one index of the first dimension covers.
+    fn row_bytes(&self) -> usize {
+        num_elements(self.shape.get(1..).unwrap_or_default()) * self.dtype.size()
+    }
+
+    /// The extent of the first dimension; 1 for a scalar.
+    fn num_rows(&self) -> usize {
+        self.shape.first().copied().unwrap_or(1)
+    }
+}
+
+/// Tensors by name.
+pub(super) type RawInfos = BTreeMap<String, RawInfo>;
+
+/// A file, or several, of tensors under their own names.
+pub(super) trait RawTensors: fmt::Debug + Send + Sync {
+    /// Every tensor.
+    fn tensors(&self) -> &RawInfos;
+
+    /// The bytes of some rows of a listed tensor, in C order; all rows of a scalar are `0..1`.
+    fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<u8>, CheckpointError>;
+
+    /// Names that stand for the same bytes as another's, such as tied embeddings.
+    fn is_same(&self, _name: &str, _other: &str) -> bool {
+        false
+    }
+}
+
+/// A checkpoint of another program, under T5X's names.
+#[derive(Debug)]
+pub(super) struct Foreign {
+    path: Path,
+    format: Format,
+    raw: Box<dyn RawTensors>,
+    entries: BTreeMap<String, Entry>,
+}
+
+impl Foreign {
+    fn new(
+        path: &Path,
+        format: Format,
+        raw: Box<dyn RawTensors>,
+        entries: BTreeMap<String, Entry>,
+    ) -> Self {
+        Self { path: path.clone(), format, raw, entries }
+    }
+
+    fn entry(&self, name: &str) -> Result<&Entry, CheckpointError> {
+        self.entries.get(name).ok_or_else(|| self.no_array(name))
+    }
+
+    /// A part of a matrix that lies transposed, some rows of the file at a time.
+    fn read_transposed(
+        &self,
+        raw: &str,
+        (rows, columns): (&Range<usize>, &Range<usize>),
+    ) -> Result<Array, CheckpointError> {
+        let info = &self.raw.tensors()[raw];
+        let size = info.dtype.size();
+        let step = (BLOCK_BYTES / info.row_bytes().max(1)).max(1);
+        let mut data = vec![0; rows.len() * columns.len() * size];
+        for from in columns.clone().step_by(step) {
+            let block = from..(from + step).min(columns.end);
+            let bytes = self.raw.read_rows(raw, block.clone())?;
+            let place = (from - columns.start, columns.len());
+            transpose(&bytes, (block.len(), info.shape[1]), rows, &mut data, place, size);
+        }
+        Ok(Array { dtype: info.dtype, shape: vec![rows.len(), columns.len()], data })
+    }
+
+    fn read_straight(&self, raw: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
+        let info = &self.raw.tensors()[raw];
+        let rows = part.first().cloned().unwrap_or(0..1);
+        let data = self.raw.read_rows(raw, rows.clone())?;
+        let mut shape = info.shape.clone();
+        let Some(first) = shape.first_mut() else {
+            return Ok(Array { dtype: info.dtype, shape, data });
+        };
+        *first = rows.len();
+        let read = Array { dtype: info.dtype, shape, data };
+        let is_whole = part[1..].iter().zip(&info.shape[1..]).all(|(r, n)| *r == (0..*n));
+        if is_whole {
+            return Ok(read);
+        }
+        let within: Vec<_> =
+            std::iter::once(0..rows.len()).chain(part[1..].iter().cloned()).collect();
+        Ok(read.part(&within))
+    }
+}
+
+impl Stored for Foreign {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn format(&self) -> Format {
+        self.format
+    }
+
+    fn step(&self) -> Result<u64, CheckpointError> {
+        if !self.entries.contains_key("state/step") {
+            return Ok(0);
+        }
+        let step = self.read("state/step")?.to_int().and_then(|step| step.try_into().ok());
+        step.ok_or_else(|| CheckpointError::damaged(&self.path, "its step is not a number"))
+    }
+
+    fn leaves(&self) -> Vec<ArrayInfo<'_>> {
+        let mut leaves = Vec::with_capacity(self.entries.len());
+        for (name, Entry { dtype, shape, .. }) in &self.entries {
+            leaves.push(ArrayInfo { name, dtype: *dtype, shape });
+        }
+        leaves
+    }
+
+    fn read(&self, name: &str) -> Result<Array, CheckpointError> {
+        let whole: Vec<_> = self.entry(name)?.shape.iter().map(|extent| 0..*extent).collect();
+        self.read_part(name, &whole)
+    }
+
+    fn read_part(&self, name: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
+        let entry = self.entry(name)?;
+        assert_eq!(part.len(), entry.shape.len(), "one range for each dimension");
+        match &entry.origin {
+            Origin::Zeros => {
+                let shape: Vec<usize> = part.iter().map(Range::len).collect();
+                let data = vec![0; num_elements(&shape) * entry.dtype.size()];
+                Ok(Array { dtype: entry.dtype, shape, data })
+            }
+            Origin::Step(raw) => {
+                let stored = self.read_straight(raw, part)?;
+                let step = stored.to_int().and_then(|step| i32::try_from(step).ok());
+                let damaged =
+                    || CheckpointError::damaged(&self.path, format!("`{raw}` is no step number"));
+                step.map(Array::scalar_i32).ok_or_else(damaged)
+            }
+            Origin::Tensor(raw, Axes::Same) => self.read_straight(raw, part),
+            Origin::Tensor(raw, Axes::Swapped) => self.read_transposed(raw, (&part[0], &part[1])),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! A tensor bundle: its table describes the tensors, whose bytes lie in `.data-00000-of-0000N`.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use prost::Message;
+
+use super::super::{MAX_RANK, RawInfo, RawInfos, RawTensors};
+use super::index_of;
+use super::table::{masked_crc32c, read_table};
+use crate::checkpoint::array::DType;
+use crate::checkpoint::error::CheckpointError;
+use crate::storage::{Path, RangeFile};
+
+/// TensorFlow's numbers of types with numpy's names.
+const TYPES: [(i32, &str); 12] = [
+    (1, "float32"),
+    (2, "float64"),
+    (3, "int32"),
+    (4, "uint8"),
+    (5, "int16"),
+    (6, "int8"),
+    (9, "int64"),
+    (10, "bool"),
+    (14, "bfloat16"),
+    (17, "uint16"),
+    (19, "float16"),
+    (22, "uint32"),
+];
+
+/// The number of the type of texts, which are no arrays.
+const STRING: i32 = 7;
+
+/// Files that a bundle may have: those of the largest models have hundreds.
+const MAX_SHARDS: i32 = 100_000;
+
+/// `tensorflow.BundleHeaderProto`, the value of the empty name.
+#[derive(Clone, PartialEq, Message)]
+struct Header {
+    #[prost(int32, tag = "1")]
+    num_shards: i32,
+    /// 1 for big-endian.
+    #[prost(int32, tag = "2")]
+    endianness: i32,
+}
+
+/// `tensorflow.BundleEntryProto`, the value of a tensor's name.
+#[derive(Clone, PartialEq, Message)]
+struct Entry {
+    #[prost(int32, tag = "1")]
+    dtype: i32,
+    #[prost(message, optional, tag = "2")]
+    shape: Option<Shape>,
+    #[prost(int32, tag = "3")]
+    shard_id: i32,
+    #[prost(int64, tag = "4")]
+    offset: i64,
+    #[prost(int64, tag = "5")]
+    size: i64,
+    #[prost(fixed32, tag = "6")]
+    crc32c: u32,
+    /// Parts of a tensor that several variables hold; their places are of no interest.
+    #[prost(bytes = "vec", repeated, tag = "7")]
+    slices: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Shape {
+    #[prost(message, repeated, tag = "2")]
+    dim: Vec<Dim>,
+    #[prost(bool, tag = "3")]
+    unknown_rank: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Dim {
+    #[prost(int64, tag = "1")]
+    size: i64,
+}
+
+/// Where a tensor's bytes lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Extent {
+    shard: usize,
+    start: u64,
+    end: u64,
+    crc32c: u32,
+}
+
+/// An open bundle.
+#[derive(Debug)]
+pub(super) struct Bundle {
+    index: Path,
+    shards: BTreeMap<usize, RangeFile>,
+    tensors: RawInfos,
+    extents: BTreeMap<String, Extent>,
+}
+
+impl Bundle {
+    /// Reads the table and looks at the files that it speaks of.
+    ///
+    /// # Errors
+    /// A file is missing, cut or damaged.
+    pub fn open(prefix: &Path) -> Result<Self, CheckpointError> {
+        let index = index_of(prefix)?;
+        let table = read_table(&index.open_ranges()?)?;
+        let Some(((_, header), entries)) =
+            table.split_first().filter(|(first, _)| first.0.is_empty())
+        else {
+            return Err(CheckpointError::damaged(&index, "it has no header"));
+        };
+        let num_shards = num_shards(&index, header)?;
+        let mut bundle = Self {
+            index,
+            shards: BTreeMap::new(),
+            tensors: RawInfos::new(),
+            extents: BTreeMap::new(),
+        };
+        for (name, entry) in entries {
+            bundle.add(&String::from_utf8_lossy(name), entry, num_shards)?;
+        }
+        bundle.open_shards(prefix, num_shards)?;
+        bundle.check_overlaps()?;
+        Ok(bundle)
+    }
+
+    fn add(&mut self, name: &str, entry: &[u8], shards: usize) -> Result<(), CheckpointError> {
+        let damaged =
+            |reason: String| CheckpointError::damaged(&self.index, format!("`{name}`: {reason}"));
+        let unsupported = |reason: String| CheckpointError::Unsupported {
+            path: self.index.to_string(),
+            reason: format!("`{name}` {reason}"),
+        };
+        let entry = Entry::decode(entry).map_err(|error| damaged(error.to_string()))?;
+        if entry.dtype == STRING {
+            return Ok(());
+        }
+        if !entry.slices.is_empty() {
+            let parts = entry.slices.len();
+            return Err(unsupported(format!("lies in {parts} slices, expected whole tensors")));
+        }
+        let numpy = TYPES.iter().find(|(number, _)| *number == entry.dtype);
+        let dtype = numpy.and_then(|(_, name)| DType::from_name(name)).ok_or_else(|| {
+            unsupported(format!(
+                "is of TensorFlow's type {}, expected floats or integers",
+                entry.dtype
+            ))
+        })?;
+        let shape = shape(&entry).ok_or_else(|| damaged("it has no shape".to_string()))?;
+        let info = RawInfo { dtype, shape };
+        let (start, size) = (u64::try_from(entry.offset), u64::try_from(entry.size));
+        let (Ok(start), Ok(size)) = (start, size) else {
+            return Err(damaged("it lies before the file".to_string()));
+        };
+        if info.num_bytes() != Some(size) {
+            let shape = &info.shape;
+            return Err(damaged(format!("{size} bytes do not hold {dtype} of shape {shape:?}")));
+        }
+        let shard = usize::try_from(entry.shard_id).ok().filter(|shard| *shard < shards);
+        let (Some(shard), Some(end)) = (shard, start.checked_add(size)) else {
+            return Err(damaged(format!("it lies in file {} of {shards}", entry.shard_id)));
+        };
+        let extent = Extent { shard, start, end, crc32c: entry.crc32c };
+        self.tensors.insert(name.to_string(), info);
+        self.extents.insert(name.to_string(), extent);
+        Ok(())
+    }
+
+    /// Opens the files in which tensors lie.
+    fn open_shards(&mut self, prefix: &Path, num_shards: usize) -> Result<(), CheckpointError> {
+        for (name, extent) in &self.extents {
+            if !self.shards.contains_key(&extent.shard) {
+                let file = format!("{prefix}.data-{:05}-of-{num_shards:05}", extent.shard);
+                let file = Path::parse(&file)?.open_ranges().map_err(|error| {
+                    match error.is_not_found() {
+                        true => CheckpointError::damaged(&self.index, error.to_string()),
+                        false => error.into(),
+                    }
+                })?;
+                self.shards.insert(extent.shard, file);
+            }
+            let file = &self.shards[&extent.shard];
+            if extent.end > file.size() {
+                let found = file.size();
+                let reason =
+                    format!("`{name}` ends at byte {}, but the file has {found}", extent.end);
+                return Err(CheckpointError::damaged(file.path(), reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Each byte belongs to one tensor.
+    fn check_overlaps(&self) -> Result<(), CheckpointError> {
+        let mut extents: Vec<_> =
+            self.extents.iter().filter(|(_, e)| e.end > e.start).map(|(n, e)| (*e, n)).collect();
+        extents.sort_unstable();
+        let overlaps = |pair: &&[(Extent, &String)]| {
+            pair[0].0.shard == pair[1].0.shard && pair[0].0.end > pair[1].0.start
+        };
+        match extents.windows(2).find(overlaps) {
+            None => Ok(()),
+            Some(pair) => Err(CheckpointError::damaged(
+                &self.index,
+                format!("`{}` and `{}` lie on the same bytes", pair[0].1, pair[1].1),
+            )),
+        }
+    }
+}
+
+fn num_shards(index: &Path, header: &[u8]) -> Result<usize, CheckpointError> {
+    let header = Header::decode(header)
+        .map_err(|error| CheckpointError::damaged(index, format!("its header: {error}")))?;
+    if header.endianness != 0 {
+        let reason = "it was written by a big-endian machine".to_string();
+        return Err(CheckpointError::Unsupported { path: index.to_string(), reason });
+    }
+    match header.num_shards {
+        count @ 0..=MAX_SHARDS => Ok(count as usize),
+        count => Err(CheckpointError::damaged(index, format!("it has {count} files of data"))),
+    }
+}
+
+/// The dimensions of an entry; `None` where it has none that a tensor can have.
+fn shape(entry: &Entry) -> Option<Vec<usize>> {
+    let shape = entry.shape.clone().unwrap_or_default();
+    let is_known = !shape.unknown_rank && shape.dim.len() <= MAX_RANK;
+    is_known.then(|| shape.dim.iter().map(|dim| usize::try_from(dim.size).ok()).collect())?
+}
+
+impl RawTensors for Bundle {
+    fn tensors(&self) -> &RawInfos {
+        &self.tensors
+    }
+
+    fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<u8>, CheckpointError> {
+        let extent = self.extents[name];
+        let file = &self.shards[&extent.shard];
+        let row = self.tensors[name].row_bytes() as u64;
+        let range = extent.start + rows.start as u64 * row..extent.start + rows.end as u64 * row;
+        let is_whole = range == (extent.start..extent.end);
+        let bytes = file.read(range)?;
+        if is_whole && masked_crc32c(&bytes) != extent.crc32c {
+            let reason = format!("`{name}`: its bytes have another checksum than the index says");
+            return Err(CheckpointError::damaged(file.path(), reason));
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,74 @@
+//! TensorFlow's tensor bundles: `model.ckpt-N.index`, a sorted table of names, and `.data-*` with the
+//! bytes of the tensors.
+
+mod bundle;
+mod table;
+
+use std::io::Read;
+
+use super::{Foreign, RawTensors};
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::names::mesh::entries;
+use crate::checkpoint::stored::Format;
+use crate::storage::{Path, StorageError};
+
+use bundle::Bundle;
+
+/// The file of a folder that names its newest checkpoint.
+const STATE_FILE: &str = "checkpoint";
+
+/// The longest such file that is read.
+const MAX_STATE: u64 = 1 << 20;
+
+/// Opens a checkpoint of Mesh TensorFlow: its prefix, its `.index`, or a folder with a file
+/// `checkpoint`.
+///
+/// # Errors
+/// Missing or damaged files.
+pub(in crate::checkpoint) fn open_tensorflow(path: &Path) -> Result<Foreign, CheckpointError> {
+    let prefix = prefix_of(path)?;
+    let bundle = Bundle::open(&prefix)?;
+    let entries = entries(bundle.tensors());
+    Ok(Foreign::new(&prefix, Format::MeshTensorFlow, Box::new(bundle), entries))
+}
+
+/// What the names of a checkpoint's files begin with.
+pub(in crate::checkpoint) fn prefix_of(path: &Path) -> Result<Path, CheckpointError> {
+    if let Some(prefix) = path.as_str().strip_suffix(".index") {
+        return Ok(Path::parse(prefix)?);
+    }
+    let file = match path.is_dir()? {
+        true => path.join(STATE_FILE),
+        false if path.file_name() == STATE_FILE && path.exists()? => path.clone(),
+        false => return Ok(path.clone()),
+    };
+    let dir = file.parent().map_or_else(|| Path::parse("."), Ok)?;
+    let named = newest(&file)?;
+    // Folders are moved and downloaded: what lies beside the file comes before what it names in full.
+    let beside = dir.join(named.rsplit('/').next().expect("split yields one part"));
+    if index_of(&beside)?.exists()? || named.is_empty() {
+        return Ok(beside);
+    }
+    match named.starts_with('/') || named.contains("://") {
+        true => Ok(Path::parse(&named)?),
+        false => Ok(dir.join(&named)),
+    }
+}
+
+/// The table of the checkpoint with this prefix.
+fn index_of(prefix: &Path) -> Result<Path, CheckpointError> {
+    Ok(Path::parse(&format!("{prefix}.index"))?)
+}
+
+/// What the file `checkpoint` names: `model_checkpoint_path: "model.ckpt-1000"`.
+fn newest(file: &Path) -> Result<String, CheckpointError> {
+    let mut text = String::new();
+    let read = file.open()?.take(MAX_STATE).read_to_string(&mut text);
+    read.map_err(|error| StorageError::new("read", file, error))?;
+    let named = text.lines().find_map(|line| {
+        let value = line.trim().strip_prefix("model_checkpoint_path:")?.trim();
+        value.strip_prefix('"')?.strip_suffix('"')
+    });
+    let expected = "it names no checkpoint, expected `model_checkpoint_path: \"model.ckpt-N\"`";
+    named.map(str::to_string).ok_or_else(|| CheckpointError::damaged(file, expected))
+}

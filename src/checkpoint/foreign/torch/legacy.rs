@@ -1,0 +1,100 @@
+//! Files of PyTorch before 1.6: five pickles (a magic number, the version, the machine, the object, the
+//! names of the storages), then each storage with its length before it.
+
+use std::collections::BTreeMap;
+use std::io::{BufReader, Read};
+
+use super::machine::{Machine, Value};
+use super::pickle::read_pickle;
+use super::state_dict::{Tensor, refused, state_dict};
+use super::{Extent, MAX_PICKLE};
+use crate::checkpoint::error::CheckpointError;
+use crate::storage::RangeFile;
+
+/// What the first pickle holds.
+const MAGIC: i128 = 0x1950_a86a_20f9_469c_fc6c;
+
+/// The only version there is.
+const VERSION: i128 = 1001;
+
+/// A reader that knows how far it is.
+struct Counted<R> {
+    source: R,
+    at: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.source.read(into)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+/// The tensors of a file and where its storages lie.
+pub(super) fn read(
+    file: &RangeFile,
+) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, Extent>), CheckpointError> {
+    let path = file.path();
+    let source = BufReader::with_capacity(1 << 16, path.open()?.take(MAX_PICKLE));
+    let mut source = Counted { source, at: 0 };
+    let mut machine = Machine::default();
+    let mut next = |machine: &mut Machine| {
+        read_pickle(&mut source, machine).map_err(|reason| refused(path, reason))
+    };
+    let is = |value: &Value, number| matches!(value, Value::Int(found) if *found == number);
+    let magic = next(&mut machine);
+    if !magic.is_ok_and(|magic| is(&magic, MAGIC)) {
+        let reason =
+            "it is no file of torch.save, which begins with a magic number or is a zip archive";
+        let (path, reason) = (path.to_string(), reason.to_string());
+        return Err(CheckpointError::NotACheckpoint { path, reason });
+    }
+    if !is(&next(&mut machine)?, VERSION) {
+        return Err(CheckpointError::damaged(path, "it is of an unknown version, expected 1001"));
+    }
+    let system = next(&mut machine)?;
+    if is_big_endian(&machine, &system) {
+        let reason = "it was written by a big-endian machine".to_string();
+        return Err(CheckpointError::Unsupported { path: path.to_string(), reason });
+    }
+    let root = next(&mut machine)?;
+    let keys = next(&mut machine)?;
+    let at = source.at;
+    let storages = storages(file, &machine, &keys, at)?;
+    Ok((state_dict(path, &machine, &root)?, storages))
+}
+
+fn is_big_endian(machine: &Machine, system: &Value) -> bool {
+    let Value::Dict(system) = *system else { return false };
+    machine.dicts[system]
+        .iter()
+        .any(|(key, value)| key.text() == Some("little_endian") && matches!(value, Value::Int(0)))
+}
+
+/// Walks over the storages, which lie in the order of their names.
+fn storages(
+    file: &RangeFile,
+    machine: &Machine,
+    keys: &Value,
+    mut at: u64,
+) -> Result<BTreeMap<String, Extent>, CheckpointError> {
+    let path = file.path();
+    let damaged = |reason: &str| CheckpointError::damaged(path, reason);
+    let sizes: BTreeMap<&str, usize> =
+        machine.storages.iter().map(|s| (&s.key[..], s.dtype.size())).collect();
+    let keys =
+        machine.list(keys, "the list of storages").map_err(|reason| refused(path, reason))?;
+    let mut storages = BTreeMap::new();
+    for key in keys {
+        let size = key.text().and_then(|key| Some((key, *sizes.get(key)? as u64)));
+        let (key, size) = size.ok_or_else(|| damaged("it lists a storage that nothing uses"))?;
+        let cut = || damaged("it ends within its storages");
+        let data = at.checked_add(8).filter(|data| *data <= file.size()).ok_or_else(cut)?;
+        let count = file.read(at..data)?.try_into().expect("eight bytes were read");
+        let length = u64::from_le_bytes(count).checked_mul(size).ok_or_else(cut)?;
+        at = data.checked_add(length).filter(|end| *end <= file.size()).ok_or_else(cut)?;
+        storages.insert(key.to_string(), Extent { start: data, length, crc32: None });
+    }
+    Ok(storages)
+}

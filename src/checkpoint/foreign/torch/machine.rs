@@ -1,0 +1,222 @@
+//! Pickle's machine: a stack of values that opcodes move. Containers lie in one list and values point
+//! into it, so that neither depth nor sharing of what a hostile file builds costs stack or memory.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::pickle::Refused;
+use crate::checkpoint::array::DType;
+
+/// What a pickle may do before it is taken for hostile: a model of 100,000 tensors needs less.
+const MAX_OPERATIONS: usize = 8_000_000;
+
+/// A value; the numbers of `List` and `Dict` are places in [`Machine`].
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    None,
+    /// Also booleans.
+    Int(i128),
+    Float,
+    Str(Rc<str>),
+    Bytes,
+    /// A tuple, list or set.
+    List(usize),
+    /// A dict or OrderedDict.
+    Dict(usize),
+    /// Something that a module offers; only those that [`super::pickle`] admits.
+    Global(Rc<str>),
+    /// A storage of the file.
+    Storage(usize),
+    /// A tensor in a storage.
+    Tensor(usize),
+}
+
+/// A storage as the pickle names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Storage {
+    pub key: String,
+    pub dtype: DType,
+    /// Elements before those that are meant, and their number: views of old files.
+    pub offset: usize,
+    pub elements: usize,
+}
+
+/// A tensor as the pickle describes it.
+#[derive(Clone, Debug)]
+pub(super) struct PickledTensor {
+    pub storage: usize,
+    pub offset: usize,
+    pub shape: Vec<usize>,
+    pub strides: Vec<usize>,
+}
+
+/// What a pickle has built.
+#[derive(Debug, Default)]
+pub(super) struct Machine {
+    stack: Vec<Value>,
+    /// Heights of the stack at which marks lie.
+    marks: Vec<usize>,
+    memo: HashMap<u32, Value>,
+    operations: usize,
+    pub lists: Vec<Vec<Value>>,
+    pub dicts: Vec<Vec<(Value, Value)>>,
+    pub storages: Vec<Storage>,
+    pub tensors: Vec<PickledTensor>,
+}
+
+impl Machine {
+    /// Counts operations, so that what they build is bounded.
+    pub fn spend(&mut self, operations: usize) -> Result<(), Refused> {
+        self.operations += operations;
+        match self.operations <= MAX_OPERATIONS {
+            true => Ok(()),
+            false => Err(Refused::Unsupported(format!(
+                "its pickle has over {MAX_OPERATIONS} operations, more than a state dictionary needs"
+            ))),
+        }
+    }
+
+    pub fn push(&mut self, value: Value) {
+        self.stack.push(value);
+    }
+
+    /// The topmost value above the last mark.
+    pub fn pop(&mut self) -> Result<Value, Refused> {
+        if self.stack.len() <= self.marks.last().copied().unwrap_or(0) {
+            return Err(Refused::damaged("it takes a value from an empty stack"));
+        }
+        Ok(self.stack.pop().expect("it is higher than the mark"))
+    }
+
+    pub fn top(&self) -> Result<Value, Refused> {
+        let missing = || Refused::damaged("it looks at a value of an empty stack");
+        self.stack.last().cloned().ok_or_else(missing)
+    }
+
+    pub fn mark(&mut self) {
+        self.marks.push(self.stack.len());
+    }
+
+    /// Everything above the last mark, which goes.
+    pub fn pop_to_mark(&mut self) -> Result<Vec<Value>, Refused> {
+        let missing = || Refused::damaged("it goes back to a mark that is not there");
+        let height = self.marks.pop().ok_or_else(missing)?;
+        Ok(self.stack.split_off(height))
+    }
+
+    pub fn pop_several(&mut self, count: usize) -> Result<Vec<Value>, Refused> {
+        let mut values = (0..count).map(|_| self.pop()).collect::<Result<Vec<_>, _>>()?;
+        values.reverse();
+        Ok(values)
+    }
+
+    pub fn push_list(&mut self, values: Vec<Value>) {
+        self.lists.push(values);
+        self.push(Value::List(self.lists.len() - 1));
+    }
+
+    pub fn push_dict(&mut self, pairs: Vec<(Value, Value)>) {
+        self.dicts.push(pairs);
+        self.push(Value::Dict(self.dicts.len() - 1));
+    }
+
+    /// Appends to the list on top.
+    pub fn extend_list(&mut self, values: Vec<Value>) -> Result<(), Refused> {
+        match self.top()? {
+            Value::List(at) => {
+                self.lists[at].extend(values);
+                Ok(())
+            }
+            other => Err(Refused::damaged(format!("it appends to {}", other.kind()))),
+        }
+    }
+
+    /// Sets keys of the dict on top.
+    pub fn extend_dict(&mut self, values: Vec<Value>) -> Result<(), Refused> {
+        match self.top()? {
+            Value::Dict(at) => {
+                self.dicts[at].extend(pairs(values)?);
+                Ok(())
+            }
+            other => Err(Refused::damaged(format!("it sets a key of {}", other.kind()))),
+        }
+    }
+
+    pub fn remember(&mut self, place: u32) -> Result<(), Refused> {
+        let value = self.top()?;
+        self.memo.insert(place, value);
+        Ok(())
+    }
+
+    /// Remembers at the next free place.
+    pub fn memoize(&mut self) -> Result<(), Refused> {
+        self.remember(self.memo.len() as u32)
+    }
+
+    pub fn recall(&mut self, place: u32) -> Result<(), Refused> {
+        let missing = || Refused::damaged(format!("it recalls {place}, which it never kept"));
+        let value = self.memo.get(&place).cloned().ok_or_else(missing)?;
+        self.push(value);
+        Ok(())
+    }
+
+    /// The elements of a tuple or list.
+    pub fn list(&self, value: &Value, what: &str) -> Result<&[Value], Refused> {
+        match value {
+            Value::List(at) => Ok(&self.lists[*at]),
+            other => Err(Refused::damaged(format!("{what} is {}, expected a tuple", other.kind()))),
+        }
+    }
+
+    /// A tuple of counts: a shape, or strides.
+    pub fn counts(&self, value: &Value, what: &str) -> Result<Vec<usize>, Refused> {
+        let values = self.list(value, what)?;
+        if values.len() > super::super::MAX_RANK {
+            return Err(Refused::damaged(format!("{what} has {} dimensions", values.len())));
+        }
+        values.iter().map(|value| value.count(what)).collect()
+    }
+}
+
+/// Keys and values that alternate.
+pub(super) fn pairs(values: Vec<Value>) -> Result<Vec<(Value, Value)>, Refused> {
+    if values.len() % 2 != 0 {
+        return Err(Refused::damaged("a key of a dict has no value"));
+    }
+    let mut values = values.into_iter();
+    Ok(std::iter::from_fn(|| Some((values.next()?, values.next()?))).collect())
+}
+
+impl Value {
+    /// What it is, for messages.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Value::None => "None",
+            Value::Int(_) => "a number",
+            Value::Float => "a float",
+            Value::Str(_) => "a text",
+            Value::Bytes => "bytes",
+            Value::List(_) => "a list",
+            Value::Dict(_) => "a dict",
+            Value::Global(_) => "a class",
+            Value::Storage(_) => "a storage",
+            Value::Tensor(_) => "a tensor",
+        }
+    }
+
+    /// A number that counts something.
+    pub fn count(&self, what: &str) -> Result<usize, Refused> {
+        match self {
+            Value::Int(number) => usize::try_from(*number)
+                .map_err(|_| Refused::damaged(format!("{what} holds {number}"))),
+            other => Err(Refused::damaged(format!("{what} holds {}", other.kind()))),
+        }
+    }
+
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Value::Str(text) => Some(text),
+            _ => None,
+        }
+    }
+}

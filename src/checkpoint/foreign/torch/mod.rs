@@ -1,0 +1,217 @@
+//! State dictionaries that `torch.save` wrote, as a zip archive or in the form before PyTorch 1.6. Both
+//! hold a pickle, which is read as a description of tensors: nothing in it is ever run.
+
+mod legacy;
+mod machine;
+mod pickle;
+mod state_dict;
+mod zip;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::hugging_face::with_config;
+use super::{Foreign, RawInfo, RawInfos, RawTensors};
+use crate::checkpoint::array::{DType, num_elements};
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::stored::Format;
+use crate::storage::{Path, RangeFile};
+
+use state_dict::Tensor;
+
+/// The longest pickle that is read: one of a million tensors is shorter.
+const MAX_PICKLE: u64 = 256 << 20;
+
+/// Bytes of a storage, in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extent {
+    start: u64,
+    length: u64,
+    /// CRC-32 of all of them, where the file tells.
+    crc32: Option<u32>,
+}
+
+/// Opens a file of `torch.save`; the `config.json` beside it is heeded.
+///
+/// # Errors
+/// A damaged file; a pickle that holds other things than tensors and plain containers.
+pub(in crate::checkpoint) fn open_torch(file: &Path) -> Result<Foreign, CheckpointError> {
+    let raw = Box::new(TorchFile::open(file)?);
+    let dir = file.parent().map_or_else(|| Path::parse("."), Ok)?;
+    with_config(file, &dir, Format::Torch, raw)
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct TorchFile {
+    file: RangeFile,
+    infos: RawInfos,
+    tensors: BTreeMap<String, Tensor>,
+    storages: BTreeMap<String, Extent>,
+}
+
+impl TorchFile {
+    /// Reads the description of the tensors.
+    ///
+    /// # Errors
+    /// A damaged file; a pickle that holds other things than tensors and plain containers.
+    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+        let file = path.open_ranges()?;
+        let is_zip = file.size() >= 4 && file.read(0..4)? == b"PK\x03\x04";
+        let (tensors, storages) = match is_zip {
+            true => zip::read(&file)?,
+            false => legacy::read(&file)?,
+        };
+        let mut infos = RawInfos::new();
+        for (name, tensor) in &tensors {
+            check(path, name, tensor, &storages)?;
+            infos
+                .insert(name.clone(), RawInfo { dtype: tensor.dtype, shape: tensor.shape.clone() });
+        }
+        Ok(Self { file, infos, tensors, storages })
+    }
+
+    fn extent(&self, tensor: &Tensor) -> Extent {
+        self.storages[&tensor.storage]
+    }
+
+    /// Checks all bytes of a storage where the file has their checksum.
+    fn check_sum(&self, name: &str, extent: Extent, bytes: &[u8]) -> Result<(), CheckpointError> {
+        let Some(expected) = extent.crc32 else { return Ok(()) };
+        let mut crc = flate2::Crc::new();
+        crc.update(bytes);
+        if crc.sum() == expected {
+            return Ok(());
+        }
+        let reason = format!("`{name}`: its bytes have another checksum than the file says");
+        Err(CheckpointError::damaged(self.file.path(), reason))
+    }
+
+    /// Bytes of a storage from `start` on.
+    fn read_storage(
+        &self,
+        name: &str,
+        extent: Extent,
+        bytes: Range<u64>,
+    ) -> Result<Vec<u8>, CheckpointError> {
+        let read = self.file.read(extent.start + bytes.start..extent.start + bytes.end)?;
+        if bytes == (0..extent.length) {
+            self.check_sum(name, extent, &read)?;
+        }
+        Ok(read)
+    }
+}
+
+impl RawTensors for TorchFile {
+    fn tensors(&self) -> &RawInfos {
+        &self.infos
+    }
+
+    fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<u8>, CheckpointError> {
+        let tensor = &self.tensors[name];
+        let size = tensor.dtype.size() as u64;
+        let mut shape = tensor.shape.clone();
+        let mut start = tensor.offset as u64;
+        if let Some(first) = shape.first_mut() {
+            *first = rows.len();
+            start += (rows.start * tensor.strides[0]) as u64;
+        }
+        if num_elements(&shape) == 0 {
+            return Ok(Vec::new());
+        }
+        let last: usize =
+            shape.iter().zip(&tensor.strides).map(|(extent, stride)| (extent - 1) * stride).sum();
+        let extent = self.extent(tensor);
+        let bytes = start * size..(start + last as u64 + 1) * size;
+        let bytes = self.read_storage(name, extent, bytes)?;
+        match is_contiguous(&shape, &tensor.strides) {
+            true => Ok(bytes),
+            false => Ok(gather(&bytes, &shape, &tensor.strides, tensor.dtype.size())),
+        }
+    }
+
+    fn is_same(&self, name: &str, other: &str) -> bool {
+        self.tensors[name] == self.tensors[other]
+    }
+}
+
+/// Checks that a tensor's elements lie in its storage, and the storage in the file.
+fn check(
+    path: &Path,
+    name: &str,
+    tensor: &Tensor,
+    storages: &BTreeMap<String, Extent>,
+) -> Result<(), CheckpointError> {
+    let damaged = |reason| Err(CheckpointError::damaged(path, format!("`{name}`: {reason}")));
+    let Some(extent) = storages.get(&tensor.storage) else {
+        return damaged(format!("its storage `{}` is not in the file", tensor.storage));
+    };
+    let held = extent.length / tensor.dtype.size() as u64;
+    let Tensor { shape, strides, offset, .. } = tensor;
+    let elements = shape.iter().try_fold(1u64, |count, n| count.checked_mul(*n as u64));
+    // The last element's place; nothing where there are no elements.
+    let last = shape.iter().zip(strides).try_fold(*offset as u64, |at, (n, stride)| {
+        at.checked_add((*n as u64).saturating_sub(1).checked_mul(*stride as u64)?)
+    });
+    match (elements, last) {
+        (Some(0), Some(_)) => Ok(()),
+        // More elements than the storage has: an expanded one, which may claim any size.
+        (Some(elements), Some(last)) if elements <= held && last < held => Ok(()),
+        _ => damaged(format!(
+            "shape {shape:?} with strides {strides:?} from {offset} on does not fit its storage of \
+             {held} elements"
+        )),
+    }
+}
+
+fn is_contiguous(shape: &[usize], strides: &[usize]) -> bool {
+    let mut expected = 1;
+    shape.iter().zip(strides).rev().all(|(extent, stride)| {
+        let fits = *extent == 1 || *stride == expected;
+        expected *= extent;
+        fits
+    })
+}
+
+/// The elements of a strided tensor in C order.
+fn gather(bytes: &[u8], shape: &[usize], strides: &[usize], size: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(num_elements(shape) * size);
+    let mut index = vec![0; shape.len()];
+    let mut at = 0;
+    loop {
+        out.extend_from_slice(&bytes[at * size..(at + 1) * size]);
+        // Count up, the last dimension fastest.
+        let mut axis = shape.len();
+        loop {
+            if axis == 0 {
+                return out;
+            }
+            axis -= 1;
+            index[axis] += 1;
+            at += strides[axis];
+            if index[axis] < shape[axis] {
+                break;
+            }
+            at -= strides[axis] * shape[axis];
+            index[axis] = 0;
+        }
+    }
+}
+
+/// The type of a storage class.
+fn storage_dtype(class: &str) -> Option<DType> {
+    let numpy = match class {
+        "FloatStorage" => "float32",
+        "DoubleStorage" => "float64",
+        "HalfStorage" => "float16",
+        "BFloat16Storage" => "bfloat16",
+        "LongStorage" => "int64",
+        "IntStorage" => "int32",
+        "ShortStorage" => "int16",
+        "CharStorage" => "int8",
+        "ByteStorage" => "uint8",
+        "BoolStorage" => "bool",
+        _ => return None,
+    };
+    DType::from_name(numpy)
+}

@@ -1,0 +1,223 @@
+//! Zip archives as `torch.save` writes them: a pickle `data.pkl` and one uncompressed entry for each
+//! storage, in a folder of any name.
+
+use std::collections::BTreeMap;
+
+use super::machine::Machine;
+use super::pickle::read_pickle;
+use super::state_dict::{Tensor, refused, state_dict};
+use super::{Extent, MAX_PICKLE};
+use crate::checkpoint::error::CheckpointError;
+use crate::storage::RangeFile;
+
+/// What the record at the end of an archive begins with, and its length without the comment.
+const END: (&[u8], u64) = (b"PK\x05\x06", 22);
+
+/// The same of the record that large archives have before it, and of the one that leads to that.
+const END_64: (&[u8], u64) = (b"PK\x06\x06", 56);
+const LOCATOR_64: (&[u8], u64) = (b"PK\x06\x07", 20);
+
+/// What an entry of the central directory begins with, and its least length.
+const ENTRY: (&[u8], usize) = (b"PK\x01\x02", 46);
+
+/// What an entry begins with before its bytes.
+const LOCAL: (&[u8], u64) = (b"PK\x03\x04", 30);
+
+/// The longest central directory that is read.
+const MAX_DIRECTORY: u64 = 256 << 20;
+
+/// The value of 32 bits that says: look at the 64.
+const IN_64: u64 = 0xffff_ffff;
+
+/// A file in the archive.
+#[derive(Debug)]
+struct Entry {
+    method: u16,
+    crc32: u32,
+    length: u64,
+    stored: u64,
+    /// Where its local header begins.
+    header: u64,
+}
+
+/// The tensors of an archive and where its storages lie.
+pub(super) fn read(
+    file: &RangeFile,
+) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, Extent>), CheckpointError> {
+    let path = file.path();
+    let entries = entries(file)?;
+    let pickle = entries
+        .keys()
+        .find(|name| name.strip_suffix("/data.pkl").is_some_and(|folder| !folder.contains('/')));
+    let Some(pickle) = pickle else {
+        let reason = "it is a zip archive without a `data.pkl`, expected a file of torch.save";
+        let (path, reason) = (path.to_string(), reason.to_string());
+        return Err(CheckpointError::NotACheckpoint { path, reason });
+    };
+    let folder = pickle.trim_end_matches("data.pkl");
+    let unsupported = |reason: &str| {
+        Err(CheckpointError::Unsupported { path: path.to_string(), reason: reason.to_string() })
+    };
+    if entries.contains_key(&format!("{folder}constants.pkl")) {
+        return unsupported("it is a TorchScript program; save the model's state_dict() instead");
+    }
+    if let Some(order) = entries.get(&format!("{folder}byteorder"))
+        && order.stored == 6
+        && bytes(file, "byteorder", order)? != b"little"
+    {
+        return unsupported("it was written by a big-endian machine");
+    }
+    let pickle = bytes(file, pickle, &entries[pickle])?;
+    let mut machine = Machine::default();
+    let root =
+        read_pickle(&mut &pickle[..], &mut machine).map_err(|reason| refused(path, reason))?;
+    let tensors = state_dict(path, &machine, &root)?;
+    let mut storages = BTreeMap::new();
+    for tensor in tensors.values() {
+        let name = format!("{folder}data/{}", tensor.storage);
+        if let Some(entry) = entries.get(&name)
+            && !storages.contains_key(&tensor.storage)
+        {
+            storages.insert(tensor.storage.clone(), extent(file, &name, entry)?);
+        }
+    }
+    Ok((tensors, storages))
+}
+
+/// The contents of a small entry.
+fn bytes(file: &RangeFile, name: &str, entry: &Entry) -> Result<Vec<u8>, CheckpointError> {
+    let extent = extent(file, name, entry)?;
+    if extent.length > MAX_PICKLE {
+        let reason = format!("`{name}` has {} bytes, at most {MAX_PICKLE} are read", extent.length);
+        return Err(CheckpointError::Unsupported { path: file.path().to_string(), reason });
+    }
+    let bytes = file.read(extent.start..extent.start + extent.length)?;
+    let mut crc = flate2::Crc::new();
+    crc.update(&bytes);
+    match extent.crc32 {
+        Some(expected) if expected != crc.sum() => Err(CheckpointError::damaged(
+            file.path(),
+            format!("`{name}`: its bytes have another checksum than the file says"),
+        )),
+        _ => Ok(bytes),
+    }
+}
+
+/// Where an entry's bytes lie: behind its local header, whose length only it tells.
+fn extent(file: &RangeFile, name: &str, entry: &Entry) -> Result<Extent, CheckpointError> {
+    let damaged =
+        |reason: &str| CheckpointError::damaged(file.path(), format!("entry `{name}` {reason}"));
+    if entry.method != 0 || entry.length != entry.stored {
+        let reason = format!("entry `{name}` is compressed, which torch.save never does");
+        return Err(CheckpointError::Unsupported { path: file.path().to_string(), reason });
+    }
+    let outside = || damaged("lies outside of the file");
+    let end = entry.header.checked_add(LOCAL.1).filter(|end| *end <= file.size());
+    let header = file.read(entry.header..end.ok_or_else(outside)?)?;
+    if !header.starts_with(LOCAL.0) {
+        return Err(damaged("does not begin where the directory says"));
+    }
+    let names = u64::from(u16_at(&header, 26)) + u64::from(u16_at(&header, 28));
+    let start = entry.header + LOCAL.1 + names;
+    let end = start.checked_add(entry.length).filter(|end| *end <= file.size());
+    end.ok_or_else(outside)?;
+    // Written with `set_crc32_options(False)` an archive has no checksums, but zeros.
+    let crc32 = Some(entry.crc32).filter(|crc32| *crc32 != 0);
+    Ok(Extent { start, length: entry.length, crc32 })
+}
+
+/// Every entry of the central directory by name.
+fn entries(file: &RangeFile) -> Result<BTreeMap<String, Entry>, CheckpointError> {
+    let damaged = |reason: &str| CheckpointError::damaged(file.path(), reason);
+    let cut = || damaged("its list of entries is cut");
+    let (start, length) = directory(file)?;
+    let end = start.checked_add(length).filter(|end| *end <= file.size()).ok_or_else(cut)?;
+    if length > MAX_DIRECTORY {
+        return Err(damaged("its list of entries is longer than 256 MiB"));
+    }
+    let directory = file.read(start..end)?;
+    let mut rest = &directory[..];
+    let mut entries = BTreeMap::new();
+    while !rest.is_empty() {
+        if rest.len() < ENTRY.1 || !rest.starts_with(ENTRY.0) {
+            return Err(cut());
+        }
+        let lengths = [28, 30, 32].map(|at| usize::from(u16_at(rest, at)));
+        let total = ENTRY.1 + lengths.iter().sum::<usize>();
+        if rest.len() < total {
+            return Err(cut());
+        }
+        let name = String::from_utf8_lossy(&rest[ENTRY.1..ENTRY.1 + lengths[0]]).into_owned();
+        let extra = &rest[ENTRY.1 + lengths[0]..ENTRY.1 + lengths[0] + lengths[1]];
+        let entry = entry(rest, extra).ok_or_else(cut)?;
+        entries.insert(name, entry);
+        rest = &rest[total..];
+    }
+    Ok(entries)
+}
+
+/// An entry of the directory. Numbers that 32 bits do not hold follow in an extra field.
+fn entry(record: &[u8], extra: &[u8]) -> Option<Entry> {
+    let mut large = extra_64(extra);
+    let mut wide = |at: usize| match u64::from(u32_at(record, at)) {
+        IN_64 => {
+            let (value, rest) = large.split_at_checked(8)?;
+            large = rest;
+            Some(u64_at(value, 0))
+        }
+        value => Some(value),
+    };
+    let (length, stored, header) = (wide(24)?, wide(20)?, wide(42)?);
+    Some(Entry { method: u16_at(record, 10), crc32: u32_at(record, 16), length, stored, header })
+}
+
+/// The field of 64-bit numbers among the extra fields; empty where there is none.
+fn extra_64(mut extra: &[u8]) -> &[u8] {
+    while extra.len() >= 4 {
+        let (id, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
+        let Some(field) = extra.get(4..4 + length) else { return &[] };
+        if id == 1 {
+            return field;
+        }
+        extra = &extra[4 + length..];
+    }
+    &[]
+}
+
+/// Where the central directory begins, and its length.
+fn directory(file: &RangeFile) -> Result<(u64, u64), CheckpointError> {
+    let cut = || CheckpointError::damaged(file.path(), "its end is missing, as of a cut file");
+    // A comment of up to 64 KiB may follow.
+    let tail_start = file.size().saturating_sub(END.1 + 0xffff);
+    let tail = file.read(tail_start..file.size())?;
+    let last = tail.len().checked_sub(END.1 as usize).ok_or_else(cut)?;
+    let at = (0..=last).rev().find(|at| tail[*at..].starts_with(END.0)).ok_or_else(cut)?;
+    let (length, start) = (u64::from(u32_at(&tail, at + 12)), u64::from(u32_at(&tail, at + 16)));
+    let locator = (tail_start + at as u64).checked_sub(LOCATOR_64.1);
+    let Some(locator) = locator.filter(|_| length == IN_64 || start == IN_64) else {
+        return Ok((start, length));
+    };
+    let record = file.read(locator..locator + LOCATOR_64.1)?;
+    if !record.starts_with(LOCATOR_64.0) {
+        return Ok((start, length));
+    }
+    let at = u64_at(&record, 8);
+    let end = at.checked_add(END_64.1).filter(|end| *end <= file.size()).ok_or_else(cut)?;
+    let record = file.read(at..end)?;
+    match record.starts_with(END_64.0) {
+        true => Ok((u64_at(&record, 48), u64_at(&record, 40))),
+        false => Err(cut()),
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}

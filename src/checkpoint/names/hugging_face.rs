@@ -1,0 +1,341 @@
+//! The names of T5, mT5, umT5, ByT5 and LongT5 in Hugging Face's transformers.
+//!
+//! `encoder.block.3.layer.0.SelfAttention.q.weight` is `encoder/layers_3/attention/query/kernel`,
+//! transposed. umT5 has a relative bias in every layer, the others one in the first for all.
+
+use std::collections::BTreeMap;
+
+use super::{Axes, Entry, Origin, take_number};
+use crate::checkpoint::foreign::RawInfos;
+
+/// The bias of relative positions in a block of Hugging Face's, which is T5X's of the whole stack or of
+/// a layer.
+const BIAS: &str = "relative_attention_bias.weight";
+
+/// The same of T5X.
+const REL_EMBEDDING: &str = "relpos_bias/rel_embedding";
+
+/// Names in transformers of what attends, with T5X's names.
+const ATTENTIONS: [(&str, &str); 5] = [
+    ("encoder.block.#.layer.0.SelfAttention", "encoder/layers_#/attention"),
+    ("encoder.block.#.layer.0.LocalSelfAttention", "encoder/layers_#/attention"),
+    ("encoder.block.#.layer.0.TransientGlobalSelfAttention", "encoder/layers_#/attention"),
+    ("decoder.block.#.layer.0.SelfAttention", "decoder/layers_#/self_attention"),
+    ("decoder.block.#.layer.1.EncDecAttention", "decoder/layers_#/encoder_decoder_attention"),
+];
+
+const PROJECTIONS: [(&str, &str); 4] = [("q", "query"), ("k", "key"), ("v", "value"), ("o", "out")];
+
+/// Feed-forward blocks.
+const MLPS: [(&str, &str); 2] = [
+    ("encoder.block.#.layer.1.DenseReluDense", "encoder/layers_#/mlp"),
+    ("decoder.block.#.layer.2.DenseReluDense", "decoder/layers_#/mlp"),
+];
+
+const MLP_KERNELS: [&str; 4] = ["wi", "wi_0", "wi_1", "wo"];
+
+/// What is neither attention nor feed-forward.
+const OTHERS: [(&str, &str, Axes); 11] = [
+    ("shared.weight", "token_embedder/embedding", Axes::Same),
+    ("lm_head.weight", "decoder/logits_dense/kernel", Axes::Swapped),
+    ("encoder.final_layer_norm.weight", "encoder/encoder_norm/scale", Axes::Same),
+    ("decoder.final_layer_norm.weight", "decoder/decoder_norm/scale", Axes::Same),
+    (
+        "encoder.block.#.layer.0.layer_norm.weight",
+        "encoder/layers_#/pre_attention_layer_norm/scale",
+        Axes::Same,
+    ),
+    (
+        "encoder.block.#.layer.1.layer_norm.weight",
+        "encoder/layers_#/pre_mlp_layer_norm/scale",
+        Axes::Same,
+    ),
+    (
+        "decoder.block.#.layer.0.layer_norm.weight",
+        "decoder/layers_#/pre_self_attention_layer_norm/scale",
+        Axes::Same,
+    ),
+    (
+        "decoder.block.#.layer.1.layer_norm.weight",
+        "decoder/layers_#/pre_cross_attention_layer_norm/scale",
+        Axes::Same,
+    ),
+    (
+        "decoder.block.#.layer.2.layer_norm.weight",
+        "decoder/layers_#/pre_mlp_layer_norm/scale",
+        Axes::Same,
+    ),
+    (
+        "encoder.block.#.layer.0.TransientGlobalSelfAttention.global_input_layer_norm.weight",
+        "encoder/layers_#/attention/T5LayerNorm_0/scale",
+        Axes::Same,
+    ),
+    (
+        "encoder.block.#.layer.0.TransientGlobalSelfAttention.global_relative_attention_bias.weight",
+        "encoder/side_relpos_bias/rel_embedding",
+        Axes::Swapped,
+    ),
+];
+
+/// Names under which transformers keeps the embedding a second time.
+const EMBEDDINGS: [&str; 3] =
+    ["shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"];
+
+/// Cross attention has no bias, though the first published models hold one: transformers drops it too.
+const DROPPED: &str = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
+
+/// Names of transformers with T5X's, both with `#` for the number of the layer, and the axes.
+fn table() -> Vec<(String, String, Axes)> {
+    let mut table: Vec<_> =
+        OTHERS.iter().map(|(hf, t5x, axes)| (hf.to_string(), t5x.to_string(), *axes)).collect();
+    for (hf, t5x) in ATTENTIONS {
+        let kernel = |(q, query): (&str, &str)| {
+            (format!("{hf}.{q}.weight"), format!("{t5x}/{query}/kernel"), Axes::Swapped)
+        };
+        table.extend(PROJECTIONS.map(kernel));
+    }
+    for (hf, t5x) in MLPS {
+        let kernel = |wi: &str| (format!("{hf}.{wi}.weight"), format!("{t5x}/{wi}/kernel"));
+        table.extend(MLP_KERNELS.map(kernel).map(|(hf, t5x)| (hf, t5x, Axes::Swapped)));
+    }
+    table
+}
+
+/// What must be known of a model besides its tensors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::checkpoint) struct Traits {
+    /// Whether the embedding also maps to logits; `None` where nothing says so.
+    pub tied: Option<bool>,
+    /// Whether every layer has a relative bias of its own; `None` where the tensors tell.
+    pub bias_per_layer: Option<bool>,
+}
+
+/// The arrays of T5X that a model's tensors are. Tensors that no T5 has keep their names below
+/// `target/`, so that they are seen and can be assigned.
+pub(in crate::checkpoint) fn entries(
+    tensors: &RawInfos,
+    traits: Traits,
+    is_same: &dyn Fn(&str, &str) -> bool,
+) -> BTreeMap<String, Entry> {
+    let table: BTreeMap<String, (String, Axes)> =
+        table().into_iter().map(|(hf, t5x, axes)| (hf, (t5x, axes))).collect();
+    let prefix = common_prefix(tensors);
+    let bare = |raw: &str| raw[prefix.len()..].to_string();
+    let by_name: BTreeMap<String, &String> = tensors.keys().map(|raw| (bare(raw), raw)).collect();
+    let embedding = EMBEDDINGS.into_iter().find(|name| by_name.contains_key(*name));
+    let tied = traits.tied.unwrap_or_else(|| is_tied(&by_name, embedding, is_same));
+    let per_layer = traits.bias_per_layer.unwrap_or_else(|| {
+        by_name.keys().any(|name| name.ends_with(BIAS) && !name.contains(".block.0."))
+    });
+    let mut entries = BTreeMap::new();
+    for (name, raw) in &by_name {
+        let is_spare = EMBEDDINGS.contains(&&name[..]) && embedding != Some(&name[..]);
+        if is_spare || name == DROPPED || (tied && name == "lm_head.weight") {
+            continue;
+        }
+        let known = match embedding == Some(&name[..]) {
+            true => Some((OTHERS[0].1.to_string(), Axes::Same)),
+            false => bias_to_t5x(name, per_layer).or_else(|| to_t5x(&table, name)),
+        };
+        let info = &tensors[*raw];
+        // An axis cannot be swapped where there are not two: then the tensor is something else.
+        let known = known.filter(|(_, axes)| *axes == Axes::Same || info.shape.len() == 2);
+        let (t5x, axes) = known.unwrap_or_else(|| (name.replace('.', "/"), Axes::Same));
+        let mut shape = info.shape.clone();
+        if axes == Axes::Swapped {
+            shape.reverse();
+        }
+        let origin = Origin::Tensor(raw.to_string(), axes);
+        entries.insert(format!("target/{t5x}"), Entry { origin, dtype: info.dtype, shape });
+    }
+    entries
+}
+
+/// What wrappers of PyTorch put before every name.
+fn common_prefix(tensors: &RawInfos) -> &'static str {
+    let all = |prefix: &&str| !tensors.is_empty() && tensors.keys().all(|n| n.starts_with(*prefix));
+    ["module._orig_mod.", "_orig_mod.module.", "module.", "_orig_mod."]
+        .into_iter()
+        .find(all)
+        .unwrap_or_default()
+}
+
+fn is_tied(
+    by_name: &BTreeMap<String, &String>,
+    embedding: Option<&str>,
+    is_same: &dyn Fn(&str, &str) -> bool,
+) -> bool {
+    match (by_name.get("lm_head.weight"), embedding.and_then(|name| by_name.get(name))) {
+        (Some(head), Some(embedding)) => is_same(head, embedding),
+        _ => true,
+    }
+}
+
+fn to_t5x(table: &BTreeMap<String, (String, Axes)>, name: &str) -> Option<(String, Axes)> {
+    let (general, layer) = match take_number(name, ".block.", '.') {
+        Some((general, layer)) => (general, Some(layer)),
+        None => (name.to_string(), None),
+    };
+    let (t5x, axes) = table.get(&general)?;
+    let number = layer.map(|layer| layer.to_string()).unwrap_or_default();
+    Some((t5x.replace('#', &number), *axes))
+}
+
+fn bias_to_t5x(name: &str, per_layer: bool) -> Option<(String, Axes)> {
+    let (general, layer) = take_number(name, ".block.", '.')?;
+    let (attention, rest) = general.rsplit_once("Attention.")?;
+    let stack = attention.split('.').next()?;
+    let is_self = attention.ends_with("Self") && attention.contains(".layer.0.");
+    if rest != BIAS || !is_self || !matches!(stack, "encoder" | "decoder") {
+        return None;
+    }
+    Some(match per_layer {
+        true => (format!("{stack}/layers_{layer}/{REL_EMBEDDING}"), Axes::Swapped),
+        false if layer == 0 => (format!("{stack}/{REL_EMBEDDING}"), Axes::Swapped),
+        false => return None,
+    })
+}
+
+/// Which attention the encoder has, as transformers names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::checkpoint) enum EncoderAttention {
+    /// Everything sees everything.
+    Full,
+    /// LongT5's windows.
+    Local,
+    /// LongT5's windows and global tokens made on the way.
+    TransientGlobal,
+}
+
+impl EncoderAttention {
+    /// The name of the module.
+    fn module(self) -> &'static str {
+        match self {
+            Self::Full => "SelfAttention",
+            Self::Local => "LocalSelfAttention",
+            Self::TransientGlobal => "TransientGlobalSelfAttention",
+        }
+    }
+}
+
+/// The name in transformers of a parameter of T5X, without `target/`, and how its axes lie there.
+pub(in crate::checkpoint) fn from_t5x(
+    name: &str,
+    attention: EncoderAttention,
+) -> Option<(String, Axes)> {
+    let (general, layer) = match take_number(name, "/layers_", '/') {
+        Some((general, layer)) => (general, layer),
+        None => (name.to_string(), 0),
+    };
+    let module = |stack: &str| match stack {
+        "encoder" => attention.module(),
+        _ => EncoderAttention::Full.module(),
+    };
+    if let Some(before) = general.strip_suffix(REL_EMBEDDING) {
+        let stack = before.trim_end_matches("/layers_#/").trim_end_matches('/');
+        if matches!(stack, "encoder" | "decoder") {
+            let name = format!("{stack}.block.{layer}.layer.0.{}.{BIAS}", module(stack));
+            return Some((name, Axes::Swapped));
+        }
+    }
+    let (hf, _, axes) = table().into_iter().find(|(hf, t5x, _)| {
+        // LongT5's parameters of global attention are in the table under the one name they have.
+        let is_attention =
+            t5x.starts_with("encoder/layers_#/attention/") && hf.contains("SelfAttention");
+        *t5x == general && (!is_attention || hf.contains(&format!(".{}.", attention.module())))
+    })?;
+    Some((hf.replace('#', &layer.to_string()), axes))
+}
+
+/// The dimensions of a T5X array in transformers.
+pub(in crate::checkpoint) fn shape_from_t5x(shape: &[usize], axes: Axes) -> Vec<usize> {
+    match axes {
+        Axes::Same => shape.to_vec(),
+        Axes::Swapped => shape.iter().rev().copied().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::array::DType;
+    use crate::checkpoint::foreign::RawInfo;
+
+    fn map(names: &[&str], traits: Traits) -> Vec<String> {
+        let info = RawInfo { dtype: DType::F32, shape: vec![2, 3] };
+        let tensors: RawInfos = names.iter().map(|name| (name.to_string(), info.clone())).collect();
+        let entries = entries(&tensors, traits, &|_, _| false);
+        let shown = entries.iter().map(|(name, entry)| match &entry.origin {
+            Origin::Tensor(raw, Axes::Swapped) => format!("{name}<{raw} T"),
+            Origin::Tensor(raw, Axes::Same) => format!("{name}<{raw}"),
+            other => format!("{name}<{other:?}"),
+        });
+        shown.map(|text| text.strip_prefix("target/").unwrap().to_string()).collect()
+    }
+
+    #[test]
+    fn wrappers_prefixes_are_no_part_of_a_name() {
+        let found = map(&["module.shared.weight", "module.lm_head.weight"], Traits::default());
+        assert_eq!(
+            found,
+            [
+                "decoder/logits_dense/kernel<module.lm_head.weight T",
+                "token_embedder/embedding<module.shared.weight",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_tied_head_and_second_embeddings_are_dropped() {
+        let names = ["shared.weight", "encoder.embed_tokens.weight", "lm_head.weight", DROPPED];
+        let found = map(&names, Traits { tied: Some(true), ..Traits::default() });
+        assert_eq!(found, ["token_embedder/embedding<shared.weight"]);
+        let found = map(&["decoder.embed_tokens.weight"], Traits::default());
+        assert_eq!(found, ["token_embedder/embedding<decoder.embed_tokens.weight"]);
+    }
+
+    #[test]
+    fn a_bias_in_a_later_block_makes_it_one_of_each_layer() {
+        let first = format!("decoder.block.0.layer.0.SelfAttention.{BIAS}");
+        let later = format!("decoder.block.11.layer.0.SelfAttention.{BIAS}");
+        let shared = map(&[&first], Traits::default());
+        assert_eq!(shared, [format!("decoder/relpos_bias/rel_embedding<{first} T")]);
+        let own = map(&[&first, &later], Traits::default());
+        assert_eq!(own[0], format!("decoder/layers_0/relpos_bias/rel_embedding<{first} T"));
+        assert_eq!(own[1], format!("decoder/layers_11/relpos_bias/rel_embedding<{later} T"));
+    }
+
+    #[test]
+    fn tensors_of_other_models_keep_their_names() {
+        let found = map(&["classifier.dense.weight", "encoder.block.07.x"], Traits::default());
+        assert_eq!(
+            found,
+            [
+                "classifier/dense/weight<classifier.dense.weight",
+                "encoder/block/07/x<encoder.block.07.x"
+            ]
+        );
+    }
+
+    #[test]
+    fn every_name_goes_there_and_back() {
+        let long = EncoderAttention::TransientGlobal;
+        for (hf, t5x, axes) in table() {
+            let attention = match &hf {
+                hf if hf.contains("Transient") => long,
+                hf if hf.contains("Local") => EncoderAttention::Local,
+                _ => EncoderAttention::Full,
+            };
+            let layer = if t5x.contains('#') { "7" } else { "0" };
+            let (hf, t5x) = (hf.replace('#', layer), t5x.replace('#', layer));
+            assert_eq!(from_t5x(&t5x, attention), Some((hf, axes)), "{t5x}");
+        }
+        let name = format!("encoder/layers_3/{REL_EMBEDDING}");
+        let (hf, _) = from_t5x(&name, EncoderAttention::Full).unwrap();
+        assert_eq!(hf, format!("encoder.block.3.layer.0.SelfAttention.{BIAS}"));
+        let (hf, _) =
+            from_t5x(&format!("encoder/{REL_EMBEDDING}"), EncoderAttention::Local).unwrap();
+        assert_eq!(hf, format!("encoder.block.0.layer.0.LocalSelfAttention.{BIAS}"));
+        assert_eq!(from_t5x("decoder/adapter/kernel", EncoderAttention::Full), None);
+    }
+}

@@ -1,0 +1,304 @@
+//! `gimlet checkpoint convert`: a checkpoint, or each of a folder, in another format or type.
+
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
+
+use crate::checkpoint::{
+    Condition, DType, Format, HuggingFaceOptions, Listed, Stored, Weights, checkpoint_dir,
+    export_hugging_face, export_t5x, export_torch, list, step_of,
+};
+use crate::run::failure::Failure;
+use crate::storage::Path;
+use crate::telemetry::notice;
+
+use super::metered::Metered;
+use super::{Meter, failure, open_at, parse_path, size, storage_failure};
+
+/// Where Gimlet's checkpoints keep the checksums of their files.
+const CHECKSUMS_FILE: &str = "gimlet/checksums.json";
+
+/// Names of files that `torch.save` writes.
+const TORCH_ENDINGS: [&str; 3] = [".pth", ".pt", ".bin"];
+
+/// Flags of `gimlet checkpoint convert`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Of a folder of checkpoints, each becomes TO/checkpoint_N; those that are there \
+    are left, so that a\nkilled conversion goes on where it was. Formats are recognized when they are \
+    read.\nExample: gimlet checkpoint convert gs://my-bucket/ro_t5x_base ro_t5x_base_pt --to torch \
+    --vocabulary ro.model"
+)]
+pub struct ConvertArgs {
+    /// A checkpoint of any format, or a folder of checkpoints.
+    #[arg(value_name = "FROM")]
+    from: String,
+    /// What to write. For t5x, a folder of checkpoints or its new `checkpoint_N`; for the others, a
+    /// folder with `config.json` and weights, or for torch one file `.pth`, `.pt` or `.bin`.
+    #[arg(value_name = "TO")]
+    to: String,
+    /// The format to write; by default torch where TO is named like its files, else t5x.
+    #[arg(long = "to", value_enum)]
+    format: Option<TargetFormat>,
+    /// Type that parameters are rounded to; by default each keeps its own.
+    #[arg(long, value_enum)]
+    dtype: Option<FloatType>,
+    #[command(flatten)]
+    model: ModelArgs,
+}
+
+/// What a checkpoint does not say of a model of transformers.
+#[derive(Args, Debug)]
+pub struct ModelArgs {
+    /// SentencePiece model, written beside the weights with the tokenizer's files.
+    #[arg(long, value_name = "SPM")]
+    vocabulary: Option<String>,
+    /// Sentinel tokens of the vocabulary; by default 100, and 125 for ByT5.
+    #[arg(long = "extra_ids", value_name = "N")]
+    extra_ids: Option<usize>,
+    /// Attention heads; by default those of the bias of relative positions.
+    #[arg(long = "num_heads", value_name = "N")]
+    num_heads: Option<usize>,
+    /// Model of transformers; by default what the arrays look like.
+    #[arg(long = "model_type", value_parser = ["t5", "mt5", "umt5", "longt5"])]
+    model_type: Option<String>,
+    /// LongT5's window on either side; by default 127.
+    #[arg(long = "local_radius", value_name = "N")]
+    local_radius: Option<usize>,
+}
+
+/// A format that can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum TargetFormat {
+    /// T5X's own: what `gimlet train` and T5X restore.
+    T5x,
+    /// Hugging Face's: config.json and model.safetensors.
+    HuggingFace,
+    /// PyTorch's, with Hugging Face's names: config.json and pytorch_model.bin, or one file.
+    Torch,
+    /// Flax's, with Hugging Face's names: config.json and flax_model.msgpack.
+    Flax,
+}
+
+impl ConvertArgs {
+    fn format(&self) -> TargetFormat {
+        self.format.unwrap_or(match is_torch_file(&self.to) {
+            true => TargetFormat::Torch,
+            false => TargetFormat::T5x,
+        })
+    }
+
+    fn dtype(&self) -> Option<DType> {
+        self.dtype.map(FloatType::dtype)
+    }
+
+    fn options(&self, weights: Weights) -> Result<HuggingFaceOptions, Failure> {
+        Ok(HuggingFaceOptions {
+            weights,
+            dtype: self.dtype(),
+            vocabulary: self.model.vocabulary.as_deref().map(parse_path).transpose()?,
+            extra_ids: self.model.extra_ids,
+            num_heads: self.model.num_heads,
+            model_type: self.model.model_type.clone(),
+            local_radius: self.model.local_radius,
+        })
+    }
+}
+
+impl TargetFormat {
+    /// The file of weights of a folder; `None` for T5X's format.
+    fn weights(self) -> Option<Weights> {
+        match self {
+            Self::T5x => None,
+            Self::HuggingFace => Some(Weights::Safetensors),
+            Self::Torch => Some(Weights::Torch),
+            Self::Flax => Some(Weights::Flax),
+        }
+    }
+}
+
+/// A type of parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FloatType {
+    /// 4 bytes.
+    Float32,
+    /// 2 bytes, with the range of float32.
+    Bfloat16,
+    /// 2 bytes, up to 65504.
+    Float16,
+}
+
+impl FloatType {
+    fn dtype(self) -> DType {
+        match self {
+            Self::Float32 => DType::F32,
+            Self::Bfloat16 => DType::Bf16,
+            Self::Float16 => DType::F16,
+        }
+    }
+}
+
+pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
+    let (from, to) = (parse_path(&args.from)?, parse_path(&args.to)?);
+    refuse_inside(&from, &to)?;
+    let has_no_tokenizer = args.format() == TargetFormat::T5x || is_torch_file(&args.to);
+    if args.model.vocabulary.is_some() && has_no_tokenizer {
+        return Err(Failure::usage(anyhow!(
+            "--vocabulary goes beside weights: expected --to hugging_face, torch or flax, and a folder TO"
+        )));
+    }
+    match checkpoints_in(&from)? {
+        None => convert_one(args, &to),
+        Some(_) if is_torch_file(&args.to) => Err(Failure::usage(anyhow!(
+            "`{from}` is a folder of checkpoints, and TO `{to}` one file; expected a folder TO, or one \
+             checkpoint of `gimlet checkpoint ls {from}`"
+        ))),
+        Some(all) => convert_all(args, &all, &to),
+    }
+}
+
+fn is_torch_file(to: &str) -> bool {
+    TORCH_ENDINGS.iter().any(|ending| to.ends_with(ending))
+}
+
+/// What a folder of checkpoints holds; `None` for what is a checkpoint itself.
+fn checkpoints_in(from: &Path) -> Result<Option<Vec<Listed>>, Failure> {
+    let found = list(from).map_err(failure)?;
+    let is_itself = found.iter().any(|one| one.path == *from);
+    Ok((!found.is_empty() && !is_itself).then_some(found))
+}
+
+/// Writing into what is read would mix both.
+fn refuse_inside(from: &Path, to: &Path) -> Result<(), Failure> {
+    let [from, to] = [from, to].map(|path| {
+        let real = path.local().ok().and_then(|local| std::path::absolute(local).ok());
+        real.map_or_else(|| path.to_string(), |local| local.display().to_string())
+    });
+    let (from, to) = (from.trim_end_matches('/'), to.trim_end_matches('/'));
+    if to.strip_prefix(from).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+        return Err(Failure::usage(anyhow!(
+            "TO `{to}` lies in FROM `{from}`; expected a place outside of what is read"
+        )));
+    }
+    Ok(())
+}
+
+fn convert_one(args: &ConvertArgs, to: &Path) -> Result<(), Failure> {
+    let stored = open_at(&args.from)?;
+    let target = match args.format() {
+        TargetFormat::T5x => target(&*stored, to)?,
+        _ => to.clone(),
+    };
+    let file = match args.format().weights() {
+        Some(weights) if !is_torch_file(&args.to) => target.join(weights.file_name()),
+        _ => target.clone(),
+    };
+    if file.exists().map_err(storage_failure)? {
+        return Err(Failure::usage(anyhow!("`{file}` exists; remove it, or name another TO")));
+    }
+    convert(args, &*stored, &target)
+}
+
+/// Where a single checkpoint goes.
+fn target(stored: &dyn Stored, to: &Path) -> Result<Path, Failure> {
+    let step = stored.step().map_err(failure)?;
+    match step_of(to) {
+        // Formats without a step take that of the name.
+        Some(named) if named == step || step == 0 => Ok(to.clone()),
+        Some(named) => Err(Failure::usage(anyhow!(
+            "TO is named checkpoint_{named}, but `{}` is of step {step}; expected a folder, or the \
+             name checkpoint_{step}",
+            stored.path()
+        ))),
+        None => Ok(checkpoint_dir(to, step)),
+    }
+}
+
+fn convert_all(args: &ConvertArgs, all: &[Listed], to: &Path) -> Result<(), Failure> {
+    let mut num_left_out = 0;
+    for one in all {
+        let step = match (&one.condition, one.step) {
+            (Condition::Whole, Some(step)) => step,
+            (condition, _) => {
+                num_left_out += usize::from(*condition != Condition::HalfWritten);
+                notice(&format!("{}: left out, it is {}", one.path, why(condition)));
+                continue;
+            }
+        };
+        let target = checkpoint_dir(to, step);
+        if is_there(args, &target)? {
+            notice(&format!("{target}: left as it is, it is there already"));
+            continue;
+        }
+        convert(args, &*open_at(one.path.as_str())?, &target)?;
+    }
+    match num_left_out {
+        0 => Ok(()),
+        count => Err(Failure::world(anyhow!(
+            "{count} of {} checkpoints were left out; see `gimlet checkpoint ls {}`",
+            all.len(),
+            args.from
+        ))),
+    }
+}
+
+fn why(condition: &Condition) -> String {
+    match condition {
+        Condition::Whole => "of no step".to_string(),
+        Condition::HalfWritten => "half-written".to_string(),
+        Condition::Damaged(reason) => format!("damaged: {reason}"),
+        Condition::Unreadable(reason) => format!("not readable: {reason}"),
+    }
+}
+
+/// Whether an earlier conversion has written this target; what is damaged is written anew.
+fn is_there(args: &ConvertArgs, target: &Path) -> Result<bool, Failure> {
+    if let Some(weights) = args.format().weights() {
+        return target.join(weights.file_name()).exists().map_err(storage_failure);
+    }
+    if !target.exists().map_err(storage_failure)? {
+        return Ok(false);
+    }
+    let found = list(target).map_err(failure)?;
+    Ok(found.iter().any(|one| one.condition == Condition::Whole && one.format == Some(Format::T5x)))
+}
+
+fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(), Failure> {
+    refuse_damage(stored)?;
+    let from = Metered::new(stored, target);
+    let written = match args.format().weights() {
+        None => {
+            let model_dir = target.parent().expect("`checkpoint_N` lies in a folder");
+            let step = step_of(target).expect("the target is named `checkpoint_N`");
+            export_t5x(&from, (&model_dir, step), args.dtype()).map(drop)
+        }
+        Some(weights) => {
+            let options = args.options(weights)?;
+            match is_torch_file(&args.to) {
+                true => export_torch(&from, target, &options),
+                false => export_hugging_face(&from, target, &options),
+            }
+        }
+    };
+    written.map_err(failure)?;
+    let bytes = match target.is_dir().map_err(storage_failure)? {
+        true => target.sizes().map_err(storage_failure)?.values().sum(),
+        false => target.size().map_err(storage_failure)?,
+    };
+    notice(&format!("{target}: {}, from {} `{}`", size(bytes), stored.format(), stored.path()));
+    Ok(())
+}
+
+/// Damage that reading would not notice must not get checksums that call it whole.
+fn refuse_damage(stored: &dyn Stored) -> Result<(), Failure> {
+    // Without checksums, reading tells as much.
+    if stored.extra(CHECKSUMS_FILE).map_err(failure)?.is_none() {
+        return Ok(());
+    }
+    let mut meter = Meter::new(&format!("verifying {}", stored.path()), None);
+    let damages = stored.damages(&mut |bytes| meter.add(bytes)).map_err(failure)?;
+    match damages.into_iter().next() {
+        None => Ok(()),
+        Some(first) => Err(failure(first)),
+    }
+}

@@ -1,0 +1,119 @@
+//! `gimlet checkpoint ls`: what a folder of checkpoints holds.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::checkpoint::{Condition, Format, Listed, list};
+use crate::run::failure::Failure;
+use crate::run::output::write;
+use crate::telemetry::notice;
+
+use super::{failure, parse_path, size};
+
+/// Flags of `gimlet checkpoint ls`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Judged are names and sizes of files; `gimlet checkpoint verify` reads them.\n\
+    Example: gimlet checkpoint ls gs://my-bucket/my_run"
+)]
+pub struct LsArgs {
+    /// Folders of checkpoints, such as a MODEL_DIR, here or in a bucket.
+    #[arg(value_name = "DIR", required = true)]
+    dirs: Vec<String>,
+    /// Print a JSON list, a checkpoint an entry.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &LsArgs) -> Result<(), Failure> {
+    let mut all = Vec::new();
+    for dir in &args.dirs {
+        let found = list(&parse_path(dir)?).map_err(failure)?;
+        if found.is_empty() {
+            notice(&format!("`{dir}` holds no checkpoints: no name `checkpoint_N`"));
+        }
+        if !args.json && !found.is_empty() {
+            let gap = if all.is_empty() { "" } else { "\n" };
+            write(&format!("{gap}{dir}\n{}", table(&found, SystemTime::now())))?;
+        }
+        all.extend(found);
+    }
+    if args.json {
+        let entries: Vec<Value> = all.iter().map(as_json).collect();
+        write(&format!("{:#}\n", Value::Array(entries)))?;
+    }
+    Ok(())
+}
+
+fn table(found: &[Listed], now: SystemTime) -> String {
+    let mut out = String::new();
+    for one in found {
+        let step = one.step.map_or_else(|| one.path.file_name().to_string(), |s| s.to_string());
+        let format = one.format.map_or("-", Format::name);
+        let age = one.modified.map_or("-".to_string(), |time| age(now, time));
+        let pinned = if one.is_pinned { ", pinned" } else { "" };
+        let condition = condition(&one.condition);
+        let bytes = size(one.bytes);
+        out += &format!("  {step:>9}  {format:<15}  {bytes:>7}  {age:>4}  {condition}{pinned}\n");
+    }
+    out
+}
+
+fn condition(condition: &Condition) -> String {
+    match condition {
+        Condition::Whole => "whole".to_string(),
+        Condition::HalfWritten => "half-written: being saved, or left by a killed run".to_string(),
+        Condition::Damaged(reason) => format!("damaged: {reason}"),
+        Condition::Unreadable(reason) => format!("not readable: {reason}"),
+    }
+}
+
+/// The largest unit: `3d`, `12m`, `9s`.
+fn age(now: SystemTime, time: SystemTime) -> String {
+    let seconds = now.duration_since(time).unwrap_or_default().as_secs();
+    match (seconds / 86_400, seconds / 3600, seconds / 60) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, minutes) => format!("{minutes}m"),
+        (0, hours, _) => format!("{hours}h"),
+        (days, _, _) => format!("{days}d"),
+    }
+}
+
+fn as_json(one: &Listed) -> Value {
+    let (state, reason) = match &one.condition {
+        Condition::Whole => ("whole", None),
+        Condition::HalfWritten => ("half_written", None),
+        Condition::Damaged(reason) => ("damaged", Some(reason)),
+        Condition::Unreadable(reason) => ("not_readable", Some(reason)),
+    };
+    let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok().map(|t| t.as_secs());
+    json!({
+        "path": one.path.to_string(),
+        "step": one.step,
+        "format": one.format.map(Format::name),
+        "files": one.num_files,
+        "bytes": one.bytes,
+        "modified": one.modified.and_then(seconds),
+        "pinned": one.is_pinned,
+        "state": state,
+        "reason": reason,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn ages_are_told_in_their_largest_unit() {
+        let found = [5, 65, 7_200, 200_000].map(|seconds| {
+            let time = UNIX_EPOCH + Duration::from_secs(1_000_000);
+            age(time + Duration::from_secs(seconds), time)
+        });
+        assert_eq!(found, ["5s", "1m", "2h", "2d"]);
+    }
+}
