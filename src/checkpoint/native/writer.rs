@@ -89,11 +89,6 @@ impl Writer {
         self
     }
 
-    /// Where the checkpoint will lie.
-    pub fn path(&self) -> &Path {
-        &self.finished
-    }
-
     /// Writes an array where T5X would: as zarr, except what it leaves unpartitioned (factored
     /// states, dummies of shape [1] and scalars), which lies in the file `checkpoint`.
     pub fn array(&self, name: &str, array: ArrayView<'_>) -> Result<(), CheckpointError> {
