@@ -152,19 +152,6 @@ fn size(bytes: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// `12,345`.
-fn thousands(count: u64) -> String {
-    let digits = count.to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 /// `[512, 64]`, as gin and Python write it.
 fn shape(array: &ArrayInfo<'_>) -> String {
     format!("{:?}", array.shape)
@@ -211,6 +198,5 @@ mod tests {
         let found = [0, 999, 1_000, 12_345, 999_400, 999_600, 3_070_000_000].map(size);
         let expected = ["0 B", "999 B", "1.00 kB", "12.3 kB", "999 kB", "1.00 MB", "3.07 GB"];
         assert_eq!(found, expected);
-        assert_eq!(thousands(1_234_567), "1,234,567");
     }
 }

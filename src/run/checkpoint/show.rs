@@ -9,10 +9,11 @@ use crate::checkpoint::{ArrayInfo, CheckpointError, Statistics, Stored, for_each
 use crate::run::failure::Failure;
 use crate::run::output::{Color, ColorChoice, Paint, write};
 use crate::storage::{Path, StorageError};
+use crate::telemetry::thousands;
 
 use super::{
     Filter, Meter, array_bytes, failure, json_number, num_values, open_at, shape, size,
-    storage_failure, thousands,
+    storage_failure,
 };
 
 /// What makes a run the same run after a restart, as `gimlet train` leaves it.
@@ -242,7 +243,7 @@ fn statistics_text(statistics: &Statistics) -> String {
     let mut out = format!("norm {norm:>10}  {min:>10} to {max:>10}  mean {mean:>10}");
     for (count, name) in [(num_nan, "NaN"), (num_infinite, "infinite")] {
         if count > 0 {
-            out += &format!("  {} {name}!", thousands(count));
+            out += &format!("  {} {name}!", thousands(count as f64));
         }
     }
     out
@@ -283,7 +284,7 @@ fn totals_text(rows: &[Row<'_>]) -> String {
             "state" => "optimizer state: ",
             _ => "",
         };
-        let values = thousands(total.num_values);
+        let values = thousands(total.num_values as f64);
         let (arrays, bytes) = (total.num_arrays, size(total.bytes));
         let mut out = format!("{name}  {what}{values} values in {arrays} arrays, {bytes}");
         if let Some(statistics) = &total.statistics {
