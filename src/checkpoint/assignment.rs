@@ -8,7 +8,7 @@ use fancy_regex::{Captures, Regex};
 use super::error::CheckpointError;
 use super::fit::{Mismatch, Shapes, check_fit};
 use super::spec::RestoreCheckpointConfig;
-use super::stored::Stored;
+use super::stored::{Stored, Without};
 
 /// A rule: a pattern for whole names in the model, and the name in the checkpoint that it stands
 /// for (with `\1` or `\g<name>`), or `None` to leave what matches initialized.
@@ -23,11 +23,14 @@ pub struct Plan {
     pub from_scratch: Vec<String>,
     /// Names in the checkpoint that nothing uses. T5X leaves them unread without a word.
     pub unused: Vec<String>,
+    /// What the checkpoint's format never holds.
+    pub without: Without,
 }
 
 impl RestoreCheckpointConfig {
     /// Plans how a fresh run takes a checkpoint: the assignment map, then every array that the model
-    /// `needs` must be there with its shape, unless it is initialized.
+    /// `needs` must be there with its shape, unless it is initialized. What a format never holds is:
+    /// the optimizer's state and the step of a Hugging Face model.
     pub fn plan(&self, stored: &dyn Stored, needs: &Shapes) -> Result<Plan, CheckpointError> {
         let rules = self.assignment_map.as_deref().unwrap_or_default();
         if self.fallback_to_scratch && self.assignment_map.is_none() {
@@ -36,7 +39,34 @@ impl RestoreCheckpointConfig {
         }
         let found = stored.shapes();
         let sources = assign(rules, needs.keys(), &found.keys().map(String::as_str).collect())?;
-        plan(stored.path().as_str(), sources, needs, &found, self.fallback_to_scratch)
+        let without = stored.format().without_state(&found);
+        let initializes = |name: &str| self.fallback_to_scratch || without.concerns(name);
+        let plan = plan(stored.path().as_str(), sources, needs, &found, &initializes)?;
+        Ok(Plan { without, ..plan })
+    }
+}
+
+impl Plan {
+    /// What the user is told of arrays that are initialized; `None` where there are none.
+    pub fn notice(&self) -> Option<String> {
+        let count = self.from_scratch.len();
+        let unheld = self.from_scratch.iter().filter(|name| self.without.concerns(name)).count();
+        let what = match self.without {
+            Without::State => "no optimizer state and no step",
+            Without::Slots => "no optimizer state",
+            Without::Nothing => "nothing of it",
+        };
+        match (count, count - unheld) {
+            (0, _) => None,
+            (_, 0) => Some(format!("the checkpoint holds {what}: {count} arrays are initialized")),
+            (_, mapped) if unheld == 0 => {
+                Some(format!("{mapped} arrays are initialized, as assignment_map says"))
+            }
+            (_, mapped) => Some(format!(
+                "{count} arrays are initialized: {mapped} as assignment_map says, {unheld} since the \
+                 checkpoint holds {what}"
+            )),
+        }
     }
 }
 
@@ -45,7 +75,7 @@ pub fn plan_resume(stored: &dyn Stored, needs: &Shapes) -> Result<Plan, Checkpoi
     let found = stored.shapes();
     let same = |name: &String| (name.clone(), name.clone());
     let sources = needs.keys().filter(|name| found.contains_key(*name)).map(same).collect();
-    plan(stored.path().as_str(), sources, needs, &found, false)
+    plan(stored.path().as_str(), sources, needs, &found, &|_| false)
 }
 
 fn plan(
@@ -53,13 +83,13 @@ fn plan(
     sources: BTreeMap<String, String>,
     needs: &Shapes,
     found: &Shapes,
-    fallback_to_scratch: bool,
+    initializes: &dyn Fn(&str) -> bool,
 ) -> Result<Plan, CheckpointError> {
     // What the checkpoint offers, under the names of the model.
     let offered: Shapes =
         sources.iter().map(|(new, old)| (new.clone(), found[old].clone())).collect();
-    let lacking = needs.keys().filter(|name| !offered.contains_key(*name)).cloned().collect();
-    let from_scratch: Vec<String> = if fallback_to_scratch { lacking } else { Vec::new() };
+    let lacking = needs.keys().filter(|name| !offered.contains_key(*name));
+    let from_scratch: Vec<String> = lacking.filter(|name| initializes(name)).cloned().collect();
     let initialized: BTreeSet<&str> = from_scratch.iter().map(String::as_str).collect();
     let required = needs.iter().filter(|(name, _)| !initialized.contains(name.as_str()));
     let required: Shapes = required.map(|(name, shape)| (name.clone(), shape.clone())).collect();
@@ -71,7 +101,7 @@ fn plan(
         }
         other => other,
     })?;
-    Ok(Plan { sources, from_scratch, unused })
+    Ok(Plan { sources, from_scratch, unused, without: Without::Nothing })
 }
 
 /// Applies the rules: for each name in the model the first that matches it; names without a rule

@@ -68,5 +68,5 @@ pub use spec::{
 };
 pub use statistics::{Distance, Statistics, Tolerance};
 pub use steps::{LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, step_of};
-pub use stored::{ArrayInfo, Format, Stored};
+pub use stored::{ArrayInfo, Format, Stored, Without};
 pub use zarr::Compression;

@@ -4,9 +4,9 @@ use std::fmt;
 
 use super::error::CheckpointError;
 use super::native::CHECKPOINT_FILE;
-use super::open::{ORBAX_MARKS, open};
-use super::stored::Stored;
 use super::unfinished::is_unfinished;
+use super::open::{ORBAX_MARKS, open, recognize};
+use super::stored::{Format, Stored};
 use crate::storage::Path;
 
 /// What the names of checkpoints begin with.
@@ -65,12 +65,12 @@ pub fn latest(folder: &Path) -> Result<Option<Path>, CheckpointError> {
     if let Some(step) = list_steps(folder)?.last() {
         return Ok(Some(checkpoint_dir(folder, *step)));
     }
-    if folder.join(CHECKPOINT_FILE).exists()? {
-        // Names what cannot be read, TensorFlow's above all.
-        open(folder)?;
-        return refused("it is one checkpoint, no folder of them; use mode = 'specific'");
+    match recognize(folder)? {
+        // A folder of TensorFlow's has a file that names the newest.
+        Format::MeshTensorFlow => Ok(Some(folder.clone())),
+        Format::T5x if !folder.join(CHECKPOINT_FILE).exists()? => Ok(None),
+        _ => refused("it is one checkpoint, no folder of them; use mode = 'specific'"),
     }
-    Ok(None)
 }
 
 /// A damaged checkpoint that was passed over.

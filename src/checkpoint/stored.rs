@@ -26,6 +26,30 @@ pub enum Format {
     MeshTensorFlow,
 }
 
+/// What a checkpoint lacks because its format has no place for it, or its writer left it out as all of
+/// that kind do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Without {
+    /// Nothing: what is missing is a mistake.
+    #[default]
+    Nothing,
+    /// The optimizer's state.
+    Slots,
+    /// The optimizer's state and the step.
+    State,
+}
+
+impl Without {
+    /// Whether an array is one of those.
+    pub fn concerns(self, name: &str) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Slots => name.starts_with("state/param_states/"),
+            Self::State => name.starts_with("state/"),
+        }
+    }
+}
+
 impl Format {
     /// Its name in flags and listings.
     pub fn name(self) -> &'static str {
@@ -35,6 +59,19 @@ impl Format {
             Format::HuggingFace => "hugging_face",
             Format::Torch => "torch",
             Format::MeshTensorFlow => "mesh_tensorflow",
+        }
+    }
+
+    /// What a checkpoint of this format with these arrays lacks.
+    pub(super) fn without_state(self, found: &Shapes) -> Without {
+        match self {
+            Self::T5x | Self::Orbax => Without::Nothing,
+            Self::HuggingFace | Self::Torch => Without::State,
+            // Published ones often have no slots, but always a step.
+            Self::MeshTensorFlow if found.keys().any(|name| Without::Slots.concerns(name)) => {
+                Without::Nothing
+            }
+            Self::MeshTensorFlow => Without::Slots,
         }
     }
 }

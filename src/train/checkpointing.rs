@@ -98,9 +98,8 @@ impl<'a> Checkpoints<'a> {
         let Some(stored) = configured(config)? else { return Ok(None) };
         let plan = config.plan(stored.as_ref(), &shapes(state))?;
         fill(state, stored.as_ref(), &plan, config.dtype.map(DType::from))?;
-        if !plan.from_scratch.is_empty() {
-            let count = plan.from_scratch.len();
-            telemetry::notice(&format!("{count} arrays are initialized, as assignment_map says"));
+        if let Some(notice) = plan.notice() {
+            telemetry::notice(&notice);
         }
         let data = match config.restore_dataset {
             true => Some(self.configured_data(stored.as_ref())?),

@@ -19,6 +19,14 @@ use crate::storage::Path;
 
 /// What ends the name of the weights' file while it is written.
 const UNFINISHED: &str = "unfinished";
+/// The families of which transformers has a class.
+const FAMILIES: [(&str, &str); 4] = [
+    ("t5", "T5ForConditionalGeneration"),
+    ("mt5", "MT5ForConditionalGeneration"),
+    ("umt5", "UMT5ForConditionalGeneration"),
+    ("longt5", "LongT5ForConditionalGeneration"),
+];
+
 
 /// Rows of mT5's embedding, by which it is told from a T5: the networks are the same.
 const MT5_VOCAB: usize = 250_112;
@@ -70,6 +78,8 @@ pub struct HuggingFaceOptions {
     /// LongT5's window on either side; by default 127. Its attention is local where `model_type` is
     /// `longt5` and the arrays have no global attention.
     pub local_radius: Option<usize>,
+    /// Tokens that LongT5 sums up in a global one; by default 16.
+    pub global_block_size: Option<usize>,
 }
 
 /// Writes the parameters of a checkpoint as a folder that transformers load. The weights appear last
@@ -239,6 +249,12 @@ impl Model {
             None => Err(other(format!("it has no `{name}`"))),
         };
         let (model_type, attention) = family(&params, options);
+        if !FAMILIES.iter().any(|(family, _)| *family == model_type) {
+            let known = FAMILIES.map(|(family, _)| family).join(", ");
+            let reason =
+                format!("the model type `{model_type}` is unknown, expected one of {known}");
+            return Err(CheckpointError::Export { path: from.path().to_string(), reason });
+        }
         let [vocab_size, emb_dim] = shape("token_embedder/embedding")?;
         let bias =
             ["encoder/relpos_bias/rel_embedding", "encoder/layers_0/relpos_bias/rel_embedding"];
@@ -268,12 +284,8 @@ impl Model {
 
     /// `config.json`.
     fn config(&self, options: &HuggingFaceOptions) -> Value {
-        let class = match &self.model_type[..] {
-            "mt5" => "MT5ForConditionalGeneration",
-            "umt5" => "UMT5ForConditionalGeneration",
-            "longt5" => "LongT5ForConditionalGeneration",
-            _ => "T5ForConditionalGeneration",
-        };
+        let class = FAMILIES.iter().find(|(family, _)| *family == self.model_type);
+        let class = class.expect("the family was checked").1;
         let activation = if self.is_gated { "gated-gelu" } else { "relu" };
         let dtype = self.tensors.values().next().map_or(DType::F32, |tensor| tensor.dtype);
         let mut config = json!({
@@ -306,7 +318,7 @@ impl Model {
                 _ => "local",
             };
             config["encoder_attention_type"] = json!(kind);
-            config["global_block_size"] = json!(16);
+            config["global_block_size"] = json!(options.global_block_size.unwrap_or(16));
             config["local_radius"] = json!(options.local_radius.unwrap_or(127));
         }
         config
@@ -326,7 +338,10 @@ fn family(params: &Params<'_>, options: &HuggingFaceOptions) -> (String, Encoder
     let found = match () {
         () if is_global => "longt5",
         () if params.contains_key("encoder/layers_0/relpos_bias/rel_embedding") => "umt5",
-        () if params.get("token_embedder/embedding").is_some_and(|e| e.shape[0] == MT5_VOCAB) => {
+        () if params
+            .get("token_embedder/embedding")
+            .is_some_and(|e| e.shape.first() == Some(&MT5_VOCAB)) =>
+        {
             "mt5"
         }
         () => "t5",

@@ -50,11 +50,6 @@ impl RawInfo {
     fn row_bytes(&self) -> usize {
         num_elements(self.shape.get(1..).unwrap_or_default()) * self.dtype.size()
     }
-
-    /// The extent of the first dimension; 1 for a scalar.
-    fn num_rows(&self) -> usize {
-        self.shape.first().copied().unwrap_or(1)
-    }
 }
 
 /// Tensors by name.

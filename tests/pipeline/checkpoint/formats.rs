@@ -148,20 +148,11 @@ fn other_formats_are_named() {
         let message = open(&path).unwrap_err().to_string();
         assert!(message.contains(expected) && message.contains(path.as_str()), "{message}");
     };
-    check(
-        "tf",
-        "checkpoint",
-        b"model_checkpoint_path: \"model.ckpt-0\"",
-        "a TensorFlow checkpoint",
-    );
     check("orbax", "_METADATA", b"{}", "`_METADATA` is not Orbax's metadata");
     check("other", "readme", b"", "it has no file `checkpoint`");
     check("runs/checkpoint_7", "checkpoint", b"\x80", "expected `optimizer` or `target`");
     let message = open(&dir.join("runs")).unwrap_err().to_string();
     assert!(message.contains("name one, such as") && message.contains("checkpoint_7"), "{message}");
-    dir.join("model.ckpt-5.index").write_atomic(b"").unwrap();
-    let message = open(&dir.join("model.ckpt-5")).unwrap_err().to_string();
-    assert!(message.contains("a TensorFlow checkpoint"), "{message}");
     dir.join("notes.txt").write_atomic(b"my notes").unwrap();
     let error = open(&dir.join("notes.txt")).unwrap_err();
     let message = error.to_string();

@@ -6,6 +6,7 @@ mod formats;
 mod hostile;
 mod keeping;
 mod orbax;
+mod other;
 mod properties;
 mod restoring;
 mod saving;

@@ -39,9 +39,10 @@ pub(super) fn read_table(file: &RangeFile) -> Result<Vec<KeyValue>, CheckpointEr
         return Err(damaged(format!("it has {} bytes; {reason}", file.size())));
     }
     let bytes = file.read(0..file.size())?;
-    let index = index_handle(&bytes).ok_or_else(|| {
+    let (unused, index) = handles(&bytes).ok_or_else(|| {
         damaged("its end is not that of a table: it is cut, or no index of TensorFlow".to_string())
     })?;
+    block(&bytes, unused).map_err(damaged)?;
     let mut table = Reader { entries: Vec::new(), size: 0 };
     table.add(&block(&bytes, index).map_err(damaged)?).map_err(damaged)?;
     let handles = std::mem::take(&mut table.entries);
@@ -57,15 +58,14 @@ pub(super) fn read_table(file: &RangeFile) -> Result<Vec<KeyValue>, CheckpointEr
     }
 }
 
-/// Where the block that lists the others lies.
-fn index_handle(bytes: &[u8]) -> Option<Handle> {
+/// The blocks that the footer names: one that TensorFlow leaves empty, and the one that lists the others.
+fn handles(bytes: &[u8]) -> Option<(Handle, Handle)> {
     let footer = &bytes[bytes.len() - FOOTER as usize..];
     let (mut handles, magic) = footer.split_at(40);
     if u64::from_le_bytes(magic.try_into().expect("eight bytes")) != MAGIC {
         return None;
     }
-    handle(&mut handles)?;
-    handle(&mut handles)
+    Some((handle(&mut handles)?, handle(&mut handles)?))
 }
 
 fn handle(bytes: &mut &[u8]) -> Option<Handle> {

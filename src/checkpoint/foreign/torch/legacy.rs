@@ -60,9 +60,8 @@ pub(super) fn read(
     }
     let root = next(&mut machine)?;
     let keys = next(&mut machine)?;
-    let at = source.at;
-    let storages = storages(file, &machine, &keys, at)?;
-    Ok((state_dict(path, &machine, &root)?, storages))
+    let tensors = state_dict(path, &machine, &root)?;
+    Ok((tensors, storages(file, &machine, &keys, source.at)?))
 }
 
 fn is_big_endian(machine: &Machine, system: &Value) -> bool {

@@ -1,0 +1,132 @@
+//! What is read from a model and exported again is the model.
+
+use std::collections::BTreeMap;
+
+use gimlet::checkpoint::{DType, HuggingFaceOptions, Stored, Writer, export_hugging_face, open};
+use gimlet::storage::Path;
+use serde_json::Value;
+
+use super::opened;
+use crate::checkpoint::{fixture, scratch};
+
+const FAMILIES: [&str; 5] = ["t5", "t5_1_1", "mt5", "umt5", "longt5"];
+
+fn exported(name: &str, to: &Path) -> Path {
+    // Through T5X's own format, as a run would have saved it.
+    let model = opened(&format!("hugging_face/{name}"));
+    let writer = Writer::create(&to.join(name), 0, None).unwrap();
+    for leaf in model.leaves() {
+        writer.array(leaf.name, model.read(leaf.name).unwrap().view()).unwrap();
+    }
+    let saved = open(&writer.commit().unwrap()).unwrap();
+    // Told from its embedding only at its full size.
+    let model_type = (name == "mt5").then(|| "mt5".to_string());
+    let is_long = name == "longt5";
+    let options = HuggingFaceOptions {
+        model_type,
+        local_radius: is_long.then_some(3),
+        global_block_size: is_long.then_some(4),
+        ..HuggingFaceOptions::default()
+    };
+    let dir = to.join(&format!("{name}_exported"));
+    export_hugging_face(saved.as_ref(), &dir, &options).unwrap();
+    dir
+}
+
+/// Type, shape and bytes of every tensor of a file of safetensors.
+fn tensors(file: &Path) -> BTreeMap<String, (Value, Value, Vec<u8>)> {
+    let bytes = file.read().unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let (header, data) = bytes[8..].split_at(length);
+    assert_eq!(length % 8, 0, "tensors are aligned");
+    let header: BTreeMap<String, Value> = serde_json::from_slice(header).unwrap();
+    let tensors = header.into_iter().filter(|(name, _)| name != "__metadata__");
+    let tensor = |(name, info): (String, Value)| {
+        let at = |i: usize| info["data_offsets"][i].as_u64().unwrap() as usize;
+        (name, (info["dtype"].clone(), info["shape"].clone(), data[at(0)..at(1)].to_vec()))
+    };
+    tensors.map(tensor).collect()
+}
+
+#[test]
+fn exported_tensors_are_those_that_transformers_wrote() {
+    let (_dir, dir) = scratch();
+    for name in ["t5", "longt5"] {
+        let ours = tensors(&exported(name, &dir).join("model.safetensors"));
+        let theirs = fixture(&format!("other/hugging_face/{name}/model.safetensors"));
+        assert_eq!(ours, tensors(&theirs), "{name}");
+    }
+}
+
+#[test]
+fn every_family_comes_back_as_it_was() {
+    let (_dir, dir) = scratch();
+    for name in FAMILIES {
+        let (again, model) =
+            (open(&exported(name, &dir)).unwrap(), opened(&format!("hugging_face/{name}")));
+        assert_eq!(again.shapes(), model.shapes(), "{name}");
+        for leaf in model.leaves() {
+            assert_eq!(again.read(leaf.name).unwrap(), model.read(leaf.name).unwrap(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_configuration_is_that_of_transformers() {
+    let (_dir, dir) = scratch();
+    let read = |file: &Path| -> BTreeMap<String, Value> {
+        serde_json::from_slice(&file.read().unwrap()).unwrap()
+    };
+    for name in FAMILIES {
+        let ours = read(&exported(name, &dir).join("config.json"));
+        let mut theirs = read(&fixture(&format!("other/hugging_face/{name}/config.json")));
+        // The older name, which every version reads; and what counts where nothing is said.
+        theirs.insert("torch_dtype".to_string(), theirs["dtype"].clone());
+        theirs.entry("tie_word_embeddings".to_string()).or_insert(true.into());
+        theirs.entry("decoder_start_token_id".to_string()).or_insert(0.into());
+        for (key, value) in &ours {
+            assert_eq!(theirs.get(key), Some(value), "{name}: {key}");
+        }
+    }
+}
+
+#[test]
+fn another_type_and_a_vocabulary_are_as_asked() {
+    let (_dir, dir) = scratch();
+    let vocabulary = dir.join("any.model");
+    vocabulary.write_atomic(b"a vocabulary").unwrap();
+    let options = HuggingFaceOptions {
+        dtype: Some(DType::Bf16),
+        vocabulary: Some(vocabulary),
+        extra_ids: Some(2),
+        ..HuggingFaceOptions::default()
+    };
+    let model = opened("hugging_face/t5");
+    let to = dir.join("out");
+    export_hugging_face(model.as_ref(), &to, &options).unwrap();
+    assert!(open(&to).unwrap().leaves().iter().all(|leaf| leaf.dtype == DType::Bf16));
+    assert_eq!(to.join("spiece.model").read().unwrap(), b"a vocabulary");
+    let config = to.join("tokenizer_config.json").read_to_string().unwrap();
+    assert!(config.contains("\"T5Tokenizer\"") && config.contains("<extra_id_1>"), "{config}");
+    assert!(!config.contains("<extra_id_2>"), "{config}");
+    let message = export_hugging_face(model.as_ref(), &to, &options).unwrap_err().to_string();
+    assert!(message.contains("name another folder or remove it"), "{message}");
+}
+
+#[test]
+fn what_is_no_t5_is_refused_and_leaves_nothing() {
+    let (_dir, dir) = scratch();
+    let check = |stored: &dyn Stored, options: &HuggingFaceOptions, expected: &str| {
+        let to = dir.join("refused");
+        let message = export_hugging_face(stored, &to, options).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+        assert!(!to.exists().unwrap());
+    };
+    let plain = HuggingFaceOptions::default();
+    check(opened("torch/odd.pt").as_ref(), &plain, "it has no `token_embedder/embedding`");
+    let model = opened("hugging_face/t5");
+    let seven = HuggingFaceOptions { num_heads: Some(7), ..plain.clone() };
+    check(model.as_ref(), &seven, "7 heads do not share 6 columns evenly");
+    let bert = HuggingFaceOptions { model_type: Some("bert".to_string()), ..plain };
+    check(model.as_ref(), &bert, "`bert` is unknown, expected one of t5, mt5, umt5, longt5");
+}

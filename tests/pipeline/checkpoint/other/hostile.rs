@@ -1,0 +1,186 @@
+//! Files that claim what they do not hold.
+
+use std::io::Write;
+
+use gimlet::checkpoint::{CheckpointError, Stored, open};
+
+use crate::checkpoint::scratch;
+
+fn opened(files: &[(&str, &[u8])]) -> Result<Box<dyn Stored>, CheckpointError> {
+    let (_dir, dir) = scratch();
+    for (name, bytes) in files {
+        dir.join(name).write_atomic(bytes).unwrap();
+    }
+    open(&dir.join(files[0].0))
+}
+
+fn check(files: &[(&str, &[u8])], expected: &str) {
+    let message = opened(files).unwrap_err().to_string();
+    assert!(message.contains(expected), "{message}");
+}
+
+fn safetensors(header: &str, data: usize) -> Vec<u8> {
+    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &vec![0; data]].concat()
+}
+
+#[test]
+fn safetensors_hold_what_their_header_says() {
+    let name = "x.safetensors";
+    let headed = |header: &str, data, expected: &str| {
+        check(&[(name, &safetensors(header, data))], expected);
+    };
+    let tensor = |shape: &str, from: u64, to: u64| {
+        format!(r#"{{"dtype":"F32","shape":{shape},"data_offsets":[{from},{to}]}}"#)
+    };
+    let one = |shape, from, to| format!(r#"{{"a":{}}}"#, tensor(shape, from, to));
+    assert!(opened(&[(name, &safetensors(&one("[2]", 0, 8), 8))]).is_ok());
+    headed(&one("[2]", 0, 8), 7, "its tensors take 8 bytes, but it holds 7");
+    headed(&one("[2]", 0, 8), 9, "its tensors take 8 bytes, but it holds 9");
+    headed(&one("[1152921504606846976]", 0, 8), 8, "do not hold float32 of shape");
+    headed(&one("[4294967296,4294967296,2]", 0, 0), 0, "do not hold float32 of shape");
+    headed(&one("[2]", 8, 0), 8, "bytes 8 to 0 do not hold");
+    headed(&one("[2]", 4, 12), 12, "begins at byte 4, where another ends at 0");
+    let two = format!(r#"{{"a":{},"b":{}}}"#, tensor("[2]", 0, 8), tensor("[2]", 4, 12));
+    headed(&two, 12, "begins at byte 4, where another ends at 8");
+    headed(&"[".repeat(100_000), 0, "its header");
+    headed(r#"{"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}}"#, 1, "of type F8_E4M3");
+    let claim = u64::MAX.to_le_bytes();
+    check(&[(name, &claim)], "its header claims 18446744073709551615 bytes");
+    check(&[(name, b"ab")], "it ends within its header");
+}
+
+#[test]
+fn an_index_names_files_beside_it_only() {
+    let index = |file: &str| format!(r#"{{"weight_map": {{"shared.weight": "{file}"}}}}"#);
+    let open_folder = |text: &str| {
+        let (_dir, dir) = scratch();
+        dir.join("model.safetensors.index.json").write_atomic(text.as_bytes()).unwrap();
+        open(&dir).unwrap_err().to_string()
+    };
+    for file in ["../x.safetensors", "/x.safetensors", ".."] {
+        let message = open_folder(&index(file));
+        assert!(message.contains("is not the name of a file beside it"), "{message}");
+    }
+    let message = open_folder("{}");
+    assert!(message.contains("it is no index of files"), "{message}");
+}
+
+/// A zip archive of one entry; `claimed` is its length when unpacked.
+fn zip(name: &str, method: u16, stored: &[u8], claimed: u32) -> Vec<u8> {
+    let mut fields = Vec::new();
+    fields.extend([20, 0, 0, 0]);
+    fields.extend(method.to_le_bytes());
+    fields.extend([0; 8]);
+    fields.extend((stored.len() as u32).to_le_bytes());
+    fields.extend(claimed.to_le_bytes());
+    fields.extend((name.len() as u16).to_le_bytes());
+    fields.extend([0; 2]);
+    let local = [b"PK\x03\x04", &fields[..], name.as_bytes(), stored].concat();
+    let directory = [b"PK\x01\x02\x14\x00", &fields[..], &[0; 14], name.as_bytes()].concat();
+    let mut end = b"PK\x05\x06\0\0\0\0\x01\0\x01\0".to_vec();
+    end.extend((directory.len() as u32).to_le_bytes());
+    end.extend((local.len() as u32).to_le_bytes());
+    end.extend([0; 2]);
+    [local, directory, end].concat()
+}
+
+#[test]
+fn zip_bombs_are_not_unpacked() {
+    let mut packed = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
+    packed.write_all(&vec![b'N'; 1 << 24]).unwrap();
+    let bomb = zip("archive/data.pkl", 8, &packed.finish().unwrap(), 1 << 24);
+    check(&[("x.pt", &bomb)], "is compressed, which torch.save never does");
+    let claims = zip("archive/data.pkl", 0, b"N.", 1 << 30);
+    check(&[("x.pt", &claims)], "is compressed, which torch.save never does");
+    let other = zip("readme.txt", 0, b"hello", 5);
+    check(&[("x.pt", &other)], "a zip archive without a `data.pkl`");
+    let cut = zip("archive/data.pkl", 0, b"N.", 2);
+    check(&[("x.pt", &cut[..cut.len() - 8])], "its end is missing");
+    check(&[("x.pt", &cut)], "it holds None, expected a dict of tensors");
+}
+
+/// A field of a protocol buffer: a number, or bytes.
+fn number(tag: u8, value: u64) -> Vec<u8> {
+    [vec![tag << 3], varint(value)].concat()
+}
+
+fn field(tag: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[tag << 3 | 2], &varint(bytes.len() as u64)[..], bytes].concat()
+}
+
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value > 0x7f {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+/// An entry of a tensor bundle: floats of one dimension at some bytes.
+fn entry(elements: u64, offset: u64, size: u64) -> Vec<u8> {
+    let shape = field(2, &number(1, elements));
+    let place = [number(4, offset), number(5, size)].concat();
+    [number(1, 1), field(2, &shape), place].concat()
+}
+
+/// A table of LevelDB with one block.
+fn table(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let block = |entries: &[(&str, Vec<u8>)]| {
+        let mut block = Vec::new();
+        for (key, value) in entries {
+            block.push(0);
+            block.extend(varint(key.len() as u64));
+            block.extend(varint(value.len() as u64));
+            block.extend([key.as_bytes(), value].concat());
+        }
+        block.extend([0u32.to_le_bytes(), 1u32.to_le_bytes()].concat());
+        block.push(0);
+        let sum = crc32c::crc32c(&block).rotate_right(15).wrapping_add(0xa282_ead8);
+        [block, sum.to_le_bytes().to_vec()].concat()
+    };
+    let handle =
+        |at: usize, block: &[u8]| [varint(at as u64), varint(block.len() as u64 - 5)].concat();
+    let data = block(entries);
+    let index = block(&[("z", handle(0, &data))]);
+    let mut footer = [handle(0, &data), handle(data.len(), &index)].concat();
+    footer.resize(40, 0);
+    footer.extend(0xdb47_7524_8b80_fb57_u64.to_le_bytes());
+    [data, index, footer].concat()
+}
+
+#[test]
+fn bundles_hold_what_their_table_says() {
+    let header = || number(1, 1);
+    let check = |entries: &[(&str, Vec<u8>)], expected: &str| {
+        let table = table(entries);
+        let files = [("m.index", &table[..]), ("m.data-00000-of-00001", &[0; 12][..])];
+        match opened(&files) {
+            Ok(_) => assert_eq!(expected, "", "it was read"),
+            Err(error) => {
+                let message = error.to_string();
+                assert!(!expected.is_empty() && message.contains(expected), "{message}");
+            }
+        }
+    };
+    check(&[("", header()), ("a", entry(1, 0, 4)), ("b", entry(2, 4, 8))], "");
+    check(
+        &[("", header()), ("a", entry(2, 0, 8)), ("b", entry(2, 4, 8))],
+        "`a` and `b` lie on the same bytes",
+    );
+    check(&[("", header()), ("a", entry(4, 0, 16))], "`a` ends at byte 16");
+    check(&[("", header()), ("a", entry(1 << 60, 0, 1 << 62))], "`a` ends at byte");
+    check(&[("", header()), ("a", entry(1 << 62, 0, 8))], "do not hold float32");
+    check(&[("", header()), ("a", entry(u64::MAX, 0, 8))], "it has no shape");
+    check(&[("", header()), ("a", entry(1, u64::MAX, 4))], "it lies before the file");
+    let elsewhere = [entry(1, 0, 4), number(3, 7)].concat();
+    check(&[("", header()), ("a", elsewhere)], "it lies in file 7 of 1");
+    let sliced = [entry(1, 0, 4), field(7, b""), field(7, b"")].concat();
+    check(&[("", header()), ("a", sliced)], "lies in 2 slices, expected whole tensors");
+    check(&[("", number(2, 1)), ("a", entry(1, 0, 4))], "big-endian");
+    check(&[("", number(1, 1 << 30)), ("a", entry(1, 0, 4))], "files of data");
+    check(&[("a", entry(1, 0, 4))], "it has no header");
+    check(&[("", header()), ("b", entry(1, 0, 4)), ("a", entry(1, 4, 4))], "not in order");
+    check(&[("", header()), ("a", b"\xff\xff".to_vec())], "`a`: ");
+}
