@@ -64,6 +64,9 @@ pub struct ModelArgs {
     /// LongT5's window on either side; by default 127.
     #[arg(long = "local_radius", value_name = "N")]
     local_radius: Option<usize>,
+    /// Tokens that LongT5 sums up in a global one; by default 16.
+    #[arg(long = "global_block_size", value_name = "N")]
+    global_block_size: Option<usize>,
 }
 
 /// A format that can be written.
@@ -101,6 +104,7 @@ impl ConvertArgs {
             num_heads: self.model.num_heads,
             model_type: self.model.model_type.clone(),
             local_radius: self.model.local_radius,
+            global_block_size: self.model.global_block_size,
         })
     }
 }
