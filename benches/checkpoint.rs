@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::time::Instant;
 
-use gimlet::checkpoint::{Array, Retention, Saver, Saving, latest_valid};
+use gimlet::checkpoint::{Array, Compression, Retention, Saver, Saving, checkpoint_dir, open};
 use gimlet::storage::Path;
 use serde_json::{Value, json};
 
@@ -51,11 +51,23 @@ fn option(name: &str) -> Option<String> {
     std::env::args().find_map(|arg| arg.strip_prefix(&prefix).map(str::to_string))
 }
 
+/// `none`, `gzip1` or `zstd3`: a name and a level.
+fn codec() -> Compression {
+    let codec = option("codec").unwrap_or("none".to_string());
+    let (name, level) = codec.split_at(codec.find(char::is_numeric).unwrap_or(codec.len()));
+    match name {
+        "none" => Compression::None,
+        "gzip" => Compression::Gzip(level.parse().expect("a level")),
+        "zstd" => Compression::Zstd(level.parse().expect("a level")),
+        other => panic!("no codec {other}"),
+    }
+}
+
 /// As a run saves: `stall_seconds` is what the steps wait, `seconds` lasts until the checkpoint is whole.
 fn save(dir: &Path, state: &[(String, Array)]) -> Value {
     let retention = Retention { keep: Some(1), keep_dataset_checkpoints: None };
-    let saving = Saving { model_dir: dir.clone(), target_dtype: None, retention };
-    let mut saver = Saver::new(saving);
+    let (model_dir, compression) = (dir.clone(), codec());
+    let mut saver = Saver::new(Saving { model_dir, target_dtype: None, compression, retention });
     let (start, cpu) = (Instant::now(), cpu_seconds());
     let copied = saver.save(STEP, None, |snapshot| {
         state.iter().for_each(|(name, array)| snapshot.array(name, array.view()));
@@ -71,11 +83,10 @@ fn save(dir: &Path, state: &[(String, Array)]) -> Value {
     })
 }
 
-/// As a run goes on from its newest checkpoint: every byte is checked.
+/// As a run restores: every byte is checked.
 fn restore(dir: &Path, num_arrays: usize) -> Value {
     let (start, cpu) = (Instant::now(), cpu_seconds());
-    let stored = latest_valid(dir).expect("a folder of checkpoints").checkpoint;
-    let stored = stored.expect("`save` has run");
+    let stored = open(&checkpoint_dir(dir, STEP)).expect("`save` has run");
     let leaves = stored.leaves();
     let names: Vec<&str> = leaves.iter().map(|leaf| leaf.name).collect();
     let mut restored = Vec::new();

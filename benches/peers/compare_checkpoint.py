@@ -65,7 +65,7 @@ def main():
     parser.add_argument("--bench", required=True)
     parser.add_argument("--peer_python")
     parser.add_argument("--t5x")
-    parser.add_argument("--codecs", nargs="+", default=["default"])
+    parser.add_argument("--codecs", nargs="+", default=["none"], help="none, gzip1, zstd1: names with levels")
     parser.add_argument("--megabytes", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()

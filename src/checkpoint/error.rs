@@ -95,6 +95,11 @@ impl CheckpointError {
         matches!(self, Self::Damaged { .. })
     }
 
+    /// What is wrong with the checkpoint, if it is damaged.
+    pub fn damage(&self) -> Option<String> {
+        self.is_damage().then(|| self.to_string())
+    }
+
     /// Whether the user's configuration is at fault rather than the world: exit status 2, not 1.
     pub fn is_users(&self) -> bool {
         match self {

@@ -1,10 +1,11 @@
-//! L2: T5X's native checkpoint layout.
+//! L2: checkpoints: T5X's own layout, which is written and read, and others, which are read.
 //!
 //! A checkpoint is a folder `checkpoint_N` with a msgpack file `checkpoint` (tree, small arrays) and
 //! a zarr folder for every other array. Real T5X reads what [`Writer`] writes, and [`Reader`] reads
 //! what T5X wrote. What is ours lies in `checkpoint_N/gimlet/`, which T5X ignores. A checkpoint is
 //! either whole or invisible: it is written under a temporary name, made durable and renamed; in a store,
-//! which renames no folders, its file `checkpoint` comes last.
+//! which renames no folders, its file `checkpoint` comes last. What [`open`] finds is [`Stored`]: arrays
+//! under T5X's names, whatever the format.
 //! ```
 //! # use gimlet::{checkpoint::{Array, Stored, Writer, latest_valid}, storage::Path};
 //! # let dir = std::env::temp_dir().join(format!("gimlet-doc-{}", std::process::id()));
@@ -67,6 +68,8 @@ pub use spec::{
     RestoreMode, SaveCheckpointConfig, SaveDtype,
 };
 pub use statistics::{Distance, Statistics, Tolerance};
-pub use steps::{LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, step_of};
+pub use steps::{
+    LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, restore_newest, step_of,
+};
 pub use stored::{ArrayInfo, Format, Stored, Without};
 pub use zarr::Compression;

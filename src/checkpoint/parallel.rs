@@ -3,17 +3,23 @@
 use std::num::NonZero;
 use std::sync::Mutex;
 
-/// No more threads than this, however many cores there are.
+use crate::storage::Path;
+
+/// No more threads than this, however many cores there are, and as many where each waits for answers.
 const MAX_THREADS: usize = 16;
 
-/// The number of threads that share work.
-pub(super) fn num_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS)
+/// The number of threads that share the work of reading what lies below a path.
+pub(super) fn num_threads(path: &Path) -> usize {
+    match path.is_remote() {
+        true => MAX_THREADS,
+        false => std::thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS),
+    }
 }
 
-/// Does the work on each item on all cores, in no order; after an error nothing new is begun, and the
-/// error is the result.
+/// Does the work on each item on so many threads, in no order; after an error nothing new is begun, and
+/// the error is the result.
 pub(super) fn for_each<T: Send, E: Send>(
+    num_threads: usize,
     items: impl Iterator<Item = T> + Send,
     work: impl Fn(T) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
@@ -35,7 +41,7 @@ pub(super) fn for_each<T: Send, E: Send>(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..num_threads() {
+        for _ in 1..num_threads {
             scope.spawn(worker);
         }
         worker();
@@ -53,14 +59,14 @@ mod tests {
     #[test]
     fn every_item_is_worked_on_once_and_an_error_ends_the_work() {
         let sum = AtomicUsize::new(0);
-        for_each(1..=100_usize, |i| {
+        for_each(4, 1..=100_usize, |i| {
             sum.fetch_add(i, Ordering::Relaxed);
             Ok::<(), ()>(())
         })
         .unwrap();
         assert_eq!(sum.into_inner(), 5050);
         let done = AtomicUsize::new(0);
-        let found = for_each(0.., |i| {
+        let found = for_each(4, 0.., |i| {
             done.fetch_add(1, Ordering::Relaxed);
             if i == 10 { Err(i) } else { Ok(()) }
         });

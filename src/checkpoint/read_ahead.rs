@@ -5,7 +5,6 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use super::array::{Array, num_bytes};
 use super::error::CheckpointError;
-use super::parallel;
 use super::stored::ArrayInfo;
 
 /// The bytes of arrays that are read and not yet asked for.
@@ -18,6 +17,7 @@ type ReadArray<'a> = dyn Fn(&str) -> Result<Array, CheckpointError> + Sync + 'a;
 
 /// Reads the arrays of these names in order and shows each to `visit`, on the calling thread.
 pub(super) fn read_ahead(
+    num_threads: usize,
     leaves: &[ArrayInfo<'_>],
     names: &[&str],
     read: &ReadArray<'_>,
@@ -30,7 +30,7 @@ pub(super) fn read_ahead(
     std::thread::scope(|scope| {
         // Ends the readers however this ends.
         let _end = EndOnDrop(&queue);
-        for _ in 0..parallel::num_threads().min(names.len()) {
+        for _ in 0..num_threads.min(names.len()) {
             scope.spawn(|| {
                 let _end = EndOnPanic(&queue);
                 while let Some(at) = queue.claim() {
@@ -144,7 +144,7 @@ mod tests {
             seen.push(array.to_int().expect("an integer"));
             Ok(())
         };
-        read_ahead(&leaves, &names, &read, &mut visit).unwrap();
+        read_ahead(4, &leaves, &names, &read, &mut visit).unwrap();
         assert_eq!(seen, (0..50).collect::<Vec<_>>());
         // Two held, and one that was taken and is being visited.
         assert!(most.into_inner() <= 3);
@@ -157,7 +157,7 @@ mod tests {
             "a" => Ok(Array::scalar_i32(0)),
             _ => Err(CheckpointError::Assignment(name.to_string())),
         };
-        let error = read_ahead(&[], &names, &read, &mut |_, _| Ok(())).unwrap_err();
+        let error = read_ahead(4, &[], &names, &read, &mut |_, _| Ok(())).unwrap_err();
         assert_eq!(error.to_string(), "assignment_map: b");
     }
 }

@@ -8,6 +8,7 @@ use super::error::CheckpointError;
 use super::native::Writer;
 use super::parallel;
 use super::retention::Retention;
+use super::zarr::Compression;
 use crate::storage::Path;
 use crate::telemetry;
 
@@ -54,6 +55,8 @@ pub struct Saving {
     pub model_dir: Path,
     /// What floats below `target/` are rounded to; `None` keeps their type.
     pub target_dtype: Option<DType>,
+    /// How chunks of arrays are compressed.
+    pub compression: Compression,
     /// Which checkpoints stay.
     pub retention: Retention,
 }
@@ -151,7 +154,8 @@ pub fn write_arrays(
 
 impl Saving {
     fn write(&self, step: u64, snapshot: &Snapshot) -> Result<(), CheckpointError> {
-        let writer = Writer::create(&self.model_dir, step, self.target_dtype)?;
+        let writer = Writer::create(&self.model_dir, step, self.target_dtype)?
+            .with_compression(self.compression);
         let views: Vec<(&str, ArrayView<'_>)> =
             snapshot.arrays.iter().map(|(name, array)| (&name[..], array.view())).collect();
         write_arrays(&writer, &views)?;

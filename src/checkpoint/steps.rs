@@ -4,9 +4,9 @@ use std::fmt;
 
 use super::error::CheckpointError;
 use super::native::CHECKPOINT_FILE;
-use super::unfinished::is_unfinished;
 use super::open::{ORBAX_MARKS, open, recognize};
 use super::stored::{Format, Stored};
+use super::unfinished::is_unfinished;
 use crate::storage::Path;
 
 /// What the names of checkpoints begin with.
@@ -102,25 +102,41 @@ pub struct LatestValid {
 /// # Errors
 /// Every checkpoint is damaged; or one is of a format that cannot be read; or the disk fails.
 pub fn latest_valid(model_dir: &Path) -> Result<LatestValid, CheckpointError> {
-    let mut skipped: Vec<Skipped> = Vec::new();
+    let mut skipped = Vec::new();
+    let verify = |stored: Box<dyn Stored>| stored.verify().map(|()| stored);
+    let checkpoint = restore_newest(model_dir, &mut skipped, verify, CheckpointError::damage)?;
+    Ok(LatestValid { checkpoint, skipped })
+}
+
+/// What `restore` makes of the newest checkpoint in which it meets no damage; damaged ones are added to
+/// `skipped`, newest first. `None` where there are no checkpoints at all.
+///
+/// # Errors
+/// Every checkpoint is damaged; or an error that is no damage.
+pub fn restore_newest<T, E: From<CheckpointError>>(
+    model_dir: &Path,
+    skipped: &mut Vec<Skipped>,
+    mut restore: impl FnMut(Box<dyn Stored>) -> Result<T, E>,
+    damage: impl Fn(&E) -> Option<String>,
+) -> Result<Option<T>, E> {
     for step in named_steps(model_dir)?.into_iter().rev() {
         let path = checkpoint_dir(model_dir, step);
-        match open(&path).and_then(|stored| stored.verify().map(|()| stored)) {
-            Ok(stored) => return Ok(LatestValid { checkpoint: Some(stored), skipped }),
-            // Not damaged, but never finished: the next run removes it.
-            Err(error) if error.is_damage() && is_unfinished(&path)? => {}
-            Err(error) if error.is_damage() => {
-                skipped.push(Skipped { path, reason: error.to_string() });
-            }
-            Err(error) => return Err(error),
+        match open(&path).map_err(E::from).and_then(&mut restore) {
+            Ok(restored) => return Ok(Some(restored)),
+            Err(error) => match damage(&error) {
+                // Not damaged, but never finished: the next run removes it.
+                Some(_) if is_unfinished(&path)? => {}
+                Some(reason) => skipped.push(Skipped { path, reason }),
+                None => return Err(error),
+            },
         }
     }
     if skipped.is_empty() {
-        return Ok(LatestValid { checkpoint: None, skipped });
+        return Ok(None);
     }
-    let reasons: Vec<_> = skipped.into_iter().map(|skipped| skipped.reason).collect();
+    let reasons: Vec<_> = skipped.iter().map(|skipped| skipped.reason.clone()).collect();
     let path = model_dir.to_string();
-    Err(CheckpointError::AllDamaged { path, reasons: reasons.join("; ") })
+    Err(CheckpointError::AllDamaged { path, reasons: reasons.join("; ") }.into())
 }
 
 /// The steps of all names `checkpoint_N`, committed or not, ascending.

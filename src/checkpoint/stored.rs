@@ -8,6 +8,7 @@ use super::array::{Array, DType};
 use super::blocks::for_each_block;
 use super::error::CheckpointError;
 use super::fit::Shapes;
+use super::parallel;
 use super::read_ahead::{Visit, read_ahead};
 use crate::storage::Path;
 
@@ -143,7 +144,8 @@ pub trait Stored: fmt::Debug + Send + Sync {
     /// Reads arrays in the order given, ahead of `visit` on all cores. Beside the array being visited no
     /// more than half a gigabyte is held, or a single array that is larger.
     fn read_each(&self, names: &[&str], visit: &mut Visit<'_>) -> Result<(), CheckpointError> {
-        read_ahead(&self.leaves(), names, &|name| self.read(name), visit)
+        let num_threads = parallel::num_threads(self.path());
+        read_ahead(num_threads, &self.leaves(), names, &|name| self.read(name), visit)
     }
 
     /// Every damage that [`Stored::verify`] would stop at; none for a whole checkpoint. `tell` is told of

@@ -10,13 +10,13 @@ use super::convert::{Batch, ConverterClass, FeatureConverter, Packing, Rows};
 use super::error::DataError;
 use super::examples::{ExampleOptions, max_feature_lengths};
 use super::pipeline::{
-    Listing, Mix, MixtureParts, Pull, Stage, TaskPlan, Workers, extent, mixture_parts,
+    Listing, Mix, MixEnds, MixtureParts, Pull, Stage, TaskPlan, Workers, extent, mixture_parts,
     mixture_tasks, task_stage,
 };
 use super::random::StageSeed;
 use super::source::BadRecords;
 use super::streams::{ENOUGH_BYTES, Stream, Streams, num_streams, streams_of_host};
-use super::task::{Task, TaskProvider};
+use super::task::{Task, TaskOrMixture, TaskProvider};
 use crate::gin::Configurable;
 
 /// Which examples, how long, in which order, how many at once. Source: T5X `utils.py`.
@@ -247,6 +247,7 @@ struct Builder<'a> {
     config: &'a DatasetConfig,
     options: &'a DatasetOptions,
     parts: MixtureParts,
+    ends: MixEnds,
     caches: Caches,
     listing: Listing,
     seed: u64,
@@ -263,7 +264,15 @@ impl<'a> Builder<'a> {
         let resumed = options.resume.as_ref().map(|state| state.seed);
         let seed = config.seed.or(resumed).or(options.seed).unwrap_or_else(seconds_of_clock);
         let (caches, listing) = (tasks.caches(), Listing::default());
-        Ok(Self { config, options, parts, caches, listing, seed })
+        let sample_fn = match tasks.get(&config.mixture_or_task_name)? {
+            TaskOrMixture::Mixture(mixture) => mixture.sample_fn.clone(),
+            TaskOrMixture::Task(_) => None,
+        };
+        let ends = match sample_fn.is_none_or(|sample_fn| sample_fn.stop_on_empty_dataset) {
+            true => MixEnds::WithTheFirst,
+            false => MixEnds::WithTheLast,
+        };
+        Ok(Self { config, options, parts, ends, caches, listing, seed })
     }
 
     /// How tasks are read for one of several streams.
@@ -395,7 +404,7 @@ impl<'a> Builder<'a> {
         let seed = StageSeed::new(self.seed, &format!("{name}/mix/{}", plan.shard_index));
         let (first, _) = self.parts.values().next().expect("there are several");
         let features = first.output_features.keys().cloned().collect();
-        Ok(Box::new(Mix::new(stages, seed, features)))
+        Ok(Box::new(Mix::new(stages, seed, features, self.ends)))
     }
 
     /// What a saved position must agree on with the run that takes it up.

@@ -115,11 +115,6 @@ impl Derivation {
         }
     }
 
-    /// Whether the tasks of a new mixture are new ones too, `MIXTURE.TASK`.
-    pub fn renames_tasks(&self) -> bool {
-        !matches!(self, Self::MissingTaskSplitsRemoved(_))
-    }
-
     /// What becomes of the original under a new name.
     ///
     /// # Errors

@@ -1,17 +1,14 @@
 //! Mixtures as gin declares them.
 
 use super::rates::Rate;
-use crate::gin::{Configurable, Evaluator, FromGin, Registry, Reported, Value, ValueKind};
+use crate::gin::{Configurable, Evaluator, FromGin, Ref, Registry, Reported, Value, ValueKind};
 
 /// Several tasks sampled at given rates. Source: SeqIO `dataset_providers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "seqio.Mixture",
     alias = "seqio.dataset_providers.Mixture",
-    ignored(
-        sample_fn = "examples are drawn by rate, until the first task ends",
-        source_info = "gin knows the file and the line"
-    )
+    ignored(source_info = "gin knows the file and the line")
 )]
 pub struct Mixture {
     /// The scope in which the mixture was declared.
@@ -25,6 +22,21 @@ pub struct Mixture {
     /// Rate of the entries without one.
     #[gin(default = None)]
     pub default_rate: Option<Rate>,
+    /// How examples are drawn; by rate until the first task ends if None. Of mixtures within it, those
+    /// of this one count.
+    #[gin(default = None)]
+    pub sample_fn: Option<Ref<SampleFromDatasets>>,
+}
+
+/// Draws by rate, as a bare reference: `@tf.data.Dataset.sample_from_datasets`. What it says matters where
+/// data end, as in an evaluation: training repeats them. Source: TensorFlow `dataset_ops.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "tf.data.Dataset.sample_from_datasets")]
+pub struct SampleFromDatasets {
+    /// Whether the mixture ends with its first task; else with its last, and the tasks that are left are
+    /// drawn at their rates.
+    #[gin(default = false)]
+    pub stop_on_empty_dataset: bool,
 }
 
 impl Mixture {

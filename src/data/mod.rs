@@ -54,7 +54,7 @@ pub use examples::{
 };
 pub use family::{Steps, TaskFamily};
 pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
-pub use mixture::{Mixture, MixtureEntries, MixtureEntry};
+pub use mixture::{Mixture, MixtureEntries, MixtureEntry, SampleFromDatasets};
 pub use pipeline::StageState;
 pub use postprocess::{ExampleFeatures, Postprocessor};
 pub use preprocess::*;

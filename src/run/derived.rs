@@ -41,6 +41,11 @@ impl Helper {
             Self::MissingTaskSplitsRemoved => WithMissingTaskSplitsRemoved::schema(),
         }
     }
+
+    /// Whether the tasks of a new mixture are new ones too, `MIXTURE.TASK`.
+    pub(super) fn renames_tasks(self) -> bool {
+        self != Self::MissingTaskSplitsRemoved
+    }
 }
 
 impl Derived {

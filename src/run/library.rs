@@ -39,8 +39,7 @@ impl Source for Library {
                 return Ok(file.and_then(|file| file.contents_utf8()).map(str::to_string));
             }
         }
-        let text = if path.contains("://") { read_remote(path) } else { read_file(path.as_ref()) };
-        match text {
+        match read_anywhere(path) {
             Ok(text) => Ok(Some(text)),
             Err(error)
                 if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) =>
@@ -71,12 +70,16 @@ impl Source for Library {
 }
 
 /// The text of a file in a bucket, on the hub or on the web.
-fn read_remote(path: &str) -> io::Result<String> {
-    read_text(storage::Path::parse(path)?.open()?)
+/// The text of a file on disk or elsewhere.
+pub(super) fn read_anywhere(path: &str) -> io::Result<String> {
+    match path.contains("://") {
+        true => read_text(storage::Path::parse(path)?.open()?),
+        false => read_file(path.as_ref()),
+    }
 }
 
 /// The text of a file on disk. What never ends, such as a device or a pipe, is refused unopened.
-pub(super) fn read_file(path: &Path) -> io::Result<String> {
+fn read_file(path: &Path) -> io::Result<String> {
     let kind = fs::metadata(path)?.file_type();
     if kind.is_dir() {
         return Err(io::Error::new(ErrorKind::IsADirectory, "it is a folder"));

@@ -1,7 +1,7 @@
 //! Tasks and mixtures by name, evaluated from task files when first asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::data::{Caches, DataError, Mixture, Task, TaskFamily, TaskOrMixture, TaskProvider};
 use crate::gin::{
@@ -150,6 +150,8 @@ pub struct GinTasks {
     caches: Caches,
     /// Made when first asked for: the rows of families may be many.
     declarations: OnceLock<Declarations>,
+    /// What was evaluated already: mixtures ask for their tasks again and again.
+    evaluated: Mutex<BTreeMap<String, TaskOrMixture>>,
 }
 
 impl std::fmt::Debug for GinTasks {
@@ -161,7 +163,8 @@ impl std::fmt::Debug for GinTasks {
 impl GinTasks {
     /// The tasks of a loaded configuration.
     pub fn new(loaded: Loaded, registry: Registry) -> Self {
-        Self { loaded, registry, caches: Caches::default(), declarations: OnceLock::new() }
+        let (declarations, evaluated) = (OnceLock::new(), Mutex::default());
+        Self { loaded, registry, caches: Caches::default(), declarations, evaluated }
     }
 
     /// The same tasks, whose caches are looked for there.
@@ -196,14 +199,35 @@ impl GinTasks {
         }
     }
 
-    /// Every task and mixture, by name.
+    /// Every task and mixture, by name; those of derived mixtures too.
     pub fn declared(&self) -> Vec<Declared> {
-        let one = |(name, (scope, declaration)): (&String, &(String, Declaration))| Declared {
-            name: name.clone(),
-            is_mixture: self.is_mixture(name, declaration),
-            place: self.place(scope, declaration),
-        };
-        self.declarations().names.iter().map(one).collect()
+        let mut all = Vec::new();
+        for (name, (scope, declaration)) in &self.declarations().names {
+            let one = Declared {
+                name: name.clone(),
+                is_mixture: self.is_mixture(name, declaration),
+                place: self.place(scope, declaration),
+            };
+            if matches!(declaration, Declaration::Derived(block) if block.helper.renames_tasks()) {
+                self.add_parts(&one, &mut all);
+            }
+            all.push(one);
+        }
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// Adds the tasks and mixtures of a derived mixture, which are new as well.
+    fn add_parts(&self, of: &Declared, all: &mut Vec<Declared>) {
+        let Ok(TaskOrMixture::Mixture(mixture)) = self.get(&of.name) else { return };
+        for entry in &mixture.tasks.0 {
+            let is_mixture = matches!(self.get(&entry.name), Ok(TaskOrMixture::Mixture(_)));
+            let part = Declared { name: entry.name.clone(), is_mixture, place: of.place.clone() };
+            if is_mixture {
+                self.add_parts(&part, all);
+            }
+            all.push(part);
+        }
     }
 
     /// `file:line` of the first binding in a task's scope.
@@ -262,6 +286,26 @@ impl GinTasks {
             };
         };
         check_name(name)?;
+        if let Declaration::Derived(block) = declaration {
+            let made = self.derived((name, scope, *block), name, within)?;
+            return Ok(made.expect("a block makes what has its name"));
+        }
+        let evaluated = || self.evaluated.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = evaluated().get(name) {
+            return Ok(known.clone());
+        }
+        let found = self.evaluated(name, scope, declaration)?;
+        evaluated().insert(name.to_string(), found.clone());
+        Ok(found)
+    }
+
+    /// What a block other than a derived one declares.
+    fn evaluated(
+        &self,
+        name: &str,
+        scope: &str,
+        declaration: &Declaration,
+    ) -> Result<TaskOrMixture, DataError> {
         Ok(match declaration {
             Declaration::Mixture => {
                 let mixture = self.evaluate::<Mixture>(name, scope, Fields::default())?;
@@ -276,10 +320,7 @@ impl GinTasks {
                 let family = self.evaluate::<TaskFamily>(name, scope, row.clone())?;
                 TaskOrMixture::Task(Arc::new(family.into()))
             }
-            Declaration::Derived(block) => {
-                let made = self.derived((name, scope, *block), name, within)?;
-                made.expect("a block makes what has its name")
-            }
+            Declaration::Derived(_) => unreachable!("made of others"),
         })
     }
 
@@ -322,7 +363,7 @@ impl GinTasks {
         let derivation = block
             .evaluate(&self.loaded, &self.registry, scope)
             .map_err(|detail| DataError::Config(format!("`{new}` cannot be used\n{detail}")))?;
-        if wanted != new && !derivation.renames_tasks() {
+        if wanted != new && !block.helper.renames_tasks() {
             return Ok(None);
         }
         let tasks = Within { tasks: self, names: [within, &[new]].concat() };

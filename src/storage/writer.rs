@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
+use super::disk;
 use super::error::StorageError;
 use super::path::Path;
 use super::remote::Upload;
@@ -33,12 +34,14 @@ impl FileWriter {
         &self.path
     }
 
-    /// Writes everything out without waiting for the disk: for one file of many that
+    /// Writes everything out without waiting for the disk, which begins: for one file of many that
     /// [`Path::sync_tree`] makes durable together.
     pub fn close(mut self) -> Result<(), StorageError> {
         match &mut self.sink {
             Sink::Disk(file) => {
-                file.flush().map_err(|error| StorageError::new("write", &self.path, error))
+                file.flush().map_err(|error| StorageError::new("write", &self.path, error))?;
+                disk::begin_sync(file.get_ref());
+                Ok(())
             }
             Sink::Elsewhere(upload) => upload.finish(),
         }

@@ -131,3 +131,48 @@ fn checkpoints_are_saved_at_listed_steps_and_the_last_two_are_kept() {
         .succeeds();
     assert_eq!(steps(&folder.path("model")), [8, 10]);
 }
+
+#[test]
+fn the_checkpoint_with_the_best_metric_is_kept_beside_the_newest() {
+    let folder = pretrained();
+    let run = finetune(&folder)
+        .bind("utils.SaveCheckpointConfig.checkpoint_steps", "[5, 6, 7, 8, 9]")
+        .bind("utils.SaveCheckpointConfig.keep", 1)
+        .bind("utils.SaveCheckpointConfig.checkpointer_cls", "@checkpoints.SaveBestCheckpointer")
+        .bind_text("checkpoints.SaveBestCheckpointer.metric_name_to_monitor", "train/loss")
+        .bind_text("checkpoints.SaveBestCheckpointer.metric_mode", "min");
+    // In two parts: what the first one measured counts in the second.
+    run.clone().bind("TRAIN_STEPS", 8).succeeds();
+    run.succeeds();
+    let losses = &read_scalars(&folder.path("model/train"))["loss"];
+    let best = (5..10).min_by(|a, b| losses[a].total_cmp(&losses[b])).expect("five steps");
+    // The first checkpoint has no metric.
+    assert_eq!(steps(&folder.path("model")), [4, best as u64, 10]);
+}
+
+#[test]
+fn a_metric_that_no_run_writes_is_refused() {
+    let folder = pretrained();
+    let ended = finetune(&folder)
+        .bind("utils.SaveCheckpointConfig.checkpointer_cls", "@checkpoints.SaveBestCheckpointer")
+        .bind_text("checkpoints.SaveBestCheckpointer.metric_name_to_monitor", "accuracy")
+        .run();
+    assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains("such as 'train/accuracy'"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_data_position_that_is_not_there_is_asked_for_in_vain() {
+    let folder = pretrained();
+    let checkpoint = folder.path("pretrained/checkpoint_4");
+    for file in fs::read_dir(checkpoint.join("gimlet")).expect("it is a folder") {
+        let file = file.expect("is readable").path();
+        if file.to_string_lossy().contains("train_ds") {
+            fs::remove_file(file).expect("it is ours");
+        }
+    }
+    let ended =
+        finetune(&folder).bind("utils.RestoreCheckpointConfig.restore_dataset", "True").run();
+    assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains("has no data position"), "{}", ended.stderr);
+}

@@ -27,7 +27,6 @@ const FAMILIES: [(&str, &str); 4] = [
     ("longt5", "LongT5ForConditionalGeneration"),
 ];
 
-
 /// Rows of mT5's embedding, by which it is told from a T5: the networks are the same.
 const MT5_VOCAB: usize = 250_112;
 

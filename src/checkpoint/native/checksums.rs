@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::parallel;
 use crate::checkpoint::retention::is_dataset_file;
 use crate::storage::{Path, StorageError};
 
@@ -43,12 +44,22 @@ impl Checksums {
         serde_json::to_vec_pretty(self).expect("plain data becomes JSON")
     }
 
-    /// Reads every file and compares. Pruned data positions may be missing.
+    /// Reads every file, on all cores, and compares. Pruned data positions may be missing.
     pub fn verify_all(&self, checkpoint: &Path) -> Result<(), CheckpointError> {
-        self.files.keys().try_for_each(|name| match self.verify(checkpoint, name) {
-            Err(_) if is_dataset_file(name) && !checkpoint.join(name).exists()? => Ok(()),
-            other => other,
+        let num_threads = parallel::num_threads(checkpoint);
+        parallel::for_each(num_threads, self.files.keys(), |name| {
+            match self.verify(checkpoint, name) {
+                Err(_) if is_dataset_file(name) && !checkpoint.join(name).exists()? => Ok(()),
+                other => other,
+            }
         })
+    }
+
+    /// Size and CRC-32C of a file, for whoever reads it anyway.
+    pub fn expected(&self, name: &str) -> Option<(u64, u32)> {
+        let checksum = self.files.get(name)?;
+        let crc32c = u32::from_str_radix(&checksum.crc32c, 16).ok()?;
+        Some((checksum.bytes, crc32c))
     }
 
     /// Every damage that [`Checksums::verify_all`] would stop at; `tell` is told of the bytes done.
@@ -136,6 +147,8 @@ impl<W: Write> Summing<W> {
 
 impl<W: Write> Write for Summing<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Summed while the processor still has it at hand.
+        let bytes = &bytes[..bytes.len().min(1 << 20)];
         let length = self.inner.write(bytes)?;
         self.crc = crc32c::crc32c_append(self.crc, &bytes[..length]);
         self.bytes += length as u64;

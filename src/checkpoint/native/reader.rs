@@ -7,6 +7,7 @@ use super::checksums::Checksums;
 use super::msgpack::{DecodeError, Leaf, Leaves, ZarrLeaf, decode};
 use crate::checkpoint::array::Array;
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::retention::is_dataset_file;
 use crate::checkpoint::steps::{list_steps, step_of};
 use crate::checkpoint::stored::{ArrayInfo, Format, Stored, array_damages};
 use crate::checkpoint::zarr::{self, Zarr};
@@ -64,10 +65,36 @@ impl Reader {
     ) -> Result<T, CheckpointError> {
         let checkpoint = &self.dir;
         let folder = zarr::Folder { checkpoint, dir: checkpoint.join(&leaf.dir) };
+        let folder = Checked { folder, name: &leaf.dir, checksums: self.checksums.as_ref() };
         let metadata = zarr::metadata(checkpoint, &folder)?;
         let zarr = Zarr { checkpoint, files: &folder, metadata: &metadata };
         zarr.check(leaf.dtype, &leaf.shape)?;
         read(zarr)
+    }
+}
+
+/// The folder of an array, whose files are compared with their checksums where there are any.
+struct Checked<'a> {
+    folder: zarr::Folder<'a>,
+    /// The folder's name in the checkpoint.
+    name: &'a str,
+    checksums: Option<&'a Checksums>,
+}
+
+impl zarr::Files for Checked<'_> {
+    fn place(&self, name: &str) -> Option<zarr::Place> {
+        let relative = format!("{}/{name}", self.name);
+        let expected = self.checksums.and_then(|sums| sums.expected(&relative));
+        match (expected, self.folder.place(name)?) {
+            (Some((bytes, crc32c)), zarr::Place::File(file)) => {
+                Some(zarr::Place::Checked { file, bytes, crc32c })
+            }
+            (_, place) => Some(place),
+        }
+    }
+
+    fn shown(&self, name: &str) -> String {
+        self.folder.shown(name)
     }
 }
 
@@ -122,7 +149,18 @@ impl Stored for Reader {
 
     fn extra(&self, relative: &str) -> Result<Option<Vec<u8>>, CheckpointError> {
         match self.dir.join(relative).read() {
-            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) if error.is_not_found() => {
+                // Data positions are pruned; everything else that was written must be there.
+                let is_listed =
+                    self.checksums.as_ref().is_some_and(|sums| sums.expected(relative).is_some());
+                match is_listed && !is_dataset_file(relative) {
+                    true => {
+                        let reason = format!("`{relative}` is missing");
+                        Err(CheckpointError::damaged(&self.dir, reason))
+                    }
+                    false => Ok(None),
+                }
+            }
             Err(error) => Err(error.into()),
             Ok(bytes) => {
                 self.checksums.iter().try_for_each(|sums| sums.verify(&self.dir, relative))?;

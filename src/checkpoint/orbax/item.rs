@@ -47,28 +47,32 @@ impl Item {
     }
 }
 
+/// The folder of arrays: the checkpoint itself, one of the usual names, or the only one that is there.
 fn find(checkpoint: &Path) -> Result<Path, CheckpointError> {
-    let folders = std::iter::once(checkpoint.clone());
-    for dir in folders.chain(ITEMS.map(|item| checkpoint.join(item))) {
-        for file in [TREE, OLD_TREE] {
-            if dir.join(file).exists()? {
-                return Ok(dir);
-            }
+    let is_item = |dir: &Path| -> Result<bool, CheckpointError> {
+        Ok(dir.join(TREE).exists()? || dir.join(OLD_TREE).exists()?)
+    };
+    let usual = std::iter::once(checkpoint.clone());
+    for dir in usual.chain(ITEMS.map(|item| checkpoint.join(item))) {
+        if is_item(&dir)? {
+            return Ok(dir);
         }
     }
-    let named: Vec<String> = checkpoint
-        .list()?
-        .iter()
-        .filter(|path| path.is_dir().unwrap_or(false))
-        .map(|path| format!("`{}`", path.file_name()))
-        .collect();
-    let holds = if named.is_empty() { "no folder".to_string() } else { named.join(", ") };
-    Err(CheckpointError::NotACheckpoint {
-        path: checkpoint.to_string(),
-        reason: format!(
-            "it holds {holds}, but no file `state/{TREE}`; name the folder with `{TREE}` itself"
-        ),
-    })
+    let mut items = Vec::new();
+    for dir in checkpoint.list()? {
+        if dir.is_dir()? && is_item(&dir)? {
+            items.push(dir);
+        }
+    }
+    if let [item] = &items[..] {
+        return Ok(item.clone());
+    }
+    let names: Vec<String> = items.iter().map(|item| format!("`{}`", item.file_name())).collect();
+    let reason = match names.is_empty() {
+        true => format!("no folder in it holds a file `{TREE}`"),
+        false => format!("it holds {}; name one of these folders", names.join(", ")),
+    };
+    Err(CheckpointError::NotACheckpoint { path: checkpoint.to_string(), reason })
 }
 
 /// The databases of single processes, where nobody merged them.

@@ -33,7 +33,8 @@ pub(in crate::checkpoint) fn open(path: &Path) -> Result<Box<dyn Stored>, Checkp
     let item = Item::open(path)?;
     let leaves = Mutex::new(BTreeMap::new());
     // Where arrays have folders each has a file to read, maybe far away.
-    parallel::for_each(metadata::leaves(item.dir())?.into_iter(), |(name, named)| {
+    let named = metadata::leaves(item.dir())?.into_iter();
+    parallel::for_each(parallel::num_threads(path), named, |(name, named)| {
         let leaf = match named {
             Named::Inline(array) => Leaf::Inline(array),
             Named::Array(array) => {

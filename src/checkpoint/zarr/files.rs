@@ -22,6 +22,8 @@ pub trait Files: Sync {
 pub enum Place {
     /// A file of its own.
     File(Path),
+    /// A file of its own whose size and CRC-32C are known.
+    Checked { file: Path, bytes: u64, crc32c: u32 },
     /// A part of a larger file.
     Slice { file: Path, offset: u64, length: u64 },
     /// In memory.
@@ -33,6 +35,10 @@ impl Place {
     pub fn open(&self) -> Result<Box<dyn Read + Send + '_>, StorageError> {
         Ok(match self {
             Self::File(path) => Box::new(io::BufReader::with_capacity(1 << 18, path.open()?)),
+            Self::Checked { file, bytes, crc32c } => {
+                let source = Checking::new(file.open()?, *bytes, *crc32c);
+                Box::new(io::BufReader::with_capacity(1 << 18, source))
+            }
             Self::Slice { file, offset, length } if *length <= SMALL_BYTES => {
                 Box::new(Cursor::new(file.read_range(*offset..offset + length)?))
             }
@@ -47,7 +53,7 @@ impl Place {
     /// The number of bytes.
     pub fn size(&self) -> Result<u64, StorageError> {
         match self {
-            Self::File(path) => path.size(),
+            Self::File(file) | Self::Checked { file, .. } => file.size(),
             Self::Slice { length, .. } => Ok(*length),
             Self::Inline(bytes) => Ok(bytes.len() as u64),
         }
@@ -57,7 +63,9 @@ impl Place {
     pub fn part(&self, size: u64, offset: u64, length: u64) -> Option<Self> {
         offset.checked_add(length).filter(|end| *end <= size)?;
         Some(match self {
-            Self::File(file) => Self::Slice { file: file.clone(), offset, length },
+            Self::File(file) | Self::Checked { file, .. } => {
+                Self::Slice { file: file.clone(), offset, length }
+            }
             Self::Slice { file, offset: start, .. } => {
                 Self::Slice { file: file.clone(), offset: start.checked_add(offset)?, length }
             }
@@ -65,6 +73,43 @@ impl Place {
                 Self::Inline(bytes[offset as usize..(offset + length) as usize].into())
             }
         })
+    }
+}
+
+/// Compares a file with its checksum while it is read. The last bytes are handed out only if all of them
+/// are those that were written.
+struct Checking<R> {
+    inner: R,
+    left: u64,
+    found: u32,
+    expected: u32,
+}
+
+impl<R> Checking<R> {
+    fn new(inner: R, bytes: u64, crc32c: u32) -> Self {
+        Self { inner, left: bytes, found: 0, expected: crc32c }
+    }
+}
+
+impl<R: Read> Read for Checking<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // Summed while the processor still has it at hand.
+        let end = buffer.len().min(1 << 20);
+        let length = self.inner.read(&mut buffer[..end])?;
+        self.found = crc32c::crc32c_append(self.found, &buffer[..length]);
+        let changed = || {
+            let reason =
+                format!("it has changed since it was written (checksum {:08x})", self.found);
+            io::Error::new(io::ErrorKind::InvalidData, reason)
+        };
+        self.left = self.left.checked_sub(length as u64).ok_or_else(changed)?;
+        if length == 0 && end > 0 && self.left > 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match self.left == 0 && self.found != self.expected {
+            true => Err(changed()),
+            false => Ok(length),
+        }
     }
 }
 

@@ -32,12 +32,11 @@ pub fn metadata(checkpoint: &Path, files: &dyn Files) -> Result<Metadata, Checkp
     for name in Metadata::FILES {
         let Some(place) = files.place(name) else { continue };
         let mut text = Vec::new();
-        let read = place.open().and_then(|mut source| {
-            source.read_to_end(&mut text).map_err(|e| StorageError::new("read", checkpoint, e))
-        });
-        match read {
+        match place.open() {
             Err(error) if error.is_not_found() => continue,
-            other => other?,
+            source => source?
+                .read_to_end(&mut text)
+                .map_err(|error| read_error(checkpoint, &files.shown(name), error))?,
         };
         let shown = files.shown("");
         let name_of = shown.trim_end_matches('/');
@@ -57,8 +56,15 @@ pub fn metadata(checkpoint: &Path, files: &dyn Files) -> Result<Metadata, Checkp
     ))
 }
 
-/// The index of a shard: offset and length of each of its chunks.
-type ShardIndex = Arc<Vec<(u64, u64)>>;
+/// A file of several chunks; `None` for one that was left out.
+type Shard = Option<Arc<OpenShard>>;
+
+struct OpenShard {
+    place: Place,
+    size: u64,
+    /// Offset and length of each chunk.
+    chunks: Vec<(u64, u64)>,
+}
 
 impl Zarr<'_> {
     /// Checks that the array is what another file says it is.
@@ -101,7 +107,10 @@ impl Zarr<'_> {
         let shards = Mutex::default();
         let chunk = self.metadata.chunks.first().copied();
         let bands = Bands { part: part.to_vec(), chunk, rest: &mut data };
-        parallel::for_each(bands, |(part, data)| self.read_band(&part, data, &shards))?;
+        let num_threads = parallel::num_threads(self.checkpoint);
+        parallel::for_each(num_threads, bands, |(part, data)| {
+            self.read_band(&part, data, &shards)
+        })?;
         Ok(Array { dtype, shape, data })
     }
 
@@ -110,7 +119,7 @@ impl Zarr<'_> {
         &self,
         part: &[Range<usize>],
         data: &mut [u8],
-        shards: &Mutex<BTreeMap<String, ShardIndex>>,
+        shards: &Mutex<BTreeMap<String, Shard>>,
     ) -> Result<(), CheckpointError> {
         let mut scratch = Vec::new();
         for index in indices(chunks_of(part, &self.metadata.chunks)) {
@@ -136,35 +145,41 @@ impl Zarr<'_> {
     fn place(
         &self,
         index: &[usize],
-        shards: &Mutex<BTreeMap<String, ShardIndex>>,
+        shards: &Mutex<BTreeMap<String, Shard>>,
     ) -> Result<(bool, Option<Place>), CheckpointError> {
         let Some(layout) = &self.metadata.shards else {
             return Ok((false, self.files.place(&self.metadata.file_name(index))));
         };
         let shard: Vec<usize> = index.iter().zip(&layout.counts).map(|(i, n)| i / n).collect();
         let name = self.metadata.file_name(&shard);
-        let Some(place) = self.files.place(&name) else { return Ok((false, None)) };
-        let size = match place.size() {
-            Err(error) if error.is_not_found() => return Ok((false, None)),
-            size => size?,
-        };
         let known = shards.lock().expect("no holder of the shards panics").get(&name).cloned();
-        let entries = match known {
-            Some(entries) => entries,
+        let shard = match known {
+            Some(shard) => shard,
             None => {
-                let entries = Arc::new(self.shard_index(layout, &place, size, &name)?);
+                let shard = self.shard(layout, &name)?;
                 let mut shards = shards.lock().expect("no holder of the shards panics");
-                shards.entry(name.clone()).or_insert(entries).clone()
+                shards.entry(name.clone()).or_insert(shard).clone()
             }
         };
+        let Some(shard) = shard else { return Ok((false, None)) };
         let within = index.iter().zip(&layout.counts).fold(0, |at, (i, n)| at * n + i % n);
-        match entries[within] {
+        match shard.chunks[within] {
             (ABSENT, ABSENT) => Ok((true, None)),
-            (offset, length) => match place.part(size, offset, length) {
+            (offset, length) => match shard.place.part(shard.size, offset, length) {
                 Some(part) => Ok((true, Some(part))),
                 None => Err(self.damaged(&name, "has a chunk behind its end")),
             },
         }
+    }
+
+    fn shard(&self, layout: &Shards, name: &str) -> Result<Shard, CheckpointError> {
+        let Some(place) = self.files.place(name) else { return Ok(None) };
+        let size = match place.size() {
+            Err(error) if error.is_not_found() => return Ok(None),
+            size => size?,
+        };
+        let chunks = self.shard_index(layout, &place, size, name)?;
+        Ok(Some(Arc::new(OpenShard { place, size, chunks })))
     }
 
     fn shard_index(
@@ -207,7 +222,10 @@ impl Zarr<'_> {
         let element_bytes = self.metadata.dtype.size();
         let source = match place.open() {
             Ok(source) => source,
-            Err(error) if error.is_not_found() && matches!(place, Place::File(_)) => {
+            Err(error)
+                if error.is_not_found()
+                    && matches!(place, Place::File(_) | Place::Checked { .. }) =>
+            {
                 let fill = self.metadata.fill.as_ref().ok_or_else(|| self.missing(index))?;
                 runs.for_each(|run| fill_run(run, fill, data));
                 return Ok(());
@@ -265,13 +283,19 @@ impl Zarr<'_> {
 
     /// Decoders report damage as invalid input or an early end; the rest is the disk's fault.
     fn read_error(&self, name: &str, error: io::Error) -> CheckpointError {
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof => self.damaged(name, "is truncated"),
-            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
-                self.damaged(name, &format!("is corrupt: {error}"))
-            }
-            _ => StorageError::new("read", self.checkpoint, error).into(),
+        read_error(self.checkpoint, &self.files.shown(name), error)
+    }
+}
+
+/// Damage, as far as whoever decodes or checks tells; the rest is the disk's fault.
+fn read_error(checkpoint: &Path, file: &str, error: io::Error) -> CheckpointError {
+    let damaged = |what: &str| CheckpointError::damaged(checkpoint, format!("`{file}` {what}"));
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => damaged("is truncated"),
+        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
+            damaged(&format!("is corrupt: {error}"))
         }
+        _ => StorageError::new("read", checkpoint, error).into(),
     }
 }
 
@@ -296,14 +320,18 @@ fn fill_run(run: Run, fill: &[u8], data: &mut [u8]) {
 
 /// A chunk whose dimension `i` is dimension `order[i]` of the array, in the array's order.
 fn in_c_order(stored: &[u8], chunks: &[usize], order: &[usize], element_bytes: usize) -> Vec<u8> {
-    // The distance in the array's order between neighbours along each stored dimension.
-    let stride = |dimension: usize| num_elements(&chunks[dimension + 1..]);
-    let strides: Vec<usize> = order.iter().map(|&dimension| stride(dimension)).collect();
+    let Some((last, outer)) = order.split_last() else { return stored.to_vec() };
+    // The distance in the array's order between neighbours along each dimension.
+    let stride = |dimension: usize| num_elements(&chunks[dimension + 1..]) * element_bytes;
     let mut out = vec![0; stored.len()];
-    let stored_box = order.iter().map(|&dimension| 0..chunks[dimension]).collect();
-    for (index, element) in indices(stored_box).zip(stored.chunks_exact(element_bytes)) {
-        let at: usize = index.iter().zip(&strides).map(|(i, stride)| i * stride).sum();
-        out[at * element_bytes..][..element_bytes].copy_from_slice(element);
+    let rows = indices(outer.iter().map(|&dimension| 0..chunks[dimension]).collect());
+    for (index, row) in rows.zip(stored.chunks_exact(chunks[*last] * element_bytes)) {
+        let start: usize =
+            index.iter().zip(outer).map(|(i, dimension)| i * stride(*dimension)).sum();
+        for (i, element) in row.chunks_exact(element_bytes).enumerate() {
+            let at = start + i * stride(*last);
+            out[at..at + element_bytes].copy_from_slice(element);
+        }
     }
     out
 }

@@ -152,13 +152,25 @@ fn check_compatible(name: &str, parts: &MixtureParts) -> Result<(), DataError> {
     Ok(())
 }
 
-/// Draws each example from a task chosen by rate, until the first of them ends.
+/// When a mixture ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MixEnds {
+    /// With the first task that does.
+    WithTheFirst,
+    /// With the last; the others are drawn as before.
+    WithTheLast,
+}
+
+/// Draws each example from a task chosen by rate.
 pub(crate) struct Mix {
     inputs: Vec<Stage>,
+    ends: MixEnds,
+    /// Tasks that have ended; found anew after a position is taken up, since they stay so.
+    ended: Vec<bool>,
     /// Sums of the rates up to each task.
     cumulative: Vec<f64>,
     seed: StageSeed,
-    /// Examples yielded.
+    /// Draws made.
     counter: u64,
     draws: Draw,
     /// Feature names kept.
@@ -167,9 +179,14 @@ pub(crate) struct Mix {
 
 impl Mix {
     /// Mixes tasks, each with its rate, keeping the output features of all.
-    pub(crate) fn new(parts: Vec<(Stage, f64)>, seed: StageSeed, features: Vec<String>) -> Self {
+    pub(crate) fn new(
+        parts: Vec<(Stage, f64)>,
+        seed: StageSeed,
+        features: Vec<String>,
+        ends: MixEnds,
+    ) -> Self {
         let mut total = 0.0;
-        let (inputs, cumulative) = parts
+        let (inputs, cumulative): (Vec<Stage>, Vec<f64>) = parts
             .into_iter()
             .map(|(stage, rate)| {
                 total += rate;
@@ -177,7 +194,25 @@ impl Mix {
             })
             .unzip();
         let draws = seed.sequence(0);
-        Self { inputs, cumulative, seed, counter: 0, draws, features }
+        let ended = vec![false; inputs.len()];
+        Self { inputs, ends, ended, cumulative, seed, counter: 0, draws, features }
+    }
+
+    fn has_ended(&self) -> bool {
+        let mut ended = self.ended.iter().copied();
+        match self.ends {
+            MixEnds::WithTheFirst => ended.any(|ended| ended),
+            MixEnds::WithTheLast => ended.all(|ended| ended),
+        }
+    }
+
+    /// The number of a task, chosen by rate.
+    fn draw(&mut self) -> usize {
+        let total = self.cumulative.last().copied().unwrap_or(0.0);
+        let point = self.draws.unit() * total;
+        let last = self.inputs.len() - 1;
+        self.counter += 1;
+        self.cumulative.partition_point(|&sum| sum <= point).min(last)
     }
 }
 
@@ -185,16 +220,18 @@ impl Pull for Mix {
     type Item = Example;
 
     fn pull(&mut self) -> Result<Option<Example>, DataError> {
-        let total = self.cumulative.last().copied().unwrap_or(0.0);
-        let point = self.draws.unit() * total;
-        let last = self.inputs.len() - 1;
-        let chosen = self.cumulative.partition_point(|&sum| sum <= point).min(last);
-        self.counter += 1;
-        let mut example = self.inputs[chosen].pull()?;
-        if let Some(example) = &mut example {
-            example.retain(|key| self.features.iter().any(|feature| feature == key));
+        while !self.has_ended() {
+            let chosen = self.draw();
+            if self.ended[chosen] {
+                continue;
+            }
+            if let Some(mut example) = self.inputs[chosen].pull()? {
+                example.retain(|key| self.features.iter().any(|feature| feature == key));
+                return Ok(Some(example));
+            }
+            self.ended[chosen] = true;
         }
-        Ok(example)
+        Ok(None)
     }
 
     fn save(&self) -> StageState {
@@ -206,6 +243,7 @@ impl Pull for Mix {
         state.expect("mix", Some(1), self.inputs.len())?;
         self.counter = state.counters[0];
         self.draws = self.seed.sequence(self.counter);
+        self.ended.fill(false);
         for (input, state) in self.inputs.iter_mut().zip(&state.inputs) {
             input.restore(state)?;
         }

@@ -9,6 +9,7 @@
 //! do not save what they hold but where it came from: they pull it again.
 
 mod chunks;
+mod convert;
 mod few_shot;
 mod listing;
 mod map;
@@ -25,7 +26,7 @@ mod validate;
 pub use pull::StageState;
 
 pub(crate) use listing::Listing;
-pub(crate) use mix::{Mix, MixtureParts, mixture_parts, mixture_tasks};
+pub(crate) use mix::{Mix, MixEnds, MixtureParts, mixture_parts, mixture_tasks};
 pub(crate) use pool::Workers;
 pub(crate) use pull::{Pull, Stage};
 pub(crate) use task::{Extent, TaskPlan, extent, first_stages, precache_stage, task_stage};

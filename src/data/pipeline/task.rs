@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::chunks::{FlatMap, Join, StepContext};
+use super::convert::Convert;
 use super::few_shot::FewShot;
 use super::listing::Listing;
 use super::map::{Count, ExampleMaps, Map, NamedStep, RecordMaps};
@@ -394,6 +395,7 @@ pub(super) fn staged(input: Stage, context: StepContext, step: Step) -> Stage {
         Step::Rebatch { feature, length } => {
             Box::new(Rebatch::new(input, context, feature, length))
         }
+        Step::Convert(converter) => Box::new(Convert::new(input, converter)),
         Step::Shuffle { buffer_size } => Box::new(Shuffle::new(input, context.seed, buffer_size)),
     }
 }

@@ -6,6 +6,7 @@
 mod bert;
 mod chunks;
 mod closed_book;
+mod converter;
 mod denoise;
 mod few_shot;
 mod lm;
@@ -24,6 +25,7 @@ mod trim;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::convert::FeatureConverter;
 use super::error::DataError;
 use super::example::{Example, Key};
 use super::random::{Draw, StageSeed};
@@ -36,6 +38,7 @@ pub use chunks::{
     SplitTokensToRandomLength, SplitTokensToTargetsLength,
 };
 pub use closed_book::{MaskSalientSpans, NaturalQuestionsNocontext, QuestionAnswers, SampleAnswer};
+pub use converter::ApplyFeatureConverter;
 pub use denoise::{
     Denoise, DropNoiseTokens, DropNonnoiseTokens, IidNoiseMask, NoiseFn, NoiseMaskFn,
     NoiseSpanToSentinel, NoiseSpanToUniqueSentinel, NoiseTokenToGatheredToken,
@@ -152,6 +155,8 @@ pub(crate) enum Step {
     Rebatch { feature: Key, length: usize },
     /// Shuffles within a buffer of so many examples.
     Shuffle { buffer_size: usize },
+    /// Makes a model's features of them, packed or not.
+    Convert(FeatureConverter),
 }
 
 impl Step {

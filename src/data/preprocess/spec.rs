@@ -8,6 +8,7 @@ use super::chunks::{
 use super::closed_book::{
     MaskSalientSpans, NaturalQuestionsNocontext, QuestionAnswers, SampleAnswer,
 };
+use super::converter::ApplyFeatureConverter;
 use super::denoise::Denoise;
 use super::few_shot::FewshotPreprocessor;
 use super::lm::{FullLm, IidDenoising, PrefixLm, TargetsForPrefixLmObjective, Unsupervised};
@@ -39,6 +40,7 @@ crate::gin::slot! {
         AppendEos,
         AppendEosAfterTrim,
         AppendEosAfterTrimAndPreserve,
+        ApplyFeatureConverter,
         ApplyTemplate,
         BertMasking,
         CacheDatasetPlaceholder,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::bad::{BadRecordPolicy, OnBadRecord};
+use super::counts::{Counted, count_by_reading};
 use super::hub_files::{by_split_names, format_of, splits_in_names};
 use super::parse::RecordParser;
 use super::read::{RowOptions, num_rows};
@@ -45,7 +46,8 @@ pub struct HuggingFaceDataSource {
     #[gin(default = None)]
     pub data_files: Option<BTreeMap<String, FilePattern>>,
     /// The task's splits: all if None, those listed, or each with what it is of the data set, such as
-    /// 'train+validation'; parts such as 'train[:90%]' need Parquet.
+    /// 'train+validation' or 'train[:90%]'. For a part, files other than Parquet are read once to count
+    /// their examples.
     #[gin(default = None)]
     pub split: Option<TfdsSplits>,
     /// The commit, branch or tag on the hub.
@@ -235,11 +237,16 @@ impl SplitCounts for HubSplits<'_> {
         paths.into_iter().map(file).collect::<Result<_, _>>().map(Some)
     }
 
-    fn count(&self, file: &SourceFile) -> Result<Option<u64>, DataError> {
-        match file.format {
-            Format::Parquet(_) => num_rows(&file.path).map(Some),
-            _ => Ok(None),
-        }
+    /// Only Parquet tells without being read.
+    fn count(&self, files: &[SourceFile]) -> Result<Vec<Arc<Counted>>, DataError> {
+        let rows = |file: &SourceFile| match file.format {
+            Format::Parquet(_) => {
+                Some(num_rows(&file.path).map(|rows| Arc::new(Counted::of_records(rows))))
+            }
+            _ => None,
+        };
+        let told: Option<Result<Vec<_>, _>> = files.iter().map(rows).collect();
+        told.unwrap_or_else(|| count_by_reading(files))
     }
 }
 

@@ -8,6 +8,7 @@
 mod arrow_source;
 mod bad;
 mod concatenated;
+mod counts;
 mod csv_source;
 mod few_shot;
 mod function;

@@ -2,7 +2,9 @@
 //! Source: TFDS `core/splits.py`, `core/utils/shard_utils.py`.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use super::counts::Counted;
 use super::spec::unknown_split;
 use super::split::SourceFile;
 use crate::data::error::DataError;
@@ -15,8 +17,8 @@ pub(super) trait SplitCounts {
     /// The files of a split, where it has it.
     fn files(&self, split: &str) -> Result<Option<Vec<SourceFile>>, DataError>;
 
-    /// The number of records of a file, where it can be told without reading it.
-    fn count(&self, file: &SourceFile) -> Result<Option<u64>, DataError>;
+    /// The examples of these files, each file's.
+    fn count(&self, files: &[SourceFile]) -> Result<Vec<Arc<Counted>>, DataError>;
 }
 
 /// One part of a split: `train[10:20]`.
@@ -118,27 +120,16 @@ impl<'a> Slice<'a> {
         if self.bounds.is_none() {
             return Ok(whole);
         }
-        let mut lengths = Vec::new();
-        for file in &whole {
-            let Some(length) = counts.count(file)? else {
-                return Err(unfit(
-                    wanted,
-                    &format!(
-                        "is a part of '{}', and how many examples `{}` has is known only by \
-                         reading it; name the whole split, or have the data set as Parquet",
-                        self.split, file.path
-                    ),
-                ));
-            };
-            lengths.push(length);
-        }
+        let counted = counts.count(&whole)?;
+        let lengths: Vec<u64> = counted.iter().map(|counted| counted.examples).collect();
         let range = self.range(&lengths).map_err(|reason| unfit(wanted, &reason))?;
         let mut start = 0;
-        let part = whole.into_iter().zip(lengths).filter_map(|(file, length)| {
-            let (from, to) = (range.start.max(start), range.end.min(start + length));
-            let records = from.saturating_sub(start)..to.saturating_sub(start);
-            start += length;
-            (from < to).then_some(SourceFile { records: Some(records), ..file })
+        let part = whole.into_iter().zip(counted).filter_map(|(file, counted)| {
+            let (from, to) = (range.start.max(start), range.end.min(start + counted.examples));
+            let examples = from.saturating_sub(start)..to.saturating_sub(start);
+            start += counted.examples;
+            let records = (from < to).then(|| counted.records(examples))?;
+            Some(SourceFile { records: Some(records), ..file })
         });
         Ok(part.collect())
     }

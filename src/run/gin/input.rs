@@ -6,7 +6,7 @@ use anyhow::anyhow;
 
 use crate::gin::Source;
 use crate::run::failure::Failure;
-use crate::run::library::{read_file, read_text};
+use crate::run::library::{read_anywhere, read_text};
 
 /// What a tool reads from standard input is called.
 const STDIN: &str = "<stdin>";
@@ -21,7 +21,7 @@ pub fn name(path: &str) -> &str {
 /// # Errors
 /// Where it cannot be read as text.
 pub fn read(path: &str) -> Result<String, Failure> {
-    let text = if path == "-" { read_text(io::stdin().lock()) } else { read_file(path.as_ref()) };
+    let text = if path == "-" { read_text(io::stdin().lock()) } else { read_anywhere(path) };
     text.map_err(|error| Failure::usage(anyhow!("cannot read {}: {error}", name(path))))
 }
 

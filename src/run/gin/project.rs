@@ -1,7 +1,5 @@
 //! The configuration that a tool is asked about: files, flags and the configurables they may name.
 
-use std::fs;
-
 use anyhow::{Context, anyhow};
 use clap::Args;
 
@@ -12,7 +10,8 @@ use crate::gin::{
 use crate::run::cli::GinFileArgs;
 use crate::run::configure::{ROOTS, registry};
 use crate::run::failure::Failure;
-use crate::run::library::Library;
+use crate::run::library::{Library, read_anywhere};
+use crate::storage::Path;
 
 /// Flags of the tools that look at a whole configuration.
 #[derive(Args, Debug)]
@@ -141,9 +140,7 @@ pub fn registry_for(paths: &[String]) -> Result<Registry, Failure> {
         return Ok(registry());
     }
     let read = |path: &String| {
-        fs::read_to_string(path)
-            .with_context(|| format!("cannot read {path}"))
-            .map_err(Failure::usage)
+        read_anywhere(path).with_context(|| format!("cannot read {path}")).map_err(Failure::usage)
     };
     let texts: Vec<String> = paths.iter().map(read).collect::<Result<_, _>>()?;
     registry_of(paths.iter().map(String::as_str).zip(texts.iter().map(String::as_str)))
@@ -152,7 +149,7 @@ pub fn registry_for(paths: &[String]) -> Result<Registry, Failure> {
 
 /// A run's folder stands for the configuration that the run wrote there.
 fn file_of(path: &str) -> String {
-    match fs::metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
+    match Path::parse(path).and_then(|path| path.is_dir()).unwrap_or(false) {
         true => format!("{}/config.gin", path.trim_end_matches('/')),
         false => path.to_string(),
     }

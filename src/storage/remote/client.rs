@@ -136,6 +136,7 @@ impl Watched {
         let longest = limits().stall * thinking + sending;
         // Of a file's bytes their reader sees that they keep coming.
         let is_of_file = request.headers().contains_key("range");
+        let lists = request.method().as_str() == "GET" && !is_of_file;
         let answer = tokio::time::timeout(longest, self.inner.execute(request));
         let Ok(answer) = answer.await else {
             return Err(late());
@@ -144,6 +145,8 @@ impl Watched {
         // These `object_store` understands, of whatever request.
         let status = response.status().as_u16();
         let understood = matches!(status, 200..=299 | 304 | 404 | 409 | 412);
+        // Of a bucket that is not there it would only quote what the server sent.
+        let understood = understood && !(lists && status == 404);
         if understood {
             return if is_of_file { Ok(response) } else { whole(response).await };
         }

@@ -52,10 +52,11 @@ impl Store for Bucket {
                 Some(Found { name: below(&meta.location)?, size: Some(meta.size) })
             };
             if depth == Depth::Tree {
-                let all: Vec<ObjectMeta> = self.patient.list(Some(&prefix)).try_collect().await?;
+                let all: Vec<ObjectMeta> =
+                    self.patient.list(Some(&prefix)).try_collect().await.map_err(listed)?;
                 return Ok(without_markers(all.iter().filter_map(file).collect()));
             }
-            let listed = self.patient.list_with_delimiter(Some(&prefix)).await?;
+            let listed = self.patient.list_with_delimiter(Some(&prefix)).await.map_err(listed)?;
             let folders = listed.common_prefixes.iter().filter_map(below);
             let folders = folders.map(|name| Found { name, size: None });
             Ok(folders.chain(listed.objects.iter().filter_map(file)).collect())
@@ -65,7 +66,8 @@ impl Store for Bucket {
     fn has_below<'a>(&'a self, folder: &'a str) -> Attempt<'a, bool> {
         Box::pin(async move {
             let prefix = parse(folder)?;
-            let first = self.patient.list(Some(&prefix)).next().await.transpose()?;
+            let first =
+                self.patient.list(Some(&prefix)).next().await.transpose().map_err(listed)?;
             // The bucket itself is there, whatever it holds.
             Ok(first.is_some() || folder.is_empty())
         })
@@ -135,6 +137,14 @@ impl Store for Bucket {
             self.writable()?;
             Ok(self.patient.copy(&parse(from)?, &parse(to)?).await?)
         })
+    }
+}
+
+/// A listing finds nothing where there is no such folder; only a bucket can be missing.
+fn listed(error: object_store::Error) -> Failure {
+    match error.into() {
+        Failure::NotFound => Failure::Permanent("there is no such bucket".to_string()),
+        failure => failure,
     }
 }
 

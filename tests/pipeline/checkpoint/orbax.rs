@@ -42,7 +42,26 @@ fn every_way_in_which_orbax_writes_is_read() {
     let oldest = open(&fixture("orbax/aggregated/checkpoint_3")).unwrap();
     let inline = "state/param_states/encoder/norm/scale/inline";
     check_cyclic(inline, &oldest.read(inline).unwrap());
-    assert_eq!(oldest.read_part(inline, &[1..3]).unwrap().shape, [2]);
+    assert_eq!(oldest.read_part(inline, std::slice::from_ref(&(1..3))).unwrap().shape, [2]);
+}
+
+#[test]
+fn an_item_of_any_name_is_found_and_of_several_one_must_be_named() {
+    let (_dir, dir) = copied(&fixture("orbax/managed/checkpoint_3"));
+    dir.join("state").rename(&dir.join("model")).unwrap();
+    check_tree(&dir);
+    dir.join("other").create_dir_all().unwrap();
+    overwrite(&dir.join("other/_METADATA"), b"{}");
+    let error = open(&dir).unwrap_err();
+    assert!(error.is_users() && error.to_string().contains("it holds `model`, `other`; name one"));
+    check_tree(&dir.join("model"));
+}
+
+#[test]
+fn databases_that_nobody_merged_are_read() {
+    let (_dir, dir) = copied(&fixture("orbax/ocdbt/checkpoint_3"));
+    dir.join("state/manifest.ocdbt").remove_file().unwrap();
+    check_tree(&dir);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use gimlet::checkpoint::{
-    Array, ArrayView, Best, KeepBest, MetricMode, Retention, Saver, Saving, Snapshot, Writer,
-    checkpoint_dir, list_steps, open, write_arrays,
+    Array, ArrayView, Best, Compression, KeepBest, MetricMode, Retention, Saver, Saving, Snapshot,
+    Writer, checkpoint_dir, list_steps, open, write_arrays,
 };
 use gimlet::storage::Path;
 
@@ -26,7 +26,8 @@ fn views(arrays: &[(String, Array)]) -> Vec<(&str, ArrayView<'_>)> {
 
 fn saver(model_dir: &Path, keep: Option<usize>) -> Saver {
     let retention = Retention { keep, keep_dataset_checkpoints: None };
-    Saver::new(Saving { model_dir: model_dir.clone(), target_dtype: None, retention })
+    let (model_dir, compression) = (model_dir.clone(), Compression::None);
+    Saver::new(Saving { model_dir, target_dtype: None, compression, retention })
 }
 
 /// A state whose values all are the step.
@@ -173,4 +174,37 @@ fn multiples_of_a_period_stay_and_do_not_count() {
     let metrics = [(10, 0.1), (11, 0.2), (12, 0.3), (20, 0.0), (21, 0.9)];
     let forced = KeepBest { force_keep_period: Some(10), ..rule(MetricMode::Max) };
     assert_eq!(prune(&[10, 11, 12, 20, 21], 1, forced, &metrics), [10, 12, 20, 21]);
+}
+
+#[test]
+fn a_changed_byte_is_noticed_by_whoever_reads_the_array() {
+    let (_dir, model_dir) = scratch();
+    let mut saver = saver(&model_dir, None);
+    saver.save(1, None, copy(1)).unwrap();
+    saver.wait().unwrap();
+    let checkpoint = checkpoint_dir(&model_dir, 1);
+    let array = "target/layers_7/kernel";
+    for (file, expected) in [("0.0", "has changed"), (".zarray", ""), ("0.0", "truncated")] {
+        let path = checkpoint.join("target.layers_7.kernel").join(file);
+        let whole = path.read().unwrap();
+        let mut bytes = whole.clone();
+        match expected {
+            "truncated" => bytes.truncate(whole.len() - 1),
+            // Not compressed: nothing but our checksums tells. In the text, a blank.
+            _ => *bytes.last_mut().unwrap() ^= 0x2a,
+        }
+        std::fs::write(path.local().unwrap(), bytes).unwrap();
+        let stored = open(&checkpoint).unwrap();
+        let error = stored.read(array).unwrap_err();
+        assert!(error.is_damage(), "{error}");
+        for words in ["target.layers_7.kernel", file, expected] {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        stored.read("target/layers_6/kernel").unwrap();
+        std::fs::write(path.local().unwrap(), whole).unwrap();
+        stored.read(array).unwrap();
+    }
+    checkpoint.join("gimlet/run.json").remove_file().unwrap();
+    let error = open(&checkpoint).unwrap().extra("gimlet/run.json").unwrap_err();
+    assert!(error.to_string().contains("`gimlet/run.json` is missing"), "{error}");
 }

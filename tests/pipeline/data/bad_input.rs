@@ -1,7 +1,8 @@
 //! What users get to read when their data or their configuration is wrong.
 
 use gimlet::data::{
-    CacheDatasetPlaceholder, DatasetOptions, Rekey, Tokenize, TokenizeAndAppendEos, get_dataset,
+    CacheDatasetPlaceholder, DatasetOptions, Glue, Rekey, Tokenize, TokenizeAndAppendEos,
+    get_dataset,
 };
 use gimlet::vocab::ByteVocabulary;
 
@@ -195,4 +196,25 @@ fn lengths_of_none_are_those_of_the_longest_example() {
     for name in ["encoder_input_tokens", "decoder_target_tokens"] {
         assert_eq!(batch.feature(name).unwrap().length, 7, "{name}");
     }
+}
+
+#[test]
+fn a_label_outside_its_range_is_named_with_its_record() {
+    let lines = "{\"sentence\": \"a\", \"label\": -1}\n{\"sentence\": \"b\", \"label\": 2}\n";
+    let folder = folder_with("a.jsonl", lines.as_bytes());
+    let source = json_source(&format!("{}/*.jsonl", folder.path().display()));
+    let glue = Glue {
+        benchmark_name: "cola".to_string(),
+        label_names: vec!["no".to_string(), "yes".to_string()],
+        feature_names: None,
+        id_key: None,
+    };
+    let bytes = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    let steps = vec![glue.into(), tokenize()];
+    let task = task("text", source, steps, features(&bytes, &["inputs", "targets"]));
+    let expected = [
+        "task `text`, glue: the label is 2, expected -1 or one of the 2 of `label_names`",
+        "a.jsonl:2",
+    ];
+    check(task, &expected);
 }

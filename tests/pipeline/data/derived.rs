@@ -100,8 +100,10 @@ fn derived_tasks_and_mixtures_are_those_of_seqios_helpers() {
     let expected = reference_json("derived.json");
     let tasks = load(&folder, "", DERIVED);
     assert_eq!(tasks.mistakes(), Vec::<String>::new());
-    assert_eq!(tasks.task_names(), ["a", "b", "new"]);
-    assert_eq!(tasks.mixture_names(), ["devs", "few", "inner", "mix", "outer"]);
+    let parts = ["few.a", "few.inner.b", "mix.a", "mix.inner.b"];
+    assert_eq!(tasks.task_names(), [&["a", "b"][..], &parts, &["new"]].concat());
+    let mixtures = ["devs", "few", "few.inner", "inner", "mix", "mix.inner", "outer"];
+    assert_eq!(tasks.mixture_names(), mixtures);
     for (mixture, names) in expected["names"].as_object().unwrap() {
         let found = subtasks(mixture, &tasks).unwrap();
         let found: Vec<&str> = found.iter().map(|task| task.task_name()).collect();

@@ -39,29 +39,34 @@ fn configured<T: Configurable + FromGin>(case: &Value, binding: String) -> T {
 #[test]
 fn metrics_equal_t5s() {
     let cases = reference_json("t5_metrics.json");
-    for (index, case) in cases.as_array().unwrap().iter().enumerate() {
-        let name = case["metric"].as_str().unwrap();
-        let spec: Metric = configured(case, format!("Metric.metric_fn = @metrics.{name}"));
-        let list = |key: &str| case[key].as_array().unwrap().clone();
-        let found = spec.metric_fn.compute(&list("targets"), &list("predictions"));
-        let found = found.unwrap_or_else(|error| panic!("case {index}: {error}"));
-        let expected = case["values"].as_object().unwrap();
-        let keys: Vec<&String> = found.keys().collect();
-        let mut expected_keys: Vec<&String> = expected.keys().collect();
-        expected_keys.sort();
-        assert_eq!(keys, expected_keys, "case {index}: {name}");
-        for (key, value) in expected {
-            // NaN is null; sums in another order differ in the last digits, and t5 has probabilities
-            // in 32 bits.
-            let expected = value.as_f64().unwrap_or(f64::NAN);
-            let is_close = (found[key] - expected).abs() <= 1e-9 * expected.abs().max(1.0);
-            let both_nan = found[key].is_nan() && expected.is_nan();
-            assert!(
-                is_close || both_nan,
-                "case {index}: {name}, {key}: {} is not {value}",
-                found[key]
-            );
-        }
+    cases.as_array().unwrap().iter().for_each(check_metric);
+}
+
+/// Made by `reference/multilingual_reference.py`.
+#[test]
+fn metrics_equal_those_of_mt5_and_closed_book_qa() {
+    let cases = &reference_json("multilingual_metrics.json")["metrics"];
+    cases.as_array().unwrap().iter().for_each(check_metric);
+}
+
+fn check_metric(case: &Value) {
+    let name = case["metric"].as_str().unwrap();
+    let spec: Metric = configured(case, format!("Metric.metric_fn = @metrics.{name}"));
+    let list = |key: &str| case[key].as_array().unwrap().clone();
+    let found = spec.metric_fn.compute(&list("targets"), &list("predictions"));
+    let found = found.unwrap_or_else(|error| panic!("{case}: {error}"));
+    let expected = case["values"].as_object().unwrap();
+    let keys: Vec<&String> = found.keys().collect();
+    let mut expected_keys: Vec<&String> = expected.keys().collect();
+    expected_keys.sort();
+    assert_eq!(keys, expected_keys, "{case}");
+    for (key, value) in expected {
+        // NaN is null; sums in another order differ in the last digits, and t5 has probabilities in 32
+        // bits.
+        let expected = value.as_f64().unwrap_or(f64::NAN);
+        let is_close = (found[key] - expected).abs() <= 1e-9 * expected.abs().max(1.0);
+        let both_nan = found[key].is_nan() && expected.is_nan();
+        assert!(is_close || both_nan, "{case}, {key}: {} is not {value}", found[key]);
     }
 }
 
@@ -92,15 +97,25 @@ fn postprocessors_equal_t5s() {
     let cases = reference_json("t5_postprocessors.json");
     let (first, cases) = cases.as_array().unwrap().split_first().unwrap();
     let example: &ExampleFeatures = first["example"].as_object().unwrap();
-    for case in cases {
-        let name = case["postprocessor"].as_str().unwrap();
-        let binding = format!("Postprocess.postprocess_fn = @postprocessors.{name}()");
-        let spec: Postprocess = configured(case, binding);
-        let text = case["text"].as_str().unwrap();
-        let is_target = case["is_target"].as_bool().unwrap();
-        let found = spec.postprocess_fn.apply(text, example, is_target).unwrap();
-        assert_eq!(found, case["value"], "{case}");
+    cases.iter().for_each(|case| check_postprocessor(case, example));
+}
+
+/// Made by `reference/multilingual_reference.py`.
+#[test]
+fn postprocessors_equal_those_of_closed_book_qa() {
+    for case in reference_json("multilingual_metrics.json")["postprocessors"].as_array().unwrap() {
+        check_postprocessor(case, case["example"].as_object().unwrap());
     }
+}
+
+fn check_postprocessor(case: &Value, example: &ExampleFeatures) {
+    let name = case["postprocessor"].as_str().unwrap();
+    let binding = format!("Postprocess.postprocess_fn = @postprocessors.{name}()");
+    let spec: Postprocess = configured(case, binding);
+    let text = case["text"].as_str().unwrap();
+    let is_target = case["is_target"].as_bool().unwrap();
+    let found = spec.postprocess_fn.apply(text, example, is_target).unwrap();
+    assert_eq!(found, case["value"], "{case}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Mixtures: rates and what their tasks must share.
 
 use gimlet::data::{
-    DataError, DatasetOptions, Mixture, MixtureEntries, MixtureEntry, Rate, get_dataset, subtasks,
+    DataError, DatasetOptions, Mixture, MixtureEntries, MixtureEntry, Rate, SampleFromDatasets,
+    get_dataset, subtasks,
 };
 use gimlet::data::{RateFunction, RateNumExamples};
 use gimlet::gin::Ref;
@@ -23,6 +24,7 @@ fn add_mixture(tasks: &mut Tasks, name: &str, entries: &[(&str, Option<f64>)]) {
         name: None,
         tasks: MixtureEntries(entries.iter().map(entry).collect()),
         default_rate: Some(Rate::Number(1.0)),
+        sample_fn: None,
     };
     tasks.insert(name.to_string(), TaskOrMixture::Mixture(Arc::new(mixture)));
 }
@@ -140,6 +142,7 @@ fn add_proportional(tasks: &mut Tasks, name: &str, entries: &[&str], maximum: Op
         name: None,
         tasks: MixtureEntries(entries.iter().map(entry).collect()),
         default_rate: Some(Rate::Function(Ref(RateFunction::RateNumExamples(rate)))),
+        sample_fn: None,
     };
     tasks.insert(name.to_string(), TaskOrMixture::Mixture(Arc::new(mixture)));
 }
@@ -188,4 +191,39 @@ fn a_task_of_rate_0_is_part_of_its_mixture_and_never_drawn() {
         assert!(batch.rows_of("encoder_input_tokens").all(|row| row[0] == 3));
     }
     assert_eq!(subtasks("both", &tasks).unwrap().len(), 2);
+}
+
+/// How often each of two tasks of 30 and 3 examples is drawn in one pass.
+fn drawn_in_a_pass(stop_on_empty_dataset: Option<bool>) -> [usize; 2] {
+    let folders = [folder_of_ids(&[30]), folder_of_ids(&[0, 3])];
+    let mut tasks = tasks([named("a", &folders[0]), named("b", &folders[1])]);
+    let entry = |name: &str| MixtureEntry { name: name.to_string(), rate: None };
+    let sample_fn = stop_on_empty_dataset
+        .map(|stop_on_empty_dataset| Ref(SampleFromDatasets { stop_on_empty_dataset }));
+    let mixture = Mixture {
+        scope: "both".to_string(),
+        name: None,
+        tasks: MixtureEntries(vec![entry("a"), entry("b")]),
+        default_rate: Some(Rate::Number(1.0)),
+        sample_fn,
+    };
+    tasks.insert("both".to_string(), TaskOrMixture::Mixture(Arc::new(mixture)));
+    let options =
+        DatasetOptions { num_epochs: Some(1), drop_remainder: false, ..DatasetOptions::default() };
+    let mut batches = get_dataset(&config("both", (4, 4)), &tasks, options).unwrap();
+    let mut counts = [0; 2];
+    while let Some(batch) = batches.next_batch().unwrap() {
+        for row in batch.rows_of("encoder_input_tokens").filter(|row| row[0] != 0) {
+            counts[row[0] as usize - 2] += 1;
+        }
+    }
+    counts
+}
+
+#[test]
+fn a_pass_over_a_mixture_ends_with_its_first_task_or_its_last() {
+    let first = drawn_in_a_pass(None);
+    assert!(first[1] == 3 && first[0] < 30, "{first:?}");
+    assert_eq!(drawn_in_a_pass(Some(true)), first);
+    assert_eq!(drawn_in_a_pass(Some(false)), [30, 3]);
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use gimlet::data::{
-    ConverterClass, DatasetOptions, EncDecFeatureConverter, EncoderFeatureConverter, Example,
-    FeatureConverter, Packing, Value, get_dataset, make_autoregressive_inputs,
+    ApplyFeatureConverter, ConverterClass, DatasetOptions, EncDecFeatureConverter,
+    EncoderFeatureConverter, Example, ExampleOptions, FeatureConverter, Packing, Value,
+    get_dataset, make_autoregressive_inputs, task_examples,
 };
 use serde_json::Value as Json;
 
@@ -197,4 +198,35 @@ fn dense_packing_pads_less_and_loses_nothing() {
     }
     assert_eq!(tokens[0], tokens[1]);
     assert!(padding(&dense) < padding(&greedy), "{} {}", padding(&dense), padding(&greedy));
+}
+
+#[test]
+fn a_converter_can_be_a_step_of_a_task() {
+    for case in reference_json("converters.json").as_array().unwrap() {
+        let folder = tempfile::tempdir().unwrap();
+        let lines = case["examples"].as_array().unwrap().iter().map(|line| format!("{line}\n"));
+        std::fs::write(folder.path().join("a.jsonl"), lines.collect::<String>()).unwrap();
+        let step = ApplyFeatureConverter {
+            feature_converter: class_of(case),
+            pack: case["pack"] == true,
+            use_custom_packing_ops: false,
+            bos_id: 0,
+        };
+        let source = json_source(&folder.path().join("a.jsonl").display().to_string());
+        let task = task("rows", source, vec![step.into()], BTreeMap::new());
+        let mut lengths: BTreeMap<String, usize> =
+            serde_json::from_value(case["lengths"].clone()).unwrap();
+        // As the converter that passes the rows on would need it.
+        lengths.insert("decoder_target_tokens".to_string(), 11);
+        let options = ExampleOptions {
+            split: "train".to_string(),
+            lengths: Some(lengths),
+            ..ExampleOptions::default()
+        };
+        let rows = task_examples(&task, &options).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
+        for (name, expected) in case["rows"].as_object().unwrap() {
+            let found: Vec<_> = rows.iter().map(|row| row.ints(name).unwrap()).collect();
+            assert_eq!(serde_json::json!(found), *expected, "{name} of {case}");
+        }
+    }
 }

@@ -107,6 +107,7 @@ fn mixtures() {
         name: None,
         tasks: MixtureEntries(vec![entry("ids", 2.0), entry("other", 1.0)]),
         default_rate: None,
+        sample_fn: None,
     };
     tasks.insert("both".to_string(), TaskOrMixture::Mixture(Arc::new(mixture)));
     let config = DatasetConfig { shuffle: true, ..config("both", (4, 4)) };

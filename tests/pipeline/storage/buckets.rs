@@ -1,30 +1,47 @@
 //! Buckets: an S3 server that checks signatures, and the same behind a shim as Google's XML API.
 
+use std::collections::BTreeMap;
 use std::io::Read;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use gimlet::storage::{CREDENTIALS, Path};
+use gimlet::storage::{CREDENTIALS, Leased, Path, Takeover};
 
 use super::s3::S3;
 use super::server::{Ending, Reply, Request, Server};
-use super::{PART, environment, noise, path, suite};
+use super::{PART, environment, leases, noise, path, suite};
 
 fn s3_server(bucket: &str, keys: Option<(&str, &str)>) -> Server {
     let s3 = Arc::new(S3::new(bucket, keys));
     Server::start(move |request| s3.answer(request))
 }
 
-/// Google's XML API is Amazon's with other names of headers; tokens replace signatures.
+/// Google's XML API is Amazon's with other names of headers; tokens replace signatures, and writes go by
+/// the number of an object's state.
 fn google_server(bucket: &str) -> Server {
     let s3 = Arc::new(S3::new(bucket, None));
+    let generations = Mutex::new(BTreeMap::<String, u64>::new());
     Server::start(move |request| {
+        let mut generations = generations.lock().unwrap();
+        let key = request.target.split('?').next().unwrap().to_string();
+        let generation = generations.get(&key).copied().unwrap_or(0);
+        let expected = request.header("x-goog-if-generation-match");
+        if expected.is_some_and(|expected| expected != generation.to_string()) {
+            return Reply::status(412);
+        }
         let mut request = request.clone();
         let theirs = std::mem::take(&mut request.headers).into_iter();
         request.headers = theirs
             .filter(|(name, _)| name != "authorization")
             .map(|(name, value)| (name.replace("x-goog-", "x-amz-"), value))
             .collect();
-        s3.answer(&request).with("x-goog-generation", "1")
+        let reply = s3.answer(&request);
+        let now = match request.method.as_str() {
+            "PUT" => generation + 1,
+            "DELETE" => 0,
+            _ => generation,
+        };
+        generations.insert(key, now);
+        reply.with("x-goog-generation", &now.to_string())
     })
 }
 
@@ -44,6 +61,18 @@ fn a_signed_bucket_does_what_all_places_do() {
     suite::check("s3://signed/run");
     let signed = |request: &Request| request.header("authorization").is_some();
     assert!(server.requests().iter().all(signed));
+}
+
+#[test]
+fn a_bucket_that_is_not_there_is_named_as_such() {
+    let server = s3_server("there", Some(("key", "secret")));
+    let _held = keys(&server);
+    let folder = path("s3://not-there/run");
+    for message in
+        [folder.list().unwrap_err().to_string(), folder.exists().unwrap_err().to_string()]
+    {
+        assert!(message.contains("`s3://not-there/run`: there is no such bucket"), "{message}");
+    }
 }
 
 #[test]
@@ -103,6 +132,12 @@ fn a_bucket_of_google_does_what_all_places_do() {
     });
     let _held = environment(&[("GOOGLE_SERVICE_ACCOUNT_KEY", &account.to_string())]);
     suite::check("gs://google/run");
+
+    let folder = path("gs://google/leased");
+    let Leased::Held(held) = folder.lease(Takeover::No).unwrap() else { panic!("it is free") };
+    assert!(matches!(folder.lease(Takeover::No).unwrap(), Leased::Busy(_)));
+    leases::write_foreign(&folder, 0.0);
+    leases::eventually("lost", || held.is_lost());
 }
 
 #[test]

@@ -22,7 +22,8 @@ fn is_busy(folder: &Path) -> bool {
     matches!(folder.lease(Takeover::No).unwrap(), Leased::Busy(_))
 }
 
-fn eventually(what: &str, holds: impl Fn() -> bool) {
+/// Waits until something holds.
+pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < Duration::from_secs(20), "{what} never");

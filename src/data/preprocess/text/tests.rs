@@ -1,5 +1,6 @@
-//! Compared with t5, seqio, promptsource and Unidecode: `text_preprocessors.py` in the tests'
-//! reference folder made what is expected.
+//! Compared with t5, seqio, promptsource and Unidecode, and with mT5 and T5's closed-book QA:
+//! `text_preprocessors.py` and `multilingual_reference.py` in the tests' reference folder made what is
+//! expected.
 
 #![cfg(test)]
 
@@ -14,13 +15,12 @@ use super::print::printed;
 use super::transliterate::unidecode;
 use crate::data::example::{Example, Value};
 
-static REFERENCE: LazyLock<Json> = LazyLock::new(|| {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/pipeline/data/reference/text_preprocessors.json"
-    );
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
-});
+static REFERENCE: LazyLock<Json> = LazyLock::new(|| reference("text_preprocessors.json"));
+
+fn reference(file: &str) -> Json {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference");
+    serde_json::from_str(&std::fs::read_to_string(format!("{folder}/{file}")).unwrap()).unwrap()
+}
 
 fn rows(kind: &str) -> impl Iterator<Item = (&'static str, &'static Json)> {
     REFERENCE[kind].as_array().unwrap().iter().map(|row| (row["gin"].as_str().unwrap(), row))
@@ -44,16 +44,41 @@ fn sorted(example: &Example) -> BTreeMap<String, Value> {
 #[test]
 fn outputs_are_those_of_the_real_ones() {
     assert!(rows("cases").count() > 60);
-    for (gin, row) in rows("cases") {
-        let found = run(&preprocessors(gin), examples(&row["examples"]));
-        let found: Vec<_> =
-            found.unwrap_or_else(|e| panic!("{gin}{e}")).iter().map(sorted).collect();
-        let expected: Vec<_> = examples(&row["outputs"]).iter().map(sorted).collect();
-        for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
-            assert_eq!(found, expected, "{gin} output {i}");
-        }
-        assert_eq!(found.len(), expected.len(), "{gin}");
+    rows("cases").for_each(|(gin, row)| check_case(gin, row));
+}
+
+#[test]
+fn outputs_are_those_of_mt5_and_closed_book_qa() {
+    for row in reference("multilingual_preprocessors.json")["cases"].as_array().unwrap() {
+        check_case(row["gin"].as_str().unwrap(), row);
     }
+}
+
+#[test]
+fn an_answer_is_sampled_from_all() {
+    let gin = "steps.preprocessors = [@t5_cbqa.preprocessors.sample_answer()]\n";
+    let asked = json!({"inputs": "q", "targets": "a", "answers": ["a", "b", "c"]});
+    let found = run(&preprocessors(gin), vec![example(&asked); 600]).unwrap();
+    for answer in ["a", "b", "c"] {
+        let count = found.iter().filter(|example| example.text("targets") == Some(answer)).count();
+        // A third of 600; four standard deviations are 46.
+        assert!(count.abs_diff(200) < 46, "{answer}: {count}");
+    }
+    for example in &found {
+        let Some(Value::Texts(answers)) = example.get("answers") else { panic!("{example:?}") };
+        assert_eq!(answers.first().map(String::as_str), example.text("targets"));
+        assert_eq!(BTreeSet::from_iter(answers.iter().map(String::as_str)).len(), 3);
+    }
+}
+
+fn check_case(gin: &str, row: &Json) {
+    let found = run(&preprocessors(gin), examples(&row["examples"]));
+    let found: Vec<_> = found.unwrap_or_else(|e| panic!("{gin}{e}")).iter().map(sorted).collect();
+    let expected: Vec<_> = examples(&row["outputs"]).iter().map(sorted).collect();
+    for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        assert_eq!(found, expected, "{gin} output {i}");
+    }
+    assert_eq!(found.len(), expected.len(), "{gin}");
 }
 
 #[test]

@@ -74,9 +74,14 @@ pub(crate) trait RecordReader: Send {
 
     /// Passes over records without looking into them.
     fn skip(&mut self, count: u64) -> Result<(), DataError> {
-        for _ in 0..count {
-            if self.next_record()?.is_none() {
-                break;
+        // Blank lines count, and may be passed together with a record.
+        let goal = self.position().records + count;
+        while self.position().records < goal {
+            match self.next_record() {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) if self.recovers() => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())

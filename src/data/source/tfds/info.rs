@@ -1,7 +1,10 @@
 //! `dataset_info.json`: the splits of a data set and how many examples each of their files has.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 
+use super::super::counts::Counted;
 use super::super::slices::SplitCounts;
 use super::super::split::{Format, SourceFile};
 use crate::data::error::DataError;
@@ -127,7 +130,8 @@ impl SplitCounts for Info {
         Ok(Some(files))
     }
 
-    fn count(&self, file: &SourceFile) -> Result<Option<u64>, DataError> {
-        Ok(file.records.as_ref().map(|records| records.end))
+    fn count(&self, files: &[SourceFile]) -> Result<Vec<Arc<Counted>>, DataError> {
+        let length = |file: &SourceFile| file.records.as_ref().map_or(0, |records| records.end);
+        Ok(files.iter().map(|file| Arc::new(Counted::of_records(length(file)))).collect())
     }
 }

@@ -1,6 +1,9 @@
 //! What is read of a cache, and what happens where it is missing or damaged.
 
-use gimlet::data::{AppendEos, AppendEosAfterTrim, DatasetOptions, get_dataset};
+use gimlet::data::{
+    AppendEos, AppendEosAfterTrim, DatasetOptions, MixingRateNumCharacters, MixingRateNumExamples,
+    RateFunction, get_dataset,
+};
 
 use super::super::resume;
 use super::*;
@@ -158,4 +161,65 @@ fn a_cache_step_stands_once_and_before_what_depends_on_lengths() {
     task.preprocessors.insert(0, trim);
     let error = examples(&task, options(None)).unwrap_err().to_string();
     assert!(error.contains("`append_eos_after_trim` depends on `task_feature_lengths`"), "{error}");
+}
+
+/// A copy of SeqIO's cache whose statistics also count characters, as `--enable_char_counts` has them.
+fn caches_with_characters() -> (tempfile::TempDir, Caches) {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("reference/cache");
+    std::fs::create_dir_all(&copy).unwrap();
+    for file in std::fs::read_dir(reference("cache/reference/cache")).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+    }
+    let stats = copy.join("stats.train.json");
+    let text = std::fs::read_to_string(&stats).unwrap().replacen('{', "{\"text_chars\": 400,", 1);
+    std::fs::write(&stats, text).unwrap();
+    let caches = caches(&folder);
+    (folder, caches)
+}
+
+#[test]
+fn rates_by_characters_come_from_the_cache() {
+    let (_folder, caches) = caches_with_characters();
+    let rate = |char_count_name: &str, temperature| {
+        let char_count_name = char_count_name.to_string();
+        let spec = MixingRateNumCharacters { temperature, char_count_name };
+        RateFunction::MixingRateNumCharacters(spec).rate(&reference_task(), &caches)
+    };
+    assert_eq!(rate("text_chars", 1.0).unwrap(), 400.0);
+    assert_eq!(rate("text_chars", 2.0).unwrap(), 20.0);
+    assert_eq!(rate("inputs_tokens", 1.0).unwrap(), 70.0);
+    let error = rate("targets_chars", 1.0).unwrap_err().to_string();
+    assert!(error.contains("has no 'targets_chars' in stats.train.json"), "{error}");
+}
+
+#[test]
+fn rates_by_examples_come_from_the_cache_first() {
+    let rate = |folders: Vec<String>, change: fn(&mut MixingRateNumExamples)| {
+        let mut spec = MixingRateNumExamples {
+            maximum: None,
+            scale: 1.0,
+            temperature: 1.0,
+            fallback_to_num_input_examples: true,
+            split: "train".to_string(),
+        };
+        change(&mut spec);
+        let mut task = reference_task();
+        let DataSource::TextLineDataSource(source) = &mut task.source else { panic!("text") };
+        source.num_input_examples = Some(BTreeMap::from([("train".to_string(), 9)]));
+        let caches = Caches { folders, ..Caches::default() };
+        RateFunction::MixingRateNumExamples(spec).rate(&task, &caches).map_err(|e| e.to_string())
+    };
+    let cached = || reference_caches().folders;
+    assert_eq!(rate(cached(), |_| {}), Ok(20.0));
+    assert_eq!(rate(cached(), |spec| spec.split = "validation".to_string()), Ok(3.0));
+    assert_eq!(rate(cached(), |spec| (spec.scale, spec.maximum) = (0.5, Some(16.0))), Ok(10.0));
+    assert_eq!(
+        rate(cached(), |spec| (spec.temperature, spec.maximum) = (2.0, Some(16.0))),
+        Ok(4.0)
+    );
+    assert_eq!(rate(Vec::new(), |_| {}), Ok(9.0));
+    let error = rate(Vec::new(), |spec| spec.fallback_to_num_input_examples = false).unwrap_err();
+    assert!(error.contains("is to be read from its cache"), "{error}");
 }

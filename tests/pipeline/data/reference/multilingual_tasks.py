@@ -71,7 +71,8 @@ def source_of(source):
     return source._dataset_fn.__name__, sorted(source.splits)
   loader = source._tfds_dataset
   splits = loader._split_map or source._splits
-  return loader.name, dict(splits) if isinstance(splits, dict) else splits and sorted(splits)
+  named = dict(splits) if isinstance(splits, dict) else sorted(splits or [])
+  return loader.name, named or None
 
 
 def shape_of(task):

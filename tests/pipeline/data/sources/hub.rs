@@ -74,8 +74,6 @@ fn a_tasks_splits_are_parts_of_the_data_sets() {
     check_names(&task, "all", &["train.jsonl", "test.jsonl"]);
     check_names(&task, "dev", &["test.jsonl"]);
     check_error(&task, "train", &["has no split 'train'; it has 'all', 'dev'"]);
-    let part = hub(data.path(), &[("split", "{'train': 'train[:1]'}")]);
-    check_error(&part, "train", &["is a part of 'train'", "only by reading it", "as Parquet"]);
     let rows = tempfile::tempdir().unwrap();
     std::fs::copy(folder().join("rows.parquet"), rows.path().join("train.parquet")).unwrap();
     let part =
@@ -85,6 +83,35 @@ fn a_tasks_splits_are_parts_of_the_data_sets() {
     assert_eq!(whole.source.num_input_examples("train"), Some(11));
     // Half of 11 rows is rounded to even, as TFDS and `datasets` do it: to 6.
     check(&part, &serde_json::json!([{"label": 6}, {"label": 7}]));
+}
+
+#[test]
+fn parts_of_splits_are_those_that_datasets_gives() {
+    let reference = &reference_json("parts.json");
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in reference["files"].as_object().unwrap() {
+        std::fs::write(folder.path().join(name), text.as_str().unwrap()).unwrap();
+    }
+    let saved = folder.path().join("arrow");
+    std::fs::create_dir(&saved).unwrap();
+    std::fs::copy(super::folder().join("rows.stream"), saved.join("train.arrow")).unwrap();
+    for case in reference["parts"].as_array().unwrap() {
+        let (files, slice) = (case["files"].as_str().unwrap(), case["slice"].as_str().unwrap());
+        let files = format!("{{'train': {files}}}");
+        let splits = format!("{{'train': '{slice}'}}");
+        let task = hub(folder.path(), &[("data_files", &files), ("split", &splits)]);
+        let found = read(&task, &options("train")).unwrap();
+        let found: Vec<&str> = found.iter().map(|e| e["text"].as_str().unwrap()).collect();
+        assert_eq!(serde_json::json!(found), case["texts"], "{files} {slice}");
+    }
+    let rows = |slice: &str| {
+        let splits = format!("{{'train': '{slice}'}}");
+        let task = hub(&saved, &[("split", &splits), ("columns", "['label']")]);
+        read(&task, &options("train")).unwrap()
+    };
+    let labels: Vec<i64> = rows("train").iter().map(|e| e["label"].as_i64().unwrap()).collect();
+    let part: Vec<i64> = rows("train[2:4]").iter().map(|e| e["label"].as_i64().unwrap()).collect();
+    assert_eq!(part, labels[2..4]);
 }
 
 fn tfds(params: &[(&str, &str)]) -> Task {
