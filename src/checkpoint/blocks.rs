@@ -11,7 +11,7 @@ use super::zarr::{self, choose_chunks};
 pub(super) const BLOCK_BYTES: usize = 64 << 20;
 
 /// The ranges of a part of an array, one for each dimension.
-pub type Part = Vec<Range<usize>>;
+pub(super) type Part = Vec<Range<usize>>;
 
 /// Reads an array block by block, in no particular order.
 pub fn for_each_block<S: Stored + ?Sized>(

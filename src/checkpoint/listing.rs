@@ -92,7 +92,7 @@ fn listed(path: &Path, name: &str) -> Result<Listed, CheckpointError> {
         format: None,
         num_files: sizes.len(),
         bytes: sizes.values().sum(),
-        modified: modified(path, name)?,
+        modified: modified(path, name),
         is_pinned: sizes.contains_key(PINNED_FILE),
         condition: Condition::HalfWritten,
         path: path.clone(),
@@ -158,17 +158,9 @@ fn sizes(path: &Path, name: &str) -> Result<BTreeMap<String, u64>, CheckpointErr
     Ok(sizes)
 }
 
-/// That of the file that finished it, for stores know no times of folders.
-fn modified(path: &Path, name: &str) -> Result<Option<SystemTime>, CheckpointError> {
+/// That of the file that finished it, for stores know no times of folders; some servers know none at all.
+fn modified(path: &Path, name: &str) -> Option<SystemTime> {
     let beside = path.parent().map(|folder| folder.join(&format!("{name}.index")));
-    let inside = if path.is_dir()? { Some(path.join(CHECKPOINT_FILE)) } else { None };
-    let candidates = [inside, Some(path.clone()), beside];
-    for file in candidates.into_iter().flatten() {
-        match file.modified() {
-            Ok(time) => return Ok(Some(time)),
-            Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(None)
+    let candidates = [Some(path.join(CHECKPOINT_FILE)), Some(path.clone()), beside];
+    candidates.into_iter().flatten().find_map(|file| file.modified().ok())
 }

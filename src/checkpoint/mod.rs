@@ -49,7 +49,7 @@ mod zarr;
 pub use array::{Array, ArrayView, DType};
 pub use assignment::{Plan, Rule, assign, plan_resume};
 pub use best::Best;
-pub use blocks::{Part, for_each_block};
+pub use blocks::for_each_block;
 pub use checkpointers::{
     CheckpointManagerClass, Checkpointer, CheckpointerClass, KeepBest, MetricMode,
     OrbaxCheckpointManager, SaveBestCheckpointer,

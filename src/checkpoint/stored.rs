@@ -52,6 +52,17 @@ impl Without {
 }
 
 impl Format {
+    /// Its name in flags and listings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::T5x => "t5x",
+            Format::Orbax => "orbax",
+            Format::HuggingFace => "hugging_face",
+            Format::Torch => "torch",
+            Format::MeshTensorFlow => "mesh_tensorflow",
+        }
+    }
+
     /// What a checkpoint of this format with these arrays lacks.
     pub(super) fn without_state(self, found: &Shapes) -> Without {
         match self {
@@ -62,17 +73,6 @@ impl Format {
                 Without::Nothing
             }
             Self::MeshTensorFlow => Without::Slots,
-        }
-    }
-
-    /// Its name in flags and listings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::T5x => "t5x",
-            Format::Orbax => "orbax",
-            Format::HuggingFace => "hugging_face",
-            Format::Torch => "torch",
-            Format::MeshTensorFlow => "mesh_tensorflow",
         }
     }
 }

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use crate::checkpoint::{ArrayInfo, CheckpointError, Distance, Stored, Tolerance, for_each_block};
 use crate::run::failure::Failure;
 use crate::run::output::write;
+use crate::telemetry::thousands;
 
-use super::{Filter, Meter, array_bytes, failure, json_number, open_at, shape, thousands};
+use super::{Filter, Meter, array_bytes, failure, json_number, open_at, shape};
 
 /// Flags of `gimlet checkpoint diff`.
 #[derive(Args, Debug)]
@@ -188,8 +189,8 @@ fn value_lines(pairs: &[Pair<'_>]) -> Vec<String> {
             distance.max_absolute,
             distance.max_relative,
             distance.norm(),
-            thousands(distance.num_different),
-            thousands(distance.count),
+            thousands(distance.num_different as f64),
+            thousands(distance.count as f64),
         )
     };
     pairs.iter().map(line).collect()

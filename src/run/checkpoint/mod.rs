@@ -13,7 +13,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use fancy_regex::Regex;
 
-use crate::checkpoint::{ArrayInfo, CheckpointError, Stored, open};
+use crate::checkpoint::{ArrayInfo, CheckpointError, Stored, Weights, open};
 use crate::storage::{Path, StorageError};
 use crate::telemetry::Count;
 
@@ -75,7 +75,14 @@ fn parse_path(text: &str) -> Result<Path, Failure> {
 
 /// Opens the checkpoint at a path; one that holds several is named with what it holds.
 fn open_at(text: &str) -> Result<Box<dyn Stored>, Failure> {
-    open(&parse_path(text)?).map_err(|error| match error {
+    let path = parse_path(text)?;
+    let flax = path.join(Weights::Flax.file_name());
+    let is_flax = || path.is_dir().is_ok_and(|is| is) && flax.exists().is_ok_and(|is| is);
+    open(&path).map_err(|error| match error {
+        CheckpointError::NotACheckpoint { path, .. } if is_flax() => Failure::usage(anyhow!(
+            "`{path}` is a Flax model, which Gimlet writes and does not read; expected the checkpoint \
+             that it was made from"
+        )),
         CheckpointError::NotACheckpoint { path, reason } => {
             // Commands have no modes; the list of a folder is the nearest help.
             let reason = reason.replace(", or use mode = 'latest'", "");
@@ -145,19 +152,6 @@ fn size(bytes: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// `12,345`.
-fn thousands(count: u64) -> String {
-    let digits = count.to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 /// `[512, 64]`, as gin and Python write it.
 fn shape(array: &ArrayInfo<'_>) -> String {
     format!("{:?}", array.shape)
@@ -204,6 +198,5 @@ mod tests {
         let found = [0, 999, 1_000, 12_345, 999_400, 999_600, 3_070_000_000].map(size);
         let expected = ["0 B", "999 B", "1.00 kB", "12.3 kB", "999 kB", "1.00 MB", "3.07 GB"];
         assert_eq!(found, expected);
-        assert_eq!(thousands(1_234_567), "1,234,567");
     }
 }

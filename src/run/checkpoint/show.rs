@@ -8,10 +8,12 @@ use serde_json::{Map, Value, json};
 use crate::checkpoint::{ArrayInfo, CheckpointError, Statistics, Stored, for_each_block};
 use crate::run::failure::Failure;
 use crate::run::output::{Color, ColorChoice, Paint, write};
+use crate::storage::{Path, StorageError};
+use crate::telemetry::thousands;
 
 use super::{
     Filter, Meter, array_bytes, failure, json_number, num_values, open_at, shape, size,
-    storage_failure, thousands,
+    storage_failure,
 };
 
 /// What makes a run the same run after a restart, as `gimlet train` leaves it.
@@ -88,7 +90,7 @@ fn rows<'a>(
             _ => None,
         };
         let mut row = Row { array, statistics: None, value };
-        if norms {
+        if norms && array.dtype.is_float() {
             let mut statistics = Statistics::default();
             for_each_block(stored, array, &mut |block, _| {
                 statistics.add(&block);
@@ -105,7 +107,8 @@ fn rows<'a>(
 /// What a checkpoint is, besides its arrays.
 struct About {
     path: String,
-    step: u64,
+    /// `None` for a format that has none.
+    step: Option<u64>,
     format: &'static str,
     num_files: usize,
     bytes: u64,
@@ -118,30 +121,31 @@ struct About {
 impl About {
     fn of(stored: &dyn Stored) -> Result<Self, Failure> {
         let path = stored.path();
-        let sizes = match path.is_dir().map_err(storage_failure)? {
-            true => path.sizes().map_err(storage_failure)?,
-            false => BTreeMap::new(),
-        };
+        let sizes = sizes(path).map_err(storage_failure)?;
+        let has_step = stored.leaves().iter().any(|array| array.name == "state/step");
         let is_beside = |name: &&String| {
             name.starts_with("gimlet/") || (!name.contains('/') && *name != "checkpoint")
         };
+        let is_dir = path.is_dir().map_err(storage_failure)?;
         let run = stored.extra(RUN_FILE).map_err(failure)?;
         Ok(Self {
             path: path.to_string(),
-            step: stored.step().map_err(failure)?,
+            step: Some(stored.step().map_err(failure)?).filter(|step| *step > 0 || has_step),
             format: stored.format().name(),
             num_files: sizes.len(),
             bytes: sizes.values().sum(),
-            beside: sizes.keys().filter(is_beside).cloned().collect(),
+            beside: sizes.keys().filter(is_beside).filter(|_| is_dir).cloned().collect(),
             run: run.and_then(|bytes| serde_json::from_slice(&bytes).ok()),
         })
     }
 
     fn text(&self, paint: Paint) -> String {
         let path = paint.text(Color::Bold, &self.path);
-        let mut out = format!("{path}: step {}, {}", self.step, self.format);
+        let step = self.step.map_or(String::new(), |step| format!("step {step}, "));
+        let mut out = format!("{path}: {step}{}", self.format);
         if self.num_files > 0 {
-            out += &format!(", {} in {} files", size(self.bytes), self.num_files);
+            let plural = if self.num_files == 1 { "" } else { "s" };
+            out += &format!(", {} in {} file{plural}", size(self.bytes), self.num_files);
         }
         out += "\n";
         if let Some(run) = &self.run {
@@ -154,6 +158,17 @@ impl About {
         }
         out
     }
+}
+
+/// The files of a checkpoint with their sizes; none for one that is a prefix of files' names.
+fn sizes(path: &Path) -> Result<BTreeMap<String, u64>, StorageError> {
+    if path.is_dir()? {
+        return path.sizes();
+    }
+    Ok(match path.exists()? {
+        true => [(path.file_name().to_string(), path.size()?)].into(),
+        false => BTreeMap::new(),
+    })
 }
 
 /// A line for each folder and each array; a folder with one entry shares the line of that entry.
@@ -228,7 +243,7 @@ fn statistics_text(statistics: &Statistics) -> String {
     let mut out = format!("norm {norm:>10}  {min:>10} to {max:>10}  mean {mean:>10}");
     for (count, name) in [(num_nan, "NaN"), (num_infinite, "infinite")] {
         if count > 0 {
-            out += &format!("  {} {name}!", thousands(count));
+            out += &format!("  {} {name}!", thousands(count as f64));
         }
     }
     out
@@ -269,7 +284,7 @@ fn totals_text(rows: &[Row<'_>]) -> String {
             "state" => "optimizer state: ",
             _ => "",
         };
-        let values = thousands(total.num_values);
+        let values = thousands(total.num_values as f64);
         let (arrays, bytes) = (total.num_arrays, size(total.bytes));
         let mut out = format!("{name}  {what}{values} values in {arrays} arrays, {bytes}");
         if let Some(statistics) = &total.statistics {

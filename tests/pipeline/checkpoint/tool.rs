@@ -3,9 +3,14 @@
 use std::process::Stdio;
 
 use assert_cmd::Command;
-use gimlet::checkpoint::{Array, Writer, checkpoint_dir, open};
+use gimlet::checkpoint::{
+    Array, Condition, HuggingFaceOptions, Writer, checkpoint_dir, export_hugging_face, export_t5x,
+    list, open,
+};
 use gimlet::storage::Path;
 use serde_json::Value;
+
+use crate::storage::faulty::{Bucket, Fault};
 
 use super::{copy, fixture, names, save, save_sized, scratch};
 
@@ -475,7 +480,7 @@ fn what_is_converted_to_another_format_comes_back_equal() {
         assert_eq!(status, 0, "{name}: {error}");
         let diff = ["diff", from.as_str(), to.as_str(), "--filter=^target/"];
         assert_eq!(gimlet(&dir, &diff), (0, "29 equal\n".to_string(), String::new()), "{name}");
-        let back = checkpoint_dir(&dir.join(name), 7);
+        let back = checkpoint_dir(&dir.join(&format!("{name}_back")), 7);
         let (status, _, error) = gimlet(&dir, &["convert", to.as_str(), back.as_str()]);
         assert_eq!(status, 0, "{name}: {error}");
         assert_eq!(gimlet(&dir, &["diff", from.as_str(), back.as_str()]).0, 0, "{name}");
@@ -484,6 +489,41 @@ fn what_is_converted_to_another_format_comes_back_equal() {
     }
     let names = names(&dir);
     assert!(names.iter().all(|name| !name.contains("unfinished")), "{names:?}");
+}
+
+#[test]
+fn a_bucket_shows_what_is_converted_when_it_is_whole() {
+    let (_dir, dir) = scratch();
+    let from = open(&save_t5(&dir, 7)).unwrap();
+    let bucket = Bucket::new();
+    let run = bucket.path("run");
+    let copy = open(&export_t5x(&*from, (&run, 7), None).unwrap()).unwrap();
+    assert!(copy.damages(&mut |_| ()).unwrap().is_empty());
+    let listed = list(&run).unwrap();
+    assert_eq!(
+        (listed.len(), listed[0].step, &listed[0].condition),
+        (1, Some(7), &Condition::Whole)
+    );
+
+    let export = |to: &Path| export_hugging_face(&*copy, to, &HuggingFaceOptions::default());
+    bucket.set(Fault::None);
+    export(&bucket.path("measured")).unwrap();
+    let count = bucket.count();
+    let mut num_failed = 0;
+    for number in (1..=count).step_by(7).chain(count - 5..=count) {
+        let to = bucket.path(&format!("model_{number}"));
+        bucket.set(Fault::From(number));
+        let exported = export(&to);
+        bucket.set(Fault::None);
+        if exported.is_err() && !to.join("model.safetensors").exists().unwrap() {
+            num_failed += 1;
+            export(&to).unwrap();
+        }
+        let stored = open(&to).unwrap();
+        let kernel = "target/decoder/logits_dense/kernel";
+        assert_eq!(stored.read(kernel).unwrap(), from.read(kernel).unwrap(), "request {number}");
+    }
+    assert!(num_failed > 3, "{num_failed} of {count} requests failed");
 }
 
 #[test]
