@@ -138,7 +138,7 @@ impl Drop for Saver {
     }
 }
 
-/// Writes arrays on all cores, the largest first. A thread holds a few hundred KiB beside the arrays
+/// Writes arrays on all cores, or more at a time into a store, the largest first. A thread holds a few hundred KiB beside the arrays
 /// themselves.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! Tasks and mixtures by name, evaluated from task files when first asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::data::{Caches, DataError, Mixture, Task, TaskFamily, TaskOrMixture, TaskProvider};
 use crate::gin::{
@@ -150,6 +150,8 @@ pub struct GinTasks {
     caches: Caches,
     /// Made when first asked for: the rows of families may be many.
     declarations: OnceLock<Declarations>,
+    /// What was evaluated already: mixtures ask for their tasks again and again.
+    evaluated: Mutex<BTreeMap<String, TaskOrMixture>>,
 }
 
 impl std::fmt::Debug for GinTasks {
@@ -161,7 +163,8 @@ impl std::fmt::Debug for GinTasks {
 impl GinTasks {
     /// The tasks of a loaded configuration.
     pub fn new(loaded: Loaded, registry: Registry) -> Self {
-        Self { loaded, registry, caches: Caches::default(), declarations: OnceLock::new() }
+        let (declarations, evaluated) = (OnceLock::new(), Mutex::default());
+        Self { loaded, registry, caches: Caches::default(), declarations, evaluated }
     }
 
     /// The same tasks, whose caches are looked for there.
@@ -283,6 +286,26 @@ impl GinTasks {
             };
         };
         check_name(name)?;
+        if let Declaration::Derived(block) = declaration {
+            let made = self.derived((name, scope, *block), name, within)?;
+            return Ok(made.expect("a block makes what has its name"));
+        }
+        let evaluated = || self.evaluated.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = evaluated().get(name) {
+            return Ok(known.clone());
+        }
+        let found = self.evaluated(name, scope, declaration)?;
+        evaluated().insert(name.to_string(), found.clone());
+        Ok(found)
+    }
+
+    /// What a block other than a derived one declares.
+    fn evaluated(
+        &self,
+        name: &str,
+        scope: &str,
+        declaration: &Declaration,
+    ) -> Result<TaskOrMixture, DataError> {
         Ok(match declaration {
             Declaration::Mixture => {
                 let mixture = self.evaluate::<Mixture>(name, scope, Fields::default())?;
@@ -297,10 +320,7 @@ impl GinTasks {
                 let family = self.evaluate::<TaskFamily>(name, scope, row.clone())?;
                 TaskOrMixture::Task(Arc::new(family.into()))
             }
-            Declaration::Derived(block) => {
-                let made = self.derived((name, scope, *block), name, within)?;
-                made.expect("a block makes what has its name")
-            }
+            Declaration::Derived(_) => unreachable!("made of others"),
         })
     }
 
