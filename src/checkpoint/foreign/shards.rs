@@ -9,6 +9,9 @@ use super::{RawInfos, RawTensors};
 use crate::checkpoint::error::CheckpointError;
 use crate::storage::Path;
 
+/// What opens one of the files.
+type Opener<'a> = &'a dyn Fn(&Path) -> Result<Box<dyn RawTensors>, CheckpointError>;
+
 /// The files of one model.
 #[derive(Debug)]
 pub(super) struct Shards {
@@ -28,10 +31,7 @@ impl Shards {
     ///
     /// # Errors
     /// A file is missing or damaged, or lacks a tensor that the index promises.
-    pub fn open(
-        index: &Path,
-        open: &dyn Fn(&Path) -> Result<Box<dyn RawTensors>, CheckpointError>,
-    ) -> Result<Self, CheckpointError> {
+    pub fn open(index: &Path, open: Opener<'_>) -> Result<Self, CheckpointError> {
         let damaged = |reason| CheckpointError::damaged(index, reason);
         let parsed: Index = serde_json::from_slice(&index.read()?)
             .map_err(|error| damaged(format!("it is no index of files: {error}")))?;

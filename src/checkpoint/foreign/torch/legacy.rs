@@ -6,8 +6,8 @@ use std::io::{BufReader, Read};
 
 use super::machine::{Machine, Storage, Value};
 use super::pickle::read_pickle;
-use super::state_dict::{Tensor, refused, state_dict};
-use super::{Extent, MAX_PICKLE};
+use super::state_dict::{refused, state_dict};
+use super::{Contents, Extent, MAX_PICKLE};
 use crate::checkpoint::error::CheckpointError;
 use crate::storage::RangeFile;
 
@@ -32,9 +32,7 @@ impl<R: Read> Read for Counted<R> {
 }
 
 /// The tensors of a file and where its storages lie.
-pub(super) fn read(
-    file: &RangeFile,
-) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, Extent>), CheckpointError> {
+pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
     let path = file.path();
     let source = BufReader::with_capacity(1 << 16, path.open()?.take(MAX_PICKLE));
     let mut source = Counted { source, at: 0 };

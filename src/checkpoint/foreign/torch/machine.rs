@@ -181,7 +181,7 @@ impl Machine {
 
 /// Keys and values that alternate.
 pub(super) fn pairs(values: Vec<Value>) -> Result<Vec<(Value, Value)>, Refused> {
-    if values.len() % 2 != 0 {
+    if !values.len().is_multiple_of(2) {
         return Err(Refused::damaged("a key of a dict has no value"));
     }
     let mut values = values.into_iter();

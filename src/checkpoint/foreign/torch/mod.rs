@@ -31,6 +31,9 @@ struct Extent {
     crc32: Option<u32>,
 }
 
+/// Tensors by name, and where the storages lie that they name.
+type Contents = (BTreeMap<String, Tensor>, BTreeMap<String, Extent>);
+
 /// Opens a file of `torch.save`; the `config.json` beside it is heeded.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::machine::Machine;
 use super::pickle::read_pickle;
 use super::state_dict::{Tensor, refused, state_dict};
-use super::{Extent, MAX_PICKLE};
+use super::{Contents, Extent, MAX_PICKLE};
 use crate::checkpoint::error::CheckpointError;
 use crate::storage::RangeFile;
 
@@ -41,9 +41,7 @@ struct Entry {
 }
 
 /// The tensors of an archive and where its storages lie.
-pub(super) fn read(
-    file: &RangeFile,
-) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, Extent>), CheckpointError> {
+pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
     let path = file.path();
     let entries = entries(file)?;
     let pickle = entries
