@@ -138,7 +138,7 @@ impl Drop for Saver {
     }
 }
 
-/// Writes arrays on all cores, the largest first. A thread holds a few hundred KiB beside the arrays
+/// Writes arrays on all cores, or more at a time into a store, the largest first. A thread holds a few hundred KiB beside the arrays
 /// themselves.
 ///
 /// # Errors
@@ -149,7 +149,8 @@ pub fn write_arrays(
 ) -> Result<(), CheckpointError> {
     let mut order = arrays.to_vec();
     order.sort_by_key(|(_, array)| std::cmp::Reverse(array.data.len()));
-    parallel::for_each(order.into_iter(), |(name, array)| writer.array(name, array))
+    let num_threads = parallel::num_threads(writer.path());
+    parallel::for_each(num_threads, order.into_iter(), |(name, array)| writer.array(name, array))
 }
 
 impl Saving {

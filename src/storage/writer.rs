@@ -17,7 +17,7 @@ pub struct FileWriter {
 
 enum Sink {
     Disk(BufWriter<File>),
-    Elsewhere(Upload),
+    Elsewhere(Box<Upload>),
 }
 
 impl FileWriter {
@@ -26,7 +26,7 @@ impl FileWriter {
     }
 
     pub(super) fn elsewhere(path: Path, upload: Upload) -> Self {
-        Self { path, sink: Sink::Elsewhere(upload) }
+        Self { path, sink: Sink::Elsewhere(Box::new(upload)) }
     }
 
     /// The file's path.

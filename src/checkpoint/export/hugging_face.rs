@@ -17,8 +17,6 @@ use crate::checkpoint::stored::{ArrayInfo, Stored};
 use crate::checkpoint::transpose::transposed;
 use crate::storage::Path;
 
-/// What ends the name of the weights' file while it is written.
-const UNFINISHED: &str = "unfinished";
 /// The families of which transformers has a class.
 const FAMILIES: [(&str, &str); 4] = [
     ("t5", "T5ForConditionalGeneration"),
@@ -26,6 +24,9 @@ const FAMILIES: [(&str, &str); 4] = [
     ("umt5", "UMT5ForConditionalGeneration"),
     ("longt5", "LongT5ForConditionalGeneration"),
 ];
+
+/// What ends the name of the weights' file while it is written.
+const UNFINISHED: &str = "unfinished";
 
 /// Rows of mT5's embedding, by which it is told from a T5: the networks are the same.
 const MT5_VOCAB: usize = 250_112;

@@ -77,6 +77,11 @@ impl Writer {
         Ok(Self { temporary, finished, target_dtype, compression, state, place, committed })
     }
 
+    /// Where the checkpoint will lie.
+    pub fn path(&self) -> &Path {
+        &self.finished
+    }
+
     /// Has the chunks of arrays compressed in another way than T5X's.
     #[must_use]
     pub fn with_compression(mut self, compression: Compression) -> Self {

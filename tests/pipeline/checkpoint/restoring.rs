@@ -8,7 +8,10 @@ use gimlet::gin::Ref;
 
 use super::fixture;
 
-fn config(rules: Option<&[(&str, Option<&str>)]>, fallback: bool) -> RestoreCheckpointConfig {
+pub(super) fn config(
+    rules: Option<&[(&str, Option<&str>)]>,
+    fallback: bool,
+) -> RestoreCheckpointConfig {
     let rule = |(pattern, to): &(&str, Option<&str>)| -> Rule {
         (pattern.to_string(), to.map(str::to_string))
     };

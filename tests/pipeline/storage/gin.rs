@@ -48,9 +48,10 @@ fn includes_are_found_beside_the_file_that_names_them_and_in_search_paths() {
     for expected in ["from b", "from c", "from d"] {
         assert!(text.contains(expected), "{text}");
     }
-    bucket.path("run/config.gin").write_atomic(b"A = 1\n").unwrap();
+    bucket.path("run/config.gin").write_atomic(b"ByteVocabulary.extra_ids = 5\n").unwrap();
     let [folder, file] = ["run", "run/config.gin"].map(|name| bucket.path(name).to_string());
-    let output = gimlet(&bucket, &["gin".to_string(), "diff".to_string(), folder, file]);
+    let root = "--root=seqio.ByteVocabulary".to_string();
+    let output = gimlet(&bucket, &["gin".to_string(), "diff".to_string(), root, folder, file]);
     assert!(output.status.success(), "a run's folder stands for its config.gin: {}", said(&output));
     let text = said(&gimlet(&bucket, &[args[0].clone(), args[1].clone(), args[2].clone()]));
     assert!(text.contains("no gin file `d.gin`"), "{text}");

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
 
-use super::machine::{Machine, Value};
+use super::machine::{Machine, Storage, Value};
 use super::pickle::read_pickle;
 use super::state_dict::{Tensor, refused, state_dict};
 use super::{Extent, MAX_PICKLE};
@@ -71,7 +71,8 @@ fn is_big_endian(machine: &Machine, system: &Value) -> bool {
         .any(|(key, value)| key.text() == Some("little_endian") && matches!(value, Value::Int(0)))
 }
 
-/// Walks over the storages, which lie in the order of their names.
+/// Where the storages lie: in the order of their names, each behind the number of its elements, which
+/// the pickle tells as well. So all numbers are read at once.
 fn storages(
     file: &RangeFile,
     machine: &Machine,
@@ -80,20 +81,30 @@ fn storages(
 ) -> Result<BTreeMap<String, Extent>, CheckpointError> {
     let path = file.path();
     let damaged = |reason: &str| CheckpointError::damaged(path, reason);
-    let sizes: BTreeMap<&str, usize> =
-        machine.storages.iter().map(|s| (&s.key[..], s.dtype.size())).collect();
+    let known: BTreeMap<&str, &Storage> =
+        machine.storages.iter().map(|storage| (&storage.key[..], storage)).collect();
     let keys =
         machine.list(keys, "the list of storages").map_err(|reason| refused(path, reason))?;
-    let mut storages = BTreeMap::new();
+    let (mut found, mut counts) = (Vec::new(), Vec::new());
     for key in keys {
-        let size = key.text().and_then(|key| Some((key, *sizes.get(key)? as u64)));
-        let (key, size) = size.ok_or_else(|| damaged("it lists a storage that nothing uses"))?;
-        let cut = || damaged("it ends within its storages");
-        let data = at.checked_add(8).filter(|data| *data <= file.size()).ok_or_else(cut)?;
-        let count = file.read(at..data)?.try_into().expect("eight bytes were read");
-        let length = u64::from_le_bytes(count).checked_mul(size).ok_or_else(cut)?;
-        at = data.checked_add(length).filter(|end| *end <= file.size()).ok_or_else(cut)?;
-        storages.insert(key.to_string(), Extent { start: data, length, crc32: None });
+        let storage = key.text().and_then(|key| known.get(key));
+        let storage = storage.ok_or_else(|| damaged("it lists a storage that nothing uses"))?;
+        let length = (storage.elements as u64).checked_mul(storage.dtype.size() as u64);
+        let start = at + 8;
+        let end = length.and_then(|length| start.checked_add(length));
+        let end = end.filter(|end| *end <= file.size());
+        let end = end.ok_or_else(|| damaged("it ends within its storages"))?;
+        counts.push(at..start);
+        found.push((*storage, Extent { start, length: end - start, crc32: None }));
+        at = end;
     }
-    Ok(storages)
+    for ((storage, _), count) in found.iter().zip(file.read_all(&counts)?) {
+        let count = u64::from_le_bytes(count.try_into().expect("eight bytes were read"));
+        if count != storage.elements as u64 {
+            let Storage { key, elements, .. } = storage;
+            let reason = format!("storage `{key}` has {count} elements, expected {elements}");
+            return Err(damaged(&reason));
+        }
+    }
+    Ok(found.into_iter().map(|(storage, extent)| (storage.key.clone(), extent)).collect())
 }

@@ -36,8 +36,9 @@ pub(super) enum Value {
 pub(super) struct Storage {
     pub key: String,
     pub dtype: DType,
-    /// Elements before those that are meant, and their number: views of old files.
+    /// Elements before those that are meant: views of old files.
     pub offset: usize,
+    /// All elements of the storage, as the pickle says.
     pub elements: usize,
 }
 

@@ -319,13 +319,13 @@ impl<R: Read> Pickle<'_, R> {
         let name = class.strip_prefix("torch.").unwrap_or(class);
         let dtype = storage_dtype(name).ok_or_else(damaged)?;
         let mut offset = 0;
-        let mut elements = elements.count("a storage's size")?;
+        let elements = elements.count("a storage's size")?;
         if let Some(view @ Value::List(_)) = view {
             // (key of the view, first element, number of elements)
-            let [_, first, count] = self.machine.list(view, "a view")? else {
+            let [_, first, _] = self.machine.list(view, "a view")? else {
                 return Err(damaged());
             };
-            (offset, elements) = (first.count("a view")?, count.count("a view")?);
+            offset = first.count("a view")?;
         }
         let storage = Storage { key: key.to_string(), dtype, offset, elements };
         self.machine.storages.push(storage);

@@ -72,21 +72,21 @@ pub(super) fn read(
     let root =
         read_pickle(&mut &pickle[..], &mut machine).map_err(|reason| refused(path, reason))?;
     let tensors = state_dict(path, &machine, &root)?;
-    let mut storages = BTreeMap::new();
-    for tensor in tensors.values() {
+    // One that is missing is missed when the tensors are checked.
+    let place = |tensor: &Tensor| {
         let name = format!("{folder}data/{}", tensor.storage);
-        if let Some(entry) = entries.get(&name)
-            && !storages.contains_key(&tensor.storage)
-        {
-            storages.insert(tensor.storage.clone(), extent(file, &name, entry)?);
-        }
-    }
-    Ok((tensors, storages))
+        entries
+            .get_key_value(&name)
+            .map(|(name, entry)| (tensor.storage.clone(), (&name[..], entry)))
+    };
+    let places: BTreeMap<String, (&str, &Entry)> = tensors.values().filter_map(place).collect();
+    let found = extents(file, &places.values().copied().collect::<Vec<_>>())?;
+    Ok((tensors, places.into_keys().zip(found).collect()))
 }
 
 /// The contents of a small entry.
 fn bytes(file: &RangeFile, name: &str, entry: &Entry) -> Result<Vec<u8>, CheckpointError> {
-    let extent = extent(file, name, entry)?;
+    let extent = extents(file, &[(name, entry)])?[0];
     if extent.length > MAX_PICKLE {
         let reason = format!("`{name}` has {} bytes, at most {MAX_PICKLE} are read", extent.length);
         return Err(CheckpointError::Unsupported { path: file.path().to_string(), reason });
@@ -103,27 +103,37 @@ fn bytes(file: &RangeFile, name: &str, entry: &Entry) -> Result<Vec<u8>, Checkpo
     }
 }
 
-/// Where an entry's bytes lie: behind its local header, whose length only it tells.
-fn extent(file: &RangeFile, name: &str, entry: &Entry) -> Result<Extent, CheckpointError> {
-    let damaged =
-        |reason: &str| CheckpointError::damaged(file.path(), format!("entry `{name}` {reason}"));
-    if entry.method != 0 || entry.length != entry.stored {
-        let reason = format!("entry `{name}` is compressed, which torch.save never does");
-        return Err(CheckpointError::Unsupported { path: file.path().to_string(), reason });
+/// Where the bytes of entries lie: behind their local headers, whose lengths only they tell. All are
+/// read at once.
+fn extents(file: &RangeFile, entries: &[(&str, &Entry)]) -> Result<Vec<Extent>, CheckpointError> {
+    let damaged = |name: &str, reason: &str| {
+        CheckpointError::damaged(file.path(), format!("entry `{name}` {reason}"))
+    };
+    let within = |name: &str, start: u64, length: u64| {
+        let end = start.checked_add(length).filter(|end| *end <= file.size());
+        end.ok_or_else(|| damaged(name, "lies outside of the file"))
+    };
+    let mut headers = Vec::with_capacity(entries.len());
+    for (name, entry) in entries {
+        if entry.method != 0 || entry.length != entry.stored {
+            let reason = format!("entry `{name}` is compressed, which torch.save never does");
+            return Err(CheckpointError::Unsupported { path: file.path().to_string(), reason });
+        }
+        headers.push(entry.header..within(name, entry.header, LOCAL.1)?);
     }
-    let outside = || damaged("lies outside of the file");
-    let end = entry.header.checked_add(LOCAL.1).filter(|end| *end <= file.size());
-    let header = file.read(entry.header..end.ok_or_else(outside)?)?;
-    if !header.starts_with(LOCAL.0) {
-        return Err(damaged("does not begin where the directory says"));
+    let mut extents = Vec::with_capacity(entries.len());
+    for ((name, entry), header) in entries.iter().zip(file.read_all(&headers)?) {
+        if !header.starts_with(LOCAL.0) {
+            return Err(damaged(name, "does not begin where the directory says"));
+        }
+        let names = u64::from(u16_at(&header, 26)) + u64::from(u16_at(&header, 28));
+        let start = entry.header + LOCAL.1 + names;
+        within(name, start, entry.length)?;
+        // Written with `set_crc32_options(False)` an archive has no checksums, but zeros.
+        let crc32 = Some(entry.crc32).filter(|crc32| *crc32 != 0);
+        extents.push(Extent { start, length: entry.length, crc32 });
     }
-    let names = u64::from(u16_at(&header, 26)) + u64::from(u16_at(&header, 28));
-    let start = entry.header + LOCAL.1 + names;
-    let end = start.checked_add(entry.length).filter(|end| *end <= file.size());
-    end.ok_or_else(outside)?;
-    // Written with `set_crc32_options(False)` an archive has no checksums, but zeros.
-    let crc32 = Some(entry.crc32).filter(|crc32| *crc32 != 0);
-    Ok(Extent { start, length: entry.length, crc32 })
+    Ok(extents)
 }
 
 /// Every entry of the central directory by name.

@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use gimlet::checkpoint::{
-    CheckpointPaths, CheckpointerClass, DType, Format, NoTransformations, RestoreCheckpointConfig,
-    RestoreMode, Shapes, Without, latest, open,
-};
-use gimlet::gin::Ref;
+use gimlet::checkpoint::{Array, DType, Format, Shapes, Without, latest, open};
 
 use super::{copied, opened, value};
+use crate::checkpoint::restoring::config;
 use crate::checkpoint::{fixture, scratch};
 
 /// Compares with what `mesh.py` wrote down of T5X's importer.
@@ -25,7 +22,7 @@ fn check(prefix: &str, path: &str, step: u64, dtype: DType) {
         let (shape, variable) = &expected[name];
         let array = stored.read(name).unwrap();
         let expected = match variable {
-            None => gimlet::checkpoint::Array::from_f32(shape, &[0.0]),
+            None => Array::from_f32(shape, &[0.0]),
             Some(variable) if variable.contains("_slot_") => value(variable, shape, DType::F32),
             Some(variable) => value(variable, shape, dtype),
         };
@@ -120,19 +117,6 @@ fn a_missing_or_cut_data_file_is_named() {
     assert!(error.is_damage() && error.to_string().contains("data-00001-of-00002"), "{error}");
 }
 
-fn config() -> RestoreCheckpointConfig {
-    RestoreCheckpointConfig {
-        path: CheckpointPaths::default(),
-        mode: RestoreMode::Specific,
-        assignment_map: None,
-        fallback_to_scratch: false,
-        dtype: None,
-        restore_dataset: false,
-        checkpointer_cls: Ref(CheckpointerClass::default()),
-        state_transformation_fns: NoTransformations,
-    }
-}
-
 #[test]
 fn what_a_format_never_holds_is_initialized_and_said_once() {
     let check = |path: &str, without, initialized: usize, notice: &str| {
@@ -140,12 +124,12 @@ fn what_a_format_never_holds_is_initialized_and_said_once() {
         let mut needs = stored.shapes();
         needs.insert("state/step".to_string(), Vec::new());
         needs.insert("state/param_states/token_embedder/embedding/v_row".to_string(), vec![10]);
-        let plan = config().plan(stored.as_ref(), &needs).unwrap();
+        let plan = config(None, false).plan(stored.as_ref(), &needs).unwrap();
         assert_eq!((plan.without, plan.from_scratch.len()), (without, initialized), "{path}");
         let said = plan.notice().unwrap_or_default();
         assert!(said.contains(notice), "{said}");
         needs.insert("target/encoder/adapter".to_string(), vec![2]);
-        assert!(config().plan(stored.as_ref(), &needs).is_err(), "{path}");
+        assert!(config(None, false).plan(stored.as_ref(), &needs).is_err(), "{path}");
     };
     check("hugging_face/t5", Without::State, 2, "no optimizer state and no step: 2 arrays");
     check("torch/zip.pth", Without::State, 2, "no optimizer state and no step: 2 arrays");
