@@ -12,8 +12,13 @@ const MAX_THREADS: usize = 16;
 pub(super) fn num_threads(path: &Path) -> usize {
     match path.is_remote() {
         true => MAX_THREADS,
-        false => std::thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS),
+        false => num_cores(),
     }
+}
+
+/// The number of threads that share work which keeps cores busy.
+pub(super) fn num_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS)
 }
 
 /// Does the work on each item on so many threads, in no order; after an error nothing new is begun, and
