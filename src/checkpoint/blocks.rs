@@ -13,11 +13,14 @@ pub(super) const BLOCK_BYTES: usize = 64 << 20;
 /// The ranges of a part of an array, one for each dimension.
 pub(super) type Part = Vec<Range<usize>>;
 
+/// What takes the blocks of an array, each with the part of the array that it is.
+type TakeBlock<'a> = dyn FnMut(Array, &[Range<usize>]) -> Result<(), CheckpointError> + 'a;
+
 /// Reads an array block by block, in no particular order.
 pub fn for_each_block<S: Stored + ?Sized>(
     stored: &S,
     array: ArrayInfo<'_>,
-    take: &mut dyn FnMut(Array, &[Range<usize>]) -> Result<(), CheckpointError>,
+    take: &mut TakeBlock<'_>,
 ) -> Result<(), CheckpointError> {
     blocks(array).iter().try_for_each(|part| take(read_block(stored, array, part)?, part))
 }
@@ -90,7 +93,7 @@ mod tests {
     fn a_small_array_is_one_block() {
         for shape in [&[][..], &[5], &[3, 4]] {
             let whole: Part = shape.iter().map(|size| 0..*size).collect();
-            assert_eq!(blocks(info(shape)), [whole.clone()]);
+            assert_eq!(blocks(info(shape)), std::slice::from_ref(&whole));
             assert_eq!(slabs(info(shape)), [whole]);
         }
     }

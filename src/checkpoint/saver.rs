@@ -130,10 +130,9 @@ impl Saver {
 
 impl Drop for Saver {
     fn drop(&mut self) {
-        match self.running.take().map(JoinHandle::join) {
-            Some(Ok(Err(error))) => telemetry::warn(&error.to_string()),
-            // A panic has been printed, and another one while unwinding would abort.
-            Some(Ok(Ok(_)) | Err(_)) | None => {}
+        // A panic has been printed, and another one while unwinding would abort.
+        if let Some(Ok(Err(error))) = self.running.take().map(JoinHandle::join) {
+            telemetry::warn(&error.to_string());
         }
     }
 }

@@ -40,7 +40,7 @@ enum Place {
     /// On disk: by its name. The lock shows cleaners that the writer is alive.
     Renamed { _lock: Option<FolderLock> },
     /// In a store: by its last file. Whoever held the lease on MODEL_DIR must hold it still.
-    LastFile { model_dir: Path, lease: Option<Holder> },
+    LastFile { model_dir: Path, lease: Option<Box<Holder>> },
     /// In a store that has it already: not at all.
     There,
 }
@@ -106,7 +106,7 @@ impl Writer {
     pub fn parts(
         &self,
         array: ArrayInfo<'_>,
-        read: &mut dyn FnMut(&[Range<usize>]) -> Result<Array, CheckpointError>,
+        read: &mut zarr::ReadPart<'_, CheckpointError>,
     ) -> Result<(), CheckpointError> {
         let ArrayInfo { name, dtype, shape } = array;
         if is_inline(name, shape) {
@@ -214,7 +214,7 @@ impl Writer {
         let (tree, checksum) = tree.finish();
         self.state().checksums.files.insert(CHECKPOINT_FILE.to_string(), checksum);
         self.write_checksums()?;
-        unfinished::check_lease(model_dir, lease.as_ref())?;
+        unfinished::check_lease(model_dir, lease.as_deref())?;
         file.write_atomic(&tree)?;
         self.committed = true;
         // It does no harm where it stays.
@@ -267,7 +267,7 @@ impl Drop for Writer {
             Place::Renamed { .. } => drop(self.temporary.remove_dir_all()),
             Place::LastFile { model_dir, lease } => {
                 // Where another process has taken over, the folder may be its own by now.
-                if unfinished::check_lease(model_dir, lease.as_ref()).is_ok() {
+                if unfinished::check_lease(model_dir, lease.as_deref()).is_ok() {
                     let _ = unfinished::remove(&self.finished);
                 }
             }
@@ -309,7 +309,7 @@ fn begin_in_store(model_dir: &Path, finished: &Path) -> Result<Place, Checkpoint
         }
     }
     unfinished::mark(finished)?;
-    Ok(Place::LastFile { model_dir: model_dir.clone(), lease })
+    Ok(Place::LastFile { model_dir: model_dir.clone(), lease: lease.map(Box::new) })
 }
 
 /// What T5X gives no partition axes: scalars, Adafactor's factored states and its dummies.

@@ -21,4 +21,4 @@ pub use codec::Compression;
 pub(super) use files::{Files, Folder, Place};
 pub(super) use metadata::Metadata;
 pub(super) use read::{Zarr, metadata};
-pub(super) use write::{Layout, Sink, write, write_parts};
+pub(super) use write::{Layout, ReadPart, Sink, write, write_parts};

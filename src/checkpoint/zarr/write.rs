@@ -50,12 +50,15 @@ pub fn write<S: Sink>(sink: &S, array: ArrayView<'_>, layout: &Layout<'_>) -> Re
     Ok(())
 }
 
+/// What yields the part of an array that lies in ranges of its dimensions.
+pub type ReadPart<'a, E> = dyn FnMut(&[Range<usize>]) -> Result<Array, E> + 'a;
+
 /// As [`write`], of an array that `read` yields chunk by chunk, so that it is never held as a whole.
 pub fn write_parts<S: Sink, E: From<S::Error>>(
     sink: &S,
     shape: &[usize],
     layout: &Layout<'_>,
-    read: &mut dyn FnMut(&[Range<usize>]) -> Result<Array, E>,
+    read: &mut ReadPart<'_, E>,
 ) -> Result<(), E> {
     let &Layout { dtype, chunks, compression } = layout;
     let text = v2::to_text(dtype, shape, chunks, compression);

@@ -35,11 +35,8 @@ fn opened(bytes: &[u8]) -> Result<Box<dyn Stored>, CheckpointError> {
     let (_dir, dir) = scratch();
     let path = dir.join("model.pth");
     path.write_atomic(bytes).unwrap();
-    open(&path).map(|stored| {
-        // Read while the file is there.
-        stored.verify().unwrap();
-        stored
-    })
+    // Read while the file is there.
+    open(&path).inspect(|stored| stored.verify().unwrap())
 }
 
 #[test]
