@@ -62,8 +62,13 @@ fn a_name_of_several_configurables_is_refused_with_all_of_them() {
 
 /// Modules whose functions share names in t5 as well: `squad` is a preprocessor and a metric there, and
 /// files say `preprocessors.squad`.
-const T5_MODULES: [&str; 3] =
-    ["t5.data.postprocessors.", "t5.data.preprocessors.", "t5.evaluation.metrics."];
+const T5_MODULES: [&str; 5] = [
+    "t5.data.postprocessors.",
+    "t5.data.preprocessors.",
+    "t5.evaluation.metrics.",
+    "t5_cbqa.metrics.",
+    "t5_cbqa.postprocessors.",
+];
 
 /// Published files write short names. One that comes to mean two things breaks them, unless real T5X
 /// has both too: then `tests/e2e/bad_input/configuration.rs` is the place to say so.
