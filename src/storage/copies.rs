@@ -73,14 +73,12 @@ impl Copies {
             return Ok(Some(found));
         }
         let failed = |error: io::Error| self.failed(error);
-        fs::create_dir_all(&self.folder).map_err(failed)?;
         let part_place = place.with_extension(PART);
-        let mut part = File::options()
-            .create(true)
-            .append(true)
-            .read(true)
-            .open(&part_place)
-            .map_err(failed)?;
+        let mut part = match self.open_part(&part_place) {
+            // What others have put there serves all the same.
+            Err(error) if is_forbidden(&error) => return Ok(None),
+            opened => opened.map_err(failed)?,
+        };
         if part.try_lock().is_err() {
             // Another process fetches it: this one reads it without.
             return Ok(None);
@@ -92,12 +90,17 @@ impl Copies {
         if part.metadata().map_err(failed)?.len() > size {
             part.set_len(0).map_err(failed)?;
         }
+        self.make_room(size, &part_place);
         if !self.fill(&mut part, remote, version, size)? {
             return Ok(None);
         }
         fs::rename(&part_place, &place).map_err(failed)?;
-        self.make_room(&place);
         Ok(whole(&place, size))
+    }
+
+    fn open_part(&self, place: &LocalPath) -> io::Result<File> {
+        fs::create_dir_all(&self.folder)?;
+        File::options().create(true).append(true).read(true).open(place)
     }
 
     /// Fetches what is missing of a part; false where the disk has no room for it.
@@ -137,14 +140,16 @@ impl Copies {
         Ok(true)
     }
 
-    /// Removes what was used longest ago until the rest fits. Who reads a copy keeps it till the end.
-    fn make_room(&self, newest: &LocalPath) {
+    /// Removes what was used longest ago until so many bytes, which come to `part`, fit beside the rest.
+    /// Who reads a copy keeps it till the end.
+    fn make_room(&self, coming: u64, part: &LocalPath) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         let mut copies: Vec<(SystemTime, u64, PathBuf)> = entries
             .filter_map(|entry| {
-                let entry = entry.ok()?;
-                let metadata = entry.metadata().ok()?;
-                Some((metadata.modified().ok()?, metadata.len(), entry.path()))
+                let place = entry.ok()?.path();
+                let metadata = fs::symlink_metadata(&place).ok()?;
+                let counts = metadata.is_file() && is_own(&place) && place != part;
+                counts.then_some((metadata.modified().ok()?, metadata.len(), place))
             })
             .collect();
         copies.sort();
@@ -152,7 +157,7 @@ impl Copies {
         for (used, size, place) in copies {
             let is_part = place.extension().is_some_and(|extension| extension == PART);
             let is_given_up = is_part && used.elapsed().unwrap_or_default() > PART_LIFETIME;
-            let is_too_much = held > self.most && !is_part && place != newest;
+            let is_too_much = held + coming > self.most && !is_part;
             // Another process may have been quicker.
             if (is_given_up || is_too_much) && fs::remove_file(&place).is_ok() {
                 held -= size;
@@ -182,6 +187,14 @@ fn name(path: &Path, version: &Version) -> String {
     format!("{:016x}{:016x}", half(0), half(1))
 }
 
+/// Whether a file is a copy or a part of one: the user may keep others in the folder.
+fn is_own(place: &LocalPath) -> bool {
+    let stem = place.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    stem.len() == 32
+        && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && place.extension().is_none_or(|extension| extension == PART)
+}
+
 /// A copy that is there, noted as used now.
 fn whole(place: &LocalPath, size: u64) -> Option<File> {
     let file = File::options().read(true).write(true).open(place).or_else(|_| File::open(place));
@@ -193,6 +206,10 @@ fn whole(place: &LocalPath, size: u64) -> Option<File> {
     let _ = file.set_modified(SystemTime::now());
     file.seek(SeekFrom::Start(0)).ok()?;
     Some(file)
+}
+
+fn is_forbidden(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 fn is_full(error: &io::Error) -> bool {

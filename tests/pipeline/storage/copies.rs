@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::Read;
 use std::path::Path as LocalPath;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use gimlet::storage::Path;
 
@@ -30,16 +30,20 @@ fn child_reads() {
     }
 }
 
-/// What a child with a folder of copies says that it read.
-fn read(paths: &[&Path], copies: &LocalPath, gigabytes: &str) -> Vec<String> {
+fn child(paths: &[&Path], copies: &LocalPath, gigabytes: &str) -> Output {
     let paths: Vec<_> = paths.iter().map(|path| path.as_str()).collect();
-    let output = Command::new(std::env::current_exe().unwrap())
+    Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "storage::copies::child_reads", "--nocapture"])
         .env(CHILD, paths.join(","))
         .env("GIMLET_CACHE_DIR", copies)
         .env("GIMLET_CACHE_GB", gigabytes)
         .output()
-        .unwrap();
+        .unwrap()
+}
+
+/// What a child with a folder of copies says that it read.
+fn read(paths: &[&Path], copies: &LocalPath, gigabytes: &str) -> Vec<String> {
+    let output = child(paths, copies, gigabytes);
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8(output.stdout).unwrap();
     said.lines().filter(|line| line.starts_with("read ")).map(str::to_string).collect()
@@ -90,6 +94,46 @@ fn what_was_used_longest_ago_makes_room() {
     large.write_atomic(&noise(60_000)).unwrap();
     assert_eq!(read(&[&large], copies.path(), "0.0001"), [line(&noise(60_000))]);
     assert_eq!(sizes(copies.path()), [40_000, 40_000]);
+}
+
+#[test]
+fn files_of_others_neither_count_nor_make_room() {
+    let (bucket, copies) = (Bucket::new(), tempfile::tempdir().unwrap());
+    let theirs = ["notes.txt", "0123456789abcdef0123456789abcdef.txt"];
+    for name in theirs {
+        fs::write(copies.path().join(name), noise(90_000)).unwrap();
+    }
+    let files = ["a", "b"].map(|name| bucket.path(name));
+    files.iter().for_each(|file| file.write_atomic(&noise(40_000)).unwrap());
+    read(&[&files[0], &files[1]], copies.path(), "0.0001");
+    let mut found = sizes(copies.path());
+    found.sort_unstable();
+    assert_eq!(found, [40_000, 40_000, 90_000, 90_000]);
+}
+
+#[test]
+fn room_is_made_before_a_fetch() {
+    let (bucket, copies) = (Bucket::new(), tempfile::tempdir().unwrap());
+    let files = ["a", "b", "c"].map(|name| bucket.path(name));
+    files.iter().for_each(|file| file.write_atomic(&noise(40_000)).unwrap());
+    read(&[&files[0], &files[1]], copies.path(), "0.0001");
+    let entries = fs::read_dir(copies.path()).unwrap();
+    let before: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    // A fetch that fails shows what the folder held meanwhile.
+    bucket.set(Fault::From(2));
+    assert!(!child(&[&files[2]], copies.path(), "0.0001").status.success());
+    bucket.set(Fault::None);
+    assert_eq!(before.iter().filter(|copy| copy.exists()).count(), 1);
+}
+
+/// No user may make a folder there, and who may do all learns that it is only read.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_cannot_be_written_is_gone_without() {
+    let bucket = Bucket::new();
+    let file = bucket.path("data");
+    file.write_atomic(b"some bytes").unwrap();
+    assert_eq!(read(&[&file], "/sys/gimlet-copies".as_ref(), "1"), [line(b"some bytes")]);
 }
 
 #[test]
