@@ -91,7 +91,7 @@ impl GrowingFile {
         }
     }
 
-    /// What hindered the last attempt to send the bytes, if one failed since this was asked.
+    /// What hindered the last attempt to send the bytes, if it failed; told once.
     pub fn failure(&self) -> Option<StorageError> {
         match &self.sink {
             Sink::Disk(_) => None,
@@ -146,9 +146,9 @@ impl Shared {
             drop(state);
             let sent = remote.put(&bytes);
             let mut state = self.lock();
-            if let Err(failure) = sent {
+            state.failure = sent.err();
+            if state.failure.is_some() {
                 state.pending = true;
-                state.failure = Some(failure);
                 if is_last {
                     return;
                 }

@@ -40,6 +40,19 @@ fn a_store_that_fails_for_a_while_loses_nothing() {
 }
 
 #[test]
+fn a_failure_that_has_passed_is_none_at_the_end() {
+    let bucket = Bucket::new();
+    let path = bucket.path("events");
+    let mut file = path.grow().unwrap();
+    bucket.set(Fault::ReadOnly);
+    file.append(b"a").unwrap();
+    super::leases::eventually("refused twice", || bucket.count() > 1);
+    bucket.set(Fault::None);
+    file.finish().unwrap();
+    assert_eq!(path.read().unwrap(), b"a");
+}
+
+#[test]
 fn a_file_that_cannot_be_sent_says_so_at_the_end() {
     let bucket = Bucket::new();
     let mut file = bucket.path("events").grow().unwrap();
