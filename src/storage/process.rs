@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
@@ -34,7 +35,7 @@ impl Process {
                 host: if host.is_empty() { "localhost".to_string() } else { host },
                 pid,
                 kernel: kernel(),
-                started: started(pid).unwrap_or_default(),
+                started: stat(pid).as_deref().and_then(started).unwrap_or_default().to_string(),
                 job: job(&|name| std::env::var(name).ok()),
                 token: format!("{:016x}", rand::random::<u64>()),
             }
@@ -64,7 +65,16 @@ impl Process {
         }
         let is_near =
             self.host == this.host && !self.kernel.is_empty() && self.kernel == this.kernel;
-        is_near && started(self.pid).is_none_or(|started| started != self.started)
+        is_near && self.is_over(stat(self.pid).as_deref())
+    }
+
+    /// Whether a process of this machine has ended, by what the system tells of its number now.
+    fn is_over(&self, stat: Option<&str>) -> bool {
+        match stat {
+            Some(stat) => started(stat).is_none_or(|started| started != self.started),
+            // The processes of other users may be hidden.
+            None => is_free(self.pid),
+        }
     }
 }
 
@@ -91,28 +101,42 @@ fn kernel() -> String {
     }
 }
 
+/// What the system tells of a process, where it does.
+fn stat(pid: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/stat")).ok()
+}
+
+/// Whether no process has the number, not even one that is hidden.
+fn is_free(pid: u32) -> bool {
+    // 0 and negative numbers stand for groups of processes.
+    let Some(pid) = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 0) else { return true };
+    // SAFETY: the call takes plain numbers, and signal 0 is never delivered.
+    let refused = unsafe { libc::kill(pid, 0) } != 0;
+    refused && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
+
 /// When a living process started; the field stands 20th after the name in parentheses.
-fn started(pid: u32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+fn started(stat: &str) -> Option<&str> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace();
     // A zombie has ended.
     let is_dead = matches!(fields.next()?, "Z" | "X");
     let started = fields.nth(18)?;
-    (!is_dead).then(|| started.to_string())
+    (!is_dead).then_some(started)
 }
 
 /// The job that a scheduler's variables name.
 fn job(variable: &dyn Fn(&str) -> Option<String>) -> Option<(String, u64)> {
-    let schedulers = [
-        ("SLURM job", "SLURM_JOB_ID", "SLURM_RESTART_COUNT"),
-        ("torchrun job", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
-    ];
-    schedulers.iter().find_map(|(name, id, starts)| {
-        let id = variable(id).filter(|id| !id.is_empty() && id != "none")?;
-        let starts = variable(starts).and_then(|count| count.parse().ok()).unwrap_or(0);
-        Some((format!("{name} {id}"), starts))
-    })
+    let set = |name| variable(name).filter(|value| !value.is_empty() && value != "none");
+    let starts = |name| set(name).and_then(|count| count.parse().ok()).unwrap_or(0);
+    if let Some(id) = set("SLURM_JOB_ID") {
+        return Some((format!("SLURM job {id}"), starts("SLURM_RESTART_COUNT")));
+    }
+    // Users choose this name, and may choose it twice; not so where the job's processes meet.
+    let id = set("TORCHELASTIC_RUN_ID")?;
+    let (address, port) = (set("MASTER_ADDR")?, set("MASTER_PORT")?);
+    let job = format!("torchrun job {id} at {address}:{port}");
+    Some((job, starts("TORCHELASTIC_RESTART_COUNT")))
 }
 
 #[cfg(test)]
@@ -129,6 +153,13 @@ mod tests {
         assert!(!other().is_gone(), "its number and start are those of a living process");
         assert!(Process { started: "1".to_string(), ..other() }.is_gone());
         assert!(Process { pid: u32::MAX, ..other() }.is_gone());
+    }
+
+    #[test]
+    fn a_living_process_that_is_hidden_is_not_gone() {
+        assert!(!other().is_over(None));
+        assert!(Process { pid: u32::MAX, ..other() }.is_over(None));
+        assert!(Process { pid: 0, ..other() }.is_over(None));
     }
 
     #[test]
@@ -160,7 +191,9 @@ mod tests {
         let restarted = [("SLURM_JOB_ID", "12"), ("SLURM_RESTART_COUNT", "2")];
         assert_eq!(found(&restarted), Some(("SLURM job 12".to_string(), 2)));
         assert_eq!(found(&[("TORCHELASTIC_RUN_ID", "none")]), None);
-        let elastic = found(&[("TORCHELASTIC_RUN_ID", "a")]);
-        assert_eq!(elastic, Some(("torchrun job a".to_string(), 0)));
+        let id = ("TORCHELASTIC_RUN_ID", "a");
+        assert_eq!(found(&[id]), None, "another job may have the same name");
+        let elastic = found(&[id, ("MASTER_ADDR", "host"), ("MASTER_PORT", "29500")]);
+        assert_eq!(elastic, Some(("torchrun job a at host:29500".to_string(), 0)));
     }
 }
