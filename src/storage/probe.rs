@@ -1,10 +1,13 @@
 //! What a run may do in a folder: each operation is tried with a small file of its own, which is
 //! removed again.
 
+use std::path::PathBuf;
+
 use super::error::StorageError;
 use super::files::Place;
 use super::path::{Path, split_scheme};
 use super::process::Process;
+use super::remote::Remote;
 
 /// An operation that a run needs, and how an attempt at it ended.
 #[derive(Debug)]
@@ -60,7 +63,7 @@ impl Path {
     pub fn probe(&self) -> Vec<Probe> {
         let pid = Process::this().pid;
         let file = self.join(&format!(".gimlet-doctor-{pid}-{:08x}", rand::random::<u32>()));
-        let was_there = self.is_dir().unwrap_or(true);
+        let missing = self.missing_folders();
         let list = outcome(self.list_if_any());
         let write = outcome(self.create_dir_all().and_then(|()| file.write_atomic(b"gimlet")));
         let written = matches!(write, Outcome::Allowed);
@@ -71,9 +74,9 @@ impl Path {
         let read = on_file(&|| outcome(file.read().map(drop)));
         let conditional = on_file(&|| file.write_on_condition());
         let delete = on_file(&|| outcome(file.remove_file()));
-        if written && !was_there && self.is_on_disk() {
-            // The folder was made for the attempt; one that is not empty stays.
-            let _ = self.local().map(std::fs::remove_dir);
+        for folder in missing {
+            // It was made for the attempt; one that is not empty stays.
+            let _ = std::fs::remove_dir(folder);
         }
         let outcomes = [list, write, read, conditional, delete];
         let scheme = split_scheme(self.as_str()).map_or("", |(scheme, _)| scheme);
@@ -81,6 +84,13 @@ impl Path {
         let permissions = known.map_or([""; 5], |(_, permissions)| *permissions);
         let probe = |((operation, permission), outcome)| Probe { operation, permission, outcome };
         OPERATIONS.into_iter().zip(permissions).zip(outcomes).map(probe).collect()
+    }
+
+    /// The folders on disk that are missing for this one, the deepest first.
+    fn missing_folders(&self) -> Vec<PathBuf> {
+        let Ok(Place::Disk(local)) = self.place() else { return Vec::new() };
+        let missing = local.ancestors().take_while(|folder| !folder.exists());
+        missing.map(PathBuf::from).collect()
     }
 
     fn list_if_any(&self) -> Result<(), StorageError> {
@@ -95,10 +105,9 @@ impl Path {
         let Ok(Place::Elsewhere(remote)) = self.place() else {
             return Outcome::Untried("folders on disk are locked");
         };
-        match remote.put_if(b"again".to_vec(), None) {
-            // There is a file: the store did well to refuse.
-            Ok(None) => Outcome::Allowed,
-            Ok(Some(_)) => {
+        match refuses(&remote) {
+            Ok(true) => Outcome::Allowed,
+            Ok(false) => {
                 Outcome::Untried("the server ignores conditions: start no two runs at once")
             }
             Err(StorageError::Unsupported { .. }) => {
@@ -109,6 +118,29 @@ impl Path {
     }
 }
 
+/// Whether the store neither makes a file that is there nor replaces one that has changed.
+fn refuses(remote: &Remote) -> Result<bool, StorageError> {
+    if remote.put_if(b"again".to_vec(), None)?.is_some() {
+        return Ok(false);
+    }
+    let Some((_, seen)) = remote.read_state()? else { return Ok(false) };
+    remote.put(b"changed")?;
+    Ok(remote.put_if(b"too late".to_vec(), Some(&seen))?.is_none())
+}
+
 fn outcome(result: Result<(), StorageError>) -> Outcome {
     result.map_or_else(Outcome::Refused, |()| Outcome::Allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_of_folders_that_were_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let probes = Path::try_from(dir.path()).unwrap().join("a/b/c").probe();
+        assert!(matches!(probes[1].outcome, Outcome::Allowed), "{:?}", probes[1]);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 }

@@ -38,3 +38,10 @@ fn a_server_without_conditions_is_no_fault() {
     assert!(said.contains("the server knows no conditions"), "{said}");
     assert_eq!(status, Some(0), "{said}");
 }
+
+#[test]
+fn a_server_that_replaces_what_has_changed_is_found_out() {
+    let (said, status) = examined(Fault::IgnoresChanges);
+    assert!(said.contains("the server ignores conditions"), "{said}");
+    assert_eq!(status, Some(0), "{said}");
+}

@@ -26,6 +26,8 @@ pub enum Fault {
     NoList,
     /// Conditions of writes are not known: 501.
     NoConditions,
+    /// What is to be replaced only where it has not changed is said to be replaced in any case.
+    IgnoresChanges,
 }
 
 /// A bucket of its own, in the environment while it lives.
@@ -106,6 +108,9 @@ fn fail(fault: Fault, number: usize, request: &Request) -> Option<Reply> {
         Fault::NoList if request.target.contains("list-type") => denied(),
         Fault::NoConditions if is_condition("if-match") || is_condition("if-none-match") => {
             Some(Reply::status(501))
+        }
+        Fault::IgnoresChanges if is_condition("if-match") => {
+            Some(Reply::status(200).with("etag", "\"new\""))
         }
         _ => None,
     }
