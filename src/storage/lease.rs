@@ -1,12 +1,13 @@
 //! Leases on folders of stores, which have no locks: a small file `gimlet.lease` that its holder renews
-//! for as long as it works. Who finds it old, or its holder dead, takes it; the store lets only one
-//! of two succeed. A holder that was silent for too long learns of it before it writes again.
+//! for as long as it works. Who finds its holder dead takes it, and who finds it old does so where no
+//! renewal follows; the store lets only one of two succeed. A holder that was silent for too long
+//! learns of it before it writes again.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -27,13 +28,11 @@ const TRIES: usize = 5;
 pub struct Holder {
     /// The process.
     pub process: Process,
-    /// Grows from holder to holder.
-    pub fencing: u64,
     /// Drawn at random for each lease.
     token: String,
     /// When it was last renewed, in seconds since 1970.
     heartbeat: f64,
-    /// The same by the store's clock.
+    /// The same by the store's clock, or when this process saw it.
     #[serde(skip)]
     written: Option<SystemTime>,
 }
@@ -49,7 +48,7 @@ impl Holder {
         self.token == other.token
     }
 
-    /// By the clock that makes it shorter: one that is wrong must not take a lease from the living.
+    /// By the clock that makes it shorter. Where this process's own is wrong, both are: see [`defended`].
     fn silence(&self) -> Duration {
         let heard = Duration::try_from_secs_f64(now() - self.heartbeat).unwrap_or_default();
         let written = self.written.map(|written| written.elapsed().unwrap_or_default());
@@ -74,15 +73,35 @@ pub enum Takeover {
 
 /// A lease that this process holds, renewed until dropped.
 pub struct Lease {
-    folder: Path,
     shared: Arc<Shared>,
     renewer: Option<JoinHandle<()>>,
 }
 
 struct Shared {
+    folder: Path,
+    file: Remote,
+    own: Holder,
+    /// How long others wait for a renewal.
+    lease: Duration,
+    /// When it surely was still ours, or was last asked for.
+    kept: Mutex<Moment>,
+    lost: AtomicBool,
     ended: Mutex<bool>,
     ending: Condvar,
-    lost: AtomicBool,
+}
+
+/// A time by two clocks: the first stands still while the machine sleeps, the second may be set back.
+#[derive(Clone, Copy)]
+struct Moment(Instant, SystemTime);
+
+impl Moment {
+    fn now() -> Self {
+        Self(Instant::now(), SystemTime::now())
+    }
+
+    fn elapsed(self) -> Duration {
+        self.0.elapsed().max(self.1.elapsed().unwrap_or_default())
+    }
 }
 
 /// What came of an attempt to get a lease.
@@ -95,7 +114,8 @@ pub enum Leased {
 }
 
 impl Path {
-    /// Tries to get the lease on a folder of a store, without waiting.
+    /// Tries to get the lease on a folder of a store. Only for one that seems to be given up it waits, to
+    /// see whether it is.
     ///
     /// # Errors
     /// The store fails, or cannot be written.
@@ -104,25 +124,20 @@ impl Path {
         for _ in 0..TRIES {
             let found = found(&remote)?;
             if let Some((holder, _)) = &found
-                && holder.is_alive()
-                && (takeover == Takeover::No || holder.process.is_this())
+                && let Some(living) = defended(&remote, holder, takeover)?
             {
-                return Ok(Leased::Busy(holder.clone()));
+                return Ok(Leased::Busy(living));
             }
-            let before = found.as_ref().map_or(0, |(holder, _)| holder.fencing);
+            let started = Moment::now();
             let own = Holder {
                 process: Process::this().clone(),
-                fencing: (before + 1).max(now() as u64),
                 token: format!("{:016x}", rand::random::<u64>()),
                 heartbeat: now(),
                 written: None,
             };
             write(&remote, &own, found.as_ref().map(|(_, version)| version))?;
-            // The answer to a write may be lost, and some stores ignore conditions: what is there counts.
-            if let Some((holder, version)) = self::found(&remote)?
-                && holder.is_same(&own)
-            {
-                return Ok(Leased::Held(Lease::start(self, remote, holder, version)));
+            if owned(&remote, &own)?.is_some() {
+                return Ok(Leased::Held(Lease::start(self, remote, own, started)));
             }
         }
         let reason = "other processes change its lease all the time; start again".to_string();
@@ -140,28 +155,42 @@ impl Path {
 }
 
 impl Lease {
-    fn start(folder: &Path, remote: Remote, own: Holder, version: Version) -> Self {
+    fn start(folder: &Path, file: Remote, own: Holder, kept: Moment) -> Self {
         let shared = Arc::new(Shared {
+            folder: folder.clone(),
+            file,
+            own,
+            lease: limits().lease,
+            kept: Mutex::new(kept),
+            lost: AtomicBool::new(false),
             ended: Mutex::new(false),
             ending: Condvar::new(),
-            lost: AtomicBool::new(false),
         });
         let theirs = shared.clone();
-        let renew = move || theirs.renew(&remote, own, version);
-        let renewer = std::thread::Builder::new().name("lease".to_string()).spawn(renew);
-        let renewer = Some(renewer.expect("the system has threads to give"));
-        Self { folder: folder.clone(), shared, renewer }
+        let renewer = std::thread::Builder::new().name("lease".to_string());
+        let renewer =
+            Some(renewer.spawn(move || theirs.work()).expect("the system has threads to give"));
+        Self { shared, renewer }
     }
 
-    /// Whether another process has taken it since: then this one must not write any more.
+    /// Whether another process has taken it since: then this one must not write any more. The store is
+    /// asked only where that was not possible, or not done, for so long that one may have; while it
+    /// does not answer nothing is known, and it is asked again after as long.
     pub fn is_lost(&self) -> bool {
-        self.shared.lost.load(Ordering::SeqCst)
+        let is_overdue = self.shared.kept().elapsed() >= self.shared.lease;
+        if is_overdue && !self.shared.lost() {
+            let asked = Moment::now();
+            if self.shared.renew().is_err() {
+                *self.shared.kept() = asked;
+            }
+        }
+        self.shared.lost()
     }
 }
 
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lease on {}", self.folder)
+        write!(f, "Lease on {}", self.shared.folder)
     }
 }
 
@@ -178,25 +207,44 @@ impl Drop for Lease {
 
 impl Shared {
     /// Renews until the end, and then removes what is still ours.
-    fn renew(&self, remote: &Remote, mut own: Holder, mut version: Version) {
-        while !self.ends_within(limits().lease / 4) {
-            own.heartbeat = now();
-            match renewed(remote, &own, &version) {
-                Ok(Some(renewed)) => version = renewed,
-                Ok(None) => {
-                    self.lost.store(true, Ordering::SeqCst);
-                    return;
-                }
-                // The store is not at hand: the next time may do, and others see how long it has been.
-                Err(_) => {}
+    fn work(&self) {
+        while !self.ends_within(self.lease / 4) {
+            // Where the store is not at hand, the next time may do.
+            let _ = self.renew();
+            if self.lost() {
+                return;
             }
         }
-        if let Ok(Some((holder, _))) = found(remote)
-            && holder.is_same(&own)
-        {
+        let file = self.file.until(Instant::now() + self.lease / 4);
+        if let Ok(Some(_)) = owned(&file, &self.own) {
             // One that stays behind names a process that is gone.
-            let _ = remote.remove_file();
+            let _ = file.remove_file();
         }
+    }
+
+    /// Renews it once, or learns that it is another's. A server that hangs must not keep it so long that
+    /// others take it meanwhile.
+    fn renew(&self) -> Result<(), StorageError> {
+        let started = Moment::now();
+        let file = self.file.until(started.0 + self.lease / 4);
+        let mut is_ours = false;
+        if let Some((_, version)) = owned(&file, &self.own)? {
+            write(&file, &Holder { heartbeat: now(), ..self.own.clone() }, Some(&version))?;
+            is_ours = owned(&file, &self.own)?.is_some();
+        }
+        match is_ours {
+            true => *self.kept() = started,
+            false => self.lost.store(true, Ordering::SeqCst),
+        }
+        Ok(())
+    }
+
+    fn lost(&self) -> bool {
+        self.lost.load(Ordering::SeqCst)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Moment> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ends_within(&self, pause: Duration) -> bool {
@@ -206,34 +254,39 @@ impl Shared {
     }
 }
 
-/// The lease's new state; `None` where it is another's by now.
-fn renewed(
-    remote: &Remote,
-    own: &Holder,
-    version: &Version,
-) -> Result<Option<Version>, StorageError> {
-    if let Some(version) = write(remote, own, Some(version))? {
-        return Ok(Some(version));
-    }
-    // It may have been our own write whose answer was lost.
-    let found = found(remote)?.filter(|(holder, _)| holder.is_same(own));
-    Ok(found.map(|(_, version)| version))
-}
-
-/// Writes where the file is as expected; a store without conditions is trusted to be read back.
-fn write(
+/// The holder that must be left alone. How old a lease is depends on this process's clock, so one that
+/// seems old is watched for longer than a renewal takes.
+fn defended(
     remote: &Remote,
     holder: &Holder,
-    expected: Option<&Version>,
-) -> Result<Option<Version>, StorageError> {
+    takeover: Takeover,
+) -> Result<Option<Holder>, StorageError> {
+    let insists = takeover == Takeover::Yes && !holder.process.is_this();
+    if insists || holder.process.is_gone() {
+        return Ok(None);
+    }
+    if holder.is_alive() {
+        return Ok(Some(holder.clone()));
+    }
+    // A renewal comes after a quarter, and has ended after another.
+    std::thread::sleep(limits().lease * 5 / 8);
+    let renewed = found(remote)?.filter(|(now, _)| now != holder);
+    Ok(renewed.map(|(now, _)| Holder { written: Some(SystemTime::now()), ..now }))
+}
+
+/// Writes where the file is as expected. What is there afterwards counts: the answer may be lost, and
+/// some stores ignore conditions or know none.
+fn write(remote: &Remote, holder: &Holder, expected: Option<&Version>) -> Result<(), StorageError> {
     let text = serde_json::to_vec_pretty(holder).expect("plain data becomes JSON");
     match remote.put_if(text.clone(), expected) {
-        Err(StorageError::Unsupported { .. }) => {
-            remote.put(&text)?;
-            Ok(Some(Version::default()))
-        }
-        written => written,
+        Err(StorageError::Unsupported { .. }) => remote.put(&text),
+        written => written.map(drop),
     }
+}
+
+/// The lease that is there, if it is this one.
+fn owned(remote: &Remote, own: &Holder) -> Result<Option<(Holder, Version)>, StorageError> {
+    Ok(found(remote)?.filter(|(holder, _)| holder.is_same(own)))
 }
 
 fn found(remote: &Remote) -> Result<Option<(Holder, Version)>, StorageError> {

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 pub(super) use failure::Failure;
 pub(super) use limits::limits;
@@ -48,6 +48,7 @@ pub(super) struct Remote {
     path: Path,
     store: Arc<dyn Store>,
     key: String,
+    deadline: Option<Instant>,
 }
 
 impl Remote {
@@ -94,7 +95,12 @@ impl Remote {
                 made
             }
         };
-        Ok(Self { path: path.clone(), store, key })
+        Ok(Self { path: path.clone(), store, key, deadline: None })
+    }
+
+    /// The same file, of which small requests fail when they have no answer by then.
+    pub(super) fn until(&self, deadline: Instant) -> Self {
+        Self { deadline: Some(deadline), ..self.clone() }
     }
 
     /// Opens the file at an offset.
@@ -180,7 +186,7 @@ impl Remote {
             let bytes: Vec<bytes::Bytes> = fetched.bytes.try_collect().await?;
             Ok((bytes.concat(), fetched.version))
         };
-        match client::wait(retry::retry(limits::limits(), read)) {
+        match self.wait(retry::retry(limits::limits(), read)) {
             Ok(found) => Ok(Some(found)),
             Err(Failure::NotFound) => Ok(None),
             Err(failure) => Err(StorageError::of_failure("read", &self.path, failure)),
@@ -196,7 +202,7 @@ impl Remote {
     ) -> Result<Option<Version>, StorageError> {
         let bytes = bytes::Bytes::from(bytes);
         let put = || self.store.put_if(&self.key, bytes.clone(), expected);
-        match client::wait(retry::retry(limits::limits(), put)) {
+        match self.wait(retry::retry(limits::limits(), put)) {
             Ok(version) => Ok(Some(version)),
             Err(Failure::Conflict | Failure::NotFound) => Ok(None),
             Err(failure) => Err(StorageError::of_failure("write", &self.path, failure)),
@@ -281,8 +287,17 @@ impl Remote {
     where
         F: Future<Output = Result<T, Failure>>,
     {
-        let result = client::wait(retry::retry(limits::limits(), attempt));
+        let result = self.wait(retry::retry(limits::limits(), attempt));
         result.map_err(|failure| StorageError::of_failure(operation, &self.path, failure))
+    }
+
+    /// Waits for what the store does, until the deadline at most.
+    fn wait<T>(&self, future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let Some(deadline) = self.deadline else { return client::wait(future) };
+        client::wait(async {
+            let answer = tokio::time::timeout_at(deadline.into(), future).await;
+            answer.unwrap_or_else(|_| Err(Failure::temporary("the server does not answer in time")))
+        })
     }
 }
 

@@ -6,16 +6,29 @@ use gimlet::storage::{Leased, Path, Process, Takeover};
 use serde_json::{Value, json};
 
 use super::faulty::{Bucket, Fault};
+use super::{LEASE, STALL};
 
 /// Writes a lease as a process of another machine would, heard of so many seconds ago.
 pub(crate) fn write_foreign(folder: &Path, silence: f64) {
+    folder.join("gimlet.lease").write_atomic(&foreign(silence)).unwrap();
+}
+
+fn foreign(silence: f64) -> Vec<u8> {
     let mut process = serde_json::to_value(Process::this()).unwrap();
     process["host"] = json!("elsewhere");
     process["token"] = json!("theirs");
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let heartbeat = since.as_secs_f64() - silence;
-    let lease = json!({"process": process, "fencing": 7, "token": "x", "heartbeat": heartbeat});
-    folder.join("gimlet.lease").write_atomic(lease.to_string().as_bytes()).unwrap();
+    let lease = json!({"process": process, "token": "x", "heartbeat": heartbeat});
+    lease.to_string().into_bytes()
+}
+
+/// The same in the folder where the server keeps it, written long ago by its clock.
+fn put_old(bucket: &Bucket, silence: f64) {
+    let new = bucket.root.join("new");
+    std::fs::write(&new, foreign(silence)).unwrap();
+    bucket.age("new");
+    std::fs::rename(new, bucket.root.join("run/gimlet.lease")).unwrap();
 }
 
 fn is_busy(folder: &Path) -> bool {
@@ -80,7 +93,23 @@ fn one_of_which_nothing_was_heard_is_taken() {
     bucket.age("run/gimlet.lease");
     let Leased::Held(_held) = folder.lease(Takeover::No).unwrap() else { panic!("it is old") };
     let holder = folder.lease_holder().unwrap().unwrap();
-    assert!(holder.process.is_this() && holder.fencing > 7);
+    assert!(holder.process.is_this());
+}
+
+#[test]
+fn one_that_only_seems_old_is_left_to_its_holder() {
+    let bucket = Bucket::new();
+    let folder = bucket.path("run");
+    write_foreign(&folder, 0.0);
+    // As a process with a fast clock sees it, before and after a renewal.
+    put_old(&bucket, 3000.0);
+    bucket.set(Fault::None);
+    std::thread::scope(|scope| {
+        let taker = scope.spawn(|| is_busy(&folder));
+        eventually("read", || bucket.count() > 0);
+        put_old(&bucket, 2999.0);
+        assert!(taker.join().unwrap());
+    });
 }
 
 #[test]
@@ -117,6 +146,46 @@ fn a_store_without_conditions_has_leases_too() {
     let folder = bucket.path("run");
     let held = folder.lease(Takeover::No).unwrap();
     assert!(matches!(held, Leased::Held(_)) && is_busy(&folder));
+    for _ in 0..2 {
+        let before = folder.join("gimlet.lease").read().unwrap();
+        eventually("renewed", || folder.join("gimlet.lease").read().unwrap() != before);
+    }
+}
+
+#[test]
+fn without_conditions_a_newcomer_keeps_its_lease() {
+    let bucket = Bucket::new();
+    bucket.set(Fault::NoConditions);
+    let folder = bucket.path("run");
+    let Leased::Held(held) = folder.lease(Takeover::No).unwrap() else { panic!("it is free") };
+    write_foreign(&folder, 0.0);
+    eventually("lost", || held.is_lost());
+    assert!(!folder.lease_holder().unwrap().unwrap().process.is_this());
+}
+
+#[test]
+fn who_could_not_renew_for_long_asks_before_it_goes_on() {
+    let bucket = Bucket::new();
+    let folder = bucket.path("run");
+    let Leased::Held(held) = folder.lease(Takeover::No).unwrap() else { panic!("it is free") };
+    bucket.set(Fault::From(1));
+    let start = Instant::now();
+    put_old(&bucket, 0.0);
+    eventually("overdue", || start.elapsed() > LEASE);
+    bucket.set(Fault::None);
+    assert!(held.is_lost());
+}
+
+#[test]
+fn a_server_that_hangs_does_not_keep_the_holder() {
+    let bucket = Bucket::new();
+    let held = bucket.path("run").lease(Takeover::No).unwrap();
+    bucket.set(Fault::Stall(1));
+    eventually("asked", || bucket.count() > 0);
+    let start = Instant::now();
+    drop(held);
+    assert!(start.elapsed() < STALL);
+    assert!(!bucket.path("run").exists().unwrap(), "it is given back");
 }
 
 #[test]
