@@ -268,6 +268,7 @@ impl Run<'_> {
         let mut window = Window::start();
         let mut broken = None;
         while self.state.step < end && broken.is_none() && !self.stop.load(Ordering::Relaxed) {
+            self.occupied.as_ref().map_or(Ok(()), Occupied::check)?;
             self.checkpoints.check()?;
             let (report, waited) = self.step()?;
             window.add(&report, waited);
