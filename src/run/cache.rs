@@ -36,6 +36,7 @@ pub(super) fn cache_command(args: &CacheArgs, color: bool) -> Result<(), Failure
         max_shards: args.max_shards,
         base_seed: args.base_seed,
         enable_char_counts: args.enable_char_counts,
+        overwrite: args.overwrite,
         ..CacheOptions::default()
     };
     for task in cacheable(&selected(args, &tasks)?, &tasks)? {

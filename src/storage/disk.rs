@@ -1,9 +1,10 @@
 //! Files on this machine.
 
 use std::ffi::CString;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path as LocalPath, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -35,6 +36,27 @@ pub(super) fn is_dir(local: &LocalPath) -> io::Result<bool> {
         Ok(metadata) => Ok(metadata.is_dir()),
         Err(error) if is_absent(&error) => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// A folder that only this user may enter; one that is there must be safe from others.
+pub(super) fn create_private_dir(local: &LocalPath) -> io::Result<()> {
+    if let Some(parent) = local.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(local) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        created => return created,
+    }
+    let found = fs::symlink_metadata(local)?;
+    // SAFETY: the call takes nothing and cannot fail.
+    let is_own = found.uid() == unsafe { libc::geteuid() };
+    match found.is_dir() && is_own && found.mode() & 0o022 == 0 {
+        true => Ok(()),
+        false => Err(io::Error::other(
+            "it is there and others may have put files into it, expected a folder of this user that \
+             nobody else may write: remove it, or set $TMPDIR to another place",
+        )),
     }
 }
 
@@ -169,4 +191,26 @@ fn write_synced(local: &LocalPath, bytes: &[u8]) -> io::Result<()> {
 pub(super) fn sync_folder_of(local: &LocalPath) -> io::Result<()> {
     let folder = local.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(LocalPath::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_private_folder_is_of_one_user() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("above/private");
+        create_private_dir(&place).unwrap();
+        assert_eq!(fs::metadata(&place).unwrap().mode() & 0o777, 0o700);
+        create_private_dir(&place).unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&place, &link).unwrap();
+        create_private_dir(&link).unwrap_err();
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).unwrap();
+        let error = create_private_dir(&place).unwrap_err();
+        assert!(error.to_string().contains("nobody else may write"), "{error}");
+    }
 }

@@ -267,6 +267,13 @@ impl Path {
         }
     }
 
+    /// Makes a folder that only this user may enter, and those above it. One that is there must be this
+    /// user's and not be writable by others.
+    pub fn create_private_dir(&self) -> Result<(), StorageError> {
+        let local = self.on_disk("create folder", "stores have no folders of one user")?;
+        self.done("create folder", disk::create_private_dir(&local))
+    }
+
     /// Bytes that may still be written to the file system that holds this path, or will hold it.
     pub fn free_space(&self) -> Result<u64, StorageError> {
         match self.place()? {

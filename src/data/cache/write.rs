@@ -43,6 +43,8 @@ pub struct CacheOptions {
     pub num_threads: NonZeroUsize,
     /// Bytes of examples held in memory.
     pub flush_bytes: usize,
+    /// Makes anew what an earlier run has made on disk of the cache of a store.
+    pub overwrite: bool,
     /// Counts the records that sources skip.
     pub bad_records: BadRecords,
 }
@@ -54,6 +56,7 @@ impl Default for CacheOptions {
             max_shards: 0,
             base_seed: 0,
             enable_char_counts: false,
+            overwrite: false,
             num_threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             flush_bytes: 32 << 20,
             bad_records: BadRecords::default(),
@@ -111,12 +114,19 @@ pub fn write_cache(
     }
     // Told before anything is computed where it cannot be written.
     cache.path().create_dir_all()?;
-    let recipe = recipe(task, &split_plans(task, options)?, options)?;
+    let plans = split_plans(task, options)?;
+    let recipe = recipe(task, &plans, options)?;
     let staged = staging(cache, &recipe)?;
-    if !staged.is_complete()? {
-        write_on_disk(task, &staged, options, observe)?;
+    // Nobody else writes or sends it meanwhile.
+    let _lock = lock(&staged)?;
+    if options.overwrite {
+        staged.clear()?;
     }
-    publish(&staged, cache)
+    if !staged.is_complete()? {
+        let progress = Progress::resume(&staged, recipe)?;
+        CacheWriter { task, cache: &staged, options, progress }.write(&plans, observe)?;
+    }
+    publish(&staged, cache, &plans)
 }
 
 fn write_on_disk(
@@ -127,19 +137,17 @@ fn write_on_disk(
 ) -> Result<(), DataError> {
     let plans = split_plans(task, options)?;
     cache.path().create_dir_all()?;
-    let _lock = match cache.path().try_lock()? {
-        Locked::Busy => return Err(DataError::CacheBusy { folder: cache.path().to_string() }),
-        held => held,
-    };
+    let _lock = lock(cache)?;
     let progress = Progress::resume(cache, recipe(task, &plans, options)?)?;
-    let mut writer = CacheWriter { task, cache, options, progress };
-    for plan in &plans {
-        if !writer.progress.finished.contains(&plan.split) {
-            writer.write_split(plan, observe)?;
-        }
+    CacheWriter { task, cache, options, progress }.write(&plans, observe)
+}
+
+/// Keeps other processes from the folder until dropped, where its file system knows locks.
+fn lock(cache: &CacheFolder) -> Result<Locked, DataError> {
+    match cache.path().try_lock()? {
+        Locked::Busy => Err(DataError::CacheBusy { folder: cache.path().to_string() }),
+        held => Ok(held),
     }
-    cache.complete()?;
-    Ok(cache.progress().remove_file()?)
 }
 
 /// Everything that decides what the cache holds.
@@ -159,6 +167,21 @@ struct CacheWriter<'a> {
 }
 
 impl CacheWriter<'_> {
+    /// Writes what is not written yet of all splits.
+    fn write(
+        mut self,
+        plans: &[SplitPlan],
+        observe: &mut dyn FnMut(&str, u64),
+    ) -> Result<(), DataError> {
+        for plan in plans {
+            if !self.progress.finished.contains(&plan.split) {
+                self.write_split(plan, observe)?;
+            }
+        }
+        self.cache.complete()?;
+        Ok(self.cache.progress().remove_file()?)
+    }
+
     fn write_split(
         &mut self,
         plan: &SplitPlan,

@@ -3,6 +3,8 @@
 use std::io::Write;
 
 use super::*;
+use crate::storage::faulty::{Bucket, Fault};
+use crate::storage::leases::eventually;
 
 #[test]
 fn a_cache_holds_what_the_source_gives_up_to_the_cache_step() {
@@ -117,6 +119,25 @@ fn one_process_at_a_time() {
     assert!(error.ends_with("/ids` is being written by another process: wait for it, or end it"));
     drop(lock);
     write(&task, &folder, 4).unwrap();
+}
+
+#[test]
+fn one_process_at_a_time_sends_a_cache_to_a_store() {
+    let (texts, bucket) = (folder_of_text(&[20]), Bucket::new());
+    let task = byte_task(source_of(&texts), Vec::new());
+    let cache = CacheFolder::of(&bucket.path("caches"), task.task_name());
+    let options = CacheOptions { min_shards: 2, ..CacheOptions::default() };
+    let write = || write_cache(&task, &cache, &options, &mut |_, _| {});
+    // The look at what is there, before the first file is sent, takes long.
+    bucket.set(Fault::Stall(1));
+    std::thread::scope(|scope| {
+        let first = scope.spawn(write);
+        eventually("asked", || bucket.count() > 0);
+        assert!(matches!(write(), Err(DataError::CacheBusy { .. })));
+        first.join().unwrap().unwrap();
+    });
+    assert!(cache.is_complete().unwrap());
+    assert_eq!(cache.path().list().unwrap().len(), 5);
 }
 
 #[test]
