@@ -69,7 +69,6 @@ impl Source for Library {
     }
 }
 
-/// The text of a file in a bucket, on the hub or on the web.
 /// The text of a file on disk or elsewhere.
 pub(super) fn read_anywhere(path: &str) -> io::Result<String> {
     match path.contains("://") {
