@@ -187,8 +187,8 @@ fn describe(task: &Task, cache: &CacheFolder, options: &CacheOptions) -> Result<
         let size = bytes as f64 / f64::from(1 << 20);
         let (files, shards) = (plan.files.len(), plan.num_shards);
         println!("  {:<12} {files} files, {size:.1} MiB -> {shards} shards", plan.split);
-        let Estimate { num_sampled, num_examples, bytes, time } =
-            estimate(task, &plan, options, SAMPLE)?;
+        let Some(estimate) = estimate(task, &plan, options, SAMPLE)? else { continue };
+        let Estimate { num_sampled, num_examples, bytes, time } = estimate;
         println!(
             "  {:<12} about {} examples, {:.1} MiB, {}, judging by {}",
             "",

@@ -2,7 +2,7 @@
 
 use crate::data::{
     DataError, Derivation, TaskOrMixture, TaskProvider, WithMissingTaskSplitsRemoved, WithNewVocab,
-    WithTruncatedData, part_name,
+    WithTruncatedData, part_name, subtasks,
 };
 use crate::gin::{Config, Configurable, Evaluator, Loaded, Registry, Schema};
 
@@ -139,6 +139,8 @@ pub(super) fn part_of(
         return derivation.apply(&found, new, tasks).map(Some);
     }
     let TaskOrMixture::Mixture(mixture) = found else { return Ok(None) };
+    // One that contains itself would have parts without end.
+    subtasks(original, tasks)?;
     for entry in &mixture.tasks.0 {
         let part = part_name(new, &entry.name);
         let is_within = wanted.strip_prefix(&part).is_some_and(|rest| rest.starts_with('.'));

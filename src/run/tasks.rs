@@ -195,6 +195,8 @@ impl GinTasks {
         match declaration {
             Declaration::Mixture => true,
             Declaration::Task | Declaration::Row(_) => false,
+            // Only mixtures lose tasks; looking at its tasks would ask for their data.
+            Declaration::Derived(block) if !block.helper.renames_tasks() => true,
             Declaration::Derived(_) => matches!(self.get(name), Ok(TaskOrMixture::Mixture(_))),
         }
     }

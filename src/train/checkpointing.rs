@@ -70,12 +70,11 @@ impl<'a> Checkpoints<'a> {
         Self { model_dir: model_dir.clone(), config, shard, saver }
     }
 
-    /// Makes the folder, and removes what dead runs left half-written in it.
+    /// Removes what dead runs left half-written.
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn prepare(&self) -> Result<(), TrainError> {
-        self.model_dir.create_dir_all()?;
+    pub fn clear_stale(&self) -> Result<(), TrainError> {
         for removed in remove_stale(&self.model_dir)? {
             telemetry::notice(&format!("removed {removed}, which an ended run left half-written"));
         }

@@ -29,6 +29,15 @@ pub fn step_estimate(train: &Train) -> Result<Estimate, OptimError> {
     Ok(Estimate::new(model.config(), 4 * numbers as u64, shape))
 }
 
+/// Bytes of the host that saving takes for the rest of a run: a copy of parameters and optimizer state.
+pub fn saving_bytes(train: &Train, estimate: &Estimate) -> u64 {
+    match train.checkpoint_cfg.save {
+        // Gradients are as large as parameters are in float32.
+        Some(_) => estimate.gradients.saturating_add(estimate.optimizer),
+        None => 0,
+    }
+}
+
 /// What to tell the user before a step that needs more than `available` bytes.
 pub fn shortage(estimate: &Estimate, available: u64, num_microbatches: usize) -> Option<String> {
     if estimate.total() <= available {

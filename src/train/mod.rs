@@ -49,7 +49,8 @@ mod window;
 
 pub use check::{UnfitSpec, check};
 pub use memory::{
-    available_on_host, batch_shortage, cannot_fit, shortage, step_estimate, total_on_host,
+    available_on_host, batch_shortage, cannot_fit, saving_bytes, shortage, step_estimate,
+    total_on_host,
 };
 pub use model_info::{Variable, model_info};
 pub use periods::{Periods, PeriodsError, Stop};

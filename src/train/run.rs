@@ -111,10 +111,11 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
         run.batches.wait()?;
     }
     // Nothing is written before this line: a run that cannot start leaves no trace.
-    run.checkpoints.prepare()?;
+    model_dir.create_dir_all()?;
     if run.occupied.is_none() {
         run.occupied = Some(occupy_new(&model_dir, context.takeover)?);
     }
+    run.checkpoints.clear_stale()?;
     let mut logs = Logs::start(spec, context.config_text, &model_dir, run.state.step)?;
     logs.scalar("timing/init_or_restore_seconds", started.elapsed().as_secs_f64(), run.state.step);
     let outcome = run.work(&periods, &mut logs);
@@ -302,7 +303,9 @@ impl Run<'_> {
             Ok(batch) => batch.expect("training data repeats without end"),
             Err(error) => {
                 // The data is at fault; what was learned from it so far is not lost.
-                self.save()?;
+                if let Err(unsaved) = self.save() {
+                    telemetry::warn(&unsaved.to_string());
+                }
                 return Err(error.into());
             }
         };

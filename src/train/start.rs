@@ -15,7 +15,8 @@ use super::checkpointing::{Checkpoints, Restored, RunRecord};
 use super::error::TrainError;
 use super::guard::{TorchFailure, guarded};
 use super::memory::{
-    available_on_host, batch_shortage, cannot_fit, shortage, step_estimate, total_on_host,
+    available_on_host, batch_shortage, cannot_fit, saving_bytes, shortage, step_estimate,
+    total_on_host,
 };
 use super::monitor::Monitored;
 use super::occupied::Occupied;
@@ -115,14 +116,16 @@ pub fn refuse_shortage(spec: &Train) -> Result<(), TrainError> {
 /// # Errors
 /// The step surely does not fit; or the optimizer's rules do not cover a parameter.
 pub fn foresee_shortage(spec: &Train, device: Device) -> Result<(), TrainError> {
+    let estimate = step_estimate(spec).map_err(|error| TrainError::Unfit(error.to_string()))?;
+    let beside_saving =
+        |bytes: Option<u64>| Some(bytes?.saturating_sub(saving_bytes(spec, &estimate)));
     let (available, total) = match device {
         Device::Cuda(index) => {
             let total = cuda_devices().get(index).map(|device| device.memory_bytes);
             (total, total)
         }
-        _ => (available_on_host(), total_on_host()),
+        _ => (beside_saving(available_on_host()), beside_saving(total_on_host())),
     };
-    let estimate = step_estimate(spec).map_err(|error| TrainError::Unfit(error.to_string()))?;
     let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
     let short = |available| shortage(&estimate, available, trainer.num_microbatches());
     match available.and_then(short) {

@@ -24,7 +24,7 @@ pub struct Estimate {
     pub time: Duration,
 }
 
-/// Estimates a split's cache: `num_examples` of its first file that is not empty are preprocessed, or as
+/// Estimates a split's cache, where a sample can tell: `num_examples` of its first file that is not empty are preprocessed, or as
 /// many as a second yields, and the rest is taken to be like them.
 ///
 /// # Errors
@@ -34,12 +34,19 @@ pub fn estimate(
     plan: &SplitPlan,
     options: &CacheOptions,
     num_examples: u64,
-) -> Result<Estimate, DataError> {
+) -> Result<Option<Estimate>, DataError> {
     let total: u64 = plan.files.iter().map(|(_, size)| size).sum();
     let nothing = Estimate { num_sampled: 0, num_examples: 0, bytes: 0, time: Duration::ZERO };
-    let Some(at) = plan.files.iter().position(|(_, size)| *size > 0) else { return Ok(nothing) };
+    let Some(at) = plan.files.iter().position(|(_, size)| *size > 0) else {
+        return Ok(Some(nothing));
+    };
     let split = task.source.split(task.task_name(), &plan.split)?;
-    let Some(file) = split.files.get(at).cloned() else { return Ok(nothing) };
+    let Some(file) = split.files.get(at).cloned() else { return Ok(None) };
+    // Files of which parts are read weigh less than their bytes.
+    if split.files.iter().any(|file| file.records.is_some()) {
+        return Ok(None);
+    }
+    let most = split.most;
     let alone = SplitFiles { files: vec![file.clone()], ..split };
     let task_plan = TaskPlan {
         listing: Listing::of(task.task_name(), alone),
@@ -56,15 +63,20 @@ pub fn estimate(
         frame(&encode(&example), &mut framed);
         bytes += framed.len();
         if num_sampled >= num_examples || started.elapsed() >= SAMPLING {
-            share = file.share_before(Reader::file_position(&stage.save()))?;
+            match file.share_before(Reader::file_position(&stage.save()))? {
+                Some(reached) => share = reached,
+                None => return Ok(None),
+            }
             break;
         }
     }
     let scale = total as f64 / (plan.files[at].1 as f64 * share);
-    Ok(Estimate {
+    let scale =
+        most.map_or(scale, |most| scale.min(most as f64 / f64::max(num_sampled as f64, 1.0)));
+    Ok(Some(Estimate {
         num_sampled,
         num_examples: (num_sampled as f64 * scale) as u64,
         bytes: (bytes as f64 * scale) as u64,
         time: started.elapsed().mul_f64(scale),
-    })
+    }))
 }

@@ -29,10 +29,11 @@ impl Source for ConcatenatedDataSource {
     fn split(&self, task: &str, split: &str) -> Result<SplitFiles, DataError> {
         let mut joined: Option<SplitFiles> = None;
         for source in &self.sources {
-            let files = match source.0.split(task, split) {
-                Err(DataError::UnknownSplit { .. }) => continue,
-                files => files?,
-            };
+            // A split that a source has, but names wrongly further down, is an error.
+            if !source.0.splits(task)?.iter().any(|known| known == split) {
+                continue;
+            }
+            let files = source.0.split(task, split)?;
             let differs = |reason: &str| {
                 DataError::Config(format!(
                     "task `{task}`: the sources of a `seqio.ConcatenatedDataSource` {reason}; give \
@@ -44,8 +45,16 @@ impl Source for ConcatenatedDataSource {
             }
             match &mut joined {
                 None => joined = Some(SplitFiles { cycle_length: 1, ..files }),
-                Some(joined) if joined.parser == files.parser => joined.files.extend(files.files),
-                Some(_) => return Err(differs("hold different features")),
+                Some(joined) if joined.parser != files.parser => {
+                    return Err(differs("hold different features"));
+                }
+                Some(joined)
+                    if joined.skip_header_lines != files.skip_header_lines
+                        || joined.bad_records != files.bad_records =>
+                {
+                    return Err(differs("skip other header lines or bad records"));
+                }
+                Some(joined) => joined.files.extend(files.files),
             }
         }
         match joined {

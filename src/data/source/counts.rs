@@ -101,7 +101,7 @@ fn count(file: &SourceFile) -> Result<Counted, DataError> {
 }
 
 /// Whether it is a line between JSON objects.
-fn is_blank(line: &[u8], format: &Format) -> bool {
+pub(super) fn is_blank(line: &[u8], format: &Format) -> bool {
     matches!(format, Format::Json { .. }) && line.iter().all(u8::is_ascii_whitespace)
 }
 

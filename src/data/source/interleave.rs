@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::bad::BadRecordGuard;
+use super::counts::is_blank;
 use super::read::{Body, RecordPosition, RecordReader, open_records};
 use super::split::SourceFile;
 use crate::data::error::DataError;
@@ -134,6 +135,10 @@ impl Reader {
             if let Some(open) = &mut self.slots[self.slot] {
                 let offset = open.records.position().bytes;
                 match open.records.next_record() {
+                    // Of so many examples, a blank line is none.
+                    Ok(Some(Body::Bytes(line)))
+                        if self.plan.most.is_some()
+                            && is_blank(&line, &self.files[open.file].format) => {}
                     Ok(Some(body)) => {
                         let file = self.files[open.file].clone();
                         let number = open.records.position().records;

@@ -57,21 +57,23 @@ impl SourceFile {
     }
 
     /// The share of its records that lies before a position, from 0 to 1; an estimate where the file is
-    /// compressed.
-    pub(crate) fn share_before(&self, position: RecordPosition) -> Result<f64, DataError> {
+    /// compressed, and `None` where the position does not tell.
+    pub(crate) fn share_before(&self, position: RecordPosition) -> Result<Option<f64>, DataError> {
         let whole = match (&self.records, &self.format) {
             (Some(part), _) => {
                 let before = position.records.saturating_sub(part.start);
-                return Ok(share(before as f64, (part.end - part.start) as f64));
+                return Ok(Some(share(before as f64, (part.end - part.start) as f64)));
             }
+            // Positions count batches.
+            (None, Format::Arrow(_)) => return Ok(None),
             (None, Format::Generated { num_examples, .. }) => *num_examples,
             (None, Format::Parquet(_)) => num_rows(&self.path)?,
             (None, _) => {
                 let bytes = self.size()? as f64 * expansion(&self.path)?;
-                return Ok(share(position.bytes as f64, bytes));
+                return Ok(Some(share(position.bytes as f64, bytes)));
             }
         };
-        Ok(share(position.records as f64, whole as f64))
+        Ok(Some(share(position.records as f64, whole as f64)))
     }
 
     /// One of its records, from 1, as a message names it.

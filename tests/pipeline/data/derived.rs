@@ -238,3 +238,52 @@ fn what_cannot_be_derived_says_why() {
     let error = subtasks("loop", &load(&folder, "", looped)).unwrap_err().to_string();
     assert!(error.contains("is made of itself"), "{error}");
 }
+
+#[test]
+fn a_mixture_that_contains_itself_is_listed_and_refused() {
+    let more = "self/seqio.Mixture.tasks = [('self', 1)]\n\
+                tiny/seqio.mixture_or_task_with_truncated_data:\n  mixture_or_task = 'self'\n  \
+                split_sizes = {}\n";
+    let tasks = load(&folder(), "", more);
+    assert!(tasks.declared().iter().any(|one| one.name == "self" && one.is_mixture));
+    let error = subtasks("tiny.self", &tasks).unwrap_err().to_string();
+    assert!(error.contains("contains itself"), "{error}");
+}
+
+#[test]
+fn blank_lines_are_no_examples_of_truncated_data() {
+    let folder = folder();
+    std::fs::write(
+        folder.path().join("r.jsonl"),
+        "\n{\"text\": \"1\"}\n\n{\"text\": \"2\"}\n{\"text\": \"3\"}\n",
+    )
+    .unwrap();
+    let more = "r/seqio.Task:\n  source = @r/seqio.JsonLinesDataSource()\n  preprocessors = %STEPS\n  \
+                output_features = %TARGETS\n\
+                r/seqio.JsonLinesDataSource.split_to_filepattern = {'train': 'DIR/r.jsonl'}\n\
+                tiny/seqio.mixture_or_task_with_truncated_data:\n  mixture_or_task = 'r'\n  \
+                split_sizes = {'train': 2}\n";
+    let tasks = load(&folder, "", more);
+    assert_eq!(texts(&task_of(&tasks, "tiny"), of_split("train")), ["1", "2"]);
+}
+
+#[test]
+fn concatenated_sources_lose_nothing_in_silence() {
+    let source = |more: &str| {
+        format!(
+            "c/seqio.Task:\n  source = @c/seqio.ConcatenatedDataSource()\n  preprocessors = %STEPS\n  \
+             output_features = %TARGETS\n\
+             c/seqio.ConcatenatedDataSource.sources = [@one/seqio.TextLineDataSource(), \
+             @two/seqio.TextLineDataSource()]\n\
+             one/seqio.TextLineDataSource.split_to_filepattern = {{'train': 'DIR/b-0'}}\n\
+             two/seqio.TextLineDataSource.split_to_filepattern = {{'train': 'DIR/dev-0'}}\n{more}"
+        )
+    };
+    let folder = folder();
+    let tasks = load(&folder, "", &source(""));
+    assert_eq!(texts(&task_of(&tasks, "c"), of_split("train")).len(), 8);
+    let tasks = load(&folder, "", &source("two/seqio.TextLineDataSource.skip_header_lines = 1\n"));
+    let read = examples_after(&task_of(&tasks, "c"), &of_split("train"), 0);
+    let error = read.err().expect("the heads differ").to_string();
+    assert!(error.contains("skip other header lines"), "{error}");
+}

@@ -180,7 +180,7 @@ fn a_sample_tells_the_size_of_the_cache() {
         let out = tempfile::tempdir().unwrap();
         let options = CacheOptions { min_shards: 2, ..CacheOptions::default() };
         let plan = split_plans(&task, &options).unwrap().remove(0);
-        let estimate = estimate(&task, &plan, &options, sample).unwrap();
+        let estimate = estimate(&task, &plan, &options, sample).unwrap().expect("text tells");
         let mut examples = 0;
         write_cache(&task, &cache_in(&out, &task), &options, &mut |_, written| examples = written)
             .unwrap();
