@@ -39,8 +39,10 @@ pub fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
     match recognize(path)? {
         Format::T5x => match Reader::open(path) {
             // The oldest of Orbax's look like T5X's until their file is read.
-            Err(CheckpointError::NotYet { format: Format::Orbax, .. }) if path.is_dir()? => {
-                orbax::open(path)
+            Err(CheckpointError::NotYet { format: Format::Orbax, .. }) => {
+                let is_file = !path.is_dir()?;
+                let folder = path.parent().filter(|_| is_file).unwrap_or_else(|| path.clone());
+                orbax::open(&folder)
             }
             reader => Ok(Box::new(reader?)),
         },

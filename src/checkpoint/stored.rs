@@ -129,6 +129,11 @@ pub trait Stored: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
+    /// Whether [`Stored::verify`] notices more than reading the arrays in parts does.
+    fn has_checksums(&self) -> bool {
+        false
+    }
+
     /// Checks that everything is there and undamaged, as far as the format tells.
     fn verify(&self) -> Result<(), CheckpointError> {
         self.read_everything()

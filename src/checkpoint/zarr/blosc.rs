@@ -59,7 +59,7 @@ fn header(frame: &[u8]) -> io::Result<Header> {
     if packed_bytes > frame.len() {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    if packed_bytes < frame.len() || (header.block_bytes == 0 && header.num_bytes > 0) {
+    if packed_bytes < frame.len() || (header.block_bytes == 0 && header.flags & STORED == 0) {
         return Err(invalid("its header does not fit its size"));
     }
     Ok(header)
