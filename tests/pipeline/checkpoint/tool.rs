@@ -309,6 +309,73 @@ fn every_damaged_file_is_named() {
 }
 
 #[test]
+fn damage_is_no_difference() {
+    let (_dir, dir) = scratch();
+    let (one, other) = (save(&dir, 1), save(&dir, 2));
+    assert_eq!(gimlet(&dir, &["diff", one.as_str(), other.as_str()]).0, 1);
+    std::fs::write(other.join("target.a/0.0").local().unwrap(), b"x").unwrap();
+    let (status, _, error) = gimlet(&dir, &["diff", one.as_str(), other.as_str()]);
+    assert!(status == 2 && error.contains("damaged"), "{error}");
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_read_does_not_hide_the_others() {
+    let (_dir, dir) = scratch();
+    let bert = checkpoint_dir(&dir, 1);
+    bert.create_dir_all().unwrap();
+    bert.join("config.json").write_atomic(br#"{"model_type": "bert"}"#).unwrap();
+    bert.join("model.safetensors").write_atomic(b"\x02\0\0\0\0\0\0\0{}").unwrap();
+    save(&dir, 2);
+    let (status, out, _) = gimlet(&dir, &["verify", dir.as_str()]);
+    assert_eq!(status, 1);
+    assert!(out.starts_with("checkpoint_1: not verified\n") && out.contains("`bert`"), "{out}");
+    assert!(out.contains("checkpoint_2: whole"), "{out}");
+    let found = json(&dir, &["verify", "--json", dir.as_str()]);
+    assert!(found[0]["failed"].as_str().unwrap().contains("`bert`"), "{found}");
+    assert_eq!((&found[0]["whole"], &found[1]["whole"]), (&false.into(), &true.into()));
+}
+
+#[test]
+fn what_a_run_beside_is_at_work_on_is_left_out() {
+    let (_dir, dir) = scratch();
+    save(&dir, 1);
+    // As in a bucket: the folder has its name, and a mark until it is whole.
+    checkpoint_dir(&dir, 2).join("gimlet").create_dir_all().unwrap();
+    checkpoint_dir(&dir, 2).join("gimlet/unfinished.json").write_atomic(b"{}").unwrap();
+    // As if it were deleted between two looks.
+    std::os::unix::fs::symlink("gone", checkpoint_dir(&dir, 3).local().unwrap()).unwrap();
+    let (status, out, error) = gimlet(&dir, &["verify", dir.as_str()]);
+    assert_eq!((status, &error[..]), (0, "checkpoint_2: left out, it is half-written\n"), "{out}");
+    assert_eq!(list(&dir).unwrap().len(), 2);
+}
+
+#[test]
+fn checkpoints_of_other_formats_are_not_mixed_with() {
+    let (_dir, dir) = scratch();
+    let (from, to) = (dir.join("from"), dir.join("to"));
+    save_t5(&from, 3);
+    let convert = |flags: &[&str]| {
+        let (status, _, error) =
+            gimlet(&dir, &[&["convert", from.as_str(), to.as_str()], flags].concat());
+        (status, error)
+    };
+    for (first, second) in [("hugging_face", "t5x"), ("flax", "t5x"), ("t5x", "torch")] {
+        assert_eq!(convert(&["--to", first]).0, 0);
+        let before = to.sizes().unwrap();
+        let (status, error) = convert(&["--to", second]);
+        assert!(status == 2 && error.contains("of another format"), "{first}: {error}");
+        assert_eq!(to.sizes().unwrap(), before, "{first}");
+        to.remove_dir_all().unwrap();
+    }
+    let file = dir.join("x.bin");
+    let from = checkpoint_dir(&from, 3);
+    let words = ["convert", from.as_str(), file.as_str(), "--to=hugging_face"];
+    let (status, _, error) = gimlet(&dir, &words);
+    assert!(status == 2 && error.contains("expected --to torch"), "{error}");
+    assert!(!file.exists().unwrap());
+}
+
+#[test]
 fn damage_in_what_t5x_wrote_is_named_array_by_array() {
     let (_dir, dir) = scratch();
     let original = fixture("t5x/checkpoint_3");
