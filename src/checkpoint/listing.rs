@@ -101,7 +101,7 @@ fn listed_beside(entry: &Path, path: &Path, name: &str) -> Result<Option<Listed>
 }
 
 fn listed(path: &Path, name: &str) -> Result<Listed, CheckpointError> {
-    let sizes = sizes(path, name)?;
+    let sizes = file_sizes(path)?;
     let mut one = Listed {
         step: TEMPORARY_MARKS
             .iter()
@@ -160,13 +160,17 @@ fn tensorflow_step(name: &str) -> Option<u64> {
     name.strip_prefix(TENSORFLOW_PREFIX)?.trim_end_matches(".index").parse().ok()
 }
 
-/// The files of a checkpoint; those beside each other that share a prefix are one of TensorFlow.
-fn sizes(path: &Path, name: &str) -> Result<BTreeMap<String, u64>, CheckpointError> {
+/// The files of a checkpoint with their sizes; those beside each other that share a prefix are one of
+/// TensorFlow.
+///
+/// # Errors
+/// There is nothing at the path, or it cannot be listed.
+pub fn file_sizes(path: &Path) -> Result<BTreeMap<String, u64>, CheckpointError> {
     if path.is_dir()? {
         return Ok(path.sizes()?);
     }
     if path.exists()? {
-        return Ok([(name.to_string(), path.size()?)].into());
+        return Ok([(path.file_name().to_string(), path.size()?)].into());
     }
     let mut sizes = BTreeMap::new();
     for file in Path::glob(&format!("{path}.*"))? {

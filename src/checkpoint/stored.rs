@@ -12,6 +12,9 @@ use super::parallel;
 use super::read_ahead::{Visit, read_ahead};
 use crate::storage::Path;
 
+/// What makes a run the same run after a restart, as `gimlet train` leaves it beside the arrays.
+pub const RUN_FILE: &str = "gimlet/run.json";
+
 /// The formats of checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {

@@ -20,7 +20,7 @@ use super::stored::{ArrayInfo, Format, Stored};
 use super::transpose::transpose;
 use crate::storage::Path;
 
-pub(super) use hugging_face::{open_file, open_hugging_face};
+pub(super) use hugging_face::{marks as hugging_face_marks, open_file, open_hugging_face};
 pub(super) use safetensors::type_name;
 pub(super) use tensorflow::open_tensorflow;
 pub(super) use torch::open_torch;

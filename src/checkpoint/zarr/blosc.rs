@@ -261,3 +261,17 @@ fn u32_at(bytes: &[u8], at: usize) -> io::Result<usize> {
     let bytes = part(bytes, at, 4)?.try_into().expect("four bytes");
     Ok(u32::from_le_bytes(bytes) as usize)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_no_bytes_are_refused_unless_there_is_nothing_to_unpack() {
+        let mut frame = [vec![2, 1, 0, 4], vec![0; 12]].concat();
+        frame[12] = 16;
+        assert!(decode(&frame, 64).is_err());
+        frame[2] = STORED;
+        assert!(decode(&frame, 64).unwrap().is_empty());
+    }
+}

@@ -42,7 +42,7 @@ pub(in crate::checkpoint) fn decode_tree(source: impl Read) -> Result<Leaves, De
 }
 
 /// What Orbax leaves in the tree for an array that lies elsewhere.
-const PLACEHOLDER: &str = "PLACEHOLDER://";
+pub(in crate::checkpoint) const PLACEHOLDER: &str = "PLACEHOLDER://";
 
 fn is_placeholder(leaf: &Leaf) -> bool {
     let Leaf::Other(Value::String(text)) = leaf else { return false };
