@@ -214,6 +214,15 @@ pub(super) fn num_bytes(shape: &[usize], dtype: DType) -> Option<usize> {
     bytes.filter(|&bytes| isize::try_from(bytes).is_ok())
 }
 
+/// Whether an array may have this shape: the largest ones of models are far smaller. Empty dimensions
+/// count as one, for whoever divides the others.
+pub(super) fn is_plausible(shape: &[usize], dtype: DType) -> bool {
+    const MAX_EXTENT: usize = 1 << 40;
+    const MAX_BYTES: usize = 1 << 46;
+    let bytes = shape.iter().try_fold(dtype.size(), |bytes, n| bytes.checked_mul((*n).max(1)));
+    shape.iter().all(|n| *n <= MAX_EXTENT) && bytes.is_some_and(|bytes| bytes <= MAX_BYTES)
+}
+
 /// The number of elements of a shape.
 pub(super) fn num_elements(shape: &[usize]) -> usize {
     shape.iter().product()

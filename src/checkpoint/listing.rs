@@ -11,6 +11,7 @@ use super::open::{is_marked, open, recognize};
 use super::retention::PINNED_FILE;
 use super::steps::step_of;
 use super::stored::Format;
+use super::unfinished;
 use crate::storage::{Entry, Path};
 
 /// What the names of half-written checkpoints hold: T5X's and ours, and Orbax's.
@@ -38,6 +39,16 @@ pub struct Listed {
     pub is_pinned: bool,
     /// Whether it can be used.
     pub condition: Condition,
+}
+
+impl Listed {
+    /// Whether its writer said that it is not finished, by its name or a mark in it.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn is_unfinished(&self) -> Result<bool, CheckpointError> {
+        Ok(is_temporary(&self.path) || unfinished::is_unfinished(&self.path)?)
+    }
 }
 
 /// Whether a checkpoint can be used, as far as names and sizes of files tell.
@@ -68,9 +79,9 @@ pub fn list(path: &Path) -> Result<Vec<Listed>, CheckpointError> {
         if let Some(prefix) =
             name.strip_suffix(".index").filter(|_| tensorflow_step(name).is_some())
         {
-            found.push(listed(&path.join(prefix), prefix)?);
+            found.extend(listed_beside(&entry, &path.join(prefix), prefix)?);
         } else if step_of(&entry).is_some() || is_temporary(&entry) {
-            found.push(listed(&entry, name)?);
+            found.extend(listed_beside(&entry, &entry, name)?);
         }
     }
     if found.is_empty() && is_marked(path)? {
@@ -80,8 +91,17 @@ pub fn list(path: &Path) -> Result<Vec<Listed>, CheckpointError> {
     Ok(found)
 }
 
+/// As [`listed`]; `None` for what a run beside renames or deletes meanwhile.
+fn listed_beside(entry: &Path, path: &Path, name: &str) -> Result<Option<Listed>, CheckpointError> {
+    match listed(path, name) {
+        Err(CheckpointError::Storage(error)) if error.is_not_found() => Ok(None),
+        Ok(one) if one.condition != Condition::Whole && !entry.exists()? => Ok(None),
+        one => one.map(Some),
+    }
+}
+
 fn listed(path: &Path, name: &str) -> Result<Listed, CheckpointError> {
-    let sizes = sizes(path, name)?;
+    let sizes = file_sizes(path)?;
     let mut one = Listed {
         step: TEMPORARY_MARKS
             .iter()
@@ -140,13 +160,17 @@ fn tensorflow_step(name: &str) -> Option<u64> {
     name.strip_prefix(TENSORFLOW_PREFIX)?.trim_end_matches(".index").parse().ok()
 }
 
-/// The files of a checkpoint; those beside each other that share a prefix are one of TensorFlow.
-fn sizes(path: &Path, name: &str) -> Result<BTreeMap<String, u64>, CheckpointError> {
+/// The files of a checkpoint with their sizes; those beside each other that share a prefix are one of
+/// TensorFlow.
+///
+/// # Errors
+/// There is nothing at the path, or it cannot be listed.
+pub fn file_sizes(path: &Path) -> Result<BTreeMap<String, u64>, CheckpointError> {
     if path.is_dir()? {
         return Ok(path.sizes()?);
     }
     if path.exists()? {
-        return Ok([(name.to_string(), path.size()?)].into());
+        return Ok([(path.file_name().to_string(), path.size()?)].into());
     }
     let mut sizes = BTreeMap::new();
     for file in Path::glob(&format!("{path}.*"))? {

@@ -57,7 +57,7 @@ pub use checkpointers::{
 pub use error::CheckpointError;
 pub use export::{HuggingFaceOptions, Weights, export_hugging_face, export_t5x, export_torch};
 pub use fit::{Mismatch, Shapes, check_fit};
-pub use listing::{Condition, Listed, list};
+pub use listing::{Condition, Listed, file_sizes, list};
 pub use native::{Reader, Writer};
 pub use open::open;
 pub use read_ahead::Visit;
@@ -71,5 +71,5 @@ pub use statistics::{Distance, Statistics, Tolerance};
 pub use steps::{
     LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, restore_newest, step_of,
 };
-pub use stored::{ArrayInfo, Format, Stored, Without};
+pub use stored::{ArrayInfo, Format, RUN_FILE, Stored, Without};
 pub use zarr::Compression;

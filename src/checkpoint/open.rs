@@ -3,7 +3,9 @@
 use std::io::Read;
 
 use super::error::CheckpointError;
-use super::foreign::{open_file, open_hugging_face, open_tensorflow, open_torch};
+use super::foreign::{
+    hugging_face_marks, open_file, open_hugging_face, open_tensorflow, open_torch,
+};
 use super::native::{CHECKPOINT_FILE, Reader};
 use super::orbax;
 use super::stored::{Format, Stored};
@@ -23,14 +25,6 @@ pub(super) const ORBAX_MARKS: [&str; 6] = [
     "state/checkpoint",
 ];
 
-/// Files of which one lies in every model folder of Hugging Face.
-const HUGGING_FACE_MARKS: [&str; 4] = [
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-];
-
 /// Opens a checkpoint of any format that Gimlet reads.
 ///
 /// # Errors
@@ -39,8 +33,10 @@ pub fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
     match recognize(path)? {
         Format::T5x => match Reader::open(path) {
             // The oldest of Orbax's look like T5X's until their file is read.
-            Err(CheckpointError::NotYet { format: Format::Orbax, .. }) if path.is_dir()? => {
-                orbax::open(path)
+            Err(CheckpointError::NotYet { format: Format::Orbax, .. }) => {
+                let is_file = !path.is_dir()?;
+                let folder = path.parent().filter(|_| is_file).unwrap_or_else(|| path.clone());
+                orbax::open(&folder)
             }
             reader => Ok(Box::new(reader?)),
         },
@@ -77,7 +73,7 @@ pub(super) fn recognize(path: &Path) -> Result<Format, CheckpointError> {
 
 /// Whether a folder holds what makes one a checkpoint of some format.
 pub(super) fn is_marked(dir: &Path) -> Result<bool, CheckpointError> {
-    let mut marks = [CHECKPOINT_FILE].into_iter().chain(ORBAX_MARKS).chain(HUGGING_FACE_MARKS);
+    let mut marks = [CHECKPOINT_FILE].into_iter().chain(ORBAX_MARKS).chain(hugging_face_marks());
     marks.try_fold(false, |found, mark| Ok(found || dir.join(mark).exists()?))
 }
 
@@ -93,7 +89,7 @@ fn recognize_folder(dir: &Path) -> Result<Format, CheckpointError> {
         let is_tensorflow = head(&file)?.starts_with(TENSORFLOW_TEXT);
         return Ok(if is_tensorflow { Format::MeshTensorFlow } else { Format::T5x });
     }
-    Ok(if any(&HUGGING_FACE_MARKS)? { Format::HuggingFace } else { Format::T5x })
+    Ok(if any(&hugging_face_marks())? { Format::HuggingFace } else { Format::T5x })
 }
 
 fn named_torch(name: &str) -> bool {

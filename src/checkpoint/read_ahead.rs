@@ -90,10 +90,12 @@ impl Queue {
     fn take(&self, at: usize) -> Result<Array, CheckpointError> {
         let waits = |state: &mut State| !state.done.contains_key(&at) && !state.ended;
         let mut state = self.changed.wait_while(self.lock(), waits).expect("as for `lock`");
-        let result = state.done.remove(&at).expect("no reader panics");
+        let result = state.done.remove(&at);
         state.held = state.held.saturating_sub(self.sizes[at]);
+        // A panic that holds the lock would end the process: others lock it while they unwind.
+        drop(state);
         self.changed.notify_all();
-        result
+        result.expect("no reader panics")
     }
 }
 
@@ -148,6 +150,13 @@ mod tests {
         assert_eq!(seen, (0..50).collect::<Vec<_>>());
         // Two held, and one that was taken and is being visited.
         assert!(most.into_inner() <= 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "no reader panics")]
+    fn a_panic_of_a_reader_ends_the_call_and_not_the_process() {
+        let read = |_: &str| panic!("a defect");
+        let _ = read_ahead(2, &[], &["a", "b"], &read, &mut |_, _| Ok(()));
     }
 
     #[test]

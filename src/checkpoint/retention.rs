@@ -137,6 +137,9 @@ fn oldest(model_dir: &Path, steps: &[u64], keep: Option<usize>) -> Vec<Path> {
 
 /// Takes the name first, so that no reader sees half a checkpoint.
 fn remove(dir: &Path) -> Result<(), CheckpointError> {
+    if !dir.is_dir()? {
+        return Ok(dir.remove_file()?);
+    }
     if unfinished::is_store(dir) {
         return unfinished::remove(dir);
     }

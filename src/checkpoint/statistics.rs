@@ -103,6 +103,15 @@ impl Distance {
             self.count += one.shape.iter().product::<usize>() as u64;
             return;
         }
+        let is_long = |array: &Array| matches!(array.dtype, DType::I64 | DType::U64);
+        if (is_long(one) || is_long(other)) && !one.dtype.is_float() && !other.dtype.is_float() {
+            // Beyond 2^53 float64 does not tell neighbours apart.
+            for (a, b) in integers(one).zip(integers(other)) {
+                let largest = a.unsigned_abs().max(b.unsigned_abs());
+                self.add_difference(a.abs_diff(b) as f64, largest as f64, tolerance);
+            }
+            return;
+        }
         for (ones, others) in widened(one).zip(widened(other)) {
             for (a, b) in ones.into_iter().zip(others) {
                 self.add_pair(a, b, tolerance);
@@ -116,13 +125,18 @@ impl Distance {
     }
 
     fn add_pair(&mut self, a: f64, b: f64, tolerance: Tolerance) {
+        let is_equal = a == b || (a.is_nan() && b.is_nan());
+        let difference = if is_equal { 0.0 } else { (a - b).abs() };
+        self.add_difference(difference, a.abs().max(b.abs()), tolerance);
+    }
+
+    fn add_difference(&mut self, difference: f64, largest: f64, tolerance: Tolerance) {
         self.count += 1;
-        if a == b || (a.is_nan() && b.is_nan()) {
+        if difference == 0.0 {
             return;
         }
-        let difference = (a - b).abs();
         let (absolute, relative) = match difference.is_finite() {
-            true => (difference, difference / a.abs().max(b.abs())),
+            true => (difference, difference / largest),
             false => (f64::INFINITY, f64::INFINITY),
         };
         self.max_absolute = self.max_absolute.max(absolute);
@@ -132,6 +146,17 @@ impl Distance {
             self.num_different += 1;
         }
     }
+}
+
+/// The elements of an array of integers or truth values.
+fn integers(array: &Array) -> impl Iterator<Item = i128> {
+    let is_signed = matches!(array.dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
+    array.data.chunks_exact(array.dtype.size()).map(move |bytes| {
+        let is_negative = is_signed && bytes.last().is_some_and(|high| high & 0x80 != 0);
+        let mut wide = [if is_negative { 0xff } else { 0 }; 16];
+        wide[..bytes.len()].copy_from_slice(bytes);
+        i128::from_le_bytes(wide)
+    })
 }
 
 /// The elements as float64, some thousands at a time.
@@ -202,5 +227,21 @@ mod tests {
         let (nan, number) = (Array::from_f32(&[1], &[f32::NAN]), Array::from_f32(&[1], &[0.0]));
         distance.add(&nan, &number, tolerance);
         assert_eq!((distance.max_absolute, distance.num_different), (f64::INFINITY, 2));
+    }
+
+    #[test]
+    fn long_integers_are_compared_exactly() {
+        let long = |value: i64| Array {
+            dtype: DType::I64,
+            shape: vec![1],
+            data: value.to_le_bytes().to_vec(),
+        };
+        let mut distance = Distance::default();
+        distance.add(&long(1 << 53), &long((1 << 53) + 1), Tolerance::default());
+        assert_eq!((distance.num_different, distance.max_absolute), (1, 1.0));
+        let short = Array { dtype: DType::I8, shape: vec![1], data: vec![0xfd] };
+        distance.add(&long(-3), &short, Tolerance::default());
+        distance.add(&long(-1), &short, Tolerance::default());
+        assert_eq!((distance.count, distance.num_different, distance.max_absolute), (3, 2, 2.0));
     }
 }

@@ -47,7 +47,8 @@ fn is_committed(dir: &Path) -> Result<bool, CheckpointError> {
             return Ok(true);
         }
     }
-    Ok(!dir.is_dir()?)
+    // A plain file of this name may be one of flax; a folder without marks is unfinished.
+    Ok(!dir.is_dir()? && dir.exists()?)
 }
 
 /// The newest committed checkpoint, not checked any further: restore mode 'latest'.

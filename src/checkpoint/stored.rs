@@ -12,6 +12,9 @@ use super::parallel;
 use super::read_ahead::{Visit, read_ahead};
 use crate::storage::Path;
 
+/// What makes a run the same run after a restart, as `gimlet train` leaves it beside the arrays.
+pub const RUN_FILE: &str = "gimlet/run.json";
+
 /// The formats of checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -127,6 +130,11 @@ pub trait Stored: fmt::Debug + Send + Sync {
     /// Reads a file of ours beside the arrays, such as `gimlet/run.json`; `None` if there is none.
     fn extra(&self, _relative: &str) -> Result<Option<Vec<u8>>, CheckpointError> {
         Ok(None)
+    }
+
+    /// Whether [`Stored::verify`] notices more than reading the arrays in parts does.
+    fn has_checksums(&self) -> bool {
+        false
     }
 
     /// Checks that everything is there and undamaged, as far as the format tells.

@@ -31,6 +31,15 @@ pub(super) fn entries(local: &LocalPath) -> io::Result<Vec<(String, bool)>> {
     fs::read_dir(local)?.map(entry).collect()
 }
 
+/// Below a plain file there is nothing.
+pub(super) fn exists(local: &LocalPath) -> io::Result<bool> {
+    match fs::metadata(local) {
+        Ok(_) => Ok(true),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 pub(super) fn is_dir(local: &LocalPath) -> io::Result<bool> {
     match fs::metadata(local) {
         Ok(metadata) => Ok(metadata.is_dir()),

@@ -119,7 +119,7 @@ impl Path {
     /// Whether a file or folder is there.
     pub fn exists(&self) -> Result<bool, StorageError> {
         match self.place()? {
-            Place::Disk(local) => self.done("look for", local.try_exists()),
+            Place::Disk(local) => self.done("look for", disk::exists(&local)),
             Place::Elsewhere(remote) => remote.exists(),
         }
     }

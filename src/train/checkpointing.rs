@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{
-    Best, CheckpointConfig, CheckpointError, Compression, DType, RestoreCheckpointConfig,
+    Best, CheckpointConfig, CheckpointError, Compression, DType, RUN_FILE, RestoreCheckpointConfig,
     RestoreMode, Retention, SaveCheckpointConfig, Saver, Saving, Stored, latest, open, plan_resume,
     remove_stale, restore_newest,
 };
@@ -17,9 +17,6 @@ use super::error::TrainError;
 use super::monitor::Monitored;
 use super::state::TrainState;
 use super::state_arrays::{copy, fill, shapes};
-
-/// Where a checkpoint keeps the run's identity.
-const RUN_FILE: &str = "gimlet/run.json";
 
 /// The bytes of trained floats hardly repeat: gzip at T5X's level saves 8% of them at a tenth of a disk's
 /// speed, on cores that a run on the CPU needs itself (`benches/peers/compare_checkpoint.py`). T5X reads

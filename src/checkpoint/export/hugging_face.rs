@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::safetensors::{self, Planned};
-use super::tokenizer::{pretty, write_bytes, write_sentencepiece};
+use super::tokenizer::{Files, byte_files, pretty, sentencepiece_files};
 use super::{flax, torch, unwrapped};
 use crate::checkpoint::array::DType;
 use crate::checkpoint::blocks::{columns, read_block, slabs};
@@ -99,18 +99,33 @@ pub fn export_hugging_face(
         return Err(CheckpointError::Export { path: to.to_string(), reason });
     }
     to.create_dir_all()?;
-    to.join("config.json").write_atomic(&pretty(&model.config(options)))?;
-    to.join("generation_config.json").write_atomic(&pretty(&generation_config()))?;
-    match &options.vocabulary {
-        Some(vocabulary) => {
-            write_sentencepiece(vocabulary, to, options.extra_ids.unwrap_or(100))?;
-        }
-        None if model.vocab_size == BYT5_VOCAB => {
-            write_bytes(to, options.extra_ids.unwrap_or(125))?;
-        }
-        None => {}
-    }
+    let mut files = match &options.vocabulary {
+        Some(vocabulary) => sentencepiece_files(vocabulary, options.extra_ids.unwrap_or(100))?,
+        None if model.vocab_size == BYT5_VOCAB => byte_files(options.extra_ids.unwrap_or(125)),
+        None => Vec::new(),
+    };
+    files.push(("config.json", pretty(&model.config(options))));
+    files.push(("generation_config.json", pretty(&generation_config())));
+    write_files(to, files)?;
     write_weights(from, &model, options.weights, &to.join(name))
+}
+
+/// Writes files that are missing; those that are there are someone's, and must be the same.
+fn write_files(to: &Path, files: Files) -> Result<(), CheckpointError> {
+    let mut missing = Vec::new();
+    for (name, bytes) in files {
+        let file = to.join(name);
+        match file.read() {
+            Ok(found) if found == bytes => {}
+            Ok(_) => {
+                let reason = format!("it holds another `{name}`; name another folder or remove it");
+                return Err(CheckpointError::Export { path: to.to_string(), reason });
+            }
+            Err(error) if error.is_not_found() => missing.push((file, bytes)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    missing.iter().try_for_each(|(file, bytes)| Ok(file.write_atomic(bytes)?))
 }
 
 /// Writes the parameters of a checkpoint as a state dictionary under transformers' names, which

@@ -1,12 +1,10 @@
 //! To T5X's own format.
 
-use std::sync::Mutex;
-use std::thread;
-
 use crate::checkpoint::array::{Array, DType};
 use crate::checkpoint::blocks::read_block;
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::native::Writer;
+use crate::checkpoint::native::{CHECKSUMS_FILE, Writer};
+use crate::checkpoint::parallel;
 use crate::checkpoint::retention::{DATASET_PREFIX, remove_stale};
 use crate::checkpoint::stored::{Format, Stored};
 use crate::storage::Path;
@@ -38,7 +36,7 @@ pub fn export_t5x(
         })?;
         writer.array(STEP, Array::scalar_i32(step).view())?;
     }
-    each_in_parallel(&arrays, |array| {
+    parallel::for_each(parallel::num_cores().min(MAX_THREADS), arrays.iter(), |array| {
         writer.parts(*array, &mut |part| read_block(from, *array, part))
     })?;
     from.empty_nodes().into_iter().for_each(|name| writer.empty(name));
@@ -53,7 +51,7 @@ pub fn export_t5x(
 fn copy_extras(from: &dyn Stored, writer: &Writer) -> Result<(), CheckpointError> {
     let sizes = from.path().sizes()?;
     let is_extra = |name: &&String| {
-        let is_ours = name.starts_with("gimlet/") && *name != "gimlet/checksums.json";
+        let is_ours = name.starts_with("gimlet/") && *name != CHECKSUMS_FILE;
         is_ours || name.starts_with(DATASET_PREFIX)
     };
     for name in sizes.keys().filter(is_extra) {
@@ -62,32 +60,4 @@ fn copy_extras(from: &dyn Stored, writer: &Writer) -> Result<(), CheckpointError
         }
     }
     Ok(())
-}
-
-/// Does the work for each item on a few threads; the first error ends it.
-fn each_in_parallel<T: Sync>(
-    items: &[T],
-    work: impl Fn(&T) -> Result<(), CheckpointError> + Sync,
-) -> Result<(), CheckpointError> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let rest = Mutex::new(items.iter());
-    let next = || rest.lock().expect("taking an item does not panic").next();
-    let failed = Mutex::new(None);
-    thread::scope(|scope| {
-        for _ in 0..cores.min(MAX_THREADS).min(items.len()) {
-            scope.spawn(|| {
-                while let Some(item) = next() {
-                    if let Err(error) = work(item) {
-                        let mut rest = rest.lock().expect("taking an item does not panic");
-                        *rest = [].iter();
-                        failed
-                            .lock()
-                            .expect("keeping an error does not panic")
-                            .get_or_insert(error);
-                    }
-                }
-            });
-        }
-    });
-    failed.into_inner().expect("keeping an error does not panic").map_or(Ok(()), Err)
 }

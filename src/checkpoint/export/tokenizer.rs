@@ -8,23 +8,26 @@ use crate::storage::Path;
 /// Ids of ByT5 that are no bytes: padding, end, unknown.
 const BYTE_SPECIALS: [(&str, usize); 3] = [("<pad>", 0), ("</s>", 1), ("<unk>", 2)];
 
-/// Copies a SentencePiece model and writes what transformers' `T5Tokenizer` asks for.
-pub(super) fn write_sentencepiece(
+/// Files by name.
+pub(super) type Files = Vec<(&'static str, Vec<u8>)>;
+
+/// A SentencePiece model and what transformers' `T5Tokenizer` asks for.
+pub(super) fn sentencepiece_files(
     vocabulary: &Path,
-    to: &Path,
     extra_ids: usize,
-) -> Result<(), CheckpointError> {
-    to.join("spiece.model").write_atomic(&vocabulary.read()?)?;
+) -> Result<Files, CheckpointError> {
     let mut config = specials(extra_ids);
     config["tokenizer_class"] = json!("T5Tokenizer");
     // Text after a special token is tokenized as SentencePiece does.
     config["legacy"] = json!(false);
     config["sp_model_kwargs"] = json!({});
-    write_both(to, config, extra_ids)
+    let mut files = both(&config, extra_ids);
+    files.push(("spiece.model", vocabulary.read()?));
+    Ok(files)
 }
 
-/// Writes what transformers' `ByT5Tokenizer` asks for.
-pub(super) fn write_bytes(to: &Path, extra_ids: usize) -> Result<(), CheckpointError> {
+/// What transformers' `ByT5Tokenizer` asks for.
+pub(super) fn byte_files(extra_ids: usize) -> Files {
     let mut config = specials(extra_ids);
     config["tokenizer_class"] = json!("ByT5Tokenizer");
     let decoder = BYTE_SPECIALS.map(|(content, id)| {
@@ -33,15 +36,13 @@ pub(super) fn write_bytes(to: &Path, extra_ids: usize) -> Result<(), CheckpointE
         (id.to_string(), token)
     });
     config["added_tokens_decoder"] = decoder.into_iter().collect();
-    write_both(to, config, extra_ids)
+    both(&config, extra_ids)
 }
 
-fn write_both(to: &Path, config: Value, extra_ids: usize) -> Result<(), CheckpointError> {
-    to.join("tokenizer_config.json").write_atomic(&pretty(&config))?;
+fn both(config: &Value, extra_ids: usize) -> Files {
     let mut specials = specials(extra_ids);
     specials.as_object_mut().expect("it is a map").remove("extra_ids");
-    to.join("special_tokens_map.json").write_atomic(&pretty(&specials))?;
-    Ok(())
+    vec![("tokenizer_config.json", pretty(config)), ("special_tokens_map.json", pretty(&specials))]
 }
 
 fn specials(extra_ids: usize) -> Value {

@@ -27,6 +27,11 @@ pub(super) fn write_file(
     tensors: &[&Tensor],
     file: &Path,
 ) -> Result<(), CheckpointError> {
+    if let Some(tensor) = tensors.iter().find(|tensor| storage_class(tensor.dtype).is_none()) {
+        let (name, dtype) = (&tensor.name, tensor.dtype);
+        let reason = format!("`{name}` is of type {dtype}, expected parameters of floats");
+        return Err(CheckpointError::Unsupported { path: from.path().to_string(), reason });
+    }
     let out = file.create()?;
     let out = write(from, tensors, out).map_err(|error| unwrapped(file, error))?;
     Ok(out.finish()?)
@@ -73,7 +78,8 @@ fn put_tensor(out: &mut Vec<u8>, tensor: &Tensor, index: usize) {
         (1..=shape.len()).map(|axis| shape[axis..].iter().product()).collect();
     out.extend(b"ctorch._utils\n_rebuild_tensor_v2\n((");
     put_text(out, "storage");
-    out.extend(format!("ctorch\n{}\n", storage_class(tensor.dtype)).bytes());
+    let class = storage_class(tensor.dtype).expect("checked before anything is written");
+    out.extend(format!("ctorch\n{class}\n").bytes());
     put_text(out, &index.to_string());
     put_text(out, "cpu");
     put_number(out, shape.iter().product());
@@ -107,11 +113,13 @@ fn put_number(out: &mut Vec<u8>, number: usize) {
     }
 }
 
-fn storage_class(dtype: DType) -> &'static str {
+/// The class of a storage of floats.
+fn storage_class(dtype: DType) -> Option<&'static str> {
     match dtype {
-        DType::Bf16 => "BFloat16Storage",
-        DType::F16 => "HalfStorage",
-        DType::F64 => "DoubleStorage",
-        _ => "FloatStorage",
+        DType::Bf16 => Some("BFloat16Storage"),
+        DType::F16 => Some("HalfStorage"),
+        DType::F32 => Some("FloatStorage"),
+        DType::F64 => Some("DoubleStorage"),
+        _ => None,
     }
 }

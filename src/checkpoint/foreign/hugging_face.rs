@@ -19,6 +19,11 @@ const WEIGHTS: [(&str, Weights); 4] = [
     ("pytorch_model.bin.index.json", Weights::TorchIndex),
 ];
 
+/// Files of which one lies in every model folder.
+pub(in crate::checkpoint) fn marks() -> [&'static str; 4] {
+    WEIGHTS.map(|(name, _)| name)
+}
+
 /// A kind of file.
 #[derive(Clone, Copy)]
 enum Weights {

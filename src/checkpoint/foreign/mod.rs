@@ -4,6 +4,7 @@
 mod hugging_face;
 mod safetensors;
 mod shards;
+mod sums;
 mod tensorflow;
 mod torch;
 
@@ -11,23 +12,23 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-use super::array::{Array, DType, num_elements};
+use super::array::{Array, DType, is_plausible, num_elements};
+use super::blocks::BLOCK_BYTES;
 use super::error::CheckpointError;
 use super::names::{Axes, Entry, Origin};
 use super::stored::{ArrayInfo, Format, Stored};
 use super::transpose::transpose;
 use crate::storage::Path;
 
-pub(super) use hugging_face::{open_file, open_hugging_face};
+pub(super) use hugging_face::{marks as hugging_face_marks, open_file, open_hugging_face};
 pub(super) use safetensors::type_name;
 pub(super) use tensorflow::open_tensorflow;
 pub(super) use torch::open_torch;
 
+use sums::Piece;
+
 /// The dimensions that a tensor has at most: numpy has as many.
 const MAX_RANK: usize = 64;
-
-/// How many bytes of a transposed tensor are read at a time.
-const BLOCK_BYTES: usize = 64 << 20;
 
 /// A tensor as its file describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,9 +42,8 @@ pub(super) struct RawInfo {
 impl RawInfo {
     /// Its bytes; `None` where no machine could hold them.
     fn num_bytes(&self) -> Option<u64> {
-        let elements =
-            self.shape.iter().try_fold(1u64, |count, extent| count.checked_mul(*extent as u64))?;
-        elements.checked_mul(self.dtype.size() as u64).filter(|bytes| *bytes <= i64::MAX as u64)
+        let is_plausible = is_plausible(&self.shape, self.dtype);
+        is_plausible.then(|| (num_elements(&self.shape) * self.dtype.size()) as u64)
     }
 
     /// The bytes of a row: what one index of the first dimension covers.
@@ -62,6 +62,9 @@ pub(super) trait RawTensors: fmt::Debug + Send + Sync {
 
     /// The bytes of some rows of a listed tensor, in C order; all rows of a scalar are `0..1`.
     fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<u8>, CheckpointError>;
+
+    /// Where the bytes of all tensors lie, and their checksums.
+    fn pieces(&self) -> Vec<Piece<'_>>;
 
     /// Names that stand for the same bytes as another's, such as tied embeddings.
     fn is_same(&self, _name: &str, _other: &str) -> bool {
@@ -159,6 +162,26 @@ impl Stored for Foreign {
     fn read(&self, name: &str) -> Result<Array, CheckpointError> {
         let whole: Vec<_> = self.entry(name)?.shape.iter().map(|extent| 0..*extent).collect();
         self.read_part(name, &whole)
+    }
+
+    fn has_checksums(&self) -> bool {
+        self.raw.pieces().iter().any(|piece| piece.sum.is_some())
+    }
+
+    fn verify(&self) -> Result<(), CheckpointError> {
+        sums::verify(&self.path, &*self.raw)?;
+        self.step().map(drop)
+    }
+
+    fn damages(&self, tell: &mut dyn FnMut(u64)) -> Result<Vec<CheckpointError>, CheckpointError> {
+        let damages = sums::damages(&*self.raw, tell)?;
+        if damages.is_empty() {
+            return match self.step() {
+                Err(error) if error.is_damage() => Ok(vec![error]),
+                step => step.map(|_| damages),
+            };
+        }
+        Ok(damages)
     }
 
     fn read_part(&self, name: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use serde::Deserialize;
 
+use super::sums::Piece;
 use super::{MAX_RANK, RawInfo, RawInfos, RawTensors};
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
@@ -98,6 +99,16 @@ impl RawTensors for SafeTensors {
         let row = self.tensors[name].row_bytes() as u64;
         let start = self.offsets[name];
         Ok(self.file.read(start + rows.start as u64 * row..start + rows.end as u64 * row)?)
+    }
+
+    fn pieces(&self) -> Vec<Piece<'_>> {
+        let mut pieces = Vec::with_capacity(self.tensors.len());
+        for (name, info) in &self.tensors {
+            let start = self.offsets[name];
+            let bytes = info.num_bytes().expect("checked when the file was opened");
+            pieces.push(Piece { name, file: &self.file, range: start..start + bytes, sum: None });
+        }
+        pieces
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use serde::Deserialize;
 
+use super::sums::Piece;
 use super::{RawInfos, RawTensors};
 use crate::checkpoint::error::CheckpointError;
 use crate::storage::Path;
@@ -82,6 +83,10 @@ impl RawTensors for Shards {
 
     fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<u8>, CheckpointError> {
         self.files[self.places[name]].read_rows(name, rows)
+    }
+
+    fn pieces(&self) -> Vec<Piece<'_>> {
+        self.files.iter().flat_map(|file| file.pieces()).collect()
     }
 
     fn is_same(&self, name: &str, other: &str) -> bool {

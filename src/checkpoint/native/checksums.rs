@@ -11,7 +11,7 @@ use crate::checkpoint::retention::is_dataset_file;
 use crate::storage::{Path, StorageError};
 
 /// The file, relative to the checkpoint.
-pub(super) const FILE: &str = "gimlet/checksums.json";
+pub(in crate::checkpoint) const FILE: &str = "gimlet/checksums.json";
 
 /// What every file of a checkpoint must be, by its path relative to the checkpoint.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -6,7 +6,8 @@ mod msgpack;
 mod reader;
 mod writer;
 
-pub(super) use msgpack::{DecodeError, Leaf, decode_tree};
+pub(super) use checksums::FILE as CHECKSUMS_FILE;
+pub(super) use msgpack::{DecodeError, Leaf, PLACEHOLDER, decode_tree};
 pub(super) use msgpack::{Pieces, write_map_head};
 pub(super) use reader::CHECKPOINT_FILE;
 pub use reader::Reader;

@@ -169,6 +169,10 @@ impl Stored for Reader {
         }
     }
 
+    fn has_checksums(&self) -> bool {
+        self.checksums.is_some()
+    }
+
     fn damages(&self, tell: &mut dyn FnMut(u64)) -> Result<Vec<CheckpointError>, CheckpointError> {
         match &self.checksums {
             Some(checksums) => checksums.damages(&self.dir, tell),

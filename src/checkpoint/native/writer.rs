@@ -1,5 +1,6 @@
 //! Writing one checkpoint: invisible until whole.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
@@ -7,11 +8,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::checksums::{Checksums, FILE as CHECKSUMS_FILE, Summing};
 use super::msgpack::{Leaf, Leaves, ZarrLeaf, encode};
-use super::reader::{CHECKPOINT_FILE, Reader};
+use super::reader::CHECKPOINT_FILE;
 use crate::checkpoint::array::{Array, ArrayView, DType};
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::open::{open, recognize};
 use crate::checkpoint::steps::checkpoint_dir;
-use crate::checkpoint::stored::{ArrayInfo, Stored};
+use crate::checkpoint::stored::{ArrayInfo, Format};
 use crate::checkpoint::unfinished;
 use crate::checkpoint::zarr::{self, Compression, Layout};
 use crate::storage::{FolderLock, Holder, Locked, Path, StorageError};
@@ -48,6 +50,8 @@ enum Place {
 #[derive(Debug, Default)]
 struct State {
     leaves: Leaves,
+    /// Which array has which folder.
+    folders: BTreeMap<String, String>,
     checksums: Checksums,
 }
 
@@ -147,8 +151,33 @@ impl Writer {
             chunks: zarr::choose_chunks(shape, dtype.size()),
             compression: self.compression,
         };
+        self.claim(name, &leaf.dir)?;
         self.temporary.join(&leaf.dir).create_dir_all()?;
         Ok(leaf)
+    }
+
+    /// Takes a folder for an array.
+    ///
+    /// # Errors
+    /// It is none of its own.
+    fn claim(&self, name: &str, folder: &str) -> Result<(), CheckpointError> {
+        let refused = |reason: String| {
+            let path = self.finished.to_string();
+            Err(CheckpointError::Export { path, reason: format!("its array `{name}` {reason}") })
+        };
+        if ["", ".", "..", CHECKPOINT_FILE, "gimlet"].contains(&folder) {
+            return refused("has no name that a folder can have".to_string());
+        }
+        let mut state = self.state();
+        match state.folders.get(folder) {
+            Some(other) if other != name => {
+                refused(format!("would lie in the folder `{folder}` of `{other}`"))
+            }
+            _ => {
+                state.folders.insert(folder.to_string(), name.to_string());
+                Ok(())
+            }
+        }
     }
 
     /// Keeps an array for the file `checkpoint`.
@@ -195,7 +224,7 @@ impl Writer {
         if !self.finished.exists()? {
             self.temporary.rename(&self.finished)?;
             self.committed = true;
-        } else if Reader::open(&self.finished).and_then(|reader| reader.verify()).is_err() {
+        } else if !is_whole(&self.finished)? {
             self.replace()?;
             self.committed = true;
         }
@@ -302,14 +331,30 @@ impl zarr::Sink for ArrayFolder<'_> {
 fn begin_in_store(model_dir: &Path, finished: &Path) -> Result<Place, CheckpointError> {
     let lease = unfinished::own_lease(model_dir)?;
     if finished.is_dir()? {
-        match Reader::open(finished).and_then(|reader| reader.verify()) {
-            Ok(()) => return Ok(Place::There),
-            Err(CheckpointError::Storage(error)) => return Err(error.into()),
-            Err(_) => unfinished::remove(finished)?,
+        if is_whole(finished)? {
+            return Ok(Place::There);
         }
+        unfinished::remove(finished)?;
     }
     unfinished::mark(finished)?;
     Ok(Place::LastFile { model_dir: model_dir.clone(), lease: lease.map(Box::new) })
+}
+
+/// Whether what lies under the name of a checkpoint is a whole one, of whatever format. Where it is not,
+/// it may be replaced.
+///
+/// # Errors
+/// It is nobody's to replace: a damaged checkpoint of another program, or one that cannot be read.
+fn is_whole(finished: &Path) -> Result<bool, CheckpointError> {
+    let (format, found) = match open(finished) {
+        Ok(there) => (there.format(), there.verify()),
+        Err(error) => (recognize(finished)?, Err(error)),
+    };
+    match found {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_damage() && format == Format::T5x => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// What T5X gives no partition axes: scalars, Adafactor's factored states and its dummies.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::checkpoint::array::Array;
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::native::{DecodeError, Leaf, decode_tree};
+use crate::checkpoint::native::{DecodeError, Leaf, PLACEHOLDER, decode_tree};
 use crate::storage::Path;
 
 /// The tree as JSON.
@@ -15,9 +15,6 @@ pub const TREE: &str = "_METADATA";
 
 /// The tree as msgpack, from before there was JSON.
 pub const OLD_TREE: &str = "checkpoint";
-
-/// What stands in the old tree for an array that lies elsewhere.
-const PLACEHOLDER: &str = "PLACEHOLDER://";
 
 #[derive(Deserialize)]
 struct Json {

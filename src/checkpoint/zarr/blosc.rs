@@ -59,7 +59,7 @@ fn header(frame: &[u8]) -> io::Result<Header> {
     if packed_bytes > frame.len() {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    if packed_bytes < frame.len() || (header.block_bytes == 0 && header.num_bytes > 0) {
+    if packed_bytes < frame.len() || (header.block_bytes == 0 && header.flags & STORED == 0) {
         return Err(invalid("its header does not fit its size"));
     }
     Ok(header)
@@ -260,4 +260,18 @@ fn part(bytes: &[u8], start: usize, length: usize) -> io::Result<&[u8]> {
 fn u32_at(bytes: &[u8], at: usize) -> io::Result<usize> {
     let bytes = part(bytes, at, 4)?.try_into().expect("four bytes");
     Ok(u32::from_le_bytes(bytes) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_no_bytes_are_refused_unless_there_is_nothing_to_unpack() {
+        let mut frame = [vec![2, 1, 0, 4], vec![0; 12]].concat();
+        frame[12] = 16;
+        assert!(decode(&frame, 64).is_err());
+        frame[2] = STORED;
+        assert!(decode(&frame, 64).unwrap().is_empty());
+    }
 }

@@ -16,13 +16,21 @@ pub fn choose_chunks(shape: &[usize], element_bytes: usize) -> Vec<usize> {
 fn divide(shape: &[usize], max_elements: usize) -> Vec<usize> {
     // An empty dimension has no divisor, and zarr no empty chunk.
     let mut chunks: Vec<usize> = shape.iter().map(|&size| size.max(1)).collect();
-    while chunks.iter().product::<usize>() > max_elements {
+    let num_elements =
+        |chunks: &[usize]| chunks.iter().fold(1, |n: usize, &size| n.saturating_mul(size));
+    while num_elements(&chunks) > max_elements {
         let largest = *chunks.iter().max().expect("an empty shape holds one element");
         let at = chunks.iter().position(|&size| size == largest).expect("the largest is there");
-        let smaller = (1..largest).rev().find(|size| shape[at].is_multiple_of(*size));
-        chunks[at] = smaller.expect("one divides everything");
+        chunks[at] = smaller_divisor(shape[at], largest);
     }
     chunks
+}
+
+/// The largest divisor of a number that is less than another.
+fn smaller_divisor(number: usize, than: usize) -> usize {
+    let small = (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor));
+    let all = small.flat_map(|divisor| [divisor, number / divisor]);
+    all.filter(|divisor| *divisor < than).max().expect("one divides everything")
 }
 
 /// One contiguous run of elements that a part of an array and a chunk share.
@@ -112,6 +120,8 @@ mod tests {
             (&[7, 7], 7, &[1, 7]),
             (&[], 1, &[]),
             (&[32128, 768], 16 << 20, &[16064, 768]),
+            // A prime number of rows, which would take hours to count down.
+            (&[1_099_511_627_689], 1 << 20, &[1]),
         ] {
             assert_eq!(divide(shape, max_elements), expected, "{shape:?}");
         }

@@ -4,10 +4,13 @@ use serde_json::Value;
 
 use super::codec::Codec;
 use super::{v2, v3};
-use crate::checkpoint::array::{DType, cast_floats, num_bytes};
+use crate::checkpoint::array::{DType, cast_floats, is_plausible, num_bytes};
 
 /// What a chunk may take that is larger than its whole array.
 const LONE_CHUNK_BYTES: usize = 256 << 20;
+
+/// What the index of a shard says of one chunk: offset and length.
+const INDEX_ENTRY_BYTES: usize = 16;
 
 /// What is needed to find and read the chunks.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,12 +80,26 @@ impl Metadata {
         let whole = num_bytes(shape, self.dtype);
         let chunk = num_bytes(chunks, self.dtype);
         match (whole, chunk) {
-            (Some(whole), Some(chunk)) if chunk <= whole.max(LONE_CHUNK_BYTES) => Ok(()),
+            (Some(whole), Some(chunk))
+                if is_plausible(shape, self.dtype) && chunk <= whole.max(LONE_CHUNK_BYTES) =>
+            {
+                self.check_shards(file)
+            }
             _ => {
                 let dtype = self.dtype;
                 let reason = format!("`{file}` claims {dtype} {shape:?} in chunks {chunks:?}");
                 Err(Refusal::Damaged(format!("{reason}: more than memory can hold")))
             }
+        }
+    }
+
+    /// Checks that the index of a shard has a size.
+    fn check_shards(&self, file: &str) -> Result<(), Refusal> {
+        let Some(Shards { counts, .. }) = &self.shards else { return Ok(()) };
+        let bytes = counts.iter().try_fold(INDEX_ENTRY_BYTES, |bytes, n| bytes.checked_mul(*n));
+        match bytes.and_then(|bytes| isize::try_from(bytes).ok()) {
+            Some(1..) => Ok(()),
+            _ => Err(Refusal::Damaged(format!("`{file}` has {counts:?} chunks in a shard"))),
         }
     }
 

@@ -141,6 +141,9 @@ fn read_codecs(metadata: &mut Metadata, codecs: &[CodecJson]) -> Result<(), Refu
                     return unsupported("big-endian bytes, expected little-endian");
                 }
             }
+            "transpose" if metadata.order.is_some() => {
+                return unsupported("two codecs transpose, expected one at most");
+            }
             "transpose" => {
                 let order = configuration.and_then(|transpose| transpose.order.clone());
                 metadata.order = Some(permutation(order, metadata.shape.len())?);
@@ -202,5 +205,24 @@ mod tests {
         assert!(refused("[3,2]", "[4,2]").contains("chunks [4, 2] in shards [6, 4]"));
         assert!(refused("float32", "string").contains("type \"string\""));
         assert!(refused("\"default\"", "\"other\"").contains("chunk keys `other`"));
+        let transpose = r#"{"name":"transpose","configuration":{"order":[1,0]}},"#;
+        let zstd = r#"{"configuration":{"checksum""#;
+        let twice = [transpose, transpose, zstd].concat();
+        assert!(refused(zstd, &twice).contains("two codecs transpose"));
+    }
+
+    #[test]
+    fn claims_that_no_machine_can_hold_are_refused() {
+        for (from, to) in [
+            // The bytes of the index of a shard, and the elements of the array, overflow.
+            ("[6,4]", "[4611686018427387903,4]"),
+            ("[6,4]", "[0,4]"),
+            ("[12,4]", "[0,2305843009213693951]"),
+            ("[12,4]", "[0,1099511627776,1099511627776]"),
+        ] {
+            let text = TENSORSTORE.replace(from, to);
+            let found = Metadata::parse(FILE_NAME, text.as_bytes());
+            assert!(matches!(found, Err(Refusal::Damaged(_))), "{to}: {found:?}");
+        }
     }
 }

@@ -4,8 +4,8 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 
 use crate::checkpoint::{
-    Condition, DType, Format, HuggingFaceOptions, Listed, Stored, Weights, checkpoint_dir,
-    export_hugging_face, export_t5x, export_torch, list, step_of,
+    CheckpointError, Condition, DType, Format, HuggingFaceOptions, Listed, Stored, Weights,
+    checkpoint_dir, export_hugging_face, export_t5x, export_torch, list, open, step_of,
 };
 use crate::run::failure::Failure;
 use crate::storage::Path;
@@ -13,9 +13,6 @@ use crate::telemetry::notice;
 
 use super::metered::Metered;
 use super::{Meter, failure, open_at, parse_path, size, storage_failure};
-
-/// Where Gimlet's checkpoints keep the checksums of their files.
-const CHECKSUMS_FILE: &str = "gimlet/checksums.json";
 
 /// Names of files that `torch.save` writes.
 const TORCH_ENDINGS: [&str; 3] = [".pth", ".pt", ".bin"];
@@ -91,6 +88,11 @@ impl ConvertArgs {
         })
     }
 
+    /// Whether TO is one file and no folder.
+    fn is_file(&self) -> bool {
+        self.format() == TargetFormat::Torch && is_torch_file(&self.to)
+    }
+
     fn dtype(&self) -> Option<DType> {
         self.dtype.map(FloatType::dtype)
     }
@@ -145,7 +147,13 @@ impl FloatType {
 pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     let (from, to) = (parse_path(&args.from)?, parse_path(&args.to)?);
     refuse_inside(&from, &to)?;
-    let has_no_tokenizer = args.format() == TargetFormat::T5x || is_torch_file(&args.to);
+    if is_torch_file(&args.to) && !args.is_file() {
+        return Err(Failure::usage(anyhow!(
+            "TO `{to}` is named like a file of PyTorch, and --to is another format; expected --to \
+             torch, or the name of a folder"
+        )));
+    }
+    let has_no_tokenizer = args.format() == TargetFormat::T5x || args.is_file();
     if args.model.vocabulary.is_some() && has_no_tokenizer {
         return Err(Failure::usage(anyhow!(
             "--vocabulary goes beside weights: expected --to hugging_face, torch or flax, and a folder TO"
@@ -153,7 +161,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     }
     match checkpoints_in(&from)? {
         None => convert_one(args, &to),
-        Some(_) if is_torch_file(&args.to) => Err(Failure::usage(anyhow!(
+        Some(_) if args.is_file() => Err(Failure::usage(anyhow!(
             "`{from}` is a folder of checkpoints, and TO `{to}` one file; expected a folder TO, or one \
              checkpoint of `gimlet checkpoint ls {from}`"
         ))),
@@ -194,7 +202,7 @@ fn convert_one(args: &ConvertArgs, to: &Path) -> Result<(), Failure> {
         _ => to.clone(),
     };
     let file = match args.format().weights() {
-        Some(weights) if !is_torch_file(&args.to) => target.join(weights.file_name()),
+        Some(weights) if !args.is_file() => target.join(weights.file_name()),
         _ => target.clone(),
     };
     if file.exists().map_err(storage_failure)? {
@@ -234,7 +242,12 @@ fn convert_all(args: &ConvertArgs, all: &[Listed], to: &Path) -> Result<(), Fail
             notice(&format!("{target}: left as it is, it is there already"));
             continue;
         }
-        convert(args, &*open_at(one.path.as_str())?, &target)?;
+        match open(&one.path) {
+            Err(CheckpointError::Storage(error)) if error.is_not_found() => {
+                notice(&format!("{}: left out, it was deleted meanwhile", one.path));
+            }
+            stored => convert(args, &*stored.map_err(failure)?, &target)?,
+        }
     }
     match num_left_out {
         0 => Ok(()),
@@ -256,15 +269,32 @@ fn why(condition: &Condition) -> String {
 }
 
 /// Whether an earlier conversion has written this target; what is damaged is written anew.
+///
+/// # Errors
+/// The target is a checkpoint of another format.
 fn is_there(args: &ConvertArgs, target: &Path) -> Result<bool, Failure> {
-    if let Some(weights) = args.format().weights() {
-        return target.join(weights.file_name()).exists().map_err(storage_failure);
+    let holds = |file: &str| target.join(file).exists().map_err(storage_failure);
+    let weights = args.format().weights();
+    if let Some(weights) = weights
+        && holds(weights.file_name())?
+    {
+        return Ok(true);
     }
     if !target.exists().map_err(storage_failure)? {
         return Ok(false);
     }
-    let found = list(target).map_err(failure)?;
-    Ok(found.iter().any(|one| one.condition == Condition::Whole && one.format == Some(Format::T5x)))
+    let expected = if weights.is_some() { Format::HuggingFace } else { Format::T5x };
+    let found = list(target).map_err(failure)?.into_iter().next();
+    let is_other = match found.as_ref().and_then(|one| one.format) {
+        Some(format) => format != expected,
+        None => weights.is_none() && holds(Weights::Flax.file_name())?,
+    };
+    if is_other {
+        return Err(Failure::usage(anyhow!(
+            "`{target}` is a checkpoint of another format; remove it, or name another TO"
+        )));
+    }
+    Ok(weights.is_none() && found.is_some_and(|one| one.condition == Condition::Whole))
 }
 
 fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(), Failure> {
@@ -278,7 +308,7 @@ fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(),
         }
         Some(weights) => {
             let options = args.options(weights)?;
-            match is_torch_file(&args.to) {
+            match args.is_file() {
                 true => export_torch(&from, target, &options),
                 false => export_hugging_face(&from, target, &options),
             }
@@ -295,8 +325,7 @@ fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(),
 
 /// Damage that reading would not notice must not get checksums that call it whole.
 fn refuse_damage(stored: &dyn Stored) -> Result<(), Failure> {
-    // Without checksums, reading tells as much.
-    if stored.extra(CHECKSUMS_FILE).map_err(failure)?.is_none() {
+    if !stored.has_checksums() {
         return Ok(());
     }
     let mut meter = Meter::new(&format!("verifying {}", stored.path()), None);

@@ -73,6 +73,17 @@ impl Differences<'_> {
 }
 
 pub(super) fn run(args: &DiffArgs) -> Result<(), Failure> {
+    match differ(args) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(Failure::Said),
+        // Status 1 says that they differ.
+        Err(Failure::World(error)) => Err(Failure::Usage(error)),
+        Err(other) => Err(other),
+    }
+}
+
+/// Says how they differ, if they do.
+fn differ(args: &DiffArgs) -> Result<bool, Failure> {
     let (one, other) = (open_at(&args.one)?, open_at(&args.other)?);
     let filter = Filter::new(args.filter.as_deref())?;
     let (ones, others) = (filter.arrays(&*one), filter.arrays(&*other));
@@ -89,8 +100,7 @@ pub(super) fn run(args: &DiffArgs) -> Result<(), Failure> {
         true => write(&format!("{:#}\n", as_json(&found)))?,
         false => write(&report(args, &found))?,
     }
-    let is_tolerant = tolerance != Tolerance::default();
-    if found.is_empty(is_tolerant) { Ok(()) } else { Err(Failure::Said) }
+    Ok(!found.is_empty(tolerance != Tolerance::default()))
 }
 
 fn parse_bound(text: &str) -> Result<f64, String> {

@@ -5,19 +5,17 @@ use std::collections::BTreeMap;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::checkpoint::{ArrayInfo, CheckpointError, Statistics, Stored, for_each_block};
+use crate::checkpoint::{
+    ArrayInfo, CheckpointError, RUN_FILE, Statistics, Stored, file_sizes, for_each_block,
+};
 use crate::run::failure::Failure;
 use crate::run::output::{Color, ColorChoice, Paint, write};
-use crate::storage::{Path, StorageError};
 use crate::telemetry::thousands;
 
 use super::{
     Filter, Meter, array_bytes, failure, json_number, num_values, open_at, shape, size,
     storage_failure,
 };
-
-/// What makes a run the same run after a restart, as `gimlet train` leaves it.
-const RUN_FILE: &str = "gimlet/run.json";
 
 /// Flags of `gimlet checkpoint show`.
 #[derive(Args, Debug)]
@@ -121,7 +119,7 @@ struct About {
 impl About {
     fn of(stored: &dyn Stored) -> Result<Self, Failure> {
         let path = stored.path();
-        let sizes = sizes(path).map_err(storage_failure)?;
+        let sizes = file_sizes(path).map_err(failure)?;
         let has_step = stored.leaves().iter().any(|array| array.name == "state/step");
         let is_beside = |name: &&String| {
             name.starts_with("gimlet/") || (!name.contains('/') && *name != "checkpoint")
@@ -158,17 +156,6 @@ impl About {
         }
         out
     }
-}
-
-/// The files of a checkpoint with their sizes; none for one that is a prefix of files' names.
-fn sizes(path: &Path) -> Result<BTreeMap<String, u64>, StorageError> {
-    if path.is_dir()? {
-        return path.sizes();
-    }
-    Ok(match path.exists()? {
-        true => [(path.file_name().to_string(), path.size()?)].into(),
-        false => BTreeMap::new(),
-    })
 }
 
 /// A line for each folder and each array; a folder with one entry shares the line of that entry.

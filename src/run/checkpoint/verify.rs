@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::checkpoint::{CheckpointError, Condition, Listed, list, open};
+use crate::checkpoint::{CheckpointError, Listed, list, open};
 use crate::run::failure::Failure;
 use crate::run::output::write;
 use crate::telemetry::notice;
@@ -13,8 +13,8 @@ use super::{Meter, failure, parse_path, size};
 /// Flags of `gimlet checkpoint verify`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Ends with status 0 if everything is whole, 1 if something is damaged, 2 if \
-    there is nothing to verify.\nGimlet's checkpoints hold checksums of every file; of others every array \
+    after_help = "Ends with status 0 if everything is whole, 1 if something is damaged or cannot \
+    be read, 2 if there is nothing to verify.\nGimlet's checkpoints hold checksums of every file; of others every array \
     is read, and their\nformat tells what it can."
 )]
 pub struct VerifyArgs {
@@ -31,15 +31,17 @@ pub(super) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     let mut is_whole = true;
     for text in &args.paths {
         for one in checkpoints(text)? {
-            let damages = damages(&one)?;
-            is_whole &= damages.is_empty();
+            let found = match damages(&one) {
+                Err(CheckpointError::Storage(error)) if error.is_not_found() => {
+                    notice(&format!("{}: left out, it was deleted meanwhile", one.path));
+                    continue;
+                }
+                found => found.map_err(|error| error.to_string()),
+            };
+            is_whole &= found.as_ref().is_ok_and(Vec::is_empty);
             match args.json {
-                true => entries.push(json!({
-                    "path": one.path.to_string(),
-                    "whole": damages.is_empty(),
-                    "damages": damages,
-                })),
-                false => write(&report(&one, &damages))?,
+                true => entries.push(as_json(&one, &found)),
+                false => write(&report(&one, &found))?,
             }
         }
     }
@@ -53,12 +55,12 @@ pub(super) fn run(args: &VerifyArgs) -> Result<(), Failure> {
 fn checkpoints(text: &str) -> Result<Vec<Listed>, Failure> {
     let path = parse_path(text)?;
     let listed = list(&path).map_err(failure)?;
-    let (half_written, finished): (Vec<Listed>, Vec<Listed>) =
-        listed.into_iter().partition(|one| {
-            one.condition == Condition::HalfWritten && one.path.file_name().contains("tmp")
-        });
-    for one in &half_written {
-        notice(&format!("{}: left out, it is half-written", one.path));
+    let mut finished = Vec::new();
+    for one in listed {
+        match one.is_unfinished().map_err(failure)? {
+            true => notice(&format!("{}: left out, it is half-written", one.path)),
+            false => finished.push(one),
+        }
     }
     if finished.is_empty() {
         // The error of opening says what was found, what was expected and what to do.
@@ -69,14 +71,14 @@ fn checkpoints(text: &str) -> Result<Vec<Listed>, Failure> {
 }
 
 /// What is damaged in one checkpoint.
-fn damages(one: &Listed) -> Result<Vec<String>, Failure> {
+fn damages(one: &Listed) -> Result<Vec<String>, CheckpointError> {
     let mut meter = Meter::new(&format!("verifying {}", one.path), None);
     let found = match open(&one.path) {
         Ok(stored) => stored.damages(&mut |bytes| meter.add(bytes)),
         Err(error) if error.is_damage() => Ok(vec![error]),
         Err(error) => Err(error),
     };
-    let mut reasons: Vec<String> = found.map_err(failure)?.into_iter().map(reason).collect();
+    let mut reasons: Vec<String> = found?.into_iter().map(reason).collect();
     reasons.dedup();
     Ok(reasons)
 }
@@ -88,10 +90,29 @@ fn reason(error: CheckpointError) -> String {
     }
 }
 
-fn report(one: &Listed, damages: &[String]) -> String {
-    match damages.len() {
-        0 => format!("{}: whole, {} in {} files\n", one.path, size(one.bytes), one.num_files),
-        count => {
+/// What is damaged, or why that cannot be told.
+type Found = Result<Vec<String>, String>;
+
+fn as_json(one: &Listed, found: &Found) -> Value {
+    let damages = found.as_ref().map_or(&[][..], |damages| damages);
+    let mut entry = json!({
+        "path": one.path.to_string(),
+        "whole": found.as_ref().is_ok_and(Vec::is_empty),
+        "damages": damages,
+    });
+    if let Err(reason) = found {
+        entry["failed"] = json!(reason);
+    }
+    entry
+}
+
+fn report(one: &Listed, found: &Found) -> String {
+    match found.as_ref().map(|damages| (damages.len(), damages)) {
+        Err(reason) => format!("{}: not verified\n  {reason}\n", one.path),
+        Ok((0, _)) => {
+            format!("{}: whole, {} in {} files\n", one.path, size(one.bytes), one.num_files)
+        }
+        Ok((count, damages)) => {
             let lines: Vec<String> = damages.iter().map(|reason| format!("  {reason}\n")).collect();
             format!("{}: {count} damaged\n{}", one.path, lines.concat())
         }

@@ -12,6 +12,18 @@ fn prune(model_dir: &Path, keep: Option<usize>, keep_dataset_checkpoints: Option
 }
 
 #[test]
+fn a_plain_file_may_have_the_name_of_a_checkpoint() {
+    everywhere(|model_dir| {
+        model_dir.create_dir_all().unwrap();
+        checkpoint_dir(model_dir, 5).write_atomic(b"\x80").unwrap();
+        save(model_dir, 6);
+        assert_eq!(list_steps(model_dir).unwrap(), [5, 6]);
+        prune(model_dir, Some(1), None);
+        assert_eq!(names(model_dir), ["checkpoint_6"]);
+    });
+}
+
+#[test]
 fn the_newest_and_the_pinned_stay() {
     everywhere(|model_dir| {
         for step in [9, 10, 100, 1000] {

@@ -1,5 +1,6 @@
 //! Checkpoints on disk: those that T5X's libraries wrote (`fixtures.py`), our own, and damaged ones.
 
+mod converting;
 mod crash;
 mod damage;
 mod formats;

@@ -1,11 +1,11 @@
 //! What Orbax and TensorStore wrote (`orbax/fixtures.py`) is read under T5X's names.
 
 use gimlet::checkpoint::{
-    Array, DType, Format, checkpoint_dir, latest, latest_valid, list_steps, open,
+    Array, DType, Format, Writer, checkpoint_dir, latest, latest_valid, list_steps, open,
 };
 use gimlet::storage::Path;
 
-use super::{check_cyclic, copied, copy, files, fixture, overwrite, scratch};
+use super::{check_cyclic, copied, copy, everywhere, files, fixture, overwrite, scratch};
 
 const ARRAYS: [(&str, DType, &[usize]); 7] = [
     ("state/param_states/encoder/layers_0/key/kernel/m", DType::F32, &[1]),
@@ -31,6 +31,32 @@ fn check_tree(path: &Path) {
     for leaf in leaves.iter().filter(|leaf| leaf.name != "state/step") {
         check_cyclic(leaf.name, &stored.read(leaf.name).unwrap());
     }
+}
+
+#[test]
+fn what_orbax_wrote_is_not_replaced() {
+    everywhere(|model_dir| {
+        let from = fixture("orbax/ocdbt/checkpoint_3");
+        let to = checkpoint_dir(model_dir, 3);
+        for (name, file) in from.sizes().unwrap().keys().map(|name| (name, from.join(name))) {
+            to.join(name).parent().unwrap().create_dir_all().unwrap();
+            to.join(name).write_atomic(&file.read().unwrap()).unwrap();
+        }
+        let before = to.sizes().unwrap();
+        let save = || Writer::create(model_dir, 3, None)?.commit();
+        save().unwrap();
+        check_tree(&to);
+        // Nor is a damaged one ours to remove.
+        overwrite(&to.join("state/manifest.ocdbt"), b"x");
+        assert!(save().unwrap_err().is_damage());
+        assert_eq!(to.sizes().unwrap().len(), before.len());
+    });
+}
+
+#[test]
+fn the_tree_file_of_orbax_stands_for_its_folder() {
+    let stored = open(&fixture("orbax/aggregated/checkpoint_3/state/checkpoint")).unwrap();
+    assert_eq!((stored.format(), stored.step().unwrap()), (Format::Orbax, 3));
 }
 
 #[test]

@@ -10,6 +10,26 @@ use gimlet::storage::Path;
 
 use super::{names, save, scratch};
 
+#[test]
+fn arrays_without_a_place_of_their_own_are_refused() {
+    let (_dir, dir) = scratch();
+    let array = Array::from_f32(&[2], &[1.0, 2.0]);
+    let writer = Writer::create(&dir, 1, None).unwrap();
+    for name in ["..", ".", "checkpoint", "gimlet"] {
+        let message = writer.array(name, array.view()).unwrap_err().to_string();
+        assert!(message.contains("no name that a folder can have"), "{name}: {message}");
+    }
+    writer.array("target/b.c", array.view()).unwrap();
+    writer.array("target/b.c", array.view()).unwrap();
+    let message = writer.array("target/b/c", array.view()).unwrap_err().to_string();
+    assert!(message.contains("in the folder `target.b.c` of `target/b.c`"), "{message}");
+    writer.array("target/a", array.view()).unwrap();
+    writer.array("target/a/b", array.view()).unwrap();
+    let message = writer.commit().unwrap_err().to_string();
+    assert!(message.contains("`target/a/b` lies below another array"), "{message}");
+    assert!(names(&dir).is_empty());
+}
+
 /// Enough arrays for all threads, of sizes from one element to some chunks' worth of rows.
 fn arrays() -> Vec<(String, Array)> {
     let array = |at: usize| {

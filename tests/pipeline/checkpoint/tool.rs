@@ -1,21 +1,14 @@
 //! `gimlet checkpoint`, as a user calls it.
 
-use std::process::Stdio;
-
 use assert_cmd::Command;
-use gimlet::checkpoint::{
-    Array, Condition, HuggingFaceOptions, Writer, checkpoint_dir, export_hugging_face, export_t5x,
-    list, open,
-};
+use gimlet::checkpoint::{Array, Writer, checkpoint_dir, list, open};
 use gimlet::storage::Path;
 use serde_json::Value;
 
-use crate::storage::faulty::{Bucket, Fault};
-
-use super::{copy, fixture, names, save, save_sized, scratch};
+use super::{copy, fixture, names, save, scratch};
 
 /// Status, standard output and standard error, with the folder's name taken out.
-fn gimlet(folder: &Path, words: &[&str]) -> (i32, String, String) {
+pub(super) fn gimlet(folder: &Path, words: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));
     let output = command.arg("checkpoint").args(words).output().unwrap();
     let text = |bytes: Vec<u8>| {
@@ -27,7 +20,7 @@ fn gimlet(folder: &Path, words: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-fn json(folder: &Path, words: &[&str]) -> Value {
+pub(super) fn json(folder: &Path, words: &[&str]) -> Value {
     serde_json::from_str(&gimlet(folder, words).1).unwrap()
 }
 
@@ -42,7 +35,7 @@ fn write(model_dir: &Path, step: u64, arrays: &[(&str, &[f32])]) -> Path {
 }
 
 /// Changes the last byte of a file.
-fn damage(file: &Path) {
+pub(super) fn damage(file: &Path) {
     let mut bytes = file.read().unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(file.local().unwrap(), bytes).unwrap();
@@ -309,6 +302,47 @@ fn every_damaged_file_is_named() {
 }
 
 #[test]
+fn damage_is_no_difference() {
+    let (_dir, dir) = scratch();
+    let (one, other) = (save(&dir, 1), save(&dir, 2));
+    assert_eq!(gimlet(&dir, &["diff", one.as_str(), other.as_str()]).0, 1);
+    std::fs::write(other.join("target.a/0.0").local().unwrap(), b"x").unwrap();
+    let (status, _, error) = gimlet(&dir, &["diff", one.as_str(), other.as_str()]);
+    assert!(status == 2 && error.contains("damaged"), "{error}");
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_read_does_not_hide_the_others() {
+    let (_dir, dir) = scratch();
+    let bert = checkpoint_dir(&dir, 1);
+    bert.create_dir_all().unwrap();
+    bert.join("config.json").write_atomic(br#"{"model_type": "bert"}"#).unwrap();
+    bert.join("model.safetensors").write_atomic(b"\x02\0\0\0\0\0\0\0{}").unwrap();
+    save(&dir, 2);
+    let (status, out, _) = gimlet(&dir, &["verify", dir.as_str()]);
+    assert_eq!(status, 1);
+    assert!(out.starts_with("checkpoint_1: not verified\n") && out.contains("`bert`"), "{out}");
+    assert!(out.contains("checkpoint_2: whole"), "{out}");
+    let found = json(&dir, &["verify", "--json", dir.as_str()]);
+    assert!(found[0]["failed"].as_str().unwrap().contains("`bert`"), "{found}");
+    assert_eq!((&found[0]["whole"], &found[1]["whole"]), (&false.into(), &true.into()));
+}
+
+#[test]
+fn what_a_run_beside_is_at_work_on_is_left_out() {
+    let (_dir, dir) = scratch();
+    save(&dir, 1);
+    // As in a bucket: the folder has its name, and a mark until it is whole.
+    checkpoint_dir(&dir, 2).join("gimlet").create_dir_all().unwrap();
+    checkpoint_dir(&dir, 2).join("gimlet/unfinished.json").write_atomic(b"{}").unwrap();
+    // As if it were deleted between two looks.
+    std::os::unix::fs::symlink("gone", checkpoint_dir(&dir, 3).local().unwrap()).unwrap();
+    let (status, out, error) = gimlet(&dir, &["verify", dir.as_str()]);
+    assert_eq!((status, &error[..]), (0, "checkpoint_2: left out, it is half-written\n"), "{out}");
+    assert_eq!(list(&dir).unwrap().len(), 2);
+}
+
+#[test]
 fn damage_in_what_t5x_wrote_is_named_array_by_array() {
     let (_dir, dir) = scratch();
     let original = fixture("t5x/checkpoint_3");
@@ -324,269 +358,4 @@ fn damage_in_what_t5x_wrote_is_named_array_by_array() {
     assert!(out.starts_with("checkpoint_3: 2 damaged\n"), "{out}");
     assert!(out.contains("`target.encoder.norm.scale/0` is missing"), "{out}");
     assert!(out.contains("`target.encoder.mlp.wi.kernel/0.0` is corrupt"), "{out}");
-}
-
-#[test]
-fn a_folder_is_converted_and_what_is_there_is_left() {
-    let (_dir, dir) = scratch();
-    let (from, to) = (dir.join("from"), dir.join("to"));
-    for step in [1, 2] {
-        save(&from, step);
-    }
-    let words = ["convert", from.as_str(), to.as_str(), "--dtype=bfloat16"];
-    let (status, out, error) = gimlet(&dir, &words);
-    assert_eq!((status, &out[..]), (0, ""), "{error}");
-    assert_eq!(names(&to), ["checkpoint_1", "checkpoint_2"]);
-    for step in [1, 2] {
-        let stored = open(&checkpoint_dir(&to, step)).unwrap();
-        stored.verify().unwrap();
-        assert_eq!(stored.read("target/a").unwrap().dtype.name(), "bfloat16");
-        assert_eq!(stored.read("state/param_states/a/v").unwrap().dtype.name(), "float32");
-        // The place in the data goes along.
-        let data = stored.extra("gimlet/train_ds-000-of-001.json").unwrap();
-        assert_eq!(data.as_deref(), Some(&b"{}"[..]));
-    }
-    // A third one, and a damaged second: what is whole stays, the rest is written.
-    save(&from, 3);
-    damage(&checkpoint_dir(&to, 1).join("gimlet/checksums.json"));
-    checkpoint_dir(&to, 2).join("mark").write_atomic(b"").unwrap();
-    let (status, _, error) = gimlet(&dir, &words);
-    assert_eq!(status, 0, "{error}");
-    assert!(error.contains("to/checkpoint_2: left as it is, it is there already"), "{error}");
-    assert!(checkpoint_dir(&to, 2).join("mark").exists().unwrap());
-    for step in [1, 3] {
-        open(&checkpoint_dir(&to, step)).unwrap().verify().unwrap();
-    }
-}
-
-#[test]
-fn damaged_checkpoints_are_not_converted() {
-    let (_dir, dir) = scratch();
-    let (from, to) = (dir.join("from"), dir.join("to"));
-    save(&from, 1);
-    let damaged = save(&from, 2);
-    damage(&damaged.join("target.a/0.0"));
-    let (status, _, error) = gimlet(&dir, &["convert", damaged.as_str(), to.as_str()]);
-    assert_eq!(status, 1);
-    assert!(error.contains("`target.a/0.0` has changed"), "{error}");
-    std::fs::write(damaged.join("target.b/0.0").local().unwrap(), b"").unwrap();
-    let (status, _, error) = gimlet(&dir, &["convert", from.as_str(), to.as_str()]);
-    assert_eq!(status, 1);
-    assert!(error.contains("from/checkpoint_2: left out, it is damaged"), "{error}");
-    assert_eq!(names(&to), ["checkpoint_1"]);
-}
-
-#[test]
-fn everything_that_a_t5x_checkpoint_holds_is_kept() {
-    let (_dir, dir) = scratch();
-    let original = fixture("foreign/checkpoint_4");
-    let to = checkpoint_dir(&dir, 4);
-    let (status, _, error) = gimlet(&dir, &["convert", original.as_str(), to.as_str()]);
-    assert_eq!(status, 0, "{error}");
-    assert_eq!(gimlet(&dir, &["diff", original.as_str(), to.as_str()]).0, 0);
-    // A subtree without arrays is none that reading an array would tell of.
-    let [before, after] = [&original, &to].map(|path| {
-        let stored = open(path).unwrap();
-        stored.empty_nodes().into_iter().map(str::to_string).collect::<Vec<_>>()
-    });
-    assert_eq!((before.len(), &before), (1, &after));
-}
-
-/// Parameters of a T5 of one layer, sorted by name as `flax_model.py` numbers them.
-const PARAMETERS: [(&str, &[usize]); 28] = [
-    ("decoder/decoder_norm/scale", &[4]),
-    ("decoder/layers_0/encoder_decoder_attention/key/kernel", &[4, 4]),
-    ("decoder/layers_0/encoder_decoder_attention/out/kernel", &[4, 4]),
-    ("decoder/layers_0/encoder_decoder_attention/query/kernel", &[4, 4]),
-    ("decoder/layers_0/encoder_decoder_attention/value/kernel", &[4, 4]),
-    ("decoder/layers_0/mlp/wi_0/kernel", &[4, 8]),
-    ("decoder/layers_0/mlp/wi_1/kernel", &[4, 8]),
-    ("decoder/layers_0/mlp/wo/kernel", &[8, 4]),
-    ("decoder/layers_0/pre_cross_attention_layer_norm/scale", &[4]),
-    ("decoder/layers_0/pre_mlp_layer_norm/scale", &[4]),
-    ("decoder/layers_0/pre_self_attention_layer_norm/scale", &[4]),
-    ("decoder/layers_0/self_attention/key/kernel", &[4, 4]),
-    ("decoder/layers_0/self_attention/out/kernel", &[4, 4]),
-    ("decoder/layers_0/self_attention/query/kernel", &[4, 4]),
-    ("decoder/layers_0/self_attention/value/kernel", &[4, 4]),
-    ("decoder/logits_dense/kernel", &[4, 6]),
-    ("decoder/relpos_bias/rel_embedding", &[2, 32]),
-    ("encoder/encoder_norm/scale", &[4]),
-    ("encoder/layers_0/attention/key/kernel", &[4, 4]),
-    ("encoder/layers_0/attention/out/kernel", &[4, 4]),
-    ("encoder/layers_0/attention/query/kernel", &[4, 4]),
-    ("encoder/layers_0/attention/value/kernel", &[4, 4]),
-    ("encoder/layers_0/mlp/wi_0/kernel", &[4, 8]),
-    ("encoder/layers_0/mlp/wi_1/kernel", &[4, 8]),
-    ("encoder/layers_0/mlp/wo/kernel", &[8, 4]),
-    ("encoder/layers_0/pre_attention_layer_norm/scale", &[4]),
-    ("encoder/layers_0/pre_mlp_layer_norm/scale", &[4]),
-    ("encoder/relpos_bias/rel_embedding", &[2, 32]),
-];
-
-/// Saves a T5 whose parameter number n holds n, n + 1/4, n + 2/4, ...
-fn save_t5(model_dir: &Path, step: u64) -> Path {
-    let writer = Writer::create(model_dir, step, None).unwrap();
-    let embedding = ("token_embedder/embedding", &[6usize, 4][..]);
-    for (number, (name, shape)) in PARAMETERS.into_iter().chain([embedding]).enumerate() {
-        let size: usize = shape.iter().product();
-        let values: Vec<f32> = (0..size).map(|i| number as f32 + i as f32 / 4.0).collect();
-        writer.array(&format!("target/{name}"), Array::from_f32(shape, &values).view()).unwrap();
-    }
-    writer.array("state/step", Array::scalar_i32(step as i32).view()).unwrap();
-    writer.commit().unwrap()
-}
-
-#[test]
-fn a_folder_becomes_flax_models_as_flax_itself_writes_them() {
-    let (_dir, dir) = scratch();
-    let (from, to) = (dir.join("my_run"), dir.join("my_run_fl"));
-    for step in [100, 200] {
-        save_t5(&from, step);
-    }
-    let words = ["convert", from.as_str(), to.as_str(), "--to=flax"];
-    let (status, _, error) = gimlet(&dir, &words);
-    assert_eq!(status, 0, "{error}");
-    let expected = fixture("flax/flax_model.msgpack").read().unwrap();
-    for step in [100, 200] {
-        let folder = checkpoint_dir(&to, step);
-        assert!(folder.join("flax_model.msgpack").read().unwrap() == expected, "{step}");
-        let config: Value =
-            serde_json::from_slice(&folder.join("config.json").read().unwrap()).unwrap();
-        let found =
-            ["num_heads", "d_kv", "d_ff", "vocab_size"].map(|name| config[name].as_u64().unwrap());
-        assert_eq!(found, [2, 2, 8, 6]);
-    }
-    let (_, _, error) = gimlet(&dir, &words);
-    assert_eq!(error.matches("left as it is, it is there already").count(), 2, "{error}");
-    assert!(
-        gimlet(&dir, &["ls", to.as_str()]).1.contains("Flax model, which is written and not read")
-    );
-}
-
-#[test]
-fn what_is_converted_to_another_format_comes_back_equal() {
-    let (_dir, dir) = scratch();
-    let from = save_t5(&dir.join("from"), 7);
-    let cases = [
-        ("pth", "model.pth", &[][..]),
-        ("torch", "pt", &["--to=torch"]),
-        ("hf", "hf", &["--to=hugging_face"]),
-    ];
-    for (name, to, flags) in cases {
-        let to = dir.join(to);
-        let words = [&["convert", from.as_str(), to.as_str()], flags].concat();
-        let (status, _, error) = gimlet(&dir, &words);
-        assert_eq!(status, 0, "{name}: {error}");
-        let diff = ["diff", from.as_str(), to.as_str(), "--filter=^target/"];
-        assert_eq!(gimlet(&dir, &diff), (0, "29 equal\n".to_string(), String::new()), "{name}");
-        let back = checkpoint_dir(&dir.join(&format!("{name}_back")), 7);
-        let (status, _, error) = gimlet(&dir, &["convert", to.as_str(), back.as_str()]);
-        assert_eq!(status, 0, "{name}: {error}");
-        assert_eq!(gimlet(&dir, &["diff", from.as_str(), back.as_str()]).0, 0, "{name}");
-        let (status, _, error) = gimlet(&dir, &words);
-        assert!(status == 2 && error.contains("exists; remove it, or name another TO"), "{error}");
-    }
-    let names = names(&dir);
-    assert!(names.iter().all(|name| !name.contains("unfinished")), "{names:?}");
-}
-
-#[test]
-fn a_bucket_shows_what_is_converted_when_it_is_whole() {
-    let (_dir, dir) = scratch();
-    let from = open(&save_t5(&dir, 7)).unwrap();
-    let bucket = Bucket::new();
-    let run = bucket.path("run");
-    let copy = open(&export_t5x(&*from, (&run, 7), None).unwrap()).unwrap();
-    assert!(copy.damages(&mut |_| ()).unwrap().is_empty());
-    let listed = list(&run).unwrap();
-    assert_eq!(
-        (listed.len(), listed[0].step, &listed[0].condition),
-        (1, Some(7), &Condition::Whole)
-    );
-
-    let export = |to: &Path| export_hugging_face(&*copy, to, &HuggingFaceOptions::default());
-    bucket.set(Fault::None);
-    export(&bucket.path("measured")).unwrap();
-    let count = bucket.count();
-    let mut num_failed = 0;
-    for number in (1..=count).step_by(7).chain(count - 5..=count) {
-        let to = bucket.path(&format!("model_{number}"));
-        bucket.set(Fault::From(number));
-        let exported = export(&to);
-        bucket.set(Fault::None);
-        if exported.is_err() && !to.join("model.safetensors").exists().unwrap() {
-            num_failed += 1;
-            export(&to).unwrap();
-        }
-        let stored = open(&to).unwrap();
-        let kernel = "target/decoder/logits_dense/kernel";
-        assert_eq!(stored.read(kernel).unwrap(), from.read(kernel).unwrap(), "request {number}");
-    }
-    assert!(num_failed > 3, "{num_failed} of {count} requests failed");
-}
-
-#[test]
-fn parameters_are_rounded_to_the_type_asked_for() {
-    let (_dir, dir) = scratch();
-    let from = save_t5(&dir, 7);
-    for (dtype, to) in [("bfloat16", "b.pth"), ("float16", "h.pth")] {
-        let to = dir.join(to);
-        let dtype_flag = format!("--dtype={dtype}");
-        assert_eq!(gimlet(&dir, &["convert", from.as_str(), to.as_str(), &dtype_flag]).0, 0);
-        let stored = open(&to).unwrap();
-        assert!(stored.leaves().iter().all(|array| array.dtype.name() == dtype), "{dtype}");
-        let diff = ["diff", from.as_str(), to.as_str(), "--filter=^target/", "--tolerance=0.25"];
-        assert_eq!(gimlet(&dir, &diff).0, 0, "{dtype}");
-    }
-}
-
-#[test]
-fn only_a_t5_becomes_a_model_of_transformers() {
-    let (_dir, dir) = scratch();
-    let from = save(&dir.join("from"), 1);
-    let to = dir.join("out.pth");
-    let (status, _, error) = gimlet(&dir, &["convert", from.as_str(), to.as_str()]);
-    assert!(status == 2 && error.contains("expected the parameters of a T5"), "{error}");
-    let folder = dir.join("from");
-    let (status, _, error) = gimlet(&dir, &["convert", folder.as_str(), to.as_str()]);
-    assert!(status == 2 && error.contains("expected a folder TO"), "{error}");
-    let folder = dir.join("t5x");
-    let words = ["convert", from.as_str(), folder.as_str(), "--vocabulary=x.model"];
-    let (status, _, error) = gimlet(&dir, &words);
-    assert!(status == 2 && error.contains("--vocabulary goes beside weights"), "{error}");
-    assert_eq!(names(&dir), ["from"]);
-}
-
-#[test]
-fn whenever_a_conversion_is_killed_the_next_one_finishes_it() {
-    let (_dir, dir) = scratch();
-    let (from, to) = (dir.join("from"), dir.join("to"));
-    for step in 1..4 {
-        save_sized(&from, step, 1 << 16);
-    }
-    let spawn = || {
-        std::process::Command::new(env!("CARGO_BIN_EXE_gimlet"))
-            .args(["checkpoint", "convert", from.as_str(), to.as_str()])
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
-    };
-    let start = std::time::Instant::now();
-    assert!(spawn().wait().unwrap().success());
-    let whole = start.elapsed();
-    for round in 0..10 {
-        to.remove_dir_all().unwrap();
-        let mut child = spawn();
-        std::thread::sleep(whole * round / 10);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        if to.exists().unwrap() {
-            for path in to.list().unwrap().iter().filter(|path| !path.as_str().contains(".tmp-")) {
-                open(path).unwrap().verify().unwrap();
-            }
-        }
-        assert!(spawn().wait().unwrap().success());
-        assert_eq!(names(&to), ["checkpoint_1", "checkpoint_2", "checkpoint_3"], "round {round}");
-    }
 }

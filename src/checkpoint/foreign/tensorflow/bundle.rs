@@ -5,9 +5,10 @@ use std::ops::Range;
 
 use prost::Message;
 
+use super::super::sums::{Piece, Sum};
 use super::super::{MAX_RANK, RawInfo, RawInfos, RawTensors};
 use super::index_of;
-use super::table::{masked_crc32c, read_table};
+use super::table::read_table;
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
 use crate::storage::{Path, RangeFile};
@@ -190,6 +191,11 @@ impl Bundle {
         Ok(())
     }
 
+    fn piece<'a>(&'a self, name: &'a str, extent: &Extent) -> Piece<'a> {
+        let sum = Some(Sum::MaskedCrc32c(extent.crc32c));
+        Piece { name, file: &self.shards[&extent.shard], range: extent.start..extent.end, sum }
+    }
+
     /// Each byte belongs to one tensor.
     fn check_overlaps(&self) -> Result<(), CheckpointError> {
         let mut extents: Vec<_> =
@@ -238,12 +244,15 @@ impl RawTensors for Bundle {
         let file = &self.shards[&extent.shard];
         let row = self.tensors[name].row_bytes() as u64;
         let range = extent.start + rows.start as u64 * row..extent.start + rows.end as u64 * row;
-        let is_whole = range == (extent.start..extent.end);
-        let bytes = file.read(range)?;
-        if is_whole && masked_crc32c(&bytes) != extent.crc32c {
-            let reason = format!("`{name}`: its bytes have another checksum than the index says");
-            return Err(CheckpointError::damaged(file.path(), reason));
+        let bytes = file.read(range.clone())?;
+        let piece = self.piece(name, &extent);
+        match range == piece.range && piece.sum.is_some_and(|sum| !sum.fits(&bytes)) {
+            true => Err(piece.changed()),
+            false => Ok(bytes),
         }
-        Ok(bytes)
+    }
+
+    fn pieces(&self) -> Vec<Piece<'_>> {
+        self.extents.iter().map(|(name, extent)| self.piece(name, extent)).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! Sorted tables of keys and values as LevelDB and TensorFlow write them: blocks of entries that share
 //! prefixes, each with a checksum, perhaps compressed; a block that lists them; a footer.
 
+use super::super::sums::mask;
 use crate::checkpoint::error::CheckpointError;
 use crate::storage::RangeFile;
 
@@ -102,7 +103,7 @@ fn decompress(data: &[u8]) -> Option<Vec<u8>> {
 
 /// CRC-32C as LevelDB stores it: rotated and shifted, since sums of sums are weak.
 pub(super) fn masked_crc32c(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
+    mask(crc32c::crc32c(bytes))
 }
 
 /// Entries as they are read.

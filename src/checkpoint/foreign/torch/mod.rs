@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::hugging_face::with_config;
+use super::sums::{Piece, Sum};
 use super::{Foreign, RawInfo, RawInfos, RawTensors};
 use crate::checkpoint::array::{DType, num_elements};
 use crate::checkpoint::error::CheckpointError;
@@ -78,16 +79,9 @@ impl TorchFile {
         self.storages[&tensor.storage]
     }
 
-    /// Checks all bytes of a storage where the file has their checksum.
-    fn check_sum(&self, name: &str, extent: Extent, bytes: &[u8]) -> Result<(), CheckpointError> {
-        let Some(expected) = extent.crc32 else { return Ok(()) };
-        let mut crc = flate2::Crc::new();
-        crc.update(bytes);
-        if crc.sum() == expected {
-            return Ok(());
-        }
-        let reason = format!("`{name}`: its bytes have another checksum than the file says");
-        Err(CheckpointError::damaged(self.file.path(), reason))
+    fn piece<'a>(&'a self, name: &'a str, extent: Extent) -> Piece<'a> {
+        let range = extent.start..extent.start + extent.length;
+        Piece { name, file: &self.file, range, sum: extent.crc32.map(Sum::Crc32) }
     }
 
     /// Bytes of a storage from `start` on.
@@ -98,10 +92,12 @@ impl TorchFile {
         bytes: Range<u64>,
     ) -> Result<Vec<u8>, CheckpointError> {
         let read = self.file.read(extent.start + bytes.start..extent.start + bytes.end)?;
-        if bytes == (0..extent.length) {
-            self.check_sum(name, extent, &read)?;
+        let piece = self.piece(name, extent);
+        let is_whole = bytes == (0..extent.length);
+        match is_whole && piece.sum.is_some_and(|sum| !sum.fits(&read)) {
+            true => Err(piece.changed()),
+            false => Ok(read),
         }
-        Ok(read)
     }
 }
 
@@ -131,6 +127,13 @@ impl RawTensors for TorchFile {
             true => Ok(bytes),
             false => Ok(gather(&bytes, &shape, &tensor.strides, tensor.dtype.size())),
         }
+    }
+
+    /// Each storage once, however many tensors lie in it.
+    fn pieces(&self) -> Vec<Piece<'_>> {
+        let storages = self.tensors.iter().map(|(name, tensor)| (&tensor.storage, name));
+        let names: BTreeMap<_, _> = storages.collect();
+        names.into_iter().map(|(storage, name)| self.piece(name, self.storages[storage])).collect()
     }
 
     fn is_same(&self, name: &str, other: &str) -> bool {

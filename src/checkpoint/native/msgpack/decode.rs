@@ -5,7 +5,7 @@ use std::io::Read;
 use rmpv::{Value, ValueRef};
 
 use super::{CHUNKED_KEY, EXT_ARRAY, EXT_SCALAR, Leaf, Leaves, VERSION, ZarrLeaf};
-use crate::checkpoint::array::{Array, DType, num_bytes};
+use crate::checkpoint::array::{Array, DType, is_plausible, num_bytes};
 use crate::checkpoint::steps::step_of_name;
 use crate::checkpoint::zarr::Compression;
 
@@ -42,7 +42,7 @@ pub(in crate::checkpoint) fn decode_tree(source: impl Read) -> Result<Leaves, De
 }
 
 /// What Orbax leaves in the tree for an array that lies elsewhere.
-const PLACEHOLDER: &str = "PLACEHOLDER://";
+pub(in crate::checkpoint) const PLACEHOLDER: &str = "PLACEHOLDER://";
 
 fn is_placeholder(leaf: &Leaf) -> bool {
     let Leaf::Other(Value::String(text)) = leaf else { return false };
@@ -215,11 +215,12 @@ fn spec(value: &Value) -> Result<ZarrLeaf, DecodeError> {
     let dtype = name.and_then(DType::from_name).or_else(|| stored.and_then(DType::from_zarr_name));
     let dtype = dtype.filter(|dtype| *dtype != DType::U16);
     let dtype = dtype.ok_or_else(|| unknown_type(name.or(stored).unwrap_or_default()))?;
+    let shape = sizes(&metadata["shape"]).filter(|shape| is_plausible(shape, dtype));
     Ok(ZarrLeaf {
         dir,
         dtype,
-        shape: sizes(&metadata["shape"])
-            .ok_or_else(|| damaged("has a TensorStore spec without a shape"))?,
+        shape: shape
+            .ok_or_else(|| damaged("has a TensorStore spec without a shape of an array"))?,
         chunks: sizes(&metadata["chunks"]).unwrap_or_default(),
         compression: compression(&metadata["compressor"]),
     })

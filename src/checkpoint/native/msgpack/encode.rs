@@ -25,16 +25,19 @@ struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    fn tree(leaves: &'a Leaves) -> Self {
+    fn tree(leaves: &'a Leaves) -> io::Result<Self> {
         let mut root = Self::default();
         for (name, leaf) in leaves {
-            let node = name.split('/').fold(&mut root, |node, key| {
-                assert!(node.leaf.is_none(), "`{name}` lies below another leaf");
-                node.children.entry(key).or_default()
-            });
+            let node = name.split('/').try_fold(&mut root, |node, key| match node.leaf {
+                None => Ok(node.children.entry(key).or_default()),
+                Some(_) => {
+                    let reason = format!("the array `{name}` lies below another array");
+                    Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
+                }
+            })?;
             node.leaf = Some(leaf);
         }
-        root
+        Ok(root)
     }
 }
 
@@ -49,7 +52,7 @@ impl<W: Write> Encoder<'_, W> {
         self.value(&"version".into())?;
         self.value(&VERSION.into())?;
         self.value(&"optimizer".into())?;
-        self.node(&Node::tree(leaves))
+        self.node(&Node::tree(leaves)?)
     }
 
     fn node(&mut self, node: &Node<'_>) -> io::Result<()> {

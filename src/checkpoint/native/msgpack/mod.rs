@@ -12,7 +12,7 @@ use crate::checkpoint::array::{Array, DType};
 use crate::checkpoint::zarr::Compression;
 
 pub(super) use decode::decode;
-pub(in crate::checkpoint) use decode::{DecodeError, decode_tree};
+pub(in crate::checkpoint) use decode::{DecodeError, PLACEHOLDER, decode_tree};
 pub(super) use encode::encode;
 pub(in crate::checkpoint) use encode::{Pieces, write_map_head};
 

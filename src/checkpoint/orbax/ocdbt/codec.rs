@@ -6,6 +6,9 @@ use std::io::Read;
 /// What a body may take unpacked: nodes are of 100 MB at most where Orbax writes them.
 const MAX_BODY_BYTES: u64 = 256 << 20;
 
+/// What the names of one node may take together.
+const MAX_TEXT_BYTES: usize = 64 << 20;
+
 const HEADER_BYTES: usize = 12;
 const CHECKSUM_BYTES: usize = 4;
 
@@ -129,12 +132,18 @@ impl Prefixed {
     /// The texts, of which each is of at most `max_bytes`.
     pub fn texts(self, fields: &mut Fields<'_>, max_bytes: usize) -> Result<Vec<Vec<u8>>, String> {
         let mut texts: Vec<Vec<u8>> = Vec::new();
+        let mut total = 0;
         for (prefix, suffix) in self.prefixes.into_iter().zip(self.suffixes) {
             let before = texts.last().map_or(&[][..], |text| text);
             let shared = before.get(..prefix).ok_or("shares more than there is")?;
             let text = [shared, fields.bytes(suffix)?].concat();
             if text.len() > max_bytes {
                 return Err(format!("has a name of {} bytes", text.len()));
+            }
+            // Shared prefixes make many bytes of few.
+            total += text.len();
+            if total > MAX_TEXT_BYTES {
+                return Err(format!("has names of more than {MAX_TEXT_BYTES} bytes together"));
             }
             texts.push(text);
         }
@@ -167,5 +176,14 @@ mod tests {
         let mut fields = Fields::new(&[9, 1, 1, b'a', b'b']);
         let prefixed = Prefixed::read(&mut fields, 2).unwrap();
         assert!(prefixed.texts(&mut fields, 10).unwrap_err().contains("shares more"));
+    }
+
+    #[test]
+    fn shared_prefixes_do_not_make_gigabytes_of_kilobytes() {
+        let long = 60_000;
+        let prefixes = [vec![0], vec![long; 2_000]].concat();
+        let prefixed = Prefixed { suffixes: [vec![long], vec![0; 2_000]].concat(), prefixes };
+        let found = prefixed.texts(&mut Fields::new(&vec![b'a'; long]), 1 << 16);
+        assert!(found.unwrap_err().contains("names of more than"));
     }
 }

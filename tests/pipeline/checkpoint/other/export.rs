@@ -114,6 +114,22 @@ fn another_type_and_a_vocabulary_are_as_asked() {
 }
 
 #[test]
+fn files_that_lie_beside_a_model_are_not_overwritten() {
+    let (_dir, dir) = scratch();
+    let model = opened("hugging_face/t5");
+    let export = || export_hugging_face(model.as_ref(), &dir, &HuggingFaceOptions::default());
+    dir.join("config.json").write_atomic(b"mine").unwrap();
+    let message = export().unwrap_err().to_string();
+    assert!(message.contains("another `config.json`"), "{message}");
+    assert_eq!(dir.list().unwrap().len(), 1);
+    dir.join("config.json").remove_file().unwrap();
+    export().unwrap();
+    // The same files may be there, as after a conversion that was killed.
+    dir.join("model.safetensors").remove_file().unwrap();
+    export().unwrap();
+}
+
+#[test]
 fn what_is_no_t5_is_refused_and_leaves_nothing() {
     let (_dir, dir) = scratch();
     let check = |stored: &dyn Stored, options: &HuggingFaceOptions, expected: &str| {

@@ -151,6 +151,28 @@ fn table(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
 }
 
 #[test]
+fn a_checksum_covers_a_tensor_that_is_read_in_parts() {
+    let (_dir, dir) = scratch();
+    let size = (64 << 20) + 8;
+    let data = dir.join("m.data-00000-of-00001");
+    data.set_size(size).unwrap();
+    let sum = crc32c::crc32c(&vec![0; size as usize]).rotate_right(15).wrapping_add(0xa282_ead8);
+    let with_sum = |sum: u32| [entry(size / 4, 0, size), vec![0x35], sum.to_le_bytes().to_vec()];
+    let index = |sum| table(&[("", number(1, 1)), ("a", with_sum(sum).concat())]);
+    let file = dir.join("m.index");
+    file.write_atomic(&index(sum)).unwrap();
+    let stored = open(&file).unwrap();
+    stored.verify().unwrap();
+    assert!(stored.has_checksums() && stored.damages(&mut |_| ()).unwrap().is_empty());
+    file.write_atomic(&index(sum ^ 1)).unwrap();
+    let stored = open(&file).unwrap();
+    assert!(stored.verify().unwrap_err().to_string().contains("`a`: its bytes have another"));
+    let mut done = 0;
+    assert_eq!(stored.damages(&mut |bytes| done += bytes).unwrap().len(), 1);
+    assert_eq!(done, size);
+}
+
+#[test]
 fn bundles_hold_what_their_table_says() {
     let header = || number(1, 1);
     let check = |entries: &[(&str, Vec<u8>)], expected: &str| {
@@ -170,7 +192,8 @@ fn bundles_hold_what_their_table_says() {
         "`a` and `b` lie on the same bytes",
     );
     check(&[("", header()), ("a", entry(4, 0, 16))], "`a` ends at byte 16");
-    check(&[("", header()), ("a", entry(1 << 60, 0, 1 << 62))], "`a` ends at byte");
+    check(&[("", header()), ("a", entry(1 << 40, 0, 1 << 42))], "`a` ends at byte");
+    check(&[("", header()), ("a", entry(1 << 60, 0, 1 << 62))], "do not hold float32");
     check(&[("", header()), ("a", entry(1 << 62, 0, 8))], "do not hold float32");
     check(&[("", header()), ("a", entry(u64::MAX, 0, 8))], "it has no shape");
     check(&[("", header()), ("a", entry(1, u64::MAX, 4))], "it lies before the file");
