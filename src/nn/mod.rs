@@ -9,6 +9,8 @@ mod spec;
 #[cfg(feature = "torch")]
 mod attention;
 #[cfg(feature = "torch")]
+pub mod autograd;
+#[cfg(feature = "torch")]
 pub mod bridge;
 #[cfg(feature = "torch")]
 pub mod cpu;

@@ -1,0 +1,155 @@
+// Operations whose backward pass is written in Rust, and hooks on gradients, for `src/nn/autograd.rs`.
+//
+// A closure crosses as a pointer with a function that calls it and one that drops it. What a closure
+// has to say against going on comes back as a message and becomes an exception of libtorch's, which its
+// engine carries to the thread that asked for gradients.
+
+#include <ATen/Context.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using torch::autograd::variable_list;
+
+struct GimletClosure {
+  void* data;
+  // Reads `count` tensors, writes `results`. Null, or a message to be freed with `free`.
+  char* (*call)(void* data, const at::Tensor* const* tensors, size_t count, at::Tensor* const* results,
+                size_t num_results);
+  void (*drop)(void* data);
+};
+
+// Owns a closure.
+class Closure {
+ public:
+  explicit Closure(GimletClosure raw) : raw_(raw) {}
+  Closure(const Closure&) = delete;
+  Closure& operator=(const Closure&) = delete;
+  ~Closure() { drop(); }
+
+  void drop() {
+    if (raw_.data != nullptr) raw_.drop(std::exchange(raw_.data, nullptr));
+  }
+
+  variable_list operator()(const variable_list& tensors, size_t num_results) {
+    TORCH_CHECK(raw_.data != nullptr, "an operation of Gimlet's went through its backward pass twice");
+    std::vector<const at::Tensor*> read;
+    for (const auto& tensor : tensors) read.push_back(&tensor);
+    variable_list results(num_results);
+    std::vector<at::Tensor*> written;
+    for (auto& result : results) written.push_back(&result);
+    char* message = raw_.call(raw_.data, read.data(), read.size(), written.data(), written.size());
+    if (message != nullptr) {
+      const std::string copy(message);
+      std::free(message);
+      TORCH_CHECK(false, copy);
+    }
+    return results;
+  }
+
+ private:
+  GimletClosure raw_;
+};
+
+class Operation final : public torch::autograd::Node {
+ public:
+  Operation(GimletClosure backward, torch::autograd::edge_list edges)
+      : Node(std::move(edges)), backward_(backward) {}
+
+  // Gradients of the outputs to those of the inputs. Outputs that nothing came back for count as zero.
+  variable_list apply(variable_list&& gradients) override {
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (!gradients[i].defined()) gradients[i] = input_metadata(i).zeros_like();
+    }
+    return backward_(gradients, num_outputs());
+  }
+
+  void release_variables() override { backward_.drop(); }
+
+ private:
+  Closure backward_;
+};
+
+class Hook final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  explicit Hook(GimletClosure call) : call_(call) {}
+  void operator()(const at::Tensor& leaf) override { call_({leaf}, 0); }
+
+ private:
+  Closure call_;
+};
+
+template <typename Body>
+char* guarded(const Body& body) noexcept {
+  try {
+    body();
+    return nullptr;
+  } catch (const std::exception& error) {
+    return strdup(error.what());
+  } catch (...) {
+    return strdup("an unknown C++ exception");
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+// Makes `outputs`, which lie outside of any graph, results of `inputs` with that backward pass. Takes the
+// closure; drops it at once where no gradient is asked for. Null, or a message to be freed with `free`.
+char* gimlet_set_backward(const at::Tensor* const* inputs, size_t num_inputs,
+                          const at::Tensor* const* outputs, size_t num_outputs,
+                          GimletClosure backward) noexcept {
+  return guarded([&] {
+    variable_list from;
+    for (size_t i = 0; i < num_inputs; ++i) from.push_back(*inputs[i]);
+    const bool asked = torch::autograd::compute_requires_grad(from);
+    auto edges = asked ? torch::autograd::collect_next_edges(from) : torch::autograd::edge_list();
+    // Made in any case: it owns the closure.
+    auto node = std::shared_ptr<Operation>(new Operation(backward, std::move(edges)),
+                                           torch::autograd::deleteNode);
+    if (!asked) return;
+    for (size_t i = 0; i < num_outputs; ++i) {
+      TORCH_CHECK(!outputs[i]->is_view(), "an output of an operation of Gimlet's is a view");
+      torch::autograd::set_history(*outputs[i], node);
+    }
+  });
+}
+
+// Calls `hook` with the leaf each time its `grad` has been added to. Takes the closure.
+char* gimlet_set_gradient_hook(const at::Tensor* leaf, GimletClosure hook) noexcept {
+  auto owned = std::make_unique<Hook>(hook);
+  return guarded([&] { torch::autograd::impl::set_post_acc_grad_hooks(*leaf, std::move(owned)); });
+}
+
+// `target` becomes another handle of the same tensor.
+void gimlet_assign(at::Tensor* target, const at::Tensor* source) noexcept { *target = *source; }
+
+// State of the device's random numbers, written to `state`, an undefined tensor.
+char* gimlet_random_state(const at::Tensor* on_device, at::Tensor* state) noexcept {
+  return guarded([&] {
+    auto generator = at::globalContext().defaultGenerator(on_device->device());
+    std::lock_guard<std::mutex> lock(generator.mutex());
+    *state = generator.get_state();
+  });
+}
+
+char* gimlet_set_random_state(const at::Tensor* on_device, const at::Tensor* state) noexcept {
+  return guarded([&] {
+    auto generator = at::globalContext().defaultGenerator(on_device->device());
+    std::lock_guard<std::mutex> lock(generator.mutex());
+    generator.set_state(*state);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,274 @@
+//! Operations whose backward pass is ours, hooks on gradients, and the state of random numbers: the Rust
+//! side of `bridge/autograd.cpp`.
+
+use std::any::Any;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::slice;
+
+use tch::Tensor;
+
+/// A tensor of libtorch's, behind tch's pointer.
+type RawTensor = *mut c_void;
+
+/// Reads some tensors and makes others.
+type Callback = dyn FnMut(Vec<Tensor>) -> Vec<Tensor> + Send;
+
+#[repr(C)]
+struct RawClosure {
+    data: *mut c_void,
+    call: unsafe extern "C" fn(
+        *mut c_void,
+        *const RawTensor,
+        usize,
+        *const RawTensor,
+        usize,
+    ) -> *mut c_char,
+    drop: unsafe extern "C" fn(*mut c_void),
+}
+
+unsafe extern "C" {
+    fn gimlet_set_backward(
+        inputs: *const RawTensor,
+        num_inputs: usize,
+        outputs: *const RawTensor,
+        num_outputs: usize,
+        backward: RawClosure,
+    ) -> *mut c_char;
+    fn gimlet_set_gradient_hook(leaf: RawTensor, hook: RawClosure) -> *mut c_char;
+    fn gimlet_assign(target: RawTensor, source: RawTensor);
+    fn gimlet_random_state(on_device: RawTensor, state: RawTensor) -> *mut c_char;
+    fn gimlet_set_random_state(on_device: RawTensor, state: RawTensor) -> *mut c_char;
+}
+
+/// Makes `outputs` results of `inputs` whose gradients `backward` computes: from those of the outputs, zeros
+/// where nothing depends on one, to those of the inputs in order, undefined tensors (`Tensor::new`) for
+/// those that need none. Compute the outputs under `tch::no_grad`; none may be a view, and `backward` must
+/// hold them detached if at all. Without a gradient to compute, `backward` is dropped at once.
+///
+/// `backward` runs once, without recording, on a thread of libtorch's for GPUs. Its panics come out of
+/// the call that asked for gradients.
+pub fn custom_function(
+    inputs: &[&Tensor],
+    outputs: Vec<Tensor>,
+    backward: impl FnOnce(Vec<Tensor>) -> Vec<Tensor> + Send + 'static,
+) -> Vec<Tensor> {
+    let mut backward = Some(backward);
+    let once = move |gradients| backward.take().expect("the bridge calls it once")(gradients);
+    let (from, to) = (raw_tensors(inputs.iter().copied()), raw_tensors(&outputs));
+    // SAFETY: the tensors outlive the call, and the bridge takes the closure.
+    check(unsafe {
+        gimlet_set_backward(from.as_ptr(), from.len(), to.as_ptr(), to.len(), raw_closure(once))
+    });
+    outputs
+}
+
+/// Calls `hook` with `leaf` each time a backward pass has added to its `grad`, so that the gradient can be
+/// used up and freed while others are still to come. Replaces an earlier hook.
+pub fn on_gradient(leaf: &Tensor, mut hook: impl FnMut(&Tensor) + Send + 'static) {
+    let call = move |tensors: Vec<Tensor>| {
+        hook(&tensors[0]);
+        Vec::new()
+    };
+    // SAFETY: the leaf outlives the call, and the bridge takes the closure.
+    check(unsafe { gimlet_set_gradient_hook(raw(leaf), raw_closure(call)) });
+}
+
+/// Where the random numbers of the device of `on_device` stand. uint8, on the CPU
+pub fn random_state(on_device: &Tensor) -> Tensor {
+    let state = Tensor::new();
+    // SAFETY: both tensors outlive the call.
+    check(unsafe { gimlet_random_state(raw(on_device), raw(&state)) });
+    state
+}
+
+/// Puts the random numbers of the device of `on_device` back to where [`random_state`] found them.
+pub fn set_random_state(on_device: &Tensor, state: &Tensor) {
+    // SAFETY: both tensors outlive the call.
+    check(unsafe { gimlet_set_random_state(raw(on_device), raw(state)) });
+}
+
+fn raw(tensor: &Tensor) -> RawTensor {
+    tensor.as_ptr().cast_mut().cast()
+}
+
+fn raw_tensors<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Vec<RawTensor> {
+    tensors.into_iter().map(raw).collect()
+}
+
+fn raw_closure(call: impl FnMut(Vec<Tensor>) -> Vec<Tensor> + Send + 'static) -> RawClosure {
+    // Boxed twice: a pointer to a trait object is too wide to cross.
+    let boxed: Box<Box<Callback>> = Box::new(Box::new(call));
+    RawClosure { data: Box::into_raw(boxed).cast(), call: call_closure, drop: drop_closure }
+}
+
+/// # Safety
+/// `data` comes from `raw_closure`; the tensors are `count` to read and `num_results` to write.
+unsafe extern "C" fn call_closure(
+    data: *mut c_void,
+    tensors: *const RawTensor,
+    count: usize,
+    results: *const RawTensor,
+    num_results: usize,
+) -> *mut c_char {
+    let called = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: as the caller promises.
+        let (closure, tensors, results) = unsafe {
+            let closure = &mut *data.cast::<Box<Callback>>();
+            (closure, pointers(tensors, count), pointers(results, num_results))
+        };
+        // SAFETY: each pointer is a live tensor of libtorch's, which this makes a second handle of.
+        let read = tensors.iter().map(|&tensor| unsafe { Tensor::clone_from_ptr(tensor.cast()) });
+        let found = closure(read.collect());
+        assert_eq!(found.len(), num_results, "a gradient for each input");
+        for (&result, tensor) in results.iter().zip(&found) {
+            // SAFETY: both are live tensors.
+            unsafe { gimlet_assign(result, raw(tensor)) };
+        }
+    }));
+    match called {
+        Ok(()) => std::ptr::null_mut(),
+        Err(panic) => copied(&panic_message(panic.as_ref())),
+    }
+}
+
+/// # Safety
+/// `data` comes from `raw_closure` and is not used again.
+unsafe extern "C" fn drop_closure(data: *mut c_void) {
+    // SAFETY: as the caller promises.
+    drop(unsafe { Box::from_raw(data.cast::<Box<Callback>>()) });
+}
+
+/// # Safety
+/// `first` points to `count` pointers that outlive the result, or `count` is 0.
+unsafe fn pointers<'a>(first: *const RawTensor, count: usize) -> &'a [RawTensor] {
+    // SAFETY: as the caller promises; an empty vector's pointer may be null.
+    if count == 0 { &[] } else { unsafe { slice::from_raw_parts(first, count) } }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic".to_string())
+}
+
+/// A C string that the bridge frees.
+fn copied(message: &str) -> *mut c_char {
+    let message = CString::new(message.replace('\0', " ")).expect("zeros were replaced");
+    // SAFETY: `strdup` copies a C string.
+    unsafe { libc::strdup(message.as_ptr()) }
+}
+
+/// Panics with libtorch's message, as tch's own operations do.
+#[track_caller]
+fn check(message: *mut c_char) {
+    if message.is_null() {
+        return;
+    }
+    // SAFETY: a C string made by `strdup`, which is ours to free.
+    let text = unsafe {
+        let text = CStr::from_ptr(message).to_string_lossy().into_owned();
+        libc::free(message.cast());
+        text
+    };
+    panic!("{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tch::{Device, Kind};
+
+    fn leaf(values: &[f32]) -> Tensor {
+        Tensor::from_slice(values).set_requires_grad(true)
+    }
+
+    /// `x * y`, its gradient three times too large, so that it is ours that is seen.
+    fn tripled_product(x: &Tensor, y: &Tensor) -> Tensor {
+        let product = tch::no_grad(|| x * y);
+        let (kept_x, kept_y) = (x.detach(), y.detach());
+        let backward = move |gradients: Vec<Tensor>| {
+            let gradient: Tensor = &gradients[0] * 3.0;
+            vec![&gradient * kept_y, gradient * kept_x]
+        };
+        custom_function(&[x, y], vec![product], backward).remove(0)
+    }
+
+    #[test]
+    fn gradients_are_those_of_the_closure_and_flow_on() {
+        let (x, y) = (leaf(&[2.0, 3.0]), leaf(&[5.0, 7.0]));
+        let loss = tripled_product(&(&x * 2.0), &y).sum(Kind::Float);
+        loss.backward();
+        assert_eq!(loss.double_value(&[]), 62.0);
+        assert_eq!(x.grad(), Tensor::from_slice(&[30f32, 42.0]));
+        assert_eq!(y.grad(), Tensor::from_slice(&[12f32, 18.0]));
+    }
+
+    #[test]
+    fn an_output_that_nothing_depends_on_counts_as_zero() {
+        let x = leaf(&[1.0, 2.0]);
+        let outputs = tch::no_grad(|| vec![&x * 1.0, &x * 1.0]);
+        let sum = |gradients: Vec<Tensor>| vec![&gradients[0] + &gradients[1]];
+        let outputs = custom_function(&[&x], outputs, sum);
+        outputs[1].sum(Kind::Float).backward();
+        assert_eq!(x.grad(), Tensor::from_slice(&[1f32, 1.0]));
+    }
+
+    #[test]
+    fn closures_are_dropped_with_the_graph_and_at_once_without_one() {
+        let held = Arc::new(());
+        let run = |x: &Tensor| {
+            let inner = Arc::clone(&held);
+            let output = tch::no_grad(|| x * 1.0);
+            let backward = move |gradients: Vec<Tensor>| {
+                let _inner = &inner;
+                gradients
+            };
+            custom_function(&[x], vec![output], backward).remove(0)
+        };
+        let x = leaf(&[1.0]);
+        let output = run(&x);
+        assert_eq!(Arc::strong_count(&held), 2);
+        output.sum(Kind::Float).backward();
+        assert_eq!(Arc::strong_count(&held), 1);
+        drop(tch::no_grad(|| run(&x)));
+        drop(run(&x.detach()));
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
+
+    #[test]
+    fn a_panic_in_a_closure_comes_out_of_the_backward_pass() {
+        let x = leaf(&[1.0]);
+        let output = tch::no_grad(|| &x * 1.0);
+        let output = custom_function(&[&x], vec![output], |_| panic!("no gradient of this"));
+        let failed = output[0].sum(Kind::Float).f_backward().expect_err("the closure panics");
+        assert!(failed.to_string().contains("no gradient of this"), "{failed}");
+    }
+
+    #[test]
+    fn a_hook_sees_every_gradient_and_may_use_it_up() {
+        let (x, count) = (leaf(&[3.0]), Arc::new(AtomicUsize::new(0)));
+        let seen = Arc::clone(&count);
+        on_gradient(&x, move |leaf| {
+            seen.fetch_add(leaf.grad().double_value(&[0]) as usize, Ordering::SeqCst);
+            let _ = leaf.grad().zero_();
+        });
+        (&x * &x).sum(Kind::Float).backward();
+        (&x * 2.0).sum(Kind::Float).backward();
+        assert_eq!(count.load(Ordering::SeqCst), 6 + 2);
+    }
+
+    #[test]
+    fn random_numbers_go_on_from_a_state_that_was_put_back() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let here = Tensor::zeros([1], (Kind::Float, Device::Cpu));
+        let state = random_state(&here);
+        let draw = || Tensor::rand([20], (Kind::Float, Device::Cpu));
+        let first = draw();
+        assert_ne!(first, draw());
+        set_random_state(&here, &state);
+        assert_eq!(first, draw());
+    }
+}
