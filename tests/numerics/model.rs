@@ -8,10 +8,10 @@ use tch::{Kind, Tensor};
 
 use crate::fixture;
 
-/// Loss and gradients of Hugging Face's T5, float32, within 1e-5 of their norm. A single small tensor, such
-/// as that of a key's kernel, whose terms cancel, is within 3e-5 of its own: libtorch sums in another order
-/// where memory happens to lie otherwise, as does the reference.
+/// Loss and gradients of Hugging Face's T5, float32, each within 1e-5 of the tensor's norm. On one thread:
+/// what several add up comes in any order, which moves small gradients, whose terms cancel, by as much.
 fn check_against_hugging_face(name: &str) {
+    tch::set_num_threads(1);
     let expected = fixture::hugging_face(name);
     let mean = Some(LossNormalizingFactor::NumRealTargetTokens);
     let spec = LossSpec { loss_normalizing_factor: mean, ..LossSpec::default() };
@@ -22,13 +22,8 @@ fn check_against_hugging_face(name: &str) {
     for (((name, _), found), wanted) in expected.params.iter().zip(&found).zip(&expected.gradients)
     {
         let error = relative_error(found, wanted);
-        assert!(error < 3e-5, "gradient of {name}: relative error {error}");
+        assert!(error < 1e-5, "gradient of {name}: relative error {error}");
     }
-    let whole = |gradients: &[Tensor]| {
-        Tensor::cat(&gradients.iter().map(|tensor| tensor.flatten(0, -1)).collect::<Vec<_>>(), 0)
-    };
-    let error = relative_error(&whole(&found), &whole(&expected.gradients));
-    assert!(error < 1e-5, "the whole gradient: relative error {error}");
 }
 
 #[test]
