@@ -17,6 +17,8 @@ pub mod cpu;
 #[cfg(feature = "torch")]
 mod dropout;
 #[cfg(feature = "torch")]
+mod fused_attention;
+#[cfg(feature = "torch")]
 mod init;
 #[cfg(feature = "torch")]
 mod layers;
@@ -36,7 +38,7 @@ pub use dropout::Dropout;
 #[cfg(feature = "torch")]
 pub use layers::{Mlp, activate, embed, kind, rms_norm};
 #[cfg(feature = "torch")]
-pub use masks::{bias_from_mask, causal_mask, pairs, same_segment};
+pub use masks::{AttentionBias, bias_from_mask, causal_mask, pairs, same_segment};
 #[cfg(feature = "torch")]
 pub use params::Params;
 #[cfg(feature = "torch")]
