@@ -3,6 +3,7 @@
 
 mod flax;
 mod hugging_face;
+mod model;
 mod native;
 mod safetensors;
 mod tokenizer;

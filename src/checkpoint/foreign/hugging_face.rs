@@ -7,15 +7,15 @@ use super::shards::Shards;
 use super::torch::TorchFile;
 use super::{Foreign, RawTensors};
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::names::hugging_face::{Traits, entries};
+use crate::checkpoint::names::hugging_face::{SAFETENSORS, TORCH, Traits, entries};
 use crate::checkpoint::stored::Format;
 use crate::storage::Path;
 
 /// The weights that a folder may hold, the ones to be preferred first, and what opens them.
 const WEIGHTS: [(&str, Weights); 4] = [
-    ("model.safetensors", Weights::SafeTensors),
+    (SAFETENSORS, Weights::SafeTensors),
     ("model.safetensors.index.json", Weights::SafeTensorsIndex),
-    ("pytorch_model.bin", Weights::Torch),
+    (TORCH, Weights::Torch),
     ("pytorch_model.bin.index.json", Weights::TorchIndex),
 ];
 

@@ -8,6 +8,15 @@ use std::collections::BTreeMap;
 use super::{Axes, Entry, Origin, take_number};
 use crate::checkpoint::foreign::RawInfos;
 
+/// The file of weights of a folder, as safetensors.
+pub const SAFETENSORS: &str = "model.safetensors";
+
+/// The same, written by `torch.save`.
+pub const TORCH: &str = "pytorch_model.bin";
+
+/// The same, of transformers' Flax models.
+pub const FLAX: &str = "flax_model.msgpack";
+
 /// The bias of relative positions in a block of Hugging Face's, which is T5X's of the whole stack or of
 /// a layer.
 const BIAS: &str = "relative_attention_bias.weight";

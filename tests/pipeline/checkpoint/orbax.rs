@@ -1,11 +1,11 @@
 //! What Orbax and TensorStore wrote (`orbax/fixtures.py`) is read under T5X's names.
 
-use gimlet::checkpoint::{
-    Array, DType, Format, Writer, checkpoint_dir, latest, latest_valid, list_steps, open,
-};
+use gimlet::checkpoint::{Array, DType, Format, Writer, checkpoint_dir, latest, list_steps, open};
 use gimlet::storage::Path;
 
-use super::{check_cyclic, copied, copy, everywhere, files, fixture, overwrite, scratch};
+use super::{
+    check_cyclic, copied, copy, everywhere, files, fixture, newest_whole, overwrite, scratch,
+};
 
 const ARRAYS: [(&str, DType, &[usize]); 7] = [
     ("state/param_states/encoder/layers_0/key/kernel/m", DType::F32, &[1]),
@@ -95,9 +95,9 @@ fn its_folders_of_checkpoints_are_those_of_a_run() {
     let model_dir = fixture("orbax/managed");
     assert_eq!(list_steps(&model_dir).unwrap(), [3, 5]);
     assert_eq!(latest(&model_dir).unwrap(), Some(checkpoint_dir(&model_dir, 5)));
-    let found = latest_valid(&model_dir).unwrap();
-    assert!(found.skipped.is_empty());
-    assert_eq!(found.checkpoint.unwrap().path(), &checkpoint_dir(&model_dir, 5));
+    let (newest, skipped) = newest_whole(&model_dir).unwrap();
+    assert!(skipped.is_empty());
+    assert_eq!(newest.unwrap().path(), &checkpoint_dir(&model_dir, 5));
 }
 
 #[test]
