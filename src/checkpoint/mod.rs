@@ -64,7 +64,7 @@ pub use retention::{DATASET_PREFIX, Retention, remove_stale};
 pub use saver::{Saver, Saving, Snapshot, write_arrays};
 pub use spec::{
     CheckpointConfig, CheckpointPaths, NoTransformations, RestoreCheckpointConfig, RestoreDtype,
-    RestoreMode, SaveCheckpointConfig, SaveDtype,
+    RestoreMode, SaveCheckpointConfig, SaveCompression, SaveDtype,
 };
 pub use statistics::{Distance, Statistics, Tolerance};
 pub use steps::{Skipped, checkpoint_dir, latest, list_steps, restore_newest, step_of};
