@@ -13,6 +13,10 @@ use super::{names, newest_whole, save_sized, scratch};
 /// Columns of the arrays that are saved.
 const LENGTH: usize = 1 << 12;
 
+/// How often a writer is killed; more often where this variable says so.
+const KILLS: u64 = 20;
+const KILLS_VARIABLE: &str = "GIMLET_TEST_KILLS";
+
 /// The folder in which a child works.
 const CHILD_DIR: &str = "GIMLET_TEST_CHILD_DIR";
 
@@ -56,9 +60,12 @@ fn whenever_a_run_is_killed_its_newest_checkpoint_is_whole() {
     save_sized(&scratch().1, 1, LENGTH);
     let one_save = start.elapsed().as_micros() as u64;
     let mut newest = 0;
-    for round in 0..20 {
-        // From at once to after some saves, spread over the phases of one.
-        let lifetime = one_save * round / 4;
+    let kills = std::env::var(KILLS_VARIABLE).map_or(KILLS, |kills| kills.parse().unwrap());
+    let mut draw = 5_u64;
+    for _ in 0..kills {
+        // From at once to after some saves.
+        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let lifetime = (draw >> 33) % (6 * one_save);
         let variables = [("GIMLET_TEST_LIFETIME", lifetime.to_string())];
         let ended =
             run_child("checkpoint::crash::child_saves_until_it_is_killed", &model_dir, &variables);

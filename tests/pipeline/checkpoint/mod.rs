@@ -97,12 +97,17 @@ fn newest_whole(
 fn copied(original: &Path) -> (tempfile::TempDir, Path) {
     let (scratch, dir) = scratch();
     let dir = dir.join(original.file_name());
-    for file in files(original) {
-        let to = dir.join(file.relative_to(original));
-        to.parent().unwrap().create_dir_all().unwrap();
-        to.write_atomic(&file.read().unwrap()).unwrap();
-    }
+    copy_files(original, &dir);
     (scratch, dir)
+}
+
+/// Copies a folder, also into a bucket.
+fn copy_files(from: &Path, to: &Path) {
+    for file in files(from) {
+        let copy = to.join(file.relative_to(from));
+        copy.parent().unwrap().create_dir_all().unwrap();
+        copy.write_atomic(&file.read().unwrap()).unwrap();
+    }
 }
 
 fn overwrite(file: &Path, bytes: &[u8]) {

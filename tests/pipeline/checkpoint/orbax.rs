@@ -4,7 +4,8 @@ use gimlet::checkpoint::{Array, DType, Format, Writer, checkpoint_dir, latest, l
 use gimlet::storage::Path;
 
 use super::{
-    check_cyclic, copied, copy, everywhere, files, fixture, newest_whole, overwrite, scratch,
+    check_cyclic, copied, copy, copy_files, everywhere, files, fixture, newest_whole, overwrite,
+    scratch,
 };
 
 const ARRAYS: [(&str, DType, &[usize]); 7] = [
@@ -38,10 +39,7 @@ fn what_orbax_wrote_is_not_replaced() {
     everywhere(|model_dir| {
         let from = fixture("orbax/ocdbt/checkpoint_3");
         let to = checkpoint_dir(model_dir, 3);
-        for (name, file) in from.sizes().unwrap().keys().map(|name| (name, from.join(name))) {
-            to.join(name).parent().unwrap().create_dir_all().unwrap();
-            to.join(name).write_atomic(&file.read().unwrap()).unwrap();
-        }
+        copy_files(&from, &to);
         let before = to.sizes().unwrap();
         let save = || Writer::create(model_dir, 3, None)?.commit();
         save().unwrap();
