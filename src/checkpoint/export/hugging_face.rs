@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::model::{Model, Tensor};
 use super::safetensors::{self, Planned};
 use super::tokenizer::{Files, byte_files, pretty, sentencepiece_files};
+use super::unstacked::Unstacked;
 use super::{flax, torch, unwrapped};
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
@@ -73,6 +74,7 @@ pub fn export_hugging_face(
     to: &Path,
     options: &HuggingFaceOptions,
 ) -> Result<(), CheckpointError> {
+    let from = &Unstacked::new(from);
     let model = Model::of(from, options)?;
     let name = options.weights.file_name();
     if to.join(name).exists()? {
@@ -119,6 +121,7 @@ pub fn export_torch(
     file: &Path,
     options: &HuggingFaceOptions,
 ) -> Result<(), CheckpointError> {
+    let from = &Unstacked::new(from);
     let model = Model::of(from, options)?;
     if file.exists()? {
         let reason = "it is there already; name another file or remove it".to_string();

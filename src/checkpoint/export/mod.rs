@@ -8,6 +8,7 @@ mod native;
 mod safetensors;
 mod tokenizer;
 mod torch;
+mod unstacked;
 mod zip;
 
 use std::io;
