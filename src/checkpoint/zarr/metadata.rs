@@ -128,7 +128,9 @@ pub fn read_dtype(value: &Value, from_name: fn(&str) -> Option<DType>) -> Result
     from_name(name).ok_or_else(|| {
         Refusal::Unsupported(match name.starts_with('>') {
             true => format!("the big-endian type {value}, expected little-endian"),
-            false => format!("type {value}, expected bool, an integer, a float or bfloat16"),
+            false => {
+                format!("type {value}, expected bool, an integer or a float of 16 bits or more")
+            }
         })
     })
 }
