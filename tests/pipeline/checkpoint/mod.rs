@@ -82,11 +82,12 @@ fn files(dir: &Path) -> Vec<Path> {
         .collect()
 }
 
-/// The newest checkpoint of which every byte is found as it was written, and the newer ones that are
-/// damaged, as a run that restores would find them.
-fn newest_whole(
-    model_dir: &Path,
-) -> Result<(Option<Box<dyn Stored>>, Vec<Skipped>), CheckpointError> {
+/// The newest checkpoint that is whole, and the newer ones that are damaged.
+type Newest = (Option<Box<dyn Stored>>, Vec<Skipped>);
+
+/// Looks for the newest checkpoint of which every byte is found as it was written, as a run that restores
+/// would.
+fn newest_whole(model_dir: &Path) -> Result<Newest, CheckpointError> {
     let mut skipped = Vec::new();
     let verify = |stored: Box<dyn Stored>| stored.verify().map(|()| stored);
     let newest = restore_newest(model_dir, &mut skipped, verify, CheckpointError::damage)?;
