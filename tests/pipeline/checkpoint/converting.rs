@@ -187,7 +187,7 @@ fn a_flax_file_that_is_cut_or_something_else_is_refused() {
     let (_dir, dir) = scratch();
     let whole = fixture("flax/flax_model.msgpack").read().unwrap();
     let file = dir.join("flax_model.msgpack");
-    for length in 0..whole.len() {
+    for length in (0..whole.len()).step_by(11) {
         file.write_atomic(&whole[..length]).unwrap();
         assert!(open(&file).unwrap_err().is_damage(), "cut at {length}");
     }
