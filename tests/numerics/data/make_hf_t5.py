@@ -1,9 +1,9 @@
-"""Writes the loss and all gradients of Hugging Face's T5 for two tiny models.
+"""Writes the loss and all gradients of Hugging Face's T5 for two tiny models, and one model as a folder.
 
 Made with torch 2.11.0 and transformers 5.23.0 on a CPU, from float32 parameters computed with in float64: in
 float32 the order of sums alone moves small gradients, whose terms cancel, by 1e-5. For each model: NAME.json holds the
 dimensions, the tokens and the loss, NAME.bin the parameters and then their gradients, float32 in the
-order and layout of T5X (kernels are [in, out]).
+order and layout of T5X (kernels are [in, out]). The folder NAME is what transformers saves of the model.
 
 Usage: python make_hf_t5.py OUTPUT_DIR
 """
@@ -108,6 +108,8 @@ def main(output_dir):
         path.with_suffix(".bin").write_bytes(torch.cat(values + gradients).detach().numpy().astype("<f4").tobytes())
         record = dict(dims=DIMS, tied=tied, loss=loss.item(), inputs=inputs.tolist(), targets=targets.tolist())
         path.with_suffix(".json").write_text(json.dumps(record) + "\n")
+        if not tied:
+            model.save_pretrained(path)
 
 
 if __name__ == "__main__":
