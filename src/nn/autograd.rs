@@ -9,7 +9,7 @@ use std::slice;
 use tch::Tensor;
 
 /// A tensor of libtorch's, behind tch's pointer.
-type RawTensor = *mut c_void;
+pub(super) type RawTensor = *mut c_void;
 
 /// Reads some tensors and makes others.
 type Callback = dyn FnMut(Vec<Tensor>) -> Vec<Tensor> + Send;
@@ -92,7 +92,7 @@ fn raw(tensor: &Tensor) -> RawTensor {
     tensor.as_ptr().cast_mut().cast()
 }
 
-fn raw_tensors<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Vec<RawTensor> {
+pub(super) fn raw_tensors<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Vec<RawTensor> {
     tensors.into_iter().map(raw).collect()
 }
 
@@ -161,7 +161,7 @@ fn copied(message: &str) -> *mut c_char {
 
 /// Panics with libtorch's message, as tch's own operations do.
 #[track_caller]
-fn check(message: *mut c_char) {
+pub(super) fn check(message: *mut c_char) {
     if message.is_null() {
         return;
     }

@@ -1,13 +1,11 @@
-//! Embedding, RMS normalization and the feed-forward block.
+//! Embedding and the feed-forward block.
 
 use tch::{Kind, Tensor};
 
 use super::dropout::Dropout;
+use super::fused::gated_gelu;
 use super::params::Params;
 use super::spec::{Activation, Dtype};
-
-/// Floor of the mean square under RMS normalization. T5X `layers.py`.
-const EPSILON: f64 = 1e-6;
 
 /// Torch's name of a dtype.
 pub fn kind(dtype: Dtype) -> Kind {
@@ -21,15 +19,6 @@ pub fn kind(dtype: Dtype) -> Kind {
 pub fn embed(embedding: &Tensor, tokens: &Tensor, kind: Kind) -> Tensor {
     // Rows are cast after the lookup: the same numbers as casting the whole table.
     Tensor::embedding(embedding, tokens, -1, false, false).to_kind(kind)
-}
-
-/// Root-mean-square normalization over the last axis (Zhang & Sennrich 2019, arXiv:1910.07467), without
-/// mean or bias. Computed in float32, cast to the dtype of `scale`, then scaled.
-pub fn rms_norm(inputs: &Tensor, scale: &Tensor) -> Tensor {
-    let wide = inputs.to_kind(Kind::Float);
-    let mean_square = wide.square().mean_dim(-1, true, Kind::Float);
-    let normal = wide * (mean_square + EPSILON).rsqrt();
-    normal.to_kind(scale.kind()) * scale
 }
 
 /// The activation of that name, elementwise.
@@ -69,8 +58,15 @@ impl Mlp {
 
     /// `[batch, length, embed]` to the same.
     pub fn forward(&self, inputs: &Tensor, dropout: Dropout) -> Tensor {
-        let activated = self.inputs.iter().map(|(a, kernel)| activate(*a, &inputs.matmul(kernel)));
-        let product = activated.reduce(|a, b| a * b).expect("a feed-forward block has activations");
-        dropout.apply_along_length(product).matmul(&self.output)
+        dropout.apply_along_length(self.product(inputs)).matmul(&self.output)
+    }
+
+    fn product(&self, inputs: &Tensor) -> Tensor {
+        let project = |(_, kernel): &(Activation, Tensor)| inputs.matmul(kernel);
+        if let [gate @ (Activation::Gelu, _), linear @ (Activation::Linear, _)] = &self.inputs[..] {
+            return gated_gelu(&project(gate), &project(linear));
+        }
+        let activated = self.inputs.iter().map(|input| activate(input.0, &project(input)));
+        activated.reduce(|a, b| a * b).expect("a feed-forward block has activations")
     }
 }

@@ -17,6 +17,8 @@ pub mod cpu;
 #[cfg(feature = "torch")]
 mod dropout;
 #[cfg(feature = "torch")]
+pub mod fused;
+#[cfg(feature = "torch")]
 mod init;
 #[cfg(feature = "torch")]
 mod layers;
@@ -34,7 +36,9 @@ pub use attention::{Attention, AttentionDims, KeyValue};
 #[cfg(feature = "torch")]
 pub use dropout::Dropout;
 #[cfg(feature = "torch")]
-pub use layers::{Mlp, activate, embed, kind, rms_norm};
+pub use fused::{add_and_norm, rms_norm};
+#[cfg(feature = "torch")]
+pub use layers::{Mlp, activate, embed, kind};
 #[cfg(feature = "torch")]
 pub use masks::{bias_from_mask, causal_mask, pairs, same_segment};
 #[cfg(feature = "torch")]

@@ -4,8 +4,8 @@ use tch::{Kind, Tensor};
 
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Attention, AttentionDims, Dropout, Mlp, Params, RelativePosition, bias_from_mask, kind,
-    relative_position_bias, rms_norm,
+    Attention, AttentionDims, Dropout, Mlp, Params, RelativePosition, add_and_norm, bias_from_mask,
+    kind, relative_position_bias, rms_norm,
 };
 
 /// The encoder's weights in the compute dtype.
@@ -75,8 +75,7 @@ impl EncoderLayer {
     fn forward(&self, inputs: Tensor, bias: &Tensor, dropout: Dropout) -> Tensor {
         let normal = rms_norm(&inputs, &self.pre_attention_layer_norm);
         let attended = self.attention.self_attend(&normal, bias, dropout);
-        let hidden = dropout.apply_along_length(attended) + inputs;
-        let normal = rms_norm(&hidden, &self.pre_mlp_layer_norm);
+        let (hidden, normal) = add_and_norm(&inputs, &attended, &self.pre_mlp_layer_norm, dropout);
         dropout.apply_along_length(self.mlp.forward(&normal, dropout)) + hidden
     }
 }
