@@ -12,11 +12,8 @@ const TORCH_VERSION: &str = "2.11.0";
 const BRIDGE: [&str; 4] =
     ["bridge/autograd.cpp", "bridge/bridge.cpp", "bridge/kernels.cpp", "bridge/matmul.cpp"];
 /// The devices that kernels are compiled for: A100s, H100s, and whatever compiles the last one's PTX.
-const ARCHITECTURES: [&str; 3] = [
-    "arch=compute_80,code=sm_80",
-    "arch=compute_90,code=sm_90",
-    "arch=compute_90,code=compute_90",
-];
+const ARCHITECTURES: [&str; 3] =
+    ["arch=compute_80,code=sm_80", "arch=compute_90,code=sm_90", "arch=compute_90,code=compute_90"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -147,7 +144,8 @@ fn compile_kernels(libtorch: &Path) {
         }
         let object = out.join(source.with_extension("o").file_name().expect("sources have names"));
         archive.object(&object);
-        let child = nvcc_command(nvcc, &includes).arg("-o").arg(object).arg("-c").arg(&source).spawn();
+        let child =
+            nvcc_command(nvcc, &includes).arg("-o").arg(object).arg("-c").arg(&source).spawn();
         running.push((source, child));
     }
     for (source, child) in running {

@@ -73,6 +73,7 @@ fn small(dtype: Dtype) -> T5Config {
         dropout_rate: 0.0,
         logits_via_embedding: false,
         float32_attention_logits: false,
+        fp8: None,
     }
 }
 

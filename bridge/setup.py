@@ -94,7 +94,7 @@ def set_up_cuda():
     torch = CUDA_DIR / "torch"
     if is_complete(torch, [torch / "lib" / "libtorch_cuda.so", CUDA_DIR / "nvidia/cu13/bin/nvcc"]):
         return
-    say(f"fetching libtorch {TORCH_VERSION} for CUDA 13 into {CUDA_DIR.name}/ (2.5 GB, once)")
+    say(f"fetching libtorch {TORCH_VERSION} for CUDA 13 into {CUDA_DIR.name}/ (2.6 GB, once)")
     clear(CUDA_DIR, ["torch", "nvidia"])
     for wheel in download(CUDA_WHEELS, CUDA_DIR / "wheels"):
         unpack(wheel, CUDA_DIR, cuda_destination)

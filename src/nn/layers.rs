@@ -5,6 +5,7 @@ use tch::{Kind, Tensor};
 use super::dropout::Dropout;
 use super::fused::gated_gelu;
 use super::params::Params;
+use super::projection::Projection;
 use super::spec::{Activation, Dtype};
 
 /// Torch's name of a dtype.
@@ -38,8 +39,8 @@ pub fn activate(activation: Activation, inputs: &Tensor) -> Tensor {
 /// The feed-forward block: the product of one activation per input projection, projected back.
 #[derive(Debug)]
 pub struct Mlp {
-    inputs: Vec<(Activation, Tensor)>, // each [embed, mlp]
-    output: Tensor,                    // [mlp, embed]
+    inputs: Vec<(Activation, Projection)>, // each [embed, mlp]
+    output: Projection,                    // [mlp, embed]
 }
 
 impl Mlp {
@@ -50,23 +51,22 @@ impl Mlp {
         projections: impl IntoIterator<Item = (Activation, String)>,
         kind: Kind,
     ) -> Self {
-        let kernel = |name: &str| params.cast(&format!("{prefix}/{name}/kernel"), kind);
-        let projections = projections.into_iter();
-        let inputs = projections.map(|(activation, name)| (activation, kernel(&name))).collect();
-        Self { inputs, output: kernel("wo") }
+        let projection = |name: &str| Projection::new(params, &format!("{prefix}/{name}"), kind);
+        let inputs = projections.into_iter();
+        let inputs = inputs.map(|(activation, name)| (activation, projection(&name))).collect();
+        Self { inputs, output: projection("wo") }
     }
 
     /// `[batch, length, embed]` to the same.
     pub fn forward(&self, inputs: &Tensor, dropout: Dropout) -> Tensor {
-        dropout.apply_along_length(self.product(inputs)).matmul(&self.output)
+        self.output.forward(&dropout.apply_along_length(self.product(inputs)))
     }
 
     fn product(&self, inputs: &Tensor) -> Tensor {
-        let project = |(_, kernel): &(Activation, Tensor)| inputs.matmul(kernel);
-        if let [gate @ (Activation::Gelu, _), linear @ (Activation::Linear, _)] = &self.inputs[..] {
-            return gated_gelu(&project(gate), &project(linear));
+        if let [(Activation::Gelu, gate), (Activation::Linear, linear)] = &self.inputs[..] {
+            return gated_gelu(&gate.forward(inputs), &linear.forward(inputs));
         }
-        let activated = self.inputs.iter().map(|input| activate(input.0, &project(input)));
+        let activated = self.inputs.iter().map(|(a, input)| activate(*a, &input.forward(inputs)));
         activated.reduce(|a, b| a * b).expect("a feed-forward block has activations")
     }
 }

@@ -17,6 +17,8 @@ pub mod cpu;
 #[cfg(feature = "torch")]
 mod dropout;
 #[cfg(feature = "torch")]
+mod fp8;
+#[cfg(feature = "torch")]
 pub mod fused;
 #[cfg(feature = "torch")]
 mod init;
@@ -27,9 +29,14 @@ mod masks;
 #[cfg(feature = "torch")]
 mod params;
 #[cfg(feature = "torch")]
+mod projection;
+#[cfg(feature = "torch")]
 mod relative_position;
 
-pub use spec::{Activation, Distribution, Dtype, FanMode, Initializer, ParamSpec};
+pub use spec::{
+    Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, ParamSpec,
+    TransformerEngineConfig,
+};
 
 #[cfg(feature = "torch")]
 pub use attention::{Attention, AttentionDims, KeyValue};
@@ -43,6 +50,8 @@ pub use layers::{Mlp, activate, embed, kind};
 pub use masks::{bias_from_mask, causal_mask, pairs, same_segment};
 #[cfg(feature = "torch")]
 pub use params::Params;
+#[cfg(feature = "torch")]
+pub use projection::Projection;
 #[cfg(feature = "torch")]
 pub use relative_position::{RelativePosition, buckets, relative_position_bias};
 

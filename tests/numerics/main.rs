@@ -3,6 +3,7 @@
 mod adafactor;
 mod decode;
 mod fixture;
+mod fp8;
 mod loss;
 mod model;
 mod products;

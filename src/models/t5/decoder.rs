@@ -5,8 +5,8 @@ use tch::{Kind, Tensor};
 use super::encoder::{attention_dims, new_mlp};
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Attention, Dropout, KeyValue, Mlp, Params, RelativePosition, add_and_norm, bias_from_mask, kind,
-    relative_position_bias, rms_norm,
+    Attention, Dropout, KeyValue, Mlp, Params, RelativePosition, add_and_norm, bias_from_mask,
+    kind, relative_position_bias, rms_norm,
 };
 
 /// The decoder's weights in the compute dtype.

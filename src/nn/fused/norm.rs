@@ -230,7 +230,8 @@ mod tests {
                 let normal = textbook(&sum, &scale);
                 (sum, normal)
             };
-            let loss = (&sum * &weights[0]).sum(Kind::Float) + (&normal * &weights[1]).sum(Kind::Float);
+            let loss =
+                (&sum * &weights[0]).sum(Kind::Float) + (&normal * &weights[1]).sum(Kind::Float);
             let mut all =
                 Tensor::run_backward(&[loss], &[&residual, &branch, &scale], false, false);
             all.extend([sum.detach(), normal.detach()]);

@@ -1,0 +1,77 @@
+//! Training in 8-bit floats beside training in float32.
+
+use gimlet::models::Batch;
+use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
+use gimlet::models::t5::{T5, T5Config};
+use gimlet::nn::{Dropout, Fp8Format, Params, TransformerEngineConfig};
+use gimlet::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
+use tch::{Device, Kind, Tensor};
+
+use crate::fixture;
+
+const STEPS: i64 = 60;
+
+/// The loss before each step on a batch of eight random rows.
+fn losses(fp8: Option<TransformerEngineConfig>) -> Vec<f64> {
+    let config = T5Config { emb_dim: 32, mlp_dim: 64, fp8, ..fixture::tiny(0).0.config().clone() };
+    let t5 = T5::new(config);
+    let specs = t5.config().param_tree();
+    let params = Params::init(&specs, 1, Device::Cpu);
+    let shapes: Vec<_> = specs
+        .iter()
+        .map(|spec| ParamShape { name: &spec.name, shape: &spec.shape, axes: &spec.axes })
+        .collect();
+    let def = OptimizerDef::Adafactor(Adafactor::default());
+    let mut optimizer = Optimizer::new(&def, &shapes, Device::Cpu).expect("matrices factor");
+    let mean = Some(LossNormalizingFactor::NumRealTargetTokens);
+    let spec = LossSpec { loss_normalizing_factor: mean, ..LossSpec::default() };
+    let batch = batch();
+    let step = |step| {
+        let output = t5.loss(&params, &batch, &spec, Dropout::off());
+        let gradients = params.gradients(&output.loss);
+        let named = params.iter().zip(&gradients);
+        let named: Vec<_> =
+            named.map(|((name, param), grad)| Gradient { name, param, grad }).collect();
+        optimizer.apply(&named, 3e-2, step).expect("every parameter is known");
+        output.sums.read().loss
+    };
+    (0..STEPS).map(step).collect()
+}
+
+fn batch() -> Batch {
+    let tokens = |step: i64| {
+        let numbers = Tensor::arange(8 * 6, (Kind::Int64, Device::Cpu)) * step;
+        let rows: Vec<Vec<i64>> =
+            Vec::try_from((numbers.remainder(17) + 2).view([8, 6])).expect("a matrix");
+        rows
+    };
+    fixture::batch(&tokens(7), &tokens(11))
+}
+
+fn check(fp8_format: Fp8Format, amax_history_len: usize, most: f64) {
+    let fp8 =
+        TransformerEngineConfig { enable_fp8: true, fp8_format, margin: 0.0, amax_history_len };
+    let (narrow, wide) = (losses(Some(fp8)), losses(None));
+    let gap = narrow.iter().zip(&wide).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let (first, last) = (wide[0], wide[STEPS as usize - 1]);
+    assert!(last < 0.7 * first, "nothing was learned: {first} to {last}");
+    assert!((1e-4..most).contains(&gap), "losses part by {gap}, expected less than {most}");
+}
+
+#[test]
+fn training_in_fp8_stays_near_float32() {
+    check(Fp8Format::Hybrid, 16, 0.1);
+    check(Fp8Format::Hybrid, 0, 0.1);
+    check(Fp8Format::E4m3, 16, 0.1);
+}
+
+#[test]
+fn fp8_that_is_not_enabled_changes_nothing() {
+    let off = TransformerEngineConfig {
+        enable_fp8: false,
+        fp8_format: Fp8Format::Hybrid,
+        margin: 0.0,
+        amax_history_len: 1024,
+    };
+    assert_eq!(losses(Some(off)), losses(None));
+}
