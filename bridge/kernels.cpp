@@ -261,8 +261,8 @@ extern "C" char* gimlet_launch(const char* name, const at::Tensor* const* tensor
     (void)tensors, (void)num_tensors, (void)numbers, (void)num_numbers;
     TORCH_CHECK(false, "this build has no CUDA kernels");
 #endif
-  } catch (const std::exception& error) {
-    return strdup((std::string("kernel `") + name + "`: " + error.what()).c_str());
+  } catch (const c10::Error& error) {
+    return strdup((std::string("kernel `") + name + "`: " + error.what_without_backtrace()).c_str());
   } catch (...) {
     return strdup("an unknown C++ exception");
   }

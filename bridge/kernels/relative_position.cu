@@ -1,7 +1,7 @@
 // Sums over diagonals, for the gradient of a bias that depends on `key - query` alone.
 //
-// A thread owns one distance, so neighbours read neighbouring keys; blocks share out the rows of the batch
-// and leave partial sums, whose order is fixed.
+// A thread owns one distance, so neighbours read neighbouring keys; blocks share out the queries and leave
+// partial sums, whose order is fixed.
 
 #include "common.cuh"
 
@@ -9,6 +9,7 @@ namespace gimlet {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr int kChunk = 64;  // queries that a block takes at a time
 
 template <typename T>
 __global__ void diagonals(DiagonalSums call) {
@@ -17,12 +18,15 @@ __global__ void diagonals(DiagonalSums call) {
   if (distance >= distances) return;
   const int shift = distance - (call.queries - 1);  // key - query
   const int first = max(0, -shift), end = min(call.queries, call.keys - shift);
+  const int chunks = (call.queries + kChunk - 1) / kChunk;
   float sum = 0;
-  for (int64_t row = part; row < call.batch; row += call.parts) {
-    const int64_t matrix = (row * call.heads + head) * call.queries;
+  for (int64_t unit = part; unit < call.batch * chunks; unit += call.parts) {
+    const int64_t matrix = (unit / chunks * call.heads + head) * call.queries;
     const T* values = static_cast<const T*>(call.values) + matrix * call.keys;
+    const int start = static_cast<int>(unit % chunks) * kChunk;
+    const int stop = min(end, start + kChunk);
 #pragma unroll 4
-    for (int query = first; query < end; ++query) {
+    for (int query = max(first, start); query < stop; ++query) {
       sum += wide(values[static_cast<int64_t>(query) * call.keys + query + shift]);
     }
   }

@@ -42,6 +42,14 @@ impl Dropout {
         }
     }
 
+    /// `residual` plus `branch`, the latter dropped out as by [`Dropout::apply_along_length`].
+    pub fn add_along_length(self, residual: &Tensor, branch: &Tensor) -> Tensor {
+        match self.mask_along_length(branch) {
+            Some(mask) => residual.addcmul(branch, &mask),
+            None => residual + branch,
+        }
+    }
+
     /// What [`Dropout::apply_along_length`] multiplies by, if anything is dropped: 0 or what scales
     /// the rest, of extent 1 in the last axis but one.
     pub fn mask_along_length(self, inputs: &Tensor) -> Option<Tensor> {

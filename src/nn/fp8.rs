@@ -45,6 +45,7 @@ struct State {
     history: Tensor, // float32 [amax_history_len, tensors]
     largest: Tensor, // float32 [tensors], of this step so far
     scales: Tensor,  // float32 [tensors]
+    maxima: Tensor,  // float32 [tensors], the largest magnitude of each one's format
     step: i64,
 }
 
@@ -58,11 +59,15 @@ impl Fp8Scaling {
         let slots: BTreeMap<_, _> =
             kernels.enumerate().map(|(index, name)| (name.to_string(), ROLES * index)).collect();
         let tensors = (ROLES * slots.len()) as i64;
+        let maxima = [Role::Inputs, Role::Kernel, Role::Gradient]
+            .map(|role| spec.format(role).largest() as f32)
+            .repeat(slots.len());
         let zeros = |size: &[i64]| Tensor::zeros(size, (Kind::Float, device));
         let state = State {
             history: zeros(&[spec.amax_history_len as i64, tensors]),
             largest: zeros(&[tensors]),
             scales: zeros(&[tensors]),
+            maxima: Tensor::from_slice(&maxima).to_device(device),
             step: 0,
         };
         Self { spec: spec.clone(), slots, state: Mutex::new(state) }
@@ -85,7 +90,7 @@ impl Fp8Scaling {
         tch::no_grad(|| {
             state.history.get((state.step - 2) % length).copy_(&state.largest);
             let largest = state.history.amax([0i64].as_slice(), false);
-            state.scales = self.scales(&largest);
+            state.scales = scale(&state.maxima, &largest, self.spec.margin);
             let _ = state.largest.zero_();
         });
     }
@@ -95,15 +100,6 @@ impl Fp8Scaling {
         let slot =
             *self.slots.get(kernel).unwrap_or_else(|| panic!("no kernel is named `{kernel}`"));
         Fp8Product { scaling: Arc::clone(self), slot }
-    }
-
-    /// The scales of all tensors for these largest magnitudes.
-    fn scales(&self, largest: &Tensor) -> Tensor {
-        let maxima: Vec<f32> = [Role::Inputs, Role::Kernel, Role::Gradient]
-            .map(|role| self.spec.format(role).largest() as f32)
-            .repeat(self.slots.len());
-        let maxima = Tensor::from_slice(&maxima).to_device(largest.device());
-        scale(&maxima, largest, self.spec.margin)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

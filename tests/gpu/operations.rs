@@ -2,7 +2,7 @@
 
 use gimlet::models::loss::{Head, LossSpec, Targets, cross_entropy};
 use gimlet::nn::fused::gated_gelu;
-use gimlet::nn::{Dropout, add_and_norm, rms_norm};
+use gimlet::nn::{Dropout, RelativePosition, add_and_norm, relative_position_bias, rms_norm};
 use tch::{Kind, Tensor};
 
 use crate::{DTYPES, compare, cuda, random, with_gradients};
@@ -63,6 +63,26 @@ fn cross_entropy_with_z_loss_and_smoothing() {
                 let mut all = Tensor::run_backward(&[scalar], &inputs, false, false);
                 all.extend([losses.loss, losses.z_loss, losses.correct]);
                 all
+            });
+        }
+    }
+}
+
+#[test]
+fn gradients_of_relative_position_biases() {
+    let (_device, _held) = cuda();
+    for (kind, tolerance) in DTYPES {
+        for (lengths, direction) in [
+            ((512, 512), RelativePosition::Bidirectional),
+            ((114, 114), RelativePosition::Causal),
+            ((1, 70), RelativePosition::Causal),
+            ((130, 7), RelativePosition::Bidirectional),
+        ] {
+            let embedding = random(&[6, 32], kind).set_requires_grad(true);
+            compare(&format!("relative_position {kind:?} {lengths:?}"), 5.0 * tolerance, || {
+                let bias = relative_position_bias(&embedding, lengths, direction, 128);
+                let batched = &bias * random(&[3, 1, 1, 1], kind);
+                with_gradients(&[batched], &[&embedding])
             });
         }
     }

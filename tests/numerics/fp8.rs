@@ -9,10 +9,11 @@ use tch::{Device, Kind, Tensor};
 
 use crate::fixture;
 
-const STEPS: i64 = 60;
+const STEPS: i64 = 30;
 
 /// The loss before each step on a batch of eight random rows.
 fn losses(fp8: Option<TransformerEngineConfig>) -> Vec<f64> {
+    tch::set_num_threads(1);
     let config = T5Config { emb_dim: 32, mlp_dim: 64, fp8, ..fixture::tiny(0).0.config().clone() };
     let t5 = T5::new(config);
     let specs = t5.config().param_tree();
@@ -32,7 +33,7 @@ fn losses(fp8: Option<TransformerEngineConfig>) -> Vec<f64> {
         let named = params.iter().zip(&gradients);
         let named: Vec<_> =
             named.map(|((name, param), grad)| Gradient { name, param, grad }).collect();
-        optimizer.apply(&named, 3e-2, step).expect("every parameter is known");
+        optimizer.apply(&named, 1e-2, step).expect("every parameter is known");
         output.sums.read().loss
     };
     (0..STEPS).map(step).collect()
@@ -48,21 +49,25 @@ fn batch() -> Batch {
     fixture::batch(&tokens(7), &tokens(11))
 }
 
-fn check(fp8_format: Fp8Format, amax_history_len: usize, most: f64) {
+/// On the way from 3.55 to 0.07 losses part by less than 0.1 (0.075 was seen), at its end by less than 0.02
+/// (0.011 was seen).
+fn check(fp8_format: Fp8Format, amax_history_len: usize) {
     let fp8 =
         TransformerEngineConfig { enable_fp8: true, fp8_format, margin: 0.0, amax_history_len };
     let (narrow, wide) = (losses(Some(fp8)), losses(None));
-    let gap = narrow.iter().zip(&wide).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-    let (first, last) = (wide[0], wide[STEPS as usize - 1]);
-    assert!(last < 0.7 * first, "nothing was learned: {first} to {last}");
-    assert!((1e-4..most).contains(&gap), "losses part by {gap}, expected less than {most}");
+    let gaps: Vec<f64> = narrow.iter().zip(&wide).map(|(a, b)| (a - b).abs()).collect();
+    let (first, last) = (wide[0], wide[wide.len() - 1]);
+    assert!(last < 0.1 * first, "nothing was learned: {first} to {last}");
+    let largest = gaps.iter().copied().fold(0.0, f64::max);
+    assert!((1e-4..0.1).contains(&largest), "losses part by {largest}");
+    assert!(gaps[gaps.len() - 1] < 0.02, "losses end {} apart", gaps[gaps.len() - 1]);
 }
 
 #[test]
 fn training_in_fp8_stays_near_float32() {
-    check(Fp8Format::Hybrid, 16, 0.1);
-    check(Fp8Format::Hybrid, 0, 0.1);
-    check(Fp8Format::E4m3, 16, 0.1);
+    check(Fp8Format::Hybrid, 16);
+    check(Fp8Format::Hybrid, 0);
+    check(Fp8Format::E4m3, 16);
 }
 
 #[test]

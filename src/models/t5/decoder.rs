@@ -174,7 +174,7 @@ impl DecoderLayer {
     /// Adds the last attention's result to the stream, then the feed-forward block's.
     fn feed_forward(&self, stream: &Tensor, attended: &Tensor, dropout: Dropout) -> Tensor {
         let (hidden, normal) = add_and_norm(stream, attended, &self.pre_mlp_layer_norm, dropout);
-        dropout.apply_along_length(self.mlp.forward(&normal, dropout)) + hidden
+        dropout.add_along_length(&hidden, &self.mlp.forward(&normal, dropout))
     }
 }
 

@@ -76,7 +76,7 @@ impl EncoderLayer {
         let normal = rms_norm(&inputs, &self.pre_attention_layer_norm);
         let attended = self.attention.self_attend(&normal, bias, dropout);
         let (hidden, normal) = add_and_norm(&inputs, &attended, &self.pre_mlp_layer_norm, dropout);
-        dropout.apply_along_length(self.mlp.forward(&normal, dropout)) + hidden
+        dropout.add_along_length(&hidden, &self.mlp.forward(&normal, dropout))
     }
 }
 

@@ -66,11 +66,10 @@ impl Rows {
             return Self::by_kernel([&inputs, &absent, &absent], scale, &inputs);
         }
         let wide = inputs.to_kind(Kind::Float);
-        let width = inputs.size()[inputs.dim() - 1] as f64;
-        // The mean square without a tensor of squares.
-        let mut norm = wide.norm_scalaropt_dim(2, [-1i64].as_slice(), true);
-        let inverse_rms = (norm.square_() / width + EPSILON).rsqrt_();
-        let normal = (wide * &inverse_rms).to_kind(scale.kind()).g_mul_(scale);
+        let squares = wide.square();
+        let inverse_rms = (squares.mean_dim(-1, true, Kind::Float) + EPSILON).rsqrt_();
+        // The squares' memory becomes the normal's.
+        let normal = wide.mul_out(&squares, &inverse_rms).to_kind(scale.kind()).g_mul_(scale);
         Self { sum: inputs, normal, inverse_rms }
     }
 
@@ -129,9 +128,7 @@ impl Backward {
         let mut unscaled = self.sum.to_kind(Kind::Float) * &self.inverse_rms;
         let width = self.scale.size()[0];
         let product = (&gradient * &unscaled).view([-1, width]);
-        // sum over rows; sum over columns of the product with the scale
-        let ones = Tensor::ones([product.size()[0]], (Kind::Float, product.device()));
-        let scale = product.tr().mv(&ones).to_kind(self.scale.kind());
+        let scale = product.sum_dim_intlist(0, false, Kind::Float).to_kind(self.scale.kind());
         let mean = (product.mv(&wide_scale) / width as f64).view_as(&self.inverse_rms);
         let mut residual = gradient * wide_scale;
         residual -= unscaled.g_mul_(&mean);
