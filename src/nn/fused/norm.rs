@@ -127,7 +127,7 @@ impl Backward {
         let gradient = normal.to_kind(Kind::Float);
         let mut unscaled = self.sum.to_kind(Kind::Float) * &self.inverse_rms;
         let width = self.scale.size()[0];
-        let product = (&gradient * &unscaled).view([-1, width]);
+        let product = (&gradient * &unscaled).reshape([-1, width]);
         let scale = product.sum_dim_intlist(0, false, Kind::Float).to_kind(self.scale.kind());
         let mean = (product.mv(&wide_scale) / width as f64).view_as(&self.inverse_rms);
         let mut residual = gradient * wide_scale;
