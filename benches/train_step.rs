@@ -1,14 +1,14 @@
-//! Training steps of T5 1.1 small, one JSON line each; `benches/peers/compare_train_step.py` runs it
-//! beside Hugging Face's.
+//! Training steps of T5 1.1, one JSON line each; `benches/peers/compare_train_step.py` runs it beside
+//! Hugging Face's, `benches/gpu_check.py` on a GPU.
 //!
-//! `cargo bench --bench train_step -- --dtype=bfloat16 --steps=5`
+//! `cargo bench --bench train_step -- --dtype=bfloat16 --steps=5 --size=base --device=cuda`
 
 use std::time::Instant;
 
 use gimlet::models::Batch;
 use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::nn::{Activation, Dropout, Dtype, Params, cpu};
+use gimlet::nn::{Activation, Dropout, Dtype, Fp8Format, Params, TransformerEngineConfig, cpu};
 use gimlet::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
 use tch::{Device, Kind, Tensor};
 
@@ -24,16 +24,17 @@ fn main() {
     let options = Options::parse();
     cpu::prepare();
     tch::set_num_threads(option("threads", 2) as i32);
-    let t5 = T5::new(small(options.dtype));
+    let device = device();
+    let t5 = T5::new(t5_1_1(options.dtype));
     let specs = t5.config().param_tree();
-    let params = Params::init(&specs, 0, Device::Cpu);
+    let params = Params::init(&specs, 0, device);
     let shapes: Vec<_> = specs
         .iter()
         .map(|spec| ParamShape { name: &spec.name, shape: &spec.shape, axes: &spec.axes })
         .collect();
     let def = OptimizerDef::Adafactor(Adafactor::default());
-    let mut optimizer = Optimizer::new(&def, &shapes, Device::Cpu).expect("matrices factor");
-    let batch = options.batch();
+    let mut optimizer = Optimizer::new(&def, &shapes, device).expect("matrices factor");
+    let batch = options.batch().to_device(device);
     for step in 0..options.steps {
         let (start, before) = (Instant::now(), cpu_seconds());
         let loss = train_step(&t5, &params, &mut optimizer, &batch, step);
@@ -56,23 +57,52 @@ fn train_step(
     let named = params.iter().zip(&gradients);
     let named: Vec<_> = named.map(|((name, param), grad)| Gradient { name, param, grad }).collect();
     optimizer.apply(&named, 1e-2, step).expect("every parameter is known");
+    if let Device::Cuda(index) = device() {
+        tch::Cuda::synchronize(index as i64);
+    }
     output.sums.read().loss
 }
 
-fn small(dtype: Dtype) -> T5Config {
+/// The size that `--size` names.
+fn t5_1_1(dtype: Dtype) -> T5Config {
+    let (emb_dim, mlp_dim, num_heads, num_layers) = match &named("size")[..] {
+        "" | "small" => (512, 1024, 6, 8),
+        "base" => (768, 2048, 12, 12),
+        "large" => (1024, 2816, 16, 24),
+        "xl" => (2048, 5120, 32, 24),
+        other => panic!("--size={other}, expected small, base, large or xl"),
+    };
     T5Config {
         vocab_size: 32128,
         dtype,
-        emb_dim: 512,
-        num_heads: 6,
-        num_encoder_layers: 8,
-        num_decoder_layers: 8,
+        emb_dim,
+        num_heads,
+        num_encoder_layers: num_layers,
+        num_decoder_layers: num_layers,
         head_dim: 64,
-        mlp_dim: 1024,
+        mlp_dim,
         mlp_activations: vec![Activation::Gelu, Activation::Linear],
         dropout_rate: 0.0,
         logits_via_embedding: false,
         float32_attention_logits: false,
+        fp8: fp8(),
+    }
+}
+
+/// Products in fp8 with `--fp8=1`.
+fn fp8() -> Option<TransformerEngineConfig> {
+    (option("fp8", 0) != 0).then_some(TransformerEngineConfig {
+        enable_fp8: true,
+        fp8_format: Fp8Format::Hybrid,
+        margin: 0.0,
+        amax_history_len: 1024,
+    })
+}
+
+fn device() -> Device {
+    match &named("device")[..] {
+        "cuda" => Device::Cuda(0),
+        _ => Device::Cpu,
     }
 }
 
@@ -106,9 +136,17 @@ impl Options {
 
 /// `--name=value`, or a default.
 fn option(name: &str, default: i64) -> i64 {
+    match &named(name)[..] {
+        "" => default,
+        value => value.parse().expect("an integer"),
+    }
+}
+
+/// The value of `--name=value`, or nothing.
+fn named(name: &str) -> String {
     let prefix = format!("--{name}=");
     let given = std::env::args().find_map(|arg| arg.strip_prefix(&prefix).map(str::to_string));
-    given.map_or(default, |value| value.parse().expect("an integer"))
+    given.unwrap_or_default()
 }
 
 fn report(options: &Options, step: i64, loss: f64, [seconds, cpu]: [f64; 2]) {

@@ -166,6 +166,7 @@ mod tests {
             dropout_rate: 0.0,
             logits_via_embedding: false,
             float32_attention_logits: false,
+            fp8: None,
         }
     }
 

@@ -3,9 +3,10 @@
 use tch::{Device, Kind, Tensor};
 
 use super::dropout::Dropout;
-use super::fused_attention::fused_attention;
+use super::fused::fused_attention;
 use super::masks::AttentionBias;
 use super::params::Params;
+use super::projection::Projection;
 
 /// How many heads, how wide, and in what precision they are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,36 +31,36 @@ pub struct KeyValue {
 /// The four projections of an attention layer, in the compute dtype.
 #[derive(Debug)]
 pub struct Attention {
-    query: Tensor, // [embed, num_heads * head_dim]
-    key: Tensor,
-    value: Tensor,
-    out: Tensor, // [num_heads * head_dim, embed]
+    query: Projection, // [embed, num_heads * head_dim]
+    key: Projection,
+    value: Projection,
+    out: Projection, // [num_heads * head_dim, embed]
     dims: AttentionDims,
 }
 
 impl Attention {
     /// Reads `{prefix}/{query,key,value,out}/kernel`.
     pub fn new(params: &Params, prefix: &str, dims: AttentionDims, kind: Kind) -> Self {
-        let kernel = |name: &str| params.cast(&format!("{prefix}/{name}/kernel"), kind);
+        let projection = |name: &str| Projection::new(params, &format!("{prefix}/{name}"), kind);
         Self {
-            query: kernel("query"),
-            key: kernel("key"),
-            value: kernel("value"),
-            out: kernel("out"),
+            query: projection("query"),
+            key: projection("key"),
+            value: projection("value"),
+            out: projection("out"),
             dims,
         }
     }
 
     /// Queries of `inputs` `[batch, length, embed]`: `[batch, num_heads, length, head_dim]`.
     pub fn queries(&self, inputs: &Tensor) -> Tensor {
-        self.split_heads(&inputs.matmul(&self.query))
+        self.split_heads(&self.query.forward(inputs))
     }
 
     /// Keys and values of `inputs` `[batch, length, embed]`.
     pub fn key_value(&self, inputs: &Tensor) -> KeyValue {
         KeyValue {
-            key: self.split_heads(&inputs.matmul(&self.key)),
-            value: self.split_heads(&inputs.matmul(&self.value)),
+            key: self.split_heads(&self.key.forward(inputs)),
+            value: self.split_heads(&self.value.forward(inputs)),
         }
     }
 
@@ -77,7 +78,7 @@ impl Attention {
             return self.attend(&query, &key_value, bias.dense(query.kind()), dropout);
         }
         let value = dropout.apply_to_keys(&key_value.value);
-        fused_attention(&query, &key_value.key, &value, bias).matmul(&self.out)
+        self.out.forward(&fused_attention(&query, &key_value.key, &value, bias))
     }
 
     /// The attention's result for every query, `[batch, q_length, embed]`. `bias` broadcasts to
@@ -98,7 +99,7 @@ impl Attention {
         let weights = (scores + bias.to_kind(score_kind)).softmax(-1, None::<Kind>).to_kind(kind);
         let weights = dropout.apply_along_length(weights);
         let heads = weights.matmul(&key_value.value); // [batch, num_heads, q_length, head_dim]
-        self.join_heads(&heads).matmul(&self.out)
+        self.out.forward(&self.join_heads(&heads))
     }
 
     fn split_heads(&self, joined: &Tensor) -> Tensor {

@@ -92,7 +92,7 @@ pub(super) fn raw(tensor: &Tensor) -> RawTensor {
     tensor.as_ptr().cast_mut().cast()
 }
 
-fn raw_tensors<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Vec<RawTensor> {
+pub(super) fn raw_tensors<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Vec<RawTensor> {
     tensors.into_iter().map(raw).collect()
 }
 

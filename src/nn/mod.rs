@@ -17,7 +17,9 @@ pub mod cpu;
 #[cfg(feature = "torch")]
 mod dropout;
 #[cfg(feature = "torch")]
-mod fused_attention;
+mod fp8;
+#[cfg(feature = "torch")]
+pub mod fused;
 #[cfg(feature = "torch")]
 mod init;
 #[cfg(feature = "torch")]
@@ -27,20 +29,29 @@ mod masks;
 #[cfg(feature = "torch")]
 mod params;
 #[cfg(feature = "torch")]
+mod projection;
+#[cfg(feature = "torch")]
 mod relative_position;
 
-pub use spec::{Activation, Distribution, Dtype, FanMode, Initializer, ParamSpec};
+pub use spec::{
+    Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, ParamSpec,
+    TransformerEngineConfig,
+};
 
 #[cfg(feature = "torch")]
 pub use attention::{Attention, AttentionDims, KeyValue};
 #[cfg(feature = "torch")]
 pub use dropout::Dropout;
 #[cfg(feature = "torch")]
-pub use layers::{Mlp, activate, embed, kind, rms_norm};
+pub use fused::{add_and_norm, rms_norm};
+#[cfg(feature = "torch")]
+pub use layers::{Mlp, activate, embed, kind};
 #[cfg(feature = "torch")]
 pub use masks::{AttentionBias, bias_from_mask, causal_mask, pairs, same_segment};
 #[cfg(feature = "torch")]
 pub use params::Params;
+#[cfg(feature = "torch")]
+pub use projection::Projection;
 #[cfg(feature = "torch")]
 pub use relative_position::{RelativePosition, buckets, relative_position_bias};
 

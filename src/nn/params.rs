@@ -1,16 +1,20 @@
 //! The parameters of a model: named float32 leaves of the autograd graph.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tch::{Device, Kind, Tensor};
 
+use super::fp8::{Fp8Product, Fp8Scaling};
 use super::init::draw;
-use super::spec::ParamSpec;
+use super::spec::{ParamSpec, TransformerEngineConfig};
 
 /// Parameters by name, in the order of flax (sorted).
 #[derive(Debug, Default)]
 pub struct Params {
     tensors: BTreeMap<String, Tensor>,
+    /// The scales of fp8 products, once a model has computed in fp8.
+    fp8: Arc<Mutex<Option<Arc<Fp8Scaling>>>>,
 }
 
 impl Params {
@@ -23,7 +27,8 @@ impl Params {
     /// Parameters with the given values; the tensors become leaves that require gradients.
     pub fn from_tensors(tensors: impl IntoIterator<Item = (String, Tensor)>) -> Self {
         let leaf = |tensor: Tensor| tensor.detach().set_requires_grad(true);
-        Self { tensors: tensors.into_iter().map(|(name, tensor)| (name, leaf(tensor))).collect() }
+        let tensors = tensors.into_iter().map(|(name, tensor)| (name, leaf(tensor))).collect();
+        Self { tensors, ..Self::default() }
     }
 
     /// The parameter of that name. A model asks for names of its own tree only, so a missing one is
@@ -54,6 +59,38 @@ impl Params {
         let gradients = Tensor::run_backward(&[loss], &leaves, false, false);
         let filled = gradients.into_iter().zip(leaves);
         filled.map(|(g, leaf)| if g.defined() { g } else { leaf.zeros_like() }).collect()
+    }
+
+    /// Begins a forward pass whose projections compute in fp8, or not. Where gradients are recorded, the
+    /// scales move on.
+    pub fn begin_fp8(&self, spec: Option<&TransformerEngineConfig>) {
+        let mut held = self.scaling();
+        let Some(spec) = spec.filter(|spec| spec.enable_fp8) else {
+            *held = None;
+            return;
+        };
+        let scaling = match held.take().filter(|scaling| scaling.spec() == spec) {
+            Some(scaling) => scaling,
+            None => {
+                let kernels = self.tensors.keys().filter(|name| name.ends_with("/kernel"));
+                let device = self.tensors.values().next().map_or(Device::Cpu, Tensor::device);
+                Arc::new(Fp8Scaling::new(spec, kernels.map(String::as_str), device))
+            }
+        };
+        // A leaf requires gradients under `no_grad` too, a view of it does not.
+        if self.tensors.values().next().is_some_and(|leaf| leaf.view_as(leaf).requires_grad()) {
+            scaling.next_step();
+        }
+        *held = Some(scaling);
+    }
+
+    /// Products in fp8 with that kernel, between [`Params::begin_fp8`] and the next.
+    pub(super) fn fp8_product(&self, kernel: &str) -> Option<Fp8Product> {
+        self.scaling().as_ref().map(|scaling| scaling.product(kernel))
+    }
+
+    fn scaling(&self) -> MutexGuard<'_, Option<Arc<Fp8Scaling>>> {
+        self.fp8.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The parameter in the compute dtype, as part of the graph.

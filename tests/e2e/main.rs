@@ -8,6 +8,7 @@ mod command;
 mod events;
 mod finetune;
 mod folder;
+mod fp8;
 mod microbatches;
 mod resume;
 #[path = "../pipeline/storage/s3.rs"]

@@ -135,6 +135,7 @@ pub fn tiny(seed: u64) -> (T5, Params) {
         dropout_rate: 0.1,
         logits_via_embedding: false,
         float32_attention_logits: false,
+        fp8: None,
     };
     let _held = generator();
     let params = Params::init(&config.param_tree(), seed, Device::Cpu);
@@ -158,6 +159,7 @@ fn config(record: &Value) -> T5Config {
         dropout_rate: 0.0,
         logits_via_embedding: tied,
         float32_attention_logits: false,
+        fp8: None,
     }
 }
 

@@ -4,6 +4,7 @@ mod adafactor;
 mod attention;
 mod decode;
 mod fixture;
+mod fp8;
 mod loss;
 mod model;
 mod products;

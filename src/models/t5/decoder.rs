@@ -5,7 +5,8 @@ use tch::{Kind, Tensor};
 use super::encoder::{attention_dims, new_mlp};
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Attention, AttentionBias, Dropout, KeyValue, Mlp, Params, RelativePosition, bias_from_mask,
+    Attention, AttentionBias, Dropout, KeyValue, Mlp, Params, RelativePosition, add_and_norm,
+    bias_from_mask,
     kind, relative_position_bias, rms_norm,
 };
 
@@ -140,11 +141,11 @@ impl DecoderLayer {
     ) -> Tensor {
         let normal = rms_norm(&inputs, &self.pre_self_attention_layer_norm);
         let attended = self.self_attention.forward(&normal, &normal, self_bias, dropout);
-        let hidden = dropout.apply_along_length(attended) + inputs;
-        let normal = rms_norm(&hidden, &self.pre_cross_attention_layer_norm);
+        let norm = &self.pre_cross_attention_layer_norm;
+        let (hidden, normal) = add_and_norm(&inputs, &attended, norm, dropout);
         let cross = &self.encoder_decoder_attention;
         let attended = cross.forward(&normal, encoded, cross_bias, dropout);
-        self.feed_forward(dropout.apply_along_length(attended) + hidden, dropout)
+        self.feed_forward(&hidden, &attended, dropout)
     }
 
     /// Everything is `[batch * beams, 1, embed]`.
@@ -158,20 +159,22 @@ impl DecoderLayer {
         let normal = rms_norm(&inputs, &self.pre_self_attention_layer_norm);
         let own = cache.extend(index, self.self_attention.key_value(&normal));
         let query = self.self_attention.queries(&normal);
-        let hidden = self.self_attention.attend(&query, &own, self_bias, Dropout::off()) + inputs;
-        let normal = rms_norm(&hidden, &self.pre_cross_attention_layer_norm);
+        let attended = self.self_attention.attend(&query, &own, self_bias, Dropout::off());
+        let norm = &self.pre_cross_attention_layer_norm;
+        let (hidden, normal) = add_and_norm(&inputs, &attended, norm, Dropout::off());
         let cross = &self.encoder_decoder_attention;
         // The hypotheses of a row read the same encoding: they are its query positions.
         let [rows, _, embed] = normal.size()[..] else { unreachable!("activations have 3 axes") };
         let batch = cache.cross.key.size()[0];
         let query = cross.queries(&normal.view([batch, rows / batch, embed]));
         let attended = cross.attend(&query, &cache.cross, cross_bias, Dropout::off());
-        self.feed_forward(attended.view([rows, 1, embed]) + hidden, Dropout::off())
+        self.feed_forward(&hidden, &attended.view([rows, 1, embed]), Dropout::off())
     }
 
-    fn feed_forward(&self, hidden: Tensor, dropout: Dropout) -> Tensor {
-        let normal = rms_norm(&hidden, &self.pre_mlp_layer_norm);
-        dropout.apply_along_length(self.mlp.forward(&normal, dropout)) + hidden
+    /// Adds the last attention's result to the stream, then the feed-forward block's.
+    fn feed_forward(&self, stream: &Tensor, attended: &Tensor, dropout: Dropout) -> Tensor {
+        let (hidden, normal) = add_and_norm(stream, attended, &self.pre_mlp_layer_norm, dropout);
+        dropout.add_along_length(&hidden, &self.mlp.forward(&normal, dropout))
     }
 }
 

@@ -4,8 +4,8 @@ use tch::Tensor;
 
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Attention, AttentionBias, AttentionDims, Dropout, Mlp, Params, RelativePosition, kind,
-    relative_position_bias, rms_norm,
+    Attention, AttentionBias, AttentionDims, Dropout, Mlp, Params, RelativePosition, add_and_norm,
+    kind, relative_position_bias, rms_norm,
 };
 
 /// The encoder's weights in the compute dtype.
@@ -73,9 +73,8 @@ impl EncoderLayer {
     fn forward(&self, inputs: Tensor, bias: &AttentionBias, dropout: Dropout) -> Tensor {
         let normal = rms_norm(&inputs, &self.pre_attention_layer_norm);
         let attended = self.attention.forward(&normal, &normal, bias, dropout);
-        let hidden = dropout.apply_along_length(attended) + inputs;
-        let normal = rms_norm(&hidden, &self.pre_mlp_layer_norm);
-        dropout.apply_along_length(self.mlp.forward(&normal, dropout)) + hidden
+        let (hidden, normal) = add_and_norm(&inputs, &attended, &self.pre_mlp_layer_norm, dropout);
+        dropout.add_along_length(&hidden, &self.mlp.forward(&normal, dropout))
     }
 }
 

@@ -1,7 +1,9 @@
 //! Dimensions of a T5 and the parameter tree that follows from them.
 
 use crate::gin::Configurable;
-use crate::nn::{Activation, Distribution, Dtype, FanMode, Initializer, ParamSpec};
+use crate::nn::{
+    Activation, Distribution, Dtype, FanMode, Initializer, ParamSpec, TransformerEngineConfig,
+};
 
 /// Buckets of relative position; fixed in T5X's `network.py`.
 pub const NUM_BUCKETS: usize = 32;
@@ -10,7 +12,13 @@ pub const MAX_DISTANCE: usize = 128;
 
 /// Dimensions and variants of a T5 encoder-decoder. Source: T5X `examples/t5/network.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5x.examples.t5.network.T5Config")]
+#[gin(
+    name = "t5x.examples.t5.network.T5Config",
+    ignored(
+        transpose_batch_sequence = "it is about speed in NVIDIA's branch of T5X only",
+        fuse_qkv_params = "projections are joined in memory, and checkpoints keep T5X's names"
+    )
+)]
 pub struct T5Config {
     /// Rows of the token embedding; at least the vocabulary's size, often padded to a multiple of 128.
     pub vocab_size: usize,
@@ -47,6 +55,9 @@ pub struct T5Config {
     /// Whether attention scores are computed in float32 whatever `dtype` is.
     #[gin(default = false)]
     pub float32_attention_logits: bool,
+    /// Whether projections compute in 8-bit floats; not those to logits. None is no.
+    #[gin(default = None)]
+    pub fp8: Option<TransformerEngineConfig>,
 }
 
 /// The T5 network. Source: T5X `examples/t5/network.py`.
@@ -221,6 +232,7 @@ mod tests {
             dropout_rate: 0.0,
             logits_via_embedding: false,
             float32_attention_logits: false,
+            fp8: None,
         }
     }
 

@@ -70,6 +70,7 @@ fn config() -> T5Config {
         dropout_rate: 0.0,
         logits_via_embedding: false,
         float32_attention_logits: false,
+        fp8: None,
     }
 }
 

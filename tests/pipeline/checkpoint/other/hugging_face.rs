@@ -44,6 +44,7 @@ fn names_are_those_of_the_models_parameter_tree() {
         dropout_rate: 0.0,
         logits_via_embedding: false,
         float32_attention_logits: false,
+        fp8: None,
     };
     let expected: BTreeSet<String> =
         config.param_tree().into_iter().map(|param| param.name).collect();

@@ -2,8 +2,8 @@
 
 use tch::{Kind, Tensor};
 
-use super::autograd::{RawTensor, check, custom_function, raw};
-use super::masks::AttentionBias;
+use crate::nn::autograd::{RawTensor, check, custom_function, raw};
+use crate::nn::masks::AttentionBias;
 
 #[repr(C)]
 struct RawAttention {
