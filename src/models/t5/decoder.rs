@@ -6,8 +6,7 @@ use super::encoder::{attention_dims, new_mlp};
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
     Attention, AttentionBias, Dropout, KeyValue, Mlp, Params, RelativePosition, add_and_norm,
-    bias_from_mask,
-    kind, relative_position_bias, rms_norm,
+    bias_from_mask, kind, relative_position_bias, rms_norm,
 };
 
 /// The decoder's weights in the compute dtype.
