@@ -9,8 +9,13 @@ use std::process::{Command, exit};
 /// The version that the bridge and `tch` are written for.
 const TORCH_VERSION: &str = "2.11.0";
 /// The sources of `bridge/`, but for what links SentencePiece.
-const BRIDGE: [&str; 4] =
-    ["bridge/autograd.cpp", "bridge/bridge.cpp", "bridge/kernels.cpp", "bridge/matmul.cpp"];
+const BRIDGE: [&str; 5] = [
+    "bridge/attention.cpp",
+    "bridge/autograd.cpp",
+    "bridge/bridge.cpp",
+    "bridge/kernels.cpp",
+    "bridge/matmul.cpp",
+];
 /// The devices that kernels are compiled for: A100s, H100s, and whatever compiles the last one's PTX.
 const ARCHITECTURES: [&str; 3] =
     ["arch=compute_80,code=sm_80", "arch=compute_90,code=sm_90", "arch=compute_90,code=compute_90"];

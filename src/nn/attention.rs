@@ -1,8 +1,10 @@
 //! Multi-head attention with an additive bias, for whole sequences and for one step of decoding.
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::dropout::Dropout;
+use super::fused::fused_attention;
+use super::masks::AttentionBias;
 use super::params::Params;
 use super::projection::Projection;
 
@@ -62,9 +64,21 @@ impl Attention {
         }
     }
 
-    /// Attention of `inputs` `[batch, length, embed]` to themselves; see [`Attention::attend`].
-    pub fn self_attend(&self, inputs: &Tensor, bias: &Tensor, dropout: Dropout) -> Tensor {
-        self.attend(&self.queries(inputs), &self.key_value(inputs), bias, dropout)
+    /// Attention of `inputs` `[batch, q_length, embed]` to `context` `[batch, kv_length, embed]`, which may
+    /// be the same: `[batch, q_length, embed]`.
+    pub fn forward(
+        &self,
+        inputs: &Tensor,
+        context: &Tensor,
+        bias: &AttentionBias,
+        dropout: Dropout,
+    ) -> Tensor {
+        let (query, key_value) = (self.queries(inputs), self.key_value(context));
+        if query.device() != Device::Cpu {
+            return self.attend(&query, &key_value, bias.dense(query.kind()), dropout);
+        }
+        let value = dropout.apply_to_keys(&key_value.value);
+        self.out.forward(&fused_attention(&query, &key_value.key, &value, bias))
     }
 
     /// The attention's result for every query, `[batch, q_length, embed]`. `bias` broadcasts to

@@ -88,7 +88,7 @@ pub fn set_random_state(on_device: &Tensor, state: &Tensor) {
     check(unsafe { gimlet_set_random_state(raw(on_device), raw(state)) });
 }
 
-fn raw(tensor: &Tensor) -> RawTensor {
+pub(super) fn raw(tensor: &Tensor) -> RawTensor {
     tensor.as_ptr().cast_mut().cast()
 }
 

@@ -59,6 +59,16 @@ impl Dropout {
         self.mask(inputs, &shape)
     }
 
+    /// `value` `[batch, num_heads, kv_length, head_dim]`, so that attention weights need no mask of their
+    /// own: theirs is shared by the queries, hence it is one factor for each key.
+    pub fn apply_to_keys(self, value: &Tensor) -> Tensor {
+        let (batch, num_heads, length, _) = value.size4().expect("values have four axes");
+        match self.mask(value, &[batch, num_heads, length, 1]) {
+            Some(mask) => value * mask,
+            None => value.shallow_clone(),
+        }
+    }
+
     fn mask(self, inputs: &Tensor, shape: &[i64]) -> Option<Tensor> {
         if self.is_off() {
             return None;

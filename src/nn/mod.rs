@@ -47,7 +47,7 @@ pub use fused::{add_and_norm, rms_norm};
 #[cfg(feature = "torch")]
 pub use layers::{Mlp, activate, embed, kind};
 #[cfg(feature = "torch")]
-pub use masks::{bias_from_mask, causal_mask, pairs, same_segment};
+pub use masks::{AttentionBias, bias_from_mask, causal_mask, pairs, same_segment};
 #[cfg(feature = "torch")]
 pub use params::Params;
 #[cfg(feature = "torch")]

@@ -5,8 +5,8 @@ use tch::{Kind, Tensor};
 use super::encoder::{attention_dims, new_mlp};
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Attention, Dropout, KeyValue, Mlp, Params, RelativePosition, add_and_norm, bias_from_mask,
-    kind, relative_position_bias, rms_norm,
+    Attention, AttentionBias, Dropout, KeyValue, Mlp, Params, RelativePosition, add_and_norm,
+    bias_from_mask, kind, relative_position_bias, rms_norm,
 };
 
 /// The decoder's weights in the compute dtype.
@@ -55,8 +55,8 @@ impl Decoder {
     /// Embedded targets `[batch, targets_length, embed]` to what the logits are made of, same shape.
     pub fn forward(&self, embedded: Tensor, context: &DecoderContext, dropout: Dropout) -> Tensor {
         let position = self.position_bias(embedded.size()[1]);
-        let self_bias = bias_from_mask(&context.self_mask, self.kind) + position;
-        let cross_bias = bias_from_mask(&context.cross_mask, self.kind);
+        let self_bias = AttentionBias::new(Some(position), &context.self_mask);
+        let cross_bias = AttentionBias::new(None, &context.cross_mask);
         let mut hidden = dropout.apply_along_length(embedded);
         for layer in &self.layers {
             hidden = layer.forward(hidden, &context.encoded, [&self_bias, &cross_bias], dropout);
@@ -135,16 +135,15 @@ impl DecoderLayer {
         &self,
         inputs: Tensor,
         encoded: &Tensor,
-        [self_bias, cross_bias]: [&Tensor; 2],
+        [self_bias, cross_bias]: [&AttentionBias; 2],
         dropout: Dropout,
     ) -> Tensor {
         let normal = rms_norm(&inputs, &self.pre_self_attention_layer_norm);
-        let attended = self.self_attention.self_attend(&normal, self_bias, dropout);
+        let attended = self.self_attention.forward(&normal, &normal, self_bias, dropout);
         let norm = &self.pre_cross_attention_layer_norm;
         let (hidden, normal) = add_and_norm(&inputs, &attended, norm, dropout);
         let cross = &self.encoder_decoder_attention;
-        let (query, key_value) = (cross.queries(&normal), cross.key_value(encoded));
-        let attended = cross.attend(&query, &key_value, cross_bias, dropout);
+        let attended = cross.forward(&normal, encoded, cross_bias, dropout);
         self.feed_forward(&hidden, &attended, dropout)
     }
 
