@@ -3,13 +3,16 @@
 //!
 //! `cargo bench --bench train_step -- --dtype=bfloat16 --steps=5`
 
+mod t5_small;
+
 use std::time::Instant;
 
 use gimlet::models::Batch;
 use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
-use gimlet::models::t5::{T5, T5Config};
-use gimlet::nn::{Activation, Dropout, Dtype, Params, cpu};
+use gimlet::models::t5::T5;
+use gimlet::nn::{Dropout, Dtype, Params, cpu};
 use gimlet::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
+use t5_small::{cpu_seconds, option, peak_rss_mb};
 use tch::{Device, Kind, Tensor};
 
 struct Options {
@@ -24,7 +27,7 @@ fn main() {
     let options = Options::parse();
     cpu::prepare();
     tch::set_num_threads(option("threads", 2) as i32);
-    let t5 = T5::new(small(options.dtype));
+    let t5 = T5::new(t5_small::config(options.dtype));
     let specs = t5.config().param_tree();
     let params = Params::init(&specs, 0, Device::Cpu);
     let shapes: Vec<_> = specs
@@ -59,28 +62,10 @@ fn train_step(
     output.sums.read().loss
 }
 
-fn small(dtype: Dtype) -> T5Config {
-    T5Config {
-        vocab_size: 32128,
-        dtype,
-        emb_dim: 512,
-        num_heads: 6,
-        num_encoder_layers: 8,
-        num_decoder_layers: 8,
-        head_dim: 64,
-        mlp_dim: 1024,
-        mlp_activations: vec![Activation::Gelu, Activation::Linear],
-        dropout_rate: 0.0,
-        logits_via_embedding: false,
-        float32_attention_logits: false,
-    }
-}
-
 impl Options {
     fn parse() -> Self {
-        let narrow = std::env::args().any(|arg| arg == "--dtype=bfloat16");
         Self {
-            dtype: if narrow { Dtype::Bfloat16 } else { Dtype::Float32 },
+            dtype: t5_small::dtype(),
             steps: option("steps", 4),
             batch_size: option("batch_size", 8),
             inputs_length: option("inputs_length", 512),
@@ -104,13 +89,6 @@ impl Options {
     }
 }
 
-/// `--name=value`, or a default.
-fn option(name: &str, default: i64) -> i64 {
-    let prefix = format!("--{name}=");
-    let given = std::env::args().find_map(|arg| arg.strip_prefix(&prefix).map(str::to_string));
-    given.map_or(default, |value| value.parse().expect("an integer"))
-}
-
 fn report(options: &Options, step: i64, loss: f64, [seconds, cpu]: [f64; 2]) {
     let tokens = options.batch_size * (options.inputs_length + options.targets_length);
     let line = serde_json::json!({
@@ -121,23 +99,7 @@ fn report(options: &Options, step: i64, loss: f64, [seconds, cpu]: [f64; 2]) {
         "seconds": seconds,
         "cpu_seconds": cpu,
         "tokens_per_second": tokens as f64 / seconds,
-        "peak_rss_mb": usage().ru_maxrss as f64 / 1024.0,
+        "peak_rss_mb": peak_rss_mb(),
     });
     println!("{line}");
-}
-
-/// Time that all threads have computed, which a busy machine lengthens less than the clock's.
-fn cpu_seconds() -> f64 {
-    let usage = usage();
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
-}
-
-fn usage() -> libc::rusage {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: `getrusage` fills in the struct that it is given.
-    unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    }
 }

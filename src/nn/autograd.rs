@@ -9,7 +9,7 @@ use std::slice;
 use tch::Tensor;
 
 /// A tensor of libtorch's, behind tch's pointer.
-type RawTensor = *mut c_void;
+pub(super) type RawTensor = *mut c_void;
 
 /// Reads some tensors and makes others.
 type Callback = dyn FnMut(Vec<Tensor>) -> Vec<Tensor> + Send;
@@ -88,7 +88,7 @@ pub fn set_random_state(on_device: &Tensor, state: &Tensor) {
     check(unsafe { gimlet_set_random_state(raw(on_device), raw(state)) });
 }
 
-fn raw(tensor: &Tensor) -> RawTensor {
+pub(super) fn raw(tensor: &Tensor) -> RawTensor {
     tensor.as_ptr().cast_mut().cast()
 }
 
@@ -161,17 +161,21 @@ fn copied(message: &str) -> *mut c_char {
 
 /// Panics with libtorch's message, as tch's own operations do.
 #[track_caller]
-fn check(message: *mut c_char) {
+pub(super) fn check(message: *mut c_char) {
     if message.is_null() {
         return;
     }
+    panic!("{}", taken(message));
+}
+
+/// The text of a message of the bridge's, which this frees.
+pub(super) fn taken(message: *mut c_char) -> String {
     // SAFETY: a C string made by `strdup`, which is ours to free.
-    let text = unsafe {
+    unsafe {
         let text = CStr::from_ptr(message).to_string_lossy().into_owned();
         libc::free(message.cast());
         text
-    };
-    panic!("{text}");
+    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ pub mod bridge;
 #[cfg(feature = "torch")]
 pub mod cpu;
 #[cfg(feature = "torch")]
+pub mod cuda_graph;
+#[cfg(feature = "torch")]
 mod dropout;
 #[cfg(feature = "torch")]
 mod init;
@@ -22,6 +24,8 @@ mod init;
 mod layers;
 #[cfg(feature = "torch")]
 mod masks;
+#[cfg(feature = "torch")]
+mod packed;
 #[cfg(feature = "torch")]
 mod params;
 #[cfg(feature = "torch")]
@@ -37,6 +41,8 @@ pub use dropout::Dropout;
 pub use layers::{Mlp, activate, embed, kind, rms_norm};
 #[cfg(feature = "torch")]
 pub use masks::{bias_from_mask, causal_mask, pairs, same_segment};
+#[cfg(feature = "torch")]
+pub use packed::PackedKernel;
 #[cfg(feature = "torch")]
 pub use params::Params;
 #[cfg(feature = "torch")]

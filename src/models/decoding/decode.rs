@@ -1,6 +1,6 @@
 //! What decoding reads and writes, whichever the algorithm.
 
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 use super::spec::{DecodeError, DecodeFn};
 
@@ -55,4 +55,14 @@ impl Decodes {
         let last = self.scores.size()[1] - 1;
         (self.sequences.select(1, last), self.scores.select(1, last))
     }
+}
+
+/// Steps after which the host looks whether everything has ended. A look waits for a CUDA device, which
+/// then waits for the host; steps after the end change nothing.
+pub(super) fn steps_between_looks(device: Device) -> i64 {
+    if device.is_cuda() { 8 } else { 1 }
+}
+
+pub(super) fn truth(condition: &Tensor) -> bool {
+    condition.int64_value(&[]) != 0
 }
