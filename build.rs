@@ -84,6 +84,8 @@ fn compile_bridge(libtorch: &Path, cuda: bool) {
         .include(libtorch.join("include"))
         .include(libtorch.join("include/torch/csrc/api/include"))
         .define("_GLIBCXX_USE_CXX11_ABI", "1")
+        // Kernels of ours, unlike the rest, would take tens of times as long in a development build.
+        .opt_level(3)
         // libtorch's headers, not ours, are what would warn.
         .warnings(false);
     if cuda {

@@ -75,6 +75,10 @@ impl Attention {
         bias: &Tensor,
         dropout: Dropout,
     ) -> Tensor {
+        let recorded = [query, &key_value.key, &key_value.value, bias];
+        if dropout.is_off() && !recorded.iter().any(|tensor| tensor.requires_grad()) {
+            return self.join_heads(&average(query, key_value, bias)).matmul(&self.out);
+        }
         let kind = query.kind();
         let score_kind = if self.dims.float32_logits { Kind::Float } else { kind };
         let key = key_value.key.to_kind(score_kind);
@@ -97,4 +101,14 @@ impl Attention {
             heads.size4().expect("heads are [batch, num_heads, length, head_dim]");
         heads.transpose(1, 2).reshape([batch, length, num_heads * head_dim])
     }
+}
+
+/// Averages of the values, weighted by the softmax of products with the keys plus `bias`, which broadcasts to
+/// `[batch, num_heads, q_length, kv_length]`, for every query: `[batch, num_heads, q_length, head_dim]`.
+/// Scores are float32 and exist only in parts: for what needs no gradient, since libtorch's backward pass
+/// lacks the bias on CPUs.
+pub fn average(query: &Tensor, key_value: &KeyValue, bias: &Tensor) -> Tensor {
+    let KeyValue { key, value } = key_value;
+    // T5 does not divide by sqrt(head_dim): the query's initializer absorbs it.
+    Tensor::scaled_dot_product_attention(query, key, value, Some(bias), 0.0, false, 1.0, false)
 }

@@ -34,7 +34,7 @@ mod relative_position;
 pub use spec::{Activation, Distribution, Dtype, FanMode, Initializer, ParamSpec};
 
 #[cfg(feature = "torch")]
-pub use attention::{Attention, AttentionDims, KeyValue};
+pub use attention::{Attention, AttentionDims, KeyValue, average};
 #[cfg(feature = "torch")]
 pub use dropout::Dropout;
 #[cfg(feature = "torch")]

@@ -8,8 +8,8 @@ use tch::{Kind, Tensor};
 
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Activation, KeyValue, PackedKernel, Params, RelativePosition, activate, bias_from_mask,
-    causal_mask, kind, relative_position_bias, rms_norm,
+    Activation, KeyValue, PackedKernel, Params, RelativePosition, activate, average,
+    bias_from_mask, causal_mask, kind, relative_position_bias, rms_norm,
 };
 
 /// The decoder's weights in the compute dtype, laid out for products with few rows.
@@ -120,9 +120,9 @@ impl StepDecoder {
         let self_bias = cache.position.bias(&cache.self_bias);
         let mut hidden = embedded;
         for (index, layer) in self.layers.iter().enumerate() {
-            hidden = layer.self_attend(hidden, cache, index, &self_bias);
-            hidden = layer.cross_attend(hidden, &cache.cross[index], &cache.cross_bias);
-            hidden = layer.feed_forward(hidden);
+            hidden = layer.self_attend(&hidden, cache, index, &self_bias);
+            hidden = layer.cross_attend(&hidden, &cache.cross[index], &cache.cross_bias);
+            hidden = layer.feed_forward(&hidden);
         }
         cache.position.advance();
         rms_norm(&hidden, &self.norm)
@@ -166,55 +166,46 @@ impl StepLayer {
         let (batch, length, _) = encoded.size3().expect("an encoding has three axes");
         let size = [batch, length, 2, self.heads.count, self.heads.dim];
         let heads = encoded.matmul(&self.cross_key_value).view(size);
-        // Contiguous, since every step reads them.
-        let part = |index| heads.select(2, index).transpose(1, 2).contiguous();
+        let part = |index| heads.select(2, index).transpose(1, 2);
         KeyValue { key: part(0), value: part(1) }
     }
 
     fn self_attend(
         &self,
-        hidden: Tensor,
+        hidden: &Tensor,
         cache: &DecoderCache,
         index: usize,
         bias: &Tensor,
     ) -> Tensor {
         let rows = hidden.size()[0];
-        let normal = rms_norm(&hidden, &self.pre_self_attention_layer_norm);
-        let projected = self.self_projections.apply(&normal);
+        let norm = &self.pre_self_attention_layer_norm;
+        let projected = self.self_projections.apply_to_normal(hidden, norm);
         let projected = projected.view([rows, 3, self.heads.count, self.heads.dim]);
         let query = projected.select(1, 0).unsqueeze(2); // [rows, num_heads, 1, head_dim]
         let own = cache.own.get(index as i64);
         let key_value = cache.position.extend(&own, &projected.narrow(1, 1, 2));
-        let heads = attend(&query, &key_value, bias); // [rows, num_heads, 1, head_dim]
-        self.self_out.apply(&heads.reshape([rows, -1])) + hidden
+        let heads = average(&query, &key_value, bias); // [rows, num_heads, 1, head_dim]
+        self.self_out.apply_and_add(&heads.reshape([rows, -1]), hidden)
     }
 
-    fn cross_attend(&self, hidden: Tensor, cross: &KeyValue, bias: &Tensor) -> Tensor {
+    fn cross_attend(&self, hidden: &Tensor, cross: &KeyValue, bias: &Tensor) -> Tensor {
         let rows = hidden.size()[0];
         let batch = cross.key.size()[0];
-        let normal = rms_norm(&hidden, &self.pre_cross_attention_layer_norm);
         // The hypotheses of a row read the same encoding: they are its query positions.
-        let query = self.cross_query.apply(&normal);
+        let norm = &self.pre_cross_attention_layer_norm;
+        let query = self.cross_query.apply_to_normal(hidden, norm);
         let query = query.view([batch, rows / batch, self.heads.count, self.heads.dim]);
-        let heads = attend(&query.transpose(1, 2), cross, bias);
-        self.cross_out.apply(&heads.transpose(1, 2).reshape([rows, -1])) + hidden
+        let heads = average(&query.transpose(1, 2), cross, bias);
+        self.cross_out.apply_and_add(&heads.transpose(1, 2).reshape([rows, -1]), hidden)
     }
 
-    fn feed_forward(&self, hidden: Tensor) -> Tensor {
-        let normal = rms_norm(&hidden, &self.pre_mlp_layer_norm);
-        let projected = self.mlp_inputs.apply(&normal);
+    fn feed_forward(&self, hidden: &Tensor) -> Tensor {
+        let projected = self.mlp_inputs.apply_to_normal(hidden, &self.pre_mlp_layer_norm);
         let parts = projected.chunk(self.mlp_activations.len() as i64, -1);
         let activated = self.mlp_activations.iter().zip(&parts).map(|(a, part)| activate(*a, part));
         let product = activated.reduce(|a, b| a * b).expect("a feed-forward block has activations");
-        self.mlp_output.apply(&product) + hidden
+        self.mlp_output.apply_and_add(&product, hidden)
     }
-}
-
-/// Weighted averages of the values, `[batch, num_heads, q_length, head_dim]`. T5 does not divide scores by
-/// sqrt(head_dim): the query's initializer absorbs it.
-fn attend(query: &Tensor, key_value: &KeyValue, bias: &Tensor) -> Tensor {
-    let KeyValue { key, value } = key_value;
-    Tensor::scaled_dot_product_attention(query, key, value, Some(bias), 0.0, false, 1.0, false)
 }
 
 impl Position {
