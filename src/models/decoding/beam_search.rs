@@ -198,3 +198,27 @@ fn gather_rows(sequences: &Tensor, indices: &Tensor) -> Tensor {
     let length = sequences.size()[2];
     sequences.gather(1, &indices.unsqueeze(-1).expand([-1, -1, length], false), false)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::decode::Chain;
+    use super::*;
+
+    #[test]
+    fn steps_after_the_end_change_nothing() {
+        let spec = BeamSearch { min_log_prob: -9.0, ..BeamSearch::default() };
+        let inputs = Tensor::zeros([2, 30], (Kind::Int64, Device::Cpu));
+        let _ = inputs.get(1).get(2).fill_(3);
+        let prompt = Prompt { inputs, eos_id: 1, num_decodes: 3 };
+        let mut chain = Chain::new(11);
+        let mut decode =
+            |period| spec.decode_looking(period, &prompt, &mut chain).expect("nothing contradicts");
+        let (at_once, late, last) = (decode(1), decode(7), decode(100));
+        // It ended early, so that there was something to change.
+        assert!(truth(&at_once.sequences.narrow(2, 20, 10).eq(0).all()));
+        for decodes in [late, last] {
+            assert_eq!(decodes.sequences, at_once.sequences);
+            assert_eq!(decodes.scores, at_once.scores);
+        }
+    }
+}

@@ -66,3 +66,24 @@ pub(super) fn steps_between_looks(device: Device) -> i64 {
 pub(super) fn truth(condition: &Tensor) -> bool {
     condition.int64_value(&[]) != 0
 }
+
+/// A model whose next logits depend on the last token alone: float32 `[vocab, vocab]`.
+#[cfg(test)]
+pub(super) struct Chain(pub Tensor);
+
+#[cfg(test)]
+impl Chain {
+    pub fn new(vocab_size: i64) -> Self {
+        let numbers = Tensor::arange(vocab_size * vocab_size, (tch::Kind::Float, Device::Cpu));
+        Self((numbers * 1.7).sin().view([vocab_size, vocab_size]) * 2.0)
+    }
+}
+
+#[cfg(test)]
+impl NextLogits for Chain {
+    fn next_logits(&mut self, tokens: &Tensor) -> Tensor {
+        self.0.index_select(0, &tokens.view(-1))
+    }
+
+    fn reorder(&mut self, _: &Tensor) {}
+}

@@ -157,3 +157,34 @@ fn most_probable(logits: &Tensor) -> Tensor {
     // On CPUs `argmax` takes three times as long.
     logits.max_dim(-1, false).1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::decode::Chain;
+    use super::*;
+
+    #[test]
+    fn steps_after_the_end_change_nothing() {
+        let greedy = TemperatureSample {
+            temperature: 0.0,
+            rescale_log_probs: false,
+            ..TemperatureSample::default()
+        };
+        // 4 after 0, 5 after 4, the end after 5.
+        let mut chain = Chain::new(8);
+        for (token, next) in [(0, 4), (4, 5), (5, 1)] {
+            let _ = chain.0.get(token).get(next).fill_(20.0);
+        }
+        // Both rows end before the prompt's last token.
+        let inputs = [[0i64, 0, 0, 0, 6, 0, 0, 0], [0; 8]];
+        let prompt = Prompt { inputs: Tensor::from_slice2(&inputs), eos_id: 1, num_decodes: 1 };
+        let mut decode = |period| {
+            greedy.decode_looking(period, &prompt, &mut chain).expect("nothing contradicts")
+        };
+        let (at_once, late) = (decode(1), decode(5));
+        let expected = [[4i64, 5, 1, 6, 0, 0, 0, 0], [4, 5, 1, 0, 0, 0, 0, 0]];
+        assert_eq!(at_once.sequences.squeeze_dim(1), Tensor::from_slice2(&expected));
+        assert_eq!(late.sequences, at_once.sequences);
+        assert_eq!(late.scores, at_once.scores);
+    }
+}

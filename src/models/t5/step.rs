@@ -283,3 +283,59 @@ fn reorder_moved(filled: &Tensor, indices: &Tensor) {
         let _ = filled.shallow_clone().index_copy_(1, &moved, &filled.index_select(1, &origins));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::Dtype;
+    use tch::Device;
+
+    /// Hidden states of four steps of two inputs with two hypotheses each, which change places on the way.
+    fn steps(dtype: Dtype, position: Position) -> Tensor {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let config = T5Config {
+            vocab_size: 20,
+            dtype,
+            emb_dim: 16,
+            num_heads: 2,
+            num_encoder_layers: 1,
+            num_decoder_layers: 2,
+            head_dim: 8,
+            mlp_dim: 24,
+            mlp_activations: vec![Activation::Gelu, Activation::Linear],
+            dropout_rate: 0.0,
+            logits_via_embedding: false,
+            float32_attention_logits: false,
+        };
+        let params = Params::init(&config.param_tree(), 3, Device::Cpu);
+        let draw =
+            |size: [i64; 3]| Tensor::randn(size, (Kind::Float, Device::Cpu)).to_kind(kind(dtype));
+        let (encoded, embedded) = (draw([2, 5, 16]), draw([4, 4, 16]));
+        let real = Tensor::ones([2, 5], (Kind::Bool, Device::Cpu));
+        let inputs = CacheInputs { encoded: &encoded, real: &real, beams: 2, max_length: 6 };
+        tch::no_grad(|| {
+            let decoder = StepDecoder::new(&config, &params, 4);
+            let mut cache = decoder.new_cache(&inputs, position);
+            let hidden = (0..4).map(|index| {
+                let hidden = decoder.step(embedded.get(index), &mut cache);
+                cache.reorder(&Tensor::from_slice(
+                    &[[1i64, 1, 2, 3], [0, 1, 3, 2]][index as usize % 2],
+                ));
+                hidden
+            });
+            Tensor::stack(&hidden.collect::<Vec<_>>(), 0).to_kind(Kind::Float)
+        })
+    }
+
+    #[test]
+    fn a_position_on_the_device_gives_what_a_counted_one_gives() {
+        for (dtype, tolerance) in [(Dtype::Float32, 1e-5), (Dtype::Bfloat16, 3e-2)] {
+            let index = Tensor::zeros([1], (Kind::Int64, Device::Cpu));
+            let whole = steps(dtype, Position::OnDevice(index));
+            let counted = steps(dtype, Position::Counted(0));
+            let error = (&whole - counted).abs().max().double_value(&[]);
+            let largest = whole.abs().max().double_value(&[]);
+            assert!(error < tolerance * largest, "{error} of {largest}");
+        }
+    }
+}
