@@ -2,7 +2,8 @@
 //
 // Such a product takes as long as reading the matrix does. A panel is 32 columns wide and lies in one
 // piece, [in, 32], so that it streams from memory; eight rows of results stay in registers meanwhile.
-// oneDNN and MKL, packed or not, took 1.3 to 2.8 times as long for 8 rows on an Intel Xeon of 2023.
+// oneDNN and MKL, packed or not, took 1.2 to 3 times as long for 8 rows on an Intel Xeon without AMX, beside
+// other jobs.
 // Everything is computed in float32; bfloat16 results are rounded once.
 
 #include "guarded.h"

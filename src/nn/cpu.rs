@@ -43,8 +43,8 @@ fn keep_freed_memory() {
     }
 }
 
-/// Asks the kernel for pages of 2 MiB in the heap that is to come: a core reads memory a third faster by
-/// them. Takes addresses only, no memory.
+/// Asks the kernel for pages of 2 MiB in the heap that is to come: by them a core of an Intel Xeon read memory
+/// at 14 instead of 10 to 12 GB/s, beside other jobs. Takes addresses only, no memory.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn ask_for_large_pages() {
     const LARGE_PAGE: usize = 2 << 20;

@@ -151,6 +151,6 @@ mod tests {
     #[should_panic(expected = "inputs are not [rows, 7]")]
     fn inputs_of_another_width_are_refused() {
         let ones = |size: [i64; 2]| Tensor::ones(size, (Kind::Float, Device::Cpu));
-        PackedKernel::new(&ones([7, 3]), 2).apply(&ones([2, 8]));
+        let _ = PackedKernel::new(&ones([7, 3]), 2).apply(&ones([2, 8]));
     }
 }
