@@ -78,7 +78,7 @@ fn compile_bridge(libtorch: &Path, cuda: bool) {
         .cpp(true)
         .std("c++17")
         .files(
-            ["autograd", "bridge", "cuda_graph", "matmul", "packed"]
+            ["attention", "autograd", "bridge", "cuda_graph", "matmul", "packed"]
                 .map(|file| format!("bridge/{file}.cpp")),
         )
         .include(libtorch.join("include"))

@@ -1,8 +1,10 @@
 //! Multi-head attention with an additive bias, for whole sequences and for one step of decoding.
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::dropout::Dropout;
+use super::fused_attention::fused_attention;
+use super::masks::AttentionBias;
 use super::params::Params;
 
 /// How many heads, how wide, and in what precision they are compared.
@@ -61,9 +63,21 @@ impl Attention {
         }
     }
 
-    /// Attention of `inputs` `[batch, length, embed]` to themselves; see [`Attention::attend`].
-    pub fn self_attend(&self, inputs: &Tensor, bias: &Tensor, dropout: Dropout) -> Tensor {
-        self.attend(&self.queries(inputs), &self.key_value(inputs), bias, dropout)
+    /// Attention of `inputs` `[batch, q_length, embed]` to `context` `[batch, kv_length, embed]`, which may
+    /// be the same: `[batch, q_length, embed]`.
+    pub fn forward(
+        &self,
+        inputs: &Tensor,
+        context: &Tensor,
+        bias: &AttentionBias,
+        dropout: Dropout,
+    ) -> Tensor {
+        let (query, key_value) = (self.queries(inputs), self.key_value(context));
+        if query.device() != Device::Cpu {
+            return self.attend(&query, &key_value, bias.dense(query.kind()), dropout);
+        }
+        let value = dropout.apply_to_keys(&key_value.value);
+        fused_attention(&query, &key_value.key, &value, bias).matmul(&self.out)
     }
 
     /// The attention's result for every query, `[batch, q_length, embed]`. `bias` broadcasts to
@@ -75,10 +89,6 @@ impl Attention {
         bias: &Tensor,
         dropout: Dropout,
     ) -> Tensor {
-        let recorded = [query, &key_value.key, &key_value.value, bias];
-        if dropout.is_off() && !recorded.iter().any(|tensor| tensor.requires_grad()) {
-            return self.join_heads(&average(query, key_value, bias)).matmul(&self.out);
-        }
         let kind = query.kind();
         let score_kind = if self.dims.float32_logits { Kind::Float } else { kind };
         let key = key_value.key.to_kind(score_kind);
@@ -105,8 +115,7 @@ impl Attention {
 
 /// Averages of the values, weighted by the softmax of products with the keys plus `bias`, which broadcasts to
 /// `[batch, num_heads, q_length, kv_length]`, for every query: `[batch, num_heads, q_length, head_dim]`.
-/// Scores are float32 and exist only in parts: for what needs no gradient, since libtorch's backward pass
-/// lacks the bias on CPUs.
+/// For a few queries a step and without gradients, as decoding needs it.
 pub fn average(query: &Tensor, key_value: &KeyValue, bias: &Tensor) -> Tensor {
     let KeyValue { key, value } = key_value;
     // T5 does not divide by sqrt(head_dim): the query's initializer absorbs it.

@@ -40,6 +40,13 @@ impl Dropout {
         self.masked(inputs, &shape)
     }
 
+    /// `value` `[batch, num_heads, kv_length, head_dim]`, so that attention weights need no mask of their
+    /// own: theirs is shared by the queries, hence it is one factor for each key.
+    pub fn apply_to_keys(self, value: &Tensor) -> Tensor {
+        let (batch, num_heads, length, _) = value.size4().expect("values have four axes");
+        self.masked(value.shallow_clone(), &[batch, num_heads, length, 1])
+    }
+
     fn masked(self, inputs: Tensor, shape: &[i64]) -> Tensor {
         if self.is_off() {
             return inputs;

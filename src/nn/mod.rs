@@ -19,6 +19,8 @@ pub mod cuda_graph;
 #[cfg(feature = "torch")]
 mod dropout;
 #[cfg(feature = "torch")]
+mod fused_attention;
+#[cfg(feature = "torch")]
 mod init;
 #[cfg(feature = "torch")]
 mod layers;
@@ -40,7 +42,7 @@ pub use dropout::Dropout;
 #[cfg(feature = "torch")]
 pub use layers::{Mlp, activate, embed, kind, rms_norm};
 #[cfg(feature = "torch")]
-pub use masks::{bias_from_mask, causal_mask, pairs, same_segment};
+pub use masks::{AttentionBias, bias_from_mask, causal_mask, pairs, same_segment};
 #[cfg(feature = "torch")]
 pub use packed::PackedKernel;
 #[cfg(feature = "torch")]

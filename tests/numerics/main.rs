@@ -1,6 +1,7 @@
 //! Numbers of the model, the loss, the optimizers and decoding against references that others made.
 
 mod adafactor;
+mod attention;
 mod decode;
 mod fixture;
 mod loss;

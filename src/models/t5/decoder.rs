@@ -1,12 +1,12 @@
 //! The decoder stack over whole targets; `step` has it one position at a time.
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 use super::encoder::{attention_dims, new_mlp};
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Attention, Dropout, Mlp, Params, RelativePosition, bias_from_mask, kind,
-    relative_position_bias, rms_norm,
+    Attention, AttentionBias, Dropout, Mlp, Params, RelativePosition, kind, relative_position_bias,
+    rms_norm,
 };
 
 /// The decoder's weights in the compute dtype.
@@ -15,7 +15,6 @@ pub struct Decoder {
     layers: Vec<DecoderLayer>,
     rel_embedding: Tensor,
     norm: Tensor,
-    kind: Kind,
 }
 
 #[derive(Debug)]
@@ -48,15 +47,14 @@ impl Decoder {
             layers: (0..config.num_decoder_layers).map(layer).collect(),
             rel_embedding: params.cast("decoder/relpos_bias/rel_embedding", kind),
             norm: params.cast("decoder/decoder_norm/scale", kind),
-            kind,
         }
     }
 
     /// Embedded targets `[batch, targets_length, embed]` to what the logits are made of, same shape.
     pub fn forward(&self, embedded: Tensor, context: &DecoderContext, dropout: Dropout) -> Tensor {
         let position = self.position_bias(embedded.size()[1]);
-        let self_bias = bias_from_mask(&context.self_mask, self.kind) + position;
-        let cross_bias = bias_from_mask(&context.cross_mask, self.kind);
+        let self_bias = AttentionBias::new(Some(position), &context.self_mask);
+        let cross_bias = AttentionBias::new(None, &context.cross_mask);
         let mut hidden = dropout.apply_along_length(embedded);
         for layer in &self.layers {
             hidden = layer.forward(hidden, &context.encoded, [&self_bias, &cross_bias], dropout);
@@ -95,16 +93,15 @@ impl DecoderLayer {
         &self,
         inputs: Tensor,
         encoded: &Tensor,
-        [self_bias, cross_bias]: [&Tensor; 2],
+        [self_bias, cross_bias]: [&AttentionBias; 2],
         dropout: Dropout,
     ) -> Tensor {
         let normal = rms_norm(&inputs, &self.pre_self_attention_layer_norm);
-        let attended = self.self_attention.self_attend(&normal, self_bias, dropout);
+        let attended = self.self_attention.forward(&normal, &normal, self_bias, dropout);
         let hidden = dropout.apply_along_length(attended) + inputs;
         let normal = rms_norm(&hidden, &self.pre_cross_attention_layer_norm);
         let cross = &self.encoder_decoder_attention;
-        let (query, key_value) = (cross.queries(&normal), cross.key_value(encoded));
-        let attended = cross.attend(&query, &key_value, cross_bias, dropout);
+        let attended = cross.forward(&normal, encoded, cross_bias, dropout);
         self.feed_forward(dropout.apply_along_length(attended) + hidden, dropout)
     }
 

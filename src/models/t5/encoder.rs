@@ -1,10 +1,10 @@
 //! The encoder stack.
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Attention, AttentionDims, Dropout, Mlp, Params, RelativePosition, bias_from_mask, kind,
+    Attention, AttentionBias, AttentionDims, Dropout, Mlp, Params, RelativePosition, kind,
     relative_position_bias, rms_norm,
 };
 
@@ -14,7 +14,6 @@ pub struct Encoder {
     layers: Vec<EncoderLayer>,
     rel_embedding: Tensor,
     norm: Tensor,
-    kind: Kind,
 }
 
 #[derive(Debug)]
@@ -34,7 +33,6 @@ impl Encoder {
             layers: (0..config.num_encoder_layers).map(layer).collect(),
             rel_embedding: params.cast("encoder/relpos_bias/rel_embedding", kind),
             norm: params.cast("encoder/encoder_norm/scale", kind),
-            kind,
         }
     }
 
@@ -48,8 +46,8 @@ impl Encoder {
             RelativePosition::Bidirectional,
             MAX_DISTANCE as i64,
         );
-        // One bias for all layers: [batch, num_heads, length, length].
-        let bias = bias_from_mask(mask, self.kind) + position;
+        // One bias for all layers.
+        let bias = AttentionBias::new(Some(position), mask);
         let mut hidden = dropout.apply_along_length(embedded);
         for layer in &self.layers {
             hidden = layer.forward(hidden, &bias, dropout);
@@ -72,9 +70,9 @@ impl EncoderLayer {
         }
     }
 
-    fn forward(&self, inputs: Tensor, bias: &Tensor, dropout: Dropout) -> Tensor {
+    fn forward(&self, inputs: Tensor, bias: &AttentionBias, dropout: Dropout) -> Tensor {
         let normal = rms_norm(&inputs, &self.pre_attention_layer_norm);
-        let attended = self.attention.self_attend(&normal, bias, dropout);
+        let attended = self.attention.forward(&normal, &normal, bias, dropout);
         let hidden = dropout.apply_along_length(attended) + inputs;
         let normal = rms_norm(&hidden, &self.pre_mlp_layer_norm);
         dropout.apply_along_length(self.mlp.forward(&normal, dropout)) + hidden
