@@ -9,12 +9,14 @@ use std::process::{Command, exit};
 /// The version that the bridge and `tch` are written for.
 const TORCH_VERSION: &str = "2.11.0";
 /// The sources of `bridge/`, but for what links SentencePiece.
-const BRIDGE: [&str; 5] = [
+const BRIDGE: [&str; 7] = [
     "bridge/attention.cpp",
     "bridge/autograd.cpp",
     "bridge/bridge.cpp",
+    "bridge/cuda_graph.cpp",
     "bridge/kernels.cpp",
     "bridge/matmul.cpp",
+    "bridge/packed.cpp",
 ];
 /// The devices that kernels are compiled for: A100s, H100s, and whatever compiles the last one's PTX.
 const ARCHITECTURES: [&str; 3] =
@@ -95,6 +97,8 @@ fn compile_bridge(libtorch: &Path, cuda: bool) {
         .include(libtorch.join("include"))
         .include(libtorch.join("include/torch/csrc/api/include"))
         .define("_GLIBCXX_USE_CXX11_ABI", "1")
+        // Kernels of ours, unlike the rest, would take tens of times as long in a development build.
+        .opt_level(3)
         // libtorch's headers, not ours, are what would warn.
         .warnings(false);
     if cuda {

@@ -3,13 +3,16 @@
 //!
 //! `cargo bench --bench train_step -- --dtype=bfloat16 --steps=5 --size=base --device=cuda`
 
+mod t5_1_1;
+
 use std::time::Instant;
 
 use gimlet::models::Batch;
 use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::nn::{Activation, Dropout, Dtype, Fp8Format, Params, TransformerEngineConfig, cpu};
+use gimlet::nn::{Dropout, Dtype, Fp8Format, Params, TransformerEngineConfig, cpu};
 use gimlet::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
+use t5_1_1::{cpu_seconds, option, peak_rss_mb, text_option};
 use tch::{Device, Kind, Tensor};
 
 struct Options {
@@ -25,7 +28,7 @@ fn main() {
     cpu::prepare();
     tch::set_num_threads(option("threads", 2) as i32);
     let device = device();
-    let t5 = T5::new(t5_1_1(options.dtype));
+    let t5 = T5::new(T5Config { fp8: fp8(), ..t5_1_1::config(options.dtype) });
     let specs = t5.config().param_tree();
     let params = Params::init(&specs, 0, device);
     let shapes: Vec<_> = specs
@@ -63,32 +66,6 @@ fn train_step(
     output.sums.read().loss
 }
 
-/// The size that `--size` names.
-fn t5_1_1(dtype: Dtype) -> T5Config {
-    let (emb_dim, mlp_dim, num_heads, num_layers) = match &named("size")[..] {
-        "" | "small" => (512, 1024, 6, 8),
-        "base" => (768, 2048, 12, 12),
-        "large" => (1024, 2816, 16, 24),
-        "xl" => (2048, 5120, 32, 24),
-        other => panic!("--size={other}, expected small, base, large or xl"),
-    };
-    T5Config {
-        vocab_size: 32128,
-        dtype,
-        emb_dim,
-        num_heads,
-        num_encoder_layers: num_layers,
-        num_decoder_layers: num_layers,
-        head_dim: 64,
-        mlp_dim,
-        mlp_activations: vec![Activation::Gelu, Activation::Linear],
-        dropout_rate: 0.0,
-        logits_via_embedding: false,
-        float32_attention_logits: false,
-        fp8: fp8(),
-    }
-}
-
 /// Products in fp8 with `--fp8=1`.
 fn fp8() -> Option<TransformerEngineConfig> {
     (option("fp8", 0) != 0).then_some(TransformerEngineConfig {
@@ -100,17 +77,16 @@ fn fp8() -> Option<TransformerEngineConfig> {
 }
 
 fn device() -> Device {
-    match &named("device")[..] {
-        "cuda" => Device::Cuda(0),
+    match text_option("device").as_deref() {
+        Some("cuda") => Device::Cuda(0),
         _ => Device::Cpu,
     }
 }
 
 impl Options {
     fn parse() -> Self {
-        let narrow = std::env::args().any(|arg| arg == "--dtype=bfloat16");
         Self {
-            dtype: if narrow { Dtype::Bfloat16 } else { Dtype::Float32 },
+            dtype: t5_1_1::dtype(),
             steps: option("steps", 4),
             batch_size: option("batch_size", 8),
             inputs_length: option("inputs_length", 512),
@@ -134,21 +110,6 @@ impl Options {
     }
 }
 
-/// `--name=value`, or a default.
-fn option(name: &str, default: i64) -> i64 {
-    match &named(name)[..] {
-        "" => default,
-        value => value.parse().expect("an integer"),
-    }
-}
-
-/// The value of `--name=value`, or nothing.
-fn named(name: &str) -> String {
-    let prefix = format!("--{name}=");
-    let given = std::env::args().find_map(|arg| arg.strip_prefix(&prefix).map(str::to_string));
-    given.unwrap_or_default()
-}
-
 fn report(options: &Options, step: i64, loss: f64, [seconds, cpu]: [f64; 2]) {
     let tokens = options.batch_size * (options.inputs_length + options.targets_length);
     let line = serde_json::json!({
@@ -159,23 +120,7 @@ fn report(options: &Options, step: i64, loss: f64, [seconds, cpu]: [f64; 2]) {
         "seconds": seconds,
         "cpu_seconds": cpu,
         "tokens_per_second": tokens as f64 / seconds,
-        "peak_rss_mb": usage().ru_maxrss as f64 / 1024.0,
+        "peak_rss_mb": peak_rss_mb(),
     });
     println!("{line}");
-}
-
-/// Time that all threads have computed, which a busy machine lengthens less than the clock's.
-fn cpu_seconds() -> f64 {
-    let usage = usage();
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
-}
-
-fn usage() -> libc::rusage {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: `getrusage` fills in the struct that it is given.
-    unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    }
 }

@@ -11,11 +11,12 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "guarded.h"
 
 namespace {
 
@@ -88,18 +89,6 @@ class Hook final : public torch::autograd::PostAccumulateGradHook {
  private:
   Closure call_;
 };
-
-template <typename Body>
-char* guarded(const Body& body) noexcept {
-  try {
-    body();
-    return nullptr;
-  } catch (const std::exception& error) {
-    return strdup(error.what());
-  } catch (...) {
-    return strdup("an unknown C++ exception");
-  }
-}
 
 }  // namespace
 

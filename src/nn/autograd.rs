@@ -165,13 +165,17 @@ pub(super) fn check(message: *mut c_char) {
     if message.is_null() {
         return;
     }
+    panic!("{}", taken(message));
+}
+
+/// The text of a message of the bridge's, which this frees.
+pub(super) fn taken(message: *mut c_char) -> String {
     // SAFETY: a C string made by `strdup`, which is ours to free.
-    let text = unsafe {
+    unsafe {
         let text = CStr::from_ptr(message).to_string_lossy().into_owned();
         libc::free(message.cast());
         text
-    };
-    panic!("{text}");
+    }
 }
 
 #[cfg(test)]

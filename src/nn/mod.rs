@@ -15,6 +15,8 @@ pub mod bridge;
 #[cfg(feature = "torch")]
 pub mod cpu;
 #[cfg(feature = "torch")]
+pub mod cuda_graph;
+#[cfg(feature = "torch")]
 mod dropout;
 #[cfg(feature = "torch")]
 mod fp8;
@@ -26,6 +28,8 @@ mod init;
 mod layers;
 #[cfg(feature = "torch")]
 mod masks;
+#[cfg(feature = "torch")]
+mod packed;
 #[cfg(feature = "torch")]
 mod params;
 #[cfg(feature = "torch")]
@@ -39,7 +43,7 @@ pub use spec::{
 };
 
 #[cfg(feature = "torch")]
-pub use attention::{Attention, AttentionDims, KeyValue};
+pub use attention::{Attention, AttentionDims, KeyValue, average};
 #[cfg(feature = "torch")]
 pub use dropout::Dropout;
 #[cfg(feature = "torch")]
@@ -48,6 +52,8 @@ pub use fused::{add_and_norm, rms_norm};
 pub use layers::{Mlp, activate, embed, kind};
 #[cfg(feature = "torch")]
 pub use masks::{AttentionBias, bias_from_mask, causal_mask, pairs, same_segment};
+#[cfg(feature = "torch")]
+pub use packed::PackedKernel;
 #[cfg(feature = "torch")]
 pub use params::Params;
 #[cfg(feature = "torch")]

@@ -2,7 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::decode::{Decodes, NextLogits, Prompt};
+use super::decode::{Decodes, NextLogits, Prompt, steps_between_looks, truth};
 use super::spec::{BeamSearch, DecodeError, NEG_INF};
 
 /// Hypotheses of every input. Sequences start with 0, a position that the result drops.
@@ -36,29 +36,47 @@ impl BeamSearch {
         prompt: &Prompt,
         model: &mut dyn NextLogits,
     ) -> Result<Decodes, DecodeError> {
+        self.decode_looking(steps_between_looks(prompt.inputs.device()), prompt, model)
+    }
+
+    /// Looks every so many steps whether the search is over.
+    fn decode_looking(
+        &self,
+        period: i64,
+        prompt: &Prompt,
+        model: &mut dyn NextLogits,
+    ) -> Result<Decodes, DecodeError> {
         // One more for the 0 that sequences start with.
         let length = self.check(prompt.inputs.size()[1] as usize)? as i64 + 1;
+        let limit = if self.max_decode_step > 0 { self.max_decode_step } else { i64::MAX };
         let mut beams = Beams::new(prompt, length);
-        while beams.index < length - 1 && !self.is_over(&beams, length) {
-            self.step(prompt, &mut beams, model);
+        for index in 0..limit.min(length - 1) {
+            let over = self.is_over(&beams, length);
+            if index % period == 0 && truth(&over) {
+                break;
+            }
+            let next = self.step(prompt, &beams, model);
+            beams = beams.unless_over(&over, next);
         }
         Ok(beams.into_decodes(length))
     }
 
-    fn is_over(&self, beams: &Beams, length: i64) -> bool {
+    /// bool `[]`
+    fn is_over(&self, beams: &Beams, length: i64) -> Tensor {
         let beam_count = beams.live_log_probs.size()[1];
         let best_live =
             beams.live_log_probs.narrow(1, beam_count - 1, 1) / self.brevity_penalty(length);
         let worst_finished = beams.finished_scores.amin([1], true);
         let worst_finished = worst_finished.where_scalarother(&beams.finished_flags, NEG_INF);
         let cannot_improve = worst_finished.gt_tensor(&best_live).all();
+        if beams.index == 0 {
+            return cannot_improve;
+        }
         let min_log_prob = self.min_log_prob / self.brevity_penalty(length);
-        let all_improbable = best_live.lt(min_log_prob).all();
-        let too_long = self.max_decode_step > 0 && beams.index >= self.max_decode_step;
-        too_long || truth(&cannot_improve) || (beams.index > 0 && truth(&all_improbable))
+        cannot_improve.logical_or(&best_live.lt(min_log_prob).all())
     }
 
-    fn step(&self, prompt: &Prompt, beams: &mut Beams, model: &mut dyn NextLogits) {
+    fn step(&self, prompt: &Prompt, beams: &Beams, model: &mut dyn NextLogits) -> Beams {
         let (batch, beam_count, _) = beams.live.size3().expect("beams have three axes");
         let candidates = beams.extend(prompt, model);
         let index = beams.index + 1;
@@ -66,11 +84,11 @@ impl BeamSearch {
         // The best that go on.
         let log_probs = &candidates.log_probs + candidates.ended.to_kind(Kind::Float) * NEG_INF;
         let kept = best_ascending(&log_probs, beam_count);
-        beams.live = gather_rows(&candidates.sequences, &kept);
-        beams.live_log_probs = log_probs.gather(1, &kept, false);
         let origins = candidates.beam_indices.gather(1, &kept, false);
         let first_rows = Tensor::arange(batch, (Kind::Int64, origins.device())) * beam_count;
         model.reorder(&(origins + first_rows.unsqueeze(-1)).view(-1));
+        let live = gather_rows(&candidates.sequences, &kept);
+        let live_log_probs = log_probs.gather(1, &kept, false);
 
         // The best that have ended, now or before.
         let scores = &candidates.log_probs / self.brevity_penalty(index)
@@ -79,10 +97,14 @@ impl BeamSearch {
         let scores = Tensor::cat(&[&beams.finished_scores, &scores], 1);
         let flags = Tensor::cat(&[&beams.finished_flags, &candidates.ended], 1);
         let kept = best_ascending(&scores, beam_count);
-        beams.finished = gather_rows(&sequences, &kept);
-        beams.finished_scores = scores.gather(1, &kept, false);
-        beams.finished_flags = flags.gather(1, &kept, false);
-        beams.index = index;
+        Beams {
+            live,
+            live_log_probs,
+            finished: gather_rows(&sequences, &kept),
+            finished_scores: scores.gather(1, &kept, false),
+            finished_flags: flags.gather(1, &kept, false),
+            index,
+        }
     }
 
     fn brevity_penalty(&self, length: i64) -> f64 {
@@ -113,14 +135,16 @@ impl Beams {
     fn extend(&self, prompt: &Prompt, model: &mut dyn NextLogits) -> Candidates {
         let (batch, beams, _) = self.live.size3().expect("beams have three axes");
         let logits = model.next_logits(&self.live.select(2, self.index).reshape([-1, 1]));
-        let vocab_size = logits.size()[1];
-        let log_probs = logits.log_softmax(-1, Kind::Float).view([batch, beams, vocab_size]);
-        let log_probs = (log_probs + self.live_log_probs.unsqueeze(-1)).view([batch, -1]);
         // Twice as many, so that enough go on even if all of the best end.
         let num_candidates = 2 * beams;
+        // The best of each beam: no others can be among the best of all.
+        let per_beam = num_candidates.min(logits.size()[1]);
+        let (best, ids) = logits.topk(per_beam, -1, true, true);
+        let log_probs = (best - logits.logsumexp([-1], true)).view([batch, beams, per_beam]);
+        let log_probs = (log_probs + self.live_log_probs.unsqueeze(-1)).view([batch, -1]);
         let (log_probs, indices) = log_probs.topk(num_candidates, -1, true, true);
-        let beam_indices = indices.divide_scalar_mode(vocab_size, "floor");
-        let ids = indices.remainder(vocab_size);
+        let beam_indices = indices.divide_scalar_mode(per_beam, "floor");
+        let ids = ids.view([batch, -1]).gather(1, &indices, false);
 
         // T5X reads past the prompt's end as its last token (jax clamps indices).
         let column = (self.index + 1).min(prompt.inputs.size()[1] - 1);
@@ -133,6 +157,19 @@ impl Beams {
         sequences.select(2, self.index + 1).copy_(&ids);
         let ended = ids.eq(prompt.eos_id);
         Candidates { sequences, log_probs, beam_indices, ended }
+    }
+
+    /// These, if the search is `over`, else `next`.
+    fn unless_over(&self, over: &Tensor, next: Self) -> Self {
+        let pick = |old: &Tensor, new: &Tensor| old.where_self(over, new);
+        Self {
+            live: pick(&self.live, &next.live),
+            live_log_probs: pick(&self.live_log_probs, &next.live_log_probs),
+            finished: pick(&self.finished, &next.finished),
+            finished_scores: pick(&self.finished_scores, &next.finished_scores),
+            finished_flags: pick(&self.finished_flags, &next.finished_flags),
+            index: next.index,
+        }
     }
 
     fn into_decodes(self, length: i64) -> Decodes {
@@ -162,6 +199,26 @@ fn gather_rows(sequences: &Tensor, indices: &Tensor) -> Tensor {
     sequences.gather(1, &indices.unsqueeze(-1).expand([-1, -1, length], false), false)
 }
 
-fn truth(condition: &Tensor) -> bool {
-    condition.int64_value(&[]) != 0
+#[cfg(test)]
+mod tests {
+    use super::super::decode::Chain;
+    use super::*;
+
+    #[test]
+    fn steps_after_the_end_change_nothing() {
+        let spec = BeamSearch { min_log_prob: -9.0, ..BeamSearch::default() };
+        let inputs = Tensor::zeros([2, 30], (Kind::Int64, Device::Cpu));
+        let _ = inputs.get(1).get(2).fill_(3);
+        let prompt = Prompt { inputs, eos_id: 1, num_decodes: 3 };
+        let mut chain = Chain::new(11);
+        let mut decode =
+            |period| spec.decode_looking(period, &prompt, &mut chain).expect("nothing contradicts");
+        let (at_once, late, last) = (decode(1), decode(7), decode(100));
+        // It ended early, so that there was something to change.
+        assert!(truth(&at_once.sequences.narrow(2, 20, 10).eq(0).all()));
+        for decodes in [late, last] {
+            assert_eq!(decodes.sequences, at_once.sequences);
+            assert_eq!(decodes.scores, at_once.scores);
+        }
+    }
 }

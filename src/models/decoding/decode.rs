@@ -1,6 +1,6 @@
 //! What decoding reads and writes, whichever the algorithm.
 
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 use super::spec::{DecodeError, DecodeFn};
 
@@ -55,4 +55,35 @@ impl Decodes {
         let last = self.scores.size()[1] - 1;
         (self.sequences.select(1, last), self.scores.select(1, last))
     }
+}
+
+/// Steps after which the host looks whether everything has ended. A look waits for a CUDA device, which
+/// then waits for the host; steps after the end change nothing.
+pub(super) fn steps_between_looks(device: Device) -> i64 {
+    if device.is_cuda() { 8 } else { 1 }
+}
+
+pub(super) fn truth(condition: &Tensor) -> bool {
+    condition.int64_value(&[]) != 0
+}
+
+/// A model whose next logits depend on the last token alone: float32 `[vocab, vocab]`.
+#[cfg(test)]
+pub(super) struct Chain(pub Tensor);
+
+#[cfg(test)]
+impl Chain {
+    pub fn new(vocab_size: i64) -> Self {
+        let numbers = Tensor::arange(vocab_size * vocab_size, (tch::Kind::Float, Device::Cpu));
+        Self((numbers * 1.7).sin().view([vocab_size, vocab_size]) * 2.0)
+    }
+}
+
+#[cfg(test)]
+impl NextLogits for Chain {
+    fn next_logits(&mut self, tokens: &Tensor) -> Tensor {
+        self.0.index_select(0, &tokens.view(-1))
+    }
+
+    fn reorder(&mut self, _: &Tensor) {}
 }

@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::decode::{Decodes, NextLogits, Prompt};
+use super::decode::{Decodes, NextLogits, Prompt, steps_between_looks, truth};
 use super::spec::{DecodeError, NEG_INF, TemperatureSample};
 
 /// Temperatures up to this mean the most probable token.
@@ -16,6 +16,8 @@ struct Samples {
     tokens: Tensor,
     /// bool `[rows, 1]`
     ended: Tensor,
+    /// Positions of each row that may be filled, the prompt's included: int64 `[rows, 1]`
+    limit: Tensor,
     /// float32 `[rows]`
     log_probs: Tensor,
 }
@@ -27,27 +29,23 @@ impl TemperatureSample {
         prompt: &Prompt,
         model: &mut dyn NextLogits,
     ) -> Result<Decodes, DecodeError> {
+        self.decode_looking(steps_between_looks(prompt.inputs.device()), prompt, model)
+    }
+
+    /// Looks every so many steps whether all rows have ended.
+    fn decode_looking(
+        &self,
+        period: i64,
+        prompt: &Prompt,
+        model: &mut dyn NextLogits,
+    ) -> Result<Decodes, DecodeError> {
         let (batch, length) = prompt.inputs.size2().expect("a prompt is [batch, length]");
         let max_steps = self.check(length as usize)?;
-        let inputs = prompt.inputs.repeat_interleave_self_int(prompt.num_decodes, 0, None);
-        // Positions of each row that may be filled, the prompt's included. [rows, 1]
-        let limit = match max_steps {
-            None => Tensor::full_like(&inputs.narrow(1, 0, 1), length),
-            Some(steps) => {
-                let prompts = inputs.ne(0).sum_dim_intlist(1, true, Kind::Int64);
-                (prompts + steps as i64).clamp_max(length)
-            }
-        };
-        let mut samples = Samples::new(&inputs);
-        let given_ends = samples.count(prompt.eos_id);
+        let mut samples = Samples::new(prompt, max_steps);
         for index in 0..length {
             let logits = model.next_logits(&samples.tokens);
-            samples.extend(index, self.sample(&logits));
-            // The prompt's own end tokens end nothing.
-            let another_end = samples.count(prompt.eos_id).gt_tensor(&given_ends);
-            let full = limit.le(index + 1);
-            samples.ended = samples.ended.logical_or(&another_end).logical_or(&full);
-            if samples.ended.all().int64_value(&[]) != 0 {
+            samples.extend(index, self.sample(&logits), prompt.eos_id);
+            if (index + 1) % period == 0 && truth(&samples.ended.all()) {
                 break;
             }
         }
@@ -58,7 +56,7 @@ impl TemperatureSample {
     fn sample(&self, logits: &Tensor) -> (Tensor, Tensor) {
         let greedy = self.temperature <= MIN_TEMPERATURE;
         let cut = if greedy { logits.shallow_clone() } else { self.cut(logits) };
-        let tokens = if greedy { logits.argmax(-1, false) } else { draw(&cut) };
+        let tokens = if greedy { most_probable(logits) } else { draw(&cut) };
         let log_probs = match (greedy, self.rescale_log_probs) {
             // At temperature 0 the token is certain.
             (true, true) => Tensor::zeros_like(&tokens).to_kind(Kind::Float),
@@ -92,33 +90,42 @@ impl TemperatureSample {
 }
 
 impl Samples {
-    fn new(inputs: &Tensor) -> Self {
-        let rows = inputs.size()[0];
+    fn new(prompt: &Prompt, max_steps: Option<usize>) -> Self {
+        let inputs = prompt.inputs.repeat_interleave_self_int(prompt.num_decodes, 0, None);
+        let (rows, length) = inputs.size2().expect("a prompt is [batch, length]");
         let first = inputs.narrow(1, 0, 1);
+        let limit = match max_steps {
+            None => Tensor::full_like(&first, length),
+            Some(steps) => {
+                let prompts = inputs.ne(0).sum_dim_intlist(1, true, Kind::Int64);
+                (prompts + steps as i64).clamp_max(length)
+            }
+        };
         Self {
             sequences: inputs.constant_pad_nd([0, 2]),
             tokens: first.zeros_like(),
             ended: Tensor::zeros([rows, 1], (Kind::Bool, inputs.device())),
+            limit,
             log_probs: Tensor::zeros([rows], (Kind::Float, inputs.device())),
         }
     }
 
     /// Puts the sampled tokens after position `index`, except where the prompt has one or the row
-    /// has ended.
-    fn extend(&mut self, index: i64, (tokens, log_probs): (Tensor, Tensor)) {
+    /// has ended. Changes nothing once all rows have.
+    fn extend(&mut self, index: i64, (tokens, log_probs): (Tensor, Tensor), eos_id: i64) {
         let mut next = self.sequences.narrow(1, index + 1, 1);
         let free = next.eq(0); // [rows, 1]
         let going_on = self.ended.logical_not();
         let counted = free.logical_and(&going_on).squeeze_dim(1).to_kind(Kind::Float);
         self.log_probs = &self.log_probs + log_probs * counted;
         let chosen = tokens.unsqueeze(-1).where_self(&free, &next);
-        self.tokens = chosen * going_on.to_kind(Kind::Int64);
-        next.copy_(&self.tokens);
-    }
-
-    /// Occurrences of `token` in each row. `[rows, 1]`
-    fn count(&self, token: i64) -> Tensor {
-        self.sequences.eq(token).sum_dim_intlist(-1, true, Kind::Int64)
+        self.tokens = &chosen * going_on.to_kind(Kind::Int64);
+        let kept = next.where_self(&self.ended.all(), &self.tokens);
+        next.copy_(&kept);
+        // The prompt's own end tokens end nothing.
+        let found_end = free.logical_and(&chosen.eq(eos_id));
+        let full = self.limit.le(index + 1);
+        self.ended = self.ended.logical_or(&found_end).logical_or(&full);
     }
 
     fn into_decodes(self, batch: i64, length: i64) -> Decodes {
@@ -137,10 +144,47 @@ impl Samples {
 /// the logarithm of an exponential draw. `[rows]`
 fn draw(logits: &Tensor) -> Tensor {
     let noise = logits.empty_like().exponential_(1.0).log_();
-    (logits - noise).argmax(-1, false)
+    most_probable(&(logits - noise))
 }
 
 fn log_prob_of(logits: &Tensor, tokens: &Tensor) -> Tensor {
-    let log_probs = logits.log_softmax(-1, Kind::Float);
-    log_probs.gather(-1, &tokens.unsqueeze(-1), false).squeeze_dim(-1)
+    let chosen = logits.gather(-1, &tokens.unsqueeze(-1), false).squeeze_dim(-1);
+    chosen - logits.logsumexp([-1], false)
+}
+
+/// The first of the largest logits of each row. `[rows]`
+fn most_probable(logits: &Tensor) -> Tensor {
+    // On CPUs `argmax` takes three times as long.
+    logits.max_dim(-1, false).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::decode::Chain;
+    use super::*;
+
+    #[test]
+    fn steps_after_the_end_change_nothing() {
+        let greedy = TemperatureSample {
+            temperature: 0.0,
+            rescale_log_probs: false,
+            ..TemperatureSample::default()
+        };
+        // 4 after 0, 5 after 4, the end after 5.
+        let mut chain = Chain::new(8);
+        for (token, next) in [(0, 4), (4, 5), (5, 1)] {
+            let _ = chain.0.get(token).get(next).fill_(20.0);
+        }
+        // Both rows end before the prompt's last token.
+        let inputs = [[0i64, 0, 0, 0, 6, 0, 0, 0], [0; 8]];
+        let prompt = Prompt { inputs: Tensor::from_slice2(&inputs), eos_id: 1, num_decodes: 1 };
+        let mut decode = |period| {
+            greedy.decode_looking(period, &prompt, &mut chain).expect("nothing contradicts")
+        };
+        let (at_once, late) = (decode(1), decode(5));
+        let expected = [[4i64, 5, 1, 6, 0, 0, 0, 0], [4, 5, 1, 0, 0, 0, 0, 0]];
+        assert_eq!(at_once.sequences.squeeze_dim(1), Tensor::from_slice2(&expected));
+        assert_eq!(late.sequences, at_once.sequences);
+        assert_eq!(late.scores, at_once.scores);
+    }
 }

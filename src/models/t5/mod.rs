@@ -12,11 +12,13 @@ mod encoder;
 mod model;
 #[cfg(feature = "torch")]
 mod predict;
+#[cfg(feature = "torch")]
+mod step;
 
 pub use spec::{MAX_DISTANCE, NUM_BUCKETS, T5Config, Transformer};
 
 #[cfg(feature = "torch")]
-pub use decoder::{Decoder, DecoderCache, DecoderContext};
+pub use decoder::{Decoder, DecoderContext};
 #[cfg(feature = "torch")]
 pub use encoder::Encoder;
 #[cfg(feature = "torch")]

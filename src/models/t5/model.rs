@@ -100,16 +100,27 @@ impl T5 {
 
     /// What the logits of `hidden` `[batch, length, embed]` are made of.
     pub fn head(&self, params: &Params, hidden: Tensor) -> Head {
-        let embed = self.config.emb_dim as i64;
-        // Logits are float32 whatever the activations are.
-        let hidden = hidden.to_kind(Kind::Float).view([-1, embed]);
+        let hidden = self.head_inputs(&hidden).view([-1, self.config.emb_dim as i64]);
+        Head { hidden, kernel: self.head_kernel(params) }
+    }
+
+    /// What the head multiplies, float32: logits are, whatever the activations are.
+    pub fn head_inputs(&self, hidden: &Tensor) -> Tensor {
+        let hidden = hidden.to_kind(Kind::Float);
         if !self.config.logits_via_embedding {
-            let kernel = params.get("decoder/logits_dense/kernel").shallow_clone();
-            return Head { hidden, kernel };
+            return hidden;
         }
         // T5 1.0 divides the logits of a shared embedding by sqrt(emb_dim); so does this.
-        let hidden = hidden / (embed as f64).sqrt();
-        Head { hidden, kernel: params.get("token_embedder/embedding").tr() }
+        hidden / (self.config.emb_dim as f64).sqrt()
+    }
+
+    /// What the head multiplies them by: float32 `[embed, vocab]`.
+    pub fn head_kernel(&self, params: &Params) -> Tensor {
+        if self.config.logits_via_embedding {
+            params.get("token_embedder/embedding").tr()
+        } else {
+            params.get("decoder/logits_dense/kernel").shallow_clone()
+        }
     }
 
     /// Begins a forward pass: says in what format projections compute.

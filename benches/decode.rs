@@ -1,0 +1,88 @@
+//! Decoding with T5 1.1 small, encoder included, one JSON line a round: greedy, or a beam search where
+//! `--beams` says of how many. No token ends a sequence, so each has `--tokens` of them.
+//! `benches/peers/compare_decode.py` runs it beside Hugging Face's `generate`.
+//!
+//! `cargo bench --bench decode -- --dtype=bfloat16 --rounds=5`
+
+mod t5_1_1;
+
+use std::time::Instant;
+
+use gimlet::models::Batch;
+use gimlet::models::decoding::{BeamSearch, DecodeFn, Prediction, TemperatureSample};
+use gimlet::models::t5::T5;
+use gimlet::nn::{Params, cpu};
+use t5_1_1::{cpu_seconds, option, peak_rss_mb, text_option};
+use tch::{Device, Kind, Tensor};
+
+/// No token: sequences never end early.
+const NEVER: i64 = -1;
+
+fn main() {
+    cpu::prepare();
+    tch::set_num_threads(option("threads", 2) as i32);
+    let dtype = t5_1_1::dtype();
+    let t5 = T5::new(t5_1_1::config(dtype));
+    let (params, inputs) = weights_and_inputs(&t5);
+    let batch = batch(inputs);
+    let prediction = prediction();
+    for round in 0..option("rounds", 4) {
+        let (start, before) = (Instant::now(), cpu_seconds());
+        let decodes =
+            t5.predict_batch_with_aux(&params, &batch, &prediction).expect("nothing contradicts");
+        let sequences = rows(&decodes.best().0);
+        let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds() - before);
+        let tokens: usize = sequences.iter().map(Vec::len).sum();
+        let line = serde_json::json!({
+            "implementation": "gimlet",
+            "dtype": dtype.as_str(),
+            "round": round,
+            "seconds": seconds,
+            "cpu_seconds": cpu,
+            "tokens_per_second": tokens as f64 / seconds,
+            "peak_rss_mb": peak_rss_mb(),
+            "sequences": sequences,
+        });
+        println!("{line}");
+    }
+}
+
+/// Those of `--weights`, a safetensors file that `benches/peers/decode.py` wrote, or random ones.
+fn weights_and_inputs(t5: &T5) -> (Params, Tensor) {
+    let Some(path) = text_option("weights") else {
+        let params = Params::init(&t5.config().param_tree(), 0, Device::Cpu);
+        let size = [option("batch_size", 8), option("inputs_length", 512)];
+        return (params, Tensor::randint_low(2, 32000, size, (Kind::Int64, Device::Cpu)));
+    };
+    let mut tensors = Tensor::read_safetensors(&path).expect("a safetensors file");
+    let place = tensors.iter().position(|(name, _)| name == "inputs").expect("inputs");
+    let (_, inputs) = tensors.swap_remove(place);
+    (Params::from_tensors(tensors), inputs)
+}
+
+fn batch(inputs: Tensor) -> Batch {
+    let targets =
+        Tensor::zeros([inputs.size()[0], option("tokens", 64)], (Kind::Int64, Device::Cpu));
+    Batch {
+        encoder_input_tokens: inputs,
+        decoder_input_tokens: targets.shallow_clone(),
+        decoder_loss_weights: Tensor::ones_like(&targets),
+        decoder_target_tokens: targets,
+        packing: None,
+    }
+}
+
+fn prediction() -> Prediction {
+    let beams = option("beams", 1);
+    let greedy = TemperatureSample { temperature: 0.0, ..TemperatureSample::default() };
+    let decode_fn = match beams {
+        1 => DecodeFn::TemperatureSample(greedy),
+        _ => DecodeFn::BeamSearch(BeamSearch::default()),
+    };
+    let num_decodes = beams as usize;
+    Prediction { decode_fn, num_decodes, eos_id: NEVER, prompt_with_targets: false }
+}
+
+fn rows(tokens: &Tensor) -> Vec<Vec<i64>> {
+    Vec::try_from(tokens).expect("two axes")
+}

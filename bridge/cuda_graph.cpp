@@ -1,0 +1,68 @@
+// CUDA graphs: work that was recorded once and starts again with a single launch, for
+// `src/nn/cuda_graph.rs`. Written against libtorch's headers; it has been compiled, but not run on a GPU.
+
+#include "guarded.h"
+
+#include <c10/util/Exception.h>
+
+#include <cstdint>
+#include <memory>
+
+#ifdef GIMLET_CUDA
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+using Graph = at::cuda::CUDAGraph;
+
+namespace {
+
+std::unique_ptr<Graph> capture(int32_t device, void* data, bool (*work)(void*)) {
+  c10::cuda::CUDAGuard on(static_cast<c10::DeviceIndex>(device));
+  // Captures need a stream of their own, which has to find finished what the work reads.
+  c10::cuda::device_synchronize();
+  c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
+  // Libraries set themselves up in a first call, which a capture forbids.
+  if (!work(data)) return nullptr;
+  c10::cuda::device_synchronize();
+  auto graph = std::make_unique<Graph>();
+  // Other threads may copy batches meanwhile.
+  graph->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+  const bool done = work(data);
+  graph->capture_end();
+  c10::cuda::device_synchronize();
+  return done ? std::move(graph) : nullptr;
+}
+
+}  // namespace
+#else
+struct Graph {};
+#endif
+
+extern "C" {
+
+// Calls `work` with `data` twice, first to warm up and then to record what it asks of the device. `work`
+// says whether it went through; else `graph` stays null. Null, or a message to be freed with `free`.
+char* gimlet_cuda_graph_capture(int32_t device, void* data, bool (*work)(void*), Graph** graph) noexcept {
+  return guarded([&] {
+#ifdef GIMLET_CUDA
+    *graph = capture(device, data, work).release();
+#else
+    TORCH_CHECK(false, "this build has no CUDA");
+#endif
+  });
+}
+
+// Starts what was recorded, on the current stream. Null, or a message to be freed with `free`.
+char* gimlet_cuda_graph_replay(Graph* graph) noexcept {
+  return guarded([&] {
+#ifdef GIMLET_CUDA
+    graph->replay();
+#endif
+  });
+}
+
+void gimlet_cuda_graph_drop(Graph* graph) noexcept { delete graph; }
+
+}  // extern "C"

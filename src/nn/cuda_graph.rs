@@ -1,0 +1,98 @@
+//! CUDA graphs: work that is recorded once and then starts again with a single launch, the Rust side of
+//! `bridge/cuda_graph.cpp`. For work of many small kernels, which take less time than starting them does.
+//!
+//! Compiled with CUDA, but not yet run on a GPU.
+
+use std::any::Any;
+use std::ffi::{c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::null_mut;
+
+use super::autograd::{check, taken};
+
+/// A graph of libtorch's.
+#[repr(C)]
+struct RawGraph {
+    _opaque: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn gimlet_cuda_graph_capture(
+        device: i32,
+        data: *mut c_void,
+        work: unsafe extern "C" fn(*mut c_void) -> bool,
+        graph: *mut *mut RawGraph,
+    ) -> *mut c_char;
+    fn gimlet_cuda_graph_replay(graph: *mut RawGraph) -> *mut c_char;
+    fn gimlet_cuda_graph_drop(graph: *mut RawGraph);
+}
+
+/// Recorded work.
+#[derive(Debug)]
+pub struct CudaGraph(*mut RawGraph);
+
+/// What is to be recorded, and the panic that ended it.
+struct Work<'a> {
+    run: &'a mut dyn FnMut(),
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+impl CudaGraph {
+    /// Runs `work` twice on the CUDA device of that index, once to warm up and once to record it. The
+    /// recording reads and writes the same memory each time, so inputs have to be copied into the tensors
+    /// that `work` reads, results lie in those that it made, and all of them must outlive the graph. `work`
+    /// may not wait for the device. The error is libtorch's message; without CUDA there is always one.
+    pub fn capture(device: usize, work: &mut dyn FnMut()) -> Result<Self, String> {
+        let mut work = Work { run: work, panic: None };
+        let mut graph = null_mut();
+        let data: *mut Work = &mut work;
+        // SAFETY: `call` gets `data` as it is, and both pointers outlive the call.
+        let message =
+            unsafe { gimlet_cuda_graph_capture(device as i32, data.cast(), call, &mut graph) };
+        if let Some(panic) = work.panic {
+            resume_unwind(panic);
+        }
+        if message.is_null() { Ok(Self(graph)) } else { Err(taken(message)) }
+    }
+
+    /// Starts the recorded work, and does not wait for it.
+    pub fn replay(&self) {
+        // SAFETY: the graph lives as long as `self`.
+        check(unsafe { gimlet_cuda_graph_replay(self.0) });
+    }
+}
+
+impl Drop for CudaGraph {
+    fn drop(&mut self) {
+        // SAFETY: nothing else owns the graph.
+        unsafe { gimlet_cuda_graph_drop(self.0) };
+    }
+}
+
+/// # Safety
+/// `data` points to a `Work` that nothing else uses.
+unsafe extern "C" fn call(data: *mut c_void) -> bool {
+    // SAFETY: as the caller promises.
+    let work = unsafe { &mut *data.cast::<Work>() };
+    match catch_unwind(AssertUnwindSafe(|| (work.run)())) {
+        Ok(()) => true,
+        Err(panic) => {
+            work.panic = Some(panic);
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_without_cuda_says_so() {
+        if tch::Cuda::is_available() {
+            return;
+        }
+        let error = CudaGraph::capture(0, &mut || ()).expect_err("there is no device");
+        assert!(!error.is_empty());
+    }
+}
