@@ -77,7 +77,9 @@ fn compile_bridge(libtorch: &Path, cuda: bool) {
     build
         .cpp(true)
         .std("c++17")
-        .files(["bridge/autograd.cpp", "bridge/bridge.cpp", "bridge/matmul.cpp"])
+        .files(
+            ["autograd", "bridge", "matmul", "optimizer"].map(|name| format!("bridge/{name}.cpp")),
+        )
         .include(libtorch.join("include"))
         .include(libtorch.join("include/torch/csrc/api/include"))
         .define("_GLIBCXX_USE_CXX11_ABI", "1")

@@ -1,15 +1,19 @@
 //! Training steps of T5 1.1 small, one JSON line each; `benches/peers/compare_train_step.py` runs it
 //! beside Hugging Face's.
 //!
-//! `cargo bench --bench train_step -- --dtype=bfloat16 --steps=5`
+//! `cargo bench --bench train_step -- --dtype=bfloat16 --steps=5 --remat=minimal --optimizer=adamw
+//! --microbatches=2`; `--gradients=kept` updates after the backward pass instead of in it.
 
 use std::time::Instant;
 
 use gimlet::models::Batch;
 use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::nn::{Activation, Dropout, Dtype, Params, cpu};
-use gimlet::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
+use gimlet::nn::autograd::take_gradient;
+use gimlet::nn::{Activation, Dropout, Dtype, Params, RematPolicy, cpu};
+use gimlet::optim::{
+    Adafactor, AdamW, Gradient, LearningRate, Optimizer, OptimizerDef, ParamShape,
+};
 use tch::{Device, Kind, Tensor};
 
 struct Options {
@@ -24,15 +28,15 @@ fn main() {
     let options = Options::parse();
     cpu::prepare();
     tch::set_num_threads(option("threads", 2) as i32);
-    let t5 = T5::new(small(options.dtype));
+    let t5 = T5::new(T5Config { remat_policy: remat(), ..small(options.dtype) });
     let specs = t5.config().param_tree();
     let params = Params::init(&specs, 0, Device::Cpu);
     let shapes: Vec<_> = specs
         .iter()
         .map(|spec| ParamShape { name: &spec.name, shape: &spec.shape, axes: &spec.axes })
         .collect();
-    let def = OptimizerDef::Adafactor(Adafactor::default());
-    let mut optimizer = Optimizer::new(&def, &shapes, Device::Cpu).expect("matrices factor");
+    let mut optimizer =
+        Optimizer::new(&optimizer(), &shapes, Device::Cpu).expect("matrices factor");
     let batch = options.batch();
     for step in 0..options.steps {
         let (start, before) = (Instant::now(), cpu_seconds());
@@ -51,12 +55,56 @@ fn train_step(
 ) -> f64 {
     let mean = Some(LossNormalizingFactor::NumRealTargetTokens);
     let spec = LossSpec { loss_normalizing_factor: mean, z_loss: 1e-4, label_smoothing: 0.0 };
-    let output = t5.loss(params, batch, &spec, Dropout::off());
-    let gradients = params.gradients(&output.loss);
+    let (parts, rows) = (option("microbatches", 1), batch.num_rows());
+    let mut sum = 0.0;
+    for part in 0..parts {
+        let micro = batch.rows(part * (rows / parts), rows / parts);
+        let output = t5.loss(params, &micro, &spec, Dropout::off());
+        let loss = output.loss / parts as f64;
+        match part + 1 == parts {
+            false => loss.backward(),
+            true => update(params, optimizer, &loss, step),
+        }
+        sum += output.sums.read().loss;
+    }
+    sum / parts as f64
+}
+
+fn update(params: &Params, optimizer: &mut Optimizer, loss: &Tensor, step: i64) {
+    if named("gradients") != "kept" {
+        let updated = optimizer.update(params, 1e-2, step, || loss.backward());
+        return updated.expect("there is no offset");
+    }
+    loss.backward();
+    let gradients: Vec<_> = params.iter().map(|(_, param)| take_gradient(param)).collect();
     let named = params.iter().zip(&gradients);
     let named: Vec<_> = named.map(|((name, param), grad)| Gradient { name, param, grad }).collect();
     optimizer.apply(&named, 1e-2, step).expect("every parameter is known");
-    output.sums.read().loss
+}
+
+fn optimizer() -> OptimizerDef {
+    match &named("optimizer")[..] {
+        "adamw" => OptimizerDef::AdamW(AdamW {
+            learning_rate: LearningRate::Constant(1e-4),
+            b1: 0.9,
+            b2: 0.999,
+            eps: 1e-8,
+            eps_root: 0.0,
+            mu_dtype: None,
+            weight_decay: 0.01,
+            mask: None,
+            nesterov: false,
+        }),
+        _ => OptimizerDef::Adafactor(Adafactor::default()),
+    }
+}
+
+fn remat() -> RematPolicy {
+    match &named("remat")[..] {
+        "full" => RematPolicy::Full,
+        "minimal" => RematPolicy::Minimal,
+        _ => RematPolicy::None,
+    }
 }
 
 fn small(dtype: Dtype) -> T5Config {
@@ -73,6 +121,8 @@ fn small(dtype: Dtype) -> T5Config {
         dropout_rate: 0.0,
         logits_via_embedding: false,
         float32_attention_logits: false,
+        scale_attn_logits: false,
+        remat_policy: RematPolicy::None,
     }
 }
 
@@ -106,9 +156,17 @@ impl Options {
 
 /// `--name=value`, or a default.
 fn option(name: &str, default: i64) -> i64 {
+    match &named(name)[..] {
+        "" => default,
+        value => value.parse().expect("an integer"),
+    }
+}
+
+/// The value of `--name=value`, or nothing.
+fn named(name: &str) -> String {
     let prefix = format!("--{name}=");
     let given = std::env::args().find_map(|arg| arg.strip_prefix(&prefix).map(str::to_string));
-    given.map_or(default, |value| value.parse().expect("an integer"))
+    given.unwrap_or_default()
 }
 
 fn report(options: &Options, step: i64, loss: f64, [seconds, cpu]: [f64; 2]) {

@@ -4,6 +4,7 @@ use tch::{Kind, Tensor};
 
 use super::dropout::Dropout;
 use super::params::Params;
+use super::remat::project;
 
 /// How many heads, how wide, and in what precision they are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct AttentionDims {
     pub head_dim: i64,
     /// Whether scores are computed in float32 whatever the activations are.
     pub float32_logits: bool,
+    /// Whether scores are divided by `sqrt(head_dim)`.
+    pub scaled_logits: bool,
 }
 
 /// Keys and values of one attention, each `[batch, num_heads, length, head_dim]`.
@@ -39,8 +42,10 @@ impl Attention {
     /// Reads `{prefix}/{query,key,value,out}/kernel`.
     pub fn new(params: &Params, prefix: &str, dims: AttentionDims, kind: Kind) -> Self {
         let kernel = |name: &str| params.cast(&format!("{prefix}/{name}/kernel"), kind);
+        let query = kernel("query");
         Self {
-            query: kernel("query"),
+            // T5X's contrib/gpu divides the query's input, which comes to the same.
+            query: if dims.scaled_logits { query / (dims.head_dim as f64).sqrt() } else { query },
             key: kernel("key"),
             value: kernel("value"),
             out: kernel("out"),
@@ -50,14 +55,14 @@ impl Attention {
 
     /// Queries of `inputs` `[batch, length, embed]`: `[batch, num_heads, length, head_dim]`.
     pub fn queries(&self, inputs: &Tensor) -> Tensor {
-        self.split_heads(&inputs.matmul(&self.query))
+        self.split_heads(&project(inputs, &self.query))
     }
 
     /// Keys and values of `inputs` `[batch, length, embed]`.
     pub fn key_value(&self, inputs: &Tensor) -> KeyValue {
         KeyValue {
-            key: self.split_heads(&inputs.matmul(&self.key)),
-            value: self.split_heads(&inputs.matmul(&self.value)),
+            key: self.split_heads(&project(inputs, &self.key)),
+            value: self.split_heads(&project(inputs, &self.value)),
         }
     }
 
@@ -78,13 +83,13 @@ impl Attention {
         let kind = query.kind();
         let score_kind = if self.dims.float32_logits { Kind::Float } else { kind };
         let key = key_value.key.to_kind(score_kind);
-        // T5 does not divide by sqrt(head_dim): the query's initializer absorbs it.
+        // T5 does not divide by sqrt(head_dim) here: the query's initializer absorbs it, or `new` did.
         let scores = query.to_kind(score_kind).matmul(&key.transpose(-2, -1));
         // Torch's softmax of bfloat16 computes in float32 and rounds once, at the end.
         let weights = (scores + bias.to_kind(score_kind)).softmax(-1, None::<Kind>).to_kind(kind);
         let weights = dropout.apply_along_length(weights);
         let heads = weights.matmul(&key_value.value); // [batch, num_heads, q_length, head_dim]
-        self.join_heads(&heads).matmul(&self.out)
+        project(&self.join_heads(&heads), &self.out)
     }
 
     fn split_heads(&self, joined: &Tensor) -> Tensor {

@@ -4,6 +4,7 @@ use tch::{Kind, Tensor};
 
 use super::dropout::Dropout;
 use super::params::Params;
+use super::remat::project;
 use super::spec::{Activation, Dtype};
 
 /// Floor of the mean square under RMS normalization. T5X `layers.py`.
@@ -69,8 +70,9 @@ impl Mlp {
 
     /// `[batch, length, embed]` to the same.
     pub fn forward(&self, inputs: &Tensor, dropout: Dropout) -> Tensor {
-        let activated = self.inputs.iter().map(|(a, kernel)| activate(*a, &inputs.matmul(kernel)));
+        let activated =
+            self.inputs.iter().map(|(a, kernel)| activate(*a, &project(inputs, kernel)));
         let product = activated.reduce(|a, b| a * b).expect("a feed-forward block has activations");
-        dropout.apply_along_length(product).matmul(&self.output)
+        project(&dropout.apply_along_length(product), &self.output)
     }
 }

@@ -26,8 +26,10 @@ mod masks;
 mod params;
 #[cfg(feature = "torch")]
 mod relative_position;
+#[cfg(feature = "torch")]
+mod remat;
 
-pub use spec::{Activation, Distribution, Dtype, FanMode, Initializer, ParamSpec};
+pub use spec::{Activation, Distribution, Dtype, FanMode, Initializer, ParamSpec, RematPolicy};
 
 #[cfg(feature = "torch")]
 pub use attention::{Attention, AttentionDims, KeyValue};
@@ -41,6 +43,8 @@ pub use masks::{bias_from_mask, causal_mask, pairs, same_segment};
 pub use params::Params;
 #[cfg(feature = "torch")]
 pub use relative_position::{RelativePosition, buckets, relative_position_bias};
+#[cfg(feature = "torch")]
+pub use remat::{Block, project};
 
 /// Held by tests that seed torch's generator and compare what it draws: there is one for all threads.
 #[cfg(all(test, feature = "torch"))]

@@ -1,5 +1,6 @@
 //! `gimlet train` as users type it: what it computes, what it leaves behind, how it fails.
 
+mod adamw;
 mod arrays;
 mod bad_input;
 mod buckets;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::{Batch, Packing};
-use gimlet::nn::{Activation, Dtype, Params};
+use gimlet::nn::{Activation, Dtype, Params, RematPolicy};
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
@@ -96,6 +96,8 @@ pub fn tiny(seed: u64) -> (T5, Params) {
         dropout_rate: 0.1,
         logits_via_embedding: false,
         float32_attention_logits: false,
+        scale_attn_logits: false,
+        remat_policy: RematPolicy::None,
     };
     let _held = generator();
     let params = Params::init(&config.param_tree(), seed, Device::Cpu);
@@ -119,6 +121,8 @@ fn config(record: &Value) -> T5Config {
         dropout_rate: 0.0,
         logits_via_embedding: tied,
         float32_attention_logits: false,
+        scale_attn_logits: false,
+        remat_policy: RematPolicy::None,
     }
 }
 

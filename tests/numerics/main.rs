@@ -1,8 +1,10 @@
 //! Numbers of the model, the loss, the optimizers and decoding against references that others made.
 
 mod adafactor;
+mod adamw;
 mod decode;
 mod fixture;
 mod loss;
 mod model;
 mod products;
+mod remat;

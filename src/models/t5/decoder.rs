@@ -5,14 +5,14 @@ use tch::{Kind, Tensor};
 use super::encoder::{attention_dims, new_mlp};
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Attention, Dropout, KeyValue, Mlp, Params, RelativePosition, bias_from_mask, kind,
+    Attention, Block, Dropout, KeyValue, Mlp, Params, RelativePosition, bias_from_mask, kind,
     relative_position_bias, rms_norm,
 };
 
 /// The decoder's weights in the compute dtype.
 #[derive(Debug)]
 pub struct Decoder {
-    layers: Vec<DecoderLayer>,
+    layers: Vec<Block<DecoderLayer>>,
     rel_embedding: Tensor,
     norm: Tensor,
     kind: Kind,
@@ -43,7 +43,12 @@ impl Decoder {
     /// Reads the parameters under `decoder/`, but for the logits' kernel.
     pub fn new(config: &T5Config, params: &Params) -> Self {
         let kind = kind(config.dtype);
-        let layer = |index| DecoderLayer::new(config, params, &format!("decoder/layers_{index}"));
+        let layer = |index| {
+            let (config, prefix) = (config.clone(), format!("decoder/layers_{index}"));
+            Block::new(config.remat_policy, params.under(&prefix), move |params| {
+                DecoderLayer::new(&config, params, &prefix)
+            })
+        };
         Self {
             layers: (0..config.num_decoder_layers).map(layer).collect(),
             rel_embedding: params.cast("decoder/relpos_bias/rel_embedding", kind),
@@ -59,12 +64,15 @@ impl Decoder {
         let cross_bias = bias_from_mask(&context.cross_mask, self.kind);
         let mut hidden = dropout.apply_along_length(embedded);
         for layer in &self.layers {
-            hidden = layer.forward(hidden, &context.encoded, [&self_bias, &cross_bias], dropout);
+            let inputs = [&hidden, &context.encoded, &self_bias, &cross_bias];
+            hidden = layer.forward(&inputs, move |layer, inputs| {
+                layer.forward(inputs[0], inputs[1], [inputs[2], inputs[3]], dropout)
+            });
         }
         dropout.apply_along_length(rms_norm(&hidden, &self.norm))
     }
 
-    /// A cache for decoding up to `max_length` positions of `beams` hypotheses per row of `encoded`
+    /// A cache for decoding, without gradients, up to `max_length` positions of `beams` hypotheses per row of `encoded`
     /// `[batch, inputs_length, embed]`; `real` says which inputs are not padding, bool `[batch,
     /// inputs_length]`.
     pub fn new_cache(
@@ -76,7 +84,7 @@ impl Decoder {
     ) -> DecoderCache {
         let batch = encoded.size()[0];
         let layers = self.layers.iter().map(|layer| {
-            let cross = layer.encoder_decoder_attention.key_value(encoded);
+            let cross = layer.kept().encoder_decoder_attention.key_value(encoded);
             let (_, num_heads, _, head_dim) = cross.key.size4().expect("keys have four axes");
             let size = [batch * beams, num_heads, max_length, head_dim];
             let zeros = || Tensor::zeros(size, (self.kind, encoded.device()));
@@ -99,7 +107,7 @@ impl Decoder {
         let self_bias = cache.position_bias.narrow(2, index, 1).narrow(3, 0, index + 1);
         let mut hidden = embedded;
         for (layer, layer_cache) in self.layers.iter().zip(&mut cache.layers) {
-            hidden = layer.step(hidden, layer_cache, index, [&self_bias, &cache.cross_bias]);
+            hidden = layer.kept().step(hidden, layer_cache, index, [&self_bias, &cache.cross_bias]);
         }
         rms_norm(&hidden, &self.norm)
     }
@@ -133,12 +141,15 @@ impl DecoderLayer {
 
     fn forward(
         &self,
-        inputs: Tensor,
+        inputs: &Tensor,
         encoded: &Tensor,
         [self_bias, cross_bias]: [&Tensor; 2],
         dropout: Dropout,
     ) -> Tensor {
-        let normal = rms_norm(&inputs, &self.pre_self_attention_layer_norm);
+        // A layer's own view: its gradients are summed before those of other layers are added to them,
+        // as they are where the layer is computed again.
+        let encoded = &encoded.view_as(encoded);
+        let normal = rms_norm(inputs, &self.pre_self_attention_layer_norm);
         let attended = self.self_attention.self_attend(&normal, self_bias, dropout);
         let hidden = dropout.apply_along_length(attended) + inputs;
         let normal = rms_norm(&hidden, &self.pre_cross_attention_layer_norm);

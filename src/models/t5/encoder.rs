@@ -4,14 +4,14 @@ use tch::{Kind, Tensor};
 
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Attention, AttentionDims, Dropout, Mlp, Params, RelativePosition, bias_from_mask, kind,
+    Attention, AttentionDims, Block, Dropout, Mlp, Params, RelativePosition, bias_from_mask, kind,
     relative_position_bias, rms_norm,
 };
 
 /// The encoder's weights in the compute dtype.
 #[derive(Debug)]
 pub struct Encoder {
-    layers: Vec<EncoderLayer>,
+    layers: Vec<Block<EncoderLayer>>,
     rel_embedding: Tensor,
     norm: Tensor,
     kind: Kind,
@@ -29,7 +29,12 @@ impl Encoder {
     /// Reads the parameters under `encoder/`.
     pub fn new(config: &T5Config, params: &Params) -> Self {
         let kind = kind(config.dtype);
-        let layer = |index| EncoderLayer::new(config, params, &format!("encoder/layers_{index}"));
+        let layer = |index| {
+            let (config, prefix) = (config.clone(), format!("encoder/layers_{index}"));
+            Block::new(config.remat_policy, params.under(&prefix), move |params| {
+                EncoderLayer::new(&config, params, &prefix)
+            })
+        };
         Self {
             layers: (0..config.num_encoder_layers).map(layer).collect(),
             rel_embedding: params.cast("encoder/relpos_bias/rel_embedding", kind),
@@ -52,7 +57,9 @@ impl Encoder {
         let bias = bias_from_mask(mask, self.kind) + position;
         let mut hidden = dropout.apply_along_length(embedded);
         for layer in &self.layers {
-            hidden = layer.forward(hidden, &bias, dropout);
+            hidden = layer.forward(&[&hidden, &bias], move |layer, inputs| {
+                layer.forward(inputs[0], inputs[1], dropout)
+            });
         }
         // Unlike everywhere else, this mask is not shared along the length. T5X `network.py`.
         dropout.apply(rms_norm(&hidden, &self.norm))
@@ -72,8 +79,8 @@ impl EncoderLayer {
         }
     }
 
-    fn forward(&self, inputs: Tensor, bias: &Tensor, dropout: Dropout) -> Tensor {
-        let normal = rms_norm(&inputs, &self.pre_attention_layer_norm);
+    fn forward(&self, inputs: &Tensor, bias: &Tensor, dropout: Dropout) -> Tensor {
+        let normal = rms_norm(inputs, &self.pre_attention_layer_norm);
         let attended = self.attention.self_attend(&normal, bias, dropout);
         let hidden = dropout.apply_along_length(attended) + inputs;
         let normal = rms_norm(&hidden, &self.pre_mlp_layer_norm);
@@ -86,6 +93,7 @@ pub(super) fn attention_dims(config: &T5Config) -> AttentionDims {
         num_heads: config.num_heads as i64,
         head_dim: config.head_dim as i64,
         float32_logits: config.float32_attention_logits,
+        scaled_logits: config.scale_attn_logits,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Dimensions of a T5 and the parameter tree that follows from them.
 
 use crate::gin::Configurable;
-use crate::nn::{Activation, Distribution, Dtype, FanMode, Initializer, ParamSpec};
+use crate::nn::{Activation, Distribution, Dtype, FanMode, Initializer, ParamSpec, RematPolicy};
 
 /// Buckets of relative position; fixed in T5X's `network.py`.
 pub const NUM_BUCKETS: usize = 32;
@@ -10,7 +10,7 @@ pub const MAX_DISTANCE: usize = 128;
 
 /// Dimensions and variants of a T5 encoder-decoder. Source: T5X `examples/t5/network.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5x.examples.t5.network.T5Config")]
+#[gin(name = "t5x.examples.t5.network.T5Config", alias = "t5x.contrib.gpu.t5.network.T5Config")]
 pub struct T5Config {
     /// Rows of the token embedding; at least the vocabulary's size, often padded to a multiple of 128.
     pub vocab_size: usize,
@@ -47,11 +47,22 @@ pub struct T5Config {
     /// Whether attention scores are computed in float32 whatever `dtype` is.
     #[gin(default = false)]
     pub float32_attention_logits: bool,
+    /// Whether attention scores are divided by sqrt(head_dim), for optimizers whose steps do not depend on a
+    /// parameter's scale, such as AdamW. The query's first values are as small either way. Source: T5X
+    /// `contrib/gpu/t5/layers.py`.
+    #[gin(default = false)]
+    pub scale_attn_logits: bool,
+    /// What each layer keeps for its backward pass: less memory for more computing.
+    #[gin(default = RematPolicy::None)]
+    pub remat_policy: RematPolicy,
 }
 
 /// The T5 network. Source: T5X `examples/t5/network.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5x.examples.t5.network.Transformer")]
+#[gin(
+    name = "t5x.examples.t5.network.Transformer",
+    alias = "t5x.contrib.gpu.t5.network.Transformer"
+)]
 pub struct Transformer {
     /// Its dimensions.
     pub config: T5Config,
@@ -221,6 +232,8 @@ mod tests {
             dropout_rate: 0.0,
             logits_via_embedding: false,
             float32_attention_logits: false,
+            scale_attn_logits: false,
+            remat_policy: RematPolicy::None,
         }
     }
 
