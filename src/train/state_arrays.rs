@@ -152,13 +152,15 @@ fn kind(dtype: DType) -> Option<Kind> {
     })
 }
 
-/// Shows a float32 tensor as bytes on the host; one on the CPU is not copied.
+/// Shows a tensor as bytes on the host, bfloat16 as it is and others as float32; one on the CPU is not copied.
 fn with_view<R>(tensor: &Tensor, read: impl FnOnce(ArrayView<'_>) -> R) -> R {
-    let tensor = tensor.detach().to_device(Device::Cpu).to_kind(Kind::Float).contiguous();
+    let dtype = if tensor.kind() == Kind::BFloat16 { DType::Bf16 } else { DType::F32 };
+    let kind = kind(dtype).expect("both are floats");
+    let tensor = tensor.detach().to_device(Device::Cpu).to_kind(kind).contiguous();
     let shape: Vec<usize> = tensor.size().iter().map(|&extent| extent as usize).collect();
-    let length = tensor.numel() * DType::F32.size();
-    // SAFETY: a contiguous float32 CPU tensor holds `numel` floats from `data_ptr` on, and lives
-    // until `read` returns.
+    let length = tensor.numel() * dtype.size();
+    // SAFETY: a contiguous CPU tensor holds `numel` elements from `data_ptr` on, and lives until `read`
+    // returns.
     let data = unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast::<u8>(), length) };
-    read(ArrayView { dtype: DType::F32, shape: &shape, data })
+    read(ArrayView { dtype, shape: &shape, data })
 }
