@@ -10,6 +10,7 @@ mod events;
 mod finetune;
 mod folder;
 mod microbatches;
+mod remat;
 mod resume;
 #[path = "../pipeline/storage/s3.rs"]
 mod s3;
