@@ -17,10 +17,10 @@ endif
 export PATH := $(PATH):$(HOME)/.cargo/bin:$(CURDIR)/.libtorch/venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart build test lint format fuzz cuda libtorch cmake
+.PHONY: help quickstart build test lint format fuzz cuda gpu-check libtorch cmake
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo "  build, test and lint take TORCH=0 to leave libtorch out"
 
 quickstart: build ## Build, then pretrain and fine-tune small T5s on the text that comes along
@@ -72,11 +72,14 @@ fuzz: cmake ## Feed mutated gin to the language and text to the encoder for FUZZ
 	  -artifact_prefix=target/fuzz/ -verbosity=0 -print_final_stats=1 \
 	  target/fuzz/corpus/encode docs runs/quickstart/data
 
-cuda: cmake ## Build for NVIDIA GPUs into target/cuda (fetches 2.5 GB once; needs no GPU)
+cuda: cmake ## Build for NVIDIA GPUs into target/cuda (fetches 2.6 GB once; needs no GPU)
 	$(PYTHON) bridge/setup.py cuda
 	LIBTORCH="$${LIBTORCH:-$(CURDIR)/.libtorch-cuda/torch}" \
 	  cargo build --release --features cuda --target-dir target/cuda --bin gimlet-torch
 	cargo build --release --no-default-features --target-dir target/cuda --bin gimlet
+
+gpu-check: cuda ## Check our kernels on a GPU and measure training, in under eight minutes
+	$(PYTHON) benches/gpu_check.py $(if $(PEER_PYTHON),--peer_python=$(PEER_PYTHON))
 
 ifdef LIBTORCH
 libtorch:

@@ -4,10 +4,22 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::exit;
+use std::process::{Command, exit};
 
 /// The version that the bridge and `tch` are written for.
 const TORCH_VERSION: &str = "2.11.0";
+/// The sources of `bridge/`, but for what links SentencePiece.
+const BRIDGE: [&str; 6] = [
+    "bridge/attention.cpp",
+    "bridge/autograd.cpp",
+    "bridge/bridge.cpp",
+    "bridge/kernels.cpp",
+    "bridge/matmul.cpp",
+    "bridge/optimizer.cpp",
+];
+/// The devices that kernels are compiled for: A100s, H100s, and whatever compiles the last one's PTX.
+const ARCHITECTURES: [&str; 3] =
+    ["arch=compute_80,code=sm_80", "arch=compute_90,code=sm_90", "arch=compute_90,code=compute_90"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -24,6 +36,9 @@ fn main() {
     check_version(&libtorch);
     let cuda = env::var_os("CARGO_FEATURE_CUDA").is_some();
     compile_bridge(&libtorch, cuda);
+    if cuda {
+        compile_kernels(&libtorch);
+    }
     link(&libtorch, cuda);
 }
 
@@ -77,9 +92,7 @@ fn compile_bridge(libtorch: &Path, cuda: bool) {
     build
         .cpp(true)
         .std("c++17")
-        .files(
-            ["autograd", "bridge", "matmul", "optimizer"].map(|name| format!("bridge/{name}.cpp")),
-        )
+        .files(BRIDGE)
         .include(libtorch.join("include"))
         .include(libtorch.join("include/torch/csrc/api/include"))
         .define("_GLIBCXX_USE_CXX11_ABI", "1")
@@ -94,14 +107,18 @@ fn compile_bridge(libtorch: &Path, cuda: bool) {
     build.compile("gimlet_bridge");
 }
 
-/// CUDA's headers: beside torch as in the wheels, and where a system installation has them.
-fn cuda_includes(libtorch: &Path) -> Vec<PathBuf> {
-    let nvidia = libtorch.with_file_name("nvidia");
+/// Where CUDA lies: beside torch as in the wheels, or where a system has it.
+fn cuda_roots(libtorch: &Path) -> [PathBuf; 2] {
     let toolkit = env::var_os("CUDA_HOME").map_or_else(|| "/usr/local/cuda".into(), PathBuf::from);
+    [libtorch.with_file_name("nvidia").join("cu13"), toolkit]
+}
+
+fn cuda_includes(libtorch: &Path) -> Vec<PathBuf> {
+    let [wheels, toolkit] = cuda_roots(libtorch);
     let candidates = [
-        nvidia.join("cu13/include"),
-        nvidia.join("cu13/include/cccl"),
-        nvidia.join("nccl/include"),
+        wheels.join("include"),
+        wheels.join("include/cccl"),
+        libtorch.with_file_name("nvidia").join("nccl/include"),
         toolkit.join("include"),
     ];
     let found: Vec<_> = candidates.into_iter().filter(|path| path.is_dir()).collect();
@@ -111,6 +128,52 @@ fn cuda_includes(libtorch: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Compiles `bridge/kernels/*.cu`, all at the same time.
+fn compile_kernels(libtorch: &Path) {
+    let compilers = cuda_roots(libtorch).map(|root| root.join("bin/nvcc"));
+    let Some(nvcc) = compilers.iter().find(|nvcc| nvcc.exists()) else {
+        fail(&format!(
+            "the feature `cuda` needs nvcc, and there is neither {} nor {}: run `make cuda`, \
+             which fetches it",
+            compilers[0].display(),
+            compilers[1].display()
+        ));
+    };
+    let includes = cuda_includes(libtorch);
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let sources = fs::read_dir("bridge/kernels").expect("bridge/kernels is a folder");
+    let mut archive = cc::Build::new();
+    let mut running = Vec::new();
+    for source in sources.map(|entry| entry.expect("an entry of bridge/kernels").path()) {
+        if source.extension().is_none_or(|extension| extension != "cu") {
+            continue;
+        }
+        let object = out.join(source.with_extension("o").file_name().expect("sources have names"));
+        archive.object(&object);
+        let child =
+            nvcc_command(nvcc, &includes).arg("-o").arg(object).arg("-c").arg(&source).spawn();
+        running.push((source, child));
+    }
+    for (source, child) in running {
+        match child.and_then(|mut child| child.wait()) {
+            Ok(status) if status.success() => {}
+            Ok(_) => fail(&format!("nvcc does not compile {}: see above", source.display())),
+            Err(error) => fail(&format!("cannot run {}: {error}", nvcc.display())),
+        }
+    }
+    archive.compile("gimlet_kernels");
+}
+
+fn nvcc_command(nvcc: &Path, includes: &[PathBuf]) -> Command {
+    let mut command = Command::new(nvcc);
+    command.args(["-O3", "-std=c++17", "-Xcompiler=-fPIC"]);
+    command.args(ARCHITECTURES.map(|architecture| format!("-gencode={architecture}")));
+    for include in includes {
+        command.arg("-I").arg(include);
+    }
+    command
+}
+
 fn link(libtorch: &Path, cuda: bool) {
     let lib = libtorch.join("lib");
     // DT_RPATH, unlike DT_RUNPATH, also serves the libraries that libtorch itself loads.
@@ -118,6 +181,7 @@ fn link(libtorch: &Path, cuda: bool) {
     // Parts of libtorch that we do not ship (Python, and CUDA on CPU builds) stay unresolved.
     println!("cargo::rustc-link-arg=-Wl,--allow-shlib-undefined");
     if cuda {
+        link_cuda_runtime(libtorch);
         // No symbol of these is named by our code: they register themselves when loaded.
         for target in ["bin=gimlet-torch", "tests"] {
             println!(
@@ -125,6 +189,19 @@ fn link(libtorch: &Path, cuda: bool) {
             );
         }
     }
+}
+
+/// Kernels call CUDA's runtime, which must be the one that libtorch loads. The wheel has no `libcudart.so`.
+fn link_cuda_runtime(libtorch: &Path) {
+    let [wheels, toolkit] = cuda_roots(libtorch);
+    let folders = [wheels.join("lib"), toolkit.join("lib64")];
+    let Some(folder) = folders.iter().find(|folder| folder.join("libcudart.so.13").exists()) else {
+        fail("the feature `cuda` needs libcudart.so.13: run `make cuda`, which fetches it");
+    };
+    let folder = folder.display();
+    println!("cargo::rustc-link-arg=-L{folder}");
+    println!("cargo::rustc-link-arg=-l:libcudart.so.13");
+    println!("cargo::rustc-link-arg=-Wl,-rpath,{folder}");
 }
 
 fn fail(message: &str) -> ! {

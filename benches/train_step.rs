@@ -1,8 +1,8 @@
-//! Training steps of T5 1.1 small, one JSON line each; `benches/peers/compare_train_step.py` runs it
-//! beside Hugging Face's.
+//! Training steps of T5 1.1, one JSON line each; `benches/peers/compare_train_step.py` runs it beside
+//! Hugging Face's, `benches/gpu_check.py` on a GPU.
 //!
-//! `cargo bench --bench train_step -- --dtype=bfloat16 --steps=5 --remat=minimal --optimizer=adamw
-//! --microbatches=2`; `--gradients=kept` updates after the backward pass instead of in it.
+//! `cargo bench --bench train_step -- --dtype=bfloat16 --steps=5 --size=base --device=cuda --remat=minimal
+//! --optimizer=adamw --microbatches=2`; `--gradients=kept` updates after the backward pass instead of in it.
 
 use std::time::Instant;
 
@@ -10,7 +10,9 @@ use gimlet::models::Batch;
 use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::nn::autograd::take_gradient;
-use gimlet::nn::{Activation, Dropout, Dtype, Params, RematPolicy, cpu};
+use gimlet::nn::{
+    Activation, Dropout, Dtype, Fp8Format, Params, RematPolicy, TransformerEngineConfig, cpu,
+};
 use gimlet::optim::{
     Adafactor, AdamW, Gradient, LearningRate, Optimizer, OptimizerDef, ParamShape,
 };
@@ -28,16 +30,16 @@ fn main() {
     let options = Options::parse();
     cpu::prepare();
     tch::set_num_threads(option("threads", 2) as i32);
-    let t5 = T5::new(T5Config { remat_policy: remat(), ..small(options.dtype) });
+    let device = device();
+    let t5 = T5::new(t5_1_1(options.dtype));
     let specs = t5.config().param_tree();
-    let params = Params::init(&specs, 0, Device::Cpu);
+    let params = Params::init(&specs, 0, device);
     let shapes: Vec<_> = specs
         .iter()
         .map(|spec| ParamShape { name: &spec.name, shape: &spec.shape, axes: &spec.axes })
         .collect();
-    let mut optimizer =
-        Optimizer::new(&optimizer(), &shapes, Device::Cpu).expect("matrices factor");
-    let batch = options.batch();
+    let mut optimizer = Optimizer::new(&optimizer(), &shapes, device).expect("matrices factor");
+    let batch = options.batch().to_device(device);
     for step in 0..options.steps {
         let (start, before) = (Instant::now(), cpu_seconds());
         let loss = train_step(&t5, &params, &mut optimizer, &batch, step);
@@ -66,6 +68,9 @@ fn train_step(
             true => update(params, optimizer, &loss, step),
         }
         sum += output.sums.read().loss;
+    }
+    if let Device::Cuda(index) = device() {
+        tch::Cuda::synchronize(index as i64);
     }
     sum / parts as f64
 }
@@ -107,22 +112,48 @@ fn remat() -> RematPolicy {
     }
 }
 
-fn small(dtype: Dtype) -> T5Config {
+/// The size that `--size` names.
+fn t5_1_1(dtype: Dtype) -> T5Config {
+    let (emb_dim, mlp_dim, num_heads, num_layers) = match &named("size")[..] {
+        "" | "small" => (512, 1024, 6, 8),
+        "base" => (768, 2048, 12, 12),
+        "large" => (1024, 2816, 16, 24),
+        "xl" => (2048, 5120, 32, 24),
+        other => panic!("--size={other}, expected small, base, large or xl"),
+    };
     T5Config {
         vocab_size: 32128,
         dtype,
-        emb_dim: 512,
-        num_heads: 6,
-        num_encoder_layers: 8,
-        num_decoder_layers: 8,
+        emb_dim,
+        num_heads,
+        num_encoder_layers: num_layers,
+        num_decoder_layers: num_layers,
         head_dim: 64,
-        mlp_dim: 1024,
+        mlp_dim,
         mlp_activations: vec![Activation::Gelu, Activation::Linear],
         dropout_rate: 0.0,
         logits_via_embedding: false,
         float32_attention_logits: false,
         scale_attn_logits: false,
-        remat_policy: RematPolicy::None,
+        remat_policy: remat(),
+        fp8: fp8(),
+    }
+}
+
+/// Products in fp8 with `--fp8=1`.
+fn fp8() -> Option<TransformerEngineConfig> {
+    (option("fp8", 0) != 0).then_some(TransformerEngineConfig {
+        enable_fp8: true,
+        fp8_format: Fp8Format::Hybrid,
+        margin: 0.0,
+        amax_history_len: 1024,
+    })
+}
+
+fn device() -> Device {
+    match &named("device")[..] {
+        "cuda" => Device::Cuda(0),
+        _ => Device::Cpu,
     }
 }
 

@@ -44,11 +44,14 @@ CPU_LIBRARIES = [
 ]
 # libtorch.so is a shell that would load CUDA; gcc's own libgomp.so is not on every machine.
 CPU_LINKS = {"libtorch.so": "libtorch_cpu.so", "libgomp.so": "libgomp.so.1"}
-# What torch 2.11.0 itself requires, and the headers that the bridge's CUDA half includes (crt, cccl).
+# What torch 2.11.0 itself requires, the headers that the bridge's CUDA half includes (crt, cccl), and
+# the compiler of its kernels (nvcc, nvvm).
 CUDA_WHEELS = CPU_WHEELS + [
     "nvidia-cublas==13.1.0.3",
     "nvidia-cuda-cccl==13.0.*",
     "nvidia-cuda-crt==13.0.*",
+    "nvidia-cuda-nvcc==13.0.*",
+    "nvidia-nvvm==13.0.*",
     "nvidia-cuda-nvrtc==13.0.*",
     "nvidia-cudnn-cu13==9.19.0.56",
     "nvidia-cufft==12.0.0.61",
@@ -89,9 +92,9 @@ def set_up_cuda():
     if check_own_libtorch():
         return
     torch = CUDA_DIR / "torch"
-    if is_complete(torch, [torch / "lib" / "libtorch_cuda.so", CUDA_DIR / "nvidia"]):
+    if is_complete(torch, [torch / "lib" / "libtorch_cuda.so", CUDA_DIR / "nvidia/cu13/bin/nvcc"]):
         return
-    say(f"fetching libtorch {TORCH_VERSION} for CUDA 13 into {CUDA_DIR.name}/ (2.5 GB, once)")
+    say(f"fetching libtorch {TORCH_VERSION} for CUDA 13 into {CUDA_DIR.name}/ (2.6 GB, once)")
     clear(CUDA_DIR, ["torch", "nvidia"])
     for wheel in download(CUDA_WHEELS, CUDA_DIR / "wheels"):
         unpack(wheel, CUDA_DIR, cuda_destination)

@@ -1,10 +1,11 @@
-"""Training steps of Hugging Face's T5 1.1 small, as a peer of `benches/train_step.rs`.
+"""Training steps of Hugging Face's T5 1.1, as a peer of `benches/train_step.rs`.
 
 Prints one JSON line a step. Made fair as follows: the head is untied (transformers 5 ties it whatever
 the configuration says) and has T5X's initial scale (its own saturates the softmax and floods the
 backward pass with denormals), denormals are flushed, attention is torch's SDPA, dropout is off, no
 padding mask is passed since no token is padding, and gradients are freed before each step. In bfloat16
-it runs under autocast, as its users do; parameters stay float32.
+it runs under autocast, as its users do; parameters stay float32. On a GPU float32 products are in TF32, and the
+clock stops when the device has finished.
 
 Needs torch 2.11.0 and transformers 5.23.0. Run it through `compare_train_step.py`.
 """
@@ -20,18 +21,29 @@ from transformers import T5Config, T5ForConditionalGeneration
 from transformers.optimization import Adafactor
 
 
-def build(attention):
+# Width, feed-forward width, heads, layers of a stack, parameters.
+SIZES = {
+    "small": (512, 1024, 6, 8, 76_961_152),
+    "base": (768, 2048, 12, 12, 247_577_856),
+    "large": (1024, 2816, 16, 24, 783_150_080),
+    "xl": (2048, 5120, 32, 24, 2_849_757_184),
+}
+
+
+def build(size, attention):
+    d_model, d_ff, num_heads, num_layers, expected = SIZES[size]
     config = T5Config(
-        vocab_size=32128, d_model=512, d_kv=64, d_ff=1024, num_layers=8, num_decoder_layers=8, num_heads=6,
+        vocab_size=32128, d_model=d_model, d_kv=64, d_ff=d_ff, num_layers=num_layers,
+        num_decoder_layers=num_layers, num_heads=num_heads,
         feed_forward_proj="gated-gelu", dropout_rate=0.0, tie_word_embeddings=False, use_cache=False,
         pad_token_id=0, eos_token_id=1, decoder_start_token_id=0)
     config._attn_implementation = attention
     model = T5ForConditionalGeneration(config)
     model.config.tie_word_embeddings = False
     model.config.scale_decoder_outputs = False
-    model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight) * 512**-0.5)
+    model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight) * d_model**-0.5)
     count = sum(p.numel() for p in model.parameters())
-    assert count == 76_961_152, f"{count} parameters: the head is tied"
+    assert count == expected, f"{count} parameters: the head is tied"
     return model.train()
 
 
@@ -44,30 +56,42 @@ def main():
     parser.add_argument("--inputs_length", type=int, default=512)
     parser.add_argument("--targets_length", type=int, default=114)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--size", choices=list(SIZES), default="small")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the model")
     args = parser.parse_args()
 
+    cuda = args.device == "cuda"
+    synchronize = torch.cuda.synchronize if cuda else lambda: None
+    if cuda:
+        torch.backends.cuda.matmul.allow_tf32 = True
     torch.set_num_threads(args.threads)
     assert torch.set_flush_denormal(True)
     torch.manual_seed(0)
-    model = build(args.attention)
+    model = build(args.size, args.attention).to(args.device)
     optimizer = Adafactor(model.parameters(), lr=1e-2, scale_parameter=True, relative_step=False, warmup_init=False)
-    tokens = lambda length: torch.randint(2, 32000, (args.batch_size, length))
+    if args.compile:
+        model = torch.compile(model)
+    tokens = lambda length: torch.randint(2, 32000, (args.batch_size, length), device=args.device)
     inputs, targets = tokens(args.inputs_length), tokens(args.targets_length)
     for step in range(args.steps):
         start, cpu = time.perf_counter(), time.process_time()
         narrow = args.dtype == "bfloat16"
-        with torch.autocast("cpu", torch.bfloat16) if narrow else contextlib.nullcontext():
+        with torch.autocast(args.device, torch.bfloat16) if narrow else contextlib.nullcontext():
             loss = model(input_ids=inputs, labels=targets).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         value = loss.item()
+        synchronize()
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         print(json.dumps({
-            "implementation": "transformers", "dtype": args.dtype, "step": step, "loss": value, "seconds": seconds,
+            "implementation": "transformers", "size": args.size, "device": args.device, "dtype": args.dtype,
+            "step": step, "loss": value, "seconds": seconds,
             "cpu_seconds": cpu,
             "tokens_per_second": args.batch_size * (args.inputs_length + args.targets_length) / seconds,
             "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "peak_device_mb": torch.cuda.max_memory_allocated() / 2**20 if cuda else None,
         }), flush=True)
 
 

@@ -8,7 +8,7 @@ use fancy_regex::{Captures, Regex};
 use super::error::CheckpointError;
 use super::fit::{Mismatch, Shapes, check_fit};
 use super::spec::RestoreCheckpointConfig;
-use super::stored::{Stored, Without};
+use super::stored::{Format, Stored, Without};
 
 /// A rule: a pattern for whole names in the model, and the name in the checkpoint that it stands
 /// for (with `\1` or `\g<name>`), or `None` to leave what matches initialized.
@@ -30,7 +30,8 @@ pub struct Plan {
 impl RestoreCheckpointConfig {
     /// Plans how a fresh run takes a checkpoint: the assignment map, then every array that the model
     /// `needs` must be there with its shape, unless it is initialized. What a format never holds is:
-    /// the optimizer's state and the step of a Hugging Face model.
+    /// the optimizer's state and the step of a Hugging Face model. `strict` asks the reverse of
+    /// TensorFlow's, as T5X does.
     pub fn plan(&self, stored: &dyn Stored, needs: &Shapes) -> Result<Plan, CheckpointError> {
         let rules = self.assignment_map.as_deref().unwrap_or_default();
         if self.fallback_to_scratch && self.assignment_map.is_none() {
@@ -41,7 +42,14 @@ impl RestoreCheckpointConfig {
         let sources = assign(rules, needs.keys(), &found.keys().map(String::as_str).collect())?;
         let without = stored.format().without_state(&found);
         let initializes = |name: &str| self.fallback_to_scratch || without.concerns(name);
-        let plan = plan(stored.path().as_str(), sources, needs, &found, &initializes)?;
+        let path = stored.path().as_str();
+        let plan = plan(path, sources, needs, &found, &initializes)?;
+        let takes_all = self.strict && stored.format() == Format::MeshTensorFlow;
+        if takes_all && self.assignment_map.is_none() && !plan.unused.is_empty() {
+            let (path, extra) = (path.to_string(), plan.unused);
+            let mismatch = Mismatch { path, missing: Vec::new(), extra, shapes: Vec::new() };
+            return Err(CheckpointError::OtherModel(mismatch));
+        }
         Ok(Plan { without, ..plan })
     }
 }

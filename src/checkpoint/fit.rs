@@ -40,6 +40,13 @@ impl fmt::Display for Mismatch {
         table(f, "missing from the checkpoint", &self.missing, missing)?;
         table(f, "only in the checkpoint", &self.extra, |name| row(name, String::new()))?;
         table(f, "of another shape", &self.shapes, shapes)?;
+        if self.missing.is_empty() && self.shapes.is_empty() {
+            return write!(
+                f,
+                "\nuse the configuration that wrote it, or leave these out with \
+                 RestoreCheckpointConfig.strict = False"
+            );
+        }
         write!(
             f,
             "\nuse the configuration that wrote it, set MODEL_DIR to another folder, or map the names \

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use super::error::CheckpointError;
-use super::export::Weights;
 use super::native::CHECKPOINT_FILE;
 use super::open::{is_marked, open, recognize};
 use super::retention::PINNED_FILE;
@@ -117,11 +116,6 @@ fn listed(path: &Path, name: &str) -> Result<Listed, CheckpointError> {
         condition: Condition::HalfWritten,
         path: path.clone(),
     };
-    if sizes.contains_key(Weights::Flax.file_name()) && !is_marked(path)? {
-        let reason = "it is a Flax model, which is written and not read here";
-        one.condition = Condition::Unreadable(reason.to_string());
-        return Ok(one);
-    }
     if is_temporary(path) || (path.is_dir()? && !is_marked(path)?) {
         return Ok(one);
     }

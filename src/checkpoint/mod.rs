@@ -7,14 +7,13 @@
 //! which renames no folders, its file `checkpoint` comes last. What [`open`] finds is [`Stored`]: arrays
 //! under T5X's names, whatever the format.
 //! ```
-//! # use gimlet::{checkpoint::{Array, Stored, Writer, latest_valid}, storage::Path};
+//! # use gimlet::{checkpoint::{Array, Stored, Writer, open}, storage::Path};
 //! # let dir = std::env::temp_dir().join(format!("gimlet-doc-{}", std::process::id()));
 //! # let model_dir = Path::try_from(&dir.as_path() as &std::path::Path).unwrap();
 //! let writer = Writer::create(&model_dir, 6, None)?;
 //! writer.array("target/scale", Array::from_f32(&[2], &[1.0, 2.0]).view())?;
 //! writer.array("state/step", Array::scalar_i32(6).view())?;
-//! writer.commit()?;
-//! let stored = latest_valid(&model_dir)?.checkpoint.expect("one was written");
+//! let stored = open(&writer.commit()?)?;
 //! assert_eq!(stored.read("target/scale")?.to_f32().unwrap(), [1.0, 2.0]);
 //! # std::fs::remove_dir_all(dir).unwrap();
 //! # Ok::<(), gimlet::checkpoint::CheckpointError>(())
@@ -65,11 +64,9 @@ pub use retention::{DATASET_PREFIX, Retention, remove_stale};
 pub use saver::{Saver, Saving, Snapshot, write_arrays};
 pub use spec::{
     CheckpointConfig, CheckpointPaths, NoTransformations, RestoreCheckpointConfig, RestoreDtype,
-    RestoreMode, SaveCheckpointConfig, SaveDtype,
+    RestoreMode, SaveCheckpointConfig, SaveCompression, SaveDtype,
 };
 pub use statistics::{Distance, Statistics, Tolerance};
-pub use steps::{
-    LatestValid, Skipped, checkpoint_dir, latest, latest_valid, list_steps, restore_newest, step_of,
-};
+pub use steps::{Skipped, checkpoint_dir, latest, list_steps, restore_newest, step_of};
 pub use stored::{ArrayInfo, Format, RUN_FILE, Stored, Without};
 pub use zarr::Compression;

@@ -65,7 +65,9 @@ pub(super) fn recognize(path: &Path) -> Result<Format, CheckpointError> {
         () if head.starts_with(TENSORFLOW_TEXT) || name.ends_with(".index") => {
             Format::MeshTensorFlow
         }
-        () if name.ends_with(".safetensors") => Format::HuggingFace,
+        () if [".safetensors", ".msgpack"].iter().any(|end| name.ends_with(end)) => {
+            Format::HuggingFace
+        }
         () if is_pickle => Format::Torch,
         () => Format::T5x,
     })

@@ -29,13 +29,9 @@ pub struct Retention {
 
 impl Retention {
     /// Removes the oldest checkpoints and data positions above the numbers, except pinned ones, which
-    /// count all the same. Yields the checkpoints removed. As in T5X, 0 keeps all.
-    pub fn apply(&self, model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
-        self.apply_with(model_dir, None)
-    }
-
-    /// As [`Retention::apply`], but where `best` is given, the worst checkpoints are removed.
-    pub fn apply_with(
+    /// count all the same; where `best` is given, the worst checkpoints. Yields the checkpoints removed.
+    /// As in T5X, 0 keeps all.
+    pub fn apply(
         &self,
         model_dir: &Path,
         best: Option<&Best>,

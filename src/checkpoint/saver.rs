@@ -96,7 +96,7 @@ impl Saver {
         let saving = self.saving.clone();
         let write = move || {
             saving.write(step, &snapshot)?;
-            saving.retention.apply_with(&saving.model_dir, best.as_ref())?;
+            saving.retention.apply(&saving.model_dir, best.as_ref())?;
             Ok(snapshot)
         };
         let thread = std::thread::Builder::new().name(format!("save-{step}"));

@@ -89,26 +89,6 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// What a folder of checkpoints has to offer.
-#[derive(Debug)]
-pub struct LatestValid {
-    /// The newest whole checkpoint; `None` where there are no checkpoints at all.
-    pub checkpoint: Option<Box<dyn Stored>>,
-    /// Newer ones that are damaged, newest first: the user is told.
-    pub skipped: Vec<Skipped>,
-}
-
-/// The newest checkpoint that is whole, every byte checked where there are checksums.
-///
-/// # Errors
-/// Every checkpoint is damaged; or one is of a format that cannot be read; or the disk fails.
-pub fn latest_valid(model_dir: &Path) -> Result<LatestValid, CheckpointError> {
-    let mut skipped = Vec::new();
-    let verify = |stored: Box<dyn Stored>| stored.verify().map(|()| stored);
-    let checkpoint = restore_newest(model_dir, &mut skipped, verify, CheckpointError::damage)?;
-    Ok(LatestValid { checkpoint, skipped })
-}
-
 /// What `restore` makes of the newest checkpoint in which it meets no damage; damaged ones are added to
 /// `skipped`, newest first. `None` where there are no checkpoints at all.
 ///

@@ -219,6 +219,7 @@ mod tests {
             float32_attention_logits: false,
             scale_attn_logits: false,
             remat_policy: RematPolicy::None,
+            fp8: None,
         }
     }
 

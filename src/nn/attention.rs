@@ -1,10 +1,12 @@
 //! Multi-head attention with an additive bias, for whole sequences and for one step of decoding.
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::dropout::Dropout;
+use super::fused::fused_attention;
+use super::masks::AttentionBias;
 use super::params::Params;
-use super::remat::project;
+use super::projection::Projection;
 
 /// How many heads, how wide, and in what precision they are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,44 +33,60 @@ pub struct KeyValue {
 /// The four projections of an attention layer, in the compute dtype.
 #[derive(Debug)]
 pub struct Attention {
-    query: Tensor, // [embed, num_heads * head_dim]
-    key: Tensor,
-    value: Tensor,
-    out: Tensor, // [num_heads * head_dim, embed]
+    query: Projection, // [embed, num_heads * head_dim]
+    key: Projection,
+    value: Projection,
+    out: Projection, // [num_heads * head_dim, embed]
     dims: AttentionDims,
 }
 
 impl Attention {
     /// Reads `{prefix}/{query,key,value,out}/kernel`.
     pub fn new(params: &Params, prefix: &str, dims: AttentionDims, kind: Kind) -> Self {
-        let kernel = |name: &str| params.cast(&format!("{prefix}/{name}/kernel"), kind);
-        let query = kernel("query");
+        let projection = |name: &str| Projection::new(params, &format!("{prefix}/{name}"), kind);
+        let query = projection("query");
         Self {
             // T5X's contrib/gpu divides the query's input, which comes to the same.
-            query: if dims.scaled_logits { query / (dims.head_dim as f64).sqrt() } else { query },
-            key: kernel("key"),
-            value: kernel("value"),
-            out: kernel("out"),
+            query: if dims.scaled_logits {
+                query.over((dims.head_dim as f64).sqrt())
+            } else {
+                query
+            },
+            key: projection("key"),
+            value: projection("value"),
+            out: projection("out"),
             dims,
         }
     }
 
     /// Queries of `inputs` `[batch, length, embed]`: `[batch, num_heads, length, head_dim]`.
     pub fn queries(&self, inputs: &Tensor) -> Tensor {
-        self.split_heads(&project(inputs, &self.query))
+        self.split_heads(&self.query.forward(inputs))
     }
 
     /// Keys and values of `inputs` `[batch, length, embed]`.
     pub fn key_value(&self, inputs: &Tensor) -> KeyValue {
         KeyValue {
-            key: self.split_heads(&project(inputs, &self.key)),
-            value: self.split_heads(&project(inputs, &self.value)),
+            key: self.split_heads(&self.key.forward(inputs)),
+            value: self.split_heads(&self.value.forward(inputs)),
         }
     }
 
-    /// Attention of `inputs` `[batch, length, embed]` to themselves; see [`Attention::attend`].
-    pub fn self_attend(&self, inputs: &Tensor, bias: &Tensor, dropout: Dropout) -> Tensor {
-        self.attend(&self.queries(inputs), &self.key_value(inputs), bias, dropout)
+    /// Attention of `inputs` `[batch, q_length, embed]` to `context` `[batch, kv_length, embed]`, which may
+    /// be the same: `[batch, q_length, embed]`.
+    pub fn forward(
+        &self,
+        inputs: &Tensor,
+        context: &Tensor,
+        bias: &AttentionBias,
+        dropout: Dropout,
+    ) -> Tensor {
+        let (query, key_value) = (self.queries(inputs), self.key_value(context));
+        if query.device() != Device::Cpu {
+            return self.attend(&query, &key_value, bias.dense(query.kind()), dropout);
+        }
+        let value = dropout.apply_to_keys(&key_value.value);
+        self.out.forward(&fused_attention(&query, &key_value.key, &value, bias))
     }
 
     /// The attention's result for every query, `[batch, q_length, embed]`. `bias` broadcasts to
@@ -89,7 +107,7 @@ impl Attention {
         let weights = (scores + bias.to_kind(score_kind)).softmax(-1, None::<Kind>).to_kind(kind);
         let weights = dropout.apply_along_length(weights);
         let heads = weights.matmul(&key_value.value); // [batch, num_heads, q_length, head_dim]
-        project(&self.join_heads(&heads), &self.out)
+        self.out.forward(&self.join_heads(&heads))
     }
 
     fn split_heads(&self, joined: &Tensor) -> Tensor {

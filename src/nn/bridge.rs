@@ -62,7 +62,7 @@ struct RawDevice {
 
 unsafe extern "C" {
     safe fn gimlet_set_flush_denormal(on: bool) -> bool;
-    safe fn gimlet_products_by_onednn();
+    safe fn gimlet_set_products(float_by_onednn: bool, bfloat16_by_mkl: bool);
     safe fn gimlet_set_deterministic(on: bool) -> bool;
     safe fn gimlet_allow_tf32(on: bool) -> bool;
     fn gimlet_cuda_memory(index: i32, memory: *mut DeviceMemory) -> bool;
@@ -87,10 +87,18 @@ pub fn flush_denormals() -> bool {
     gimlet_set_flush_denormal(true)
 }
 
-/// Lets oneDNN compute float32 matrix products instead of MKL; results change by rounding only. See
-/// `bridge/matmul.cpp`.
-pub fn products_by_onednn() {
-    gimlet_products_by_onednn();
+/// Which library computes matrix products, other than libtorch's choice. See `bridge/matmul.cpp`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Products {
+    /// oneDNN instead of MKL for float32.
+    pub float_by_onednn: bool,
+    /// MKL instead of oneDNN for bfloat16, on factors that are widened to float32.
+    pub bfloat16_by_mkl: bool,
+}
+
+/// Sets it for the whole process, before the first product; results change by rounding only.
+pub fn set_products(products: Products) {
+    gimlet_set_products(products.float_by_onednn, products.bfloat16_by_mkl);
 }
 
 /// Makes operations that have no deterministic way fail instead of taking another one; those that have two

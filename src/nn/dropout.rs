@@ -27,26 +27,55 @@ impl Dropout {
 
     /// `inputs` with a mask of their own shape.
     pub fn apply(self, inputs: Tensor) -> Tensor {
-        let shape = inputs.size();
-        self.masked(inputs, &shape)
+        match self.mask(&inputs, &inputs.size()) {
+            Some(mask) => inputs * mask,
+            None => inputs,
+        }
     }
 
     /// `inputs` with one mask for all positions of the last axis but one: the length, or the query
     /// positions of attention weights.
     pub fn apply_along_length(self, inputs: Tensor) -> Tensor {
+        match self.mask_along_length(&inputs) {
+            Some(mask) => inputs * mask,
+            None => inputs,
+        }
+    }
+
+    /// `residual` plus `branch`, the latter dropped out as by [`Dropout::apply_along_length`].
+    pub fn add_along_length(self, residual: &Tensor, branch: &Tensor) -> Tensor {
+        match self.mask_along_length(branch) {
+            Some(mask) => residual.addcmul(branch, &mask),
+            None => residual + branch,
+        }
+    }
+
+    /// What [`Dropout::apply_along_length`] multiplies by, if anything is dropped: 0 or what scales
+    /// the rest, of extent 1 in the last axis but one.
+    pub fn mask_along_length(self, inputs: &Tensor) -> Option<Tensor> {
         let mut shape = inputs.size();
         let length_axis = shape.len() - 2;
         shape[length_axis] = 1;
-        self.masked(inputs, &shape)
+        self.mask(inputs, &shape)
     }
 
-    fn masked(self, inputs: Tensor, shape: &[i64]) -> Tensor {
+    /// `value` `[batch, num_heads, kv_length, head_dim]`, so that attention weights need no mask of their
+    /// own: theirs is shared by the queries, hence it is one factor for each key.
+    pub fn apply_to_keys(self, value: &Tensor) -> Tensor {
+        let (batch, num_heads, length, _) = value.size4().expect("values have four axes");
+        match self.mask(value, &[batch, num_heads, length, 1]) {
+            Some(mask) => value * mask,
+            None => value.shallow_clone(),
+        }
+    }
+
+    fn mask(self, inputs: &Tensor, shape: &[i64]) -> Option<Tensor> {
         if self.is_off() {
-            return inputs;
+            return None;
         }
         let keep = 1.0 - self.rate;
         let mask = Tensor::empty(shape, (inputs.kind(), inputs.device())).bernoulli_float_(keep);
-        inputs * (mask / keep)
+        Some(mask / keep)
     }
 }
 

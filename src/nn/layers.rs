@@ -1,14 +1,12 @@
-//! Embedding, RMS normalization and the feed-forward block.
+//! Embedding and the feed-forward block.
 
 use tch::{Kind, Tensor};
 
 use super::dropout::Dropout;
+use super::fused::gated_gelu;
 use super::params::Params;
-use super::remat::project;
+use super::projection::Projection;
 use super::spec::{Activation, Dtype};
-
-/// Floor of the mean square under RMS normalization. T5X `layers.py`.
-const EPSILON: f64 = 1e-6;
 
 /// Torch's name of a dtype.
 pub fn kind(dtype: Dtype) -> Kind {
@@ -22,15 +20,6 @@ pub fn kind(dtype: Dtype) -> Kind {
 pub fn embed(embedding: &Tensor, tokens: &Tensor, kind: Kind) -> Tensor {
     // Rows are cast after the lookup: the same numbers as casting the whole table.
     Tensor::embedding(embedding, tokens, -1, false, false).to_kind(kind)
-}
-
-/// Root-mean-square normalization over the last axis (Zhang & Sennrich 2019, arXiv:1910.07467), without
-/// mean or bias. Computed in float32, cast to the dtype of `scale`, then scaled.
-pub fn rms_norm(inputs: &Tensor, scale: &Tensor) -> Tensor {
-    let wide = inputs.to_kind(Kind::Float);
-    let mean_square = wide.square().mean_dim(-1, true, Kind::Float);
-    let normal = wide * (mean_square + EPSILON).rsqrt();
-    normal.to_kind(scale.kind()) * scale
 }
 
 /// The activation of that name, elementwise.
@@ -50,8 +39,8 @@ pub fn activate(activation: Activation, inputs: &Tensor) -> Tensor {
 /// The feed-forward block: the product of one activation per input projection, projected back.
 #[derive(Debug)]
 pub struct Mlp {
-    inputs: Vec<(Activation, Tensor)>, // each [embed, mlp]
-    output: Tensor,                    // [mlp, embed]
+    inputs: Vec<(Activation, Projection)>, // each [embed, mlp]
+    output: Projection,                    // [mlp, embed]
 }
 
 impl Mlp {
@@ -62,17 +51,22 @@ impl Mlp {
         projections: impl IntoIterator<Item = (Activation, String)>,
         kind: Kind,
     ) -> Self {
-        let kernel = |name: &str| params.cast(&format!("{prefix}/{name}/kernel"), kind);
-        let projections = projections.into_iter();
-        let inputs = projections.map(|(activation, name)| (activation, kernel(&name))).collect();
-        Self { inputs, output: kernel("wo") }
+        let projection = |name: &str| Projection::new(params, &format!("{prefix}/{name}"), kind);
+        let inputs = projections.into_iter();
+        let inputs = inputs.map(|(activation, name)| (activation, projection(&name))).collect();
+        Self { inputs, output: projection("wo") }
     }
 
     /// `[batch, length, embed]` to the same.
     pub fn forward(&self, inputs: &Tensor, dropout: Dropout) -> Tensor {
-        let activated =
-            self.inputs.iter().map(|(a, kernel)| activate(*a, &project(inputs, kernel)));
-        let product = activated.reduce(|a, b| a * b).expect("a feed-forward block has activations");
-        project(&dropout.apply_along_length(product), &self.output)
+        self.output.forward(&dropout.apply_along_length(self.product(inputs)))
+    }
+
+    fn product(&self, inputs: &Tensor) -> Tensor {
+        if let [(Activation::Gelu, gate), (Activation::Linear, linear)] = &self.inputs[..] {
+            return gated_gelu(&gate.forward(inputs), &linear.forward(inputs));
+        }
+        let activated = self.inputs.iter().map(|(a, input)| activate(*a, &input.forward(inputs)));
+        activated.reduce(|a, b| a * b).expect("a feed-forward block has activations")
     }
 }

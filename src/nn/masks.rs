@@ -1,5 +1,7 @@
 //! Which query may see which key, and the bias that says so to a softmax.
 
+use std::cell::OnceCell;
+
 use tch::{Device, Kind, Tensor};
 
 /// What a forbidden pair adds to its score. Large enough to vanish in the softmax, yet finite: a query
@@ -27,4 +29,29 @@ pub fn causal_mask(length: i64, device: Device) -> Tensor {
 pub fn bias_from_mask(allowed: &Tensor, kind: Kind) -> Tensor {
     let zeros = Tensor::zeros(allowed.size(), (kind, allowed.device()));
     zeros.masked_fill(&allowed.logical_not(), FORBIDDEN)
+}
+
+/// What an attention over whole sequences adds to its scores, shared by the layers of a stack.
+#[derive(Debug)]
+pub struct AttentionBias {
+    /// A learned bias, `[1, num_heads, q_length, kv_length]`.
+    pub position: Option<Tensor>,
+    /// Which pairs may meet, bool `[batch, 1, q_length, kv_length]`.
+    pub allowed: Tensor,
+    dense: OnceCell<Tensor>,
+}
+
+impl AttentionBias {
+    /// A bias of these two.
+    pub fn new(position: Option<Tensor>, allowed: &Tensor) -> Self {
+        Self { position, allowed: allowed.shallow_clone(), dense: OnceCell::new() }
+    }
+
+    /// Both as one tensor in the scores' dtype, made once: `[batch, num_heads or 1, q_length, kv_length]`.
+    pub fn dense(&self, kind: Kind) -> &Tensor {
+        self.dense.get_or_init(|| {
+            let mask = bias_from_mask(&self.allowed, kind);
+            self.position.as_ref().map_or_else(|| mask.shallow_clone(), |position| &mask + position)
+        })
+    }
 }

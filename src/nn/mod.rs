@@ -17,6 +17,10 @@ pub mod cpu;
 #[cfg(feature = "torch")]
 mod dropout;
 #[cfg(feature = "torch")]
+mod fp8;
+#[cfg(feature = "torch")]
+pub mod fused;
+#[cfg(feature = "torch")]
 mod init;
 #[cfg(feature = "torch")]
 mod layers;
@@ -25,22 +29,31 @@ mod masks;
 #[cfg(feature = "torch")]
 mod params;
 #[cfg(feature = "torch")]
+mod projection;
+#[cfg(feature = "torch")]
 mod relative_position;
 #[cfg(feature = "torch")]
 mod remat;
 
-pub use spec::{Activation, Distribution, Dtype, FanMode, Initializer, ParamSpec, RematPolicy};
+pub use spec::{
+    Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, ParamSpec, RematPolicy,
+    TransformerEngineConfig,
+};
 
 #[cfg(feature = "torch")]
 pub use attention::{Attention, AttentionDims, KeyValue};
 #[cfg(feature = "torch")]
 pub use dropout::Dropout;
 #[cfg(feature = "torch")]
-pub use layers::{Mlp, activate, embed, kind, rms_norm};
+pub use fused::{add_and_norm, rms_norm};
 #[cfg(feature = "torch")]
-pub use masks::{bias_from_mask, causal_mask, pairs, same_segment};
+pub use layers::{Mlp, activate, embed, kind};
+#[cfg(feature = "torch")]
+pub use masks::{AttentionBias, bias_from_mask, causal_mask, pairs, same_segment};
 #[cfg(feature = "torch")]
 pub use params::Params;
+#[cfg(feature = "torch")]
+pub use projection::Projection;
 #[cfg(feature = "torch")]
 pub use relative_position::{RelativePosition, buckets, relative_position_bias};
 #[cfg(feature = "torch")]

@@ -1,23 +1,27 @@
 //! The parameters of a model: named float32 leaves of the autograd graph.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tch::{Device, Kind, Tensor};
 
+use super::fp8::{Fp8Product, Fp8Scaling};
 use super::init::draw;
-use super::spec::ParamSpec;
+use super::spec::{ParamSpec, TransformerEngineConfig};
 
 /// Parameters by name, in the order of flax (sorted).
 #[derive(Debug, Default)]
 pub struct Params {
     tensors: BTreeMap<String, Tensor>,
+    /// The scales of fp8 products, once a model has computed in fp8.
+    fp8: Arc<Mutex<Option<Arc<Fp8Scaling>>>>,
 }
 
 impl Clone for Params {
     /// Other handles of the same tensors.
     fn clone(&self) -> Self {
         let tensors = self.tensors.iter().map(|(name, t)| (name.clone(), t.shallow_clone()));
-        Self { tensors: tensors.collect() }
+        Self { tensors: tensors.collect(), fp8: Arc::clone(&self.fp8) }
     }
 }
 
@@ -31,7 +35,8 @@ impl Params {
     /// Parameters with the given values; the tensors become leaves that require gradients.
     pub fn from_tensors(tensors: impl IntoIterator<Item = (String, Tensor)>) -> Self {
         let leaf = |tensor: Tensor| tensor.detach().set_requires_grad(true);
-        Self { tensors: tensors.into_iter().map(|(name, tensor)| (name, leaf(tensor))).collect() }
+        let tensors = tensors.into_iter().map(|(name, tensor)| (name, leaf(tensor))).collect();
+        Self { tensors, ..Self::default() }
     }
 
     /// The parameter of that name. A model asks for names of its own tree only, so a missing one is
@@ -69,7 +74,40 @@ impl Params {
         let prefix = format!("{prefix}/");
         let from = self.tensors.range(prefix.clone()..);
         let below = from.take_while(|(name, _)| name.starts_with(&prefix));
-        Self { tensors: below.map(|(name, t)| (name.clone(), t.shallow_clone())).collect() }
+        let tensors = below.map(|(name, t)| (name.clone(), t.shallow_clone())).collect();
+        Self { tensors, fp8: Arc::clone(&self.fp8) }
+    }
+
+    /// Begins a forward pass whose projections compute in fp8, or not. Where gradients are recorded, the
+    /// scales move on.
+    pub fn begin_fp8(&self, spec: Option<&TransformerEngineConfig>) {
+        let mut held = self.scaling();
+        let Some(spec) = spec.filter(|spec| spec.enable_fp8) else {
+            *held = None;
+            return;
+        };
+        let scaling = match held.take().filter(|scaling| scaling.spec() == spec) {
+            Some(scaling) => scaling,
+            None => {
+                let kernels = self.tensors.keys().filter(|name| name.ends_with("/kernel"));
+                let device = self.tensors.values().next().map_or(Device::Cpu, Tensor::device);
+                Arc::new(Fp8Scaling::new(spec, kernels.map(String::as_str), device))
+            }
+        };
+        // A leaf requires gradients under `no_grad` too, a view of it does not.
+        if self.tensors.values().next().is_some_and(|leaf| leaf.view_as(leaf).requires_grad()) {
+            scaling.next_step();
+        }
+        *held = Some(scaling);
+    }
+
+    /// Products in fp8 with that kernel, between [`Params::begin_fp8`] and the next.
+    pub(super) fn fp8_product(&self, kernel: &str) -> Option<Fp8Product> {
+        self.scaling().as_ref().map(|scaling| scaling.product(kernel))
+    }
+
+    fn scaling(&self) -> MutexGuard<'_, Option<Arc<Fp8Scaling>>> {
+        self.fp8.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The parameter in the compute dtype, as part of the graph.

@@ -1,6 +1,12 @@
 //! T5's relative position bias: one learned number per head and bucket of distance.
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
+
+use super::autograd::custom_function;
+use super::fused::kernels;
+
+/// Blocks that share one head's diagonals, enough to fill a device.
+const PARTIAL_SUMS: i64 = 16;
 
 /// Whether keys after the query have buckets of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,9 +72,28 @@ pub fn relative_position_bias(
     let index = Tensor::from_slice(&buckets).to_device(rel_embedding.device());
     // A product with one-hot rows: the gradient of a gather adds one element at a time.
     let one_hot = index.one_hot(num_buckets).to_kind(rel_embedding.kind());
-    let by_distance = rel_embedding.matmul(&one_hot.tr()); // [num_heads, distances]
-    // Window w starts at distance 1 - q_length + w, which is that of query q_length - 1 - w.
-    by_distance.unfold(1, lengths.1, 1).flip([1]).unsqueeze(0)
+    let bias = || {
+        let by_distance = rel_embedding.matmul(&one_hot.tr()); // [num_heads, distances]
+        // Window w starts at distance 1 - q_length + w, which is that of query q_length - 1 - w.
+        by_distance.unfold(1, lengths.1, 1).unsqueeze(0).flip([2])
+    };
+    if !kernels::suit(rel_embedding, num_buckets) {
+        return bias();
+    }
+    let bias = tch::no_grad(bias);
+    let gradients = move |of: Vec<Tensor>| vec![bucket_gradient(&of[0], &one_hot)];
+    custom_function(&[rel_embedding], vec![bias], gradients).remove(0)
+}
+
+/// The gradient of a bias `[batch, num_heads, q_length, kv_length]`, summed over all pairs of positions of a
+/// bucket: `[num_heads, num_buckets]`. `one_hot` is `[distances, num_buckets]`.
+fn bucket_gradient(bias: &Tensor, one_hot: &Tensor) -> Tensor {
+    let (num_heads, distances) = (bias.size()[1], one_hot.size()[0]);
+    let size = [PARTIAL_SUMS, num_heads, distances];
+    let sums = Tensor::empty(size, (Kind::Float, bias.device()));
+    kernels::launch(c"diagonal_sums", &[&bias.contiguous(), &sums], &[]);
+    let by_distance = sums.sum_dim_intlist(0, false, Kind::Float);
+    by_distance.matmul(&one_hot.to_kind(Kind::Float)).to_kind(bias.kind())
 }
 
 #[cfg(test)]

@@ -58,21 +58,6 @@ impl<L> Block<L> {
     }
 }
 
-impl<L: 'static> Block<L> {
-    /// What `body` computes of the layer and of `inputs`, and of random numbers of the first one's device.
-    /// It must end in a projection, whose result is only added to: nobody reads it again.
-    pub fn forward(
-        &self,
-        inputs: &[&Tensor],
-        body: impl Fn(&L, &[&Tensor]) -> Tensor + Send + 'static,
-    ) -> Tensor {
-        match self {
-            Block::Kept(layer) => body(layer, inputs),
-            Block::Remade(recipe) => recipe.forward(inputs, body),
-        }
-    }
-}
-
 impl<L> fmt::Debug for Block<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -90,7 +75,9 @@ impl<L> Clone for Recipe<L> {
 }
 
 impl<L: 'static> Recipe<L> {
-    fn forward(
+    /// What `body` computes of the layer and of `inputs`, and of random numbers of the first one's device.
+    /// It must end in a projection, whose result is only added to: nobody reads it again.
+    pub fn forward(
         &self,
         inputs: &[&Tensor],
         body: impl Fn(&L, &[&Tensor]) -> Tensor + Send + 'static,

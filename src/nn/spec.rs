@@ -21,6 +21,35 @@ impl Dtype {
     }
 }
 
+/// Whether and how projections compute in 8-bit floats, as NVIDIA's Transformer Engine does. Sums stay
+/// float32, and everything else keeps the format of activations. Source: t5x `te_helper.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.te_helper.TransformerEngineConfig")]
+pub struct TransformerEngineConfig {
+    /// Whether projections compute in fp8; needs an H100 or newer, or a CPU.
+    #[gin(default = false)]
+    pub enable_fp8: bool,
+    /// The formats of inputs, kernels and gradients.
+    #[gin(default = Fp8Format::Hybrid)]
+    pub fp8_format: Fp8Format,
+    /// Powers of two by which scaled tensors stay below the format's largest number.
+    #[gin(default = 0.0)]
+    pub margin: f64,
+    /// Steps whose largest magnitude a tensor is scaled by; 0 for its own of this step, which takes one
+    /// more pass over it.
+    #[gin(default = 1024)]
+    pub amax_history_len: usize,
+}
+
+/// Which 8-bit formats projections compute in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum Fp8Format {
+    /// 4 bits of exponent and 3 of mantissa for everything.
+    E4m3,
+    /// The same, but 5 bits of exponent and 2 of mantissa for gradients, whose magnitudes vary more.
+    Hybrid,
+}
+
 /// An elementwise nonlinearity, by its flax name (`flax.linen`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum Activation {

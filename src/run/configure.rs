@@ -2,9 +2,10 @@
 
 use crate::data::{Mixture, Task, TaskFamily, set_tfds_data_dir};
 use crate::gin::{
-    Config, Configurable, Diagnostics, Evaluator, Loaded, Registry, Severity, Source, load,
+    Config, Configurable, Diagnostic, Diagnostics, Evaluator, Loaded, Registry, Severity, Source,
+    load_anyway,
 };
-use crate::storage::{parse_path_map, set_path_map};
+use crate::storage::{Path, parse_path_map, set_path_map};
 use crate::train::{Train, check};
 
 use super::cache::caches_of;
@@ -93,8 +94,22 @@ fn load_files(
         return Err(Failure::Usage(anyhow::anyhow!("no configuration: give --gin_file=FILE")));
     }
     let registry = registry();
-    let loaded = load(&request, source, &registry)?;
-    Ok((loaded, registry))
+    let mut loaded = load_anyway(&request, source, &registry);
+    loaded.diagnostics.splice(0..0, missing_folders(&request.search_paths));
+    Ok((loaded.checked()?, registry))
+}
+
+/// Warns of folders that are searched and not there.
+fn missing_folders(search_paths: &[String]) -> Vec<Diagnostic> {
+    let is_missing = |path: &&String| {
+        let found = Path::parse(path).and_then(|folder| folder.is_dir());
+        matches!(found, Ok(false))
+    };
+    let warning = |path: &String| Diagnostic {
+        severity: Severity::Warning,
+        ..Diagnostic::nowhere(format!("--gin_search_paths names `{path}`, which is no folder"))
+    };
+    search_paths.iter().filter(is_missing).map(warning).collect()
 }
 
 /// Takes warnings for errors where the flag says so.

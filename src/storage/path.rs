@@ -76,6 +76,12 @@ impl Path {
         self.given.rsplit('/').next().expect("split yields one part")
     }
 
+    /// What follows a folder in the path of something in it; otherwise the whole path.
+    pub fn relative_to(&self, folder: &Self) -> &str {
+        let relative = self.given.strip_prefix(&folder.given);
+        relative.map_or(&self.given, |rest| rest.trim_start_matches('/'))
+    }
+
     /// The text as given.
     pub fn as_str(&self) -> &str {
         &self.given

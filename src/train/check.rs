@@ -5,6 +5,7 @@ use crate::data::DatasetConfig;
 use crate::models::loss::LossNormalizingFactor;
 use crate::models::t5::T5Config;
 use crate::models::{EncoderDecoderModel, Model};
+use crate::partition::Partitioner;
 use crate::storage::Path;
 
 use super::periods::Periods;
@@ -38,10 +39,10 @@ pub fn check(train: &Train) -> Result<(), UnfitSpec> {
     if let Some(restore) = &train.checkpoint_cfg.restore {
         check_restore(restore)?;
     }
-    if let Some(keep) = train.checkpoint_cfg.save.as_ref().and_then(SaveCheckpointConfig::keep_best)
-    {
-        check_monitored(&keep.metric)?;
+    if let Some(save) = &train.checkpoint_cfg.save {
+        check_save(save)?;
     }
+    check_partitions(&train.partitioner)?;
     let mut modes = train.actions.iter().flat_map(|actions| actions.keys());
     if let Some(mode) = modes.find(|mode| !ACTION_MODES.contains(&mode.as_str())) {
         let known = crate::gin::one_of(&ACTION_MODES);
@@ -165,6 +166,26 @@ fn check_restore(config: &RestoreCheckpointConfig) -> Result<(), UnfitSpec> {
             "training restores one checkpoint, found {} in utils.RestoreCheckpointConfig.path",
             several.len()
         )),
+    }
+}
+
+fn check_save(config: &SaveCheckpointConfig) -> Result<(), UnfitSpec> {
+    config.compression().map_err(UnfitSpec)?;
+    match config.keep_best() {
+        Some(keep) => check_monitored(&keep.metric),
+        None => Ok(()),
+    }
+}
+
+fn check_partitions(partitioner: &Partitioner) -> Result<(), UnfitSpec> {
+    let Partitioner::Pjit(pjit) = partitioner;
+    let name = match &pjit.model_parallel_submesh {
+        Some(_) => "product of partitioning.PjitPartitioner.model_parallel_submesh",
+        None => "size of the model axis, partitioning.PjitPartitioner.num_partitions,",
+    };
+    match pjit.requested_partitions() {
+        Some(0) => unfit(format!("the {name} is 0, expected at least 1")),
+        _ => Ok(()),
     }
 }
 

@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{
-    Best, CheckpointConfig, CheckpointError, Compression, DType, RUN_FILE, RestoreCheckpointConfig,
-    RestoreMode, Retention, SaveCheckpointConfig, Saver, Saving, Stored, latest, open, plan_resume,
+    Best, CheckpointConfig, CheckpointError, DType, RUN_FILE, RestoreCheckpointConfig, RestoreMode,
+    Retention, SaveCheckpointConfig, Saver, Saving, Stored, latest, open, plan_resume,
     remove_stale, restore_newest,
 };
 use crate::data::DatasetState;
@@ -17,11 +17,6 @@ use super::error::TrainError;
 use super::monitor::Monitored;
 use super::state::TrainState;
 use super::state_arrays::{copy, fill, shapes};
-
-/// The bytes of trained floats hardly repeat: gzip at T5X's level saves 8% of them at a tenth of a disk's
-/// speed, on cores that a run on the CPU needs itself (`benches/peers/compare_checkpoint.py`). T5X reads
-/// chunks that are not compressed just as well, and ours have checksums.
-const COMPRESSION: Compression = Compression::None;
 
 /// What makes a resumed run the same run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -200,7 +195,7 @@ fn saving(model_dir: &Path, config: &SaveCheckpointConfig) -> Saving {
     Saving {
         model_dir: model_dir.clone(),
         target_dtype: config.dtype.map(DType::from),
-        compression: COMPRESSION,
+        compression: config.compression().expect("checked with the configuration"),
         retention: Retention { keep, keep_dataset_checkpoints },
     }
 }

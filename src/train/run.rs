@@ -158,8 +158,12 @@ fn stepper(spec: &Train, context: &Context<'_>, record: &RunRecord) -> Result<St
     let schedule = trainer.learning_rate_fn.build();
     let schedule = schedule.map_err(|error| TrainError::Unfit(error.to_string()))?;
     let Model::EncoderDecoder(model) = &spec.model;
+    let mut config = model.config().clone();
+    if let Some(class) = &spec.te_config_cls {
+        config.fp8 = Some(class.0.clone());
+    }
     Ok(Stepper {
-        model: T5::new(model.config().clone()),
+        model: T5::new(config),
         loss: model.loss_spec(),
         schedule,
         num_microbatches: trainer.num_microbatches(),

@@ -7,6 +7,7 @@ use crate::data::DatasetConfig;
 use crate::evaluation::Evaluator;
 use crate::gin::{Configurable, Ref};
 use crate::models::Model;
+use crate::nn::TransformerEngineConfig;
 use crate::partition::Partitioner;
 use crate::schedule::Schedule;
 
@@ -67,6 +68,10 @@ pub struct Train {
     /// Evaluate once before the first step.
     #[gin(default = false)]
     pub run_eval_before_training: bool,
+    /// Whether projections compute in 8-bit floats, instead of what the network's `fp8` says. Source:
+    /// NVIDIA's branch of T5X, `contrib/gpu`.
+    #[gin(default = None)]
+    pub te_config_cls: Option<Ref<TransformerEngineConfig>>,
 }
 
 /// Any trainer.

@@ -9,6 +9,7 @@ mod command;
 mod events;
 mod finetune;
 mod folder;
+mod fp8;
 mod microbatches;
 mod remat;
 mod resume;

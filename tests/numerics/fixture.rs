@@ -3,9 +3,15 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use gimlet::checkpoint::{
+    CheckpointManagerClass, CheckpointPaths, CheckpointerClass, NoTransformations,
+    RestoreCheckpointConfig, RestoreMode, open,
+};
+use gimlet::gin::Ref;
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::{Batch, Packing};
 use gimlet::nn::{Activation, Dtype, Params, RematPolicy};
+use gimlet::storage::Path;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
@@ -42,6 +48,39 @@ pub fn hugging_face(name: &str) -> HuggingFace {
         loss: record["loss"].as_f64().expect("a number"),
         t5,
     }
+}
+
+/// The parameters that a fresh run takes from the folder `data/{name}` of transformers.
+pub fn imported(name: &str, t5: &T5) -> Params {
+    let folder = data(name);
+    let folder = Path::try_from(&*folder).expect("the path is text");
+    let config = RestoreCheckpointConfig {
+        path: CheckpointPaths(vec![folder.to_string()]),
+        mode: RestoreMode::Specific,
+        assignment_map: None,
+        strict: true,
+        fallback_to_scratch: false,
+        dtype: None,
+        restore_dataset: false,
+        checkpointer_cls: Ref(CheckpointerClass::default()),
+        checkpoint_manager_cls: Ref(CheckpointManagerClass::default()),
+        state_transformation_fns: NoTransformations,
+    };
+    let stored = open(&folder).expect("a model");
+    let needs = t5.config().param_tree().into_iter().map(|spec| (target(&spec.name), spec.shape));
+    let plan = config.plan(stored.as_ref(), &needs.collect()).expect("the same model");
+    assert!(plan.from_scratch.is_empty() && plan.unused.is_empty(), "{plan:?}");
+    let read = |name: String| {
+        let array = stored.read(&plan.sources[&target(&name)]).expect("it is whole");
+        let shape: Vec<i64> = array.shape.iter().map(|&extent| extent as i64).collect();
+        (name, Tensor::from_slice(&array.to_f32().expect("floats")).view(&shape[..]))
+    };
+    Params::from_tensors(t5.config().param_tree().into_iter().map(|spec| read(spec.name)))
+}
+
+/// T5X's name of a parameter in a checkpoint.
+fn target(name: &str) -> String {
+    format!("target/{name}")
 }
 
 /// Rows of token ids as one unpacked batch.
@@ -98,6 +137,7 @@ pub fn tiny(seed: u64) -> (T5, Params) {
         float32_attention_logits: false,
         scale_attn_logits: false,
         remat_policy: RematPolicy::None,
+        fp8: None,
     };
     let _held = generator();
     let params = Params::init(&config.param_tree(), seed, Device::Cpu);
@@ -123,6 +163,7 @@ fn config(record: &Value) -> T5Config {
         float32_attention_logits: false,
         scale_attn_logits: false,
         remat_policy: RematPolicy::None,
+        fp8: None,
     }
 }
 
@@ -148,7 +189,11 @@ fn matrix(rows: &[Vec<i64>]) -> Tensor {
     Tensor::from_slice2(rows)
 }
 
+fn data(file: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/numerics/data").join(file)
+}
+
 fn read(file: &str) -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/numerics/data").join(file);
+    let path = data(file);
     std::fs::read(&path).unwrap_or_else(|error| panic!("reading {}: {error}", path.display()))
 }

@@ -2,8 +2,10 @@
 
 mod adafactor;
 mod adamw;
+mod attention;
 mod decode;
 mod fixture;
+mod fp8;
 mod loss;
 mod model;
 mod products;

@@ -37,6 +37,17 @@ fn untied_gated_gelu_equals_hugging_face() {
 }
 
 #[test]
+fn a_model_that_transformers_saved_is_imported_with_its_loss() {
+    let name = "hf_untied_gated_gelu";
+    let expected = fixture::hugging_face(name);
+    let params = fixture::imported(name, &expected.t5);
+    let mean = Some(LossNormalizingFactor::NumRealTargetTokens);
+    let spec = LossSpec { loss_normalizing_factor: mean, ..LossSpec::default() };
+    let loss = expected.t5.loss(&params, &expected.batch, &spec, Dropout::off()).sums.read().loss;
+    assert!((loss / expected.loss - 1.0).abs() < 1e-5, "loss {loss}, expected {}", expected.loss);
+}
+
+#[test]
 fn packed_examples_do_not_see_each_other() {
     let (t5, params) = fixture::tiny(1);
     let apart = two_examples();

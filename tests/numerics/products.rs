@@ -1,6 +1,6 @@
-//! Float32 matrix products by oneDNN, in every layout that the bridge passes on or hands back.
+//! Matrix products by the other library, in every layout that the bridge passes on or hands back.
 
-use gimlet::nn::bridge::products_by_onednn;
+use gimlet::nn::bridge::{Products, set_products};
 use tch::{Device, Kind, Tensor};
 
 use crate::fixture;
@@ -16,6 +16,10 @@ fn check(found: &Tensor, expected: &Tensor) {
     assert!(distance < 1e-4, "distance {distance}");
 }
 
+fn exchange() {
+    set_products(Products { float_by_onednn: true, bfloat16_by_mkl: true });
+}
+
 fn random(size: &[i64]) -> Tensor {
     Tensor::randn(size, (Kind::Float, Device::Cpu))
 }
@@ -24,7 +28,7 @@ fn random(size: &[i64]) -> Tensor {
 fn every_layout_gives_the_product() {
     let _held = fixture::generator();
     tch::manual_seed(0);
-    products_by_onednn();
+    exchange();
     let (a, b) = (random(&[70, 50]), random(&[50, 90]));
     let (at, bt) = (random(&[50, 70]), random(&[90, 50]));
     for a in [&a, &at.tr()] {
@@ -51,7 +55,7 @@ fn every_layout_gives_the_product() {
 fn batched_products_too() {
     let _held = fixture::generator();
     tch::manual_seed(0);
-    products_by_onednn();
+    exchange();
     let (a, b) = (random(&[6, 40, 30]), random(&[6, 40, 30]));
     check(&a.matmul(&b.transpose(1, 2)), &exact(&a, &b.transpose(1, 2)));
     check(&a.transpose(1, 2).matmul(&b), &exact(&a.transpose(1, 2), &b));
@@ -63,11 +67,31 @@ fn batched_products_too() {
 
 #[test]
 fn empty_products_and_wrong_shapes_are_libtorch_s() {
-    products_by_onednn();
+    exchange();
     let empty = random(&[0, 50]).matmul(&random(&[50, 3000]));
     assert_eq!(empty.size(), [0, 3000]);
     let zero = random(&[300, 0]).matmul(&random(&[0, 300]));
     assert_eq!(zero.abs().max().double_value(&[]), 0.0);
     let error = random(&[300, 50]).f_mm(&random(&[40, 300])).expect_err("shapes differ");
     assert!(error.to_string().contains("cannot be multiplied"), "{error}");
+}
+
+/// Rounded once: within 2^-8 of the product of what the factors hold.
+#[test]
+fn bfloat16_products_round_once() {
+    let _held = fixture::generator();
+    tch::manual_seed(0);
+    exchange();
+    let narrow = |size: &[i64]| random(size).to_kind(Kind::BFloat16);
+    let check = |a: &Tensor, b: &Tensor| {
+        let (found, expected) = (a.matmul(b), exact(a, b));
+        assert_eq!(found.kind(), Kind::BFloat16);
+        let error = (found.to_kind(Kind::Double) - &expected).abs() / (expected.abs() + 1e-3);
+        let largest = error.max().double_value(&[]);
+        assert!(largest < 1.0 / 255.0, "relative error {largest}");
+    };
+    let (a, b) = (narrow(&[70, 50]), narrow(&[50, 90]));
+    check(&a, &b);
+    check(&narrow(&[50, 70]).tr(), &narrow(&[90, 50]).tr());
+    check(&narrow(&[6, 40, 30]), &narrow(&[6, 40, 30]).transpose(1, 2));
 }

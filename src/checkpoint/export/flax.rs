@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use rmpv::encode::write_value;
 
-use super::hugging_face::Tensor;
+use super::model::Tensor;
 use super::unwrapped;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::names::Axes;

@@ -1,41 +1,23 @@
 //! A folder that Hugging Face's transformers load: weights, configuration, tokenizer.
 
-use std::collections::BTreeMap;
-use std::io::{self, Write};
-
 use serde_json::{Value, json};
 
+use super::model::{Model, Tensor};
 use super::safetensors::{self, Planned};
 use super::tokenizer::{Files, byte_files, pretty, sentencepiece_files};
+use super::unstacked::Unstacked;
 use super::{flax, torch, unwrapped};
 use crate::checkpoint::array::DType;
-use crate::checkpoint::blocks::{columns, read_block, slabs};
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::names::Axes;
-use crate::checkpoint::names::hugging_face::{EncoderAttention, from_t5x, shape_from_t5x};
-use crate::checkpoint::stored::{ArrayInfo, Stored};
-use crate::checkpoint::transpose::transposed;
+use crate::checkpoint::names::hugging_face;
+use crate::checkpoint::stored::Stored;
 use crate::storage::Path;
-
-/// The families of which transformers has a class.
-const FAMILIES: [(&str, &str); 4] = [
-    ("t5", "T5ForConditionalGeneration"),
-    ("mt5", "MT5ForConditionalGeneration"),
-    ("umt5", "UMT5ForConditionalGeneration"),
-    ("longt5", "LongT5ForConditionalGeneration"),
-];
 
 /// What ends the name of the weights' file while it is written.
 const UNFINISHED: &str = "unfinished";
 
-/// Rows of mT5's embedding, by which it is told from a T5: the networks are the same.
-const MT5_VOCAB: usize = 250_112;
-
 /// Rows of ByT5's embedding.
 const BYT5_VOCAB: usize = 384;
-
-/// The distance beyond which all positions share a bucket, the same in every T5.
-const MAX_DISTANCE: usize = 128;
 
 /// The file in which a model of transformers keeps its weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,9 +35,9 @@ impl Weights {
     /// The name of the file; it appears last and whole.
     pub fn file_name(self) -> &'static str {
         match self {
-            Self::Safetensors => "model.safetensors",
-            Self::Torch => "pytorch_model.bin",
-            Self::Flax => "flax_model.msgpack",
+            Self::Safetensors => hugging_face::SAFETENSORS,
+            Self::Torch => hugging_face::TORCH,
+            Self::Flax => hugging_face::FLAX,
         }
     }
 }
@@ -92,6 +74,7 @@ pub fn export_hugging_face(
     to: &Path,
     options: &HuggingFaceOptions,
 ) -> Result<(), CheckpointError> {
+    let from = &Unstacked::new(from);
     let model = Model::of(from, options)?;
     let name = options.weights.file_name();
     if to.join(name).exists()? {
@@ -138,6 +121,7 @@ pub fn export_torch(
     file: &Path,
     options: &HuggingFaceOptions,
 ) -> Result<(), CheckpointError> {
+    let from = &Unstacked::new(from);
     let model = Model::of(from, options)?;
     if file.exists()? {
         let reason = "it is there already; name another file or remove it".to_string();
@@ -179,231 +163,7 @@ fn write_safetensors(
     Ok(out.finish()?)
 }
 
-/// A tensor to be written.
-pub(super) struct Tensor {
-    /// Its name in PyTorch's models.
-    pub name: String,
-    source: String,
-    /// Its dimensions in the checkpoint.
-    pub shape: Vec<usize>,
-    /// Its dimensions in PyTorch's models.
-    pub out_shape: Vec<usize>,
-    /// How the two relate.
-    pub axes: Axes,
-    /// The type that is written.
-    pub dtype: DType,
-    /// The type in the checkpoint.
-    source_dtype: DType,
-}
-
-impl Tensor {
-    fn planned(&self) -> Planned {
-        Planned { name: self.name.clone(), dtype: self.dtype, shape: self.out_shape.clone() }
-    }
-
-    /// Writes its elements in C order, block by block. An error of reading is wrapped; see [`unwrapped`].
-    pub(super) fn write(
-        &self,
-        from: &dyn Stored,
-        axes: Axes,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        let array = ArrayInfo { name: &self.source, dtype: self.source_dtype, shape: &self.shape };
-        let parts = match axes {
-            Axes::Same => slabs(array),
-            Axes::Swapped => columns(array),
-        };
-        for part in parts {
-            let block = read_block(from, array, &part).map_err(io::Error::other)?;
-            let block = match axes {
-                Axes::Same => block,
-                Axes::Swapped => transposed(block),
-            };
-            out.write_all(&block.cast(self.dtype).data)?;
-        }
-        Ok(())
-    }
-
-    /// Its bytes as they are written.
-    pub(super) fn num_bytes(&self) -> usize {
-        self.shape.iter().product::<usize>() * self.dtype.size()
-    }
-}
-
-/// What the arrays of a checkpoint tell of its model.
-struct Model {
-    model_type: String,
-    attention: EncoderAttention,
-    tensors: BTreeMap<String, Tensor>,
-    vocab_size: usize,
-    emb_dim: usize,
-    num_heads: usize,
-    num_buckets: usize,
-    head_dim: usize,
-    mlp_dim: usize,
-    num_layers: [usize; 2],
-    is_gated: bool,
-    is_tied: bool,
-}
-
-impl Model {
-    /// Looks at the names and shapes.
-    fn of(from: &dyn Stored, options: &HuggingFaceOptions) -> Result<Self, CheckpointError> {
-        let other = |reason: String| CheckpointError::Export {
-            path: from.path().to_string(),
-            reason: format!("{reason}; expected the parameters of a T5"),
-        };
-        let leaves = from.leaves();
-        let params: BTreeMap<&str, ArrayInfo<'_>> = leaves
-            .iter()
-            .filter_map(|leaf| Some((leaf.name.strip_prefix("target/")?, *leaf)))
-            .collect();
-        let shape = |name: &str| match params.get(name) {
-            Some(info) if info.shape.len() == 2 => Ok([info.shape[0], info.shape[1]]),
-            Some(info) => Err(other(format!("`{name}` has shape {:?}", info.shape))),
-            None => Err(other(format!("it has no `{name}`"))),
-        };
-        let (model_type, attention) = family(&params, options);
-        if !FAMILIES.iter().any(|(family, _)| *family == model_type) {
-            let known = FAMILIES.map(|(family, _)| family).join(", ");
-            let reason =
-                format!("the model type `{model_type}` is unknown, expected one of {known}");
-            return Err(CheckpointError::Export { path: from.path().to_string(), reason });
-        }
-        let [vocab_size, emb_dim] = shape("token_embedder/embedding")?;
-        let bias =
-            ["encoder/relpos_bias/rel_embedding", "encoder/layers_0/relpos_bias/rel_embedding"];
-        let [heads, num_buckets] = shape(bias[0]).or_else(|_| shape(bias[1]))?;
-        let num_heads = options.num_heads.unwrap_or(heads);
-        let [_, joined] = shape("encoder/layers_0/attention/query/kernel")?;
-        if num_heads == 0 || joined % num_heads != 0 {
-            return Err(other(format!("{num_heads} heads do not share {joined} columns evenly")));
-        }
-        let [mlp_dim, _] = shape("encoder/layers_0/mlp/wo/kernel")?;
-        let is_gated = params.contains_key("encoder/layers_0/mlp/wi_0/kernel");
-        Ok(Self {
-            tensors: tensors(&params, attention, options, &other)?,
-            num_layers: ["encoder", "decoder"].map(|stack| num_layers(&params, stack)),
-            is_tied: !params.contains_key("decoder/logits_dense/kernel"),
-            head_dim: joined / num_heads,
-            model_type,
-            attention,
-            vocab_size,
-            emb_dim,
-            num_heads,
-            num_buckets,
-            mlp_dim,
-            is_gated,
-        })
-    }
-
-    /// `config.json`.
-    fn config(&self, options: &HuggingFaceOptions) -> Value {
-        let class = FAMILIES.iter().find(|(family, _)| *family == self.model_type);
-        let class = class.expect("the family was checked").1;
-        let activation = if self.is_gated { "gated-gelu" } else { "relu" };
-        let dtype = self.tensors.values().next().map_or(DType::F32, |tensor| tensor.dtype);
-        let mut config = json!({
-            "architectures": [class],
-            "d_ff": self.mlp_dim,
-            "d_kv": self.head_dim,
-            "d_model": self.emb_dim,
-            "decoder_start_token_id": 0,
-            "dropout_rate": 0.1,
-            "eos_token_id": 1,
-            "feed_forward_proj": activation,
-            "initializer_factor": 1.0,
-            "is_encoder_decoder": true,
-            "layer_norm_epsilon": 1e-6,
-            "model_type": self.model_type,
-            "num_decoder_layers": self.num_layers[1],
-            "num_heads": self.num_heads,
-            "num_layers": self.num_layers[0],
-            "pad_token_id": 0,
-            "relative_attention_max_distance": MAX_DISTANCE,
-            "relative_attention_num_buckets": self.num_buckets,
-            "tie_word_embeddings": self.is_tied,
-            "torch_dtype": dtype.name(),
-            "use_cache": true,
-            "vocab_size": self.vocab_size,
-        });
-        if self.model_type == "longt5" {
-            let kind = match self.attention {
-                EncoderAttention::TransientGlobal => "transient-global",
-                _ => "local",
-            };
-            config["encoder_attention_type"] = json!(kind);
-            config["global_block_size"] = json!(options.global_block_size.unwrap_or(16));
-            config["local_radius"] = json!(options.local_radius.unwrap_or(127));
-        }
-        config
-    }
-}
-
 /// `generation_config.json`: every T5 begins with padding.
 fn generation_config() -> Value {
     json!({"decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0})
-}
-
-type Params<'a> = BTreeMap<&'a str, ArrayInfo<'a>>;
-
-/// The model type and the attention of the encoder.
-fn family(params: &Params<'_>, options: &HuggingFaceOptions) -> (String, EncoderAttention) {
-    let is_global = params.contains_key("encoder/side_relpos_bias/rel_embedding");
-    let found = match () {
-        () if is_global => "longt5",
-        () if params.contains_key("encoder/layers_0/relpos_bias/rel_embedding") => "umt5",
-        () if params
-            .get("token_embedder/embedding")
-            .is_some_and(|e| e.shape.first() == Some(&MT5_VOCAB)) =>
-        {
-            "mt5"
-        }
-        () => "t5",
-    };
-    let model_type = options.model_type.clone().unwrap_or_else(|| found.to_string());
-    let attention = match &model_type[..] {
-        "longt5" if is_global => EncoderAttention::TransientGlobal,
-        "longt5" => EncoderAttention::Local,
-        _ => EncoderAttention::Full,
-    };
-    (model_type, attention)
-}
-
-/// Every tensor under its name in transformers.
-fn tensors(
-    params: &Params<'_>,
-    attention: EncoderAttention,
-    options: &HuggingFaceOptions,
-    other: &dyn Fn(String) -> CheckpointError,
-) -> Result<BTreeMap<String, Tensor>, CheckpointError> {
-    let mut tensors = BTreeMap::new();
-    for (name, info) in params {
-        let mapped = from_t5x(name, attention);
-        let fits = |axes: &Axes| *axes == Axes::Same || info.shape.len() == 2;
-        let Some((hf, axes)) = mapped.filter(|(_, axes)| fits(axes)) else {
-            return Err(other(format!("transformers has no name for `{name}` {:?}", info.shape)));
-        };
-        let dtype = options.dtype.filter(|_| info.dtype.is_float()).unwrap_or(info.dtype);
-        let tensor = Tensor {
-            name: hf.clone(),
-            source: info.name.to_string(),
-            shape: info.shape.to_vec(),
-            out_shape: shape_from_t5x(info.shape, axes),
-            axes,
-            dtype,
-            source_dtype: info.dtype,
-        };
-        tensors.insert(hf, tensor);
-    }
-    Ok(tensors)
-}
-
-/// One more than the largest number of a layer.
-fn num_layers(params: &Params<'_>, stack: &str) -> usize {
-    let number = |name: &&str| {
-        let rest = name.strip_prefix(stack)?.strip_prefix("/layers_")?;
-        rest.split('/').next()?.parse::<usize>().ok()
-    };
-    params.keys().filter_map(number).max().map_or(0, |last| last + 1)
 }

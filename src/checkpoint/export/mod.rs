@@ -3,10 +3,12 @@
 
 mod flax;
 mod hugging_face;
+mod model;
 mod native;
 mod safetensors;
 mod tokenizer;
 mod torch;
+mod unstacked;
 mod zip;
 
 use std::io;

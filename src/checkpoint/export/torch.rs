@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use super::hugging_face::Tensor;
+use super::model::Tensor;
 use super::unwrapped;
 use super::zip::ZipWriter;
 use crate::checkpoint::array::DType;

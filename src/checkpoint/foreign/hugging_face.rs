@@ -2,25 +2,27 @@
 
 use serde::Deserialize;
 
+use super::flax::FlaxFile;
 use super::safetensors::SafeTensors;
 use super::shards::Shards;
 use super::torch::TorchFile;
 use super::{Foreign, RawTensors};
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::names::hugging_face::{Traits, entries};
+use crate::checkpoint::names::hugging_face::{FLAX, SAFETENSORS, TORCH, Traits, entries};
 use crate::checkpoint::stored::Format;
 use crate::storage::Path;
 
 /// The weights that a folder may hold, the ones to be preferred first, and what opens them.
-const WEIGHTS: [(&str, Weights); 4] = [
-    ("model.safetensors", Weights::SafeTensors),
+const WEIGHTS: [(&str, Weights); 5] = [
+    (SAFETENSORS, Weights::SafeTensors),
     ("model.safetensors.index.json", Weights::SafeTensorsIndex),
-    ("pytorch_model.bin", Weights::Torch),
+    (TORCH, Weights::Torch),
     ("pytorch_model.bin.index.json", Weights::TorchIndex),
+    (FLAX, Weights::Flax),
 ];
 
 /// Files of which one lies in every model folder.
-pub(in crate::checkpoint) fn marks() -> [&'static str; 4] {
+pub(in crate::checkpoint) fn marks() -> [&'static str; 5] {
     WEIGHTS.map(|(name, _)| name)
 }
 
@@ -31,6 +33,7 @@ enum Weights {
     SafeTensorsIndex,
     Torch,
     TorchIndex,
+    Flax,
 }
 
 impl Weights {
@@ -42,6 +45,7 @@ impl Weights {
             Self::Torch => torch(file),
             Self::SafeTensorsIndex => Ok(Box::new(Shards::open(file, &safe)?)),
             Self::TorchIndex => Ok(Box::new(Shards::open(file, &torch)?)),
+            Self::Flax => Ok(Box::new(FlaxFile::open(file)?)),
         }
     }
 }
@@ -75,7 +79,11 @@ pub(in crate::checkpoint) fn open_hugging_face(dir: &Path) -> Result<Foreign, Ch
 /// # Errors
 /// A damaged file; a model that is no T5.
 pub(in crate::checkpoint) fn open_file(file: &Path) -> Result<Foreign, CheckpointError> {
-    let raw = Box::new(SafeTensors::open(file)?);
+    let weights = match file.file_name().ends_with(".msgpack") {
+        true => Weights::Flax,
+        false => Weights::SafeTensors,
+    };
+    let raw = weights.open(file)?;
     let dir = file.parent().map_or_else(|| Path::parse("."), Ok)?;
     with_config(file, &dir, Format::HuggingFace, raw)
 }
@@ -91,7 +99,8 @@ pub(super) fn with_config(
         Some(config) => config.traits(path)?,
         None => Traits::default(),
     };
-    let entries = entries(raw.tensors(), traits, &|name, other| raw.is_same(name, other));
+    let is_same = |name: &str, other: &str| raw.is_same(name, other);
+    let entries = entries(raw.tensors(), raw.dialect(), traits, &is_same);
     Ok(Foreign::new(path, format, raw, entries))
 }
 

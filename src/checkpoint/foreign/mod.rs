@@ -1,7 +1,9 @@
 //! Checkpoints of other programs. A reader of a file format ([`RawTensors`]) yields tensors under their
 //! own names; a map (`names`) gives them T5X's names, shapes and order of axes; [`Foreign`] is both.
 
+mod flax;
 mod hugging_face;
+mod msgpack;
 mod safetensors;
 mod shards;
 mod sums;
@@ -15,6 +17,7 @@ use std::ops::Range;
 use super::array::{Array, DType, is_plausible, num_elements};
 use super::blocks::BLOCK_BYTES;
 use super::error::CheckpointError;
+use super::names::hugging_face::Dialect;
 use super::names::{Axes, Entry, Origin};
 use super::stored::{ArrayInfo, Format, Stored};
 use super::transpose::transpose;
@@ -65,6 +68,11 @@ pub(super) trait RawTensors: fmt::Debug + Send + Sync {
 
     /// Where the bytes of all tensors lie, and their checksums.
     fn pieces(&self) -> Vec<Piece<'_>>;
+
+    /// How a T5's tensors are named in it.
+    fn dialect(&self) -> Dialect {
+        Dialect::PyTorch
+    }
 
     /// Names that stand for the same bytes as another's, such as tied embeddings.
     fn is_same(&self, _name: &str, _other: &str) -> bool {

@@ -140,7 +140,9 @@ fn dtype(path: &Path, tensor: &str, name: &str) -> Result<DType, CheckpointError
     let numpy = TYPES.iter().find(|(known, _)| *known == name).map(|(_, numpy)| *numpy);
     numpy.and_then(DType::from_name).ok_or_else(|| CheckpointError::Unsupported {
         path: path.to_string(),
-        reason: format!("`{tensor}` is of type {name}, expected floats or integers"),
+        reason: format!(
+            "`{tensor}` is of type {name}, expected floats of 16 bits or more, or integers"
+        ),
     })
 }
 

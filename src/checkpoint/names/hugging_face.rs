@@ -8,6 +8,15 @@ use std::collections::BTreeMap;
 use super::{Axes, Entry, Origin, take_number};
 use crate::checkpoint::foreign::RawInfos;
 
+/// The file of weights of a folder, as safetensors.
+pub const SAFETENSORS: &str = "model.safetensors";
+
+/// The same, written by `torch.save`.
+pub const TORCH: &str = "pytorch_model.bin";
+
+/// The same, of transformers' Flax models.
+pub const FLAX: &str = "flax_model.msgpack";
+
 /// The bias of relative positions in a block of Hugging Face's, which is T5X's of the whole stack or of
 /// a layer.
 const BIAS: &str = "relative_attention_bias.weight";
@@ -101,6 +110,36 @@ fn table() -> Vec<(String, String, Axes)> {
     table
 }
 
+/// How a T5's tensors are named and laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::checkpoint) enum Dialect {
+    /// `encoder.final_layer_norm.weight`; matrices are `[out, in]`.
+    PyTorch,
+    /// `encoder/final_layer_norm/weight`; kernels are `[in, out]`, as T5X's.
+    Flax,
+}
+
+impl Dialect {
+    /// PyTorch's name of a tensor.
+    fn to_pytorch(self, raw: &str) -> String {
+        match (self, raw.rsplit_once('/')) {
+            (Self::Flax, Some((module, "kernel" | "embedding" | "weight"))) => {
+                format!("{}.weight", module.replace('/', "."))
+            }
+            (Self::Flax, _) => raw.replace('/', "."),
+            (Self::PyTorch, _) => raw.to_string(),
+        }
+    }
+
+    /// How the axes of a tensor relate to T5X's, where those of PyTorch's do so.
+    fn axes(self, raw: &str, of_pytorch: Axes) -> Axes {
+        match self {
+            Self::Flax if raw.ends_with("/kernel") => Axes::Same,
+            _ => of_pytorch,
+        }
+    }
+}
+
 /// What must be known of a model besides its tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::checkpoint) struct Traits {
@@ -114,13 +153,14 @@ pub(in crate::checkpoint) struct Traits {
 /// `target/`, so that they are seen and can be assigned.
 pub(in crate::checkpoint) fn entries(
     tensors: &RawInfos,
+    dialect: Dialect,
     traits: Traits,
     is_same: &dyn Fn(&str, &str) -> bool,
 ) -> BTreeMap<String, Entry> {
     let table: BTreeMap<String, (String, Axes)> =
         table().into_iter().map(|(hf, t5x, axes)| (hf, (t5x, axes))).collect();
     let prefix = common_prefix(tensors);
-    let bare = |raw: &str| raw[prefix.len()..].to_string();
+    let bare = |raw: &str| dialect.to_pytorch(&raw[prefix.len()..]);
     let by_name: BTreeMap<String, &String> = tensors.keys().map(|raw| (bare(raw), raw)).collect();
     let embedding = EMBEDDINGS.into_iter().find(|name| by_name.contains_key(*name));
     let tied = traits.tied.unwrap_or_else(|| is_tied(&by_name, embedding, is_same));
@@ -137,6 +177,7 @@ pub(in crate::checkpoint) fn entries(
             true => Some((OTHERS[0].1.to_string(), Axes::Same)),
             false => bias_to_t5x(name, per_layer).or_else(|| to_t5x(&table, name)),
         };
+        let known = known.map(|(t5x, axes)| (t5x, dialect.axes(raw, axes)));
         let info = &tensors[*raw];
         // An axis cannot be swapped where there are not two: then the tensor is something else.
         let known = known.filter(|(_, axes)| *axes == Axes::Same || info.shape.len() == 2);
@@ -264,7 +305,7 @@ mod tests {
     fn map(names: &[&str], traits: Traits) -> Vec<String> {
         let info = RawInfo { dtype: DType::F32, shape: vec![2, 3] };
         let tensors: RawInfos = names.iter().map(|name| (name.to_string(), info.clone())).collect();
-        let entries = entries(&tensors, traits, &|_, _| false);
+        let entries = entries(&tensors, Dialect::PyTorch, traits, &|_, _| false);
         let shown = entries.iter().map(|(name, entry)| match &entry.origin {
             Origin::Tensor(raw, Axes::Swapped) => format!("{name}<{raw} T"),
             Origin::Tensor(raw, Axes::Same) => format!("{name}<{raw}"),

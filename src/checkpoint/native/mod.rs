@@ -7,8 +7,8 @@ mod reader;
 mod writer;
 
 pub(super) use checksums::FILE as CHECKSUMS_FILE;
+pub(super) use msgpack::{CHUNKED_KEY, EXT_ARRAY, Pieces, write_map_head};
 pub(super) use msgpack::{DecodeError, Leaf, PLACEHOLDER, decode_tree};
-pub(super) use msgpack::{Pieces, write_map_head};
 pub(super) use reader::CHECKPOINT_FILE;
 pub use reader::Reader;
 pub use writer::Writer;

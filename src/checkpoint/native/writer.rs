@@ -181,7 +181,7 @@ impl Writer {
     }
 
     /// Keeps an array for the file `checkpoint`.
-    pub fn inline(&self, name: &str, array: Array) {
+    fn inline(&self, name: &str, array: Array) {
         let dtype = self.stored_dtype(name, array.dtype);
         self.state().leaves.insert(name.to_string(), Leaf::Inline(array.cast(dtype)));
     }

@@ -127,9 +127,6 @@ impl Files for Folder<'_> {
     }
 
     fn shown(&self, name: &str) -> String {
-        let file = self.dir.join(name);
-        let name = file.as_str();
-        let relative = name.strip_prefix(self.checkpoint.as_str());
-        relative.map_or(name, |rest| rest.trim_start_matches('/')).to_string()
+        self.dir.join(name).relative_to(self.checkpoint).to_string()
     }
 }

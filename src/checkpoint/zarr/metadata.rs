@@ -37,6 +37,19 @@ pub struct Keys {
     pub separator: char,
 }
 
+impl Keys {
+    /// The file of these indices.
+    pub fn file_name(self, index: &[usize]) -> String {
+        let prefix = self.has_prefix.then(|| "c".to_string());
+        let numbers = index.iter().map(usize::to_string);
+        let parts: Vec<String> = prefix.into_iter().chain(numbers).collect();
+        match parts.is_empty() {
+            true => "0".to_string(),
+            false => parts.join(&self.separator.to_string()),
+        }
+    }
+}
+
 /// Files of several chunks and an index: offset and length of each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shards {
@@ -103,17 +116,6 @@ impl Metadata {
         }
     }
 
-    /// The file of these indices.
-    pub fn file_name(&self, index: &[usize]) -> String {
-        let prefix = self.keys.has_prefix.then(|| "c".to_string());
-        let numbers = index.iter().map(usize::to_string);
-        let parts: Vec<String> = prefix.into_iter().chain(numbers).collect();
-        match parts.is_empty() {
-            true => "0".to_string(),
-            false => parts.join(&self.keys.separator.to_string()),
-        }
-    }
-
     /// The bytes of one chunk, unpacked.
     pub fn chunk_bytes(&self) -> usize {
         num_bytes(&self.chunks, self.dtype).expect("checked when parsed")
@@ -126,7 +128,9 @@ pub fn read_dtype(value: &Value, from_name: fn(&str) -> Option<DType>) -> Result
     from_name(name).ok_or_else(|| {
         Refusal::Unsupported(match name.starts_with('>') {
             true => format!("the big-endian type {value}, expected little-endian"),
-            false => format!("type {value}, expected bool, an integer, a float or bfloat16"),
+            false => {
+                format!("type {value}, expected bool, an integer or a float of 16 bits or more")
+            }
         })
     })
 }
@@ -170,6 +174,16 @@ fn read_float(value: &Value) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Metadata {
+        /// Why a text is refused in which one thing stands in the place of another.
+        pub fn refusal(file: &str, text: &str, from: &str, to: &str) -> String {
+            match Self::parse(file, text.replace(from, to).as_bytes()) {
+                Err(Refusal::Damaged(reason) | Refusal::Unsupported(reason)) => reason,
+                Ok(_) => panic!("{to} was read"),
+            }
+        }
+    }
 
     #[test]
     fn fill_values_are_numbers_names_or_bits() {

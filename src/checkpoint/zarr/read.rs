@@ -148,10 +148,10 @@ impl Zarr<'_> {
         shards: &Mutex<BTreeMap<String, Shard>>,
     ) -> Result<(bool, Option<Place>), CheckpointError> {
         let Some(layout) = &self.metadata.shards else {
-            return Ok((false, self.files.place(&self.metadata.file_name(index))));
+            return Ok((false, self.files.place(&self.metadata.keys.file_name(index))));
         };
         let shard: Vec<usize> = index.iter().zip(&layout.counts).map(|(i, n)| i / n).collect();
-        let name = self.metadata.file_name(&shard);
+        let name = self.metadata.keys.file_name(&shard);
         let known = shards.lock().expect("no holder of the shards panics").get(&name).cloned();
         let shard = match known {
             Some(shard) => shard,
@@ -217,7 +217,7 @@ impl Zarr<'_> {
         data: &mut [u8],
         scratch: &mut Vec<u8>,
     ) -> Result<(), CheckpointError> {
-        let name = self.metadata.file_name(index);
+        let name = self.metadata.keys.file_name(index);
         let chunk_bytes = self.metadata.chunk_bytes();
         let element_bytes = self.metadata.dtype.size();
         let source = match place.open() {
@@ -265,7 +265,7 @@ impl Zarr<'_> {
     }
 
     fn missing(&self, index: &[usize]) -> CheckpointError {
-        self.damaged(&self.metadata.file_name(index), "is missing")
+        self.damaged(&self.metadata.keys.file_name(index), "is missing")
     }
 
     /// A file that should be there and is not, or not whole, is damage.

@@ -10,6 +10,9 @@ use crate::checkpoint::array::DType;
 /// The name of the file.
 pub const FILE_NAME: &str = ".zarray";
 
+/// The names of the chunks that we write.
+pub const KEYS: Keys = Keys { has_prefix: false, separator: '.' };
+
 /// The file as JSON, keys in TensorStore's order.
 #[derive(Serialize, Deserialize)]
 struct Json {
@@ -79,14 +82,6 @@ fn read_compressor(json: &CompressorJson) -> Result<Codec, Refusal> {
     }
 }
 
-/// The file of a chunk that we write.
-pub fn chunk_name(index: &[usize]) -> String {
-    match index {
-        [] => "0".to_string(),
-        _ => index.iter().map(usize::to_string).collect::<Vec<_>>().join("."),
-    }
-}
-
 /// The text of the file that we write, byte for byte that of TensorStore.
 pub fn to_text(
     dtype: DType,
@@ -98,7 +93,7 @@ pub fn to_text(
     let json = Json {
         chunks: chunks.to_vec(),
         compressor: compressor.map(|(id, level)| CompressorJson { id: id.to_string(), level }),
-        dimension_separator: '.',
+        dimension_separator: KEYS.separator,
         dtype: dtype.zarr_name().into(),
         fill_value: Value::Null,
         filters: None,
@@ -122,20 +117,14 @@ mod tests {
         let metadata = Metadata::parse(FILE_NAME, TENSORSTORE.as_bytes()).unwrap();
         assert_eq!((metadata.codecs[..].len(), metadata.order.is_none()), (1, true));
         for (index, expected) in [(&[0, 1][..], "0.1"), (&[], "0")] {
-            assert_eq!(metadata.file_name(index), expected);
-            assert_eq!(chunk_name(index), expected);
+            assert_eq!(metadata.keys.file_name(index), expected);
+            assert_eq!(KEYS.file_name(index), expected);
         }
     }
 
     #[test]
     fn what_cannot_be_read_is_refused_by_name() {
-        let refused = |from: &str, to: &str| {
-            let text = TENSORSTORE.replace(from, to);
-            match Metadata::parse(FILE_NAME, text.as_bytes()) {
-                Err(Refusal::Damaged(reason) | Refusal::Unsupported(reason)) => reason,
-                Ok(_) => panic!("{to} was read"),
-            }
-        };
+        let refused = |from, to| Metadata::refusal(FILE_NAME, TENSORSTORE, from, to);
         assert!(refused("\"C\"", "\"A\"").contains("order A, expected C"));
         assert!(refused("gzip", "lzma").contains("compressor lzma"));
         assert!(refused("<f4", ">f4").contains("the big-endian type \">f4\""));

@@ -185,19 +185,13 @@ mod tests {
         assert_eq!((&metadata.chunks[..], &metadata.codecs[..]), (&[3, 2][..], &[Codec::Zstd][..]));
         let shards = metadata.shards.as_ref().unwrap();
         assert_eq!((&shards.counts[..], shards.has_checksum), (&[2, 2][..], true));
-        assert_eq!(metadata.file_name(&[1, 0]), "c/1/0");
-        assert_eq!(metadata.file_name(&[]), "c");
+        assert_eq!(metadata.keys.file_name(&[1, 0]), "c/1/0");
+        assert_eq!(metadata.keys.file_name(&[]), "c");
     }
 
     #[test]
     fn what_cannot_be_read_is_refused_by_name() {
-        let refused = |from: &str, to: &str| {
-            let text = TENSORSTORE.replace(from, to);
-            match Metadata::parse(FILE_NAME, text.as_bytes()) {
-                Err(Refusal::Damaged(reason) | Refusal::Unsupported(reason)) => reason,
-                Ok(_) => panic!("{to} was read"),
-            }
-        };
+        let refused = |from, to| Metadata::refusal(FILE_NAME, TENSORSTORE, from, to);
         assert!(refused("\"array\"", "\"group\"").contains("group of format 3"));
         assert!(refused("\"regular\"", "\"rectangular\"").contains("chunk grid `rectangular`"));
         assert!(refused("\"zstd\"", "\"lzma\"").contains("codec lzma"));

@@ -40,7 +40,7 @@ pub fn write<S: Sink>(sink: &S, array: ArrayView<'_>, layout: &Layout<'_>) -> Re
     sink.file(v2::FILE_NAME, &mut |out| out.write_all(&text))?;
     let all: Vec<Range<usize>> = array.shape.iter().map(|&size| 0..size).collect();
     for index in indices(chunks_of(&all, chunks)) {
-        sink.file(&v2::chunk_name(&index), &mut |out| {
+        sink.file(&v2::KEYS.file_name(&index), &mut |out| {
             compression.encode(out, &mut |out| {
                 let mut runs = runs(&all, chunks, &index);
                 runs.try_for_each(|run| write_run(out, array, dtype, run))
@@ -68,7 +68,7 @@ pub fn write_parts<S: Sink, E: From<S::Error>>(
         let index: Vec<usize> =
             part.iter().zip(chunks).map(|(range, size)| range.start / size).collect();
         let length = part.iter().map(Range::len).product();
-        sink.file(&v2::chunk_name(&index), &mut |out| {
+        sink.file(&v2::KEYS.file_name(&index), &mut |out| {
             compression.encode(out, &mut |out| {
                 write_run(out, chunk.view(), dtype, Run { in_part: 0, in_chunk: 0, length })
             })

@@ -28,6 +28,7 @@ mod text_sources;
 mod tf_encode;
 mod tf_example;
 mod tf_source;
+mod tf_values;
 mod tfds;
 mod truncated;
 mod wire;

@@ -8,6 +8,7 @@
 use tch::{Kind, Tensor};
 
 use super::spec::LossSpec;
+use crate::nn::fused::kernels;
 
 /// Bytes of logits that are computed at once; larger slices use matrix products better.
 const SLICE_BYTES: i64 = 128 << 20;
@@ -122,6 +123,9 @@ impl Slice {
 
     /// The rows' losses, and the gradient of their weighted sum, written over the logits.
     fn losses(&self, z_loss: f64, smoothing: &Smoothing) -> (TokenLosses, Tensor) {
+        if kernels::suit(&self.logits, i64::MAX) {
+            return self.losses_by_kernel(z_loss, smoothing);
+        }
         let mut logits = self.logits.shallow_clone();
         let (largest, predicted) = logits.max_dim(-1, true);
         let correct = predicted.eq_tensor(&self.tokens).to_kind(Kind::Float);
@@ -153,6 +157,17 @@ impl Slice {
         let target_gradient = &self.coefficients * (smoothing.low - smoothing.confidence);
         let _ = exponentials.scatter_add_(-1, &self.tokens, &target_gradient);
         (losses, exponentials)
+    }
+
+    /// The same in two passes over the logits.
+    fn losses_by_kernel(&self, z_loss: f64, smoothing: &Smoothing) -> (TokenLosses, Tensor) {
+        let empty = || self.coefficients.squeeze_dim(-1).empty_like();
+        let losses = TokenLosses { loss: empty(), z_loss: empty(), correct: empty() };
+        let TokenLosses { loss, z_loss: z_losses, correct } = &losses;
+        let tensors = [&self.logits, &self.tokens, &self.coefficients, loss, z_losses, correct];
+        let Smoothing { confidence, low, least } = *smoothing;
+        kernels::launch(c"cross_entropy", &tensors, &[z_loss, confidence, low, least]);
+        (losses, self.logits.shallow_clone())
     }
 }
 

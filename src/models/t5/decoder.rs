@@ -5,8 +5,8 @@ use tch::{Kind, Tensor};
 use super::encoder::{attention_dims, new_mlp};
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Attention, Block, Dropout, KeyValue, Mlp, Params, RelativePosition, bias_from_mask, kind,
-    relative_position_bias, rms_norm,
+    Attention, AttentionBias, Block, Dropout, KeyValue, Mlp, Params, RelativePosition,
+    add_and_norm, bias_from_mask, kind, relative_position_bias, rms_norm,
 };
 
 /// The decoder's weights in the compute dtype.
@@ -60,19 +60,29 @@ impl Decoder {
     /// Embedded targets `[batch, targets_length, embed]` to what the logits are made of, same shape.
     pub fn forward(&self, embedded: Tensor, context: &DecoderContext, dropout: Dropout) -> Tensor {
         let position = self.position_bias(embedded.size()[1]);
-        let self_bias = bias_from_mask(&context.self_mask, self.kind) + position;
-        let cross_bias = bias_from_mask(&context.cross_mask, self.kind);
+        let self_bias = AttentionBias::new(Some(position.shallow_clone()), &context.self_mask);
+        let cross_bias = AttentionBias::new(None, &context.cross_mask);
         let mut hidden = dropout.apply_along_length(embedded);
         for layer in &self.layers {
-            let inputs = [&hidden, &context.encoded, &self_bias, &cross_bias];
-            hidden = layer.forward(&inputs, move |layer, inputs| {
-                layer.forward(inputs[0], inputs[1], [inputs[2], inputs[3]], dropout)
-            });
+            hidden = match layer {
+                Block::Kept(layer) => {
+                    layer.forward(&hidden, &context.encoded, [&self_bias, &cross_bias], dropout)
+                }
+                Block::Remade(recipe) => {
+                    let DecoderContext { encoded, self_mask, cross_mask } = context;
+                    let inputs = [&hidden, encoded, &position, self_mask, cross_mask];
+                    recipe.forward(&inputs, move |layer, inputs| {
+                        let own = AttentionBias::new(Some(inputs[2].shallow_clone()), inputs[3]);
+                        let cross = AttentionBias::new(None, inputs[4]);
+                        layer.forward(inputs[0], inputs[1], [&own, &cross], dropout)
+                    })
+                }
+            };
         }
         dropout.apply_along_length(rms_norm(&hidden, &self.norm))
     }
 
-    /// A cache for decoding, without gradients, up to `max_length` positions of `beams` hypotheses per row of `encoded`
+    /// A cache for decoding up to `max_length` positions of `beams` hypotheses per row of `encoded`
     /// `[batch, inputs_length, embed]`; `real` says which inputs are not padding, bool `[batch,
     /// inputs_length]`.
     pub fn new_cache(
@@ -143,20 +153,19 @@ impl DecoderLayer {
         &self,
         inputs: &Tensor,
         encoded: &Tensor,
-        [self_bias, cross_bias]: [&Tensor; 2],
+        [self_bias, cross_bias]: [&AttentionBias; 2],
         dropout: Dropout,
     ) -> Tensor {
         // A layer's own view: its gradients are summed before those of other layers are added to them,
         // as they are where the layer is computed again.
         let encoded = &encoded.view_as(encoded);
         let normal = rms_norm(inputs, &self.pre_self_attention_layer_norm);
-        let attended = self.self_attention.self_attend(&normal, self_bias, dropout);
-        let hidden = dropout.apply_along_length(attended) + inputs;
-        let normal = rms_norm(&hidden, &self.pre_cross_attention_layer_norm);
+        let attended = self.self_attention.forward(&normal, &normal, self_bias, dropout);
+        let norm = &self.pre_cross_attention_layer_norm;
+        let (hidden, normal) = add_and_norm(inputs, &attended, norm, dropout);
         let cross = &self.encoder_decoder_attention;
-        let (query, key_value) = (cross.queries(&normal), cross.key_value(encoded));
-        let attended = cross.attend(&query, &key_value, cross_bias, dropout);
-        self.feed_forward(dropout.apply_along_length(attended) + hidden, dropout)
+        let attended = cross.forward(&normal, encoded, cross_bias, dropout);
+        self.feed_forward(&hidden, &attended, dropout)
     }
 
     /// Everything is `[batch * beams, 1, embed]`.
@@ -170,20 +179,22 @@ impl DecoderLayer {
         let normal = rms_norm(&inputs, &self.pre_self_attention_layer_norm);
         let own = cache.extend(index, self.self_attention.key_value(&normal));
         let query = self.self_attention.queries(&normal);
-        let hidden = self.self_attention.attend(&query, &own, self_bias, Dropout::off()) + inputs;
-        let normal = rms_norm(&hidden, &self.pre_cross_attention_layer_norm);
+        let attended = self.self_attention.attend(&query, &own, self_bias, Dropout::off());
+        let norm = &self.pre_cross_attention_layer_norm;
+        let (hidden, normal) = add_and_norm(&inputs, &attended, norm, Dropout::off());
         let cross = &self.encoder_decoder_attention;
         // The hypotheses of a row read the same encoding: they are its query positions.
         let [rows, _, embed] = normal.size()[..] else { unreachable!("activations have 3 axes") };
         let batch = cache.cross.key.size()[0];
         let query = cross.queries(&normal.view([batch, rows / batch, embed]));
         let attended = cross.attend(&query, &cache.cross, cross_bias, Dropout::off());
-        self.feed_forward(attended.view([rows, 1, embed]) + hidden, Dropout::off())
+        self.feed_forward(&hidden, &attended.view([rows, 1, embed]), Dropout::off())
     }
 
-    fn feed_forward(&self, hidden: Tensor, dropout: Dropout) -> Tensor {
-        let normal = rms_norm(&hidden, &self.pre_mlp_layer_norm);
-        dropout.apply_along_length(self.mlp.forward(&normal, dropout)) + hidden
+    /// Adds the last attention's result to the stream, then the feed-forward block's.
+    fn feed_forward(&self, stream: &Tensor, attended: &Tensor, dropout: Dropout) -> Tensor {
+        let (hidden, normal) = add_and_norm(stream, attended, &self.pre_mlp_layer_norm, dropout);
+        dropout.add_along_length(&hidden, &self.mlp.forward(&normal, dropout))
     }
 }
 

@@ -1,11 +1,11 @@
 //! The encoder stack.
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Attention, AttentionDims, Block, Dropout, Mlp, Params, RelativePosition, bias_from_mask, kind,
-    relative_position_bias, rms_norm,
+    Attention, AttentionBias, AttentionDims, Block, Dropout, Mlp, Params, RelativePosition,
+    add_and_norm, kind, relative_position_bias, rms_norm,
 };
 
 /// The encoder's weights in the compute dtype.
@@ -14,7 +14,6 @@ pub struct Encoder {
     layers: Vec<Block<EncoderLayer>>,
     rel_embedding: Tensor,
     norm: Tensor,
-    kind: Kind,
 }
 
 #[derive(Debug)]
@@ -39,7 +38,6 @@ impl Encoder {
             layers: (0..config.num_encoder_layers).map(layer).collect(),
             rel_embedding: params.cast("encoder/relpos_bias/rel_embedding", kind),
             norm: params.cast("encoder/encoder_norm/scale", kind),
-            kind,
         }
     }
 
@@ -53,13 +51,19 @@ impl Encoder {
             RelativePosition::Bidirectional,
             MAX_DISTANCE as i64,
         );
-        // One bias for all layers: [batch, num_heads, length, length].
-        let bias = bias_from_mask(mask, self.kind) + position;
+        // One bias for all layers.
+        let bias = AttentionBias::new(Some(position.shallow_clone()), mask);
         let mut hidden = dropout.apply_along_length(embedded);
         for layer in &self.layers {
-            hidden = layer.forward(&[&hidden, &bias], move |layer, inputs| {
-                layer.forward(inputs[0], inputs[1], dropout)
-            });
+            hidden = match layer {
+                Block::Kept(layer) => layer.forward(&hidden, &bias, dropout),
+                Block::Remade(recipe) => {
+                    recipe.forward(&[&hidden, &position, mask], move |layer, inputs| {
+                        let bias = AttentionBias::new(Some(inputs[1].shallow_clone()), inputs[2]);
+                        layer.forward(inputs[0], &bias, dropout)
+                    })
+                }
+            };
         }
         // Unlike everywhere else, this mask is not shared along the length. T5X `network.py`.
         dropout.apply(rms_norm(&hidden, &self.norm))
@@ -79,12 +83,11 @@ impl EncoderLayer {
         }
     }
 
-    fn forward(&self, inputs: &Tensor, bias: &Tensor, dropout: Dropout) -> Tensor {
+    fn forward(&self, inputs: &Tensor, bias: &AttentionBias, dropout: Dropout) -> Tensor {
         let normal = rms_norm(inputs, &self.pre_attention_layer_norm);
-        let attended = self.attention.self_attend(&normal, bias, dropout);
-        let hidden = dropout.apply_along_length(attended) + inputs;
-        let normal = rms_norm(&hidden, &self.pre_mlp_layer_norm);
-        dropout.apply_along_length(self.mlp.forward(&normal, dropout)) + hidden
+        let attended = self.attention.forward(&normal, &normal, bias, dropout);
+        let (hidden, normal) = add_and_norm(inputs, &attended, &self.pre_mlp_layer_norm, dropout);
+        dropout.add_along_length(&hidden, &self.mlp.forward(&normal, dropout))
     }
 }
 

@@ -87,6 +87,7 @@ impl T5 {
 
     /// Encoding of `tokens` `[batch, inputs_length]` without packing: `[batch, inputs_length, embed]`.
     pub fn encode(&self, params: &Params, tokens: &Tensor, dropout: Dropout) -> Tensor {
+        self.begin(params);
         let real = tokens.gt(0);
         let embedded = self.embed(params, tokens);
         Encoder::new(&self.config, params).forward(embedded, &pairs(&real, &real), dropout)
@@ -111,9 +112,15 @@ impl T5 {
         Head { hidden, kernel: params.get("token_embedder/embedding").tr() }
     }
 
+    /// Begins a forward pass: says in what format projections compute.
+    fn begin(&self, params: &Params) {
+        params.begin_fp8(self.config.fp8.as_ref());
+    }
+
     /// The decoder's result for `batch`: `[batch, targets_length, embed]`.
     fn hidden(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
         let (_, inputs_length, targets_length) = batch.dims();
+        self.begin(params);
         // One lookup for both stacks, since its gradient is as large as the embedding.
         let tokens = Tensor::cat(&[&batch.encoder_input_tokens, &batch.decoder_input_tokens], 1);
         let embedded = self.embed(params, &tokens);

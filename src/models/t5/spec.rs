@@ -1,7 +1,10 @@
 //! Dimensions of a T5 and the parameter tree that follows from them.
 
 use crate::gin::Configurable;
-use crate::nn::{Activation, Distribution, Dtype, FanMode, Initializer, ParamSpec, RematPolicy};
+use crate::nn::{
+    Activation, Distribution, Dtype, FanMode, Initializer, ParamSpec, RematPolicy,
+    TransformerEngineConfig,
+};
 
 /// Buckets of relative position; fixed in T5X's `network.py`.
 pub const NUM_BUCKETS: usize = 32;
@@ -10,7 +13,14 @@ pub const MAX_DISTANCE: usize = 128;
 
 /// Dimensions and variants of a T5 encoder-decoder. Source: T5X `examples/t5/network.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5x.examples.t5.network.T5Config", alias = "t5x.contrib.gpu.t5.network.T5Config")]
+#[gin(
+    name = "t5x.examples.t5.network.T5Config",
+    alias = "t5x.contrib.gpu.t5.network.T5Config",
+    ignored(
+        transpose_batch_sequence = "it is about speed in NVIDIA's branch of T5X only",
+        fuse_qkv_params = "projections are joined in memory, and checkpoints keep T5X's names"
+    )
+)]
 pub struct T5Config {
     /// Rows of the token embedding; at least the vocabulary's size, often padded to a multiple of 128.
     pub vocab_size: usize,
@@ -55,6 +65,9 @@ pub struct T5Config {
     /// What each layer keeps for its backward pass: less memory for more computing.
     #[gin(default = RematPolicy::None)]
     pub remat_policy: RematPolicy,
+    /// Whether projections compute in 8-bit floats; not those to logits. None is no.
+    #[gin(default = None)]
+    pub fp8: Option<TransformerEngineConfig>,
 }
 
 /// The T5 network. Source: T5X `examples/t5/network.py`.
@@ -234,6 +247,7 @@ mod tests {
             float32_attention_logits: false,
             scale_attn_logits: false,
             remat_policy: RematPolicy::None,
+            fp8: None,
         }
     }
 

@@ -285,11 +285,7 @@ fn is_there(args: &ConvertArgs, target: &Path) -> Result<bool, Failure> {
     }
     let expected = if weights.is_some() { Format::HuggingFace } else { Format::T5x };
     let found = list(target).map_err(failure)?.into_iter().next();
-    let is_other = match found.as_ref().and_then(|one| one.format) {
-        Some(format) => format != expected,
-        None => weights.is_none() && holds(Weights::Flax.file_name())?,
-    };
-    if is_other {
+    if found.as_ref().and_then(|one| one.format).is_some_and(|format| format != expected) {
         return Err(Failure::usage(anyhow!(
             "`{target}` is a checkpoint of another format; remove it, or name another TO"
         )));

@@ -13,7 +13,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use fancy_regex::Regex;
 
-use crate::checkpoint::{ArrayInfo, CheckpointError, Stored, Weights, open};
+use crate::checkpoint::{ArrayInfo, CheckpointError, Stored, open};
 use crate::storage::{Path, StorageError};
 use crate::telemetry::Count;
 
@@ -76,13 +76,7 @@ fn parse_path(text: &str) -> Result<Path, Failure> {
 /// Opens the checkpoint at a path; one that holds several is named with what it holds.
 fn open_at(text: &str) -> Result<Box<dyn Stored>, Failure> {
     let path = parse_path(text)?;
-    let flax = path.join(Weights::Flax.file_name());
-    let is_flax = || path.is_dir().is_ok_and(|is| is) && flax.exists().is_ok_and(|is| is);
     open(&path).map_err(|error| match error {
-        CheckpointError::NotACheckpoint { path, .. } if is_flax() => Failure::usage(anyhow!(
-            "`{path}` is a Flax model, which Gimlet writes and does not read; expected the checkpoint \
-             that it was made from"
-        )),
         CheckpointError::NotACheckpoint { path, reason } => {
             // Commands have no modes; the list of a folder is the nearest help.
             let reason = reason.replace(", or use mode = 'latest'", "");

@@ -44,6 +44,17 @@ fn a_macro_that_nothing_uses_is_warned_of() {
 }
 
 #[test]
+fn a_search_path_that_is_no_folder_is_warned_of() {
+    let folder = Folder::new();
+    let pretrain = || folder.pretrain(4).arg("--gin_search_paths=gni").arg("--dry_run");
+    let warning = "warning: --gin_search_paths names `gni`, which is no folder";
+    let ended = pretrain().succeeds();
+    assert!(ended.stderr.contains(warning), "{}", ended.stderr);
+    check(&pretrain().gin_file("no.gin"), USER, &[warning, "there is no gin file `no.gin`"]);
+    check(&pretrain().arg("--strict"), USER, &["names `gni`, which is no folder"]);
+}
+
+#[test]
 fn a_dry_run_warns_of_a_task_that_nothing_declares() {
     let folder = Folder::new();
     let run = folder.pretrain(4).bind("MIXTURE_OR_TASK_NAME", "'lnes'");
@@ -172,6 +183,20 @@ fn values_without_a_meaning() {
     words("LABEL_SMOOTHING", "2.0", &["label_smoothing is 2", "below 1"]);
     words("BATCH_SIZE", "0", &["train/utils.DatasetConfig.batch_size is 0", "BATCH_SIZE"]);
     words("train.eval_steps", "0", &["train.eval_steps is 0", "EVAL_STEPS"]);
+    let partitions = "partitioning.PjitPartitioner.num_partitions";
+    words(partitions, "0", &["num_partitions, is 0, expected at least 1"]);
+    let mesh = "partitioning.PjitPartitioner.model_parallel_submesh";
+    words(mesh, "(2, 0, 1, 1)", &["model_parallel_submesh is 0, expected at least 1"]);
+    let level = "utils.SaveCheckpointConfig.compression_level";
+    check(
+        &folder
+            .pretrain(4)
+            .arg("--dry_run")
+            .bind_text("utils.SaveCheckpointConfig.compression", "zstd")
+            .bind(level, 23),
+        USER,
+        &["compression_level is 23, expected 1 to 22 for 'zstd'"],
+    );
     words("train.actions", "{'EVAL': []}", &["train.actions", "'EVAL'", "'INFER_EVAL'"]);
     words("utils.create_learning_rate_scheduler.warmup_steps", "-1", &["warmup_steps` is -1"]);
 }

@@ -72,6 +72,7 @@ fn config() -> T5Config {
         float32_attention_logits: false,
         scale_attn_logits: false,
         remat_policy: gimlet::nn::RematPolicy::None,
+        fp8: None,
     }
 }
 

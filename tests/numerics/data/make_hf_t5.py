@@ -1,8 +1,9 @@
-"""Writes the loss and all gradients of Hugging Face's T5 for two tiny models.
+"""Writes the loss and all gradients of Hugging Face's T5 for two tiny models, and one model as a folder.
 
-Made with torch 2.11.0 and transformers 5.23.0, float32 on a CPU. For each model: NAME.json holds the
+Made with torch 2.11.0 and transformers 5.23.0 on a CPU, from float32 parameters computed with in float64: in
+float32 the order of sums alone moves small gradients, whose terms cancel, by 1e-5. For each model: NAME.json holds the
 dimensions, the tokens and the loss, NAME.bin the parameters and then their gradients, float32 in the
-order and layout of T5X (kernels are [in, out]).
+order and layout of T5X (kernels are [in, out]). The folder NAME is what transformers saves of the model.
 
 Usage: python make_hf_t5.py OUTPUT_DIR
 """
@@ -13,6 +14,7 @@ import sys
 
 import torch
 from transformers import T5Config, T5ForConditionalGeneration
+from transformers.models.t5.modeling_t5 import T5LayerNorm
 
 DIMS = dict(vocab_size=40, emb_dim=16, num_heads=2, head_dim=8, mlp_dim=24,
             num_encoder_layers=2, num_decoder_layers=2)
@@ -34,12 +36,22 @@ def build(tied):
         model.config.scale_decoder_outputs = False
         model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
     for parameter in model.parameters():
-        # Norm scales away from 1 and kernels large enough that every gradient matters.
+        # Norm scales away from 1, and kernels large enough that every gradient matters, yet not so large that
+        # rounding anywhere moves gradients by 1e-5.
         if parameter.dim() == 1:
             parameter.data.uniform_(0.5, 1.5)
         else:
-            parameter.data.normal_(0.0, 0.3)
+            parameter.data.normal_(0.0, 0.2)
     return model
+
+
+def compute_in_float64(model):
+    """Also where transformers asks for float32, in norms and before softmax."""
+    def normalize(norm, hidden):
+        return norm.weight * hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + norm.variance_epsilon)
+    T5LayerNorm.forward = normalize
+    torch.Tensor.float = lambda tensor: tensor
+    return model.double()
 
 
 def names(tied):
@@ -79,7 +91,7 @@ def padded(lengths, length):
 def main(output_dir):
     for tied in [True, False]:
         torch.manual_seed(0)
-        model = build(tied)
+        model = compute_in_float64(build(tied))
         inputs = padded([INPUTS_LENGTH, 9, 77], INPUTS_LENGTH)
         targets = padded([5, TARGETS_LENGTH, 60], TARGETS_LENGTH)
         labels = targets.masked_fill(targets == 0, -100)
@@ -93,9 +105,11 @@ def main(output_dir):
         gradients = [flat(p.grad, transposed) for p, transposed in ordered]
         name = "hf_tied_relu" if tied else "hf_untied_gated_gelu"
         path = pathlib.Path(output_dir) / name
-        path.with_suffix(".bin").write_bytes(torch.cat(values + gradients).numpy().astype("<f4").tobytes())
+        path.with_suffix(".bin").write_bytes(torch.cat(values + gradients).detach().numpy().astype("<f4").tobytes())
         record = dict(dims=DIMS, tied=tied, loss=loss.item(), inputs=inputs.tolist(), targets=targets.tolist())
         path.with_suffix(".json").write_text(json.dumps(record) + "\n")
+        if not tied:
+            model.save_pretrained(path)
 
 
 if __name__ == "__main__":

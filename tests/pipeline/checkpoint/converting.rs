@@ -146,9 +146,65 @@ fn a_folder_becomes_flax_models_as_flax_itself_writes_them() {
     }
     let (_, _, error) = gimlet(&dir, &words);
     assert_eq!(error.matches("left as it is, it is there already").count(), 2, "{error}");
-    assert!(
-        gimlet(&dir, &["ls", to.as_str()]).1.contains("Flax model, which is written and not read")
-    );
+}
+
+#[test]
+fn what_flax_wrote_is_read_and_becomes_what_it_was_made_from() {
+    let (_dir, dir) = scratch();
+    let original = open(&save_t5(&dir.join("from"), 100)).unwrap();
+    let folder = dir.join("model");
+    folder.create_dir_all().unwrap();
+    let file = folder.join("flax_model.msgpack");
+    file.write_atomic(&fixture("flax/flax_model.msgpack").read().unwrap()).unwrap();
+    folder.join("config.json").write_atomic(br#"{"tie_word_embeddings": false}"#).unwrap();
+    let check = |path: &Path, names: usize| {
+        let model = open(path).unwrap();
+        model.verify().unwrap();
+        let leaves = model.leaves();
+        let parameters = leaves.iter().filter(|leaf| leaf.name.starts_with("target/"));
+        assert_eq!(parameters.clone().count(), names);
+        for leaf in parameters {
+            let expected = original.read(leaf.name).unwrap();
+            assert_eq!(model.read(leaf.name).unwrap(), expected, "{}", leaf.name);
+            let part: Vec<_> = leaf.shape.iter().map(|&size| size / 3..size - size / 4).collect();
+            assert_eq!(model.read_part(leaf.name, &part).unwrap(), expected.part(&part));
+        }
+    };
+    for path in [&folder, &file] {
+        check(path, 29);
+    }
+    let (status, _, error) =
+        gimlet(&dir, &["convert", folder.as_str(), dir.join("t5x/checkpoint_0").as_str()]);
+    assert_eq!(status, 0, "{error}");
+    check(&dir.join("t5x/checkpoint_0"), 29);
+    // Without a word on it, transformers takes the head for tied.
+    folder.join("config.json").write_atomic(b"{}").unwrap();
+    check(&folder, 28);
+}
+
+#[test]
+fn a_flax_file_that_is_cut_or_something_else_is_refused() {
+    let (_dir, dir) = scratch();
+    let whole = fixture("flax/flax_model.msgpack").read().unwrap();
+    let file = dir.join("flax_model.msgpack");
+    for length in (0..whole.len()).step_by(11) {
+        file.write_atomic(&whole[..length]).unwrap();
+        assert!(open(&file).unwrap_err().is_damage(), "cut at {length}");
+    }
+    let check = |bytes: &[u8], expected: &str| {
+        file.write_atomic(bytes).unwrap();
+        let message = open(&file).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    };
+    check(&[&whole[..], b"x"].concat(), "goes on after the end of its map");
+    check(b"\xca\0\0\0\0", "byte 0 is 0xca, expected flax's msgpack of a map of arrays");
+    check(b"\x01", "it is no map at its root");
+    check(&b"\x81\xa1a".repeat(1000), "maps in maps without end");
+    check(b"\xdf\xff\xff\xff\xff\xa1a\xc0", "ends within its map");
+    // An array that claims 2^62 elements in four bytes.
+    let claim = b"\x93\x91\xcf\x40\0\0\0\0\0\0\0\xa7float32\xc4\x04\0\0\0\0";
+    let head = [b"\x81\xa1a\xc7", &[claim.len() as u8][..], b"\x01"].concat();
+    check(&[&head[..], &claim[..]].concat(), "has 4 bytes for an array float32");
 }
 
 #[test]

@@ -5,13 +5,17 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use gimlet::checkpoint::{Array, Retention, Stored, Writer, latest_valid, remove_stale};
+use gimlet::checkpoint::{Array, Retention, Stored, Writer, remove_stale};
 use gimlet::storage::Path;
 
-use super::{names, save_sized, scratch};
+use super::{names, newest_whole, save_sized, scratch};
 
 /// Columns of the arrays that are saved.
 const LENGTH: usize = 1 << 12;
+
+/// How often a writer is killed; more often where this variable says so.
+const KILLS: u64 = 20;
+const KILLS_VARIABLE: &str = "GIMLET_TEST_KILLS";
 
 /// The folder in which a child works.
 const CHILD_DIR: &str = "GIMLET_TEST_CHILD_DIR";
@@ -39,13 +43,13 @@ fn child_saves_until_it_is_killed() {
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) }
     });
     remove_stale(&model_dir).unwrap();
-    let reader = latest_valid(&model_dir).unwrap().checkpoint;
+    let (reader, _) = newest_whole(&model_dir).unwrap();
     let mut step = reader.map_or(0, |reader| reader.step().unwrap());
     loop {
         step += 1;
         save_sized(&model_dir, step, LENGTH);
         let retention = Retention { keep: Some(2), keep_dataset_checkpoints: Some(1) };
-        retention.apply(&model_dir).unwrap();
+        retention.apply(&model_dir, None).unwrap();
     }
 }
 
@@ -56,16 +60,19 @@ fn whenever_a_run_is_killed_its_newest_checkpoint_is_whole() {
     save_sized(&scratch().1, 1, LENGTH);
     let one_save = start.elapsed().as_micros() as u64;
     let mut newest = 0;
-    for round in 0..20 {
-        // From at once to after some saves, spread over the phases of one.
-        let lifetime = one_save * round / 4;
+    let kills = std::env::var(KILLS_VARIABLE).map_or(KILLS, |kills| kills.parse().unwrap());
+    let mut draw = 5_u64;
+    for _ in 0..kills {
+        // From at once to after some saves.
+        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let lifetime = (draw >> 33) % (6 * one_save);
         let variables = [("GIMLET_TEST_LIFETIME", lifetime.to_string())];
         let ended =
             run_child("checkpoint::crash::child_saves_until_it_is_killed", &model_dir, &variables);
         assert_eq!(ended.status.signal(), Some(libc::SIGKILL), "{ended:?}");
-        let found = latest_valid(&model_dir).unwrap();
-        assert!(found.skipped.is_empty(), "{:?}", found.skipped);
-        if let Some(reader) = found.checkpoint {
+        let (found, skipped) = newest_whole(&model_dir).unwrap();
+        assert!(skipped.is_empty(), "{skipped:?}");
+        if let Some(reader) = found {
             let step = reader.step().unwrap();
             assert!(step >= newest, "step {step} after {newest}");
             newest = step;
@@ -132,9 +139,9 @@ fn check_refusal(test: &str, model_dir: &Path, expected: &str) {
     assert!(ended.status.success(), "{ended:?}");
     assert!(said.contains("error: ") && said.contains(expected), "{said}");
     assert_eq!(names(model_dir), ["checkpoint_1"], "{said}");
-    let found = latest_valid(model_dir).unwrap();
-    assert!(found.skipped.is_empty());
-    assert_eq!(found.checkpoint.unwrap().step().unwrap(), 1);
+    let (newest, skipped) = newest_whole(model_dir).unwrap();
+    assert!(skipped.is_empty());
+    assert_eq!(newest.unwrap().step().unwrap(), 1);
 }
 
 #[test]

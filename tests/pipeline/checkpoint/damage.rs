@@ -1,16 +1,13 @@
 //! Damage is noticed, named and stepped over.
 
-use gimlet::checkpoint::{
-    Array, Compression, LatestValid, Writer, checkpoint_dir as dir_of, latest_valid, list_steps,
-    open,
-};
+use gimlet::checkpoint::{Array, Compression, Writer, checkpoint_dir as dir_of, list_steps, open};
 use gimlet::storage::Path;
 
-use super::{copied, everywhere, files, fixture, names, overwrite, save, scratch};
+use super::{copied, everywhere, files, fixture, names, newest_whole, overwrite, save, scratch};
 
 fn found(model_dir: &Path) -> (u64, Vec<String>) {
-    let LatestValid { checkpoint, skipped } = latest_valid(model_dir).unwrap();
-    let step = checkpoint.expect("one is whole").step().unwrap();
+    let (newest, skipped) = newest_whole(model_dir).unwrap();
+    let step = newest.expect("one is whole").step().unwrap();
     (step, skipped.iter().map(ToString::to_string).collect())
 }
 
@@ -94,12 +91,12 @@ fn a_half_written_folder_is_stepped_over_and_not_listed() {
 #[test]
 fn a_run_with_nothing_but_damage_does_not_start_over_silently() {
     everywhere(|model_dir| {
-        assert!(latest_valid(&model_dir.join("none")).unwrap().checkpoint.is_none());
-        assert!(latest_valid(model_dir).unwrap().checkpoint.is_none());
+        assert!(newest_whole(&model_dir.join("none")).unwrap().0.is_none());
+        assert!(newest_whole(model_dir).unwrap().0.is_none());
         for step in [1, 2] {
             overwrite(&save(model_dir, step).join("checkpoint"), b"x");
         }
-        let message = latest_valid(model_dir).unwrap_err().to_string();
+        let message = newest_whole(model_dir).unwrap_err().to_string();
         assert!(message.contains("checkpoint_1") && message.contains("checkpoint_2"), "{message}");
         assert!(message.contains("remove these folders"), "{message}");
     });

@@ -7,7 +7,8 @@ use std::path::{Path as StdPath, PathBuf};
 use gimlet::checkpoint::{Array, Compression, DType, Writer, open};
 use gimlet::storage::Path;
 
-use super::{check_cyclic, copy, fixture, number, scratch};
+use super::{check_cyclic, copy, copy_files, fixture, number, scratch};
+use crate::storage::faulty::Bucket;
 
 /// Element i is i / 2; see `fixtures.py`.
 fn check_values(name: &str, array: &Array) {
@@ -82,6 +83,36 @@ fn every_compression_is_read_again() {
             assert_eq!(written.read(leaf.name).unwrap(), original.read(leaf.name).unwrap());
         }
     }
+}
+
+#[test]
+fn every_format_is_read_from_a_bucket_as_from_disk() {
+    let bucket = Bucket::new();
+    let check = |name: &str, within: &str| {
+        let (from, to) = (fixture(name), bucket.path(name));
+        copy_files(&from, &to);
+        let (disk, remote) = (open(&from.join(within)).unwrap(), open(&to.join(within)).unwrap());
+        assert_eq!(remote.format(), disk.format(), "{name}");
+        assert_eq!(remote.step().unwrap(), disk.step().unwrap(), "{name}");
+        remote.verify().unwrap();
+        assert_eq!(remote.shapes(), disk.shapes(), "{name}");
+        for leaf in disk.leaves() {
+            let expected = disk.read(leaf.name).unwrap();
+            assert_eq!(remote.read(leaf.name).unwrap(), expected, "{name}: {}", leaf.name);
+            let part: Vec<_> = leaf.shape.iter().map(|&size| size / 3..size - size / 4).collect();
+            let part_of = remote.read_part(leaf.name, &part).unwrap();
+            assert_eq!(part_of, expected.part(&part), "{name}: {}", leaf.name);
+        }
+    };
+    check("t5x/checkpoint_3", "");
+    for orbax in ["ocdbt", "files", "zarr3", "managed", "aggregated"] {
+        check(&format!("orbax/{orbax}/checkpoint_3"), "");
+    }
+    check("orbax/codecs/checkpoint_5", "");
+    check("other/hugging_face/mt5", "");
+    check("other/hugging_face/umt5", "");
+    check("other/torch", "zip.pth");
+    check("other/mesh", "model.ckpt-700");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use gimlet::storage::Path;
 use super::{everywhere, names, save, scratch};
 
 fn prune(model_dir: &Path, keep: Option<usize>, keep_dataset_checkpoints: Option<usize>) {
-    Retention { keep, keep_dataset_checkpoints }.apply(model_dir).unwrap();
+    Retention { keep, keep_dataset_checkpoints }.apply(model_dir, None).unwrap();
 }
 
 #[test]

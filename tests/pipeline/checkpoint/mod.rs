@@ -16,7 +16,9 @@ mod tool;
 
 use std::path::PathBuf;
 
-use gimlet::checkpoint::{Array, DType, Stored, Writer, open};
+use gimlet::checkpoint::{
+    Array, CheckpointError, DType, Skipped, Stored, Writer, open, restore_newest,
+};
 use gimlet::storage::Path;
 
 use crate::storage::faulty::Bucket;
@@ -80,16 +82,33 @@ fn files(dir: &Path) -> Vec<Path> {
         .collect()
 }
 
+/// The newest checkpoint that is whole, and the newer ones that are damaged.
+type Newest = (Option<Box<dyn Stored>>, Vec<Skipped>);
+
+/// Looks for the newest checkpoint of which every byte is found as it was written, as a run that restores
+/// would.
+fn newest_whole(model_dir: &Path) -> Result<Newest, CheckpointError> {
+    let mut skipped = Vec::new();
+    let verify = |stored: Box<dyn Stored>| stored.verify().map(|()| stored);
+    let newest = restore_newest(model_dir, &mut skipped, verify, CheckpointError::damage)?;
+    Ok((newest, skipped))
+}
+
 /// A copy of a folder under its own name, which goes away with the first part.
 fn copied(original: &Path) -> (tempfile::TempDir, Path) {
     let (scratch, dir) = scratch();
     let dir = dir.join(original.file_name());
-    for file in files(original) {
-        let to = dir.join(&file.as_str()[original.as_str().len() + 1..]);
-        to.parent().unwrap().create_dir_all().unwrap();
-        to.write_atomic(&file.read().unwrap()).unwrap();
-    }
+    copy_files(original, &dir);
     (scratch, dir)
+}
+
+/// Copies a folder, also into a bucket.
+fn copy_files(from: &Path, to: &Path) {
+    for file in files(from) {
+        let copy = to.join(file.relative_to(from));
+        copy.parent().unwrap().create_dir_all().unwrap();
+        copy.write_atomic(&file.read().unwrap()).unwrap();
+    }
 }
 
 fn overwrite(file: &Path, bytes: &[u8]) {

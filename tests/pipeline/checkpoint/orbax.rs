@@ -1,11 +1,12 @@
 //! What Orbax and TensorStore wrote (`orbax/fixtures.py`) is read under T5X's names.
 
-use gimlet::checkpoint::{
-    Array, DType, Format, Writer, checkpoint_dir, latest, latest_valid, list_steps, open,
-};
+use gimlet::checkpoint::{Array, DType, Format, Writer, checkpoint_dir, latest, list_steps, open};
 use gimlet::storage::Path;
 
-use super::{check_cyclic, copied, copy, everywhere, files, fixture, overwrite, scratch};
+use super::{
+    check_cyclic, copied, copy, copy_files, everywhere, files, fixture, newest_whole, overwrite,
+    scratch,
+};
 
 const ARRAYS: [(&str, DType, &[usize]); 7] = [
     ("state/param_states/encoder/layers_0/key/kernel/m", DType::F32, &[1]),
@@ -38,10 +39,7 @@ fn what_orbax_wrote_is_not_replaced() {
     everywhere(|model_dir| {
         let from = fixture("orbax/ocdbt/checkpoint_3");
         let to = checkpoint_dir(model_dir, 3);
-        for (name, file) in from.sizes().unwrap().keys().map(|name| (name, from.join(name))) {
-            to.join(name).parent().unwrap().create_dir_all().unwrap();
-            to.join(name).write_atomic(&file.read().unwrap()).unwrap();
-        }
+        copy_files(&from, &to);
         let before = to.sizes().unwrap();
         let save = || Writer::create(model_dir, 3, None)?.commit();
         save().unwrap();
@@ -95,9 +93,9 @@ fn its_folders_of_checkpoints_are_those_of_a_run() {
     let model_dir = fixture("orbax/managed");
     assert_eq!(list_steps(&model_dir).unwrap(), [3, 5]);
     assert_eq!(latest(&model_dir).unwrap(), Some(checkpoint_dir(&model_dir, 5)));
-    let found = latest_valid(&model_dir).unwrap();
-    assert!(found.skipped.is_empty());
-    assert_eq!(found.checkpoint.unwrap().path(), &checkpoint_dir(&model_dir, 5));
+    let (newest, skipped) = newest_whole(&model_dir).unwrap();
+    assert!(skipped.is_empty());
+    assert_eq!(newest.unwrap().path(), &checkpoint_dir(&model_dir, 5));
 }
 
 #[test]

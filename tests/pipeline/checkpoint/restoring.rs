@@ -19,6 +19,7 @@ pub(super) fn config(
         path: CheckpointPaths::default(),
         mode: RestoreMode::Specific,
         assignment_map: rules.map(|rules| rules.iter().map(rule).collect()),
+        strict: true,
         fallback_to_scratch: fallback,
         dtype: None,
         restore_dataset: false,

@@ -1,13 +1,12 @@
 //! Checkpoints in a bucket, where nothing is renamed and everything may fail.
 
 use gimlet::checkpoint::{
-    CheckpointError, Retention, Stored, Writer, checkpoint_dir, latest_valid, list_steps, open,
-    remove_stale,
+    CheckpointError, Retention, Stored, Writer, checkpoint_dir, list_steps, open, remove_stale,
 };
 use gimlet::storage::{Path, Takeover};
 use serde_json::{Value, json};
 
-use super::{names, save};
+use super::{names, newest_whole, save};
 use crate::storage::faulty::{Bucket, Fault};
 use crate::storage::leases::write_foreign;
 
@@ -36,9 +35,9 @@ fn orphan(model_dir: &Path) {
 
 /// The newest checkpoint, which is whole, and nothing newer is taken for damaged.
 fn newest(model_dir: &Path) -> Box<dyn Stored> {
-    let found = latest_valid(model_dir).unwrap();
-    assert!(found.skipped.is_empty(), "{:?}", found.skipped);
-    found.checkpoint.unwrap()
+    let (newest, skipped) = newest_whole(model_dir).unwrap();
+    assert!(skipped.is_empty(), "{skipped:?}");
+    newest.unwrap()
 }
 
 /// Requests that `work` makes.
@@ -118,7 +117,7 @@ fn a_store_that_fails_is_never_taken_for_a_damaged_checkpoint() {
     let count = requests(&bucket, || drop(newest(&model_dir)));
     for number in 1..=count {
         bucket.set(Fault::From(number));
-        let error = latest_valid(&model_dir).map(drop).unwrap_err();
+        let error = newest_whole(&model_dir).map(drop).unwrap_err();
         assert!(!error.is_damage(), "request {number}: {error}");
         assert!(!matches!(error, CheckpointError::AllDamaged { .. }), "request {number}: {error}");
         bucket.set(Fault::Only(number));
@@ -142,11 +141,11 @@ fn pruning_that_dies_at_any_request_leaves_whole_checkpoints() {
     let retention = Retention { keep: Some(1), keep_dataset_checkpoints: Some(1) };
     let fill = || [1, 2, 3].iter().for_each(|step| drop(try_save(&model_dir, *step).unwrap()));
     fill();
-    let count = requests(&bucket, || drop(retention.apply(&model_dir).unwrap()));
+    let count = requests(&bucket, || drop(retention.apply(&model_dir, None).unwrap()));
     for number in 1..=count {
         fill();
         bucket.set(Fault::From(number));
-        let _ = retention.apply(&model_dir);
+        let _ = retention.apply(&model_dir, None);
         bucket.set(Fault::None);
         for step in list_steps(&model_dir).unwrap() {
             open(&checkpoint_dir(&model_dir, step)).unwrap().verify().unwrap();
@@ -154,7 +153,7 @@ fn pruning_that_dies_at_any_request_leaves_whole_checkpoints() {
         assert_eq!(newest(&model_dir).step().unwrap(), 3);
         orphan(&model_dir);
         remove_stale(&model_dir).unwrap();
-        retention.apply(&model_dir).unwrap();
+        retention.apply(&model_dir, None).unwrap();
         assert_eq!(names(&model_dir), ["checkpoint_3"], "request {number}");
     }
 }

@@ -102,16 +102,7 @@ fn mixtures_that_make_no_sense_are_errors() {
 fn a_task_without_the_split_is_left_out_with_a_notice() {
     let folder = folder_of_ids(&[5]);
     let mut other = named("other", &folder);
-    other.source = DataSource::JsonLinesDataSource(JsonLinesDataSource {
-        split_to_filepattern: BTreeMap::new(),
-        columns: None,
-        num_input_examples: None,
-        cycle_length: 16,
-        block_length: 16,
-        field: None,
-        on_bad_record: OnBadRecord::Error,
-        max_bad_records: 1000,
-    });
+    json_lines(&mut other).split_to_filepattern.clear();
     let mut tasks = tasks([task_of_ids(&folder), other]);
     add_mixture(&mut tasks, "both", &[("ids", None), ("other", None)]);
     let batches = get_dataset(&config("both", (4, 4)), &tasks, DatasetOptions::default()).unwrap();
@@ -121,11 +112,15 @@ fn a_task_without_the_split_is_left_out_with_a_notice() {
     assert!(matches!(alone.err(), Some(DataError::UnknownSplit { .. })));
 }
 
+fn json_lines(task: &mut Task) -> &mut JsonLinesDataSource {
+    let DataSource::JsonLinesDataSource(source) = &mut task.source else { panic!("JSON lines") };
+    source
+}
+
 /// A task that says how many examples it has.
 fn counted(name: &str, folder: &tempfile::TempDir, count: u64) -> Task {
     let mut task = named(name, folder);
-    let DataSource::JsonLinesDataSource(source) = &mut task.source else { panic!("JSON lines") };
-    source.num_input_examples = Some(BTreeMap::from([("train".to_string(), count)]));
+    json_lines(&mut task).num_input_examples = Some(BTreeMap::from([("train".to_string(), count)]));
     task
 }
 

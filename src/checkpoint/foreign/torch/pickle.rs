@@ -7,6 +7,9 @@ use std::rc::Rc;
 use super::machine::{Machine, PickledTensor, Storage, Value, pairs};
 use super::storage_dtype;
 
+/// What makes tensors of newer types, float8 among them, whose storages are plain bytes.
+const WITH_DTYPE: &str = "torch._utils._rebuild_tensor_v3";
+
 /// What may be named besides the storage classes of `torch`. The two forms of sets come from Python 2
 /// and 3.
 const ADMITTED: [&str; 8] = [
@@ -228,6 +231,13 @@ impl<R: Read> Pickle<'_, R> {
         let full = format!("{module}.{name}");
         let is_type =
             module == "torch" && (storage_dtype(name).is_some() || DTYPES.contains(&name));
+        if full == WITH_DTYPE {
+            return Err(Refused::Unsupported(
+                "its pickle holds a tensor of a type that has no class of storages, such as float8; \
+                 expected floats of 16 bits or more, or integers"
+                    .to_string(),
+            ));
+        }
         if !is_type && !ADMITTED.contains(&&full[..]) {
             return Err(Refused::Unsupported(format!(
                 "its pickle asks for `{full}`, but only tensors and plain containers are read; save the \

@@ -165,7 +165,9 @@ fn array(mut packed: &[u8]) -> Result<Array, DecodeError> {
 fn unknown_type(name: &str) -> DecodeError {
     Unsupported(match name {
         "uint16" => "is uint16, which stood for bfloat16 before 2021: update it with T5X".into(),
-        _ => format!("has the type `{name}`, expected bool, an integer, a float or bfloat16"),
+        _ => format!(
+            "has the type `{name}`, expected bool, an integer or a float of 16 bits or more"
+        ),
     })
 }
 

@@ -20,11 +20,11 @@ pub(in crate::checkpoint) use encode::{Pieces, write_map_head};
 const VERSION: u64 = 3;
 
 /// flax's extension types.
-const EXT_ARRAY: i8 = 1;
+pub(in crate::checkpoint) const EXT_ARRAY: i8 = 1;
 const EXT_SCALAR: i8 = 3;
 
 /// The key that marks an array cut in pieces, because msgpack's lengths have 32 bits.
-const CHUNKED_KEY: &str = "__msgpack_chunked_array__";
+pub(in crate::checkpoint) const CHUNKED_KEY: &str = "__msgpack_chunked_array__";
 
 /// One end of the tree.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,6 @@
 
 use super::codec::{Fields, unframe};
 use super::files::{self, DataFile};
-use super::shown;
 use crate::checkpoint::error::CheckpointError;
 use crate::storage::Path;
 
@@ -53,7 +52,8 @@ enum Manifest {
 
 fn read(checkpoint: &Path, file: &Path, is_first: bool) -> Result<Manifest, CheckpointError> {
     let damaged = |reason: String| {
-        CheckpointError::damaged(checkpoint, format!("`{}` {reason}", shown(checkpoint, file)))
+        let name = file.relative_to(checkpoint);
+        CheckpointError::damaged(checkpoint, format!("`{name}` {reason}"))
     };
     let frame = match file.read() {
         Err(error) if error.is_not_found() => return Err(damaged("is missing".to_string())),

@@ -26,9 +26,3 @@ pub fn open(checkpoint: &Path, dir: &Path) -> Result<Entries, CheckpointError> {
         None => Ok(Entries::new()),
     }
 }
-
-/// A file's path relative to the checkpoint.
-fn shown(checkpoint: &Path, file: &Path) -> String {
-    let relative = file.as_str().strip_prefix(checkpoint.as_str());
-    relative.map_or(file.as_str(), |rest| rest.trim_start_matches('/')).to_string()
-}

@@ -6,7 +6,6 @@ use super::Entries;
 use super::codec::{Fields, Prefixed, unframe};
 use super::files::{self, DataFile};
 use super::manifest::NodePlace;
-use super::shown;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::zarr::Place;
 use crate::storage::{Path, StorageError};
@@ -29,7 +28,7 @@ pub fn entries(checkpoint: &Path, dir: &Path, root: NodePlace) -> Result<Entries
     while let Some((place, prefix)) = pending.pop() {
         let file = dir.join(&place.file.path);
         let damaged = |reason: String| {
-            let name = shown(checkpoint, &file);
+            let name = file.relative_to(checkpoint);
             let reason = format!("`{name}` (node at byte {}) {reason}", place.offset);
             CheckpointError::damaged(checkpoint, reason)
         };

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use gimlet::checkpoint::{DType, HuggingFaceOptions, Stored, Writer, export_hugging_face, open};
+use gimlet::checkpoint::{
+    Array, DType, HuggingFaceOptions, Stored, Writer, export_hugging_face, open,
+};
 use gimlet::storage::Path;
 use serde_json::Value;
 
@@ -69,6 +71,58 @@ fn every_family_comes_back_as_it_was() {
             assert_eq!(again.read(leaf.name).unwrap(), model.read(leaf.name).unwrap(), "{name}");
         }
     }
+}
+
+/// The same with all layers of a stack in one array, as `scanned` of `hugging_face.py` has them, from which
+/// transformers' converter made the fixture.
+fn stacked(model: &dyn Stored, model_dir: &Path, heads: usize) -> Box<dyn Stored> {
+    let writer = Writer::create(model_dir, 0, None).unwrap();
+    for leaf in model.leaves() {
+        let Some((stack, rest)) = leaf.name.split_once("/layers_0/") else {
+            if !leaf.name.contains("/layers_") {
+                writer.array(leaf.name, model.read(leaf.name).unwrap().view()).unwrap();
+            }
+            continue;
+        };
+        let layer = |i| model.read(&format!("{stack}/layers_{i}/{rest}")).unwrap();
+        let (first, second) = (layer(0), layer(1));
+        let mut shape = leaf.shape.to_vec();
+        match rest.contains("attention/") && rest.ends_with("kernel") {
+            true if rest.ends_with("out/kernel") => {
+                shape.splice(0..1, [heads, leaf.shape[0] / heads]);
+            }
+            true => drop(shape.splice(1.., [heads, leaf.shape[1] / heads])),
+            false => {}
+        }
+        let row = first.data.len() / shape[0];
+        let rows = first.data.chunks(row).zip(second.data.chunks(row));
+        let data = rows.flat_map(|(first, second)| [first, second].concat()).collect();
+        shape.insert(1, 2);
+        let end = stack.rsplit('/').next().unwrap();
+        let array = Array { dtype: leaf.dtype, shape, data };
+        writer.array(&format!("{stack}/{end}/{rest}"), array.view()).unwrap();
+    }
+    open(&writer.commit().unwrap()).unwrap()
+}
+
+#[test]
+fn layers_in_one_array_are_exported_one_by_one() {
+    let (_dir, dir) = scratch();
+    let model = opened("hugging_face/umt5");
+    let stacked = stacked(model.as_ref(), &dir.join("stacked"), 2);
+    let kernel = "target/encoder/encoder/attention/query/kernel";
+    assert_eq!(stacked.shapes()[kernel], [8, 2, 2, 3]);
+    assert_eq!(stacked.leaves().len(), 4 + 10 + 15);
+    let to = dir.join("exported");
+    export_hugging_face(stacked.as_ref(), &to, &HuggingFaceOptions::default()).unwrap();
+    let exported = open(&to).unwrap();
+    assert_eq!(exported.shapes(), model.shapes());
+    for leaf in model.leaves() {
+        let (found, expected) = (exported.read(leaf.name), model.read(leaf.name));
+        assert_eq!(found.unwrap(), expected.unwrap(), "{}", leaf.name);
+    }
+    let config = to.join("config.json").read_to_string().unwrap();
+    assert!(config.contains("UMT5") && config.contains(r#""num_layers": 2"#), "{config}");
 }
 
 #[test]

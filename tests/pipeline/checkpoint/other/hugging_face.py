@@ -16,6 +16,7 @@ import types
 import zlib
 
 import numpy as np
+import safetensors.torch
 import torch
 import transformers
 
@@ -169,6 +170,9 @@ def state_dicts(converters):
   save(odd, 'odd_legacy.pt', _use_new_zipfile_serialization=False)
   save(odd, 'odd_5.pt', pickle_protocol=5)
   save(torch.nn.Linear(2, 2), 'module.pt')
+  eight_bits = {'x': torch.arange(6.0).reshape(2, 3).to(torch.float8_e4m3fn)}
+  save(eight_bits, 'float8.pt')
+  safetensors.torch.save_file(eight_bits, os.path.join(HERE, 'hugging_face/float8.safetensors'))
 
 
 if __name__ == '__main__':

@@ -46,6 +46,7 @@ fn names_are_those_of_the_models_parameter_tree() {
         float32_attention_logits: false,
         scale_attn_logits: false,
         remat_policy: gimlet::nn::RematPolicy::None,
+        fp8: None,
     };
     let expected: BTreeSet<String> =
         config.param_tree().into_iter().map(|param| param.name).collect();

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use gimlet::checkpoint::{Array, DType, Format, Shapes, Without, latest, open};
+use gimlet::checkpoint::{
+    Array, DType, Format, RestoreCheckpointConfig, Shapes, Without, latest, open,
+};
 
 use super::{copied, opened, value};
 use crate::checkpoint::restoring::config;
@@ -135,4 +137,28 @@ fn what_a_format_never_holds_is_initialized_and_said_once() {
     check("torch/zip.pth", Without::State, 2, "no optimizer state and no step: 2 arrays");
     check("mesh/own_bias.ckpt-8", Without::Slots, 1, "no optimizer state: 1 arrays");
     check("mesh", Without::Nothing, 0, "");
+}
+
+#[test]
+fn arrays_that_the_model_lacks_are_refused_unless_that_is_said_to_be_meant() {
+    let stored = opened("mesh");
+    let all = stored.shapes();
+    let norm = |name: &str| name.contains("encoder/encoder_norm/scale");
+    let needs: Shapes = all.clone().into_iter().filter(|(name, _)| !norm(name)).collect();
+    let plan = |config: RestoreCheckpointConfig| config.plan(stored.as_ref(), &needs);
+    let message = plan(config(None, false)).unwrap_err().to_string();
+    for part in ["5 only in the checkpoint", "target/encoder/encoder_norm/scale", "strict = False"]
+    {
+        assert!(message.contains(part), "{message}");
+    }
+    let lenient = RestoreCheckpointConfig { strict: false, ..config(None, false) };
+    assert_eq!(plan(lenient).unwrap().unused.len(), 5);
+    // What a map sorts out is meant.
+    let step = [("state/step", Some("state/step"))];
+    assert_eq!(plan(config(Some(&step), false)).unwrap().unused.len(), 5);
+    // T5X asks it of TensorFlow's alone.
+    let model = opened("hugging_face/t5");
+    let mut needs = model.shapes();
+    needs.remove("target/encoder/encoder_norm/scale").unwrap();
+    assert_eq!(config(None, false).plan(model.as_ref(), &needs).unwrap().unused.len(), 1);
 }

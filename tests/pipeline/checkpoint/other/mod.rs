@@ -46,9 +46,6 @@ fn copied(name: &str, to: &Path) -> Path {
         to.write_atomic(&from.read().unwrap()).unwrap();
         return to;
     }
-    to.create_dir_all().unwrap();
-    for file in from.list().unwrap() {
-        to.join(file.file_name()).write_atomic(&file.read().unwrap()).unwrap();
-    }
+    super::copy_files(&from, &to);
     to
 }

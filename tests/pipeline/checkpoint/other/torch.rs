@@ -83,6 +83,20 @@ fn a_whole_module_is_refused_by_the_name_of_its_class() {
 }
 
 #[test]
+fn eight_bit_floats_are_refused_by_their_type() {
+    for (file, found) in [
+        ("torch/float8.pt", "a type that has no class of storages, such as float8"),
+        ("hugging_face/float8.safetensors", "`x` is of type F8_E4M3"),
+    ] {
+        let path = crate::checkpoint::fixture(&format!("other/{file}"));
+        let error = open(&path).unwrap_err();
+        let message = error.to_string();
+        assert!(error.is_users() && message.contains(found), "{message}");
+        assert!(message.contains("expected floats of 16 bits or more, or integers"), "{message}");
+    }
+}
+
+#[test]
 fn a_changed_byte_of_an_archive_is_noticed() {
     let (_dir, dir) = scratch();
     let file = copied("torch/odd.pt", &dir);

@@ -7,26 +7,17 @@ multilingual-t5), t5_cbqa of github.com/google-research/google-research (t5_clos
     python tests/pipeline/data/reference/multilingual_reference.py SOURCES
 """
 
-import importlib.util
 import json
 import os
 import sys
-import types
 
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+from stand_ins import stand_in, stand_in_for_t5
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, sys.argv[1])
-BASE = importlib.util.find_spec("t5").submodule_search_locations[0]
-for name in ("t5", "t5.data", "t5.evaluation"):
-  module = types.ModuleType(name)
-  module.__path__ = [os.path.join(os.path.dirname(BASE), *name.split("."))]
-  sys.modules[name] = module
-# Nor are mT5's tasks needed, which its package imports.
-for name in ("multilingual_t5", "multilingual_t5.evaluation"):
-  module = types.ModuleType(name)
-  module.__path__ = [os.path.join(sys.argv[1], *name.split("."))]
-  sys.modules[name] = module
+stand_in_for_t5()
+# mT5's package imports its tasks.
+stand_in(("multilingual_t5", "multilingual_t5.evaluation"), sys.argv[1])
 import numpy as np
 import t5
 t5.evaluation = sys.modules["t5.evaluation"]

@@ -6,23 +6,15 @@ repositories (github.com/google-research) in one folder SOURCES:
 """
 
 import functools
-import importlib.util
 import json
 import os
 import sys
-import types
 
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+from stand_ins import stand_in_for_t5
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, sys.argv[1])
-
-# The t5 package itself imports Mesh TensorFlow, which these modules do not need.
-BASE = importlib.util.find_spec("t5").submodule_search_locations[0]
-for name in ("t5", "t5.data", "t5.evaluation"):
-  module = types.ModuleType(name)
-  module.__path__ = [os.path.join(os.path.dirname(BASE), *name.split("."))]
-  sys.modules[name] = module
+stand_in_for_t5()
 import seqio
 import t5
 t5.data, t5.evaluation = sys.modules["t5.data"], sys.modules["t5.evaluation"]

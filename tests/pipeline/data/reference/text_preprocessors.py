@@ -12,27 +12,13 @@ import collections
 import json
 import os
 import sys
-import types
 import warnings
 import zlib
 
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+from stand_ins import stand_in_for_t5
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 warnings.simplefilter("ignore")
-
-
-def import_t5():
-  """t5's preprocessors without the package itself, which would import Mesh TensorFlow."""
-  import importlib
-  import importlib.util
-  root = os.path.dirname(importlib.util.find_spec("t5").origin)
-  for name in ["t5", "t5.data", "t5.evaluation"]:
-    module = types.ModuleType(name)
-    module.__path__ = [os.path.join(os.path.dirname(root), *name.split("."))]
-    sys.modules[name] = module
-  return importlib.import_module("t5.data.preprocessors")
 
 
 def nested(flat):
@@ -553,7 +539,8 @@ if __name__ == "__main__":
   if sys.argv[1:2] == ["--corrections"]:
     corrections(sys.argv[2])
     sys.exit()
-  prep = import_t5()
+  stand_in_for_t5()
+  from t5.data import preprocessors as prep
   import seqio
   import tensorflow as tf
   from promptsource.templates import Template

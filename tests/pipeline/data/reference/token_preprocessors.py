@@ -7,23 +7,16 @@ What draws random numbers is called where nothing is left to chance: masks are g
 possible place, tokens one possible replacement.
 """
 
-import importlib.util
 import json
 import os
 import random
-import sys
-import types
 
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+from stand_ins import stand_in_for_t5
+
 import seqio
 import tensorflow as tf
 
-# t5's packages import Mesh TensorFlow, which its preprocessors do not need.
-for name in ("t5", "t5.data"):
-  module = types.ModuleType(name)
-  module.__path__ = [os.path.join(p, *name.split(".")) for p in sys.path]
-  sys.modules[name] = module
+stand_in_for_t5()
 import t5.data.preprocessors as prep
 
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -4,17 +4,17 @@
 //! scope's prefixes, else the field's default. Every mistake is recorded and evaluation goes on, so
 //! that one run reports them all.
 
+mod calls;
+
 use std::collections::BTreeMap;
 
 use super::config::{Config, scope_components};
-use super::configurable::{Configurable, FromGin, Slot, expected_slot};
+use super::configurable::{Configurable, FromGin};
 use super::diagnostic::{Diagnostic, Reported};
 use super::expression::Expression;
-use super::reach::{MAX_CALLS, TOO_DEEP};
-use super::schema::{REQUIRED, Registry, Schema};
+use super::schema::{Registry, Schema};
 use super::source::Span;
-use super::suggest::did_you_mean;
-use super::value::{MacroUse, Reference, Value, ValueKind};
+use super::value::{Value, ValueKind};
 
 /// `@key/gin.singleton()` stands for the one object of that key.
 const SINGLETON: &str = "gin.singleton";
@@ -94,13 +94,13 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Has it check types only: references are looked at and never run.
-    pub(super) fn without_calls(mut self) -> Self {
+    pub(in crate::gin) fn without_calls(mut self) -> Self {
         self.without_calls = true;
         self
     }
 
     /// Records what is wrong with the type of a value that is bound to a parameter in `scope`.
-    pub(super) fn check_type(
+    pub(in crate::gin) fn check_type(
         &mut self,
         scope: &str,
         schema: &'static Schema,
@@ -117,7 +117,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Records what cannot be computed in a value of any type.
-    pub(super) fn check_computed(&mut self, value: &Value) {
+    pub(in crate::gin) fn check_computed(&mut self, value: &Value) {
         match &value.kind {
             ValueKind::List(items) | ValueKind::Tuple(items) => {
                 items.iter().for_each(|item| self.check_computed(item));
@@ -227,31 +227,6 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Runs `body` on `@constructor()`, in the scope that names the singleton.
-    fn singleton<R>(
-        &mut self,
-        reference: &Reference,
-        span: Span,
-        body: impl FnOnce(&mut Self, &Value) -> Result<R, Reported>,
-    ) -> Result<R, Reported> {
-        let key = match reference.scope.is_empty() {
-            true => self.scope.clone(),
-            false => reference.scope.clone(),
-        };
-        let path = key.join("/");
-        let bound = self.bound_in.bound(&key, SINGLETON, "constructor");
-        let Some(Value { kind: ValueKind::Reference(made), .. }) = bound.filter(|b| is_bare(b))
-        else {
-            let message = format!("singleton `{path}` has no constructor that can be called");
-            let diagnostic = Diagnostic::error(bound.map_or(span, |bound| bound.span), message);
-            let help = format!("bind it: `{path}/singleton.constructor = @configurable`");
-            return Err(self.report(diagnostic.help(help)));
-        };
-        let scope = if made.scope.is_empty() { key } else { made.scope.clone() };
-        let made = Reference { scope, called: true, ..made.clone() };
-        body(self, &Value { kind: ValueKind::Reference(made), span })
-    }
-
     fn compute(&mut self, expression: &Expression, span: Span) -> Result<ValueKind, Reported> {
         let computed = expression.compute(&mut |leaf| {
             let ValueKind::Macro(used) = &leaf.kind else { return Ok(leaf.kind.clone()) };
@@ -268,70 +243,6 @@ impl<'a> Evaluator<'a> {
             NotComputed::Reported(reported) => reported,
             NotComputed::Because(reason) => self.report(Diagnostic::error(span, reason)),
         })
-    }
-
-    /// Evaluates `@f()`: the spec it names.
-    pub fn called<T: Slot>(&mut self, value: &Value) -> Result<T, Reported> {
-        let (reference, schema) = self.filling::<T>(value)?;
-        if !reference.called {
-            let written = format!("@{}", reference.selector);
-            let diagnostic = Diagnostic::error(
-                value.span,
-                format!("`{written}` names a configurable where its result is expected"),
-            )
-            .help(format!("add parentheses: `{written}()`"));
-            return Err(self.report(diagnostic));
-        }
-        self.in_reference(&reference, schema, value.span, |cx| T::evaluate_as(schema, cx))
-    }
-
-    /// Evaluates a bare `@f` for a caller that enters no scope: the reference's own, else the root.
-    pub fn referenced<T: Slot>(&mut self, value: &Value) -> Result<T, Reported> {
-        let (reference, schema) = self.bare::<T>(value)?;
-        let scope = Some(reference.scope.clone());
-        self.in_call(schema, scope, Some(value.span), |cx| T::evaluate_as(schema, cx))
-    }
-
-    /// Evaluates a bare `@f` for a caller that is running: the reference's own scope, else the active one.
-    pub fn passed<T: Slot>(&mut self, value: &Value) -> Result<T, Reported> {
-        let (reference, schema) = self.bare::<T>(value)?;
-        self.in_reference(&reference, schema, value.span, |cx| T::evaluate_as(schema, cx))
-    }
-
-    /// The reference that `value` is, which must not be called.
-    fn bare<T: Slot>(&mut self, value: &Value) -> Result<(Reference, &'static Schema), Reported> {
-        let (reference, schema) = self.filling::<T>(value)?;
-        if reference.called {
-            let written = format!("@{}", reference.selector);
-            let diagnostic = Diagnostic::error(
-                value.span,
-                format!("`{written}()` is called here, but the configurable itself is expected"),
-            )
-            .help(format!("drop the parentheses: `{written}`"));
-            return Err(self.report(diagnostic));
-        }
-        Ok((reference, schema))
-    }
-
-    /// The reference that `value` is, and which of `T`'s configurables it names.
-    fn filling<T: Slot>(
-        &mut self,
-        value: &Value,
-    ) -> Result<(Reference, &'static Schema), Reported> {
-        let expected = expected_slot::<T>();
-        let ValueKind::Reference(reference) = &value.kind else {
-            return Err(self.mismatch(value, &expected));
-        };
-        let schemas = T::schemas();
-        let target = self.registry.get(&reference.target);
-        match schemas.iter().find(|s| target.is_some_and(|t| t.name == s.name)) {
-            Some(schema) => Ok((reference.clone(), schema)),
-            None => {
-                let written = &reference.selector;
-                let message = format!("`{written}` cannot be used here, expected {expected}");
-                Err(self.report(Diagnostic::error(value.span, message)))
-            }
-        }
     }
 
     /// What is bound to a parameter, and where.
@@ -359,122 +270,4 @@ impl<'a> Evaluator<'a> {
         }
         self.report(diagnostic)
     }
-
-    fn in_reference<R>(
-        &mut self,
-        reference: &Reference,
-        schema: &'static Schema,
-        span: Span,
-        body: impl FnOnce(&mut Self) -> Result<R, Reported>,
-    ) -> Result<R, Reported> {
-        // A scope on the reference replaces the active one; without it the consumer's is kept.
-        let scope = (!reference.scope.is_empty()).then(|| reference.scope.clone());
-        self.in_call(schema, scope, Some(span), body)
-    }
-
-    fn in_call<R>(
-        &mut self,
-        schema: &'static Schema,
-        scope: Option<Vec<String>>,
-        place: Option<Span>,
-        body: impl FnOnce(&mut Self) -> Result<R, Reported>,
-    ) -> Result<R, Reported> {
-        if self.without_calls {
-            return Err(Reported);
-        }
-        self.check_depth(place)?;
-        let outer = scope.map(|scope| std::mem::replace(&mut self.scope, scope));
-        let call = (schema.name, self.scope_path());
-        let result =
-            if self.calls.iter().any(|(name, scope, _)| (*name, scope) == (call.0, &call.1)) {
-                let message = format!("`{}` is configured by itself", schema.short_name());
-                let diagnostic = match place {
-                    Some(span) => Diagnostic::error(span, message),
-                    None => Diagnostic::nowhere(message),
-                };
-                Err(self.report(diagnostic.help("break the cycle of references")))
-            } else {
-                self.calls.push((call.0, call.1, place));
-                let result = body(self);
-                self.calls.pop();
-                result
-            };
-        if let Some(outer) = outer {
-            self.scope = outer;
-        }
-        result
-    }
-
-    /// Refuses what would need too much stack.
-    fn check_depth(&mut self, place: Option<Span>) -> Result<(), Reported> {
-        match (self.calls.len() + self.macros.len() < MAX_CALLS, place) {
-            (true, _) => Ok(()),
-            (false, Some(span)) => Err(self.report(Diagnostic::error(span, TOO_DEEP))),
-            (false, None) => Err(self.report(Diagnostic::nowhere(TOO_DEEP))),
-        }
-    }
-
-    /// Runs `body` on a macro's value in the macro's own scope, as gin does.
-    fn expand<R>(
-        &mut self,
-        used: &MacroUse,
-        span: Span,
-        body: impl FnOnce(&mut Self, &Value) -> Result<R, Reported>,
-    ) -> Result<R, Reported> {
-        let path = used.path();
-        if let Some(constant) = self.registry.constant(&used.name) {
-            return match constant.cloned() {
-                Some(kind) => body(self, &Value { kind, span }),
-                // Checked once already, with what is bound to it.
-                None if self.without_calls => Err(Reported),
-                None if used.name == REQUIRED => {
-                    Err(self.report(Diagnostic::error(span, "a value is required here")))
-                }
-                None => {
-                    let message = format!("the value of constant `{}` is not known", used.name);
-                    Err(self.report(Diagnostic::error(span, message)))
-                }
-            };
-        }
-        if self.macros.contains(&path) {
-            let message = format!("macro `{path}` is defined by itself");
-            return Err(self.report(Diagnostic::error(span, message)));
-        }
-        // A run's own macros know nothing of the rows of a task file.
-        let in_row = std::ptr::eq(self.bound_in, self.config);
-        if let Some(value) = self.row.get(&path).filter(|_| in_row).cloned() {
-            let scope = self.row_scope.clone();
-            return self.within_macro(path, scope, span, |cx| body(cx, &value));
-        }
-        if self.without_calls && self.bound_in.macro_value(&path).is_none() {
-            return Err(Reported);
-        }
-        let Some(value) = self.bound_in.macro_value(&path) else {
-            let diagnostic = Diagnostic::error(span, format!("macro `{path}` is not defined"))
-                .help(did_you_mean(&path, self.bound_in.macro_names()));
-            return Err(self.report(diagnostic));
-        };
-        let scope = scope_components(&path);
-        self.within_macro(path, scope, span, |cx| body(cx, value))
-    }
-
-    fn within_macro<R>(
-        &mut self,
-        path: String,
-        scope: Vec<String>,
-        span: Span,
-        body: impl FnOnce(&mut Self) -> Result<R, Reported>,
-    ) -> Result<R, Reported> {
-        self.check_depth(Some(span))?;
-        let outer = std::mem::replace(&mut self.scope, scope);
-        self.macros.push(path);
-        let result = body(self);
-        self.macros.pop();
-        self.scope = outer;
-        result
-    }
-}
-
-fn is_bare(value: &Value) -> bool {
-    matches!(&value.kind, ValueKind::Reference(reference) if !reference.called)
 }

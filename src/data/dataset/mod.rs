@@ -1,23 +1,22 @@
 //! The data set that a `DatasetConfig` describes: batches for training, examples for evaluation.
 
+mod build;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::batches::{BatchIterator, Batching, DatasetState};
 use super::cache::{Caches, cache_step, has_cached_split};
-use super::convert::{Batch, ConverterClass, FeatureConverter, Packing, Rows};
+use super::convert::{Batch, ConverterClass, Rows};
 use super::error::DataError;
-use super::examples::{ExampleOptions, max_feature_lengths};
-use super::pipeline::{
-    Listing, Mix, MixEnds, MixtureParts, Pull, Stage, TaskPlan, Workers, extent, mixture_parts,
-    mixture_tasks, task_stage,
-};
-use super::random::StageSeed;
+use super::pipeline::{Pull, TaskPlan, mixture_parts, mixture_tasks};
 use super::source::BadRecords;
-use super::streams::{ENOUGH_BYTES, Stream, Streams, num_streams, streams_of_host};
-use super::task::{Task, TaskOrMixture, TaskProvider};
+use super::streams::{Stream, Streams, streams_of_host};
+use super::task::{Task, TaskProvider};
 use crate::gin::Configurable;
+
+use build::Builder;
 
 /// Which examples, how long, in which order, how many at once. Source: T5X `utils.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -241,200 +240,4 @@ fn has_split(task: &Task, split: &str, caches: Option<&Caches>) -> Result<bool, 
 fn map_threads(config: &DatasetConfig) -> Option<NonZeroUsize> {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     NonZeroUsize::new(config.num_prefetch_threads.unwrap_or((cores - 1).min(16)))
-}
-
-struct Builder<'a> {
-    config: &'a DatasetConfig,
-    options: &'a DatasetOptions,
-    parts: MixtureParts,
-    ends: MixEnds,
-    caches: Caches,
-    listing: Listing,
-    seed: u64,
-}
-
-impl<'a> Builder<'a> {
-    fn new(
-        config: &'a DatasetConfig,
-        tasks: &dyn TaskProvider,
-        options: &'a DatasetOptions,
-    ) -> Result<Self, DataError> {
-        check_shards(config, options)?;
-        let parts = mixture_parts(&config.mixture_or_task_name, tasks)?;
-        let resumed = options.resume.as_ref().map(|state| state.seed);
-        let seed = config.seed.or(resumed).or(options.seed).unwrap_or_else(seconds_of_clock);
-        let (caches, listing) = (tasks.caches(), Listing::default());
-        let sample_fn = match tasks.get(&config.mixture_or_task_name)? {
-            TaskOrMixture::Mixture(mixture) => mixture.sample_fn.clone(),
-            TaskOrMixture::Task(_) => None,
-        };
-        let ends = match sample_fn.is_none_or(|sample_fn| sample_fn.stop_on_empty_dataset) {
-            true => MixEnds::WithTheFirst,
-            false => MixEnds::WithTheLast,
-        };
-        Ok(Self { config, options, parts, ends, caches, listing, seed })
-    }
-
-    /// How tasks are read for one of several streams.
-    fn plan(
-        &self,
-        lengths: Option<BTreeMap<String, usize>>,
-        stream: usize,
-        num_streams: usize,
-    ) -> TaskPlan {
-        let (config, options) = (self.config, self.options);
-        TaskPlan {
-            split: config.split.clone(),
-            lengths,
-            trim: config.trim_output_features,
-            num_ids: options.num_ids,
-            cache: config.use_cached.then(|| self.caches.clone()),
-            shuffle: config.shuffle,
-            seed: self.seed,
-            num_epochs: options.num_epochs,
-            shard_index: stream,
-            num_shards: num_streams,
-            workers: None,
-            bad_records: options.bad_records.clone(),
-            listing: self.listing.clone(),
-        }
-    }
-
-    /// Threads for a single stream; several have threads of their own.
-    fn workers(&self, num_streams: usize) -> Option<Workers> {
-        let num_threads = map_threads(self.config).filter(|_| num_streams == 1)?;
-        Some(Workers::start(num_threads, self.parts.len()))
-    }
-
-    /// The feature lengths: given, or those of the longest example of all shards.
-    fn lengths(&self) -> Result<BTreeMap<String, usize>, DataError> {
-        if let Some(lengths) = &self.config.task_feature_lengths {
-            return Ok(lengths.clone());
-        }
-        let mut longest = BTreeMap::new();
-        for (task, _) in self.parts.values() {
-            let options = ExampleOptions {
-                split: self.config.split.clone(),
-                cache: self.config.use_cached.then(|| self.caches.clone()),
-                ..ExampleOptions::default()
-            };
-            for (key, length) in max_feature_lengths(task, &options)? {
-                let known = longest.entry(key).or_insert(0);
-                *known = length.max(*known);
-            }
-        }
-        Ok(longest)
-    }
-
-    fn rows(&self) -> Result<(Rows, FeatureConverter, Vec<String>), DataError> {
-        let lengths = self.lengths()?;
-        let converter = self.converter(&lengths)?;
-        let plan = TaskPlan { workers: self.workers(1), ..self.plan(Some(lengths), 0, 1) };
-        let mut notices = Vec::new();
-        let examples = self.examples(&plan, &mut notices)?;
-        Ok((Rows::new(examples, converter.clone()), converter, notices))
-    }
-
-    /// Streams of the data set: one where the order matters or the data end.
-    fn num_streams(&self) -> Result<usize, DataError> {
-        if !self.config.shuffle || self.options.num_epochs.is_some() {
-            return Ok(1);
-        }
-        let plan = self.plan(None, 0, 1);
-        let mut extents = Vec::new();
-        for (task, _) in self.parts.values() {
-            match extent(task, &plan, ENOUGH_BYTES) {
-                Ok(extent) => extents.push(extent),
-                // Left out, or the error of all, when the pipelines are built.
-                Err(DataError::UnknownSplit { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(num_streams(self.config.batch_size, &extents))
-    }
-
-    /// Where to begin: at the position given, if it is one of these data.
-    fn state(&self, stream: String) -> Result<DatasetState, DataError> {
-        match &self.options.resume {
-            Some(state) if state.stream == stream => Ok(state.clone()),
-            Some(state) => {
-                let reason = format!("it was saved for `{}`, this is `{stream}`", state.stream);
-                Err(DataError::State { reason })
-            }
-            None => {
-                Ok(DatasetState { stream, seed: self.seed, batches: 0, positions: Arc::default() })
-            }
-        }
-    }
-
-    fn converter(&self, lengths: &BTreeMap<String, usize>) -> Result<FeatureConverter, DataError> {
-        let packing = match (self.config.pack, self.config.use_custom_packing_ops) {
-            (false, _) => Packing::None,
-            (true, false) => Packing::Greedy,
-            (true, true) => Packing::Dense,
-        };
-        FeatureConverter::new(&self.options.converter, lengths, packing, self.options.bos_id)
-    }
-
-    fn examples(&self, plan: &TaskPlan, notices: &mut Vec<String>) -> Result<Stage, DataError> {
-        if self.parts.len() == 1 {
-            let (task, _) = self.parts.values().next().expect("there is one");
-            return task_stage(task, plan, notices);
-        }
-        let mut stages = Vec::new();
-        // A task of rate 0 is evaluated with its mixture and never drawn: it is not opened.
-        let drawn = self.parts.values().filter(|(_, rate)| *rate > 0.0);
-        for (task, rate) in drawn {
-            match task_stage(task, plan, notices) {
-                Ok(stage) => stages.push((stage, *rate)),
-                Err(DataError::UnknownSplit { task, split, .. }) => {
-                    notices.push(format!("task `{task}` has no split '{split}': it is left out"));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        if stages.is_empty() {
-            return Err(DataError::UnknownSplit {
-                task: self.config.mixture_or_task_name.clone(),
-                split: self.config.split.clone(),
-                known: "none that all its tasks share".to_string(),
-            });
-        }
-        let name = &self.config.mixture_or_task_name;
-        let seed = StageSeed::new(self.seed, &format!("{name}/mix/{}", plan.shard_index));
-        let (first, _) = self.parts.values().next().expect("there are several");
-        let features = first.output_features.keys().cloned().collect();
-        Ok(Box::new(Mix::new(stages, seed, features, self.ends)))
-    }
-
-    /// What a saved position must agree on with the run that takes it up.
-    fn stream(
-        &self,
-        converter: &FeatureConverter,
-        num_streams: usize,
-    ) -> Result<String, DataError> {
-        let mut steps = self.parts.values().map(|(task, _)| cache_step(task));
-        let is_cached =
-            steps.try_fold(false, |any, step| step.map(|step| any || step.is_some()))?;
-        let config = self.config;
-        let order = match config.shuffle {
-            true => format!("shuffled with {}", self.seed),
-            false => format!("in order, seed {}", self.seed),
-        };
-        let reads_cache = self.config.use_cached && is_cached;
-        Ok(format!(
-            "{} {}{} {} batch {} streams {num_streams} {order}",
-            config.mixture_or_task_name,
-            config.split,
-            if reads_cache { " cached" } else { "" },
-            converter.description(),
-            config.batch_size,
-        ))
-    }
-}
-
-/// T5X's default seed.
-fn seconds_of_clock() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |duration| duration.as_secs())
 }

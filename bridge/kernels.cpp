@@ -1,0 +1,269 @@
+// The torch side of `bridge/kernels/`: takes tensors, checks what the kernels rely on, launches on the
+// stream that libtorch computes on. `src/nn/fused/kernels.rs` calls it; a build without CUDA has no kernels.
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <type_traits>
+
+#ifdef GIMLET_CUDA
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "kernels/kernels.h"
+#endif
+
+namespace {
+
+#ifdef GIMLET_CUDA
+
+using gimlet::Dtype;
+
+// What a kernel is called with. Tensors stand in the order that the function of its name reads them in;
+// an undefined one is absent.
+struct Call {
+  const at::Tensor* const* tensors;
+  size_t num_tensors;
+  const double* numbers;
+  size_t num_numbers;
+  cudaStream_t stream;
+
+  const at::Tensor& tensor(size_t index) const {
+    TORCH_CHECK(index < num_tensors, "tensor ", index, " is missing");
+    return *tensors[index];
+  }
+
+  double number(size_t index) const {
+    TORCH_CHECK(index < num_numbers, "number ", index, " is missing");
+    return numbers[index];
+  }
+
+  // Where the numbers of a dense tensor of that kind begin; null for an absent one.
+  template <typename T = void>
+  T* data(size_t index, at::ScalarType kind) const {
+    const at::Tensor& found = tensor(index);
+    if (!found.defined()) return nullptr;
+    TORCH_CHECK(found.is_contiguous(), "tensor ", index, " is not contiguous");
+    // Matrices are read in packs, vectors are not.
+    return static_cast<T*>(checked(index, kind, std::is_void_v<T> ? 16 : sizeof(float)));
+  }
+
+  // The same for a matrix whose rows may lie apart.
+  void* rows(size_t index, at::ScalarType kind) const {
+    const at::Tensor& found = tensor(index);
+    TORCH_CHECK(found.dim() == 2 && found.stride(1) == 1 && found.stride(0) % 8 == 0, "tensor ", index,
+                " is not a matrix of dense rows");
+    return checked(index, kind, 16);
+  }
+
+ private:
+  void* checked(size_t index, at::ScalarType kind, size_t alignment) const {
+    const at::Tensor& found = tensor(index);
+    TORCH_CHECK(found.scalar_type() == kind, "tensor ", index, " is ", found.scalar_type(), ", not ", kind);
+    TORCH_CHECK(found.device() == tensor(0).device(), "tensor ", index, " is on ", found.device(), ", not on ",
+                tensor(0).device());
+    void* data = found.data_ptr();
+    TORCH_CHECK(reinterpret_cast<uintptr_t>(data) % alignment == 0, "tensor ", index, " is not aligned");
+    return data;
+  }
+};
+
+Dtype dtype_of(const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16,
+              "kernels compute in float32 or bfloat16, found ", tensor.scalar_type());
+  return tensor.scalar_type() == at::kFloat ? Dtype::kFloat32 : Dtype::kBfloat16;
+}
+
+int last_extent(const at::Tensor& tensor) {
+  const int64_t width = tensor.size(-1);
+  TORCH_CHECK(width > 0 && width % 8 == 0 && width <= 1 << 24, "rows of ", width, " numbers");
+  return static_cast<int>(width);
+}
+
+// residual, branch, mask, scale; sum, normal, inverse_rms. Numbers: epsilon.
+cudaError_t rms_norm(const Call& call) {
+  const at::Tensor& residual = call.tensor(0);
+  const auto kind = residual.scalar_type();
+  gimlet::RmsNorm arguments{};
+  arguments.dtype = dtype_of(residual);
+  arguments.width = last_extent(residual);
+  arguments.rows = residual.numel() / arguments.width;
+  TORCH_CHECK(arguments.width <= 8192, "norms of at most 8192 numbers, found ", arguments.width);
+  arguments.residual = call.data(0, kind);
+  arguments.branch = call.data(1, kind);
+  arguments.mask = call.data(2, kind);
+  arguments.rows_per_mask = arguments.mask ? residual.numel() / call.tensor(2).numel() : 1;
+  arguments.scale = call.data(3, kind);
+  arguments.sum = call.data(4, kind);
+  arguments.normal = call.data(5, kind);
+  arguments.inverse_rms = call.data<float>(6, at::kFloat);
+  arguments.epsilon = static_cast<float>(call.number(0));
+  return gimlet::rms_norm(arguments, call.stream);
+}
+
+// normal_gradient, sum_gradient, mask, sum, scale, inverse_rms; residual_gradient, branch_gradient,
+// scale_gradients.
+cudaError_t rms_norm_backward(const Call& call) {
+  const at::Tensor& gradient = call.tensor(0);
+  const auto kind = gradient.scalar_type();
+  gimlet::RmsNormBackward arguments{};
+  arguments.dtype = dtype_of(gradient);
+  arguments.width = last_extent(gradient);
+  arguments.rows = gradient.numel() / arguments.width;
+  TORCH_CHECK(arguments.width <= 8192, "norms of at most 8192 numbers, found ", arguments.width);
+  arguments.normal_gradient = call.data(0, kind);
+  arguments.sum_gradient = call.data(1, kind);
+  arguments.mask = call.data(2, kind);
+  arguments.rows_per_mask = arguments.mask ? gradient.numel() / call.tensor(2).numel() : 1;
+  arguments.sum = call.data(3, kind);
+  arguments.scale = call.data(4, kind);
+  arguments.inverse_rms = call.data<float>(5, at::kFloat);
+  arguments.residual_gradient = call.data(6, kind);
+  arguments.branch_gradient = call.data(7, kind);
+  arguments.scale_gradients = call.data<float>(8, at::kFloat);
+  arguments.parts = static_cast<int>(call.tensor(8).size(0));
+  return gimlet::rms_norm_backward(arguments, call.stream);
+}
+
+// gate, linear; product.
+cudaError_t gated_gelu(const Call& call) {
+  const at::Tensor &gate = call.tensor(0), &linear = call.tensor(1);
+  const auto kind = gate.scalar_type();
+  gimlet::GatedGelu arguments{};
+  arguments.dtype = dtype_of(gate);
+  arguments.gate = call.rows(0, kind);
+  arguments.linear = call.rows(1, kind);
+  arguments.product = call.data(2, kind);
+  arguments.rows = gate.size(0);
+  arguments.gate_stride = gate.stride(0);
+  arguments.linear_stride = linear.stride(0);
+  arguments.width = last_extent(gate);
+  return gimlet::gated_gelu(arguments, call.stream);
+}
+
+// product_gradient, gate, linear; gate_gradient, linear_gradient.
+cudaError_t gated_gelu_backward(const Call& call) {
+  const at::Tensor &gate = call.tensor(1), &linear = call.tensor(2);
+  const auto kind = gate.scalar_type();
+  gimlet::GatedGeluBackward arguments{};
+  arguments.dtype = dtype_of(gate);
+  arguments.product_gradient = call.data(0, kind);
+  arguments.gate = call.rows(1, kind);
+  arguments.linear = call.rows(2, kind);
+  arguments.gate_gradient = call.data(3, kind);
+  arguments.linear_gradient = call.data(4, kind);
+  arguments.rows = gate.size(0);
+  arguments.gate_stride = gate.stride(0);
+  arguments.linear_stride = linear.stride(0);
+  arguments.width = last_extent(gate);
+  return gimlet::gated_gelu_backward(arguments, call.stream);
+}
+
+// logits, tokens, coefficients; loss, z_loss, correct. Numbers: z_factor, confidence, low, least.
+cudaError_t cross_entropy(const Call& call) {
+  const at::Tensor& logits = call.tensor(0);
+  gimlet::CrossEntropy arguments{};
+  arguments.dtype = dtype_of(logits);
+  arguments.logits = call.data(0, logits.scalar_type());
+  arguments.tokens = call.data<int64_t>(1, at::kLong);
+  arguments.coefficients = call.data<float>(2, at::kFloat);
+  arguments.loss = call.data<float>(3, at::kFloat);
+  arguments.z_loss = call.data<float>(4, at::kFloat);
+  arguments.correct = call.data<float>(5, at::kFloat);
+  arguments.rows = logits.size(0);
+  arguments.vocab = last_extent(logits);
+  arguments.z_factor = static_cast<float>(call.number(0));
+  arguments.confidence = static_cast<float>(call.number(1));
+  arguments.low = static_cast<float>(call.number(2));
+  arguments.least = static_cast<float>(call.number(3));
+  return gimlet::cross_entropy(arguments, call.stream);
+}
+
+// values [batch, heads, queries, keys]; sums [parts, heads, queries + keys - 1].
+cudaError_t diagonal_sums(const Call& call) {
+  const at::Tensor& values = call.tensor(0);
+  TORCH_CHECK(values.dim() == 4, "a bias has four axes");
+  gimlet::DiagonalSums arguments{};
+  arguments.dtype = dtype_of(values);
+  arguments.values = call.data(0, values.scalar_type());
+  arguments.sums = call.data<float>(1, at::kFloat);
+  arguments.batch = values.size(0);
+  arguments.heads = static_cast<int>(values.size(1));
+  arguments.queries = static_cast<int>(values.size(2));
+  arguments.keys = static_cast<int>(values.size(3));
+  arguments.parts = static_cast<int>(call.tensor(1).size(0));
+  return gimlet::diagonal_sums(arguments, call.stream);
+}
+
+// values; amax.
+cudaError_t largest_magnitude(const Call& call) {
+  const at::Tensor& values = call.tensor(0);
+  return gimlet::largest_magnitude(dtype_of(values), call.data(0, values.scalar_type()), values.numel(),
+                                   call.data<float>(1, at::kFloat), call.stream);
+}
+
+// values, scale, amax; narrow, transposed. The format is that of the results.
+cudaError_t cast_fp8(const Call& call) {
+  const at::Tensor& values = call.tensor(0);
+  const auto format = (call.tensor(3).defined() ? call.tensor(3) : call.tensor(4)).scalar_type();
+  TORCH_CHECK(format == at::kFloat8_e4m3fn || format == at::kFloat8_e5m2, "a cast to ", format);
+  gimlet::CastFp8 arguments{};
+  arguments.dtype = dtype_of(values);
+  arguments.format = format == at::kFloat8_e4m3fn ? gimlet::Fp8::kE4m3 : gimlet::Fp8::kE5m2;
+  arguments.values = call.data(0, values.scalar_type());
+  arguments.scale = call.data<float>(1, at::kFloat);
+  arguments.amax = call.data<float>(2, at::kFloat);
+  arguments.narrow = call.data(3, format);
+  arguments.transposed = call.data(4, format);
+  arguments.rows = values.size(0);
+  arguments.columns = last_extent(values);
+  return gimlet::cast_fp8(arguments, call.stream);
+}
+
+void launch(const char* name, Call call) {
+  static const std::map<std::string, cudaError_t (*)(const Call&)> kernels = {
+      {"rms_norm", rms_norm},
+      {"rms_norm_backward", rms_norm_backward},
+      {"gated_gelu", gated_gelu},
+      {"gated_gelu_backward", gated_gelu_backward},
+      {"cross_entropy", cross_entropy},
+      {"diagonal_sums", diagonal_sums},
+      {"largest_magnitude", largest_magnitude},
+      {"cast_fp8", cast_fp8},
+  };
+  const auto kernel = kernels.find(name);
+  TORCH_CHECK(kernel != kernels.end(), "no kernel has this name");
+  if (call.tensor(0).numel() == 0) return;  // a grid of no blocks is an error
+  const auto device = call.tensor(0).device();
+  TORCH_CHECK(device.is_cuda(), "the tensors are on ", device, ", not on a CUDA device");
+  const c10::cuda::CUDAGuard guard(device);
+  call.stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();
+  const cudaError_t error = kernel->second(call);
+  TORCH_CHECK(error == cudaSuccess, cudaGetErrorString(error));
+}
+
+#endif  // GIMLET_CUDA
+
+}  // namespace
+
+// Launches the kernel of that name. Null, or a message to be freed with `free`.
+extern "C" char* gimlet_launch(const char* name, const at::Tensor* const* tensors, size_t num_tensors,
+                               const double* numbers, size_t num_numbers) noexcept {
+  try {
+#ifdef GIMLET_CUDA
+    launch(name, Call{tensors, num_tensors, numbers, num_numbers, nullptr});
+    return nullptr;
+#else
+    (void)tensors, (void)num_tensors, (void)numbers, (void)num_numbers;
+    TORCH_CHECK(false, "this build has no CUDA kernels");
+#endif
+  } catch (const c10::Error& error) {
+    return strdup((std::string("kernel `") + name + "`: " + error.what_without_backtrace()).c_str());
+  } catch (...) {
+    return strdup("an unknown C++ exception");
+  }
+}

@@ -1,0 +1,108 @@
+//! `flax_model.msgpack` of transformers' Flax models.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::msgpack::{Placed, arrays};
+use super::sums::Piece;
+use super::{RawInfos, RawTensors};
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::names::hugging_face::Dialect;
+use crate::storage::{Path, RangeFile};
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct FlaxFile {
+    file: RangeFile,
+    tensors: RawInfos,
+    extents: BTreeMap<String, Vec<Range<u64>>>,
+}
+
+impl FlaxFile {
+    /// Finds the arrays.
+    ///
+    /// # Errors
+    /// The file is cut, or holds something else than maps of arrays.
+    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+        let file = path.open_ranges()?;
+        let (mut tensors, mut extents) = (RawInfos::new(), BTreeMap::new());
+        for (name, Placed { info, extents: places }) in arrays(&file)? {
+            tensors.insert(name.clone(), info);
+            extents.insert(name, places);
+        }
+        Ok(Self { file, tensors, extents })
+    }
+}
+
+impl RawTensors for FlaxFile {
+    fn tensors(&self) -> &RawInfos {
+        &self.tensors
+    }
+
+    fn dialect(&self) -> Dialect {
+        Dialect::Flax
+    }
+
+    fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<u8>, CheckpointError> {
+        let row = self.tensors[name].row_bytes() as u64;
+        Ok(read(&self.file, &self.extents[name], rows.start as u64 * row..rows.end as u64 * row)?)
+    }
+
+    fn pieces(&self) -> Vec<Piece<'_>> {
+        let mut pieces = Vec::with_capacity(self.extents.len());
+        for (name, extents) in &self.extents {
+            let piece = |range: &Range<u64>| Piece {
+                name,
+                file: &self.file,
+                range: range.clone(),
+                sum: None,
+            };
+            pieces.extend(extents.iter().map(piece));
+        }
+        pieces
+    }
+}
+
+/// Some of the bytes that the extents hold one after the other.
+fn read(
+    file: &RangeFile,
+    extents: &[Range<u64>],
+    wanted: Range<u64>,
+) -> Result<Vec<u8>, crate::storage::StorageError> {
+    let mut parts = Vec::new();
+    let mut before = 0;
+    for extent in extents {
+        let length = extent.end - extent.start;
+        let from = wanted.start.clamp(before, before + length) - before;
+        let to = wanted.end.clamp(before, before + length) - before;
+        if from < to {
+            parts.push(extent.start + from..extent.start + to);
+        }
+        before += length;
+    }
+    match &parts[..] {
+        [one] => file.read(one.clone()),
+        parts => Ok(file.read_all(parts)?.concat()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_may_lie_in_several_extents() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Path::try_from(&*dir.path().join("x")).unwrap();
+        path.write_atomic(b"..abc...defg.").unwrap();
+        let file = path.open_ranges().unwrap();
+        let check = |wanted: Range<u64>, expected: &[u8]| {
+            assert_eq!(read(&file, &[2..5, 8..12], wanted).unwrap(), expected);
+        };
+        check(0..7, b"abcdefg");
+        check(2..4, b"cd");
+        check(1..2, b"b");
+        check(3..6, b"def");
+        check(3..3, b"");
+    }
+}

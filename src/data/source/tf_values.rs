@@ -1,0 +1,151 @@
+//! The values of one feature of a proto: collected, counted and shaped.
+
+use super::tf_example::{TfFeature, TfKind, TfShape};
+use super::wire::{Field, Wire};
+use crate::data::example::Value;
+
+/// Values of a feature as they are collected.
+#[derive(Debug)]
+pub(super) enum Values {
+    Ints(Vec<i32>),
+    /// From the first on that does not fit in 32 bits.
+    Longs(Vec<i64>),
+    Floats(Vec<f64>),
+    Texts(Vec<String>),
+}
+
+impl Values {
+    pub(super) fn new(kind: TfKind) -> Self {
+        match kind {
+            TfKind::Ints => Self::Ints(Vec::new()),
+            TfKind::Floats => Self::Floats(Vec::new()),
+            TfKind::Texts => Self::Texts(Vec::new()),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Ints(values) => values.len(),
+            Self::Longs(values) => values.len(),
+            Self::Floats(values) => values.len(),
+            Self::Texts(values) => values.len(),
+        }
+    }
+
+    /// Adds a value of a list, or packed ones.
+    pub(super) fn push(&mut self, (number, field): (u64, Field<'_>)) -> Result<(), String> {
+        if number != 1 {
+            return Ok(());
+        }
+        match (&mut *self, field) {
+            (Self::Ints(_) | Self::Longs(_), Field::Varint(number)) => self.push_int(number),
+            (Self::Ints(ids), Field::Bytes(packed)) => {
+                ids.reserve(packed.len() / 2);
+                self.push_ints(packed)?;
+            }
+            (Self::Longs(_), Field::Bytes(packed)) => self.push_ints(packed)?,
+            (Self::Floats(values), Field::Fixed32(bytes)) => {
+                values.push(f32::from_le_bytes(bytes).into());
+            }
+            (Self::Floats(values), Field::Bytes(packed)) => {
+                let (floats, rest) = packed.as_chunks();
+                if !rest.is_empty() {
+                    return Err("holds floats that break off".to_string());
+                }
+                values.extend(floats.iter().map(|bytes| f64::from(f32::from_le_bytes(*bytes))));
+            }
+            (Self::Texts(values), Field::Bytes(bytes)) => {
+                let text = String::from_utf8(bytes.to_vec());
+                values.push(text.map_err(|_| "is not UTF-8".to_string())?);
+            }
+            _ => return Err("holds a value of another type than its own".to_string()),
+        }
+        Ok(())
+    }
+
+    fn push_ints(&mut self, packed: &[u8]) -> Result<(), String> {
+        let mut numbers = Wire::new(packed);
+        while !numbers.is_empty() {
+            self.push_int(numbers.varint()?);
+        }
+        Ok(())
+    }
+
+    fn push_int(&mut self, number: u64) {
+        let number = number.cast_signed();
+        match (&mut *self, i32::try_from(number)) {
+            (Self::Ints(ids), Ok(id)) => ids.push(id),
+            (Self::Ints(ids), Err(_)) => {
+                let mut longs: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
+                longs.push(number);
+                *self = Self::Longs(longs);
+            }
+            (Self::Longs(longs), _) => longs.push(number),
+            _ => unreachable!("ints are pushed to ints"),
+        }
+    }
+}
+
+/// What the values of a feature are in an example, where they are as many as they should be.
+pub(super) fn value_of(feature: &TfFeature, values: Option<Values>) -> Result<Value, String> {
+    let Some(values) = values else {
+        return match (&feature.default, &feature.shape) {
+            (Some(default), _) => Ok(default.clone()),
+            (None, TfShape::List) => Ok(list_of(Values::new(feature.kind))),
+            (None, TfShape::Rows { count: None, length }) => {
+                rows_of(Values::new(feature.kind), *length)
+            }
+            (None, _) => Err("is missing".to_string()),
+        };
+    };
+    let found = values.len();
+    match feature.shape {
+        TfShape::List => Ok(list_of(values)),
+        TfShape::Fixed(length) if length == found => Ok(list_of(values)),
+        TfShape::Fixed(length) => Err(format!("holds {found} values, expected {length}")),
+        TfShape::Rows { count, length } => {
+            let expected = count.unwrap_or_else(|| found / length.max(1)) * length;
+            match found == expected {
+                true => rows_of(values, length),
+                false => Err(match count {
+                    Some(count) => format!("holds {found} values, expected {count} x {length}"),
+                    None => format!("holds {found} values, expected rows of {length}"),
+                }),
+            }
+        }
+        TfShape::One => match values {
+            Values::Ints(ids) => single(ids).map(|id| Value::Int(id.into())),
+            Values::Longs(longs) => single(longs).map(Value::Int),
+            Values::Floats(floats) => single(floats).map(Value::Float),
+            Values::Texts(texts) => single(texts).map(Value::Text),
+        },
+    }
+}
+
+fn list_of(values: Values) -> Value {
+    match values {
+        Values::Ints(ids) => Value::Ints(ids),
+        Values::Longs(longs) => Value::Longs(longs),
+        Values::Floats(floats) => Value::Floats(floats),
+        Values::Texts(texts) => Value::Texts(texts),
+    }
+}
+
+fn rows_of(values: Values, length: usize) -> Result<Value, String> {
+    fn cut<T: Clone>(values: &[T], length: usize) -> Vec<Vec<T>> {
+        values.chunks(length.max(1)).map(<[T]>::to_vec).collect()
+    }
+    match values {
+        Values::Ints(ids) => Ok(Value::IntRows(cut(&ids, length))),
+        Values::Floats(floats) => Ok(Value::FloatRows(cut(&floats, length))),
+        Values::Longs(_) => Err("holds ints of more than 32 bits in rows".to_string()),
+        Values::Texts(_) => Err("holds rows of bytes, expected ints or floats".to_string()),
+    }
+}
+
+fn single<T>(values: Vec<T>) -> Result<T, String> {
+    let found = values.len();
+    let [value] =
+        <[T; 1]>::try_from(values).map_err(|_| format!("holds {found} values, expected one"))?;
+    Ok(value)
+}

@@ -1,0 +1,370 @@
+//! Products in 8-bit floats (Micikevicius et al. 2022, arXiv:2209.05433), with one scale a tensor.
+//!
+//! Inputs and kernels are cast to e4m3, gradients to e5m2, and sums are float32. Scales follow either the
+//! tensor's own largest magnitude, or the largest of the last steps, which is known before the tensor is
+//! and so saves a pass over it (NVIDIA Transformer Engine, `DelayedScaling`). Nothing waits for the device.
+//! The history is no part of a checkpoint: a resumed run begins with a step of own magnitudes, as a new
+//! one does.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tch::{Device, Kind, Tensor};
+
+use super::autograd::custom_function;
+use super::fused::kernels;
+use super::spec::{Fp8Format, TransformerEngineConfig};
+
+/// The largest finite magnitudes.
+const E4M3_MAX: f64 = 448.0;
+const E5M2_MAX: f64 = 57344.0;
+/// Extents of products on tensor cores are multiples of this.
+const ALIGNMENT: i64 = 16;
+/// Tensors of one product with a scale each.
+const ROLES: usize = 3;
+
+/// What a factor of a product stands for.
+#[derive(Clone, Copy)]
+enum Role {
+    Inputs,
+    Kernel,
+    Gradient,
+}
+
+/// The scales of all products of a model, which adapt from step to step.
+#[derive(Debug)]
+pub struct Fp8Scaling {
+    spec: TransformerEngineConfig,
+    /// The first of a kernel's three tensors.
+    slots: BTreeMap<String, usize>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    history: Tensor, // float32 [amax_history_len, tensors]
+    largest: Tensor, // float32 [tensors], of this step so far
+    scales: Tensor,  // float32 [tensors]
+    maxima: Tensor,  // float32 [tensors], the largest magnitude of each one's format
+    step: i64,
+}
+
+impl Fp8Scaling {
+    /// Scales for the products with kernels of these names, on `device`.
+    pub fn new<'a>(
+        spec: &TransformerEngineConfig,
+        kernels: impl Iterator<Item = &'a str>,
+        device: Device,
+    ) -> Self {
+        let slots: BTreeMap<_, _> =
+            kernels.enumerate().map(|(index, name)| (name.to_string(), ROLES * index)).collect();
+        let tensors = (ROLES * slots.len()) as i64;
+        let maxima = [Role::Inputs, Role::Kernel, Role::Gradient]
+            .map(|role| spec.format(role).largest() as f32)
+            .repeat(slots.len());
+        let zeros = |size: &[i64]| Tensor::zeros(size, (Kind::Float, device));
+        let state = State {
+            history: zeros(&[spec.amax_history_len as i64, tensors]),
+            largest: zeros(&[tensors]),
+            scales: zeros(&[tensors]),
+            maxima: Tensor::from_slice(&maxima).to_device(device),
+            step: 0,
+        };
+        Self { spec: spec.clone(), slots, state: Mutex::new(state) }
+    }
+
+    /// What it was made of.
+    pub fn spec(&self) -> &TransformerEngineConfig {
+        &self.spec
+    }
+
+    /// Call before each forward pass that is to be trained on: computes the scales of its tensors from the
+    /// magnitudes seen before.
+    pub fn next_step(&self) {
+        let mut state = self.state();
+        let length = self.spec.amax_history_len as i64;
+        state.step += 1;
+        if length == 0 || state.step == 1 {
+            return;
+        }
+        tch::no_grad(|| {
+            state.history.get((state.step - 2) % length).copy_(&state.largest);
+            let largest = state.history.amax([0i64].as_slice(), false);
+            state.scales = scale(&state.maxima, &largest, self.spec.margin);
+            let _ = state.largest.zero_();
+        });
+    }
+
+    /// Products with the kernel of that name.
+    pub fn product(self: &Arc<Self>, kernel: &str) -> Fp8Product {
+        let slot =
+            *self.slots.get(kernel).unwrap_or_else(|| panic!("no kernel is named `{kernel}`"));
+        Fp8Product { scaling: Arc::clone(self), slot }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `maximum / largest`, less the margin; 1 where there is nothing to scale.
+fn scale(maximum: &Tensor, largest: &Tensor, margin: f64) -> Tensor {
+    let scale = maximum / largest * 2f64.powf(-margin);
+    // Numbers as small as 1e-36 would scale beyond float32.
+    scale.where_self(&largest.gt(1e-30), &Tensor::ones_like(largest))
+}
+
+/// An 8-bit float format.
+#[derive(Clone, Copy, PartialEq)]
+enum Format {
+    E4m3,
+    E5m2,
+}
+
+impl Format {
+    fn kind(self) -> Kind {
+        match self {
+            Format::E4m3 => Kind::Float8e4m3fn,
+            Format::E5m2 => Kind::Float8e5m2,
+        }
+    }
+
+    fn largest(self) -> f64 {
+        match self {
+            Format::E4m3 => E4M3_MAX,
+            Format::E5m2 => E5M2_MAX,
+        }
+    }
+}
+
+impl TransformerEngineConfig {
+    fn format(&self, role: Role) -> Format {
+        match (self.fp8_format, role) {
+            (Fp8Format::Hybrid, Role::Gradient) => Format::E5m2,
+            _ => Format::E4m3,
+        }
+    }
+}
+
+/// Multiplies with one kernel.
+#[derive(Clone, Debug)]
+pub struct Fp8Product {
+    scaling: Arc<Fp8Scaling>,
+    slot: usize,
+}
+
+/// A cast matrix, as it lies and transposed: tensor cores read both factors along the sum.
+struct Factor {
+    rows: Tensor,
+    columns: Tensor,
+    /// What takes the scale back. float32 `[]`
+    unscale: Tensor,
+}
+
+impl Fp8Product {
+    /// `[.., in] x [in, out]` to `[.., out]`, in the dtype of `inputs`.
+    pub fn matmul(&self, inputs: &Tensor, kernel: &Tensor) -> Tensor {
+        let mut size = inputs.size();
+        let (width, out) = kernel.size2().expect("kernels have two axes");
+        *size.last_mut().expect("activations have axes") = out;
+        let matrix = inputs.reshape([-1, width]);
+        let kind = inputs.kind();
+        let recorded = matrix.requires_grad();
+        let (product, factors) = tch::no_grad(|| {
+            let factors = [
+                self.cast(Role::Inputs, &matrix, recorded),
+                self.cast(Role::Kernel, kernel, recorded),
+            ];
+            let [a, b] = &factors;
+            (multiply([&a.rows, &b.columns], [&a.unscale, &b.unscale], kind), factors)
+        });
+        let (own, kernel_kind) = (self.clone(), kernel.kind());
+        let gradients = move |of: Vec<Tensor>| {
+            let gradient = own.cast(Role::Gradient, &of[0], true);
+            let [inputs, kernel] = &factors;
+            let unscale = [&gradient.unscale, &kernel.unscale];
+            let to_inputs = multiply([&gradient.rows, &kernel.rows], unscale, kind);
+            let unscale = [&inputs.unscale, &gradient.unscale];
+            let to_kernel = multiply([&inputs.columns, &gradient.columns], unscale, kernel_kind);
+            vec![to_inputs, to_kernel]
+        };
+        custom_function(&[&matrix, kernel], vec![product], gradients)
+            .remove(0)
+            .view(size.as_slice())
+    }
+
+    /// Casts a matrix; its magnitude is remembered if it is `recorded`.
+    fn cast(&self, role: Role, matrix: &Tensor, recorded: bool) -> Factor {
+        let spec = &self.scaling.spec;
+        let format = spec.format(role);
+        let matrix = matrix.contiguous();
+        let state = self.scaling.state();
+        let index = (self.slot + role as usize) as i64;
+        let (mut largest, scale_) =
+            (state.largest.narrow(0, index, 1), state.scales.narrow(0, index, 1));
+        let delayed = spec.amax_history_len > 0;
+        if delayed && state.step > 1 {
+            return cast_with(&matrix, format, &scale_, recorded.then_some(&mut largest));
+        }
+        let own = largest_magnitude(&matrix);
+        if delayed && recorded {
+            let _ = largest.copy_(&largest.maximum(&own));
+        }
+        let maximum = own.full_like(format.largest());
+        cast_with(&matrix, format, &scale(&maximum, &own, spec.margin), None)
+    }
+}
+
+/// float32 `[1]`
+fn largest_magnitude(matrix: &Tensor) -> Tensor {
+    if !kernels::suit(matrix, i64::MAX) {
+        return matrix.abs().max().to_kind(Kind::Float).view([1]);
+    }
+    let largest = Tensor::zeros([1], (Kind::Float, matrix.device()));
+    kernels::launch(c"largest_magnitude", &[matrix, &largest], &[]);
+    largest
+}
+
+/// Casts `matrix * scale`, cutting what is too large; merges its largest magnitude into `largest`.
+fn cast_with(
+    matrix: &Tensor,
+    format: Format,
+    scale: &Tensor,
+    largest: Option<&mut Tensor>,
+) -> Factor {
+    let unscale = scale.reciprocal().view([]);
+    if !kernels::suit(matrix, i64::MAX) {
+        if let Some(largest) = largest {
+            let _ = largest.copy_(&largest.maximum(&largest_magnitude(matrix)));
+        }
+        let scaled =
+            (matrix.to_kind(Kind::Float) * scale).clamp_(-format.largest(), format.largest());
+        let rows = scaled.to_kind(format.kind());
+        return Factor { columns: rows.tr().contiguous(), rows, unscale };
+    }
+    let (height, width) = matrix.size2().expect("factors are matrices");
+    let empty = |size: [i64; 2]| Tensor::empty(size, (format.kind(), matrix.device()));
+    let (rows, columns) = (empty([height, width]), empty([width, height]));
+    let absent = Tensor::new();
+    let largest: &Tensor = largest.map_or(&absent, |largest| largest);
+    kernels::launch(c"cast_fp8", &[matrix, scale, largest, &rows, &columns], &[]);
+    Factor { rows, columns, unscale }
+}
+
+/// `a x b` for `a` `[rows, sum]` and the transposed `b` `[columns, sum]`, unscaled, in `kind`.
+fn multiply([a, b]: [&Tensor; 2], unscale: [&Tensor; 2], kind: Kind) -> Tensor {
+    let aligned = |tensor: &Tensor| tensor.size().iter().all(|extent| extent % ALIGNMENT == 0);
+    let sums_align = a.size()[1] % ALIGNMENT == 0;
+    if !sums_align || !aligned(b) {
+        return multiply_wide([a, b], unscale, kind);
+    }
+    let absent = None::<&Tensor>;
+    a.internal_scaled_mm(&b.tr(), unscale[0], unscale[1], absent, absent, kind, false)
+}
+
+/// The same by casting back.
+fn multiply_wide([a, b]: [&Tensor; 2], unscale: [&Tensor; 2], kind: Kind) -> Tensor {
+    let product = a.to_kind(Kind::Float).matmul(&b.tr().to_kind(Kind::Float));
+    (product * (unscale[0] * unscale[1])).to_kind(kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random(size: [i64; 2]) -> Tensor {
+        Tensor::randn(size, (Kind::Float, Device::Cpu))
+    }
+
+    fn scaling(amax_history_len: usize) -> Arc<Fp8Scaling> {
+        let spec = TransformerEngineConfig {
+            enable_fp8: true,
+            fp8_format: Fp8Format::Hybrid,
+            margin: 0.0,
+            amax_history_len,
+        };
+        Arc::new(Fp8Scaling::new(&spec, ["a/kernel", "b/kernel"].into_iter(), Device::Cpu))
+    }
+
+    fn relative_error(found: &Tensor, expected: &Tensor) -> f64 {
+        ((found - expected).norm() / expected.norm()).double_value(&[])
+    }
+
+    /// The product and its gradients, with a loss that weighs every number.
+    fn results(inputs: &Tensor, kernel: &Tensor, product: &Tensor) -> Vec<Tensor> {
+        let weights = Tensor::arange(product.numel() as i64, (Kind::Float, Device::Cpu)).sin();
+        let loss = (product.reshape([-1]) * weights).sum(Kind::Float);
+        let mut all = Tensor::run_backward(&[loss], &[inputs, kernel], false, false);
+        all.push(product.detach());
+        all
+    }
+
+    /// Rounding to 3 bits of mantissa (2 in gradients) leaves errors of 2^-4 (2^-3) at most a factor;
+    /// over a sum they average out to a third of that or less.
+    fn check(scaling: &Arc<Fp8Scaling>, size: [i64; 3]) {
+        let [rows, width, out] = size;
+        let inputs = (random([rows, width]) * 1e-3).set_requires_grad(true);
+        let kernel = (random([width, out]) * 50.0).set_requires_grad(true);
+        let expected = results(&inputs, &kernel, &inputs.matmul(&kernel));
+        let product = scaling.product("b/kernel").matmul(&inputs, &kernel);
+        let found = results(&inputs, &kernel, &product);
+        for (found, expected) in found.iter().zip(&expected) {
+            let error = relative_error(found, expected);
+            assert!((1e-4..0.08).contains(&error), "relative error {error}");
+        }
+    }
+
+    #[test]
+    fn products_and_gradients_stay_near_float32_for_own_and_delayed_scales() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+        tch::manual_seed(5);
+        for history in [0, 4] {
+            let scaling = scaling(history);
+            for size in [[32, 48, 64], [32, 48, 64], [30, 48, 64], [7, 24, 10]] {
+                scaling.next_step();
+                check(&scaling, size);
+            }
+        }
+    }
+
+    #[test]
+    fn scaled_products_of_libtorch_are_those_of_casting_back() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+        tch::manual_seed(6);
+        let cast = |format, size| {
+            let matrix = random(size) * 30.0;
+            cast_with(&matrix, format, &Tensor::from_slice(&[3f32]), None)
+        };
+        for format in [Format::E4m3, Format::E5m2] {
+            let (a, b) = (cast(Format::E4m3, [32, 48]), cast(format, [48, 64]));
+            let (factors, unscale) = ([&a.rows, &b.columns], [&a.unscale, &b.unscale]);
+            let found = multiply(factors, unscale, Kind::Float);
+            assert!(relative_error(&found, &multiply_wide(factors, unscale, Kind::Float)) < 1e-6);
+        }
+    }
+
+    #[test]
+    fn too_large_numbers_are_cut_where_torch_alone_would_make_them_infinite() {
+        let matrix = Tensor::from_slice(&[1e6f32, -1e6, 3.0, 0.0]).view([2, 2]);
+        let factor = cast_with(&matrix, Format::E5m2, &Tensor::from_slice(&[1f32]), None);
+        let expected = Tensor::from_slice(&[57344f32, -57344.0, 3.0, 0.0]).view([2, 2]);
+        assert_eq!(factor.rows.to_kind(Kind::Float), expected);
+        assert_eq!(factor.columns.to_kind(Kind::Float), expected.tr());
+    }
+
+    #[test]
+    fn delayed_scales_follow_the_largest_magnitude_of_the_last_steps() {
+        let scaling = scaling(2);
+        let product = scaling.product("b/kernel");
+        let kernel = Tensor::ones([16, 16], (Kind::Float, Device::Cpu));
+        let mut seen = Vec::new();
+        for largest in [4.0, 8.0, 2.0, 1.0, 1.0] {
+            scaling.next_step();
+            let inputs = Tensor::full([16, 16], largest, (Kind::Float, Device::Cpu));
+            let _ = product.matmul(&inputs.set_requires_grad(true), &kernel);
+            seen.push(scaling.state().scales.double_value(&[ROLES as i64]));
+        }
+        // The first step scales by its own magnitude; later ones by the largest of the two before.
+        assert_eq!(seen, [0.0, 112.0, 56.0, 56.0, 224.0]);
+    }
+}

@@ -1,0 +1,46 @@
+//! Our CUDA kernels: the Rust side of `bridge/kernels.cpp`, which says what each one takes.
+
+use std::ffi::{CStr, c_char};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tch::{Kind, Tensor};
+
+use crate::nn::autograd::{RawTensor, check, raw_tensors};
+
+unsafe extern "C" {
+    fn gimlet_launch(
+        name: *const c_char,
+        tensors: *const RawTensor,
+        num_tensors: usize,
+        numbers: *const f64,
+        num_numbers: usize,
+    ) -> *mut c_char;
+}
+
+static ENABLED: AtomicBool = AtomicBool::new(cfg!(feature = "cuda"));
+
+/// Whether kernels are used where they can be: always, unless someone compares them with libtorch.
+pub fn enable(on: bool) {
+    ENABLED.store(on && cfg!(feature = "cuda"), Ordering::Relaxed);
+}
+
+/// Whether our kernels take rows of this tensor: it is on a CUDA device, in a dtype they know, and its
+/// last extent, up to `widest`, is a multiple of the 8 numbers that they read at once.
+pub fn suit(tensor: &Tensor, widest: i64) -> bool {
+    ENABLED.load(Ordering::Relaxed)
+        && tensor.device().is_cuda()
+        && matches!(tensor.kind(), Kind::Float | Kind::BFloat16)
+        && tensor.size().last().is_some_and(|&width| width % 8 == 0 && width <= widest)
+}
+
+/// Launches a kernel on the tensors' device. An undefined tensor (`Tensor::new`) is an absent one.
+///
+/// # Panics
+/// Where the tensors are not what the kernel takes, which is our bug, or the device fails.
+pub fn launch(name: &CStr, tensors: &[&Tensor], numbers: &[f64]) {
+    let raw = raw_tensors(tensors.iter().copied());
+    // SAFETY: the tensors outlive the call, and libtorch's allocator keeps their memory for the stream.
+    check(unsafe {
+        gimlet_launch(name.as_ptr(), raw.as_ptr(), raw.len(), numbers.as_ptr(), numbers.len())
+    });
+}

@@ -1,0 +1,62 @@
+//! Every kernel of ours against libtorch's operations on a CUDA device. Built with the feature `cuda` only;
+//! `make gpu-check` runs it.
+//!
+//! Tolerances are relative to the norm of what libtorch gives: a few roundings of the dtype, for sums in
+//! another order.
+
+mod model;
+mod operations;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use gimlet::nn::fused::kernels;
+use tch::{Device, Kind, Tensor};
+
+/// Relative errors that another order of sums may make.
+const DTYPES: [(Kind, f64); 2] = [(Kind::Float, 2e-6), (Kind::BFloat16, 4e-3)];
+
+/// The device, held: tests seed its generator, and switch kernels off for all threads.
+fn cuda() -> (Device, MutexGuard<'static, ()>) {
+    static HELD: Mutex<()> = Mutex::new(());
+    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(tch::Cuda::is_available(), "there is no CUDA device to compare kernels on");
+    tch::manual_seed(7);
+    (Device::Cuda(0), held)
+}
+
+fn random(size: &[i64], kind: Kind) -> Tensor {
+    Tensor::randn(size, (Kind::Float, Device::Cuda(0))).to_kind(kind)
+}
+
+/// What `results` gives by our kernels, each within `tolerance` of what it gives by libtorch.
+fn compare(what: &str, tolerance: f64, mut results: impl FnMut() -> Vec<Tensor>) {
+    let [found, expected] = [true, false].map(|ours| {
+        kernels::enable(ours);
+        tch::manual_seed(8);
+        results()
+    });
+    kernels::enable(true);
+    for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        assert_eq!(found.kind(), expected.kind(), "{what}, result {index}");
+        let error = relative_error(found, expected);
+        assert!(error < tolerance, "{what}, result {index}: relative error {error}");
+    }
+}
+
+fn relative_error(found: &Tensor, expected: &Tensor) -> f64 {
+    let wide = expected.to_kind(Kind::Double);
+    let distance = (found.to_kind(Kind::Double) - &wide).norm();
+    (distance / wide.norm().clamp_min(1e-30)).double_value(&[])
+}
+
+/// The outputs, and the gradients of `inputs` for a loss that weighs every number of every output.
+fn with_gradients(outputs: &[Tensor], inputs: &[&Tensor]) -> Vec<Tensor> {
+    let weighted = outputs.iter().map(|output| {
+        let numbers = Tensor::arange(output.numel() as i64, (Kind::Float, output.device()));
+        (output.reshape([-1]) * numbers.sin().to_kind(output.kind())).sum(Kind::Float)
+    });
+    let loss = weighted.reduce(|a, b| a + b).expect("there are outputs");
+    let mut all = Tensor::run_backward(&[loss], inputs, false, false);
+    all.extend(outputs.iter().map(Tensor::detach));
+    all
+}

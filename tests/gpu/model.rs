@@ -1,0 +1,109 @@
+//! Whole models: with our kernels and without, on the device and on the CPU, and in fp8.
+
+use gimlet::models::Batch;
+use gimlet::models::loss::LossSpec;
+use gimlet::models::t5::{T5, T5Config};
+use gimlet::nn::{Activation, Dropout, Dtype, Fp8Format, Params, TransformerEngineConfig};
+use tch::{Device, Kind, Tensor};
+
+use crate::{compare, cuda, relative_error};
+
+fn config(dtype: Dtype) -> T5Config {
+    T5Config {
+        vocab_size: 256,
+        dtype,
+        emb_dim: 128,
+        num_heads: 4,
+        num_encoder_layers: 2,
+        num_decoder_layers: 2,
+        head_dim: 32,
+        mlp_dim: 256,
+        mlp_activations: vec![Activation::Gelu, Activation::Linear],
+        dropout_rate: 0.1,
+        logits_via_embedding: false,
+        float32_attention_logits: false,
+        scale_attn_logits: false,
+        remat_policy: gimlet::nn::RematPolicy::None,
+        fp8: None,
+    }
+}
+
+fn batch(device: Device) -> Batch {
+    let tokens = |length: i64, step: i64| {
+        let numbers = Tensor::arange(8 * length, (Kind::Int64, Device::Cpu)) * step;
+        (numbers.remainder(254) + 2).view([8, length]).to_device(device)
+    };
+    let targets = tokens(24, 31);
+    Batch {
+        encoder_input_tokens: tokens(48, 17),
+        decoder_input_tokens: targets.roll([1], [1]),
+        decoder_loss_weights: Tensor::ones([8, 24], (Kind::Float, device)),
+        decoder_target_tokens: targets,
+        packing: None,
+    }
+}
+
+/// Parameters with the same values on every device.
+fn params(config: &T5Config, device: Device) -> Params {
+    let drawn = Params::init(&config.param_tree(), 3, Device::Cpu);
+    let moved = drawn.iter().map(|(name, tensor)| (name.to_string(), tensor.to_device(device)));
+    Params::from_tensors(moved)
+}
+
+/// The loss and all gradients.
+fn results(t5: &T5, params: &Params, batch: &Batch, dropout: Dropout) -> Vec<Tensor> {
+    let output = t5.loss(params, batch, &LossSpec::default(), dropout);
+    let mut all = params.gradients(&output.loss);
+    all.push(output.loss.detach());
+    all
+}
+
+#[test]
+fn a_model_computes_the_same_with_our_kernels_and_without() {
+    let (device, _held) = cuda();
+    for (dtype, tolerance) in [(Dtype::Float32, 2e-5), (Dtype::Bfloat16, 3e-2)] {
+        let t5 = T5::new(config(dtype));
+        let (params, batch) = (params(t5.config(), device), batch(device));
+        for dropout in [Dropout::off(), t5.dropout()] {
+            compare(&format!("model {dtype:?}"), tolerance, || {
+                results(&t5, &params, &batch, dropout)
+            });
+        }
+    }
+}
+
+#[test]
+fn a_model_computes_on_the_device_what_it_computes_on_the_cpu() {
+    let (device, _held) = cuda();
+    let t5 = T5::new(config(Dtype::Float32));
+    let [found, expected] = [device, Device::Cpu]
+        .map(|device| results(&t5, &params(t5.config(), device), &batch(device), Dropout::off()));
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!(relative_error(&found.to_device(Device::Cpu), expected) < 5e-5);
+    }
+}
+
+#[test]
+fn a_model_in_fp8_computes_the_same_with_our_casts_and_without() {
+    let (device, _held) = cuda();
+    let capability = gimlet::nn::bridge::cuda_devices()[0].capability;
+    if capability < (8, 9) {
+        return println!("fp8 left out: the device's capability is {capability:?}");
+    }
+    for amax_history_len in [0, 16] {
+        let fp8 = TransformerEngineConfig {
+            enable_fp8: true,
+            fp8_format: Fp8Format::Hybrid,
+            margin: 0.0,
+            amax_history_len,
+        };
+        let t5 = T5::new(T5Config { fp8: Some(fp8), ..config(Dtype::Bfloat16) });
+        let batch = batch(device);
+        compare(&format!("model in fp8, history {amax_history_len}"), 5e-2, || {
+            // The second pass scales by what the first one saw.
+            let params = params(t5.config(), device);
+            results(&t5, &params, &batch, Dropout::off());
+            results(&t5, &params, &batch, Dropout::off())
+        });
+    }
+}

@@ -1,0 +1,89 @@
+//! One operation each, in shapes that cross every branch of its kernel.
+
+use gimlet::models::loss::{Head, LossSpec, Targets, cross_entropy};
+use gimlet::nn::fused::gated_gelu;
+use gimlet::nn::{Dropout, RelativePosition, add_and_norm, relative_position_bias, rms_norm};
+use tch::{Kind, Tensor};
+
+use crate::{DTYPES, compare, cuda, random, with_gradients};
+
+#[test]
+fn norms_with_and_without_the_sum_before() {
+    let (_device, _held) = cuda();
+    for (kind, tolerance) in DTYPES {
+        for width in [16, 512, 768, 1024, 2048, 4096, 8192] {
+            let leaf = |size: &[i64]| random(size, kind).set_requires_grad(true);
+            let (residual, branch, scale) =
+                (leaf(&[5, 131, width]), leaf(&[5, 131, width]), leaf(&[width]));
+            compare(&format!("rms_norm {kind:?} {width}"), tolerance, || {
+                with_gradients(&[rms_norm(&residual, &scale)], &[&residual, &scale])
+            });
+            for dropout in [Dropout::off(), Dropout::train(0.2)] {
+                compare(&format!("add_and_norm {kind:?} {width}"), tolerance, || {
+                    let (sum, normal) = add_and_norm(&residual, &branch, &scale, dropout);
+                    with_gradients(&[sum, normal], &[&residual, &branch, &scale])
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn gated_gelu_of_matrices_and_of_halves_of_one() {
+    let (_device, _held) = cuda();
+    for (kind, tolerance) in DTYPES {
+        for width in [8, 1024, 2816] {
+            let joint = random(&[3, 77, 2 * width], kind).set_requires_grad(true);
+            compare(&format!("gated_gelu {kind:?} {width}"), tolerance, || {
+                let (gate, linear) = (joint.narrow(2, 0, width), joint.narrow(2, width, width));
+                let apart = gated_gelu(&gate.contiguous(), &linear.contiguous());
+                with_gradients(&[gated_gelu(&gate, &linear), apart], &[&joint])
+            });
+        }
+    }
+}
+
+#[test]
+fn cross_entropy_with_z_loss_and_smoothing() {
+    let (device, _held) = cuda();
+    let smooth = LossSpec { label_smoothing: 0.1, z_loss: 1e-2, ..LossSpec::default() };
+    for spec in [LossSpec::default(), smooth] {
+        for vocab in [8, 1000, 32128] {
+            let hidden = random(&[517, 64], Kind::Float).set_requires_grad(true);
+            let kernel = random(&[64, vocab], Kind::Float).set_requires_grad(true);
+            let targets = Targets {
+                tokens: Tensor::randint(vocab, [517], (Kind::Int64, device)),
+                coefficients: random(&[517], Kind::Float).abs(),
+            };
+            compare(&format!("cross_entropy {vocab}"), 1e-5, || {
+                let (hidden, kernel) = (hidden.shallow_clone(), kernel.shallow_clone());
+                let head = Head { hidden, kernel };
+                let (losses, scalar) = cross_entropy(&head, &targets, &spec);
+                let inputs = [&head.hidden, &head.kernel];
+                let mut all = Tensor::run_backward(&[scalar], &inputs, false, false);
+                all.extend([losses.loss, losses.z_loss, losses.correct]);
+                all
+            });
+        }
+    }
+}
+
+#[test]
+fn gradients_of_relative_position_biases() {
+    let (_device, _held) = cuda();
+    for (kind, tolerance) in DTYPES {
+        for (lengths, direction) in [
+            ((512, 512), RelativePosition::Bidirectional),
+            ((114, 114), RelativePosition::Causal),
+            ((1, 70), RelativePosition::Causal),
+            ((130, 7), RelativePosition::Bidirectional),
+        ] {
+            let embedding = random(&[6, 32], kind).set_requires_grad(true);
+            compare(&format!("relative_position {kind:?} {lengths:?}"), 5.0 * tolerance, || {
+                let bias = relative_position_bias(&embedding, lengths, direction, 128);
+                let batched = &bias * random(&[3, 1, 1, 1], kind);
+                with_gradients(&[batched], &[&embedding])
+            });
+        }
+    }
+}
