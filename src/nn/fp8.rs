@@ -208,7 +208,7 @@ impl Fp8Product {
         }
         let own = largest_magnitude(&matrix);
         if delayed && recorded {
-            let _ = largest.copy_(&largest.maximum(&own));
+            largest.copy_(&largest.maximum(&own));
         }
         let maximum = own.full_like(format.largest());
         cast_with(&matrix, format, &scale(&maximum, &own, spec.margin), None)
@@ -235,7 +235,7 @@ fn cast_with(
     let unscale = scale.reciprocal().view([]);
     if !kernels::suit(matrix, i64::MAX) {
         if let Some(largest) = largest {
-            let _ = largest.copy_(&largest.maximum(&largest_magnitude(matrix)));
+            largest.copy_(&largest.maximum(&largest_magnitude(matrix)));
         }
         let scaled =
             (matrix.to_kind(Kind::Float) * scale).clamp_(-format.largest(), format.largest());
