@@ -1,7 +1,8 @@
 //! Training steps of T5 1.1, one JSON line each; `benches/peers/compare_train_step.py` runs it beside
 //! Hugging Face's, `benches/gpu_check.py` on a GPU.
 //!
-//! `cargo bench --bench train_step -- --dtype=bfloat16 --steps=5 --size=base --device=cuda`
+//! `cargo bench --bench train_step -- --dtype=bfloat16 --steps=5 --size=base --device=cuda --remat=minimal
+//! --optimizer=adamw --microbatches=2`; `--gradients=kept` updates after the backward pass instead of in it.
 
 mod t5_1_1;
 
@@ -10,8 +11,11 @@ use std::time::Instant;
 use gimlet::models::Batch;
 use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::nn::{Dropout, Dtype, Fp8Format, Params, TransformerEngineConfig, cpu};
-use gimlet::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
+use gimlet::nn::autograd::take_gradient;
+use gimlet::nn::{Dropout, Dtype, Fp8Format, Params, RematPolicy, TransformerEngineConfig, cpu};
+use gimlet::optim::{
+    Adafactor, AdamW, Gradient, LearningRate, Optimizer, OptimizerDef, ParamShape,
+};
 use t5_1_1::{cpu_seconds, option, peak_rss_mb, text_option};
 use tch::{Device, Kind, Tensor};
 
@@ -28,15 +32,15 @@ fn main() {
     cpu::prepare();
     tch::set_num_threads(option("threads", 2) as i32);
     let device = device();
-    let t5 = T5::new(T5Config { fp8: fp8(), ..t5_1_1::config(options.dtype) });
+    let config = t5_1_1::config(options.dtype);
+    let t5 = T5::new(T5Config { remat_policy: remat(), fp8: fp8(), ..config });
     let specs = t5.config().param_tree();
     let params = Params::init(&specs, 0, device);
     let shapes: Vec<_> = specs
         .iter()
         .map(|spec| ParamShape { name: &spec.name, shape: &spec.shape, axes: &spec.axes })
         .collect();
-    let def = OptimizerDef::Adafactor(Adafactor::default());
-    let mut optimizer = Optimizer::new(&def, &shapes, device).expect("matrices factor");
+    let mut optimizer = Optimizer::new(&optimizer(), &shapes, device).expect("matrices factor");
     let batch = options.batch().to_device(device);
     for step in 0..options.steps {
         let (start, before) = (Instant::now(), cpu_seconds());
@@ -55,15 +59,59 @@ fn train_step(
 ) -> f64 {
     let mean = Some(LossNormalizingFactor::NumRealTargetTokens);
     let spec = LossSpec { loss_normalizing_factor: mean, z_loss: 1e-4, label_smoothing: 0.0 };
-    let output = t5.loss(params, batch, &spec, Dropout::off());
-    let gradients = params.gradients(&output.loss);
-    let named = params.iter().zip(&gradients);
-    let named: Vec<_> = named.map(|((name, param), grad)| Gradient { name, param, grad }).collect();
-    optimizer.apply(&named, 1e-2, step).expect("every parameter is known");
+    let (parts, rows) = (option("microbatches", 1), batch.num_rows());
+    let mut sum = 0.0;
+    for part in 0..parts {
+        let micro = batch.rows(part * (rows / parts), rows / parts);
+        let output = t5.loss(params, &micro, &spec, Dropout::off());
+        let loss = output.loss / parts as f64;
+        match part + 1 == parts {
+            false => loss.backward(),
+            true => update(params, optimizer, &loss, step),
+        }
+        sum += output.sums.read().loss;
+    }
     if let Device::Cuda(index) = device() {
         tch::Cuda::synchronize(index as i64);
     }
-    output.sums.read().loss
+    sum / parts as f64
+}
+
+fn update(params: &Params, optimizer: &mut Optimizer, loss: &Tensor, step: i64) {
+    if text_option("gradients").as_deref() != Some("kept") {
+        let updated = optimizer.update(params, 1e-2, step, || loss.backward());
+        return updated.expect("there is no offset");
+    }
+    loss.backward();
+    let gradients: Vec<_> = params.iter().map(|(_, param)| take_gradient(param)).collect();
+    let named = params.iter().zip(&gradients);
+    let named: Vec<_> = named.map(|((name, param), grad)| Gradient { name, param, grad }).collect();
+    optimizer.apply(&named, 1e-2, step).expect("every parameter is known");
+}
+
+fn optimizer() -> OptimizerDef {
+    match text_option("optimizer").as_deref() {
+        Some("adamw") => OptimizerDef::AdamW(AdamW {
+            learning_rate: LearningRate::Constant(1e-4),
+            b1: 0.9,
+            b2: 0.999,
+            eps: 1e-8,
+            eps_root: 0.0,
+            mu_dtype: None,
+            weight_decay: 0.01,
+            mask: None,
+            nesterov: false,
+        }),
+        _ => OptimizerDef::Adafactor(Adafactor::default()),
+    }
+}
+
+fn remat() -> RematPolicy {
+    match text_option("remat").as_deref() {
+        Some("full") => RematPolicy::Full,
+        Some("minimal") => RematPolicy::Minimal,
+        _ => RematPolicy::None,
+    }
 }
 
 /// Products in fp8 with `--fp8=1`.

@@ -5,6 +5,8 @@
 // engine carries to the thread that asked for gradients.
 
 #include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -120,6 +122,37 @@ char* gimlet_set_gradient_hook(const at::Tensor* leaf, GimletClosure hook) noexc
   auto owned = std::make_unique<Hook>(hook);
   return guarded([&] { torch::autograd::impl::set_post_acc_grad_hooks(*leaf, std::move(owned)); });
 }
+
+// Takes a leaf's hook away.
+char* gimlet_clear_gradient_hook(const at::Tensor* leaf) noexcept {
+  return guarded([&] { torch::autograd::impl::set_post_acc_grad_hooks(*leaf, nullptr); });
+}
+
+// Moves a leaf's gradient to `taken`, an undefined tensor.
+void gimlet_take_gradient(const at::Tensor* leaf, at::Tensor* taken) noexcept {
+  *taken = std::exchange(leaf->mutable_grad(), at::Tensor());
+}
+
+// Gradients of the inputs from those of the outputs, written to `results`, undefined tensors; they stay
+// undefined for inputs that no output depends on. Every input requires a gradient.
+char* gimlet_gradients(const at::Tensor* const* outputs, const at::Tensor* const* output_gradients,
+                       size_t num_outputs, const at::Tensor* const* inputs, at::Tensor* const* results,
+                       size_t num_inputs) noexcept {
+  return guarded([&] {
+    variable_list from, given, to;
+    for (size_t i = 0; i < num_outputs; ++i) {
+      from.push_back(*outputs[i]);
+      given.push_back(*output_gradients[i]);
+    }
+    for (size_t i = 0; i < num_inputs; ++i) to.push_back(*inputs[i]);
+    auto found = torch::autograd::grad(from, to, given, /*retain_graph=*/false,
+                                       /*create_graph=*/false, /*allow_unused=*/true);
+    for (size_t i = 0; i < num_inputs; ++i) *results[i] = std::move(found[i]);
+  });
+}
+
+// Whether operations of this thread become part of a graph.
+bool gimlet_records_gradients() noexcept { return at::GradMode::is_enabled(); }
 
 // `target` becomes another handle of the same tensor.
 void gimlet_assign(at::Tensor* target, const at::Tensor* source) noexcept { *target = *source; }

@@ -9,6 +9,7 @@
 
 #ifdef GIMLET_CUDA
 #include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #endif
 
@@ -21,6 +22,55 @@ extern "C" {
 // The switch is per thread and inherited by threads started later. False: the CPU lacks it.
 bool gimlet_set_flush_denormal(bool on) noexcept {
   return at::globalContext().setFlushDenormal(on);
+}
+
+// Whether operations without a deterministic way fail instead of taking another one. New tensors stay
+// uninitialized, which libtorch would otherwise fill. The answer is what libtorch then says.
+bool gimlet_set_deterministic(bool on) noexcept {
+  auto& context = at::globalContext();
+  context.setDeterministicFillUninitializedMemory(false);
+  context.setDeterministicAlgorithms(on, /*warn_only=*/false);
+  context.setDeterministicCuDNN(on);
+  return context.deterministicAlgorithms();
+}
+
+// Whether CUDA's float32 products may round their factors to TF32. The answer is what libtorch then says.
+bool gimlet_allow_tf32(bool on) noexcept {
+  auto& context = at::globalContext();
+  try {
+    context.setAllowTF32CuBLAS(on);
+    context.setAllowTF32CuDNN(on);
+    return context.allowTF32CuBLAS();
+  } catch (...) {
+    return false;
+  }
+}
+
+struct GimletMemory {
+  int64_t current_bytes;
+  int64_t peak_bytes;
+};
+
+// What tensors take on a CUDA device, and the most that they took since the last call. False: no such device,
+// nothing was ever allocated there, or a build without CUDA.
+bool gimlet_cuda_memory(int32_t index, GimletMemory* memory) noexcept {
+#ifdef GIMLET_CUDA
+  try {
+    if (index < 0 || index >= c10::cuda::device_count()) return false;
+    const auto device = static_cast<c10::DeviceIndex>(index);
+    const auto& bytes = c10::cuda::CUDACachingAllocator::getDeviceStats(device).allocated_bytes[0];
+    memory->current_bytes = bytes.current;
+    memory->peak_bytes = bytes.peak;
+    c10::cuda::CUDACachingAllocator::resetPeakStats(device);
+    return true;
+  } catch (...) {
+    return false;
+  }
+#else
+  (void)index;
+  (void)memory;
+  return false;
+#endif
 }
 
 const char* gimlet_torch_version() noexcept { return TORCH_VERSION; }

@@ -1,7 +1,7 @@
 //! What the benches of T5 1.1 share: its dimensions, `--name=value` options and time.
 
 use gimlet::models::t5::T5Config;
-use gimlet::nn::{Activation, Dtype};
+use gimlet::nn::{Activation, Dtype, RematPolicy};
 
 /// T5 1.1 of the size that `--size` names, by default small with its 76,961,152 parameters.
 pub fn config(dtype: Dtype) -> T5Config {
@@ -25,6 +25,8 @@ pub fn config(dtype: Dtype) -> T5Config {
         dropout_rate: 0.0,
         logits_via_embedding: false,
         float32_attention_logits: false,
+        scale_attn_logits: false,
+        remat_policy: RematPolicy::None,
         fp8: None,
     }
 }

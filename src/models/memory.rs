@@ -5,7 +5,7 @@
 //! out-of-memory error compares it with what there is.
 
 use super::t5::T5Config;
-use crate::nn::{Activation, Dtype};
+use crate::nn::{Activation, Dtype, RematPolicy};
 
 /// The part of a batch that one device computes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +18,21 @@ pub struct StepShape {
     pub targets_length: usize,
 }
 
+/// Which gradients are alive at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gradients {
+    /// Those of all parameters: microbatches add up, or an update depends on all of them.
+    Together,
+    /// Few: each parameter is updated as soon as its gradient is complete.
+    OneByOne,
+}
+
 /// Bytes that a step needs at its peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
     /// Parameters, with their copies in the compute dtype.
     pub parameters: u64,
-    /// Gradients of all parameters.
+    /// Gradients that are alive at once.
     pub gradients: u64,
     /// What the optimizer keeps.
     pub optimizer: u64,
@@ -34,19 +43,24 @@ pub struct Estimate {
 impl Estimate {
     /// The memory of a step on one device that holds all of the model, with an optimizer that keeps
     /// that many bytes.
-    pub fn new(config: &T5Config, optimizer: u64, shape: StepShape) -> Self {
+    pub fn new(config: &T5Config, optimizer: u64, gradients: Gradients, shape: StepShape) -> Self {
         let num_params = config.num_params();
         let table = (config.vocab_size * config.emb_dim) as u64;
         let tables = if config.logits_via_embedding { table } else { 2 * table };
-        // Tables are read in float32; all other parameters are cast once a step.
-        let cast = match config.dtype {
-            Dtype::Float32 => 0,
-            narrow => (num_params - tables) * narrow.size(),
+        // Tables are read in float32; all other parameters are cast once a step, or layer by layer.
+        let cast = match (config.dtype, config.remat_policy) {
+            (Dtype::Float32, _) => 0,
+            (narrow, RematPolicy::None) => (num_params - tables) * narrow.size(),
+            (narrow, _) => {
+                let layers = config.num_encoder_layers + config.num_decoder_layers;
+                (num_params - tables) * narrow.size() / (layers as u64).max(1)
+            }
         };
+        // The head's gradient passes through the graph once more.
+        let head = 4 * table;
         Self {
             parameters: 4 * num_params + cast,
-            // The head's gradient passes through the graph once more.
-            gradients: 4 * (num_params + table),
+            gradients: head + if gradients == Gradients::Together { 4 * num_params } else { head },
             optimizer,
             activations: Activations::new(config, shape).bytes() as u64,
         }
@@ -89,7 +103,7 @@ impl<'a> Activations<'a> {
 
     fn bytes(&self) -> f64 {
         let [encoder, decoder, cross] = self.weights;
-        let joined = (self.config.num_heads * self.config.head_dim) as f64;
+        let joined = self.joined();
         // Queries, keys, values, and what their heads are joined into.
         let own = |tokens: f64, weights: f64| {
             4.0 * self.size * tokens * joined + self.attention_weights(weights)
@@ -102,10 +116,47 @@ impl<'a> Activations<'a> {
             + own(self.targets, decoder)
             + cross_attention
             + self.mlp(self.targets);
-        self.config.num_encoder_layers as f64 * encoder_layer
-            + self.config.num_decoder_layers as f64 * decoder_layer
-            + self.ends()
-            + self.passing()
+        let layers = [
+            (self.config.num_encoder_layers, encoder_layer, self.kept_of_encoder_layer()),
+            (self.config.num_decoder_layers, decoder_layer, self.kept_of_decoder_layer()),
+        ];
+        let stacks = match self.config.remat_policy {
+            RematPolicy::None => layers.iter().map(|(count, all, _)| *count as f64 * all).sum(),
+            // Of one layer at a time everything is there.
+            _ => {
+                let kept: f64 = layers.iter().map(|(count, _, kept)| *count as f64 * kept).sum();
+                kept + layers.iter().fold(0.0, |most, (_, all, _)| all.max(most))
+            }
+        };
+        stacks + self.ends() + self.passing()
+    }
+
+    /// What a layer that is computed again keeps until then: its input, and the results of projections.
+    fn kept_of_encoder_layer(&self) -> f64 {
+        let emb = self.config.emb_dim as f64;
+        let projections = 3.0 * self.joined() + emb + self.mlp_inputs();
+        self.size * self.inputs * (emb + self.if_minimal(projections))
+    }
+
+    fn kept_of_decoder_layer(&self) -> f64 {
+        let emb = self.config.emb_dim as f64;
+        let projections = 4.0 * self.joined() + 2.0 * emb + self.mlp_inputs();
+        let of_inputs = self.inputs * self.if_minimal(2.0 * self.joined());
+        self.size * (self.targets * (emb + self.if_minimal(projections)) + of_inputs)
+    }
+
+    fn if_minimal(&self, elements: f64) -> f64 {
+        if self.config.remat_policy == RematPolicy::Minimal { elements } else { 0.0 }
+    }
+
+    /// Width of all heads.
+    fn joined(&self) -> f64 {
+        (self.config.num_heads * self.config.head_dim) as f64
+    }
+
+    /// Width of all input projections of the feed-forward block.
+    fn mlp_inputs(&self) -> f64 {
+        (self.config.mlp_activations.len() * self.config.mlp_dim) as f64
     }
 
     /// The input in float32, normalized, and scaled.
@@ -166,14 +217,18 @@ mod tests {
             dropout_rate: 0.0,
             logits_via_embedding: false,
             float32_attention_logits: false,
+            scale_attn_logits: false,
+            remat_policy: RematPolicy::None,
             fp8: None,
         }
     }
 
-    fn check(dtype: Dtype, measured_mb: f64) {
+    fn check(dtype: Dtype, remat_policy: RematPolicy, measured_mb: f64) {
+        let config = T5Config { remat_policy, ..small(dtype) };
         let shape = StepShape { rows: 8, inputs_length: 512, targets_length: 114 };
         // Adafactor's factored state is below a percent of the parameters.
-        let estimated = Estimate::new(&small(dtype), 1 << 20, shape).total() as f64 / 1e6;
+        let estimated =
+            Estimate::new(&config, 1 << 20, Gradients::OneByOne, shape).total() as f64 / 1e6;
         let ratio = estimated / measured_mb;
         assert!(
             (0.8..1.25).contains(&ratio),
@@ -184,7 +239,11 @@ mod tests {
     /// Peaks of `benches/train_step.rs` less the 250 MB of a process with libtorch.
     #[test]
     fn the_estimate_is_near_what_t5_1_1_small_takes() {
-        check(Dtype::Float32, 2600.0);
-        check(Dtype::Bfloat16, 1800.0);
+        check(Dtype::Float32, RematPolicy::None, 2810.0);
+        check(Dtype::Float32, RematPolicy::Minimal, 1550.0);
+        check(Dtype::Float32, RematPolicy::Full, 1100.0);
+        check(Dtype::Bfloat16, RematPolicy::None, 1940.0);
+        check(Dtype::Bfloat16, RematPolicy::Minimal, 1140.0);
+        check(Dtype::Bfloat16, RematPolicy::Full, 850.0);
     }
 }

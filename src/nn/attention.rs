@@ -17,6 +17,8 @@ pub struct AttentionDims {
     pub head_dim: i64,
     /// Whether scores are computed in float32 whatever the activations are.
     pub float32_logits: bool,
+    /// Whether scores are divided by `sqrt(head_dim)`.
+    pub scaled_logits: bool,
 }
 
 /// Keys and values of one attention, each `[batch, num_heads, length, head_dim]`.
@@ -42,8 +44,14 @@ impl Attention {
     /// Reads `{prefix}/{query,key,value,out}/kernel`.
     pub fn new(params: &Params, prefix: &str, dims: AttentionDims, kind: Kind) -> Self {
         let projection = |name: &str| Projection::new(params, &format!("{prefix}/{name}"), kind);
+        let query = projection("query");
         Self {
-            query: projection("query"),
+            // T5X's contrib/gpu divides the query's input, which comes to the same.
+            query: if dims.scaled_logits {
+                query.over((dims.head_dim as f64).sqrt())
+            } else {
+                query
+            },
             key: projection("key"),
             value: projection("value"),
             out: projection("out"),
@@ -93,7 +101,7 @@ impl Attention {
         let kind = query.kind();
         let score_kind = if self.dims.float32_logits { Kind::Float } else { kind };
         let key = key_value.key.to_kind(score_kind);
-        // T5 does not divide by sqrt(head_dim): the query's initializer absorbs it.
+        // T5 does not divide by sqrt(head_dim) here: the query's initializer absorbs it, or `new` did.
         let scores = query.to_kind(score_kind).matmul(&key.transpose(-2, -1));
         // Torch's softmax of bfloat16 computes in float32 and rounds once, at the end.
         let weights = (scores + bias.to_kind(score_kind)).softmax(-1, None::<Kind>).to_kind(kind);

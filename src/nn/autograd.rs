@@ -11,6 +11,10 @@ use tch::Tensor;
 /// A tensor of libtorch's, behind tch's pointer.
 pub(super) type RawTensor = *mut c_void;
 
+/// How the message of a panic begins that tch makes of a failure of libtorch's; the rest is as `Debug` prints
+/// it.
+pub const TCH_PANIC: &str = "called `Result::unwrap()` on an `Err` value: Torch(\"";
+
 /// Reads some tensors and makes others.
 type Callback = dyn FnMut(Vec<Tensor>) -> Vec<Tensor> + Send;
 
@@ -36,6 +40,17 @@ unsafe extern "C" {
         backward: RawClosure,
     ) -> *mut c_char;
     fn gimlet_set_gradient_hook(leaf: RawTensor, hook: RawClosure) -> *mut c_char;
+    fn gimlet_clear_gradient_hook(leaf: RawTensor) -> *mut c_char;
+    fn gimlet_take_gradient(leaf: RawTensor, taken: RawTensor);
+    fn gimlet_gradients(
+        outputs: *const RawTensor,
+        output_gradients: *const RawTensor,
+        num_outputs: usize,
+        inputs: *const RawTensor,
+        results: *const RawTensor,
+        num_inputs: usize,
+    ) -> *mut c_char;
+    safe fn gimlet_records_gradients() -> bool;
     fn gimlet_assign(target: RawTensor, source: RawTensor);
     fn gimlet_random_state(on_device: RawTensor, state: RawTensor) -> *mut c_char;
     fn gimlet_set_random_state(on_device: RawTensor, state: RawTensor) -> *mut c_char;
@@ -72,6 +87,51 @@ pub fn on_gradient(leaf: &Tensor, mut hook: impl FnMut(&Tensor) + Send + 'static
     };
     // SAFETY: the leaf outlives the call, and the bridge takes the closure.
     check(unsafe { gimlet_set_gradient_hook(raw(leaf), raw_closure(call)) });
+}
+
+/// Takes away what [`on_gradient`] set.
+pub fn no_hook_on_gradient(leaf: &Tensor) {
+    // SAFETY: the leaf outlives the call.
+    check(unsafe { gimlet_clear_gradient_hook(raw(leaf)) });
+}
+
+/// The leaf's `grad`, which it has no more then; undefined where it had none.
+pub fn take_gradient(leaf: &Tensor) -> Tensor {
+    let taken = Tensor::new();
+    // SAFETY: both tensors outlive the call.
+    unsafe { gimlet_take_gradient(raw(leaf), raw(&taken)) };
+    taken
+}
+
+/// Gradients of `inputs`, each of which requires one, from those of `outputs`; undefined where no output
+/// depends on an input. Unlike `backward` it adds nothing to any leaf. Frees the graph. May be called
+/// inside a backward pass.
+pub fn gradients_of(
+    outputs: &[Tensor],
+    output_gradients: &[Tensor],
+    inputs: &[&Tensor],
+) -> Vec<Tensor> {
+    assert_eq!(outputs.len(), output_gradients.len(), "a gradient for each output");
+    let results: Vec<Tensor> = inputs.iter().map(|_| Tensor::new()).collect();
+    let (from, given) = (raw_tensors(outputs), raw_tensors(output_gradients));
+    let (to, written) = (raw_tensors(inputs.iter().copied()), raw_tensors(&results));
+    // SAFETY: all tensors outlive the call, and the lengths are those of the vectors.
+    check(unsafe {
+        gimlet_gradients(
+            from.as_ptr(),
+            given.as_ptr(),
+            from.len(),
+            to.as_ptr(),
+            written.as_ptr(),
+            to.len(),
+        )
+    });
+    results
+}
+
+/// Whether operations of this thread are recorded for a backward pass: not under `tch::no_grad`.
+pub fn records_gradients() -> bool {
+    gimlet_records_gradients()
 }
 
 /// Where the random numbers of the device of `on_device` stand. uint8, on the CPU
@@ -146,10 +206,14 @@ unsafe fn pointers<'a>(first: *const RawTensor, count: usize) -> &'a [RawTensor]
     if count == 0 { &[] } else { unsafe { slice::from_raw_parts(first, count) } }
 }
 
+/// What a panic says; of tch's own, libtorch's text in it.
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic".to_string())
+    let text = text
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic".to_string());
+    let Some(quoted) = text.strip_prefix(TCH_PANIC) else { return text };
+    quoted.trim_end_matches("\")").replace("\\n", "\n").replace("\\\"", "\"")
 }
 
 /// A C string that the bridge frees.
@@ -252,6 +316,18 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_of_libtorch_in_a_closure_is_told_in_its_own_words() {
+        let x = leaf(&[1.0]);
+        on_gradient(&x, |_| {
+            let _ = Tensor::empty([1 << 50], (Kind::Float, Device::Cpu));
+        });
+        let failed = (&x * 2.0).sum(Kind::Float).f_backward().expect_err("there is no such memory");
+        let message = failed.to_string();
+        assert!(message.contains("can't allocate memory"), "{message}");
+        assert!(!message.contains("unwrap"), "{message}");
+    }
+
+    #[test]
     fn a_hook_sees_every_gradient_and_may_use_it_up() {
         let (x, count) = (leaf(&[3.0]), Arc::new(AtomicUsize::new(0)));
         let seen = Arc::clone(&count);
@@ -262,6 +338,31 @@ mod tests {
         (&x * &x).sum(Kind::Float).backward();
         (&x * 2.0).sum(Kind::Float).backward();
         assert_eq!(count.load(Ordering::SeqCst), 6 + 2);
+    }
+
+    #[test]
+    fn a_gradient_is_taken_once_and_a_hook_that_was_taken_away_is_not_called() {
+        let x = leaf(&[3.0]);
+        on_gradient(&x, |_| panic!("it was taken away"));
+        no_hook_on_gradient(&x);
+        (&x * &x).sum(Kind::Float).backward();
+        assert_eq!(take_gradient(&x), Tensor::from_slice(&[6f32]));
+        assert!(!take_gradient(&x).defined());
+    }
+
+    #[test]
+    fn gradients_of_some_inputs_reach_no_leaf() {
+        let (x, y, unused) = (leaf(&[2.0, 3.0]), leaf(&[5.0, 7.0]), leaf(&[1.0]));
+        let given = Tensor::from_slice(&[1f32, 10.0]);
+        let found = gradients_of(&[&x * &y], &[given], &[&x, &unused]);
+        assert_eq!(found[0], Tensor::from_slice(&[5f32, 70.0]));
+        assert!(!found[1].defined() && !x.grad().defined() && !y.grad().defined());
+    }
+
+    #[test]
+    fn nothing_is_recorded_under_no_grad() {
+        assert!(records_gradients());
+        assert!(!tch::no_grad(records_gradients));
     }
 
     #[test]

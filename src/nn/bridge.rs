@@ -2,6 +2,10 @@
 
 use std::ffi::{CStr, c_char};
 
+use tch::{Device, Tensor};
+
+use super::autograd::{RawTensor, check, raw, raw_tensors};
+
 /// A CUDA device, as the driver describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaDevice {
@@ -11,6 +15,32 @@ pub struct CudaDevice {
     pub memory_bytes: u64,
     /// Compute capability, such as (9, 0).
     pub capability: (i32, i32),
+}
+
+/// What tensors take of a device's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct DeviceMemory {
+    /// Bytes now.
+    pub current_bytes: i64,
+    /// Most bytes since the last time this was asked.
+    pub peak_bytes: i64,
+}
+
+/// The factors of AdamW, as libtorch's fused kernel takes them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
+pub struct FusedAdamW {
+    /// What updates are multiplied by.
+    pub learning_rate: f64,
+    /// Decay of the gradients' mean.
+    pub b1: f64,
+    /// Decay of the squared gradients' mean.
+    pub b2: f64,
+    /// Added to the root of the second moment.
+    pub eps: f64,
+    /// What an update takes off the parameter, as a fraction of it, times the learning rate.
+    pub weight_decay: f64,
 }
 
 /// A c10d transport that a libtorch may carry.
@@ -33,8 +63,20 @@ struct RawDevice {
 unsafe extern "C" {
     safe fn gimlet_set_flush_denormal(on: bool) -> bool;
     safe fn gimlet_set_products(float_by_onednn: bool, bfloat16_by_mkl: bool);
+    safe fn gimlet_set_deterministic(on: bool) -> bool;
+    safe fn gimlet_allow_tf32(on: bool) -> bool;
+    fn gimlet_cuda_memory(index: i32, memory: *mut DeviceMemory) -> bool;
     safe fn gimlet_torch_version() -> *const c_char;
     safe fn gimlet_cuda_version() -> i64;
+    fn gimlet_fused_adamw(
+        factors: *const FusedAdamW,
+        params: *const RawTensor,
+        grads: *const RawTensor,
+        means: *const RawTensor,
+        squares: *const RawTensor,
+        count: usize,
+        number: RawTensor,
+    ) -> *mut c_char;
     fn gimlet_has_process_group(type_info: *const c_char) -> bool;
     fn gimlet_cuda_device(index: i32, device: *mut RawDevice) -> bool;
 }
@@ -57,6 +99,49 @@ pub struct Products {
 /// Sets it for the whole process, before the first product; results change by rounding only.
 pub fn set_products(products: Products) {
     gimlet_set_products(products.float_by_onednn, products.bfloat16_by_mkl);
+}
+
+/// Makes operations that have no deterministic way fail instead of taking another one; those that have two
+/// take it, some at a cost. libtorch's own state is off. True if they are now deterministic.
+pub fn set_deterministic(on: bool) -> bool {
+    gimlet_set_deterministic(on)
+}
+
+/// Lets CUDA's tensor cores round the factors of float32 products to TF32's 10 bits. libtorch's own state is
+/// off, and a run leaves it so: its float32 is float32. True if they now may.
+pub fn allow_tf32(on: bool) -> bool {
+    gimlet_allow_tf32(on)
+}
+
+/// What tensors take on a CUDA device, and their peak since the last call; `None` for CPUs, where libtorch
+/// keeps no account.
+pub fn device_memory(device: Device) -> Option<DeviceMemory> {
+    let Device::Cuda(index) = device else { return None };
+    let mut memory = DeviceMemory::default();
+    // SAFETY: `memory` has the layout of the bridge's struct and outlives the call.
+    let known = unsafe { gimlet_cuda_memory(i32::try_from(index).ok()?, &mut memory) };
+    known.then_some(memory)
+}
+
+/// AdamW's update of parameters in place, given with their gradients and the means of gradients and of squared
+/// gradients: float32 and contiguous, in the same order. `number` counts this update, from 1: a float32
+/// scalar on their device. Call it under `tch::no_grad`.
+pub fn fused_adamw(factors: &FusedAdamW, lists: [&[Tensor]; 4], number: &Tensor) {
+    let count = lists[0].len();
+    assert!(lists.iter().all(|list| list.len() == count), "every parameter has all of them");
+    let [params, grads, means, squares] = lists.map(raw_tensors);
+    // SAFETY: all tensors outlive the call, and each list has `count` of them.
+    check(unsafe {
+        gimlet_fused_adamw(
+            factors,
+            params.as_ptr(),
+            grads.as_ptr(),
+            means.as_ptr(),
+            squares.as_ptr(),
+            count,
+            raw(number),
+        )
+    });
 }
 
 /// The version of libtorch, such as `2.11.0`.
@@ -107,6 +192,7 @@ fn cuda_device(index: i32) -> Option<CudaDevice> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tch::Kind;
 
     #[test]
     fn the_bridge_binds_to_the_version_that_tch_binds_to() {
@@ -118,6 +204,37 @@ mod tests {
         let flushed = flush_denormals();
         let small = tch::Tensor::from_slice(&[f32::MIN_POSITIVE]) * 0.25;
         assert_eq!(small.double_value(&[0]) == 0.0, flushed);
+    }
+
+    #[test]
+    fn operations_without_a_deterministic_way_fail_if_asked_to() {
+        let scatter = || {
+            let index = Tensor::from_slice(&[0i64, 0]);
+            Tensor::zeros([2], (Kind::Float, Device::Cpu)).f_put_(
+                &index,
+                &Tensor::from_slice(&[1f32, 2.0]),
+                false,
+            )
+        };
+        assert!(scatter().is_ok());
+        assert!(set_deterministic(true));
+        let failed = scatter();
+        assert!(!set_deterministic(false));
+        assert!(failed.unwrap_err().to_string().contains("deterministic"));
+        assert!(scatter().is_ok());
+    }
+
+    #[test]
+    fn tf32_is_switched() {
+        assert!(allow_tf32(true));
+        assert!(!allow_tf32(false));
+    }
+
+    #[test]
+    fn there_is_no_account_of_memory_without_a_gpu() {
+        assert_eq!(device_memory(Device::Cpu), None);
+        let there = tch::Cuda::is_available();
+        assert_eq!(device_memory(Device::Cuda(0)).is_some(), there);
     }
 
     #[test]

@@ -36,9 +36,11 @@ mod params;
 mod projection;
 #[cfg(feature = "torch")]
 mod relative_position;
+#[cfg(feature = "torch")]
+mod remat;
 
 pub use spec::{
-    Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, ParamSpec,
+    Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, ParamSpec, RematPolicy,
     TransformerEngineConfig,
 };
 
@@ -60,6 +62,8 @@ pub use params::Params;
 pub use projection::Projection;
 #[cfg(feature = "torch")]
 pub use relative_position::{RelativePosition, buckets, relative_position_bias};
+#[cfg(feature = "torch")]
+pub use remat::{Block, project};
 
 /// Held by tests that seed torch's generator and compare what it draws: there is one for all threads.
 #[cfg(all(test, feature = "torch"))]

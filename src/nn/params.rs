@@ -17,6 +17,14 @@ pub struct Params {
     fp8: Arc<Mutex<Option<Arc<Fp8Scaling>>>>,
 }
 
+impl Clone for Params {
+    /// Other handles of the same tensors.
+    fn clone(&self) -> Self {
+        let tensors = self.tensors.iter().map(|(name, t)| (name.clone(), t.shallow_clone()));
+        Self { tensors: tensors.collect(), fp8: Arc::clone(&self.fp8) }
+    }
+}
+
 impl Params {
     /// Fresh values for every spec. Each tensor's draw depends on `seed`, its name, its shape and the
     /// kind of device alone, so a model that gains a layer keeps the values of the others.
@@ -59,6 +67,15 @@ impl Params {
         let gradients = Tensor::run_backward(&[loss], &leaves, false, false);
         let filled = gradients.into_iter().zip(leaves);
         filled.map(|(g, leaf)| if g.defined() { g } else { leaf.zeros_like() }).collect()
+    }
+
+    /// Those below `prefix`, under their whole names: other handles of the same tensors.
+    pub fn under(&self, prefix: &str) -> Self {
+        let prefix = format!("{prefix}/");
+        let from = self.tensors.range(prefix.clone()..);
+        let below = from.take_while(|(name, _)| name.starts_with(&prefix));
+        let tensors = below.map(|(name, t)| (name.clone(), t.shallow_clone())).collect();
+        Self { tensors, fp8: Arc::clone(&self.fp8) }
     }
 
     /// Begins a forward pass whose projections compute in fp8, or not. Where gradients are recorded, the

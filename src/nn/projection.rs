@@ -4,6 +4,7 @@ use tch::{Kind, Tensor};
 
 use super::fp8::Fp8Product;
 use super::params::Params;
+use super::remat::project;
 
 /// Maps the last axis of activations by one kernel.
 #[derive(Debug)]
@@ -19,10 +20,15 @@ impl Projection {
         Self { kernel: params.cast(&name, kind), fp8: params.fp8_product(&name) }
     }
 
+    /// One whose results are smaller by that factor.
+    pub fn over(self, divisor: f64) -> Self {
+        Self { kernel: self.kernel / divisor, ..self }
+    }
+
     /// `[.., in]` to `[.., out]`
     pub fn forward(&self, inputs: &Tensor) -> Tensor {
         match &self.fp8 {
-            None => inputs.matmul(&self.kernel),
+            None => project(inputs, &self.kernel),
             Some(product) => product.matmul(inputs, &self.kernel),
         }
     }

@@ -73,6 +73,18 @@ pub enum Activation {
     Softplus,
 }
 
+/// What a layer keeps of its forward pass for its backward pass; the rest is computed again there. Source:
+/// T5X `examples/scalable_t5/network.py`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum RematPolicy {
+    /// Everything: the fastest, and the most memory.
+    None,
+    /// Its input and what its projections yield. Norms, activations and attention weights are made again.
+    Minimal,
+    /// Its input only.
+    Full,
+}
+
 /// The fan that a variance is divided by; the last two axes are input and output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanMode {

@@ -6,6 +6,7 @@
 
 use tch::{Kind, Tensor};
 
+use super::norms::{as_dims, root_mean_square};
 use super::optimizer::ParamState;
 use super::spec::{Adafactor, Factored, OptimError};
 
@@ -16,8 +17,9 @@ const V_COL: usize = 2;
 const V_ROW: usize = 3;
 
 /// What all parameters share in one update.
-pub(super) struct Update<'a> {
-    spec: &'a Adafactor,
+#[derive(Debug)]
+pub(super) struct Update {
+    spec: Adafactor,
     learning_rate: f64,
     /// How much of the second moment is kept, T5X's beta2.
     decay: f64,
@@ -26,13 +28,9 @@ pub(super) struct Update<'a> {
     weight_decay: Option<f64>,
 }
 
-impl<'a> Update<'a> {
+impl Update {
     /// Update number `step`.
-    pub(super) fn new(
-        spec: &'a Adafactor,
-        learning_rate: f32,
-        step: i64,
-    ) -> Result<Self, OptimError> {
+    pub(super) fn new(spec: &Adafactor, learning_rate: f32, step: i64) -> Result<Self, OptimError> {
         let step_offset = spec.step_offset;
         if step < step_offset {
             return Err(OptimError::BeforeOffset { step, step_offset });
@@ -50,25 +48,12 @@ impl<'a> Update<'a> {
             (None, rate) => rate,
         };
         Ok(Self {
-            spec,
+            spec: spec.clone(),
             learning_rate: learning_rate as f64,
             decay: decay as f64,
             mixing: (1.0 - decay) as f64,
             weight_decay,
         })
-    }
-
-    /// Scales all gradients so that their joint norm is at most the threshold, if there is one.
-    pub(super) fn clip_global_norm(&self, grads: &[Tensor]) {
-        let Some(threshold) = self.spec.global_norm_clip_threshold.filter(|t| *t != 0.0) else {
-            return;
-        };
-        let squares: Vec<Tensor> = grads.iter().map(square_sum).collect();
-        let norm = Tensor::stack(&squares, 0).sum(Kind::Float).sqrt();
-        let scale = norm.reciprocal().clamp_max(1.0 / threshold) * threshold;
-        for grad in grads {
-            let _ = grad.shallow_clone().g_mul_(&scale);
-        }
     }
 
     /// Updates one parameter and its state. The gradient's memory becomes the update.
@@ -214,28 +199,6 @@ impl Sums {
     }
 }
 
-/// The root mean square over `dims`, which stay with size 1.
-fn root_mean_square(tensor: &Tensor, dims: &[usize]) -> Tensor {
-    // In two steps: libtorch's norm of many millions loses four digits when taken at once.
-    let Some((last, rest)) = dims.split_last() else {
-        return tensor.abs();
-    };
-    let norm = |tensor: &Tensor, dims: &[usize]| {
-        tensor.norm_scalaropt_dim(2.0, as_dims(dims).as_slice(), true)
-    };
-    let inner = norm(tensor, &[*last]);
-    let whole = if rest.is_empty() { inner } else { norm(&inner, rest) };
-    let count: i64 = dims.iter().map(|&dim| tensor.size()[dim]).product();
-    whole / (count as f64).sqrt()
-}
-
-/// The sum of squares, a scalar.
-fn square_sum(tensor: &Tensor) -> Tensor {
-    let dims: Vec<usize> = (0..tensor.dim()).collect();
-    let mean_root = root_mean_square(tensor, &dims);
-    mean_root.square().sum(Kind::Float) * tensor.numel() as f64
-}
-
 /// Where `dims` lie once `removed` are gone.
 fn remaining(dims: &[usize], removed: &[usize]) -> Vec<i64> {
     let before = |dim: usize| removed.iter().filter(|&&gone| gone < dim).count();
@@ -250,8 +213,4 @@ fn expand(tensor: Tensor, dims: &[usize]) -> Tensor {
 fn keep_where_nan(new: &mut Tensor, old: &Tensor) {
     let kept = old.where_self(&new.isnan(), new);
     new.copy_(&kept);
-}
-
-fn as_dims(dims: &[usize]) -> Vec<i64> {
-    dims.iter().map(|&dim| dim as i64).collect()
 }

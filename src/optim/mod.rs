@@ -5,14 +5,24 @@
 //! torch, an [`Optimizer`] holds those arrays and applies gradients in place.
 
 mod factoring;
+mod optax;
 mod spec;
 
 #[cfg(feature = "torch")]
 mod adafactor;
 #[cfg(feature = "torch")]
+mod adamw;
+#[cfg(feature = "torch")]
+mod in_backward;
+#[cfg(feature = "torch")]
+mod norms;
+#[cfg(feature = "torch")]
 mod optimizer;
+#[cfg(feature = "torch")]
+mod update;
 
 pub use factoring::{FactorDim, FactorRules, StandardLogicalFactorRules};
+pub use optax::{AdamW, Chain, Clip, ClipByGlobalNorm, LearningRate, Mask, Transformation};
 #[cfg(feature = "torch")]
 pub use optimizer::{Gradient, Optimizer};
 pub use spec::{

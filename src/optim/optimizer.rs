@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use tch::{Device, Kind, Tensor};
 
-use super::adafactor;
-use super::spec::{OptimError, OptimizerDef, ParamShape, StateLayout};
+use super::spec::{OptimError, OptimizerDef, ParamShape, Slot, StateLayout};
+use super::update::Update;
+use crate::nn::autograd::take_gradient;
+use crate::nn::{Params, kind};
 
 /// A parameter and its gradient.
 pub struct Gradient<'a> {
@@ -21,7 +23,11 @@ pub struct Gradient<'a> {
 #[derive(Debug)]
 pub struct Optimizer {
     def: OptimizerDef,
-    states: BTreeMap<String, ParamState>,
+    pub(super) states: BTreeMap<String, ParamState>,
+    /// Parameter and slot of each array, by T5X's name for it.
+    places: BTreeMap<String, (String, usize)>,
+    /// Updates made, as optax counts them beside the step.
+    count: i64,
 }
 
 /// The state of one parameter.
@@ -29,7 +35,7 @@ pub struct Optimizer {
 pub(super) struct ParamState {
     /// What the arrays are.
     pub(super) layout: StateLayout,
-    /// Float32, in the order of the layout's slots.
+    /// In the order of the layout's slots.
     pub(super) arrays: Vec<Tensor>,
 }
 
@@ -37,20 +43,23 @@ impl Optimizer {
     /// An optimizer with the zero state that training starts from.
     ///
     /// # Errors
-    /// A parameter that the spec's rules do not cover.
+    /// A parameter that the spec's rules do not cover, or transformations that are not supported.
     pub fn new(
         def: &OptimizerDef,
         params: &[ParamShape<'_>],
         device: Device,
     ) -> Result<Self, OptimError> {
-        let state = |param: &ParamShape<'_>| {
+        let (mut states, mut places) = (BTreeMap::new(), BTreeMap::new());
+        for param in params {
             let layout = def.layout(*param)?;
-            let zeros = |shape: &[usize]| Tensor::zeros(sizes(shape), (Kind::Float, device));
-            let arrays = layout.slots.iter().map(|slot| zeros(&slot.shape)).collect();
-            Ok((param.name.to_string(), ParamState { layout, arrays }))
-        };
-        let states = params.iter().map(state).collect::<Result<_, _>>()?;
-        Ok(Self { def: def.clone(), states })
+            for (index, slot) in layout.slots.iter().enumerate() {
+                places.insert(def.path(param.name, slot.name), (param.name.to_string(), index));
+            }
+            let zeros = |slot: &Slot| Tensor::zeros(sizes(&slot.shape), (kind(slot.dtype), device));
+            let arrays = layout.slots.iter().map(zeros).collect();
+            states.insert(param.name.to_string(), ParamState { layout, arrays });
+        }
+        Ok(Self { def: def.clone(), states, places, count: 0 })
     }
 
     /// Makes update number `step` (the first is 0). The gradients hold no meaning afterwards.
@@ -66,39 +75,76 @@ impl Optimizer {
         if let Some(unknown) = gradients.iter().find(|g| !self.states.contains_key(g.name)) {
             return Err(OptimError::UnknownParam { name: unknown.name.to_string() });
         }
-        let OptimizerDef::Adafactor(spec) = &self.def;
-        let update = adafactor::Update::new(spec, learning_rate, step)?;
+        let update = Update::new(&self.def, learning_rate, step, self.count)?;
         tch::no_grad(|| {
-            let grads: Vec<Tensor> = gradients.iter().map(scratch).collect();
-            update.clip_global_norm(&grads);
-            for (gradient, grad) in gradients.iter().zip(grads) {
-                let state = self.states.get_mut(gradient.name).expect("checked above");
-                update.apply(gradient.param, grad, state);
-            }
+            let given = gradients.iter().map(|g| (g.name, (g.param.shallow_clone(), scratch(g))));
+            let mut given: BTreeMap<&str, (Tensor, Tensor)> = given.collect();
+            let states = self.states.iter_mut().filter_map(|(name, state)| {
+                let (param, grad) = given.remove(&name[..])?;
+                Some((param, grad, state))
+            });
+            update.apply(states.collect());
         });
+        self.count += 1;
         Ok(())
     }
 
-    /// The state as `{param}/{slot}`, sorted by parameter. The tensors are the live ones: copy what
-    /// must survive the next update.
-    pub fn arrays(&self) -> impl Iterator<Item = (String, &Tensor)> {
-        self.states.iter().flat_map(|(name, state)| {
-            let slots = state.layout.slots.iter().zip(&state.arrays);
-            slots.map(move |(slot, array)| (format!("{name}/{}", slot.name), array))
-        })
+    /// Makes update number `step` (the first is 0) with the gradients that `backward` adds to those that
+    /// `params` hold. Afterwards they hold none. Where updates do not depend on each other, each parameter's
+    /// is made as soon as `backward` is done with its gradient, which is then freed.
+    ///
+    /// # Errors
+    /// A step before the optimizer's `step_offset`, before anything is changed.
+    ///
+    /// # Panics
+    /// If `backward` does; parameters and state must not be used any more then.
+    pub fn update(
+        &mut self,
+        params: &Params,
+        learning_rate: f32,
+        step: i64,
+        backward: impl FnOnce(),
+    ) -> Result<(), OptimError> {
+        if self.def.needs_all_gradients() {
+            backward();
+            let grads: Vec<Tensor> = params.iter().map(|(_, p)| take_gradient(p)).collect();
+            let named = params.iter().zip(&grads);
+            let named: Vec<Gradient<'_>> =
+                named.map(|((name, param), grad)| Gradient { name, param, grad }).collect();
+            return self.apply(&named, learning_rate, step);
+        }
+        let update = Update::new(&self.def, learning_rate, step, self.count)?;
+        self.apply_in(backward, params, update);
+        self.count += 1;
+        Ok(())
     }
 
-    /// Sets the array `{param}/{slot}` from any kind and device.
+    /// The state under T5X's names below `param_states/`, sorted. The tensors are the live ones: copy what
+    /// must survive the next update.
+    pub fn arrays(&self) -> impl Iterator<Item = (String, &Tensor)> {
+        let array = |(param, slot): &(String, usize)| &self.states[param].arrays[*slot];
+        self.places.iter().map(move |(path, place)| (path.clone(), array(place)))
+    }
+
+    /// Updates made, and T5X's names for that number below `param_states/`; T5X's own optimizers have none.
+    pub fn counts(&self) -> (i64, Vec<String>) {
+        (self.count, self.def.count_paths())
+    }
+
+    /// Goes on after that many updates.
+    pub fn restore_count(&mut self, count: i64) {
+        self.count = count;
+    }
+
+    /// Sets an array by T5X's name, from any kind and device.
     ///
     /// # Errors
     /// An unknown path, or a shape that is not this configuration's.
     pub fn restore(&mut self, path: &str, array: &Tensor) -> Result<(), OptimError> {
         let unknown = || OptimError::UnknownParam { name: path.to_string() };
-        let (name, slot) = path.rsplit_once('/').ok_or_else(unknown)?;
-        let state = self.states.get_mut(name).ok_or_else(unknown)?;
-        let slots = &state.layout.slots;
-        let index = slots.iter().position(|s| s.name == slot).ok_or_else(unknown)?;
-        let expected = &slots[index].shape;
+        let (name, index) = self.places.get(path).ok_or_else(unknown)?;
+        let state = self.states.get_mut(name).expect("places are of states");
+        let expected = &state.layout.slots[*index].shape;
         if array.size() != sizes(expected) {
             return Err(OptimError::Shape {
                 name: path.to_string(),
@@ -106,13 +152,13 @@ impl Optimizer {
                 expected: expected.clone(),
             });
         }
-        tch::no_grad(|| state.arrays[index].copy_(array));
+        tch::no_grad(|| state.arrays[*index].copy_(array));
         Ok(())
     }
 }
 
 /// The gradient as float32 that may be written to: its own memory where that is laid out plainly.
-fn scratch(gradient: &Gradient<'_>) -> Tensor {
+pub(super) fn scratch(gradient: &Gradient<'_>) -> Tensor {
     match gradient.grad.defined() {
         true => gradient.grad.to_kind(Kind::Float).contiguous(),
         false => gradient.param.zeros_like(),

@@ -3,12 +3,18 @@
 use crate::gin::{Configurable, Evaluator, FromGin, Reported, Value};
 
 use super::factoring::{FactorDim, FactorRules, axes_to_dims, factored_dims};
+use super::optax::{AdamW, Chain, LearningRate, PlacedAdamW, Transformation};
+use crate::nn::Dtype;
 
 /// Any optimizer a model accepts.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum OptimizerDef {
     /// Factored second moments, updates relative to the parameter's scale.
     Adafactor(Adafactor),
+    /// Adam with decoupled weight decay.
+    AdamW(AdamW),
+    /// AdamW behind what clips gradients.
+    Chain(Chain),
 }
 
 impl OptimizerDef {
@@ -19,7 +25,53 @@ impl OptimizerDef {
     pub fn layout(&self, param: ParamShape<'_>) -> Result<StateLayout, OptimError> {
         match self {
             OptimizerDef::Adafactor(spec) => spec.layout(param),
+            OptimizerDef::AdamW(spec) => Ok(spec.layout(param)),
+            OptimizerDef::Chain(chain) => Ok(chain.adamw()?.adamw.layout(param)),
         }
+    }
+
+    /// Where T5X keeps the array `slot` of a parameter, below `param_states/`.
+    pub fn path(&self, param: &str, slot: &str) -> String {
+        match self.prefix() {
+            None => format!("{param}/{slot}"),
+            Some(prefix) => format!("{prefix}0/{slot}/{param}"),
+        }
+    }
+
+    /// Where T5X keeps counts of updates beside `state/step`, below `param_states/`.
+    pub fn count_paths(&self) -> Vec<String> {
+        let Some(prefix) = self.prefix() else { return Vec::new() };
+        let scheduled = matches!(
+            self.adamw().map(|placed| &placed.adamw.learning_rate),
+            Some(LearningRate::Schedule(_))
+        );
+        let schedule = scheduled.then(|| format!("{prefix}2/count"));
+        std::iter::once(format!("{prefix}0/count")).chain(schedule).collect()
+    }
+
+    /// Whether a parameter's update depends on the gradients of others.
+    pub fn needs_all_gradients(&self) -> bool {
+        match self {
+            OptimizerDef::Adafactor(spec) => spec.global_norm_threshold().is_some(),
+            OptimizerDef::AdamW(_) => false,
+            OptimizerDef::Chain(chain) => {
+                let by_norm = |t: &Transformation| matches!(t, Transformation::ClipByGlobalNorm(_));
+                chain.transformations.iter().any(by_norm)
+            }
+        }
+    }
+
+    /// The optax transformation that keeps state, if this is a chain of them.
+    pub(super) fn adamw(&self) -> Option<PlacedAdamW<'_>> {
+        match self {
+            OptimizerDef::Adafactor(_) => None,
+            OptimizerDef::AdamW(adamw) => Some(PlacedAdamW { adamw, prefix: String::new() }),
+            OptimizerDef::Chain(chain) => chain.adamw().ok(),
+        }
+    }
+
+    fn prefix(&self) -> Option<String> {
+        self.adamw().map(|placed| placed.prefix)
     }
 }
 
@@ -117,6 +169,11 @@ impl Default for Adafactor {
 }
 
 impl Adafactor {
+    /// The joint norm that gradients are scaled down to; 0 counts as none (Python's truth).
+    pub(super) fn global_norm_threshold(&self) -> Option<f64> {
+        self.global_norm_clip_threshold.filter(|threshold| *threshold != 0.0)
+    }
+
     /// The state kept for one parameter, as T5X's `init_param_state`.
     ///
     /// # Errors
@@ -143,7 +200,8 @@ impl Adafactor {
             None => (whole(), unused(), unused()),
         };
         let slots = [("m", m), ("v", v), ("v_col", v_col), ("v_row", v_row)];
-        let slots = slots.map(|(name, shape)| Slot { name, shape }).to_vec();
+        let slot = |(name, shape)| Slot { name, shape, dtype: Dtype::Float32 };
+        let slots = slots.map(slot).to_vec();
         Ok(StateLayout { slots, averaged, factored })
     }
 }
@@ -151,7 +209,7 @@ impl Adafactor {
 /// The arrays an optimizer keeps for one parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateLayout {
-    /// The arrays, float32, by name.
+    /// The arrays by name.
     pub slots: Vec<Slot>,
     /// Dimensions of the parameter over which its scale and its update's are averaged: all but
     /// those of stacked layers.
@@ -166,7 +224,7 @@ impl StateLayout {
         self.slots.iter().find(|slot| slot.name == name).map(|slot| slot.shape.as_slice())
     }
 
-    /// Float32 numbers held.
+    /// Numbers held.
     pub fn num_elements(&self) -> usize {
         self.slots.iter().map(|slot| slot.shape.iter().product::<usize>()).sum()
     }
@@ -175,10 +233,12 @@ impl StateLayout {
 /// One array of an optimizer's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Its name in T5X's checkpoints: `m`, `v`, `v_row`, `v_col`.
+    /// Its name in T5X's checkpoints: `m`, `v`, `v_row`, `v_col`; `mu`, `nu`.
     pub name: &'static str,
     /// Its shape; `[1]` if it has no use.
     pub shape: Vec<usize>,
+    /// The format in which it is kept.
+    pub dtype: Dtype,
 }
 
 /// The two sets of dimensions of a factored second moment.
@@ -261,6 +321,18 @@ pub enum OptimError {
         /// Where the second moment starts.
         step_offset: i64,
     },
+    /// Transformations that are not those that are supported, in their order.
+    #[error(
+        "`optimizers.chain.transformations` are [{found}], expected any number of @optax.clip() and \
+         @optax.clip_by_global_norm(), then one @optax.adamw()"
+    )]
+    Chain {
+        /// Their names.
+        found: String,
+    },
+    /// A schedule that cannot be computed.
+    #[error("the learning rate of `optax.adamw`: {0}")]
+    Schedule(String),
     /// A gradient or an array for a parameter that the optimizer was not made for.
     #[error("the optimizer has no parameter `{name}`")]
     UnknownParam {

@@ -15,11 +15,13 @@
 //! assert_eq!(spec.build().unwrap().at(0), 0.01);
 //! ```
 
+mod cosine;
 mod factors;
 mod rate;
 
 use crate::gin::Configurable;
 
+pub use cosine::WarmupCosineDecaySchedule;
 pub use factors::{Factor, Factors, UnknownFactor};
 pub use rate::LearningRateSchedule;
 
@@ -28,6 +30,8 @@ pub use rate::LearningRateSchedule;
 pub enum Schedule {
     /// T5X's product of factors.
     CreateLearningRateScheduler(CreateLearningRateScheduler),
+    /// Optax's rise and fall.
+    WarmupCosineDecay(WarmupCosineDecaySchedule),
 }
 
 impl Schedule {
@@ -35,6 +39,7 @@ impl Schedule {
     pub fn build(&self) -> Result<LearningRateSchedule, ScheduleError> {
         match self {
             Schedule::CreateLearningRateScheduler(spec) => spec.build(),
+            Schedule::WarmupCosineDecay(spec) => spec.build(),
         }
     }
 }
@@ -86,6 +91,9 @@ impl Default for CreateLearningRateScheduler {
     }
 }
 
+/// Its name in messages.
+const SCHEDULER: &str = "create_learning_rate_scheduler";
+
 impl CreateLearningRateScheduler {
     /// Checks the periods that the factors divide by.
     ///
@@ -98,7 +106,7 @@ impl CreateLearningRateScheduler {
             ("warmup_steps", self.warmup_steps as f64),
         ] {
             if found < 0.0 {
-                return Err(ScheduleError { param, found, least: 0 });
+                return Err(ScheduleError { schedule: SCHEDULER, param, found, least: 0 });
             }
         }
         for (factor, param, steps) in [
@@ -106,17 +114,20 @@ impl CreateLearningRateScheduler {
             (Factor::CosineDecay, "steps_per_cycle", self.steps_per_cycle),
         ] {
             if used(factor) && steps <= 0 {
-                return Err(ScheduleError { param, found: steps as f64, least: 1 });
+                let found = steps as f64;
+                return Err(ScheduleError { schedule: SCHEDULER, param, found, least: 1 });
             }
         }
-        Ok(LearningRateSchedule::new(self.clone()))
+        Ok(LearningRateSchedule::of_factors(self.clone()))
     }
 }
 
 /// A schedule that cannot be computed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("`create_learning_rate_scheduler.{param}` is {found}, expected {least} or more")]
+#[error("`{schedule}.{param}` is {found}, expected {least} or more")]
 pub struct ScheduleError {
+    /// The schedule.
+    pub schedule: &'static str,
     /// The parameter.
     pub param: &'static str,
     /// Its value.

@@ -1,31 +1,47 @@
 //! A schedule's value at a step.
 
-use super::CreateLearningRateScheduler;
 use super::factors::Factor;
+use super::{CreateLearningRateScheduler, WarmupCosineDecaySchedule};
 
 /// A learning rate as a pure function of the step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LearningRateSchedule {
-    spec: CreateLearningRateScheduler,
+pub struct LearningRateSchedule(Shape);
+
+/// A spec whose periods were checked.
+#[derive(Clone, Debug, PartialEq)]
+enum Shape {
+    Factors(CreateLearningRateScheduler),
+    Cosine(WarmupCosineDecaySchedule),
 }
 
 impl LearningRateSchedule {
     /// The schedule of a spec whose periods were checked.
-    pub(super) fn new(spec: CreateLearningRateScheduler) -> Self {
-        Self { spec }
+    pub(super) fn of_factors(spec: CreateLearningRateScheduler) -> Self {
+        Self(Shape::Factors(spec))
+    }
+
+    /// The schedule of a spec whose periods were checked.
+    pub(super) fn of_cosine(spec: WarmupCosineDecaySchedule) -> Self {
+        Self(Shape::Cosine(spec))
     }
 
     /// The learning rate of the update that follows `step` updates.
     pub fn at(&self, step: i64) -> f32 {
-        let spec = &self.spec;
-        let step = (step - spec.step_offset).max(0);
-        // Factors before the first that depends on the step multiply as Python floats.
-        let mut rate = Product::Constant(1.0);
-        for factor in &spec.factors.0 {
-            rate = factor.apply(rate, spec, step);
+        match &self.0 {
+            Shape::Factors(spec) => product(spec, step),
+            Shape::Cosine(spec) => spec.at(step),
         }
-        rate.float32().max(spec.min_learning_rate as f32)
     }
+}
+
+fn product(spec: &CreateLearningRateScheduler, step: i64) -> f32 {
+    let step = (step - spec.step_offset).max(0);
+    // Factors before the first that depends on the step multiply as Python floats.
+    let mut rate = Product::Constant(1.0);
+    for factor in &spec.factors.0 {
+        rate = factor.apply(rate, spec, step);
+    }
+    rate.float32().max(spec.min_learning_rate as f32)
 }
 
 /// What has been multiplied so far.

@@ -6,6 +6,8 @@ use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
+use crate::nn::autograd::TCH_PANIC;
+
 /// What libtorch could not do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TorchFailure {
@@ -14,9 +16,6 @@ pub enum TorchFailure {
     /// Anything else.
     Other(String),
 }
-
-/// How the message of tch's `unwrap` begins.
-const TCH_PANIC: &str = "called `Result::unwrap()` on an `Err` value: Torch(\"";
 
 thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };

@@ -2,7 +2,7 @@
 
 use crate::data::{DatasetConfig, PREFETCH};
 use crate::models::Model;
-use crate::models::memory::{Estimate, StepShape};
+use crate::models::memory::{Estimate, Gradients, StepShape};
 use crate::optim::OptimError;
 
 use super::spec::{Train, TrainerClass};
@@ -26,14 +26,19 @@ pub fn step_estimate(train: &Train) -> Result<Estimate, OptimError> {
     };
     let slots = state_variables(&train.model)?;
     let numbers: usize = slots.iter().map(|slot| slot.shape.iter().product::<usize>()).sum();
-    Ok(Estimate::new(model.config(), 4 * numbers as u64, shape))
+    let together = trainer.num_microbatches() > 1 || model.optimizer_def.needs_all_gradients();
+    let gradients = if together { Gradients::Together } else { Gradients::OneByOne };
+    Ok(Estimate::new(model.config(), 4 * numbers as u64, gradients, shape))
 }
 
 /// Bytes of the host that saving takes for the rest of a run: a copy of parameters and optimizer state.
 pub fn saving_bytes(train: &Train, estimate: &Estimate) -> u64 {
     match train.checkpoint_cfg.save {
-        // Gradients are as large as parameters are in float32.
-        Some(_) => estimate.gradients.saturating_add(estimate.optimizer),
+        Some(_) => {
+            let Model::EncoderDecoder(model) = &train.model;
+            let parameters = model.config().num_params().saturating_mul(4);
+            estimate.optimizer.saturating_add(parameters)
+        }
         None => 0,
     }
 }

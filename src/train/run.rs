@@ -125,8 +125,10 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
 
 /// Whether the optimizer passes over gradients that are no numbers.
 fn skips_nan_updates(spec: &Train) -> bool {
-    let OptimizerDef::Adafactor(optimizer) = spec.model.optimizer_def();
-    optimizer.skip_nan_updates
+    match spec.model.optimizer_def() {
+        OptimizerDef::Adafactor(optimizer) => optimizer.skip_nan_updates,
+        OptimizerDef::AdamW(_) | OptimizerDef::Chain(_) => false,
+    }
 }
 
 fn training_batches(

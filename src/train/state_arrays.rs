@@ -15,8 +15,8 @@ const STEP: &str = "state/step";
 /// The shape of every array that a state consists of.
 pub fn shapes(state: &TrainState) -> Shapes {
     let shape = |tensor: &Tensor| tensor.size().iter().map(|&extent| extent as usize).collect();
-    let step = std::iter::once((STEP.to_string(), Vec::new()));
-    arrays(state).map(|(name, tensor)| (name, shape(tensor))).chain(step).collect()
+    let counts = counts(state).into_iter().map(|(name, _)| (name, Vec::new()));
+    arrays(state).map(|(name, tensor)| (name, shape(tensor))).chain(counts).collect()
 }
 
 /// Copies the state to the host.
@@ -24,8 +24,10 @@ pub fn copy(state: &TrainState, snapshot: &mut Snapshot) {
     for (name, tensor) in arrays(state) {
         with_view(tensor, |view| snapshot.array(&name, view));
     }
-    let step = i32::try_from(state.step).expect("T5X counts steps in 32 bits");
-    snapshot.array(STEP, Array::scalar_i32(step).view());
+    for (name, count) in counts(state) {
+        let count = i32::try_from(count).expect("T5X counts steps in 32 bits");
+        snapshot.array(&name, Array::scalar_i32(count).view());
+    }
 }
 
 /// Copies what the plan names into the state, each array while the next ones are read. Parameters are
@@ -39,10 +41,11 @@ pub fn fill(
     plan: &Plan,
     dtype: Option<DType>,
 ) -> Result<(), TrainError> {
+    let counted: BTreeSet<String> = counts(state).into_iter().map(|(name, _)| name).collect();
     let (names, sources): (Vec<&str>, Vec<&str>) = plan
         .sources
         .iter()
-        .filter(|(name, _)| *name != STEP)
+        .filter(|(name, _)| *name != STEP && !counted.contains(*name))
         .map(|(name, source)| (&name[..], &source[..]))
         .unzip();
     check_floats(stored, &sources)?;
@@ -56,6 +59,24 @@ pub fn fill(
     if plan.sources.contains_key(STEP) {
         state.step = stored.step()?;
     }
+    let count = counted.iter().filter(|name| *name != STEP).find_map(|name| plan.sources.get(name));
+    if let Some(source) = count {
+        fill_count(state, stored, source)?;
+    }
+    Ok(())
+}
+
+/// Reads how many updates the optimizer has made; all its counts are the same.
+fn fill_count(state: &mut TrainState, stored: &dyn Stored, source: &str) -> Result<(), TrainError> {
+    let array = stored.read(source)?;
+    let count = array.to_int().ok_or_else(|| {
+        TrainError::Unfit(format!(
+            "`{source}` of {} is {}, expected an integer",
+            stored.path(),
+            array.dtype
+        ))
+    })?;
+    state.optimizer.restore_count(count);
     Ok(())
 }
 
@@ -86,6 +107,14 @@ fn put(state: &mut TrainState, name: &str, tensor: &Tensor, rounded: Option<Kind
         let restored = state.optimizer.restore(slot, tensor);
         restored.expect("the plan names arrays of this state, in their shapes");
     }
+}
+
+/// Every count of updates in T5X's tree: the step, and what optax counts beside it.
+fn counts(state: &TrainState) -> Vec<(String, i64)> {
+    let (count, paths) = state.optimizer.counts();
+    let step = (STEP.to_string(), i64::try_from(state.step).expect("steps fit"));
+    let paths = paths.into_iter().map(|path| (format!("state/param_states/{path}"), count));
+    std::iter::once(step).chain(paths).collect()
 }
 
 /// Every float array of the state under T5X's name.
@@ -123,13 +152,15 @@ fn kind(dtype: DType) -> Option<Kind> {
     })
 }
 
-/// Shows a float32 tensor as bytes on the host; one on the CPU is not copied.
+/// Shows a tensor as bytes on the host, bfloat16 as it is and others as float32; one on the CPU is not copied.
 fn with_view<R>(tensor: &Tensor, read: impl FnOnce(ArrayView<'_>) -> R) -> R {
-    let tensor = tensor.detach().to_device(Device::Cpu).to_kind(Kind::Float).contiguous();
+    let dtype = if tensor.kind() == Kind::BFloat16 { DType::Bf16 } else { DType::F32 };
+    let kind = kind(dtype).expect("both are floats");
+    let tensor = tensor.detach().to_device(Device::Cpu).to_kind(kind).contiguous();
     let shape: Vec<usize> = tensor.size().iter().map(|&extent| extent as usize).collect();
-    let length = tensor.numel() * DType::F32.size();
-    // SAFETY: a contiguous float32 CPU tensor holds `numel` floats from `data_ptr` on, and lives
-    // until `read` returns.
+    let length = tensor.numel() * dtype.size();
+    // SAFETY: a contiguous CPU tensor holds `numel` elements from `data_ptr` on, and lives until `read`
+    // returns.
     let data = unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast::<u8>(), length) };
-    read(ArrayView { dtype: DType::F32, shape: &shape, data })
+    read(ArrayView { dtype, shape: &shape, data })
 }

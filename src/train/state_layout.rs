@@ -11,21 +11,26 @@ pub fn param_shape(spec: &ParamSpec) -> ParamShape<'_> {
     ParamShape { name: &spec.name, shape: &spec.shape, axes: &spec.axes }
 }
 
-/// The optimizer's arrays under T5X's names (`param_states/{parameter}/{slot}`), then `step`,
+/// The optimizer's arrays under T5X's names (`param_states/...`), then `step`,
 /// for `model-info.txt`.
 ///
 /// # Errors
 /// A parameter that the optimizer's rules do not cover.
 pub fn state_variables(model: &Model) -> Result<Vec<Variable>, OptimError> {
-    let mut out = Vec::new();
+    let (optimizer, mut out) = (model.optimizer_def(), Vec::new());
     for spec in model.param_tree() {
-        let layout = model.optimizer_def().layout(param_shape(&spec))?;
+        let layout = optimizer.layout(param_shape(&spec))?;
         for slot in layout.slots {
             let axes = if slot.shape == spec.shape { spec.axes.clone() } else { Vec::new() };
-            let name = format!("param_states/{}/{}", spec.name, slot.name);
+            let name = format!("param_states/{}", optimizer.path(&spec.name, slot.name));
             out.push(Variable { name, shape: slot.shape, axes });
         }
     }
+    for path in optimizer.count_paths() {
+        let name = format!("param_states/{path}");
+        out.push(Variable { name, shape: Vec::new(), axes: Vec::new() });
+    }
+    out.sort_by(|a, b| a.name.cmp(&b.name));
     out.push(Variable { name: "step".to_string(), shape: Vec::new(), axes: Vec::new() });
     Ok(out)
 }

@@ -4,10 +4,9 @@ use tch::{Device, Tensor};
 
 use crate::metrics::LossSums;
 use crate::models::Batch;
-use crate::models::loss::{LossSpec, normalize};
+use crate::models::loss::{LossOutput, LossSpec, normalize};
 use crate::models::t5::T5;
 use crate::nn::Dropout;
-use crate::optim::Gradient;
 use crate::schedule::LearningRateSchedule;
 
 use super::error::TrainError;
@@ -53,16 +52,30 @@ impl Stepper {
         state: &mut TrainState,
         batch: &Batch,
     ) -> Result<StepReport, TrainError> {
-        let (gradients, sums) = self.accumulate(state, batch)?;
         let learning_rate = self.schedule.at(i64::try_from(state.step).expect("steps fit"));
-        let named = state.params.iter().zip(&gradients);
-        let named: Vec<Gradient<'_>> =
-            named.map(|((name, param), grad)| Gradient { name, param, grad }).collect();
-        let (optimizer, step) = (&mut state.optimizer, state.step);
-        let applied = self.guarded(step, || optimizer.apply(&named, learning_rate, step as i64))?;
-        applied.map_err(|error| TrainError::Unfit(error.to_string()))?;
+        let (parts, rows) = (self.num_microbatches as i64, batch.num_rows());
+        let whole = (parts > 1).then(|| self.normalizer(batch)).flatten();
+        let mut total: Option<LossSums> = None;
+        for part in 0..parts {
+            let micro = batch.rows(part * (rows / parts), rows / parts);
+            let scale = whole.map_or(1.0, |whole| self.normalizer(&micro).unwrap_or(whole) / whole);
+            let seed = derive(self.seed, Purpose::Dropout, &[state.step, self.rank, part as u64]);
+            let output = self.guarded(state.step, || self.loss(state, &micro, scale, seed))?;
+            // Gradients add up in the parameters; the last ones may be used up as they come.
+            match part + 1 == parts {
+                false => self.guarded(state.step, || output.loss.backward())?,
+                true => self.update(state, learning_rate, &output.loss)?,
+            }
+            let mut sums = self.guarded(state.step, || output.sums.read())?;
+            sums.loss *= scale;
+            sums.z_loss *= scale;
+            match &mut total {
+                None => total = Some(sums),
+                Some(total) => *total += &sums,
+            }
+        }
         state.step += 1;
-        Ok(StepReport { sums, learning_rate })
+        Ok(StepReport { sums: total.expect("there is at least one part"), learning_rate })
     }
 
     /// The loss of a held-out batch, without dropout.
@@ -78,46 +91,29 @@ impl Stepper {
         })
     }
 
-    /// Gradients of the batch's loss, in the order of the parameters, and its sums. Microbatches
-    /// add up to the whole batch's loss, whatever it is normalized by.
-    fn accumulate(
-        &self,
-        state: &TrainState,
-        batch: &Batch,
-    ) -> Result<(Vec<Tensor>, LossSums), TrainError> {
-        let (parts, rows) = (self.num_microbatches as i64, batch.num_rows());
-        let whole = (parts > 1).then(|| self.normalizer(batch)).flatten();
-        let mut total: Option<(Vec<Tensor>, LossSums)> = None;
-        for part in 0..parts {
-            let micro = batch.rows(part * (rows / parts), rows / parts);
-            let scale = whole.map_or(1.0, |whole| self.normalizer(&micro).unwrap_or(whole) / whole);
-            let seed = derive(self.seed, Purpose::Dropout, &[state.step, self.rank, part as u64]);
-            let found = self.guarded(state.step, || self.gradients(state, &micro, scale, seed))?;
-            total = Some(match total {
-                None => found,
-                Some(sum) => add(sum, found),
-            });
-        }
-        Ok(total.expect("there is at least one part"))
-    }
-
-    fn gradients(
-        &self,
-        state: &TrainState,
-        batch: &Batch,
-        scale: f64,
-        dropout_seed: u64,
-    ) -> (Vec<Tensor>, LossSums) {
+    /// The loss of a part of a batch, as its share of the whole's: microbatches add up to the whole batch's
+    /// loss, whatever it is normalized by.
+    fn loss(&self, state: &TrainState, batch: &Batch, scale: f64, dropout_seed: u64) -> LossOutput {
         tch::manual_seed(dropout_seed as i64);
         let batch = batch.to_device(self.device);
         let dropout = self.model.dropout();
         let output = self.model.loss(&state.params, &batch, &self.loss, dropout);
         let loss = if scale == 1.0 { output.loss } else { output.loss * scale };
-        let gradients = state.params.gradients(&loss);
-        let mut sums = output.sums.read();
-        sums.loss *= scale;
-        sums.z_loss *= scale;
-        (gradients, sums)
+        LossOutput { loss, sums: output.sums }
+    }
+
+    /// Updates the state with the gradients of `loss` and those that the parameters hold.
+    fn update(
+        &self,
+        state: &mut TrainState,
+        learning_rate: f32,
+        loss: &Tensor,
+    ) -> Result<(), TrainError> {
+        let (params, optimizer, step) = (&state.params, &mut state.optimizer, state.step);
+        let backward = || loss.backward();
+        let updated =
+            self.guarded(step, || optimizer.update(params, learning_rate, step as i64, backward))?;
+        updated.map_err(|error| TrainError::Unfit(error.to_string()))
     }
 
     /// What the loss of `batch` is divided by, if anything.
@@ -138,17 +134,4 @@ impl Stepper {
             TorchFailure::Other(detail) => TrainError::Torch { step, detail },
         })
     }
-}
-
-fn add(
-    (mut gradients, mut sums): (Vec<Tensor>, LossSums),
-    (more, more_sums): (Vec<Tensor>, LossSums),
-) -> (Vec<Tensor>, LossSums) {
-    tch::no_grad(|| {
-        for (sum, gradient) in gradients.iter_mut().zip(&more) {
-            let _ = sum.g_add_(gradient);
-        }
-    });
-    sums += &more_sums;
-    (gradients, sums)
 }

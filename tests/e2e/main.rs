@@ -1,5 +1,6 @@
 //! `gimlet train` as users type it: what it computes, what it leaves behind, how it fails.
 
+mod adamw;
 mod arrays;
 mod bad_input;
 mod buckets;
@@ -10,6 +11,7 @@ mod finetune;
 mod folder;
 mod fp8;
 mod microbatches;
+mod remat;
 mod resume;
 #[path = "../pipeline/storage/s3.rs"]
 mod s3;

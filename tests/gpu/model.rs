@@ -22,6 +22,8 @@ fn config(dtype: Dtype) -> T5Config {
         dropout_rate: 0.1,
         logits_via_embedding: false,
         float32_attention_logits: false,
+        scale_attn_logits: false,
+        remat_policy: gimlet::nn::RematPolicy::None,
         fp8: None,
     }
 }

@@ -15,8 +15,8 @@ use tch::{Device, Kind, Tensor};
 
 const TOLERANCE: f64 = 2e-5;
 
-/// The hash of `adafactor.py`: uniform in [-0.5, 0.5), exact in float32.
-fn noise(shape: &[usize], seed: u32) -> Tensor {
+/// The hash of `adafactor.py` and `adamw.py`: uniform in [-0.5, 0.5), exact in float32.
+pub fn noise(shape: &[usize], seed: u32) -> Tensor {
     let count: usize = shape.iter().product();
     let values: Vec<f32> = (0..count as u32)
         .map(|index| {
@@ -84,19 +84,20 @@ fn flat(tensor: &Tensor) -> Vec<f64> {
     Vec::<f64>::try_from(tensor.to_kind(Kind::Double).reshape([-1])).unwrap()
 }
 
-fn check_array(place: &str, found: &Tensor, expected: &Value) {
+/// Each element sampled, to `tolerance` of the array's root mean square or of itself.
+pub fn check_array(place: &str, found: &Tensor, expected: &Value, tolerance: f64) {
     let shape: Vec<i64> = serde_json::from_value(expected["shape"].clone()).unwrap();
     assert_eq!(found.size(), shape, "{place}");
     let found = flat(found);
     let rms = (found.iter().map(|x| x * x).sum::<f64>() / found.len() as f64).sqrt();
     let expected_rms = expected["rms"].as_f64().unwrap();
-    assert!((rms - expected_rms).abs() <= TOLERANCE * expected_rms, "{place}: rms {rms}");
+    assert!((rms - expected_rms).abs() <= tolerance * expected_rms, "{place}: rms {rms}");
     let sampled = found.iter().step_by((found.len() / 8).max(1));
     for (index, (found, value)) in sampled.zip(expected["values"].as_array().unwrap()).enumerate() {
         let value = value.as_f64().unwrap();
         let error = (found - value).abs();
         assert!(
-            error <= TOLERANCE * expected_rms.max(value.abs()),
+            error <= tolerance * expected_rms.max(value.abs()),
             "{place}, sample {index}: {found} is not {value}"
         );
     }
@@ -138,7 +139,7 @@ fn check_case(reference: &Value, case: &Value) {
         found.extend(params.iter().zip(&weights).map(|(p, weight)| (p.name.clone(), weight)));
         for (name, array) in expected.as_object().unwrap() {
             let place = format!("{} step {step} {name}", case["name"]);
-            check_array(&place, found[name], array);
+            check_array(&place, found[name], array, TOLERANCE);
         }
     }
 }

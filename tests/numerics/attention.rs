@@ -35,7 +35,12 @@ fn run(case: &Case, fused: bool) -> Vec<Tensor> {
     let inputs = leaf(&[case.batch, case.q_length, EMBED], 1.0);
     let context = leaf(&[case.batch, case.kv_length, EMBED], 1.0);
     let position = leaf(&[1, case.num_heads, case.q_length, case.kv_length], 1.0);
-    let dims = AttentionDims { num_heads: case.num_heads, head_dim: 8, float32_logits: true };
+    let dims = AttentionDims {
+        num_heads: case.num_heads,
+        head_dim: 8,
+        float32_logits: true,
+        scaled_logits: false,
+    };
     let attention = Attention::new(&params, "x", dims, case.kind);
     let bias = case.position.then(|| position.to_kind(case.kind));
     let bias = AttentionBias::new(bias, &case.allowed);

@@ -10,7 +10,7 @@ use gimlet::checkpoint::{
 use gimlet::gin::Ref;
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::{Batch, Packing};
-use gimlet::nn::{Activation, Dtype, Params};
+use gimlet::nn::{Activation, Dtype, Params, RematPolicy};
 use gimlet::storage::Path;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
@@ -135,6 +135,8 @@ pub fn tiny(seed: u64) -> (T5, Params) {
         dropout_rate: 0.1,
         logits_via_embedding: false,
         float32_attention_logits: false,
+        scale_attn_logits: false,
+        remat_policy: RematPolicy::None,
         fp8: None,
     };
     let _held = generator();
@@ -159,6 +161,8 @@ fn config(record: &Value) -> T5Config {
         dropout_rate: 0.0,
         logits_via_embedding: tied,
         float32_attention_logits: false,
+        scale_attn_logits: false,
+        remat_policy: RematPolicy::None,
         fp8: None,
     }
 }

@@ -1,6 +1,7 @@
 //! Numbers of the model, the loss, the optimizers and decoding against references that others made.
 
 mod adafactor;
+mod adamw;
 mod attention;
 mod decode;
 mod fixture;
@@ -8,3 +9,4 @@ mod fp8;
 mod loss;
 mod model;
 mod products;
+mod remat;

@@ -5,14 +5,14 @@ use tch::Tensor;
 use super::encoder::{attention_dims, new_mlp};
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Attention, AttentionBias, Dropout, Mlp, Params, RelativePosition, add_and_norm, kind,
+    Attention, AttentionBias, Block, Dropout, Mlp, Params, RelativePosition, add_and_norm, kind,
     relative_position_bias, rms_norm,
 };
 
 /// The decoder's weights in the compute dtype.
 #[derive(Debug)]
 pub struct Decoder {
-    layers: Vec<DecoderLayer>,
+    layers: Vec<Block<DecoderLayer>>,
     rel_embedding: Tensor,
     norm: Tensor,
 }
@@ -42,7 +42,12 @@ impl Decoder {
     /// Reads the parameters under `decoder/`, but for the logits' kernel.
     pub fn new(config: &T5Config, params: &Params) -> Self {
         let kind = kind(config.dtype);
-        let layer = |index| DecoderLayer::new(config, params, &format!("decoder/layers_{index}"));
+        let layer = |index| {
+            let (config, prefix) = (config.clone(), format!("decoder/layers_{index}"));
+            Block::new(config.remat_policy, params.under(&prefix), move |params| {
+                DecoderLayer::new(&config, params, &prefix)
+            })
+        };
         Self {
             layers: (0..config.num_decoder_layers).map(layer).collect(),
             rel_embedding: params.cast("decoder/relpos_bias/rel_embedding", kind),
@@ -53,11 +58,24 @@ impl Decoder {
     /// Embedded targets `[batch, targets_length, embed]` to what the logits are made of, same shape.
     pub fn forward(&self, embedded: Tensor, context: &DecoderContext, dropout: Dropout) -> Tensor {
         let position = self.position_bias(embedded.size()[1]);
-        let self_bias = AttentionBias::new(Some(position), &context.self_mask);
+        let self_bias = AttentionBias::new(Some(position.shallow_clone()), &context.self_mask);
         let cross_bias = AttentionBias::new(None, &context.cross_mask);
         let mut hidden = dropout.apply_along_length(embedded);
         for layer in &self.layers {
-            hidden = layer.forward(hidden, &context.encoded, [&self_bias, &cross_bias], dropout);
+            hidden = match layer {
+                Block::Kept(layer) => {
+                    layer.forward(&hidden, &context.encoded, [&self_bias, &cross_bias], dropout)
+                }
+                Block::Remade(recipe) => {
+                    let DecoderContext { encoded, self_mask, cross_mask } = context;
+                    let inputs = [&hidden, encoded, &position, self_mask, cross_mask];
+                    recipe.forward(&inputs, move |layer, inputs| {
+                        let own = AttentionBias::new(Some(inputs[2].shallow_clone()), inputs[3]);
+                        let cross = AttentionBias::new(None, inputs[4]);
+                        layer.forward(inputs[0], inputs[1], [&own, &cross], dropout)
+                    })
+                }
+            };
         }
         dropout.apply_along_length(rms_norm(&hidden, &self.norm))
     }
@@ -91,15 +109,18 @@ impl DecoderLayer {
 
     fn forward(
         &self,
-        inputs: Tensor,
+        inputs: &Tensor,
         encoded: &Tensor,
         [self_bias, cross_bias]: [&AttentionBias; 2],
         dropout: Dropout,
     ) -> Tensor {
-        let normal = rms_norm(&inputs, &self.pre_self_attention_layer_norm);
+        // A layer's own view: its gradients are summed before those of other layers are added to them,
+        // as they are where the layer is computed again.
+        let encoded = &encoded.view_as(encoded);
+        let normal = rms_norm(inputs, &self.pre_self_attention_layer_norm);
         let attended = self.self_attention.forward(&normal, &normal, self_bias, dropout);
         let norm = &self.pre_cross_attention_layer_norm;
-        let (hidden, normal) = add_and_norm(&inputs, &attended, norm, dropout);
+        let (hidden, normal) = add_and_norm(inputs, &attended, norm, dropout);
         let cross = &self.encoder_decoder_attention;
         let attended = cross.forward(&normal, encoded, cross_bias, dropout);
         self.feed_forward(&hidden, &attended, dropout)

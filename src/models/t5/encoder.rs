@@ -4,14 +4,14 @@ use tch::Tensor;
 
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Attention, AttentionBias, AttentionDims, Dropout, Mlp, Params, RelativePosition, add_and_norm,
-    kind, relative_position_bias, rms_norm,
+    Attention, AttentionBias, AttentionDims, Block, Dropout, Mlp, Params, RelativePosition,
+    add_and_norm, kind, relative_position_bias, rms_norm,
 };
 
 /// The encoder's weights in the compute dtype.
 #[derive(Debug)]
 pub struct Encoder {
-    layers: Vec<EncoderLayer>,
+    layers: Vec<Block<EncoderLayer>>,
     rel_embedding: Tensor,
     norm: Tensor,
 }
@@ -28,7 +28,12 @@ impl Encoder {
     /// Reads the parameters under `encoder/`.
     pub fn new(config: &T5Config, params: &Params) -> Self {
         let kind = kind(config.dtype);
-        let layer = |index| EncoderLayer::new(config, params, &format!("encoder/layers_{index}"));
+        let layer = |index| {
+            let (config, prefix) = (config.clone(), format!("encoder/layers_{index}"));
+            Block::new(config.remat_policy, params.under(&prefix), move |params| {
+                EncoderLayer::new(&config, params, &prefix)
+            })
+        };
         Self {
             layers: (0..config.num_encoder_layers).map(layer).collect(),
             rel_embedding: params.cast("encoder/relpos_bias/rel_embedding", kind),
@@ -47,10 +52,18 @@ impl Encoder {
             MAX_DISTANCE as i64,
         );
         // One bias for all layers.
-        let bias = AttentionBias::new(Some(position), mask);
+        let bias = AttentionBias::new(Some(position.shallow_clone()), mask);
         let mut hidden = dropout.apply_along_length(embedded);
         for layer in &self.layers {
-            hidden = layer.forward(hidden, &bias, dropout);
+            hidden = match layer {
+                Block::Kept(layer) => layer.forward(&hidden, &bias, dropout),
+                Block::Remade(recipe) => {
+                    recipe.forward(&[&hidden, &position, mask], move |layer, inputs| {
+                        let bias = AttentionBias::new(Some(inputs[1].shallow_clone()), inputs[2]);
+                        layer.forward(inputs[0], &bias, dropout)
+                    })
+                }
+            };
         }
         // Unlike everywhere else, this mask is not shared along the length. T5X `network.py`.
         dropout.apply(rms_norm(&hidden, &self.norm))
@@ -70,10 +83,10 @@ impl EncoderLayer {
         }
     }
 
-    fn forward(&self, inputs: Tensor, bias: &AttentionBias, dropout: Dropout) -> Tensor {
-        let normal = rms_norm(&inputs, &self.pre_attention_layer_norm);
+    fn forward(&self, inputs: &Tensor, bias: &AttentionBias, dropout: Dropout) -> Tensor {
+        let normal = rms_norm(inputs, &self.pre_attention_layer_norm);
         let attended = self.attention.forward(&normal, &normal, bias, dropout);
-        let (hidden, normal) = add_and_norm(&inputs, &attended, &self.pre_mlp_layer_norm, dropout);
+        let (hidden, normal) = add_and_norm(inputs, &attended, &self.pre_mlp_layer_norm, dropout);
         dropout.add_along_length(&hidden, &self.mlp.forward(&normal, dropout))
     }
 }
@@ -83,6 +96,7 @@ pub(super) fn attention_dims(config: &T5Config) -> AttentionDims {
         num_heads: config.num_heads as i64,
         head_dim: config.head_dim as i64,
         float32_logits: config.float32_attention_logits,
+        scaled_logits: config.scale_attn_logits,
     }
 }
 

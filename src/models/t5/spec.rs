@@ -2,7 +2,8 @@
 
 use crate::gin::Configurable;
 use crate::nn::{
-    Activation, Distribution, Dtype, FanMode, Initializer, ParamSpec, TransformerEngineConfig,
+    Activation, Distribution, Dtype, FanMode, Initializer, ParamSpec, RematPolicy,
+    TransformerEngineConfig,
 };
 
 /// Buckets of relative position; fixed in T5X's `network.py`.
@@ -14,6 +15,7 @@ pub const MAX_DISTANCE: usize = 128;
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "t5x.examples.t5.network.T5Config",
+    alias = "t5x.contrib.gpu.t5.network.T5Config",
     ignored(
         transpose_batch_sequence = "it is about speed in NVIDIA's branch of T5X only",
         fuse_qkv_params = "projections are joined in memory, and checkpoints keep T5X's names"
@@ -55,6 +57,14 @@ pub struct T5Config {
     /// Whether attention scores are computed in float32 whatever `dtype` is.
     #[gin(default = false)]
     pub float32_attention_logits: bool,
+    /// Whether attention scores are divided by sqrt(head_dim), for optimizers whose steps do not depend on a
+    /// parameter's scale, such as AdamW. The query's first values are as small either way. Source: T5X
+    /// `contrib/gpu/t5/layers.py`.
+    #[gin(default = false)]
+    pub scale_attn_logits: bool,
+    /// What each layer keeps for its backward pass: less memory for more computing.
+    #[gin(default = RematPolicy::None)]
+    pub remat_policy: RematPolicy,
     /// Whether projections compute in 8-bit floats; not those to logits. None is no.
     #[gin(default = None)]
     pub fp8: Option<TransformerEngineConfig>,
@@ -62,7 +72,10 @@ pub struct T5Config {
 
 /// The T5 network. Source: T5X `examples/t5/network.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5x.examples.t5.network.Transformer")]
+#[gin(
+    name = "t5x.examples.t5.network.Transformer",
+    alias = "t5x.contrib.gpu.t5.network.Transformer"
+)]
 pub struct Transformer {
     /// Its dimensions.
     pub config: T5Config,
@@ -232,6 +245,8 @@ mod tests {
             dropout_rate: 0.0,
             logits_via_embedding: false,
             float32_attention_logits: false,
+            scale_attn_logits: false,
+            remat_policy: RematPolicy::None,
             fp8: None,
         }
     }

@@ -83,7 +83,11 @@ impl StepDecoder {
         let kind = kind(config.dtype);
         let layer = |index| {
             let prefix = format!("decoder/layers_{index}");
-            StepLayer::new(config, rows, |name| params.cast(&format!("{prefix}/{name}"), kind))
+            StepLayer::new(config, rows, |name| {
+                let kernel = params.cast(&format!("{prefix}/{name}"), kind);
+                let scaled = config.scale_attn_logits && name.ends_with("query/kernel");
+                if scaled { kernel / (config.head_dim as f64).sqrt() } else { kernel }
+            })
         };
         Self {
             layers: (0..config.num_decoder_layers).map(layer).collect(),
@@ -306,6 +310,8 @@ mod tests {
             dropout_rate: 0.0,
             logits_via_embedding: false,
             float32_attention_logits: false,
+            scale_attn_logits: false,
+            remat_policy: crate::nn::RematPolicy::None,
             fp8: None,
         };
         let params = Params::init(&config.param_tree(), 3, Device::Cpu);

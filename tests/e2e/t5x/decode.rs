@@ -70,6 +70,8 @@ fn config() -> T5Config {
         dropout_rate: 0.0,
         logits_via_embedding: false,
         float32_attention_logits: false,
+        scale_attn_logits: false,
+        remat_policy: gimlet::nn::RematPolicy::None,
         fp8: None,
     }
 }

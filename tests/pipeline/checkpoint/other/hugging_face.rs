@@ -44,6 +44,8 @@ fn names_are_those_of_the_models_parameter_tree() {
         dropout_rate: 0.0,
         logits_via_embedding: false,
         float32_attention_logits: false,
+        scale_attn_logits: false,
+        remat_policy: gimlet::nn::RematPolicy::None,
         fp8: None,
     };
     let expected: BTreeSet<String> =

@@ -1,0 +1,41 @@
+// libtorch's optimizers over lists of tensors, for `src/nn/bridge.rs`.
+
+#include <ATen/ops/_fused_adamw.h>
+
+#include <cstring>
+#include <exception>
+#include <vector>
+
+extern "C" {
+
+struct GimletAdamW {
+  double learning_rate;
+  double b1;
+  double b2;
+  double eps;
+  double weight_decay;
+};
+
+// Update number `number`, a float32 scalar on the tensors' device, counted from 1, of `count` parameters with
+// their gradients and both moments, all float32. Null, or a message to be freed with `free`.
+char* gimlet_fused_adamw(const GimletAdamW* factors, const at::Tensor* const* params,
+                         const at::Tensor* const* grads, const at::Tensor* const* means,
+                         const at::Tensor* const* squares, size_t count,
+                         const at::Tensor* number) noexcept {
+  try {
+    const auto list = [count](const at::Tensor* const* tensors) {
+      std::vector<at::Tensor> out;
+      for (size_t i = 0; i < count; ++i) out.push_back(*tensors[i]);
+      return out;
+    };
+    at::_fused_adamw_(list(params), list(grads), list(means), list(squares), {},
+                      std::vector<at::Tensor>(count, *number), factors->learning_rate, factors->b1,
+                      factors->b2, factors->weight_decay, factors->eps, /*amsgrad=*/false,
+                      /*maximize=*/false);
+    return nullptr;
+  } catch (const std::exception& error) {
+    return strdup(error.what());
+  }
+}
+
+}  // extern "C"

@@ -1,0 +1,204 @@
+//! Activation checkpointing: layers that keep little of their forward pass and run it again in the
+//! backward pass (Chen et al. 2016, arXiv:1604.06174).
+//!
+//! The second run starts from the same input, weights and random numbers, so that gradients are those of
+//! a layer that keeps everything, bit for bit. Weights are cast for each run anew: copies in the compute
+//! dtype live as long as one layer needs them.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use tch::Tensor;
+
+use super::autograd::{
+    custom_function, gradients_of, random_state, records_gradients, set_random_state,
+};
+use super::params::Params;
+use super::spec::RematPolicy;
+
+/// A layer of a stack: its weights in the compute dtype, or how to make them.
+pub enum Block<L> {
+    /// Kept with all that its forward pass makes.
+    Kept(L),
+    /// Made again for each run.
+    Remade(Recipe<L>),
+}
+
+/// What a layer is made from.
+pub struct Recipe<L> {
+    params: Params,
+    make: Arc<dyn Fn(&Params) -> L + Send + Sync>,
+    policy: RematPolicy,
+}
+
+impl<L> Block<L> {
+    /// The layer that `make` makes of `params`. Where no gradients are recorded nothing is kept for them,
+    /// so that `policy` has nothing to save.
+    pub fn new(
+        policy: RematPolicy,
+        params: Params,
+        make: impl Fn(&Params) -> L + Send + Sync + 'static,
+    ) -> Self {
+        match policy {
+            RematPolicy::Minimal | RematPolicy::Full if records_gradients() => {
+                Block::Remade(Recipe { params, make: Arc::new(make), policy })
+            }
+            _ => Block::Kept(make(&params)),
+        }
+    }
+
+    /// The layer itself, for what is done without gradients.
+    pub fn kept(&self) -> &L {
+        match self {
+            Block::Kept(layer) => layer,
+            Block::Remade(_) => panic!("the layer was made where gradients are recorded"),
+        }
+    }
+}
+
+impl<L> fmt::Debug for Block<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Block::Kept(_) => "Kept",
+            Block::Remade(_) => "Remade",
+        })
+    }
+}
+
+impl<L> Clone for Recipe<L> {
+    fn clone(&self) -> Self {
+        let make = Arc::clone(&self.make);
+        Self { params: self.params.clone(), make, policy: self.policy }
+    }
+}
+
+impl<L: 'static> Recipe<L> {
+    /// What `body` computes of the layer and of `inputs`, and of random numbers of the first one's device.
+    /// It must end in a projection, whose result is only added to: nobody reads it again.
+    pub fn forward(
+        &self,
+        inputs: &[&Tensor],
+        body: impl Fn(&L, &[&Tensor]) -> Tensor + Send + 'static,
+    ) -> Tensor {
+        let first_state = random_state(inputs[0]);
+        let run = || tch::no_grad(|| body(&(self.make)(&self.params), inputs));
+        let (output, products) = match self.policy {
+            RematPolicy::Minimal => Products::recorded(run),
+            _ => (run(), None),
+        };
+        let leaf = |input: &&Tensor| input.detach().set_requires_grad(input.requires_grad());
+        let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();
+        let params = self.params.iter().map(|(_, param)| param);
+        let from: Vec<&Tensor> = inputs.iter().copied().chain(params).collect();
+        let recipe = self.clone();
+        let backward = move |gradients: Vec<Tensor>| {
+            let again = |inputs: &[&Tensor]| body(&(recipe.make)(&recipe.params), inputs);
+            let output = with_random_state(&leaves[0], &first_state, || {
+                let inputs: Vec<&Tensor> = leaves.iter().collect();
+                Products::replayed(products, || tch::with_grad(|| again(&inputs)))
+            });
+            let params = recipe.params.iter().map(|(_, param)| param);
+            gradients_where_required(output, gradients, leaves.iter().chain(params))
+        };
+        custom_function(&from, vec![output], backward).remove(0)
+    }
+}
+
+/// Runs `body` from that state of the device's random numbers and puts them back to where they were.
+fn with_random_state<R>(on_device: &Tensor, state: &Tensor, body: impl FnOnce() -> R) -> R {
+    let current = random_state(on_device);
+    set_random_state(on_device, state);
+    let result = body();
+    set_random_state(on_device, &current);
+    result
+}
+
+/// One for each leaf, undefined for those that require none.
+fn gradients_where_required<'a>(
+    output: Tensor,
+    gradients: Vec<Tensor>,
+    leaves: impl Iterator<Item = &'a Tensor>,
+) -> Vec<Tensor> {
+    let leaves: Vec<&Tensor> = leaves.collect();
+    let required: Vec<&Tensor> = leaves.iter().copied().filter(|l| l.requires_grad()).collect();
+    let mut found = gradients_of(&[output], &gradients, &required).into_iter();
+    let one = |leaf: &Tensor| match leaf.requires_grad() {
+        true => found.next().expect("a gradient for each that requires one"),
+        false => Tensor::new(),
+    };
+    leaves.into_iter().map(one).collect()
+}
+
+thread_local! {
+    static PRODUCTS: RefCell<Products> = const { RefCell::new(Products::Computed) };
+}
+
+/// What becomes of the results of projections on this thread.
+enum Products {
+    /// They are computed, and that is all.
+    Computed,
+    /// They are also kept here, in order.
+    Recorded(Vec<Tensor>),
+    /// They are taken from here. The last one is missing, since nothing depends on its values.
+    Replayed(VecDeque<Tensor>),
+}
+
+impl Products {
+    /// What `body` yields, and the results of all its projections but the last.
+    fn recorded<R>(body: impl FnOnce() -> R) -> (R, Option<VecDeque<Tensor>>) {
+        let outer = PRODUCTS.replace(Products::Recorded(Vec::new()));
+        let result = body();
+        let Products::Recorded(mut products) = PRODUCTS.replace(outer) else {
+            unreachable!("blocks do not contain blocks");
+        };
+        products.pop();
+        (result, Some(products.into()))
+    }
+
+    /// What `body` yields if its projections yield `products`, as far as there are any.
+    fn replayed<R>(products: Option<VecDeque<Tensor>>, body: impl FnOnce() -> R) -> R {
+        let Some(products) = products else { return body() };
+        let outer = PRODUCTS.replace(Products::Replayed(products));
+        let result = body();
+        PRODUCTS.set(outer);
+        result
+    }
+}
+
+/// `inputs` `[.., features]` times a weight `[features, outputs]`: the products that
+/// [`RematPolicy::Minimal`] keeps. The result must not be written to.
+pub fn project(inputs: &Tensor, kernel: &Tensor) -> Tensor {
+    let kept = PRODUCTS.with_borrow_mut(|products| match products {
+        Products::Replayed(kept) => Some(kept.pop_front()),
+        _ => None,
+    });
+    if let Some(kept) = kept {
+        return known_product(inputs, kernel, kept);
+    }
+    let product = inputs.matmul(kernel);
+    PRODUCTS.with_borrow_mut(|products| {
+        if let Products::Recorded(kept) = products {
+            kept.push(product.shallow_clone());
+        }
+    });
+    product
+}
+
+/// A product whose values are there already, or do not matter, with the gradients of one.
+fn known_product(inputs: &Tensor, kernel: &Tensor, values: Option<Tensor>) -> Tensor {
+    let values = values.unwrap_or_else(|| {
+        let mut size = inputs.size();
+        *size.last_mut().expect("inputs have features") = kernel.size()[1];
+        Tensor::empty(size, (inputs.kind(), inputs.device()))
+    });
+    let (kept_inputs, kept_kernel) = (inputs.detach(), kernel.detach());
+    let backward = move |gradients: Vec<Tensor>| {
+        let rows = |tensor: &Tensor| tensor.reshape([-1, *tensor.size().last().expect("features")]);
+        let gradient = rows(&gradients[0]);
+        let of_inputs = gradient.mm(&kept_kernel.tr()).view_as(&kept_inputs);
+        vec![of_inputs, rows(&kept_inputs).tr().mm(&gradient)]
+    };
+    custom_function(&[inputs, kernel], vec![values], backward).remove(0)
+}

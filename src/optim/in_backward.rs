@@ -1,0 +1,55 @@
+//! Updates made inside a backward pass: each parameter's as soon as its gradient is complete, which is then
+//! freed, so that gradients of few layers are alive at once.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tch::Tensor;
+
+use super::optimizer::{Gradient, Optimizer, ParamState, scratch};
+use super::update::Update;
+use crate::nn::Params;
+use crate::nn::autograd::{no_hook_on_gradient, on_gradient, take_gradient};
+
+/// An update under way.
+struct Pending {
+    update: Update,
+    states: BTreeMap<String, ParamState>,
+    /// States of parameters that are updated.
+    done: BTreeMap<String, ParamState>,
+}
+
+impl Pending {
+    fn apply(&mut self, name: &str, param: &Tensor) {
+        // A second backward pass over the parameter finds it done; its gradient stays.
+        let Some(mut state) = self.states.remove(name) else { return };
+        let grad = take_gradient(param);
+        tch::no_grad(|| {
+            let grad = scratch(&Gradient { name, param, grad: &grad });
+            self.update.apply(vec![(param.shallow_clone(), grad, &mut state)]);
+        });
+        self.done.insert(name.to_string(), state);
+    }
+}
+
+impl Optimizer {
+    /// Makes `update` while `backward` runs; of parameters that it does not reach, afterwards.
+    pub(super) fn apply_in(&mut self, backward: impl FnOnce(), params: &Params, update: Update) {
+        let states = mem::take(&mut self.states);
+        let pending = Arc::new(Mutex::new(Pending { update, states, done: BTreeMap::new() }));
+        for (name, param) in params.iter() {
+            let (pending, name) = (Arc::clone(&pending), name.to_string());
+            on_gradient(param, move |leaf| {
+                pending.lock().unwrap_or_else(PoisonError::into_inner).apply(&name, leaf);
+            });
+        }
+        backward();
+        params.iter().for_each(|(_, param)| no_hook_on_gradient(param));
+        let pending = Arc::into_inner(pending).expect("the hooks are gone");
+        let mut pending = pending.into_inner().unwrap_or_else(PoisonError::into_inner);
+        params.iter().for_each(|(name, param)| pending.apply(name, param));
+        self.states = mem::take(&mut pending.done);
+        self.states.append(&mut pending.states);
+    }
+}

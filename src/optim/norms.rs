@@ -1,0 +1,39 @@
+//! Norms of tensors, and gradients scaled down to one.
+
+use tch::{Kind, Tensor};
+
+/// Scales all gradients so that their joint norm is at most `threshold`.
+pub(super) fn clip_global_norm(grads: &[Tensor], threshold: f64) {
+    let squares: Vec<Tensor> = grads.iter().map(square_sum).collect();
+    let norm = Tensor::stack(&squares, 0).sum(Kind::Float).sqrt();
+    let scale = norm.reciprocal().clamp_max(1.0 / threshold) * threshold;
+    for grad in grads {
+        let _ = grad.shallow_clone().g_mul_(&scale);
+    }
+}
+
+/// The root mean square over `dims`, which stay with size 1.
+pub(super) fn root_mean_square(tensor: &Tensor, dims: &[usize]) -> Tensor {
+    // In two steps: libtorch's norm of many millions loses four digits when taken at once.
+    let Some((last, rest)) = dims.split_last() else {
+        return tensor.abs();
+    };
+    let norm = |tensor: &Tensor, dims: &[usize]| {
+        tensor.norm_scalaropt_dim(2.0, as_dims(dims).as_slice(), true)
+    };
+    let inner = norm(tensor, &[*last]);
+    let whole = if rest.is_empty() { inner } else { norm(&inner, rest) };
+    let count: i64 = dims.iter().map(|&dim| tensor.size()[dim]).product();
+    whole / (count as f64).sqrt()
+}
+
+/// The sum of squares, a scalar.
+fn square_sum(tensor: &Tensor) -> Tensor {
+    let dims: Vec<usize> = (0..tensor.dim()).collect();
+    let mean_root = root_mean_square(tensor, &dims);
+    mean_root.square().sum(Kind::Float) * tensor.numel() as f64
+}
+
+pub(super) fn as_dims(dims: &[usize]) -> Vec<i64> {
+    dims.iter().map(|&dim| dim as i64).collect()
+}
