@@ -4,7 +4,7 @@ use gimlet::models::Batch;
 use gimlet::models::decoding::{
     BeamSearch, DecodeFn, Decodes, NextLogits, Prediction, Prompt, TemperatureSample,
 };
-use gimlet::models::t5::T5;
+use gimlet::models::t5::{T5, T5Config};
 use gimlet::nn::{Dropout, Params};
 use tch::{Device, Kind, Tensor};
 
@@ -19,11 +19,14 @@ fn inputs() -> Vec<Vec<i64>> {
 
 fn predict(decode_fn: DecodeFn, num_decodes: usize) -> (T5, Params, Decodes) {
     let (t5, params) = fixture::tiny(2);
+    let decodes = predict_with(&t5, &params, decode_fn, num_decodes);
+    (t5, params, decodes)
+}
+
+fn predict_with(t5: &T5, params: &Params, decode_fn: DecodeFn, num_decodes: usize) -> Decodes {
     let batch = fixture::batch(&inputs(), &vec![vec![2; LENGTH]; 3]);
     let prediction = Prediction { decode_fn, num_decodes, eos_id: EOS, prompt_with_targets: false };
-    let decodes =
-        t5.predict_batch_with_aux(&params, &batch, &prediction).expect("nothing contradicts");
-    (t5, params, decodes)
+    t5.predict_batch_with_aux(params, &batch, &prediction).expect("nothing contradicts")
 }
 
 /// Log-probabilities of the token after `prefix`, by a pass over the whole prefix.
@@ -94,17 +97,23 @@ fn beam_search_finds_what_a_search_over_lists_finds() {
 
 #[test]
 fn cached_greedy_decoding_equals_teacher_forcing() {
+    let (t5, params) = fixture::tiny(2);
+    check_greedy(&t5, &params);
+    check_greedy(&T5::new(T5Config { scale_attn_logits: true, ..t5.config().clone() }), &params);
+}
+
+fn check_greedy(t5: &T5, params: &Params) {
     let greedy = TemperatureSample {
         temperature: 0.0,
         rescale_log_probs: false,
         ..TemperatureSample::default()
     };
-    let (t5, params, decodes) = predict(DecodeFn::TemperatureSample(greedy), 1);
+    let decodes = predict_with(t5, params, DecodeFn::TemperatureSample(greedy), 1);
     let (best, scores) = decodes.best();
     for row in 0..inputs().len() {
         let (mut prefix, mut score) = (vec![0], 0.0);
         while prefix.len() <= LENGTH && prefix.last() != Some(&EOS) {
-            let next = next_log_probs(&t5, &params, row, &prefix);
+            let next = next_log_probs(t5, params, row, &prefix);
             let token = (0..next.len()).max_by(|&a, &b| next[a].total_cmp(&next[b])).expect("some");
             score += next[token];
             prefix.push(token as i64);
