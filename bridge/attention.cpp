@@ -8,16 +8,16 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUFunctions.h>
-#include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
-#include <cstdlib>
-#include <cstring>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
+
+#include "guarded.h"
 
 namespace {
 
@@ -84,15 +84,19 @@ struct Head {
 };
 
 // Calls `body(chunk, b, h)` for every head of every row on all threads; a thread's chunk is a run of rows
-// of one head after the other.
+// of one head after the other. As in `packed.cpp`, an iterator over numbers shares them out.
 template <typename Body>
 void for_each_head(const Operands& in, const Body& body) {
-  const int64_t tasks = in.batch() * in.heads();
-  const int64_t grain = std::max<int64_t>(1, tasks / at::get_num_threads());
-  at::parallel_for(0, tasks, grain, [&](int64_t begin, int64_t end) {
+  at::Tensor tasks = at::arange(in.batch() * in.heads(), at::kLong);
+  const auto run = [&](char** data, const int64_t* strides, int64_t count) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    for (int64_t task = begin; task < end; ++task) body(begin, task % in.batch(), task / in.batch());
-  });
+    const int64_t first = *reinterpret_cast<const int64_t*>(data[0]);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t task = *reinterpret_cast<const int64_t*>(data[0] + i * strides[0]);
+      body(first, task % in.batch(), task / in.batch());
+    }
+  };
+  at::TensorIterator::nullary_op(tasks).for_each(run, /*grain_size=*/1);
 }
 
 // `softmax` holds each query's largest score, and its sum of exponentials. [2, batch, heads, queries, 1]
@@ -168,19 +172,6 @@ void backward(const Operands& in, const at::Tensor& softmax, const at::Tensor& o
   }
 }
 
-template <typename Body>
-char* guarded(const Body& body) noexcept {
-  try {
-    at::AutoDispatchBelowADInplaceOrView below_autograd;
-    body();
-    return nullptr;
-  } catch (const std::exception& error) {
-    return strdup(error.what());
-  } catch (...) {
-    return strdup("an unknown C++ exception");
-  }
-}
-
 }  // namespace
 
 extern "C" {
@@ -193,6 +184,7 @@ struct GimletAttention {
 char* gimlet_attention_forward(GimletAttention in, const at::Tensor* out,
                                const at::Tensor* softmax) noexcept {
   return guarded([&] {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
     forward({*in.query, *in.key, *in.value, *in.position, *in.allowed}, *out, *softmax);
   });
 }
@@ -201,6 +193,7 @@ char* gimlet_attention_forward(GimletAttention in, const at::Tensor* out,
 char* gimlet_attention_backward(GimletAttention in, const at::Tensor* softmax,
                                 const at::Tensor* out_gradient, GimletAttention gradients) noexcept {
   return guarded([&] {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
     backward({*in.query, *in.key, *in.value, *in.position, *in.allowed}, *softmax, *out_gradient,
              {*gradients.query, *gradients.key, *gradients.value, *gradients.position});
   });

@@ -66,21 +66,21 @@ class Closure {
 
 class Operation final : public torch::autograd::Node {
  public:
-  Operation(GimletClosure backward, torch::autograd::edge_list edges)
-      : Node(std::move(edges)), backward_(backward) {}
+  Operation(std::unique_ptr<Closure> backward, torch::autograd::edge_list edges)
+      : Node(std::move(edges)), backward_(std::move(backward)) {}
 
   // Gradients of the outputs to those of the inputs. Outputs that nothing came back for count as zero.
   variable_list apply(variable_list&& gradients) override {
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) gradients[i] = input_metadata(i).zeros_like();
     }
-    return backward_(gradients, num_outputs());
+    return (*backward_)(gradients, num_outputs());
   }
 
-  void release_variables() override { backward_.drop(); }
+  void release_variables() override { backward_->drop(); }
 
  private:
-  Closure backward_;
+  std::unique_ptr<Closure> backward_;
 };
 
 class Hook final : public torch::autograd::PostAccumulateGradHook {
@@ -102,14 +102,13 @@ char* gimlet_set_backward(const at::Tensor* const* inputs, size_t num_inputs,
                           const at::Tensor* const* outputs, size_t num_outputs,
                           GimletClosure backward) noexcept {
   return guarded([&] {
+    auto owned = std::make_unique<Closure>(backward);
     variable_list from;
     for (size_t i = 0; i < num_inputs; ++i) from.push_back(*inputs[i]);
-    const bool asked = torch::autograd::compute_requires_grad(from);
-    auto edges = asked ? torch::autograd::collect_next_edges(from) : torch::autograd::edge_list();
-    // Made in any case: it owns the closure.
-    auto node = std::shared_ptr<Operation>(new Operation(backward, std::move(edges)),
+    if (!torch::autograd::compute_requires_grad(from)) return;
+    auto edges = torch::autograd::collect_next_edges(from);
+    auto node = std::shared_ptr<Operation>(new Operation(std::move(owned), std::move(edges)),
                                            torch::autograd::deleteNode);
-    if (!asked) return;
     for (size_t i = 0; i < num_outputs; ++i) {
       TORCH_CHECK(!outputs[i]->is_view(), "an output of an operation of Gimlet's is a view");
       torch::autograd::set_history(*outputs[i], node);
@@ -119,8 +118,9 @@ char* gimlet_set_backward(const at::Tensor* const* inputs, size_t num_inputs,
 
 // Calls `hook` with the leaf each time its `grad` has been added to. Takes the closure.
 char* gimlet_set_gradient_hook(const at::Tensor* leaf, GimletClosure hook) noexcept {
-  auto owned = std::make_unique<Hook>(hook);
-  return guarded([&] { torch::autograd::impl::set_post_acc_grad_hooks(*leaf, std::move(owned)); });
+  return guarded([&] {
+    torch::autograd::impl::set_post_acc_grad_hooks(*leaf, std::make_unique<Hook>(hook));
+  });
 }
 
 // Takes a leaf's hook away.

@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 
 #ifdef GIMLET_CUDA
@@ -22,7 +23,9 @@ std::unique_ptr<Graph> capture(int32_t device, void* data, bool (*work)(void*)) 
   c10::cuda::CUDAGuard on(static_cast<c10::DeviceIndex>(device));
   // Captures need a stream of their own, which has to find finished what the work reads.
   c10::cuda::device_synchronize();
-  c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
+  // One for each device: libraries keep a workspace for every stream that they have seen.
+  static std::map<int32_t, c10::cuda::CUDAStream> streams;
+  c10::cuda::CUDAStreamGuard guard(streams.try_emplace(device, c10::cuda::getStreamFromPool()).first->second);
   // Libraries set themselves up in a first call, which a capture forbids.
   if (!work(data)) return nullptr;
   c10::cuda::device_synchronize();

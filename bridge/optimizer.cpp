@@ -2,9 +2,9 @@
 
 #include <ATen/ops/_fused_adamw.h>
 
-#include <cstring>
-#include <exception>
 #include <vector>
+
+#include "guarded.h"
 
 extern "C" {
 
@@ -22,7 +22,7 @@ char* gimlet_fused_adamw(const GimletAdamW* factors, const at::Tensor* const* pa
                          const at::Tensor* const* grads, const at::Tensor* const* means,
                          const at::Tensor* const* squares, size_t count,
                          const at::Tensor* number) noexcept {
-  try {
+  return guarded([&] {
     const auto list = [count](const at::Tensor* const* tensors) {
       std::vector<at::Tensor> out;
       for (size_t i = 0; i < count; ++i) out.push_back(*tensors[i]);
@@ -32,10 +32,7 @@ char* gimlet_fused_adamw(const GimletAdamW* factors, const at::Tensor* const* pa
                       std::vector<at::Tensor>(count, *number), factors->learning_rate, factors->b1,
                       factors->b2, factors->weight_decay, factors->eps, /*amsgrad=*/false,
                       /*maximize=*/false);
-    return nullptr;
-  } catch (const std::exception& error) {
-    return strdup(error.what());
-  }
+  });
 }
 
 }  // extern "C"

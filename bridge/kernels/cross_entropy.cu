@@ -57,6 +57,7 @@ __global__ void rows(CrossEntropy call) {
     for (int i = 0; i < kSize; ++i) own.add(wide(pack.values[i]), column + i);
   }
   const int target = static_cast<int>(call.tokens[index]);
+  if (target < 0 || target >= call.vocab) __trap();
   const float target_logit = wide(logits[target]);
   const Row row = combined(own);  // every thread has read the target's logit behind its barriers
   const float log_normalizer = logf(row.normalizer), log_z = log_normalizer + row.largest;

@@ -207,7 +207,7 @@ unsafe fn pointers<'a>(first: *const RawTensor, count: usize) -> &'a [RawTensor]
 }
 
 /// What a panic says; of tch's own, libtorch's text in it.
-fn panic_message(panic: &(dyn Any + Send)) -> String {
+pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
     let text = text
         .or_else(|| panic.downcast_ref::<String>().cloned())
@@ -229,7 +229,7 @@ pub(super) fn check(message: *mut c_char) {
     if message.is_null() {
         return;
     }
-    panic!("{}", taken(message));
+    panic!("{TCH_PANIC}{}\")", taken(message).escape_debug());
 }
 
 /// The text of a message of the bridge's, which this frees.

@@ -54,6 +54,9 @@ fn ask_for_large_pages() {
     // SAFETY: a block is allocated and freed again, so that it stays part of the heap. The advice is
     // about whole pages inside of it and changes no contents.
     unsafe {
+        if !addresses_are_free() {
+            return;
+        }
         let pages = libc::sysconf(libc::_SC_PHYS_PAGES).max(0) as usize;
         let bytes = libc::sysconf(libc::_SC_PAGESIZE).max(0) as usize * pages / 4 * 3;
         let block = libc::malloc(bytes);
@@ -64,4 +67,19 @@ fn ask_for_large_pages() {
             libc::free(block);
         }
     }
+}
+
+/// Whether this process may hold as many addresses as it likes: no limit is set, and the kernel does not
+/// count memory before it is touched.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn addresses_are_free() -> bool {
+    let unlimited = |resource| {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: `getrlimit` fills in the struct that it is given.
+        let known = unsafe { libc::getrlimit(resource, &mut limit) } == 0;
+        known && limit.rlim_cur == libc::RLIM_INFINITY
+    };
+    let accounting = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");
+    let strict = accounting.map_or(true, |mode| mode.trim() == "2");
+    !strict && unlimited(libc::RLIMIT_AS) && unlimited(libc::RLIMIT_DATA)
 }

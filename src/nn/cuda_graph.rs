@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::null_mut;
 
-use super::autograd::{check, taken};
+use super::autograd::{check, panic_message, taken};
 
 /// A graph of libtorch's.
 #[repr(C)]
@@ -31,9 +31,10 @@ unsafe extern "C" {
 #[derive(Debug)]
 pub struct CudaGraph(*mut RawGraph);
 
-/// What is to be recorded, and the panic that ended it.
+/// What is to be recorded, how often it went through, and the panic that ended it.
 struct Work<'a> {
     run: &'a mut dyn FnMut(),
+    runs: usize,
     panic: Option<Box<dyn Any + Send>>,
 }
 
@@ -41,18 +42,22 @@ impl CudaGraph {
     /// Runs `work` twice on the CUDA device of that index, once to warm up and once to record it. The
     /// recording reads and writes the same memory each time, so inputs have to be copied into the tensors
     /// that `work` reads, results lie in those that it made, and all of them must outlive the graph. `work`
-    /// may not wait for the device. The error is libtorch's message; without CUDA there is always one.
+    /// may not wait for the device. The error says what cannot be recorded; without CUDA there is always one.
     pub fn capture(device: usize, work: &mut dyn FnMut()) -> Result<Self, String> {
-        let mut work = Work { run: work, panic: None };
+        let mut work = Work { run: work, runs: 0, panic: None };
         let mut graph = null_mut();
         let data: *mut Work = &mut work;
         // SAFETY: `call` gets `data` as it is, and both pointers outlive the call.
         let message =
             unsafe { gimlet_cuda_graph_capture(device as i32, data.cast(), call, &mut graph) };
-        if let Some(panic) = work.panic {
-            resume_unwind(panic);
+        let failed = (!message.is_null()).then(|| taken(message));
+        match work.panic {
+            // It went through before, so it is recording that it cannot take.
+            Some(panic) if work.runs > 0 => return Err(panic_message(panic.as_ref())),
+            Some(panic) => resume_unwind(panic),
+            None => {}
         }
-        if message.is_null() { Ok(Self(graph)) } else { Err(taken(message)) }
+        failed.map_or(Ok(Self(graph)), Err)
     }
 
     /// Starts the recorded work, and does not wait for it.
@@ -75,7 +80,10 @@ unsafe extern "C" fn call(data: *mut c_void) -> bool {
     // SAFETY: as the caller promises.
     let work = unsafe { &mut *data.cast::<Work>() };
     match catch_unwind(AssertUnwindSafe(|| (work.run)())) {
-        Ok(()) => true,
+        Ok(()) => {
+            work.runs += 1;
+            true
+        }
         Err(panic) => {
             work.panic = Some(panic);
             false

@@ -88,7 +88,9 @@ impl Fp8Scaling {
             return;
         }
         tch::no_grad(|| {
-            state.history.get((state.step - 2) % length).copy_(&state.largest);
+            // A magnitude that is not finite would leave its tensor without a scale as long as it is remembered.
+            let largest = state.largest.nan_to_num(0.0, 0.0, 0.0);
+            state.history.get((state.step - 2) % length).copy_(&largest);
             let largest = state.history.amax([0i64].as_slice(), false);
             state.scales = scale(&state.maxima, &largest, self.spec.margin);
             let _ = state.largest.zero_();

@@ -26,7 +26,7 @@ impl Dtype {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.te_helper.TransformerEngineConfig")]
 pub struct TransformerEngineConfig {
-    /// Whether projections compute in fp8; needs an H100 or newer, or a CPU.
+    /// Whether projections compute in fp8; needs an H100 or newer, or a CPU. Its scales are no part of a checkpoint.
     #[gin(default = false)]
     pub enable_fp8: bool,
     /// The formats of inputs, kernels and gradients.
@@ -35,8 +35,8 @@ pub struct TransformerEngineConfig {
     /// Powers of two by which scaled tensors stay below the format's largest number.
     #[gin(default = 0.0)]
     pub margin: f64,
-    /// Steps whose largest magnitude a tensor is scaled by; 0 for its own of this step, which takes one
-    /// more pass over it.
+    /// Forward passes, one for each microbatch, whose largest magnitude a tensor is scaled by; 0 for its own of
+    /// this pass, which takes one more look at it.
     #[gin(default = 1024)]
     pub amax_history_len: usize,
 }

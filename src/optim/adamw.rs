@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::optax::{AdamW, LearningRate};
+use super::optax::AdamW;
 use super::optimizer::ParamState;
 use super::spec::OptimError;
 use crate::nn::bridge::{FusedAdamW, fused_adamw};
@@ -23,14 +23,7 @@ pub(super) struct Update {
 impl Update {
     /// The update that follows `count` others.
     pub(super) fn new(spec: &AdamW, count: i64) -> Result<Self, OptimError> {
-        let learning_rate = match &spec.learning_rate {
-            LearningRate::Constant(rate) => *rate,
-            LearningRate::Schedule(schedule) => {
-                let schedule = schedule.build();
-                let schedule = schedule.map_err(|error| OptimError::Schedule(error.to_string()))?;
-                f64::from(schedule.at(count))
-            }
-        };
+        let learning_rate = spec.learning_rate(count)?;
         Ok(Self { spec: spec.clone(), learning_rate, number: count + 1 })
     }
 

@@ -121,6 +121,21 @@ impl Chain {
 }
 
 impl AdamW {
+    /// The learning rate of the update that follows `count` others.
+    ///
+    /// # Errors
+    /// A schedule that has no value.
+    pub(super) fn learning_rate(&self, count: i64) -> Result<f64, OptimError> {
+        match &self.learning_rate {
+            LearningRate::Constant(rate) => Ok(*rate),
+            LearningRate::Schedule(schedule) => {
+                let schedule = schedule.build();
+                let schedule = schedule.map_err(|error| OptimError::Schedule(error.to_string()))?;
+                Ok(f64::from(schedule.at(count)))
+            }
+        }
+    }
+
     /// Both moments of a parameter, in its shape.
     pub(super) fn layout(&self, param: ParamShape<'_>) -> StateLayout {
         let slot = |name, dtype| Slot { name, shape: param.shape.to_vec(), dtype };

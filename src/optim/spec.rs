@@ -30,6 +30,18 @@ impl OptimizerDef {
         }
     }
 
+    /// Finds what would end a run at its first update.
+    ///
+    /// # Errors
+    /// It: a chain of another shape, or a schedule without a value.
+    pub fn check(&self) -> Result<(), OptimError> {
+        match self {
+            OptimizerDef::Adafactor(_) => Ok(()),
+            OptimizerDef::AdamW(adamw) => adamw.learning_rate(0).map(drop),
+            OptimizerDef::Chain(chain) => chain.adamw()?.adamw.learning_rate(0).map(drop),
+        }
+    }
+
     /// Where T5X keeps the array `slot` of a parameter, below `param_states/`.
     pub fn path(&self, param: &str, slot: &str) -> String {
         match self.prefix() {

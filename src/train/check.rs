@@ -34,6 +34,7 @@ pub fn check(train: &Train) -> Result<(), UnfitSpec> {
     check_path("MODEL_DIR", &train.model_dir)?;
     check_dimensions(model.config())?;
     check_loss(model)?;
+    model.optimizer_def.check().map_err(|error| UnfitSpec(error.to_string()))?;
     check_batches(train)?;
     check_evaluations(train)?;
     if let Some(restore) = &train.checkpoint_cfg.restore {

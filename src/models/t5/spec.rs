@@ -65,7 +65,8 @@ pub struct T5Config {
     /// What each layer keeps for its backward pass: less memory for more computing.
     #[gin(default = RematPolicy::None)]
     pub remat_policy: RematPolicy,
-    /// Whether projections compute in 8-bit floats; not those to logits. None is no.
+    /// Whether projections compute in 8-bit floats; not those to logits, nor those of a decoder that predicts
+    /// step by step. With it, a remat_policy of 'minimal' is 'full'. None is no.
     #[gin(default = None)]
     pub fp8: Option<TransformerEngineConfig>,
 }

@@ -1,11 +1,13 @@
 //! Our CUDA kernels: the Rust side of `bridge/kernels.cpp`, which says what each one takes.
 
 use std::ffi::{CStr, c_char};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::nn::autograd::{RawTensor, check, raw_tensors};
+use crate::nn::bridge::cuda_devices;
 
 unsafe extern "C" {
     fn gimlet_launch(
@@ -28,9 +30,17 @@ pub fn enable(on: bool) {
 /// last extent, up to `widest`, is a multiple of the 8 numbers that they read at once.
 pub fn suit(tensor: &Tensor, widest: i64) -> bool {
     ENABLED.load(Ordering::Relaxed)
-        && tensor.device().is_cuda()
+        && is_compiled_for(tensor.device())
         && matches!(tensor.kind(), Kind::Float | Kind::BFloat16)
         && tensor.size().last().is_some_and(|&width| width % 8 == 0 && width <= widest)
+}
+
+/// Whether the kernels were compiled for the device: an A100 or newer. Older ones do without.
+fn is_compiled_for(device: Device) -> bool {
+    static NEW_ENOUGH: OnceLock<Vec<bool>> = OnceLock::new();
+    let Device::Cuda(index) = device else { return false };
+    let ask = || cuda_devices().iter().map(|device| device.capability.0 >= 8).collect();
+    NEW_ENOUGH.get_or_init(ask).get(index).copied().unwrap_or(false)
 }
 
 /// Launches a kernel on the tensors' device. An undefined tensor (`Tensor::new`) is an absent one.

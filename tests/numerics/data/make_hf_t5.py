@@ -109,7 +109,7 @@ def main(output_dir):
         record = dict(dims=DIMS, tied=tied, loss=loss.item(), inputs=inputs.tolist(), targets=targets.tolist())
         path.with_suffix(".json").write_text(json.dumps(record) + "\n")
         if not tied:
-            model.save_pretrained(path)
+            model.to(torch.float32).save_pretrained(path)
 
 
 if __name__ == "__main__":
