@@ -106,10 +106,10 @@ fn gib(bytes: f64) -> String {
     format!("{:.1} GiB", bytes / f64::from(1 << 30))
 }
 
-/// Whether a step cannot run in that much memory even if it needs only half of the estimate, which was
-/// found to be within a quarter (`models::memory`).
+/// Whether a step cannot run in that much memory even if it needs only two thirds of the estimate, which
+/// was found to be within a quarter (`models::memory`).
 pub fn cannot_fit(estimate: &Estimate, memory: u64) -> bool {
-    estimate.total() / 2 > memory
+    estimate.total() / 3 > memory / 2
 }
 
 /// Bytes that this machine's processes can still take, where the system tells.
