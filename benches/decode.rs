@@ -69,6 +69,7 @@ fn batch(inputs: Tensor) -> Batch {
         decoder_loss_weights: Tensor::ones_like(&targets),
         decoder_target_tokens: targets,
         packing: None,
+        layout: None,
     }
 }
 

@@ -154,6 +154,7 @@ impl Options {
             decoder_loss_weights: Tensor::ones(targets.size(), (Kind::Float, Device::Cpu)),
             decoder_target_tokens: targets,
             packing: None,
+            layout: None,
         }
     }
 }

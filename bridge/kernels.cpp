@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #ifdef GIMLET_CUDA
+#include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -224,6 +225,61 @@ cudaError_t cast_fp8(const Call& call) {
   return gimlet::cast_fp8(arguments, call.stream);
 }
 
+// Numbers: those of the rule in order, from the first.
+gimlet::AdafactorRule adafactor_rule(const Call& call) {
+  const auto number = [&](size_t index) { return static_cast<float>(call.number(index)); };
+  gimlet::AdafactorRule rule{};
+  rule.learning_rate = number(0);
+  rule.decay = number(1);
+  rule.mixing = number(2);
+  rule.epsilon = number(3);
+  rule.by_parameter_scale = call.number(4) != 0;
+  rule.least_scale = number(5);
+  rule.greatest_scale = number(6);
+  rule.threshold = number(7);
+  rule.kept = number(8);
+  return rule;
+}
+
+// gradient, param, row_moment, column_moment. Numbers: the rule's, mean_of_rows.
+cudaError_t adafactor_matrix(const Call& call) {
+  const at::Tensor &gradient = call.tensor(0), &param = call.tensor(1);
+  gimlet::AdafactorMatrix arguments{};
+  arguments.rule = adafactor_rule(call);
+  arguments.rows = gradient.size(0);
+  arguments.columns = last_extent(gradient);
+  TORCH_CHECK(gradient.dim() == 2 && param.sizes() == gradient.sizes(), "a matrix of shape ",
+              param.sizes(), " with a gradient of shape ", gradient.sizes());
+  TORCH_CHECK(call.tensor(2).numel() == arguments.rows && call.tensor(3).numel() == arguments.columns,
+              "moments of ", call.tensor(2).numel(), " rows and ", call.tensor(3).numel(), " columns");
+  arguments.gradient = static_cast<const float*>(call.data(0, at::kFloat));
+  arguments.param = static_cast<float*>(call.data(1, at::kFloat));
+  arguments.row_moment = call.data<float>(2, at::kFloat);
+  arguments.column_moment = static_cast<float*>(call.data(3, at::kFloat));
+  arguments.mean_of_rows = call.number(9) != 0;
+  const int64_t numbers = gimlet::adafactor_workspace(arguments.rows, arguments.columns);
+  const at::Tensor workspace = at::empty({numbers}, gradient.options());
+  arguments.workspace = workspace.mutable_data_ptr<float>();
+  param.unsafeGetTensorImpl()->bump_version();  // a graph that still needs it must notice
+  return gimlet::adafactor_matrix(arguments, call.stream);
+}
+
+// gradient, param, moment. Numbers: the rule's.
+cudaError_t adafactor_vector(const Call& call) {
+  const at::Tensor &gradient = call.tensor(0), &param = call.tensor(1);
+  TORCH_CHECK(param.sizes() == gradient.sizes() && call.tensor(2).sizes() == gradient.sizes() &&
+                  gradient.numel() <= 1 << 20,
+              "a vector of shape ", param.sizes(), " with a gradient of shape ", gradient.sizes());
+  gimlet::AdafactorVector arguments{};
+  arguments.rule = adafactor_rule(call);
+  arguments.gradient = call.data<float>(0, at::kFloat);
+  arguments.param = call.data<float>(1, at::kFloat);
+  arguments.moment = call.data<float>(2, at::kFloat);
+  arguments.count = static_cast<int>(gradient.numel());
+  param.unsafeGetTensorImpl()->bump_version();
+  return gimlet::adafactor_vector(arguments, call.stream);
+}
+
 void launch(const char* name, Call call) {
   static const std::map<std::string, cudaError_t (*)(const Call&)> kernels = {
       {"rms_norm", rms_norm},
@@ -234,6 +290,8 @@ void launch(const char* name, Call call) {
       {"diagonal_sums", diagonal_sums},
       {"largest_magnitude", largest_magnitude},
       {"cast_fp8", cast_fp8},
+      {"adafactor_matrix", adafactor_matrix},
+      {"adafactor_vector", adafactor_vector},
   };
   const auto kernel = kernels.find(name);
   TORCH_CHECK(kernel != kernels.end(), "no kernel has this name");

@@ -106,4 +106,39 @@ struct CastFp8 {
 };
 cudaError_t cast_fp8(const CastFp8& call, cudaStream_t stream);
 
+// Adafactor's factors, the same for all parameters.
+struct AdafactorRule {
+  float learning_rate;
+  float decay, mixing;  // of a second moment, and of the squares mixed into it
+  float epsilon;        // added to squares
+  bool by_parameter_scale;
+  float least_scale, greatest_scale;  // of the parameter, then
+  float threshold;                    // of the update's root mean square; infinite for none
+  float kept;                         // of the parameter, less its weight decay
+};
+
+// Updates a matrix and its two moments, of which one is divided by its mean.
+struct AdafactorMatrix {
+  AdafactorRule rule;
+  const float* gradient;  // [rows, columns]
+  float* param;           // [rows, columns]
+  float* row_moment;      // [rows]
+  float* column_moment;   // [columns]
+  float* workspace;       // adafactor_workspace(rows, columns) numbers
+  int64_t rows;
+  int columns;  // a multiple of 8
+  bool mean_of_rows;
+};
+int64_t adafactor_workspace(int64_t rows, int columns);
+cudaError_t adafactor_matrix(const AdafactorMatrix& call, cudaStream_t stream);
+
+// Updates numbers that are few enough for one block, and their moments.
+struct AdafactorVector {
+  AdafactorRule rule;
+  const float* gradient;
+  float *param, *moment;
+  int count;
+};
+cudaError_t adafactor_vector(const AdafactorVector& call, cudaStream_t stream);
+
 }  // namespace gimlet

@@ -3,6 +3,7 @@
 use tch::{Device, Kind, Tensor};
 
 use crate::data;
+use crate::nn::Runs;
 
 /// The features of SeqIO's `EncDecFeatureConverter`. Tokens are int64, padding is 0.
 #[derive(Debug)]
@@ -17,6 +18,19 @@ pub struct Batch {
     pub decoder_loss_weights: Tensor,
     /// Which example each position belongs to, where rows hold several.
     pub packing: Option<Packing>,
+    /// Where examples lie in the rows, once the batch is on a CUDA device; [`Batch::to_device`] sees to it.
+    pub layout: Option<Layout>,
+}
+
+/// What the host knows of rows that it sends to a device, where to ask would stall the queue.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Whether the inputs of every row are one example without padding.
+    pub full_inputs: bool,
+    /// Whether the targets of every row are.
+    pub full_targets: bool,
+    /// Which runs of targets meet which runs of inputs, if examples lie in order.
+    pub cross: Option<Runs>,
 }
 
 /// Segment ids of packed rows, int64: 1, 2, ... for the examples of a row, 0 for padding.
@@ -45,6 +59,7 @@ impl Batch {
                 encoder_segment_ids: ids("encoder_segment_ids"),
                 decoder_segment_ids: ids("decoder_segment_ids"),
             }),
+            layout: None,
         }
     }
 
@@ -68,7 +83,12 @@ impl Batch {
 
     /// The same batch on `device`.
     pub fn to_device(&self, device: Device) -> Self {
-        self.map(|tensor| tensor.to_device(device))
+        let is_on_host = self.encoder_input_tokens.device() == Device::Cpu;
+        let layout = match is_on_host && device.is_cuda() {
+            true => Some(Layout::of(self, device)),
+            false => self.layout.clone(),
+        };
+        Self { layout, ..self.map(|tensor| tensor.to_device(device)) }
     }
 
     /// Rows `start .. start + count`, as views: a microbatch.
@@ -86,6 +106,75 @@ impl Batch {
                 encoder_segment_ids: change(&packing.encoder_segment_ids),
                 decoder_segment_ids: change(&packing.decoder_segment_ids),
             }),
+            layout: None,
         }
+    }
+}
+
+impl Layout {
+    /// That of a batch on the CPU, its runs on `device`.
+    fn of(batch: &Batch, device: Device) -> Self {
+        let ids = |tokens: &Tensor, segment_ids: Option<&Tensor>| {
+            let real = tokens.gt(0).to_kind(Kind::Int64);
+            segment_ids.map_or_else(|| real.shallow_clone(), |ids| ids * &real)
+        };
+        let packing = batch.packing.as_ref();
+        let inputs =
+            ids(&batch.encoder_input_tokens, packing.map(|packing| &packing.encoder_segment_ids));
+        let targets =
+            ids(&batch.decoder_target_tokens, packing.map(|packing| &packing.decoder_segment_ids));
+        let is_full = |ids: &Tensor| ids.eq(1).all().int64_value(&[]) == 1;
+        Self {
+            full_inputs: is_full(&inputs),
+            full_targets: is_full(&targets),
+            cross: Runs::between(&targets, &inputs, device),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(inputs: [[i64; 3]; 2], targets: [[i64; 2]; 2], packing: Option<Packing>) -> Batch {
+        let targets = Tensor::from_slice2(&targets);
+        Batch {
+            encoder_input_tokens: Tensor::from_slice2(&inputs),
+            decoder_input_tokens: targets.zeros_like(),
+            decoder_loss_weights: targets.ones_like(),
+            decoder_target_tokens: targets,
+            packing,
+            layout: None,
+        }
+    }
+
+    /// Whether inputs and targets are full, and where runs of inputs begin.
+    fn check(batch: Batch, full: (bool, bool), expected: Option<&[i32]>) {
+        let layout = Layout::of(&batch, Device::Cpu);
+        assert_eq!((layout.full_inputs, layout.full_targets), full);
+        let starts = layout.cross.expect("examples lie in order");
+        let starts = starts.starts().map(|starts| Vec::<i32>::try_from(&starts[1]).unwrap());
+        assert_eq!(starts.as_deref(), expected);
+    }
+
+    #[test]
+    fn a_layout_is_that_of_tokens_and_segment_ids() {
+        let full = [[5, 6, 7], [8, 9, 5]];
+        check(batch(full, [[3, 4], [5, 6]], None), (true, true), None);
+        check(batch(full, [[3, 0], [5, 6]], None), (true, false), None);
+        let padded = [[5, 6, 7], [8, 0, 0]];
+        check(batch(padded, [[3, 4], [5, 6]], None), (false, true), Some(&[0, 3, 4, 6]));
+        let packing = Packing {
+            encoder_segment_ids: Tensor::from_slice2(&[[1i64, 1, 2], [1, 1, 1]]),
+            decoder_segment_ids: Tensor::from_slice2(&[[1i64, 2], [1, 1]]),
+        };
+        let packed = batch(full, [[3, 4], [5, 6]], Some(packing));
+        check(packed, (false, false), Some(&[0, 2, 3, 6]));
+    }
+
+    #[test]
+    fn a_batch_on_the_host_has_no_layout() {
+        let batch = batch([[1; 3]; 2], [[1; 2]; 2], None);
+        assert!(batch.to_device(Device::Cpu).layout.is_none());
     }
 }

@@ -16,4 +16,4 @@ mod batch;
 pub use spec::{DecoderParams, EncoderDecoderModel, Model, Module, PredictBatchWithAux};
 
 #[cfg(feature = "torch")]
-pub use batch::{Batch, Packing};
+pub use batch::{Batch, Layout, Packing};

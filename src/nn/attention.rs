@@ -1,6 +1,6 @@
 //! Multi-head attention with an additive bias, for whole sequences and for one step of decoding.
 
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 use super::dropout::Dropout;
 use super::fused::fused_attention;
@@ -82,11 +82,15 @@ impl Attention {
         dropout: Dropout,
     ) -> Tensor {
         let (query, key_value) = (self.queries(inputs), self.key_value(context));
-        if query.device() != Device::Cpu {
-            return self.attend(&query, &key_value, bias.dense(query.kind()), dropout);
-        }
+        // What drops weights falls on the values, whoever computes the attention.
         let value = dropout.apply_to_keys(&key_value.value);
-        self.out.forward(&fused_attention(&query, &key_value.key, &value, bias))
+        match fused_attention(&query, &key_value.key, &value, bias, &self.dims) {
+            Some(joined) => self.out.forward(&joined),
+            None => {
+                let key_value = KeyValue { value, ..key_value };
+                self.attend(&query, &key_value, bias.dense(query.kind()), Dropout::off())
+            }
+        }
     }
 
     /// The attention's result for every query, `[batch, q_length, embed]`. `bias` broadcasts to

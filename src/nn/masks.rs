@@ -1,12 +1,17 @@
 //! Which query may see which key, and the bias that says so to a softmax.
 
 use std::cell::OnceCell;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::{Device, Kind, Tensor};
+
+use super::runs::Runs;
 
 /// What a forbidden pair adds to its score. Large enough to vanish in the softmax, yet finite: a query
 /// with no key at all, a padded one, gets equal weights instead of NaN. T5X `layers.py`.
 const FORBIDDEN: f64 = -1e10;
+/// Numbers that kernels read at once, in the narrowest dtype.
+const ALIGNMENT: i64 = 8;
 
 /// Pairs of a real query and a real key: bool `[batch, q_length]`, `[batch, kv_length]` to bool
 /// `[batch, 1, q_length, kv_length]`.
@@ -36,15 +41,40 @@ pub fn bias_from_mask(allowed: &Tensor, kind: Kind) -> Tensor {
 pub struct AttentionBias {
     /// A learned bias, `[1, num_heads, q_length, kv_length]`.
     pub position: Option<Tensor>,
-    /// Which pairs may meet, bool `[batch, 1, q_length, kv_length]`.
+    /// Which pairs may meet, bool `[batch or 1, 1, q_length or 1, kv_length or 1]`; whole on CPUs.
     pub allowed: Tensor,
+    /// The same in terms of runs, if the host knows them.
+    pub runs: Option<Runs>,
     dense: OnceCell<Tensor>,
+    aligned: Arc<Mutex<Option<Tensor>>>,
 }
 
 impl AttentionBias {
     /// A bias of these two.
     pub fn new(position: Option<Tensor>, allowed: &Tensor) -> Self {
-        Self { position, allowed: allowed.shallow_clone(), dense: OnceCell::new() }
+        Self {
+            position,
+            allowed: allowed.shallow_clone(),
+            runs: None,
+            dense: OnceCell::new(),
+            aligned: Arc::default(),
+        }
+    }
+
+    /// One that kernels without masks can go by.
+    pub fn over(self, runs: Option<Runs>) -> Self {
+        Self { runs, ..self }
+    }
+
+    /// The same for a layer that has another handle of the position bias, or a leaf with its values.
+    pub fn with_position(&self, position: Option<&Tensor>) -> Self {
+        Self {
+            position: position.map(Tensor::shallow_clone),
+            allowed: self.allowed.shallow_clone(),
+            runs: self.runs.clone(),
+            dense: OnceCell::new(),
+            aligned: Arc::clone(&self.aligned),
+        }
     }
 
     /// Both as one tensor in the scores' dtype, made once: `[batch, num_heads or 1, q_length, kv_length]`.
@@ -53,5 +83,59 @@ impl AttentionBias {
             let mask = bias_from_mask(&self.allowed, kind);
             self.position.as_ref().map_or_else(|| mask.shallow_clone(), |position| &mask + position)
         })
+    }
+
+    /// Both as one tensor for a kernel, outside of any graph, made once for all layers: what
+    /// [`AttentionBias::dense`] gives, but a query that meets no key meets all of them. The kernel's
+    /// backward pass could not tell its weights from what is left of -1e10. Rows lie 16 bytes apart.
+    pub fn aligned(&self, kind: Kind) -> Tensor {
+        let mut made = self.aligned.lock().unwrap_or_else(PoisonError::into_inner);
+        made.get_or_insert_with(|| tch::no_grad(|| self.make_aligned(kind))).shallow_clone()
+    }
+
+    fn make_aligned(&self, kind: Kind) -> Tensor {
+        let meets_none = self.allowed.any_dim(-1, true).logical_not(); // [.., q_length or 1, 1]
+        let mask = bias_from_mask(&self.allowed.logical_or(&meets_none), kind);
+        let bias = match &self.position {
+            Some(position) => mask + position.detach(),
+            None => mask,
+        };
+        let keys = bias.size()[3];
+        match keys % ALIGNMENT {
+            0 => bias,
+            over => bias.constant_pad_nd([0, ALIGNMENT - over]).narrow(3, 0, keys),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_aligned_bias_is_the_dense_one_in_rows_that_lie_apart() {
+        let ids = Tensor::from_slice2(&[[1i64, 1, 1, 2, 2], [1, 1, 2, 2, 0]]);
+        let real = ids.gt(0);
+        let allowed = pairs(&real, &real).logical_and(&same_segment(&ids, &ids));
+        let position = Tensor::randn([1, 3, 5, 5], (Kind::Float, Device::Cpu));
+        let bias = AttentionBias::new(Some(position.shallow_clone()), &allowed);
+        let aligned = bias.aligned(Kind::Float);
+        assert_eq!(aligned.size(), [2, 3, 5, 5]);
+        assert_eq!(aligned.stride(), [120, 40, 8, 1]);
+        let read = real.unsqueeze(1).unsqueeze(-1);
+        let found = (&aligned - bias.dense(Kind::Float)) * &read;
+        assert_eq!(found.abs().max().double_value(&[]), 0.0);
+        // The padded query of the second row.
+        assert_eq!(aligned.select(2, 4).select(0, 1), position.select(2, 4).select(0, 0));
+        let shared = bias.with_position(None).aligned(Kind::Float);
+        assert_eq!(shared.data_ptr(), aligned.data_ptr());
+    }
+
+    #[test]
+    fn a_mask_for_everything_is_as_large_as_what_it_is_added_to() {
+        let all = Tensor::ones([1, 1, 1, 1], (Kind::Bool, Device::Cpu));
+        let position = Tensor::randn([1, 2, 3, 16], (Kind::Float, Device::Cpu));
+        let bias = AttentionBias::new(Some(position.shallow_clone()), &all);
+        assert_eq!(bias.aligned(Kind::Float), position);
     }
 }

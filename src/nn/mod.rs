@@ -38,6 +38,8 @@ mod projection;
 mod relative_position;
 #[cfg(feature = "torch")]
 mod remat;
+#[cfg(feature = "torch")]
+mod runs;
 
 pub use spec::{
     Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, ParamSpec, RematPolicy,
@@ -64,6 +66,8 @@ pub use projection::Projection;
 pub use relative_position::{RelativePosition, buckets, relative_position_bias};
 #[cfg(feature = "torch")]
 pub use remat::{Block, project};
+#[cfg(feature = "torch")]
+pub use runs::Runs;
 
 /// Held by tests that seed torch's generator and compare what it draws: there is one for all threads.
 #[cfg(all(test, feature = "torch"))]

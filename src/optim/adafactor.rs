@@ -2,7 +2,9 @@
 //!
 //! Memory traffic is what it costs, so everything happens in place: the gradient's own memory
 //! becomes the update, and squares live only in pieces that stay in the cache. Nothing is read back
-//! to the host, which would stall a GPU's queue.
+//! to the host, which would stall a GPU's queue. On CUDA a kernel of ours makes the usual updates (`kernel`).
+
+mod kernel;
 
 use tch::{Kind, Tensor};
 
@@ -56,8 +58,11 @@ impl Update {
         })
     }
 
-    /// Updates one parameter and its state. The gradient's memory becomes the update.
+    /// Updates one parameter and its state. The gradient's memory is used up.
     pub(super) fn apply(&self, param: &Tensor, grad: Tensor, state: &mut ParamState) {
+        if self.apply_by_kernel(param, &grad, state) {
+            return;
+        }
         let mut param = param.shallow_clone();
         let before = self.spec.skip_nan_updates.then(|| {
             let arrays: Vec<Tensor> = state.arrays.iter().map(Tensor::copy).collect();

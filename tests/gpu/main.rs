@@ -4,8 +4,10 @@
 //! Tolerances are relative to the norm of what libtorch gives: a few roundings of the dtype, for sums in
 //! another order.
 
+mod attention;
 mod model;
 mod operations;
+mod optimizer;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -40,6 +40,7 @@ fn batch(device: Device) -> Batch {
         decoder_loss_weights: Tensor::ones([8, 24], (Kind::Float, device)),
         decoder_target_tokens: targets,
         packing: None,
+        layout: None,
     }
 }
 

@@ -39,6 +39,7 @@ fn next_log_probs(t5: &T5, params: &Params, row: usize, prefix: &[i64]) -> Vec<f
         decoder_loss_weights: targets.to_kind(Kind::Float),
         decoder_target_tokens: targets,
         packing: None,
+        layout: None,
     };
     let logits = t5.logits(params, &batch, Dropout::off()).get(0).get(prefix.len() as i64 - 1);
     Vec::try_from(logits.log_softmax(-1, Kind::Double)).expect("one axis")

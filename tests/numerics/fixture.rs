@@ -94,6 +94,7 @@ pub fn batch(inputs: &[Vec<i64>], targets: &[Vec<i64>]) -> Batch {
         decoder_loss_weights: targets.gt(0).to_kind(Kind::Float),
         decoder_target_tokens: targets,
         packing: None,
+        layout: None,
     }
 }
 
@@ -117,6 +118,7 @@ pub fn pack(batch: &Batch, inputs: [i64; 2], targets: [i64; 2]) -> Batch {
             encoder_segment_ids: segments(inputs),
             decoder_segment_ids: segments(targets),
         }),
+        layout: None,
     }
 }
 

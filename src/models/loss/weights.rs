@@ -85,6 +85,7 @@ mod tests {
                 encoder_segment_ids: Tensor::zeros([2, 3], (Kind::Int64, Device::Cpu)),
                 decoder_segment_ids: Tensor::from_slice2(&ids),
             }),
+            layout: None,
         }
     }
 

@@ -5,8 +5,8 @@ use tch::Tensor;
 use super::encoder::{attention_dims, new_mlp};
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Attention, AttentionBias, Block, Dropout, Mlp, Params, RelativePosition, add_and_norm, kind,
-    relative_position_bias, rms_norm,
+    Attention, AttentionBias, Block, Dropout, Mlp, Params, RelativePosition, Runs, add_and_norm,
+    kind, relative_position_bias, rms_norm,
 };
 
 /// The decoder's weights in the compute dtype.
@@ -32,10 +32,12 @@ struct DecoderLayer {
 pub struct DecoderContext {
     /// `[batch, inputs_length, embed]`
     pub encoded: Tensor,
-    /// `[batch, 1, targets_length, targets_length]`
+    /// `[batch, 1, targets_length, targets_length]`; of one row on CUDA where all are alike.
     pub self_mask: Tensor,
     /// `[batch, 1, targets_length, inputs_length]`
     pub cross_mask: Tensor,
+    /// The same in terms of runs, if the host knows them.
+    pub cross_runs: Option<Runs>,
 }
 
 impl Decoder {
@@ -59,7 +61,8 @@ impl Decoder {
     pub fn forward(&self, embedded: Tensor, context: &DecoderContext, dropout: Dropout) -> Tensor {
         let position = self.position_bias(embedded.size()[1]);
         let self_bias = AttentionBias::new(Some(position.shallow_clone()), &context.self_mask);
-        let cross_bias = AttentionBias::new(None, &context.cross_mask);
+        let cross_bias =
+            AttentionBias::new(None, &context.cross_mask).over(context.cross_runs.clone());
         let mut hidden = dropout.apply_along_length(embedded);
         for layer in &self.layers {
             hidden = match layer {
@@ -67,11 +70,11 @@ impl Decoder {
                     layer.forward(&hidden, &context.encoded, [&self_bias, &cross_bias], dropout)
                 }
                 Block::Remade(recipe) => {
-                    let DecoderContext { encoded, self_mask, cross_mask } = context;
-                    let inputs = [&hidden, encoded, &position, self_mask, cross_mask];
+                    let (own, cross) =
+                        (self_bias.with_position(None), cross_bias.with_position(None));
+                    let inputs = [&hidden, &context.encoded, &position];
                     recipe.forward(&inputs, move |layer, inputs| {
-                        let own = AttentionBias::new(Some(inputs[2].shallow_clone()), inputs[3]);
-                        let cross = AttentionBias::new(None, inputs[4]);
+                        let own = own.with_position(Some(inputs[2]));
                         layer.forward(inputs[0], inputs[1], [&own, &cross], dropout)
                     })
                 }

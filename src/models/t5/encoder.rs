@@ -42,7 +42,7 @@ impl Encoder {
     }
 
     /// Embedded tokens `[batch, length, embed]` to their encoding, of the same shape. `mask` says
-    /// which pairs may meet: bool `[batch, 1, length, length]`.
+    /// which pairs may meet: bool `[batch, 1, length, length]`, or `[1, 1, 1, 1]` on CUDA.
     pub fn forward(&self, embedded: Tensor, mask: &Tensor, dropout: Dropout) -> Tensor {
         let length = embedded.size()[1];
         let position = relative_position_bias(
@@ -58,8 +58,9 @@ impl Encoder {
             hidden = match layer {
                 Block::Kept(layer) => layer.forward(&hidden, &bias, dropout),
                 Block::Remade(recipe) => {
-                    recipe.forward(&[&hidden, &position, mask], move |layer, inputs| {
-                        let bias = AttentionBias::new(Some(inputs[1].shallow_clone()), inputs[2]);
+                    let shared = bias.with_position(None);
+                    recipe.forward(&[&hidden, &position], move |layer, inputs| {
+                        let bias = shared.with_position(Some(inputs[1]));
                         layer.forward(inputs[0], &bias, dropout)
                     })
                 }

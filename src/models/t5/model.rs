@@ -5,11 +5,11 @@ use tch::{Kind, Tensor};
 use super::decoder::{Decoder, DecoderContext};
 use super::encoder::Encoder;
 use super::spec::T5Config;
-use crate::models::Batch;
 use crate::models::loss::{
     Head, LossOutput, LossSpec, TargetSums, Targets, UnreadSums, cross_entropy, log_likelihoods,
     normalize,
 };
+use crate::models::{Batch, Layout, Packing};
 use crate::nn::{Dropout, Params, causal_mask, embed, kind, pairs, same_segment};
 
 /// A T5. Holds no weights: every method reads them from the `Params` it is given.
@@ -143,6 +143,7 @@ impl T5 {
             encoded: encoder.forward(inputs, &masks.encoder, dropout),
             self_mask: masks.decoder,
             cross_mask: masks.cross,
+            cross_runs: batch.layout.as_ref().and_then(|layout| layout.cross.clone()),
         };
         Decoder::new(&self.config, params).forward(targets, &context, dropout)
     }
@@ -167,12 +168,33 @@ impl Masks {
             decoder: pairs(&real_target, &real_target).logical_and(&causal),
             cross: pairs(&real_target, &real_input),
         };
-        let Some(packing) = &batch.packing else { return masks };
+        let masks = match &batch.packing {
+            Some(packing) => masks.within_examples(packing),
+            None => masks,
+        };
+        match &batch.layout {
+            Some(layout) => masks.of_one_row(layout, causal),
+            None => masks,
+        }
+    }
+
+    fn within_examples(self, packing: &Packing) -> Self {
         let (encoder, decoder) = (&packing.encoder_segment_ids, &packing.decoder_segment_ids);
         Self {
-            encoder: masks.encoder.logical_and(&same_segment(encoder, encoder)),
-            decoder: masks.decoder.logical_and(&same_segment(decoder, decoder)),
-            cross: masks.cross.logical_and(&same_segment(decoder, encoder)),
+            encoder: self.encoder.logical_and(&same_segment(encoder, encoder)),
+            decoder: self.decoder.logical_and(&same_segment(decoder, decoder)),
+            cross: self.cross.logical_and(&same_segment(decoder, encoder)),
+        }
+    }
+
+    /// What serves all rows instead, where each is one example without padding: added to a position bias it
+    /// stays as small as that.
+    fn of_one_row(self, layout: &Layout, causal: Tensor) -> Self {
+        let all = Tensor::ones([1, 1, 1, 1], (Kind::Bool, causal.device()));
+        Self {
+            encoder: if layout.full_inputs { all } else { self.encoder },
+            decoder: if layout.full_targets { causal } else { self.decoder },
+            cross: self.cross,
         }
     }
 }

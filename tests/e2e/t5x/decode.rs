@@ -102,6 +102,7 @@ fn first_batch() -> Batch {
         decoder_loss_weights: targets.gt(0).to_kind(Kind::Float),
         decoder_target_tokens: targets,
         packing: None,
+        layout: None,
     }
 }
 

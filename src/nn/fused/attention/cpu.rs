@@ -1,4 +1,4 @@
-//! Attention with a learned bias as one operation: the Rust side of `bridge/attention.cpp`.
+//! On CPUs, block by block: the Rust side of `bridge/attention.cpp`.
 
 use tch::{Kind, Tensor};
 
@@ -37,11 +37,9 @@ struct Operands {
     allowed: Tensor,  // bool [batch, 1, q_length, kv_length]
 }
 
-/// The values of `value` `[batch, num_heads, kv_length, head_dim]`, averaged for each query with the
-/// softmax of its scores plus the bias: `[batch, q_length, num_heads * head_dim]`, in the queries' dtype.
-/// On the CPU only. Computed in float32 throughout; scores and weights are never held whole, neither now
-/// nor for the backward pass.
-pub fn fused_attention(
+/// See [`super::fused_attention`]. Scores and weights are never held whole, neither now nor for the backward
+/// pass.
+pub(super) fn attention(
     query: &Tensor,
     key: &Tensor,
     value: &Tensor,
@@ -118,7 +116,7 @@ impl Operands {
 }
 
 /// `[batch, length, num_heads * head_dim]` as `[batch, num_heads, length, head_dim]`.
-pub(super) fn split_heads(joined: &Tensor, num_heads: i64) -> Tensor {
+fn split_heads(joined: &Tensor, num_heads: i64) -> Tensor {
     let (batch, length, width) = joined.size3().expect("activations are [batch, length, embed]");
     joined.reshape([batch, length, num_heads, width / num_heads]).transpose(1, 2)
 }

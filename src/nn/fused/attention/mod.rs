@@ -1,0 +1,140 @@
+//! Attention as one operation, whose scores are never held whole. Who computes it:
+//!
+//! | device | bias | dtype | who |
+//! | --- | --- | --- | --- |
+//! | CPU | any | any | `bridge/attention.cpp`, block by block |
+//! | CUDA | no learned one, and the host knows where examples begin | bfloat16 | libtorch's flash kernel, over runs of keys or all of them |
+//! | CUDA | any other | any | libtorch's memory-efficient kernel, with the mask as a bias |
+//! | CUDA, `float32_attention_logits` | any | bfloat16 | nobody: the caller writes it out, and the user is told |
+//! | CUDA before the A100, heads of an odd width | any | any | nobody, as above |
+//!
+//! Flash takes no bias, so a learned one, whose gradient is wanted too, goes to the memory-efficient kernel,
+//! packed rows included: that one takes runs or a bias, not both. On Hopper cuDNN's graph API would sum the
+//! bias' gradient over the batch itself; its C++ frontend is not part of libtorch and is not used.
+//!
+//! No kernel drops weights: T5X shares that mask among queries, so it is a factor of the values, which the
+//! caller applies ([`crate::nn::Dropout::apply_to_keys`]), and a layer that is run again draws it again.
+//!
+//! On CUDA a query that meets no key meets all of them or other keys, where T5X gives the mean of all
+//! values: such queries are padding, and nobody reads their results.
+
+mod cpu;
+mod device;
+
+use tch::{Device, Kind, Tensor};
+
+use super::kernels;
+use crate::nn::AttentionDims;
+use crate::nn::masks::AttentionBias;
+use crate::telemetry::warn_once;
+
+/// The widest heads that flash takes, less than it could: those of every T5.
+const WIDEST_FLASH_HEAD: i64 = 128;
+
+/// The values of `value` `[batch, num_heads, kv_length, head_dim]`, averaged for each query with the
+/// softmax of its scores plus the bias: `[batch, q_length, num_heads * head_dim]`, in the queries' dtype.
+/// Scores and the softmax are float32. `None` where no kernel does it, which the user is told once.
+pub fn fused_attention(
+    query: &Tensor, // [batch, num_heads, q_length, head_dim]
+    key: &Tensor,   // [batch, num_heads, kv_length, head_dim]
+    value: &Tensor,
+    bias: &AttentionBias,
+    dims: &AttentionDims,
+) -> Option<Tensor> {
+    let case = Case {
+        device: query.device(),
+        kind: query.kind(),
+        kernels: kernels::suit(query, i64::MAX),
+        learned_bias: bias.position.is_some(),
+        runs_known: bias.runs.is_some(),
+    };
+    match case.way(dims) {
+        Way::Blocks => Some(cpu::attention(query, key, value, bias)),
+        Way::Flash => Some(device::attention(&device::FLASH, [query, key, value], bias)),
+        Way::Efficient => Some(device::attention(&device::EFFICIENT, [query, key, value], bias)),
+        Way::WrittenOut(reason) => {
+            warn_once(&format!("attention is computed the slow way, score by score: {reason}"));
+            None
+        }
+    }
+}
+
+/// What the choice depends on.
+#[derive(Clone, Copy)]
+struct Case {
+    device: Device,
+    kind: Kind,
+    /// Whether kernels are compiled for the device and heads of that width.
+    kernels: bool,
+    learned_bias: bool,
+    runs_known: bool,
+}
+
+#[derive(Debug, PartialEq)]
+enum Way {
+    Blocks,
+    Flash,
+    Efficient,
+    WrittenOut(&'static str),
+}
+
+impl Case {
+    fn way(self, dims: &AttentionDims) -> Way {
+        if self.device == Device::Cpu {
+            return Way::Blocks;
+        }
+        if !self.kernels {
+            return Way::WrittenOut(
+                "the kernels are for A100s and newer, and heads whose width is a multiple of 8",
+            );
+        }
+        let narrow = self.kind == Kind::BFloat16;
+        if narrow && dims.float32_logits {
+            return Way::WrittenOut("`float32_attention_logits` asks for scores in float32");
+        }
+        if narrow && !self.learned_bias && self.runs_known && dims.head_dim <= WIDEST_FLASH_HEAD {
+            return Way::Flash;
+        }
+        Way::Efficient
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(change: impl Fn(&mut Case, &mut AttentionDims), expected: &str) {
+        let mut case = Case {
+            device: Device::Cuda(0),
+            kind: Kind::BFloat16,
+            kernels: true,
+            learned_bias: false,
+            runs_known: true,
+        };
+        let mut dims = AttentionDims {
+            num_heads: 6,
+            head_dim: 64,
+            float32_logits: false,
+            scaled_logits: false,
+        };
+        change(&mut case, &mut dims);
+        let found = format!("{:?}", case.way(&dims));
+        assert!(found.starts_with(expected), "{found} is not {expected}");
+    }
+
+    #[test]
+    fn every_case_has_the_way_of_the_table() {
+        check(|_, _| {}, "Flash");
+        check(|case, _| case.device = Device::Cpu, "Blocks");
+        check(|case, _| case.learned_bias = true, "Efficient");
+        check(|case, _| case.runs_known = false, "Efficient");
+        check(|case, _| case.kind = Kind::Float, "Efficient");
+        check(|_, dims| dims.head_dim = 256, "Efficient");
+        check(|_, dims| dims.float32_logits = true, "WrittenOut(\"`float32");
+        check(|case, _| case.kernels = false, "WrittenOut(\"the kernels");
+        let float = |case: &mut Case, dims: &mut AttentionDims| {
+            (case.kind, dims.float32_logits) = (Kind::Float, true);
+        };
+        check(float, "Efficient");
+    }
+}

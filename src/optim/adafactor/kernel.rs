@@ -1,0 +1,192 @@
+//! Adafactor's update by `bridge/kernels/adafactor.cu`.
+//!
+//! Four launches for a matrix and one for a vector, instead of one for each operation of libtorch's. One call
+//! for a parameter rather than lists of them (`_foreach_*`), for two reasons: an update inside the backward
+//! pass has one gradient to work on, and lists would keep whole squares and updates of all parameters in
+//! memory between operations, where the kernel keeps sums.
+
+use std::ffi::CStr;
+
+use tch::Tensor;
+
+use super::{Update, V, V_COL, V_ROW};
+use crate::nn::fused::kernels;
+use crate::optim::optimizer::ParamState;
+use crate::optim::spec::{Factored, StateLayout};
+
+/// One block of the device takes these in a few microseconds.
+const LONGEST_VECTOR: usize = 1 << 14;
+
+/// A call of a kernel.
+#[derive(Debug, PartialEq)]
+struct Call {
+    name: &'static CStr,
+    /// Which arrays of the state follow gradient and parameter: the moment of a vector; of a matrix, those of
+    /// its rows and of its columns as they lie in memory.
+    moments: Vec<usize>,
+    numbers: Vec<f64>,
+}
+
+impl Update {
+    /// Updates parameter and state by a kernel. False, and nothing has changed, where none does it.
+    pub(super) fn apply_by_kernel(
+        &self,
+        param: &Tensor,
+        grad: &Tensor,
+        state: &ParamState,
+    ) -> bool {
+        if !kernels::suit(grad, i64::MAX) || !param.is_contiguous() {
+            return false;
+        }
+        let Some(call) = self.call(&state.layout, &grad.size()) else { return false };
+        let moments = call.moments.iter().map(|&index| &state.arrays[index]);
+        let tensors: Vec<&Tensor> = [grad, param].into_iter().chain(moments).collect();
+        kernels::launch(call.name, &tensors, &call.numbers);
+        true
+    }
+
+    /// How to update a parameter of that size by a kernel, if one does it.
+    fn call(&self, layout: &StateLayout, size: &[i64]) -> Option<Call> {
+        let (spec, rank) = (&self.spec, size.len());
+        let whole = (0..rank).eq(layout.averaged.iter().copied());
+        if spec.skip_nan_updates || spec.beta1.is_some() || !whole {
+            return None;
+        }
+        let mut numbers = vec![
+            self.learning_rate,
+            self.decay,
+            self.mixing,
+            spec.epsilon1,
+            f64::from(u8::from(spec.multiply_by_parameter_scale)),
+            spec.epsilon2,
+            spec.max_parameter_scale.unwrap_or(f64::INFINITY),
+            spec.clipping_threshold.unwrap_or(f64::INFINITY),
+            1.0 - self.weight_decay.unwrap_or(0.0),
+        ];
+        let Some(Factored { rows, columns }) = &layout.factored else {
+            let is_short = size.iter().product::<i64>() <= LONGEST_VECTOR as i64;
+            let name = c"adafactor_vector";
+            return is_short.then_some(Call { name, moments: vec![V], numbers });
+        };
+        let ([row], [_], 2) = (&rows[..], &columns[..], rank) else { return None };
+        // The kernel's rows are those of memory; `v_row` is the moment that is divided by its mean.
+        let row_is_first = *row == 0;
+        numbers.push(f64::from(u8::from(row_is_first)));
+        let moments = if row_is_first { [V_ROW, V_COL] } else { [V_COL, V_ROW] };
+        Some(Call { name: c"adafactor_matrix", moments: moments.to_vec(), numbers })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optim::spec::{Adafactor, ParamShape};
+    use tch::{Device, Kind};
+
+    /// The formulas of the kernel, one after the other, for what it is called with.
+    fn stand_in(call: &Call, tensors: &[Tensor]) {
+        let [rate, decay, mixing, epsilon, scaled, least, greatest, threshold, kept, ..] =
+            call.numbers[..]
+        else {
+            panic!("a rule has nine numbers");
+        };
+        let (grad, mut param) = (&tensors[0], tensors[1].shallow_clone());
+        let squares = grad.square() + epsilon;
+        let mix = |moment: &Tensor, squares: Tensor| {
+            let mut moment = moment.shallow_clone();
+            moment.copy_(&(&moment * decay + squares * mixing));
+            moment
+        };
+        let update = match &tensors[2..] {
+            [moment] => grad * mix(moment, squares).rsqrt(),
+            [rows, columns] => {
+                let rows = mix(rows, squares.mean_dim(1, false, Kind::Float));
+                let columns = mix(columns, squares.mean_dim(0, false, Kind::Float));
+                let over_mean = |moment: Tensor| &moment / moment.mean(Kind::Float);
+                let (rows, columns) = match call.numbers[9] {
+                    0.0 => (rows, over_mean(columns)),
+                    _ => (over_mean(rows), columns),
+                };
+                grad * rows.rsqrt().unsqueeze(1) * columns.rsqrt()
+            }
+            _ => panic!("a vector has one moment and a matrix two"),
+        };
+        let rms = |tensor: &Tensor| tensor.square().mean(Kind::Float).sqrt();
+        let scale = if scaled == 1.0 {
+            rms(&param).clamp(least, greatest)
+        } else {
+            rms(&param).ones_like()
+        };
+        let size = scale * rate / (rms(&update) / threshold).clamp_min(1.0);
+        param.copy_(&(&param * kept - update * size));
+    }
+
+    fn specs() -> Vec<Adafactor> {
+        let plain = Adafactor::default();
+        vec![
+            Adafactor {
+                clipping_threshold: None,
+                max_parameter_scale: Some(0.01),
+                ..plain.clone()
+            },
+            Adafactor {
+                multiply_by_parameter_scale: false,
+                weight_decay_rate: Some(0.1),
+                ..plain.clone()
+            },
+            plain,
+        ]
+    }
+
+    #[test]
+    fn a_kernel_called_so_does_what_the_operations_do() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        tch::manual_seed(5);
+        for shape in [&[128usize, 136][..], &[136, 128], &[128, 128], &[24], &[4, 32]] {
+            for spec in specs() {
+                check(&spec, shape);
+            }
+        }
+    }
+
+    fn check(spec: &Adafactor, shape: &[usize]) {
+        let axes: &[&'static str] = &["embed", "mlp"][..shape.len()];
+        let layout = spec.layout(ParamShape { name: "x", shape, axes }).unwrap();
+        let size: Vec<i64> = shape.iter().map(|&extent| extent as i64).collect();
+        let random = |size: &[i64]| Tensor::randn(size, (Kind::Float, Device::Cpu));
+        let (first, grad) = (random(&size), random(&size));
+        let arrays = layout.slots.iter().map(|slot| {
+            let size: Vec<i64> = slot.shape.iter().map(|&extent| extent as i64).collect();
+            random(&size).square()
+        });
+        let mut state = ParamState { arrays: arrays.collect(), layout };
+        let update = Update::new(spec, 0.1, 7).unwrap();
+        let call = update.call(&state.layout, &size).expect("a kernel does it");
+        let mut tensors = vec![grad.copy(), first.copy()];
+        tensors.extend(call.moments.iter().map(|&index| state.arrays[index].copy()));
+        stand_in(&call, &tensors);
+        let param = first.copy();
+        update.apply(&param, grad, &mut state);
+        let mut expected = vec![param];
+        expected.extend(call.moments.iter().map(|&index| state.arrays[index].shallow_clone()));
+        for (found, expected) in tensors[1..].iter().zip(&expected) {
+            let error = (found - expected).norm() / expected.norm();
+            assert!(error.double_value(&[]) < 1e-6, "{shape:?} {spec:?}: {error:?}");
+        }
+        assert_ne!(tensors[1], first);
+    }
+
+    #[test]
+    fn what_no_kernel_does_is_left_to_the_operations() {
+        let refused = |spec: Adafactor, shape: &[usize]| {
+            let axes: &[&'static str] = &["embed", "mlp"][..shape.len()];
+            let layout = spec.layout(ParamShape { name: "x", shape, axes }).unwrap();
+            let size: Vec<i64> = shape.iter().map(|&extent| extent as i64).collect();
+            assert_eq!(Update::new(&spec, 0.1, 0).unwrap().call(&layout, &size), None);
+        };
+        let plain = Adafactor::default;
+        refused(Adafactor { beta1: Some(0.9), ..plain() }, &[128, 128]);
+        refused(Adafactor { skip_nan_updates: true, ..plain() }, &[128, 128]);
+        refused(Adafactor { factored: false, ..plain() }, &[256, 128]);
+    }
+}

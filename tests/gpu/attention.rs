@@ -1,0 +1,109 @@
+//! Attention by libtorch's kernels against the same attention written out, in shapes whose rows kernels
+//! cannot read as they lie, with padding and with packed examples.
+
+use gimlet::nn::{Attention, AttentionBias, AttentionDims, Dropout, Params, Runs};
+use tch::{Device, Kind, Tensor};
+
+use crate::{compare, cuda, random};
+
+const EMBED: i64 = 96;
+
+struct Case {
+    kind: Kind,
+    learned: bool,
+    dropout: Dropout,
+    /// Segment ids on the CPU, int64 [batch, length].
+    query_ids: Tensor,
+    key_ids: Tensor,
+    /// Whether the host tells where runs begin: flash, if nothing is learned.
+    runs: bool,
+}
+
+/// What real queries get, and the gradients of all that is learned or comes in.
+fn results(case: &Case, leaves: &[Tensor; 3], params: &Params) -> Vec<Tensor> {
+    let [inputs, context, position] = leaves;
+    let dims =
+        AttentionDims { num_heads: 4, head_dim: 64, float32_logits: false, scaled_logits: false };
+    let attention = Attention::new(params, "x", dims, case.kind);
+    let ids = [&case.query_ids, &case.key_ids].map(|ids| ids.to_device(Device::Cuda(0)));
+    let [real_query, real_key] = ids.each_ref().map(|ids| ids.gt(0));
+    let allowed = gimlet::nn::pairs(&real_query, &real_key)
+        .logical_and(&gimlet::nn::same_segment(&ids[0], &ids[1]));
+    let runs = || Runs::between(&case.query_ids, &case.key_ids, Device::Cuda(0));
+    let learned = case.learned.then(|| position.to_kind(case.kind));
+    let bias = AttentionBias::new(learned, &allowed).over(case.runs.then(runs).flatten());
+    let [inputs, context] = [inputs, context].map(|tensor| tensor.to_kind(case.kind));
+    let output = attention.forward(&inputs, &context, &bias, case.dropout);
+    let output = output * real_query.unsqueeze(-1).to_kind(case.kind);
+    let mut read: Vec<&Tensor> = leaves[..if case.learned { 3 } else { 2 }].iter().collect();
+    read.extend(params.iter().map(|(_, kernel)| kernel));
+    crate::with_gradients(&[output], &read)
+}
+
+fn check(what: &str, case: &Case) {
+    let leaf =
+        |size: &[i64], scale: f64| (random(size, Kind::Float) * scale).set_requires_grad(true);
+    let (batch, queries) = case.query_ids.size2().expect("ids have two axes");
+    let keys = case.key_ids.size()[1];
+    let kernels = ["query", "key", "value", "out"].map(|name| {
+        let size = if name == "out" { [256, EMBED] } else { [EMBED, 256] };
+        (format!("x/{name}/kernel"), leaf(&size, 0.05))
+    });
+    let params = Params::from_tensors(kernels);
+    let leaves = [
+        leaf(&[batch, queries, EMBED], 1.0),
+        leaf(&[batch, keys, EMBED], 1.0),
+        leaf(&[1, 4, queries, keys], 1.0),
+    ];
+    let tolerance = if case.kind == Kind::Float { 2e-5 } else { 3e-2 };
+    compare(&format!("{what} {:?}", case.kind), tolerance, || results(case, &leaves, &params));
+}
+
+/// Rows of that many positions, each with examples of these lengths and then padding.
+fn ids(length: usize, rows: &[&[usize]]) -> Tensor {
+    let row = |lengths: &&[usize]| {
+        let examples = lengths.iter().zip(1i64..);
+        let mut ids: Vec<i64> =
+            examples.flat_map(|(&count, id)| std::iter::repeat_n(id, count)).collect();
+        ids.resize(length, 0);
+        Tensor::from_slice(&ids)
+    };
+    Tensor::stack(&rows.iter().map(row).collect::<Vec<_>>(), 0)
+}
+
+#[test]
+fn self_attention_with_a_learned_bias() {
+    let (_device, _held) = cuda();
+    for kind in [Kind::Float, Kind::BFloat16] {
+        for (length, rows) in [
+            (512, [&[512][..], &[512], &[512]]),
+            (114, [&[114], &[60, 50], &[1]]),
+            (70, [&[69], &[10, 20, 30], &[2, 68]]),
+        ] {
+            for dropout in [Dropout::off(), Dropout::train(0.1)] {
+                let (query_ids, key_ids) = (ids(length, &rows), ids(length, &rows));
+                let case = Case { kind, learned: true, dropout, query_ids, key_ids, runs: true };
+                check(&format!("self attention {length}"), &case);
+            }
+        }
+    }
+}
+
+#[test]
+fn cross_attention_over_runs_and_with_masks() {
+    let (_device, _held) = cuda();
+    for kind in [Kind::Float, Kind::BFloat16] {
+        for (queries, keys) in [
+            ([&[114][..], &[114], &[114]], [&[512][..], &[512], &[512]]),
+            ([&[114], &[50], &[1]], [&[512], &[300], &[5]]),
+            ([&[100], &[50, 60], &[1, 2, 111]], [&[500], &[300, 200], &[5, 500, 7]]),
+        ] {
+            for runs in [true, false] {
+                let (query_ids, key_ids) = (ids(114, &queries), ids(512, &keys));
+                let dropout = Dropout::train(0.1);
+                let case = Case { kind, learned: false, dropout, query_ids, key_ids, runs };
+                check(&format!("cross attention, runs: {runs}"), &case);
+            }
+        }
+    }
+}
