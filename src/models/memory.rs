@@ -7,8 +7,9 @@
 use super::t5::T5Config;
 use crate::nn::{Activation, Dtype, RematPolicy};
 
-/// On CPUs attention keeps no weights (`nn::fused`); a build for CUDA is taken to run on it.
-const KEEPS_WEIGHTS: bool = cfg!(feature = "cuda");
+/// A build for CUDA is taken to run on it: attention's kernels read whole biases there and write their
+/// gradients whole (`nn::fused`), which on CPUs is done by blocks.
+const ON_CUDA: bool = cfg!(feature = "cuda");
 
 /// The part of a batch that one device computes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,31 +87,31 @@ struct Activations<'a> {
     inputs: f64,
     /// Rows times targets length.
     targets: f64,
-    /// Elements of one layer's attention weights, where they are kept: of the encoder, the decoder, and
+    /// Pairs of positions and heads, where one tensor ever has all of them: of the encoder, the decoder, and
     /// between them.
-    weights: [f64; 3],
+    pairs: [f64; 3],
 }
 
 impl<'a> Activations<'a> {
     fn new(config: &'a T5Config, shape: StepShape) -> Self {
         let [rows, inputs, targets] =
             [shape.rows, shape.inputs_length, shape.targets_length].map(|extent| extent as f64);
-        let heads = if KEEPS_WEIGHTS { rows * config.num_heads as f64 } else { 0.0 };
+        let heads = if ON_CUDA { rows * config.num_heads as f64 } else { 0.0 };
         Self {
             config,
             size: config.dtype.size() as f64,
             inputs: rows * inputs,
             targets: rows * targets,
-            weights: [heads * inputs * inputs, heads * targets * targets, heads * targets * inputs],
+            pairs: [heads * inputs * inputs, heads * targets * targets, heads * targets * inputs],
         }
     }
 
     fn bytes(&self) -> f64 {
-        let [encoder, decoder, cross] = self.weights;
+        let [encoder, decoder, cross] = self.pairs;
         let joined = self.joined();
         // Queries, keys, values, and what their heads are joined into.
-        let own = |tokens: f64, weights: f64| {
-            4.0 * self.size * tokens * joined + self.attention_weights(weights)
+        let own = |tokens: f64, pairs: f64| {
+            4.0 * self.size * tokens * joined + self.attention_weights(pairs)
         };
         let encoder_layer =
             2.0 * self.norm(self.inputs) + own(self.inputs, encoder) + self.mlp(self.inputs);
@@ -168,9 +169,11 @@ impl<'a> Activations<'a> {
         2.0 * self.size * tokens * self.config.emb_dim as f64
     }
 
-    fn attention_weights(&self, weights: f64) -> f64 {
-        let copies = if self.config.dropout_rate > 0.0 { 2.0 } else { 1.0 };
-        copies * self.size * weights
+    /// Kept where no kernel computes the attention.
+    fn attention_weights(&self, pairs: f64) -> f64 {
+        let written_out =
+            self.config.float32_attention_logits && self.config.dtype != Dtype::Float32;
+        if written_out { self.size * pairs } else { 0.0 }
     }
 
     /// Each projection before and after its activation, and their product; a gated GELU is one operation.
@@ -192,7 +195,7 @@ impl<'a> Activations<'a> {
     fn ends(&self) -> f64 {
         let embedded =
             (4.0 + self.size) * (self.inputs + self.targets) * self.config.emb_dim as f64;
-        let biases = self.size * self.weights.iter().sum::<f64>();
+        let biases = self.size * self.pairs.iter().sum::<f64>();
         embedded + self.norm(self.inputs) + self.norm(self.targets) + biases
     }
 
@@ -200,7 +203,7 @@ impl<'a> Activations<'a> {
     fn passing(&self) -> f64 {
         let row = 4 * self.config.vocab_size as u64;
         let logits = self.targets.min(((128 << 20) / row).max(256) as f64) * row as f64;
-        let largest = self.weights.into_iter().fold(0.0, f64::max);
+        let largest = self.pairs.into_iter().fold(0.0, f64::max);
         logits.max(3.0 * self.size * largest)
     }
 }

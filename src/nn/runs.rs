@@ -30,9 +30,11 @@ impl Runs {
     pub fn between(query_ids: &Tensor, key_ids: &Tensor, device: Device) -> Option<Self> {
         let lengths = [query_ids, key_ids].map(|ids| ids.size()[1]);
         let [queries, keys] = [query_ids, key_ids].map(rows);
+        // A row has at most that many examples, so that a wild id takes no memory.
+        let most = lengths[0].max(lengths[1]) as usize;
         let mut runs = Vec::new();
         for (queries, keys) in queries.iter().zip(&keys) {
-            runs.extend(runs_of_row(&run_lengths(queries)?, &run_lengths(keys)?)?);
+            runs.extend(runs_of_row(&run_lengths(queries, most)?, &run_lengths(keys, most)?)?);
         }
         let side = |index: usize| runs.iter().map(move |run: &[i64; 2]| run[index]);
         let longest = [0, 1].map(|index| side(index).max().unwrap_or(0));
@@ -57,17 +59,14 @@ fn rows(ids: &Tensor) -> Vec<Vec<i64>> {
     Vec::try_from(ids).expect("ids are int64 of two axes")
 }
 
-/// How many positions have each id, that of padding first; `None` where they are not in order.
-fn run_lengths(ids: &[i64]) -> Option<Vec<i64>> {
+/// How many positions have each id up to `most`, that of padding first; `None` where they are not in order.
+fn run_lengths(ids: &[i64], most: usize) -> Option<Vec<i64>> {
     let mut lengths = vec![0];
     let real = ids.iter().rposition(|&id| id != 0).map_or(0, |last| last + 1);
     lengths[0] = (ids.len() - real) as i64;
     for &id in &ids[..real] {
-        let id = usize::try_from(id).ok().filter(|&id| id >= 1 && id + 1 >= lengths.len())?;
-        // An id is at most the number of positions, so that a wild one takes no memory.
-        if id > ids.len() {
-            return None;
-        }
+        let in_order = |id: &usize| (1..=most).contains(id) && id + 1 >= lengths.len();
+        let id = usize::try_from(id).ok().filter(in_order)?;
         lengths.resize(id + 1, 0);
         lengths[id] += 1;
     }

@@ -1,12 +1,14 @@
 //! Whole models: with our kernels and without, on the device and on the CPU, and in fp8.
 
-use gimlet::models::Batch;
 use gimlet::models::loss::LossSpec;
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::nn::{Activation, Dropout, Dtype, Fp8Format, Params, TransformerEngineConfig};
+use gimlet::models::{Batch, Packing};
+use gimlet::nn::{
+    Activation, Dropout, Dtype, Fp8Format, Params, RematPolicy, TransformerEngineConfig,
+};
 use tch::{Device, Kind, Tensor};
 
-use crate::{compare, cuda, relative_error};
+use crate::{compare, compare_ways, cuda, relative_error};
 
 fn config(dtype: Dtype) -> T5Config {
     T5Config {
@@ -28,20 +30,53 @@ fn config(dtype: Dtype) -> T5Config {
     }
 }
 
+/// A batch that comes from the host, as a run's does, so that it is known where its examples lie.
 fn batch(device: Device) -> Batch {
     let tokens = |length: i64, step: i64| {
         let numbers = Tensor::arange(8 * length, (Kind::Int64, Device::Cpu)) * step;
-        (numbers.remainder(254) + 2).view([8, length]).to_device(device)
+        (numbers.remainder(254) + 2).view([8, length])
     };
     let targets = tokens(24, 31);
-    Batch {
+    let batch = Batch {
         encoder_input_tokens: tokens(48, 17),
         decoder_input_tokens: targets.roll([1], [1]),
-        decoder_loss_weights: Tensor::ones([8, 24], (Kind::Float, device)),
+        decoder_loss_weights: Tensor::ones([8, 24], (Kind::Float, Device::Cpu)),
         decoder_target_tokens: targets,
         packing: None,
         layout: None,
-    }
+    };
+    batch.to_device(device)
+}
+
+/// One whose rows end in padding, at other places.
+fn padded(device: Device) -> Batch {
+    let batch = batch(Device::Cpu);
+    let real = |length: i64| {
+        let ends = Tensor::arange(8, (Kind::Int64, Device::Cpu)) * 3 + 2;
+        Tensor::arange(length, (Kind::Int64, Device::Cpu)).lt_tensor(&ends.unsqueeze(-1))
+    };
+    let cut = |tokens: &Tensor| tokens * real(tokens.size()[1]);
+    let batch = Batch {
+        encoder_input_tokens: cut(&batch.encoder_input_tokens),
+        decoder_loss_weights: cut(&batch.decoder_loss_weights),
+        decoder_target_tokens: cut(&batch.decoder_target_tokens),
+        ..batch
+    };
+    batch.to_device(device)
+}
+
+/// One of two examples a row, and padding.
+fn packed(device: Device) -> Batch {
+    let batch = padded(Device::Cpu);
+    let ids = |tokens: &Tensor| {
+        let first = Tensor::arange(tokens.size()[1], (Kind::Int64, Device::Cpu)).lt(1);
+        tokens.gt(0).to_kind(Kind::Int64) * (first.logical_not().to_kind(Kind::Int64) + 1)
+    };
+    let packing = Packing {
+        encoder_segment_ids: ids(&batch.encoder_input_tokens),
+        decoder_segment_ids: ids(&batch.decoder_target_tokens),
+    };
+    Batch { packing: Some(packing), ..batch }.to_device(device)
 }
 
 /// Parameters with the same values on every device.
@@ -63,12 +98,19 @@ fn results(t5: &T5, params: &Params, batch: &Batch, dropout: Dropout) -> Vec<Ten
 fn a_model_computes_the_same_with_our_kernels_and_without() {
     let (device, _held) = cuda();
     for (dtype, tolerance) in [(Dtype::Float32, 2e-5), (Dtype::Bfloat16, 3e-2)] {
-        let t5 = T5::new(config(dtype));
-        let (params, batch) = (params(t5.config(), device), batch(device));
-        for dropout in [Dropout::off(), t5.dropout()] {
-            compare(&format!("model {dtype:?}"), tolerance, || {
-                results(&t5, &params, &batch, dropout)
-            });
+        // Attention's kernels have scores in float32; written out they have to be asked for.
+        let t5 = [true, false].map(|float32_attention_logits| {
+            T5::new(T5Config { float32_attention_logits, ..config(dtype) })
+        });
+        let params = params(t5[0].config(), device);
+        for (batch, what) in
+            [(batch(device), "full"), (padded(device), "padded"), (packed(device), "packed")]
+        {
+            for dropout in [Dropout::off(), t5[0].dropout()] {
+                compare_ways(&format!("model {dtype:?}, {what} rows"), tolerance, |ours| {
+                    results(&t5[usize::from(ours)], &params, &batch, dropout)
+                });
+            }
         }
     }
 }
@@ -77,10 +119,32 @@ fn a_model_computes_the_same_with_our_kernels_and_without() {
 fn a_model_computes_on_the_device_what_it_computes_on_the_cpu() {
     let (device, _held) = cuda();
     let t5 = T5::new(config(Dtype::Float32));
-    let [found, expected] = [device, Device::Cpu]
-        .map(|device| results(&t5, &params(t5.config(), device), &batch(device), Dropout::off()));
-    for (found, expected) in found.iter().zip(&expected) {
-        assert!(relative_error(&found.to_device(Device::Cpu), expected) < 5e-5);
+    for batch in [batch, padded, packed] {
+        let [found, expected] = [device, Device::Cpu].map(|device| {
+            results(&t5, &params(t5.config(), device), &batch(device), Dropout::off())
+        });
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!(relative_error(&found.to_device(Device::Cpu), expected) < 5e-5);
+        }
+    }
+}
+
+#[test]
+fn layers_that_are_run_again_have_the_gradients_of_those_that_are_kept() {
+    let (device, _held) = cuda();
+    for (dtype, tolerance) in [(Dtype::Float32, 2e-5), (Dtype::Bfloat16, 3e-2)] {
+        let of = |remat_policy: RematPolicy| {
+            let t5 = T5::new(T5Config { remat_policy, ..config(dtype) });
+            tch::manual_seed(8);
+            results(&t5, &params(t5.config(), device), &packed(device), t5.dropout())
+        };
+        let expected = of(RematPolicy::None);
+        for policy in [RematPolicy::Minimal, RematPolicy::Full] {
+            for (found, expected) in of(policy).iter().zip(&expected) {
+                let error = relative_error(found, expected);
+                assert!(error < tolerance, "{dtype:?} {policy:?}: relative error {error}");
+            }
+        }
     }
 }
 
