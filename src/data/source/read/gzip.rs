@@ -381,8 +381,10 @@ mod tests {
 
     #[test]
     fn a_position_asks_for_the_last_restart_before_it() {
-        let restart =
-            |offset| Arc::new(Restart { offset, bit: 0, member: (0, 0), window: Vec::new() });
+        let restart = |offset| {
+            let pause = Inflate::default().pause().expect("it is before a block");
+            Arc::new(Restart { offset, bit: 0, member: (0, 0), pause })
+        };
         let restarts = Restarts::default();
         assert_eq!(restarts.before(100), None);
         [10, 20, 30].into_iter().for_each(|offset| restarts.note(restart(offset)));
