@@ -1,6 +1,6 @@
 //! A tensor bundle: its table describes the tensors, whose bytes lie in `.data-00000-of-0000N`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use prost::Message;
@@ -183,19 +183,17 @@ impl Bundle {
 
     /// Opens the files in which tensors lie.
     fn open_shards(&mut self, prefix: &Path, num_shards: usize) -> Result<(), CheckpointError> {
-        let mut shards = BTreeMap::new();
+        let used: BTreeSet<usize> = self.all_parts().map(|(_, part)| part.extent.shard).collect();
+        for shard in used {
+            let file = Path::parse(&format!("{prefix}.data-{shard:05}-of-{num_shards:05}"))?;
+            let file = file.open_ranges().map_err(|error| match error.is_not_found() {
+                true => CheckpointError::damaged(&self.index, error.to_string()),
+                false => error.into(),
+            })?;
+            self.shards.insert(shard, file);
+        }
         for (name, Part { extent, .. }) in self.all_parts() {
-            if !shards.contains_key(&extent.shard) {
-                let file = format!("{prefix}.data-{:05}-of-{num_shards:05}", extent.shard);
-                let file = Path::parse(&file)?.open_ranges().map_err(|error| {
-                    match error.is_not_found() {
-                        true => CheckpointError::damaged(&self.index, error.to_string()),
-                        false => error.into(),
-                    }
-                })?;
-                shards.insert(extent.shard, file);
-            }
-            let file = &shards[&extent.shard];
+            let file = &self.shards[&extent.shard];
             if extent.end > file.size() {
                 let found = file.size();
                 let reason =
@@ -203,7 +201,6 @@ impl Bundle {
                 return Err(CheckpointError::damaged(file.path(), reason));
             }
         }
-        self.shards = shards;
         Ok(())
     }
 
