@@ -166,7 +166,7 @@ fn a_download_that_goes_on_is_compared_as_a_whole() {
     let file = super::path(&server.url("/data"));
     assert_eq!(read(&[&file], copies.path(), "1"), [line(&bytes)]);
     let whole = fs::read_dir(copies.path()).unwrap().next().unwrap().unwrap().path();
-    fs::write(whole.with_extension("part"), &vec![0; 200_000]).unwrap();
+    fs::write(whole.with_extension("part"), vec![0; 200_000]).unwrap();
     fs::remove_file(&whole).unwrap();
     let output = child(&[&file], copies.path(), "1");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
