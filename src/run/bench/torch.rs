@@ -96,8 +96,11 @@ fn describe_time(what: &'static str, laps: &Laps, warmup: usize, report: &mut Re
 fn describe_machine(machine: &Machine, report: &mut Report) {
     let Machine { device, num_threads, peak_flops } = machine;
     report.set(json!({ "device": device, "threads": num_threads, "peak_flops": peak_flops }));
-    let threads = num_threads.map(|count| format!(", {count} threads")).unwrap_or_default();
-    report.say("device", format!("{device}{threads}"));
+    let threads = num_threads.map(|count| match count {
+        1 => ", 1 thread".to_string(),
+        count => format!(", {count} threads"),
+    });
+    report.say("device", format!("{device}{}", threads.unwrap_or_default()));
 }
 
 /// Rates are those of the median step.
@@ -154,9 +157,13 @@ fn describe_breakdown(breakdown: &Breakdown, report: &mut Report) {
     let share = |seconds: f64| seconds / breakdown.seconds;
     let shares: Map<String, Value> =
         rows.iter().map(|(name, seconds)| (name.to_string(), json!(share(*seconds)))).collect();
-    report.set(json!({ "breakdown": { "seconds": breakdown.seconds, "shares": shares } }));
-    let step = seconds(breakdown.seconds);
-    report.say("breakdown", format!("of a step of {step} under the profiler:"));
+    let Breakdown { seconds: step, timeline, .. } = breakdown;
+    let timeline = timeline.name();
+    report.set(json!({
+        "breakdown": { "timeline": timeline, "seconds": step, "shares": shares },
+    }));
+    let step = seconds(*step);
+    report.say("breakdown", format!("of the {timeline}'s {step} a step under the profiler:"));
     for (name, time) in rows {
         let share = 100.0 * share(time);
         report.say(name, format!("{share:5.1}%  {}", seconds(time)));

@@ -33,9 +33,30 @@ const NAMES: [(&str, Part); 20] = [
     ("adam", Part::Optimizer),
 ];
 
+/// Whose time it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeline {
+    /// Operations on the CPU: also where a GPU shows no kernels, because the profiler may not look.
+    Host,
+    /// Kernels on the GPU.
+    Device,
+}
+
+impl Timeline {
+    /// `host` or `device`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Timeline::Host => "host",
+            Timeline::Device => "device",
+        }
+    }
+}
+
 /// The time of a step by what it was spent on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Breakdown {
+    /// Whose time it is.
+    pub timeline: Timeline,
     /// Seconds of a step under the profiler, by the clock.
     pub seconds: f64,
     /// Seconds of each part, in its order.
@@ -52,7 +73,10 @@ impl Breakdown {
         let operations = Operations::new(events);
         let kernels = events.iter().filter(|event| event.kind == EventKind::Kernel);
         let kernels: Vec<&Event> = kernels.collect();
-        let work = if kernels.is_empty() { operations.work() } else { operations.work_of(kernels) };
+        let (timeline, work) = match kernels.is_empty() {
+            true => (Timeline::Host, operations.work()),
+            false => (Timeline::Device, operations.work_of(kernels)),
+        };
         let mut parts: BTreeMap<Part, f64> = Part::ALL.map(|part| (part, 0.0)).into();
         let (mut other, mut busy) = (0.0, 0.0);
         for (part, nanoseconds) in work {
@@ -61,7 +85,7 @@ impl Breakdown {
             busy += share;
         }
         let seconds = seconds / num_steps as f64;
-        Self { seconds, parts, other, gaps: (seconds - busy).max(0.0) }
+        Self { timeline, seconds, parts, other, gaps: (seconds - busy).max(0.0) }
     }
 
     /// Name and seconds of each row: the parts, `other` and `gaps`.
