@@ -13,6 +13,7 @@ const BRIDGE: [&str; 9] = [
     "bridge/attention.cpp",
     "bridge/autograd.cpp",
     "bridge/bridge.cpp",
+    "bridge/cached_attention.cpp",
     "bridge/cuda_graph.cpp",
     "bridge/kernels.cpp",
     "bridge/matmul.cpp",

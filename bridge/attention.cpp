@@ -8,7 +8,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUFunctions.h>
-#include <ATen/TensorIterator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include <iterator>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "guarded.h"
+#include "parallel.h"
 
 namespace {
 
@@ -84,19 +84,13 @@ struct Head {
 };
 
 // Calls `body(chunk, b, h)` for every head of every row on all threads; a thread's chunk is a run of rows
-// of one head after the other. As in `packed.cpp`, an iterator over numbers shares them out.
+// of one head after the other.
 template <typename Body>
 void for_each_head(const Operands& in, const Body& body) {
-  at::Tensor tasks = at::arange(in.batch() * in.heads(), at::kLong);
-  const auto run = [&](char** data, const int64_t* strides, int64_t count) {
+  share_out(in.batch() * in.heads(), /*grain=*/1, [&](int64_t first, int64_t task) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const int64_t first = *reinterpret_cast<const int64_t*>(data[0]);
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t task = *reinterpret_cast<const int64_t*>(data[0] + i * strides[0]);
-      body(first, task % in.batch(), task / in.batch());
-    }
-  };
-  at::TensorIterator::nullary_op(tasks).for_each(run, /*grain_size=*/1);
+    body(first, task % in.batch(), task / in.batch());
+  });
 }
 
 // `softmax` holds each query's largest score, and its sum of exponentials. [2, batch, heads, queries, 1]

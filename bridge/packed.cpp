@@ -6,10 +6,7 @@
 // other jobs.
 // Everything is computed in float32; bfloat16 results are rounded once.
 
-#include "guarded.h"
-
 #include <ATen/ATen.h>
-#include <ATen/TensorIterator.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -17,11 +14,9 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define GIMLET_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define GIMLET_CLONES
-#endif
+#include "clones.h"
+#include "guarded.h"
+#include "parallel.h"
 
 namespace {
 
@@ -143,8 +138,9 @@ at::Tensor product(const at::Tensor& inputs, const at::Tensor& panels, int64_t o
   const T* added = residual ? residual->const_data_ptr<T>() : nullptr;
   T* to = result.mutable_data_ptr<T>();
   const auto* start = panels.const_data_ptr<T>();
-  const auto one_panel = [=](const T* panel) {
-    const int64_t column = (panel - start) / in / kColumns * kColumns;
+  const auto one_panel = [&](int64_t, int64_t index) {
+    const T* panel = start + index * in * kColumns;
+    const int64_t column = index * kColumns;
     for (int64_t row = 0; row < rows; row += kRows) {
       Panel sums;
       gimlet_multiply(panel, group + row * in, in, sums[0]);
@@ -153,15 +149,8 @@ at::Tensor product(const at::Tensor& inputs, const at::Tensor& panels, int64_t o
             added ? added + at : nullptr, to + at);
     }
   };
-  // An iterator over the first element of each panel has libtorch's threads share them out. Its own
-  // parallel loops are headers, which would bring a second OpenMP.
-  at::Tensor firsts = panels.select(2, 0).select(1, 0);
   const int64_t panel_bytes = in * kColumns * static_cast<int64_t>(sizeof(T));
-  at::TensorIterator::nullary_op(firsts).for_each(
-      [&](char** data, const int64_t* strides, int64_t count) {
-        for (int64_t i = 0; i < count; ++i) one_panel(reinterpret_cast<const T*>(data[0] + i * strides[0]));
-      },
-      std::max<int64_t>(1, kMinBytes / panel_bytes));
+  share_out(panels.size(0), std::max<int64_t>(1, kMinBytes / panel_bytes), one_panel);
   return result;
 }
 

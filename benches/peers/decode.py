@@ -66,7 +66,7 @@ def main():
     torch.set_num_threads(args.threads)
     assert torch.set_flush_denormal(True)
     torch.manual_seed(0)
-    model = build(args.attention).eval()
+    model = build("small", args.attention).eval()
     inputs = torch.randint(2, 32000, (args.batch_size, args.inputs_length))
     if args.save:
         save_file({"inputs": inputs, **t5x_tensors(model)}, args.save)

@@ -13,6 +13,8 @@ pub mod autograd;
 #[cfg(feature = "torch")]
 pub mod bridge;
 #[cfg(feature = "torch")]
+mod cached_attention;
+#[cfg(feature = "torch")]
 pub mod cpu;
 #[cfg(feature = "torch")]
 pub mod cuda_graph;
@@ -47,7 +49,9 @@ pub use spec::{
 };
 
 #[cfg(feature = "torch")]
-pub use attention::{Attention, AttentionDims, KeyValue, average};
+pub use attention::{Attention, AttentionDims, KeyValue};
+#[cfg(feature = "torch")]
+pub use cached_attention::cached_attention;
 #[cfg(feature = "torch")]
 pub use dropout::Dropout;
 #[cfg(feature = "torch")]

@@ -1,0 +1,21 @@
+// Libtorch's threads. Its own parallel loops are headers, which would bring a second OpenMP into this
+// library; an iterator over a tensor is not.
+
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/TensorIterator.h>
+
+#include <cstdint>
+
+// Calls `body(first, task)` for every task below `count`: all those of a thread have the same `first`, their
+// lowest, and come in order. Fewer tasks than `grain` are not worth another thread.
+template <typename Body>
+void share_out(int64_t count, int64_t grain, const Body& body) {
+  at::Tensor tasks = at::arange(count, at::kLong);
+  const auto run = [&](char** data, const int64_t* strides, int64_t count) {
+    const int64_t first = *reinterpret_cast<const int64_t*>(data[0]);
+    for (int64_t i = 0; i < count; ++i) body(first, first + i);
+  };
+  at::TensorIterator::nullary_op(tasks).for_each(run, grain);
+}
