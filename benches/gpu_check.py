@@ -113,14 +113,14 @@ class Check:
         if size in FP8_SIZES:
             commands["gimlet fp8"] = self.ours("train_step", **shape, bindings=FP8)
         commands.update(self.peers("train_step.py", size, [f"--batch_size={rows}", "--steps=13"]))
-        self.measure({"bench": "train_step", "size": size, "batch": rows, "targets": TARGETS}, commands)
+        self.measure({"bench": "train_step", "size": size, "batch": rows, "tokens": rows * (INPUTS + TARGETS)}, commands)
 
     def decode(self, size):
         """Our greedy decoding and the peers'."""
         commands = {"gimlet": self.ours("decode", size=size, rows=DECODED, targets=TOKENS, steps=5)}
         options = [f"--batch_size={DECODED}", f"--tokens={TOKENS}", "--rounds=8"]
         commands.update(self.peers("decode.py", size, options))
-        self.measure({"bench": "decode", "size": size, "batch": DECODED, "targets": TOKENS}, commands)
+        self.measure({"bench": "decode", "size": size, "batch": DECODED, "tokens": DECODED * TOKENS}, commands)
 
     def ours(self, bench, **shape):
         return command(self.binaries / "gimlet-torch", bench, "bfloat16", warmup=WARM_UP, **shape)
@@ -158,9 +158,8 @@ class Check:
         for name, median in medians.items():
             flops = ours.get("model_flops")
             print(json.dumps({
-                **about, "implementation": name, "dtype": "bfloat16", "inputs": INPUTS, "seconds": median,
-                "sequences_per_second": about["batch"] / median,
-                "tokens_per_second": about["batch"] * about["targets"] / median if flops is None else None,
+                **about, "implementation": name, "dtype": "bfloat16", "seconds": median,
+                "sequences_per_second": about["batch"] / median, "tokens_per_second": about["tokens"] / median,
                 "utilization": flops / median / PEAK_FLOPS if flops else None,
                 "first_loss": last[name]["first_loss"],
                 "peak_memory_bytes": last[name].get("peak_memory_bytes"),

@@ -36,7 +36,7 @@ pub(super) fn train_step(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     let loss = figures.losses.last().copied();
     report.set(json!({ "losses": figures.losses, "loss": loss }));
     let steps = figures.losses.len();
-    report.say("loss", format!("{:.4} a target in step {steps}", loss.unwrap_or(f64::NAN)));
+    report.say("loss", format!("{:.4} in step {steps}", loss.unwrap_or(f64::NAN)));
     describe_breakdown(&figures.breakdown, &mut report);
     report.print(args.json)
 }

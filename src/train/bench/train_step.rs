@@ -28,7 +28,7 @@ pub struct TrainStepFigures {
     pub shape: StepShape,
     /// The timed steps.
     pub laps: Laps,
-    /// The loss of each step by its weighted targets, from the first one that warmed up.
+    /// What each step minimized, from the first one that warmed up.
     pub losses: Vec<f64>,
     /// Operations of the model in a step.
     pub flops: f64,
@@ -59,7 +59,7 @@ pub fn bench_train_step(
     let mut step = || {
         let report = stepper.train_step(&mut state, &batch)?;
         synchronize(device);
-        losses.push(report.sums.loss / report.sums.weight_sum);
+        losses.push(report.sums.loss);
         Ok::<_, TrainError>(())
     };
     peak_bytes(device);
