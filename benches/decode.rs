@@ -27,10 +27,11 @@ fn main() {
     let (params, inputs) = weights_and_inputs(&t5);
     let batch = batch(inputs);
     let prediction = prediction();
+    let hypotheses = batch.dims().0 as usize * prediction.num_decodes;
+    let predictor = t5.predictor(&params, hypotheses);
     for round in 0..option("rounds", 4) {
         let (start, before) = (Instant::now(), cpu_seconds());
-        let decodes =
-            t5.predict_batch_with_aux(&params, &batch, &prediction).expect("nothing contradicts");
+        let decodes = predictor.predict(&batch, &prediction).expect("nothing contradicts");
         let sequences = rows(&decodes.best().0);
         let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds() - before);
         let tokens: usize = sequences.iter().map(Vec::len).sum();

@@ -213,14 +213,15 @@ impl Predictor<'_> {
     fn predict(&self) -> Result<Vec<String>, Unfinished> {
         let eos_id = i64::from(self.vocabulary.eos_id().unwrap_or(1));
         let prediction = self.model.prediction(eos_id);
+        let hypotheses = self.rows * prediction.num_decodes;
+        let predictor = self.stepper.guarded(self.state.step, || {
+            self.stepper.model.predictor(&self.state.params, hypotheses)
+        })?;
         let mut texts = Vec::new();
         for batch in self.batches() {
             go_on(self.stop)?;
             let decodes = self.stepper.guarded(self.state.step, || {
-                let model = &self.stepper.model;
-                model
-                    .predict_batch_with_aux(&self.state.params, &batch?, &prediction)
-                    .map_err(unfit)
+                predictor.predict(&batch?, &prediction).map_err(unfit)
             })??;
             texts.extend(rows_of(&decodes.best().0).iter().map(|ids| self.vocabulary.decode(ids)));
         }
