@@ -242,12 +242,22 @@ twice/seqio.TextLineDataSource.split_to_filepattern = {"train": "FOLDER/spaces.t
 #[test]
 fn batches_of_a_run_are_timed_and_their_padding_is_counted() {
     let folder = tempfile::tempdir().unwrap();
-    let line = |i: usize| format!("{}\n", "word ".repeat(1 + i % 4));
-    std::fs::write(folder.path().join("lines-0.txt"), (0..500).map(line).collect::<String>())
-        .unwrap();
+    let pair = |i: usize| {
+        let words = "ab ".repeat(1 + i % 4);
+        format!("{{\"inputs\": \"{words}\", \"targets\": \"{words}\"}}\n")
+    };
+    let pairs: String = (0..500).map(pair).collect();
+    std::fs::write(folder.path().join("echo-train.jsonl"), pairs).unwrap();
     let gin_files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/gin");
     let search = format!("--gin_search_paths={}", gin_files.display());
-    let run = ["bench", "data", &search, "--gin_file=pretrain_tiny.gin", "--gin.TRAIN_STEPS=1"];
+    let run = [
+        "bench",
+        "data",
+        &search,
+        "--gin_file=pretrain_tiny.gin",
+        "--gin.TRAIN_STEPS=1",
+        "--gin.MIXTURE_OR_TASK_NAME='echo'",
+    ];
     let bench = |words: &[&str]| gimlet(folder.path(), &[&run, words].concat(), "");
     let measured = |words: &[&str]| -> serde_json::Value {
         let (status, out, error) = bench(&[&["--json", "--steps=7", "--warmup=2"], words].concat());
@@ -257,7 +267,7 @@ fn batches_of_a_run_are_timed_and_their_padding_is_counted() {
     let number = |value: &serde_json::Value| value.as_f64().unwrap();
     let packed = measured(&[]);
     assert_eq!((&packed["bench"], &packed["steps"]), (&"data".into(), &7.into()));
-    assert_eq!(packed["mixture_or_task_name"], "lines");
+    assert_eq!(packed["mixture_or_task_name"], "echo");
     let batches = number(&packed["batches_per_second"]);
     assert!((number(&packed["rows_per_second"]) / batches - 8.0).abs() < 1e-9, "{packed}");
     assert!(number(&packed["examples_per_second"]) > number(&packed["rows_per_second"]));
@@ -271,7 +281,7 @@ fn batches_of_a_run_are_timed_and_their_padding_is_counted() {
     }
     let (status, out, _) = bench(&["--steps=2"]);
     assert_eq!(status, 0);
-    for words in ["lines, first batch after", "batches/s of 8 rows, 2 timed", "of 64 positions"] {
+    for words in ["echo, first batch after", "batches/s of 8 rows, 2 timed", "of 64 positions"] {
         assert!(out.contains(words), "`{words}` is not in:\n{out}");
     }
     assert!(!folder.path().join("model").exists());

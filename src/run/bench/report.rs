@@ -65,6 +65,6 @@ mod tests {
     #[test]
     fn times_and_rates_have_few_digits() {
         assert_eq!([2e-6, 0.0123, 2.5].map(seconds), ["2 µs", "12.3 ms", "2.50 s"]);
-        assert_eq!([3.14159, 12_345.6].map(rate), ["3.1", "12,346"]);
+        assert_eq!([3.24, 12_345.6].map(rate), ["3.2", "12,346"]);
     }
 }

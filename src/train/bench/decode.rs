@@ -55,9 +55,11 @@ pub fn bench_decode(spec: &Train, device: Device, plan: Plan) -> Result<DecodeFi
         let seed = derive(seed, Purpose::Initialization, &[]);
         (Params::init(&spec.model.param_tree(), seed, device), batch.to_device(device))
     })?;
+    let predictor =
+        stepper.guarded(0, || t5.predictor(&params, bound.rows * prediction.num_decodes))?;
     let decode = || {
         stepper.guarded(0, || {
-            let decodes = t5.predict_batch_with_aux(&params, &batch, &prediction);
+            let decodes = predictor.predict(&batch, &prediction);
             synchronize(device);
             decodes.map(drop).map_err(|error| TrainError::Unfit(error.to_string()))
         })?
