@@ -26,6 +26,7 @@ use gimlet::data::{
     write_cache,
 };
 use gimlet::storage::Path;
+use gimlet::telemetry::cpu_seconds;
 use gimlet::vocab::{ByteVocabulary, SentencePieceVocabulary, VocabularySpec};
 
 const BATCH_SIZE: usize = 128;
@@ -371,18 +372,6 @@ impl Clock {
     fn read(&self) -> [f64; 2] {
         [self.0.elapsed().as_secs_f64(), cpu_seconds() - self.1]
     }
-}
-
-/// Time that all threads have computed, which a busy machine lengthens less than the clock's.
-fn cpu_seconds() -> f64 {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: `getrusage` fills in the struct that it is given.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
 fn report(line: serde_json::Value) {

@@ -19,12 +19,13 @@ use crate::vocab::Vocabulary;
 
 use super::actions::MetricsByTask;
 use super::error::TrainError;
+use super::inputs::num_ids;
 use super::run::Context;
 use super::spec::Train;
 use super::state::TrainState;
 use super::step::Stepper;
 use super::unfinished::{Unfinished, go_on};
-use super::vocabularies::{check_vocabularies, num_ids};
+use super::vocabularies::check_vocabularies;
 
 /// Predictions shown after each evaluation.
 const SHOWN: usize = 3;
