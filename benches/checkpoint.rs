@@ -5,7 +5,8 @@
 //! ```text
 //! cargo bench --no-default-features --bench checkpoint -- --operation=save --arrays=FILE --dir=DIR
 //! ```
-//! The operations are `save`, `restore`, `plain_write` and `plain_read`. What is written is on the disk
+//! The operations are `save`, `restore`, `plain_write`, `plain_read` and `import`, which reads all arrays of
+//! `--file=FILE.safetensors` and takes neither a list nor a folder (`compare_import.py`). What is written is on the disk
 //! when the clock stops; what is read is in memory.
 
 use std::fs::File;
@@ -28,6 +29,10 @@ const PIECE: usize = 1 << 20;
 fn main() {
     // `cargo test --benches` runs this without arguments.
     let Some(operation) = option("operation") else { return };
+    if operation == "import" {
+        println!("{}", import(&option("file").expect("--file=FILE.safetensors")));
+        return;
+    }
     let list = std::fs::read(option("arrays").expect("--arrays=FILE")).expect("a file");
     let shapes: Vec<(String, Vec<usize>)> = serde_json::from_slice(&list).expect("names, shapes");
     let dir = Path::parse(&option("dir").expect("--dir=DIR")).expect("a folder");
@@ -104,6 +109,28 @@ fn restore(dir: &Path, num_arrays: usize) -> Value {
     stored.read_each(&names, keep).expect("it is whole");
     assert_eq!(restored.len(), num_arrays + 1, "every array and the step");
     json!({"seconds": start.elapsed().as_secs_f64(), "cpu_seconds": cpu_seconds() - cpu})
+}
+
+/// Every array of a file of another program, in memory under T5X's names and in its order of axes.
+fn import(file: &str) -> Value {
+    let (start, cpu) = (Instant::now(), cpu_seconds());
+    let stored = open(&Path::parse(file).expect("a path")).expect("a file of safetensors");
+    let leaves = stored.leaves();
+    let names: Vec<&str> = leaves.iter().map(|leaf| leaf.name).collect();
+    let (mut bytes, mut read) = (0, Vec::new());
+    let keep = &mut |_: &str, array: Array| {
+        bytes += array.data.len();
+        read.push(array);
+        Ok(())
+    };
+    stored.read_each(&names, keep).expect("it is whole");
+    json!({
+        "operation": "import",
+        "bytes": bytes,
+        "seconds": start.elapsed().as_secs_f64(),
+        "cpu_seconds": cpu_seconds() - cpu,
+        "peak_rss_mb": usage().ru_maxrss as f64 / 1024.0,
+    })
 }
 
 fn plain_write(dir: &Path, state: &[(String, Array)]) -> Value {

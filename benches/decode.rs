@@ -2,17 +2,15 @@
 //! `--beams` says of how many. No token ends a sequence, so each has `--tokens` of them.
 //! `benches/peers/compare_decode.py` runs it beside Hugging Face's `generate`.
 //!
-//! `cargo bench --bench decode -- --dtype=bfloat16 --rounds=5`
-
-mod t5_1_1;
+//! `cargo bench --bench decode -- --dtype=bfloat16 --rounds=5`; with `--rounds=0` it only makes the parameters.
 
 use std::time::Instant;
 
 use gimlet::models::Batch;
 use gimlet::models::decoding::{BeamSearch, DecodeFn, Prediction, TemperatureSample};
-use gimlet::models::t5::T5;
-use gimlet::nn::{Params, cpu};
-use t5_1_1::{cpu_seconds, option, peak_rss_mb, text_option};
+use gimlet::models::t5::{T5, T5Config};
+use gimlet::nn::{Activation, Dtype, Params, RematPolicy, cpu};
+use gimlet::telemetry::{cpu_seconds, peak_resident_bytes};
 use tch::{Device, Kind, Tensor};
 
 /// No token: sequences never end early.
@@ -21,15 +19,19 @@ const NEVER: i64 = -1;
 fn main() {
     cpu::prepare();
     tch::set_num_threads(option("threads", 2) as i32);
-    let dtype = t5_1_1::dtype();
-    let t5 = T5::new(t5_1_1::config(dtype));
+    let dtype = match text_option("dtype").as_deref() {
+        Some("bfloat16") => Dtype::Bfloat16,
+        _ => Dtype::Float32,
+    };
+    let t5 = T5::new(small(dtype));
     let (params, inputs) = weights_and_inputs(&t5);
     let batch = batch(inputs);
     let prediction = prediction();
+    let hypotheses = batch.dims().0 as usize * prediction.num_decodes;
+    let predictor = t5.predictor(&params, hypotheses);
     for round in 0..option("rounds", 4) {
         let (start, before) = (Instant::now(), cpu_seconds());
-        let decodes =
-            t5.predict_batch_with_aux(&params, &batch, &prediction).expect("nothing contradicts");
+        let decodes = predictor.predict(&batch, &prediction).expect("nothing contradicts");
         let sequences = rows(&decodes.best().0);
         let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds() - before);
         let tokens: usize = sequences.iter().map(Vec::len).sum();
@@ -40,10 +42,31 @@ fn main() {
             "seconds": seconds,
             "cpu_seconds": cpu,
             "tokens_per_second": tokens as f64 / seconds,
-            "peak_rss_mb": peak_rss_mb(),
+            "peak_rss_mb": peak_resident_bytes() as f64 / f64::from(1 << 20),
             "sequences": sequences,
         });
         println!("{line}");
+    }
+}
+
+/// T5 1.1 small with its 76,961,152 parameters.
+fn small(dtype: Dtype) -> T5Config {
+    T5Config {
+        vocab_size: 32128,
+        dtype,
+        emb_dim: 512,
+        num_heads: 6,
+        num_encoder_layers: 8,
+        num_decoder_layers: 8,
+        head_dim: 64,
+        mlp_dim: 1024,
+        mlp_activations: vec![Activation::Gelu, Activation::Linear],
+        dropout_rate: 0.0,
+        logits_via_embedding: false,
+        float32_attention_logits: false,
+        scale_attn_logits: false,
+        remat_policy: RematPolicy::None,
+        fp8: None,
     }
 }
 
@@ -86,4 +109,15 @@ fn prediction() -> Prediction {
 
 fn rows(tokens: &Tensor) -> Vec<Vec<i64>> {
     Vec::try_from(tokens).expect("two axes")
+}
+
+/// `--name=value` as an integer, or a default.
+fn option(name: &str, default: i64) -> i64 {
+    text_option(name).map_or(default, |value| value.parse().expect("an integer"))
+}
+
+/// `--name=value`, where it was given.
+fn text_option(name: &str) -> Option<String> {
+    let prefix = format!("--{name}=");
+    std::env::args().find_map(|arg| arg.strip_prefix(&prefix).map(str::to_string))
 }

@@ -8,7 +8,8 @@ computes, and how fast training and decoding are.
 
 Prints a line for each check and a JSON line for each benchmark: sequences a second, utilization of the matrix
 units by the model's FLOPs (against 989 TFLOP/s, an H100's and H200's in bfloat16), and the ratio of each
-peer's seconds to ours, all medians of the steps after the first three. What does not fit into the time is left out and said so.
+peer's seconds to ours, all medians of the steps after the first three; and where the time of our step goes. What does
+not fit into the time is left out and said so.
 Exits with 1 if a check failed.
 """
 
@@ -23,25 +24,27 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benches/peers"))
+
+from ours import command
+
 PEAK_FLOPS = 989e12
 WARM_UP = 3
-# Width, feed-forward width, heads, layers of a stack; and a batch that fits into 80 GB.
-SIZES = {
-    "small": (512, 1024, 6, 8, 128),
-    "base": (768, 2048, 12, 12, 64),
-    "large": (1024, 2816, 16, 24, 32),
-    "xl": (2048, 5120, 32, 24, 8),
-}
+# A batch that fits into 80 GB.
+SIZES = {"small": 128, "base": 64, "large": 32, "xl": 8}
 # The largest is measured against ours in fp8 instead of against peers, which would not fit beside the clock.
 FP8_SIZES = ["xl"]
-INPUTS, TARGETS, VOCAB = 512, 114, 32128
+FP8 = ["train.te_config_cls=@te_helper.TransformerEngineConfig", "te_helper.TransformerEngineConfig.enable_fp8=True"]
+INPUTS, TARGETS = 512, 114
+# What is decoded.
+DECODED_SIZE, DECODED, TOKENS = "large", 64, 128
 # Those tests of `tests/gpu` that call every kernel in small shapes.
 SANITIZED = ["operations::", "optimizer::", "attention::"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--binaries", type=pathlib.Path, help="folder of the programs `gpu` and `train_step`")
+    parser.add_argument("--binaries", type=pathlib.Path, help="folder of the programs `gpu` and `gimlet-torch`")
     parser.add_argument("--build_only", action="store_true", help="build into --binaries and stop")
     parser.add_argument("--peer_python", help="a Python with torch 2.11.0 and transformers 5.23.0")
     parser.add_argument("--seconds", type=float, default=450, help="time for all of it, building left out")
@@ -55,6 +58,7 @@ def main():
     check = Check(binaries, args.peer_python, time.monotonic() + args.seconds)
     check.parity()
     check.sanitize()
+    check.decode(DECODED_SIZE)
     for size in SIZES:
         check.train_step(size)
     sys.exit(1 if check.failed else 0)
@@ -63,10 +67,10 @@ def main():
 def build(folder):
     folder.mkdir(parents=True, exist_ok=True)
     environment = {"LIBTORCH": str(ROOT / ".libtorch-cuda/torch"), **os.environ}
-    for kind, name in [("test", "gpu"), ("bench", "train_step")]:
-        command = ["cargo", kind, "--no-run", "--features", "cuda", "--target-dir", "target/cuda",
-                   f"--{kind}", name, "--message-format=json"] + (["--release"] if kind == "test" else [])
-        done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    for words, name in [(["test", "--no-run", "--test"], "gpu"), (["build", "--bin"], "gimlet-torch")]:
+        words = ["cargo", *words, name, "--release", "--features", "cuda", "--target-dir", "target/cuda",
+                 "--message-format=json"]
+        done = subprocess.run(words, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
         for line in done.stdout.splitlines():
             message = json.loads(line)
             if message.get("executable") and message["target"]["name"] == name:
@@ -105,39 +109,70 @@ class Check:
             print(done.stderr[-2000:], flush=True)
 
     def train_step(self, size):
-        """Our step and the peers', in turn, twice; the second round in the opposite order."""
-        batch = SIZES[size][-1]
-        options = ["--dtype=bfloat16", f"--size={size}", "--device=cuda", f"--batch_size={batch}", "--steps=13"]
-        commands = {"gimlet": [self.binaries / "train_step", *options]}
+        """Our step and the peers'."""
+        rows = SIZES[size]
+        shape = {"size": size, "rows": rows}
+        commands = {"gimlet": self.ours("train_step", **shape)}
         if size in FP8_SIZES:
-            commands["gimlet fp8"] = [*commands["gimlet"], "--fp8=1"]
-        elif self.peer_python:
-            peer = [self.peer_python, ROOT / "benches/peers/train_step.py", *options]
-            commands["transformers"] = peer
-            commands["transformers compiled"] = [*peer, "--compile"]
-        seconds, losses = {name: [] for name in commands}, {}
+            commands["gimlet fp8"] = self.ours("train_step", **shape, bindings=FP8)
+        commands.update(self.peers("train_step.py", size, [f"--batch_size={rows}", "--steps=13"]))
+        self.measure({"bench": "train_step", "size": size, "batch": rows, "tokens": rows * (INPUTS + TARGETS)}, commands)
+
+    def decode(self, size):
+        """Our greedy decoding and the peers'."""
+        commands = {"gimlet": self.ours("decode", size=size, rows=DECODED, targets=TOKENS, steps=5)}
+        options = [f"--batch_size={DECODED}", f"--tokens={TOKENS}", "--rounds=8"]
+        commands.update(self.peers("decode.py", size, options))
+        self.measure({"bench": "decode", "size": size, "batch": DECODED, "tokens": DECODED * TOKENS}, commands)
+
+    def ours(self, bench, **shape):
+        return command(self.binaries / "gimlet-torch", bench, "bfloat16", warmup=WARM_UP, **shape)
+
+    def peers(self, script, size, options):
+        """Commands by name; the largest sizes would not fit beside the clock."""
+        if not self.peer_python or size in FP8_SIZES:
+            return {}
+        words = [f"--size={size}", "--dtype=bfloat16", "--device=cuda", *options]
+        peer = [self.peer_python, ROOT / "benches/peers" / script, *words]
+        return {"transformers": peer, "transformers compiled": [*peer, "--compile"]}
+
+    def measure(self, about, commands):
+        """Runs the commands in turn, twice, the second time in the opposite order, and prints a line for each."""
+        seconds, last = {name: [] for name in commands}, {}
         for names in [list(commands), list(commands)[::-1]]:
             for name in names:
                 done = self.run(commands[name])
                 if done is None or done.returncode != 0:
                     reason = "out of time" if done is None else done.stderr[-300:]
-                    print(f"train_step {size}, {name}: left out, {reason}", flush=True)
+                    print(f"{about['bench']} {about['size']}, {name}: left out, {reason}", flush=True)
                     continue
                 records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-                seconds[name] += [record["seconds"] for record in records[WARM_UP:]]
-                losses[name] = records[0]["loss"]
-        self.report(size, batch, seconds, losses)
+                last[name] = records[-1]
+                ours = last[name].get("step_seconds")
+                seconds[name] += ours or [record["seconds"] for record in records[WARM_UP:]]
+                # That of the first step, with which both sides begin.
+                losses = last[name].get("losses", [records[0].get("loss")])
+                last[name]["first_loss"] = losses[0]
+        self.report(about, seconds, last)
 
-    def report(self, size, batch, seconds, losses):
+    def report(self, about, seconds, last):
         medians = {name: statistics.median(found) for name, found in seconds.items() if found}
+        ours = last.get("gimlet", {})
         for name, median in medians.items():
-            rate = batch / median
+            flops = ours.get("model_flops")
             print(json.dumps({
-                "bench": "train_step", "size": size, "implementation": name, "dtype": "bfloat16", "batch": batch,
-                "inputs": INPUTS, "targets": TARGETS, "seconds": median, "sequences_per_second": rate,
-                "utilization": rate * model_flops(size) / PEAK_FLOPS, "first_loss": losses[name],
+                **about, "implementation": name, "dtype": "bfloat16", "seconds": median,
+                "sequences_per_second": about["batch"] / median, "tokens_per_second": about["tokens"] / median,
+                "utilization": flops / median / PEAK_FLOPS if flops else None,
+                "first_loss": last[name]["first_loss"],
+                "peak_memory_bytes": last[name].get("peak_memory_bytes"),
                 "seconds_over_gimlet": median / medians["gimlet"] if "gimlet" in medians else None,
             }), flush=True)
+        for name in [name for name in medians if "breakdown" in last[name]]:
+            breakdown = last[name]["breakdown"]
+            shares = ", ".join(f"{part} {share:.1%}" for part, share in breakdown["shares"].items())
+            print(f"{about['bench']} {about['size']}, {name}, of the {breakdown['timeline']}'s "
+                  f"{breakdown['seconds'] * 1e3:.1f} ms a step: {shares}", flush=True)
 
     def run(self, command):
         """The finished process, or None if there was no time for it."""
@@ -148,17 +183,6 @@ class Check:
             return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=left)
         except subprocess.TimeoutExpired:
             return None
-
-
-def model_flops(size):
-    """Of a training step, a sequence: a multiplication and an addition are two, the backward pass is twice the
-    forward pass, lookups are free and nothing is computed again."""
-    d, ff, heads, layers, _ = SIZES[size]
-    n, m, i = INPUTS, TARGETS, heads * 64
-    dense = 8 * d * i + 6 * d * ff
-    encoder = layers * (n * dense + 4 * n * n * i)
-    decoder = layers * (m * dense + 4 * m * m * i + 4 * m * d * i + 4 * n * d * i + 4 * m * n * i)
-    return 3 * (encoder + decoder + 2 * m * d * VOCAB)
 
 
 if __name__ == "__main__":

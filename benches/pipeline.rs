@@ -7,13 +7,17 @@
 //!     --cache=DIR   where the cache of the corpus is, or is to be made
 //!     --only=MEASURE
 //!     --only=memory --gigabytes=10   resident memory over a long run of generated text
+//!     --only=gzip --corpus=TEXT.gz   a restart behind nine tenths of a gzip file
 //! ```
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 use std::time::Instant;
 
 use flate2::Crc;
+use flate2::read::MultiGzDecoder;
 use gimlet::data::{
     AppendEosAfterTrim, Batch, CacheDatasetPlaceholder, CacheFolder, CacheOptions, Caches,
     DataError, DataSource, DatasetConfig, DatasetOptions, Feature, FeatureDtype, FilePattern,
@@ -22,6 +26,7 @@ use gimlet::data::{
     write_cache,
 };
 use gimlet::storage::Path;
+use gimlet::telemetry::cpu_seconds;
 use gimlet::vocab::{ByteVocabulary, SentencePieceVocabulary, VocabularySpec};
 
 const BATCH_SIZE: usize = 128;
@@ -34,6 +39,9 @@ fn main() {
     if option("only").as_deref() == Some("memory") {
         let gigabytes = option("gigabytes").map_or(10, |text| text.parse().expect("a number"));
         return memory(gigabytes);
+    }
+    if option("only").as_deref() == Some("gzip") {
+        return gzip(&option("corpus").expect("--corpus=TEXT.gz"));
     }
     let (Some(corpus), Some(model)) = (option("corpus"), option("model")) else {
         // `cargo test --benches` runs this without arguments.
@@ -177,6 +185,59 @@ fn restart(task: Arc<Task>) {
     report(serde_json::json!({"measure": "restart", "seconds": seconds, "cpu_seconds": cpu}));
 }
 
+/// From behind nine tenths of a gzip file's lines to the next batch: from the position as it is saved, and
+/// from one without the places where decompressing can begin; and decompressing alone.
+fn gzip(corpus: &str) {
+    let mut lines = BufReader::new(MultiGzDecoder::new(File::open(corpus).expect("a gzip file")));
+    let (clock, mut line, mut num_lines, mut bytes) = (Clock::start(), Vec::new(), 0, 0);
+    while lines.read_until(b'\n', &mut line).expect("whole gzip") > 0 {
+        num_lines += 1;
+        bytes += line.len();
+        line.clear();
+    }
+    let [seconds, cpu] = clock.read();
+    report(serde_json::json!({
+        "measure": "flate2", "megabytes": bytes as f64 / 1e6, "seconds": seconds, "cpu_seconds": cpu,
+    }));
+    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 100 });
+    let tasks = provider(task_of(lines_of(corpus), vocabulary, &[]), None);
+    // One row a batch makes one stream of the data.
+    let config = DatasetConfig { batch_size: 1, shuffle: false, ..config(false) };
+    let mut batches = get_dataset(&config, &tasks, DatasetOptions::default()).expect("data");
+    for _ in 0..num_lines / 10 * 9 {
+        batches.next_batch().expect("no error").expect("data repeat");
+    }
+    let saved = serde_json::to_value(batches.state()).expect("it is saved so");
+    let expected = batches.next_batch().expect("no error");
+    let mut without = saved.clone();
+    forget_restarts(&mut without);
+    for (measure, state) in [("gzip_restart", saved), ("gzip_from_the_beginning", without)] {
+        let bytes = state.to_string().len();
+        let resume = Some(serde_json::from_value(state).expect("it was saved"));
+        let clock = Clock::start();
+        let options = DatasetOptions { resume, ..DatasetOptions::default() };
+        let mut batches = get_dataset(&config, &tasks, options).expect("data");
+        let found = batches.next_batch().expect("no error");
+        let [seconds, cpu] = clock.read();
+        assert_eq!(found, expected, "the restarted data go on");
+        report(serde_json::json!({
+            "measure": measure, "state_bytes": bytes, "seconds": seconds, "cpu_seconds": cpu,
+        }));
+    }
+}
+
+/// Takes them out of a saved position.
+fn forget_restarts(state: &mut serde_json::Value) {
+    match state {
+        serde_json::Value::Object(fields) => {
+            fields.remove("restarts");
+            fields.values_mut().for_each(forget_restarts);
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(forget_restarts),
+        _ => {}
+    }
+}
+
 /// Generated text as bytes, span-corrupted and packed by two threads: resident memory after every
 /// gigabyte of tokens.
 fn memory(gigabytes: usize) {
@@ -234,7 +295,11 @@ fn real_tokens(batch: &Batch) -> usize {
 }
 
 fn task(corpus: &str, model: &str, after: &[Preprocessor]) -> Arc<Task> {
-    let source = DataSource::TextLineDataSource(TextLineDataSource {
+    task_of(lines_of(corpus), vocabulary(model), after)
+}
+
+fn lines_of(corpus: &str) -> DataSource {
+    DataSource::TextLineDataSource(TextLineDataSource {
         split_to_filepattern: BTreeMap::from([(
             "train".to_string(),
             FilePattern(vec![corpus.to_string()]),
@@ -245,8 +310,7 @@ fn task(corpus: &str, model: &str, after: &[Preprocessor]) -> Arc<Task> {
         block_length: 16,
         on_bad_record: OnBadRecord::Error,
         max_bad_records: 1000,
-    });
-    task_of(source, vocabulary(model), after)
+    })
 }
 
 fn task_of(source: DataSource, vocabulary: VocabularySpec, after: &[Preprocessor]) -> Arc<Task> {
@@ -308,18 +372,6 @@ impl Clock {
     fn read(&self) -> [f64; 2] {
         [self.0.elapsed().as_secs_f64(), cpu_seconds() - self.1]
     }
-}
-
-/// Time that all threads have computed, which a busy machine lengthens less than the clock's.
-fn cpu_seconds() -> f64 {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: `getrusage` fills in the struct that it is given.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
 fn report(line: serde_json::Value) {

@@ -3,11 +3,11 @@
 Answers: `--help`, a gin syntax error, a dry run of T5 1.1 small, each one process from start to end.
 
 Overhead: `gimlet train` of T5 1.1 small on a text file up to where the first step would begin, first batches
-included, beside the bench `train_step` without steps, which loads libtorch and makes the parameters and nothing
+included, beside the bench `decode` without rounds, which loads libtorch and makes the parameters and nothing
 else. The difference is configuration, vocabulary, data and logs. With `--peer_python`, Hugging Face's model too
 (`peers/train_step.py`). Processes run in alternating order.
 
-Usage: python startup.py --gimlet=BINARY --model=SPM [--corpus=TEXT --train_step=BINARY [--peer_python=PYTHON]]
+Usage: python startup.py --gimlet=BINARY --model=SPM [--corpus=TEXT --decode=BINARY [--peer_python=PYTHON]]
 (`peers/make_corpus.py` makes the text and the model; `gimlet-torch` lies beside BINARY)
 """
 
@@ -90,7 +90,7 @@ def main():
     parser.add_argument("--gimlet", required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--corpus")
-    parser.add_argument("--train_step")
+    parser.add_argument("--decode", help="the binary that `cargo bench --bench decode --no-run` names")
     parser.add_argument("--peer_python")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--train_rounds", type=int, default=7)
@@ -109,16 +109,15 @@ def main():
         }
         for name, times in measure(answers, args.rounds).items():
             print(f"{name}: median {statistics.median(times) * 1e3:.1f} ms, best {min(times) * 1e3:.1f} ms")
-        if not args.train_step:
+        if not args.decode:
             return
-        shape = [f"--batch_size={ROWS}", f"--inputs_length={INPUTS}", f"--targets_length={TARGETS}", "--steps=0"]
         starts = {
             "gimlet train, no step": (run, 0),
-            "libtorch and parameters": ([args.train_step, *shape], 0),
+            "libtorch and parameters": ([args.decode, "--rounds=0"], 0),
         }
         if args.peer_python:
             script = str(pathlib.Path(__file__).parent / "peers/train_step.py")
-            starts["Hugging Face's model"] = ([args.peer_python, script, *shape], 0)
+            starts["Hugging Face's model"] = ([args.peer_python, script, "--steps=0"], 0)
         found = measure(starts, args.train_rounds)
         for name, times in found.items():
             print(f"{name}: median {statistics.median(times):.2f} s, best {min(times):.2f} s")

@@ -1,9 +1,10 @@
-"""Runs `train_step.py` and `cargo bench --bench train_step` in turn and prints the ratio of their steps.
+"""Runs `train_step.py` and `gimlet bench train_step` in turn and prints the ratio of their steps.
 
 Both wait passively for their OpenMP threads, since the machine may be shared, and flush denormals. Each
 round starts both processes afresh, in alternating order; the first step of a process is left out.
 
-Usage: python compare_train_step.py --peer_python PYTHON --bench BINARY [--dtype bfloat16] [--rounds 3]
+Usage: python compare_train_step.py --peer_python PYTHON --gimlet BINARY [--dtype bfloat16] [--rounds 3]
+(`make build` makes BINARY, target/release/gimlet)
 """
 
 import argparse
@@ -13,6 +14,8 @@ import pathlib
 import statistics
 import subprocess
 
+from ours import command
+
 ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "OMP_NUM_THREADS": "2"}
 
 
@@ -21,10 +24,19 @@ def run(command):
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
+def figures(records):
+    """Seconds and CPU seconds of the steps after the first, and MB at the peak."""
+    if "step_seconds" in records[0]:
+        record = records[0]
+        return record["step_seconds"], record["step_cpu_seconds"], record["peak_memory_bytes"] / 2**20
+    column = lambda name: [record[name] for record in records[1:]]
+    return column("seconds"), column("cpu_seconds"), records[-1]["peak_rss_mb"]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--peer_python", required=True)
-    parser.add_argument("--bench", required=True, help="the binary that `cargo bench --no-run` names")
+    parser.add_argument("--gimlet", required=True)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=4)
@@ -33,7 +45,7 @@ def main():
 
     script = str(pathlib.Path(__file__).with_name("train_step.py"))
     commands = {
-        "gimlet": [args.bench, f"--dtype={args.dtype}", f"--steps={args.steps}"],
+        "gimlet": command(args.gimlet, "train_step", args.dtype, steps=args.steps - 1, warmup=1),
         "transformers": [args.peer_python, script, f"--dtype={args.dtype}", f"--steps={args.steps}",
                          f"--attention={args.attention}"],
     }
@@ -41,10 +53,10 @@ def main():
     for index in range(args.rounds):
         names = list(commands) if index % 2 == 0 else list(commands)[::-1]
         for name in names:
-            records = run(commands[name])
-            seconds[name] += [record["seconds"] for record in records[1:]]
-            cpu[name] += [record["cpu_seconds"] for record in records[1:]]
-            peak[name].append(records[-1]["peak_rss_mb"])
+            times, cpu_times, peak_mb = figures(run(commands[name]))
+            seconds[name] += times
+            cpu[name] += cpu_times
+            peak[name].append(peak_mb)
     for name in commands:
         print(f"{name:<14}{args.dtype}: median {statistics.median(seconds[name]):.2f} s, "
               f"best {min(seconds[name]):.2f} s, cpu {statistics.median(cpu[name]):.2f} s, peak {max(peak[name]):.0f} MB")

@@ -1,8 +1,9 @@
-"""`generate` of Hugging Face's T5 1.1 small, encoder included, as a peer of `benches/decode.rs`.
+"""`generate` of Hugging Face's T5 1.1, encoder included, as a peer of `benches/decode.rs` and `gimlet bench decode`.
 
 Prints one JSON line a round. The model is that of `train_step.py`, made fair in the same ways; nothing ends
 a sequence, so no processor of logits runs, and attention is torch's SDPA. In bfloat16 parameters are
-bfloat16 too: under autocast they would be cast again for every token.
+bfloat16 too: under autocast they would be cast again for every token. `--compile` gives it a static cache, with which
+`generate` compiles its steps on a GPU.
 
 `--save FILE` writes weights, under T5X's names, and inputs for the other side to decode, and ends there.
 Needs torch 2.11.0 and transformers 5.23.0. Run it through `compare_decode.py`.
@@ -16,7 +17,7 @@ import time
 import torch
 from safetensors.torch import save_file
 
-from train_step import build
+from train_step import SIZES, build
 
 ATTENTION = {"q": "query", "k": "key", "v": "value", "o": "out"}
 
@@ -60,18 +61,24 @@ def main():
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--beams", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--size", choices=list(SIZES), default="small")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--save")
     args = parser.parse_args()
 
     torch.set_num_threads(args.threads)
     assert torch.set_flush_denormal(True)
     torch.manual_seed(0)
-    model = build("small", args.attention).eval()
+    model = build(args.size, args.attention).eval()
     inputs = torch.randint(2, 32000, (args.batch_size, args.inputs_length))
     if args.save:
         save_file({"inputs": inputs, **t5x_tensors(model)}, args.save)
         return
-    model.to(getattr(torch, args.dtype))
+    model.to(args.device, getattr(torch, args.dtype))
+    inputs = inputs.to(args.device)
+    if args.compile:
+        model.generation_config.cache_implementation = "static"
     model.config.use_cache = model.generation_config.use_cache = True
     model.generation_config.eos_token_id = None
     for index in range(args.rounds):

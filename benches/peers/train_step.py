@@ -1,4 +1,4 @@
-"""Training steps of Hugging Face's T5 1.1, as a peer of `benches/train_step.rs`.
+"""Training steps of Hugging Face's T5 1.1, as a peer of `gimlet bench train_step`.
 
 Prints one JSON line a step. Made fair as follows: the head is untied (transformers 5 ties it whatever
 the configuration says) and has T5X's initial scale (its own saturates the softmax and floods the

@@ -1,9 +1,10 @@
 //! The rows of each batch, made by several streams side by side.
 //!
-//! A shuffled data set is dealt out to streams: by file where there are enough files, else by record.
-//! Each stream is a pipeline of its own and gives the same number of rows to every global batch, so
-//! the batch at a step is the same set of rows however many threads or hosts there are. A host runs
-//! the streams that its rows come from. Unshuffled data keep their order: they are one stream.
+//! A data set that repeats is dealt out to streams: by file where there are enough files, else by
+//! record. Each stream is a pipeline of its own and gives the same number of rows to every global
+//! batch, so the batch at a step is the same set of rows however many threads or hosts there are. A
+//! host runs the streams that its rows come from and opens no other stream's files. Without shuffling
+//! a stream keeps the order of its files. Data that end are one stream.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -27,7 +28,7 @@ const BYTES_PER_STREAM: u64 = 256 << 10;
 /// Bytes after which counting more changes nothing.
 pub(super) const ENOUGH_BYTES: u64 = BYTES_PER_STREAM * MAX_STREAMS as u64;
 
-/// The number of streams of a shuffled data set: a function of the data and the batch size alone.
+/// The number of streams of a data set that repeats: a function of the data and the batch size alone.
 pub(super) fn num_streams(batch_size: usize, tasks: &[Extent]) -> usize {
     let fits = |count: usize| {
         batch_size.is_multiple_of(count)

@@ -245,7 +245,7 @@ mod tests {
         );
     }
 
-    /// Peaks of `benches/train_step.rs` less the 250 MB of a process with libtorch.
+    /// Peaks of `gimlet bench train_step` less the 250 MB of a process with libtorch.
     #[test]
     fn the_estimate_is_near_what_t5_1_1_small_takes() {
         check(Dtype::Float32, RematPolicy::None, 1853.0);

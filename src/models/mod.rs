@@ -4,6 +4,7 @@
 //! may bind. The rest runs them.
 
 pub mod decoding;
+pub mod flops;
 pub mod loss;
 pub mod memory;
 pub mod t5;

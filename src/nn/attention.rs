@@ -6,6 +6,7 @@ use super::dropout::Dropout;
 use super::fused::fused_attention;
 use super::masks::AttentionBias;
 use super::params::Params;
+use super::profiler::{Part, part};
 use super::projection::Projection;
 
 /// How many heads, how wide, and in what precision they are compared.
@@ -102,6 +103,7 @@ impl Attention {
         bias: &Tensor,
         dropout: Dropout,
     ) -> Tensor {
+        let _part = part(Part::Attention);
         let kind = query.kind();
         let score_kind = if self.dims.float32_logits { Kind::Float } else { kind };
         let key = key_value.key.to_kind(score_kind);

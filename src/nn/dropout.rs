@@ -2,6 +2,8 @@
 
 use tch::Tensor;
 
+use super::profiler::{Part, part};
+
 /// A dropout rate, or none. Masks come from torch's generator, which the caller seeds for each step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
@@ -27,6 +29,7 @@ impl Dropout {
 
     /// `inputs` with a mask of their own shape.
     pub fn apply(self, inputs: Tensor) -> Tensor {
+        let _part = part(Part::Elementwise);
         match self.mask(&inputs, &inputs.size()) {
             Some(mask) => inputs * mask,
             None => inputs,
@@ -36,6 +39,7 @@ impl Dropout {
     /// `inputs` with one mask for all positions of the last axis but one: the length, or the query
     /// positions of attention weights.
     pub fn apply_along_length(self, inputs: Tensor) -> Tensor {
+        let _part = part(Part::Elementwise);
         match self.mask_along_length(&inputs) {
             Some(mask) => inputs * mask,
             None => inputs,
@@ -44,6 +48,7 @@ impl Dropout {
 
     /// `residual` plus `branch`, the latter dropped out as by [`Dropout::apply_along_length`].
     pub fn add_along_length(self, residual: &Tensor, branch: &Tensor) -> Tensor {
+        let _part = part(Part::Elementwise);
         match self.mask_along_length(branch) {
             Some(mask) => residual.addcmul(branch, &mask),
             None => residual + branch,
@@ -62,6 +67,7 @@ impl Dropout {
     /// `value` `[batch, num_heads, kv_length, head_dim]`, so that attention weights need no mask of their
     /// own: theirs is shared by the queries, hence it is one factor for each key.
     pub fn apply_to_keys(self, value: &Tensor) -> Tensor {
+        let _part = part(Part::Attention);
         let (batch, num_heads, length, _) = value.size4().expect("values have four axes");
         match self.mask(value, &[batch, num_heads, length, 1]) {
             Some(mask) => value * mask,

@@ -5,6 +5,7 @@ use tch::{Kind, Tensor};
 use super::dropout::Dropout;
 use super::fused::gated_gelu;
 use super::params::Params;
+use super::profiler::{Part, part};
 use super::projection::Projection;
 use super::spec::{Activation, Dtype};
 
@@ -18,12 +19,14 @@ pub fn kind(dtype: Dtype) -> Kind {
 
 /// Rows of `embedding` `[vocab, embed]` for int64 `tokens` of any shape, in `kind`.
 pub fn embed(embedding: &Tensor, tokens: &Tensor, kind: Kind) -> Tensor {
+    let _part = part(Part::Embeddings);
     // Rows are cast after the lookup: the same numbers as casting the whole table.
     Tensor::embedding(embedding, tokens, -1, false, false).to_kind(kind)
 }
 
 /// The activation of that name, elementwise.
 pub fn activate(activation: Activation, inputs: &Tensor) -> Tensor {
+    let _part = part(Part::Elementwise);
     match activation {
         Activation::Relu => inputs.relu(),
         Activation::Gelu => inputs.gelu("tanh"),

@@ -35,6 +35,8 @@ mod packed;
 #[cfg(feature = "torch")]
 mod params;
 #[cfg(feature = "torch")]
+pub mod profiler;
+#[cfg(feature = "torch")]
 mod projection;
 #[cfg(feature = "torch")]
 mod relative_position;

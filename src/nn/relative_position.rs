@@ -4,6 +4,7 @@ use tch::{Kind, Tensor};
 
 use super::autograd::custom_function;
 use super::fused::kernels;
+use super::profiler::{Part, part};
 
 /// Blocks that share one head's diagonals, enough to fill a device.
 const PARTIAL_SUMS: i64 = 16;
@@ -67,6 +68,7 @@ pub fn relative_position_bias(
     direction: RelativePosition,
     max_distance: i64,
 ) -> Tensor {
+    let _part = part(Part::Embeddings);
     let num_buckets = rel_embedding.size()[1];
     let buckets = buckets(lengths, direction, num_buckets, max_distance);
     let index = Tensor::from_slice(&buckets).to_device(rel_embedding.device());
@@ -88,6 +90,7 @@ pub fn relative_position_bias(
 /// The gradient of a bias `[batch, num_heads, q_length, kv_length]`, summed over all pairs of positions of a
 /// bucket: `[num_heads, num_buckets]`. `one_hot` is `[distances, num_buckets]`.
 fn bucket_gradient(bias: &Tensor, one_hot: &Tensor) -> Tensor {
+    let _part = part(Part::Embeddings);
     let (num_heads, distances) = (bias.size()[1], one_hot.size()[0]);
     let size = [PARTIAL_SUMS, num_heads, distances];
     let sums = Tensor::empty(size, (Kind::Float, bias.device()));

@@ -7,6 +7,7 @@ use super::optax::Transformation;
 use super::optimizer::ParamState;
 use super::spec::{OptimError, OptimizerDef};
 use super::{adafactor, adamw};
+use crate::nn::profiler::{Part, part};
 
 /// What all parameters share in one update.
 #[derive(Debug)]
@@ -54,6 +55,7 @@ impl Update {
 
     /// Updates parameters with their gradients, whose memory is used up, and their states.
     pub(super) fn apply(&self, updated: Vec<(Tensor, Tensor, &mut ParamState)>) {
+        let _part = part(Part::Optimizer);
         for clip in &self.clips {
             match clip {
                 Clipping::Elements(limit) => {

@@ -4,6 +4,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::gin::{Request, SkipUnknown};
 
+use super::bench::BenchToolArgs;
 use super::checkpoint::CheckpointToolArgs;
 use super::gin::GinToolArgs;
 use super::task::TaskToolArgs;
@@ -32,6 +33,8 @@ pub struct Cli {
 pub enum Command {
     /// Train the model that gin files describe, going on from MODEL_DIR's newest checkpoint.
     Train(Box<TrainArgs>),
+    /// Measure the training step, the decoding or the data of the run that gin files describe.
+    Bench(BenchToolArgs),
     /// Run tasks up to their `CacheDatasetPlaceholder` and write what USE_CACHED_TASKS reads; takes
     /// the flags of SeqIO's script of that name.
     #[command(visible_alias = "seqio_cache_tasks")]

@@ -13,6 +13,7 @@ use crate::data::subtasks;
 use crate::storage;
 use crate::telemetry;
 
+use super::bench;
 use super::cache::cache_command;
 use super::cli::{Cli, Command, DistributedArgs, TrainArgs, rewrite};
 use super::configure::{Configured, configure};
@@ -39,6 +40,11 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     let cli = parse(args.clone())?;
     match cli.command {
         Command::Train(train) => check_train(&train, color)?,
+        Command::Bench(bench) => {
+            if bench::without_torch(&bench, color)? {
+                return Ok(());
+            }
+        }
         Command::Cache(args) => return cache_command(&args, color),
         Command::Doctor(doctor) if doctor.paths.is_empty() => return diagnose(&args),
         Command::Doctor(doctor) => return examine(&doctor.paths),

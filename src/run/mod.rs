@@ -3,6 +3,7 @@
 //! [`main`] is what `gimlet` does, and never loads libtorch: it checks the configuration and hands
 //! commands that need tensors to `gimlet-torch`, the second binary, which runs [`torch_main`].
 
+mod bench;
 mod cache;
 mod checkpoint;
 mod cli;

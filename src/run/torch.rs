@@ -13,6 +13,7 @@ use crate::storage::{Takeover, set_observer};
 use crate::telemetry;
 use crate::train::{Context, Outcome, Train, TrainError, train};
 
+use super::bench;
 use super::cache::cache_command;
 use super::cli::{Command, TrainArgs};
 use super::configure::{configure, registry};
@@ -34,6 +35,7 @@ pub fn torch_main(args: impl Iterator<Item = String>) -> ExitCode {
 fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     match parse(args)?.command {
         Command::Train(args) => train_command(&args, color),
+        Command::Bench(args) => bench::run(&args, color),
         Command::Cache(args) => cache_command(&args, color),
         Command::Doctor(_) => {
             print!("{}", doctor::report(&doctor::libtorch()));
@@ -90,6 +92,7 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-fn failure(error: TrainError) -> Failure {
+/// The user's mistake, or the world's fault.
+pub(super) fn failure(error: TrainError) -> Failure {
     if error.is_users() { Failure::usage(error) } else { Failure::world(error) }
 }

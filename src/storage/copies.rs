@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use super::credentials::variable;
 use super::error::StorageError;
 use super::path::Path;
-use super::remote::{Remote, Version};
+use super::remote::{Remote, Running, Version};
 use super::slow::Transfer;
 
 /// The environment variable that names the folder.
@@ -113,6 +113,7 @@ impl Copies {
     ) -> Result<bool, StorageError> {
         let failed = |error: io::Error| self.failed(error);
         let mut reached = part.metadata().map_err(failed)?.len();
+        let goes_on = reached > 0;
         let mut transfer = Transfer::new(format!("fetching {}", remote.path()), Some(size));
         if reached < size {
             let mut source = remote.open_state(reached, version)?;
@@ -137,7 +138,36 @@ impl Copies {
             }
         }
         part.sync_all().map_err(failed)?;
+        // What is fetched in one go is checked on the way.
+        if goes_on {
+            self.check(part, remote, version)?;
+        }
         Ok(true)
+    }
+
+    /// Compares a part that is complete with the sum that the store has of the file; one that differs
+    /// is emptied.
+    fn check(
+        &self,
+        part: &mut File,
+        remote: &Remote,
+        version: &Version,
+    ) -> Result<(), StorageError> {
+        let failed = |error: io::Error| self.failed(error);
+        let Some(mut sum) = version.crc32c.map(Running::new) else { return Ok(()) };
+        part.seek(SeekFrom::Start(0)).map_err(failed)?;
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match part.read(&mut buffer).map_err(failed)? {
+                0 => break,
+                length => sum.add(&buffer[..length]),
+            }
+        }
+        let checked = sum.check();
+        if checked.is_err() {
+            part.set_len(0).map_err(failed)?;
+        }
+        checked.map_err(|failure| StorageError::of_failure("read", remote.path(), failure))
     }
 
     /// Removes what was used longest ago until so many bytes, which come to `part`, fit beside the rest.

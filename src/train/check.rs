@@ -155,13 +155,16 @@ fn check_evaluations(train: &Train) -> Result<(), UnfitSpec> {
 }
 
 fn check_restore(config: &RestoreCheckpointConfig) -> Result<(), UnfitSpec> {
-    match &config.path.0[..] {
-        [] => Ok(()),
-        _ if config.mode == RestoreMode::All => unfit(
+    if config.mode == RestoreMode::All {
+        // T5X refuses it too, also where there is nothing to restore.
+        return unfit(
             "restore mode 'all' is not supported in training: use 'specific' or 'latest' \
              (utils.RestoreCheckpointConfig.mode)"
                 .to_string(),
-        ),
+        );
+    }
+    match &config.path.0[..] {
+        [] => Ok(()),
         [one] => check_path("utils.RestoreCheckpointConfig.path", one),
         several => unfit(format!(
             "training restores one checkpoint, found {} in utils.RestoreCheckpointConfig.path",
@@ -199,5 +202,40 @@ fn check_monitored(metric: &str) -> Result<(), UnfitSpec> {
             "metric_name_to_monitor is '{metric}', expected run and tag as TensorBoard shows them, \
              such as 'train/accuracy' or 'inference_eval/TASK/eval/rouge1'"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::{
+        CheckpointManagerClass, CheckpointPaths, CheckpointerClass, NoTransformations,
+    };
+    use crate::gin::Ref;
+
+    #[test]
+    fn training_restores_one_checkpoint_or_none() {
+        for (mode, paths, expected) in [
+            (RestoreMode::Latest, &[][..], ""),
+            (RestoreMode::Specific, &["runs/a/checkpoint_3"], ""),
+            (RestoreMode::Latest, &["runs/a", "runs/b"], "restores one checkpoint, found 2"),
+            (RestoreMode::All, &["runs/a"], "'all' is not supported in training"),
+            (RestoreMode::All, &[], "'all' is not supported in training"),
+        ] {
+            let config = RestoreCheckpointConfig {
+                path: CheckpointPaths(paths.iter().map(|path| path.to_string()).collect()),
+                mode,
+                assignment_map: None,
+                strict: true,
+                fallback_to_scratch: false,
+                dtype: None,
+                restore_dataset: false,
+                checkpointer_cls: Ref(CheckpointerClass::default()),
+                checkpoint_manager_cls: Ref(CheckpointManagerClass::default()),
+                state_transformation_fns: NoTransformations,
+            };
+            let found = check_restore(&config).map_or_else(|unfit| unfit.0, |()| String::new());
+            assert!(found.contains(expected) && found.is_empty() == expected.is_empty(), "{found}");
+        }
     }
 }

@@ -19,12 +19,13 @@ use crate::vocab::Vocabulary;
 
 use super::actions::MetricsByTask;
 use super::error::TrainError;
+use super::inputs::num_ids;
 use super::run::Context;
 use super::spec::Train;
 use super::state::TrainState;
 use super::step::Stepper;
 use super::unfinished::{Unfinished, go_on};
-use super::vocabularies::{check_vocabularies, num_ids};
+use super::vocabularies::check_vocabularies;
 
 /// Predictions shown after each evaluation.
 const SHOWN: usize = 3;
@@ -212,14 +213,15 @@ impl Predictor<'_> {
     fn predict(&self) -> Result<Vec<String>, Unfinished> {
         let eos_id = i64::from(self.vocabulary.eos_id().unwrap_or(1));
         let prediction = self.model.prediction(eos_id);
+        let hypotheses = self.rows * prediction.num_decodes;
+        let predictor = self.stepper.guarded(self.state.step, || {
+            self.stepper.model.predictor(&self.state.params, hypotheses)
+        })?;
         let mut texts = Vec::new();
         for batch in self.batches() {
             go_on(self.stop)?;
             let decodes = self.stepper.guarded(self.state.step, || {
-                let model = &self.stepper.model;
-                model
-                    .predict_batch_with_aux(&self.state.params, &batch?, &prediction)
-                    .map_err(unfit)
+                predictor.predict(&batch?, &prediction).map_err(unfit)
             })??;
             texts.extend(rows_of(&decodes.best().0).iter().map(|ids| self.vocabulary.decode(ids)));
         }

@@ -3,6 +3,7 @@
 //! `spec`, `periods`, `seeds` and `model_info` are torch-free: they say what a run does and when.
 
 mod check;
+mod inputs;
 mod memory;
 mod model_info;
 mod periods;
@@ -12,6 +13,8 @@ mod state_layout;
 
 #[cfg(feature = "torch")]
 mod actions;
+#[cfg(feature = "torch")]
+pub mod bench;
 #[cfg(feature = "torch")]
 mod checkpointing;
 #[cfg(feature = "torch")]
@@ -48,6 +51,7 @@ mod vocabularies;
 mod window;
 
 pub use check::{UnfitSpec, check};
+pub use inputs::{decoding_shape, training_options, training_shape};
 pub use memory::{
     available_on_host, batch_shortage, cannot_fit, saving_bytes, shortage, step_estimate,
     total_on_host,

@@ -7,8 +7,7 @@ use tch::Device;
 
 use crate::checkpoint::SaveCheckpointConfig;
 use crate::data::{BatchIterator, DatasetOptions, DatasetState, TaskProvider, get_dataset};
-use crate::models::t5::T5;
-use crate::models::{Batch, Model};
+use crate::models::Batch;
 use crate::optim::OptimizerDef;
 use crate::storage::{Path, Takeover};
 use crate::telemetry::{self, Progress};
@@ -19,12 +18,12 @@ use super::checkpointing::{Checkpoints, RunRecord};
 use super::error::TrainError;
 use super::evaluated::Evaluated;
 use super::infer_eval::InferEval;
+use super::inputs::training_options;
 use super::logs::Logs;
 use super::monitor::Monitor;
 use super::occupied::Occupied;
 use super::periods::{Periods, Stop};
-use super::seeds::{Purpose, derive};
-use super::spec::{Train, TrainerClass};
+use super::spec::Train;
 use super::start::{
     Start, foresee_shortage, occupy, occupy_new, refuse_shortage, restore_or_init, say_partitions,
 };
@@ -32,7 +31,7 @@ use super::state::TrainState;
 use super::step::{StepReport, Stepper};
 use super::train_eval::TrainEval;
 use super::unfinished::Unfinished;
-use super::vocabularies::{check_vocabularies, num_ids};
+use super::vocabularies::check_vocabularies;
 use super::window::Window;
 
 /// What a run needs beside its spec.
@@ -91,7 +90,7 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
     let monitor = Monitor::new(keep_best, record.monitored.clone(), saved);
     let mut run = Run {
         spec,
-        stepper: stepper(spec, context, &record)?,
+        stepper: Stepper::new(spec, record.seed, context.device)?,
         train_eval: TrainEval::new(spec, context, &model_dir, state.step)?,
         infer_eval: InferEval::new(spec, context, &model_dir, state.step)?,
         batches: training_batches(spec, context, &record, data)?,
@@ -139,38 +138,10 @@ fn training_batches(
 ) -> Result<BatchIterator, TrainError> {
     let config = &spec.train_dataset_cfg;
     check_vocabularies(&spec.model, config, context.tasks)?;
-    // Without a seed of its own the data follows the run's.
-    let seed = Some(derive(record.seed, Purpose::Data, &[]));
-    let options = DatasetOptions {
-        converter: spec.model.feature_converter(),
-        seed,
-        num_ids: num_ids(&spec.model),
-        resume: position,
-        ..DatasetOptions::default()
-    };
+    let options = DatasetOptions { resume: position, ..training_options(spec, record.seed) };
     let batches = get_dataset(config, context.tasks, options)?;
     batches.notices().iter().for_each(|notice| telemetry::notice_once(notice));
     Ok(batches)
-}
-
-fn stepper(spec: &Train, context: &Context<'_>, record: &RunRecord) -> Result<Stepper, TrainError> {
-    let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
-    let schedule = trainer.learning_rate_fn.build();
-    let schedule = schedule.map_err(|error| TrainError::Unfit(error.to_string()))?;
-    let Model::EncoderDecoder(model) = &spec.model;
-    let mut config = model.config().clone();
-    if let Some(class) = &spec.te_config_cls {
-        config.fp8 = Some(class.0.clone());
-    }
-    Ok(Stepper {
-        model: T5::new(config),
-        loss: model.loss_spec(),
-        schedule,
-        num_microbatches: trainer.num_microbatches(),
-        seed: record.seed,
-        rank: 0,
-        device: context.device,
-    })
 }
 
 /// A run under way.

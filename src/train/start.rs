@@ -92,7 +92,11 @@ pub fn restore_or_init(
     Ok(Start { state, record: record.unwrap_or(fresh), data, resumed })
 }
 
-fn initialize(spec: &Train, seed: u64, device: Device) -> Result<TrainState, TrainError> {
+/// New parameters and optimizer state.
+///
+/// # Errors
+/// Memory runs out, or the optimizer's rules do not cover a parameter.
+pub fn initialize(spec: &Train, seed: u64, device: Device) -> Result<TrainState, TrainError> {
     let state = guarded(|| TrainState::initialize(&spec.model, seed, device));
     let state = state.map_err(|failure| match failure {
         TorchFailure::OutOfMemory(detail) => TrainError::ModelTooLarge { detail },

@@ -3,15 +3,16 @@
 use tch::{Device, Tensor};
 
 use crate::metrics::LossSums;
-use crate::models::Batch;
 use crate::models::loss::{LossOutput, LossSpec, normalize};
 use crate::models::t5::T5;
+use crate::models::{Batch, Model};
 use crate::nn::Dropout;
 use crate::schedule::LearningRateSchedule;
 
 use super::error::TrainError;
 use super::guard::{TorchFailure, guarded};
 use super::seeds::{Purpose, derive};
+use super::spec::{Train, TrainerClass};
 use super::state::TrainState;
 
 /// Computes updates. Holds nothing that an update changes.
@@ -43,6 +44,30 @@ pub struct StepReport {
 }
 
 impl Stepper {
+    /// That of a run with this seed, on one device.
+    ///
+    /// # Errors
+    /// A learning rate that cannot be.
+    pub fn new(spec: &Train, seed: u64, device: Device) -> Result<Self, TrainError> {
+        let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
+        let schedule = trainer.learning_rate_fn.build();
+        let schedule = schedule.map_err(|error| TrainError::Unfit(error.to_string()))?;
+        let Model::EncoderDecoder(model) = &spec.model;
+        let mut config = model.config().clone();
+        if let Some(class) = &spec.te_config_cls {
+            config.fp8 = Some(class.0.clone());
+        }
+        Ok(Self {
+            model: T5::new(config),
+            loss: model.loss_spec(),
+            schedule,
+            num_microbatches: trainer.num_microbatches(),
+            seed,
+            rank: 0,
+            device,
+        })
+    }
+
     /// Makes one update in place.
     ///
     /// # Errors

@@ -9,12 +9,13 @@ use crate::telemetry::{self, EventWriter};
 
 use super::actions::MetricsByTask;
 use super::error::TrainError;
+use super::inputs::num_ids;
 use super::run::Context;
 use super::spec::Train;
 use super::state::TrainState;
 use super::step::Stepper;
 use super::unfinished::{Unfinished, go_on};
-use super::vocabularies::{check_vocabularies, num_ids};
+use super::vocabularies::check_vocabularies;
 use super::window::Window;
 
 /// Names of TensorBoard's runs are cut here (T5X `trainer.py`).

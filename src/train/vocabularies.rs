@@ -27,12 +27,6 @@ pub fn check_vocabularies(
     Ok(())
 }
 
-/// How many token ids the model has an embedding of.
-pub fn num_ids(model: &Model) -> Option<usize> {
-    let Model::EncoderDecoder(model) = model;
-    Some(model.config().vocab_size)
-}
-
 fn check_same(
     task: &str,
     found: &VocabularySpec,

@@ -1,4 +1,4 @@
-//! A `gimlet train` command and how it ended.
+//! A `gimlet train` command, or another that takes its flags, and how it ended.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -12,6 +12,7 @@ pub fn sources(folder: &str) -> PathBuf {
 #[derive(Clone, Debug)]
 pub struct Train {
     folder: PathBuf,
+    tool: Vec<&'static str>,
     args: Vec<String>,
     variables: Vec<(String, String)>,
     num_threads: usize,
@@ -21,7 +22,13 @@ impl Train {
     /// `gimlet train` in `folder`.
     pub fn new(folder: &Path) -> Self {
         let folder = folder.to_path_buf();
-        Self { folder, args: Vec::new(), variables: Vec::new(), num_threads: 1 }
+        let tool = vec!["train"];
+        Self { folder, tool, args: Vec::new(), variables: Vec::new(), num_threads: 1 }
+    }
+
+    /// `gimlet bench` of one thing instead.
+    pub fn bench(self, measured: &'static str) -> Self {
+        Self { tool: vec!["bench", measured], ..self }
     }
 
     /// With `--gin_file=FILE`.
@@ -62,7 +69,7 @@ impl Train {
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));
         command
-            .arg("train")
+            .args(&self.tool)
             .args(&self.args)
             .current_dir(&self.folder)
             .env("OMP_NUM_THREADS", self.num_threads.to_string())
@@ -99,6 +106,8 @@ impl Train {
 pub struct Ended {
     /// Exit status; `None` after a signal.
     pub status: Option<i32>,
+    /// What it printed on standard output.
+    pub stdout: String,
     /// What it printed on standard error.
     pub stderr: String,
 }
@@ -106,7 +115,8 @@ pub struct Ended {
 impl Ended {
     /// From the output of a process.
     pub fn new(output: Output) -> Self {
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        Self { status: output.status.code(), stderr }
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+        Self { status: output.status.code(), stdout, stderr }
     }
 }

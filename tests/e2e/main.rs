@@ -3,6 +3,7 @@
 mod adamw;
 mod arrays;
 mod bad_input;
+mod bench;
 mod buckets;
 mod cache;
 mod command;

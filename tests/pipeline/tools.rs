@@ -1,4 +1,4 @@
-//! `gimlet task` and `gimlet vocab`, as a user calls them.
+//! `gimlet task`, `gimlet vocab` and `gimlet bench data`, as a user calls them.
 
 use std::path::Path;
 
@@ -237,4 +237,52 @@ twice/seqio.TextLineDataSource.split_to_filepattern = {"train": "FOLDER/spaces.t
     let pieces: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("  pieces")).collect();
     let pieces: Vec<&str> = pieces[..5].iter().map(|line| line.trim()).collect();
     assert_eq!(pieces, ["▁ba ▁ ▁ce", "ba ce", "UNK", "b a <unk> <unk> <unk> <unk>", "b a     c e"]);
+}
+
+#[test]
+fn batches_of_a_run_are_timed_and_their_padding_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let pair = |i: usize| {
+        let words = "ab ".repeat(1 + i % 4);
+        format!("{{\"inputs\": \"{words}\", \"targets\": \"{words}\"}}\n")
+    };
+    let pairs: String = (0..500).map(pair).collect();
+    std::fs::write(folder.path().join("echo-train.jsonl"), pairs).unwrap();
+    let gin_files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/gin");
+    let search = format!("--gin_search_paths={}", gin_files.display());
+    let run = [
+        "bench",
+        "data",
+        &search,
+        "--gin_file=pretrain_tiny.gin",
+        "--gin.TRAIN_STEPS=1",
+        "--gin.MIXTURE_OR_TASK_NAME='echo'",
+    ];
+    let bench = |words: &[&str]| gimlet(folder.path(), &[&run, words].concat(), "");
+    let measured = |words: &[&str]| -> serde_json::Value {
+        let (status, out, error) = bench(&[&["--json", "--steps=7", "--warmup=2"], words].concat());
+        assert_eq!((status, error.as_str()), (0, ""), "{out}");
+        serde_json::from_str(&out).unwrap()
+    };
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    let packed = measured(&[]);
+    assert_eq!((&packed["bench"], &packed["steps"]), (&"data".into(), &7.into()));
+    assert_eq!(packed["mixture_or_task_name"], "echo");
+    let batches = number(&packed["batches_per_second"]);
+    assert!((number(&packed["rows_per_second"]) / batches - 8.0).abs() < 1e-9, "{packed}");
+    assert!(number(&packed["examples_per_second"]) > number(&packed["rows_per_second"]));
+    let plain = measured(&["--gin.train/utils.DatasetConfig.pack=False"]);
+    assert_eq!(plain["examples_per_second"], plain["rows_per_second"]);
+    // 64 and 32 positions a row hold several examples of a few words.
+    for (feature, length) in [("inputs", 64.0), ("targets", 32.0)] {
+        let [packed, plain] = [&packed, &plain].map(|found| number(&found["padding"][feature]));
+        assert!(packed < plain && plain < 1.0 && packed > 0.0, "{feature}: {packed} and {plain}");
+        assert!(length * (1.0 - plain) < 30.0, "{feature}: {plain}");
+    }
+    let (status, out, _) = bench(&["--steps=2"]);
+    assert_eq!(status, 0);
+    for words in ["echo, first batch after", "batches/s of 8 rows, 2 timed", "of 64 positions"] {
+        assert!(out.contains(words), "`{words}` is not in:\n{out}");
+    }
+    assert!(!folder.path().join("model").exists());
 }

@@ -16,7 +16,7 @@ mod v2;
 mod v3;
 mod write;
 
-pub(super) use chunks::{choose_chunks, parts};
+pub(super) use chunks::{choose_chunks, indices, parts};
 pub use codec::Compression;
 pub(super) use files::{Files, Folder, Place};
 pub(super) use metadata::Metadata;

@@ -110,9 +110,9 @@ impl<'a> Builder<'a> {
         Ok((Rows::new(examples, converter.clone()), converter, notices))
     }
 
-    /// Streams of the data set: one where the order matters or the data end.
+    /// Streams of the data set: one where the data end, so that its last batch is one batch.
     pub(super) fn num_streams(&self) -> Result<usize, DataError> {
-        if !self.config.shuffle || self.options.num_epochs.is_some() {
+        if self.options.num_epochs.is_some() {
             return Ok(1);
         }
         let plan = self.plan(None, 0, 1);

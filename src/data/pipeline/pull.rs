@@ -1,9 +1,12 @@
 //! A stage of a pipeline: pulled item by item, and able to say and take up its position.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::data::error::DataError;
 use crate::data::example::Example;
+use crate::data::source::Restart;
 
 /// Where a stage is: counters and buffered examples, and the same for the stages it pulls from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -16,6 +19,9 @@ pub struct StageState {
     /// Examples that were pulled and not handed on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Example>,
+    /// For each file that is open, where decompressing can begin; empty where none is compressed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restarts: Vec<Option<Arc<Restart>>>,
     /// The stages it pulls from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<StageState>,
@@ -24,7 +30,7 @@ pub struct StageState {
 impl StageState {
     /// The state of a stage with one input.
     pub(crate) fn new(stage: &str, counters: Vec<u64>, inputs: Vec<StageState>) -> Self {
-        Self { stage: stage.to_string(), counters, examples: Vec::new(), inputs }
+        Self { stage: stage.to_string(), counters, inputs, ..Self::default() }
     }
 
     /// Checks that it is of this kind, with so many counters (`None`: any) and inputs.

@@ -339,12 +339,15 @@ impl Builder<'_> {
     fn read(&self, part: Part, steps: Vec<NamedStep>, guard: &BadRecordGuard) -> Stage {
         let Part { label, split, files, shuffle, num_epochs } = part;
         let plan = self.plan;
+        // Streams open as many files together as one of SeqIO's hosts; an evaluation's shards are
+        // such hosts.
+        let shares_cycle = (plan.shuffle || plan.num_epochs.is_none()) && files.most.is_none();
         let reader = Reader::new(ReadPlan {
             task: self.name(),
             split,
             files: files.files,
             most: files.most,
-            cycle_length: match plan.shuffle && files.most.is_none() {
+            cycle_length: match shares_cycle {
                 true => files.cycle_length.div_ceil(plan.num_shards),
                 false => files.cycle_length,
             },

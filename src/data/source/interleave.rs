@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::bad::BadRecordGuard;
 use super::counts::is_blank;
-use super::read::{Body, RecordPosition, RecordReader, open_records};
+use super::read::{Body, RecordPosition, RecordReader, Restart, open_records};
 use super::split::SourceFile;
 use crate::data::error::DataError;
 use crate::data::pipeline::{Pull, StageState};
@@ -153,7 +153,7 @@ impl Reader {
                 }
             } else if self.opened < self.order.len() {
                 let file = self.order[self.opened];
-                self.slots[self.slot] = Some(self.open(file, RecordPosition::default())?);
+                self.slots[self.slot] = Some(self.open(file, RecordPosition::default(), None)?);
                 self.opened += 1;
             } else if self.slots.iter().all(Option::is_none) {
                 return Ok(None);
@@ -180,8 +180,13 @@ impl Reader {
         Ok(())
     }
 
-    fn open(&self, file: usize, position: RecordPosition) -> Result<OpenFile, DataError> {
-        let mut records = open_records(&self.files[file], position)?;
+    fn open(
+        &self,
+        file: usize,
+        position: RecordPosition,
+        restart: Option<&Arc<Restart>>,
+    ) -> Result<OpenFile, DataError> {
+        let mut records = open_records(&self.files[file], position, restart)?;
         let skipped = self.plan.skip_header_lines;
         while records.position().records < skipped && records.next_record()?.is_some() {}
         Ok(OpenFile { file, records })
@@ -260,7 +265,14 @@ impl Pull for Reader {
                 });
             counters.extend([file as u64, records, bytes, within]);
         }
-        StageState::new("read", counters, Vec::new())
+        let restart =
+            |slot: &Option<OpenFile>| slot.as_ref().and_then(|open| open.records.restart());
+        let restarts: Vec<_> = self.slots.iter().map(restart).collect();
+        let mut state = StageState::new("read", counters, Vec::new());
+        if restarts.iter().any(Option::is_some) {
+            state.restarts = restarts;
+        }
+        state
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
@@ -278,7 +290,9 @@ impl Pull for Reader {
                     return Err(DataError::State { reason: "there are fewer files".to_string() });
                 }
                 file => {
-                    Some(self.open(file as usize - 1, RecordPosition { records, bytes, within })?)
+                    let position = RecordPosition { records, bytes, within };
+                    let restart = state.restarts.get(i).and_then(Option::as_ref);
+                    Some(self.open(file as usize - 1, position, restart)?)
                 }
             };
         }

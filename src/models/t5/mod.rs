@@ -23,3 +23,5 @@ pub use decoder::{Decoder, DecoderContext};
 pub use encoder::Encoder;
 #[cfg(feature = "torch")]
 pub use model::T5;
+#[cfg(feature = "torch")]
+pub use predict::Predictor;

@@ -10,6 +10,7 @@ use crate::models::loss::{
     normalize,
 };
 use crate::models::{Batch, Layout, Packing};
+use crate::nn::profiler::{Part, part};
 use crate::nn::{Dropout, Params, causal_mask, embed, kind, pairs, same_segment};
 
 /// A T5. Holds no weights: every method reads them from the `Params` it is given.
@@ -51,6 +52,7 @@ impl T5 {
         dropout: Dropout,
     ) -> LossOutput {
         let head = self.head(params, self.hidden(params, batch, dropout));
+        let _part = part(Part::Loss);
         let normalized = normalize(spec.loss_normalizing_factor, batch);
         let weights = normalized.weights.reshape(-1);
         let coefficients = match &normalized.factor {

@@ -10,15 +10,49 @@ use crate::nn::cuda_graph::CudaGraph;
 use crate::nn::{Dropout, PackedKernel, Params};
 use crate::telemetry;
 
+/// A model that decodes batch after batch: its decoder's weights, laid out for that once.
+#[derive(Debug)]
+pub struct Predictor<'a> {
+    t5: &'a T5,
+    params: &'a Params,
+    decoder: StepDecoder,
+    head: PackedKernel, // float32 [embed, vocab]
+}
+
 impl T5 {
-    /// Sequences for every row of `batch`, worst to best, as long as its targets. Sampling draws from
-    /// torch's generator. Source: T5X `models.py`, `predict_batch_with_aux`.
+    /// For batches of about so many hypotheses, which is rows times decodes.
+    pub fn predictor<'a>(&'a self, params: &'a Params, hypotheses: usize) -> Predictor<'a> {
+        let hypotheses = hypotheses as i64;
+        tch::no_grad(|| Predictor {
+            t5: self,
+            params,
+            decoder: StepDecoder::new(self.config(), params, hypotheses),
+            head: PackedKernel::new(&self.head_kernel(params), hypotheses),
+        })
+    }
+
+    /// What a [`Predictor`] of this batch alone predicts. Source: T5X `models.py`.
+    ///
+    /// # Errors
+    /// The prediction's parameters contradict each other.
     pub fn predict_batch_with_aux(
         &self,
         params: &Params,
         batch: &Batch,
         prediction: &Prediction,
     ) -> Result<Decodes, DecodeError> {
+        let hypotheses = batch.dims().0 as usize * prediction.num_decodes;
+        self.predictor(params, hypotheses).predict(batch, prediction)
+    }
+}
+
+impl Predictor<'_> {
+    /// Sequences for every row of `batch`, worst to best, as long as its targets. Sampling draws from
+    /// torch's generator.
+    ///
+    /// # Errors
+    /// The prediction's parameters contradict each other.
+    pub fn predict(&self, batch: &Batch, prediction: &Prediction) -> Result<Decodes, DecodeError> {
         tch::no_grad(|| {
             let inputs = &batch.decoder_input_tokens;
             let prompt = if prediction.prompt_with_targets {
@@ -32,19 +66,15 @@ impl T5 {
                 eos_id: prediction.eos_id,
                 num_decodes: prediction.num_decodes as i64,
             };
-            let tokens = &batch.encoder_input_tokens;
-            let mut stepper = Stepper::new(self, params, tokens, &prompt);
+            let mut stepper = Stepper::new(self, &batch.encoder_input_tokens, &prompt);
             prediction.decode_fn.decode(&prompt, &mut stepper)
         })
     }
 }
 
-/// A decoder with its cache.
+/// One batch on its way.
 struct Stepper<'a> {
-    t5: &'a T5,
-    params: &'a Params,
-    decoder: StepDecoder,
-    head: PackedKernel, // float32 [embed, vocab]
+    predictor: &'a Predictor<'a>,
     cache: DecoderCache,
     recorded: Option<Recorded>,
 }
@@ -57,20 +87,18 @@ struct Recorded {
 }
 
 impl<'a> Stepper<'a> {
-    fn new(t5: &'a T5, params: &'a Params, inputs: &Tensor, prompt: &Prompt) -> Self {
+    fn new(predictor: &'a Predictor<'a>, inputs: &Tensor, prompt: &Prompt) -> Self {
         let (device, beams) = (inputs.device(), prompt.num_decodes);
-        let encoded = t5.encode(params, inputs, Dropout::off());
+        let encoded = predictor.t5.encode(predictor.params, inputs, Dropout::off());
         let rows = inputs.size()[0] * beams;
-        let decoder = StepDecoder::new(t5.config(), params, rows);
         let (real, max_length) = (&inputs.gt(0), prompt.inputs.size()[1]);
         let inputs = CacheInputs { encoded: &encoded, real, beams, max_length };
         let position = match device {
             Device::Cuda(_) => Position::OnDevice(Tensor::zeros([1], (Kind::Int64, device))),
             _ => Position::Counted(0),
         };
-        let cache = decoder.new_cache(&inputs, position);
-        let head = PackedKernel::new(&t5.head_kernel(params), rows);
-        let mut stepper = Self { t5, params, decoder, head, cache, recorded: None };
+        let cache = predictor.decoder.new_cache(&inputs, position);
+        let mut stepper = Self { predictor, cache, recorded: None };
         if let Device::Cuda(index) = device {
             stepper.record(index, rows);
         }
@@ -78,9 +106,10 @@ impl<'a> Stepper<'a> {
     }
 
     fn step(&mut self, tokens: &Tensor) -> Tensor {
-        let embedded = self.t5.embed(self.params, &tokens.squeeze_dim(1)); // [rows, embed]
-        let hidden = self.decoder.step(embedded, &mut self.cache);
-        self.head.apply(&self.t5.head_inputs(&hidden))
+        let Predictor { t5, params, decoder, head } = self.predictor;
+        let embedded = t5.embed(params, &tokens.squeeze_dim(1)); // [rows, embed]
+        let hidden = decoder.step(embedded, &mut self.cache);
+        head.apply(&t5.head_inputs(&hidden))
     }
 
     /// A step is a thousand small kernels, which take less time than starting them does.

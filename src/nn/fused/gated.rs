@@ -6,9 +6,11 @@ use tch::Tensor;
 
 use super::kernels;
 use crate::nn::autograd::custom_function;
+use crate::nn::profiler::{Part, part};
 
 /// `gelu(gate) * linear`, elementwise; both `[.., mlp]` and of one dtype.
 pub fn gated_gelu(gate: &Tensor, linear: &Tensor) -> Tensor {
+    let _part = part(Part::Elementwise);
     let factors = Factors { gate: gate.detach(), linear: linear.detach() };
     let product = tch::no_grad(|| factors.product());
     let gradients = move |of: Vec<Tensor>| factors.gradients(&of[0]).into();
@@ -32,6 +34,7 @@ impl Factors {
 
     /// Gradients of the gate and of what it multiplies.
     fn gradients(&self, product: &Tensor) -> [Tensor; 2] {
+        let _part = part(Part::Elementwise);
         let Some([gate, linear]) = self.matrices() else {
             let of_gelu = product * &self.linear;
             let gate = self.gate.gelu_backward(&of_gelu, "tanh");

@@ -88,7 +88,8 @@ fn library_modules() -> Vec<String> {
     inner.map(|path| path.replace('/', ".")).collect()
 }
 
-fn failure(error: DataError) -> Failure {
+/// The user's mistake, or the world's fault.
+pub(super) fn failure(error: DataError) -> Failure {
     if error.is_users() { Failure::usage(error) } else { Failure::world(error) }
 }
 

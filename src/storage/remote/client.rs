@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::failure::{Failure, said};
 use super::limits::limits;
+use super::sum::Crc32c;
 
 /// The process's only runtime, started with the first request.
 pub(super) fn runtime() -> &'static Runtime {
@@ -141,7 +142,11 @@ impl Watched {
         let Ok(answer) = answer.await else {
             return Err(late());
         };
-        let response = answer?;
+        let mut response = answer?;
+        // `object_store` passes extensions on, and headers not.
+        if let Some(sum) = Crc32c::of_response(&response) {
+            response.extensions_mut().insert(sum);
+        }
         // These `object_store` understands, of whatever request.
         let status = response.status().as_u16();
         let understood = matches!(status, 200..=299 | 304 | 404 | 409 | 412);

@@ -13,6 +13,7 @@ mod ranges;
 mod retry;
 mod store;
 mod stream;
+mod sum;
 mod upload;
 mod web;
 
@@ -27,6 +28,7 @@ pub(super) use limits::limits;
 pub use limits::{Limits, set_limits};
 pub(super) use ranges::RemoteRanges;
 pub(super) use stream::Stream;
+pub(super) use sum::Running;
 pub(super) use upload::Upload;
 
 use super::credentials::variable;

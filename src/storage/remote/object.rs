@@ -8,12 +8,13 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path as Key;
 use object_store::{
-    GetOptions, GetRange, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode,
-    UpdateVersion,
+    GetOptions, GetRange, GetResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
+    PutMode, UpdateVersion,
 };
 
 use super::failure::Failure;
 use super::store::{Attempt, Depth, Fetched, Found, Store, Version};
+use super::sum::Crc32c;
 
 /// A bucket or container.
 pub(super) struct Bucket {
@@ -32,7 +33,7 @@ impl Store for Bucket {
             let options = GetOptions { range, ..GetOptions::default() };
             let got = self.once.get_opts(&parse(key)?, options).await?;
             Ok(Fetched {
-                version: version(&got.meta),
+                version: version(&got),
                 start: got.range.start,
                 ranged: true,
                 bytes: got.into_stream().map_err(Failure::from).boxed(),
@@ -41,7 +42,10 @@ impl Store for Bucket {
     }
 
     fn stat<'a>(&'a self, key: &'a str) -> Attempt<'a, Version> {
-        Box::pin(async move { Ok(version(&self.once.head(&parse(key)?).await?)) })
+        Box::pin(async move {
+            let options = GetOptions { head: true, ..GetOptions::default() };
+            Ok(version(&self.once.get_opts(&parse(key)?, options).await?))
+        })
     }
 
     fn list<'a>(&'a self, folder: &'a str, depth: Depth) -> Attempt<'a, Vec<Found>> {
@@ -152,12 +156,15 @@ fn parse(key: &str) -> Result<Key, Failure> {
     Key::parse(key).map_err(|error| Failure::Permanent(format!("it is no name of a file: {error}")))
 }
 
-fn version(meta: &ObjectMeta) -> Version {
+fn version(got: &GetResult) -> Version {
+    let meta = &got.meta;
     Version {
         size: Some(meta.size),
         e_tag: meta.e_tag.clone(),
         modified: Some(SystemTime::from(meta.last_modified)),
         generation: meta.version.clone(),
+        // From the client, which sees the headers.
+        crc32c: got.extensions.get::<Crc32c>().copied(),
     }
 }
 

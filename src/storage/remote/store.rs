@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use object_store::MultipartUpload;
 
 use super::failure::Failure;
+use super::sum::Crc32c;
 
 /// One attempt at something.
 pub(super) type Attempt<'a, T> = BoxFuture<'a, Result<T, Failure>>;
@@ -24,6 +25,8 @@ pub(in crate::storage) struct Version {
     pub modified: Option<SystemTime>,
     /// The number that Google's store gives to each state; conditional writes there go by it.
     pub generation: Option<String>,
+    /// The checksum of the whole file, where the store sends it.
+    pub crc32c: Option<Crc32c>,
 }
 
 impl Version {

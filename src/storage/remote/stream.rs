@@ -18,6 +18,7 @@ use super::failure::Failure;
 use super::limits::{Limits, limits};
 use super::retry::{Backoff, retry};
 use super::store::{Fetched, Version};
+use super::sum::Running;
 use crate::storage::error::StorageError;
 
 /// Memory for what all readers fetch ahead, in KiB. A reader that gets none reads as the bytes come.
@@ -41,6 +42,8 @@ pub(in crate::storage) struct Stream {
     until: u64,
     /// The end of the last part that was asked for.
     asked: u64,
+    /// Of a file that is read whole, and whose sum the store sends.
+    sum: Option<Running>,
 }
 
 /// What the parts of a file share.
@@ -85,6 +88,8 @@ impl Stream {
         // Without a size the end is where the server stops.
         let until = version.size.unwrap_or(u64::MAX).min(wanted.end);
         let first = if ranged { range.end.min(until) } else { until };
+        let is_whole = offset == 0 && version.size.unwrap_or(u64::MAX) == until;
+        let sum = version.crc32c.filter(|_| is_whole).map(Running::new);
         let source = Arc::new(Source { remote, version, ranged, limits });
         let mut stream = Self {
             source,
@@ -94,6 +99,7 @@ impl Stream {
             opened_at: offset,
             until,
             asked: first,
+            sum,
         };
         if let Some(fetched) = fetched.filter(|_| offset < first) {
             stream.start(offset..first, Some(fetched), None);
@@ -132,6 +138,13 @@ impl Stream {
         }
     }
 
+    /// Compares what was read with the store's sum, at the end of a whole file.
+    fn check_sum(&self) -> io::Result<()> {
+        let checked = self.sum.map_or(Ok(()), |sum| sum.check());
+        let path = &self.source.remote.path;
+        checked.map_err(|failure| StorageError::of_failure("read", path, failure).into())
+    }
+
     /// The next bytes; nothing at the end.
     fn next_chunk(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {
@@ -166,7 +179,10 @@ impl Read for Stream {
         }
         if self.chunk.is_empty() {
             match self.next_chunk() {
-                Ok(None) => return Ok(0),
+                Ok(None) => {
+                    self.check_sum()?;
+                    return Ok(0);
+                }
                 Ok(Some(chunk)) => self.chunk = chunk,
                 Err(failure) => {
                     let path = &self.source.remote.path;
@@ -178,6 +194,13 @@ impl Read for Stream {
         let count = buffer.len().min(self.chunk.len());
         self.chunk.copy_to_slice(&mut buffer[..count]);
         self.position += count as u64;
+        if let Some(sum) = &mut self.sum {
+            sum.add(&buffer[..count]);
+        }
+        // With the last bytes, behind which a reader that knows the size asks for no more.
+        if self.position >= self.until {
+            self.check_sum()?;
+        }
         Ok(count)
     }
 }

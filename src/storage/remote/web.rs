@@ -10,6 +10,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use super::client::{Answered, client};
 use super::failure::Failure;
 use super::store::{Attempt, Depth, Fetched, Found, Store, Version};
+use super::sum::Crc32c;
 
 /// What a URL as the user wrote it cannot hold; escapes that are there stay.
 const NOT_IN_URLS: &AsciiSet =
@@ -121,7 +122,8 @@ fn version(response: &HttpResponse) -> (Version, Option<u64>) {
     };
     let modified = header(response, "last-modified").and_then(http_date);
     let e_tag = header(response, "etag").map(str::to_string);
-    (Version { size, e_tag, modified, generation: None }, range.map(|(start, _)| start))
+    let crc32c = Crc32c::of_response(response);
+    (Version { size, e_tag, modified, generation: None, crc32c }, range.map(|(start, _)| start))
 }
 
 pub(super) fn header<'a>(response: &'a HttpResponse, name: &str) -> Option<&'a str> {

@@ -20,7 +20,7 @@ fn check(train: &Train, status: i32, words: &[&str]) {
 }
 
 fn assert_fails(ended: &Ended, status: i32, words: &[&str]) {
-    let Ended { status: found, stderr } = ended;
+    let Ended { status: found, stderr, .. } = ended;
     assert_eq!(*found, Some(status), "{stderr}");
     // Lines wrap at the width of the terminal, or not.
     let text = stderr.split_whitespace().collect::<Vec<_>>().join(" ");

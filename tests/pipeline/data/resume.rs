@@ -74,6 +74,19 @@ fn span_corruption_task(folder: &tempfile::TempDir) -> Task {
     task("spans", source, preprocessors, features(&vocabulary, &["inputs", "targets"]))
 }
 
+/// Each line as bytes.
+fn text_task(folder: &tempfile::TempDir) -> Task {
+    let source = text_source(&format!("{}/*.txt", folder.path().display()));
+    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    let from_text = |name: &str| (name.to_string(), Some("text".to_string()));
+    let key_map = ["inputs", "targets"].map(from_text).into();
+    let preprocessors = vec![
+        Preprocessor::Rekey(gimlet::data::Rekey { key_map }),
+        Preprocessor::Tokenize(Tokenize { copy_pretokenized: false, with_eos: false }),
+    ];
+    task("lines", source, preprocessors, features(&vocabulary, &["inputs", "targets"]))
+}
+
 #[test]
 fn plain_rows_in_order() {
     let folder = folder_of_ids(&[20, 30, 10, 25, 15]);
@@ -124,6 +137,30 @@ fn gzip_files() {
         std::fs::write(&path, gzip.finish().unwrap()).unwrap();
     }
     check(&config("ids", (4, 4)), &tasks([task_of_ids(&folder)]));
+}
+
+#[test]
+fn a_position_inside_a_gzip_file_needs_nothing_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("0.txt");
+    let number = |i: u64| format!("{:016x}", i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let line = |i: u64| (0..128).map(|j| number(128 * i + j)).collect::<String>() + "\n";
+    let text: String = (0..4000).map(line).collect();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, text.as_bytes()).unwrap();
+    std::fs::write(&path, gzip.finish().unwrap()).unwrap();
+    let tasks = tasks([text_task(&folder)]);
+    let config = DatasetConfig { shuffle: true, batch_size: 8, ..config("lines", (32, 32)) };
+    let mut whole = start(&config, &tasks, None);
+    take(&mut whole, 400);
+    let state = whole.state();
+    let expected = take(&mut whole, 3);
+    let mut bytes = std::fs::read(&path).unwrap();
+    // All but the first bytes, which tell how it is compressed.
+    let quarter = bytes.len() / 4;
+    bytes[12..quarter].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(take(&mut start(&config, &tasks, Some(&state)), 3), expected);
 }
 
 #[test]

@@ -40,6 +40,11 @@ fn shuffled(batch_size: usize, threads: usize) -> DatasetConfig {
     }
 }
 
+/// Rows in the order of the source, one for each line.
+fn in_order(batch_size: usize, threads: usize) -> DatasetConfig {
+    DatasetConfig { shuffle: false, pack: false, ..shuffled(batch_size, threads) }
+}
+
 fn start(
     config: &DatasetConfig,
     tasks: &Tasks,
@@ -77,14 +82,16 @@ fn global(
 
 #[test]
 fn any_number_of_hosts_and_threads_reads_the_same_global_batches() {
-    for num_files in [1, 5] {
-        let folder = folder_of_text(num_files);
-        let tasks = tasks([text_task(&folder)]);
-        let (expected, state) = global(&shuffled(12, 0), &tasks, 1, None);
-        assert_eq!(state.positions.len(), if num_files == 1 { 1 } else { 4 });
-        for (num_hosts, threads) in [(1, 2), (1, 9), (2, 0), (3, 2), (4, 1), (6, 0), (12, 0)] {
-            let (found, _) = global(&shuffled(12, threads), &tasks, num_hosts, None);
-            assert_eq!(found, expected, "{num_hosts} hosts, {threads} threads");
+    for config in [shuffled, in_order] {
+        for num_files in [1, 5] {
+            let folder = folder_of_text(num_files);
+            let tasks = tasks([text_task(&folder)]);
+            let (expected, state) = global(&config(12, 0), &tasks, 1, None);
+            assert_eq!(state.positions.len(), if num_files == 1 { 1 } else { 4 });
+            for (num_hosts, threads) in [(1, 2), (1, 9), (2, 0), (3, 2), (4, 1), (6, 0), (12, 0)] {
+                let (found, _) = global(&config(12, threads), &tasks, num_hosts, None);
+                assert_eq!(found, expected, "{num_hosts} hosts, {threads} threads");
+            }
         }
     }
 }
@@ -93,12 +100,13 @@ fn any_number_of_hosts_and_threads_reads_the_same_global_batches() {
 fn another_number_of_hosts_goes_on_where_the_others_were() {
     let folder = folder_of_text(5);
     let tasks = tasks([text_task(&folder)]);
-    let config = shuffled(8, 2);
-    let (_, half_way) = global(&config, &tasks, 4, None);
-    let (expected, end) = global(&config, &tasks, 1, Some(&half_way));
-    for num_hosts in [2, 8] {
-        let (found, merged) = global(&config, &tasks, num_hosts, Some(&half_way));
-        assert_eq!((found, merged), (expected.clone(), end.clone()), "{num_hosts} hosts");
+    for config in [shuffled(8, 2), in_order(8, 2)] {
+        let (_, half_way) = global(&config, &tasks, 4, None);
+        let (expected, end) = global(&config, &tasks, 1, Some(&half_way));
+        for num_hosts in [2, 8] {
+            let (found, merged) = global(&config, &tasks, num_hosts, Some(&half_way));
+            assert_eq!((found, merged), (expected.clone(), end.clone()), "{num_hosts} hosts");
+        }
     }
 }
 
@@ -122,6 +130,61 @@ fn a_host_opens_its_own_files_only() {
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen.len(), 4);
+}
+
+#[test]
+fn hosts_share_unshuffled_files_and_open_no_others() {
+    let folder = folder_of_text(4);
+    // Each line once: a quarter of a batch is a host's, and its file has 6400 lines.
+    let (config, batches) = (in_order(256, 0), 6400 / 64);
+    for host in 0..4 {
+        let mine = tempfile::tempdir().unwrap();
+        for file in 0..4 {
+            let name = format!("{file}.txt");
+            let mut bytes = std::fs::read(folder.path().join(&name)).unwrap();
+            if file != host {
+                // Begins as gzip does, so that opening it is an error.
+                bytes[..4].copy_from_slice(&[0x1f, 0x8b, 0xff, 0xff]);
+            }
+            std::fs::write(mine.path().join(name), bytes).unwrap();
+        }
+        let tasks = tasks([text_task(&mine)]);
+        let mut iterator = start(&config, &tasks, (host, 4), None);
+        let found = take(&mut iterator, batches);
+        let found: Vec<Vec<i32>> = found.iter().flat_map(rows).collect();
+        let text = std::fs::read_to_string(folder.path().join(format!("{host}.txt"))).unwrap();
+        assert_eq!(found.len(), text.lines().count());
+        for (row, line) in found.iter().zip(text.lines()) {
+            // Bytes count from 3.
+            let bytes: Vec<i32> = line.bytes().map(|byte| i32::from(byte) + 3).collect();
+            assert_eq!(row[..bytes.len()], bytes, "host {host}");
+        }
+    }
+}
+
+#[test]
+fn an_unshuffled_batch_of_one_file_holds_its_next_records() {
+    let folder = folder_of_text(3);
+    for file in [1, 2] {
+        // Of a size that is worth two streams.
+        let more = std::fs::read(folder.path().join(format!("{file}.txt"))).unwrap();
+        let mut whole = std::fs::OpenOptions::new();
+        let mut whole = whole.append(true).open(folder.path().join("0.txt")).unwrap();
+        std::io::Write::write_all(&mut whole, &more).unwrap();
+        std::fs::remove_file(folder.path().join(format!("{file}.txt"))).unwrap();
+    }
+    let tasks = tasks([text_task(&folder)]);
+    let (steps, state) = global(&in_order(8, 0), &tasks, 2, None);
+    assert_eq!(state.positions.len(), 2);
+    for (step, rows) in steps.iter().enumerate() {
+        let number = |row: &Vec<i32>| -> usize {
+            let text: String = row.iter().map(|&id| char::from((id - 3).max(0) as u8)).collect();
+            text.split(' ').nth(1).unwrap().parse().unwrap()
+        };
+        let mut numbers: Vec<usize> = rows.iter().map(number).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (8 * step..8 * step + 8).collect::<Vec<_>>());
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use gimlet::storage::{CREDENTIALS, Leased, Path, Takeover};
 
 use super::s3::S3;
 use super::server::{Ending, Reply, Request, Server};
-use super::{PART, environment, leases, noise, path, suite};
+use super::{PART, environment, goog_hash, leases, noise, path, suite};
 
 fn s3_server(bucket: &str, keys: Option<(&str, &str)>) -> Server {
     let s3 = Arc::new(S3::new(bucket, keys));
@@ -138,6 +138,37 @@ fn a_bucket_of_google_does_what_all_places_do() {
     assert!(matches!(folder.lease(Takeover::No).unwrap(), Leased::Busy(_)));
     leases::write_foreign(&folder, 0.0);
     leases::eventually("lost", || held.is_lost());
+}
+
+#[test]
+fn a_whole_file_is_compared_with_the_sum_that_google_keeps() {
+    let bytes = noise(3 * PART + 5);
+    let sent = bytes.clone();
+    let server = Server::start(move |request| {
+        let mut body = sent.clone();
+        body[PART] ^= u8::from(request.target.contains("damaged"));
+        let reply = Reply::file(request, &body).with("x-goog-hash", &goog_hash(&sent));
+        let reply = reply.with("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT");
+        let encoding = if request.target.ends_with("expanded") { "gzip" } else { "identity" };
+        reply.with("ETag", "\"1\"").with("x-goog-stored-content-encoding", encoding)
+    });
+    let _held = environment(&[("STORAGE_EMULATOR_HOST", &server.url(""))]);
+    for folder in [path("gs://sums"), path(&server.url("/sums"))] {
+        let mut found = Vec::new();
+        folder.join("whole").open().unwrap().read_to_end(&mut found).unwrap();
+        assert!(found == bytes && folder.join("whole").read().unwrap() == bytes);
+        let damaged = folder.join("damaged");
+        let message = damaged.read().unwrap_err().to_string();
+        let expected = format!("and the store says {:08x}", crc32c::crc32c(&bytes));
+        assert!(message.contains(&expected) && message.contains(damaged.as_str()), "{message}");
+        // A part says nothing about the sum of the whole.
+        assert!(damaged.read_range(0..9).unwrap() == bytes[..9]);
+        let mut rest = Vec::new();
+        damaged.open_at(PART as u64 + 1).unwrap().read_to_end(&mut rest).unwrap();
+        assert!(rest == bytes[PART + 1..]);
+        // The sum is that of what lies there, which the store decompresses.
+        assert_eq!(folder.join("damaged/expanded").read().unwrap().len(), bytes.len());
+    }
 }
 
 #[test]

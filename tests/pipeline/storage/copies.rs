@@ -9,7 +9,8 @@ use std::process::{Command, Output};
 use gimlet::storage::Path;
 
 use super::faulty::{Bucket, Fault};
-use super::noise;
+use super::server::{Reply, Server};
+use super::{goog_hash, noise};
 
 /// What a child reads.
 const CHILD: &str = "GIMLET_TEST_COPIED";
@@ -152,4 +153,25 @@ fn a_download_that_was_cut_goes_on_where_it_was() {
     let first = bucket.requests()[before..].iter().filter_map(|request| request.range()).next();
     assert_eq!(first.map(|(start, _)| start), Some(200_000));
     assert_eq!(sizes(copies.path()), [300_000]);
+}
+
+#[test]
+fn a_download_that_goes_on_is_compared_as_a_whole() {
+    let (bytes, copies) = (noise(300_000), tempfile::tempdir().unwrap());
+    let sent = bytes.clone();
+    let server = Server::start(move |request| {
+        let reply = Reply::file(request, &sent).with("x-goog-hash", &goog_hash(&sent));
+        reply.with("ETag", "\"1\"")
+    });
+    let file = super::path(&server.url("/data"));
+    assert_eq!(read(&[&file], copies.path(), "1"), [line(&bytes)]);
+    let whole = fs::read_dir(copies.path()).unwrap().next().unwrap().unwrap().path();
+    fs::write(whole.with_extension("part"), vec![0; 200_000]).unwrap();
+    fs::remove_file(&whole).unwrap();
+    let output = child(&[&file], copies.path(), "1");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("and the store says"), "{said}");
+    // What was damaged is gone, so that the next try fetches all.
+    assert_eq!(sizes(copies.path()), [0]);
+    assert_eq!(read(&[&file], copies.path(), "1"), [line(&bytes)]);
 }

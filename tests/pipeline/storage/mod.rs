@@ -50,6 +50,14 @@ fn path(text: &str) -> Path {
     Path::parse(text).unwrap()
 }
 
+/// The header by which Google's store tells the checksum of a file.
+fn goog_hash(bytes: &[u8]) -> String {
+    let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bits = u64::from(crc32c::crc32c(bytes)) << 4;
+    let digit = |place: u32| char::from(digits[(bits >> (6 * (5 - place)) & 63) as usize]);
+    format!("crc32c={}==,md5=AAAA", (0..6).map(digit).collect::<String>())
+}
+
 /// Bytes of which any two stretches differ.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 1u32;

@@ -1,6 +1,6 @@
 //! A tensor bundle: its table describes the tensors, whose bytes lie in `.data-00000-of-0000N`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use prost::Message;
@@ -8,6 +8,7 @@ use prost::Message;
 use super::super::sums::{Piece, Sum};
 use super::super::{MAX_RANK, RawInfo, RawInfos, RawTensors};
 use super::index_of;
+use super::slices::{SLICE, Slice, check_cover, place};
 use super::table::read_table;
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
@@ -60,9 +61,9 @@ struct Entry {
     size: i64,
     #[prost(fixed32, tag = "6")]
     crc32c: u32,
-    /// Parts of a tensor that several variables hold; their places are of no interest.
-    #[prost(bytes = "vec", repeated, tag = "7")]
-    slices: Vec<Vec<u8>>,
+    /// What the parts hold of a tensor that lies in parts, each with an entry of its own.
+    #[prost(message, repeated, tag = "7")]
+    slices: Vec<Slice>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -88,13 +89,24 @@ struct Extent {
     crc32c: u32,
 }
 
+/// A tensor or a slice of one: what it holds, and where that lies.
+#[derive(Debug)]
+struct Part {
+    region: Vec<Range<usize>>,
+    extent: Extent,
+}
+
+/// The entries of slices by their keys.
+type Slices<'a> = BTreeMap<&'a [u8], &'a [u8]>;
+
 /// An open bundle.
 #[derive(Debug)]
 pub(super) struct Bundle {
     index: Path,
     shards: BTreeMap<usize, RangeFile>,
     tensors: RawInfos,
-    extents: BTreeMap<String, Extent>,
+    /// Of a tensor that lies in one piece, one that is all of it.
+    parts: BTreeMap<String, Vec<Part>>,
 }
 
 impl Bundle {
@@ -115,71 +127,72 @@ impl Bundle {
             index,
             shards: BTreeMap::new(),
             tensors: RawInfos::new(),
-            extents: BTreeMap::new(),
+            parts: BTreeMap::new(),
         };
+        let (slices, entries): (Vec<_>, Vec<_>) =
+            entries.iter().partition(|(key, _)| key.first() == Some(&SLICE));
+        let slices = slices.into_iter().map(|(key, entry)| (&key[..], &entry[..])).collect();
         for (name, entry) in entries {
-            bundle.add(&String::from_utf8_lossy(name), entry, num_shards)?;
+            bundle.add(name, entry, &slices, num_shards)?;
         }
         bundle.open_shards(prefix, num_shards)?;
         bundle.check_overlaps()?;
         Ok(bundle)
     }
 
-    fn add(&mut self, name: &str, entry: &[u8], shards: usize) -> Result<(), CheckpointError> {
+    fn add(
+        &mut self,
+        key: &[u8],
+        entry: &[u8],
+        slices: &Slices<'_>,
+        shards: usize,
+    ) -> Result<(), CheckpointError> {
+        let name = String::from_utf8_lossy(key).into_owned();
         let damaged =
             |reason: String| CheckpointError::damaged(&self.index, format!("`{name}`: {reason}"));
-        let unsupported = |reason: String| CheckpointError::Unsupported {
-            path: self.index.to_string(),
-            reason: format!("`{name}` {reason}"),
-        };
         let entry = Entry::decode(entry).map_err(|error| damaged(error.to_string()))?;
         if entry.dtype == STRING {
             return Ok(());
         }
-        if !entry.slices.is_empty() {
-            let parts = entry.slices.len();
-            return Err(unsupported(format!("lies in {parts} slices, expected whole tensors")));
-        }
         let numpy = TYPES.iter().find(|(number, _)| *number == entry.dtype);
         let dtype = numpy.and_then(|(_, name)| DType::from_name(name)).ok_or_else(|| {
-            unsupported(format!(
-                "is of TensorFlow's type {}, expected floats or integers",
-                entry.dtype
-            ))
+            CheckpointError::Unsupported {
+                path: self.index.to_string(),
+                reason: format!(
+                    "`{name}` is of TensorFlow's type {}, expected floats or integers",
+                    entry.dtype
+                ),
+            }
         })?;
         let shape = shape(&entry).ok_or_else(|| damaged("it has no shape".to_string()))?;
         let info = RawInfo { dtype, shape };
-        let (start, size) = (u64::try_from(entry.offset), u64::try_from(entry.size));
-        let (Ok(start), Ok(size)) = (start, size) else {
-            return Err(damaged("it lies before the file".to_string()));
+        let parts = match entry.slices.is_empty() {
+            true => part(&entry, &info, shards).map(|part| vec![part]),
+            false => sliced(key, &entry, &info, slices, shards),
         };
-        if info.num_bytes() != Some(size) {
-            let shape = &info.shape;
-            return Err(damaged(format!("{size} bytes do not hold {dtype} of shape {shape:?}")));
-        }
-        let shard = usize::try_from(entry.shard_id).ok().filter(|shard| *shard < shards);
-        let (Some(shard), Some(end)) = (shard, start.checked_add(size)) else {
-            return Err(damaged(format!("it lies in file {} of {shards}", entry.shard_id)));
-        };
-        let extent = Extent { shard, start, end, crc32c: entry.crc32c };
-        self.tensors.insert(name.to_string(), info);
-        self.extents.insert(name.to_string(), extent);
+        let parts = parts.map_err(damaged)?;
+        self.tensors.insert(name.clone(), info);
+        self.parts.insert(name, parts);
         Ok(())
+    }
+
+    /// Every part with its tensor's name.
+    fn all_parts(&self) -> impl Iterator<Item = (&String, &Part)> {
+        self.parts.iter().flat_map(|(name, parts)| parts.iter().map(move |part| (name, part)))
     }
 
     /// Opens the files in which tensors lie.
     fn open_shards(&mut self, prefix: &Path, num_shards: usize) -> Result<(), CheckpointError> {
-        for (name, extent) in &self.extents {
-            if !self.shards.contains_key(&extent.shard) {
-                let file = format!("{prefix}.data-{:05}-of-{num_shards:05}", extent.shard);
-                let file = Path::parse(&file)?.open_ranges().map_err(|error| {
-                    match error.is_not_found() {
-                        true => CheckpointError::damaged(&self.index, error.to_string()),
-                        false => error.into(),
-                    }
-                })?;
-                self.shards.insert(extent.shard, file);
-            }
+        let used: BTreeSet<usize> = self.all_parts().map(|(_, part)| part.extent.shard).collect();
+        for shard in used {
+            let file = Path::parse(&format!("{prefix}.data-{shard:05}-of-{num_shards:05}"))?;
+            let file = file.open_ranges().map_err(|error| match error.is_not_found() {
+                true => CheckpointError::damaged(&self.index, error.to_string()),
+                false => error.into(),
+            })?;
+            self.shards.insert(shard, file);
+        }
+        for (name, Part { extent, .. }) in self.all_parts() {
             let file = &self.shards[&extent.shard];
             if extent.end > file.size() {
                 let found = file.size();
@@ -196,10 +209,29 @@ impl Bundle {
         Piece { name, file: &self.shards[&extent.shard], range: extent.start..extent.end, sum }
     }
 
+    /// Some rows of a part, counted from its first.
+    fn rows_of(
+        &self,
+        name: &str,
+        part: &Part,
+        rows: Range<usize>,
+    ) -> Result<Vec<u8>, CheckpointError> {
+        let Part { region, extent } = part;
+        let columns = region.get(1..).unwrap_or_default().iter().map(Range::len);
+        let row = (columns.product::<usize>() * self.tensors[name].dtype.size()) as u64;
+        let range = extent.start + rows.start as u64 * row..extent.start + rows.end as u64 * row;
+        let bytes = self.shards[&extent.shard].read(range.clone())?;
+        let piece = self.piece(name, extent);
+        match range == piece.range && piece.sum.is_some_and(|sum| !sum.fits(&bytes)) {
+            true => Err(piece.changed()),
+            false => Ok(bytes),
+        }
+    }
+
     /// Each byte belongs to one tensor.
     fn check_overlaps(&self) -> Result<(), CheckpointError> {
-        let mut extents: Vec<_> =
-            self.extents.iter().filter(|(_, e)| e.end > e.start).map(|(n, e)| (*e, n)).collect();
+        let extents = self.all_parts().map(|(name, part)| (part.extent, name));
+        let mut extents: Vec<_> = extents.filter(|(e, _)| e.end > e.start).collect();
         extents.sort_unstable();
         let overlaps = |pair: &&[(Extent, &String)]| {
             pair[0].0.shard == pair[1].0.shard && pair[0].0.end > pair[1].0.start
@@ -227,6 +259,61 @@ fn num_shards(index: &Path, header: &[u8]) -> Result<usize, CheckpointError> {
     }
 }
 
+/// What an entry says of a tensor that lies in one piece.
+///
+/// # Errors
+/// It is not one that a file can hold.
+fn part(entry: &Entry, info: &RawInfo, shards: usize) -> Result<Part, String> {
+    let (start, size) = (u64::try_from(entry.offset), u64::try_from(entry.size));
+    let (Ok(start), Ok(size)) = (start, size) else {
+        return Err("it lies before the file".to_string());
+    };
+    if info.num_bytes() != Some(size) {
+        let RawInfo { dtype, shape } = info;
+        return Err(format!("{size} bytes do not hold {dtype} of shape {shape:?}"));
+    }
+    let shard = usize::try_from(entry.shard_id).ok().filter(|shard| *shard < shards);
+    let (Some(shard), Some(end)) = (shard, start.checked_add(size)) else {
+        return Err(format!("it lies in file {} of {shards}", entry.shard_id));
+    };
+    let region = info.shape.iter().map(|size| 0..*size).collect();
+    Ok(Part { region, extent: Extent { shard, start, end, crc32c: entry.crc32c } })
+}
+
+/// What the entries of its slices say of a tensor.
+///
+/// # Errors
+/// They do not make it up.
+fn sliced(
+    key: &[u8],
+    entry: &Entry,
+    info: &RawInfo,
+    slices: &Slices<'_>,
+    shards: usize,
+) -> Result<Vec<Part>, String> {
+    let RawInfo { dtype, shape } = info;
+    if info.num_bytes().is_none() {
+        return Err(format!("no machine holds {dtype} of shape {shape:?}"));
+    }
+    let mut parts = Vec::with_capacity(entry.slices.len());
+    for slice in &entry.slices {
+        let region = slice.region(shape);
+        let region =
+            region.ok_or_else(|| format!("a slice lies outside of its shape {shape:?}"))?;
+        let held = slices.get(&slice.key(key)[..]);
+        let held = held.ok_or_else(|| format!("its slice {region:?} has no entry"))?;
+        let held = Entry::decode(*held).map_err(|error| error.to_string())?;
+        let of_slice = RawInfo { dtype: *dtype, shape: region.iter().map(Range::len).collect() };
+        if held.dtype != entry.dtype || self::shape(&held).as_ref() != Some(&of_slice.shape) {
+            return Err(format!("its slice {region:?} is of another type or shape"));
+        }
+        parts.push(Part { region, ..part(&held, &of_slice, shards)? });
+    }
+    let regions: Vec<_> = parts.iter().map(|part| &part.region[..]).collect();
+    check_cover(&regions, shape)?;
+    Ok(parts)
+}
+
 /// The dimensions of an entry; `None` where it has none that a tensor can have.
 fn shape(entry: &Entry) -> Option<Vec<usize>> {
     let shape = entry.shape.clone().unwrap_or_default();
@@ -240,19 +327,27 @@ impl RawTensors for Bundle {
     }
 
     fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<u8>, CheckpointError> {
-        let extent = self.extents[name];
-        let file = &self.shards[&extent.shard];
-        let row = self.tensors[name].row_bytes() as u64;
-        let range = extent.start + rows.start as u64 * row..extent.start + rows.end as u64 * row;
-        let bytes = file.read(range.clone())?;
-        let piece = self.piece(name, &extent);
-        match range == piece.range && piece.sum.is_some_and(|sum| !sum.fits(&bytes)) {
-            true => Err(piece.changed()),
-            false => Ok(bytes),
+        let (info, parts) = (&self.tensors[name], &self.parts[name]);
+        if let [whole] = &parts[..] {
+            return self.rows_of(name, whole, rows);
         }
+        let mut read = vec![0; rows.len() * info.row_bytes()];
+        for part in parts {
+            let of_part = &part.region[0];
+            let shared = rows.start.max(of_part.start)..rows.end.min(of_part.end);
+            if shared.is_empty() {
+                continue;
+            }
+            let within = shared.start - of_part.start..shared.end - of_part.start;
+            let bytes = self.rows_of(name, part, within)?;
+            let mut region = part.region.clone();
+            region[0] = shared.start - rows.start..shared.end - rows.start;
+            place(&bytes, &region, &info.shape, info.dtype.size(), &mut read);
+        }
+        Ok(read)
     }
 
     fn pieces(&self) -> Vec<Piece<'_>> {
-        self.extents.iter().map(|(name, extent)| self.piece(name, extent)).collect()
+        self.all_parts().map(|(name, part)| self.piece(name, &part.extent)).collect()
     }
 }

@@ -2,6 +2,7 @@
 //! bytes of the tensors.
 
 mod bundle;
+mod slices;
 mod table;
 
 use std::io::Read;

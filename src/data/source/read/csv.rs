@@ -5,7 +5,8 @@
 use std::io::BufRead;
 use std::sync::Arc;
 
-use super::decode::{Compression, open_decoded};
+use super::decode::{Compression, Decoded, open_decoded};
+use super::gzip::Restart;
 use super::{Body, RecordPosition, RecordReader, file_error, read_error};
 use crate::data::error::DataError;
 use crate::data::example::Key;
@@ -105,7 +106,7 @@ impl Scan {
 pub(super) struct CsvRecords {
     path: Path,
     options: Arc<CsvOptions>,
-    reader: Box<dyn BufRead + Send>,
+    reader: Decoded,
     position: RecordPosition,
     columns: Arc<[Key]>,
 }
@@ -116,18 +117,19 @@ impl CsvRecords {
         path: &Path,
         options: &Arc<CsvOptions>,
         position: RecordPosition,
+        restart: Option<&Arc<Restart>>,
     ) -> Result<Self, DataError> {
         let start = RecordPosition::default();
         let mut records = Self {
             path: path.clone(),
             options: options.clone(),
-            reader: open_decoded(path, start, Compression::of_text)?,
+            reader: open_decoded(path, start, None, Compression::of_text)?,
             position: start,
             columns: [].into(),
         };
         records.read_head()?;
         if position != start && position != records.position {
-            records.reader = open_decoded(path, position, Compression::of_text)?;
+            records.reader = open_decoded(path, position, restart, Compression::of_text)?;
             records.position = position;
         }
         Ok(records)
@@ -209,6 +211,10 @@ impl RecordReader for CsvRecords {
     fn position(&self) -> RecordPosition {
         self.position
     }
+
+    fn restart(&self) -> Option<Arc<Restart>> {
+        self.reader.restart(self.position)
+    }
 }
 
 #[cfg(test)]
@@ -230,7 +236,7 @@ mod tests {
     }
 
     fn open(path: &Path, position: RecordPosition) -> CsvRecords {
-        CsvRecords::open_at(path, &Arc::new(options()), position).unwrap()
+        CsvRecords::open_at(path, &Arc::new(options()), position, None).unwrap()
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! The bytes of a file, decompressed as its first bytes say: gzip, zstd, and zlib for TFRecords.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::sync::Arc;
 
 use flate2::bufread::MultiGzDecoder;
 
+use super::gzip::{Gzip, Restart, Restarts};
 use super::zlib::ZlibReader;
 use super::{RecordPosition, read_error, shorter};
 use crate::data::error::DataError;
@@ -41,46 +43,108 @@ impl Compression {
     }
 }
 
-/// Opens a file at a position in its uncompressed bytes.
+/// The bytes of a file, decompressed.
+pub(super) struct Decoded {
+    reader: Box<dyn BufRead + Send>,
+    restarts: Restarts,
+}
+
+impl Decoded {
+    fn new(reader: impl BufRead + Send + 'static) -> Self {
+        Self { reader: Box::new(reader), restarts: Restarts::default() }
+    }
+
+    /// Where decompressing can begin to reach a position, none of which lies before the one asked
+    /// for last; `None` where it has to begin at the beginning, or nothing is compressed.
+    pub(super) fn restart(&self, position: RecordPosition) -> Option<Arc<Restart>> {
+        self.restarts.before(position.bytes)
+    }
+}
+
+impl Read for Decoded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.reader.read(buffer)
+    }
+}
+
+impl BufRead for Decoded {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.reader.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.reader.consume(count);
+    }
+}
+
+/// Opens a file at a position in its uncompressed bytes, which may lie behind a restart.
 pub(super) fn open_decoded(
     path: &Path,
     position: RecordPosition,
+    restart: Option<&Arc<Restart>>,
     compression_of: fn(&[u8]) -> Compression,
-) -> Result<Box<dyn BufRead + Send>, DataError> {
+) -> Result<Decoded, DataError> {
     let broken = |source| read_error(path, position, source);
     // Remote files are checked for changes by storage, and asking for a size costs a request.
     let size = path.local().is_ok().then(|| path.size()).transpose()?;
-    if position.bytes > 0
-        && let Ok(first) = path.read_range(0..PROBE as u64)
-        && compression_of(&first) == Compression::Plain
-    {
-        // Opening a remote file at its beginning would fetch more of it than these few bytes.
-        if size.is_some_and(|size| size < position.bytes) {
-            return Err(shorter(path));
+    let first = (position.bytes > 0).then(|| path.read_range(0..PROBE as u64).ok()).flatten();
+    // Opening a remote file at its beginning would fetch more of it than these few bytes.
+    match (first.map(|first| compression_of(&first)), restart) {
+        (Some(Compression::Plain), _) => {
+            return Ok(Decoded::new(buffered(open_behind(path, size, position.bytes)?)));
         }
-        let left = size.map(|size| size - position.bytes);
-        return Ok(buffered(Whole { inner: path.open_at(position.bytes)?, left }));
+        (Some(Compression::Gzip), Some(restart)) if restart.offset() <= position.bytes => {
+            let file = open_behind(path, size, restart.byte())?;
+            let gzip = Gzip::restart(file, restart).map_err(broken)?;
+            let restarts = gzip.restarts();
+            let reader = Decoded { reader: Box::new(gzip), restarts };
+            return skipped(path, reader, position, position.bytes - restart.offset());
+        }
+        _ => {}
     }
     let mut file: Box<dyn Read + Send> = path.open()?;
     let mut first = Vec::with_capacity(PROBE);
     file.by_ref().take(PROBE as u64).read_to_end(&mut first).map_err(broken)?;
     let compression = compression_of(&first);
-    let whole = buffered(Whole { inner: Box::new(Cursor::new(first).chain(file)), left: size });
-    let mut reader = match compression {
-        Compression::Plain => whole,
-        Compression::Gzip => buffered(MultiGzDecoder::new(whole)),
-        Compression::Zlib => buffered(ZlibReader::new(whole)),
+    let whole = Whole { inner: Box::new(Cursor::new(first).chain(file)), left: size };
+    let reader = match compression {
+        Compression::Plain => Decoded::new(buffered(whole)),
+        Compression::Gzip => {
+            let gzip = Gzip::new(whole);
+            let restarts = gzip.restarts();
+            Decoded { reader: Box::new(gzip), restarts }
+        }
+        Compression::Zlib => Decoded::new(buffered(ZlibReader::new(buffered(whole)))),
         Compression::Zstd => {
-            let mut decoder = zstd::stream::read::Decoder::with_buffer(whole).map_err(broken)?;
+            let decoder = zstd::stream::read::Decoder::with_buffer(buffered(whole));
+            let mut decoder = decoder.map_err(broken)?;
             decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(broken)?;
-            buffered(decoder)
+            Decoded::new(buffered(decoder))
         }
     };
-    let skipped = io::copy(&mut reader.by_ref().take(position.bytes), &mut io::sink());
-    if skipped.map_err(broken)? < position.bytes {
+    skipped(path, reader, position, position.bytes)
+}
+
+/// Opens a file behind so many of its bytes.
+fn open_behind(path: &Path, size: Option<u64>, bytes: u64) -> Result<Whole, DataError> {
+    if size.is_some_and(|size| size < bytes) {
         return Err(shorter(path));
     }
-    Ok(reader)
+    Ok(Whole { inner: path.open_at(bytes)?, left: size.map(|size| size - bytes) })
+}
+
+/// Passes over the bytes before a position.
+fn skipped(
+    path: &Path,
+    mut reader: Decoded,
+    position: RecordPosition,
+    count: u64,
+) -> Result<Decoded, DataError> {
+    let passed = io::copy(&mut reader.by_ref().take(count), &mut io::sink());
+    match passed.map_err(|source| read_error(path, position, source))? < count {
+        true => Err(shorter(path)),
+        false => Ok(reader),
+    }
 }
 
 /// How many bytes a byte of the file becomes, judged by its beginning: 1 where it is not compressed.
@@ -104,8 +168,8 @@ pub(crate) fn expansion(path: &Path) -> Result<f64, DataError> {
     Ok((decoded as f64 / length).max(1.0))
 }
 
-fn buffered(reader: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
-    Box::new(BufReader::with_capacity(BUFFER_SIZE, reader))
+fn buffered<R: Read>(reader: R) -> BufReader<R> {
+    BufReader::with_capacity(BUFFER_SIZE, reader)
 }
 
 /// Notices a file that ends before its size when it was opened.

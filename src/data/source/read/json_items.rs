@@ -1,8 +1,10 @@
 //! JSON objects: one a line, or the items of an array that is the whole file or the value of a key.
 
 use std::io::BufRead;
+use std::sync::Arc;
 
-use super::decode::{Compression, open_decoded};
+use super::decode::{Compression, Decoded, open_decoded};
+use super::gzip::Restart;
 use super::lines::Lines;
 use super::{Body, RecordPosition, RecordReader, file_error, read_error};
 use crate::data::error::DataError;
@@ -16,14 +18,15 @@ pub(super) fn open_json(
     path: &Path,
     field: Option<&str>,
     position: RecordPosition,
+    restart: Option<&Arc<Restart>>,
 ) -> Result<Box<dyn RecordReader>, DataError> {
     if position.within == IN_ARRAY {
-        return Ok(Box::new(Items::resume_at(path, position)?));
+        return Ok(Box::new(Items::resume_at(path, position, restart)?));
     }
     if position != RecordPosition::default() {
-        return Ok(Box::new(Lines::open_at(path, position)?));
+        return Ok(Box::new(Lines::open_at(path, position, restart)?));
     }
-    let mut items = Items::resume_at(path, RecordPosition { within: IN_ARRAY, ..position })?;
+    let mut items = Items::resume_at(path, RecordPosition { within: IN_ARRAY, ..position }, None)?;
     match field {
         Some(field) => items.enter_value_of(field)?,
         None if items.is_array()? => items.expect(b'[', "an array")?,
@@ -35,13 +38,17 @@ pub(super) fn open_json(
 /// The items of an array.
 struct Items {
     path: Path,
-    reader: Box<dyn BufRead + Send>,
+    reader: Decoded,
     position: RecordPosition,
 }
 
 impl Items {
-    fn resume_at(path: &Path, position: RecordPosition) -> Result<Self, DataError> {
-        let reader = open_decoded(path, position, Compression::of_text)?;
+    fn resume_at(
+        path: &Path,
+        position: RecordPosition,
+        restart: Option<&Arc<Restart>>,
+    ) -> Result<Self, DataError> {
+        let reader = open_decoded(path, position, restart, Compression::of_text)?;
         Ok(Self { path: path.clone(), reader, position })
     }
 
@@ -167,6 +174,10 @@ impl RecordReader for Items {
     fn position(&self) -> RecordPosition {
         self.position
     }
+
+    fn restart(&self) -> Option<Arc<Restart>> {
+        self.reader.restart(self.position)
+    }
 }
 
 #[cfg(test)]
@@ -177,9 +188,9 @@ mod tests {
     #[track_caller]
     fn check(json: &str, field: Option<&str>, expected: &[&str]) {
         let (_dir, path) = file(json.as_bytes());
-        let mut whole = open_json(&path, field, RecordPosition::default()).unwrap();
+        let mut whole = open_json(&path, field, RecordPosition::default(), None).unwrap();
         for left in 0..=expected.len() {
-            let mut resumed = open_json(&path, field, whole.position()).unwrap();
+            let mut resumed = open_json(&path, field, whole.position(), None).unwrap();
             assert_eq!(rest(&mut *resumed, text), expected[left..], "{left} of {json}");
             whole.next_record().unwrap();
         }
@@ -206,7 +217,7 @@ mod tests {
             ("{\"data\": 1}", Some("data"), "found `1`, expected an array under \"data\""),
         ] {
             let (_dir, path) = file(json.as_bytes());
-            let error = error_of(open_json(&path, field, RecordPosition::default()));
+            let error = error_of(open_json(&path, field, RecordPosition::default(), None));
             assert!(error.contains(expected), "{error}");
         }
     }

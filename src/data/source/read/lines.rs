@@ -1,8 +1,10 @@
 //! The lines of one file.
 
 use std::io::BufRead;
+use std::sync::Arc;
 
-use super::decode::{Compression, open_decoded};
+use super::decode::{Compression, Decoded, open_decoded};
+use super::gzip::Restart;
 use super::{Body, RecordPosition, RecordReader, read_error};
 use crate::data::error::DataError;
 use crate::storage::Path;
@@ -10,19 +12,23 @@ use crate::storage::Path;
 /// Reads a file line by line and knows where it is.
 pub(super) struct Lines {
     path: Path,
-    reader: Box<dyn BufRead + Send>,
+    reader: Decoded,
     position: RecordPosition,
 }
 
 impl Lines {
     /// Opens the file at a position that [`Lines::position`] once gave, or at its beginning.
-    pub(super) fn open_at(path: &Path, position: RecordPosition) -> Result<Self, DataError> {
-        let reader = open_decoded(path, position, Compression::of_text)?;
+    pub(super) fn open_at(
+        path: &Path,
+        position: RecordPosition,
+        restart: Option<&Arc<Restart>>,
+    ) -> Result<Self, DataError> {
+        let reader = open_decoded(path, position, restart, Compression::of_text)?;
         Ok(Self { path: path.clone(), reader, position })
     }
 
     /// The lines of a file that is open at its beginning.
-    pub(super) fn of_open(path: &Path, reader: Box<dyn BufRead + Send>) -> Self {
+    pub(super) fn of_open(path: &Path, reader: Decoded) -> Self {
         Self { path: path.clone(), reader, position: RecordPosition::default() }
     }
 
@@ -55,6 +61,10 @@ impl RecordReader for Lines {
     fn position(&self) -> RecordPosition {
         self.position
     }
+
+    fn restart(&self) -> Option<Arc<Restart>> {
+        self.reader.restart(self.position)
+    }
 }
 
 #[cfg(test)]
@@ -65,7 +75,7 @@ mod tests {
     use super::*;
 
     fn lines_from(path: &Path, position: RecordPosition) -> Vec<String> {
-        let mut lines = Lines::open_at(path, position).unwrap();
+        let mut lines = Lines::open_at(path, position, None).unwrap();
         let (mut found, mut line) = (Vec::new(), Vec::new());
         while lines.next_line(&mut line).unwrap() {
             found.push(String::from_utf8(line.clone()).unwrap());
@@ -79,7 +89,7 @@ mod tests {
         std::fs::write(&file, bytes).unwrap();
         let path = Path::parse(file.to_str().unwrap()).unwrap();
         assert_eq!(lines_from(&path, RecordPosition::default()), expected);
-        let mut reader = Lines::open_at(&path, RecordPosition::default()).unwrap();
+        let mut reader = Lines::open_at(&path, RecordPosition::default(), None).unwrap();
         for rest in 1..=expected.len() {
             reader.next_line(&mut Vec::new()).unwrap();
             assert_eq!(lines_from(&path, reader.position), expected[rest..]);
@@ -110,7 +120,7 @@ mod tests {
         let zstd = zstd::encode_all(text.as_bytes(), 1).unwrap();
         for bytes in [gzip.finish().unwrap(), zstd] {
             let (_dir, path) = file(&bytes[..bytes.len() / 2]);
-            let lines = Lines::open_at(&path, RecordPosition::default());
+            let lines = Lines::open_at(&path, RecordPosition::default(), None);
             let error = error_of(lines.map(|lines| Box::new(lines) as Box<dyn RecordReader>));
             let (_, place) = error.split_once("file` beyond line ").expect(&error);
             let line: u64 = place.split_once(' ').unwrap().0.parse().unwrap();
@@ -121,7 +131,7 @@ mod tests {
     #[test]
     fn a_file_that_shrinks_is_an_error() {
         let (_dir, path) = file("a line of some length\n".repeat(100_000).as_bytes());
-        let mut lines = Lines::open_at(&path, RecordPosition::default()).unwrap();
+        let mut lines = Lines::open_at(&path, RecordPosition::default(), None).unwrap();
         lines.next_record().unwrap();
         path.set_size(500_000).unwrap();
         let error = error_of(Ok(Box::new(lines)));

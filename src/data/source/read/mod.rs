@@ -4,13 +4,18 @@
 //! and leaves it to [`super::parse`] to make examples of them, which happens on other threads.
 
 mod arrow_ipc;
+mod bits;
 mod csv;
 mod decode;
+mod gzip;
+mod huffman;
+mod inflate;
 mod json_items;
 mod leaf;
 mod lines;
 mod megatron;
 mod parquet;
+mod pause;
 mod rows;
 mod seek;
 mod tf_record;
@@ -27,6 +32,7 @@ use crate::storage::Path;
 
 pub(crate) use csv::{CsvOptions, fields};
 pub(crate) use decode::expansion;
+pub use gzip::Restart;
 pub(crate) use megatron::TokenType;
 pub(crate) use parquet::num_rows;
 pub(crate) use rows::{RowOptions, Rows};
@@ -67,6 +73,12 @@ pub(crate) trait RecordReader: Send {
     /// The position after the last record.
     fn position(&self) -> RecordPosition;
 
+    /// Where decompressing can begin to reach that position; `None` where it takes none, as in files
+    /// that are not compressed, or has to begin at the beginning.
+    fn restart(&self) -> Option<Arc<Restart>> {
+        None
+    }
+
     /// Whether, after an error, the next record can be read.
     fn recovers(&self) -> bool {
         false
@@ -88,17 +100,21 @@ pub(crate) trait RecordReader: Send {
     }
 }
 
-/// Opens a file at a position that [`RecordReader::position`] once gave, or at its beginning.
+/// Opens a file at a position that [`RecordReader::position`] once gave, with what
+/// [`RecordReader::restart`] gave there, or at its beginning.
 pub(crate) fn open_records(
     file: &SourceFile,
     position: RecordPosition,
+    restart: Option<&Arc<Restart>>,
 ) -> Result<Box<dyn RecordReader>, DataError> {
     let path = &file.path;
     let mut reader: Box<dyn RecordReader> = match &file.format {
-        Format::Text => Box::new(lines::Lines::open_at(path, position)?),
-        Format::Json { field } => json_items::open_json(path, field.as_deref(), position)?,
-        Format::Csv(options) => Box::new(csv::CsvRecords::open_at(path, options, position)?),
-        Format::TfRecord => Box::new(tf_record::TfRecords::open_at(path, position)?),
+        Format::Text => Box::new(lines::Lines::open_at(path, position, restart)?),
+        Format::Json { field } => json_items::open_json(path, field.as_deref(), position, restart)?,
+        Format::Csv(options) => {
+            Box::new(csv::CsvRecords::open_at(path, options, position, restart)?)
+        }
+        Format::TfRecord => Box::new(tf_record::TfRecords::open_at(path, position, restart)?),
         Format::Parquet(options) => {
             Box::new(parquet::ParquetRows::open_at(path, options.clone(), position)?)
         }
@@ -130,6 +146,10 @@ impl RecordReader for Part {
 
     fn position(&self) -> RecordPosition {
         self.reader.position()
+    }
+
+    fn restart(&self) -> Option<Arc<Restart>> {
+        self.reader.restart()
     }
 
     fn recovers(&self) -> bool {
@@ -244,19 +264,19 @@ mod tests {
     #[track_caller]
     fn check(path: Path, format: Format, count: usize) {
         let file = SourceFile::new(path, format);
-        let all = rest(&mut *open_records(&file, RecordPosition::default()).unwrap(), show);
+        let all = rest(&mut *open_records(&file, RecordPosition::default(), None).unwrap(), show);
         assert_eq!(all.len(), count);
-        let mut whole = open_records(&file, RecordPosition::default()).unwrap();
+        let mut whole = open_records(&file, RecordPosition::default(), None).unwrap();
         for left in 0..=count {
             assert_eq!(whole.position().records, left as u64);
-            let mut resumed = open_records(&file, whole.position()).unwrap();
+            let mut resumed = open_records(&file, whole.position(), None).unwrap();
             assert_eq!(rest(&mut *resumed, show), all[left..], "from {left} on");
             assert!(whole.next_record().unwrap().is_none() == (left == count));
         }
         let part = SourceFile { records: Some(1..count as u64 - 1), ..file };
-        let mut whole = open_records(&part, RecordPosition::default()).unwrap();
+        let mut whole = open_records(&part, RecordPosition::default(), None).unwrap();
         for left in 1..count {
-            let mut resumed = open_records(&part, whole.position()).unwrap();
+            let mut resumed = open_records(&part, whole.position(), None).unwrap();
             assert_eq!(rest(&mut *resumed, show), all[left..count - 1], "part from {left} on");
             whole.next_record().unwrap();
         }
@@ -271,14 +291,14 @@ mod tests {
         for name in ["examples.tfrecord", "examples_gzip.tfrecord", "examples_zlib.tfrecord"] {
             // Their bytes are no text, so their lengths are compared.
             let file = SourceFile::new(reference(name), Format::TfRecord);
-            let mut whole = open_records(&file, RecordPosition::default()).unwrap();
+            let mut whole = open_records(&file, RecordPosition::default(), None).unwrap();
             let length = |body| match body {
                 Body::Bytes(bytes) => bytes.len().to_string(),
                 _ => unreachable!("TFRecords hold bytes"),
             };
-            let all = rest(&mut *open_records(&file, whole.position()).unwrap(), length);
+            let all = rest(&mut *open_records(&file, whole.position(), None).unwrap(), length);
             for left in 0..=5 {
-                let mut resumed = open_records(&file, whole.position()).unwrap();
+                let mut resumed = open_records(&file, whole.position(), None).unwrap();
                 assert_eq!(rest(&mut *resumed, length), all[left..], "{name}");
                 whole.next_record().unwrap();
             }
@@ -291,9 +311,9 @@ mod tests {
         let csv = CsvOptions { delimiter: b',', quote: Some(b'"'), column_names: None, skip: 0 };
         // The record of the names counts.
         let file = SourceFile::new(reference("table.csv"), Format::Csv(Arc::new(csv)));
-        let mut whole = open_records(&file, RecordPosition::default()).unwrap();
+        let mut whole = open_records(&file, RecordPosition::default(), None).unwrap();
         for left in (0..=4).rev() {
-            let mut resumed = open_records(&file, whole.position()).unwrap();
+            let mut resumed = open_records(&file, whole.position(), None).unwrap();
             assert_eq!(rest(&mut *resumed, text).len(), left);
             whole.next_record().unwrap();
         }
@@ -336,7 +356,7 @@ mod tests {
         let (_dir, path) = megatron(&[&[&[5, 60000]], &[&[1], &[2, 3]], &[], &[&[9]]]);
         check(path.clone(), Format::Megatron, 4);
         let file = SourceFile::new(path, Format::Megatron);
-        let all = rest(&mut *open_records(&file, RecordPosition::default()).unwrap(), show);
+        let all = rest(&mut *open_records(&file, RecordPosition::default(), None).unwrap(), show);
         assert_eq!(all, ["[5, 60000]", "[1, 2, 3]", "[]", "[9]"]);
     }
 
@@ -345,11 +365,11 @@ mod tests {
         let (_dir, path) = megatron(&[&[&[5, 6]], &[&[7, 8]]]);
         path.set_size(7).unwrap();
         let file = SourceFile::new(path.clone(), Format::Megatron);
-        let error = error_of(open_records(&file, RecordPosition::default()));
+        let error = error_of(open_records(&file, RecordPosition::default(), None));
         assert!(error.contains("document 2 is to lie at bytes 4 to 8 of 7"), "{error}");
         let index = Path::parse(&path.as_str().replace(".bin", ".idx")).unwrap();
         index.set_size(40).unwrap();
-        let error = error_of(open_records(&file, RecordPosition::default()));
+        let error = error_of(open_records(&file, RecordPosition::default(), None));
         assert!(error.contains("it has 40 bytes, which do not fit 2 sequences"), "{error}");
     }
 
@@ -367,6 +387,7 @@ mod tests {
                 let error = error_of(open_records(
                     &SourceFile::new(path, format.clone()),
                     RecordPosition::default(),
+                    None,
                 ));
                 assert!(error.contains("/file`: ") && error.contains(expected), "{error}");
             }

@@ -5,9 +5,11 @@
 //! ```
 //! All little-endian. Source: TensorFlow `core/lib/io/record_writer.h`.
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, Read};
+use std::sync::Arc;
 
-use super::decode::{Compression, open_decoded};
+use super::decode::{Compression, Decoded, open_decoded};
+use super::gzip::Restart;
 use super::{Body, RecordPosition, RecordReader};
 use crate::data::error::DataError;
 use crate::storage::Path;
@@ -49,7 +51,7 @@ fn compression_of(first: &[u8]) -> Compression {
 /// Reads a file record by record and checks every one.
 pub(super) struct TfRecords {
     path: Path,
-    reader: Box<dyn BufRead + Send>,
+    reader: Decoded,
     position: RecordPosition,
     /// Whether the record in error was passed, so that the next one can be read.
     recovers: bool,
@@ -57,8 +59,12 @@ pub(super) struct TfRecords {
 
 impl TfRecords {
     /// Opens the file at a position that it once gave, or at its beginning.
-    pub(super) fn open_at(path: &Path, position: RecordPosition) -> Result<Self, DataError> {
-        let reader = open_decoded(path, position, compression_of)?;
+    pub(super) fn open_at(
+        path: &Path,
+        position: RecordPosition,
+        restart: Option<&Arc<Restart>>,
+    ) -> Result<Self, DataError> {
+        let reader = open_decoded(path, position, restart, compression_of)?;
         Ok(Self { path: path.clone(), reader, position, recovers: false })
     }
 
@@ -136,6 +142,10 @@ impl RecordReader for TfRecords {
         self.position
     }
 
+    fn restart(&self) -> Option<Arc<Restart>> {
+        self.reader.restart(self.position)
+    }
+
     fn recovers(&self) -> bool {
         self.recovers
     }
@@ -173,7 +183,7 @@ mod tests {
     }
 
     fn open(path: &Path) -> TfRecords {
-        TfRecords::open_at(path, RecordPosition::default()).unwrap()
+        TfRecords::open_at(path, RecordPosition::default(), None).unwrap()
     }
 
     #[test]
@@ -197,7 +207,7 @@ mod tests {
             let (_dir, path) = file(&bytes);
             let mut whole = open(&path);
             for left in 0..=TEXTS.len() {
-                let mut resumed = TfRecords::open_at(&path, whole.position()).unwrap();
+                let mut resumed = TfRecords::open_at(&path, whole.position(), None).unwrap();
                 assert_eq!(rest(&mut resumed, text), TEXTS[left..]);
                 let mut skipped = open(&path);
                 skipped.skip(left as u64).unwrap();

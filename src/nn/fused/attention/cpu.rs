@@ -4,6 +4,7 @@ use tch::{Kind, Tensor};
 
 use crate::nn::autograd::{RawTensor, check, custom_function, raw};
 use crate::nn::masks::AttentionBias;
+use crate::nn::profiler::{Part, part};
 
 #[repr(C)]
 struct RawAttention {
@@ -45,6 +46,7 @@ pub(super) fn attention(
     value: &Tensor,
     bias: &AttentionBias,
 ) -> Tensor {
+    let _part = part(Part::Attention);
     let undefined = Tensor::new;
     let position = bias.position.as_ref().map_or_else(undefined, Tensor::shallow_clone);
     let operands = Operands {
@@ -92,6 +94,7 @@ impl Operands {
         out_gradient: &Tensor,
         position_needs: bool,
     ) -> Vec<Tensor> {
+        let _part = part(Part::Attention);
         let heads = self.query.size()[1];
         let like = |tensor: &Tensor| {
             let joined = tensor.transpose(1, 2);

@@ -6,6 +6,7 @@ use tch::Tensor;
 
 use crate::nn::autograd::{RawTensor, check, custom_function, raw};
 use crate::nn::masks::AttentionBias;
+use crate::nn::profiler::{Part, part};
 
 #[repr(C)]
 struct RawOperands {
@@ -129,6 +130,7 @@ pub(super) fn attention(
     in_heads: [&Tensor; 3],
     bias: &AttentionBias,
 ) -> Tensor {
+    let _part = part(Part::Attention);
     let [query, key, value] = in_heads;
     let (batch, _, length, _) = query.size4().expect("queries have four axes");
     let position = bias.position.as_ref().map_or_else(Tensor::new, Tensor::shallow_clone);
@@ -138,6 +140,7 @@ pub(super) fn attention(
     // The result that is kept must not know how it came to be.
     let kept = Kept { out: kept.out.detach(), ..kept };
     let backward = move |gradients: Vec<Tensor>| {
+        let _part = part(Part::Attention);
         let [query, key, value, bias] = (kernel.backward)(&operands, &kept, &gradients[0]);
         let by_head = |gradient: Tensor| {
             let (heads, width) =

@@ -40,6 +40,30 @@ fn variables_and_slots_are_those_of_t5x() {
 }
 
 #[test]
+fn variables_in_slices_are_put_together() {
+    let stored = opened("sliced/model.ckpt");
+    let found: Vec<_> = stored.shapes().into_iter().collect();
+    let expected = [
+        ("target/columns", vec![4, 6]),
+        ("target/long", vec![200]),
+        ("target/middle", vec![2, 5, 3]),
+        ("target/rows", vec![10, 3]),
+        ("target/whole", vec![2, 2]),
+    ];
+    assert_eq!(found, expected.map(|(name, shape)| (name.to_string(), shape)));
+    for (name, shape) in &found {
+        let variable = name.strip_prefix("target/").unwrap();
+        let dtype = if variable == "columns" { DType::Bf16 } else { DType::F32 };
+        let expected = value(variable, shape, dtype);
+        assert_eq!(stored.read(name).unwrap(), expected, "{name}");
+        let mut part: Vec<_> = shape.iter().map(|size| 0..*size).collect();
+        part[0] = shape[0] / 2..shape[0];
+        assert_eq!(stored.read_part(name, &part).unwrap(), expected.part(&part), "{name}");
+    }
+    stored.verify().unwrap();
+}
+
+#[test]
 fn a_folder_stands_for_the_newest_that_its_file_names() {
     check("model.ckpt-700", "mesh", 700, DType::F32);
     check("model.ckpt-700", "mesh/checkpoint", 700, DType::F32);

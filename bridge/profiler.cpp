@@ -1,0 +1,110 @@
+// libtorch's profiler, and ranges of ours in it, for `src/nn/profiler.rs`.
+//
+// Kineto records what runs between two calls: operations with the ranges around them on the host and, on CUDA,
+// kernels with the operation that launched each.
+
+#include <ATen/record_function.h>
+#include <kineto/ActivityType.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
+
+#include <cstdlib>
+#include <set>
+#include <string>
+
+#include "guarded.h"
+
+namespace profiler = torch::autograd::profiler;
+
+namespace {
+
+// What an event is, as Rust numbers it.
+enum Kind : int32_t { kOperation = 0, kBackward = 1, kRange = 2, kKernel = 3 };
+
+// The kind of an event; false for those that stand for others, such as the launch of a kernel.
+bool find_kind(const profiler::KinetoEvent& event, Kind* kind) {
+  switch (static_cast<libkineto::ActivityType>(event.activityType())) {
+    case libkineto::ActivityType::CPU_OP: {
+      const bool backward =
+          static_cast<at::RecordScope>(event.scope()) == at::RecordScope::BACKWARD_FUNCTION;
+      *kind = backward ? kBackward : kOperation;
+      return true;
+    }
+    case libkineto::ActivityType::USER_ANNOTATION:
+      *kind = kRange;
+      return true;
+    case libkineto::ActivityType::CONCURRENT_KERNEL:
+    case libkineto::ActivityType::GPU_MEMCPY:
+    case libkineto::ActivityType::GPU_MEMSET:
+      *kind = kKernel;
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+struct GimletEvent {
+  const char* name;
+  uint64_t start_ns;
+  uint64_t end_ns;
+  uint64_t thread;
+  // Of the forward operation that a backward function belongs to.
+  uint64_t forward_thread;
+  // Which node of autograd's an operation makes next, or a backward function is; negative for none.
+  int64_t sequence;
+  // The operation; of a kernel, the operation that launched it, 0 for none.
+  uint64_t correlation;
+  Kind kind;
+};
+
+// Begins to record what this thread does, and the threads of a backward pass that it starts. Null, or a
+// message to be freed with `free`.
+char* gimlet_profile_begin(bool on_cuda) noexcept {
+  return guarded([&] {
+    std::set<profiler::ActivityType> activities{profiler::ActivityType::CPU};
+    if (on_cuda) {
+      activities.insert(profiler::ActivityType::CUDA);
+    } else {
+      // It looks for devices all the same, and says on standard error that there are none.
+      setenv("KINETO_LOG_LEVEL", "9", /*overwrite=*/0);
+    }
+    const profiler::ProfilerConfig config(profiler::ProfilerState::KINETO);
+    profiler::prepareProfiler(config, activities);
+    profiler::enableProfiler(config, activities);
+  });
+}
+
+// Ends it, and shows `take` each event. Events and their names live until it returns.
+char* gimlet_profile_end(void* sink, void (*take)(void* sink, const GimletEvent* event)) noexcept {
+  return guarded([&] {
+    const auto result = profiler::disableProfiler();
+    for (const auto& event : result->events()) {
+      Kind kind;
+      if (!find_kind(event, &kind)) continue;
+      const std::string name = event.name();
+      const auto correlation = kind == kKernel ? event.linkedCorrelationId() : event.correlationId();
+      const GimletEvent raw{name.c_str(),         event.startNs(),    event.endNs(), event.startThreadId(),
+                            event.fwdThreadId(),  event.sequenceNr(), correlation,   kind};
+      take(sink, &raw);
+    }
+  });
+}
+
+// Opens a range on this thread; its name lives as long as the program. Null where that fails.
+void* gimlet_range_begin(const char* name) noexcept {
+  try {
+    auto* range = new at::RecordFunction(at::RecordScope::USER_SCOPE);
+    range->before(name);
+    return range;
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+// Closes it, on the same thread.
+void gimlet_range_end(void* range) noexcept { delete static_cast<at::RecordFunction*>(range); }
+
+}  // extern "C"

@@ -1,0 +1,106 @@
+//! Huffman codes as deflate describes them: by the lengths of their symbols' codes.
+
+use std::io::{self, Read};
+
+use super::bits::Bits;
+
+/// The longest code.
+const LONGEST: usize = 15;
+/// Codes up to this length are looked up, the few longer ones are counted out.
+const LOOKED_UP: usize = 10;
+
+/// Tells symbols apart.
+pub(super) struct Code {
+    /// What it was made of.
+    pub lengths: Vec<u8>,
+    /// By the next bits: the symbol times 16, and the length of its code; 0 for a longer code.
+    table: Box<[u16; 1 << LOOKED_UP]>,
+    /// Symbols of each length.
+    counts: [u16; LONGEST + 1],
+    /// The symbols by length, then by value, which is the order of their codes.
+    symbols: Vec<u16>,
+}
+
+impl Code {
+    /// The code in which symbol `i` takes `lengths[i]` bits, or does not occur.
+    ///
+    /// # Errors
+    /// The lengths are those of no code. One that is not complete has at most one symbol.
+    pub(super) fn new(lengths: &[u8]) -> Result<Self, &'static str> {
+        let mut counts = [0; LONGEST + 1];
+        lengths.iter().for_each(|length| counts[usize::from(*length)] += 1);
+        counts[0] = 0;
+        let mut left = 1_i32;
+        for count in &counts[1..] {
+            left = 2 * left - i32::from(*count);
+            if left < 0 {
+                return Err("a Huffman code has more symbols than codes");
+            }
+        }
+        let num_symbols = counts.iter().sum::<u16>();
+        if left > 0 && num_symbols > 1 {
+            return Err("a Huffman code is not complete");
+        }
+        let mut code = Self {
+            lengths: lengths.to_vec(),
+            table: Box::new([0; 1 << LOOKED_UP]),
+            counts,
+            symbols: vec![0; usize::from(num_symbols)],
+        };
+        code.fill(lengths);
+        Ok(code)
+    }
+
+    fn fill(&mut self, lengths: &[u8]) {
+        // The next code of each length, and its place among all.
+        let (mut codes, mut places) = ([0_u16; LONGEST + 1], [0_u16; LONGEST + 1]);
+        for length in 1..LONGEST {
+            codes[length + 1] = (codes[length] + self.counts[length]) << 1;
+            places[length + 1] = places[length] + self.counts[length];
+        }
+        for (symbol, length) in lengths.iter().enumerate().filter(|(_, length)| **length > 0) {
+            let length = usize::from(*length);
+            self.symbols[usize::from(places[length])] = symbol as u16;
+            places[length] += 1;
+            // Codes come highest bit first.
+            let first = usize::from(codes[length].reverse_bits() >> (16 - length));
+            codes[length] = codes[length].wrapping_add(1);
+            if length <= LOOKED_UP {
+                for place in (first..self.table.len()).step_by(1 << length) {
+                    self.table[place] = (symbol << 4 | length) as u16;
+                }
+            }
+        }
+    }
+
+    /// The next symbol; at least 15 bits are ready, or all that there are.
+    #[inline]
+    pub(super) fn decode<R: Read>(&self, bits: &mut Bits<R>) -> io::Result<usize> {
+        let entry = self.table[bits.peek() as usize % (1 << LOOKED_UP)];
+        if entry == 0 {
+            return self.decode_long(bits);
+        }
+        bits.skip(u32::from(entry & 15))?;
+        Ok(usize::from(entry >> 4))
+    }
+
+    /// Counts through the lengths: codes of one length follow each other, and those of the next
+    /// begin at twice the one behind the last.
+    #[cold]
+    fn decode_long<R: Read>(&self, bits: &mut Bits<R>) -> io::Result<usize> {
+        let (mut code, mut first, mut place) = (0, 0, 0);
+        for length in 1..=LONGEST {
+            code |= (bits.peek() >> (length - 1) & 1) as usize;
+            let count = usize::from(self.counts[length]);
+            if code < first + count {
+                bits.skip(length as u32)?;
+                return Ok(usize::from(self.symbols[place + code - first]));
+            }
+            place += count;
+            first = (first + count) << 1;
+            code <<= 1;
+        }
+        let reason = "corrupt gzip stream: bits that are no symbol's code";
+        Err(io::Error::new(io::ErrorKind::InvalidData, reason))
+    }
+}

@@ -1,0 +1,56 @@
+//! What decompressing goes on from, in the form in which positions keep it.
+
+use serde::{Deserialize, Serialize};
+
+/// The state of a deflate stream between two of its symbols.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Pause {
+    /// What the stream may refer to: the last 32 KiB. Saved deflated, in hexadecimal digits.
+    #[serde(with = "packed")]
+    pub window: Vec<u8>,
+    /// Within a block, the lengths of its codes for literals and for distances.
+    pub codes: Option<(Vec<u8>, Vec<u8>)>,
+    pub in_last_block: bool,
+}
+
+/// A window as text in a saved position: a third of its size, twice.
+mod packed {
+    use std::io::Read;
+
+    use flate2::Compression;
+    use flate2::read::{DeflateDecoder, DeflateEncoder};
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::super::inflate::WINDOW;
+
+    pub(super) fn serialize<S: Serializer>(
+        window: &[u8],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut deflated = Vec::new();
+        let packed = DeflateEncoder::new(window, Compression::default()).read_to_end(&mut deflated);
+        packed.expect("memory is readable");
+        let digits: String = deflated.iter().map(|byte| format!("{byte:02x}")).collect();
+        serializer.serialize_str(&digits)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<u8>, D::Error> {
+        let digits = String::deserialize(deserializer)?;
+        let byte = |pair: &[u8]| {
+            let text = std::str::from_utf8(pair).ok()?;
+            u8::from_str_radix(text, 16).ok()
+        };
+        let deflated: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
+        let deflated = deflated.ok_or_else(|| D::Error::custom("the window is not hexadecimal"))?;
+        let mut window = Vec::new();
+        let mut bytes = DeflateDecoder::new(&deflated[..]).take(WINDOW as u64 + 1);
+        bytes.read_to_end(&mut window).map_err(D::Error::custom)?;
+        match window.len() {
+            0..=WINDOW => Ok(window),
+            _ => Err(D::Error::custom("the window is longer than 32 KiB")),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The floating-point operations that a training step consists of, by arithmetic alone.
+//!
+//! A multiplication and an addition are two. Counted are products of matrices: projections, the scores and
+//! averages of attention over all pairs of positions, and logits. The backward pass has twice as many as the
+//! forward pass. Lookups are free, and what a `remat_policy` computes again does not count: these are
+//! operations of the model, not of the machine, as Chowdhery et al. 2022 (arXiv:2204.02311) count them for
+//! the utilization of a device.
+
+use super::memory::StepShape;
+use super::t5::T5Config;
+
+/// Operations of a training step of all rows of that shape, padding included.
+pub fn train_step_flops(config: &T5Config, shape: StepShape) -> f64 {
+    3.0 * shape.rows as f64 * forward_flops(config, shape)
+}
+
+/// Of a forward pass of one row.
+fn forward_flops(config: &T5Config, shape: StepShape) -> f64 {
+    let [inputs, targets] = [shape.inputs_length, shape.targets_length].map(|length| length as f64);
+    let [embed, mlp, vocab] =
+        [config.emb_dim, config.mlp_dim, config.vocab_size].map(|extent| extent as f64);
+    let joined = (config.num_heads * config.head_dim) as f64;
+    // One projection of a token, from or to all heads.
+    let projection = 2.0 * embed * joined;
+    let feed_forward = 2.0 * embed * mlp * (config.mlp_activations.len() + 1) as f64;
+    // Scores and averages of one query and one key.
+    let pair = 4.0 * joined;
+    let own = |length: f64| length * (4.0 * projection + feed_forward) + length * length * pair;
+    let cross = 2.0 * projection * (targets + inputs) + targets * inputs * pair;
+    config.num_encoder_layers as f64 * own(inputs)
+        + config.num_decoder_layers as f64 * (own(targets) + cross)
+        + 2.0 * targets * embed * vocab
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::{Activation, Dtype, RematPolicy};
+
+    fn config(dims: [usize; 4]) -> T5Config {
+        let [emb_dim, mlp_dim, num_heads, num_layers] = dims;
+        T5Config {
+            vocab_size: 32128,
+            dtype: Dtype::Bfloat16,
+            emb_dim,
+            num_heads,
+            num_encoder_layers: num_layers,
+            num_decoder_layers: num_layers,
+            head_dim: 64,
+            mlp_dim,
+            mlp_activations: vec![Activation::Gelu, Activation::Linear],
+            dropout_rate: 0.0,
+            logits_via_embedding: false,
+            float32_attention_logits: false,
+            scale_attn_logits: false,
+            remat_policy: RematPolicy::Full,
+            fp8: None,
+        }
+    }
+
+    #[test]
+    fn one_layer_with_all_extents_apart_is_counted_by_hand() {
+        let config = T5Config {
+            vocab_size: 100,
+            num_encoder_layers: 2,
+            head_dim: 5,
+            mlp_activations: vec![Activation::Relu],
+            ..config([7, 11, 3, 1])
+        };
+        let shape = StepShape { rows: 4, inputs_length: 13, targets_length: 17 };
+        // A token in a stack: four projections of 7 x 15 and two of 7 x 11. A pair: two products of 15.
+        let token = 2 * (4 * 7 * 15 + 2 * 7 * 11);
+        let encoder_layer = 13 * token + 13 * 13 * 60;
+        let cross = 2 * (2 * 17 + 2 * 13) * 7 * 15 + 17 * 13 * 60;
+        let decoder_layer = 17 * token + 17 * 17 * 60 + cross;
+        let forward = 2 * encoder_layer + decoder_layer + 2 * 17 * 7 * 100;
+        assert_eq!(train_step_flops(&config, shape), f64::from(3 * 4 * forward));
+    }
+
+    /// GFLOP of a row of 512 inputs and 114 targets, as counted apart from this code.
+    #[test]
+    fn published_sizes_need_known_numbers_of_operations() {
+        let sizes = [
+            ([512, 1024, 6, 8], 106.3),
+            ([768, 2048, 12, 12], 425.9),
+            ([1024, 2816, 16, 24], 1467.8),
+            ([2048, 5120, 32, 24], 5346.0),
+        ];
+        for (dims, expected) in sizes {
+            let shape = StepShape { rows: 1, inputs_length: 512, targets_length: 114 };
+            let found = train_step_flops(&config(dims), shape) / 1e9;
+            assert!((found - expected).abs() < 0.06, "{found} for {dims:?}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `gimlet bench`: how fast the parts of a run are that gin files describe, without running it.
+
+mod data;
+mod report;
+#[cfg(feature = "torch")]
+mod torch;
+
+use std::num::NonZeroUsize;
+
+use clap::{Args, Subcommand};
+
+use crate::train::{decoding_shape, training_shape};
+
+use super::cli::GinArgs;
+use super::configure::{Configured, configure};
+use super::failure::Failure;
+use super::library::Library;
+
+/// Flags of `gimlet bench`.
+#[derive(Args, Debug)]
+pub struct BenchToolArgs {
+    /// What is measured.
+    #[command(subcommand)]
+    pub tool: BenchCommand,
+}
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Time training steps on full rows of made-up tokens, and say where the time goes: no data are read and
+    /// nothing is written.
+    #[command(name = "train_step")]
+    TrainStep(Box<BenchArgs>),
+    /// Time decoding as the run's evaluation does it, on made-up inputs and with new parameters; every
+    /// sequence is as long as the targets.
+    Decode(Box<BenchArgs>),
+    /// Time the batches of the training data, which nothing is trained on; needs no libtorch.
+    Data(Box<BenchArgs>),
+}
+
+/// Flags of each measurement.
+#[derive(Args, Debug)]
+pub struct BenchArgs {
+    /// The configuration.
+    #[command(flatten)]
+    pub gin: GinArgs,
+    /// Steps, or batches, that are timed; by default 10, and 100 of the data.
+    #[arg(long, value_name = "N")]
+    pub steps: Option<NonZeroUsize>,
+    /// As many before them that are not.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub warmup: usize,
+    /// Print one JSON object, with the time of each step.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl BenchArgs {
+    /// Steps that are timed, where those are not given.
+    fn steps_or(&self, default: usize) -> usize {
+        self.steps.map_or(default, NonZeroUsize::get)
+    }
+
+    /// The run, with warnings said.
+    fn configured(&self, color: bool) -> Result<Configured, Failure> {
+        let configured = configure(&self.gin, &Library, color)?;
+        eprint!("{}", configured.warnings);
+        Ok(configured)
+    }
+}
+
+/// Does what needs no libtorch: reports mistakes in the configuration, and measures data. True says that nothing
+/// is left to do.
+pub(super) fn without_torch(args: &BenchToolArgs, color: bool) -> Result<bool, Failure> {
+    let checked = |args: &BenchArgs| configure(&args.gin, &Library, color);
+    let shape = match &args.tool {
+        BenchCommand::Data(args) => return data::run(args, color).map(|()| true),
+        BenchCommand::TrainStep(args) => training_shape(&checked(args)?.train),
+        BenchCommand::Decode(args) => decoding_shape(&checked(args)?.train),
+    };
+    shape.map(|_| false).map_err(Failure::usage)
+}
+
+/// Measures anything.
+#[cfg(feature = "torch")]
+pub(super) fn run(args: &BenchToolArgs, color: bool) -> Result<(), Failure> {
+    match &args.tool {
+        BenchCommand::TrainStep(args) => torch::train_step(args, color),
+        BenchCommand::Decode(args) => torch::decode(args, color),
+        BenchCommand::Data(args) => data::run(args, color),
+    }
+}

@@ -1,0 +1,194 @@
+//! `gimlet bench train_step` and `decode`: the figures of `train::bench`, for people and for programs.
+
+use serde_json::{Map, Value, json};
+use tch::Device;
+
+use crate::models::Model;
+use crate::models::memory::StepShape;
+use crate::nn::cpu;
+use crate::run::failure::Failure;
+use crate::run::torch::failure;
+use crate::telemetry::{Laps, thousands};
+use crate::train::Train;
+use crate::train::bench::{
+    Breakdown, DecodeFigures, Machine, Plan, TrainStepFigures, bench_decode, bench_train_step,
+};
+
+use super::BenchArgs;
+use super::report::{Report, rate, seconds};
+
+/// Steps that are timed.
+const STEPS: usize = 10;
+
+/// Prints the figures of the training step.
+pub(super) fn train_step(args: &BenchArgs, color: bool) -> Result<(), Failure> {
+    let configured = args.configured(color)?;
+    cpu::prepare();
+    let plan = plan(args);
+    let figures = bench_train_step(&configured.train, Device::cuda_if_available(), plan);
+    let figures = figures.map_err(failure)?;
+    let mut report = Report::new("train_step");
+    describe_model(&configured.train, figures.shape, &mut report);
+    describe_machine(&figures.machine, &mut report);
+    describe_time("step", &figures.laps, plan.warmup, &mut report);
+    describe_speed(&figures, &mut report);
+    describe_memory(&figures.machine, figures.peak_bytes, &mut report);
+    let loss = figures.losses.last().copied();
+    report.set(json!({ "losses": figures.losses, "loss": loss }));
+    let steps = figures.losses.len();
+    report.say("loss", format!("{:.4} in step {steps}", loss.unwrap_or(f64::NAN)));
+    describe_breakdown(&figures.breakdown, &mut report);
+    report.print(args.json)
+}
+
+/// Prints the figures of decoding.
+pub(super) fn decode(args: &BenchArgs, color: bool) -> Result<(), Failure> {
+    let configured = args.configured(color)?;
+    cpu::prepare();
+    let plan = plan(args);
+    let figures = bench_decode(&configured.train, Device::cuda_if_available(), plan);
+    let figures = figures.map_err(failure)?;
+    let mut report = Report::new("decode");
+    describe_model(&configured.train, figures.shape, &mut report);
+    describe_machine(&figures.machine, &mut report);
+    describe_decoding(&figures, plan, &mut report);
+    describe_memory(&figures.machine, figures.peak_bytes, &mut report);
+    report.print(args.json)
+}
+
+fn plan(args: &BenchArgs) -> Plan {
+    Plan { warmup: args.warmup, steps: args.steps_or(STEPS) }
+}
+
+/// What the model is, and what it computes on.
+fn describe_model(train: &Train, shape: StepShape, report: &mut Report) {
+    let Model::EncoderDecoder(model) = &train.model;
+    let config = model.config();
+    let StepShape { rows, inputs_length, targets_length } = shape;
+    let (dtype, num_params) = (config.dtype.as_str(), config.num_params());
+    report.set(json!({
+        "dtype": dtype,
+        "parameters": num_params,
+        "rows": rows,
+        "inputs_length": inputs_length,
+        "targets_length": targets_length,
+    }));
+    let num_params = thousands(num_params as f64);
+    report.say("model", format!("{num_params} parameters, activations in {dtype}"));
+    let lengths = format!("{inputs_length} inputs and {targets_length} targets");
+    report.say("batch", format!("{rows} rows of {lengths}"));
+}
+
+/// How long a step took, or whatever else was repeated.
+fn describe_time(what: &'static str, laps: &Laps, warmup: usize, report: &mut Report) {
+    let (median, best, count) = (laps.median(), laps.best(), laps.seconds.len());
+    report.set(json!({
+        "warmup": warmup,
+        "steps": count,
+        "step_seconds": laps.seconds,
+        "step_cpu_seconds": laps.cpu_seconds,
+        "median_seconds": median,
+        "best_seconds": best,
+    }));
+    report.say(what, format!("{} median, {} best of {count}", seconds(median), seconds(best)));
+}
+
+fn describe_machine(machine: &Machine, report: &mut Report) {
+    let Machine { device, num_threads, peak_flops } = machine;
+    report.set(json!({ "device": device, "threads": num_threads, "peak_flops": peak_flops }));
+    let threads = num_threads.map(|count| match count {
+        1 => ", 1 thread".to_string(),
+        count => format!(", {count} threads"),
+    });
+    report.say("device", format!("{device}{}", threads.unwrap_or_default()));
+}
+
+/// Rates are those of the median step.
+fn describe_speed(figures: &TrainStepFigures, report: &mut Report) {
+    let StepShape { rows, inputs_length, targets_length } = figures.shape;
+    let step = figures.laps.median();
+    let sequences = rows as f64 / step;
+    let tokens = sequences * (inputs_length + targets_length) as f64;
+    let flops = figures.flops / step;
+    let utilization = figures.machine.peak_flops.map(|peak| flops / peak);
+    report.set(json!({
+        "sequences_per_second": sequences,
+        "tokens_per_second": tokens,
+        "model_flops": figures.flops,
+        "flops_per_second": flops,
+        "utilization": utilization,
+    }));
+    report.say("speed", format!("{} tokens/s, {} sequences/s", rate(tokens), rate(sequences)));
+    let of_model = format!("{} of the model in a step", scaled(figures.flops, "FLOP"));
+    let mut text = format!("{of_model}, {}", scaled(flops, "FLOP/s"));
+    if let Some((share, peak)) = utilization.zip(figures.machine.peak_flops) {
+        let peak = scaled(peak, "FLOP/s");
+        text += &format!("; {:.1}% of {peak}, dense in bfloat16", 100.0 * share);
+    }
+    report.say("compute", text);
+}
+
+fn describe_decoding(figures: &DecodeFigures, plan: Plan, report: &mut Report) {
+    let StepShape { rows, targets_length, .. } = figures.shape;
+    let DecodeFigures { decode_fn, num_decodes, laps, encoder, .. } = figures;
+    report.set(json!({ "decode_fn": decode_fn, "num_decodes": num_decodes }));
+    report.say("decoding", format!("{decode_fn}, {num_decodes} a row"));
+    describe_time("time", laps, plan.warmup, report);
+    let sequences = rows as f64 / laps.median();
+    let tokens = sequences * targets_length as f64;
+    report.set(json!({
+        "encoder_seconds": encoder.median(),
+        "sequences_per_second": sequences,
+        "tokens_per_second": tokens,
+    }));
+    report.say("encoder", format!("{} of it", seconds(encoder.median())));
+    report.say("speed", format!("{} tokens/s, {} sequences/s", rate(tokens), rate(sequences)));
+}
+
+fn describe_memory(machine: &Machine, peak_bytes: u64, report: &mut Report) {
+    report.set(json!({ "peak_memory_bytes": peak_bytes }));
+    let whose = if machine.num_threads.is_some() { "the process" } else { "tensors" };
+    let megabytes = thousands(peak_bytes as f64 / 1e6);
+    report.say("memory", format!("{megabytes} MB of {whose} at the peak"));
+}
+
+fn describe_breakdown(breakdown: &Breakdown, report: &mut Report) {
+    let rows = breakdown.rows();
+    let share = |seconds: f64| seconds / breakdown.seconds;
+    let shares: Map<String, Value> =
+        rows.iter().map(|(name, seconds)| (name.to_string(), json!(share(*seconds)))).collect();
+    let Breakdown { seconds: step, timeline, .. } = breakdown;
+    let timeline = timeline.name();
+    report.set(json!({
+        "breakdown": { "timeline": timeline, "seconds": step, "shares": shares },
+    }));
+    let step = seconds(*step);
+    report.say("breakdown", format!("of the {timeline}'s {step} a step under the profiler:"));
+    for (name, time) in rows {
+        let share = 100.0 * share(time);
+        report.say(name, format!("{share:5.1}%  {}", seconds(time)));
+    }
+}
+
+/// A number with the prefix that suits it, and three digits or more where it has them.
+fn scaled(number: f64, unit: &str) -> String {
+    const PREFIXES: [(f64, &str); 4] = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")];
+    let fits = |(size, _): &&(f64, &str)| number >= *size;
+    let (size, prefix) = PREFIXES.iter().find(fits).unwrap_or(&PREFIXES[3]);
+    let number = number / size;
+    let digits = if number >= 100.0 { 0 } else { 2 };
+    format!("{number:.digits$} {prefix}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_numbers_have_prefixes() {
+        assert_eq!(scaled(989e12, "FLOP/s"), "989 TFLOP/s");
+        assert_eq!(scaled(850_027_216_896.0, "FLOP"), "850 GFLOP");
+        assert_eq!(scaled(2.346e12, "FLOP"), "2.35 TFLOP");
+        assert_eq!(scaled(12_000.0, "FLOP"), "0.01 MFLOP");
+    }
+}

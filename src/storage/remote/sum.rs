@@ -1,0 +1,82 @@
+//! Checksums that a store keeps of its files, and sends along with their bytes.
+
+use object_store::client::HttpResponse;
+
+use super::failure::Failure;
+
+/// The CRC-32C of a whole file, as the store knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::storage) struct Crc32c(u32);
+
+impl Crc32c {
+    /// Google's stores send it with every answer for a file: `x-goog-hash: crc32c=n03x6A==`, which is
+    /// big-endian in Base64. A file that they decompress on the way is not what it is of.
+    pub(super) fn of_response(response: &HttpResponse) -> Option<Self> {
+        let headers = response.headers();
+        let encoding = headers.get("x-goog-stored-content-encoding");
+        if encoding.is_some_and(|encoding| encoding != "identity") {
+            return None;
+        }
+        let hashes = headers.get_all("x-goog-hash").into_iter();
+        let hashes = hashes.filter_map(|value| value.to_str().ok());
+        let mut hashes = hashes.flat_map(|value| value.split(',')).map(str::trim);
+        hashes.find_map(|hash| decode(hash.strip_prefix("crc32c=")?)).map(Self)
+    }
+}
+
+/// Four bytes in Base64 as a big-endian number.
+fn decode(text: &str) -> Option<u32> {
+    const DIGITS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digits = text.strip_suffix("==").filter(|digits| digits.len() == 6)?;
+    let add = |sum: u64, digit| Some(sum << 6 | DIGITS.find(digit)? as u64);
+    // 36 bits, of which 32 count.
+    digits.chars().try_fold(0, add).map(|bits| (bits >> 4) as u32)
+}
+
+/// The sum of what was read so far of a file that is read from its first byte to its last.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::storage) struct Running {
+    expected: Crc32c,
+    sum: u32,
+    count: u64,
+}
+
+impl Running {
+    /// Begins with the first byte.
+    pub(in crate::storage) fn new(expected: Crc32c) -> Self {
+        Self { expected, sum: 0, count: 0 }
+    }
+
+    /// Goes on with the next bytes.
+    pub(in crate::storage) fn add(&mut self, bytes: &[u8]) {
+        self.sum = crc32c::crc32c_append(self.sum, bytes);
+        self.count += bytes.len() as u64;
+    }
+
+    /// Compares behind the last byte.
+    pub(in crate::storage) fn check(&self) -> Result<(), Failure> {
+        let Self { expected: Crc32c(expected), sum, count } = *self;
+        if sum == expected {
+            return Ok(());
+        }
+        Err(Failure::Permanent(format!(
+            "the CRC-32C of its {count} bytes is {sum:08x}, and the store says {expected:08x}: they were \
+             damaged on the way or where they lie; read it again, and else put the file there anew"
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_read_from_base64() {
+        // Google's documentation of `x-goog-hash`.
+        assert_eq!(decode("n03x6A=="), Some(0x9f4d_f1e8));
+        assert_eq!(decode("AAAAAA=="), Some(0));
+        for odd in ["n03x6A=", "n03x6A", "n03x6!==", "n03x6AAA"] {
+            assert_eq!(decode(odd), None, "{odd}");
+        }
+    }
+}

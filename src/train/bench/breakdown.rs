@@ -1,0 +1,311 @@
+//! Where the time of a step goes: what the profiler recorded, shared out among the parts of the model.
+//!
+//! On a CPU the time of an operation less that of the operations inside of it counts; on a GPU that of its
+//! kernels. It belongs to the innermost part that is marked around it (`nn::profiler::part`). A backward
+//! function belongs to the part of its forward operation; what is marked nowhere, to the part that its name
+//! tells. What is left of the step's time are gaps: there the device has nothing to do.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::nn::profiler::{Event, EventKind, Part};
+
+/// Names of work that no mark says the part of, operations and kernels. The first that a name contains counts.
+const NAMES: [(&str, Part); 20] = [
+    ("attention", Part::Attention),
+    ("fmha", Part::Attention),
+    ("flash", Part::Attention),
+    ("softmax", Part::Attention),
+    ("aten::mm", Part::Products),
+    ("aten::bmm", Part::Products),
+    ("aten::addmm", Part::Products),
+    ("aten::baddbmm", Part::Products),
+    ("aten::matmul", Part::Products),
+    ("aten::_scaled_mm", Part::Products),
+    ("gemm", Part::Products),
+    ("nvjet", Part::Products),
+    ("cutlass", Part::Products),
+    ("rms_norm", Part::Elementwise),
+    ("gelu", Part::Elementwise),
+    ("relu", Part::Elementwise),
+    ("bernoulli", Part::Elementwise),
+    ("embedding", Part::Embeddings),
+    ("cross_entropy", Part::Loss),
+    ("adam", Part::Optimizer),
+];
+
+/// Whose time it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeline {
+    /// Operations on the CPU: also where a GPU shows no kernels, because the profiler may not look.
+    Host,
+    /// Kernels on the GPU.
+    Device,
+}
+
+impl Timeline {
+    /// `host` or `device`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Timeline::Host => "host",
+            Timeline::Device => "device",
+        }
+    }
+}
+
+/// The time of a step by what it was spent on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Breakdown {
+    /// Whose time it is.
+    pub timeline: Timeline,
+    /// Seconds of a step under the profiler, by the clock.
+    pub seconds: f64,
+    /// Seconds of each part, in its order.
+    pub parts: BTreeMap<Part, f64>,
+    /// Seconds of work that belongs to no part.
+    pub other: f64,
+    /// Seconds without work.
+    pub gaps: f64,
+}
+
+impl Breakdown {
+    /// Of events of that many steps, which took `seconds` together.
+    pub(super) fn new(events: &[Event], seconds: f64, num_steps: usize) -> Self {
+        let operations = Operations::new(events);
+        let kernels = events.iter().filter(|event| event.kind == EventKind::Kernel);
+        let kernels: Vec<&Event> = kernels.collect();
+        let (timeline, work) = match kernels.is_empty() {
+            true => (Timeline::Host, operations.work()),
+            false => (Timeline::Device, operations.work_of(kernels)),
+        };
+        let mut parts: BTreeMap<Part, f64> = Part::ALL.map(|part| (part, 0.0)).into();
+        let (mut other, mut busy) = (0.0, 0.0);
+        for (part, nanoseconds) in work {
+            let share = nanoseconds as f64 * 1e-9 / num_steps as f64;
+            *part.and_then(|part| parts.get_mut(&part)).unwrap_or(&mut other) += share;
+            busy += share;
+        }
+        let seconds = seconds / num_steps as f64;
+        Self { timeline, seconds, parts, other, gaps: (seconds - busy).max(0.0) }
+    }
+
+    /// Name and seconds of each row: the parts, `other` and `gaps`.
+    pub fn rows(&self) -> Vec<(&'static str, f64)> {
+        let parts = self.parts.iter().map(|(part, seconds)| (part.name(), *seconds));
+        parts.chain([("other", self.other), ("gaps", self.gaps)]).collect()
+    }
+}
+
+/// Work and how long it took.
+type Work = Vec<(Option<Part>, u64)>;
+
+/// What ran on the host, and inside of what.
+struct Operations<'a> {
+    events: Vec<&'a Event>,
+    /// The event that each is directly inside of.
+    outer: Vec<Option<usize>>,
+    /// The last operation that a thread began before it made a node: the node's own.
+    forward: HashMap<(u64, i64), usize>,
+}
+
+impl<'a> Operations<'a> {
+    fn new(events: &'a [Event]) -> Self {
+        let on_host = events.iter().filter(|event| event.kind != EventKind::Kernel);
+        let mut events: Vec<&Event> = on_host.collect();
+        // An event comes before those inside of it.
+        events.sort_by_key(|event| (event.thread, event.start_ns, u64::MAX - event.end_ns));
+        let (mut outer, mut open): (Vec<Option<usize>>, Vec<usize>) = (Vec::new(), Vec::new());
+        let mut forward = HashMap::new();
+        for (index, event) in events.iter().enumerate() {
+            let encloses =
+                |other: &Event| other.thread == event.thread && event.end_ns <= other.end_ns;
+            while open.last().is_some_and(|last| !encloses(events[*last])) {
+                open.pop();
+            }
+            outer.push(open.last().copied());
+            open.push(index);
+            // The engine's own ranges have numbers of nodes too.
+            let is_forward =
+                event.kind == EventKind::Operation && !event.name.starts_with("autograd::");
+            if is_forward && event.sequence >= 0 {
+                forward.insert((event.thread, event.sequence), index);
+            }
+        }
+        Self { events, outer, forward }
+    }
+
+    /// Each operation's own time.
+    fn work(&self) -> Work {
+        let duration = |event: &Event| event.end_ns.saturating_sub(event.start_ns);
+        let mut own: Vec<u64> = self.events.iter().map(|event| duration(event)).collect();
+        for (event, outer) in self.events.iter().zip(&self.outer) {
+            if let Some(outer) = outer {
+                own[*outer] = own[*outer].saturating_sub(duration(event));
+            }
+        }
+        own.into_iter().enumerate().map(|(index, own)| (self.part(index), own)).collect()
+    }
+
+    /// Each kernel's time in which no earlier one runs.
+    fn work_of(&self, mut kernels: Vec<&Event>) -> Work {
+        kernels.sort_by_key(|kernel| kernel.start_ns);
+        let operations = self.events.iter().enumerate();
+        let launchers: HashMap<u64, usize> = operations
+            .filter(|(_, event)| event.correlation != 0)
+            .map(|(index, event)| (event.correlation, index))
+            .collect();
+        let mut covered = 0;
+        let own = |kernel: &Event| {
+            let own = kernel.end_ns.saturating_sub(kernel.start_ns.max(covered));
+            covered = covered.max(kernel.end_ns);
+            let launcher = launchers.get(&kernel.correlation);
+            let part = launcher.and_then(|index| self.part(*index));
+            (part.or_else(|| part_of_name(&kernel.name)), own)
+        };
+        kernels.into_iter().map(own).collect()
+    }
+
+    /// What an operation is for.
+    fn part(&self, index: usize) -> Option<Part> {
+        self.marked(index)
+            .or_else(|| self.around(index).find_map(|index| part_of_name(&self.events[index].name)))
+    }
+
+    /// The part that is marked around an operation, or around the forward operation that it belongs to.
+    fn marked(&self, index: usize) -> Option<Part> {
+        self.around(index).find_map(|index| {
+            let event = self.events[index];
+            match event.kind {
+                EventKind::Range => Part::named(&event.name),
+                EventKind::Backward => {
+                    let forward = self.forward.get(&(event.forward_thread, event.sequence))?;
+                    // A forward operation comes first; anything else would go round in circles.
+                    (self.events[*forward].start_ns < event.start_ns)
+                        .then(|| self.marked(*forward))
+                        .flatten()
+                }
+                EventKind::Operation | EventKind::Kernel => None,
+            }
+        })
+    }
+
+    /// An operation and those that it is inside of, from the innermost.
+    fn around(&self, index: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(index), |index| self.outer[*index])
+    }
+}
+
+fn part_of_name(name: &str) -> Option<Part> {
+    let found = NAMES.iter().find(|(words, _)| name.contains(words));
+    found.map(|(_, part)| *part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An operation of thread 1 between two times.
+    fn operation(name: &str, start_ns: u64, end_ns: u64) -> Event {
+        Event {
+            name: name.to_string(),
+            start_ns,
+            end_ns,
+            thread: 1,
+            forward_thread: 0,
+            sequence: -1,
+            correlation: 0,
+            kind: EventKind::Operation,
+        }
+    }
+
+    fn range(part: Part, start_ns: u64, end_ns: u64) -> Event {
+        Event { kind: EventKind::Range, ..operation(part.name(), start_ns, end_ns) }
+    }
+
+    /// The rows that are not empty, in nanoseconds, of one step of 100.
+    fn rows(events: &[Event]) -> Vec<(&'static str, u64)> {
+        let breakdown = Breakdown::new(events, 100e-9, 1);
+        let sum: f64 = breakdown.rows().iter().map(|(_, seconds)| seconds).sum();
+        assert!((sum - breakdown.seconds).abs() < 1e-15, "{breakdown:?}");
+        let rows = breakdown.rows().into_iter();
+        let rows = rows.map(|(name, seconds)| (name, (seconds * 1e9).round() as u64));
+        rows.filter(|(_, nanoseconds)| *nanoseconds > 0).collect()
+    }
+
+    #[test]
+    fn an_operation_counts_without_those_inside_and_by_the_innermost_mark() {
+        let events = [
+            operation("aten::copy_", 12, 14),
+            operation("aten::matmul", 10, 30),
+            range(Part::Attention, 40, 70),
+            operation("aten::mm", 42, 60),
+            range(Part::Optimizer, 45, 50),
+            operation("aten::sort", 80, 85),
+        ];
+        let expected =
+            [("GEMM", 20), ("attention", 25), ("optimizer", 5), ("other", 5), ("gaps", 45)];
+        assert_eq!(rows(&events), expected);
+    }
+
+    #[test]
+    fn a_backward_function_belongs_to_the_part_of_its_operation() {
+        let backward = |name: &str, start_ns, end_ns, sequence| Event {
+            kind: EventKind::Backward,
+            sequence,
+            forward_thread: 1,
+            thread: 2,
+            ..operation(name, start_ns, end_ns)
+        };
+        let forward = |name: &str, start_ns, end_ns| Event {
+            sequence: 7,
+            ..operation(name, start_ns, end_ns)
+        };
+        let events = [
+            // Both begin before the node is made; the last one makes it.
+            forward("aten::to", 1, 2),
+            range(Part::Attention, 3, 13),
+            forward("aten::mul", 4, 12),
+            backward("MulBackward0", 20, 40, 7),
+            Event { thread: 2, ..operation("aten::mul", 25, 35) },
+            // A mark inside of the function wins.
+            Event { thread: 2, ..range(Part::Elementwise, 36, 38) },
+            // A node that no operation is known of.
+            backward("AddBackward0", 50, 60, 8),
+        ];
+        let expected =
+            [("attention", 28), ("norms and activations", 2), ("other", 11), ("gaps", 59)];
+        assert_eq!(rows(&events), expected);
+    }
+
+    #[test]
+    fn on_a_gpu_kernels_count_and_idle_time_between_them_is_a_gap() {
+        let kernel = |name: &str, start_ns, end_ns, correlation| Event {
+            kind: EventKind::Kernel,
+            thread: 9,
+            correlation,
+            ..operation(name, start_ns, end_ns)
+        };
+        let events = [
+            range(Part::Loss, 0, 5),
+            Event { correlation: 3, ..operation("aten::exp_", 1, 4) },
+            kernel("vectorized_elementwise_kernel", 10, 20, 3),
+            // Runs beside the first for a while.
+            kernel("sm90_xmma_gemm_bf16", 15, 30, 0),
+            kernel("memset", 50, 60, 0),
+        ];
+        let expected = [("GEMM", 10), ("loss", 10), ("other", 10), ("gaps", 70)];
+        assert_eq!(rows(&events), expected);
+    }
+
+    #[test]
+    fn names_tell_the_part_of_what_is_not_marked() {
+        let check = |name: &str, expected: Option<Part>| assert_eq!(part_of_name(name), expected);
+        check("aten::addmm_", Some(Part::Products));
+        check("aten::_scaled_dot_product_flash_attention", Some(Part::Attention));
+        check("aten::gelu_backward", Some(Part::Elementwise));
+        check("aten::embedding_dense_backward", Some(Part::Embeddings));
+        check("aten::_fused_adamw_", Some(Part::Optimizer));
+        check("void cutlass::Kernel2<cutlass_80_tensorop>", Some(Part::Products));
+        check("fmha_cutlassF_bf16_aligned_64x64_rf_sm80", Some(Part::Attention));
+        check("aten::copy_", None);
+    }
+}

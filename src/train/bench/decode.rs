@@ -1,0 +1,114 @@
+//! Decoding, timed, and the encoder alone.
+
+use tch::Device;
+
+use crate::models::Model;
+use crate::models::decoding::{DecodeFn, Prediction};
+use crate::models::memory::StepShape;
+use crate::nn::{Dropout, Params};
+use crate::telemetry::Laps;
+use crate::train::error::TrainError;
+use crate::train::inputs::decoding_shape;
+use crate::train::seeds::{Purpose, derive};
+use crate::train::spec::Train;
+use crate::train::step::Stepper;
+
+use super::synthetic::{RowKind, batch};
+use super::{Machine, Plan, peak_bytes, synchronize};
+
+/// No token: random parameters would end sequences anywhere, and times would not compare.
+const NEVER: i64 = -1;
+
+/// What was measured of decoding batches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DecodeFigures {
+    /// Where.
+    pub machine: Machine,
+    /// Rows, length of the inputs, and tokens that each row is decoded to.
+    pub shape: StepShape,
+    /// How sequences are chosen: `beam_search` or `temperature_sample`.
+    pub decode_fn: &'static str,
+    /// Beams, or samples, per row.
+    pub num_decodes: usize,
+    /// The timed batches, encoder included.
+    pub laps: Laps,
+    /// The encoder alone, of as many batches.
+    pub encoder: Laps,
+    /// The most memory: of tensors on a GPU, of the process on a CPU.
+    pub peak_bytes: u64,
+}
+
+/// Times decoding as a run's evaluation does it, with new parameters. No sequence ends before its last token.
+///
+/// # Errors
+/// Lengths are not bound or contradict the decoding function, memory runs out, or libtorch fails.
+pub fn bench_decode(spec: &Train, device: Device, plan: Plan) -> Result<DecodeFigures, TrainError> {
+    let Model::EncoderDecoder(model) = &spec.model;
+    let prediction = model.prediction(NEVER);
+    let bound = decoding_shape(spec)?;
+    let targets_length = num_tokens(&prediction, bound.targets_length)?;
+    let seed = spec.random_seed.unwrap_or(0) as u64;
+    let stepper = Stepper::new(spec, seed, device)?;
+    let t5 = &stepper.model;
+    let (params, batch) = stepper.guarded(0, || {
+        let batch = batch(bound, t5.config().vocab_size, RowKind::Plain, seed);
+        let seed = derive(seed, Purpose::Initialization, &[]);
+        (Params::init(&spec.model.param_tree(), seed, device), batch.to_device(device))
+    })?;
+    let predictor =
+        stepper.guarded(0, || t5.predictor(&params, bound.rows * prediction.num_decodes))?;
+    let decode = || {
+        stepper.guarded(0, || {
+            let decodes = predictor.predict(&batch, &prediction);
+            synchronize(device);
+            decodes.map(drop).map_err(|error| TrainError::Unfit(error.to_string()))
+        })?
+    };
+    let encode = || {
+        stepper.guarded(0, || {
+            let tokens = &batch.encoder_input_tokens;
+            let _ = tch::no_grad(|| t5.encode(&params, tokens, Dropout::off()));
+            synchronize(device);
+        })
+    };
+    peak_bytes(device);
+    let laps = timed(plan, decode)?;
+    let peak_bytes = peak_bytes(device);
+    Ok(DecodeFigures {
+        machine: Machine::of(device),
+        shape: StepShape { targets_length, ..bound },
+        decode_fn: match prediction.decode_fn {
+            DecodeFn::BeamSearch(_) => "beam_search",
+            DecodeFn::TemperatureSample(_) => "temperature_sample",
+        },
+        num_decodes: prediction.num_decodes,
+        laps,
+        encoder: timed(plan, encode)?,
+        peak_bytes,
+    })
+}
+
+fn timed(plan: Plan, mut body: impl FnMut() -> Result<(), TrainError>) -> Result<Laps, TrainError> {
+    let mut laps = Laps::default();
+    for _ in 0..plan.warmup {
+        body()?;
+    }
+    for _ in 0..plan.steps {
+        laps.time(&mut body)?;
+    }
+    Ok(laps)
+}
+
+/// Tokens that a row is decoded to where none ends it.
+fn num_tokens(prediction: &Prediction, length: usize) -> Result<usize, TrainError> {
+    let checked = match &prediction.decode_fn {
+        DecodeFn::BeamSearch(search) => search.check(length).map(|limit| {
+            let steps = usize::try_from(search.max_decode_step).unwrap_or(0);
+            if steps > 0 { limit.min(steps) } else { limit }
+        }),
+        DecodeFn::TemperatureSample(sample) => {
+            sample.check(length).map(|limit| limit.unwrap_or(length))
+        }
+    };
+    checked.map_err(|error| TrainError::Unfit(error.to_string()))
+}

@@ -1,0 +1,105 @@
+//! How fast the training step and the decoding of a run are: its own model, optimizer, shapes and precision, on
+//! full rows of made-up tokens. No data are read and nothing is written.
+
+mod breakdown;
+mod decode;
+mod synthetic;
+mod train_step;
+
+use tch::Device;
+
+use crate::nn::bridge::{cuda_devices, device_memory};
+use crate::telemetry::peak_resident_bytes;
+
+pub use breakdown::{Breakdown, Timeline};
+pub use decode::{DecodeFigures, bench_decode};
+pub use train_step::{TrainStepFigures, bench_train_step};
+
+/// How often something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Repetitions before the clock starts.
+    pub warmup: usize,
+    /// Repetitions that are timed.
+    pub steps: usize,
+}
+
+/// Where it was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// The device's name, or `cpu`.
+    pub device: String,
+    /// Threads of libtorch on a CPU; `None` on a GPU.
+    pub num_threads: Option<i32>,
+    /// What the device can do at most, in operations a second, where that is known: dense products in bfloat16.
+    pub peak_flops: Option<f64>,
+}
+
+/// What NVIDIA says of dense products in bfloat16, by the beginnings of products' names after `NVIDIA `; the
+/// first that fits counts.
+const PEAK_FLOPS: [(&str, f64); 6] = [
+    ("H100 PCIe", 756e12),
+    ("H100 NVL", 835e12),
+    ("H100", 989e12),
+    ("H200", 989e12),
+    ("GH200", 989e12),
+    ("A100", 312e12),
+];
+
+impl Machine {
+    /// That of a device.
+    pub fn of(device: Device) -> Self {
+        let cuda = match device {
+            Device::Cuda(index) => cuda_devices().into_iter().nth(index),
+            _ => None,
+        };
+        match cuda {
+            Some(cuda) => {
+                let peak_flops = peak_flops(&cuda.name);
+                Self { device: cuda.name, num_threads: None, peak_flops }
+            }
+            None => Self {
+                device: "cpu".to_string(),
+                num_threads: Some(tch::get_num_threads()),
+                peak_flops: None,
+            },
+        }
+    }
+}
+
+fn peak_flops(device: &str) -> Option<f64> {
+    let product = device.trim_start_matches("NVIDIA ");
+    let found = PEAK_FLOPS.iter().find(|(name, _)| product.starts_with(name));
+    found.map(|(_, peak)| *peak)
+}
+
+/// Waits until the device has done what it was given.
+fn synchronize(device: Device) {
+    if let Device::Cuda(index) = device {
+        tch::Cuda::synchronize(index as i64);
+    }
+}
+
+/// The most memory since the last time that this was asked: of tensors on a GPU, of the process on a CPU.
+fn peak_bytes(device: Device) -> u64 {
+    match device_memory(device) {
+        Some(memory) => memory.peak_bytes as u64,
+        None => peak_resident_bytes(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peaks_are_those_of_known_products_only() {
+        let check = |name: &str, expected: Option<f64>| assert_eq!(peak_flops(name), expected);
+        check("NVIDIA H200", Some(989e12));
+        check("NVIDIA H100 80GB HBM3", Some(989e12));
+        check("NVIDIA H100 PCIe", Some(756e12));
+        check("NVIDIA A100-SXM4-80GB", Some(312e12));
+        check("NVIDIA A10", None);
+        check("NVIDIA GeForce RTX 4090", None);
+    }
+}

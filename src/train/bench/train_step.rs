@@ -1,0 +1,88 @@
+//! The training step, timed, and where its time goes.
+
+use tch::Device;
+
+use crate::models::flops::train_step_flops;
+use crate::models::memory::StepShape;
+use crate::nn::profiler::profile;
+use crate::telemetry::Laps;
+use crate::train::error::TrainError;
+use crate::train::inputs::training_shape;
+use crate::train::spec::Train;
+use crate::train::start::{foresee_shortage, initialize};
+use crate::train::step::Stepper;
+
+use super::breakdown::Breakdown;
+use super::synthetic::{RowKind, batch};
+use super::{Machine, Plan, peak_bytes, synchronize};
+
+/// Steps under the profiler. They come last, so that it disturbs no other.
+const PROFILED: usize = 2;
+
+/// What was measured of training steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainStepFigures {
+    /// Where.
+    pub machine: Machine,
+    /// Rows and lengths of a batch.
+    pub shape: StepShape,
+    /// The timed steps.
+    pub laps: Laps,
+    /// What each step minimized, from the first one that warmed up.
+    pub losses: Vec<f64>,
+    /// Operations of the model in a step.
+    pub flops: f64,
+    /// The most memory: of tensors on a GPU, of the process on a CPU.
+    pub peak_bytes: u64,
+    /// Where the time of a step goes.
+    pub breakdown: Breakdown,
+}
+
+/// Times the training steps of a run on a device, from new parameters on.
+///
+/// # Errors
+/// Lengths are not bound, memory runs out, or libtorch fails.
+pub fn bench_train_step(
+    spec: &Train,
+    device: Device,
+    plan: Plan,
+) -> Result<TrainStepFigures, TrainError> {
+    let shape = training_shape(spec)?;
+    foresee_shortage(spec, device)?;
+    let seed = spec.random_seed.unwrap_or(0) as u64;
+    let stepper = Stepper::new(spec, seed, device)?;
+    let mut state = initialize(spec, seed, device)?;
+    let kind = if spec.train_dataset_cfg.pack { RowKind::Packed } else { RowKind::Plain };
+    let config = stepper.model.config();
+    let batch = stepper.guarded(0, || batch(shape, config.vocab_size, kind, seed))?;
+    let (mut losses, mut laps) = (Vec::new(), Laps::default());
+    let mut step = || {
+        let report = stepper.train_step(&mut state, &batch)?;
+        synchronize(device);
+        losses.push(report.sums.loss);
+        Ok::<_, TrainError>(())
+    };
+    peak_bytes(device);
+    for _ in 0..plan.warmup {
+        step()?;
+    }
+    for _ in 0..plan.steps {
+        laps.time(&mut step)?;
+    }
+    let peak_bytes = peak_bytes(device);
+    let mut profiled = Laps::default();
+    let (done, events) = stepper.guarded(0, || {
+        profile(device, || profiled.time(|| (0..PROFILED).try_for_each(|_| step())))
+    })?;
+    done?;
+    losses.truncate(plan.warmup + plan.steps);
+    Ok(TrainStepFigures {
+        machine: Machine::of(device),
+        shape,
+        flops: train_step_flops(config, shape),
+        laps,
+        losses,
+        peak_bytes,
+        breakdown: Breakdown::new(&events, profiled.total(), PROFILED),
+    })
+}

@@ -1,0 +1,62 @@
+//! What a run feeds its model: options of its data, and shapes of its batches, from the spec alone.
+
+use crate::data::{DatasetConfig, DatasetOptions};
+use crate::models::Model;
+use crate::models::memory::StepShape;
+
+use super::check::UnfitSpec;
+use super::seeds::{Purpose, derive};
+use super::spec::Train;
+
+/// How the training data of a run with this seed are read, from their beginning.
+pub fn training_options(spec: &Train, seed: u64) -> DatasetOptions {
+    DatasetOptions {
+        converter: spec.model.feature_converter(),
+        // Without a seed of its own the data follows the run's.
+        seed: Some(derive(seed, Purpose::Data, &[])),
+        num_ids: num_ids(&spec.model),
+        ..DatasetOptions::default()
+    }
+}
+
+/// How many token ids the model has an embedding of.
+pub fn num_ids(model: &Model) -> Option<usize> {
+    let Model::EncoderDecoder(model) = model;
+    Some(model.config().vocab_size)
+}
+
+/// The shape of a training batch.
+///
+/// # Errors
+/// A length is not bound.
+pub fn training_shape(spec: &Train) -> Result<StepShape, UnfitSpec> {
+    shape(&spec.train_dataset_cfg, &spec.train_dataset_cfg)
+}
+
+/// The shape of a batch that is decoded: that of the evaluation by decoding, if there is one. Lengths that it
+/// leaves to its examples are those of training.
+///
+/// # Errors
+/// A length is not bound.
+pub fn decoding_shape(spec: &Train) -> Result<StepShape, UnfitSpec> {
+    let config = spec.infer_eval_dataset_cfg.as_ref().unwrap_or(&spec.train_dataset_cfg);
+    shape(config, &spec.train_dataset_cfg)
+}
+
+fn shape(config: &DatasetConfig, otherwise: &DatasetConfig) -> Result<StepShape, UnfitSpec> {
+    let bound = config.task_feature_lengths.as_ref().or(otherwise.task_feature_lengths.as_ref());
+    let length = |feature: &str| {
+        let length = bound.and_then(|lengths| lengths.get(feature)).copied();
+        length.filter(|length| *length > 0).ok_or_else(|| {
+            UnfitSpec(format!(
+                "there is no length of '{feature}': bind TASK_FEATURE_LENGTHS, such as \
+                 {{'inputs': 512, 'targets': 114}}"
+            ))
+        })
+    };
+    Ok(StepShape {
+        rows: config.batch_size,
+        inputs_length: length("inputs")?,
+        targets_length: length("targets")?,
+    })
+}
