@@ -9,7 +9,7 @@ use std::time::Instant;
 use gimlet::models::Batch;
 use gimlet::models::decoding::{BeamSearch, DecodeFn, Prediction, TemperatureSample};
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::nn::{Activation, Dtype, Params, RematPolicy, cpu};
+use gimlet::nn::{Dtype, Params, cpu};
 use gimlet::telemetry::{cpu_seconds, peak_resident_bytes};
 use tch::{Device, Kind, Tensor};
 
@@ -23,7 +23,7 @@ fn main() {
         Some("bfloat16") => Dtype::Bfloat16,
         _ => Dtype::Float32,
     };
-    let t5 = T5::new(small(dtype));
+    let t5 = T5::new(T5Config { dtype, ..T5Config::t5_1_1_small() });
     let (params, inputs) = weights_and_inputs(&t5);
     let batch = batch(inputs);
     let prediction = prediction();
@@ -46,27 +46,6 @@ fn main() {
             "sequences": sequences,
         });
         println!("{line}");
-    }
-}
-
-/// T5 1.1 small with its 76,961,152 parameters.
-fn small(dtype: Dtype) -> T5Config {
-    T5Config {
-        vocab_size: 32128,
-        dtype,
-        emb_dim: 512,
-        num_heads: 6,
-        num_encoder_layers: 8,
-        num_decoder_layers: 8,
-        head_dim: 64,
-        mlp_dim: 1024,
-        mlp_activations: vec![Activation::Gelu, Activation::Linear],
-        dropout_rate: 0.0,
-        logits_via_embedding: false,
-        float32_attention_logits: false,
-        scale_attn_logits: false,
-        remat_policy: RematPolicy::None,
-        fp8: None,
     }
 }
 

@@ -40,21 +40,14 @@ mod tests {
     fn config(dims: [usize; 4]) -> T5Config {
         let [emb_dim, mlp_dim, num_heads, num_layers] = dims;
         T5Config {
-            vocab_size: 32128,
             dtype: Dtype::Bfloat16,
             emb_dim,
             num_heads,
             num_encoder_layers: num_layers,
             num_decoder_layers: num_layers,
-            head_dim: 64,
             mlp_dim,
-            mlp_activations: vec![Activation::Gelu, Activation::Linear],
-            dropout_rate: 0.0,
-            logits_via_embedding: false,
-            float32_attention_logits: false,
-            scale_attn_logits: false,
             remat_policy: RematPolicy::Full,
-            fp8: None,
+            ..T5Config::t5_1_1_small()
         }
     }
 

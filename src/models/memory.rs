@@ -212,28 +212,8 @@ impl<'a> Activations<'a> {
 mod tests {
     use super::*;
 
-    fn small(dtype: Dtype) -> T5Config {
-        T5Config {
-            vocab_size: 32128,
-            dtype,
-            emb_dim: 512,
-            num_heads: 6,
-            num_encoder_layers: 8,
-            num_decoder_layers: 8,
-            head_dim: 64,
-            mlp_dim: 1024,
-            mlp_activations: vec![Activation::Gelu, Activation::Linear],
-            dropout_rate: 0.0,
-            logits_via_embedding: false,
-            float32_attention_logits: false,
-            scale_attn_logits: false,
-            remat_policy: RematPolicy::None,
-            fp8: None,
-        }
-    }
-
     fn check(dtype: Dtype, remat_policy: RematPolicy, measured_mb: f64) {
-        let config = T5Config { remat_policy, ..small(dtype) };
+        let config = T5Config { dtype, remat_policy, ..T5Config::t5_1_1_small() };
         let shape = StepShape { rows: 8, inputs_length: 512, targets_length: 114 };
         // Adafactor's factored state is below a percent of the parameters.
         let estimated =

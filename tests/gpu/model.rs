@@ -3,9 +3,7 @@
 use gimlet::models::loss::LossSpec;
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::{Batch, Packing};
-use gimlet::nn::{
-    Activation, Dropout, Dtype, Fp8Format, Params, RematPolicy, TransformerEngineConfig,
-};
+use gimlet::nn::{Dropout, Dtype, Fp8Format, Params, RematPolicy, TransformerEngineConfig};
 use tch::{Device, Kind, Tensor};
 
 use crate::{compare_ways, cuda, relative_error};
@@ -20,13 +18,8 @@ fn config(dtype: Dtype) -> T5Config {
         num_decoder_layers: 2,
         head_dim: 32,
         mlp_dim: 256,
-        mlp_activations: vec![Activation::Gelu, Activation::Linear],
         dropout_rate: 0.1,
-        logits_via_embedding: false,
-        float32_attention_logits: false,
-        scale_attn_logits: false,
-        remat_policy: gimlet::nn::RematPolicy::None,
-        fp8: None,
+        ..T5Config::t5_1_1_small()
     }
 }
 

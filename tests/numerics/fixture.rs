@@ -10,7 +10,7 @@ use gimlet::checkpoint::{
 use gimlet::gin::Ref;
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::{Batch, Packing};
-use gimlet::nn::{Activation, Dtype, Params, RematPolicy};
+use gimlet::nn::{Activation, Params};
 use gimlet::storage::Path;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
@@ -126,20 +126,14 @@ pub fn pack(batch: &Batch, inputs: [i64; 2], targets: [i64; 2]) -> Batch {
 pub fn tiny(seed: u64) -> (T5, Params) {
     let config = T5Config {
         vocab_size: 20,
-        dtype: Dtype::Float32,
         emb_dim: 16,
         num_heads: 2,
         num_encoder_layers: 2,
         num_decoder_layers: 2,
         head_dim: 8,
         mlp_dim: 24,
-        mlp_activations: vec![Activation::Gelu, Activation::Linear],
         dropout_rate: 0.1,
-        logits_via_embedding: false,
-        float32_attention_logits: false,
-        scale_attn_logits: false,
-        remat_policy: RematPolicy::None,
-        fp8: None,
+        ..T5Config::t5_1_1_small()
     };
     let _held = generator();
     let params = Params::init(&config.param_tree(), seed, Device::Cpu);
@@ -152,7 +146,6 @@ fn config(record: &Value) -> T5Config {
     let gated = vec![Activation::Gelu, Activation::Linear];
     T5Config {
         vocab_size: dim("vocab_size"),
-        dtype: Dtype::Float32,
         emb_dim: dim("emb_dim"),
         num_heads: dim("num_heads"),
         num_encoder_layers: dim("num_encoder_layers"),
@@ -160,12 +153,8 @@ fn config(record: &Value) -> T5Config {
         head_dim: dim("head_dim"),
         mlp_dim: dim("mlp_dim"),
         mlp_activations: if tied { vec![Activation::Relu] } else { gated },
-        dropout_rate: 0.0,
         logits_via_embedding: tied,
-        float32_attention_logits: false,
-        scale_attn_logits: false,
-        remat_policy: RematPolicy::None,
-        fp8: None,
+        ..T5Config::t5_1_1_small()
     }
 }
 

@@ -83,6 +83,28 @@ pub struct Transformer {
 }
 
 impl T5Config {
+    /// T5 1.1 small in float32 and without dropout, which tests and benchmarks vary. Source: T5X
+    /// `examples/t5/t5_1_1/small.gin`.
+    pub fn t5_1_1_small() -> Self {
+        Self {
+            vocab_size: 32128,
+            dtype: Dtype::Float32,
+            emb_dim: 512,
+            num_heads: 6,
+            num_encoder_layers: 8,
+            num_decoder_layers: 8,
+            head_dim: 64,
+            mlp_dim: 1024,
+            mlp_activations: vec![Activation::Gelu, Activation::Linear],
+            dropout_rate: 0.0,
+            logits_via_embedding: false,
+            float32_attention_logits: false,
+            scale_attn_logits: false,
+            remat_policy: RematPolicy::None,
+            fp8: None,
+        }
+    }
+
     /// Every parameter, sorted by name as flax sorts them.
     pub fn param_tree(&self) -> Vec<ParamSpec> {
         let mut tree = vec![self.embedding()];
@@ -232,29 +254,9 @@ fn kernel(
 mod tests {
     use super::*;
 
-    fn small() -> T5Config {
-        T5Config {
-            vocab_size: 32128,
-            dtype: Dtype::Bfloat16,
-            emb_dim: 512,
-            num_heads: 6,
-            num_encoder_layers: 8,
-            num_decoder_layers: 8,
-            head_dim: 64,
-            mlp_dim: 1024,
-            mlp_activations: vec![Activation::Gelu, Activation::Linear],
-            dropout_rate: 0.0,
-            logits_via_embedding: false,
-            float32_attention_logits: false,
-            scale_attn_logits: false,
-            remat_policy: RematPolicy::None,
-            fp8: None,
-        }
-    }
-
     #[test]
     fn published_sizes_have_their_published_number_of_parameters() {
-        assert_eq!(small().num_params(), 76_961_152);
+        assert_eq!(T5Config::t5_1_1_small().num_params(), 76_961_152);
         let base_1_0 = T5Config {
             emb_dim: 768,
             num_heads: 12,
@@ -263,14 +265,14 @@ mod tests {
             mlp_dim: 3072,
             mlp_activations: vec![Activation::Relu],
             logits_via_embedding: true,
-            ..small()
+            ..T5Config::t5_1_1_small()
         };
         assert_eq!(base_1_0.num_params(), 222_903_552);
     }
 
     #[test]
     fn the_tree_is_sorted_as_nested_dicts_are() {
-        let config = T5Config { num_encoder_layers: 11, ..small() };
+        let config = T5Config { num_encoder_layers: 11, ..T5Config::t5_1_1_small() };
         let names: Vec<String> = config.param_tree().into_iter().map(|p| p.name).collect();
         let mut nested = names.clone();
         nested.sort_by_key(|name| name.split('/').map(str::to_string).collect::<Vec<_>>());
@@ -279,7 +281,8 @@ mod tests {
 
     #[test]
     fn a_single_activation_has_an_unnumbered_projection() {
-        let config = T5Config { mlp_activations: vec![Activation::Relu], ..small() };
+        let config =
+            T5Config { mlp_activations: vec![Activation::Relu], ..T5Config::t5_1_1_small() };
         let tree = config.param_tree();
         assert!(tree.iter().any(|p| p.name == "encoder/layers_0/mlp/wi/kernel"));
         assert!(!tree.iter().any(|p| p.name.contains("wi_0")));

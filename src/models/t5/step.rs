@@ -307,13 +307,7 @@ mod tests {
             num_decoder_layers: 2,
             head_dim: 8,
             mlp_dim: 24,
-            mlp_activations: vec![Activation::Gelu, Activation::Linear],
-            dropout_rate: 0.0,
-            logits_via_embedding: false,
-            float32_attention_logits: false,
-            scale_attn_logits: false,
-            remat_policy: crate::nn::RematPolicy::None,
-            fp8: None,
+            ..T5Config::t5_1_1_small()
         };
         let params = Params::init(&config.param_tree(), 3, Device::Cpu);
         let draw =

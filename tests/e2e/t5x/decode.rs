@@ -6,7 +6,7 @@ use gimlet::checkpoint::{Reader, Stored};
 use gimlet::models::Batch;
 use gimlet::models::decoding::{BeamSearch, DecodeFn, Prediction};
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::nn::{Activation, Params};
+use gimlet::nn::Params;
 use serde_json::Value;
 use tch::{Kind, Tensor};
 
@@ -59,20 +59,13 @@ fn numbers(value: &Value) -> Vec<f64> {
 fn config() -> T5Config {
     T5Config {
         vocab_size: 96,
-        dtype: gimlet::nn::Dtype::Float32,
         emb_dim: 32,
         num_heads: 2,
         num_encoder_layers: 2,
         num_decoder_layers: 2,
         head_dim: 8,
         mlp_dim: 64,
-        mlp_activations: vec![Activation::Gelu, Activation::Linear],
-        dropout_rate: 0.0,
-        logits_via_embedding: false,
-        float32_attention_logits: false,
-        scale_attn_logits: false,
-        remat_policy: gimlet::nn::RematPolicy::None,
-        fp8: None,
+        ..T5Config::t5_1_1_small()
     }
 }
 

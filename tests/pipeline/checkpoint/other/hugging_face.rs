@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use gimlet::checkpoint::{DType, Format, latest, open};
+use gimlet::models::t5::T5Config;
 
 use super::{check_params, copied, opened, value};
 use crate::checkpoint::scratch;
@@ -31,22 +32,15 @@ fn names_are_those_of_the_models_parameter_tree() {
         .iter()
         .map(|leaf| leaf.name.strip_prefix("target/").unwrap().to_string())
         .collect();
-    let config = gimlet::models::t5::T5Config {
+    let config = T5Config {
         vocab_size: 12,
-        dtype: gimlet::nn::Dtype::Float32,
         emb_dim: 8,
         num_heads: 2,
         num_encoder_layers: 2,
         num_decoder_layers: 1,
         head_dim: 3,
         mlp_dim: 5,
-        mlp_activations: vec![gimlet::nn::Activation::Gelu, gimlet::nn::Activation::Linear],
-        dropout_rate: 0.0,
-        logits_via_embedding: false,
-        float32_attention_logits: false,
-        scale_attn_logits: false,
-        remat_policy: gimlet::nn::RematPolicy::None,
-        fp8: None,
+        ..T5Config::t5_1_1_small()
     };
     let expected: BTreeSet<String> =
         config.param_tree().into_iter().map(|param| param.name).collect();
