@@ -8,7 +8,7 @@ use prost::Message;
 use super::super::sums::{Piece, Sum};
 use super::super::{MAX_RANK, RawInfo, RawInfos, RawTensors};
 use super::index_of;
-use super::slices::{SLICE, Slice, check_cover, place};
+use super::slices::{MAX_SLICES, SLICE, Slice, check_cover, place};
 use super::table::read_table;
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
@@ -295,7 +295,11 @@ fn sliced(
     if info.num_bytes().is_none() {
         return Err(format!("no machine holds {dtype} of shape {shape:?}"));
     }
-    let mut parts = Vec::with_capacity(entry.slices.len());
+    let count = entry.slices.len();
+    if count > MAX_SLICES {
+        return Err(format!("it lies in {count} slices, and {MAX_SLICES} are read at most"));
+    }
+    let mut parts = Vec::with_capacity(count);
     for slice in &entry.slices {
         let region = slice.region(shape);
         let region =
@@ -307,7 +311,10 @@ fn sliced(
         if held.dtype != entry.dtype || self::shape(&held).as_ref() != Some(&of_slice.shape) {
             return Err(format!("its slice {region:?} is of another type or shape"));
         }
-        parts.push(Part { region, ..part(&held, &of_slice, shards)? });
+        let part = Part { region, ..part(&held, &of_slice, shards)? };
+        if !part.region.iter().any(Range::is_empty) {
+            parts.push(part);
+        }
     }
     let regions: Vec<_> = parts.iter().map(|part| &part.region[..]).collect();
     check_cover(&regions, shape)?;

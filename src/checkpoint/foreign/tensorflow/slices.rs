@@ -1,6 +1,7 @@
 //! Variables that lie in slices, as `tf.compat.v1`'s partitioned ones do: the entry of the name lists
 //! the slices, and each slice has an entry of its own under a key that names both.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use prost::Message;
@@ -9,7 +10,7 @@ use crate::checkpoint::array::num_elements;
 use crate::checkpoint::zarr::indices;
 
 /// Slices of one variable at most: a partitioned variable has one for each machine that held it.
-const MAX_SLICES: usize = 4096;
+pub(super) const MAX_SLICES: usize = 4096;
 
 /// What the keys of slices begin with, and no name does.
 pub(super) const SLICE: u8 = 0;
@@ -81,23 +82,26 @@ fn push_signed(number: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(encoded);
 }
 
-/// Checks that parts of a variable make it up, each element in one of them.
+/// Checks that parts of a variable make it up, each element in one of them. None of them is empty.
 ///
 /// # Errors
 /// What is wrong with them.
 pub(super) fn check_cover(parts: &[&[Range<usize>]], shape: &[usize]) -> Result<(), String> {
-    if parts.len() > MAX_SLICES {
-        let count = parts.len();
-        return Err(format!("it lies in {count} slices, and {MAX_SLICES} are read at most"));
-    }
+    // Along the dimension in which most of them begin elsewhere, only neighbours can share elements.
+    let starts = |axis: &usize| parts.iter().map(|part| part[*axis].start).collect::<BTreeSet<_>>();
+    let axis = (0..shape.len()).max_by_key(|axis| starts(axis).len());
+    let along = |part: &[Range<usize>]| axis.map_or(0..1, |axis| part[axis].clone());
+    let mut sorted = parts.to_vec();
+    sorted.sort_by_key(|part| along(part).start);
     let volume = |part: &[Range<usize>]| part.iter().map(Range::len).product::<usize>();
-    for (i, one) in parts.iter().enumerate() {
+    for (i, one) in sorted.iter().enumerate() {
         let shares = |other: &&&[Range<usize>]| {
             one.iter()
                 .zip(**other)
                 .all(|(one, other)| one.start.max(other.start) < one.end.min(other.end))
         };
-        if let Some(other) = parts[i + 1..].iter().find(shares) {
+        let near = |other: &&&[Range<usize>]| along(other).start < along(one).end;
+        if let Some(other) = sorted[i + 1..].iter().take_while(near).find(shares) {
             return Err(format!("its slices {one:?} and {other:?} hold the same elements"));
         }
     }
@@ -108,7 +112,7 @@ pub(super) fn check_cover(parts: &[&[Range<usize>]], shape: &[usize]) -> Result<
     }
 }
 
-/// Copies the elements of a part of a tensor, in C order, to where they lie in it; `size` is that of an
+/// Copies the elements of a part of a tensor, of which there is one at least, in C order, to where they lie in it; `size` is that of an
 /// element in bytes, and of the tensor `into` may hold the first rows only.
 pub(super) fn place(
     bytes: &[u8],
@@ -182,6 +186,23 @@ mod tests {
         check(&[&[0..1, 0..6], &[1..4, 0..2], &[1..4, 2..6]], "");
         check(&[&[0..2, 0..6], &[3..4, 0..6]], "its slices hold 18 of its 24 elements");
         check(&[&[0..3, 0..6], &[2..4, 0..6]], "hold the same elements");
-        check(&vec![&[0..0, 0..6][..]; 5000], "5000 slices");
+        check(&[&[0..4, 2..6], &[0..3, 0..2], &[3..4, 0..3]], "hold the same elements");
+        // Like bricks, first along the one dimension and then along the other.
+        let bricks = |flip: bool| {
+            let wall = [[0..1, 0..3], [0..1, 3..6], [1..4, 0..2], [1..4, 2..5], [1..4, 5..6]];
+            wall.map(|[row, column]| if flip { vec![column, row] } else { vec![row, column] })
+        };
+        for (flip, shape) in [(false, [4, 6]), (true, [6, 4])] {
+            let mut bricks = bricks(flip);
+            let found = |bricks: &[Vec<Range<usize>>]| {
+                check_cover(&bricks.iter().map(Vec::as_slice).collect::<Vec<_>>(), &shape)
+            };
+            assert_eq!(found(&bricks), Ok(()));
+            bricks.reverse();
+            assert_eq!(found(&bricks), Ok(()));
+            bricks[1] = bricks[0].clone();
+            assert!(found(&bricks).unwrap_err().contains("hold the same elements"));
+        }
+        assert!(check_cover(&[&[], &[]], &[]).unwrap_err().contains("hold the same elements"));
     }
 }

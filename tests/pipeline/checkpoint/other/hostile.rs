@@ -120,7 +120,12 @@ fn varint(mut value: u64) -> Vec<u8> {
 
 /// An entry of a tensor bundle: floats of one dimension at some bytes.
 fn entry(elements: u64, offset: u64, size: u64) -> Vec<u8> {
-    let shape = field(2, &number(1, elements));
+    entry_of(&[elements], offset, size)
+}
+
+/// One of floats of any shape.
+fn entry_of(shape: &[u64], offset: u64, size: u64) -> Vec<u8> {
+    let shape: Vec<u8> = shape.iter().flat_map(|size| field(2, &number(1, *size))).collect();
     let place = [number(4, offset), number(5, size)].concat();
     [number(1, 1), field(2, &shape), place].concat()
 }
@@ -174,27 +179,30 @@ fn a_checksum_covers_a_tensor_that_is_read_in_parts() {
     assert_eq!(done, size);
 }
 
-/// The entry of a variable of three floats in slices, each from a number on and of a length.
-fn sliced(slices: &[(u64, u64)]) -> Vec<u8> {
-    let slice = |(start, length): &(u64, u64)| {
-        field(7, &field(1, &[number(1, *start), number(2, *length)].concat()))
+/// The entry of a variable of floats in slices: of each dimension where it begins, and its length.
+fn sliced(shape: &[u64], slices: &[&[(u8, u8)]]) -> Vec<u8> {
+    let extent = |(start, length): &(u8, u8)| {
+        field(1, &[number(1, (*start).into()), number(2, (*length).into())].concat())
     };
+    let slice = |slice: &&[(u8, u8)]| field(7, &slice.iter().flat_map(extent).collect::<Vec<u8>>());
     let listed: Vec<u8> = slices.iter().flat_map(slice).collect();
-    [entry(3, 0, 0), listed].concat()
+    [entry_of(shape, 0, 0), listed].concat()
 }
 
 /// The key of such a slice's entry.
-fn key(start: u8, length: u8) -> String {
-    let code = [0, b'a', 0, 1, 1, 1, 0x80 + start, 0x80 + length];
+fn key(slice: &[(u8, u8)]) -> String {
+    let mut code = vec![0, b'a', 0, 1, 1, slice.len() as u8];
+    slice.iter().for_each(|(start, length)| code.extend([0x80 + start, 0x80 + length]));
     code.iter().map(|byte| char::from(*byte)).collect()
 }
 
 #[test]
 fn slices_hold_each_element_once() {
-    let check = |slices: &[(u64, u64)], entries: Vec<(String, Vec<u8>)>, expected: &str| {
+    let check = |slices: &[(u8, u8)], entries: Vec<(String, Vec<u8>)>, expected: &str| {
         let mut all = vec![(String::new(), number(1, 1))];
         all.extend(entries);
-        all.push(("a".to_string(), sliced(slices)));
+        let slices: Vec<_> = slices.iter().map(std::slice::from_ref).collect();
+        all.push(("a".to_string(), sliced(&[3], &slices)));
         let all: Vec<_> = all.iter().map(|(key, entry)| (&key[..], entry.clone())).collect();
         let table = table(&all);
         let files = [("m.index", &table[..]), ("m.data-00000-of-00001", &[0; 12][..])];
@@ -208,7 +216,7 @@ fn slices_hold_each_element_once() {
     };
     let held = |start, length, offset| {
         let size = 4 * u64::from(length);
-        (key(start, length), entry(length.into(), offset, size))
+        (key(&[(start, length)]), entry(length.into(), offset, size))
     };
     check(&[(0, 1), (1, 2)], vec![held(0, 1, 0), held(1, 2, 4)], "");
     check(&[(0, 1), (1, 2)], vec![held(0, 1, 0)], "its slice [1..3] has no entry");
@@ -216,8 +224,37 @@ fn slices_hold_each_element_once() {
     check(&[(0, 1), (2, 1)], vec![held(0, 1, 0), held(2, 1, 4)], "hold 2 of its 3 elements");
     check(&[(0, 1), (1, 3)], vec![held(0, 1, 0), held(1, 3, 0)], "outside of its shape [3]");
     check(&[(0, 1), (1, 2)], vec![held(0, 1, 4), held(1, 2, 4)], "lie on the same bytes");
-    let wrong = (key(1, 2), entry(1, 4, 4));
+    let wrong = (key(&[(1, 2)]), entry(1, 4, 4));
     check(&[(0, 1), (1, 2)], vec![held(0, 1, 0), wrong], "is of another type or shape");
+    check(&[(0, 1); 5000], vec![], "it lies in 5000 slices, and 4096 are read at most");
+}
+
+#[test]
+fn slices_without_elements_are_read() {
+    let check = |shape: &[u64], slices: &[&[(u8, u8)]], expected: &[u8]| {
+        let mut all = vec![(String::new(), number(1, 1))];
+        let mut offset = 0;
+        for slice in slices {
+            let sizes: Vec<u64> = slice.iter().map(|(_, length)| u64::from(*length)).collect();
+            let size = 4 * sizes.iter().product::<u64>();
+            let held = &expected[offset as usize..(offset + size) as usize];
+            let sum = crc32c::crc32c(held).rotate_right(15).wrapping_add(0xa282_ead8);
+            let entry = [&entry_of(&sizes, offset, size)[..], &[0x35], &sum.to_le_bytes()].concat();
+            all.push((key(slice), entry));
+            offset += size;
+        }
+        all.push(("a".to_string(), sliced(shape, slices)));
+        let all: Vec<_> = all.iter().map(|(key, entry)| (&key[..], entry.clone())).collect();
+        let (_dir, dir) = scratch();
+        dir.join("m.index").write_atomic(&table(&all)).unwrap();
+        dir.join("m.data-00000-of-00001").write_atomic(expected).unwrap();
+        let stored = open(&dir.join("m.index")).unwrap();
+        assert_eq!(stored.read("a").unwrap().data, expected, "{slices:?}");
+    };
+    let bytes: Vec<u8> = (0..96).collect();
+    check(&[4, 6], &[&[(0, 4), (0, 6)], &[(0, 4), (3, 0)]], &bytes);
+    check(&[4, 6], &[&[(0, 2), (0, 6)], &[(0, 4), (3, 0)], &[(2, 2), (0, 6)]], &bytes);
+    check(&[4, 0], &[&[(0, 2), (0, 0)], &[(2, 2), (0, 0)]], &[]);
 }
 
 #[test]
