@@ -91,7 +91,12 @@ impl Copies {
             part.set_len(0).map_err(failed)?;
         }
         self.make_room(size, &part_place);
-        if !self.fill(&mut part, remote, version, size)? {
+        let filled = self.fill(&mut part, remote, version, size);
+        if matches!(filled, Err(StorageError::Damaged { .. })) {
+            // Going on with it could not help.
+            part.set_len(0).map_err(failed)?;
+        }
+        if !filled? {
             return Ok(None);
         }
         fs::rename(&part_place, &place).map_err(failed)?;
@@ -145,8 +150,7 @@ impl Copies {
         Ok(true)
     }
 
-    /// Compares a part that is complete with the sum that the store has of the file; one that differs
-    /// is emptied.
+    /// Compares a part that is complete with the sum that the store has of the file.
     fn check(
         &self,
         part: &mut File,
@@ -163,11 +167,7 @@ impl Copies {
                 length => sum.add(&buffer[..length]),
             }
         }
-        let checked = sum.check();
-        if checked.is_err() {
-            part.set_len(0).map_err(failed)?;
-        }
-        checked.map_err(|failure| StorageError::of_failure("read", remote.path(), failure))
+        sum.check().map_err(|failure| StorageError::of_failure("read", remote.path(), failure))
     }
 
     /// Removes what was used longest ago until so many bytes, which come to `part`, fit beside the rest.

@@ -120,6 +120,16 @@ pub enum StorageError {
         /// What happened, and how often it was tried.
         reason: String,
     },
+    /// What came is not what the store has a sum of.
+    #[error("cannot {operation} `{path}`: {reason}")]
+    Damaged {
+        /// The path as given.
+        path: String,
+        /// What was tried.
+        operation: Cow<'static, str>,
+        /// Both sums, and what to do.
+        reason: String,
+    },
     /// The place has no such operation.
     #[error("cannot {operation} `{path}`: {remedy}")]
     Unsupported {
@@ -213,6 +223,7 @@ impl StorageError {
             Failure::Temporary { reason, .. } | Failure::Permanent(reason) => {
                 failed(operation, given, reason)
             }
+            Failure::Damaged(reason) => Self::Damaged { path: given, operation, reason },
             Failure::Conflict => {
                 failed(operation, given, "another process writes it at the same time".to_string())
             }

@@ -31,6 +31,8 @@ pub(in crate::storage) enum Failure {
     },
     /// Asking again gives the same.
     Permanent(String),
+    /// The bytes that came are not those that the store has a sum of.
+    Damaged(String),
     /// The file is not in the state that a conditional write expects.
     Conflict,
     /// The place has no such operation; what to do instead.

@@ -5,6 +5,8 @@ use std::fs;
 use std::io::Read;
 use std::path::Path as LocalPath;
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gimlet::storage::Path;
 
@@ -173,5 +175,25 @@ fn a_download_that_goes_on_is_compared_as_a_whole() {
     assert!(!output.status.success() && said.contains("and the store says"), "{said}");
     // What was damaged is gone, so that the next try fetches all.
     assert_eq!(sizes(copies.path()), [0]);
+    assert_eq!(read(&[&file], copies.path(), "1"), [line(&bytes)]);
+}
+
+#[test]
+fn a_download_that_was_damaged_begins_anew() {
+    let (bytes, copies) = (noise(300_000), tempfile::tempdir().unwrap());
+    let damages = Arc::new(AtomicBool::new(true));
+    let (sent, damaging) = (bytes.clone(), damages.clone());
+    let server = Server::start(move |request| {
+        let mut body = sent.clone();
+        body[0] ^= u8::from(damaging.load(Ordering::SeqCst));
+        let reply = Reply::file(request, &body).with("x-goog-hash", &goog_hash(&sent));
+        reply.with("ETag", "\"1\"")
+    });
+    let file = super::path(&server.url("/data"));
+    let output = child(&[&file], copies.path(), "1");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("and the store says"), "{said}");
+    assert_eq!(sizes(copies.path()), [0]);
+    damages.store(false, Ordering::SeqCst);
     assert_eq!(read(&[&file], copies.path(), "1"), [line(&bytes)]);
 }
