@@ -47,7 +47,7 @@ impl<R: Read> Bits<R> {
 
     #[cold]
     fn refill_slowly(&mut self) -> io::Result<()> {
-        self.fetch()?;
+        self.fetch(8)?;
         while self.count < 56 && self.at < self.end {
             self.bits |= u64::from(self.buffer[self.at]) << self.count;
             self.at += 1;
@@ -56,13 +56,13 @@ impl<R: Read> Bits<R> {
         Ok(())
     }
 
-    /// Reads on, until 8 bytes are there or the file ends.
-    fn fetch(&mut self) -> io::Result<()> {
+    /// Reads on, until so many bytes are there or the file ends.
+    fn fetch(&mut self, least: usize) -> io::Result<()> {
         self.buffer.copy_within(self.at..self.end, 0);
         self.base += self.at as u64;
         self.end -= self.at;
         self.at = 0;
-        while self.end < 8 && !self.ended {
+        while self.end < least && !self.ended {
             match self.inner.read(&mut self.buffer[self.end..]) {
                 Ok(found) => {
                     self.end += found;
@@ -116,6 +116,16 @@ impl<R: Read> Bits<R> {
         Ok(self.count == 0)
     }
 
+    /// The next whole bytes, which stay: so many, and fewer at the end of the file only.
+    pub(super) fn next_bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
+        self.fetch(count)?;
+        let taken = (self.bits >> (self.count % 8)).to_le_bytes();
+        let mut bytes = taken[..(self.count / 8) as usize].to_vec();
+        bytes.extend_from_slice(&self.buffer[self.at..self.end]);
+        bytes.truncate(count);
+        Ok(bytes)
+    }
+
     /// Appends at least one and at most `most` of the next bytes to `out`, and says how many.
     pub(super) fn copy(&mut self, most: usize, out: &mut Vec<u8>) -> io::Result<usize> {
         if self.count > 0 {
@@ -125,7 +135,7 @@ impl<R: Read> Bits<R> {
         // The bits above `count` are of bytes that are passed over here.
         self.bits = 0;
         if self.at == self.end {
-            self.fetch()?;
+            self.fetch(1)?;
         }
         let found = most.min(self.end - self.at);
         if found == 0 {

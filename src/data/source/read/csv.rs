@@ -6,7 +6,7 @@ use std::io::BufRead;
 use std::sync::Arc;
 
 use super::decode::{Compression, Decoded, open_decoded};
-use super::gzip::Restart;
+use super::restart::Restart;
 use super::{Body, RecordPosition, RecordReader, file_error, read_error};
 use crate::data::error::DataError;
 use crate::data::example::Key;
@@ -137,10 +137,6 @@ impl CsvRecords {
 
     /// Passes what comes before the examples, and learns the names of the columns.
     fn read_head(&mut self) -> Result<(), DataError> {
-        if self.reader.fill_buf().is_ok_and(|first| first.starts_with(BYTE_ORDER_MARK)) {
-            self.reader.consume(BYTE_ORDER_MARK.len());
-            self.position.bytes = BYTE_ORDER_MARK.len() as u64;
-        }
         for _ in 0..self.options.skip {
             self.read_record(&mut Vec::new())?;
         }
@@ -167,6 +163,9 @@ impl CsvRecords {
                 let before = record.len();
                 let read = self.reader.read_until(b'\n', record);
                 let read = read.map_err(|source| read_error(&self.path, start, source))?;
+                if self.position.bytes == 0 && record.starts_with(BYTE_ORDER_MARK) {
+                    record.drain(..BYTE_ORDER_MARK.len());
+                }
                 self.position.bytes += read as u64;
                 scan = scan.over(&record[before..], &self.options);
                 if scan != Scan::Quoted {
@@ -219,7 +218,7 @@ impl RecordReader for CsvRecords {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{error_of, file, rest};
+    use super::super::testing::{error_of, file, gzip, rest};
     use super::*;
 
     fn options() -> CsvOptions {
@@ -244,11 +243,14 @@ mod tests {
         let text =
             "\u{feff}a,b\r\n1,\"x, \"\"y\"\"\nz\"\r\n\n\"\",3\n\"\"\"q\"\"\",\"\n\n\"\n5,in\"side";
         let expected = ["a,b: 1|x, \"y\"\nz", "a,b: |3", "a,b: \"q\"|\n\n", "a,b: 5|in\"side"];
-        let (_dir, path) = file(text.as_bytes());
-        let mut whole = open(&path, RecordPosition::default());
-        for left in 0..=expected.len() {
-            assert_eq!(rest(&mut open(&path, whole.position()), show), expected[left..]);
-            whole.next_record().unwrap();
+        // The bytes of a block that is stored come one by one at first.
+        for bytes in [text.as_bytes().to_vec(), gzip(text.as_bytes(), 0)] {
+            let (_dir, path) = file(&bytes);
+            let mut whole = open(&path, RecordPosition::default());
+            for left in 0..=expected.len() {
+                assert_eq!(rest(&mut open(&path, whole.position()), show), expected[left..]);
+                whole.next_record().unwrap();
+            }
         }
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use flate2::bufread::MultiGzDecoder;
 
-use super::gzip::{Gzip, Restart, Restarts};
+use super::gzip::Gzip;
+use super::restart::{Restart, Restarts};
 use super::zlib::ZlibReader;
 use super::{RecordPosition, read_error, shorter};
 use crate::data::error::DataError;
@@ -54,10 +55,15 @@ impl Decoded {
         Self { reader: Box::new(reader), restarts: Restarts::default() }
     }
 
-    /// Where decompressing can begin to reach a position, none of which lies before the one asked
-    /// for last; `None` where it has to begin at the beginning, or nothing is compressed.
+    fn of_gzip(gzip: Gzip<Whole>) -> Self {
+        let restarts = gzip.restarts();
+        Self { reader: Box::new(gzip), restarts }
+    }
+
+    /// Where decompressing can begin to reach the position behind all that was taken; `None` where it
+    /// has to begin at the beginning, or nothing is compressed.
     pub(super) fn restart(&self, position: RecordPosition) -> Option<Arc<Restart>> {
-        self.restarts.before(position.bytes)
+        self.restarts.last().filter(|restart| restart.offset() <= position.bytes)
     }
 }
 
@@ -89,16 +95,14 @@ pub(super) fn open_decoded(
     let size = path.local().is_ok().then(|| path.size()).transpose()?;
     let first = (position.bytes > 0).then(|| path.read_range(0..PROBE as u64).ok()).flatten();
     // Opening a remote file at its beginning would fetch more of it than these few bytes.
-    match (first.map(|first| compression_of(&first)), restart) {
-        (Some(Compression::Plain), _) => {
+    match first.map(|first| compression_of(&first)) {
+        Some(Compression::Plain) => {
             return Ok(Decoded::new(buffered(open_behind(path, size, position.bytes)?)));
         }
-        (Some(Compression::Gzip), Some(restart)) if restart.offset() <= position.bytes => {
-            let file = open_behind(path, size, restart.byte())?;
-            let gzip = Gzip::restart(file, restart).map_err(broken)?;
-            let restarts = gzip.restarts();
-            let reader = Decoded { reader: Box::new(gzip), restarts };
-            return skipped(path, reader, position, position.bytes - restart.offset());
+        Some(Compression::Gzip) => {
+            if let Some(reader) = open_at_restart(path, size, position, restart)? {
+                return Ok(reader);
+            }
         }
         _ => {}
     }
@@ -109,11 +113,7 @@ pub(super) fn open_decoded(
     let whole = Whole { inner: Box::new(Cursor::new(first).chain(file)), left: size };
     let reader = match compression {
         Compression::Plain => Decoded::new(buffered(whole)),
-        Compression::Gzip => {
-            let gzip = Gzip::new(whole);
-            let restarts = gzip.restarts();
-            Decoded { reader: Box::new(gzip), restarts }
-        }
+        Compression::Gzip => Decoded::of_gzip(Gzip::new(whole)),
         Compression::Zlib => Decoded::new(buffered(ZlibReader::new(buffered(whole)))),
         Compression::Zstd => {
             let decoder = zstd::stream::read::Decoder::with_buffer(buffered(whole));
@@ -123,6 +123,24 @@ pub(super) fn open_decoded(
         }
     };
     skipped(path, reader, position, position.bytes)
+}
+
+/// Opens a gzip file at a position behind a restart; `None` where that is of no use.
+fn open_at_restart(
+    path: &Path,
+    size: Option<u64>,
+    position: RecordPosition,
+    restart: Option<&Arc<Restart>>,
+) -> Result<Option<Decoded>, DataError> {
+    let within = |restart: &&Arc<Restart>| {
+        restart.offset() <= position.bytes && size.is_none_or(|size| restart.byte() < size)
+    };
+    let Some(restart) = restart.filter(within) else { return Ok(None) };
+    let file = open_behind(path, size, restart.byte())?;
+    let gzip = Gzip::restart(file, restart);
+    let gzip = gzip.map_err(|source| read_error(path, position, source))?;
+    let count = position.bytes - restart.offset();
+    gzip.map(|gzip| skipped(path, Decoded::of_gzip(gzip), position, count)).transpose()
 }
 
 /// Opens a file behind so many of its bytes.
@@ -191,5 +209,58 @@ impl Read for Whole {
             *left = left.saturating_sub(found as u64);
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{file, gzip};
+    use super::*;
+
+    /// All behind a position.
+    fn rest(path: &Path, bytes: u64, restart: Option<&Arc<Restart>>) -> Result<Vec<u8>, String> {
+        let position = RecordPosition { bytes, ..RecordPosition::default() };
+        let mut reader = open_decoded(path, position, restart, Compression::of_text)
+            .map_err(|error| error.to_string())?;
+        let mut text = Vec::new();
+        reader.read_to_end(&mut text).map_err(|error| error.to_string())?;
+        Ok(text)
+    }
+
+    #[test]
+    fn a_restart_serves_the_file_that_it_was_noted_in() {
+        let line = |i: u32| format!("line {i} of {}\n", i.wrapping_mul(0x9e37_79b9) >> 12);
+        let text = (0..400_000).map(line).collect::<String>().into_bytes();
+        let bytes = gzip(&text, 1);
+        let (_dir, path) = file(&bytes);
+        let start = RecordPosition::default();
+        let mut reader = open_decoded(&path, start, None, Compression::of_text).unwrap();
+        let taken = text.len() as u64 - 1000;
+        io::copy(&mut reader.by_ref().take(taken), &mut io::sink()).unwrap();
+        let position = RecordPosition { bytes: taken, ..start };
+        let restart = reader.restart(position).unwrap();
+        let expected = &text[taken as usize..];
+        assert!(rest(&path, taken, Some(&restart)).unwrap() == expected);
+        // What lies before it is not looked at.
+        let mut damaged = bytes.clone();
+        damaged[500..600].fill(0);
+        path.write_atomic(&damaged).unwrap();
+        assert!(rest(&path, taken, Some(&restart)).unwrap() == expected);
+        assert!(rest(&path, taken, None).is_err());
+        // The same text compressed anew, also to a file that ends before the restart.
+        let anew = [gzip(&text, 2), gzip(&text, 9), [gzip(b"", 6), bytes.clone()].concat()];
+        assert!(anew[1].len() < restart.byte() as usize);
+        for bytes in anew {
+            path.write_atomic(&bytes).unwrap();
+            assert!(rest(&path, taken, Some(&restart)).unwrap() == expected);
+        }
+        // As former versions saved it: without a sum of the file, it is not used.
+        path.write_atomic(&damaged).unwrap();
+        let mut saved = serde_json::to_value(&*restart).unwrap();
+        saved.as_object_mut().unwrap().remove("ahead").unwrap();
+        let former = Arc::new(serde_json::from_value(saved).unwrap());
+        assert!(rest(&path, taken, Some(&former)).is_err());
+        path.write_atomic(&bytes).unwrap();
+        assert!(rest(&path, taken, Some(&former)).unwrap() == expected);
     }
 }

@@ -4,69 +4,26 @@
 //! there, and the checksum so far. From the last one before a position that position is reached at
 //! once, however far into the file it lies. Members one after the other are one text.
 
-use std::collections::VecDeque;
 use std::io::{self, BufRead, Read};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use flate2::Crc;
-use serde::{Deserialize, Serialize};
 
 use super::bits::Bits;
+use super::checksum::{crc_before, crc_of};
 use super::inflate::{Inflate, corrupt};
-use super::pause::Pause;
+use super::restart::{Restart, Restarts};
 
 /// Decompressed bytes from one restart to the next: a few hundredths of a second.
 const SPACING: u64 = 4 << 20;
-const DEFLATE: u32 = 8;
+/// Bytes of the file behind a restart by which it is known again.
+const AHEAD: usize = 4 << 10;
+const DEFLATE: u8 = 8;
 /// Flags of a member's header.
-const HAS_CHECKSUM: u32 = 2;
-const HAS_EXTRA: u32 = 4;
-const HAS_NAME: u32 = 8;
-const HAS_COMMENT: u32 = 16;
-
-/// A place inside a gzip file where decompressing can begin.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Restart {
-    /// Decompressed bytes before it.
-    offset: u64,
-    /// Bits of the file before it.
-    bit: u64,
-    /// Decompressed bytes of its member before it, and their checksum.
-    member: (u64, u32),
-    /// The state of its member's data.
-    pause: Pause,
-}
-
-impl Restart {
-    /// Decompressed bytes before it.
-    pub(super) fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    /// The byte of the file that it lies in.
-    pub(super) fn byte(&self) -> u64 {
-        self.bit / 8
-    }
-}
-
-/// The restarts that a reader noted: the last one before the position asked for last, and all after.
-#[derive(Clone, Default)]
-pub(super) struct Restarts(Arc<Mutex<VecDeque<Arc<Restart>>>>);
-
-impl Restarts {
-    fn note(&self, restart: Arc<Restart>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(restart);
-    }
-
-    /// The last one before a position, none of which lies before the one asked for last.
-    pub(super) fn before(&self, bytes: u64) -> Option<Arc<Restart>> {
-        let mut restarts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while restarts.get(1).is_some_and(|next| next.offset <= bytes) {
-            restarts.pop_front();
-        }
-        restarts.front().filter(|first| first.offset <= bytes).cloned()
-    }
-}
+const HAS_CHECKSUM: u8 = 2;
+const HAS_EXTRA: u8 = 4;
+const HAS_NAME: u8 = 8;
+const HAS_COMMENT: u8 = 16;
 
 /// Where a reader is.
 enum Place {
@@ -107,10 +64,17 @@ impl<R: Read> Gzip<R> {
         }
     }
 
-    /// Reads on from a restart, with the file open at the byte that it lies in.
-    pub(super) fn restart(file: R, from: &Arc<Restart>) -> io::Result<Self> {
+    /// Reads on from a restart, with the file open at the byte that it lies in; `None` where the file
+    /// has other bytes there than it had.
+    pub(super) fn restart(file: R, from: &Arc<Restart>) -> io::Result<Option<Self>> {
         let mut bits = Bits::new(file, from.byte());
+        if bits.at_end()? {
+            return Ok(None);
+        }
         bits.take((from.bit % 8) as u32)?;
+        if from.ahead != Some(crc_of(&bits.next_bytes(AHEAD)?)) {
+            return Ok(None);
+        }
         let reader = Self {
             bits,
             place: Place::Data,
@@ -123,7 +87,7 @@ impl<R: Read> Gzip<R> {
             restarts: Restarts::default(),
         };
         reader.restarts.note(from.clone());
-        Ok(reader)
+        Ok(Some(reader))
     }
 
     /// The restarts that are noted from here on.
@@ -150,7 +114,8 @@ impl<R: Read> Gzip<R> {
         {
             let (offset, bit) = (self.offset, self.bits.position());
             let member = (self.member_bytes, self.member_crc());
-            self.restarts.note(Arc::new(Restart { offset, bit, member, pause }));
+            let ahead = Some(crc_of(&self.bits.next_bytes(AHEAD)?));
+            self.restarts.note(Arc::new(Restart { offset, bit, member, pause, ahead }));
             self.noted = offset;
         }
         self.inflate.decompress(&mut self.bits)?;
@@ -163,24 +128,24 @@ impl<R: Read> Gzip<R> {
 
     /// Reads a member's header (RFC 1952).
     fn begin_member(&mut self) -> io::Result<()> {
-        let bits = &mut self.bits;
-        let (magic, method, flags) = (bits.take(16)?, bits.take(8)?, bits.take(8)?);
-        if (magic, method) != (0x8b1f, DEFLATE) || flags > 31 {
+        let mut header = Header { bits: &mut self.bits, crc: Crc::new() };
+        let [magic @ .., method, flags] = header.take::<4>()?;
+        if (magic, method) != ([0x1f, 0x8b], DEFLATE) || flags > 31 {
             return Err(corrupt("what follows is not a gzip member"));
         }
         // The time and the system of whoever made it.
-        bits.take(32)?;
-        bits.take(16)?;
+        header.take::<6>()?;
         if flags & HAS_EXTRA != 0 {
-            for _ in 0..bits.take(16)? {
-                bits.take(8)?;
+            for _ in 0..u16::from_le_bytes(header.take()?) {
+                header.take::<1>()?;
             }
         }
         for text in [HAS_NAME, HAS_COMMENT] {
-            while flags & text != 0 && bits.take(8)? != 0 {}
+            while flags & text != 0 && header.take()? != [0] {}
         }
-        if flags & HAS_CHECKSUM != 0 {
-            bits.take(16)?;
+        let found = header.crc.sum() as u16;
+        if flags & HAS_CHECKSUM != 0 && u16::from_le_bytes(header.take()?) != found {
+            return Err(corrupt("the checksum of a member's header is wrong"));
         }
         self.inflate = Inflate::default();
         self.crc.reset();
@@ -212,6 +177,23 @@ impl<R: Read> Gzip<R> {
     }
 }
 
+/// A member's header, with the checksum of what was taken of it.
+struct Header<'a, R> {
+    bits: &'a mut Bits<R>,
+    crc: Crc,
+}
+
+impl<R: Read> Header<'_, R> {
+    fn take<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        for byte in &mut bytes {
+            *byte = self.bits.take(8)? as u8;
+        }
+        self.crc.update(&bytes);
+        Ok(bytes)
+    }
+}
+
 impl<R: Read> Read for Gzip<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let found = self.fill_buf()?.read(buffer)?;
@@ -231,48 +213,16 @@ impl<R: Read> BufRead for Gzip<R> {
     }
 }
 
-/// What a text's CRC-32 contributes to that of the text with `bytes` more behind it: the CRC times
-/// x^(8 bytes), as polynomials modulo CRC-32's, whose highest power is the lowest bit.
-fn crc_before(crc: u32, bytes: u64) -> u32 {
-    let (mut product, mut power, mut left) = (crc, 1 << (31 - 8), bytes);
-    while left > 0 {
-        if left & 1 == 1 {
-            product = times(product, power);
-        }
-        power = times(power, power);
-        left >>= 1;
-    }
-    product
-}
-
-/// The product of two polynomials modulo CRC-32's.
-fn times(one: u32, mut other: u32) -> u32 {
-    let mut product = 0;
-    for power in (0..32).rev() {
-        if one >> power & 1 == 1 {
-            product ^= other;
-        }
-        // Times x.
-        other = (other >> 1) ^ if other & 1 == 1 { 0xedb8_8320 } else { 0 };
-    }
-    product
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
     use flate2::Compression;
-    use flate2::write::GzEncoder;
     use proptest::prelude::*;
 
+    use super::super::pause::Pause;
+    use super::super::testing::gzip;
     use super::*;
-
-    fn gzip(text: &[u8], level: u32) -> Vec<u8> {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::new(level));
-        encoder.write_all(text).unwrap();
-        encoder.finish().unwrap()
-    }
 
     fn read(bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
@@ -325,6 +275,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_header_is_compared_with_its_checksum() {
+        // Text, an extra field, a name and a comment (RFC 1952).
+        let mut header = b"\x1f\x8b\x08\x1f\0\0\0\0\0\xff\x03\0abca name\0a comment\0".to_vec();
+        header.extend(&crc_of(&header).to_le_bytes()[..2]);
+        let bytes = [&header[..], &gzip(b"text", 6)[10..]].concat();
+        let by_flate2 = |bytes: &[u8]| {
+            flate2::bufread::MultiGzDecoder::new(bytes).read_to_end(&mut Vec::new()).is_ok()
+        };
+        assert!(by_flate2(&bytes));
+        assert_eq!(read(&bytes).unwrap(), b"text");
+        for at in 4..header.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert!(!by_flate2(&damaged) && read(&damaged).is_err(), "byte {at}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
@@ -332,27 +300,25 @@ mod tests {
             with_header.extend(bytes);
             let _ = read(&with_header);
         }
+    }
 
-        #[test]
-        fn crcs_of_parts_make_that_of_the_whole(
-            one in prop::collection::vec(any::<u8>(), 0..50),
-            other in prop::collection::vec(any::<u8>(), 0..400),
-        ) {
-            let crc = |bytes: &[u8]| {
-                let mut crc = Crc::new();
-                crc.update(bytes);
-                crc.sum()
-            };
-            let joined = crc_before(crc(&one), other.len() as u64) ^ crc(&other);
-            prop_assert_eq!(joined, crc(&[one, other].concat()));
-        }
+    /// Takes all that is ready, once something is.
+    fn pass(reader: &mut Gzip<&[u8]>) -> bool {
+        let count = reader.fill_buf().unwrap().len();
+        reader.consume(count);
+        count > 0
     }
 
     /// The restarts noted while all of a file is read, as they come out of a saved position.
     fn restarts_of(bytes: &[u8]) -> Vec<Arc<Restart>> {
         let mut reader = Gzip::new(bytes);
-        io::copy(&mut reader, &mut io::sink()).unwrap();
-        let noted = reader.restarts().0.lock().unwrap().clone();
+        let mut noted = Vec::new();
+        while pass(&mut reader) {
+            let last = reader.restarts().last();
+            if last.as_ref() != noted.last() {
+                noted.extend(last);
+            }
+        }
         let saved = serde_json::to_string(&noted).unwrap();
         assert!(saved.len() < noted.len() * (48 << 10), "{} bytes", saved.len());
         serde_json::from_str(&saved).unwrap()
@@ -369,27 +335,43 @@ mod tests {
         for restart in restarts {
             let (offset, byte) = (restart.offset() as usize, restart.byte() as usize);
             let mut found = Vec::new();
-            Gzip::restart(&bytes[byte..], &restart).unwrap().read_to_end(&mut found).unwrap();
+            let mut reader = Gzip::restart(&bytes[byte..], &restart).unwrap().unwrap();
+            reader.read_to_end(&mut found).unwrap();
             assert!(found == text[offset..], "from {offset} on");
             let mut damaged = bytes[byte..].to_vec();
             let end = damaged.len() - 8;
             damaged[end] ^= 1;
-            let read = Gzip::restart(&damaged[..], &restart).unwrap().read_to_end(&mut found);
-            assert!(read.unwrap_err().to_string().contains("its checksum is"));
+            let mut reader = Gzip::restart(&damaged[..], &restart).unwrap().unwrap();
+            assert!(
+                reader.read_to_end(&mut found).unwrap_err().to_string().contains("its checksum is")
+            );
         }
     }
 
     #[test]
-    fn a_position_asks_for_the_last_restart_before_it() {
-        let restart = |offset| {
-            let pause = Inflate::default().pause().expect("it is before a block");
-            Arc::new(Restart { offset, bit: 0, member: (0, 0), pause })
-        };
-        let restarts = Restarts::default();
-        assert_eq!(restarts.before(100), None);
-        [10, 20, 30].into_iter().for_each(|offset| restarts.note(restart(offset)));
-        for (bytes, expected) in [(5, None), (10, Some(10)), (25, Some(20)), (90, Some(30))] {
-            assert_eq!(restarts.before(bytes).map(|found| found.offset), expected, "{bytes}");
+    fn a_reader_keeps_its_last_restart_only() {
+        let bytes = gzip(&lines(400_000), 1);
+        let mut reader = Gzip::new(&bytes[..]);
+        while reader.restarts().last().is_none() {
+            assert!(pass(&mut reader));
+        }
+        let first = reader.restarts().last().unwrap();
+        while pass(&mut reader) {}
+        assert!(reader.restarts().last().unwrap().offset() > first.offset());
+        assert_eq!(Arc::strong_count(&first), 1);
+    }
+
+    #[test]
+    fn codes_that_none_wrote_are_refused() {
+        let bytes = gzip(&lines(400_000), 1);
+        let restart = restarts_of(&bytes).remove(0);
+        for (literals, distances) in
+            [(vec![200], vec![]), (vec![0; 289], vec![]), (vec![8], vec![16])]
+        {
+            let pause = Pause { codes: Some((literals, distances)), ..restart.pause.clone() };
+            let restart = Arc::new(Restart { pause, ..(*restart).clone() });
+            let error = Gzip::restart(&bytes[restart.byte() as usize..], &restart).err().unwrap();
+            assert!(error.to_string().contains("more symbols or longer ones"), "{error}");
         }
     }
 }

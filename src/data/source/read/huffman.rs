@@ -6,6 +6,8 @@ use super::bits::Bits;
 
 /// The longest code.
 const LONGEST: usize = 15;
+/// The most symbols that a code tells apart: literals and lengths have so many.
+const MAX_SYMBOLS: usize = 288;
 /// Codes up to this length are looked up, the few longer ones are counted out.
 const LOOKED_UP: usize = 10;
 
@@ -27,6 +29,11 @@ impl Code {
     /// # Errors
     /// The lengths are those of no code. One that is not complete has at most one symbol.
     pub(super) fn new(lengths: &[u8]) -> Result<Self, &'static str> {
+        if lengths.len() > MAX_SYMBOLS
+            || lengths.iter().any(|length| usize::from(*length) > LONGEST)
+        {
+            return Err("a Huffman code has more symbols or longer ones than there are");
+        }
         let mut counts = [0; LONGEST + 1];
         lengths.iter().for_each(|length| counts[usize::from(*length)] += 1);
         counts[0] = 0;

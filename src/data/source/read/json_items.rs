@@ -4,8 +4,8 @@ use std::io::BufRead;
 use std::sync::Arc;
 
 use super::decode::{Compression, Decoded, open_decoded};
-use super::gzip::Restart;
 use super::lines::Lines;
+use super::restart::Restart;
 use super::{Body, RecordPosition, RecordReader, file_error, read_error};
 use crate::data::error::DataError;
 use crate::storage::Path;
@@ -29,7 +29,11 @@ pub(super) fn open_json(
     let mut items = Items::resume_at(path, RecordPosition { within: IN_ARRAY, ..position }, None)?;
     match field {
         Some(field) => items.enter_value_of(field)?,
-        None if items.is_array()? => items.expect(b'[', "an array")?,
+        None if items.next_byte()? == Some(b'[') => items.take(),
+        // White space was taken, and lines count it.
+        None if items.position.bytes > 0 => {
+            return Ok(Box::new(Lines::open_at(path, position, None)?));
+        }
         None => return Ok(Box::new(Lines::of_open(path, items.reader))),
     }
     Ok(Box::new(items))
@@ -50,13 +54,6 @@ impl Items {
     ) -> Result<Self, DataError> {
         let reader = open_decoded(path, position, restart, Compression::of_text)?;
         Ok(Self { path: path.clone(), reader, position })
-    }
-
-    /// Whether the first byte that is no white space begins an array; nothing is taken.
-    fn is_array(&mut self) -> Result<bool, DataError> {
-        let buffer = self.reader.fill_buf();
-        let buffer = buffer.map_err(|source| read_error(&self.path, self.position, source))?;
-        Ok(buffer.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'['))
     }
 
     /// The next byte, which stays; `None` at the end of the file.
@@ -182,17 +179,20 @@ impl RecordReader for Items {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{error_of, file, rest, text};
+    use super::super::testing::{error_of, file, gzip, rest, text};
     use super::*;
 
     #[track_caller]
     fn check(json: &str, field: Option<&str>, expected: &[&str]) {
-        let (_dir, path) = file(json.as_bytes());
-        let mut whole = open_json(&path, field, RecordPosition::default(), None).unwrap();
-        for left in 0..=expected.len() {
-            let mut resumed = open_json(&path, field, whole.position(), None).unwrap();
-            assert_eq!(rest(&mut *resumed, text), expected[left..], "{left} of {json}");
-            whole.next_record().unwrap();
+        // The bytes of a block that is stored come one by one at first.
+        for bytes in [json.as_bytes().to_vec(), gzip(json.as_bytes(), 0)] {
+            let (_dir, path) = file(&bytes);
+            let mut whole = open_json(&path, field, RecordPosition::default(), None).unwrap();
+            for left in 0..=expected.len() {
+                let mut resumed = open_json(&path, field, whole.position(), None).unwrap();
+                assert_eq!(rest(&mut *resumed, text), expected[left..], "{left} of {json}");
+                whole.next_record().unwrap();
+            }
         }
     }
 
@@ -205,6 +205,9 @@ mod tests {
         let object = format!("{{\"version\": \"1,0\", \"x\": [[]], \"data\":{array}, \"y\": 0}}");
         check(&object, Some("data"), &items);
         check("[]", None, &[]);
+        let indented = " ".repeat(100) + array;
+        check(&indented, None, &items);
+        check("\n \n{\"a\": 1}\n", None, &["", " ", "{\"a\": 1}"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io::BufRead;
 use std::sync::Arc;
 
 use super::decode::{Compression, Decoded, open_decoded};
-use super::gzip::Restart;
+use super::restart::Restart;
 use super::{Body, RecordPosition, RecordReader, read_error};
 use crate::data::error::DataError;
 use crate::storage::Path;

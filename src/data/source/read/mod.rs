@@ -5,6 +5,7 @@
 
 mod arrow_ipc;
 mod bits;
+mod checksum;
 mod csv;
 mod decode;
 mod gzip;
@@ -16,8 +17,11 @@ mod lines;
 mod megatron;
 mod parquet;
 mod pause;
+mod restart;
 mod rows;
 mod seek;
+#[cfg(test)]
+mod testing;
 mod tf_record;
 mod zlib;
 
@@ -32,9 +36,9 @@ use crate::storage::Path;
 
 pub(crate) use csv::{CsvOptions, fields};
 pub(crate) use decode::expansion;
-pub use gzip::Restart;
 pub(crate) use megatron::TokenType;
 pub(crate) use parquet::num_rows;
+pub use restart::Restart;
 pub(crate) use rows::{RowOptions, Rows};
 pub(crate) use tf_record::frame;
 
@@ -194,52 +198,6 @@ fn file_error(path: &Path, reason: impl ToString) -> DataError {
 /// The error of a position behind the end of a file.
 fn shorter(path: &Path) -> DataError {
     DataError::State { reason: format!("`{path}` is shorter than it was") }
-}
-
-#[cfg(test)]
-mod testing {
-    use super::*;
-
-    /// A file of that content, and the folder that holds it.
-    pub fn file(bytes: &[u8]) -> (tempfile::TempDir, Path) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = Path::try_from(dir.path()).unwrap().join("file");
-        path.write_atomic(bytes).unwrap();
-        (dir, path)
-    }
-
-    /// What `show` says of every record that is left.
-    pub fn rest(reader: &mut dyn RecordReader, show: impl Fn(Body) -> String) -> Vec<String> {
-        let mut found = Vec::new();
-        while let Some(body) = reader.next_record().unwrap() {
-            found.push(show(body));
-        }
-        found
-    }
-
-    /// The bytes of a record as text.
-    pub fn text(body: Body) -> String {
-        match body {
-            Body::Bytes(bytes) | Body::Item(bytes) | Body::Fields { bytes, .. } => {
-                String::from_utf8(bytes).unwrap()
-            }
-            _ => panic!("the record has no bytes"),
-        }
-    }
-
-    /// The first error, wherever it comes.
-    pub fn error_of(opened: Result<Box<dyn RecordReader>, DataError>) -> String {
-        let mut reader = match opened {
-            Ok(reader) => reader,
-            Err(error) => return error.to_string(),
-        };
-        loop {
-            match reader.next_record() {
-                Ok(found) => assert!(found.is_some(), "the file ends without an error"),
-                Err(error) => return error.to_string(),
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use super::decode::{Compression, Decoded, open_decoded};
-use super::gzip::Restart;
+use super::restart::Restart;
 use super::{Body, RecordPosition, RecordReader};
 use crate::data::error::DataError;
 use crate::storage::Path;

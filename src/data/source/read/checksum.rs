@@ -1,0 +1,55 @@
+//! CRC-32, as gzip files have it, of texts and of parts that make up a text.
+
+use flate2::Crc;
+
+/// The CRC-32 of some bytes.
+pub(super) fn crc_of(bytes: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+/// What a text's CRC-32 contributes to that of the text with `bytes` more behind it: the CRC times
+/// x^(8 bytes), as polynomials modulo CRC-32's, whose highest power is the lowest bit.
+pub(super) fn crc_before(crc: u32, bytes: u64) -> u32 {
+    let (mut product, mut power, mut left) = (crc, 1 << (31 - 8), bytes);
+    while left > 0 {
+        if left & 1 == 1 {
+            product = times(product, power);
+        }
+        power = times(power, power);
+        left >>= 1;
+    }
+    product
+}
+
+/// The product of two polynomials modulo CRC-32's.
+fn times(one: u32, mut other: u32) -> u32 {
+    let mut product = 0;
+    for power in (0..32).rev() {
+        if one >> power & 1 == 1 {
+            product ^= other;
+        }
+        // Times x.
+        other = (other >> 1) ^ if other & 1 == 1 { 0xedb8_8320 } else { 0 };
+    }
+    product
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn crcs_of_parts_make_that_of_the_whole(
+            one in prop::collection::vec(any::<u8>(), 0..50),
+            other in prop::collection::vec(any::<u8>(), 0..400),
+        ) {
+            let joined = crc_before(crc_of(&one), other.len() as u64) ^ crc_of(&other);
+            prop_assert_eq!(joined, crc_of(&[one, other].concat()));
+        }
+    }
+}
