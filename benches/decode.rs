@@ -27,9 +27,13 @@ fn main() {
     let (params, inputs) = weights_and_inputs(&t5);
     let batch = batch(inputs);
     let prediction = prediction();
+    let rounds = option("rounds", 4);
+    if rounds == 0 {
+        return; // what a start alone takes
+    }
     let hypotheses = batch.dims().0 as usize * prediction.num_decodes;
     let predictor = t5.predictor(&params, hypotheses);
-    for round in 0..option("rounds", 4) {
+    for round in 0..rounds {
         let (start, before) = (Instant::now(), cpu_seconds());
         let decodes = predictor.predict(&batch, &prediction).expect("nothing contradicts");
         let sequences = rows(&decodes.best().0);

@@ -1,8 +1,8 @@
 // Attention of a few queries to cached keys and values, as a step of decoding has it, for
 // `src/nn/cached_attention.rs`.
 //
-// It takes as long as reading the cache once: a head's scores stay in a core's first cache, and
-// everything but the cache is computed in float32 and rounded at the end.
+// Of memory it reads the cache, once: a head's scores stay in a core's first cache. Everything is computed in
+// float32 and rounded at the end.
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>

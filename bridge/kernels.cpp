@@ -12,6 +12,7 @@
 
 #ifdef GIMLET_CUDA
 #include <ATen/ops/empty.h>
+#include <ATen/record_function.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -300,6 +301,9 @@ void launch(const char* name, Call call) {
   TORCH_CHECK(device.is_cuda(), "the tensors are on ", device, ", not on a CUDA device");
   const c10::cuda::CUDAGuard guard(device);
   call.stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();
+  // Profilers tell what a kernel is for by the operation that launched it, which this would not be.
+  at::RecordFunction operation(at::RecordScope::FUNCTION);
+  operation.before(name);
   const cudaError_t error = kernel->second(call);
   TORCH_CHECK(error == cudaSuccess, cudaGetErrorString(error));
 }

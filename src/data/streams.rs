@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 
 use super::convert::{Row, Rows};
 use super::error::DataError;
-use super::pipeline::{Extent, Pull, StageState};
+use super::pipeline::{Enough, Extent, Pull, StageState};
 
 /// Streams at most. As many files are open as SeqIO's interleaving opens.
 const MAX_STREAMS: usize = 16;
@@ -25,8 +25,18 @@ const MAX_PIPELINES: usize = 64;
 /// A stream is worth its while from here on; smaller data might leave one of them without examples.
 const BYTES_PER_STREAM: u64 = 256 << 10;
 
-/// Bytes after which counting more changes nothing.
-pub(super) const ENOUGH_BYTES: u64 = BYTES_PER_STREAM * MAX_STREAMS as u64;
+/// What of a task there is no need to count on from. With more files each stream has several, which are
+/// hardly all empty.
+pub(super) const ENOUGH: Enough = Enough {
+    files: 4 * MAX_STREAMS,
+    records: MAX_STREAMS_BY_RECORD,
+    bytes: BYTES_PER_STREAM * MAX_STREAMS as u64,
+};
+
+/// The numbers of streams that there can be.
+pub(super) fn stream_counts() -> impl DoubleEndedIterator<Item = usize> {
+    (0..=MAX_STREAMS.ilog2()).map(|exponent| 1 << exponent)
+}
 
 /// The number of streams of a data set that repeats: a function of the data and the batch size alone.
 pub(super) fn num_streams(batch_size: usize, tasks: &[Extent]) -> usize {
@@ -34,12 +44,12 @@ pub(super) fn num_streams(batch_size: usize, tasks: &[Extent]) -> usize {
         batch_size.is_multiple_of(count)
             && count * tasks.len() <= MAX_PIPELINES
             && tasks.iter().all(|task| {
-                (count <= task.num_files || count <= MAX_STREAMS_BY_RECORD)
+                let by_record = count <= MAX_STREAMS_BY_RECORD.min(task.num_records);
+                (task.feeds(count) || count > task.num_files && by_record)
                     && count as u64 * BYTES_PER_STREAM <= task.num_bytes
             })
     };
-    let powers = (0..).map(|exponent| 1 << exponent).take_while(|&count| count <= MAX_STREAMS);
-    powers.filter(|&count| fits(count)).max().unwrap_or(1)
+    stream_counts().rev().find(|&count| fits(count)).unwrap_or(1)
 }
 
 /// One stream, and what this host takes of it.
@@ -196,7 +206,12 @@ mod tests {
 
     #[test]
     fn streams_depend_on_data_and_batch_size() {
-        let large = |num_files| Extent { num_files, num_bytes: ENOUGH_BYTES };
+        let large = |num_files| Extent {
+            num_files,
+            num_records: 4,
+            num_bytes: ENOUGH.bytes,
+            ..Extent::default()
+        };
         for (batch_size, tasks, expected) in [
             (128, vec![large(1024)], 16),
             (128, vec![large(1)], 4),
@@ -205,7 +220,12 @@ mod tests {
             (7, vec![large(1024)], 1),
             (128, vec![large(1024), large(1)], 4),
             (128, vec![large(1024); 300], 1),
-            (128, vec![Extent { num_files: 1024, num_bytes: 1000 }], 1),
+            (128, vec![Extent { num_bytes: 1000, ..large(1024) }], 1),
+            (128, vec![Extent { num_records: 3, ..large(1) }], 2),
+            // The third file of four has records, and so has one of the first and third, and of the
+            // second and fourth.
+            (128, vec![Extent { empty_files: vec![0, 1], ..large(4) }], 2),
+            (128, vec![Extent { empty_files: vec![1, 3], ..large(4) }], 1),
         ] {
             assert_eq!(num_streams(batch_size, &tasks), expected, "{batch_size} {tasks:?}");
         }

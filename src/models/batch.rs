@@ -83,10 +83,10 @@ impl Batch {
 
     /// The same batch on `device`.
     pub fn to_device(&self, device: Device) -> Self {
-        let is_on_host = self.encoder_input_tokens.device() == Device::Cpu;
-        let layout = match is_on_host && device.is_cuda() {
-            true => Some(Layout::of(self, device)),
-            false => self.layout.clone(),
+        let layout = match (self.encoder_input_tokens.device(), device) {
+            (here, there) if here == there => self.layout.clone(),
+            (Device::Cpu, Device::Cuda(_)) => Some(Layout::of(self, device)),
+            _ => None,
         };
         Self { layout, ..self.map(|tensor| tensor.to_device(device)) }
     }

@@ -171,9 +171,12 @@ impl<'a> Activations<'a> {
 
     /// Kept where no kernel computes the attention.
     fn attention_weights(&self, pairs: f64) -> f64 {
-        let written_out =
-            self.config.float32_attention_logits && self.config.dtype != Dtype::Float32;
-        if written_out { self.size * pairs } else { 0.0 }
+        if self.writes_scores_out() { self.size * pairs } else { 0.0 }
+    }
+
+    /// Whether no kernel computes the attention.
+    fn writes_scores_out(&self) -> bool {
+        self.config.float32_attention_logits && self.config.dtype != Dtype::Float32
     }
 
     /// Each projection before and after its activation, and their product; a gated GELU is one operation.
@@ -204,7 +207,9 @@ impl<'a> Activations<'a> {
         let row = 4 * self.config.vocab_size as u64;
         let logits = self.targets.min(((128 << 20) / row).max(256) as f64) * row as f64;
         let largest = self.pairs.into_iter().fold(0.0, f64::max);
-        logits.max(3.0 * self.size * largest)
+        // Gradients of scores, weights and bias; a kernel gives the last alone.
+        let tensors = if self.writes_scores_out() { 3.0 } else { 1.0 };
+        logits.max(tensors * self.size * largest)
     }
 }
 

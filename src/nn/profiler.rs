@@ -10,6 +10,7 @@
 //! ```
 
 use std::ffi::{CStr, c_char, c_void};
+use std::panic::AssertUnwindSafe;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -162,7 +163,9 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         if !self.ended {
-            self.end();
+            RECORDS.store(false, Ordering::Relaxed);
+            // Another panic would abort; what it says of the profiler matters less than the first.
+            let _ = std::panic::catch_unwind(AssertUnwindSafe(|| self.end()));
         }
     }
 }

@@ -2,7 +2,7 @@
 //! backward pass (Chen et al. 2016, arXiv:1604.06174).
 //!
 //! The second run starts from the same input, weights and random numbers, so that gradients are those of
-//! a layer that keeps everything, bit for bit. Weights are cast for each run anew: copies in the compute
+//! a layer that keeps everything, bit for bit where operations are deterministic. Weights are cast for each run anew: copies in the compute
 //! dtype live as long as one layer needs them.
 
 use std::cell::RefCell;

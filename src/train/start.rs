@@ -133,7 +133,9 @@ pub fn foresee_shortage(spec: &Train, device: Device) -> Result<(), TrainError> 
     let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
     let short = |available| shortage(&estimate, available, trainer.num_microbatches());
     match available.and_then(short) {
-        Some(message) if total.is_some_and(|total| cannot_fit(&estimate, total)) => {
+        Some(message)
+            if total.is_some_and(|total| cannot_fit(&estimate, total, device.is_cuda())) =>
+        {
             Err(TrainError::Unfit(message))
         }
         Some(message) => {

@@ -14,7 +14,7 @@ use crate::data::pipeline::{
     task_stage,
 };
 use crate::data::random::StageSeed;
-use crate::data::streams::{ENOUGH_BYTES, num_streams};
+use crate::data::streams::{ENOUGH, num_streams, stream_counts};
 use crate::data::task::{TaskOrMixture, TaskProvider};
 
 /// The parts of a data set, from its configuration.
@@ -110,15 +110,23 @@ impl<'a> Builder<'a> {
         Ok((Rows::new(examples, converter.clone()), converter, notices))
     }
 
-    /// Streams of the data set: one where the data end, so that its last batch is one batch.
-    pub(super) fn num_streams(&self) -> Result<usize, DataError> {
+    /// Streams of the data set: as many as before where a run goes on, even if its data have grown; one where
+    /// the data end, so that its last batch is one batch.
+    pub(super) fn num_streams(&self, converter: &FeatureConverter) -> Result<usize, DataError> {
         if self.options.num_epochs.is_some() {
             return Ok(1);
+        }
+        if let Some(saved) = &self.options.resume {
+            for count in stream_counts() {
+                if self.stream(converter, count)? == saved.stream {
+                    return Ok(count);
+                }
+            }
         }
         let plan = self.plan(None, 0, 1);
         let mut extents = Vec::new();
         for (task, _) in self.parts.values() {
-            match extent(task, &plan, ENOUGH_BYTES) {
+            match extent(task, &plan, ENOUGH) {
                 Ok(extent) => extents.push(extent),
                 // Left out, or the error of all, when the pipelines are built.
                 Err(DataError::UnknownSplit { .. }) => {}

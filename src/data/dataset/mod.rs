@@ -121,7 +121,7 @@ pub fn get_dataset(
     let builder = Builder::new(config, tasks, &options)?;
     let lengths = builder.lengths()?;
     let converter = builder.converter(&lengths)?;
-    let num_streams = builder.num_streams()?;
+    let num_streams = builder.num_streams(&converter)?;
     let state = builder.state(builder.stream(&converter, num_streams)?)?;
     let rows_of_host = config.batch_size / options.num_shards;
     let rows_per_stream = config.batch_size / num_streams;

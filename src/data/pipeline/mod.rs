@@ -10,6 +10,7 @@
 
 mod chunks;
 mod convert;
+mod extent;
 mod few_shot;
 mod listing;
 mod map;
@@ -25,8 +26,9 @@ mod validate;
 
 pub use pull::StageState;
 
+pub(crate) use extent::{Enough, Extent, extent};
 pub(crate) use listing::Listing;
 pub(crate) use mix::{Mix, MixEnds, MixtureParts, mixture_parts, mixture_tasks};
 pub(crate) use pool::Workers;
 pub(crate) use pull::{Pull, Stage};
-pub(crate) use task::{Extent, TaskPlan, extent, first_stages, precache_stage, task_stage};
+pub(crate) use task::{TaskPlan, first_stages, precache_stage, task_stage};

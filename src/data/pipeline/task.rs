@@ -102,7 +102,7 @@ pub(crate) fn task_stage(
 }
 
 /// The files that a task is read from.
-fn split_files(
+pub(super) fn split_files(
     task: &Task,
     cache: Option<&CacheFolder>,
     plan: &TaskPlan,
@@ -112,32 +112,6 @@ fn split_files(
         Some(cache) => cached_split(cache, name, &plan.split),
         None => task.source.split(name, &plan.split),
     })
-}
-
-/// What there is to read of a task.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent {
-    pub num_files: usize,
-    /// Bytes as stored, counted as far as it matters.
-    pub num_bytes: u64,
-}
-
-/// What there is to read of a task; bytes are counted until they are `enough`.
-pub(crate) fn extent(task: &Task, plan: &TaskPlan, enough: u64) -> Result<Extent, DataError> {
-    let cache = cache_of(task, cache_step(task)?, plan, &mut Vec::new())?;
-    let SplitFiles { files, most, .. } = split_files(task, cache.as_ref(), plan)?;
-    if most.is_some() {
-        // As little as if it could not be told, so that one stream reads it.
-        return Ok(Extent { num_files: 1, num_bytes: 0 });
-    }
-    let mut num_bytes = 0;
-    for file in &files {
-        if num_bytes >= enough {
-            break;
-        }
-        num_bytes += file.size()?;
-    }
-    Ok(Extent { num_files: files.len(), num_bytes })
 }
 
 /// What a task's cache holds, made from its source.
@@ -153,7 +127,7 @@ pub(crate) fn first_stages(task: &Task, plan: &TaskPlan, count: usize) -> Result
 
 /// The cache from which a task is to be read. SeqIO's rules: a task without a cache step is
 /// preprocessed on the fly, whatever was asked for; one whose cache is required never is.
-fn cache_of(
+pub(super) fn cache_of(
     task: &Task,
     step: Option<CacheStep>,
     plan: &TaskPlan,

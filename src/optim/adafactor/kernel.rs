@@ -14,7 +14,7 @@ use crate::nn::fused::kernels;
 use crate::optim::optimizer::ParamState;
 use crate::optim::spec::{Factored, StateLayout};
 
-/// One block of the device takes these in a few microseconds.
+/// Few enough for one block of the device.
 const LONGEST_VECTOR: usize = 1 << 14;
 
 /// A call of a kernel.

@@ -6,7 +6,7 @@ use crate::data::{Batch, get_dataset};
 use crate::run::failure::Failure;
 use crate::run::task::failure;
 use crate::telemetry::{Laps, notice_once, read_bytes, thousands};
-use crate::train::{training_options, training_shape};
+use crate::train::{available_on_host, batch_shortage, training_options, training_shape};
 
 use super::BenchArgs;
 use super::report::{Report, rate, seconds};
@@ -34,6 +34,9 @@ pub(super) fn run(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     let train = &configured.train;
     // Batches of a model have lengths; it would be said less plainly further down.
     training_shape(train).map_err(Failure::usage)?;
+    if let Some(message) = available_on_host().and_then(|bytes| batch_shortage(train, bytes)) {
+        return Err(Failure::usage(anyhow::anyhow!(message)));
+    }
     let options = training_options(train, train.random_seed.unwrap_or(0) as u64);
     let mut batches =
         get_dataset(&train.train_dataset_cfg, &configured.tasks, options).map_err(failure)?;

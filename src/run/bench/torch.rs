@@ -142,7 +142,8 @@ fn describe_decoding(figures: &DecodeFigures, plan: Plan, report: &mut Report) {
         "tokens_per_second": tokens,
     }));
     report.say("encoder", format!("{} of it", seconds(encoder.median())));
-    report.say("speed", format!("{} tokens/s, {} sequences/s", rate(tokens), rate(sequences)));
+    let speed = format!("{} tokens/s, {} sequences/s", rate(tokens), rate(sequences));
+    report.say("speed", speed + if *num_decodes > 1 { ", one counted for each row" } else { "" });
 }
 
 fn describe_memory(machine: &Machine, peak_bytes: u64, report: &mut Report) {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::nn::profiler::{Event, EventKind, Part};
 
 /// Names of work that no mark says the part of, operations and kernels. The first that a name contains counts.
-const NAMES: [(&str, Part); 20] = [
+const NAMES: [(&str, Part); 21] = [
     ("attention", Part::Attention),
     ("fmha", Part::Attention),
     ("flash", Part::Attention),
@@ -31,6 +31,7 @@ const NAMES: [(&str, Part); 20] = [
     ("embedding", Part::Embeddings),
     ("cross_entropy", Part::Loss),
     ("adam", Part::Optimizer),
+    ("adafactor", Part::Optimizer),
 ];
 
 /// Whose time it is.

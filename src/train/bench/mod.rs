@@ -37,10 +37,11 @@ pub struct Machine {
 
 /// What NVIDIA says of dense products in bfloat16, by the beginnings of products' names after `NVIDIA `; the
 /// first that fits counts.
-const PEAK_FLOPS: [(&str, f64); 6] = [
+const PEAK_FLOPS: [(&str, f64); 7] = [
     ("H100 PCIe", 756e12),
     ("H100 NVL", 835e12),
     ("H100", 989e12),
+    ("H200 NVL", 835e12),
     ("H200", 989e12),
     ("GH200", 989e12),
     ("A100", 312e12),
@@ -80,7 +81,7 @@ fn synchronize(device: Device) {
     }
 }
 
-/// The most memory since the last time that this was asked: of tensors on a GPU, of the process on a CPU.
+/// The most memory: of tensors since this was asked last on a GPU, of the process since it began on a CPU.
 fn peak_bytes(device: Device) -> u64 {
     match device_memory(device) {
         Some(memory) => memory.peak_bytes as u64,
@@ -96,6 +97,7 @@ mod tests {
     fn peaks_are_those_of_known_products_only() {
         let check = |name: &str, expected: Option<f64>| assert_eq!(peak_flops(name), expected);
         check("NVIDIA H200", Some(989e12));
+        check("NVIDIA H200 NVL", Some(835e12));
         check("NVIDIA H100 80GB HBM3", Some(989e12));
         check("NVIDIA H100 PCIe", Some(756e12));
         check("NVIDIA A100-SXM4-80GB", Some(312e12));

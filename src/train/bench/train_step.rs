@@ -2,6 +2,7 @@
 
 use tch::Device;
 
+use crate::checkpoint::CheckpointConfig;
 use crate::models::flops::train_step_flops;
 use crate::models::memory::StepShape;
 use crate::nn::profiler::profile;
@@ -48,7 +49,9 @@ pub fn bench_train_step(
     plan: Plan,
 ) -> Result<TrainStepFigures, TrainError> {
     let shape = training_shape(spec)?;
-    foresee_shortage(spec, device)?;
+    // Nothing is saved, so no memory is set aside for that.
+    let checkpoint_cfg = CheckpointConfig { save: None, ..spec.checkpoint_cfg.clone() };
+    foresee_shortage(&Train { checkpoint_cfg, ..spec.clone() }, device)?;
     let seed = spec.random_seed.unwrap_or(0) as u64;
     let stepper = Stepper::new(spec, seed, device)?;
     let mut state = initialize(spec, seed, device)?;

@@ -188,6 +188,37 @@ fn an_unshuffled_batch_of_one_file_holds_its_next_records() {
 }
 
 #[test]
+fn a_run_goes_on_with_as_many_streams_as_it_began_with() {
+    let folder = folder_of_text(1);
+    let tasks = tasks([text_task(&folder)]);
+    let config = in_order(4, 0);
+    let (_, before) = global(&config, &tasks, 1, None);
+    let path = folder.path().join("0.txt");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.repeat(5)).unwrap();
+    let streams = |resume| global(&config, &tasks, 2, resume).1.positions.len();
+    assert_eq!((streams(None), streams(Some(&before))), (4, 1));
+}
+
+#[test]
+fn empty_files_and_long_records_leave_no_stream_without_rows() {
+    let read = |folder: &tempfile::TempDir| {
+        let tasks = tasks([text_task(folder)]);
+        global(&shuffled(4, 0), &tasks, 1, None).1.positions.len()
+    };
+    let folder = folder_of_text(4);
+    std::fs::write(folder.path().join("1.txt"), "").unwrap();
+    assert_eq!(read(&folder), 2);
+    for file in 1..4 {
+        std::fs::remove_file(folder.path().join(format!("{file}.txt"))).unwrap();
+    }
+    // A megabyte, which four would share, of three records.
+    let text = format!("{}\n", "long ".repeat(80_000)).repeat(3);
+    std::fs::write(folder.path().join("0.txt"), text).unwrap();
+    assert_eq!(read(&folder), 2);
+}
+
+#[test]
 fn positions_are_small_whatever_the_buffers_hold() {
     let folder = folder_of_text(5);
     let tasks = tasks([text_task(&folder)]);
