@@ -35,7 +35,8 @@ impl Restart {
     }
 }
 
-/// The last restart that a reader noted, behind which it has not handed out anything yet when it does.
+/// The last restart that a reader noted. It notes one when all before it is taken, so that nobody asks for
+/// the one before any more.
 #[derive(Clone, Default)]
 pub(super) struct Restarts(Arc<Mutex<Option<Arc<Restart>>>>);
 
