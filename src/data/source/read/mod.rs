@@ -20,7 +20,6 @@ mod pause;
 mod restart;
 mod rows;
 mod seek;
-#[cfg(test)]
 mod testing;
 mod tf_record;
 mod zlib;

@@ -1,5 +1,7 @@
 //! What tests of readers share.
 
+#![cfg(test)]
+
 use std::io::Write;
 
 use flate2::Compression;
