@@ -9,11 +9,10 @@ use std::process::{Command, exit};
 /// The version that the bridge and `tch` are written for.
 const TORCH_VERSION: &str = "2.11.0";
 /// The sources of `bridge/`, but for what links SentencePiece.
-const BRIDGE: [&str; 11] = [
+const BRIDGE: [&str; 10] = [
     "bridge/attention.cpp",
     "bridge/autograd.cpp",
     "bridge/bridge.cpp",
-    "bridge/cached_attention.cpp",
     "bridge/cuda_graph.cpp",
     "bridge/device_attention.cpp",
     "bridge/kernels.cpp",

@@ -14,9 +14,14 @@
 #include <cstdint>
 #include <cstring>
 
-#include "clones.h"
 #include "guarded.h"
 #include "parallel.h"
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define GIMLET_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define GIMLET_CLONES
+#endif
 
 namespace {
 

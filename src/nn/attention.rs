@@ -1,4 +1,4 @@
-//! Multi-head attention with an additive bias, of whole sequences.
+//! Multi-head attention with an additive bias, for whole sequences and for one step of decoding.
 
 use tch::{Kind, Tensor};
 
@@ -126,4 +126,13 @@ impl Attention {
             heads.size4().expect("heads are [batch, num_heads, length, head_dim]");
         heads.transpose(1, 2).reshape([batch, length, num_heads * head_dim])
     }
+}
+
+/// Averages of the values, weighted by the softmax of products with the keys plus `bias`, which broadcasts to
+/// `[batch, num_heads, q_length, kv_length]`, for every query: `[batch, num_heads, q_length, head_dim]`.
+/// For a few queries a step and without gradients, as decoding needs it.
+pub fn average(query: &Tensor, key_value: &KeyValue, bias: &Tensor) -> Tensor {
+    let KeyValue { key, value } = key_value;
+    // T5 does not divide by sqrt(head_dim): the query's initializer absorbs it.
+    Tensor::scaled_dot_product_attention(query, key, value, Some(bias), 0.0, false, 1.0, false)
 }

@@ -13,8 +13,6 @@ pub mod autograd;
 #[cfg(feature = "torch")]
 pub mod bridge;
 #[cfg(feature = "torch")]
-mod cached_attention;
-#[cfg(feature = "torch")]
 pub mod cpu;
 #[cfg(feature = "torch")]
 pub mod cuda_graph;
@@ -51,9 +49,7 @@ pub use spec::{
 };
 
 #[cfg(feature = "torch")]
-pub use attention::{Attention, AttentionDims, KeyValue};
-#[cfg(feature = "torch")]
-pub use cached_attention::cached_attention;
+pub use attention::{Attention, AttentionDims, KeyValue, average};
 #[cfg(feature = "torch")]
 pub use dropout::Dropout;
 #[cfg(feature = "torch")]

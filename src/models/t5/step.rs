@@ -8,8 +8,8 @@ use tch::{Kind, Tensor};
 
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Activation, KeyValue, PackedKernel, Params, RelativePosition, activate, bias_from_mask,
-    cached_attention, causal_mask, kind, relative_position_bias, rms_norm,
+    Activation, KeyValue, PackedKernel, Params, RelativePosition, activate, average,
+    bias_from_mask, causal_mask, kind, relative_position_bias, rms_norm,
 };
 
 /// The decoder's weights in the compute dtype, laid out for products with few rows.
@@ -170,8 +170,7 @@ impl StepLayer {
         let (batch, length, _) = encoded.size3().expect("an encoding has three axes");
         let size = [batch, length, 2, self.heads.count, self.heads.dim];
         let heads = encoded.matmul(&self.cross_key_value).view(size);
-        // A head's in one piece, as every step reads them.
-        let part = |index| heads.select(2, index).transpose(1, 2).contiguous();
+        let part = |index| heads.select(2, index).transpose(1, 2);
         KeyValue { key: part(0), value: part(1) }
     }
 
@@ -189,7 +188,7 @@ impl StepLayer {
         let query = projected.select(1, 0).unsqueeze(2); // [rows, num_heads, 1, head_dim]
         let own = cache.own.get(index as i64);
         let key_value = cache.position.extend(&own, &projected.narrow(1, 1, 2));
-        let heads = cached_attention(&query, &key_value, bias); // [rows, 1, num_heads, head_dim]
+        let heads = average(&query, &key_value, bias); // [rows, num_heads, 1, head_dim]
         self.self_out.apply_and_add(&heads.reshape([rows, -1]), hidden)
     }
 
@@ -200,8 +199,8 @@ impl StepLayer {
         let norm = &self.pre_cross_attention_layer_norm;
         let query = self.cross_query.apply_to_normal(hidden, norm);
         let query = query.view([batch, rows / batch, self.heads.count, self.heads.dim]);
-        let heads = cached_attention(&query.transpose(1, 2), cross, bias);
-        self.cross_out.apply_and_add(&heads.reshape([rows, -1]), hidden)
+        let heads = average(&query.transpose(1, 2), cross, bias);
+        self.cross_out.apply_and_add(&heads.transpose(1, 2).reshape([rows, -1]), hidden)
     }
 
     fn feed_forward(&self, hidden: &Tensor) -> Tensor {
