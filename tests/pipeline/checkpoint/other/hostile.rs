@@ -196,6 +196,19 @@ fn key(slice: &[(u8, u8)]) -> String {
     code.iter().map(|byte| char::from(*byte)).collect()
 }
 
+/// A bundle with that table and 12 bytes of data is read where nothing is expected, else refused so.
+fn check_bundle(entries: &[(&str, Vec<u8>)], expected: &str) {
+    let table = table(entries);
+    let files = [("m.index", &table[..]), ("m.data-00000-of-00001", &[0; 12][..])];
+    match opened(&files) {
+        Ok(_) => assert_eq!(expected, "", "it was read"),
+        Err(error) => {
+            let message = error.to_string();
+            assert!(!expected.is_empty() && message.contains(expected), "{message}");
+        }
+    }
+}
+
 #[test]
 fn slices_hold_each_element_once() {
     let check = |slices: &[(u8, u8)], entries: Vec<(String, Vec<u8>)>, expected: &str| {
@@ -204,15 +217,7 @@ fn slices_hold_each_element_once() {
         let slices: Vec<_> = slices.iter().map(std::slice::from_ref).collect();
         all.push(("a".to_string(), sliced(&[3], &slices)));
         let all: Vec<_> = all.iter().map(|(key, entry)| (&key[..], entry.clone())).collect();
-        let table = table(&all);
-        let files = [("m.index", &table[..]), ("m.data-00000-of-00001", &[0; 12][..])];
-        match opened(&files) {
-            Ok(_) => assert_eq!(expected, "", "it was read"),
-            Err(error) => {
-                let message = error.to_string();
-                assert!(!expected.is_empty() && message.contains(expected), "{message}");
-            }
-        }
+        check_bundle(&all, expected);
     };
     let held = |start, length, offset| {
         let size = 4 * u64::from(length);
@@ -261,33 +266,22 @@ fn slices_without_elements_are_read() {
 #[test]
 fn bundles_hold_what_their_table_says() {
     let header = || number(1, 1);
-    let check = |entries: &[(&str, Vec<u8>)], expected: &str| {
-        let table = table(entries);
-        let files = [("m.index", &table[..]), ("m.data-00000-of-00001", &[0; 12][..])];
-        match opened(&files) {
-            Ok(_) => assert_eq!(expected, "", "it was read"),
-            Err(error) => {
-                let message = error.to_string();
-                assert!(!expected.is_empty() && message.contains(expected), "{message}");
-            }
-        }
-    };
-    check(&[("", header()), ("a", entry(1, 0, 4)), ("b", entry(2, 4, 8))], "");
-    check(
+    check_bundle(&[("", header()), ("a", entry(1, 0, 4)), ("b", entry(2, 4, 8))], "");
+    check_bundle(
         &[("", header()), ("a", entry(2, 0, 8)), ("b", entry(2, 4, 8))],
         "`a` and `b` lie on the same bytes",
     );
-    check(&[("", header()), ("a", entry(4, 0, 16))], "`a` ends at byte 16");
-    check(&[("", header()), ("a", entry(1 << 40, 0, 1 << 42))], "`a` ends at byte");
-    check(&[("", header()), ("a", entry(1 << 60, 0, 1 << 62))], "do not hold float32");
-    check(&[("", header()), ("a", entry(1 << 62, 0, 8))], "do not hold float32");
-    check(&[("", header()), ("a", entry(u64::MAX, 0, 8))], "it has no shape");
-    check(&[("", header()), ("a", entry(1, u64::MAX, 4))], "it lies before the file");
+    check_bundle(&[("", header()), ("a", entry(4, 0, 16))], "`a` ends at byte 16");
+    check_bundle(&[("", header()), ("a", entry(1 << 40, 0, 1 << 42))], "`a` ends at byte");
+    check_bundle(&[("", header()), ("a", entry(1 << 60, 0, 1 << 62))], "do not hold float32");
+    check_bundle(&[("", header()), ("a", entry(1 << 62, 0, 8))], "do not hold float32");
+    check_bundle(&[("", header()), ("a", entry(u64::MAX, 0, 8))], "it has no shape");
+    check_bundle(&[("", header()), ("a", entry(1, u64::MAX, 4))], "it lies before the file");
     let elsewhere = [entry(1, 0, 4), number(3, 7)].concat();
-    check(&[("", header()), ("a", elsewhere)], "it lies in file 7 of 1");
-    check(&[("", number(2, 1)), ("a", entry(1, 0, 4))], "big-endian");
-    check(&[("", number(1, 1 << 30)), ("a", entry(1, 0, 4))], "files of data");
-    check(&[("a", entry(1, 0, 4))], "it has no header");
-    check(&[("", header()), ("b", entry(1, 0, 4)), ("a", entry(1, 4, 4))], "not in order");
-    check(&[("", header()), ("a", b"\xff\xff".to_vec())], "`a`: ");
+    check_bundle(&[("", header()), ("a", elsewhere)], "it lies in file 7 of 1");
+    check_bundle(&[("", number(2, 1)), ("a", entry(1, 0, 4))], "big-endian");
+    check_bundle(&[("", number(1, 1 << 30)), ("a", entry(1, 0, 4))], "files of data");
+    check_bundle(&[("a", entry(1, 0, 4))], "it has no header");
+    check_bundle(&[("", header()), ("b", entry(1, 0, 4)), ("a", entry(1, 4, 4))], "not in order");
+    check_bundle(&[("", header()), ("a", b"\xff\xff".to_vec())], "`a`: ");
 }
