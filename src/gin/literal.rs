@@ -274,7 +274,9 @@ impl Decoder<'_> {
             .help("for a backslash, double it or use a raw string: `r'...'`"));
         };
         self.at += name.len() + 2;
-        unicode_names2::character(name).map(u32::from).ok_or_else(|| {
+        // The crate looks at what stands before a hyphen, and fails where that is nothing.
+        let character = if name.starts_with('-') { None } else { unicode_names2::character(name) };
+        character.map(u32::from).ok_or_else(|| {
             BadLiteral::new(start..self.at, format!("no character is named `{name}`"))
                 .help("write the character itself, or its code: `\\u2022`")
         })
