@@ -191,13 +191,13 @@ pub enum DataError {
         /// What makes it.
         command: String,
     },
-    /// A task to be cached that does not say up to where.
+    /// Tasks to be cached that do not say up to where.
     #[error(
-        "`{task}` has no cache step: put `@seqio.CacheDatasetPlaceholder()` behind the \
-         preprocessors to run ahead of time"
+        "no cache step in `{task}`: put `@seqio.CacheDatasetPlaceholder()` behind the preprocessors \
+         to run ahead of time"
     )]
     NotCacheable {
-        /// The task.
+        /// The task, or all of them.
         task: String,
     },
     /// Another process writes the same cache.

@@ -6,7 +6,7 @@ use super::cache::Caches;
 use super::error::DataError;
 use super::example::Example;
 use super::pipeline::{Listing, Pull, Stage, TaskPlan, first_stages, task_stage};
-use super::source::BadRecords;
+use super::source::{BadRecords, SharedReads};
 use super::task::Task;
 
 /// How the examples of one task are read for evaluation.
@@ -101,6 +101,7 @@ fn plan(options: &ExampleOptions) -> TaskPlan {
         workers: None,
         bad_records: options.bad_records.clone(),
         listing: Listing::default(),
+        reads: SharedReads::default(),
     }
 }
 

@@ -3,8 +3,9 @@
 //! A data set that repeats is dealt out to streams: by file where there are enough files, else by
 //! record. Each stream is a pipeline of its own and gives the same number of rows to every global
 //! batch, so the batch at a step is the same set of rows however many threads or hosts there are. A
-//! host runs the streams that its rows come from and opens no other stream's files. Without shuffling
-//! a stream keeps the order of its files. Data that end are one stream.
+//! host runs the streams that its rows come from and opens no other stream's files; its streams that
+//! share the records of a few files read each of them once. Without shuffling a stream keeps the order
+//! of its files. Data that end are one stream.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -18,8 +19,8 @@ use super::pipeline::{Enough, Extent, Pull, StageState};
 
 /// Streams at most. As many files are open as SeqIO's interleaving opens.
 const MAX_STREAMS: usize = 16;
-/// Streams that share the records of a few files, each of them reading all the files.
-const MAX_STREAMS_BY_RECORD: usize = 4;
+/// Files that are so few that streams share their records: each host has to read all of them.
+const FEW_FILES: usize = 3;
 /// Tasks times streams, which bounds the open files of large mixtures.
 const MAX_PIPELINES: usize = 64;
 /// A stream is worth its while from here on; smaller data might leave one of them without examples.
@@ -29,27 +30,33 @@ const BYTES_PER_STREAM: u64 = 256 << 10;
 /// hardly all empty.
 pub(super) const ENOUGH: Enough = Enough {
     files: 4 * MAX_STREAMS,
-    records: MAX_STREAMS_BY_RECORD,
+    records: MAX_STREAMS,
+    few_files: FEW_FILES,
     bytes: BYTES_PER_STREAM * MAX_STREAMS as u64,
 };
 
 /// The numbers of streams that there can be.
 pub(super) fn stream_counts() -> impl DoubleEndedIterator<Item = usize> {
-    (0..=MAX_STREAMS.ilog2()).map(|exponent| 1 << exponent)
+    1..=MAX_STREAMS
 }
 
 /// The number of streams of a data set that repeats: a function of the data and the batch size alone.
+/// The number of hosts divides the batch size too, and is a power of two more often than not: the more often
+/// two divides the number of streams, the fewer streams are those of several hosts.
 pub(super) fn num_streams(batch_size: usize, tasks: &[Extent]) -> usize {
     let fits = |count: usize| {
         batch_size.is_multiple_of(count)
             && count * tasks.len() <= MAX_PIPELINES
             && tasks.iter().all(|task| {
-                let by_record = count <= MAX_STREAMS_BY_RECORD.min(task.num_records);
+                let by_record = task.num_files <= FEW_FILES && count <= task.num_records;
                 (task.feeds(count) || count > task.num_files && by_record)
                     && count as u64 * BYTES_PER_STREAM <= task.num_bytes
             })
     };
-    stream_counts().rev().find(|&count| fits(count)).unwrap_or(1)
+    stream_counts()
+        .filter(|&count| fits(count))
+        .max_by_key(|count| (count.trailing_zeros(), *count))
+        .unwrap_or(1)
 }
 
 /// One stream, and what this host takes of it.
@@ -208,17 +215,25 @@ mod tests {
     fn streams_depend_on_data_and_batch_size() {
         let large = |num_files| Extent {
             num_files,
-            num_records: 4,
+            num_records: MAX_STREAMS,
             num_bytes: ENOUGH.bytes,
             ..Extent::default()
         };
         for (batch_size, tasks, expected) in [
             (128, vec![large(1024)], 16),
-            (128, vec![large(1)], 4),
+            (128, vec![large(1)], 16),
+            (128, vec![large(3)], 16),
+            (128, vec![large(4)], 4),
             (128, vec![large(8)], 8),
             (100, vec![large(1024)], 4),
-            (7, vec![large(1024)], 1),
-            (128, vec![large(1024), large(1)], 4),
+            (1000, vec![large(1024)], 8),
+            (14, vec![large(1024)], 14),
+            (96, vec![large(1024)], 16),
+            (24, vec![large(1024)], 8),
+            (12, vec![large(1024)], 12),
+            (7, vec![large(1024)], 7),
+            (17, vec![large(1024)], 1),
+            (128, vec![large(1024), large(1)], 16),
             (128, vec![large(1024); 300], 1),
             (128, vec![Extent { num_bytes: 1000, ..large(1024) }], 1),
             (128, vec![Extent { num_records: 3, ..large(1) }], 2),

@@ -281,7 +281,7 @@ plain/seqio.Task:
         let folder = folder();
         for (flag, expected) in [
             ("--tasks=cache", "no task is named `cache`: did you mean `cached`?"),
-            ("--tasks=pl.*", "`plain` has no cache step"),
+            ("--tasks=pl.*", "no cache step in `plain`"),
             ("--tasks=(", "`(`: "),
             ("--excluded_tasks=.*", "no task is selected, of 2 declared"),
         ] {

@@ -19,7 +19,7 @@ use crate::data::error::DataError;
 use crate::data::example::Example;
 use crate::data::pipeline::{Listing, Pull, TaskPlan, Workers, precache_stage};
 use crate::data::random::StageSeed;
-use crate::data::source::{BadRecords, encode, frame};
+use crate::data::source::{BadRecords, SharedReads, encode, frame};
 use crate::data::task::Task;
 use crate::storage::{Locked, StorageError};
 
@@ -283,6 +283,7 @@ pub(super) fn task_plan(options: &CacheOptions, split: &str) -> TaskPlan {
         workers: Some(Workers::start(options.num_threads, 1)),
         bad_records: options.bad_records.clone(),
         listing: Listing::default(),
+        reads: SharedReads::default(),
     }
 }
 

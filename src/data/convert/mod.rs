@@ -232,10 +232,11 @@ fn fields_of(class: &str, names: &[&str], lengths: &Lengths) -> Result<Vec<Field
             takes.join(" and ")
         )));
     }
-    names.iter().map(|name| Ok(Field::new(name, length_of(name, lengths)?))).collect()
+    names.iter().map(|name| Ok(Field::new(name, feature_length(name, lengths)?))).collect()
 }
 
-fn length_of(name: &str, lengths: &Lengths) -> Result<usize, DataError> {
+/// The length that is bound for a task feature.
+pub(crate) fn feature_length(name: &str, lengths: &Lengths) -> Result<usize, DataError> {
     match lengths.get(name) {
         Some(&length) if length > 0 => Ok(length),
         found => Err(DataError::Config(format!(

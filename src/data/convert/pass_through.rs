@@ -1,6 +1,6 @@
 //! Features that are the model's already.
 
-use super::{BatchFeature, Convert, Field, Lengths, Row, length_of, take_ints};
+use super::{BatchFeature, Convert, Field, Lengths, Row, feature_length, take_ints};
 use crate::data::error::DataError;
 use crate::data::example::{Example, Value};
 use crate::gin::Configurable;
@@ -42,7 +42,7 @@ const LM_FEATURES: [&str; 5] = [
 
 impl Convert for PassThroughFeatureConverter {
     fn fields(&self, lengths: &Lengths) -> Result<Vec<Field>, DataError> {
-        lengths.keys().map(|name| Ok(Field::new(name, length_of(name, lengths)?))).collect()
+        lengths.keys().map(|name| Ok(Field::new(name, feature_length(name, lengths)?))).collect()
     }
 
     fn prepare(&self, example: &mut Example, fields: &[Field]) -> Result<Vec<Vec<i32>>, DataError> {
@@ -105,7 +105,7 @@ fn push_all(row: &Row, out: &mut [BatchFeature]) {
 
 impl Convert for PrePackedLMFeatureConverter {
     fn fields(&self, lengths: &Lengths) -> Result<Vec<Field>, DataError> {
-        let length = length_of("targets", lengths)?;
+        let length = feature_length("targets", lengths)?;
         Ok(LM_FEATURES.iter().map(|name| Field::new(name, length)).collect())
     }
 
@@ -128,7 +128,7 @@ impl Convert for PrePackedLMFeatureConverter {
 
 impl Convert for PrePackedPrefixLMFeatureConverter {
     fn fields(&self, lengths: &Lengths) -> Result<Vec<Field>, DataError> {
-        let length = length_of("inputs", lengths)? + length_of("targets", lengths)?;
+        let length = feature_length("inputs", lengths)? + feature_length("targets", lengths)?;
         let names = LM_FEATURES.iter().chain(&["decoder_causal_attention"]);
         Ok(names.map(|name| Field::new(name, length)).collect())
     }

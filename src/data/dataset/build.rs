@@ -14,6 +14,7 @@ use crate::data::pipeline::{
     task_stage,
 };
 use crate::data::random::StageSeed;
+use crate::data::source::SharedReads;
 use crate::data::streams::{ENOUGH, num_streams, stream_counts};
 use crate::data::task::{TaskOrMixture, TaskProvider};
 
@@ -25,6 +26,8 @@ pub(super) struct Builder<'a> {
     ends: MixEnds,
     caches: Caches,
     listing: Listing,
+    /// Who reads files for several streams.
+    pub(super) reads: SharedReads,
     seed: u64,
 }
 
@@ -47,7 +50,8 @@ impl<'a> Builder<'a> {
             true => MixEnds::WithTheFirst,
             false => MixEnds::WithTheLast,
         };
-        Ok(Self { config, options, parts, ends, caches, listing, seed })
+        let reads = SharedReads::default();
+        Ok(Self { config, options, parts, ends, caches, listing, reads, seed })
     }
 
     /// How tasks are read for one of several streams.
@@ -72,6 +76,7 @@ impl<'a> Builder<'a> {
             workers: None,
             bad_records: options.bad_records.clone(),
             listing: self.listing.clone(),
+            reads: self.reads.clone(),
         }
     }
 

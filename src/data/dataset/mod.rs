@@ -138,6 +138,7 @@ pub fn get_dataset(
         }
         streams.push(Stream { index, rows, mine });
     }
+    builder.reads.begin();
     let rows_of_streams = rows_per_stream * streams.len();
     let (drop_remainder, prefetch) = (options.drop_remainder, options.prefetch);
     let streams = Streams::start(streams, rows_per_stream, map_threads(config), prefetch)?;

@@ -11,6 +11,8 @@ use crate::data::task::Task;
 pub(crate) struct Enough {
     pub files: usize,
     pub records: usize,
+    /// So many files or fewer may be told apart by their records only.
+    pub few_files: usize,
     pub bytes: u64,
 }
 
@@ -20,7 +22,7 @@ pub(crate) struct Extent {
     pub num_files: usize,
     /// Which files are empty, if there are not enough of them.
     pub empty_files: Vec<usize>,
-    /// Records, if there are fewer files than would be enough records.
+    /// Records, if there are few files.
     pub num_records: usize,
     /// As stored.
     pub num_bytes: u64,
@@ -58,7 +60,7 @@ pub(crate) fn extent(task: &Task, plan: &TaskPlan, enough: Enough) -> Result<Ext
             extent.empty_files.push(index);
         }
     }
-    if files.len() < enough.records {
+    if files.len() <= enough.few_files {
         extent.num_records = split.num_records(enough.records);
     }
     Ok(extent)

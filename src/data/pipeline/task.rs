@@ -20,7 +20,7 @@ use crate::data::error::DataError;
 use crate::data::preprocess::{BuiltFeature, Context, Features, Preprocessor, Step};
 use crate::data::random::StageSeed;
 use crate::data::source::{
-    BadRecordGuard, BadRecords, FewshotDataSource, ReadPlan, Reader, SplitFiles,
+    BadRecordGuard, BadRecords, FewshotDataSource, ReadPlan, Reader, SharedReads, SplitFiles,
 };
 use crate::data::task::Task;
 
@@ -46,6 +46,8 @@ pub(crate) struct TaskPlan {
     pub bad_records: BadRecords,
     /// The tasks' files, shared by the plans of all streams.
     pub listing: Listing,
+    /// Who reads them, for streams that share their records; shared by the plans of all streams.
+    pub reads: SharedReads,
 }
 
 /// The output features of a task, vocabularies loaded.
@@ -313,27 +315,34 @@ impl Builder<'_> {
     fn read(&self, part: Part, steps: Vec<NamedStep>, guard: &BadRecordGuard) -> Stage {
         let Part { label, split, files, shuffle, num_epochs } = part;
         let plan = self.plan;
-        // Streams open as many files together as one of SeqIO's hosts; an evaluation's shards are
-        // such hosts.
+        // Streams open as many files together as one of SeqIO's hosts, unless all read the same files; an
+        // evaluation's shards are such hosts.
         let shares_cycle = (plan.shuffle || plan.num_epochs.is_none()) && files.most.is_none();
-        let reader = Reader::new(ReadPlan {
+        let by_record = files.files.len() < plan.num_shards;
+        let files_seed = match by_record {
+            // Shards that share the records agree on their order.
+            true => StageSeed::new(plan.seed, &format!("{}/{label}files", self.name())),
+            false => self.seed(&format!("{label}files")),
+        };
+        let read_plan = ReadPlan {
             task: self.name(),
             split,
-            files: files.files,
+            files: files.files.into_iter().map(Arc::new).collect(),
             most: files.most,
             cycle_length: match shares_cycle {
-                true => files.cycle_length.div_ceil(plan.num_shards),
-                false => files.cycle_length,
+                true if !by_record => files.cycle_length.div_ceil(plan.num_shards),
+                _ => files.cycle_length,
             },
             block_length: files.block_length,
             skip_header_lines: files.skip_header_lines,
-            shuffle: (shuffle && files.most.is_none()).then(|| self.seed(&format!("{label}files"))),
+            shuffle: (shuffle && files.most.is_none()).then_some(files_seed),
             num_epochs,
             shard_index: plan.shard_index,
             num_shards: plan.num_shards,
             produced: self.produced.clone(),
             bad_records: guard.clone(),
-        });
+        };
+        let reader = Reader::new(read_plan, format!("{}/{label}", self.name()), &plan.reads);
         let maps = ExampleMaps { task: self.name(), steps, bad_records: guard.clone() };
         let maps = Arc::new(RecordMaps { parser: files.parser, maps });
         match &plan.workers {

@@ -1,18 +1,15 @@
-//! Reads many files in turn, epoch after epoch, and takes this shard's share.
+//! Reads many files in turn, epoch after epoch.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use super::bad::BadRecordGuard;
 use super::counts::is_blank;
 use super::read::{Body, RecordPosition, RecordReader, Restart, open_records};
 use super::split::SourceFile;
 use crate::data::error::DataError;
-use crate::data::pipeline::{Pull, StageState};
+use crate::data::pipeline::StageState;
 use crate::data::random::StageSeed;
-
-/// Records read without an example coming out at the other end before the data count as empty.
-const BARREN: u64 = 100_000;
 
 /// One line or other record of a file.
 pub(crate) struct Record {
@@ -24,11 +21,19 @@ pub(crate) struct Record {
     pub body: Body,
 }
 
+impl Record {
+    /// About as many bytes of memory as it takes.
+    pub(super) fn size(&self) -> usize {
+        size_of::<Self>() + self.body.size()
+    }
+}
+
 /// What to read, and how often.
+#[derive(Clone)]
 pub(crate) struct ReadPlan {
     pub task: String,
     pub split: String,
-    pub files: Vec<SourceFile>,
+    pub files: Arc<[Arc<SourceFile>]>,
     /// Records of an epoch, over all shards; all if None.
     pub most: Option<u64>,
     pub cycle_length: usize,
@@ -46,13 +51,98 @@ pub(crate) struct ReadPlan {
     pub bad_records: BadRecordGuard,
 }
 
-/// Pulls records as `tf.data`'s interleave orders them: `cycle_length` files are open, and each
+impl ReadPlan {
+    /// Whether a shard is every n-th record instead of every n-th file. As in SeqIO, whole files go to
+    /// shards where there are enough of them. The first records of all files are those of every shard
+    /// alike.
+    pub(super) fn deals_out_records(&self) -> bool {
+        self.files.len() < self.num_shards || self.most.is_some()
+    }
+
+    /// The error of data without examples.
+    pub(super) fn empty(&self, detail: &str) -> DataError {
+        let (task, split) = (self.task.clone(), self.split.clone());
+        DataError::Empty { task, split, detail: detail.to_string() }
+    }
+}
+
+/// Where reading is: behind a record.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Place {
+    pub epoch: u64,
+    /// Records of this epoch before it, those of all shards where records are dealt out.
+    pub in_epoch: u64,
+    /// Files of the epoch's order that were opened.
+    opened: usize,
+    slot: usize,
+    /// Lines of the current block taken.
+    in_block: usize,
+    slots: Vec<Option<OpenPlace>>,
+}
+
+/// Where the reader of an open file is.
+#[derive(Clone, Debug, PartialEq)]
+struct OpenPlace {
+    file: usize,
+    position: RecordPosition,
+    restart: Option<Arc<Restart>>,
+}
+
+impl Place {
+    /// Whether it lies behind another.
+    pub(super) fn is_behind(&self, other: &Self) -> bool {
+        (self.epoch, self.in_epoch) > (other.epoch, other.in_epoch)
+    }
+
+    /// As a stage saves it.
+    pub(super) fn to_state(&self) -> StageState {
+        let Self { epoch, opened, slot, in_block, in_epoch, .. } = *self;
+        let mut counters = vec![epoch, opened as u64, slot as u64, in_block as u64, in_epoch];
+        for slot in &self.slots {
+            // Files count from 1, so that 0 is an empty slot.
+            let (file, RecordPosition { records, bytes, within }) =
+                slot.as_ref().map_or_else(Default::default, |open| (open.file + 1, open.position));
+            counters.extend([file as u64, records, bytes, within]);
+        }
+        let restart =
+            |slot: &Option<OpenPlace>| slot.as_ref().and_then(|open| open.restart.clone());
+        let restarts: Vec<_> = self.slots.iter().map(restart).collect();
+        let mut state = StageState::new("read", counters, Vec::new());
+        if restarts.iter().any(Option::is_some) {
+            state.restarts = restarts;
+        }
+        state
+    }
+
+    /// The place that a stage saved.
+    fn of_state(state: &StageState, num_slots: usize) -> Result<Self, DataError> {
+        state.expect("read", Some(5 + 4 * num_slots), 0)?;
+        let counter = |i: usize| state.counters[i];
+        let slot = |i: usize| {
+            let [file, records, bytes, within] = std::array::from_fn(|j| counter(5 + 4 * i + j));
+            let restart = state.restarts.get(i).cloned().flatten();
+            (file > 0).then(|| OpenPlace {
+                file: file as usize - 1,
+                position: RecordPosition { records, bytes, within },
+                restart,
+            })
+        };
+        Ok(Self {
+            epoch: counter(0),
+            opened: counter(1) as usize,
+            slot: counter(2) as usize,
+            in_block: counter(3) as usize,
+            in_epoch: counter(4),
+            slots: (0..num_slots).map(slot).collect(),
+        })
+    }
+}
+
+/// Reads records as `tf.data`'s interleave orders them: `cycle_length` files are open, and each
 /// yields `block_length` lines before it is the next one's turn.
-pub(crate) struct Reader {
+pub(super) struct Interleave {
     plan: ReadPlan,
     files: Vec<Arc<SourceFile>>,
-    /// Whether a shard is every n-th example instead of every n-th file.
-    shards_examples: bool,
     epoch: u64,
     /// Indices into `files` in this epoch's order.
     order: Vec<usize>,
@@ -62,10 +152,8 @@ pub(crate) struct Reader {
     slot: usize,
     /// Lines of the current block taken.
     in_block: usize,
-    /// Records of this epoch before sharding by example.
+    /// Records of this epoch that were read.
     in_epoch: u64,
-    /// Records handed on since an example was produced, and the examples produced by then.
-    barren: (u64, u64),
 }
 
 struct OpenFile {
@@ -73,22 +161,18 @@ struct OpenFile {
     records: Box<dyn RecordReader>,
 }
 
-impl Reader {
-    /// A reader at the beginning of the first epoch.
-    pub(crate) fn new(mut plan: ReadPlan) -> Self {
-        // As SeqIO: whole files go to shards where there are enough of them.
-        // The first records of all files are those of every shard alike.
-        let shards_examples = plan.files.len() < plan.num_shards || plan.most.is_some();
-        let files = std::mem::take(&mut plan.files).into_iter().map(Arc::new).enumerate();
-        let files: Vec<Arc<SourceFile>> = files
-            .filter(|(i, _)| shards_examples || i % plan.num_shards == plan.shard_index)
-            .map(|(_, file)| file)
-            .collect();
+impl Interleave {
+    /// At the beginning of the first epoch. All records of the files are read where records are dealt
+    /// out.
+    pub(super) fn new(plan: ReadPlan) -> Self {
+        let is_mine =
+            |i: usize| plan.deals_out_records() || i % plan.num_shards == plan.shard_index;
+        let files = plan.files.iter().enumerate().filter(|(i, _)| is_mine(*i));
+        let files: Vec<Arc<SourceFile>> = files.map(|(_, file)| file.clone()).collect();
         let slots = (0..plan.cycle_length.min(files.len()).max(1)).map(|_| None).collect();
         let mut reader = Self {
             plan,
             files,
-            shards_examples,
             epoch: 0,
             order: Vec::new(),
             opened: 0,
@@ -96,20 +180,73 @@ impl Reader {
             slot: 0,
             in_block: 0,
             in_epoch: 0,
-            barren: (0, 0),
         };
         reader.order = reader.order_of(0);
         reader
     }
 
-    /// Where the reader of a single file is, by the state of the stages above it.
-    pub(crate) fn file_position(state: &StageState) -> RecordPosition {
-        match state.inputs.first() {
-            Some(input) => Self::file_position(input),
-            None => state.counters.get(6..9).map_or(RecordPosition::default(), |slot| {
-                RecordPosition { records: slot[0], bytes: slot[1], within: slot[2] }
-            }),
+    /// Where it is.
+    pub(super) fn place(&self) -> Place {
+        let open_place = |open: &OpenFile| OpenPlace {
+            file: open.file,
+            position: open.records.position(),
+            restart: open.records.restart(),
+        };
+        let Self { epoch, in_epoch, opened, slot, in_block, .. } = *self;
+        let slots = self.slots.iter().map(|slot| slot.as_ref().map(open_place)).collect();
+        Place { epoch, in_epoch, opened, slot, in_block, slots }
+    }
+
+    /// Takes up a place that a stage saved.
+    pub(super) fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
+        self.go_to(&Place::of_state(state, self.slots.len())?)
+    }
+
+    /// Takes up a place of the same files.
+    pub(super) fn go_to(&mut self, place: &Place) -> Result<(), DataError> {
+        self.epoch = place.epoch;
+        self.order = self.order_of(self.epoch);
+        (self.opened, self.slot) = (place.opened, place.slot);
+        (self.in_block, self.in_epoch) = (place.in_block, place.in_epoch);
+        for (i, slot) in place.slots.iter().enumerate() {
+            self.slots[i] = match slot {
+                None => None,
+                Some(open) if open.file >= self.files.len() => {
+                    return Err(DataError::State { reason: "there are fewer files".to_string() });
+                }
+                Some(open) => Some(self.open(open.file, open.position, open.restart.as_ref())?),
+            };
         }
+        Ok(())
+    }
+
+    /// Epochs that ended.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Records of this epoch that were read.
+    pub(super) fn in_epoch(&self) -> u64 {
+        self.in_epoch
+    }
+
+    /// The next record of this epoch; `None` at its end.
+    pub(super) fn read(&mut self) -> Result<Option<Record>, DataError> {
+        let record = self.next_in_epoch()?;
+        self.in_epoch += u64::from(record.is_some());
+        Ok(record)
+    }
+
+    /// Begins the next epoch.
+    pub(super) fn start_next_epoch(&mut self) -> Result<(), DataError> {
+        if self.in_epoch == 0 {
+            return Err(self.plan.empty(": its files are empty"));
+        }
+        self.epoch += 1;
+        self.order = self.order_of(self.epoch);
+        (self.opened, self.slot, self.in_block, self.in_epoch) = (0, 0, 0, 0);
+        self.slots.iter_mut().for_each(|slot| *slot = None);
+        Ok(())
     }
 
     /// The order of files in an epoch.
@@ -126,7 +263,6 @@ impl Reader {
         self.in_block = 0;
     }
 
-    /// The next record of this epoch, of all shards by example.
     fn next_in_epoch(&mut self) -> Result<Option<Record>, DataError> {
         if self.plan.most.is_some_and(|most| self.in_epoch >= most) {
             return Ok(None);
@@ -190,112 +326,5 @@ impl Reader {
         let skipped = self.plan.skip_header_lines;
         while records.position().records < skipped && records.next_record()?.is_some() {}
         Ok(OpenFile { file, records })
-    }
-
-    fn start_next_epoch(&mut self) -> Result<(), DataError> {
-        if self.in_epoch == 0 {
-            return Err(self.empty(": its files are empty"));
-        }
-        self.epoch += 1;
-        self.order = self.order_of(self.epoch);
-        (self.opened, self.slot, self.in_block, self.in_epoch) = (0, 0, 0, 0);
-        self.slots.iter_mut().for_each(|slot| *slot = None);
-        Ok(())
-    }
-
-    fn empty(&self, detail: &str) -> DataError {
-        let (task, split) = (self.plan.task.clone(), self.plan.split.clone());
-        DataError::Empty { task, split, detail: detail.to_string() }
-    }
-
-    /// Notices data that would be repeated forever without yielding an example.
-    fn check_yield(&mut self) -> Result<(), DataError> {
-        let produced = self.plan.produced.load(Ordering::Relaxed);
-        if produced != self.barren.1 {
-            self.barren = (0, produced);
-        }
-        self.barren.0 += 1;
-        if self.epoch >= 2 && self.barren.0 > BARREN.max(2 * self.in_epoch) {
-            return Err(self.empty(": its preprocessors drop every one"));
-        }
-        Ok(())
-    }
-
-    fn is_mine(&self, index: u64) -> bool {
-        let num_shards = self.plan.num_shards as u64;
-        !self.shards_examples || index % num_shards == self.plan.shard_index as u64
-    }
-}
-
-impl Pull for Reader {
-    type Item = Record;
-
-    fn pull(&mut self) -> Result<Option<Record>, DataError> {
-        loop {
-            if self.plan.num_epochs.is_some_and(|epochs| self.epoch >= epochs) {
-                return Ok(None);
-            }
-            let Some(record) = self.next_in_epoch()? else {
-                if self.plan.num_epochs.is_none()
-                    && self.in_epoch <= self.plan.shard_index as u64
-                    && self.shards_examples
-                    && self.in_epoch > 0
-                {
-                    return Err(self.empty(" for every shard; use fewer hosts"));
-                }
-                self.start_next_epoch()?;
-                continue;
-            };
-            self.in_epoch += 1;
-            if self.is_mine(self.in_epoch - 1) {
-                self.check_yield()?;
-                return Ok(Some(record));
-            }
-        }
-    }
-
-    fn save(&self) -> StageState {
-        let Self { epoch, opened, slot, in_block, in_epoch, .. } = *self;
-        let mut counters = vec![epoch, opened as u64, slot as u64, in_block as u64, in_epoch];
-        for slot in &self.slots {
-            // Files count from 1, so that 0 is an empty slot.
-            let (file, RecordPosition { records, bytes, within }) =
-                slot.as_ref().map_or((0, RecordPosition::default()), |open| {
-                    (open.file + 1, open.records.position())
-                });
-            counters.extend([file as u64, records, bytes, within]);
-        }
-        let restart =
-            |slot: &Option<OpenFile>| slot.as_ref().and_then(|open| open.records.restart());
-        let restarts: Vec<_> = self.slots.iter().map(restart).collect();
-        let mut state = StageState::new("read", counters, Vec::new());
-        if restarts.iter().any(Option::is_some) {
-            state.restarts = restarts;
-        }
-        state
-    }
-
-    fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        state.expect("read", Some(5 + 4 * self.slots.len()), 0)?;
-        let counter = |i: usize| state.counters[i];
-        self.epoch = counter(0);
-        self.order = self.order_of(self.epoch);
-        (self.opened, self.slot) = (counter(1) as usize, counter(2) as usize);
-        (self.in_block, self.in_epoch) = (counter(3) as usize, counter(4));
-        for i in 0..self.slots.len() {
-            let [file, records, bytes, within] = std::array::from_fn(|j| counter(5 + 4 * i + j));
-            self.slots[i] = match file {
-                0 => None,
-                file if file as usize > self.files.len() => {
-                    return Err(DataError::State { reason: "there are fewer files".to_string() });
-                }
-                file => {
-                    let position = RecordPosition { records, bytes, within };
-                    let restart = state.restarts.get(i).and_then(Option::as_ref);
-                    Some(self.open(file as usize - 1, position, restart)?)
-                }
-            };
-        }
-        Ok(())
     }
 }

@@ -4,6 +4,8 @@ use gimlet::data::{AppendEos, DatasetOptions, DatasetState, Rekey, Tokenize, get
 use gimlet::vocab::ByteVocabulary;
 
 use super::*;
+use crate::storage::server::{Reply, Server};
+use crate::storage::{environment, limits};
 
 const STEPS: usize = 6;
 
@@ -184,6 +186,76 @@ fn an_unshuffled_batch_of_one_file_holds_its_next_records() {
         let mut numbers: Vec<usize> = rows.iter().map(number).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (8 * step..8 * step + 8).collect::<Vec<_>>());
+    }
+}
+
+/// Lines that compress to their half, of very different lengths: 190 bytes on average.
+fn noise(num_lines: u64) -> String {
+    let word = |i: u64| format!("{:x} ", i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let line = |i: u64| (0..i * i % 23).map(|j| word(i * 23 + j)).collect::<String>() + "|\n";
+    (0..num_lines).map(line).collect()
+}
+
+/// One file of noise, in which 4 streams begin, and which they share.
+fn one_file(name: &str, compress: impl Fn(&[u8]) -> Vec<u8>) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(name), compress(noise(16_000).as_bytes())).unwrap();
+    folder
+}
+
+#[test]
+fn streams_that_share_a_file_make_the_same_batches_as_those_that_read_alone() {
+    let gzip = |text: &[u8]| {
+        let mut bytes = Vec::new();
+        let mut encoder = flate2::read::GzEncoder::new(text, flate2::Compression::fast());
+        std::io::copy(&mut encoder, &mut bytes).unwrap();
+        bytes
+    };
+    let plain = one_file("0.txt", <[u8]>::to_vec);
+    let gzip = one_file("0.txt", gzip);
+    let zstd = one_file("0.txt", |text| zstd::encode_all(text, 3).unwrap());
+    let configs: [fn(usize, usize) -> DatasetConfig; 2] = [shuffled, in_order];
+    for (folder, configs) in [(plain, &configs[..]), (gzip, &configs[..1]), (zstd, &configs[..1])] {
+        let tasks = tasks([text_task(&folder)]);
+        for config in configs {
+            // Each host has one of the streams, which reads the file for itself.
+            let (expected, half_way) = global(&config(4, 0), &tasks, 4, None);
+            assert_eq!(half_way.positions.len(), 4);
+            let (then, end) = global(&config(4, 0), &tasks, 4, Some(&half_way));
+            for (num_hosts, threads) in [(1, 0), (1, 2), (1, 4), (2, 2)] {
+                let (found, state) = global(&config(4, threads), &tasks, num_hosts, None);
+                assert_eq!((&found, &state), (&expected, &half_way), "{num_hosts} {threads}");
+                // The streams have come to different records.
+                let (found, state) = global(&config(4, threads), &tasks, num_hosts, Some(&state));
+                assert_eq!((&found, &state), (&then, &end), "{num_hosts} {threads}, resumed");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_host_reads_each_byte_of_a_shared_file_once_an_epoch() {
+    limits();
+    let _held = environment(&[]);
+    let text = noise(8000);
+    let served = text.clone().into_bytes();
+    let server = Server::start(move |request| Reply::file(request, &served));
+    let source = text_source(&server.url("/0.txt"));
+    let folder = tempfile::tempdir().unwrap();
+    let tasks = tasks([Task { source, ..text_task(&folder) }]);
+    for threads in [0, 2] {
+        let before = server.requests().len();
+        let mut batches = start(&in_order(4, threads), &tasks, (0, 1), None);
+        // Two epochs of a row for each line.
+        take(&mut batches, 2 * 8000 / 4);
+        drop(batches);
+        let length = |(first, last): (usize, usize)| last.min(text.len() - 1) + 1 - first;
+        let requests = server.requests().split_off(before);
+        let gets = requests.iter().filter(|request| request.method == "GET");
+        let bytes: usize = gets.filter_map(|request| request.range()).map(length).sum();
+        // A few more to see what the file is, and some of those that come next.
+        let epochs = bytes as f64 / text.len() as f64;
+        assert!((2.0..2.7).contains(&epochs), "{threads} threads read the file {epochs} times");
     }
 }
 

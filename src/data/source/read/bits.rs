@@ -149,5 +149,5 @@ impl<R: Read> Bits<R> {
 
 /// The error of a file that ends too early.
 fn cut() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "the gzip stream breaks off")
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the compressed stream breaks off")
 }

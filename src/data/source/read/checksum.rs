@@ -1,4 +1,4 @@
-//! CRC-32, as gzip files have it, of texts and of parts that make up a text.
+//! CRC-32, as gzip files have it, of texts and of parts that make up a text; Adler-32, as zlib has it.
 
 use flate2::Crc;
 
@@ -36,11 +36,40 @@ fn times(one: u32, mut other: u32) -> u32 {
     product
 }
 
+/// The Adler-32 of a text with these bytes behind it; that of nothing is 1 (RFC 1950).
+pub(super) fn adler_behind(sum: u32, bytes: &[u8]) -> u32 {
+    const MODULUS: u32 = 65521;
+    let (mut low, mut high) = (sum & 0xffff, sum >> 16);
+    // As many as sums of 32 bits have room for.
+    for part in bytes.chunks(5552) {
+        for byte in part {
+            low += u32::from(*byte);
+            high += low;
+        }
+        (low, high) = (low % MODULUS, high % MODULUS);
+    }
+    high << 16 | low
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn adler_is_that_of_zlib() {
+        // The last four bytes of what `flate2` writes, highest first.
+        for text in [vec![], b"Wikipedia".to_vec(), vec![0xff; 100_000]] {
+            let mut zlib = Vec::new();
+            let compression = flate2::Compression::fast();
+            let mut encoder = flate2::read::ZlibEncoder::new(&text[..], compression);
+            std::io::Read::read_to_end(&mut encoder, &mut zlib).unwrap();
+            let written = zlib.last_chunk().copied().map(u32::from_be_bytes);
+            let (first, second) = text.split_at(text.len() / 3);
+            assert_eq!(Some(adler_behind(adler_behind(1, first), second)), written);
+        }
+    }
 
     proptest! {
         #[test]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use flate2::bufread::MultiGzDecoder;
 
-use super::gzip::Gzip;
+use super::gzip::{Gzip, Wrapping};
 use super::restart::{Restart, Restarts};
-use super::zlib::ZlibReader;
+use super::zstandard::{Zstd, is_zstd};
 use super::{RecordPosition, read_error, shorter};
 use crate::data::error::DataError;
 use crate::storage::Path;
@@ -18,9 +18,6 @@ const EXPANSION_PROBE: u64 = 1 << 20;
 /// Bytes that tell the compression.
 const PROBE: usize = 12;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// The largest window that zstd's `--long` makes.
-const ZSTD_WINDOW_LOG: u32 = 31;
 
 /// How a file is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +33,7 @@ impl Compression {
     pub(super) fn of_text(first: &[u8]) -> Self {
         if first.starts_with(&GZIP_MAGIC) {
             Self::Gzip
-        } else if first.starts_with(&ZSTD_MAGIC) {
+        } else if is_zstd(first) {
             Self::Zstd
         } else {
             Self::Plain
@@ -58,6 +55,11 @@ impl Decoded {
     fn of_gzip(gzip: Gzip<Whole>) -> Self {
         let restarts = gzip.restarts();
         Self { reader: Box::new(gzip), restarts }
+    }
+
+    fn of_zstd(zstd: Zstd<Whole>) -> Self {
+        let restarts = zstd.restarts();
+        Self { reader: Box::new(zstd), restarts }
     }
 
     /// Where decompressing can begin to reach the position behind all that was taken; `None` where it
@@ -99,12 +101,13 @@ pub(super) fn open_decoded(
         Some(Compression::Plain) => {
             return Ok(Decoded::new(buffered(open_behind(path, size, position.bytes)?)));
         }
-        Some(Compression::Gzip) => {
-            if let Some(reader) = open_at_restart(path, size, position, restart)? {
+        Some(compression) => {
+            let reader = open_at_restart(path, size, position, (compression, restart))?;
+            if let Some(reader) = reader {
                 return Ok(reader);
             }
         }
-        _ => {}
+        None => {}
     }
     let mut file: Box<dyn Read + Send> = path.open()?;
     let mut first = Vec::with_capacity(PROBE);
@@ -113,34 +116,38 @@ pub(super) fn open_decoded(
     let whole = Whole { inner: Box::new(Cursor::new(first).chain(file)), left: size };
     let reader = match compression {
         Compression::Plain => Decoded::new(buffered(whole)),
-        Compression::Gzip => Decoded::of_gzip(Gzip::new(whole)),
-        Compression::Zlib => Decoded::new(buffered(ZlibReader::new(buffered(whole)))),
-        Compression::Zstd => {
-            let decoder = zstd::stream::read::Decoder::with_buffer(buffered(whole));
-            let mut decoder = decoder.map_err(broken)?;
-            decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(broken)?;
-            Decoded::new(buffered(decoder))
-        }
+        Compression::Gzip => Decoded::of_gzip(Gzip::new(whole, Wrapping::Gzip)),
+        Compression::Zlib => Decoded::of_gzip(Gzip::new(whole, Wrapping::Zlib)),
+        Compression::Zstd => Decoded::of_zstd(Zstd::new(whole).map_err(broken)?),
     };
     skipped(path, reader, position, position.bytes)
 }
 
-/// Opens a gzip file at a position behind a restart; `None` where that is of no use.
+/// Opens a compressed file at a position behind a restart; `None` where that is of no use.
 fn open_at_restart(
     path: &Path,
     size: Option<u64>,
     position: RecordPosition,
-    restart: Option<&Arc<Restart>>,
+    (compression, restart): (Compression, Option<&Arc<Restart>>),
 ) -> Result<Option<Decoded>, DataError> {
     let within = |restart: &&Arc<Restart>| {
         restart.offset() <= position.bytes && size.is_none_or(|size| restart.byte() < size)
     };
     let Some(restart) = restart.filter(within) else { return Ok(None) };
     let file = open_behind(path, size, restart.byte())?;
-    let gzip = Gzip::restart(file, restart);
-    let gzip = gzip.map_err(|source| read_error(path, position, source))?;
+    let gzip = |file, wrapping| {
+        let gzip = Gzip::restart(file, wrapping, restart)?;
+        Ok(gzip.map(Decoded::of_gzip))
+    };
+    let reader = match compression {
+        Compression::Plain => return Ok(None),
+        Compression::Gzip => gzip(file, Wrapping::Gzip),
+        Compression::Zlib => gzip(file, Wrapping::Zlib),
+        Compression::Zstd => Zstd::restart(file, restart).map(|zstd| zstd.map(Decoded::of_zstd)),
+    };
+    let reader = reader.map_err(|source| read_error(path, position, source))?;
     let count = position.bytes - restart.offset();
-    gzip.map(|gzip| skipped(path, Decoded::of_gzip(gzip), position, count)).transpose()
+    reader.map(|reader| skipped(path, reader, position, count)).transpose()
 }
 
 /// Opens a file behind so many of its bytes.
@@ -214,6 +221,11 @@ impl Read for Whole {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use flate2::Compression as Level;
+    use flate2::write::ZlibEncoder;
+
     use super::super::testing::{file, gzip};
     use super::*;
 
@@ -225,6 +237,37 @@ mod tests {
         let mut text = Vec::new();
         reader.read_to_end(&mut text).map_err(|error| error.to_string())?;
         Ok(text)
+    }
+
+    #[test]
+    fn each_compression_is_read_on_from_a_restart() {
+        let line = |i: u32| format!("line {i} of {}\n", i.wrapping_mul(0x9e37_79b9) >> 12);
+        let text = (0..600_000).map(line).collect::<String>().into_bytes();
+        let mut zlib = ZlibEncoder::new(Vec::new(), Level::new(1));
+        zlib.write_all(&text).unwrap();
+        let taken = text.len() as u64 - 1000;
+        let position = RecordPosition { bytes: taken, ..RecordPosition::default() };
+        let of_text: fn(&[u8]) -> Compression = Compression::of_text;
+        for (compression_of, bytes) in [
+            (of_text, gzip(&text, 1)),
+            (of_text, zstd::encode_all(&text[..], 1).unwrap()),
+            (|_| Compression::Zlib, zlib.finish().unwrap()),
+        ] {
+            let (_dir, path) = file(&bytes);
+            let open = |at, restart: Option<&Arc<Restart>>| {
+                open_decoded(&path, at, restart, compression_of).unwrap()
+            };
+            let mut reader = open(RecordPosition::default(), None);
+            io::copy(&mut reader.by_ref().take(taken), &mut io::sink()).unwrap();
+            let restart = reader.restart(position).expect("one is noted every few megabytes");
+            // What lies before it is not looked at.
+            let mut damaged = bytes.clone();
+            damaged[500..600].fill(0);
+            path.write_atomic(&damaged).unwrap();
+            let mut found = Vec::new();
+            open(position, Some(&restart)).read_to_end(&mut found).unwrap();
+            assert!(found == text[taken as usize..], "{:?}", compression_of(&bytes));
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Gzip files, and the places inside them where reading can begin again.
+//! Gzip files and zlib streams, and the places inside them where reading can begin again.
 //!
 //! Every few megabytes a [`Restart`] is noted: a bit of the file, what decompressing needs to go on
 //! there, and the checksum so far. From the last one before a position that position is reached at
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use flate2::Crc;
 
 use super::bits::Bits;
-use super::checksum::{crc_before, crc_of};
+use super::checksum::{adler_behind, crc_before, crc_of};
 use super::inflate::{Inflate, corrupt};
-use super::restart::{Restart, Restarts};
+use super::restart::{Inside, Restart, Restarts};
 
 /// Decompressed bytes from one restart to the next: a few hundredths of a second.
 const SPACING: u64 = 4 << 20;
@@ -24,6 +24,17 @@ const HAS_CHECKSUM: u8 = 2;
 const HAS_EXTRA: u8 = 4;
 const HAS_NAME: u8 = 8;
 const HAS_COMMENT: u8 = 16;
+/// Flag of a zlib stream's header.
+const HAS_DICTIONARY: u32 = 32;
+
+/// What is around the deflated data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrapping {
+    /// Members one after the other (RFC 1952).
+    Gzip,
+    /// One stream, behind which the file ends (RFC 1950).
+    Zlib,
+}
 
 /// Where a reader is.
 enum Place {
@@ -31,16 +42,18 @@ enum Place {
     Member,
     /// In a member's data.
     Data,
+    /// Behind the last member.
+    End,
 }
 
-/// Decompresses a gzip file.
+/// Decompresses a file.
 pub(super) struct Gzip<R> {
     bits: Bits<R>,
+    wrapping: Wrapping,
     place: Place,
     inflate: Inflate,
-    /// Of the member's bytes since the reader began, which is behind the `before` ones.
-    crc: Crc,
-    before: (u64, u32),
+    /// Of the member's bytes.
+    sum: Sum,
     member_bytes: u64,
     /// Bytes decompressed, with those before a restart, and as many at the last one.
     offset: u64,
@@ -50,13 +63,13 @@ pub(super) struct Gzip<R> {
 
 impl<R: Read> Gzip<R> {
     /// Reads from a file's beginning.
-    pub(super) fn new(file: R) -> Self {
+    pub(super) fn new(file: R, wrapping: Wrapping) -> Self {
         Self {
             bits: Bits::new(file, 0),
+            wrapping,
             place: Place::Member,
             inflate: Inflate::default(),
-            crc: Crc::new(),
-            before: (0, 0),
+            sum: Sum::new(wrapping),
             member_bytes: 0,
             offset: 0,
             noted: 0,
@@ -66,7 +79,12 @@ impl<R: Read> Gzip<R> {
 
     /// Reads on from a restart, with the file open at the byte that it lies in; `None` where the file
     /// has other bytes there than it had.
-    pub(super) fn restart(file: R, from: &Arc<Restart>) -> io::Result<Option<Self>> {
+    pub(super) fn restart(
+        file: R,
+        wrapping: Wrapping,
+        from: &Arc<Restart>,
+    ) -> io::Result<Option<Self>> {
+        let Inside::Deflate { member, pause } = &from.inside else { return Ok(None) };
         let mut bits = Bits::new(file, from.byte());
         if bits.at_end()? {
             return Ok(None);
@@ -77,11 +95,11 @@ impl<R: Read> Gzip<R> {
         }
         let reader = Self {
             bits,
+            wrapping,
             place: Place::Data,
-            inflate: Inflate::resume(&from.pause)?,
-            crc: Crc::new(),
-            before: from.member,
-            member_bytes: from.member.0,
+            inflate: Inflate::resume(pause)?,
+            sum: Sum::behind(wrapping, *member),
+            member_bytes: member.0,
             offset: from.offset,
             noted: from.offset,
             restarts: Restarts::default(),
@@ -99,6 +117,8 @@ impl<R: Read> Gzip<R> {
     fn advance(&mut self) -> io::Result<bool> {
         while self.inflate.ready().is_empty() {
             match self.place {
+                Place::End => return Ok(false),
+                Place::Member if self.wrapping == Wrapping::Zlib => self.begin_stream()?,
                 Place::Member if self.bits.at_end()? => return Ok(false),
                 Place::Member => self.begin_member()?,
                 Place::Data if self.inflate.has_ended() => self.end_member()?,
@@ -113,14 +133,15 @@ impl<R: Read> Gzip<R> {
             && let Some(pause) = self.inflate.pause()
         {
             let (offset, bit) = (self.offset, self.bits.position());
-            let member = (self.member_bytes, self.member_crc());
+            let member = (self.member_bytes, self.sum.of(self.member_bytes));
             let ahead = Some(crc_of(&self.bits.next_bytes(AHEAD)?));
-            self.restarts.note(Arc::new(Restart { offset, bit, member, pause, ahead }));
+            let inside = Inside::Deflate { member, pause };
+            self.restarts.note(Arc::new(Restart { offset, bit, inside, ahead }));
             self.noted = offset;
         }
         self.inflate.decompress(&mut self.bits)?;
         let made = self.inflate.ready();
-        self.crc.update(made);
+        self.sum.add(made);
         self.member_bytes += made.len() as u64;
         self.offset += made.len() as u64;
         Ok(())
@@ -148,8 +169,18 @@ impl<R: Read> Gzip<R> {
             return Err(corrupt("the checksum of a member's header is wrong"));
         }
         self.inflate = Inflate::default();
-        self.crc.reset();
-        (self.before, self.member_bytes) = ((0, 0), 0);
+        (self.sum, self.member_bytes) = (Sum::new(self.wrapping), 0);
+        self.place = Place::Data;
+        Ok(())
+    }
+
+    /// Reads a zlib stream's header (RFC 1950).
+    fn begin_stream(&mut self) -> io::Result<()> {
+        let (method, flags) = (self.bits.take(8)?, self.bits.take(8)?);
+        let is_zlib = method & 15 == u32::from(DEFLATE) && (method << 8 | flags).is_multiple_of(31);
+        if !is_zlib || flags & HAS_DICTIONARY != 0 {
+            return Err(corrupt("it does not begin as a zlib stream without a dictionary"));
+        }
         self.place = Place::Data;
         Ok(())
     }
@@ -157,23 +188,56 @@ impl<R: Read> Gzip<R> {
     /// Checks a member against the checksum and the length behind it.
     fn end_member(&mut self) -> io::Result<()> {
         self.bits.align();
-        let (crc, length) = (self.bits.take(32)?, self.bits.take(32)?);
-        let found = self.member_crc();
-        if crc != found {
-            let reason = format!("its checksum is {found:08x}, and {crc:08x} is written there");
+        let (written, found) = (self.bits.take(32)?, self.sum.of(self.member_bytes));
+        let is_zlib = self.wrapping == Wrapping::Zlib;
+        let sum = if is_zlib { written.swap_bytes() } else { written };
+        if sum != found {
+            let reason = format!("its checksum is {found:08x}, and {sum:08x} is written there");
             return Err(corrupt(&reason));
         }
-        if length != self.member_bytes as u32 {
+        if !is_zlib && self.bits.take(32)? != self.member_bytes as u32 {
             return Err(corrupt("it is not as long as is written there"));
         }
-        self.place = Place::Member;
+        self.place = if is_zlib { Place::End } else { Place::Member };
         Ok(())
     }
+}
 
-    /// The checksum of the member's bytes so far.
-    fn member_crc(&self) -> u32 {
-        let (bytes, crc) = self.before;
-        crc_before(crc, self.member_bytes - bytes) ^ self.crc.sum()
+/// The checksum of a member's bytes.
+enum Sum {
+    /// Of those since the reader began, which is behind the `before` ones with their checksum.
+    Crc { crc: Crc, before: (u64, u32) },
+    /// Of all.
+    Adler(u32),
+}
+
+impl Sum {
+    /// That of nothing.
+    fn new(wrapping: Wrapping) -> Self {
+        Self::behind(wrapping, (0, if wrapping == Wrapping::Zlib { 1 } else { 0 }))
+    }
+
+    /// That of so many bytes.
+    fn behind(wrapping: Wrapping, before: (u64, u32)) -> Self {
+        match wrapping {
+            Wrapping::Gzip => Self::Crc { crc: Crc::new(), before },
+            Wrapping::Zlib => Self::Adler(before.1),
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Crc { crc, .. } => crc.update(bytes),
+            Self::Adler(sum) => *sum = adler_behind(*sum, bytes),
+        }
+    }
+
+    /// That of all bytes, of which there are so many.
+    fn of(&self, bytes: u64) -> u32 {
+        match self {
+            Self::Crc { crc, before } => crc_before(before.1, bytes - before.0) ^ crc.sum(),
+            Self::Adler(sum) => *sum,
+        }
     }
 }
 
@@ -226,7 +290,7 @@ mod tests {
 
     fn read(bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
-        Gzip::new(bytes).read_to_end(&mut text).map(|_| text)
+        Gzip::new(bytes, Wrapping::Gzip).read_to_end(&mut text).map(|_| text)
     }
 
     /// Lines that repeat here and there, as those of a text do.
@@ -310,8 +374,8 @@ mod tests {
     }
 
     /// The restarts noted while all of a file is read, as they come out of a saved position.
-    fn restarts_of(bytes: &[u8]) -> Vec<Arc<Restart>> {
-        let mut reader = Gzip::new(bytes);
+    fn restarts_of(bytes: &[u8], wrapping: Wrapping) -> Vec<Arc<Restart>> {
+        let mut reader = Gzip::new(bytes, wrapping);
         let mut noted = Vec::new();
         while pass(&mut reader) {
             let last = reader.restarts().last();
@@ -324,34 +388,41 @@ mod tests {
         serde_json::from_str(&saved).unwrap()
     }
 
-    #[test]
-    fn reading_begins_at_any_restart_and_still_checks_the_whole() {
-        let text = lines(400_000);
-        let (first, second) = text.split_at(text.len() / 3);
-        let bytes = [gzip(first, 6), gzip(second, 1)].concat();
-        let restarts = restarts_of(&bytes);
+    /// That reading goes on from every restart, and still compares a member's checksum, of which the last
+    /// byte is so far from the end.
+    fn check_restarts(bytes: &[u8], wrapping: Wrapping, text: &[u8], sum: usize) {
+        let restarts = restarts_of(bytes, wrapping);
         // Also where a block goes on and on, as those of level 1 do.
         assert_eq!(restarts.len() as u64, text.len() as u64 / SPACING);
         for restart in restarts {
             let (offset, byte) = (restart.offset() as usize, restart.byte() as usize);
             let mut found = Vec::new();
-            let mut reader = Gzip::restart(&bytes[byte..], &restart).unwrap().unwrap();
+            let mut reader = Gzip::restart(&bytes[byte..], wrapping, &restart).unwrap().unwrap();
             reader.read_to_end(&mut found).unwrap();
             assert!(found == text[offset..], "from {offset} on");
             let mut damaged = bytes[byte..].to_vec();
-            let end = damaged.len() - 8;
+            let end = damaged.len() - sum;
             damaged[end] ^= 1;
-            let mut reader = Gzip::restart(&damaged[..], &restart).unwrap().unwrap();
-            assert!(
-                reader.read_to_end(&mut found).unwrap_err().to_string().contains("its checksum is")
-            );
+            let mut reader = Gzip::restart(&damaged[..], wrapping, &restart).unwrap().unwrap();
+            let error = reader.read_to_end(&mut found).unwrap_err().to_string();
+            assert!(error.contains("its checksum is"), "{error}");
         }
+    }
+
+    #[test]
+    fn reading_begins_at_any_restart_and_still_checks_the_whole() {
+        let text = lines(400_000);
+        let (first, second) = text.split_at(text.len() / 3);
+        check_restarts(&[gzip(first, 6), gzip(second, 1)].concat(), Wrapping::Gzip, &text, 8);
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), Compression::fast());
+        zlib.write_all(&text).unwrap();
+        check_restarts(&zlib.finish().unwrap(), Wrapping::Zlib, &text, 4);
     }
 
     #[test]
     fn a_reader_keeps_its_last_restart_only() {
         let bytes = gzip(&lines(400_000), 1);
-        let mut reader = Gzip::new(&bytes[..]);
+        let mut reader = Gzip::new(&bytes[..], Wrapping::Gzip);
         while reader.restarts().last().is_none() {
             assert!(pass(&mut reader));
         }
@@ -364,13 +435,16 @@ mod tests {
     #[test]
     fn codes_that_none_wrote_are_refused() {
         let bytes = gzip(&lines(400_000), 1);
-        let restart = restarts_of(&bytes).remove(0);
+        let restart = restarts_of(&bytes, Wrapping::Gzip).remove(0);
         for (literals, distances) in
             [(vec![200], vec![]), (vec![0; 289], vec![]), (vec![8], vec![16])]
         {
-            let pause = Pause { codes: Some((literals, distances)), ..restart.pause.clone() };
-            let restart = Arc::new(Restart { pause, ..(*restart).clone() });
-            let error = Gzip::restart(&bytes[restart.byte() as usize..], &restart).err().unwrap();
+            let Inside::Deflate { member, pause } = restart.inside.clone() else { panic!("zstd") };
+            let pause = Pause { codes: Some((literals, distances)), ..pause };
+            let inside = Inside::Deflate { member, pause };
+            let restart = Arc::new(Restart { inside, ..(*restart).clone() });
+            let file = &bytes[restart.byte() as usize..];
+            let error = Gzip::restart(file, Wrapping::Gzip, &restart).err().unwrap();
             assert!(error.to_string().contains("more symbols or longer ones"), "{error}");
         }
     }

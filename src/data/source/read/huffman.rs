@@ -107,7 +107,7 @@ impl Code {
             first = (first + count) << 1;
             code <<= 1;
         }
-        let reason = "corrupt gzip stream: bits that are no symbol's code";
+        let reason = "corrupt deflate stream: bits that are no symbol's code";
         Err(io::Error::new(io::ErrorKind::InvalidData, reason))
     }
 }

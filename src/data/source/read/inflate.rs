@@ -264,5 +264,5 @@ fn number<R: Read>(base: Option<&(u32, usize)>, bits: &mut Bits<R>) -> io::Resul
 
 /// The error of a stream that none could have made.
 pub(super) fn corrupt(reason: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("corrupt gzip stream: {reason}"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("corrupt deflate stream: {reason}"))
 }

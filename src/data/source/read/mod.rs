@@ -8,6 +8,7 @@ mod bits;
 mod checksum;
 mod csv;
 mod decode;
+mod digits;
 mod gzip;
 mod huffman;
 mod inflate;
@@ -22,7 +23,7 @@ mod rows;
 mod seek;
 mod testing;
 mod tf_record;
-mod zlib;
+mod zstandard;
 
 use std::io;
 use std::ops::Range;
@@ -66,6 +67,20 @@ pub(crate) enum Body {
     Tokens { bytes: Vec<u8>, dtype: TokenType },
     /// Nothing: the record's number says all.
     Number,
+}
+
+impl Body {
+    /// About as many bytes of memory as it takes.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Bytes(bytes)
+            | Self::Item(bytes)
+            | Self::Fields { bytes, .. }
+            | Self::Tokens { bytes, .. } => bytes.len(),
+            Self::Row { batch, .. } => batch.bytes / batch.len.max(1),
+            Self::Number => 0,
+        }
+    }
 }
 
 /// Reads a file record by record and knows where it is.

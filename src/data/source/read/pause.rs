@@ -20,9 +20,9 @@ mod packed {
     use flate2::Compression;
     use flate2::read::{DeflateDecoder, DeflateEncoder};
     use serde::de::Error as _;
-    use serde::{Deserialize, Deserializer, Serializer};
+    use serde::{Deserializer, Serializer};
 
-    use super::super::inflate::WINDOW;
+    use super::super::{digits, inflate::WINDOW};
 
     pub(super) fn serialize<S: Serializer>(
         window: &[u8],
@@ -31,20 +31,13 @@ mod packed {
         let mut deflated = Vec::new();
         let packed = DeflateEncoder::new(window, Compression::default()).read_to_end(&mut deflated);
         packed.expect("memory is readable");
-        let digits: String = deflated.iter().map(|byte| format!("{byte:02x}")).collect();
-        serializer.serialize_str(&digits)
+        serializer.serialize_str(&digits::of(&deflated))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<u8>, D::Error> {
-        let digits = String::deserialize(deserializer)?;
-        let byte = |pair: &[u8]| {
-            let text = std::str::from_utf8(pair).ok()?;
-            u8::from_str_radix(text, 16).ok()
-        };
-        let deflated: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
-        let deflated = deflated.ok_or_else(|| D::Error::custom("the window is not hexadecimal"))?;
+        let deflated = digits::read(deserializer)?;
         let mut window = Vec::new();
         let mut bytes = DeflateDecoder::new(&deflated[..]).take(WINDOW as u64 + 1);
         bytes.read_to_end(&mut window).map_err(D::Error::custom)?;

@@ -1,26 +1,43 @@
-//! Places inside gzip files where decompressing can begin.
+//! Places inside compressed files where decompressing can begin.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 use super::pause::Pause;
+use super::zstandard;
 
-/// A place inside a gzip file where decompressing can begin.
+/// A place inside a compressed file where decompressing can begin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Restart {
     /// Decompressed bytes before it.
     pub(super) offset: u64,
     /// Bits of the file before it.
     pub(super) bit: u64,
-    /// Decompressed bytes of its member before it, and their checksum.
-    pub(super) member: (u64, u32),
-    /// The state of its member's data.
-    pub(super) pause: Pause,
+    /// What decompressing goes on from.
+    #[serde(flatten)]
+    pub(super) inside: Inside,
     /// The checksum of the file's bytes behind it, by which the file is known again. Positions of
     /// former versions lack it.
     #[serde(default)]
     pub(super) ahead: Option<u32>,
+}
+
+/// What decompressing goes on from, by the format.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Inside {
+    Deflate {
+        /// Decompressed bytes of its member before it, and their checksum.
+        member: (u64, u32),
+        /// The state of its member's data.
+        pause: Pause,
+    },
+    Zstd {
+        /// The state of the frame; `None` between frames. It has to be there to be told from deflate's.
+        #[serde(deserialize_with = "Option::deserialize")]
+        frame: Option<zstandard::Pause>,
+    },
 }
 
 impl Restart {

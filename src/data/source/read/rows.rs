@@ -76,6 +76,8 @@ fn is_within(name: &str, whole: &str) -> bool {
 pub(crate) struct Rows {
     columns: Vec<Column>,
     pub(super) len: usize,
+    /// About as many as all rows take.
+    pub(super) bytes: usize,
 }
 
 struct Column {
@@ -107,7 +109,9 @@ impl Rows {
         for (field, array) in batch.schema().fields().iter().zip(batch.columns()) {
             flatten(field.name().clone(), array, &[], &[], options, &mut columns)?;
         }
-        Ok(Self { columns, len: batch.num_rows() })
+        let sizes = batch.columns().iter().map(|array| array.to_data().get_slice_memory_size());
+        let bytes = sizes.map(Result::unwrap_or_default).sum();
+        Ok(Self { columns, len: batch.num_rows(), bytes })
     }
 
     fn kinds(&self) -> Vec<(Key, &'static str)> {

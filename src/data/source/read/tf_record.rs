@@ -225,7 +225,7 @@ mod tests {
         // Only the checksum behind the last record is missing.
         let (_dir, path) = file(&bytes[..bytes.len() - 4]);
         let error = error_of(Ok(Box::new(open(&path))));
-        assert!(error.contains("the zlib stream breaks off"), "{error}");
+        assert!(error.contains("the compressed stream breaks off"), "{error}");
     }
 
     #[test]

@@ -158,7 +158,7 @@ fn a_task_without_a_cache_step_is_not_cached() {
     let mut task = byte_task(source_of(&texts), Vec::new());
     task.preprocessors.pop();
     let error = write(&task, &folder, 1).unwrap_err().to_string();
-    assert!(error.starts_with("`texts:bytes` has no cache step: put"), "{error}");
+    assert!(error.starts_with("no cache step in `texts:bytes`: put"), "{error}");
     assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing is written");
 }
 

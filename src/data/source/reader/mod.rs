@@ -1,0 +1,291 @@
+//! One shard's records, and shards that read the same files together.
+//!
+//! Where files are few, a shard is every n-th record of them. The shards of one host then form a group:
+//! a record is read once, and kept for its shard if another came across it. Which records a shard gets,
+//! and in which order, is the same as if it read all the files by itself. It does so where it falls too
+//! far behind the others, and after an error, so that it finds that for itself.
+
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::interleave::{Interleave, Place, ReadPlan, Record};
+use super::read::RecordPosition;
+use crate::data::error::DataError;
+use crate::data::pipeline::{Pull, StageState};
+
+/// Records read without an example coming out at the other end before the data count as empty.
+const BARREN: u64 = 100_000;
+/// Bytes of records that a group keeps.
+const MOST_KEPT: usize = 64 << 20;
+
+/// The groups of a data set's pipelines, by what they read. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct SharedReads(Arc<Mutex<HashMap<String, SharedGroup>>>);
+
+type SharedGroup = Arc<Mutex<Group>>;
+
+impl SharedReads {
+    /// Has the shards of each group read together from here on; called when all of them are there and
+    /// where they are to begin.
+    pub(crate) fn begin(&self) {
+        for group in lock(&self.0).values() {
+            lock(group).begin();
+        }
+    }
+}
+
+impl fmt::Debug for SharedReads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedReads")
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Pulls the records of one shard.
+pub(crate) struct Reader {
+    group: SharedGroup,
+    plan: ReadPlan,
+    /// Records handed on since an example was produced, and the examples produced by then.
+    barren: (u64, u64),
+}
+
+impl Reader {
+    /// A reader at the beginning of the first epoch. Those of one `name` and the same plan, but for the
+    /// shard, read together.
+    pub(crate) fn new(plan: ReadPlan, name: String, shared: &SharedReads) -> Self {
+        let group = match plan.deals_out_records() && plan.num_epochs.is_none() {
+            true => lock(&shared.0).entry(name).or_default().clone(),
+            false => SharedGroup::default(),
+        };
+        let own = Some(Interleave::new(plan.clone()));
+        let member =
+            Member { plan: plan.clone(), own, place: None, kept: VecDeque::new(), size: 0 };
+        lock(&group).members.insert(plan.shard_index, member);
+        Self { group, plan, barren: (0, 0) }
+    }
+
+    /// Where the reader of a single file is, by the state of the stages above it.
+    pub(crate) fn file_position(state: &StageState) -> RecordPosition {
+        match state.inputs.first() {
+            Some(input) => Self::file_position(input),
+            None => state.counters.get(6..9).map_or(RecordPosition::default(), |slot| {
+                RecordPosition { records: slot[0], bytes: slot[1], within: slot[2] }
+            }),
+        }
+    }
+
+    /// Notices data that would be repeated forever without yielding an example.
+    fn check_yield(&mut self, (epoch, in_epoch): (u64, u64)) -> Result<(), DataError> {
+        let produced = self.plan.produced.load(Ordering::Relaxed);
+        if produced != self.barren.1 {
+            self.barren = (0, produced);
+        }
+        self.barren.0 += 1;
+        if epoch >= 2 && self.barren.0 > BARREN.max(2 * in_epoch) {
+            return Err(self.plan.empty(": its preprocessors drop every one"));
+        }
+        Ok(())
+    }
+}
+
+impl Pull for Reader {
+    type Item = Record;
+
+    fn pull(&mut self) -> Result<Option<Record>, DataError> {
+        let pulled = lock(&self.group).pull(self.plan.shard_index)?;
+        let Some((record, count)) = pulled else { return Ok(None) };
+        self.check_yield(count)?;
+        Ok(Some(record))
+    }
+
+    fn save(&self) -> StageState {
+        lock(&self.group).place(self.plan.shard_index).to_state()
+    }
+
+    fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
+        let mut group = lock(&self.group);
+        let own = group.member(self.plan.shard_index).own.as_mut();
+        own.expect("reading together begins after restoring").restore(state)
+    }
+}
+
+/// Shards that read the same files.
+struct Group {
+    members: BTreeMap<usize, Member>,
+    /// Who reads for all those that do not read for themselves.
+    together: Option<Interleave>,
+    /// Bytes of records that are kept, and the most that may be.
+    size: usize,
+    most_kept: usize,
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        Self { members: BTreeMap::new(), together: None, size: 0, most_kept: MOST_KEPT }
+    }
+}
+
+/// A shard of a group.
+struct Member {
+    plan: ReadPlan,
+    /// Reads for this shard alone.
+    own: Option<Interleave>,
+    /// Where it is, behind the last record that it took; known to `own`, if there is that.
+    place: Option<Place>,
+    /// Its records that others came across, each with the place behind it; and their bytes.
+    kept: VecDeque<(Record, Place)>,
+    size: usize,
+}
+
+/// A record, and its epoch's number and its own within it.
+type Numbered = (Record, (u64, u64));
+
+impl Member {
+    fn place(&self) -> Place {
+        match (&self.own, &self.place) {
+            (Some(own), _) => own.place(),
+            (None, place) => place.clone().expect("who has no reader has a place"),
+        }
+    }
+
+    fn pull_alone(&mut self) -> Result<Option<Numbered>, DataError> {
+        let own = self.own.as_mut().expect("it reads alone");
+        loop {
+            if self.plan.num_epochs.is_some_and(|epochs| own.epoch() >= epochs) {
+                return Ok(None);
+            }
+            match own.read()? {
+                Some(record) if shard_of(own, &self.plan) == self.plan.shard_index => {
+                    return Ok(Some((record, (own.epoch(), own.in_epoch()))));
+                }
+                Some(_) => {}
+                None => end_epoch(own, &self.plan)?,
+            }
+        }
+    }
+
+    /// Reads by itself from here on. Returns the bytes of the records that it reads again.
+    fn leave(&mut self) -> Result<usize, DataError> {
+        let mut own = Interleave::new(self.plan.clone());
+        own.go_to(&self.place())?;
+        (self.own, self.place) = (Some(own), None);
+        self.kept = VecDeque::new();
+        Ok(std::mem::take(&mut self.size))
+    }
+}
+
+/// Whose the record is that was read last.
+fn shard_of(reader: &Interleave, plan: &ReadPlan) -> usize {
+    match plan.deals_out_records() {
+        true => ((reader.in_epoch() - 1) % plan.num_shards as u64) as usize,
+        false => plan.shard_index,
+    }
+}
+
+/// Goes on with the next epoch, unless one has nothing for a shard that goes on forever.
+fn end_epoch(reader: &mut Interleave, plan: &ReadPlan) -> Result<(), DataError> {
+    let is_fed = reader.in_epoch() == 0 || reader.in_epoch() > plan.shard_index as u64;
+    if plan.num_epochs.is_none() && plan.deals_out_records() && !is_fed {
+        return Err(plan.empty(" for every shard; use fewer hosts"));
+    }
+    reader.start_next_epoch()
+}
+
+impl Group {
+    fn member(&mut self, shard: usize) -> &mut Member {
+        self.members.get_mut(&shard).expect("a reader's shard is a member")
+    }
+
+    fn place(&self, shard: usize) -> Place {
+        self.members[&shard].place()
+    }
+
+    /// From here on the one that is least far reads for all.
+    fn begin(&mut self) {
+        if self.members.len() < 2 {
+            return;
+        }
+        for member in self.members.values_mut() {
+            let place = member.place();
+            let own = member.own.take();
+            if self.together.as_ref().is_none_or(|least| least.place().is_behind(&place)) {
+                self.together = own;
+            }
+            member.place = Some(place);
+        }
+    }
+
+    /// A shard's next record.
+    fn pull(&mut self, shard: usize) -> Result<Option<Numbered>, DataError> {
+        loop {
+            let member = self.members.get_mut(&shard).expect("a reader's shard is a member");
+            if member.own.is_some() {
+                return member.pull_alone();
+            }
+            if let Some((record, place)) = member.kept.pop_front() {
+                member.size -= record.size();
+                self.size -= record.size();
+                let count = (place.epoch, place.in_epoch);
+                member.place = Some(place);
+                return Ok(Some((record, count)));
+            }
+            let Some(mut together) = self.together.take() else {
+                member.leave()?;
+                continue;
+            };
+            // After an error there is nobody who reads for all.
+            let record = match together.read()? {
+                Some(record) => Some(record),
+                None => end_epoch(&mut together, &member.plan).map(|()| None)?,
+            };
+            if let Some(record) = record {
+                self.keep(record, &together);
+            }
+            self.together = Some(together);
+            self.bound()?;
+        }
+    }
+
+    /// Keeps a record that was just read for its shard, if that is here and has not had it.
+    fn keep(&mut self, record: Record, together: &Interleave) {
+        let Some(first) = self.members.values().next() else { return };
+        let shard = shard_of(together, &first.plan);
+        let Some(member) = self.members.get_mut(&shard) else { return };
+        let at = (together.epoch(), together.in_epoch());
+        let is_new = |place: &Place| at > (place.epoch, place.in_epoch);
+        if member.place.as_ref().is_some_and(is_new) {
+            member.size += record.size();
+            self.size += record.size();
+            member.kept.push_back((record, together.place()));
+        }
+    }
+
+    /// Lets those go that are far behind, where too much is kept for them; then reading goes on where the
+    /// others are.
+    fn bound(&mut self) -> Result<(), DataError> {
+        if self.size <= self.most_kept {
+            return Ok(());
+        }
+        while self.size > self.most_kept {
+            let last = self.members.values_mut().max_by_key(|member| member.size);
+            self.size -= last.expect("records are kept for members").leave()?;
+        }
+        let mut places = self.members.values().filter_map(|member| member.place.as_ref());
+        let Some(first) = places.next() else { return Ok(()) };
+        let least = places.fold(first, |least, at| if least.is_behind(at) { at } else { least });
+        let is_late = |together: &mut Interleave| least.is_behind(&together.place());
+        if let Some(mut together) = self.together.take_if(is_late) {
+            // After an error there is nobody who reads for all.
+            together.go_to(least)?;
+            self.together = Some(together);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+//! Shards that read together, beside shards that read alone.
+
+#![cfg(test)]
+
+use std::sync::atomic::AtomicU64;
+
+use proptest::prelude::*;
+
+use super::super::bad::BadRecordGuard;
+use super::super::read::{Body, Restart};
+use super::super::split::{Format, SourceFile};
+use super::*;
+use crate::data::random::StageSeed;
+use crate::storage::Path;
+
+const SHARDS: usize = 4;
+
+/// Files of lines, the first ones as gzip.
+fn files(lines: &[u32], num_gzip: usize) -> (tempfile::TempDir, Arc<[Arc<SourceFile>]>) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |(i, lines): (usize, &u32)| {
+        let line = |j: u32| format!("{i} {j} {}\n", "word ".repeat(j as usize % 7));
+        let text: String = (0..*lines).map(line).collect();
+        let path = Path::try_from(folder.path()).unwrap().join(&i.to_string());
+        let compressed = || {
+            let mut bytes = Vec::new();
+            let mut gzip =
+                flate2::read::GzEncoder::new(text.as_bytes(), flate2::Compression::fast());
+            std::io::copy(&mut gzip, &mut bytes).unwrap();
+            bytes
+        };
+        let bytes = if i < num_gzip { compressed() } else { text.clone().into_bytes() };
+        path.write_atomic(&bytes).unwrap();
+        Arc::new(SourceFile::new(path, Format::Text))
+    };
+    let files = lines.iter().enumerate().map(file).collect();
+    (folder, files)
+}
+
+fn plan(files: &Arc<[Arc<SourceFile>]>, shard_index: usize) -> ReadPlan {
+    ReadPlan {
+        task: "task".to_string(),
+        split: "train".to_string(),
+        files: files.clone(),
+        most: None,
+        cycle_length: 2,
+        block_length: 3,
+        skip_header_lines: 0,
+        shuffle: Some(StageSeed::new(0, "files")),
+        num_epochs: None,
+        shard_index,
+        num_shards: SHARDS,
+        produced: Arc::new(AtomicU64::new(0)),
+        bad_records: BadRecordGuard::default(),
+    }
+}
+
+/// A reader for each of these shards, from their states on, and the group of them.
+fn readers(
+    files: &Arc<[Arc<SourceFile>]>,
+    shards: &[usize],
+    states: &[StageState],
+) -> (Vec<Reader>, SharedReads) {
+    let shared = SharedReads::default();
+    let reader = |shard: &usize| Reader::new(plan(files, *shard), "task".to_string(), &shared);
+    let mut readers: Vec<Reader> = shards.iter().map(reader).collect();
+    for (reader, state) in readers.iter_mut().zip(states) {
+        reader.restore(state).unwrap();
+    }
+    (readers, shared)
+}
+
+fn line(reader: &mut Reader) -> String {
+    let record = reader.pull().unwrap().expect("the files are repeated");
+    let Body::Bytes(line) = record.body else { panic!("no line") };
+    format!("{} {} {}", record.number, record.offset, String::from_utf8(line).unwrap())
+}
+
+fn member<T>(reader: &Reader, of: impl FnOnce(&Member) -> T) -> T {
+    of(&lock(&reader.group).members[&reader.plan.shard_index])
+}
+
+/// Without where decompressing begins, which depends on how much was read.
+fn counters(reader: &Reader) -> StageState {
+    StageState { restarts: Vec::new(), ..reader.save() }
+}
+
+/// That shards which take turns in this order read the same together as each one alone; how many read
+/// alone in the end.
+fn check(
+    files: &Arc<[Arc<SourceFile>]>,
+    shards: &[usize],
+    turns: &[usize],
+    most_kept: usize,
+) -> usize {
+    let (mut alone, _) = readers(files, shards, &[]);
+    let (mut together, _) = readers(files, shards, &[]);
+    for (i, turn) in turns.iter().enumerate() {
+        if i % 100 == 0 {
+            // On from where each of them is.
+            let states: Vec<StageState> = together.iter().map(Reader::save).collect();
+            let (next, shared) = readers(files, shards, &states);
+            together = next;
+            lock(&together[0].group).most_kept = most_kept;
+            shared.begin();
+        }
+        let turn = turn % shards.len();
+        assert_eq!(line(&mut together[turn]), line(&mut alone[turn]), "turn {i}");
+        assert_eq!(counters(&together[turn]), counters(&alone[turn]), "turn {i}");
+    }
+    for (one, other) in together.iter().zip(&alone) {
+        assert_eq!(counters(one), counters(other));
+    }
+    together.iter().filter(|reader| member(reader, |member| member.own.is_some())).count()
+}
+
+#[test]
+fn shards_read_the_same_together_as_alone() {
+    let (_folder, files) = files(&[50, 20, 33], 0);
+    let in_turn: Vec<usize> = (0..500).collect();
+    assert_eq!(check(&files, &[0, 1, 2, 3], &in_turn, MOST_KEPT), 0);
+    assert_eq!(check(&files, &[1, 2], &in_turn, MOST_KEPT), 0);
+    // One after the other, through several epochs.
+    let one_by_one: Vec<usize> = (0..400).map(|i| i / 95).collect();
+    assert_eq!(check(&files, &[0, 1, 2, 3], &one_by_one, MOST_KEPT), 0);
+}
+
+#[test]
+fn those_far_behind_read_alone() {
+    let (_folder, files) = files(&[70, 41], 1);
+    // Two of them wait, the others go on.
+    let turns: Vec<usize> = (0..450).map(|i| if i < 300 { i % 2 } else { i }).collect();
+    assert_eq!(check(&files, &[0, 1, 2, 3], &turns, 2000), 2);
+}
+
+#[test]
+fn all_records_of_an_epoch_are_read_once() {
+    let (_folder, files) = files(&[50, 20, 33], 1);
+    let (mut together, shared) = readers(&files, &[0, 1, 2, 3], &[]);
+    shared.begin();
+    let mut found: Vec<String> = (0..103).map(|i| line(&mut together[i % SHARDS])).collect();
+    found.sort_unstable();
+    found.dedup();
+    assert_eq!(found.len(), 103);
+}
+
+#[test]
+fn an_error_is_found_by_each_where_it_comes_to_it() {
+    let (folder, files) = files(&[400], 1);
+    let path = folder.path().join("0");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let until_error = |begin: bool| {
+        let (mut readers, shared) = readers(&files, &[0, 1, 2, 3], &[]);
+        if begin {
+            shared.begin();
+        }
+        let found = |reader: &mut Reader| {
+            let mut count = 0;
+            loop {
+                match reader.pull() {
+                    Ok(_) => count += 1,
+                    Err(error) => return (count, error.to_string()),
+                }
+            }
+        };
+        readers.iter_mut().map(found).collect::<Vec<_>>()
+    };
+    assert_eq!(until_error(true), until_error(false));
+}
+
+#[test]
+fn places_inside_compressed_files_are_saved() {
+    let (_folder, files) = files(&[400_000], 1);
+    let (mut together, shared) = readers(&files, &[0, 2], &[]);
+    shared.begin();
+    (0..90_000).for_each(|_| drop(line(&mut together[0])));
+    let restart = |reader: &Reader| -> Option<Arc<Restart>> {
+        reader.save().restarts.first().cloned().flatten()
+    };
+    assert!(restart(&together[0]).is_some() && restart(&together[1]).is_none());
+    (0..90_000).for_each(|_| drop(line(&mut together[1])));
+    assert_eq!(restart(&together[0]), restart(&together[1]));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn shards_read_the_same_in_any_order(
+        turns in prop::collection::vec(0..40_usize, 0..600),
+        favoured in 0..4_usize,
+        most_kept in prop_oneof![Just(3000_usize), Just(1 << 20)],
+        lines in prop::collection::vec(5..60_u32, 1..4),
+    ) {
+        let (_folder, files) = files(&lines, 1);
+        let turns: Vec<usize> =
+            turns.iter().map(|turn| if *turn < 16 { favoured } else { *turn }).collect();
+        check(&files, &[0, 1, 2, 3], &turns, most_kept);
+    }
+}
