@@ -13,7 +13,9 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::time::Instant;
 
-use gimlet::checkpoint::{Array, Compression, Retention, Saver, Saving, checkpoint_dir, open};
+use gimlet::checkpoint::{
+    Array, Compression, Procedure, Retention, Saver, Saving, checkpoint_dir, open,
+};
 use gimlet::storage::Path;
 use serde_json::{Value, json};
 
@@ -73,7 +75,13 @@ fn codec() -> Compression {
 fn save(dir: &Path, state: &[(String, Array)]) -> Value {
     let retention = Retention { keep: Some(1), keep_dataset_checkpoints: None };
     let (model_dir, compression) = (dir.clone(), codec());
-    let mut saver = Saver::new(Saving { model_dir, target_dtype: None, compression, retention });
+    let mut saver = Saver::new(Saving {
+        model_dir,
+        target_dtype: None,
+        compression,
+        retention,
+        procedure: Procedure::default(),
+    });
     let mut save = |step: u64| {
         let start = Instant::now();
         let copied = saver.save(step, None, |snapshot| {

@@ -49,6 +49,14 @@ pub enum CheckpointError {
         /// The process and its host.
         by: String,
     },
+    /// Not all processes have written their parts.
+    #[error("checkpoint `{path}` is not complete and nothing of it can be seen: {reason}")]
+    Incomplete {
+        /// The folder that is written.
+        path: String,
+        /// Which process, or which file.
+        reason: String,
+    },
     /// Something else than a checkpoint.
     #[error("`{path}` is not a checkpoint: {reason}")]
     NotACheckpoint {
@@ -104,7 +112,7 @@ impl CheckpointError {
     pub fn is_users(&self) -> bool {
         match self {
             Self::Storage(error) => error.is_users(),
-            Self::Damaged { .. } | Self::AllDamaged { .. } => false,
+            Self::Damaged { .. } | Self::AllDamaged { .. } | Self::Incomplete { .. } => false,
             _ => true,
         }
     }

@@ -57,14 +57,14 @@ pub use error::CheckpointError;
 pub use export::{HuggingFaceOptions, Weights, export_hugging_face, export_t5x, export_torch};
 pub use fit::{Mismatch, Shapes, check_fit};
 pub use listing::{Condition, Listed, file_sizes, list};
-pub use native::{Reader, Writer};
+pub use native::{Procedure, Reader, Shard, Share, Writer};
 pub use open::open;
 pub use read_ahead::Visit;
 pub use retention::{DATASET_PREFIX, Retention, remove_stale};
 pub use saver::{Saver, Saving, Snapshot, write_arrays};
 pub use spec::{
-    CheckpointConfig, CheckpointPaths, NoTransformations, RestoreCheckpointConfig, RestoreDtype,
-    RestoreMode, SaveCheckpointConfig, SaveCompression, SaveDtype,
+    CheckpointConfig, CheckpointPaths, Commit, NoTransformations, RestoreCheckpointConfig,
+    RestoreDtype, RestoreMode, SaveCheckpointConfig, SaveCompression, SaveDtype,
 };
 pub use statistics::{Distance, Statistics, Tolerance};
 pub use steps::{Skipped, checkpoint_dir, latest, list_steps, restore_newest, step_of};

@@ -7,7 +7,7 @@ use super::error::CheckpointError;
 use super::native::{TEMPORARY_MARK, create_temporary};
 use super::steps::{checkpoint_dir, list_steps, step_of};
 use super::unfinished;
-use crate::storage::{Locked, Path};
+use crate::storage::{Holder, Locked, Path};
 
 /// A file of this name in a checkpoint keeps it.
 pub(super) const PINNED_FILE: &str = "PINNED";
@@ -76,8 +76,8 @@ pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
         other => other?,
     };
     let mut removed = Vec::new();
+    let lease = model_dir.lease_holder()?;
     if unfinished::is_store(model_dir) {
-        let lease = model_dir.lease_holder()?;
         for dir in entries.iter().filter(|dir| step_of(dir).is_some()) {
             if unfinished::is_unfinished(dir)? && unfinished::is_abandoned(dir, lease.as_ref())? {
                 unfinished::remove(dir)?;
@@ -90,7 +90,7 @@ pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
         let is_temporary = final_name != dir.file_name()
             && step_of(&model_dir.join(final_name)).is_some()
             && dir.is_dir()?;
-        if is_temporary && is_dead(&dir)? {
+        if is_temporary && is_dead(&dir, lease.as_ref())? {
             dir.remove_dir_all()?;
             removed.push(dir);
         }
@@ -98,8 +98,8 @@ pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
     Ok(removed)
 }
 
-/// Ours are locked while their writer lives; what T5X writes is judged by its age.
-fn is_dead(dir: &Path) -> Result<bool, CheckpointError> {
+/// Ours are locked while their writer lives, and marked in stores; what T5X writes is judged by its age.
+fn is_dead(dir: &Path, lease: Option<&Holder>) -> Result<bool, CheckpointError> {
     let is_old = || -> Result<bool, CheckpointError> {
         let age = SystemTime::now().duration_since(dir.modified()?).unwrap_or_default();
         Ok(age > FOREIGN_LIFETIME)
@@ -107,7 +107,10 @@ fn is_dead(dir: &Path) -> Result<bool, CheckpointError> {
     match dir.try_lock()? {
         Locked::Busy => Ok(false),
         Locked::Held(_) => Ok(dir.file_name().ends_with(TEMPORARY_MARK) || is_old()?),
-        Locked::Unsupported if unfinished::is_store(dir) => newest_is_old(dir),
+        Locked::Unsupported if unfinished::is_store(dir) => match unfinished::is_marked(dir)? {
+            true => unfinished::is_abandoned(dir, lease),
+            false => newest_is_old(dir),
+        },
         Locked::Unsupported => is_old(),
     }
 }

@@ -5,33 +5,77 @@ use std::thread::JoinHandle;
 use super::array::{Array, ArrayView, DType};
 use super::best::Best;
 use super::error::CheckpointError;
-use super::native::Writer;
-use super::parallel;
+use super::native::{Procedure, Shard, Writer};
 use super::retention::Retention;
 use super::zarr::Compression;
 use crate::storage::Path;
 use crate::telemetry;
 
+/// An array, or the part of one that this process holds.
+#[derive(Debug)]
+struct Copied {
+    name: String,
+    array: Array,
+    /// `None` for what every process holds as a whole.
+    part: Option<Part>,
+}
+
+/// Where in its array a part lies; see [`Shard`].
+#[derive(Debug)]
+struct Part {
+    shape: Vec<usize>,
+    start: Vec<usize>,
+    holders: Vec<usize>,
+}
+
+impl Copied {
+    fn shard(&self, writer: &Writer) -> (&str, Shard<'_>) {
+        let array = self.array.view();
+        let shard = match &self.part {
+            None => Shard::whole(array, writer.ranks()),
+            Some(Part { shape, start, holders }) => {
+                let (shape, start) = (shape.clone(), start.clone());
+                Shard { shape, start, holders: holders.clone(), array }
+            }
+        };
+        (&self.name, shard)
+    }
+}
+
 /// What a checkpoint is to hold, in memory of its own. The memory serves one save after the other:
 /// arrays that come again in the same order overwrite their old values.
 #[derive(Debug, Default)]
 pub struct Snapshot {
-    arrays: Vec<(String, Array)>,
+    arrays: Vec<Copied>,
     num_arrays: usize,
     extras: Vec<(String, Vec<u8>)>,
 }
 
 impl Snapshot {
-    /// Copies an array.
+    /// Copies an array, which every process holds as a whole where there are several.
     pub fn array(&mut self, name: &str, array: ArrayView<'_>) {
-        let is_same = |(old_name, old): &(String, Array)| {
-            old_name == name && (old.dtype, &old.shape[..]) == (array.dtype, array.shape)
+        self.copy(name, array, None);
+    }
+
+    /// Copies the part of an array that this process holds.
+    pub fn shard(&mut self, name: &str, shard: Shard<'_>) {
+        let Shard { shape, start, holders, array } = shard;
+        self.copy(name, array, Some(Part { shape, start, holders }));
+    }
+
+    fn copy(&mut self, name: &str, array: ArrayView<'_>, part: Option<Part>) {
+        let is_same = |old: &Copied| {
+            let Copied { name: old_name, array: Array { dtype, shape, .. }, .. } = old;
+            old_name == name && (*dtype, &shape[..]) == (array.dtype, array.shape)
         };
         match self.arrays.get_mut(self.num_arrays) {
-            Some(old) if is_same(old) => old.1.data.copy_from_slice(array.data),
+            Some(old) if is_same(old) => {
+                old.array.data.copy_from_slice(array.data);
+                old.part = part;
+            }
             _ => {
                 self.arrays.truncate(self.num_arrays);
-                self.arrays.push((name.to_string(), array.to_array()));
+                self.arrays.push(Copied { name: name.to_string(), array: array.to_array(), part });
             }
         }
         self.num_arrays += 1;
@@ -59,6 +103,8 @@ pub struct Saving {
     pub compression: Compression,
     /// Which checkpoints stay.
     pub retention: Retention,
+    /// How they become visible. Several processes save the same steps, and the first prunes.
+    pub procedure: Procedure,
 }
 
 /// Saves checkpoints on a thread, one at a time, and holds at most one copy of the state. Dropping it
@@ -96,7 +142,9 @@ impl Saver {
         let saving = self.saving.clone();
         let write = move || {
             saving.write(step, &snapshot)?;
-            saving.retention.apply(&saving.model_dir, best.as_ref())?;
+            if saving.procedure.share.as_ref().is_none_or(|share| share.rank == 0) {
+                saving.retention.apply(&saving.model_dir, best.as_ref())?;
+            }
             Ok(snapshot)
         };
         let thread = std::thread::Builder::new().name(format!("save-{step}"));
@@ -137,8 +185,7 @@ impl Drop for Saver {
     }
 }
 
-/// Writes arrays on all cores, or more at a time into a store, the largest first. A thread holds a few hundred KiB beside the arrays
-/// themselves.
+/// Writes arrays, which every process holds as a whole where there are several; see [`Writer::shards`].
 ///
 /// # Errors
 /// The first; arrays that are not begun by then are not written.
@@ -146,19 +193,18 @@ pub fn write_arrays(
     writer: &Writer,
     arrays: &[(&str, ArrayView<'_>)],
 ) -> Result<(), CheckpointError> {
-    let mut order = arrays.to_vec();
-    order.sort_by_key(|(_, array)| std::cmp::Reverse(array.data.len()));
-    let num_threads = parallel::num_threads(writer.path());
-    parallel::for_each(num_threads, order.into_iter(), |(name, array)| writer.array(name, array))
+    let whole: Vec<_> =
+        arrays.iter().map(|&(name, array)| (name, Shard::whole(array, writer.ranks()))).collect();
+    writer.shards(&whole)
 }
 
 impl Saving {
     fn write(&self, step: u64, snapshot: &Snapshot) -> Result<(), CheckpointError> {
-        let writer = Writer::create(&self.model_dir, step, self.target_dtype)?
+        let writer = Writer::begin(&self.model_dir, step, self.target_dtype, &self.procedure)?
             .with_compression(self.compression);
-        let views: Vec<(&str, ArrayView<'_>)> =
-            snapshot.arrays.iter().map(|(name, array)| (&name[..], array.view())).collect();
-        write_arrays(&writer, &views)?;
+        let shards: Vec<(&str, Shard<'_>)> =
+            snapshot.arrays.iter().map(|copied| copied.shard(&writer)).collect();
+        writer.shards(&shards)?;
         snapshot.extras.iter().try_for_each(|(name, bytes)| writer.extra(name, bytes))?;
         writer.commit().map(drop)
     }

@@ -62,6 +62,11 @@ pub struct SaveCheckpointConfig {
     /// own.
     #[gin(default = 1)]
     pub compression_level: u32,
+    /// How a checkpoint in a bucket becomes visible: 'last_file' writes it in place, and its file
+    /// `checkpoint` last; 'rename' writes it under another name and has the store copy it, for T5X reading
+    /// there meanwhile. On disk it is always renamed. Gimlet's own.
+    #[gin(default = Commit::LastFile)]
+    pub commit: Commit,
 }
 
 impl SaveCheckpointConfig {
@@ -133,6 +138,24 @@ pub struct RestoreCheckpointConfig {
     pub state_transformation_fns: NoTransformations,
 }
 
+impl RestoreCheckpointConfig {
+    /// Restores what these paths and the mode stand for; everything else is as gin has it by default.
+    pub fn new(paths: &[&str], mode: RestoreMode) -> Self {
+        Self {
+            path: CheckpointPaths(paths.iter().map(|path| path.to_string()).collect()),
+            mode,
+            assignment_map: None,
+            strict: true,
+            fallback_to_scratch: false,
+            dtype: None,
+            restore_dataset: false,
+            checkpointer_cls: Ref(CheckpointerClass::default()),
+            checkpoint_manager_cls: Ref(CheckpointManagerClass::default()),
+            state_transformation_fns: NoTransformations,
+        }
+    }
+}
+
 /// Which checkpoint a path stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum RestoreMode {
@@ -142,6 +165,16 @@ pub enum RestoreMode {
     Latest,
     /// Each in the folder, in turn.
     All,
+}
+
+/// How a checkpoint in a store becomes visible.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Configurable)]
+pub enum Commit {
+    /// By its file `checkpoint`, without which Gimlet sees none.
+    #[default]
+    LastFile,
+    /// By its name, which today's T5X goes by.
+    Rename,
 }
 
 /// What arrays can be compressed with.
@@ -247,7 +280,7 @@ impl FromGin for NoTransformations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gin::{Config, FileId, Span};
+    use crate::gin::{Config, FileId, Request, Source, Span, load};
 
     fn value(kind: ValueKind) -> Value {
         Value { kind, span: Span { file: FileId(0), start: 0, end: 1 } }
@@ -289,6 +322,30 @@ mod tests {
         assert_eq!(save.compression(), Ok(Compression::None));
         assert!(evaluator.evaluate_in::<RestoreCheckpointConfig>("").is_err());
         assert!(evaluator.into_diagnostics()[0].message.contains("path"));
+    }
+
+    struct NoFiles;
+
+    impl Source for NoFiles {
+        fn read(&self, _: &str) -> std::io::Result<Option<String>> {
+            Ok(None)
+        }
+
+        fn similar(&self, _: &str) -> Vec<String> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn what_the_program_makes_is_what_gin_has_by_default() {
+        let registry = Registry::default().with::<RestoreCheckpointConfig>();
+        let binding = "t5x.utils.RestoreCheckpointConfig.path = 'a'".to_string();
+        let bindings = vec![("--gin".to_string(), binding)];
+        let request = Request { bindings, ..Request::default() };
+        let Ok(loaded) = load(&request, &NoFiles, &registry) else { panic!("it is a binding") };
+        let restore: RestoreCheckpointConfig =
+            Evaluator::new(&loaded.config, &registry).evaluate_in("").unwrap();
+        assert_eq!(restore, RestoreCheckpointConfig::new(&["a"], RestoreMode::Latest));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Checkpoints in stores, which rename no folders: their files go straight to `checkpoint_N/`, and the
 //! file `checkpoint` comes last. Until then, and while it is removed again, a mark in the folder says
-//! who is at work there; what a dead process has marked can be removed.
+//! who is at work there; what a dead process has marked can be removed. Where several processes save one
+//! checkpoint, the mark tells the others which save it is, on disk too.
+
+use serde::{Deserialize, Serialize};
 
 use super::error::CheckpointError;
 use super::native::CHECKPOINT_FILE;
@@ -10,25 +13,62 @@ use crate::storage::{Holder, Path, Process};
 /// The mark, relative to the checkpoint.
 const MARK: &str = "gimlet/unfinished.json";
 
+/// What it says.
+#[derive(Debug, Serialize, Deserialize)]
+struct Mark {
+    /// Who is at work.
+    #[serde(flatten)]
+    process: Process,
+    /// Which save of several processes it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    save_id: Option<String>,
+}
+
 /// Whether whole folders cannot be renamed here, so that checkpoints lie open while they are written.
 pub(super) fn is_store(model_dir: &Path) -> bool {
     !model_dir.is_on_disk()
 }
 
-/// Says that this process is at work in the folder.
-pub(super) fn mark(dir: &Path) -> Result<(), CheckpointError> {
-    let text = serde_json::to_vec_pretty(Process::this()).expect("plain data becomes JSON");
-    Ok(dir.join(MARK).write_atomic(&text)?)
+/// Says that this process is at work in the folder, and for which save of several processes.
+pub(super) fn mark(dir: &Path, save_id: Option<&str>) -> Result<(), CheckpointError> {
+    let (process, save_id) = (Process::this().clone(), save_id.map(str::to_string));
+    let text =
+        serde_json::to_vec_pretty(&Mark { process, save_id }).expect("plain data becomes JSON");
+    let mark = dir.join(MARK);
+    mark.parent().expect("it lies in a folder").create_dir_all()?;
+    Ok(mark.write_atomic(&text)?)
 }
 
-/// Takes the mark away: the folder is whole.
+/// Which save of several processes the folder is marked for; `None` also where there is no folder.
+pub(super) fn marked_save(dir: &Path) -> Result<Option<String>, CheckpointError> {
+    let text = match dir.join(MARK).read() {
+        Err(error) if error.is_not_found() => return Ok(None),
+        text => text?,
+    };
+    Ok(serde_json::from_slice::<Mark>(&text).ok().and_then(|mark| mark.save_id))
+}
+
+/// Takes the mark away, if there is one: the folder is whole.
 pub(super) fn unmark(dir: &Path) -> Result<(), CheckpointError> {
-    Ok(dir.join(MARK).remove_file()?)
+    match dir.join(MARK).remove_file() {
+        Err(error) if !error.is_not_found() => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a file is such a mark.
+pub(super) fn is_mark(file: &Path) -> bool {
+    file.as_str().ends_with(MARK)
+}
+
+/// Whether the folder has a mark, whatever else it has.
+pub(super) fn is_marked(dir: &Path) -> Result<bool, CheckpointError> {
+    Ok(dir.join(MARK).exists()?)
 }
 
 /// Whether someone was or is at work in the folder, and no reader should see it.
 pub(super) fn is_unfinished(dir: &Path) -> Result<bool, CheckpointError> {
-    Ok(!dir.join(CHECKPOINT_FILE).exists()? && dir.join(MARK).exists()?)
+    Ok(!dir.join(CHECKPOINT_FILE).exists()? && is_marked(dir)?)
 }
 
 /// Whether the process that was at work in an unfinished folder is so no more: it is gone, or this
@@ -45,7 +85,7 @@ pub(super) fn is_abandoned(dir: &Path, lease: Option<&Holder>) -> Result<bool, C
 /// Removes a checkpoint so that at no time half of it is seen: first what makes it one, last the mark.
 pub(super) fn remove(dir: &Path) -> Result<(), CheckpointError> {
     let mark = dir.join(MARK);
-    self::mark(dir)?;
+    self::mark(dir, None)?;
     for file in std::iter::once(CHECKPOINT_FILE).chain(ORBAX_MARKS) {
         let file = dir.join(file);
         if file.exists()? {
@@ -59,7 +99,7 @@ pub(super) fn remove(dir: &Path) -> Result<(), CheckpointError> {
             false => entry.path.remove_file()?,
         }
     }
-    for file in mark.parent().expect("the mark lies in a folder").walk()? {
+    for file in mark.parent().expect("it lies in a folder").walk()? {
         if file != mark {
             file.remove_file()?;
         }

@@ -3,7 +3,7 @@
 use std::env;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
 use anyhow::anyhow;
@@ -25,6 +25,14 @@ use super::library::Library;
 /// How libtorch's OpenMP threads wait for work. By default they spin, and on cores that others use
 /// too a step then takes several times as long. Read when the library is loaded.
 const WAIT_POLICY: &str = "OMP_WAIT_POLICY";
+
+/// What libtorch's profiler says on standard error. It looks for GPUs whatever it is asked to record, and where
+/// there is no driver says so, as an error.
+const PROFILER_LOG_LEVEL: &str = "KINETO_LOG_LEVEL";
+/// Above errors.
+const SILENT: &str = "5";
+/// Where NVIDIA's driver tells about itself.
+const GPU_DRIVER: &str = "/proc/driver/nvidia";
 
 /// Runs `gimlet` with its command line.
 pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
@@ -156,8 +164,15 @@ fn examine(places: &[String]) -> Result<(), Failure> {
 fn hand_over(args: &[String]) -> Result<(), Failure> {
     let program = torch_program()?;
     let mut command = process::Command::new(&program);
-    if env::var_os(WAIT_POLICY).is_none() {
-        command.env(WAIT_POLICY, "PASSIVE");
+    // Settings of libraries that read them from the environment: of the new program, which has no threads yet.
+    let mut set = |name: &str, value: &str| {
+        if env::var_os(name).is_none() {
+            command.env(name, value);
+        }
+    };
+    set(WAIT_POLICY, "PASSIVE");
+    if !Path::new(GPU_DRIVER).exists() {
+        set(PROFILER_LOG_LEVEL, SILENT);
     }
     let error = command.args(&args[1..]).exec();
     let message = format!("cannot start {}", program.display());

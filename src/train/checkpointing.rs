@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{
-    Best, CheckpointConfig, CheckpointError, DType, RUN_FILE, RestoreCheckpointConfig, RestoreMode,
-    Retention, SaveCheckpointConfig, Saver, Saving, Stored, latest, open, plan_resume,
+    Best, CheckpointConfig, CheckpointError, DType, Procedure, RUN_FILE, RestoreCheckpointConfig,
+    RestoreMode, Retention, SaveCheckpointConfig, Saver, Saving, Stored, latest, open, plan_resume,
     remove_stale, restore_newest,
 };
 use crate::data::DatasetState;
@@ -197,6 +197,7 @@ fn saving(model_dir: &Path, config: &SaveCheckpointConfig) -> Saving {
         target_dtype: config.dtype.map(DType::from),
         compression: config.compression().expect("checked with the configuration"),
         retention: Retention { keep, keep_dataset_checkpoints },
+        procedure: Procedure { commit: config.commit, share: None },
     }
 }
 

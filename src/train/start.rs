@@ -118,9 +118,9 @@ pub fn refuse_shortage(spec: &Train) -> Result<(), TrainError> {
 /// that takes more than there is may be killed without a word.
 ///
 /// # Errors
-/// The step surely does not fit; or the optimizer's rules do not cover a parameter.
+/// The step surely does not fit; or what [`step_estimate`] refuses.
 pub fn foresee_shortage(spec: &Train, device: Device) -> Result<(), TrainError> {
-    let estimate = step_estimate(spec).map_err(|error| TrainError::Unfit(error.to_string()))?;
+    let estimate = step_estimate(spec)?;
     let beside_saving =
         |bytes: Option<u64>| Some(bytes?.saturating_sub(saving_bytes(spec, &estimate)));
     let (available, total) = match device {

@@ -3,13 +3,18 @@
 
 mod checksums;
 mod msgpack;
+mod place;
 mod reader;
+mod shards;
+mod share;
 mod writer;
 
 pub(super) use checksums::FILE as CHECKSUMS_FILE;
 pub(super) use msgpack::{CHUNKED_KEY, EXT_ARRAY, Pieces, write_map_head};
 pub(super) use msgpack::{DecodeError, Leaf, PLACEHOLDER, decode_tree};
+pub(super) use place::{TEMPORARY_MARK, create_temporary};
 pub(super) use reader::CHECKPOINT_FILE;
 pub use reader::Reader;
-pub use writer::Writer;
-pub(super) use writer::{TEMPORARY_MARK, create_temporary};
+pub use shards::Shard;
+pub use share::Share;
+pub use writer::{Procedure, Writer};

@@ -4,25 +4,25 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::checksums::{Checksums, FILE as CHECKSUMS_FILE, Summing};
-use super::msgpack::{Leaf, Leaves, ZarrLeaf, encode};
+use super::checksums::{Checksums, Summing};
+use super::msgpack::{Leaf, Leaves, ZarrLeaf};
+use super::place::Place;
 use super::reader::CHECKPOINT_FILE;
+use super::shards::Shard;
+use super::share::Share;
 use crate::checkpoint::array::{Array, ArrayView, DType};
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::open::{open, recognize};
+use crate::checkpoint::retention::is_dataset_file;
+use crate::checkpoint::spec::Commit;
 use crate::checkpoint::steps::checkpoint_dir;
-use crate::checkpoint::stored::{ArrayInfo, Format};
-use crate::checkpoint::unfinished;
+use crate::checkpoint::stored::ArrayInfo;
 use crate::checkpoint::zarr::{self, Compression, Layout};
-use crate::storage::{FolderLock, Holder, Locked, Path, StorageError};
+use crate::storage::{Path, StorageError};
 
-/// What ends the names of our temporary folders, to tell them from those of T5X.
-pub(in crate::checkpoint) const TEMPORARY_MARK: &str = ".gimlet";
-
-/// A checkpoint being written into `checkpoint_N.tmp-TIME.gimlet`, where no reader looks; in a store
-/// into `checkpoint_N`, where none looks before its file `checkpoint` is there. It is whole and visible
+/// A checkpoint being written into `checkpoint_N.tmp-TIME.gimlet`, or by several processes into
+/// `checkpoint_N.tmp-ID.gimlet`, where no reader looks; in a store, if one process writes it and is not told
+/// else, into `checkpoint_N`, where none of Gimlet's looks before its file `checkpoint` is there. It is whole and visible
 /// after [`Writer::commit`], and gone if dropped before. Arrays may be written from several threads; at
 /// most a few chunks of each are held.
 #[derive(Debug)]
@@ -33,18 +33,19 @@ pub struct Writer {
     compression: Compression,
     state: Mutex<State>,
     place: Place,
+    share: Option<Share>,
+    /// Whether all other processes are done.
+    gathered: bool,
     committed: bool,
 }
 
-/// How the checkpoint becomes visible.
-#[derive(Debug)]
-enum Place {
-    /// On disk: by its name. The lock shows cleaners that the writer is alive.
-    Renamed { _lock: Option<FolderLock> },
-    /// In a store: by its last file. Whoever held the lease on MODEL_DIR must hold it still.
-    LastFile { model_dir: Path, lease: Option<Box<Holder>> },
-    /// In a store that has it already: not at all.
-    There,
+/// How a checkpoint comes about. Several processes that save one give the same, but for their ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Procedure {
+    /// How it becomes visible in a store; what several processes save does so by its name.
+    pub commit: Commit,
+    /// Which of several processes this one is, where they save together.
+    pub share: Option<Share>,
 }
 
 #[derive(Debug, Default)]
@@ -62,23 +63,51 @@ impl Writer {
         step: u64,
         target_dtype: Option<DType>,
     ) -> Result<Self, CheckpointError> {
+        Self::begin(model_dir, step, target_dtype, &Procedure::default())
+    }
+
+    /// Starts the checkpoint of a step, or this process's part of it. Of several processes the first makes
+    /// it visible when all have committed their parts, and no sooner; the others wait here for it to begin.
+    pub fn begin(
+        model_dir: &Path,
+        step: u64,
+        target_dtype: Option<DType>,
+        procedure: &Procedure,
+    ) -> Result<Self, CheckpointError> {
+        let share = procedure.share.clone();
+        share.iter().for_each(Share::check);
         model_dir.create_dir_all()?;
         let finished = checkpoint_dir(model_dir, step);
-        let (temporary, place) = match unfinished::is_store(model_dir) {
-            true => (finished.clone(), begin_in_store(model_dir, &finished)?),
-            false => {
-                let temporary = create_temporary(&finished)?;
-                let lock = match temporary.try_lock()? {
-                    Locked::Held(lock) => Some(lock),
-                    Locked::Busy | Locked::Unsupported => None,
-                };
-                (temporary, Place::Renamed { _lock: lock })
-            }
+        let (temporary, place) = match &share {
+            Some(share) if share.rank > 0 => Place::join(&finished, share)?,
+            _ => Place::begin(model_dir, &finished, procedure)?,
         };
-        let state = Mutex::default();
-        let compression = Compression::default();
-        let committed = false;
-        Ok(Self { temporary, finished, target_dtype, compression, state, place, committed })
+        Ok(Self {
+            temporary,
+            finished,
+            target_dtype,
+            compression: Compression::default(),
+            state: Mutex::default(),
+            place,
+            share,
+            gathered: false,
+            committed: false,
+        })
+    }
+
+    /// Which of several processes this one is.
+    pub(super) fn rank(&self) -> usize {
+        self.share.as_ref().map_or(0, |share| share.rank)
+    }
+
+    /// All processes that save the checkpoint.
+    pub fn ranks(&self) -> Vec<usize> {
+        (0..self.share.as_ref().map_or(1, |share| share.count)).collect()
+    }
+
+    /// Whether it is the one that writes what has no parts, and makes the checkpoint visible.
+    fn is_first(&self) -> bool {
+        self.rank() == 0
     }
 
     /// Where the checkpoint will lie.
@@ -94,19 +123,36 @@ impl Writer {
     }
 
     /// Writes an array where T5X would: as zarr, except what it leaves unpartitioned (factored
-    /// states, dummies of shape [1] and scalars), which lies in the file `checkpoint`.
+    /// states, dummies of shape [1] and scalars), which lies in the file `checkpoint`. Of several processes
+    /// the first writes it.
     pub fn array(&self, name: &str, array: ArrayView<'_>) -> Result<(), CheckpointError> {
-        match is_inline(name, array.shape) {
-            true => {
-                self.inline(name, array.to_array());
-                Ok(())
-            }
-            false => self.zarr(name, array),
+        self.shard(name, &Shard::whole(array, self.ranks()), self.is_first())
+    }
+
+    /// As [`Writer::array`], of the part that this process holds; of an array that several hold, only one
+    /// `writes` it.
+    pub(super) fn shard(
+        &self,
+        name: &str,
+        shard: &Shard<'_>,
+        writes: bool,
+    ) -> Result<(), CheckpointError> {
+        shard.check(name, self.rank());
+        if !is_inline(name, &shard.shape) {
+            return self.zarr_shard(name, shard, writes);
         }
+        if self.is_first() {
+            assert!(shard.is_whole(), "`{name}`, which lies in the file `checkpoint`, is whole");
+            self.inline(name, shard.array.to_array());
+        } else {
+            // Of the leaves of the others only the names count.
+            self.empty(name);
+        }
+        Ok(())
     }
 
     /// As [`Writer::array`], of an array that `read` yields part by part: no more than a chunk of it is
-    /// held, unless it lies in the file `checkpoint`.
+    /// held, unless it lies in the file `checkpoint`. One process alone writes it.
     pub fn parts(
         &self,
         array: ArrayInfo<'_>,
@@ -118,41 +164,54 @@ impl Writer {
             self.inline(name, read(&whole)?);
             return Ok(());
         }
-        let leaf = self.zarr_leaf(name, dtype, shape)?;
+        let leaf = self.zarr_leaf(name, (dtype, shape), shape)?;
+        self.temporary.join(&leaf.dir).create_dir_all()?;
         let folder = ArrayFolder { writer: self, name: &leaf.dir };
-        zarr::write_parts(&folder, shape, &layout(&leaf), read)?;
+        zarr::write_parts(&folder, &layout(&leaf), read)?;
         self.state().leaves.insert(name.to_string(), Leaf::Zarr(leaf));
         Ok(())
     }
 
     /// Writes an array into a folder of its own, chunk by chunk.
     pub fn zarr(&self, name: &str, array: ArrayView<'_>) -> Result<(), CheckpointError> {
+        self.zarr_shard(name, &Shard::whole(array, self.ranks()), self.is_first())
+    }
+
+    fn zarr_shard(
+        &self,
+        name: &str,
+        shard: &Shard<'_>,
+        writes: bool,
+    ) -> Result<(), CheckpointError> {
+        let array = shard.array;
         let expected = array.shape.iter().product::<usize>() * array.dtype.size();
         assert_eq!(array.data.len(), expected, "`{name}` has the bytes of its shape");
-        let leaf = self.zarr_leaf(name, array.dtype, array.shape)?;
-        let folder = ArrayFolder { writer: self, name: &leaf.dir };
-        zarr::write(&folder, array, &layout(&leaf))?;
+        let leaf = self.zarr_leaf(name, (array.dtype, &shard.shape), array.shape)?;
+        if writes {
+            self.temporary.join(&leaf.dir).create_dir_all()?;
+            let folder = ArrayFolder { writer: self, name: &leaf.dir };
+            zarr::write(&folder, (&shard.start, array), &layout(&leaf))?;
+        }
         self.state().leaves.insert(name.to_string(), Leaf::Zarr(leaf));
         Ok(())
     }
 
-    /// Makes the folder of an array.
+    /// How an array of this type and shape is stored that is written in parts.
     fn zarr_leaf(
         &self,
         name: &str,
-        dtype: DType,
-        shape: &[usize],
+        (dtype, shape): (DType, &[usize]),
+        part: &[usize],
     ) -> Result<ZarrLeaf, CheckpointError> {
         let leaf = ZarrLeaf {
             dir: name.replace('/', "."),
             dtype: self.stored_dtype(name, dtype),
             shape: shape.to_vec(),
             // As T5X does, from the type before it is rounded.
-            chunks: zarr::choose_chunks(shape, dtype.size()),
+            chunks: zarr::choose_chunks(part, dtype.size()),
             compression: self.compression,
         };
         self.claim(name, &leaf.dir)?;
-        self.temporary.join(&leaf.dir).create_dir_all()?;
         Ok(leaf)
     }
 
@@ -192,8 +251,12 @@ impl Writer {
         self.state().leaves.insert(name.to_string(), Leaf::Empty);
     }
 
-    /// Writes a file beside the arrays, such as `gimlet/data.json`.
+    /// Writes a file beside the arrays, such as `gimlet/run.json`. Of several processes each writes its own
+    /// positions in the data, `gimlet/train_ds-...`, and the first alone all else.
     pub fn extra(&self, relative: &str, bytes: &[u8]) -> Result<(), CheckpointError> {
+        if !self.is_first() && !is_dataset_file(relative) {
+            return Ok(());
+        }
         if let Some(folder) = self.temporary.join(relative).parent() {
             folder.create_dir_all()?;
         }
@@ -201,62 +264,52 @@ impl Writer {
     }
 
     /// Makes the checkpoint whole, durable and visible, and yields its folder. A whole checkpoint of
-    /// the same step stays as it is, as T5X does; a damaged one is replaced.
+    /// the same step stays as it is, as T5X does; a damaged one is replaced. Of several processes the first
+    /// waits for the others, who only say that they are done.
+    ///
+    /// # Errors
+    /// It cannot be written; another process did not write its part in time; the parts that the processes
+    /// wrote do not make up the arrays that the first one knows.
     pub fn commit(mut self) -> Result<Path, CheckpointError> {
-        let leaves = std::mem::take(&mut self.state().leaves);
-        if let Place::Renamed { .. } = self.place {
-            self.file(CHECKPOINT_FILE, &mut |out| encode(&leaves, out))?;
-            self.write_checksums()?;
-            self.commit_by_name()?;
-        } else {
-            self.commit_by_last_file(&leaves)?;
+        let State { leaves, checksums, .. } = std::mem::take(&mut *self.state());
+        match self.share.clone() {
+            Some(share) if share.rank > 0 => {
+                share.leave(&self.temporary, leaves.into_keys().collect(), checksums)?;
+            }
+            share => {
+                let checksums = match share {
+                    Some(share) => self.gather(&share, &leaves, checksums)?,
+                    None => checksums,
+                };
+                self.place.commit((&self.temporary, &self.finished), &leaves, checksums)?;
+            }
         }
+        self.committed = true;
         Ok(self.finished.clone())
     }
 
-    fn write_checksums(&self) -> Result<(), CheckpointError> {
-        let checksums = std::mem::take(&mut self.state().checksums);
-        self.extra(CHECKSUMS_FILE, &checksums.to_text())
-    }
-
-    fn commit_by_name(&mut self) -> Result<(), CheckpointError> {
-        self.temporary.sync_tree()?;
-        if !self.finished.exists()? {
-            self.temporary.rename(&self.finished)?;
-            self.committed = true;
-        } else if !is_whole(&self.finished)? {
-            self.replace()?;
-            self.committed = true;
+    /// Waits for the other processes, and adds what they wrote.
+    fn gather(
+        &mut self,
+        share: &Share,
+        leaves: &Leaves,
+        checksums: Checksums,
+    ) -> Result<Checksums, CheckpointError> {
+        let others = share.gather(&self.temporary)?;
+        self.gathered = true;
+        let checksums = share.merge(&self.temporary, (leaves, checksums), others)?;
+        let files = leaves.values().filter_map(|leaf| match leaf {
+            Leaf::Zarr(leaf) => Some((leaf, layout(leaf))),
+            _ => None,
+        });
+        let mut files = files.flat_map(|(leaf, layout)| {
+            layout.file_names().map(|name| format!("{}/{name}", leaf.dir)).collect::<Vec<_>>()
+        });
+        if let Some(missing) = files.find(|name| !checksums.files.contains_key(name)) {
+            let reason = format!("no process holds and wrote `{missing}`");
+            return Err(share.incomplete(&self.temporary, reason));
         }
-        Ok(())
-    }
-
-    /// The tree, which makes the checkpoint one, is written when everything else is there.
-    fn commit_by_last_file(&mut self, leaves: &Leaves) -> Result<(), CheckpointError> {
-        let Place::LastFile { model_dir, lease } = &self.place else {
-            self.committed = true;
-            return Ok(());
-        };
-        let file = self.finished.join(CHECKPOINT_FILE);
-        let mut tree = Summing::new(Vec::new());
-        encode(leaves, &mut tree).map_err(|error| StorageError::new("write", &file, error))?;
-        let (tree, checksum) = tree.finish();
-        self.state().checksums.files.insert(CHECKPOINT_FILE.to_string(), checksum);
-        self.write_checksums()?;
-        unfinished::check_lease(model_dir, lease.as_deref())?;
-        file.write_atomic(&tree)?;
-        self.committed = true;
-        // It does no harm where it stays.
-        let _ = unfinished::unmark(&self.finished);
-        Ok(())
-    }
-
-    /// Puts the new checkpoint in the place of a damaged one.
-    fn replace(&self) -> Result<(), CheckpointError> {
-        let damaged = create_temporary(&self.finished)?;
-        self.finished.rename(&damaged)?;
-        self.temporary.rename(&self.finished)?;
-        Ok(damaged.remove_dir_all()?)
+        Ok(checksums)
     }
 
     fn stored_dtype(&self, name: &str, dtype: DType) -> DType {
@@ -278,7 +331,11 @@ impl Writer {
         let mut out = Summing::new(path.create()?);
         write(&mut out).map_err(|error| StorageError::new("write", &path, error))?;
         let (file, checksum) = out.finish();
-        file.close()?;
+        match self.is_first() {
+            true => file.close()?,
+            // The first may run on another machine, where it cannot make this file durable.
+            false => file.finish()?,
+        }
         self.state().checksums.files.insert(relative.to_string(), checksum);
         Ok(())
     }
@@ -290,23 +347,18 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next run; see `remove_stale`.
-        match &self.place {
-            _ if self.committed => {}
-            Place::Renamed { .. } => drop(self.temporary.remove_dir_all()),
-            Place::LastFile { model_dir, lease } => {
-                // Where another process has taken over, the folder may be its own by now.
-                if unfinished::check_lease(model_dir, lease.as_deref()).is_ok() {
-                    let _ = unfinished::remove(&self.finished);
-                }
-            }
-            Place::There => {}
+        // What other processes may still write into stays marked in a store, for the next run to
+        // remove. What one writes even after that lies where no reader looks and nobody else writes.
+        let is_left = self.share.is_some() && self.place.is_in_store() && !self.gathered;
+        if !self.committed && !is_left {
+            self.place.give_up((&self.temporary, &self.finished));
         }
     }
 }
 
 fn layout(leaf: &ZarrLeaf) -> Layout<'_> {
-    Layout { dtype: leaf.dtype, chunks: &leaf.chunks, compression: leaf.compression }
+    let &ZarrLeaf { dtype, ref shape, ref chunks, compression, .. } = leaf;
+    Layout { dtype, shape, chunks, compression }
 }
 
 struct ArrayFolder<'a> {
@@ -326,57 +378,9 @@ impl zarr::Sink for ArrayFolder<'_> {
     }
 }
 
-/// Makes room for a checkpoint in a store and marks it as unfinished. As on disk, a whole one stays and a
-/// damaged one is replaced.
-fn begin_in_store(model_dir: &Path, finished: &Path) -> Result<Place, CheckpointError> {
-    let lease = unfinished::own_lease(model_dir)?;
-    if finished.is_dir()? {
-        if is_whole(finished)? {
-            return Ok(Place::There);
-        }
-        unfinished::remove(finished)?;
-    }
-    unfinished::mark(finished)?;
-    Ok(Place::LastFile { model_dir: model_dir.clone(), lease: lease.map(Box::new) })
-}
-
-/// Whether what lies under the name of a checkpoint is a whole one, of whatever format. Where it is not,
-/// it may be replaced.
-///
-/// # Errors
-/// It is nobody's to replace: a damaged checkpoint of another program, or one that cannot be read.
-fn is_whole(finished: &Path) -> Result<bool, CheckpointError> {
-    let (format, found) = match open(finished) {
-        Ok(there) => (there.format(), there.verify()),
-        Err(error) => (recognize(finished)?, Err(error)),
-    };
-    match found {
-        Ok(()) => Ok(true),
-        Err(error) if error.is_damage() && format == Format::T5x => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
 /// What T5X gives no partition axes: scalars, Adafactor's factored states and its dummies.
 fn is_inline(name: &str, shape: &[usize]) -> bool {
     let slot = name.rsplit('/').next().expect("split yields one part");
     let is_factored = matches!(slot, "v_row" | "v_col");
     shape.is_empty() || (!name.starts_with("target/") && (is_factored || shape == [1]))
-}
-
-/// A new folder `NAME.tmp-TIME.gimlet`; a later time where two saves fall into one second.
-pub(in crate::checkpoint) fn create_temporary(finished: &Path) -> Result<Path, CheckpointError> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let parent = finished.parent().expect("a checkpoint lies in a folder");
-    for time in now.. {
-        let temporary =
-            parent.join(&format!("{}.tmp-{time}{TEMPORARY_MARK}", finished.file_name()));
-        match temporary.create_dir_new() {
-            Ok(()) => return Ok(temporary),
-            Err(StorageError::Io { source, .. })
-                if source.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    unreachable!("time has no end")
 }

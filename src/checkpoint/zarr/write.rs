@@ -28,21 +28,44 @@ pub trait Sink {
 pub struct Layout<'a> {
     /// The type to which floats are rounded.
     pub dtype: DType,
+    /// The dimensions of the whole array.
+    pub shape: &'a [usize],
     /// The chunks, which divide the array evenly.
     pub chunks: &'a [usize],
     pub compression: Compression,
 }
 
-/// Writes an array.
-pub fn write<S: Sink>(sink: &S, array: ArrayView<'_>, layout: &Layout<'_>) -> Result<(), S::Error> {
-    let &Layout { dtype, chunks, compression } = layout;
-    let text = v2::to_text(dtype, array.shape, chunks, compression);
-    sink.file(v2::FILE_NAME, &mut |out| out.write_all(&text))?;
-    let all: Vec<Range<usize>> = array.shape.iter().map(|&size| 0..size).collect();
-    for index in indices(chunks_of(&all, chunks)) {
+impl Layout<'_> {
+    fn write_metadata<S: Sink>(&self, sink: &S) -> Result<(), S::Error> {
+        let text = v2::to_text(self.dtype, self.shape, self.chunks, self.compression);
+        sink.file(v2::FILE_NAME, &mut |out| out.write_all(&text))
+    }
+
+    /// The names of all files of the array.
+    pub fn file_names(&self) -> impl Iterator<Item = String> {
+        let all: Vec<Range<usize>> = self.shape.iter().map(|&size| 0..size).collect();
+        let chunks = indices(chunks_of(&all, self.chunks)).map(|index| v2::KEYS.file_name(&index));
+        std::iter::once(v2::FILE_NAME.to_string()).chain(chunks)
+    }
+}
+
+/// Writes the chunks of the part of an array that begins at `start`, which is a chunk's, and ends as some
+/// chunk does. With the first part comes what describes the array.
+pub fn write<S: Sink>(
+    sink: &S,
+    (start, array): (&[usize], ArrayView<'_>),
+    layout: &Layout<'_>,
+) -> Result<(), S::Error> {
+    let &Layout { dtype, chunks, compression, .. } = layout;
+    if start.iter().all(|&at| at == 0) {
+        layout.write_metadata(sink)?;
+    }
+    let part: Vec<Range<usize>> =
+        start.iter().zip(array.shape).map(|(&at, &size)| at..at + size).collect();
+    for index in indices(chunks_of(&part, chunks)) {
         sink.file(&v2::KEYS.file_name(&index), &mut |out| {
             compression.encode(out, &mut |out| {
-                let mut runs = runs(&all, chunks, &index);
+                let mut runs = runs(&part, chunks, &index);
                 runs.try_for_each(|run| write_run(out, array, dtype, run))
             })
         })?;
@@ -56,13 +79,11 @@ pub type ReadPart<'a, E> = dyn FnMut(&[Range<usize>]) -> Result<Array, E> + 'a;
 /// As [`write`], of an array that `read` yields chunk by chunk, so that it is never held as a whole.
 pub fn write_parts<S: Sink, E: From<S::Error>>(
     sink: &S,
-    shape: &[usize],
     layout: &Layout<'_>,
     read: &mut ReadPart<'_, E>,
 ) -> Result<(), E> {
-    let &Layout { dtype, chunks, compression } = layout;
-    let text = v2::to_text(dtype, shape, chunks, compression);
-    sink.file(v2::FILE_NAME, &mut |out| out.write_all(&text))?;
+    let &Layout { dtype, shape, chunks, compression } = layout;
+    layout.write_metadata(sink)?;
     for part in parts(shape, chunks) {
         let chunk = read(&part)?;
         let index: Vec<usize> =

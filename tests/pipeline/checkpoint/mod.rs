@@ -9,6 +9,7 @@ mod keeping;
 mod orbax;
 mod other;
 mod properties;
+mod ranks;
 mod restoring;
 mod saving;
 mod stores;

@@ -1,10 +1,8 @@
 //! Which arrays a run takes from a checkpoint, and what it says of another model's.
 
 use gimlet::checkpoint::{
-    CheckpointManagerClass, CheckpointPaths, CheckpointerClass, NoTransformations, Plan,
-    RestoreCheckpointConfig, RestoreMode, Rule, Shapes, open, plan_resume,
+    Plan, RestoreCheckpointConfig, RestoreMode, Rule, Shapes, open, plan_resume,
 };
-use gimlet::gin::Ref;
 
 use super::fixture;
 
@@ -16,16 +14,9 @@ pub(super) fn config(
         (pattern.to_string(), to.map(str::to_string))
     };
     RestoreCheckpointConfig {
-        path: CheckpointPaths::default(),
-        mode: RestoreMode::Specific,
         assignment_map: rules.map(|rules| rules.iter().map(rule).collect()),
-        strict: true,
         fallback_to_scratch: fallback,
-        dtype: None,
-        restore_dataset: false,
-        checkpointer_cls: Ref(CheckpointerClass::default()),
-        checkpoint_manager_cls: Ref(CheckpointManagerClass::default()),
-        state_transformation_fns: NoTransformations,
+        ..RestoreCheckpointConfig::new(&[], RestoreMode::Specific)
     }
 }
 

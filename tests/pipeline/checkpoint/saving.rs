@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use gimlet::checkpoint::{
-    Array, ArrayView, Best, Compression, KeepBest, MetricMode, Retention, Saver, Saving, Snapshot,
-    Writer, checkpoint_dir, list_steps, open, write_arrays,
+    Array, ArrayView, Best, Compression, KeepBest, MetricMode, Procedure, Retention, Saver, Saving,
+    Snapshot, Writer, checkpoint_dir, list_steps, open, write_arrays,
 };
 use gimlet::storage::Path;
 
@@ -47,7 +47,13 @@ fn views(arrays: &[(String, Array)]) -> Vec<(&str, ArrayView<'_>)> {
 fn saver(model_dir: &Path, keep: Option<usize>) -> Saver {
     let retention = Retention { keep, keep_dataset_checkpoints: None };
     let (model_dir, compression) = (model_dir.clone(), Compression::None);
-    Saver::new(Saving { model_dir, target_dtype: None, compression, retention })
+    Saver::new(Saving {
+        model_dir,
+        target_dtype: None,
+        compression,
+        retention,
+        procedure: Procedure::default(),
+    })
 }
 
 /// A state whose values all are the step.

@@ -1,7 +1,8 @@
 //! Checkpoints in a bucket, where nothing is renamed and everything may fail.
 
 use gimlet::checkpoint::{
-    CheckpointError, Retention, Stored, Writer, checkpoint_dir, list_steps, open, remove_stale,
+    CheckpointError, Commit, Procedure, Retention, Stored, Writer, checkpoint_dir, list_steps,
+    open, remove_stale,
 };
 use gimlet::storage::{Path, Takeover};
 use serde_json::{Value, json};
@@ -12,8 +13,12 @@ use crate::storage::leases::write_foreign;
 
 /// Saves as [`save`] does, where that may fail.
 fn try_save(model_dir: &Path, step: u64) -> Result<Path, CheckpointError> {
+    try_save_by(Commit::LastFile, model_dir, step)
+}
+
+fn try_save_by(commit: Commit, model_dir: &Path, step: u64) -> Result<Path, CheckpointError> {
     let array = gimlet::checkpoint::Array::from_f32(&[2, 3], &[step as f32; 6]);
-    let writer = Writer::create(model_dir, step, None)?;
+    let writer = Writer::begin(model_dir, step, None, &Procedure { commit, share: None })?;
     writer.array("target/a", array.view())?;
     writer.array("state/param_states/a/v_row", array.view())?;
     writer.extra("gimlet/train_ds-000-of-001.json", b"{}")?;
@@ -21,8 +26,9 @@ fn try_save(model_dir: &Path, step: u64) -> Result<Path, CheckpointError> {
 }
 
 /// Lets what is unfinished seem to be the work of a process that is dead.
-fn orphan(model_dir: &Path) {
-    for dir in model_dir.list().unwrap() {
+pub(super) fn orphan(model_dir: &Path) {
+    let dirs = if model_dir.exists().unwrap() { model_dir.list().unwrap() } else { Vec::new() };
+    for dir in dirs {
         let mark = dir.join("gimlet/unfinished.json");
         if mark.exists().unwrap() {
             let mut worker: Value = serde_json::from_slice(&mark.read().unwrap()).unwrap();
@@ -49,6 +55,11 @@ fn requests(bucket: &Bucket, work: impl FnOnce()) -> usize {
 
 #[test]
 fn a_writer_that_dies_at_any_request_leaves_the_checkpoint_before_it() {
+    [Commit::LastFile, Commit::Rename].into_iter().for_each(check_deaths);
+}
+
+fn check_deaths(commit: Commit) {
+    let try_save = |model_dir: &Path, step| try_save_by(commit, model_dir, step);
     let bucket = Bucket::new();
     let model_dir = bucket.path("run");
     try_save(&model_dir, 1).unwrap();
@@ -74,6 +85,29 @@ fn a_writer_that_dies_at_any_request_leaves_the_checkpoint_before_it() {
     }
     try_save(&model_dir, 2).unwrap();
     assert_eq!(newest(&model_dir).step().unwrap(), 2);
+}
+
+#[test]
+fn what_is_renamed_in_a_store_is_seen_under_its_name_when_it_is_whole() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    let procedure = Procedure { commit: Commit::Rename, share: None };
+    let writer = Writer::begin(&model_dir, 2, None, &procedure).unwrap();
+    let array = gimlet::checkpoint::Array::from_f32(&[2, 3], &[2.0; 6]);
+    writer.array("target/a", array.view()).unwrap();
+    let [name] = &names(&model_dir)[..] else { panic!("{:?}", names(&model_dir)) };
+    assert!(name.starts_with("checkpoint_2.tmp-") && name.ends_with(".gimlet"), "{name}");
+    assert!(remove_stale(&model_dir).unwrap().is_empty(), "its writer lives");
+    // A damaged one of this step makes room.
+    let damaged = checkpoint_dir(&model_dir, 2);
+    save(&model_dir, 2);
+    damaged.join("target.b/0.0").remove_file().unwrap();
+    writer.commit().unwrap();
+    assert_eq!(names(&model_dir), ["checkpoint_2"]);
+    let stored = newest(&model_dir);
+    assert_eq!((stored.leaves().len(), stored.read("target/a").unwrap()), (1, array));
+    let last = bucket.requests().into_iter().rfind(|request| request.method == "PUT");
+    assert!(last.unwrap().target.ends_with("/run/checkpoint_2/checkpoint"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Buckets: an S3 server that checks signatures, and the same behind a shim as Google's XML API.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 
 use gimlet::storage::{CREDENTIALS, Leased, Path, Takeover};
@@ -168,6 +168,34 @@ fn a_whole_file_is_compared_with_the_sum_that_google_keeps() {
         assert!(rest == bytes[PART + 1..]);
         // The sum is that of what lies there, which the store decompresses.
         assert_eq!(folder.join("damaged/expanded").read().unwrap().len(), bytes.len());
+    }
+}
+
+#[test]
+fn an_upload_that_is_damaged_on_the_way_is_refused() {
+    let s3 = S3::new("sums", Some(("key", "secret")));
+    let server = Server::start(move |request| {
+        let mut request = request.clone();
+        if request.method == "PUT" && request.target.contains("damaged") {
+            let middle = request.body.len() / 2;
+            request.body[middle] ^= 1;
+        }
+        s3.answer(&request)
+    });
+    let _held = keys(&server);
+    // In one request, and in parts.
+    for size in [1000, 17 << 20] {
+        let bytes = noise(size);
+        let send = |name: &str| {
+            let file = path("s3://sums").join(name);
+            let mut out = file.create().unwrap();
+            out.write_all(&bytes).unwrap();
+            out.finish().map(|()| file)
+        };
+        assert!(send("whole").unwrap().read().unwrap() == bytes);
+        let message = send("damaged").unwrap_err().to_string();
+        assert!(message.contains("cannot write `s3://sums/damaged`"), "{message}");
+        assert!(!path("s3://sums/damaged").exists().unwrap());
     }
 }
 

@@ -35,6 +35,13 @@ fn is_busy(folder: &Path) -> bool {
     matches!(folder.lease(Takeover::No).unwrap(), Leased::Busy(_))
 }
 
+/// Waits for a second to begin. The store tells in whole seconds when something was written, and a lease
+/// lasts no longer than one.
+fn await_second() {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    std::thread::sleep(Duration::from_secs(1) - Duration::from_nanos(since.subsec_nanos().into()));
+}
+
 /// Waits until something holds.
 pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
@@ -87,6 +94,7 @@ fn it_is_renewed_while_it_is_held() {
 fn one_of_which_nothing_was_heard_is_taken() {
     let bucket = Bucket::new();
     let folder = bucket.path("run");
+    await_second();
     write_foreign(&folder, 3.0);
     // By the holder's clock it is old, by the store's it is new.
     assert!(is_busy(&folder));

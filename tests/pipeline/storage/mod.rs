@@ -29,7 +29,7 @@ const STALL: Duration = Duration::from_secs(2);
 const LEASE: Duration = Duration::from_secs(1);
 
 /// Short waits and small parts, the same for all tests of the process.
-fn limits() {
+pub(crate) fn limits() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         set_limits(Limits {

@@ -1,0 +1,254 @@
+//! Where a checkpoint is written, and how it becomes visible: on disk by its name, in a store by its last
+//! file or by its name. What several processes save becomes visible by its name everywhere.
+
+use std::io::{self, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::checksums::{Checksums, FILE as CHECKSUMS_FILE, Summing};
+use super::msgpack::{Leaves, encode};
+use super::reader::CHECKPOINT_FILE;
+use super::share::Share;
+use super::writer::Procedure;
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::open::{open, recognize};
+use crate::checkpoint::parallel;
+use crate::checkpoint::spec::Commit;
+use crate::checkpoint::stored::Format;
+use crate::checkpoint::unfinished;
+use crate::storage::{FolderLock, Holder, Locked, Path, StorageError};
+
+/// What ends the names of our temporary folders, to tell them from those of T5X.
+pub(in crate::checkpoint) const TEMPORARY_MARK: &str = ".gimlet";
+
+/// How the checkpoint becomes visible.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// By its name, on disk. The lock shows cleaners that the writer is alive.
+    Renamed { _lock: Option<FolderLock> },
+    /// By its name, in a store that copies its files there.
+    Moved(Tenure),
+    /// In a store by its last file.
+    LastFile(Tenure),
+    /// In a store that has it already: not at all.
+    There,
+    /// By another process.
+    Another,
+}
+
+/// Whoever held the lease on MODEL_DIR, or nobody, when a checkpoint was begun must hold it still.
+#[derive(Debug)]
+pub(super) struct Tenure {
+    model_dir: Path,
+    lease: Option<Box<Holder>>,
+}
+
+impl Tenure {
+    fn begin(model_dir: &Path) -> Result<Self, CheckpointError> {
+        let lease = unfinished::own_lease(model_dir)?.map(Box::new);
+        Ok(Self { model_dir: model_dir.clone(), lease })
+    }
+
+    fn check(&self) -> Result<(), CheckpointError> {
+        unfinished::check_lease(&self.model_dir, self.lease.as_deref())
+    }
+}
+
+impl Place {
+    /// Makes room for a checkpoint, and yields the folder to write into. Where several processes share the
+    /// work, the others can begin then.
+    pub fn begin(
+        model_dir: &Path,
+        finished: &Path,
+        Procedure { commit, share }: &Procedure,
+    ) -> Result<(Path, Self), CheckpointError> {
+        let is_store = unfinished::is_store(model_dir);
+        if is_store && *commit == Commit::LastFile && share.is_none() {
+            return Ok((finished.clone(), begin_in_store(model_dir, finished)?));
+        }
+        let tenure = if is_store { Some(Tenure::begin(model_dir)?) } else { None };
+        let temporary = match share {
+            None => create_temporary(finished)?,
+            Some(share) => {
+                let temporary = shared_temporary(finished, share);
+                temporary.create_dir_new()?;
+                temporary
+            }
+        };
+        let lock = match temporary.try_lock()? {
+            Locked::Held(lock) => Some(lock),
+            Locked::Busy | Locked::Unsupported => None,
+        };
+        if is_store || share.is_some() {
+            unfinished::mark(&temporary, share.as_ref().map(|share| &share.save_id[..]))?;
+        }
+        Ok((temporary, tenure.map_or(Self::Renamed { _lock: lock }, Self::Moved)))
+    }
+
+    /// Waits until the first process has begun, and yields the folder to write into.
+    pub fn join(finished: &Path, share: &Share) -> Result<(Path, Self), CheckpointError> {
+        let folder = shared_temporary(finished, share);
+        share.wait_for_start(&folder)?;
+        Ok((folder, Self::Another))
+    }
+
+    /// Whether other programs and processes see the folder while it is written.
+    pub fn is_in_store(&self) -> bool {
+        matches!(self, Self::Moved(_) | Self::LastFile(_))
+    }
+
+    /// Writes the tree, which makes the folder a checkpoint, and the checksums, and makes it visible.
+    pub fn commit(
+        &self,
+        (temporary, finished): (&Path, &Path),
+        leaves: &Leaves,
+        mut checksums: Checksums,
+    ) -> Result<(), CheckpointError> {
+        if let Self::There = self {
+            return Ok(());
+        }
+        let file = temporary.join(CHECKPOINT_FILE);
+        let mut tree = Summing::new(Vec::new());
+        encode(leaves, &mut tree).map_err(|error| StorageError::new("write", &file, error))?;
+        let (tree, checksum) = tree.finish();
+        checksums.files.insert(CHECKPOINT_FILE.to_string(), checksum);
+        let sums = temporary.join(CHECKSUMS_FILE);
+        sums.parent().expect("it lies in a folder").create_dir_all()?;
+        write(&sums, &checksums.to_text())?;
+        if let Self::LastFile(tenure) = self {
+            tenure.check()?;
+            write(&file, &tree)?;
+            // It does no harm where it stays.
+            let _ = unfinished::unmark(finished);
+            return Ok(());
+        }
+        write(&file, &tree)?;
+        self.take_name(temporary, finished)
+    }
+
+    /// Gives the folder its name, unless a whole checkpoint has it; a damaged one makes room.
+    fn take_name(&self, temporary: &Path, finished: &Path) -> Result<(), CheckpointError> {
+        if let Self::Renamed { .. } = self {
+            unfinished::unmark(temporary)?;
+            temporary.sync_tree()?;
+        }
+        let is_there = finished.exists()?;
+        if is_there && is_whole(finished)? {
+            return Ok(temporary.remove_dir_all()?);
+        }
+        match self {
+            Self::Moved(tenure) => {
+                tenure.check()?;
+                move_files(temporary, finished, tenure)
+            }
+            _ if is_there => replace(temporary, finished),
+            _ => Ok(temporary.rename(finished)?),
+        }
+    }
+
+    /// Removes what was written. What cannot be removed now is removed by the next run; see `remove_stale`.
+    pub fn give_up(&self, (temporary, finished): (&Path, &Path)) {
+        match self {
+            Self::Renamed { .. } => drop(temporary.remove_dir_all()),
+            Self::Moved(tenure) | Self::LastFile(tenure) => {
+                // Where another process has taken over, the folder may be its own by now.
+                if tenure.check().is_ok() {
+                    let _ = unfinished::remove(temporary);
+                    if unfinished::is_unfinished(finished).unwrap_or(false) {
+                        let _ = unfinished::remove(finished);
+                    }
+                }
+            }
+            Self::There | Self::Another => {}
+        }
+    }
+}
+
+/// Gives the files of a folder in a store the names of another, those of a checkpoint that is damaged or
+/// not there. Both are marked meanwhile; what makes a checkpoint of them comes last.
+fn move_files(temporary: &Path, finished: &Path, tenure: &Tenure) -> Result<(), CheckpointError> {
+    if finished.exists()? {
+        unfinished::remove(finished)?;
+    }
+    unfinished::mark(finished, None)?;
+    let last = temporary.join(CHECKPOINT_FILE);
+    let files = temporary.walk()?;
+    let others = files.iter().filter(|file| **file != last && !unfinished::is_mark(file));
+    let rename = |file: &Path| file.rename(&finished.join(file.relative_to(temporary)));
+    parallel::for_each(parallel::num_threads(finished), others, rename)?;
+    tenure.check()?;
+    rename(&last)?;
+    // They do no harm where they stay.
+    let _ = unfinished::unmark(finished);
+    let _ = unfinished::unmark(temporary);
+    Ok(())
+}
+
+/// Makes room for a checkpoint in a store and marks it as unfinished. As on disk, a whole one stays and a
+/// damaged one is replaced.
+fn begin_in_store(model_dir: &Path, finished: &Path) -> Result<Place, CheckpointError> {
+    let tenure = Tenure::begin(model_dir)?;
+    if finished.is_dir()? {
+        if is_whole(finished)? {
+            return Ok(Place::There);
+        }
+        unfinished::remove(finished)?;
+    }
+    unfinished::mark(finished, None)?;
+    Ok(Place::LastFile(tenure))
+}
+
+/// Whether what lies under the name of a checkpoint is a whole one, of whatever format. Where it is not,
+/// it may be replaced.
+///
+/// # Errors
+/// It is nobody's to replace: a damaged checkpoint of another program, or one that cannot be read.
+fn is_whole(finished: &Path) -> Result<bool, CheckpointError> {
+    let (format, found) = match open(finished) {
+        Ok(there) => (there.format(), there.verify()),
+        Err(error) => (recognize(finished)?, Err(error)),
+    };
+    match found {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_damage() && format == Format::T5x => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a file that is durable with its folder.
+fn write(file: &Path, bytes: &[u8]) -> Result<(), StorageError> {
+    let mut out = file.create()?;
+    out.write_all(bytes).map_err(|error| StorageError::new("write", file, error))?;
+    out.close()
+}
+
+/// Puts the new checkpoint in the place of a damaged one.
+fn replace(temporary: &Path, finished: &Path) -> Result<(), CheckpointError> {
+    let damaged = create_temporary(finished)?;
+    finished.rename(&damaged)?;
+    temporary.rename(finished)?;
+    Ok(damaged.remove_dir_all()?)
+}
+
+/// The folder in which several processes write one checkpoint: no other attempt's, so that who is late
+/// writes into no other.
+fn shared_temporary(finished: &Path, share: &Share) -> Path {
+    let parent = finished.parent().expect("a checkpoint lies in a folder");
+    parent.join(&format!("{}.tmp-{}{TEMPORARY_MARK}", finished.file_name(), share.save_id))
+}
+
+/// A new folder `NAME.tmp-TIME.gimlet`; a later time where two saves fall into one second.
+pub(in crate::checkpoint) fn create_temporary(finished: &Path) -> Result<Path, CheckpointError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let parent = finished.parent().expect("a checkpoint lies in a folder");
+    for time in now.. {
+        let temporary =
+            parent.join(&format!("{}.tmp-{time}{TEMPORARY_MARK}", finished.file_name()));
+        match temporary.create_dir_new() {
+            Ok(()) => return Ok(temporary),
+            Err(StorageError::Io { source, .. })
+                if source.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    unreachable!("time has no end")
+}

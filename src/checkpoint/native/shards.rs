@@ -1,0 +1,124 @@
+//! Arrays of which each process holds a part: who writes what.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::writer::Writer;
+use crate::checkpoint::array::ArrayView;
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::parallel;
+
+/// The part of an array that a process holds. All parts of an array are of one shape and lie side by side,
+/// as those of XLA do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shard<'a> {
+    /// The dimensions of the whole array; those of the part divide them.
+    pub shape: Vec<usize>,
+    /// Where the part begins in each of them: at a multiple of its own size there.
+    pub start: Vec<usize>,
+    /// The processes that hold this very part, ascending, and this one among them. One of them writes it.
+    pub holders: Vec<usize>,
+    /// The part.
+    pub array: ArrayView<'a>,
+}
+
+impl<'a> Shard<'a> {
+    /// An array that these processes hold as a whole.
+    pub fn whole(array: ArrayView<'a>, holders: Vec<usize>) -> Self {
+        let (shape, start) = (array.shape.to_vec(), vec![0; array.shape.len()]);
+        Self { shape, start, holders, array }
+    }
+
+    /// Whether it is all of the array.
+    pub(super) fn is_whole(&self) -> bool {
+        self.shape == self.array.shape
+    }
+
+    /// Checks that it can be one of several of its shape, and that this process holds it.
+    pub(super) fn check(&self, name: &str, rank: usize) {
+        let Self { shape, start, holders, array } = self;
+        let ascend = holders.is_sorted_by(|one, next| one < next);
+        assert!(
+            ascend && holders.contains(&rank),
+            "the holders {holders:?} of `{name}` ascend, and process {rank} is one of them"
+        );
+        let part = array.shape;
+        assert_eq!((part.len(), start.len()), (shape.len(), shape.len()), "dimensions of `{name}`");
+        let fits = |((whole, part), start): ((&usize, &usize), &usize)| {
+            whole.is_multiple_of((*part).max(1))
+                && start.is_multiple_of((*part).max(1))
+                && start + part <= *whole
+        };
+        let lies_in_grid = shape.iter().zip(part).zip(start).all(fits);
+        assert!(lies_in_grid, "`{name}` {shape:?} has no part {part:?} at {start:?}");
+    }
+}
+
+impl Writer {
+    /// Writes arrays as [`Writer::array`] does, on all cores, or more at a time into a store, the largest
+    /// first. Of several processes each gives all arrays of the checkpoint in one call, with its own parts
+    /// of them, and writes its share of those; chunks are no larger than the parts, as T5X has it. What
+    /// lies in the file `checkpoint` must be whole in process 0. A thread holds a few hundred KiB beside
+    /// the arrays themselves.
+    ///
+    /// # Errors
+    /// The first; arrays that are not begun by then are not written.
+    pub fn shards(&self, shards: &[(&str, Shard<'_>)]) -> Result<(), CheckpointError> {
+        let rank = self.rank();
+        let mut order: Vec<&(&str, Shard<'_>)> = shards.iter().collect();
+        order.sort_by_key(|(name, shard)| (Reverse(shard.array.data.len()), *name));
+        let writers =
+            writers(order.iter().map(|(_, shard)| (&shard.holders[..], shard.array.data.len())));
+        let num_threads = parallel::num_threads(self.path());
+        parallel::for_each(
+            num_threads,
+            order.into_iter().zip(writers),
+            |((name, shard), writer)| self.shard(name, shard, writer == rank),
+        )
+    }
+}
+
+/// Who of its holders writes each part: the one with the fewest bytes yet of those that the same processes
+/// hold. So each holder finds the same without asking.
+fn writers<'a>(parts: impl Iterator<Item = (&'a [usize], usize)>) -> Vec<usize> {
+    let mut loads: BTreeMap<&[usize], Vec<usize>> = BTreeMap::new();
+    let writer = |(holders, bytes): (&'a [usize], usize)| {
+        let loads = loads.entry(holders).or_insert_with(|| vec![0; holders.len()]);
+        let at = (0..loads.len()).min_by_key(|at| loads[*at]).expect("a part has a holder");
+        loads[at] += bytes;
+        holders[at]
+    };
+    parts.map(writer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_hold_is_spread_over_them_by_size() {
+        let found = |parts: &[(&'static [usize], usize)]| writers(parts.iter().copied());
+        assert_eq!(found(&[(&[0, 1], 9), (&[0, 1], 5), (&[0, 1], 4), (&[0, 1], 3)]), [0, 1, 1, 0]);
+        assert_eq!(found(&[(&[0, 2], 9), (&[2], 5), (&[0, 2], 4)]), [0, 2, 2]);
+        // A process that holds neither part of the first kind finds the same for the second.
+        assert_eq!(found(&[(&[1, 3], 9), (&[1, 3], 9)]), [1, 3]);
+    }
+
+    #[test]
+    #[should_panic(expected = "`a` [10] has no part [3] at [3]")]
+    fn parts_that_do_not_divide_an_array_are_refused() {
+        let array = ArrayView { dtype: crate::checkpoint::DType::U8, shape: &[3], data: &[0; 3] };
+        Shard { shape: vec![10], start: vec![3], ..Shard::whole(array, vec![0]) }.check("a", 0);
+    }
+
+    #[test]
+    fn holders_out_of_order_and_without_this_process_are_refused() {
+        let array = ArrayView { dtype: crate::checkpoint::DType::U8, shape: &[3], data: &[0; 3] };
+        let check = |holders: &[usize]| {
+            let shard = Shard::whole(array, holders.to_vec());
+            std::panic::catch_unwind(|| shard.check("a", 1)).is_ok()
+        };
+        assert!(check(&[1]) && check(&[0, 1, 3]));
+        assert!(!check(&[0, 2]) && !check(&[1, 0]) && !check(&[0, 1, 1]) && !check(&[]));
+    }
+}

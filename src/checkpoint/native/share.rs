@@ -1,0 +1,194 @@
+//! Several processes that save one checkpoint. They meet in its folder and nowhere else: the first marks it,
+//! the others wait for that, write, and leave a list of what they wrote; the first waits for all lists.
+
+use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::checksums::Checksums;
+use super::msgpack::Leaves;
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::unfinished;
+use crate::storage::Path;
+
+/// The first pause between two looks, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
+
+/// Which of several processes this one is in a save that they make together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// This process's number, from 0.
+    pub rank: usize,
+    /// The number of processes.
+    pub count: usize,
+    /// Tells this attempt from all others at the same step, and is the same in all processes. Letters,
+    /// digits and `-`.
+    pub save_id: String,
+    /// How long one waits for the others; `Duration::MAX` has no end.
+    pub patience: Duration,
+}
+
+/// What one process has done.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Done {
+    save_id: String,
+    /// The names that it gave to the tree, whoever wrote what they stand for.
+    arrays: BTreeSet<String>,
+    /// Of the files that it wrote.
+    #[serde(flatten)]
+    checksums: Checksums,
+}
+
+impl Share {
+    /// Checks what the caller has made up.
+    pub(super) fn check(&self) {
+        let Self { rank, count, save_id, .. } = self;
+        assert!(rank < count, "process {rank} is one of {count}");
+        let is_plain = save_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        assert!(is_plain && !save_id.is_empty(), "`{save_id}` can be part of a folder's name");
+    }
+
+    /// Waits until the first process has made the folder ready for this save.
+    pub(super) fn wait_for_start(&self, folder: &Path) -> Result<(), CheckpointError> {
+        let mut ask = || Ok(self.has_started(folder)?.then_some(()));
+        self.wait(&mut ask)?.ok_or_else(|| {
+            let seconds = self.patience.as_secs_f64();
+            self.incomplete(folder, format!("process 0 has not begun it within {seconds} s"))
+        })
+    }
+
+    /// Whether the folder is still the one of this save.
+    fn has_started(&self, folder: &Path) -> Result<bool, CheckpointError> {
+        Ok(unfinished::marked_save(folder)?.as_ref() == Some(&self.save_id))
+    }
+
+    /// Tells the first process that this one has written everything, and what.
+    pub(super) fn leave(
+        &self,
+        folder: &Path,
+        arrays: BTreeSet<String>,
+        checksums: Checksums,
+    ) -> Result<(), CheckpointError> {
+        if !self.has_started(folder)? {
+            let reason = "process 0 has given it up, or begun it anew".to_string();
+            return Err(self.incomplete(folder, reason));
+        }
+        let done = Done { save_id: self.save_id.clone(), arrays, checksums };
+        let text = serde_json::to_vec(&done).expect("plain data becomes JSON");
+        let file = self.done_file(folder, self.rank);
+        file.parent().expect("it lies in a folder").create_dir_all()?;
+        Ok(file.write_atomic(&text)?)
+    }
+
+    /// Waits for all other processes, and yields what each has done. Their lists are gone then.
+    pub(super) fn gather(&self, folder: &Path) -> Result<Vec<(usize, Done)>, CheckpointError> {
+        let mut missing: BTreeSet<usize> = (1..self.count).collect();
+        let mut all = Vec::new();
+        let mut ask = || {
+            let names: BTreeSet<Path> = match missing.is_empty() {
+                true => return Ok(Some(())),
+                false => folder.join("gimlet").list()?.into_iter().collect(),
+            };
+            for rank in missing.clone() {
+                let file = self.done_file(folder, rank);
+                if names.contains(&file)
+                    && let Some(done) = self.read(&file)?
+                {
+                    all.push((rank, done));
+                    missing.remove(&rank);
+                }
+            }
+            Ok(missing.is_empty().then_some(()))
+        };
+        let has_all = self.wait(&mut ask)?.is_some();
+        if !has_all {
+            let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            let (missing, count) = (missing.join(", "), self.count);
+            let seconds = self.patience.as_secs_f64();
+            let reason = format!(
+                "of {count} processes, not done after {seconds} s: {missing}; see their logs"
+            );
+            return Err(self.incomplete(folder, reason));
+        }
+        (1..self.count).try_for_each(|rank| self.done_file(folder, rank).remove_file())?;
+        Ok(all)
+    }
+
+    /// Adds what the other processes wrote to what this one wrote and knows of.
+    ///
+    /// # Errors
+    /// One of them has an array that this process does not know, or wrote a file that another wrote too.
+    pub(super) fn merge(
+        &self,
+        folder: &Path,
+        (leaves, mut checksums): (&Leaves, Checksums),
+        others: Vec<(usize, Done)>,
+    ) -> Result<Checksums, CheckpointError> {
+        for (rank, done) in others {
+            let is_unknown = |name: &&String| !leaves.contains_key(*name);
+            let unknown: Vec<String> =
+                done.arrays.iter().filter(is_unknown).map(|name| format!("`{name}`")).collect();
+            if !unknown.is_empty() {
+                let unknown = unknown.join(", ");
+                let reason = format!(
+                    "process {rank} has arrays that process 0 does not know: {unknown}; all \
+                     processes must name all arrays"
+                );
+                return Err(self.incomplete(folder, reason));
+            }
+            for (file, checksum) in done.checksums.files {
+                match checksums.files.entry(file) {
+                    Entry::Vacant(entry) => {
+                        entry.insert(checksum);
+                    }
+                    Entry::Occupied(entry) => {
+                        let file = entry.key();
+                        let reason = format!(
+                            "process {rank} and one before it wrote `{file}`; check the holders \
+                             of its array"
+                        );
+                        return Err(self.incomplete(folder, reason));
+                    }
+                }
+            }
+        }
+        Ok(checksums)
+    }
+
+    /// What a process has done for this save; `None` for what one did for another.
+    fn read(&self, file: &Path) -> Result<Option<Done>, CheckpointError> {
+        let done: Option<Done> = serde_json::from_slice(&file.read()?).ok();
+        Ok(done.filter(|done| done.save_id == self.save_id))
+    }
+
+    fn done_file(&self, folder: &Path, rank: usize) -> Path {
+        folder.join(&format!("gimlet/done-{rank:05}-of-{:05}.json", self.count))
+    }
+
+    pub(super) fn incomplete(&self, folder: &Path, reason: String) -> CheckpointError {
+        CheckpointError::Incomplete { path: folder.to_string(), reason }
+    }
+
+    /// Asks until there is an answer, ever less often; `None` where there is none in time.
+    fn wait<T>(
+        &self,
+        ask: &mut dyn FnMut() -> Result<Option<T>, CheckpointError>,
+    ) -> Result<Option<T>, CheckpointError> {
+        let end = Instant::now().checked_add(self.patience);
+        let [mut pause, longest] = PAUSES;
+        loop {
+            let until = |end: Instant| end.saturating_duration_since(Instant::now());
+            let left = end.map_or(Duration::MAX, until);
+            if let Some(answer) = ask()? {
+                return Ok(Some(answer));
+            }
+            if left.is_zero() {
+                return Ok(None);
+            }
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(longest);
+        }
+    }
+}

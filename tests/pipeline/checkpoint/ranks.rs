@@ -1,0 +1,545 @@
+//! One checkpoint that several processes save, each its own parts.
+
+use std::ops::Range;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use gimlet::checkpoint::{
+    Array, CheckpointError, Commit, Compression, Procedure, Retention, Saver, Saving, Shard, Share,
+    Writer, checkpoint_dir, list_steps, open, remove_stale,
+};
+use gimlet::storage::Path;
+use serde_json::{Value, json};
+
+use super::stores::orphan;
+use super::{everywhere, names, newest_whole, scratch};
+use crate::storage::faulty::Bucket;
+
+/// The step that all save.
+const STEP: u64 = 7;
+
+/// What a child is told: where it works, which process of how many it is, and after how much it dies.
+const CHILD: &str = "GIMLET_TEST_SHARE";
+
+/// Waits for processes that come.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Waits for processes that start and are killed.
+const ENOUGH: Duration = Duration::from_secs(2);
+
+/// Waits for processes that do not come.
+const SHORT: Duration = Duration::from_millis(50);
+
+/// How an array lies in the processes.
+#[derive(Clone, Copy)]
+enum Split {
+    /// Each holds some rows.
+    Rows,
+    /// Each pair holds some columns, as where two replicas have a mesh of their own.
+    ColumnsOfPairs,
+    /// Each holds all.
+    Whole,
+}
+
+/// Arrays of every kind that a training state has.
+fn state() -> Vec<(&'static str, Array, Split)> {
+    let array = |shape: &[usize], first: u32| {
+        let values = 0..shape.iter().product::<usize>() as u32;
+        let values: Vec<f32> = values.map(|i| (first + i) as f32 / 8.0).collect();
+        Array::from_f32(shape, &values)
+    };
+    vec![
+        ("target/embedding", array(&[16, 6], 0), Split::Rows),
+        ("target/kernel", array(&[6, 8], 1000), Split::ColumnsOfPairs),
+        ("target/scale", array(&[6], 2000), Split::Whole),
+        ("target/bias", array(&[5], 3000), Split::Whole),
+        ("state/param_states/embedding/v_row", array(&[16], 4000), Split::Whole),
+        ("state/step", Array::scalar_i32(STEP as i32), Split::Whole),
+    ]
+}
+
+/// The range of the part that a process holds, and who holds the same.
+fn part(array: &Array, split: Split, rank: usize, count: usize) -> (Vec<Range<usize>>, Vec<usize>) {
+    let mut part: Vec<Range<usize>> = array.shape.iter().map(|&size| 0..size).collect();
+    let mut divide = |axis: usize, index: usize, parts: usize| {
+        let size = array.shape[axis] / parts;
+        part[axis] = index * size..(index + 1) * size;
+    };
+    match split {
+        Split::Rows => {
+            divide(0, rank, count);
+            (part, vec![rank])
+        }
+        Split::ColumnsOfPairs => {
+            divide(1, rank / 2, count / 2);
+            (part, vec![rank / 2 * 2, rank / 2 * 2 + 1])
+        }
+        Split::Whole => (part, (0..count).collect()),
+    }
+}
+
+/// What a process holds of an array.
+struct Held {
+    shape: Vec<usize>,
+    start: Vec<usize>,
+    holders: Vec<usize>,
+    array: Array,
+}
+
+impl Held {
+    fn new(array: &Array, split: Split, rank: usize, count: usize) -> Self {
+        let (range, holders) = part(array, split, rank, count);
+        let start = range.iter().map(|range| range.start).collect();
+        Self { shape: array.shape.clone(), start, holders, array: array.part(&range) }
+    }
+
+    fn shard(&self) -> Shard<'_> {
+        let (shape, start) = (self.shape.clone(), self.start.clone());
+        Shard { shape, start, holders: self.holders.clone(), array: self.array.view() }
+    }
+}
+
+/// Saves one process's part of the state; `before` is called before each thing that it does.
+fn save_part(
+    model_dir: &Path,
+    procedure: &Procedure,
+    before: &mut dyn FnMut() -> Result<(), CheckpointError>,
+) -> Result<(), CheckpointError> {
+    let (rank, count) = place_of(procedure);
+    before()?;
+    let writer = Writer::begin(model_dir, STEP, None, procedure)?;
+    before()?;
+    // One after the other, so that there is a moment between any two.
+    for (name, array, split) in state() {
+        let held = Held::new(&array, split, rank, count);
+        writer.shards(&[(name, held.shard())])?;
+        before()?;
+    }
+    writer.extra("gimlet/run.json", b"{}")?;
+    writer.extra(&format!("gimlet/train_ds-{rank:03}-of-{count:03}.json"), b"{}")?;
+    before()?;
+    writer.commit()?;
+    before()
+}
+
+/// Things that [`save_part`] does, which are so many moments to die at.
+const MOMENTS: usize = 10;
+
+/// One of several processes.
+fn process(rank: usize, count: usize, save_id: &str, patience: Duration) -> Procedure {
+    let share = Some(Share { rank, count, save_id: save_id.to_string(), patience });
+    Procedure { commit: Commit::LastFile, share }
+}
+
+/// All of them.
+fn processes(count: usize, save_id: &str, patience: Duration, commit: Commit) -> Vec<Procedure> {
+    let one = |rank| Procedure { commit, ..process(rank, count, save_id, patience) };
+    (0..count).map(one).collect()
+}
+
+fn place_of(procedure: &Procedure) -> (usize, usize) {
+    let share = procedure.share.as_ref().unwrap();
+    (share.rank, share.count)
+}
+
+/// Runs a check on disk and in a bucket, there with each way to commit.
+fn every_way(check: impl Fn(&Path, Commit)) {
+    everywhere(|folder| {
+        for commit in [Commit::LastFile, Commit::Rename] {
+            check(&folder.join(&format!("{commit:?}")), commit);
+        }
+    });
+}
+
+/// Saves with as many threads as processes; `died` stops before the n-th thing that it does.
+fn save_together(
+    model_dir: &Path,
+    processes: &[Procedure],
+    died: Option<(usize, usize)>,
+) -> Vec<Result<(), CheckpointError>> {
+    let save = |one: &Procedure| {
+        let mut left = died.filter(|(rank, _)| *rank == place_of(one).0).map(|(_, at)| at);
+        let mut die = || {
+            left = left.map(|left| left.wrapping_sub(1));
+            match left {
+                Some(usize::MAX) => {
+                    let (path, reason) = (model_dir.to_string(), "it died".to_string());
+                    Err(CheckpointError::Incomplete { path, reason })
+                }
+                _ => Ok(()),
+            }
+        };
+        save_part(model_dir, one, &mut die)
+    };
+    std::thread::scope(|scope| {
+        let save = &save;
+        let threads: Vec<_> = processes.iter().map(|one| scope.spawn(move || save(one))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// Checks that the checkpoint is what one process would have saved.
+fn check_whole(model_dir: &Path, count: usize) {
+    assert_eq!(list_steps(model_dir).unwrap(), [STEP]);
+    let dir = checkpoint_dir(model_dir, STEP);
+    let stored = open(&dir).unwrap();
+    stored.verify().unwrap();
+    assert_eq!(stored.leaves().len(), state().len());
+    for (name, expected, _) in state() {
+        assert_eq!(stored.read(name).unwrap(), expected, "{name}");
+    }
+    // Of the many files no more are left than there should be, and checksums know them all.
+    let sizes = dir.sizes().unwrap();
+    let sums: Value =
+        serde_json::from_slice(&dir.join("gimlet/checksums.json").read().unwrap()).unwrap();
+    let mut known: Vec<&String> = sums["files"].as_object().unwrap().keys().collect();
+    let sums_file = "gimlet/checksums.json".to_string();
+    known.push(&sums_file);
+    known.sort();
+    assert_eq!(sizes.keys().collect::<Vec<_>>(), known);
+    assert!(sizes.contains_key(&format!("gimlet/train_ds-{:03}-of-{count:03}.json", count - 1)));
+}
+
+#[test]
+fn child_saves_its_part() {
+    let Ok(task) = std::env::var(CHILD) else { return };
+    let task: Value = serde_json::from_str(&task).unwrap();
+    let number = |name: &str| task[name].as_u64().unwrap();
+    let mut left = number("dies_after");
+    let mut die = || {
+        if left == 0 {
+            // SAFETY: ends this process as `kill -9` does.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        }
+        left = left.wrapping_sub(1);
+        Ok(())
+    };
+    let patience = Duration::from_millis(number("patience"));
+    let process = process(number("rank") as usize, number("count") as usize, "a1", patience);
+    let commit = if task["renames"] == true { Commit::Rename } else { Commit::LastFile };
+    let model_dir = Path::parse(task["dir"].as_str().unwrap()).unwrap();
+    save_part(&model_dir, &Procedure { commit, ..process }, &mut die).unwrap();
+}
+
+/// Starts one process, which dies after so many moments.
+fn spawn(model_dir: &Path, process: &Procedure, dies_after: u64) -> Child {
+    let (rank, count) = place_of(process);
+    let patience = process.share.as_ref().unwrap().patience.as_millis() as u64;
+    let task = json!({
+        "dir": model_dir.as_str(), "rank": rank, "count": count, "dies_after": dies_after,
+        "patience": patience, "renames": process.commit == Commit::Rename,
+    });
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "checkpoint::ranks::child_saves_its_part", "--nocapture"])
+        .env(CHILD, task.to_string())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn several_processes_save_what_one_would() {
+    every_way(|model_dir, commit| {
+        for count in [2, 4] {
+            let folder = model_dir.join(&format!("of_{count}"));
+            let start = |process: &Procedure| spawn(&folder, process, u64::MAX);
+            // The first comes last: the others wait for it.
+            let all = processes(count, "a1", LONG, commit);
+            let children: Vec<Child> = all.iter().rev().map(start).collect();
+            for child in children {
+                let ended = child.wait_with_output().unwrap();
+                assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+            }
+            check_whole(&folder, count);
+            assert_eq!(names(&folder), ["checkpoint_7"]);
+        }
+    });
+}
+
+#[test]
+fn whenever_one_of_the_processes_is_killed_nothing_is_visible() {
+    let (_dir, scratch) = scratch();
+    let kill = |victim: usize, at: usize| {
+        let model_dir = scratch.join(&format!("{victim}_{at}"));
+        // Behind its last moment a process has done its part.
+        let is_whole = at + 1 == MOMENTS;
+        let other_succeeds = is_whole || victim == 0 && at > 0;
+        let start = |rank: usize| match rank == victim {
+            true => spawn(&model_dir, &process(rank, 2, "a1", LONG), at as u64),
+            false => {
+                // The first leaves the victim time to start and be killed.
+                let patience = match (other_succeeds, rank) {
+                    (true, _) => LONG,
+                    (false, 0) => ENOUGH,
+                    (false, _) => SHORT,
+                };
+                spawn(&model_dir, &process(rank, 2, "a1", patience), u64::MAX)
+            }
+        };
+        let children = [0, 1].map(start);
+        let ended = children.map(|child| child.wait_with_output().unwrap());
+        assert_eq!(ended[victim].status.signal(), Some(libc::SIGKILL), "{victim} at {at}");
+        assert_eq!(ended[1 - victim].status.success(), other_succeeds, "{victim} at {at}");
+        check_left(&model_dir, Commit::LastFile, is_whole);
+    };
+    std::thread::scope(|scope| {
+        for victim in 0..2 {
+            let kill = &kill;
+            scope.spawn(move || (0..MOMENTS).for_each(|at| kill(victim, at)));
+        }
+    });
+}
+
+/// Checks what a failed save has left, that it can be removed, and that the next save succeeds.
+fn check_left(model_dir: &Path, commit: Commit, is_whole: bool) {
+    let (newest, skipped) = newest_whole(model_dir).unwrap();
+    assert_eq!((newest.is_some(), skipped.len()), (is_whole, 0), "{model_dir}");
+    assert_eq!(list_steps(model_dir).unwrap().len(), usize::from(is_whole));
+    orphan(model_dir);
+    remove_stale(model_dir).unwrap();
+    let expected: &[&str] = if is_whole { &["checkpoint_7"] } else { &[] };
+    assert!(!model_dir.exists().unwrap() || names(model_dir) == expected, "{model_dir}");
+    for saved in save_together(model_dir, &processes(2, "b2", LONG, commit), None) {
+        saved.unwrap();
+    }
+    check_whole(model_dir, 2);
+    assert_eq!(names(model_dir), ["checkpoint_7"]);
+}
+
+#[test]
+fn a_process_that_stops_is_named_and_nothing_is_visible_anywhere() {
+    every_way(|model_dir, commit| {
+        for at in 0..MOMENTS - 1 {
+            let all = processes(2, "a1", SHORT, commit);
+            let folder = model_dir.join(&at.to_string());
+            let mut saved = save_together(&folder, &all, Some((1, at)));
+            let message = saved.remove(0).unwrap_err().to_string();
+            assert!(message.contains("of 2 processes, not done after 0.05 s: 1"), "{message}");
+            check_left(&folder, commit, false);
+            let folder = model_dir.join(&format!("first_{at}"));
+            let mut saved = save_together(&folder, &all, Some((0, at)));
+            if at == 0 {
+                let message = saved.remove(1).unwrap_err().to_string();
+                assert!(message.contains("process 0 has not begun it within 0.05 s"), "{message}");
+            }
+            check_left(&folder, commit, false);
+        }
+    });
+}
+
+#[test]
+fn what_an_earlier_attempt_has_left_never_counts() {
+    every_way(|model_dir, commit| {
+        let first = Procedure { commit, ..process(0, 2, "b2", SHORT) };
+        let writer = Writer::begin(model_dir, STEP, None, &first).unwrap();
+        // A process of that attempt was asleep, and goes on where it was.
+        let folder = model_dir.list().unwrap().remove(0);
+        let done = folder.join("gimlet/done-00001-of-00002.json");
+        done.write_atomic(br#"{"save_id": "a1", "arrays": [], "files": {}}"#).unwrap();
+        let message = writer.commit().unwrap_err().to_string();
+        assert!(message.contains("not done after 0.05 s: 1"), "{message}");
+        assert!(list_steps(model_dir).unwrap().is_empty());
+        let other = Procedure { commit, ..process(1, 2, "a1", SHORT) };
+        let message = Writer::begin(model_dir, STEP, None, &other).unwrap_err().to_string();
+        assert!(message.contains("process 0 has not begun it within 0.05 s"), "{message}");
+    });
+}
+
+/// Lets two processes, in a folder on disk and one in a bucket, give arrays of their own, and checks that
+/// the first says why it refuses them and leaves nothing.
+fn check_refused(arrays: fn(usize) -> Vec<(&'static str, Held)>, reason: &str) {
+    every_way(|model_dir, commit| {
+        let save = |one: &Procedure| {
+            let writer = Writer::begin(model_dir, STEP, None, one)?;
+            let held = arrays(place_of(one).0);
+            let shards: Vec<_> = held.iter().map(|(name, held)| (*name, held.shard())).collect();
+            writer.shards(&shards)?;
+            writer.commit()
+        };
+        let all = processes(2, "a1", LONG, commit);
+        let saved: Vec<Result<Path, CheckpointError>> = std::thread::scope(|scope| {
+            let save = &save;
+            let threads: Vec<_> = all.iter().map(|one| scope.spawn(move || save(one))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let message = saved[0].as_ref().unwrap_err().to_string();
+        assert!(message.contains(reason), "{message}");
+        assert!(!model_dir.exists().unwrap() || names(model_dir).is_empty(), "{model_dir}");
+    });
+}
+
+/// A part of two elements.
+fn pair(shape: usize, start: usize, holder: usize) -> Held {
+    let array = Array::from_f32(&[2], &[0.0; 2]);
+    Held { shape: vec![shape], start: vec![start], holders: vec![holder], array }
+}
+
+#[test]
+fn an_array_that_no_process_holds_whole_is_not_committed() {
+    let thirds = |rank: usize| vec![("target/a", pair(6, 2 * rank, rank))];
+    check_refused(thirds, "no process holds and wrote `target.a/2`");
+}
+
+#[test]
+fn a_file_that_two_processes_wrote_is_not_committed() {
+    // Both hold the second half, and say that they alone do.
+    let halves = |rank: usize| match rank {
+        0 => vec![("target/a", pair(4, 0, 0)), ("target/a", pair(4, 2, 0))],
+        _ => vec![("target/a", pair(4, 2, 1))],
+    };
+    check_refused(halves, "process 1 and one before it wrote `target.a/1`");
+}
+
+#[test]
+fn arrays_that_the_first_process_does_not_know_are_not_lost_unsaid() {
+    // The second lies in a folder of its own, the third in the file `checkpoint`.
+    let more = |rank: usize| {
+        let scalar = || Array::scalar_i32(1);
+        let step = Held { shape: vec![], start: vec![], holders: vec![1], array: scalar() };
+        let mut arrays = vec![("target/a", pair(4, 2 * rank, rank))];
+        if rank == 1 {
+            arrays.extend([("target/b", pair(2, 0, 1)), ("state/step", step)]);
+        }
+        arrays
+    };
+    let reason = "process 1 has arrays that process 0 does not know: `state/step`, `target/b`";
+    check_refused(more, reason);
+}
+
+#[test]
+fn of_the_arrays_that_all_hold_each_process_writes_some() {
+    every_way(|model_dir, commit| {
+        let first = Procedure { commit, ..process(0, 2, "a1", Duration::MAX) };
+        let second = Procedure { commit, ..process(1, 2, "a1", LONG) };
+        let save = |one: &Procedure| {
+            let (rank, count) = place_of(one);
+            let writer = Writer::begin(model_dir, STEP, None, one).unwrap();
+            let hold = |(name, array, split)| (name, Held::new(&array, split, rank, count));
+            let held: Vec<(&str, Held)> = state().into_iter().map(hold).collect();
+            let shards: Vec<_> = held.iter().map(|(name, held)| (*name, held.shard())).collect();
+            writer.shards(&shards).unwrap();
+            let name = format!("gimlet/train_ds-{rank:03}-of-{count:03}.json");
+            writer.extra(&name, b"{}").unwrap();
+            writer
+        };
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| save(&second).commit().unwrap());
+            let first = save(&first);
+            second.join().unwrap();
+            let list = model_dir.list().unwrap()[0].join("gimlet/done-00001-of-00002.json");
+            let list: Value = serde_json::from_slice(&list.read().unwrap()).unwrap();
+            let files: Vec<&String> = list["files"].as_object().unwrap().keys().collect();
+            let has = |folder: &str| files.iter().any(|file| file.starts_with(folder));
+            // The largest of them is the first's; the next two together are smaller.
+            assert!(!has("target.kernel/") && has("target.scale/"), "{files:?}");
+            first.commit().unwrap();
+        });
+        check_whole(model_dir, 2);
+    });
+}
+
+#[test]
+fn who_comes_late_writes_into_no_other_attempt() {
+    every_way(|model_dir, commit| {
+        let dead = processes(2, "a1", SHORT, commit);
+        let first = Writer::begin(model_dir, STEP, None, &dead[0]).unwrap();
+        let late = Writer::begin(model_dir, STEP, None, &dead[1]).unwrap();
+        first.commit().unwrap_err();
+        orphan(model_dir);
+        remove_stale(model_dir).unwrap();
+        // One array before the next attempt, which would be seen as a damaged checkpoint, and one after.
+        let write = |name: &str| {
+            let whole = Array::from_f32(&[6], &[-1.0; 6]);
+            let shard = Shard::whole(whole.view(), vec![1]);
+            drop(late.shards(&[(name, shard)]));
+        };
+        write("target/scale");
+        let (newest, skipped) = newest_whole(model_dir).unwrap();
+        assert!(newest.is_none() && skipped.is_empty(), "{skipped:?}");
+        for saved in save_together(model_dir, &processes(2, "b2", LONG, commit), None) {
+            saved.unwrap();
+        }
+        write("target/bias");
+        let message = late.commit().unwrap_err().to_string();
+        assert!(message.contains("process 0 has given it up"), "{message}");
+        check_whole(model_dir, 2);
+    });
+}
+
+#[test]
+fn a_whole_checkpoint_stays_when_several_save_it_again() {
+    every_way(|model_dir, commit| {
+        save_together(model_dir, &processes(2, "a1", LONG, commit), None);
+        let pin = checkpoint_dir(model_dir, STEP).join("PINNED");
+        pin.write_atomic(b"").unwrap();
+        for saved in save_together(model_dir, &processes(4, "b2", LONG, commit), None) {
+            saved.unwrap();
+        }
+        assert!(pin.exists().unwrap());
+        pin.remove_file().unwrap();
+        check_whole(model_dir, 2);
+        assert_eq!(names(model_dir), ["checkpoint_7"]);
+    });
+}
+
+#[test]
+fn savers_of_several_processes_save_and_prune_together() {
+    let (_dir, model_dir) = scratch();
+    let save = |rank: usize| {
+        let retention = Retention { keep: Some(2), keep_dataset_checkpoints: None };
+        let (model_dir, procedure) = (model_dir.clone(), process(rank, 2, "run", LONG));
+        let compression = Compression::None;
+        let saving = Saving { model_dir, target_dtype: None, compression, retention, procedure };
+        let mut saver = Saver::new(saving);
+        for step in 1..=4_u64 {
+            let copy = |snapshot: &mut gimlet::checkpoint::Snapshot| {
+                let half = Array::from_f32(&[2, 3], &[(10 * step + rank as u64) as f32; 6]);
+                let (start, holders) = (vec![2 * rank, 0], vec![rank]);
+                let array = half.view();
+                snapshot.shard("target/a", Shard { shape: vec![4, 3], start, holders, array });
+                snapshot.array("target/b", Array::from_f32(&[2], &[step as f32; 2]).view());
+            };
+            saver.save(step, None, copy).unwrap();
+        }
+        saver.wait().unwrap();
+    };
+    std::thread::scope(|scope| {
+        for rank in [0, 1] {
+            let save = &save;
+            scope.spawn(move || save(rank));
+        }
+    });
+    assert_eq!(names(&model_dir), ["checkpoint_3", "checkpoint_4"]);
+    let stored = open(&checkpoint_dir(&model_dir, 4)).unwrap();
+    stored.verify().unwrap();
+    assert_eq!(stored.read("target/b").unwrap().to_f32().unwrap(), [4.0; 2]);
+    let halves = [[40.0; 6], [41.0; 6]].concat();
+    assert_eq!(stored.read("target/a").unwrap().to_f32().unwrap(), halves);
+}
+
+#[test]
+fn a_process_of_another_number_of_them_reads_its_own_part_alone() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    save_together(&model_dir, &processes(4, "a1", LONG, Commit::LastFile), None);
+    let stored = open(&checkpoint_dir(&model_dir, STEP)).unwrap();
+    let (name, whole, split) = state().remove(0);
+    let read = |rank: usize, count: usize, expected: &[&str]| {
+        let before = bucket.requests().len();
+        let (range, _) = part(&whole, split, rank, count);
+        assert_eq!(stored.read_part(name, &range).unwrap(), whole.part(&range));
+        let requests = bucket.requests();
+        let chunks =
+            requests[before..].iter().filter(|request| !request.target.contains(".zarray"));
+        let mut chunks: Vec<&str> =
+            chunks.map(|request| request.target.rsplit('/').next().unwrap()).collect();
+        chunks.sort_unstable();
+        assert_eq!(chunks, expected, "{rank} of {count}");
+    };
+    read(0, 2, &["0.0", "1.0"]);
+    read(1, 2, &["2.0", "3.0"]);
+    read(3, 8, &["1.0"]);
+    read(0, 1, &["0.0", "1.0", "2.0", "3.0"]);
+}
