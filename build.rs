@@ -9,7 +9,7 @@ use std::process::{Command, exit};
 /// The version that the bridge and `tch` are written for.
 const TORCH_VERSION: &str = "2.11.0";
 /// The sources of `bridge/`, but for what links SentencePiece.
-const BRIDGE: [&str; 10] = [
+const BRIDGE: [&str; 13] = [
     "bridge/attention.cpp",
     "bridge/autograd.cpp",
     "bridge/bridge.cpp",
@@ -20,6 +20,9 @@ const BRIDGE: [&str; 10] = [
     "bridge/optimizer.cpp",
     "bridge/packed.cpp",
     "bridge/profiler.cpp",
+    "bridge/sequence_attention.cpp",
+    "bridge/step_attention.cpp",
+    "bridge/team.cpp",
 ];
 /// The devices that kernels are compiled for: A100s, H100s, and whatever compiles the last one's PTX.
 const ARCHITECTURES: [&str; 3] =

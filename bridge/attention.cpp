@@ -31,6 +31,7 @@ struct Operands {
   const at::Tensor& query;     // [batch, heads, queries, width]
   const at::Tensor& key;       // [batch, heads, keys, width]
   const at::Tensor& value;     // [batch, heads, keys, width]
+  const at::Tensor& factors;   // of the values, [batch, heads, keys, 1], or undefined
   const at::Tensor& position;  // [1, heads, queries, keys], or undefined
   const at::Tensor& allowed;   // bool [batch, 1, queries or 1, keys], or undefined
 
@@ -63,13 +64,18 @@ struct Head {
   at::Tensor query, key, value;
   at::Tensor position;   // [queries, keys], or undefined
   at::Tensor forbidden;  // [queries or 1, keys], or undefined
+  at::Tensor factors;    // [keys, 1], or undefined
 
   Head(const Operands& in, const at::Tensor& forbidden, int64_t b, int64_t h)
       : query(wide(part(in.query, b, h))),
         key(wide(part(in.key, b, h))),
         value(wide(part(in.value, b, h))),
         position(in.position.defined() ? wide(part(in.position, 0, h)) : at::Tensor()),
-        forbidden(forbidden) {}
+        forbidden(forbidden) {
+    if (!in.factors.defined()) return;
+    factors = wide(part(in.factors, b, h));
+    value = value * factors;
+  }
 
   // Scores of some queries. [count, keys]
   at::Tensor scores(int64_t first, int64_t count) const {
@@ -152,6 +158,7 @@ void backward(const Operands& in, const at::Tensor& softmax, const at::Tensor& o
       rows(part(gradients.query, b, h)).copy_(at::mm(scores_gradient, head.key));
       key_gradient.addmm_(scores_gradient.t(), rows(head.query));
     }
+    if (head.factors.defined()) value_gradient.mul_(head.factors);
     part(gradients.key, b, h).copy_(key_gradient);
     part(gradients.value, b, h).copy_(value_gradient);
   });
@@ -171,7 +178,7 @@ void backward(const Operands& in, const at::Tensor& softmax, const at::Tensor& o
 extern "C" {
 
 struct GimletAttention {
-  const at::Tensor *query, *key, *value, *position, *allowed;
+  const at::Tensor *query, *key, *value, *factors, *position, *allowed;
 };
 
 // Writes `out` [batch, heads, queries, width] and `softmax`, float32 [2, batch, heads, queries, 1].
@@ -179,7 +186,7 @@ char* gimlet_attention_forward(GimletAttention in, const at::Tensor* out,
                                const at::Tensor* softmax) noexcept {
   return guarded([&] {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    forward({*in.query, *in.key, *in.value, *in.position, *in.allowed}, *out, *softmax);
+    forward({*in.query, *in.key, *in.value, *in.factors, *in.position, *in.allowed}, *out, *softmax);
   });
 }
 
@@ -188,7 +195,7 @@ char* gimlet_attention_backward(GimletAttention in, const at::Tensor* softmax,
                                 const at::Tensor* out_gradient, GimletAttention gradients) noexcept {
   return guarded([&] {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    backward({*in.query, *in.key, *in.value, *in.position, *in.allowed}, *softmax, *out_gradient,
+    backward({*in.query, *in.key, *in.value, *in.factors, *in.position, *in.allowed}, *softmax, *out_gradient,
              {*gradients.query, *gradients.key, *gradients.value, *gradients.position});
   });
 }

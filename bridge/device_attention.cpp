@@ -36,6 +36,9 @@ struct GimletOperands {
   // everything is [batch, length, heads, width].
   const at::Tensor *query_starts, *key_starts;
   int64_t longest_query_run, longest_key_run;
+  // Whether gradients of queries, keys and values, of equal length, are to be parts of one tensor, [batch, length,
+  // 3, heads, width], where a kernel can.
+  bool gradients_joined;
 };
 
 // What a forward pass leaves: its result, of the queries' shape, and what the backward pass goes by.
@@ -69,7 +72,8 @@ char* gimlet_efficient_attention_backward(const GimletOperands* in, const Gimlet
     auto [query, key, value, bias] = at::_efficient_attention_backward(
         *out_gradient, *in->query, *in->key, *in->value, if_defined(*in->bias), *kept->out, std::nullopt,
         std::nullopt, in->query->size(1), in->key->size(1), *kept->normalizers, kNoDropout,
-        *kept->random_seed, *kept->random_offset, kNoMask, bias_needs, kScale);
+        *kept->random_seed, *kept->random_offset, kNoMask, bias_needs, kScale,
+        /*num_splits_key=*/std::nullopt, /*window_size=*/std::nullopt, in->gradients_joined);
     *gradients->query = query;
     *gradients->key = key;
     *gradients->value = value;

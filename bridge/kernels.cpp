@@ -156,8 +156,10 @@ cudaError_t gated_gelu_backward(const Call& call) {
   arguments.product_gradient = call.data(0, kind);
   arguments.gate = call.rows(1, kind);
   arguments.linear = call.rows(2, kind);
-  arguments.gate_gradient = call.data(3, kind);
-  arguments.linear_gradient = call.data(4, kind);
+  arguments.gate_gradient = call.rows(3, kind);
+  arguments.linear_gradient = call.rows(4, kind);
+  TORCH_CHECK(call.tensor(3).stride(0) == gate.stride(0) && call.tensor(4).stride(0) == linear.stride(0),
+              "gradients do not lie as what they are of");
   arguments.rows = gate.size(0);
   arguments.gate_stride = gate.stride(0);
   arguments.linear_stride = linear.stride(0);

@@ -1,9 +1,9 @@
-// Products of a few rows with matrices laid out in panels, for `src/nn/packed.rs`.
+// Products whose kernel was laid out once: of a few rows, as steps of decoding are, or of all of an encoder's.
 //
-// Such a product takes as long as reading the matrix does. A panel is 32 columns wide and lies in one
-// piece, [in, 32], so that it streams from memory; eight rows of results stay in registers meanwhile.
-// oneDNN and MKL, packed or not, took 1.2 to 3 times as long for 8 rows on an Intel Xeon without AMX, beside
-// other jobs.
+// The kernel lies in panels of 32 columns. With few rows products take as long as reading it does: each thread
+// reads some panels from front to back. With many rows they take as long as multiplying does: each thread
+// takes some rows, which stay in its cache, through all panels. oneDNN and MKL, packed or not, took 1.2 to
+// 3 times as long for 8 rows on an Intel Xeon without AMX, beside other jobs.
 // Everything is computed in float32; bfloat16 results are rounded once.
 
 #include <ATen/ATen.h>
@@ -12,183 +12,255 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
+#include <type_traits>
+#include <vector>
 
 #include "guarded.h"
+#include "panels.h"
 #include "parallel.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define GIMLET_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define GIMLET_CLONES
-#endif
+extern "C" {
+
+struct GimletProduct {
+  const at::Tensor *inputs, *panels, *scale, *residual;
+  int64_t out, length, width;
+  bool gated;
+};
+
+}  // extern "C"
 
 namespace {
 
-// Rows computed at a time, and columns of a panel.
-constexpr int64_t kRows = 8, kColumns = 32;
+// Rows that a thread computes at a time, at most and at least: with a panel's part they fill its caches.
+constexpr int64_t kMostRows = 96, kLeastRows = 32;
+// With more rows than this a bfloat16 panel is widened for all of them at once.
+constexpr int64_t kRowsReadingNarrow = 32;
+// Rows of a panel that stay in the first cache while all rows of the inputs pass by.
+constexpr int64_t kDepth = 256;
 // Fewer bytes than this are not worth waking another thread.
 constexpr int64_t kMinBytes = 1 << 18;
 
-using Floats = float __attribute__((vector_size(64)));
-using Bits = uint32_t __attribute__((vector_size(64)));
-using Panel = float[kRows][kColumns];
-
-// The panel's columns of one row: 32 float32.
-struct Wide {
-  using Element = float;
-  static inline __attribute__((always_inline)) void read(const float* from, Floats columns[2]) {
-    std::memcpy(columns, from, 2 * sizeof(Floats));
-  }
-};
-
-// 32 bfloat16 in the order 0, 16, 1, 17, ..., so that two of them are the halves of 32 bits.
-struct Narrow {
-  using Element = uint16_t;
-  static inline __attribute__((always_inline)) void read(const uint16_t* from, Floats columns[2]) {
-    Bits both;
-    std::memcpy(&both, from, sizeof(both));
-    const Bits halves[2] = {both << 16, both & 0xffff0000u};
-    std::memcpy(columns, halves, sizeof(halves));
-  }
-};
-
-// result = inputs^T panel, for `inputs` [in, 8] and `panel` [in, 32].
-template <typename Format>
-inline __attribute__((always_inline)) void multiply(
-    const typename Format::Element* panel, const float* inputs, int64_t in, Panel result) {
-  Floats sums[kRows][2] = {};
-  for (int64_t k = 0; k < in; ++k) {
-    Floats columns[2];
-    Format::read(panel + k * kColumns, columns);
-    __builtin_prefetch(panel + k * kColumns + 1024);
-    __builtin_prefetch(panel + k * kColumns + 1024 + 64 / sizeof(*panel));
-    for (int64_t row = 0; row < kRows; ++row) {
-      const float input = inputs[k * kRows + row];
-      sums[row][0] += columns[0] * input;
-      sums[row][1] += columns[1] * input;
-    }
-  }
-  std::memcpy(result, sums, sizeof(sums));
-}
-
-// A row of `length` elements as float32, normalized by its root mean square where there is a scale: in
-// float32, rounded to the dtype, then scaled (T5X `layers.py`).
 template <typename T>
-void read_row(const T* from, const T* scale, int64_t length, float* row) {
-  for (int64_t k = 0; k < length; ++k) row[k] = static_cast<float>(from[k]);
+struct Product {
+  const T* inputs;    // [rows, in]
+  const T* panels;    // [.., in, 32]
+  const T* scale;     // [in], or null: the inputs are normalized by their root mean square first
+  const T* residual;  // as the result, or null: it is added
+  T* result;          // [rows / length, out / width, length, width]
+  int64_t rows, in, out, length, width;
+  bool gated;  // a panel's first half is of the gate, its second half of what is multiplied by the gate's GELU
+
+  // Columns of the result that a panel makes.
+  int64_t columns() const { return gated ? kLanes : kColumns; }
+  int64_t num_panels() const { return (out + columns() - 1) / columns(); }
+  int64_t offset_of_row(int64_t row) const { return row / length * length * out + row % length * width; }
+  int64_t offset_of_column(int64_t column) const { return column / width * length * width + column % width; }
+};
+
+// Some rows as the product multiplies them.
+struct Block {
+  const float* rows;
+  int64_t count;
+  int64_t offsets[kMostRows];  // of their results
+};
+
+// A row as float32, normalized where there is a scale: in float32, rounded to the dtype, then scaled (T5X
+// `layers.py`).
+template <typename T>
+GIMLET_INLINE void widen_row(const T* from, const T* scale, int64_t length, float* row) {
+  Floats squares = {};
+  for (int64_t k = 0; k < length; k += kLanes) {
+    const Floats values = read(from + k, length - k);
+    squares += values * values;
+    write(values, row + k, length - k);
+  }
   if (scale == nullptr) return;
-  float squares[16] = {};
-  int64_t k = 0;
-  for (; k + 16 <= length; k += 16) {
-    for (int64_t i = 0; i < 16; ++i) squares[i] += row[k + i] * row[k + i];
-  }
-  float sum = 0;
-  for (; k < length; ++k) sum += row[k] * row[k];
-  for (float square : squares) sum += square;
-  const float factor = 1.0f / std::sqrt(sum / static_cast<float>(length) + 1e-6f);
-  for (k = 0; k < length; ++k) {
-    row[k] = static_cast<float>(T(static_cast<float>(T(row[k] * factor)) * static_cast<float>(scale[k])));
+  const float factor = 1.0f / std::sqrt(sum(squares) / static_cast<float>(length) + 1e-6f);
+  for (int64_t k = 0; k < length; k += kLanes) {
+    const Floats normal = rounded<T>(read(row + k, length - k) * factor);
+    write(rounded<T>(normal * read(scale + k, length - k)), row + k, length - k);
   }
 }
 
-// Rows of inputs by groups of eight, transposed: float32 [groups, in, 8], zeros after the last.
+// A row of a panel's sums to where it belongs.
 template <typename T>
-at::Tensor read_inputs(const at::Tensor& inputs, const T* scale) {
-  const int64_t rows = inputs.size(0), in = inputs.size(1), groups = (rows + kRows - 1) / kRows;
-  at::Tensor grouped = at::zeros({groups, in, kRows}, inputs.options().dtype(at::kFloat));
-  at::Tensor row = at::empty({in}, grouped.options());
-  const float* values = row.const_data_ptr<float>();
-  for (int64_t i = 0; i < rows; ++i) {
-    read_row(inputs.const_data_ptr<T>() + i * in, scale, in, row.mutable_data_ptr<float>());
-    float* to = grouped.mutable_data_ptr<float>() + i / kRows * in * kRows + i % kRows;
-    for (int64_t k = 0; k < in; ++k) to[k * kRows] = values[k];
+GIMLET_INLINE void finish(const Product<T>& product, const Floats sums[2], int64_t row, int64_t column) {
+  if (product.gated) {
+    const Floats gate = rounded<T>(gelu(rounded<T>(sums[0])));
+    const int64_t at = row + product.offset_of_column(column);
+    return write(gate * rounded<T>(sums[1]), product.result + at, product.out - column);
   }
-  return grouped;
+  for (int64_t half = 0; half < 2; ++half, column += kLanes) {
+    const int64_t left = product.out - column;
+    if (left <= 0) return;
+    const int64_t at = row + product.offset_of_column(column);
+    Floats values = rounded<T>(sums[half]);
+    if (product.residual != nullptr) values += read(product.residual + at, left);
+    write(values, product.result + at, left);
+  }
 }
 
-// Some rows and columns of the result, and what is added to them.
+// sums += the block's rows times `depth` rows of a panel, of which `from` is the first.
+template <Ahead ahead, typename T>
+GIMLET_INLINE void multiply_part(const T* part, const Block& block, int64_t in, int64_t from, int64_t depth,
+                                 Sums* sums) {
+  const auto rows = [&](int64_t row) { return RowPointers(block.rows + row * in + from, in, block.count - row); };
+  multiply<ahead>(part, rows(0).of, depth, sums[0]);
+  for (int64_t row = kRows; row < block.count; row += kRows) {
+    multiply<Ahead::kHave>(part, rows(row).of, depth, sums[row / kRows]);
+  }
+}
+
+GIMLET_INLINE void multiply_rows(const float* part, const Block& block, int64_t in, int64_t from, int64_t depth,
+                                 Sums* sums) {
+  multiply_part<Ahead::kAsk>(part, block, in, from, depth, sums);
+}
+
+// Many rows are worth widening the panel first.
+GIMLET_INLINE void multiply_rows(const c10::BFloat16* part, const Block& block, int64_t in, int64_t from,
+                                 int64_t depth, Sums* sums) {
+  if (block.count <= kRowsReadingNarrow) return multiply_part<Ahead::kAsk>(part, block, in, from, depth, sums);
+  Floats wide[kDepth][2];
+  for (int64_t k = 0; k < depth; ++k) {
+    read_columns(part + k * kColumns, wide[k]);
+    ask_ahead(part + k * kColumns, sizeof(*part) * kColumns);
+  }
+  multiply_part<Ahead::kHave>(reinterpret_cast<const float*>(wide), block, in, from, depth, sums);
+}
+
 template <typename T>
-void write(const Panel sums, int64_t rows, int64_t columns, int64_t stride, const T* residual, T* to) {
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t column = 0; column < columns; ++column) {
-      const int64_t at = row * stride + column;
-      const T product(sums[row][column]);
-      to[at] = residual == nullptr ? product : T(static_cast<float>(product) + static_cast<float>(residual[at]));
-    }
+GIMLET_INLINE void multiply_panel(const Product<T>& product, const Block& block, int64_t index) {
+  const T* panel = product.panels + index * product.in * kColumns;
+  Sums sums[kMostRows / kRows];
+  for (int64_t from = 0; from < product.in; from += kDepth) {
+    const int64_t depth = std::min(kDepth, product.in - from);
+    multiply_rows(panel + from * kColumns, block, product.in, from, depth, sums);
+  }
+  for (int64_t row = 0; row < block.count; ++row) {
+    finish(product, sums[row / kRows].of[row % kRows], block.offsets[row], index * product.columns());
   }
 }
 
 }  // namespace
 
-GIMLET_CLONES void gimlet_multiply(const float* panel, const float* inputs, int64_t in, float* result) {
-  multiply<Wide>(panel, inputs, in, *reinterpret_cast<Panel*>(result));
+GIMLET_CLONES void gimlet_widen_row(const float* from, const float* scale, int64_t length, float* row) {
+  widen_row(from, scale, length, row);
 }
 
-GIMLET_CLONES void gimlet_multiply(const c10::BFloat16* panel, const float* inputs, int64_t in,
-                                   float* result) {
-  const auto* bits = reinterpret_cast<const uint16_t*>(panel);
-  multiply<Narrow>(bits, inputs, in, *reinterpret_cast<Panel*>(result));
+GIMLET_CLONES void gimlet_widen_row(const c10::BFloat16* from, const c10::BFloat16* scale, int64_t length,
+                                    float* row) {
+  widen_row(from, scale, length, row);
+}
+
+GIMLET_CLONES void gimlet_multiply_panel(const Product<float>& product, const Block& block, int64_t index) {
+  multiply_panel(product, block, index);
+}
+
+GIMLET_CLONES void gimlet_multiply_panel(const Product<c10::BFloat16>& product, const Block& block,
+                                         int64_t index) {
+  multiply_panel(product, block, index);
 }
 
 namespace {
 
+// `room` is for rows that cannot be multiplied where they lie, as float32 without a norm can.
 template <typename T>
-at::Tensor product(const at::Tensor& inputs, const at::Tensor& panels, int64_t out, const at::Tensor* scale,
-                   const at::Tensor* residual) {
-  const int64_t rows = inputs.size(0), in = inputs.size(1);
-  const at::Tensor grouped = read_inputs<T>(inputs, scale ? scale->const_data_ptr<T>() : nullptr);
-  at::Tensor result = at::empty({rows, out}, inputs.options());
-  const float* group = grouped.const_data_ptr<float>();
-  const T* added = residual ? residual->const_data_ptr<T>() : nullptr;
-  T* to = result.mutable_data_ptr<T>();
-  const auto* start = panels.const_data_ptr<T>();
-  const auto one_panel = [&](int64_t, int64_t index) {
-    const T* panel = start + index * in * kColumns;
-    const int64_t column = index * kColumns;
-    for (int64_t row = 0; row < rows; row += kRows) {
-      Panel sums;
-      gimlet_multiply(panel, group + row * in, in, sums[0]);
-      const int64_t at = row * out + column;
-      write(sums, std::min(kRows, rows - row), std::min(kColumns, out - column), out,
-            added ? added + at : nullptr, to + at);
+Block prepare(const Product<T>& product, int64_t first, int64_t count, std::vector<float>& room) {
+  const T* from = product.inputs + first * product.in;
+  Block block{nullptr, count, {}};
+  for (int64_t i = 0; i < count; ++i) block.offsets[i] = product.offset_of_row(first + i);
+  if constexpr (std::is_same_v<T, float>) {
+    if (product.scale == nullptr) {
+      block.rows = from;
+      return block;
     }
-  };
-  const int64_t panel_bytes = in * kColumns * static_cast<int64_t>(sizeof(T));
-  share_out(panels.size(0), std::max<int64_t>(1, kMinBytes / panel_bytes), one_panel);
-  return result;
+  }
+  room.resize(std::max<size_t>(room.size(), count * product.in));
+  for (int64_t i = 0; i < count; ++i) {
+    gimlet_widen_row(from + i * product.in, product.scale, product.in, room.data() + i * product.in);
+  }
+  block.rows = room.data();
+  return block;
 }
 
-void check(const at::Tensor& inputs, const at::Tensor& panels, const at::Tensor* other) {
+// Rows that all threads multiply, each by some panels.
+template <typename T>
+void compute_by_panels(const Product<T>& product) {
+  std::vector<float> room;
+  const Block block = prepare(product, 0, product.rows, room);
+  const int64_t panel_bytes = product.in * kColumns * static_cast<int64_t>(sizeof(T));
+  share_out_awake(product.num_panels(), std::max<int64_t>(1, kMinBytes / panel_bytes),
+                  [&](int64_t index) { gimlet_multiply_panel(product, block, index); });
+}
+
+// Each thread multiplies some rows by all panels.
+template <typename T>
+void compute_by_rows(const Product<T>& product) {
+  const int64_t share = product.rows / (2 * threads_awake());
+  const int64_t count = std::clamp(share / kRows * kRows, kLeastRows, kMostRows);
+  share_out_awake((product.rows + count - 1) / count, /*grain=*/1, [&](int64_t task) {
+    thread_local std::vector<float> room;
+    const int64_t first = task * count;
+    const Block block = prepare(product, first, std::min(count, product.rows - first), room);
+    for (int64_t index = 0; index < product.num_panels(); ++index) {
+      gimlet_multiply_panel(product, block, index);
+    }
+  });
+}
+
+template <typename T>
+void compute(const GimletProduct& in, const at::Tensor& result) {
+  const auto values = [](const at::Tensor* tensor) { return tensor ? tensor->const_data_ptr<T>() : nullptr; };
+  const Product<T> product{values(in.inputs), values(in.panels), values(in.scale), values(in.residual),
+                           result.mutable_data_ptr<T>(), in.inputs->size(0), in.inputs->size(1), in.out,
+                           in.length, in.width, in.gated};
+  product.rows <= kMostRows ? compute_by_panels(product) : compute_by_rows(product);
+}
+
+void check(const GimletProduct& in) {
+  const auto& panels = *in.panels;
   TORCH_CHECK(panels.dim() == 3 && panels.size(2) == kColumns && panels.is_contiguous(), "not panels");
-  TORCH_CHECK(inputs.dim() == 2 && inputs.size(1) == panels.size(1) && inputs.is_contiguous(),
-              "inputs are not [rows, ", panels.size(1), "] in one piece, but ", inputs.sizes());
-  TORCH_CHECK(inputs.scalar_type() == panels.scalar_type(), "inputs are ", inputs.scalar_type(),
-              ", the kernel is ", panels.scalar_type());
-  if (other == nullptr) return;
-  TORCH_CHECK(other->scalar_type() == panels.scalar_type() && other->is_contiguous(),
-              "scale or residual is ", other->scalar_type(), ", the kernel is ", panels.scalar_type());
+  TORCH_CHECK(in.inputs->dim() == 2 && in.inputs->size(1) == panels.size(1) && in.inputs->is_contiguous(),
+              "inputs are not [rows, ", panels.size(1), "] in one piece, but ", in.inputs->sizes());
+  TORCH_CHECK(panels.size(1) > 0 && in.out > 0 && in.length > 0 && in.width > 0, "a product without extent");
+  TORCH_CHECK(!in.gated || in.residual == nullptr, "nothing is added to a gated product");
+  const int64_t rows = in.inputs->size(0), columns = in.gated ? kLanes : kColumns;
+  TORCH_CHECK(panels.size(0) == (in.out + columns - 1) / columns, "not the panels of ", in.out, " columns");
+  TORCH_CHECK(rows % in.length == 0 && in.out % in.width == 0 && (in.width % kLanes == 0 || in.width == in.out),
+              "results of ", in.length, " rows and ", in.width, " columns do not make up [", rows, ", ", in.out, "]");
+  for (const at::Tensor* other : {in.inputs, in.scale, in.residual}) {
+    if (other == nullptr) continue;
+    TORCH_CHECK(other->scalar_type() == panels.scalar_type() && other->is_contiguous(),
+                "inputs, scale or residual are ", other->scalar_type(), ", the kernel is ", panels.scalar_type());
+  }
+  TORCH_CHECK(in.scale == nullptr || in.scale->numel() == panels.size(1), "the scale is not [in]");
+  TORCH_CHECK(in.residual == nullptr || in.residual->numel() == rows * in.out, "the residual is not [rows, out]");
 }
 
 }  // namespace
 
 extern "C" {
 
-// `result` becomes inputs @ kernel [rows, out] for a kernel in `panels` [panels, in, 32], float32 or bfloat16
-// as all tensors are. With a `scale` [in] the inputs are normalized first; a `residual` [rows, out] is added.
-// Either may be null. Null, or a message to be freed with `free`.
-char* gimlet_packed_product(const at::Tensor* inputs, const at::Tensor* panels, int64_t out,
-                            const at::Tensor* scale, const at::Tensor* residual,
-                            at::Tensor* result) noexcept {
+// Whether this CPU runs code of ours that was compiled for registers of 64 bytes.
+bool gimlet_has_wide_registers() noexcept {
+#ifdef GIMLET_HAS_CLONES
+  return __builtin_cpu_supports("x86-64-v4");
+#else
+  return false;
+#endif
+}
+
+// `result` becomes inputs @ kernel for a kernel in `panels` [panels, in, 32], float32 or bfloat16 as all tensors
+// are: [rows, out] in tiles, [rows / length, out / width, length, width]. With a `scale` [in] the inputs are
+// normalized first; a `residual` in the result's layout is added; either may be null. Null, or a message to
+// be freed with `free`.
+char* gimlet_packed_product(GimletProduct in, at::Tensor* result) noexcept {
   return guarded([&] {
-    check(*inputs, *panels, scale);
-    check(*inputs, *panels, residual);
-    TORCH_CHECK(scale == nullptr || scale->numel() == inputs->size(1), "the scale is not [in]");
-    TORCH_CHECK(residual == nullptr || residual->numel() == inputs->size(0) * out,
-                "the residual is not [rows, out]");
-    const bool narrow = panels->scalar_type() == at::kBFloat16;
-    *result = narrow ? product<c10::BFloat16>(*inputs, *panels, out, scale, residual)
-                     : product<float>(*inputs, *panels, out, scale, residual);
+    check(in);
+    const int64_t rows = in.inputs->size(0);
+    *result = at::empty({rows / in.length, in.out / in.width, in.length, in.width}, in.inputs->options());
+    if (rows == 0) return;
+    in.panels->scalar_type() == at::kBFloat16 ? compute<c10::BFloat16>(in, *result) : compute<float>(in, *result);
   });
 }
 

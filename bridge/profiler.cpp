@@ -7,7 +7,6 @@
 #include <kineto/ActivityType.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
-#include <cstdlib>
 #include <set>
 #include <string>
 
@@ -65,12 +64,7 @@ struct GimletEvent {
 char* gimlet_profile_begin(bool on_cuda) noexcept {
   return guarded([&] {
     std::set<profiler::ActivityType> activities{profiler::ActivityType::CPU};
-    if (on_cuda) {
-      activities.insert(profiler::ActivityType::CUDA);
-    } else {
-      // It looks for devices all the same, and says on standard error that there are none.
-      setenv("KINETO_LOG_LEVEL", "9", /*overwrite=*/0);
-    }
+    if (on_cuda) activities.insert(profiler::ActivityType::CUDA);
     const profiler::ProfilerConfig config(profiler::ProfilerState::KINETO);
     profiler::prepareProfiler(config, activities);
     profiler::enableProfiler(config, activities);

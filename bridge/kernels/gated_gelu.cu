@@ -65,8 +65,8 @@ __global__ void backward(GatedGeluBackward call, int64_t packs) {
       gate_gradient.values[i] = narrow<T>(of_gelu * activated.slope);
       linear_gradient.values[i] = narrow<T>(gradient * rounded<T>(activated.value));
     }
-    store(static_cast<T*>(call.gate_gradient) + at.dense, gate_gradient);
-    store(static_cast<T*>(call.linear_gradient) + at.dense, linear_gradient);
+    store(static_cast<T*>(call.gate_gradient) + at.gate, gate_gradient);
+    store(static_cast<T*>(call.linear_gradient) + at.linear, linear_gradient);
   }
 }
 

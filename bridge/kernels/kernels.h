@@ -50,7 +50,7 @@ struct GatedGelu {
 };
 cudaError_t gated_gelu(const GatedGelu& call, cudaStream_t stream);
 
-// Its gradients, `gate_gradient` and `linear_gradient` [rows, width], from that of the product.
+// Its gradients from that of the product [rows, width]. Rows of each lie as those of what it is a gradient of.
 struct GatedGeluBackward {
   Dtype dtype;
   const void *product_gradient, *gate, *linear;

@@ -4,10 +4,11 @@ use tch::{Kind, Tensor};
 
 use super::dropout::Dropout;
 use super::fused::fused_attention;
+use super::joined::Joined;
 use super::masks::AttentionBias;
 use super::params::Params;
 use super::profiler::{Part, part};
-use super::projection::Projection;
+use super::projection::{Projection, Projections};
 
 /// How many heads, how wide, and in what precision they are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,50 +32,31 @@ pub struct KeyValue {
     pub value: Tensor,
 }
 
-/// The four projections of an attention layer, in the compute dtype.
+/// The four projections of an attention layer, in the compute dtype. Those that read the same are one product.
 #[derive(Debug)]
 pub struct Attention {
-    query: Projection, // [embed, num_heads * head_dim]
-    key: Projection,
-    value: Projection,
-    out: Projection, // [num_heads * head_dim, embed]
+    inputs: Projections, // query, and key and value where they are the inputs': [embed, num_heads * head_dim]
+    context: Option<Projections>, // key and value
+    out: Projection,     // [num_heads * head_dim, embed]
     dims: AttentionDims,
 }
 
 impl Attention {
-    /// Reads `{prefix}/{query,key,value,out}/kernel`.
-    pub fn new(params: &Params, prefix: &str, dims: AttentionDims, kind: Kind) -> Self {
-        let projection = |name: &str| Projection::new(params, &format!("{prefix}/{name}"), kind);
-        let query = projection("query");
-        Self {
-            // T5X's contrib/gpu divides the query's input, which comes to the same.
-            query: if dims.scaled_logits {
-                query.over((dims.head_dim as f64).sqrt())
-            } else {
-                query
-            },
-            key: projection("key"),
-            value: projection("value"),
-            out: projection("out"),
-            dims,
-        }
+    /// One that reads its own inputs. Reads `{prefix}/{query,key,value,out}/kernel`.
+    pub fn to_itself(params: &Params, prefix: &str, dims: AttentionDims, kind: Kind) -> Self {
+        let [query, key, value, out] = projections(params, prefix, dims, kind);
+        Self { inputs: Projections::new(vec![query, key, value]), context: None, out, dims }
     }
 
-    /// Queries of `inputs` `[batch, length, embed]`: `[batch, num_heads, length, head_dim]`.
-    pub fn queries(&self, inputs: &Tensor) -> Tensor {
-        self.split_heads(&self.query.forward(inputs))
+    /// One that reads something else, by parameters of the same names.
+    pub fn to_context(params: &Params, prefix: &str, dims: AttentionDims, kind: Kind) -> Self {
+        let [query, key, value, out] = projections(params, prefix, dims, kind);
+        let context = Some(Projections::new(vec![key, value]));
+        Self { inputs: Projections::new(vec![query]), context, out, dims }
     }
 
-    /// Keys and values of `inputs` `[batch, length, embed]`.
-    pub fn key_value(&self, inputs: &Tensor) -> KeyValue {
-        KeyValue {
-            key: self.split_heads(&self.key.forward(inputs)),
-            value: self.split_heads(&self.value.forward(inputs)),
-        }
-    }
-
-    /// Attention of `inputs` `[batch, q_length, embed]` to `context` `[batch, kv_length, embed]`, which may
-    /// be the same: `[batch, q_length, embed]`.
+    /// Attention of `inputs` `[batch, q_length, embed]` to `context` `[batch, kv_length, embed]`, which are the
+    /// same where it reads itself: `[batch, q_length, embed]`.
     pub fn forward(
         &self,
         inputs: &Tensor,
@@ -82,57 +64,82 @@ impl Attention {
         bias: &AttentionBias,
         dropout: Dropout,
     ) -> Tensor {
-        let (query, key_value) = (self.queries(inputs), self.key_value(context));
+        let heads = self.heads(inputs, context);
         // What drops weights falls on the values, whoever computes the attention.
-        let value = dropout.apply_to_keys(&key_value.value);
-        match fused_attention(&query, &key_value.key, &value, bias, &self.dims) {
+        let factors = dropout.mask_of_keys(&heads.value());
+        match fused_attention(&heads, factors.as_ref(), bias, &self.dims) {
             Some(joined) => self.out.forward(&joined),
-            None => {
-                let key_value = KeyValue { value, ..key_value };
-                self.attend(&query, &key_value, bias.dense(query.kind()), Dropout::off())
-            }
+            None => self.attend(&heads, factors.as_ref(), bias),
         }
     }
 
-    /// The attention's result for every query, `[batch, q_length, embed]`. `bias` broadcasts to
-    /// `[batch, num_heads, q_length, kv_length]`.
-    pub fn attend(
-        &self,
-        query: &Tensor, // [batch, num_heads, q_length, head_dim]
-        key_value: &KeyValue,
-        bias: &Tensor,
-        dropout: Dropout,
-    ) -> Tensor {
+    fn heads(&self, inputs: &Tensor, context: &Tensor) -> Heads {
+        let mut wholes = self.inputs.forward(inputs).into_wholes();
+        if let Some(projections) = &self.context {
+            wholes.extend(projections.forward(context).into_wholes());
+        }
+        Heads { joined: Joined::new(wholes, 3), count: self.dims.num_heads }
+    }
+
+    /// The same, score by score: `[batch, q_length, embed]`.
+    fn attend(&self, heads: &Heads, factors: Option<&Tensor>, bias: &AttentionBias) -> Tensor {
         let _part = part(Part::Attention);
+        let [query, key, value] = heads.split();
+        let value = factors.map_or_else(|| value.shallow_clone(), |factors| &value * factors);
         let kind = query.kind();
         let score_kind = if self.dims.float32_logits { Kind::Float } else { kind };
-        let key = key_value.key.to_kind(score_kind);
-        // T5 does not divide by sqrt(head_dim) here: the query's initializer absorbs it, or `new` did.
+        let key = key.to_kind(score_kind);
+        // T5 does not divide by sqrt(head_dim) here: the query's initializer absorbs it, or `projections` did.
         let scores = query.to_kind(score_kind).matmul(&key.transpose(-2, -1));
         // Torch's softmax of bfloat16 computes in float32 and rounds once, at the end.
-        let weights = (scores + bias.to_kind(score_kind)).softmax(-1, None::<Kind>).to_kind(kind);
-        let weights = dropout.apply_along_length(weights);
-        let heads = weights.matmul(&key_value.value); // [batch, num_heads, q_length, head_dim]
-        self.out.forward(&self.join_heads(&heads))
-    }
-
-    fn split_heads(&self, joined: &Tensor) -> Tensor {
-        let (batch, length, _) = joined.size3().expect("activations are [batch, length, embed]");
-        joined.view([batch, length, self.dims.num_heads, self.dims.head_dim]).transpose(1, 2)
-    }
-
-    fn join_heads(&self, heads: &Tensor) -> Tensor {
-        let (batch, num_heads, length, head_dim) =
-            heads.size4().expect("heads are [batch, num_heads, length, head_dim]");
-        heads.transpose(1, 2).reshape([batch, length, num_heads * head_dim])
+        let scores = scores + bias.dense(kind).to_kind(score_kind);
+        let weights = scores.softmax(-1, None::<Kind>).to_kind(kind);
+        let averages = weights.matmul(&value); // [batch, num_heads, q_length, head_dim]
+        self.out.forward(&averages.transpose(1, 2).flatten(2, 3))
     }
 }
 
-/// Averages of the values, weighted by the softmax of products with the keys plus `bias`, which broadcasts to
-/// `[batch, num_heads, q_length, kv_length]`, for every query: `[batch, num_heads, q_length, head_dim]`.
-/// For a few queries a step and without gradients, as decoding needs it.
-pub fn average(query: &Tensor, key_value: &KeyValue, bias: &Tensor) -> Tensor {
-    let KeyValue { key, value } = key_value;
-    // T5 does not divide by sqrt(head_dim): the query's initializer absorbs it.
-    Tensor::scaled_dot_product_attention(query, key, value, Some(bias), 0.0, false, 1.0, false)
+/// Query, key, value and out.
+fn projections(params: &Params, prefix: &str, dims: AttentionDims, kind: Kind) -> [Projection; 4] {
+    let projection = |name: &str| Projection::new(params, &format!("{prefix}/{name}"), kind);
+    let query = projection("query");
+    // T5X's contrib/gpu divides the query's input, which comes to the same.
+    let query = if dims.scaled_logits { query.over((dims.head_dim as f64).sqrt()) } else { query };
+    [query, projection("key"), projection("value"), projection("out")]
+}
+
+/// Queries, keys and values of an attention, as projections leave them.
+#[derive(Debug)]
+pub struct Heads {
+    /// Each `[batch, length, num_heads * head_dim]`.
+    pub joined: Joined,
+    /// Number of heads.
+    pub count: i64,
+}
+
+impl Heads {
+    /// Query, key and value, each `[batch, num_heads, length, head_dim]`, where they lie.
+    pub fn split(&self) -> [Tensor; 3] {
+        let parts: [Tensor; 3] = self.joined.parts().try_into().expect("query, key and value");
+        parts.map(|part| {
+            let (batch, length, width) =
+                part.size3().expect("activations are [batch, length, embed]");
+            part.view([batch, length, self.count, width / self.count]).transpose(1, 2)
+        })
+    }
+
+    fn value(&self) -> Tensor {
+        let [_, _, value] = self.detach().split();
+        value
+    }
+
+    /// The same numbers outside of any graph.
+    pub fn detach(&self) -> Self {
+        Self { joined: self.joined.detach(), count: self.count }
+    }
+
+    /// Others laid out alike, to be written.
+    pub fn empty_like(&self) -> Self {
+        Self { joined: self.joined.empty_like(), count: self.count }
+    }
 }

@@ -1,5 +1,9 @@
 //! How a process that computes on the CPU should be set up.
 
+use std::sync::OnceLock;
+
+use tch::Kind;
+
 use super::bridge::{self, Products};
 
 /// Prepares this process for tensors: denormals are flushed, matrix products use all of the CPU, and
@@ -14,22 +18,54 @@ pub fn prepare() {
     keep_freed_memory();
 }
 
-/// MKL uses AVX-512 on Intel's CPUs only; oneDNN needs AMX to be fast in bfloat16 on them.
-fn fastest_products() -> Products {
+/// What this CPU is good at.
+#[derive(Clone, Copy, Debug)]
+struct Abilities {
+    intel: bool,
+    /// Registers of 64 bytes.
+    avx512: bool,
+    /// Products of bfloat16 matrices as one instruction.
+    amx_bf16: bool,
+}
+
+impl Abilities {
+    fn get() -> Self {
+        static FOUND: OnceLock<Abilities> = OnceLock::new();
+        *FOUND.get_or_init(Self::find)
+    }
+
     #[cfg(target_arch = "x86_64")]
-    {
+    fn find() -> Self {
         use std::arch::x86_64::{__cpuid, __cpuid_count};
-        // "GenuineIntel" begins in ebx.
-        let intel = __cpuid(0).ebx == u32::from_le_bytes(*b"Genu");
-        let amx_bf16 = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & (1 << 22) != 0;
-        let avx512 = std::arch::is_x86_feature_detected!("avx512f");
-        Products {
-            float_by_onednn: avx512 && !intel,
-            bfloat16_by_mkl: avx512 && intel && !amx_bf16,
+        Self {
+            // "GenuineIntel" begins in ebx.
+            intel: __cpuid(0).ebx == u32::from_le_bytes(*b"Genu"),
+            avx512: std::arch::is_x86_feature_detected!("avx512f"),
+            amx_bf16: __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & (1 << 22) != 0,
         }
     }
+
     #[cfg(not(target_arch = "x86_64"))]
-    Products::default()
+    fn find() -> Self {
+        Self { intel: false, avx512: false, amx_bf16: false }
+    }
+
+    /// Whether bfloat16 products are faster in float32: see `bridge/matmul.cpp`.
+    fn widens_bfloat16(self) -> bool {
+        self.avx512 && self.intel && !self.amx_bf16
+    }
+}
+
+/// MKL uses AVX-512 on Intel's CPUs only; oneDNN needs AMX to be fast in bfloat16 on them.
+fn fastest_products() -> Products {
+    let cpu = Abilities::get();
+    Products { float_by_onednn: cpu.avx512 && !cpu.intel, bfloat16_by_mkl: cpu.widens_bfloat16() }
+}
+
+/// Whether [`super::PackedKernel`] is faster than libtorch for many rows of this kind: it multiplies in float32,
+/// and needs all registers of AVX-512.
+pub(super) fn packed_products_are_fastest(kind: Kind) -> bool {
+    bridge::has_wide_registers() && (kind != Kind::BFloat16 || Abilities::get().widens_bfloat16())
 }
 
 /// A step allocates and frees the same large tensors again and again. By default glibc maps each anew, so

@@ -64,15 +64,13 @@ impl Dropout {
         self.mask(inputs, &shape)
     }
 
-    /// `value` `[batch, num_heads, kv_length, head_dim]`, so that attention weights need no mask of their
-    /// own: theirs is shared by the queries, hence it is one factor for each key.
-    pub fn apply_to_keys(self, value: &Tensor) -> Tensor {
+    /// Factors of `value` `[batch, num_heads, kv_length, head_dim]`, so that attention weights need no mask
+    /// of their own: theirs is shared by the queries, hence it is one number for each key,
+    /// `[batch, num_heads, kv_length, 1]`, if anything is dropped.
+    pub fn mask_of_keys(self, value: &Tensor) -> Option<Tensor> {
         let _part = part(Part::Attention);
         let (batch, num_heads, length, _) = value.size4().expect("values have four axes");
-        match self.mask(value, &[batch, num_heads, length, 1]) {
-            Some(mask) => value * mask,
-            None => value.shallow_clone(),
-        }
+        self.mask(value, &[batch, num_heads, length, 1])
     }
 
     fn mask(self, inputs: &Tensor, shape: &[i64]) -> Option<Tensor> {

@@ -68,6 +68,7 @@ mod tests {
     }
 
     fn check(mode: FanMode, distribution: Distribution, stddev: f64, largest: f64) {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let initializer = Initializer::VarianceScaling { scale: 1.0, mode, distribution };
         let values = draw(&spec("w", initializer), 0, Device::Cpu);
         let found = values.std(false).double_value(&[]);

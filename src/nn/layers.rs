@@ -6,7 +6,7 @@ use super::dropout::Dropout;
 use super::fused::gated_gelu;
 use super::params::Params;
 use super::profiler::{Part, part};
-use super::projection::Projection;
+use super::projection::{Projection, Projections};
 use super::spec::{Activation, Dtype};
 
 /// Torch's name of a dtype.
@@ -39,11 +39,18 @@ pub fn activate(activation: Activation, inputs: &Tensor) -> Tensor {
     }
 }
 
+/// The product of one activation of each part, elementwise.
+pub fn activated_product(activations: &[Activation], parts: &[Tensor]) -> Tensor {
+    let activated = activations.iter().zip(parts).map(|(a, part)| activate(*a, part));
+    activated.reduce(|a, b| a * b).expect("a feed-forward block has activations")
+}
+
 /// The feed-forward block: the product of one activation per input projection, projected back.
 #[derive(Debug)]
 pub struct Mlp {
-    inputs: Vec<(Activation, Projection)>, // each [embed, mlp]
-    output: Projection,                    // [mlp, embed]
+    inputs: Projections, // one for each activation, [embed, mlp]
+    activations: Vec<Activation>,
+    output: Projection, // [mlp, embed]
 }
 
 impl Mlp {
@@ -56,8 +63,9 @@ impl Mlp {
     ) -> Self {
         let projection = |name: &str| Projection::new(params, &format!("{prefix}/{name}"), kind);
         let inputs = projections.into_iter();
-        let inputs = inputs.map(|(activation, name)| (activation, projection(&name))).collect();
-        Self { inputs, output: projection("wo") }
+        let (activations, inputs): (_, Vec<Projection>) =
+            inputs.map(|(activation, name)| (activation, projection(&name))).unzip();
+        Self { inputs: Projections::new(inputs), activations, output: projection("wo") }
     }
 
     /// `[batch, length, embed]` to the same.
@@ -66,10 +74,10 @@ impl Mlp {
     }
 
     fn product(&self, inputs: &Tensor) -> Tensor {
-        if let [(Activation::Gelu, gate), (Activation::Linear, linear)] = &self.inputs[..] {
-            return gated_gelu(&gate.forward(inputs), &linear.forward(inputs));
+        let inputs = self.inputs.forward(inputs);
+        if let [Activation::Gelu, Activation::Linear] = &self.activations[..] {
+            return gated_gelu(&inputs);
         }
-        let activated = self.inputs.iter().map(|(a, input)| activate(*a, &input.forward(inputs)));
-        activated.reduce(|a, b| a * b).expect("a feed-forward block has activations")
+        activated_product(&self.activations, &inputs.parts())
     }
 }

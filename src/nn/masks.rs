@@ -117,6 +117,7 @@ mod tests {
 
     #[test]
     fn an_aligned_bias_is_the_dense_one_in_rows_that_lie_apart() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let ids = Tensor::from_slice2(&[[1i64, 1, 1, 2, 2], [1, 1, 2, 2, 0]]);
         let real = ids.gt(0);
         let allowed = pairs(&real, &real).logical_and(&same_segment(&ids, &ids));
@@ -136,6 +137,7 @@ mod tests {
 
     #[test]
     fn a_mask_for_everything_is_as_large_as_what_it_is_added_to() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let all = Tensor::ones([1, 1, 1, 1], (Kind::Bool, Device::Cpu));
         for length in [16, 14] {
             // However the position bias lies in memory, which the way it is made decides.

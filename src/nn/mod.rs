@@ -25,6 +25,8 @@ pub mod fused;
 #[cfg(feature = "torch")]
 mod init;
 #[cfg(feature = "torch")]
+mod joined;
+#[cfg(feature = "torch")]
 mod layers;
 #[cfg(feature = "torch")]
 mod masks;
@@ -42,6 +44,12 @@ mod relative_position;
 mod remat;
 #[cfg(feature = "torch")]
 mod runs;
+#[cfg(feature = "torch")]
+mod sequence_attention;
+#[cfg(feature = "torch")]
+mod step_attention;
+#[cfg(feature = "torch")]
+pub mod team;
 
 pub use spec::{
     Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, ParamSpec, RematPolicy,
@@ -49,13 +57,15 @@ pub use spec::{
 };
 
 #[cfg(feature = "torch")]
-pub use attention::{Attention, AttentionDims, KeyValue, average};
+pub use attention::{Attention, AttentionDims, Heads, KeyValue};
 #[cfg(feature = "torch")]
 pub use dropout::Dropout;
 #[cfg(feature = "torch")]
 pub use fused::{add_and_norm, rms_norm};
 #[cfg(feature = "torch")]
-pub use layers::{Mlp, activate, embed, kind};
+pub use joined::Joined;
+#[cfg(feature = "torch")]
+pub use layers::{Mlp, activated_product, embed, kind};
 #[cfg(feature = "torch")]
 pub use masks::{AttentionBias, bias_from_mask, causal_mask, pairs, same_segment};
 #[cfg(feature = "torch")]
@@ -63,14 +73,20 @@ pub use packed::PackedKernel;
 #[cfg(feature = "torch")]
 pub use params::Params;
 #[cfg(feature = "torch")]
-pub use projection::Projection;
+pub use projection::{Projection, Projections};
 #[cfg(feature = "torch")]
-pub use relative_position::{RelativePosition, buckets, relative_position_bias};
+pub use relative_position::{
+    RelativePosition, buckets, relative_position_bias, relative_position_distances,
+};
 #[cfg(feature = "torch")]
 pub use remat::{Block, project};
 #[cfg(feature = "torch")]
 pub use runs::Runs;
+#[cfg(feature = "torch")]
+pub use sequence_attention::{SequenceBias, average_sequences};
+#[cfg(feature = "torch")]
+pub use step_attention::average;
 
-/// Held by tests that seed torch's generator and compare what it draws: there is one for all threads.
+/// Held by tests that draw from torch's generator: there is one for all threads, and some compare its draws.
 #[cfg(all(test, feature = "torch"))]
 pub(crate) static GENERATOR: std::sync::Mutex<()> = std::sync::Mutex::new(());

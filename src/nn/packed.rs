@@ -1,138 +1,228 @@
-//! Kernels laid out once for many products with few rows, as steps of decoding are: the Rust side of
+//! Kernels laid out once for many products without gradients, as decoding has them: the Rust side of
 //! `bridge/packed.cpp`.
 
 use std::ffi::c_char;
 use std::ptr::null_mut;
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::autograd::{RawTensor, check, raw};
+use super::cpu;
 use super::fused::rms_norm;
 
-/// Columns of a panel, as in `bridge/packed.cpp`.
+/// Columns of a panel, as in `bridge/panels.h`.
 const PANEL_COLUMNS: i64 = 32;
-/// With more rows, reading the kernel is no longer what takes the time.
-const MOST_ROWS: i64 = 32;
-
-unsafe extern "C" {
-    fn gimlet_packed_product(
-        inputs: RawTensor,
-        panels: RawTensor,
-        out: i64,
-        scale: RawTensor,
-        residual: RawTensor,
-        result: RawTensor,
-    ) -> *mut c_char;
+#[repr(C)]
+struct RawProduct {
+    inputs: RawTensor,
+    panels: RawTensor,
+    scale: RawTensor,
+    residual: RawTensor,
+    out: i64,
+    length: i64,
+    width: i64,
+    gated: bool,
 }
 
-/// A kernel of products with few rows. No gradient goes through it.
+unsafe extern "C" {
+    fn gimlet_packed_product(of: RawProduct, result: RawTensor) -> *mut c_char;
+}
+
+/// A kernel, or two of which one gates the other. No gradient goes through it.
 #[derive(Debug)]
 pub struct PackedKernel {
     kernel: Tensor,
+    out: i64, // columns of a product
     layout: Layout,
+    gated: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
-    /// `[in, out]`
+    /// `[in, out]`; gate and linear side by side.
     Plain,
-    /// `[panels, in, 32]`, of which `out` columns count.
-    Panels { out: i64 },
+    /// `[panels, in, 32]`; half of each panel is of the gate.
+    Panels,
+}
+
+/// What a product does besides multiplying.
+#[derive(Default)]
+struct Extras<'a> {
+    scale: Option<&'a Tensor>,
+    residual: Option<&'a Tensor>,
+    /// Length and width of the tiles that the result consists of, unless it lies row by row.
+    tile: Option<(i64, i64)>,
 }
 
 impl PackedKernel {
+    /// As many rows as whole sequences have: reading the kernel is not what takes the time.
+    pub const MANY_ROWS: i64 = i64::MAX;
+
+    /// With up to so many, it is what takes the time.
+    pub const FEW_ROWS: i64 = 32;
+
+    /// Whether products with many rows are our own for kernels of this kind and device.
+    pub fn packs_many_rows(kind: Kind, device: Device) -> bool {
+        layout(kind, device, Self::MANY_ROWS) == Layout::Panels
+    }
+
     /// `kernel` `[in, out]`, for inputs of `rows` rows in the same dtype.
     pub fn new(kernel: &Tensor, rows: i64) -> Self {
-        let kernel = kernel.detach();
-        if kernel.device().is_cuda() || rows > MOST_ROWS {
-            return Self { kernel, layout: Layout::Plain };
+        let (kernel, out) = (kernel.detach(), kernel.size()[1]);
+        match layout(kernel.kind(), kernel.device(), rows) {
+            Layout::Plain => Self { kernel, out, layout: Layout::Plain, gated: false },
+            Layout::Panels => {
+                let half = PANEL_COLUMNS / 2;
+                let filled = filled(&kernel, PANEL_COLUMNS);
+                let halves = filled.view([filled.size()[0], -1, 2, half]);
+                Self { kernel: panels(&halves), out, layout: Layout::Panels, gated: false }
+            }
         }
-        let out = kernel.size()[1];
-        Self { kernel: panels(&kernel), layout: Layout::Panels { out } }
+    }
+
+    /// Products are `gelu(inputs gate) * (inputs linear)`, by the tanh approximation. Both are `[in, out]`.
+    pub fn gated_gelu([gate, linear]: [&Tensor; 2], rows: i64) -> Self {
+        let (gate, linear, out) = (gate.detach(), linear.detach(), gate.size()[1]);
+        match layout(gate.kind(), gate.device(), rows) {
+            Layout::Plain => {
+                let kernel = Tensor::cat(&[gate, linear], 1);
+                Self { kernel, out, layout: Layout::Plain, gated: true }
+            }
+            Layout::Panels => {
+                let half = PANEL_COLUMNS / 2;
+                let halves = [gate, linear].map(|part| {
+                    let part = filled(&part, half);
+                    part.view([part.size()[0], -1, half])
+                });
+                let halves = Tensor::stack(&halves, 2); // [in, panels, 2, 16]
+                Self { kernel: panels(&halves), out, layout: Layout::Panels, gated: true }
+            }
+        }
     }
 
     /// `inputs` `[rows, in]` times the kernel: `[rows, out]`.
     pub fn apply(&self, inputs: &Tensor) -> Tensor {
-        match self.layout {
-            Layout::Plain => inputs.matmul(&self.kernel),
-            Layout::Panels { out } => self.product(inputs, out, None, None),
-        }
+        self.product(inputs, &Extras::default())
     }
 
     /// The same of `rms_norm(inputs, scale)`.
     pub fn apply_to_normal(&self, inputs: &Tensor, scale: &Tensor) -> Tensor {
-        match self.layout {
-            Layout::Plain => rms_norm(inputs, scale).matmul(&self.kernel),
-            Layout::Panels { out } => self.product(inputs, out, Some(scale), None),
-        }
+        self.product(inputs, &Extras { scale: Some(scale), ..Extras::default() })
     }
 
     /// The same, added to `residual` `[rows, out]`.
     pub fn apply_and_add(&self, inputs: &Tensor, residual: &Tensor) -> Tensor {
+        self.product(inputs, &Extras { residual: Some(residual), ..Extras::default() })
+    }
+
+    /// The same for `inputs` `[batch, length, in]`, by heads of `width` columns: `[batch, heads, length, width]`.
+    pub fn apply_by_head(&self, inputs: &Tensor, width: i64) -> Tensor {
+        let (batch, length, columns) = inputs.size3().expect("sequences have three axes");
+        let inputs = inputs.reshape([-1, columns]);
+        if self.layout == Layout::Plain || width % (PANEL_COLUMNS / 2) != 0 {
+            return self
+                .apply(&inputs)
+                .view([batch, length, -1, width])
+                .transpose(1, 2)
+                .contiguous();
+        }
+        let tile = Some((length, width));
+        let tiles = self.product(&inputs, &Extras { tile, ..Extras::default() });
+        tiles.view([batch, -1, length, width])
+    }
+
+    fn product(&self, inputs: &Tensor, extras: &Extras) -> Tensor {
         match self.layout {
-            Layout::Plain => inputs.matmul(&self.kernel) + residual,
-            Layout::Panels { out } => self.product(inputs, out, None, Some(residual)),
+            Layout::Plain => self.plain_product(inputs, extras),
+            Layout::Panels => self.packed_product(inputs, extras),
         }
     }
 
-    fn product(
-        &self,
-        inputs: &Tensor,
-        out: i64,
-        scale: Option<&Tensor>,
-        residual: Option<&Tensor>,
-    ) -> Tensor {
+    fn plain_product(&self, inputs: &Tensor, extras: &Extras) -> Tensor {
+        let normal = extras.scale.map(|scale| rms_norm(inputs, scale));
+        let mut product = normal.as_ref().unwrap_or(inputs).matmul(&self.kernel);
+        if self.gated {
+            assert!(extras.residual.is_none(), "nothing is added to a gated product");
+            let [gate, linear] = [0, 1].map(|part| product.narrow(1, part * self.out, self.out));
+            product = gate.gelu("tanh") * linear;
+        }
+        match extras.residual {
+            Some(residual) => product + residual,
+            None => product,
+        }
+    }
+
+    fn packed_product(&self, inputs: &Tensor, extras: &Extras) -> Tensor {
         let (inputs, result) = (inputs.contiguous(), Tensor::new());
         let optional = |tensor: Option<&Tensor>| tensor.map_or(null_mut(), raw);
-        let (scale, residual) = (optional(scale), optional(residual));
-        let (inputs, panels) = (raw(&inputs), raw(&self.kernel));
+        let (length, width) = extras.tile.unwrap_or((1, self.out));
+        let of = RawProduct {
+            inputs: raw(&inputs),
+            panels: raw(&self.kernel),
+            scale: optional(extras.scale),
+            residual: optional(extras.residual),
+            out: self.out,
+            length,
+            width,
+            gated: self.gated,
+        };
         // SAFETY: the tensors outlive the call; the bridge checks their shapes, and null is no tensor.
-        check(unsafe { gimlet_packed_product(inputs, panels, out, scale, residual, raw(&result)) });
-        result
+        check(unsafe { gimlet_packed_product(of, raw(&result)) });
+        if extras.tile.is_some() { result } else { result.view([-1, self.out]) }
     }
 }
 
-/// `[in, out]` to `[panels, in, 32]`, the last panel filled up with zeros.
-fn panels(kernel: &Tensor) -> Tensor {
-    let (inputs, out) = kernel.size2().expect("a kernel has two axes");
-    let count = (out + PANEL_COLUMNS - 1) / PANEL_COLUMNS;
-    let filled = match count * PANEL_COLUMNS - out {
-        0 => kernel.shallow_clone(),
-        missing => kernel.constant_pad_nd([0, missing]),
-    };
-    let panels = if kernel.kind() == Kind::BFloat16 {
-        // The bridge reads two bfloat16 as halves of 32 bits: columns 0, 16, 1, 17, ...
-        filled.view([inputs, count, 2, PANEL_COLUMNS / 2]).permute([1, 0, 3, 2]).contiguous()
-    } else {
-        filled.view([inputs, count, PANEL_COLUMNS]).transpose(0, 1).contiguous()
-    };
-    panels.view([count, inputs, PANEL_COLUMNS])
+fn layout(kind: Kind, device: Device, rows: i64) -> Layout {
+    let packed = rows <= PackedKernel::FEW_ROWS || cpu::packed_products_are_fastest(kind);
+    if device.is_cuda() || !packed { Layout::Plain } else { Layout::Panels }
+}
+
+/// `[in, out]` with zeros behind the last column, so that they are a multiple of `columns`.
+fn filled(kernel: &Tensor, columns: i64) -> Tensor {
+    match kernel.size()[1] % columns {
+        0 => kernel.contiguous(),
+        rest => kernel.constant_pad_nd([0, columns - rest]),
+    }
+}
+
+/// `[in, panels, 2, 16]`, halves of panels, to `[panels, in, 32]`.
+fn panels(halves: &Tensor) -> Tensor {
+    let (inputs, count, _, _) = halves.size4().expect("halves have four axes");
+    // The bridge reads two bfloat16 as halves of 32 bits: columns 0, 16, 1, 17, ...
+    let axes = if halves.kind() == Kind::BFloat16 { [1, 0, 3, 2] } else { [1, 0, 2, 3] };
+    halves.permute(axes).contiguous().view([count, inputs, PANEL_COLUMNS])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::Device;
 
-    /// Each way of applying a packed kernel against plain operations in float32, within `tolerance` of the
-    /// largest value.
+    fn wide(tensor: &Tensor) -> Tensor {
+        tensor.to_kind(Kind::Float)
+    }
+
+    /// Every way of applying packed kernels against plain operations in float32, within `tolerance` of the
+    /// largest value. There are more rows than the kernels were packed for, which they need not know.
     fn check_against_plain(kind: Kind, [rows, inputs, out]: [i64; 3], tolerance: f64) {
         let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         tch::manual_seed(5);
         let draw = |size: &[i64]| Tensor::randn(size, (Kind::Float, Device::Cpu)).to_kind(kind);
-        let (kernel, given) = (draw(&[inputs, out]), draw(&[rows, inputs]));
+        let (kernel, gate, given) =
+            (draw(&[inputs, out]), draw(&[inputs, out]), draw(&[rows, inputs]));
         let (scale, residual) = (draw(&[inputs]), draw(&[rows, out]));
-        let packed = PackedKernel::new(&kernel, rows);
-        assert!(matches!(packed.layout, Layout::Panels { .. }));
-        let wide = |tensor: &Tensor| tensor.to_kind(Kind::Float);
+        let packed = PackedKernel::new(&kernel, 1);
+        let gated = PackedKernel::gated_gelu([&gate, &kernel], 1);
+        assert_eq!([packed.layout, gated.layout], [Layout::Panels; 2]);
         let product = |inputs: &Tensor| wide(inputs).matmul(&wide(&kernel));
         let normal = rms_norm(&given, &scale);
+        let gate = wide(&normal).matmul(&wide(&gate)).gelu("tanh");
         for (found, expected) in [
             (packed.apply(&given), product(&given)),
             (packed.apply_to_normal(&given, &scale), product(&normal)),
             (packed.apply_and_add(&given, &residual), product(&given) + wide(&residual)),
+            (gated.apply_to_normal(&given, &scale), gate * product(&normal)),
         ] {
-            assert_eq!(found.kind(), kind);
+            assert_eq!((found.kind(), found.size()), (kind, expected.size()));
             let error = (wide(&found) - &expected).abs().max().double_value(&[]);
             let largest = expected.abs().max().double_value(&[]);
             assert!(error < tolerance * largest, "{error} of {largest}, {rows} x {inputs} x {out}");
@@ -141,9 +231,21 @@ mod tests {
 
     #[test]
     fn packed_products_are_plain_products() {
-        for size in [[8, 64, 96], [1, 7, 1], [11, 100, 333], [32, 40, 1000]] {
-            check_against_plain(Kind::Float, size, 1e-6);
+        for size in [[8, 64, 96], [1, 7, 1], [11, 100, 333], [33, 40, 1000], [301, 600, 40]] {
+            check_against_plain(Kind::Float, size, 2e-6);
             check_against_plain(Kind::BFloat16, size, 1e-2);
+        }
+    }
+
+    #[test]
+    fn heads_of_a_product_lie_apart() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let draw = |size: &[i64]| Tensor::randn(size, (Kind::Float, Device::Cpu));
+        for (length, heads, width) in [(3, 4, 16), (90, 3, 48), (5, 3, 24)] {
+            let (kernel, given) = (draw(&[20, heads * width]), draw(&[2, length, 20]));
+            let found = PackedKernel::new(&kernel, 1).apply_by_head(&given, width);
+            let expected = given.matmul(&kernel).view([2, length, heads, width]).transpose(1, 2);
+            assert!(found.allclose(&expected, 1e-5, 1e-5, false), "{length}, {heads}, {width}");
         }
     }
 

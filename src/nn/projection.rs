@@ -1,8 +1,9 @@
-//! A projection: a kernel, and in what format inputs are multiplied with it.
+//! Projections: kernels, and in what format inputs are multiplied with them.
 
 use tch::{Kind, Tensor};
 
 use super::fp8::Fp8Product;
+use super::joined::Joined;
 use super::params::Params;
 use super::profiler::{Part, part};
 use super::remat::project;
@@ -32,6 +33,76 @@ impl Projection {
         match &self.fp8 {
             None => project(inputs, &self.kernel),
             Some(product) => product.matmul(inputs, &self.kernel),
+        }
+    }
+}
+
+/// Projections of the same inputs to results of one width: one product with their kernels side by side, in
+/// memory only. In fp8 they stay apart, since each kernel has a scale.
+#[derive(Debug)]
+pub struct Projections {
+    products: Vec<Projection>,
+    count: usize,
+}
+
+impl Projections {
+    /// Those of them all, in order.
+    pub fn new(all: Vec<Projection>) -> Self {
+        let count = all.len();
+        if count < 2 || all.iter().any(|projection| projection.fp8.is_some()) {
+            return Self { products: all, count };
+        }
+        let size = all[0].kernel.size();
+        assert!(
+            all.iter().all(|projection| projection.kernel.size() == size),
+            "kernels are of one size"
+        );
+        let kernels: Vec<&Tensor> = all.iter().map(|projection| &projection.kernel).collect();
+        let joined = Projection { kernel: Tensor::cat(&kernels, 1), fp8: None };
+        Self { products: vec![joined], count }
+    }
+
+    /// `[.., in]` to `[.., out]` of each.
+    pub fn forward(&self, inputs: &Tensor) -> Joined {
+        let wholes = self.products.iter().map(|product| product.forward(inputs)).collect();
+        Joined::new(wholes, self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::Device;
+
+    fn results(params: &Params, inputs: &Tensor, joined: bool) -> Vec<Tensor> {
+        let one = |name: &str| Projection::new(params, name, Kind::Float);
+        let all = vec![one("a"), one("b").over(2.0), one("c")];
+        let parts = match joined {
+            true => Projections::new(all).forward(inputs).parts(),
+            false => all.iter().map(|projection| projection.forward(inputs)).collect(),
+        };
+        let weigh = |(part, weight): (&Tensor, f64)| (part * weight).sin().sum(Kind::Float);
+        let losses = parts.iter().zip([1.0, 2.0, 3.0]).map(weigh);
+        let loss = losses.reduce(|a, b| a + b).expect("there are parts");
+        let mut leaves = vec![inputs];
+        leaves.extend(params.iter().map(|(_, kernel)| kernel));
+        let mut all = Tensor::run_backward(&[loss], &leaves, false, false);
+        all.extend(parts.iter().map(Tensor::detach));
+        all
+    }
+
+    #[test]
+    fn joined_projections_give_what_they_give_apart() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        tch::manual_seed(9);
+        let random = |size: &[i64]| Tensor::randn(size, (Kind::Float, Device::Cpu));
+        let names = ["a", "b", "c"].map(|name| (format!("{name}/kernel"), random(&[10, 6])));
+        let params = Params::from_tensors(names);
+        let inputs = random(&[3, 5, 10]).set_requires_grad(true);
+        let (found, expected) = (results(&params, &inputs, true), results(&params, &inputs, false));
+        assert_eq!((found.len(), expected.len()), (7, 7));
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!(found.allclose(expected, 1e-5, 1e-6, false));
         }
     }
 }

@@ -70,10 +70,7 @@ pub fn relative_position_bias(
 ) -> Tensor {
     let _part = part(Part::Embeddings);
     let num_buckets = rel_embedding.size()[1];
-    let buckets = buckets(lengths, direction, num_buckets, max_distance);
-    let index = Tensor::from_slice(&buckets).to_device(rel_embedding.device());
-    // A product with one-hot rows: the gradient of a gather adds one element at a time.
-    let one_hot = index.one_hot(num_buckets).to_kind(rel_embedding.kind());
+    let one_hot = one_hot_buckets(rel_embedding, lengths, direction, max_distance);
     let bias = || {
         let by_distance = rel_embedding.matmul(&one_hot.tr()); // [num_heads, distances]
         // Window w starts at distance 1 - q_length + w, which is that of query q_length - 1 - w.
@@ -85,6 +82,31 @@ pub fn relative_position_bias(
     let bias = tch::no_grad(bias);
     let gradients = move |of: Vec<Tensor>| vec![bucket_gradient(&of[0], &one_hot)];
     custom_function(&[rel_embedding], vec![bias], gradients).remove(0)
+}
+
+/// The bias of every distance, `1 - length` first: `[num_heads, 2 * length - 1]` in the embedding's dtype.
+pub fn relative_position_distances(
+    rel_embedding: &Tensor, // [num_heads, num_buckets]
+    length: i64,
+    direction: RelativePosition,
+    max_distance: i64,
+) -> Tensor {
+    let lengths = (length, length);
+    rel_embedding.matmul(&one_hot_buckets(rel_embedding, lengths, direction, max_distance).tr())
+}
+
+/// `[distances, num_buckets]` in the embedding's dtype.
+fn one_hot_buckets(
+    rel_embedding: &Tensor,
+    lengths: (i64, i64),
+    direction: RelativePosition,
+    max_distance: i64,
+) -> Tensor {
+    let num_buckets = rel_embedding.size()[1];
+    let buckets = buckets(lengths, direction, num_buckets, max_distance);
+    let index = Tensor::from_slice(&buckets).to_device(rel_embedding.device());
+    // A product with one-hot rows: the gradient of a gather adds one element at a time.
+    index.one_hot(num_buckets).to_kind(rel_embedding.kind())
 }
 
 /// The gradient of a bias `[batch, num_heads, q_length, kv_length]`, summed over all pairs of positions of a

@@ -208,10 +208,6 @@ fn check_monitored(metric: &str) -> Result<(), UnfitSpec> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::{
-        CheckpointManagerClass, CheckpointPaths, CheckpointerClass, NoTransformations,
-    };
-    use crate::gin::Ref;
 
     #[test]
     fn training_restores_one_checkpoint_or_none() {
@@ -222,18 +218,7 @@ mod tests {
             (RestoreMode::All, &["runs/a"], "'all' is not supported in training"),
             (RestoreMode::All, &[], "'all' is not supported in training"),
         ] {
-            let config = RestoreCheckpointConfig {
-                path: CheckpointPaths(paths.iter().map(|path| path.to_string()).collect()),
-                mode,
-                assignment_map: None,
-                strict: true,
-                fallback_to_scratch: false,
-                dtype: None,
-                restore_dataset: false,
-                checkpointer_cls: Ref(CheckpointerClass::default()),
-                checkpoint_manager_cls: Ref(CheckpointManagerClass::default()),
-                state_transformation_fns: NoTransformations,
-            };
+            let config = RestoreCheckpointConfig::new(paths, mode);
             let found = check_restore(&config).map_or_else(|unfit| unfit.0, |()| String::new());
             assert!(found.contains(expected) && found.is_empty() == expected.is_empty(), "{found}");
         }

@@ -1,6 +1,6 @@
 //! What a run feeds its model: options of its data, and shapes of its batches, from the spec alone.
 
-use crate::data::{DatasetConfig, DatasetOptions};
+use crate::data::{DatasetConfig, DatasetOptions, Lengths, feature_length};
 use crate::models::Model;
 use crate::models::memory::StepShape;
 
@@ -28,7 +28,7 @@ pub fn num_ids(model: &Model) -> Option<usize> {
 /// The shape of a training batch.
 ///
 /// # Errors
-/// A length is not bound.
+/// A length is not bound, or is 0.
 pub fn training_shape(spec: &Train) -> Result<StepShape, UnfitSpec> {
     shape(&spec.train_dataset_cfg, &spec.train_dataset_cfg)
 }
@@ -37,20 +37,19 @@ pub fn training_shape(spec: &Train) -> Result<StepShape, UnfitSpec> {
 /// leaves to its examples are those of training.
 ///
 /// # Errors
-/// A length is not bound.
+/// A length is not bound, or is 0.
 pub fn decoding_shape(spec: &Train) -> Result<StepShape, UnfitSpec> {
     let config = spec.infer_eval_dataset_cfg.as_ref().unwrap_or(&spec.train_dataset_cfg);
     shape(config, &spec.train_dataset_cfg)
 }
 
 fn shape(config: &DatasetConfig, otherwise: &DatasetConfig) -> Result<StepShape, UnfitSpec> {
+    let none = Lengths::new();
     let bound = config.task_feature_lengths.as_ref().or(otherwise.task_feature_lengths.as_ref());
     let length = |feature: &str| {
-        let length = bound.and_then(|lengths| lengths.get(feature)).copied();
-        length.filter(|length| *length > 0).ok_or_else(|| {
+        feature_length(feature, bound.unwrap_or(&none)).map_err(|error| {
             UnfitSpec(format!(
-                "there is no length of '{feature}': bind TASK_FEATURE_LENGTHS, such as \
-                 {{'inputs': 512, 'targets': 114}}"
+                "{error}: bind TASK_FEATURE_LENGTHS, such as {{'inputs': 512, 'targets': 114}}"
             ))
         })
     };

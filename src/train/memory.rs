@@ -3,28 +3,22 @@
 use crate::data::{DatasetConfig, PREFETCH};
 use crate::models::Model;
 use crate::models::memory::{Estimate, Gradients, StepShape};
-use crate::optim::OptimError;
 
+use super::check::UnfitSpec;
+use super::inputs::training_shape;
 use super::spec::{Train, TrainerClass};
 use super::state_layout::state_variables;
 
 /// The memory of a training step on one device.
 ///
 /// # Errors
-/// A parameter that the optimizer's rules do not cover.
-pub fn step_estimate(train: &Train) -> Result<Estimate, OptimError> {
+/// A length is not bound, or a parameter is one that the optimizer's rules do not cover.
+pub fn step_estimate(train: &Train) -> Result<Estimate, UnfitSpec> {
     let Model::EncoderDecoder(model) = &train.model;
     let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
-    let data = &train.train_dataset_cfg;
-    let length = |feature: &str| {
-        data.task_feature_lengths.as_ref().and_then(|lengths| lengths.get(feature)).copied()
-    };
-    let shape = StepShape {
-        rows: data.batch_size / trainer.num_microbatches(),
-        inputs_length: length("inputs").unwrap_or(0),
-        targets_length: length("targets").unwrap_or(0),
-    };
-    let slots = state_variables(&train.model)?;
+    let batch = training_shape(train)?;
+    let shape = StepShape { rows: batch.rows / trainer.num_microbatches(), ..batch };
+    let slots = state_variables(&train.model).map_err(|error| UnfitSpec(error.to_string()))?;
     let numbers: usize = slots.iter().map(|slot| slot.shape.iter().product::<usize>()).sum();
     let together = trainer.num_microbatches() > 1 || model.optimizer_def.needs_all_gradients();
     let gradients = if together { Gradients::Together } else { Gradients::OneByOne };

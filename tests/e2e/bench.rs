@@ -140,6 +140,9 @@ fn what_cannot_be_measured_is_said() {
     check(run().bench("data").bind("utils.DatasetConfig.pck", "True"), &["did you mean `pack`?"]);
     let without = || run().bind("TASK_FEATURE_LENGTHS", "{'inputs': 64}");
     for measured in ["train_step", "decode", "data"] {
-        check(without().bench(measured), &["no length of 'targets'", "TASK_FEATURE_LENGTHS"]);
+        check(
+            without().bench(measured),
+            &["positive length for 'targets'", "TASK_FEATURE_LENGTHS"],
+        );
     }
 }

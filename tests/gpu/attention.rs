@@ -4,7 +4,7 @@
 use gimlet::nn::{Attention, AttentionBias, AttentionDims, Dropout, Params, Runs};
 use tch::{Device, Kind, Tensor};
 
-use crate::{compare_ways, cuda, random};
+use crate::{Comparison, EFFICIENT, FLASH, compare_ways, cuda, random};
 
 const EMBED: i64 = 96;
 
@@ -29,7 +29,10 @@ fn results(case: &Case, leaves: &[Tensor; 3], params: &Params, by_kernel: bool) 
         float32_logits: !by_kernel,
         scaled_logits: false,
     };
-    let attention = Attention::new(params, "x", dims, case.kind);
+    let attention = match case.learned {
+        true => Attention::to_itself(params, "x", dims, case.kind),
+        false => Attention::to_context(params, "x", dims, case.kind),
+    };
     let ids = [&case.query_ids, &case.key_ids].map(|ids| ids.to_device(Device::Cuda(0)));
     let [real_query, real_key] = ids.each_ref().map(|ids| ids.gt(0));
     let allowed = gimlet::nn::pairs(&real_query, &real_key)
@@ -37,10 +40,12 @@ fn results(case: &Case, leaves: &[Tensor; 3], params: &Params, by_kernel: bool) 
     let runs = || Runs::between(&case.query_ids, &case.key_ids, Device::Cuda(0));
     let learned = case.learned.then(|| position.to_kind(case.kind));
     let bias = AttentionBias::new(learned, &allowed).over(case.runs.then(runs).flatten());
+    let context = if case.learned { inputs } else { context };
     let [inputs, context] = [inputs, context].map(|tensor| tensor.to_kind(case.kind));
     let output = attention.forward(&inputs, &context, &bias, case.dropout);
     let output = output * real_query.unsqueeze(-1).to_kind(case.kind);
-    let mut read: Vec<&Tensor> = leaves[..if case.learned { 3 } else { 2 }].iter().collect();
+    let [inputs, context, position] = leaves;
+    let mut read = vec![inputs, if case.learned { position } else { context }];
     read.extend(params.iter().map(|(_, kernel)| kernel));
     crate::with_gradients(&[output], &read)
 }
@@ -62,7 +67,10 @@ fn check(what: &str, case: &Case) {
     ];
     let tolerance = if case.kind == Kind::Float { 2e-5 } else { 3e-2 };
     let what = format!("{what} {:?}", case.kind);
-    compare_ways(&what, tolerance, |by_kernel| results(case, &leaves, &params, by_kernel));
+    let by_flash = case.runs && !case.learned && case.kind == Kind::BFloat16;
+    let kernels = if by_flash { &FLASH } else { &EFFICIENT };
+    let comparison = Comparison { what: &what, kernels, tolerance };
+    compare_ways(&comparison, |by_kernel| results(case, &leaves, &params, by_kernel));
 }
 
 /// Rows of that many positions, each with examples of these lengths and then padding.

@@ -2,9 +2,11 @@
 //! `make gpu-check` runs it.
 //!
 //! Tolerances are relative to the norm of what libtorch gives: a few roundings of the dtype, for sums in
-//! another order.
+//! another order. Each comparison also says which operations must have run, and ours must not run in
+//! libtorch's turn.
 
 mod attention;
+mod launches;
 mod model;
 mod operations;
 mod optimizer;
@@ -16,6 +18,11 @@ use tch::{Device, Kind, Tensor};
 
 /// Relative errors that another order of sums may make.
 const DTYPES: [(Kind, f64); 2] = [(Kind::Float, 2e-6), (Kind::BFloat16, 4e-3)];
+
+/// libtorch's attention with a bias, and that over runs of keys.
+const EFFICIENT: [&str; 2] =
+    ["aten::_efficient_attention_forward", "aten::_efficient_attention_backward"];
+const FLASH: [&str; 2] = ["aten::_flash_attention_forward", "aten::_flash_attention_backward"];
 
 /// The device, held: tests seed its generator, and switch kernels off for all threads.
 fn cuda() -> (Device, MutexGuard<'static, ()>) {
@@ -30,19 +37,29 @@ fn random(size: &[i64], kind: Kind) -> Tensor {
     Tensor::randn(size, (Kind::Float, Device::Cuda(0))).to_kind(kind)
 }
 
-/// What `results` gives by our kernels, each within `tolerance` of what it gives by libtorch.
-fn compare(what: &str, tolerance: f64, mut results: impl FnMut() -> Vec<Tensor>) {
-    compare_ways(what, tolerance, |_| results());
+/// What is compared: its name, the operations that make it our way, and how far results may be apart.
+struct Comparison<'a> {
+    what: &'a str,
+    kernels: &'a [&'a str],
+    tolerance: f64,
+}
+
+/// What `results` gives by our kernels, each within the tolerance of what it gives by libtorch.
+fn compare(comparison: &Comparison, mut results: impl FnMut() -> Vec<Tensor>) {
+    compare_ways(comparison, |_| results());
 }
 
 /// The same for what needs to know whether kernels are in use: where libtorch's way would round more.
-fn compare_ways(what: &str, tolerance: f64, mut results: impl FnMut(bool) -> Vec<Tensor>) {
-    let [found, expected] = [true, false].map(|ours| {
+fn compare_ways(comparison: &Comparison, mut results: impl FnMut(bool) -> Vec<Tensor>) {
+    let Comparison { what, kernels, tolerance } = *comparison;
+    let [(found, not_in_ours), (expected, not_in_theirs)] = [true, false].map(|ours| {
         kernels::enable(ours);
         tch::manual_seed(8);
-        results(ours)
+        launches::without(kernels, || results(ours))
     });
     kernels::enable(true);
+    assert_eq!(not_in_ours, [""; 0], "{what}: these did not run");
+    assert_eq!(not_in_theirs, kernels, "{what}: the others ran where kernels are off");
     assert_eq!(found.len(), expected.len(), "{what}");
     for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
         assert_eq!(found.kind(), expected.kind(), "{what}, result {index}");

@@ -6,7 +6,7 @@ use gimlet::models::{Batch, Packing};
 use gimlet::nn::{Dropout, Dtype, Fp8Format, Params, RematPolicy, TransformerEngineConfig};
 use tch::{Device, Kind, Tensor};
 
-use crate::{compare_ways, cuda, relative_error};
+use crate::{Comparison, EFFICIENT, FLASH, compare_ways, cuda, relative_error};
 
 fn config(dtype: Dtype) -> T5Config {
     T5Config {
@@ -87,6 +87,23 @@ fn results(t5: &T5, params: &Params, batch: &Batch, dropout: Dropout) -> Vec<Ten
     all
 }
 
+/// All that must run in a training step, in every case of the table of `nn::fused`'s attention.
+fn kernels(dtype: Dtype) -> Vec<&'static str> {
+    let mut kernels = vec![
+        "rms_norm",
+        "rms_norm_backward",
+        "gated_gelu",
+        "gated_gelu_backward",
+        "cross_entropy",
+        "diagonal_sums",
+    ];
+    kernels.extend(EFFICIENT);
+    if dtype == Dtype::Bfloat16 {
+        kernels.extend(FLASH);
+    }
+    kernels
+}
+
 #[test]
 fn a_model_computes_the_same_with_our_kernels_and_without() {
     let (device, _held) = cuda();
@@ -100,7 +117,9 @@ fn a_model_computes_the_same_with_our_kernels_and_without() {
             [(batch(device), "full"), (padded(device), "padded"), (packed(device), "packed")]
         {
             for dropout in [Dropout::off(), t5[0].dropout()] {
-                compare_ways(&format!("model {dtype:?}, {what} rows"), tolerance, |ours| {
+                let what = format!("model {dtype:?}, {what} rows");
+                let kernels = &kernels(dtype);
+                compare_ways(&Comparison { what: &what, kernels, tolerance }, |ours| {
                     results(&t5[usize::from(ours)], &params, &batch, dropout)
                 });
             }
@@ -156,7 +175,9 @@ fn a_model_in_fp8_computes_the_same_with_our_casts_and_without() {
             amax_history_len,
         };
         let batch = batch(device);
-        compare_ways(&format!("model in fp8, history {amax_history_len}"), 5e-2, |ours| {
+        let what = format!("model in fp8, history {amax_history_len}");
+        let kernels = &[&kernels(Dtype::Bfloat16)[..], &["largest_magnitude", "cast_fp8"]].concat();
+        compare_ways(&Comparison { what: &what, kernels, tolerance: 5e-2 }, |ours| {
             // Scores as above.
             let float32_attention_logits = !ours;
             let fp8 = Some(fp8.clone());

@@ -2,10 +2,12 @@
 
 use gimlet::models::loss::{Head, LossSpec, Targets, cross_entropy};
 use gimlet::nn::fused::gated_gelu;
-use gimlet::nn::{Dropout, RelativePosition, add_and_norm, relative_position_bias, rms_norm};
+use gimlet::nn::{
+    Dropout, Joined, RelativePosition, add_and_norm, relative_position_bias, rms_norm,
+};
 use tch::{Kind, Tensor};
 
-use crate::{DTYPES, compare, cuda, random, with_gradients};
+use crate::{Comparison, DTYPES, compare, cuda, random, with_gradients};
 
 #[test]
 fn norms_with_and_without_the_sum_before() {
@@ -15,11 +17,14 @@ fn norms_with_and_without_the_sum_before() {
             let leaf = |size: &[i64]| random(size, kind).set_requires_grad(true);
             let (residual, branch, scale) =
                 (leaf(&[5, 131, width]), leaf(&[5, 131, width]), leaf(&[width]));
-            compare(&format!("rms_norm {kind:?} {width}"), tolerance, || {
+            let what = format!("rms_norm {kind:?} {width}");
+            let kernels = &["rms_norm", "rms_norm_backward"];
+            compare(&Comparison { what: &what, kernels, tolerance }, || {
                 with_gradients(&[rms_norm(&residual, &scale)], &[&residual, &scale])
             });
             for dropout in [Dropout::off(), Dropout::train(0.2)] {
-                compare(&format!("add_and_norm {kind:?} {width}"), tolerance, || {
+                let what = format!("add_and_norm {kind:?} {width}");
+                compare(&Comparison { what: &what, kernels, tolerance }, || {
                     let (sum, normal) = add_and_norm(&residual, &branch, &scale, dropout);
                     with_gradients(&[sum, normal], &[&residual, &branch, &scale])
                 });
@@ -34,10 +39,13 @@ fn gated_gelu_of_matrices_and_of_halves_of_one() {
     for (kind, tolerance) in DTYPES {
         for width in [8, 1024, 2816] {
             let joint = random(&[3, 77, 2 * width], kind).set_requires_grad(true);
-            compare(&format!("gated_gelu {kind:?} {width}"), tolerance, || {
-                let (gate, linear) = (joint.narrow(2, 0, width), joint.narrow(2, width, width));
-                let apart = gated_gelu(&gate.contiguous(), &linear.contiguous());
-                with_gradients(&[gated_gelu(&gate, &linear), apart], &[&joint])
+            let what = format!("gated_gelu {kind:?} {width}");
+            let kernels = &["gated_gelu", "gated_gelu_backward"];
+            compare(&Comparison { what: &what, kernels, tolerance }, || {
+                let halves = [0, width].map(|start| joint.narrow(2, start, width).contiguous());
+                let apart = gated_gelu(&Joined::new(halves.into(), 2));
+                let together = gated_gelu(&Joined::new(vec![joint.shallow_clone()], 2));
+                with_gradients(&[together, apart], &[&joint])
             });
         }
     }
@@ -55,7 +63,9 @@ fn cross_entropy_with_z_loss_and_smoothing() {
                 tokens: Tensor::randint(vocab, [517], (Kind::Int64, device)),
                 coefficients: random(&[517], Kind::Float).abs(),
             };
-            compare(&format!("cross_entropy {vocab}"), 1e-5, || {
+            let what = format!("cross_entropy {vocab}");
+            let kernels = &["cross_entropy"];
+            compare(&Comparison { what: &what, kernels, tolerance: 1e-5 }, || {
                 let (hidden, kernel) = (hidden.shallow_clone(), kernel.shallow_clone());
                 let head = Head { hidden, kernel };
                 let (losses, scalar) = cross_entropy(&head, &targets, &spec);
@@ -79,7 +89,9 @@ fn gradients_of_relative_position_biases() {
             ((130, 7), RelativePosition::Bidirectional),
         ] {
             let embedding = random(&[6, 32], kind).set_requires_grad(true);
-            compare(&format!("relative_position {kind:?} {lengths:?}"), 5.0 * tolerance, || {
+            let what = format!("relative_position {kind:?} {lengths:?}");
+            let (kernels, tolerance) = (&["diagonal_sums"], 5.0 * tolerance);
+            compare(&Comparison { what: &what, kernels, tolerance }, || {
                 let bias = relative_position_bias(&embedding, lengths, direction, 128);
                 let batched = &bias * random(&[3, 1, 1, 1], kind);
                 with_gradients(&[batched], &[&embedding])

@@ -3,7 +3,7 @@
 use gimlet::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
 use tch::{Kind, Tensor};
 
-use crate::{compare, cuda, random};
+use crate::{Comparison, compare, cuda, random};
 
 /// Parameters and states after three updates of all shapes.
 fn updated(spec: &Adafactor, shapes: &[Vec<usize>]) -> Vec<Tensor> {
@@ -60,6 +60,8 @@ fn adafactor_of_matrices_and_vectors() {
         },
     ];
     for spec in others.iter().chain([&plain]) {
-        compare("adafactor", 1e-5, || updated(spec, &shapes));
+        let kernels = &["adafactor_matrix", "adafactor_vector"];
+        let comparison = Comparison { what: "adafactor", kernels, tolerance: 1e-5 };
+        compare(&comparison, || updated(spec, &shapes));
     }
 }

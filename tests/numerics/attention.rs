@@ -14,6 +14,8 @@ struct Case {
     kv_length: i64,
     kind: Kind,
     dropout: Dropout,
+    /// Whether it reads its own inputs.
+    itself: bool,
     /// Whether positions have a bias that is learned.
     position: bool,
     allowed: Tensor,
@@ -41,24 +43,54 @@ fn run(case: &Case, fused: bool) -> Vec<Tensor> {
         float32_logits: true,
         scaled_logits: false,
     };
-    let attention = Attention::new(&params, "x", dims, case.kind);
     let bias = case.position.then(|| position.to_kind(case.kind));
     let bias = AttentionBias::new(bias, &case.allowed);
     let [inputs_cast, context_cast] = [&inputs, &context].map(|tensor| tensor.to_kind(case.kind));
     tch::manual_seed(2);
-    let output = if fused {
-        attention.forward(&inputs_cast, &context_cast, &bias, case.dropout)
-    } else {
-        let (query, key_value) =
-            (attention.queries(&inputs_cast), attention.key_value(&context_cast));
-        attention.attend(&query, &key_value, bias.dense(Kind::Float), case.dropout)
+    let context_cast = if case.itself { &inputs_cast } else { &context_cast };
+    let output = match (fused, case.itself) {
+        (false, _) => written_out(case, &params, [&inputs_cast, context_cast], &bias),
+        (true, true) => Attention::to_itself(&params, "x", dims, case.kind).forward(
+            &inputs_cast,
+            context_cast,
+            &bias,
+            case.dropout,
+        ),
+        (true, false) => Attention::to_context(&params, "x", dims, case.kind).forward(
+            &inputs_cast,
+            context_cast,
+            &bias,
+            case.dropout,
+        ),
     };
     let weights = Tensor::randn(output.size(), (Kind::Float, Device::Cpu));
     (output.to_kind(Kind::Float) * weights).sum(Kind::Float).backward();
-    let mut found = vec![output.detach(), inputs.grad(), context.grad()];
+    let mut found = vec![output.detach(), inputs.grad()];
+    found.extend((!case.itself).then(|| context.grad()));
     found.extend(params.iter().map(|(_, kernel)| kernel.grad()));
     found.extend(case.position.then(|| position.grad()));
     found
+}
+
+/// The attention of one input to the other, each projection and each head's scores apart.
+fn written_out(
+    case: &Case,
+    params: &Params,
+    [inputs, context]: [&Tensor; 2],
+    bias: &AttentionBias,
+) -> Tensor {
+    let kernel = |name: &str| params.cast(&format!("x/{name}/kernel"), case.kind);
+    let heads = |inputs: &Tensor, name: &str| {
+        inputs.matmul(&kernel(name)).view([case.batch, -1, case.num_heads, 8]).transpose(1, 2)
+    };
+    let wide = |heads: Tensor| heads.to_kind(Kind::Float);
+    let (query, key) = (wide(heads(inputs, "query")), wide(heads(context, "key")));
+    let scores = query.matmul(&key.transpose(-2, -1)) + bias.dense(Kind::Float);
+    let weights = scores.softmax(-1, Kind::Float).to_kind(case.kind);
+    // One mask for all queries, as T5X has it.
+    let weights = case.dropout.apply_along_length(weights);
+    let averages = weights.matmul(&heads(context, "value"));
+    averages.transpose(1, 2).flatten(2, 3).matmul(&kernel("out"))
 }
 
 fn check(case: &Case, bound: f64) {
@@ -86,6 +118,7 @@ fn plain() -> Case {
         kv_length: 20,
         kind: Kind::Float,
         dropout: Dropout::off(),
+        itself: false,
         position: true,
         allowed: all_pairs(&[5, 1, 20, 20]),
     }
@@ -127,6 +160,13 @@ fn with_a_mask_for_keys_alone() {
 #[test]
 fn with_dropout_of_the_same_draws() {
     check(&Case { dropout: Dropout::train(0.3), ..plain() }, 1e-6);
+}
+
+#[test]
+fn to_itself() {
+    check(&Case { itself: true, ..plain() }, 1e-6);
+    check(&Case { itself: true, dropout: Dropout::train(0.3), ..plain() }, 1e-6);
+    check(&Case { itself: true, kind: Kind::BFloat16, ..plain() }, 2e-2);
 }
 
 #[test]

@@ -3,11 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gimlet::checkpoint::{
-    CheckpointManagerClass, CheckpointPaths, CheckpointerClass, NoTransformations,
-    RestoreCheckpointConfig, RestoreMode, open,
-};
-use gimlet::gin::Ref;
+use gimlet::checkpoint::{RestoreCheckpointConfig, RestoreMode, open};
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::{Batch, Packing};
 use gimlet::nn::{Activation, Params};
@@ -54,18 +50,7 @@ pub fn hugging_face(name: &str) -> HuggingFace {
 pub fn imported(name: &str, t5: &T5) -> Params {
     let folder = data(name);
     let folder = Path::try_from(&*folder).expect("the path is text");
-    let config = RestoreCheckpointConfig {
-        path: CheckpointPaths(vec![folder.to_string()]),
-        mode: RestoreMode::Specific,
-        assignment_map: None,
-        strict: true,
-        fallback_to_scratch: false,
-        dtype: None,
-        restore_dataset: false,
-        checkpointer_cls: Ref(CheckpointerClass::default()),
-        checkpoint_manager_cls: Ref(CheckpointManagerClass::default()),
-        state_transformation_fns: NoTransformations,
-    };
+    let config = RestoreCheckpointConfig::new(&[folder.as_str()], RestoreMode::Specific);
     let stored = open(&folder).expect("a model");
     let needs = t5.config().param_tree().into_iter().map(|spec| (target(&spec.name), spec.shape));
     let plan = config.plan(stored.as_ref(), &needs.collect()).expect("the same model");
@@ -130,7 +115,7 @@ pub fn tiny(seed: u64) -> (T5, Params) {
         num_heads: 2,
         num_encoder_layers: 2,
         num_decoder_layers: 2,
-        head_dim: 8,
+        head_dim: 16,
         mlp_dim: 24,
         dropout_rate: 0.1,
         ..T5Config::t5_1_1_small()

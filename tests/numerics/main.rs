@@ -6,6 +6,7 @@ mod attention;
 mod decode;
 mod fixture;
 mod fp8;
+mod kernels;
 mod loss;
 mod model;
 mod products;

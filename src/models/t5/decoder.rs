@@ -97,14 +97,13 @@ impl DecoderLayer {
     fn new(config: &T5Config, params: &Params, prefix: &str) -> Self {
         let kind = kind(config.dtype);
         let scale = |norm: &str| params.cast(&format!("{prefix}/{norm}/scale"), kind);
-        let attention = |name: &str| {
-            Attention::new(params, &format!("{prefix}/{name}"), attention_dims(config), kind)
-        };
+        let (dims, name) = (attention_dims(config), |name: &str| format!("{prefix}/{name}"));
+        let cross = name("encoder_decoder_attention");
         Self {
             pre_self_attention_layer_norm: scale("pre_self_attention_layer_norm"),
-            self_attention: attention("self_attention"),
+            self_attention: Attention::to_itself(params, &name("self_attention"), dims, kind),
             pre_cross_attention_layer_norm: scale("pre_cross_attention_layer_norm"),
-            encoder_decoder_attention: attention("encoder_decoder_attention"),
+            encoder_decoder_attention: Attention::to_context(params, &cross, dims, kind),
             pre_mlp_layer_norm: scale("pre_mlp_layer_norm"),
             mlp: new_mlp(config, params, prefix),
         }

@@ -78,7 +78,7 @@ impl EncoderLayer {
         let attention = format!("{prefix}/attention");
         Self {
             pre_attention_layer_norm: scale("pre_attention_layer_norm"),
-            attention: Attention::new(params, &attention, attention_dims(config), kind),
+            attention: Attention::to_itself(params, &attention, attention_dims(config), kind),
             pre_mlp_layer_norm: scale("pre_mlp_layer_norm"),
             mlp: new_mlp(config, params, prefix),
         }

@@ -11,6 +11,10 @@ mod encoder;
 #[cfg(feature = "torch")]
 mod model;
 #[cfg(feature = "torch")]
+mod packed_encoder;
+#[cfg(feature = "torch")]
+mod packed_mlp;
+#[cfg(feature = "torch")]
 mod predict;
 #[cfg(feature = "torch")]
 mod step;

@@ -3,31 +3,51 @@
 use tch::{Device, Kind, Tensor};
 
 use super::model::T5;
+use super::packed_encoder::PackedEncoder;
+use super::spec::T5Config;
 use super::step::{CacheInputs, DecoderCache, Position, StepDecoder};
 use crate::models::Batch;
 use crate::models::decoding::{DecodeError, Decodes, NextLogits, Prediction, Prompt};
 use crate::nn::cuda_graph::CudaGraph;
-use crate::nn::{Dropout, PackedKernel, Params};
+use crate::nn::team::Team;
+use crate::nn::{Dropout, PackedKernel, Params, kind};
 use crate::telemetry;
 
-/// A model that decodes batch after batch: its decoder's weights, laid out for that once.
+/// A model that decodes batch after batch: its weights, laid out for that once.
 #[derive(Debug)]
 pub struct Predictor<'a> {
     t5: &'a T5,
     params: &'a Params,
+    encoder: Option<PackedEncoder>, // where it is faster than the one that trains
     decoder: StepDecoder,
     head: PackedKernel, // float32 [embed, vocab]
+    steps_by_team: bool,
+}
+
+/// A parameter of that name in the compute dtype, and what makes queries divided by what their scores are.
+pub(super) fn prediction_kernel(config: &T5Config, params: &Params, name: &str) -> Tensor {
+    let kernel = params.cast(name, kind(config.dtype));
+    let scaled = config.scale_attn_logits && name.ends_with("query/kernel");
+    if scaled { kernel / (config.head_dim as f64).sqrt() } else { kernel }
 }
 
 impl T5 {
     /// For batches of about so many hypotheses, which is rows times decodes.
     pub fn predictor<'a>(&'a self, params: &'a Params, hypotheses: usize) -> Predictor<'a> {
         let hypotheses = hypotheses as i64;
-        tch::no_grad(|| Predictor {
-            t5: self,
-            params,
-            decoder: StepDecoder::new(self.config(), params, hypotheses),
-            head: PackedKernel::new(&self.head_kernel(params), hypotheses),
+        tch::no_grad(|| {
+            let config = self.config();
+            let head = self.head_kernel(params);
+            let packed = PackedEncoder::suits(config, head.device());
+            Predictor {
+                t5: self,
+                params,
+                encoder: packed.then(|| PackedEncoder::new(config, params)),
+                decoder: StepDecoder::new(config, params, hypotheses),
+                head: PackedKernel::new(&head, hypotheses),
+                // With more, what libtorch does of a step is worth its threads.
+                steps_by_team: hypotheses <= PackedKernel::FEW_ROWS && !head.device().is_cuda(),
+            }
         })
     }
 
@@ -47,6 +67,15 @@ impl T5 {
 }
 
 impl Predictor<'_> {
+    /// Encoding of `inputs` `[batch, inputs_length]`, of which 0 is padding: `[batch, inputs_length, embed]`.
+    pub fn encode(&self, inputs: &Tensor) -> Tensor {
+        let Some(encoder) = &self.encoder else {
+            return self.t5.encode(self.params, inputs, Dropout::off());
+        };
+        let _team = Team::assemble();
+        encoder.forward(&self.t5.embed(self.params, inputs), &inputs.gt(0))
+    }
+
     /// Sequences for every row of `batch`, worst to best, as long as its targets. Sampling draws from
     /// torch's generator.
     ///
@@ -77,6 +106,7 @@ struct Stepper<'a> {
     predictor: &'a Predictor<'a>,
     cache: DecoderCache,
     recorded: Option<Recorded>,
+    _team: Option<Team>,
 }
 
 /// A step as a CUDA graph.
@@ -89,7 +119,8 @@ struct Recorded {
 impl<'a> Stepper<'a> {
     fn new(predictor: &'a Predictor<'a>, inputs: &Tensor, prompt: &Prompt) -> Self {
         let (device, beams) = (inputs.device(), prompt.num_decodes);
-        let encoded = predictor.t5.encode(predictor.params, inputs, Dropout::off());
+        let encoded = predictor.encode(inputs);
+        let team = predictor.steps_by_team.then(Team::assemble);
         let rows = inputs.size()[0] * beams;
         let (real, max_length) = (&inputs.gt(0), prompt.inputs.size()[1]);
         let inputs = CacheInputs { encoded: &encoded, real, beams, max_length };
@@ -98,7 +129,7 @@ impl<'a> Stepper<'a> {
             _ => Position::Counted(0),
         };
         let cache = predictor.decoder.new_cache(&inputs, position);
-        let mut stepper = Self { predictor, cache, recorded: None };
+        let mut stepper = Self { predictor, cache, recorded: None, _team: team };
         if let Device::Cuda(index) = device {
             stepper.record(index, rows);
         }
@@ -106,7 +137,7 @@ impl<'a> Stepper<'a> {
     }
 
     fn step(&mut self, tokens: &Tensor) -> Tensor {
-        let Predictor { t5, params, decoder, head } = self.predictor;
+        let Predictor { t5, params, decoder, head, .. } = self.predictor;
         let embedded = t5.embed(params, &tokens.squeeze_dim(1)); // [rows, embed]
         let hidden = decoder.step(embedded, &mut self.cache);
         head.apply(&t5.head_inputs(&hidden))

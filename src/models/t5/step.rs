@@ -6,13 +6,15 @@
 
 use tch::{Kind, Tensor};
 
+use super::packed_mlp::PackedMlp;
+use super::predict::prediction_kernel;
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    Activation, KeyValue, PackedKernel, Params, RelativePosition, activate, average,
-    bias_from_mask, causal_mask, kind, relative_position_bias, rms_norm,
+    KeyValue, PackedKernel, Params, RelativePosition, average, bias_from_mask, causal_mask, kind,
+    relative_position_bias, rms_norm,
 };
 
-/// The decoder's weights in the compute dtype, laid out for products with few rows.
+/// The decoder's weights in the compute dtype, laid out for products of a position of each hypothesis.
 #[derive(Debug)]
 pub struct StepDecoder {
     layers: Vec<StepLayer>,
@@ -29,12 +31,9 @@ struct StepLayer {
     self_out: PackedKernel,
     pre_cross_attention_layer_norm: Tensor,
     cross_query: PackedKernel,
-    cross_key_value: Tensor, // [embed, 2 * joined], which only new caches read
+    cross_key_value: PackedKernel, // [embed, 2 * joined], which only new caches read
     cross_out: PackedKernel,
-    pre_mlp_layer_norm: Tensor,
-    mlp_inputs: PackedKernel, // [embed, activations * mlp]
-    mlp_output: PackedKernel,
-    mlp_activations: Vec<Activation>,
+    mlp: PackedMlp,
     heads: Heads,
 }
 
@@ -84,9 +83,7 @@ impl StepDecoder {
         let layer = |index| {
             let prefix = format!("decoder/layers_{index}");
             StepLayer::new(config, rows, |name| {
-                let kernel = params.cast(&format!("{prefix}/{name}"), kind);
-                let scaled = config.scale_attn_logits && name.ends_with("query/kernel");
-                if scaled { kernel / (config.head_dim as f64).sqrt() } else { kernel }
+                prediction_kernel(config, params, &format!("{prefix}/{name}"))
             })
         };
         Self {
@@ -126,7 +123,7 @@ impl StepDecoder {
         for (index, layer) in self.layers.iter().enumerate() {
             hidden = layer.self_attend(&hidden, cache, index, &self_bias);
             hidden = layer.cross_attend(&hidden, &cache.cross[index], &cache.cross_bias);
-            hidden = layer.feed_forward(&hidden);
+            hidden = layer.mlp.forward(&hidden);
         }
         cache.position.advance();
         rms_norm(&hidden, &self.norm)
@@ -137,40 +134,32 @@ impl StepDecoder {
 impl StepLayer {
     /// `read` gives the layer's parameter of a name.
     fn new(config: &T5Config, rows: i64, read: impl Fn(&str) -> Tensor) -> Self {
-        let joined = |names: &[String]| {
+        let joined = |block: &str, names: &[&str]| {
             let kernels: Vec<_> =
-                names.iter().map(|name| read(&format!("{name}/kernel"))).collect();
+                names.iter().map(|name| read(&format!("{block}/{name}/kernel"))).collect();
             Tensor::cat(&kernels, 1)
-        };
-        let of = |block: &str, names: &[&str]| {
-            joined(&names.iter().map(|name| format!("{block}/{name}")).collect::<Vec<_>>())
         };
         let pack = |kernel: Tensor| PackedKernel::new(&kernel, rows);
         let (own, cross) = ("self_attention", "encoder_decoder_attention");
-        let inputs = config.input_projections();
-        let inputs: Vec<_> = inputs.iter().map(|name| format!("mlp/{name}")).collect();
+        let key_value = joined(cross, &["key", "value"]);
         Self {
             pre_self_attention_layer_norm: read("pre_self_attention_layer_norm/scale"),
-            self_projections: pack(of(own, &["query", "key", "value"])),
-            self_out: pack(of(own, &["out"])),
+            self_projections: pack(joined(own, &["query", "key", "value"])),
+            self_out: pack(joined(own, &["out"])),
             pre_cross_attention_layer_norm: read("pre_cross_attention_layer_norm/scale"),
-            cross_query: pack(of(cross, &["query"])),
-            cross_key_value: of(cross, &["key", "value"]),
-            cross_out: pack(of(cross, &["out"])),
-            pre_mlp_layer_norm: read("pre_mlp_layer_norm/scale"),
-            mlp_inputs: pack(joined(&inputs)),
-            mlp_output: pack(of("mlp", &["wo"])),
-            mlp_activations: config.mlp_activations.clone(),
+            cross_query: pack(joined(cross, &["query"])),
+            cross_key_value: PackedKernel::new(&key_value, PackedKernel::MANY_ROWS),
+            cross_out: pack(joined(cross, &["out"])),
+            mlp: PackedMlp::new(config, rows, &read),
             heads: Heads::new(config),
         }
     }
 
     /// Keys and values of `encoded` `[batch, inputs_length, embed]`.
     fn cross_keys(&self, encoded: &Tensor) -> KeyValue {
-        let (batch, length, _) = encoded.size3().expect("an encoding has three axes");
-        let size = [batch, length, 2, self.heads.count, self.heads.dim];
-        let heads = encoded.matmul(&self.cross_key_value).view(size);
-        let part = |index| heads.select(2, index).transpose(1, 2);
+        let both = self.cross_key_value.apply_by_head(encoded, self.heads.dim);
+        // Each step reads all of them, a head after the other: they had better lie so.
+        let part = |index| both.narrow(1, index * self.heads.count, self.heads.count);
         KeyValue { key: part(0), value: part(1) }
     }
 
@@ -188,8 +177,8 @@ impl StepLayer {
         let query = projected.select(1, 0).unsqueeze(2); // [rows, num_heads, 1, head_dim]
         let own = cache.own.get(index as i64);
         let key_value = cache.position.extend(&own, &projected.narrow(1, 1, 2));
-        let heads = average(&query, &key_value, bias); // [rows, num_heads, 1, head_dim]
-        self.self_out.apply_and_add(&heads.reshape([rows, -1]), hidden)
+        let heads = average(&query, &key_value, bias);
+        self.self_out.apply_and_add(&heads.view([rows, -1]), hidden)
     }
 
     fn cross_attend(&self, hidden: &Tensor, cross: &KeyValue, bias: &Tensor) -> Tensor {
@@ -200,15 +189,7 @@ impl StepLayer {
         let query = self.cross_query.apply_to_normal(hidden, norm);
         let query = query.view([batch, rows / batch, self.heads.count, self.heads.dim]);
         let heads = average(&query.transpose(1, 2), cross, bias);
-        self.cross_out.apply_and_add(&heads.transpose(1, 2).reshape([rows, -1]), hidden)
-    }
-
-    fn feed_forward(&self, hidden: &Tensor) -> Tensor {
-        let projected = self.mlp_inputs.apply_to_normal(hidden, &self.pre_mlp_layer_norm);
-        let parts = projected.chunk(self.mlp_activations.len() as i64, -1);
-        let activated = self.mlp_activations.iter().zip(&parts).map(|(a, part)| activate(*a, part));
-        let product = activated.reduce(|a, b| a * b).expect("a feed-forward block has activations");
-        self.mlp_output.apply_and_add(&product, hidden)
+        self.cross_out.apply_and_add(&heads.view([rows, -1]), hidden)
     }
 }
 
@@ -304,7 +285,7 @@ mod tests {
             num_heads: 2,
             num_encoder_layers: 1,
             num_decoder_layers: 2,
-            head_dim: 8,
+            head_dim: 16,
             mlp_dim: 24,
             ..T5Config::t5_1_1_small()
         };

@@ -5,24 +5,32 @@
 use tch::Tensor;
 
 use super::kernels;
+use crate::nn::Joined;
 use crate::nn::autograd::custom_function;
 use crate::nn::profiler::{Part, part};
 
-/// `gelu(gate) * linear`, elementwise; both `[.., mlp]` and of one dtype.
-pub fn gated_gelu(gate: &Tensor, linear: &Tensor) -> Tensor {
+/// `gelu(gate) * linear`, elementwise, of `factors`, which are gate and linear: `[.., mlp]`, as each of them.
+pub fn gated_gelu(factors: &Joined) -> Tensor {
     let _part = part(Part::Elementwise);
-    let factors = Factors { gate: gate.detach(), linear: linear.detach() };
+    let read: Vec<&Tensor> = factors.wholes().iter().collect();
+    let factors = Factors::new(factors.detach());
     let product = tch::no_grad(|| factors.product());
-    let gradients = move |of: Vec<Tensor>| factors.gradients(&of[0]).into();
-    custom_function(&[gate, linear], vec![product], gradients).remove(0)
+    let gradients = move |of: Vec<Tensor>| factors.gradients(&of[0]);
+    custom_function(&read, vec![product], gradients).remove(0)
 }
 
 struct Factors {
+    joined: Joined,
     gate: Tensor,
     linear: Tensor,
 }
 
 impl Factors {
+    fn new(joined: Joined) -> Self {
+        let [gate, linear] = joined.parts().try_into().expect("gate and linear");
+        Self { joined, gate, linear }
+    }
+
     fn product(&self) -> Tensor {
         let Some([gate, linear]) = self.matrices() else {
             return self.gate.gelu("tanh").g_mul_(&self.linear);
@@ -32,31 +40,33 @@ impl Factors {
         product
     }
 
-    /// Gradients of the gate and of what it multiplies.
-    fn gradients(&self, product: &Tensor) -> [Tensor; 2] {
+    /// Gradients of what was given, laid out as that was.
+    fn gradients(&self, product: &Tensor) -> Vec<Tensor> {
         let _part = part(Part::Elementwise);
-        let Some([gate, linear]) = self.matrices() else {
-            let of_gelu = product * &self.linear;
-            let gate = self.gate.gelu_backward(&of_gelu, "tanh");
-            return [gate, self.gate.gelu("tanh").g_mul_(product)];
-        };
-        let product = product.contiguous();
-        let gradients = [product.empty_like(), product.empty_like()];
-        let tensors = [&product, &gate, &linear, &gradients[0], &gradients[1]];
-        kernels::launch(c"gated_gelu_backward", &tensors, &[]);
-        gradients
+        let gradients = Self::new(self.joined.empty_like());
+        match (self.matrices(), gradients.matrices()) {
+            (Some([gate, linear]), Some([gate_gradient, linear_gradient])) => {
+                let product = product.contiguous();
+                let tensors = [&product, &gate, &linear, &gate_gradient, &linear_gradient];
+                kernels::launch(c"gated_gelu_backward", &tensors, &[]);
+            }
+            _ => {
+                let of_gelu = product * &self.linear;
+                let of_gate = &gradients.gate;
+                let _ = self.gate.gelu_backward_grad_input(of_gate, &of_gelu, "tanh");
+                // The memory of one passing tensor serves for both.
+                let gelu = self.gate.gelu_out(&of_gelu, "tanh");
+                let _ = gelu.mul_out(&gradients.linear, product);
+            }
+        }
+        gradients.joined.into_wholes()
     }
 
-    /// Both as `[rows, mlp]` for the kernel, if it takes them.
+    /// Both as `[rows, mlp]` for the kernel, where they lie, if it takes them.
     fn matrices(&self) -> Option<[Tensor; 2]> {
-        let suits = |tensor: &Tensor| kernels::suit(tensor, i64::MAX);
-        let [gate, linear] = [&self.gate, &self.linear];
-        if gate.kind() != linear.kind() || !suits(gate) || !suits(linear) {
-            return None;
-        }
-        let width = gate.size()[gate.dim() - 1];
-        // Halves of one matrix stay where they are.
-        Some([gate, linear].map(|tensor| tensor.reshape([-1, width])))
+        let width = self.gate.size()[self.gate.dim() - 1];
+        let matrix = |tensor: &Tensor| tensor.reshape([-1, width]);
+        kernels::suit(&self.gate, i64::MAX).then(|| [matrix(&self.gate), matrix(&self.linear)])
     }
 }
 
@@ -79,11 +89,14 @@ mod tests {
                 all.push(product.detach());
                 all
             };
-            let found = results(gated_gelu(&gate, &linear));
             let expected = results(gate.gelu("tanh") * &linear);
-            for (found, expected) in found.iter().zip(&expected) {
-                assert_eq!(found.kind(), kind);
-                assert!(found.allclose(expected, tolerance, tolerance, false));
+            let apart = vec![gate.shallow_clone(), linear.shallow_clone()];
+            for wholes in [apart, vec![Tensor::cat(&[&gate, &linear], -1)]] {
+                let found = results(gated_gelu(&Joined::new(wholes, 2)));
+                for (found, expected) in found.iter().zip(&expected) {
+                    assert_eq!(found.kind(), kind);
+                    assert!(found.allclose(expected, tolerance, tolerance, false));
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ use tch::Device;
 use crate::models::Model;
 use crate::models::decoding::{DecodeFn, Prediction};
 use crate::models::memory::StepShape;
-use crate::nn::{Dropout, Params};
+use crate::nn::Params;
 use crate::telemetry::Laps;
 use crate::train::error::TrainError;
 use crate::train::inputs::decoding_shape;
@@ -66,8 +66,7 @@ pub fn bench_decode(spec: &Train, device: Device, plan: Plan) -> Result<DecodeFi
     };
     let encode = || {
         stepper.guarded(0, || {
-            let tokens = &batch.encoder_input_tokens;
-            let _ = tch::no_grad(|| t5.encode(&params, tokens, Dropout::off()));
+            let _ = tch::no_grad(|| predictor.encode(&batch.encoder_input_tokens));
             synchronize(device);
         })
     };

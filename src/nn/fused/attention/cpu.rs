@@ -1,7 +1,10 @@
 //! On CPUs, block by block: the Rust side of `bridge/attention.cpp`.
 
+use std::ptr::null_mut;
+
 use tch::{Kind, Tensor};
 
+use crate::nn::Heads;
 use crate::nn::autograd::{RawTensor, check, custom_function, raw};
 use crate::nn::masks::AttentionBias;
 use crate::nn::profiler::{Part, part};
@@ -11,6 +14,7 @@ struct RawAttention {
     query: RawTensor,
     key: RawTensor,
     value: RawTensor,
+    factors: RawTensor,
     position: RawTensor,
     allowed: RawTensor,
 }
@@ -34,33 +38,40 @@ struct Operands {
     query: Tensor,    // [batch, num_heads, q_length, head_dim]
     key: Tensor,      // [batch, num_heads, kv_length, head_dim]
     value: Tensor,    // as the keys
+    factors: Tensor,  // [batch, num_heads, kv_length, 1], or undefined
     position: Tensor, // [1, num_heads, q_length, kv_length], or undefined
     allowed: Tensor,  // bool [batch, 1, q_length, kv_length]
 }
 
 /// See [`super::fused_attention`]. Scores and weights are never held whole, neither now nor for the backward
 /// pass.
-pub(super) fn attention(
-    query: &Tensor,
-    key: &Tensor,
-    value: &Tensor,
-    bias: &AttentionBias,
-) -> Tensor {
+pub(super) fn attention(heads: &Heads, factors: Option<&Tensor>, bias: &AttentionBias) -> Tensor {
     let _part = part(Part::Attention);
     let undefined = Tensor::new;
     let position = bias.position.as_ref().map_or_else(undefined, Tensor::shallow_clone);
+    let kept = heads.detach();
+    let [query, key, value] = kept.split();
     let operands = Operands {
-        query: query.detach(),
-        key: key.detach(),
-        value: value.detach(),
+        query,
+        key,
+        value,
+        factors: factors.map_or_else(undefined, Tensor::shallow_clone),
         position: if position.defined() { position.detach() } else { undefined() },
         allowed: bias.allowed.shallow_clone(),
     };
     let (out, softmax) = tch::no_grad(|| operands.forward());
     let position_needs = position.defined() && position.requires_grad();
-    let backward =
-        move |gradients: Vec<Tensor>| operands.backward(&softmax, &gradients[0], position_needs);
-    custom_function(&[query, key, value, &position], vec![out], backward).remove(0)
+    let backward = move |gradients: Vec<Tensor>| {
+        let position = if position_needs { operands.position.empty_like() } else { Tensor::new() };
+        let found = kept.empty_like();
+        operands.backward(&softmax, &gradients[0], (&found, &position));
+        let mut found = found.joined.into_wholes();
+        found.push(position);
+        found
+    };
+    let mut read: Vec<&Tensor> = heads.joined.wholes().iter().collect();
+    read.push(&position);
+    custom_function(&read, vec![out], backward).remove(0)
 }
 
 impl Operands {
@@ -69,6 +80,7 @@ impl Operands {
             query: raw(&self.query),
             key: raw(&self.key),
             value: raw(&self.value),
+            factors: raw(&self.factors),
             position: raw(&self.position),
             allowed: raw(&self.allowed),
         }
@@ -87,34 +99,28 @@ impl Operands {
         (out, softmax)
     }
 
-    /// Gradients of query, key, value and position.
+    /// Writes the gradients of queries, keys and values, and of the position if it is defined.
     fn backward(
         &self,
         softmax: &Tensor,
         out_gradient: &Tensor,
-        position_needs: bool,
-    ) -> Vec<Tensor> {
+        (heads, position): (&Heads, &Tensor),
+    ) {
         let _part = part(Part::Attention);
-        let heads = self.query.size()[1];
-        let like = |tensor: &Tensor| {
-            let joined = tensor.transpose(1, 2);
-            Tensor::empty(joined.size(), (tensor.kind(), tensor.device())).transpose(1, 2)
-        };
-        let position = if position_needs { self.position.empty_like() } else { Tensor::new() };
-        let found = [like(&self.query), like(&self.key), like(&self.value), position];
+        let [query, key, value] = heads.split();
         let gradients = RawAttention {
-            query: raw(&found[0]),
-            key: raw(&found[1]),
-            value: raw(&found[2]),
-            position: raw(&found[3]),
-            allowed: std::ptr::null_mut(),
+            query: raw(&query),
+            key: raw(&key),
+            value: raw(&value),
+            factors: null_mut(),
+            position: raw(position),
+            allowed: null_mut(),
         };
-        let out_gradient = split_heads(out_gradient, heads);
-        // SAFETY: all tensors outlive the call; the bridge does not read `allowed` of the gradients.
+        let out_gradient = split_heads(out_gradient, heads.count);
+        // SAFETY: all tensors outlive the call; the bridge does not read what is null.
         check(unsafe {
             gimlet_attention_backward(self.raw(), raw(softmax), raw(&out_gradient), gradients)
         });
-        found.into()
     }
 }
 

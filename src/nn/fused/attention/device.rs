@@ -4,6 +4,7 @@ use std::ffi::c_char;
 
 use tch::Tensor;
 
+use crate::nn::Heads;
 use crate::nn::autograd::{RawTensor, check, custom_function, raw};
 use crate::nn::masks::AttentionBias;
 use crate::nn::profiler::{Part, part};
@@ -18,6 +19,7 @@ struct RawOperands {
     key_starts: RawTensor,
     longest_query_run: i64,
     longest_key_run: i64,
+    gradients_joined: bool,
 }
 
 #[repr(C)]
@@ -66,6 +68,8 @@ struct Operands {
     bias: Tensor,
     /// Whether the bias' gradient is asked for.
     bias_needs: bool,
+    /// Whether gradients of queries, keys and values are best laid side by side for each position.
+    gradients_joined: bool,
     /// Undefined without runs.
     starts: [Tensor; 2],
     /// Queries and keys of the longest run.
@@ -127,30 +131,43 @@ pub(super) static FLASH: Kernel = Kernel {
 /// See [`super::fused_attention`].
 pub(super) fn attention(
     kernel: &'static Kernel,
-    in_heads: [&Tensor; 3],
+    heads: &Heads,
+    factors: Option<&Tensor>,
     bias: &AttentionBias,
 ) -> Tensor {
     let _part = part(Part::Attention);
-    let [query, key, value] = in_heads;
+    let projected = heads.detach();
+    let [query, key, value] = projected.split();
+    let value = factors.map_or_else(|| value.shallow_clone(), |factors| &value * factors);
     let (batch, _, length, _) = query.size4().expect("queries have four axes");
     let position = bias.position.as_ref().map_or_else(Tensor::new, Tensor::shallow_clone);
-    let operands = tch::no_grad(|| (kernel.operands)(in_heads, bias));
+    let operands = tch::no_grad(|| Operands {
+        gradients_joined: projected.joined.wholes().len() == 1,
+        ..(kernel.operands)([&query, &key, &value], bias)
+    });
     let kept = tch::no_grad(|| (kernel.forward)(&operands));
     let out = kept.out.shallow_clone();
     // The result that is kept must not know how it came to be.
     let kept = Kept { out: kept.out.detach(), ..kept };
+    let factors = factors.map(|factors| factors.transpose(1, 2)); // [batch, length, heads, 1]
     let backward = move |gradients: Vec<Tensor>| {
         let _part = part(Part::Attention);
         let [query, key, value, bias] = (kernel.backward)(&operands, &kept, &gradients[0]);
-        let by_head = |gradient: Tensor| {
-            let (heads, width) =
-                (gradient.size()[gradient.dim() - 2], *gradient.size().last().expect("axes"));
-            gradient.reshape([batch, -1, heads, width]).transpose(1, 2)
+        let by_row = |gradient: &Tensor| {
+            let size = gradient.size();
+            gradient.reshape([batch, -1, size[size.len() - 2], size[size.len() - 1]])
         };
-        let position = if bias.defined() { sum_over_batch(&bias) } else { bias };
-        vec![by_head(query), by_head(key), by_head(value), position]
+        if let Some(factors) = &factors {
+            let _ = by_row(&value).g_mul_(factors);
+        }
+        let parts = [query, key, value].map(|gradient| by_row(&gradient).flatten(2, 3));
+        let mut found = projected.joined.laid_out(&parts).into_wholes();
+        found.push(if bias.defined() { sum_over_batch(&bias) } else { bias });
+        found
     };
-    let out = custom_function(&[query, key, value, &position], vec![out], backward).remove(0);
+    let mut read: Vec<&Tensor> = heads.joined.wholes().iter().collect();
+    read.push(&position);
+    let out = custom_function(&read, vec![out], backward).remove(0);
     out.reshape([batch, length, -1])
 }
 
@@ -171,28 +188,39 @@ fn with_bias(in_heads: [&Tensor; 3], bias: &AttentionBias) -> Operands {
     let expanded = bias.aligned(query.kind()).expand([batch, heads, queries, key.size()[1]], false);
     let bias_needs = bias.position.as_ref().is_some_and(Tensor::requires_grad);
     let (starts, longest) = ([(); 2].map(|()| Tensor::new()), [0; 2]);
-    Operands { query, key, value, bias: expanded, bias_needs, starts, longest }
+    Operands {
+        query,
+        key,
+        value,
+        bias: expanded,
+        bias_needs,
+        gradients_joined: false,
+        starts,
+        longest,
+    }
 }
 
 fn with_runs(in_heads: [&Tensor; 3], bias: &AttentionBias) -> Operands {
     let runs = bias.runs.as_ref().expect("chosen where runs are known");
-    let Some(starts) = runs.starts() else {
-        let [query, key, value] = in_heads.map(by_position);
-        let (starts, longest) = ([(); 2].map(|()| Tensor::new()), runs.longest());
-        return Operands {
-            query,
-            key,
-            value,
-            bias: Tensor::new(),
-            bias_needs: false,
-            starts,
-            longest,
-        };
+    let (in_rows, starts) = match runs.starts() {
+        None => (in_heads.map(by_position), [(); 2].map(|()| Tensor::new())),
+        // One row after the other: [batch * length, heads, width].
+        Some(starts) => (
+            in_heads.map(|tensor| by_position(tensor).flatten(0, 1)),
+            starts.each_ref().map(Tensor::shallow_clone),
+        ),
     };
-    // One row after the other: [batch * length, heads, width].
-    let [query, key, value] = in_heads.map(|tensor| by_position(tensor).flatten(0, 1));
-    let (starts, longest) = (starts.each_ref().map(Tensor::shallow_clone), runs.longest());
-    Operands { query, key, value, bias: Tensor::new(), bias_needs: false, starts, longest }
+    let ([query, key, value], longest) = (in_rows, runs.longest());
+    Operands {
+        query,
+        key,
+        value,
+        bias: Tensor::new(),
+        bias_needs: false,
+        gradients_joined: false,
+        starts,
+        longest,
+    }
 }
 
 impl Operands {
@@ -206,6 +234,7 @@ impl Operands {
             key_starts: raw(&self.starts[1]),
             longest_query_run: self.longest[0],
             longest_key_run: self.longest[1],
+            gradients_joined: self.gradients_joined,
         }
     }
 }
@@ -241,146 +270,4 @@ fn raw_gradients(found: &[Tensor; 4]) -> RawGradients {
 mod stand_in;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::nn::autograd::panic_message;
-    use crate::nn::{Runs, causal_mask, pairs, same_segment};
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    use tch::{Device, Kind};
-
-    struct Case {
-        kernel: &'static Kernel,
-        kind: Kind,
-        position: bool,
-        /// Segment ids of queries and of keys, [batch, length].
-        ids: [Tensor; 2],
-        causal: bool,
-    }
-
-    fn ids<const N: usize>(rows: &[[i64; N]]) -> Tensor {
-        Tensor::from_slice2(rows)
-    }
-
-    /// The result for queries that are not padding, and the gradients of all that is read.
-    fn run(case: &Case, attend: impl Fn([&Tensor; 3], &AttentionBias) -> Tensor) -> Vec<Tensor> {
-        tch::manual_seed(1);
-        let [query_ids, key_ids] = &case.ids;
-        let (batch, heads, width) = (query_ids.size()[0], 3, 8);
-        let leaf = |size: &[i64]| {
-            let values = Tensor::randn(size, (Kind::Float, Device::Cpu)).to_kind(case.kind);
-            values.set_requires_grad(true)
-        };
-        let (queries, keys) = (query_ids.size()[1], key_ids.size()[1]);
-        // As projections leave them: heads side by side.
-        let joined = [queries, keys, keys].map(|length| leaf(&[batch, length, heads * width]));
-        let position = leaf(&[1, heads, queries, keys]);
-        let [query, key, value] =
-            joined.each_ref().map(|joined| joined.view([batch, -1, heads, width]).transpose(1, 2));
-        let (real_query, real_key) = (query_ids.gt(0), key_ids.gt(0));
-        let mut allowed =
-            pairs(&real_query, &real_key).logical_and(&same_segment(query_ids, key_ids));
-        if case.causal {
-            allowed = allowed.logical_and(&causal_mask(queries, Device::Cpu));
-        }
-        let learned = case.position.then(|| position.shallow_clone());
-        let bias = AttentionBias::new(learned, &allowed).over(Runs::between(
-            query_ids,
-            key_ids,
-            Device::Cpu,
-        ));
-        let out =
-            attend([&query, &key, &value], &bias) * real_query.unsqueeze(-1).to_kind(case.kind);
-        let weights = Tensor::randn(out.size(), (Kind::Float, Device::Cpu));
-        (out.to_kind(Kind::Float) * weights).sum(Kind::Float).backward();
-        let mut found = vec![out.detach()];
-        found.extend(joined.iter().map(Tensor::grad));
-        found.extend(case.position.then(|| position.grad()));
-        found
-    }
-
-    fn written_out([query, key, value]: [&Tensor; 3], bias: &AttentionBias) -> Tensor {
-        let [wide_query, wide_key] = [query, key].map(|tensor| tensor.to_kind(Kind::Float));
-        let scores = wide_query.matmul(&wide_key.transpose(-2, -1)) + bias.dense(Kind::Float);
-        let heads = scores.softmax(-1, Kind::Float).matmul(&value.to_kind(Kind::Float));
-        heads.to_kind(query.kind()).transpose(1, 2).flatten(2, 3)
-    }
-
-    fn check(case: &Case, bound: f64) {
-        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let found = run(case, |heads, bias| attention(case.kernel, heads, bias));
-        let expected = run(case, written_out);
-        assert_eq!(found.len(), expected.len());
-        for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
-            assert_eq!((found.size(), found.kind()), (expected.size(), expected.kind()));
-            let [found, expected] = [found, expected].map(|tensor| tensor.to_kind(Kind::Double));
-            let norm = expected.norm().double_value(&[]);
-            let error = (found - &expected).norm().double_value(&[]) / norm;
-            assert!(norm > 0.0 && error < bound, "tensor {index}: relative error {error}");
-        }
-    }
-
-    #[test]
-    fn with_a_learned_bias_over_rows_that_no_kernel_could_read() {
-        for (kind, bound) in [(Kind::Float, 1e-5), (Kind::BFloat16, 2e-2)] {
-            let ids = ids(&[[1; 13], [1; 13]]);
-            let ids = [ids.shallow_clone(), ids];
-            let case =
-                Case { kernel: &stand_in::EFFICIENT, kind, position: true, ids, causal: true };
-            check(&case, bound);
-        }
-    }
-
-    #[test]
-    fn with_a_learned_bias_padding_and_packed_examples() {
-        let ids = ids(&[[1, 1, 1, 2, 2, 0], [1, 1, 0, 0, 0, 0], [1, 2, 3, 3, 4, 4]]);
-        let ids = [ids.shallow_clone(), ids];
-        let (kernel, kind) = (&stand_in::EFFICIENT, Kind::Float);
-        check(&Case { kernel, kind, position: true, ids, causal: false }, 1e-5);
-    }
-
-    #[test]
-    fn between_padded_and_packed_sequences_without_a_bias() {
-        let queries = ids(&[[1, 1, 1, 2, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]);
-        let keys = ids(&[[1, 2, 2, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1, 1]]);
-        for kernel in [&stand_in::EFFICIENT, &stand_in::FLASH] {
-            let ids = [queries.shallow_clone(), keys.shallow_clone()];
-            let case = Case { kernel, kind: Kind::Float, position: false, ids, causal: false };
-            check(&case, 1e-5);
-        }
-    }
-
-    #[test]
-    fn between_full_sequences_without_a_bias() {
-        for kernel in [&stand_in::EFFICIENT, &stand_in::FLASH] {
-            let ids = [ids(&[[1; 5], [1; 5]]), ids(&[[1; 7], [1; 7]])];
-            let case = Case { kernel, kind: Kind::Float, position: false, ids, causal: false };
-            check(&case, 1e-5);
-        }
-    }
-
-    /// What libtorch says to the call: which operation has no kernel for CPUs.
-    fn refusal(call: impl FnOnce()) -> String {
-        let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("there is none for CPUs");
-        panic_message(panic.as_ref())
-    }
-
-    #[test]
-    fn calls_reach_the_operations_of_libtorch() {
-        let heads = Tensor::ones([2, 3, 8, 8], (Kind::BFloat16, Device::Cpu));
-        let allowed = Tensor::ones([2, 1, 8, 8], (Kind::Bool, Device::Cpu));
-        let padded = ids(&[[1, 1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1, 0, 0]]);
-        let runs = Runs::between(&padded, &padded, Device::Cpu);
-        let bias = AttentionBias::new(None, &allowed).over(runs);
-        for (kernel, stand_in, name) in [
-            (&EFFICIENT, &stand_in::EFFICIENT, "aten::_efficient_attention_"),
-            (&FLASH, &stand_in::FLASH, "aten::_flash_attention_"),
-        ] {
-            let operands = (kernel.operands)([&heads; 3], &bias);
-            let said = refusal(|| drop((kernel.forward)(&operands)));
-            assert!(said.contains(&format!("{name}forward")), "{said}");
-            let kept = (stand_in.forward)(&operands);
-            let said = refusal(|| drop((kernel.backward)(&operands, &kept, &kept.out)));
-            assert!(said.contains(&format!("{name}backward")), "{said}");
-        }
-    }
-}
+mod tests;

@@ -13,7 +13,7 @@
 //! bias' gradient over the batch itself; its C++ frontend is not part of libtorch and is not used.
 //!
 //! No kernel drops weights: T5X shares that mask among queries, so it is a factor of the values, which the
-//! caller applies ([`crate::nn::Dropout::apply_to_keys`]), and a layer that is run again draws it again.
+//! caller draws ([`crate::nn::Dropout::mask_of_keys`]), and a layer that is run again draws it again.
 //!
 //! On CUDA a query that meets no key meets all of them or other keys, where T5X gives the mean of all
 //! values: such queries are padding, and nobody reads their results.
@@ -24,34 +24,34 @@ mod device;
 use tch::{Device, Kind, Tensor};
 
 use super::kernels;
-use crate::nn::AttentionDims;
 use crate::nn::masks::AttentionBias;
+use crate::nn::{AttentionDims, Heads};
 use crate::telemetry::warn_once;
 
 /// The widest heads that flash takes, less than it could: those of every T5.
 const WIDEST_FLASH_HEAD: i64 = 128;
 
-/// The values of `value` `[batch, num_heads, kv_length, head_dim]`, averaged for each query with the
-/// softmax of its scores plus the bias: `[batch, q_length, num_heads * head_dim]`, in the queries' dtype.
+/// The values, times `factors` `[batch, num_heads, kv_length, 1]` if there are any, averaged for each query with
+/// the softmax of its scores plus the bias: `[batch, q_length, num_heads * head_dim]`, in the queries' dtype.
 /// Scores and the softmax are float32. `None` where no kernel does it, which the user is told once.
 pub fn fused_attention(
-    query: &Tensor, // [batch, num_heads, q_length, head_dim]
-    key: &Tensor,   // [batch, num_heads, kv_length, head_dim]
-    value: &Tensor,
+    heads: &Heads,
+    factors: Option<&Tensor>,
     bias: &AttentionBias,
     dims: &AttentionDims,
 ) -> Option<Tensor> {
+    let [query, ..] = heads.detach().split();
     let case = Case {
         device: query.device(),
         kind: query.kind(),
-        kernels: kernels::suit(query, i64::MAX),
+        kernels: kernels::suit(&query, i64::MAX),
         learned_bias: bias.position.is_some(),
         runs_known: bias.runs.is_some(),
     };
     match case.way(dims) {
-        Way::Blocks => Some(cpu::attention(query, key, value, bias)),
-        Way::Flash => Some(device::attention(&device::FLASH, [query, key, value], bias)),
-        Way::Efficient => Some(device::attention(&device::EFFICIENT, [query, key, value], bias)),
+        Way::Blocks => Some(cpu::attention(heads, factors, bias)),
+        Way::Flash => Some(device::attention(&device::FLASH, heads, factors, bias)),
+        Way::Efficient => Some(device::attention(&device::EFFICIENT, heads, factors, bias)),
         Way::WrittenOut(reason) => {
             warn_once(&format!("attention is computed the slow way, score by score: {reason}"));
             None

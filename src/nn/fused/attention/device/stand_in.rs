@@ -25,16 +25,23 @@ pub(super) static EFFICIENT: Kernel = Kernel {
         let of_scores = &weights * (gradient.matmul(&value.transpose(-2, -1)) - delta);
         let kind = operands.query.kind();
         let narrow = |tensor: Tensor| tensor.transpose(1, 2).to_kind(kind).contiguous();
+        let gradients = [
+            narrow(of_scores.matmul(&key)),
+            narrow(of_scores.transpose(-2, -1).matmul(&query)),
+            narrow(weights.transpose(-2, -1).matmul(&gradient)),
+        ];
+        let [query, key, value] = match operands.gradients_joined {
+            true => {
+                let joined = Tensor::stack(&gradients, 2);
+                [0, 1, 2].map(|index| joined.select(2, index))
+            }
+            false => gradients,
+        };
         let bias = match operands.bias_needs {
             true => in_rows_of_16(&of_scores.to_kind(kind)),
             false => Tensor::new(),
         };
-        [
-            narrow(of_scores.matmul(&key)),
-            narrow(of_scores.transpose(-2, -1).matmul(&query)),
-            narrow(weights.transpose(-2, -1).matmul(&gradient)),
-            bias,
-        ]
+        [query, key, value, bias]
     },
 };
 
@@ -133,6 +140,7 @@ fn for_each_run(
             value: row(pick(&operands.value, keys)),
             bias: Tensor::new(),
             bias_needs: false,
+            gradients_joined: false,
             starts: [(); 2].map(|()| Tensor::new()),
             longest: [0; 2],
         };

@@ -1,0 +1,57 @@
+// Products of a few rows with a panel, which is 32 columns of a matrix, [depth, 32]. All sums stay in registers.
+//
+// AVX-512 has registers for all sums. What a core does not find in its caches it waits for; `benches/products.rs`
+// tells how fast both go.
+
+#pragma once
+
+#include "vectors.h"
+
+// Rows multiplied at a time, and columns of a panel.
+constexpr int64_t kRows = 8, kColumns = 2 * kLanes;
+
+struct Sums {
+  Floats of[kRows][2] = {};
+};
+
+GIMLET_INLINE void read_columns(const float* from, Floats columns[2]) {
+  columns[0] = read(from);
+  columns[1] = read(from + kLanes);
+}
+
+// Bfloat16 columns lie in the order 0, 16, 1, 17, ..., so that two of them are the halves of 32 bits.
+GIMLET_INLINE void read_columns(const c10::BFloat16* from, Floats columns[2]) {
+  Bits both;
+  std::memcpy(&both, from, sizeof(both));
+  columns[0] = floats(both << 16);
+  columns[1] = floats(both & 0xffff0000u);
+}
+
+// Whether what follows a panel's rows is asked for while they are read: of memory that is read but once.
+enum class Ahead { kAsk, kHave };
+
+// sums += rows panel, for rows of `depth` numbers each.
+template <Ahead ahead, typename T>
+GIMLET_INLINE void multiply(const T* panel, const float* const rows[kRows], int64_t depth, Sums& sums) {
+  Sums local = sums;
+  for (int64_t k = 0; k < depth; ++k) {
+    Floats columns[2];
+    read_columns(panel + k * kColumns, columns);
+    if constexpr (ahead == Ahead::kAsk) ask_ahead(panel + k * kColumns, sizeof(*panel) * kColumns);
+    for (int64_t row = 0; row < kRows; ++row) {
+      local.of[row][0] += columns[0] * rows[row][k];
+      local.of[row][1] += columns[1] * rows[row][k];
+    }
+  }
+  sums = local;
+}
+
+// The rows that a product of `kRows` rows reads: those from `first` on, the last of them again and again
+// where fewer than that are left.
+struct RowPointers {
+  const float* of[kRows];
+
+  GIMLET_INLINE RowPointers(const float* first, int64_t stride, int64_t left) {
+    for (int64_t row = 0; row < kRows; ++row) of[row] = first + std::min(row, left - 1) * stride;
+  }
+};

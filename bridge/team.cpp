@@ -1,0 +1,96 @@
+// See team.h. The Rust side is `src/nn/team.rs`.
+
+#include "team.h"
+
+#include <system_error>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace {
+
+thread_local Team* team_of_this_thread = nullptr;
+
+// Looks at something again and again, and lets other processes go first when it takes long.
+class Patience {
+ public:
+  void wait() {
+    if (++looks_ > kLooks) {
+      std::this_thread::yield();
+      return;
+    }
+#if defined(__x86_64__)
+    _mm_pause();
+#endif
+  }
+
+ private:
+  static constexpr int kLooks = 2000;  // some hundred microseconds
+  int looks_ = 0;
+};
+
+}  // namespace
+
+Team* Team::of_this_thread() { return team_of_this_thread; }
+
+Team::Team(int64_t helpers) {
+  team_of_this_thread = this;
+  try {
+    for (int64_t i = 0; i < helpers; ++i) helpers_.emplace_back([this] { help(); });
+  } catch (const std::system_error&) {
+    // No more threads are to be had: those that came do it.
+  }
+}
+
+Team::~Team() {
+  team_of_this_thread = nullptr;
+  dismissed_ = true;
+  for (auto& helper : helpers_) helper.join();
+}
+
+void Team::work(int64_t count, Call call, const void* body) {
+  call_ = call;
+  body_ = body;
+  done_.store(0, std::memory_order_relaxed);
+  ticket_.store(static_cast<uint64_t>(count) << 32, std::memory_order_release);
+  while (take_some()) {
+  }
+  Patience patience;
+  while (done_.load(std::memory_order_acquire) < count) patience.wait();
+}
+
+// A share of what is left (Polychronopoulos & Kuck 1987, "guided self-scheduling"): long pieces first, since
+// what a thread asks for ahead of the end of its piece is another's, and short ones at the end, so that all
+// end together.
+bool Team::take_some() {
+  uint64_t ticket = ticket_.load(std::memory_order_relaxed), first, end;
+  do {
+    const uint64_t count = ticket >> 32;
+    first = ticket & 0xffffffffu;
+    if (first >= count) return false;
+    end = first + std::max<uint64_t>(1, (count - first) / (2 * threads()));
+  } while (!ticket_.compare_exchange_weak(ticket, (ticket & ~uint64_t{0xffffffffu}) | end,
+                                          std::memory_order_acq_rel, std::memory_order_relaxed));
+  call_(body_, static_cast<int64_t>(first), static_cast<int64_t>(end));
+  done_.fetch_add(static_cast<int64_t>(end - first), std::memory_order_release);
+  return true;
+}
+
+void Team::help() {
+  while (!dismissed_.load(std::memory_order_relaxed)) {
+    for (Patience patience; !take_some();) {
+      if (dismissed_.load(std::memory_order_relaxed)) return;
+      patience.wait();
+    }
+  }
+}
+
+extern "C" {
+
+// A team of the calling thread, which has to end it, and up to `helpers` more.
+Team* gimlet_team_start(int64_t helpers) noexcept { return new Team(helpers); }
+
+void gimlet_team_end(Team* team) noexcept { delete team; }
+
+}  // extern "C"

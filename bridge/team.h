@@ -1,0 +1,55 @@
+// Threads that wait awake for one another, for many short pieces of work in a row.
+//
+// Waking a thread of libtorch's takes as long as a small product does where its threads sleep between
+// parallel loops, and a step of decoding has sixty such loops. Between `start` and the destructor, the
+// team's threads take their next task within a microsecond and keep a core each busy.
+
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+class Team {
+ public:
+  // The calling thread's, or null.
+  static Team* of_this_thread();
+
+  // The calling thread's until it is destroyed: up to `helpers` more threads.
+  explicit Team(int64_t helpers);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  int64_t threads() const { return static_cast<int64_t>(helpers_.size()) + 1; }
+
+  // Calls `body(task)` for every task below `count` on all threads, and returns when all have ended. A
+  // thread's tasks come in order. A `body` that throws ends the process.
+  template <typename Body>
+  void run(int64_t count, const Body& body) {
+    work(count, &call<Body>, &body);
+  }
+
+ private:
+  using Call = void (*)(const void* body, int64_t first, int64_t end);
+
+  template <typename Body>
+  static void call(const void* body, int64_t first, int64_t end) noexcept {
+    for (int64_t task = first; task < end; ++task) (*static_cast<const Body*>(body))(task);
+  }
+
+  void work(int64_t count, Call call, const void* body);
+  bool take_some();
+  void help();
+
+  // The upper half counts the tasks of the present work, the lower half those that were taken. Who has
+  // taken some knows that the work has not ended, so that `call_` and `body_` are those of this work.
+  std::atomic<uint64_t> ticket_{0};
+  std::atomic<int64_t> done_{0};
+  std::atomic<bool> dismissed_{false};
+  Call call_ = nullptr;
+  const void* body_ = nullptr;
+  std::vector<std::thread> helpers_;
+};

@@ -1,0 +1,78 @@
+//! Threads that wait awake for one another, for many short operations in a row: the Rust side of
+//! `bridge/team.cpp`.
+
+/// A team of the bridge's.
+#[repr(C)]
+struct RawTeam {
+    _opaque: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn gimlet_team_start(helpers: i64) -> *mut RawTeam;
+    fn gimlet_team_end(team: *mut RawTeam);
+}
+
+/// While it lives, products with packed kernels and attention without gradients that this thread asks for are
+/// shared out to it, and libtorch's own operations stay on this thread: its threads would be in the
+/// team's way, and waking them takes longer than what is left for them to do.
+///
+/// Each helper keeps a core busy the whole time.
+#[derive(Debug)]
+pub struct Team {
+    raw: *mut RawTeam,
+    threads: i32, // libtorch's, to be given back
+}
+
+impl Team {
+    /// As many threads as libtorch has, but no more than may run at once: threads that wait awake would use
+    /// up a container's share of the cores.
+    pub fn assemble() -> Self {
+        let allowed = std::thread::available_parallelism().map_or(1, |cores| cores.get() as i64);
+        Self::with_helpers(i64::from(tch::get_num_threads()).min(allowed) - 1)
+    }
+
+    /// This thread and so many more.
+    pub(super) fn with_helpers(helpers: i64) -> Self {
+        let threads = tch::get_num_threads();
+        tch::set_num_threads(1);
+        // SAFETY: starts threads, and is ended by the thread that starts it, since it is not `Send`.
+        let raw = unsafe { gimlet_team_start(helpers) };
+        Self { raw, threads }
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        // SAFETY: started by `with_helpers`, and ended once.
+        unsafe { gimlet_team_end(self.raw) };
+        tch::set_num_threads(self.threads);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::PackedKernel;
+    use tch::{Device, Kind, Tensor};
+
+    #[test]
+    fn a_team_computes_what_one_thread_does_and_gives_the_threads_back() {
+        let ones = |size: [i64; 2]| Tensor::ones(size, (Kind::Float, Device::Cpu));
+        let column = Tensor::arange(1000, (Kind::Float, Device::Cpu));
+        let (inputs, kernel) = (ones([3, 40]), PackedKernel::new(&(ones([40, 1000]) * &column), 3));
+        let threads = tch::get_num_threads();
+        for helpers in [0, 1, 3] {
+            let team = Team::with_helpers(helpers);
+            assert_eq!(tch::get_num_threads(), 1);
+            // Many, since what goes wrong between threads goes wrong seldom.
+            for round in 0..500 {
+                // Another result each time: memory is used again.
+                let factor = f64::from(round % 7 + 1);
+                let expected = column.expand([3, 1000], false) * (40.0 * factor);
+                assert_eq!(kernel.apply(&(&inputs * factor)), expected);
+            }
+            drop(team);
+            assert_eq!(tch::get_num_threads(), threads);
+        }
+    }
+}
