@@ -36,9 +36,9 @@ endif
 
 test: $(SETUP) ## Run all tests
 	@if cargo nextest --version >/dev/null 2>&1; then \
-	  cargo nextest run --workspace $(FEATURES) && cargo test --workspace --doc $(FEATURES); \
+	  cargo nextest run --no-fail-fast --workspace $(FEATURES) && cargo test --workspace --doc $(FEATURES); \
 	else \
-	  cargo test --workspace $(FEATURES); \
+	  cargo test --no-fail-fast --workspace $(FEATURES); \
 	fi
 
 lint: $(SETUP) ## Check the format, and run clippy with warnings as errors

@@ -8,6 +8,7 @@
 //!     --only=MEASURE
 //!     --only=memory --gigabytes=10   resident memory over a long run of generated text
 //!     --only=gzip --corpus=TEXT.gz   a restart behind nine tenths of a gzip file
+//!     --only=shared --corpus=TEXT.gz   streams that share the records of one file, by two threads
 //! ```
 
 use std::collections::BTreeMap;
@@ -42,6 +43,13 @@ fn main() {
     }
     if option("only").as_deref() == Some("gzip") {
         return gzip(&option("corpus").expect("--corpus=TEXT.gz"));
+    }
+    if option("only").as_deref() == Some("shared") {
+        let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 100 });
+        let corpus = option("corpus").expect("--corpus=TEXT.gz");
+        let num_batches = option("batches").map_or(1000, |text| text.parse().expect("a number"));
+        let run = Run { measure: "shared_file", pack: false, threads: 2, num_batches, cache: None };
+        return run.measure(task_of(lines_of(&corpus), vocabulary, &[]));
     }
     let (Some(corpus), Some(model)) = (option("corpus"), option("model")) else {
         // `cargo test --benches` runs this without arguments.
