@@ -1,4 +1,4 @@
-// Attention with a learned bias on the CPU, forward and backward, for `src/nn/fused/attention.rs`.
+// Attention with a learned bias on the CPU, forward and backward, for `src/nn/fused/attention/cpu.rs`.
 //
 // libtorch's fused kernel takes no bias that needs a gradient; without it every layer writes its scores,
 // weights and their gradients, [batch, heads, queries, keys] each, to memory and reads them back. Here a

@@ -31,14 +31,16 @@ struct GimletProduct {
 
 namespace {
 
-// Rows that a thread computes at a time, at most and at least: with a panel's part they fill its caches.
-constexpr int64_t kMostRows = 96, kLeastRows = 32;
+// Rows that a thread computes at a time, at most: with a panel's part they fill its caches.
+constexpr int64_t kMostRows = 96;
 // With more rows than this a bfloat16 panel is widened for all of them at once.
 constexpr int64_t kRowsReadingNarrow = 32;
 // Rows of a panel that stay in the first cache while all rows of the inputs pass by.
 constexpr int64_t kDepth = 256;
 // Fewer bytes than this are not worth waking another thread.
 constexpr int64_t kMinBytes = 1 << 18;
+
+int64_t quotient_up(int64_t of, int64_t by) { return (of + by - 1) / by; }
 
 template <typename T>
 struct Product {
@@ -52,7 +54,7 @@ struct Product {
 
   // Columns of the result that a panel makes.
   int64_t columns() const { return gated ? kLanes : kColumns; }
-  int64_t num_panels() const { return (out + columns() - 1) / columns(); }
+  int64_t num_panels() const { return quotient_up(out, columns()); }
   int64_t offset_of_row(int64_t row) const { return row / length * length * out + row % length * width; }
   int64_t offset_of_column(int64_t column) const { return column / width * length * width + column % width; }
 };
@@ -193,16 +195,18 @@ void compute_by_panels(const Product<T>& product) {
                   [&](int64_t index) { gimlet_multiply_panel(product, block, index); });
 }
 
-// Each thread multiplies some rows by all panels.
+// Each thread multiplies some rows by all panels, or where rows are few, by some.
 template <typename T>
 void compute_by_rows(const Product<T>& product) {
-  const int64_t share = product.rows / (2 * threads_awake());
-  const int64_t count = std::clamp(share / kRows * kRows, kLeastRows, kMostRows);
-  share_out_awake((product.rows + count - 1) / count, /*grain=*/1, [&](int64_t task) {
+  const int64_t panels = product.num_panels();
+  const int64_t blocks = quotient_up(product.rows, kMostRows);
+  const int64_t count = quotient_up(quotient_up(product.rows, blocks), kRows) * kRows;
+  const int64_t parts = std::min(panels, quotient_up(2 * threads_awake(), blocks));
+  share_out_awake(blocks * parts, /*grain=*/1, [&](int64_t task) {
     thread_local std::vector<float> room;
-    const int64_t first = task * count;
+    const int64_t first = task / parts * count, part = task % parts;
     const Block block = prepare(product, first, std::min(count, product.rows - first), room);
-    for (int64_t index = 0; index < product.num_panels(); ++index) {
+    for (int64_t index = part * panels / parts; index < (part + 1) * panels / parts; ++index) {
       gimlet_multiply_panel(product, block, index);
     }
   });
@@ -241,13 +245,13 @@ void check(const GimletProduct& in) {
 
 extern "C" {
 
-// Whether this CPU runs code of ours that was compiled for registers of 64 bytes.
-bool gimlet_has_wide_registers() noexcept {
+// Bytes of the registers that this CPU's code of ours uses.
+int64_t gimlet_register_bytes() noexcept {
 #ifdef GIMLET_HAS_CLONES
-  return __builtin_cpu_supports("x86-64-v4");
-#else
-  return false;
+  if (__builtin_cpu_supports("x86-64-v4")) return 64;
+  if (__builtin_cpu_supports("x86-64-v3")) return 32;
 #endif
+  return 16;
 }
 
 // `result` becomes inputs @ kernel for a kernel in `panels` [panels, in, 32], float32 or bfloat16 as all tensors

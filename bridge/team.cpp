@@ -64,14 +64,14 @@ void Team::work(int64_t count, Call call, const void* body) {
 // what a thread asks for ahead of the end of its piece is another's, and short ones at the end, so that all
 // end together.
 bool Team::take_some() {
-  uint64_t ticket = ticket_.load(std::memory_order_relaxed), first, end;
+  uint64_t ticket = ticket_.load(std::memory_order_acquire), first, end;
   do {
     const uint64_t count = ticket >> 32;
     first = ticket & 0xffffffffu;
     if (first >= count) return false;
     end = first + std::max<uint64_t>(1, (count - first) / (2 * threads()));
   } while (!ticket_.compare_exchange_weak(ticket, (ticket & ~uint64_t{0xffffffffu}) | end,
-                                          std::memory_order_acq_rel, std::memory_order_relaxed));
+                                          std::memory_order_acq_rel, std::memory_order_acquire));
   call_(body_, static_cast<int64_t>(first), static_cast<int64_t>(end));
   done_.fetch_add(static_cast<int64_t>(end - first), std::memory_order_release);
   return true;

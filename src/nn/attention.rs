@@ -1,4 +1,4 @@
-//! Multi-head attention with an additive bias, for whole sequences and for one step of decoding.
+//! Multi-head attention with an additive bias, for whole sequences.
 
 use tch::{Kind, Tensor};
 
@@ -21,15 +21,6 @@ pub struct AttentionDims {
     pub float32_logits: bool,
     /// Whether scores are divided by `sqrt(head_dim)`.
     pub scaled_logits: bool,
-}
-
-/// Keys and values of one attention, each `[batch, num_heads, length, head_dim]`.
-#[derive(Debug)]
-pub struct KeyValue {
-    /// What queries are compared with.
-    pub key: Tensor,
-    /// What their weights average.
-    pub value: Tensor,
 }
 
 /// The four projections of an attention layer, in the compute dtype. Those that read the same are one product.

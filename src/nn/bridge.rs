@@ -63,7 +63,7 @@ struct RawDevice {
 unsafe extern "C" {
     safe fn gimlet_set_flush_denormal(on: bool) -> bool;
     safe fn gimlet_set_products(float_by_onednn: bool, bfloat16_by_mkl: bool);
-    safe fn gimlet_has_wide_registers() -> bool;
+    safe fn gimlet_register_bytes() -> i64;
     safe fn gimlet_set_deterministic(on: bool) -> bool;
     safe fn gimlet_allow_tf32(on: bool) -> bool;
     fn gimlet_cuda_memory(index: i32, memory: *mut DeviceMemory) -> bool;
@@ -102,9 +102,10 @@ pub fn set_products(products: Products) {
     gimlet_set_products(products.float_by_onednn, products.bfloat16_by_mkl);
 }
 
-/// Whether this CPU runs code of ours that was compiled for registers of 64 bytes.
-pub fn has_wide_registers() -> bool {
-    gimlet_has_wide_registers()
+/// Bytes of the registers that the bridge's own kernels use: 64, 32, or 16 where the CPU has no larger ones or the
+/// compiler knew nothing of them.
+pub fn register_bytes() -> i64 {
+    gimlet_register_bytes()
 }
 
 /// Makes operations that have no deterministic way fail instead of taking another one; those that have two

@@ -62,10 +62,16 @@ fn fastest_products() -> Products {
     Products { float_by_onednn: cpu.avx512 && !cpu.intel, bfloat16_by_mkl: cpu.widens_bfloat16() }
 }
 
-/// Whether [`super::PackedKernel`] is faster than libtorch for many rows of this kind: it multiplies in float32,
-/// and needs all registers of AVX-512.
-pub(super) fn packed_products_are_fastest(kind: Kind) -> bool {
-    bridge::has_wide_registers() && (kind != Kind::BFloat16 || Abilities::get().widens_bfloat16())
+/// Whether [`super::PackedKernel`] is worth packing for a few rows: sixteen registers of 16 bytes cannot hold their
+/// sums.
+pub(super) fn packed_products_suit_few_rows() -> bool {
+    bridge::register_bytes() >= 32
+}
+
+/// Whether it keeps up with libtorch for many rows of this kind, so that what it does besides multiplying is a
+/// gain: it multiplies in float32, and needs all registers of AVX-512.
+pub(super) fn packed_products_suit_many_rows(kind: Kind) -> bool {
+    bridge::register_bytes() == 64 && (kind != Kind::BFloat16 || Abilities::get().widens_bfloat16())
 }
 
 /// A step allocates and frees the same large tensors again and again. By default glibc maps each anew, so

@@ -23,7 +23,7 @@ impl Dropout {
     }
 
     /// Whether anything is dropped.
-    pub fn is_off(self) -> bool {
+    fn is_off(self) -> bool {
         self.rate == 0.0
     }
 

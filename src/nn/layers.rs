@@ -25,7 +25,7 @@ pub fn embed(embedding: &Tensor, tokens: &Tensor, kind: Kind) -> Tensor {
 }
 
 /// The activation of that name, elementwise.
-pub fn activate(activation: Activation, inputs: &Tensor) -> Tensor {
+fn activate(activation: Activation, inputs: &Tensor) -> Tensor {
     let _part = part(Part::Elementwise);
     match activation {
         Activation::Relu => inputs.relu(),

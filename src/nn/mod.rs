@@ -57,7 +57,7 @@ pub use spec::{
 };
 
 #[cfg(feature = "torch")]
-pub use attention::{Attention, AttentionDims, Heads, KeyValue};
+pub use attention::{Attention, AttentionDims, Heads};
 #[cfg(feature = "torch")]
 pub use dropout::Dropout;
 #[cfg(feature = "torch")]
@@ -83,9 +83,9 @@ pub use remat::{Block, project};
 #[cfg(feature = "torch")]
 pub use runs::Runs;
 #[cfg(feature = "torch")]
-pub use sequence_attention::{SequenceBias, average_sequences};
+pub use sequence_attention::{SequenceBias, sequence_attention};
 #[cfg(feature = "torch")]
-pub use step_attention::average;
+pub use step_attention::{KeyValue, step_attention};
 
 /// Held by tests that draw from torch's generator: there is one for all threads, and some compare its draws.
 #[cfg(all(test, feature = "torch"))]

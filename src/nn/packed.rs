@@ -12,6 +12,7 @@ use super::fused::rms_norm;
 
 /// Columns of a panel, as in `bridge/panels.h`.
 const PANEL_COLUMNS: i64 = 32;
+
 #[repr(C)]
 struct RawProduct {
     inputs: RawTensor,
@@ -61,15 +62,29 @@ impl PackedKernel {
     /// With up to so many, it is what takes the time.
     pub const FEW_ROWS: i64 = 32;
 
-    /// Whether products with many rows are our own for kernels of this kind and device.
-    pub fn packs_many_rows(kind: Kind, device: Device) -> bool {
-        layout(kind, device, Self::MANY_ROWS) == Layout::Panels
+    /// Whether products with so many rows are our own for kernels of this kind and device.
+    pub fn packs(kind: Kind, device: Device, rows: i64) -> bool {
+        !device.is_cuda()
+            && if rows <= Self::FEW_ROWS {
+                cpu::packed_products_suit_few_rows()
+            } else {
+                cpu::packed_products_suit_many_rows(kind)
+            }
     }
 
     /// `kernel` `[in, out]`, for inputs of `rows` rows in the same dtype.
     pub fn new(kernel: &Tensor, rows: i64) -> Self {
+        Self::laid_out(kernel, layout(kernel, rows))
+    }
+
+    /// Products are `gelu(inputs gate) * (inputs linear)`, by the tanh approximation. Both are `[in, out]`.
+    pub fn gated_gelu(kernels: [&Tensor; 2], rows: i64) -> Self {
+        Self::gated_laid_out(kernels, layout(kernels[0], rows))
+    }
+
+    fn laid_out(kernel: &Tensor, layout: Layout) -> Self {
         let (kernel, out) = (kernel.detach(), kernel.size()[1]);
-        match layout(kernel.kind(), kernel.device(), rows) {
+        match layout {
             Layout::Plain => Self { kernel, out, layout: Layout::Plain, gated: false },
             Layout::Panels => {
                 let half = PANEL_COLUMNS / 2;
@@ -80,10 +95,9 @@ impl PackedKernel {
         }
     }
 
-    /// Products are `gelu(inputs gate) * (inputs linear)`, by the tanh approximation. Both are `[in, out]`.
-    pub fn gated_gelu([gate, linear]: [&Tensor; 2], rows: i64) -> Self {
+    fn gated_laid_out([gate, linear]: [&Tensor; 2], layout: Layout) -> Self {
         let (gate, linear, out) = (gate.detach(), linear.detach(), gate.size()[1]);
-        match layout(gate.kind(), gate.device(), rows) {
+        match layout {
             Layout::Plain => {
                 let kernel = Tensor::cat(&[gate, linear], 1);
                 Self { kernel, out, layout: Layout::Plain, gated: true }
@@ -115,7 +129,7 @@ impl PackedKernel {
         self.product(inputs, &Extras { residual: Some(residual), ..Extras::default() })
     }
 
-    /// The same for `inputs` `[batch, length, in]`, by heads of `width` columns: `[batch, heads, length, width]`.
+    /// As `apply` for `inputs` `[batch, length, in]`, by heads of `width` columns: `[batch, heads, length, width]`.
     pub fn apply_by_head(&self, inputs: &Tensor, width: i64) -> Tensor {
         let (batch, length, columns) = inputs.size3().expect("sequences have three axes");
         let inputs = inputs.reshape([-1, columns]);
@@ -172,9 +186,11 @@ impl PackedKernel {
     }
 }
 
-fn layout(kind: Kind, device: Device, rows: i64) -> Layout {
-    let packed = rows <= PackedKernel::FEW_ROWS || cpu::packed_products_are_fastest(kind);
-    if device.is_cuda() || !packed { Layout::Plain } else { Layout::Panels }
+fn layout(kernel: &Tensor, rows: i64) -> Layout {
+    match PackedKernel::packs(kernel.kind(), kernel.device(), rows) {
+        true => Layout::Panels,
+        false => Layout::Plain,
+    }
 }
 
 /// `[in, out]` with zeros behind the last column, so that they are a multiple of `columns`.
@@ -210,9 +226,8 @@ mod tests {
         let (kernel, gate, given) =
             (draw(&[inputs, out]), draw(&[inputs, out]), draw(&[rows, inputs]));
         let (scale, residual) = (draw(&[inputs]), draw(&[rows, out]));
-        let packed = PackedKernel::new(&kernel, 1);
-        let gated = PackedKernel::gated_gelu([&gate, &kernel], 1);
-        assert_eq!([packed.layout, gated.layout], [Layout::Panels; 2]);
+        let packed = PackedKernel::laid_out(&kernel, Layout::Panels);
+        let gated = PackedKernel::gated_laid_out([&gate, &kernel], Layout::Panels);
         let product = |inputs: &Tensor| wide(inputs).matmul(&wide(&kernel));
         let normal = rms_norm(&given, &scale);
         let gate = wide(&normal).matmul(&wide(&gate)).gelu("tanh");
@@ -231,7 +246,9 @@ mod tests {
 
     #[test]
     fn packed_products_are_plain_products() {
-        for size in [[8, 64, 96], [1, 7, 1], [11, 100, 333], [33, 40, 1000], [301, 600, 40]] {
+        for size in
+            [[8, 64, 96], [1, 7, 1], [11, 100, 333], [33, 40, 1000], [97, 20, 100], [301, 600, 40]]
+        {
             check_against_plain(Kind::Float, size, 2e-6);
             check_against_plain(Kind::BFloat16, size, 1e-2);
         }
@@ -243,7 +260,8 @@ mod tests {
         let draw = |size: &[i64]| Tensor::randn(size, (Kind::Float, Device::Cpu));
         for (length, heads, width) in [(3, 4, 16), (90, 3, 48), (5, 3, 24)] {
             let (kernel, given) = (draw(&[20, heads * width]), draw(&[2, length, 20]));
-            let found = PackedKernel::new(&kernel, 1).apply_by_head(&given, width);
+            let packed = PackedKernel::laid_out(&kernel, Layout::Panels);
+            let found = packed.apply_by_head(&given, width);
             let expected = given.matmul(&kernel).view([2, length, heads, width]).transpose(1, 2);
             assert!(found.allclose(&expected, 1e-5, 1e-5, false), "{length}, {heads}, {width}");
         }
@@ -253,6 +271,7 @@ mod tests {
     #[should_panic(expected = "inputs are not [rows, 7]")]
     fn inputs_of_another_width_are_refused() {
         let ones = |size: [i64; 2]| Tensor::ones(size, (Kind::Float, Device::Cpu));
-        let _ = PackedKernel::new(&ones([7, 3]), 2).apply(&ones([2, 8]));
+        let packed = PackedKernel::laid_out(&ones([7, 3]), Layout::Panels);
+        let _ = packed.apply(&ones([2, 8]));
     }
 }

@@ -48,14 +48,6 @@ impl<L> Block<L> {
             _ => Block::Kept(make(&params)),
         }
     }
-
-    /// The layer itself, for what is done without gradients.
-    pub fn kept(&self) -> &L {
-        match self {
-            Block::Kept(layer) => layer,
-            Block::Remade(_) => panic!("the layer was made where gradients are recorded"),
-        }
-    }
 }
 
 impl<L> fmt::Debug for Block<L> {

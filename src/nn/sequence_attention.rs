@@ -31,7 +31,7 @@ pub struct SequenceBias<'a> {
 
 /// Averages of the values, weighted by the softmax of products with the keys plus `bias`, of `projected` `[rows, 3,
 /// num_heads, head_dim]`, which are queries, keys and values: `[rows, num_heads * head_dim]`.
-pub fn average_sequences(projected: &Tensor, bias: &SequenceBias) -> Tensor {
+pub fn sequence_attention(projected: &Tensor, bias: &SequenceBias) -> Tensor {
     let result = Tensor::new();
     let lengths = (bias.lengths.as_ptr(), bias.lengths.len() as i64);
     let (projected, distances, mask) = (raw(projected), raw(bias.distances), raw(bias.mask));
@@ -60,7 +60,7 @@ mod tests {
         let mask = draw(&[rows]);
         let _ = mask.get(0).fill_(-1e10);
         let bias = SequenceBias { lengths, distances: &distances, mask: &mask };
-        let found = average_sequences(&projected, &bias);
+        let found = sequence_attention(&projected, &bias);
         assert_eq!((found.kind(), found.size()), (kind, vec![rows, heads * width]));
         let mut first = 0;
         for &length in lengths {
@@ -98,6 +98,6 @@ mod tests {
         let zeros = |size: &[i64]| Tensor::zeros(size, (Kind::Float, Device::Cpu));
         let (distances, mask) = (zeros(&[1, 5]), zeros(&[4]));
         let bias = SequenceBias { lengths: &[3, 2], distances: &distances, mask: &mask };
-        let _ = average_sequences(&zeros(&[4, 3, 1, 16]), &bias);
+        let _ = sequence_attention(&zeros(&[4, 3, 1, 16]), &bias);
     }
 }

@@ -5,12 +5,20 @@ use std::ffi::c_char;
 
 use tch::Tensor;
 
-use super::attention::KeyValue;
 use super::autograd::{RawTensor, check, raw};
 
 /// Heads are computed in pieces of so many numbers, as in `bridge/vectors.h`, up to the widest.
 const LANES: i64 = 16;
 const WIDEST_HEAD: i64 = 256;
+
+/// Keys and values of one attention, each `[batch, num_heads, length, head_dim]`.
+#[derive(Debug)]
+pub struct KeyValue {
+    /// What queries are compared with.
+    pub key: Tensor,
+    /// What their weights average.
+    pub value: Tensor,
+}
 
 unsafe extern "C" {
     fn gimlet_step_attention(
@@ -26,7 +34,7 @@ unsafe extern "C" {
 /// `[batch, num_heads, q_length, kv_length]`, for every query `[batch, num_heads, q_length, head_dim]`, with
 /// their heads joined: `[batch, q_length, num_heads * head_dim]`. All tensors are of one kind. No gradient
 /// goes through it.
-pub fn average(query: &Tensor, key_value: &KeyValue, bias: &Tensor) -> Tensor {
+pub fn step_attention(query: &Tensor, key_value: &KeyValue, bias: &Tensor) -> Tensor {
     let (batch, heads, length, width) = query.size4().expect("queries have four axes");
     let KeyValue { key, value } = key_value;
     let by_position = if query.device().is_cuda() || width % LANES != 0 || width > WIDEST_HEAD {
@@ -89,7 +97,7 @@ mod tests {
         let wide = |tensor: &Tensor| tensor.to_kind(Kind::Float);
         let scores = wide(query).matmul(&wide(&key_value.key).transpose(-2, -1)) + wide(bias);
         let expected = scores.softmax(-1, Kind::Float).matmul(&wide(&key_value.value));
-        let found = average(query, key_value, bias);
+        let found = step_attention(query, key_value, bias);
         let expected = expected.transpose(1, 2).reshape(found.size());
         assert_eq!(found.kind(), kind);
         let error = (wide(&found) - &expected).abs().max().double_value(&[]);
@@ -117,6 +125,6 @@ mod tests {
     fn mixed_kinds_are_refused() {
         let ones = |kind| Tensor::ones([1, 1, 1, 16], (kind, Device::Cpu));
         let key_value = KeyValue { key: ones(Kind::BFloat16), value: ones(Kind::BFloat16) };
-        let _ = average(&ones(Kind::Float), &key_value, &ones(Kind::Float));
+        let _ = step_attention(&ones(Kind::Float), &key_value, &ones(Kind::Float));
     }
 }

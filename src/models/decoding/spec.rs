@@ -97,6 +97,13 @@ pub enum DecodeFn {
     TemperatureSample(TemperatureSample),
 }
 
+impl DecodeFn {
+    /// Whether each step sorts or draws from all of the vocabulary, and does not only look for the largest.
+    pub fn reads_whole_distributions(&self) -> bool {
+        matches!(self, Self::TemperatureSample(sample) if sample.topk != 1)
+    }
+}
+
 impl Default for DecodeFn {
     fn default() -> Self {
         Self::BeamSearch(BeamSearch::default())

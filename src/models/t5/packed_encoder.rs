@@ -6,8 +6,8 @@ use super::packed_mlp::PackedMlp;
 use super::predict::prediction_kernel;
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    PackedKernel, Params, RelativePosition, SequenceBias, average_sequences, bias_from_mask, kind,
-    relative_position_distances, rms_norm,
+    PackedKernel, Params, RelativePosition, SequenceBias, bias_from_mask, kind,
+    relative_position_distances, rms_norm, sequence_attention,
 };
 
 /// The encoder's weights in the compute dtype, laid out for products without gradients.
@@ -31,7 +31,7 @@ impl PackedEncoder {
     /// Whether it is faster than the encoder that trains, which also knows 8-bit floats.
     pub fn suits(config: &T5Config, device: Device) -> bool {
         let has_fp8 = config.fp8.as_ref().is_some_and(|fp8| fp8.enable_fp8);
-        !has_fp8 && PackedKernel::packs_many_rows(kind(config.dtype), device)
+        !has_fp8 && PackedKernel::packs(kind(config.dtype), device, PackedKernel::MANY_ROWS)
     }
 
     /// Reads the parameters under `encoder/`.
@@ -49,6 +49,11 @@ impl PackedEncoder {
             norm: params.cast("encoder/encoder_norm/scale", kind),
             num_heads: config.num_heads as i64,
         }
+    }
+
+    /// Whether libtorch has hardly anything to do for it: see [`PackedMlp::is_all_packed`].
+    pub fn is_all_packed(&self) -> bool {
+        self.layers.iter().all(|layer| layer.mlp.is_all_packed())
     }
 
     /// Embedded tokens `[batch, length, embed]` to their encoding, of the same shape, given which of them
@@ -92,7 +97,7 @@ impl PackedLayer {
     fn attend(&self, hidden: &Tensor, bias: &SequenceBias, num_heads: i64) -> Tensor {
         let projected = self.projections.apply_to_normal(hidden, &self.pre_attention_layer_norm);
         let projected = projected.view([hidden.size()[0], 3, num_heads, -1]);
-        self.out.apply_and_add(&average_sequences(&projected, bias), hidden)
+        self.out.apply_and_add(&sequence_attention(&projected, bias), hidden)
     }
 }
 

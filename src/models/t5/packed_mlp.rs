@@ -36,6 +36,11 @@ impl PackedMlp {
         }
     }
 
+    /// Whether its products apply the activations too.
+    pub fn is_all_packed(&self) -> bool {
+        self.activations.is_empty()
+    }
+
     /// `[rows, embed]` to the same.
     pub fn forward(&self, hidden: &Tensor) -> Tensor {
         let product = self.inputs.apply_to_normal(hidden, &self.norm);

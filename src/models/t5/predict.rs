@@ -46,7 +46,8 @@ impl T5 {
                 decoder: StepDecoder::new(config, params, hypotheses),
                 head: PackedKernel::new(&head, hypotheses),
                 // With more, what libtorch does of a step is worth its threads.
-                steps_by_team: hypotheses <= PackedKernel::FEW_ROWS && !head.device().is_cuda(),
+                steps_by_team: hypotheses <= PackedKernel::FEW_ROWS
+                    && PackedKernel::packs(head.kind(), head.device(), hypotheses),
             }
         })
     }
@@ -72,7 +73,7 @@ impl Predictor<'_> {
         let Some(encoder) = &self.encoder else {
             return self.t5.encode(self.params, inputs, Dropout::off());
         };
-        let _team = Team::assemble();
+        let _team = encoder.is_all_packed().then(Team::assemble);
         encoder.forward(&self.t5.embed(self.params, inputs), &inputs.gt(0))
     }
 
@@ -96,6 +97,9 @@ impl Predictor<'_> {
                 num_decodes: prediction.num_decodes as i64,
             };
             let mut stepper = Stepper::new(self, &batch.encoder_input_tokens, &prompt);
+            // Only now: a new cache is products with whole sequences, which may be libtorch's.
+            let by_team = self.steps_by_team && !prediction.decode_fn.reads_whole_distributions();
+            let _team = by_team.then(Team::assemble);
             prediction.decode_fn.decode(&prompt, &mut stepper)
         })
     }
@@ -106,7 +110,6 @@ struct Stepper<'a> {
     predictor: &'a Predictor<'a>,
     cache: DecoderCache,
     recorded: Option<Recorded>,
-    _team: Option<Team>,
 }
 
 /// A step as a CUDA graph.
@@ -120,7 +123,6 @@ impl<'a> Stepper<'a> {
     fn new(predictor: &'a Predictor<'a>, inputs: &Tensor, prompt: &Prompt) -> Self {
         let (device, beams) = (inputs.device(), prompt.num_decodes);
         let encoded = predictor.encode(inputs);
-        let team = predictor.steps_by_team.then(Team::assemble);
         let rows = inputs.size()[0] * beams;
         let (real, max_length) = (&inputs.gt(0), prompt.inputs.size()[1]);
         let inputs = CacheInputs { encoded: &encoded, real, beams, max_length };
@@ -129,7 +131,7 @@ impl<'a> Stepper<'a> {
             _ => Position::Counted(0),
         };
         let cache = predictor.decoder.new_cache(&inputs, position);
-        let mut stepper = Self { predictor, cache, recorded: None, _team: team };
+        let mut stepper = Self { predictor, cache, recorded: None };
         if let Device::Cuda(index) = device {
             stepper.record(index, rows);
         }

@@ -6,12 +6,13 @@
 
 use tch::{Kind, Tensor};
 
+use super::encoder::attention_dims;
 use super::packed_mlp::PackedMlp;
 use super::predict::prediction_kernel;
 use super::spec::{MAX_DISTANCE, T5Config};
 use crate::nn::{
-    KeyValue, PackedKernel, Params, RelativePosition, average, bias_from_mask, causal_mask, kind,
-    relative_position_bias, rms_norm,
+    AttentionDims, KeyValue, PackedKernel, Params, RelativePosition, bias_from_mask, causal_mask,
+    kind, relative_position_bias, rms_norm, step_attention,
 };
 
 /// The decoder's weights in the compute dtype, laid out for products of a position of each hypothesis.
@@ -21,7 +22,7 @@ pub struct StepDecoder {
     rel_embedding: Tensor,
     norm: Tensor,
     kind: Kind,
-    heads: Heads,
+    dims: AttentionDims,
 }
 
 #[derive(Debug)]
@@ -34,13 +35,7 @@ struct StepLayer {
     cross_key_value: PackedKernel, // [embed, 2 * joined], which only new caches read
     cross_out: PackedKernel,
     mlp: PackedMlp,
-    heads: Heads,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Heads {
-    count: i64,
-    dim: i64,
+    dims: AttentionDims,
 }
 
 /// Where decoding starts from, and how far it may go.
@@ -91,7 +86,7 @@ impl StepDecoder {
             rel_embedding: params.cast("decoder/relpos_bias/rel_embedding", kind),
             norm: params.cast("decoder/decoder_norm/scale", kind),
             kind,
-            heads: Heads::new(config),
+            dims: attention_dims(config),
         }
     }
 
@@ -100,7 +95,8 @@ impl StepDecoder {
         let device = inputs.encoded.device();
         let rows = inputs.encoded.size()[0] * inputs.beams;
         let num_layers = self.layers.len() as i64;
-        let size = [num_layers, rows, inputs.max_length, 2, self.heads.count, self.heads.dim];
+        let size =
+            [num_layers, rows, inputs.max_length, 2, self.dims.num_heads, self.dims.head_dim];
         let lengths = (inputs.max_length, inputs.max_length);
         let direction = RelativePosition::Causal;
         let bias =
@@ -151,15 +147,15 @@ impl StepLayer {
             cross_key_value: PackedKernel::new(&key_value, PackedKernel::MANY_ROWS),
             cross_out: pack(joined(cross, &["out"])),
             mlp: PackedMlp::new(config, rows, &read),
-            heads: Heads::new(config),
+            dims: attention_dims(config),
         }
     }
 
     /// Keys and values of `encoded` `[batch, inputs_length, embed]`.
     fn cross_keys(&self, encoded: &Tensor) -> KeyValue {
-        let both = self.cross_key_value.apply_by_head(encoded, self.heads.dim);
+        let both = self.cross_key_value.apply_by_head(encoded, self.dims.head_dim);
         // Each step reads all of them, a head after the other: they had better lie so.
-        let part = |index| both.narrow(1, index * self.heads.count, self.heads.count);
+        let part = |index| both.narrow(1, index * self.dims.num_heads, self.dims.num_heads);
         KeyValue { key: part(0), value: part(1) }
     }
 
@@ -173,11 +169,11 @@ impl StepLayer {
         let rows = hidden.size()[0];
         let norm = &self.pre_self_attention_layer_norm;
         let projected = self.self_projections.apply_to_normal(hidden, norm);
-        let projected = projected.view([rows, 3, self.heads.count, self.heads.dim]);
+        let projected = projected.view([rows, 3, self.dims.num_heads, self.dims.head_dim]);
         let query = projected.select(1, 0).unsqueeze(2); // [rows, num_heads, 1, head_dim]
         let own = cache.own.get(index as i64);
         let key_value = cache.position.extend(&own, &projected.narrow(1, 1, 2));
-        let heads = average(&query, &key_value, bias);
+        let heads = step_attention(&query, &key_value, bias);
         self.self_out.apply_and_add(&heads.view([rows, -1]), hidden)
     }
 
@@ -187,8 +183,8 @@ impl StepLayer {
         // The hypotheses of a row read the same encoding: they are its query positions.
         let norm = &self.pre_cross_attention_layer_norm;
         let query = self.cross_query.apply_to_normal(hidden, norm);
-        let query = query.view([batch, rows / batch, self.heads.count, self.heads.dim]);
-        let heads = average(&query.transpose(1, 2), cross, bias);
+        let query = query.view([batch, rows / batch, self.dims.num_heads, self.dims.head_dim]);
+        let heads = step_attention(&query.transpose(1, 2), cross, bias);
         self.cross_out.apply_and_add(&heads.view([rows, -1]), hidden)
     }
 }
@@ -226,12 +222,6 @@ impl Position {
                 let _ = index.g_add_scalar_(1);
             }
         }
-    }
-}
-
-impl Heads {
-    fn new(config: &T5Config) -> Self {
-        Self { count: config.num_heads as i64, dim: config.head_dim as i64 }
     }
 }
 
