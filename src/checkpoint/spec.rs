@@ -123,10 +123,10 @@ pub struct RestoreCheckpointConfig {
     /// The type that parameters are restored in; None keeps that of the checkpoint.
     #[gin(default = None)]
     pub dtype: Option<RestoreDtype>,
-    /// Whether to restore the data position with the state; fails if the checkpoint has none that
-    /// Gimlet wrote.
-    #[gin(default = false)]
-    pub restore_dataset: bool,
+    /// Whether to restore the data position with the state: None where a run goes on in its MODEL_DIR, True also
+    /// from `path` (fails if that checkpoint has none that Gimlet wrote), False never.
+    #[gin(default = None)]
+    pub restore_dataset: Option<bool>,
     /// The class that reads; the format of a checkpoint is recognized whichever it is.
     #[gin(default = Ref(CheckpointerClass::default()))]
     pub checkpointer_cls: Ref<CheckpointerClass>,
@@ -148,7 +148,7 @@ impl RestoreCheckpointConfig {
             strict: true,
             fallback_to_scratch: false,
             dtype: None,
-            restore_dataset: false,
+            restore_dataset: None,
             checkpointer_cls: Ref(CheckpointerClass::default()),
             checkpoint_manager_cls: Ref(CheckpointManagerClass::default()),
             state_transformation_fns: NoTransformations,

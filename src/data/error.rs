@@ -296,7 +296,7 @@ pub enum DataError {
     /// The saved position belongs to another pipeline.
     #[error(
         "the saved data position does not fit this run: {reason}; restore with \
-         `restore_dataset = False` to start the data anew"
+         `utils.RestoreCheckpointConfig.restore_dataset = False` to start the data anew"
     )]
     State {
         /// What differs.

@@ -68,7 +68,7 @@ impl Draw {
 }
 
 /// FNV-1a, 64 bits: fixed for all times, unlike the standard library's hash.
-fn fnv1a(bytes: &[u8]) -> u64 {
+pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })

@@ -80,6 +80,10 @@ impl<'a> Checkpoints<'a> {
     /// No whole checkpoint is left, the configured one is missing, or it holds another model.
     pub fn restore(&self, state: &mut TrainState) -> Result<Option<Restored>, TrainError> {
         if let Some(restored) = self.resume(state)? {
+            if restored.data.is_none() {
+                let path = &restored.path;
+                telemetry::warn(&format!("{path}: no data position: the data begin anew"));
+            }
             return Ok(Some(restored));
         }
         let Some(config) = &self.config.restore else { return Ok(None) };
@@ -90,8 +94,8 @@ impl<'a> Checkpoints<'a> {
             telemetry::notice(&notice);
         }
         let data = match config.restore_dataset {
-            true => Some(self.configured_data(stored.as_ref())?),
-            false => None,
+            Some(true) => Some(self.configured_data(stored.as_ref())?),
+            Some(false) | None => None,
         };
         Ok(Some(Restored { record: None, data, path: stored.path().clone() }))
     }
@@ -99,11 +103,16 @@ impl<'a> Checkpoints<'a> {
     /// Restores the newest checkpoint of MODEL_DIR that is whole. What is read is checked on the way: a
     /// damaged one is left half-read for the one before, which replaces every array.
     fn resume(&self, state: &mut TrainState) -> Result<Option<Restored>, TrainError> {
+        let config = self.config.restore.as_ref();
+        let reads_data = config.and_then(|config| config.restore_dataset) != Some(false);
         let restore = |stored: Box<dyn Stored>| {
             let plan = plan_resume(stored.as_ref(), &shapes(state))?;
             fill(state, stored.as_ref(), &plan, None)?;
             let record = read_json(stored.as_ref(), RUN_FILE)?;
-            let data = read_json(stored.as_ref(), &self.data_file())?;
+            let data = match reads_data {
+                true => read_json(stored.as_ref(), &self.data_file())?,
+                false => None,
+            };
             Ok(Restored { record, data, path: stored.path().clone() })
         };
         let damage = |error: &TrainError| match error {

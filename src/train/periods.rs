@@ -21,6 +21,8 @@ pub struct Periods {
     pub checkpoint: u64,
     /// Further steps after which to save.
     pub checkpoint_steps: Vec<u64>,
+    /// Whether to save at the end, whatever the other two say.
+    pub saves_end: bool,
 }
 
 /// Why periods do not fit together.
@@ -76,6 +78,7 @@ impl Periods {
             checkpoint_steps: save
                 .and_then(|save| save.checkpoint_steps.clone())
                 .unwrap_or_default(),
+            saves_end: save.is_some(),
         }
     }
 
@@ -121,7 +124,8 @@ impl Periods {
             next = next.min(listed);
         }
         let listed = self.checkpoint_steps.contains(&next);
-        let save = self.is_due(self.checkpoint, next) || listed;
+        let is_end = self.saves_end && next == self.total_steps;
+        let save = self.is_due(self.checkpoint, next) || listed || is_end;
         Stop { step: next, save, eval: self.is_due(self.eval, next) }
     }
 
@@ -148,6 +152,7 @@ mod tests {
             eval,
             checkpoint,
             checkpoint_steps: Vec::new(),
+            saves_end: false,
         };
         periods.validated(0).expect("the periods fit")
     }
@@ -166,6 +171,12 @@ mod tests {
     fn saves_and_evaluations_come_at_their_multiples_and_at_the_end() {
         let found = stops(&periods(25, 0, 10, 20), 0);
         assert_eq!(found, [(10, false, true), (20, true, true), (25, true, true)]);
+    }
+
+    #[test]
+    fn a_run_that_saves_has_a_checkpoint_of_its_end() {
+        let periods = Periods { saves_end: true, ..periods(25, 0, 10, 0) };
+        assert_eq!(stops(&periods, 0), [(10, false, true), (20, false, true), (25, true, true)]);
     }
 
     #[test]

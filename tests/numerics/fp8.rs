@@ -55,8 +55,8 @@ fn batch() -> Batch {
     fixture::batch(&tokens(7), &tokens(11))
 }
 
-/// On the way from 3.55 to 0.07 losses part by less than 0.1 (0.075 was seen), at its end by less than 0.02
-/// (0.011 was seen).
+/// On the way from 3.55 to 0.07 losses part by less than 0.2 (0.075 was seen on an Intel Xeon, 0.13 on an AMD EPYC), at
+/// its end by less than 0.02 (0.011 was seen).
 fn check(fp8_format: Fp8Format, amax_history_len: usize) {
     let fp8 =
         TransformerEngineConfig { enable_fp8: true, fp8_format, margin: 0.0, amax_history_len };
@@ -65,7 +65,7 @@ fn check(fp8_format: Fp8Format, amax_history_len: usize) {
     let (first, last) = (wide[0], wide[wide.len() - 1]);
     assert!(last < 0.1 * first, "nothing was learned: {first} to {last}");
     let largest = gaps.iter().copied().fold(0.0, f64::max);
-    assert!((1e-4..0.1).contains(&largest), "losses part by {largest}");
+    assert!((1e-4..0.2).contains(&largest), "losses part by {largest}");
     assert!(gaps[gaps.len() - 1] < 0.02, "losses end {} apart", gaps[gaps.len() - 1]);
 }
 

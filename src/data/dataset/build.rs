@@ -10,13 +10,13 @@ use crate::data::convert::{FeatureConverter, Packing, Rows};
 use crate::data::error::DataError;
 use crate::data::examples::{ExampleOptions, max_feature_lengths};
 use crate::data::pipeline::{
-    Listing, Mix, MixEnds, MixtureParts, Stage, TaskPlan, Workers, extent, mixture_parts,
-    task_stage,
+    Listing, Mix, MixEnds, MixtureParts, Stage, TaskPlan, Workers, extent, file_names,
+    mixture_parts, task_stage,
 };
-use crate::data::random::StageSeed;
+use crate::data::random::{StageSeed, fnv1a};
 use crate::data::source::SharedReads;
 use crate::data::streams::{ENOUGH, num_streams, stream_counts};
-use crate::data::task::{TaskOrMixture, TaskProvider};
+use crate::data::task::{Task, TaskOrMixture, TaskProvider};
 
 /// The parts of a data set, from its configuration.
 pub(super) struct Builder<'a> {
@@ -122,15 +122,16 @@ impl<'a> Builder<'a> {
             return Ok(1);
         }
         if let Some(saved) = &self.options.resume {
+            let files = self.files()?;
             for count in stream_counts() {
-                if self.stream(converter, count)? == saved.stream {
+                if self.stream(converter, count, &files)? == saved.stream {
                     return Ok(count);
                 }
             }
         }
         let plan = self.plan(None, 0, 1);
         let mut extents = Vec::new();
-        for (task, _) in self.parts.values() {
+        for (task, _) in self.drawn() {
             match extent(task, &plan, ENOUGH) {
                 Ok(extent) => extents.push(extent),
                 // Left out, or the error of all, when the pipelines are built.
@@ -141,18 +142,43 @@ impl<'a> Builder<'a> {
         Ok(num_streams(self.config.batch_size, &extents))
     }
 
-    /// Where to begin: at the position given, if it is one of these data.
-    pub(super) fn state(&self, stream: String) -> Result<DatasetState, DataError> {
-        match &self.options.resume {
-            Some(state) if state.stream == stream => Ok(state.clone()),
-            Some(state) => {
-                let reason = format!("it was saved for `{}`, this is `{stream}`", state.stream);
-                Err(DataError::State { reason })
+    /// Where to begin: at the position given, if it is one of these data. One of another data set, as a run has
+    /// that pretrained and fine-tunes now, is left with a notice.
+    pub(super) fn state(
+        &self,
+        stream: String,
+        notices: &mut Vec<String>,
+    ) -> Result<DatasetState, DataError> {
+        if let Some(state) = &self.options.resume {
+            if state.stream == stream {
+                return Ok(state.clone());
             }
-            None => {
-                Ok(DatasetState { stream, seed: self.seed, batches: 0, positions: Arc::default() })
+            if data_set(&state.stream) == data_set(&stream) {
+                let reason = format!("it was saved for `{}`, this is `{stream}`", state.stream);
+                return Err(DataError::State { reason });
+            }
+            let (saved, read) = (data_set(&state.stream), data_set(&stream));
+            notices.push(format!("the saved data position is of `{saved}`: `{read}` begins anew"));
+        }
+        Ok(DatasetState { stream, seed: self.seed, batches: 0, positions: Arc::default() })
+    }
+
+    /// The tasks that are read, with their rates. One of rate 0 is evaluated with its mixture and never drawn.
+    fn drawn(&self) -> impl Iterator<Item = &(Arc<Task>, f64)> {
+        self.parts.values().filter(|(_, rate)| *rate > 0.0)
+    }
+
+    /// Which files the data are, as far as their names tell: a position in others means nothing.
+    pub(super) fn files(&self) -> Result<String, DataError> {
+        let (plan, mut names) = (self.plan(None, 0, 1), Vec::new());
+        for (task, _) in self.drawn() {
+            match file_names(task, &plan) {
+                Ok(of_task) => names.extend(of_task),
+                Err(DataError::UnknownSplit { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
+        Ok(format!("files {} ({:08x})", names.len(), fnv1a(names.join("\n").as_bytes()) as u32))
     }
 
     pub(super) fn converter(
@@ -177,9 +203,7 @@ impl<'a> Builder<'a> {
             return task_stage(task, plan, notices);
         }
         let mut stages = Vec::new();
-        // A task of rate 0 is evaluated with its mixture and never drawn: it is not opened.
-        let drawn = self.parts.values().filter(|(_, rate)| *rate > 0.0);
-        for (task, rate) in drawn {
+        for (task, rate) in self.drawn() {
             match task_stage(task, plan, notices) {
                 Ok(stage) => stages.push((stage, *rate)),
                 Err(DataError::UnknownSplit { task, split, .. }) => {
@@ -202,11 +226,12 @@ impl<'a> Builder<'a> {
         Ok(Box::new(Mix::new(stages, seed, features, self.ends)))
     }
 
-    /// What a saved position must agree on with the run that takes it up.
+    /// What a saved position must agree on with the run that takes it up; `files` as [`Self::files`] has it.
     pub(super) fn stream(
         &self,
         converter: &FeatureConverter,
         num_streams: usize,
+        files: &str,
     ) -> Result<String, DataError> {
         let mut steps = self.parts.values().map(|(task, _)| cache_step(task));
         let is_cached =
@@ -218,7 +243,7 @@ impl<'a> Builder<'a> {
         };
         let reads_cache = self.config.use_cached && is_cached;
         Ok(format!(
-            "{} {}{} {} batch {} streams {num_streams} {order}",
+            "{} {}{} {} batch {} streams {num_streams} {files} {order}",
             config.mixture_or_task_name,
             config.split,
             if reads_cache { " cached" } else { "" },
@@ -226,6 +251,11 @@ impl<'a> Builder<'a> {
             config.batch_size,
         ))
     }
+}
+
+/// Name and split, which a description of streams begins with.
+fn data_set(stream: &str) -> String {
+    stream.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
 /// T5X's default seed.

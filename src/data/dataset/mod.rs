@@ -122,11 +122,12 @@ pub fn get_dataset(
     let lengths = builder.lengths()?;
     let converter = builder.converter(&lengths)?;
     let num_streams = builder.num_streams(&converter)?;
-    let state = builder.state(builder.stream(&converter, num_streams)?)?;
+    let mut notices = Vec::new();
+    let stream = builder.stream(&converter, num_streams, &builder.files()?)?;
+    let state = builder.state(stream, &mut notices)?;
     let rows_of_host = config.batch_size / options.num_shards;
     let rows_per_stream = config.batch_size / num_streams;
     let first_row = options.shard_index * rows_of_host;
-    let mut notices = Vec::new();
     let mut streams = Vec::new();
     for (index, mine) in streams_of_host(first_row..first_row + rows_of_host, rows_per_stream) {
         let plan = builder.plan(Some(lengths.clone()), index, num_streams);

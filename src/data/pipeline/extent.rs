@@ -40,6 +40,13 @@ impl Extent {
     }
 }
 
+/// The names of the files that a task is read from, in order; of split data sets, with the records that are.
+pub(crate) fn file_names(task: &Task, plan: &TaskPlan) -> Result<Vec<String>, DataError> {
+    let cache = cache_of(task, cache_step(task)?, plan, &mut Vec::new())?;
+    let files = split_files(task, cache.as_ref(), plan)?.files;
+    Ok(files.iter().map(|file| format!("{}{:?}", file.path.file_name(), file.records)).collect())
+}
+
 /// What there is to read of a task. Files are listed, few of them looked at, and fewer opened.
 pub(crate) fn extent(task: &Task, plan: &TaskPlan, enough: Enough) -> Result<Extent, DataError> {
     let cache = cache_of(task, cache_step(task)?, plan, &mut Vec::new())?;
