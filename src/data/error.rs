@@ -254,6 +254,17 @@ pub enum DataError {
         /// What was found and what was expected.
         reason: String,
     },
+    /// A bad record that may be skipped, and with which what lies behind it would be lost.
+    #[error(
+        "{error}; one bad record may be skipped, and here the rest of the file cannot be read \
+         either ({rest}): fetch the file anew, or leave it out"
+    )]
+    RestOfFile {
+        /// The error of the record.
+        error: Box<DataError>,
+        /// How much would be lost.
+        rest: String,
+    },
     /// A file that is not what its source takes it for.
     #[error("`{file}`: {reason}")]
     File {
@@ -327,6 +338,7 @@ impl DataError {
         match self {
             Self::Storage(error) => error.is_users(),
             Self::Vocab(error) => error.is_users(),
+            Self::RestOfFile { error, .. } => error.is_users(),
             Self::Read { .. } | Self::TfRecord { .. } | Self::CacheBusy { .. } => false,
             _ => true,
         }

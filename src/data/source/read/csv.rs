@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::decode::{Compression, Decoded, open_decoded};
 use super::restart::Restart;
-use super::{Body, RecordPosition, RecordReader, file_error, read_error};
+use super::{Body, RecordPosition, RecordReader, file_error, is_cut, read_error};
 use crate::data::error::DataError;
 use crate::data::example::Key;
 use crate::storage::Path;
@@ -109,6 +109,8 @@ pub(super) struct CsvRecords {
     reader: Decoded,
     position: RecordPosition,
     columns: Arc<[Key]>,
+    /// Whether the file ends within the record in error.
+    breaks_off: bool,
 }
 
 impl CsvRecords {
@@ -126,6 +128,7 @@ impl CsvRecords {
             reader: open_decoded(path, start, None, Compression::of_text)?,
             position: start,
             columns: [].into(),
+            breaks_off: false,
         };
         records.read_head()?;
         if position != start && position != records.position {
@@ -162,7 +165,10 @@ impl CsvRecords {
             loop {
                 let before = record.len();
                 let read = self.reader.read_until(b'\n', record);
-                let read = read.map_err(|source| read_error(&self.path, start, source))?;
+                let read = read.map_err(|source| {
+                    self.breaks_off = is_cut(&source);
+                    read_error(&self.path, start, source)
+                })?;
                 if self.position.bytes == 0 && record.starts_with(BYTE_ORDER_MARK) {
                     record.drain(..BYTE_ORDER_MARK.len());
                 }
@@ -172,6 +178,9 @@ impl CsvRecords {
                     break;
                 }
                 if read == 0 || record.len() > LONGEST_RECORD {
+                    // What several lines are, one record or many behind a stray quote, is not known.
+                    let lines = record.iter().filter(|byte| **byte == b'\n').count();
+                    self.breaks_off = read == 0 && lines <= 1;
                     return Err(self.unclosed(start));
                 }
             }
@@ -213,6 +222,10 @@ impl RecordReader for CsvRecords {
 
     fn restart(&self) -> Option<Arc<Restart>> {
         self.reader.restart(self.position)
+    }
+
+    fn breaks_off(&self) -> bool {
+        self.breaks_off
     }
 }
 

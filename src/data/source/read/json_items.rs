@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::decode::{Compression, Decoded, open_decoded};
 use super::lines::Lines;
 use super::restart::Restart;
-use super::{Body, RecordPosition, RecordReader, file_error, read_error};
+use super::{Body, RecordPosition, RecordReader, file_error, is_cut, read_error};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
@@ -44,6 +44,8 @@ struct Items {
     path: Path,
     reader: Decoded,
     position: RecordPosition,
+    /// Whether the file ends within the item in error.
+    breaks_off: bool,
 }
 
 impl Items {
@@ -53,13 +55,16 @@ impl Items {
         restart: Option<&Arc<Restart>>,
     ) -> Result<Self, DataError> {
         let reader = open_decoded(path, position, restart, Compression::of_text)?;
-        Ok(Self { path: path.clone(), reader, position })
+        Ok(Self { path: path.clone(), reader, position, breaks_off: false })
     }
 
     /// The next byte, which stays; `None` at the end of the file.
     fn peek(&mut self) -> Result<Option<u8>, DataError> {
         let buffer = self.reader.fill_buf();
-        let buffer = buffer.map_err(|source| read_error(&self.path, self.position, source))?;
+        let buffer = buffer.map_err(|source| {
+            self.breaks_off = is_cut(&source);
+            read_error(&self.path, self.position, source)
+        })?;
         Ok(buffer.first().copied())
     }
 
@@ -115,7 +120,12 @@ impl Items {
     fn value(&mut self, into: &mut Vec<u8>) -> Result<(), DataError> {
         let (mut depth, mut in_text, mut escaped) = (0_u64, false, false);
         loop {
-            let Some(byte) = self.peek()? else { return Err(self.unexpected(None, "its end")) };
+            let Some(byte) = self.peek()? else {
+                // A bracket or quote that is missing further above leaves no beginning of JSON.
+                let parsed = serde_json::from_slice::<serde::de::IgnoredAny>(into);
+                self.breaks_off = parsed.is_err_and(|error| error.is_eof());
+                return Err(self.unexpected(None, "its end"));
+            };
             let is_end = matches!(byte, b',' | b':' | b'}' | b']') || byte.is_ascii_whitespace();
             if depth == 0 && !in_text && is_end {
                 return Ok(());
@@ -157,7 +167,10 @@ impl RecordReader for Items {
         }
         match next {
             Some(b']') => Ok(None),
-            None => Err(self.unexpected(None, "`]`")),
+            None => {
+                self.breaks_off = true;
+                Err(self.unexpected(None, "`]`"))
+            }
             Some(byte @ (b',' | b':' | b'}')) => Err(self.unexpected(Some(byte), "an object")),
             Some(_) => {
                 let mut value = Vec::new();
@@ -174,6 +187,10 @@ impl RecordReader for Items {
 
     fn restart(&self) -> Option<Arc<Restart>> {
         self.reader.restart(self.position)
+    }
+
+    fn breaks_off(&self) -> bool {
+        self.breaks_off
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::decode::{Compression, Decoded, open_decoded};
 use super::restart::Restart;
-use super::{Body, RecordPosition, RecordReader, read_error};
+use super::{Body, RecordPosition, RecordReader, is_cut, read_error};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
@@ -14,6 +14,8 @@ pub(super) struct Lines {
     path: Path,
     reader: Decoded,
     position: RecordPosition,
+    /// Whether the file ends within the line in error.
+    breaks_off: bool,
 }
 
 impl Lines {
@@ -24,19 +26,26 @@ impl Lines {
         restart: Option<&Arc<Restart>>,
     ) -> Result<Self, DataError> {
         let reader = open_decoded(path, position, restart, Compression::of_text)?;
-        Ok(Self { path: path.clone(), reader, position })
+        Ok(Self::of(path, reader, position))
     }
 
     /// The lines of a file that is open at its beginning.
     pub(super) fn of_open(path: &Path, reader: Decoded) -> Self {
-        Self { path: path.clone(), reader, position: RecordPosition::default() }
+        Self::of(path, reader, RecordPosition::default())
+    }
+
+    fn of(path: &Path, reader: Decoded, position: RecordPosition) -> Self {
+        Self { path: path.clone(), reader, position, breaks_off: false }
     }
 
     /// The next line without its end, into `line`; `false` at the end of the file.
     fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool, DataError> {
         line.clear();
         let read = self.reader.read_until(b'\n', line);
-        let num_bytes = read.map_err(|source| read_error(&self.path, self.position, source))?;
+        let num_bytes = read.map_err(|source| {
+            self.breaks_off = is_cut(&source);
+            read_error(&self.path, self.position, source)
+        })?;
         if num_bytes == 0 {
             return Ok(false);
         }
@@ -64,6 +73,10 @@ impl RecordReader for Lines {
 
     fn restart(&self) -> Option<Arc<Restart>> {
         self.reader.restart(self.position)
+    }
+
+    fn breaks_off(&self) -> bool {
+        self.breaks_off
     }
 }
 

@@ -33,6 +33,7 @@ use super::split::{Format, SourceFile};
 use crate::data::error::DataError;
 use crate::data::example::Key;
 use crate::storage::Path;
+use decode::{Compression, PROBE};
 
 pub(crate) use csv::{CsvOptions, fields};
 pub(crate) use decode::expansion;
@@ -99,6 +100,11 @@ pub(crate) trait RecordReader: Send {
 
     /// Whether, after an error, the next record can be read.
     fn recovers(&self) -> bool {
+        false
+    }
+
+    /// Whether, after an error, nothing lies behind the record in error: the file ends within it.
+    fn breaks_off(&self) -> bool {
         false
     }
 
@@ -173,6 +179,11 @@ impl RecordReader for Part {
     fn recovers(&self) -> bool {
         self.reader.recovers()
     }
+
+    /// Where records are missing behind the one in error, more than that one is lost.
+    fn breaks_off(&self) -> bool {
+        self.reader.breaks_off() && self.reader.position().records + 1 >= self.range.end
+    }
 }
 
 /// Numbers without a file.
@@ -196,6 +207,29 @@ impl RecordReader for Numbers {
         self.position.records += count;
         Ok(())
     }
+}
+
+/// What of a file lies behind a byte of its records, as a message names it. Records of compressed
+/// files do not tell their byte in the file.
+pub(crate) fn lost_behind(file: &SourceFile, offset: u64) -> String {
+    let compression_of = match file.format {
+        Format::TfRecord => tf_record::compression_of,
+        _ => Compression::of_text,
+    };
+    let plain_size = || {
+        let size = file.path.size().ok()?;
+        let first = file.path.read_range(0..size.min(PROBE as u64)).ok()?;
+        (compression_of(&first) == Compression::Plain).then_some(size)
+    };
+    match plain_size() {
+        Some(size) => format!("{} of its {size} bytes", size.saturating_sub(offset)),
+        None => format!("all behind byte {offset} of its decompressed bytes"),
+    }
+}
+
+/// Whether reading failed because the file ends.
+fn is_cut(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof
 }
 
 /// The error of a file that cannot be read beyond a position.

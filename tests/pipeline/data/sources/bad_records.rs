@@ -1,5 +1,7 @@
 //! Records that cannot be read: named, or skipped and counted up to a limit.
 
+use std::io::Write;
+
 use super::*;
 
 const SKIP: (&str, &str) = ("on_bad_record", "'skip'");
@@ -61,6 +63,53 @@ fn a_file_that_breaks_off_yields_what_comes_before() {
     let gzip = std::fs::read(folder().join("examples_gzip.tfrecord")).unwrap();
     let (_folder, task) = over("TFExampleDataSource", &gzip[..gzip.len() / 2], &TEXT);
     check_error(&task, "train", &["data`, record "]);
+}
+
+/// Reading stops although bad records may be skipped, and says what would be lost.
+#[track_caller]
+fn check_rest(source: &str, bytes: &[u8], params: &[(&str, &str)], expected: &[&str]) {
+    let (_folder, task) = over(source, bytes, &[params, &[SKIP]].concat());
+    let remedy = "the rest of the file cannot be read either";
+    check_error(&task, "train", &[expected, &[remedy, "fetch the file anew"]].concat());
+}
+
+#[test]
+fn the_rest_of_a_file_is_never_skipped() {
+    let mut bytes = tf_records();
+    let first = 16 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    bytes[first] ^= 1;
+    let place = format!("record 2 at byte {first}: the checksum of its length is wrong");
+    let lost = format!("{} of its {} bytes", bytes.len() - first, bytes.len());
+    check_rest("TFExampleDataSource", &bytes, &TEXT, &[&place, &lost]);
+
+    let lines = "a,b\n1,2\n3,\"4\n".to_string() + &"5,6\n".repeat(1000);
+    let expected = ["record 3 at byte 8: a quote is opened", "4005 of its 4013 bytes"];
+    check_rest("CsvDataSource", lines.as_bytes(), &[], &expected);
+
+    let array = b"[{\"a\": 1}, {\"a\": \"x}, {\"a\": 2}, {\"a\": 3}]";
+    let expected = ["record 2 at byte 41: the file ends", "32 of its 41 bytes"];
+    check_rest("JsonLinesDataSource", array, &[], &expected);
+}
+
+#[test]
+fn the_rest_of_a_damaged_gzip_file_is_never_skipped() {
+    let text: String = (0..200_000).map(|i| format!("line {i}\n")).collect();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(text.as_bytes()).unwrap();
+    let mut bytes = gzip.finish().unwrap();
+    let (_folder, whole) = over("TextLineDataSource", &bytes, &[]);
+    assert_eq!(read(&whole, &options("train")).unwrap().len(), 200_000);
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 64].fill(0xff);
+    check_rest("TextLineDataSource", &bytes, &[], &["all behind byte ", "decompressed"]);
+}
+
+#[test]
+fn a_last_record_that_breaks_off_is_left_out() {
+    let array = b"[{\"a\": 1}, {\"a\": 2}, {\"a\": \"x";
+    check("JsonLinesDataSource", array, &[], (2, 1, "record 3 at byte 29: the file ends"));
+    check("JsonLinesDataSource", b"[{\"a\": 1}", &[], (1, 1, "the file ends, expected `]`"));
+    check("CsvDataSource", b"a,b\n1,2\n3,\"4\n", &[], (1, 1, "record 3 at byte 8: a quote"));
 }
 
 #[test]
