@@ -151,20 +151,25 @@ pub(crate) fn open_records(
     let Some(range) = file.records.clone() else { return Ok(reader) };
     let reached = reader.position().records;
     reader.skip(range.start.saturating_sub(reached))?;
-    Ok(Box::new(Part { reader, range }))
+    Ok(Box::new(Part { path: path.clone(), reader, range }))
 }
 
 /// Some records of a file.
 struct Part {
+    path: Path,
     reader: Box<dyn RecordReader>,
     range: Range<u64>,
 }
 
 impl RecordReader for Part {
     fn next_record(&mut self) -> Result<Option<Body>, DataError> {
-        match self.reader.position().records < self.range.end {
-            true => self.reader.next_record(),
-            false => Ok(None),
+        if self.reader.position().records >= self.range.end {
+            return Ok(None);
+        }
+        let record = self.reader.next_record()?;
+        match record.is_some() {
+            true => Ok(record),
+            false => Err(self.ends_early()),
         }
     }
 
@@ -183,6 +188,18 @@ impl RecordReader for Part {
     /// Where records are missing behind the one in error, more than that one is lost.
     fn breaks_off(&self) -> bool {
         self.reader.breaks_off() && self.reader.position().records + 1 >= self.range.end
+    }
+}
+
+impl Part {
+    /// The error of a file that lacks records which the description of its data set counts.
+    fn ends_early(&self) -> DataError {
+        let (found, expected) = (self.reader.position().records, self.range.end);
+        let reason = format!(
+            "it ends after {found} of at least {expected} records, which its data set says that it \
+             has; fetch or prepare the file anew"
+        );
+        file_error(&self.path, reason)
     }
 }
 
@@ -377,6 +394,19 @@ mod tests {
         index.set_size(40).unwrap();
         let error = error_of(open_records(&file, RecordPosition::default(), None));
         assert!(error.contains("it has 40 bytes, which do not fit 2 sequences"), "{error}");
+    }
+
+    #[test]
+    fn a_file_with_fewer_records_than_it_is_to_have_is_named() {
+        let whole = reference("examples.tfrecord").read().unwrap();
+        for (bytes, range, found) in [(&whole[..], 0..6, 5), (&whole, 5..6, 5), (b"", 0..1, 0)] {
+            let (_dir, path) = file(bytes);
+            let expected = format!("/file`: it ends after {found} of at least {} rec", range.end);
+            let part =
+                SourceFile { records: Some(range), ..SourceFile::new(path, Format::TfRecord) };
+            let error = error_of(open_records(&part, RecordPosition::default(), None));
+            assert!(error.contains(&expected), "{error}");
+        }
     }
 
     #[test]
