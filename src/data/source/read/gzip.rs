@@ -117,7 +117,9 @@ impl<R: Read> Gzip<R> {
     fn advance(&mut self) -> io::Result<bool> {
         while self.inflate.ready().is_empty() {
             match self.place {
-                Place::End => return Ok(false),
+                Place::End if self.bits.at_end()? => return Ok(false),
+                // TensorFlow writes and reads one stream a file.
+                Place::End => return Err(corrupt("other bytes follow the end of the zlib stream")),
                 Place::Member if self.wrapping == Wrapping::Zlib => self.begin_stream()?,
                 Place::Member if self.bits.at_end()? => return Ok(false),
                 Place::Member => self.begin_member()?,

@@ -20,13 +20,15 @@ pub(super) fn open_json(
     position: RecordPosition,
     restart: Option<&Arc<Restart>>,
 ) -> Result<Box<dyn RecordReader>, DataError> {
+    let kind = if field.is_some() { Array::OfKey } else { Array::Whole };
     if position.within == IN_ARRAY {
-        return Ok(Box::new(Items::resume_at(path, position, restart)?));
+        return Ok(Box::new(Items::resume_at(path, kind, position, restart)?));
     }
     if position != RecordPosition::default() {
         return Ok(Box::new(Lines::open_at(path, position, restart)?));
     }
-    let mut items = Items::resume_at(path, RecordPosition { within: IN_ARRAY, ..position }, None)?;
+    let start = RecordPosition { within: IN_ARRAY, ..position };
+    let mut items = Items::resume_at(path, kind, start, None)?;
     match field {
         Some(field) => items.enter_value_of(field)?,
         None if items.next_byte()? == Some(b'[') => items.take(),
@@ -39,10 +41,22 @@ pub(super) fn open_json(
     Ok(Box::new(items))
 }
 
+/// What the array is of its file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Array {
+    /// All of it, so that nothing follows.
+    Whole,
+    /// The value of a key, which others may follow.
+    OfKey,
+}
+
 /// The items of an array.
 struct Items {
     path: Path,
+    kind: Array,
     reader: Decoded,
+    /// Whether the end of the array was seen, and all behind it.
+    ended: bool,
     position: RecordPosition,
     /// Whether the file ends within the item in error.
     breaks_off: bool,
@@ -51,11 +65,12 @@ struct Items {
 impl Items {
     fn resume_at(
         path: &Path,
+        kind: Array,
         position: RecordPosition,
         restart: Option<&Arc<Restart>>,
     ) -> Result<Self, DataError> {
         let reader = open_decoded(path, position, restart, Compression::of_text)?;
-        Ok(Self { path: path.clone(), reader, position, breaks_off: false })
+        Ok(Self { path: path.clone(), kind, reader, ended: false, position, breaks_off: false })
     }
 
     /// The next byte, which stays; `None` at the end of the file.
@@ -147,6 +162,21 @@ impl Items {
         }
     }
 
+    /// Looks at what follows the array, whose end stays the position.
+    fn end(&mut self) -> Result<(), DataError> {
+        if self.kind == Array::OfKey {
+            return Ok(());
+        }
+        let end = self.position;
+        self.take();
+        if let Some(found) = self.next_byte()? {
+            let what = "the end of the file behind its array";
+            return Err(self.unexpected(Some(found), what));
+        }
+        (self.position, self.ended) = (end, true);
+        Ok(())
+    }
+
     fn unexpected(&self, found: Option<u8>, expected: &str) -> DataError {
         let RecordPosition { records, bytes, .. } = self.position;
         let found = match found {
@@ -160,13 +190,16 @@ impl Items {
 
 impl RecordReader for Items {
     fn next_record(&mut self) -> Result<Option<Body>, DataError> {
+        if self.ended {
+            return Ok(None);
+        }
         let mut next = self.next_byte()?;
         if next == Some(b',') && self.position.records > 0 {
             self.take();
             next = self.next_byte()?;
         }
         match next {
-            Some(b']') => Ok(None),
+            Some(b']') => self.end().map(|()| None),
             None => {
                 self.breaks_off = true;
                 Err(self.unexpected(None, "`]`"))
@@ -235,6 +268,12 @@ mod tests {
             ("[, 1]", None, "record 1 at byte 1: found `,`, expected an object"),
             ("{\"a\": 1}", Some("data"), "its object has no key \"data\""),
             ("{\"data\": 1}", Some("data"), "found `1`, expected an array under \"data\""),
+            (
+                "[1] \n[2]",
+                None,
+                "at byte 5: found `[`, expected the end of the file behind its array",
+            ),
+            ("[],", None, "record 1 at byte 2: found `,`, expected the end of the file"),
         ] {
             let (_dir, path) = file(json.as_bytes());
             let error = error_of(open_json(&path, field, RecordPosition::default(), None));

@@ -259,6 +259,16 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_a_zlib_stream_is_an_error() {
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+        zlib.write_all(&framed()).unwrap();
+        let (_dir, path) = file(&zlib.finish().unwrap().repeat(2));
+        let error = error_of(Ok(Box::new(open(&path))));
+        assert!(error.contains("record 5 at byte"), "{error}");
+        assert!(error.contains("other bytes follow the end of the zlib stream"), "{error}");
+    }
+
+    #[test]
     fn a_wrong_checksum_is_named_and_the_next_record_can_be_read() {
         let mut bytes = framed();
         bytes[12] ^= 1;
