@@ -48,7 +48,7 @@ pub(super) struct Decoded {
 }
 
 impl Decoded {
-    fn new(reader: impl BufRead + Send + 'static) -> Self {
+    pub(super) fn new(reader: impl BufRead + Send + 'static) -> Self {
         Self { reader: Box::new(reader), restarts: Restarts::default() }
     }
 

@@ -3,6 +3,9 @@
 use std::io::BufRead;
 use std::sync::Arc;
 
+use serde::de::IgnoredAny;
+
+use super::bounded::{LONGEST_RECORD, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
 use super::lines::Lines;
 use super::restart::Restart;
@@ -60,6 +63,8 @@ struct Items {
     position: RecordPosition,
     /// Whether the file ends within the item in error.
     breaks_off: bool,
+    /// Bytes that an item may have.
+    longest: usize,
 }
 
 impl Items {
@@ -70,7 +75,15 @@ impl Items {
         restart: Option<&Arc<Restart>>,
     ) -> Result<Self, DataError> {
         let reader = open_decoded(path, position, restart, Compression::of_text)?;
-        Ok(Self { path: path.clone(), kind, reader, ended: false, position, breaks_off: false })
+        Ok(Self {
+            path: path.clone(),
+            kind,
+            reader,
+            ended: false,
+            position,
+            breaks_off: false,
+            longest: LONGEST_RECORD,
+        })
     }
 
     /// The next byte, which stays; `None` at the end of the file.
@@ -117,13 +130,13 @@ impl Items {
                 return Err(file_error(&self.path, format!("its object has no key \"{field}\"")));
             }
             let mut key = Vec::new();
-            self.value(&mut key)?;
+            self.value(Some(&mut key))?;
             self.expect(b':', "`:` behind a key")?;
             if serde_json::from_slice::<String>(&key).is_ok_and(|key| key == field) {
                 return self.expect(b'[', &format!("an array under \"{field}\""));
             }
             self.next_byte()?;
-            self.value(&mut Vec::new())?;
+            self.value(None)?;
             if self.next_byte()? == Some(b',') {
                 self.take();
             }
@@ -131,14 +144,16 @@ impl Items {
     }
 
     /// Appends the value that begins here: up to its last bracket or quote, or to what ends a
-    /// number or word. Whether it is JSON is told when it is parsed.
-    fn value(&mut self, into: &mut Vec<u8>) -> Result<(), DataError> {
+    /// number or word; or passes over it. Whether it is JSON is told when it is parsed.
+    fn value(&mut self, mut into: Option<&mut Vec<u8>>) -> Result<(), DataError> {
+        let start = self.position;
         let (mut depth, mut in_text, mut escaped) = (0_u64, false, false);
         loop {
             let Some(byte) = self.peek()? else {
                 // A bracket or quote that is missing further above leaves no beginning of JSON.
-                let parsed = serde_json::from_slice::<serde::de::IgnoredAny>(into);
-                self.breaks_off = parsed.is_err_and(|error| error.is_eof());
+                let begun =
+                    into.as_deref().map(|begun| serde_json::from_slice::<IgnoredAny>(begun));
+                self.breaks_off = begun.is_some_and(|begun| begun.is_err_and(|why| why.is_eof()));
                 return Err(self.unexpected(None, "its end"));
             };
             let is_end = matches!(byte, b',' | b':' | b'}' | b']') || byte.is_ascii_whitespace();
@@ -146,7 +161,12 @@ impl Items {
                 return Ok(());
             }
             self.take();
-            into.push(byte);
+            if let Some(into) = &mut into {
+                if into.len() == self.longest {
+                    return Err(too_long(&self.path, start, self.longest));
+                }
+                into.push(byte);
+            }
             match byte {
                 _ if escaped => escaped = false,
                 b'\\' if in_text => escaped = true,
@@ -207,7 +227,7 @@ impl RecordReader for Items {
             Some(byte @ (b',' | b':' | b'}')) => Err(self.unexpected(Some(byte), "an object")),
             Some(_) => {
                 let mut value = Vec::new();
-                self.value(&mut value)?;
+                self.value(Some(&mut value))?;
                 self.position.records += 1;
                 Ok(Some(Body::Item(value)))
             }
@@ -229,6 +249,8 @@ impl RecordReader for Items {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, BufReader, Read};
+
     use super::super::testing::{error_of, file, gzip, rest, text};
     use super::*;
 
@@ -258,6 +280,19 @@ mod tests {
         let indented = " ".repeat(100) + array;
         check(&indented, None, &items);
         check("\n \n{\"a\": 1}\n", None, &["", " ", "{\"a\": 1}"]);
+    }
+
+    #[test]
+    fn an_item_without_an_end_is_named_in_bounded_memory() {
+        let (_dir, path) = file(b"[1, [2");
+        let start = RecordPosition { within: IN_ARRAY, ..RecordPosition::default() };
+        let mut items = Items::resume_at(&path, Array::Whole, start, None).unwrap();
+        items.longest = 1000;
+        items.expect(b'[', "an array").unwrap();
+        assert_eq!(items.next_record().unwrap().map(text), Some("1".to_string()));
+        items.reader = Decoded::new(BufReader::new((&b", "[..]).chain(io::repeat(b'['))));
+        let error = items.next_record().err().expect("it has no end").to_string();
+        assert!(error.contains("record 2 at byte 4: it does not end within 1000 bytes"), "{error}");
     }
 
     #[test]

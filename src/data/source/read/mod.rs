@@ -5,6 +5,7 @@
 
 mod arrow_ipc;
 mod bits;
+mod bounded;
 mod checksum;
 mod csv;
 mod decode;
