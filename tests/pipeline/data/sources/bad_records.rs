@@ -43,7 +43,7 @@ const TEXT: [(&str, &str); 1] = [("feature_description", "{'text': 'string'}")];
 fn a_bad_line_is_left_out() {
     check("TextLineDataSource", b"a\nb\xff\nc\n", &[], (2, 1, "data:2: not UTF-8 at byte 3"));
     let lines = b"{\"a\": 1}\n[1]\n{\"a\"\n{\"a\": 2}\n";
-    check("JsonLinesDataSource", lines, &[], (2, 2, "data:2: not a JSON object"));
+    check("JsonLinesDataSource", lines, &[], (2, 2, "data:2 at byte 9: not a JSON object"));
     let records = b"a,b\n1,2\n3\n4,\"5\"x\n6,7\n";
     check("CsvDataSource", records, &[], (2, 2, "data, record 3 at byte 8: it has 1 fields"));
 }
@@ -128,7 +128,7 @@ fn more_bad_records_than_the_limit_are_an_error() {
     let expected = [
         "task `it`, split 'train', has 3 bad records, more than the 2",
         "the last one: ",
-        "data:4",
+        "data:4 at byte 7: malformed JSON",
     ];
     check_error(&task, "train", &expected);
     let limit = [SKIP, ("max_bad_records", "3")];
@@ -162,7 +162,7 @@ fn prompted(folder: &tempfile::TempDir, on_bad_record: &str, last_step: &str) ->
 #[test]
 fn a_record_that_a_step_can_make_nothing_of_is_a_bad_record() {
     let folder = tempfile::tempdir().unwrap();
-    let expected = ["task `it`, apply_template: the template fails: ", "data.jsonl:2)"];
+    let expected = ["task `it`, apply_template: the template fails: ", "data.jsonl:2 at byte 14)"];
     check_error(&prompted(&folder, "error", ""), "train", &expected);
     let (count, num_skipped, message) = skipped(&prompted(&folder, "skip", ""));
     assert_eq!((count, num_skipped), (2, 2));
