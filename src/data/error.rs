@@ -70,12 +70,14 @@ pub enum DataError {
         offset: u64,
     },
     /// A line that is no JSON object.
-    #[error("{file}:{line}: {reason}; each line is one JSON object")]
+    #[error("{file}:{line} at byte {offset}: {reason}; each line is one JSON object")]
     Json {
         /// The file.
         file: String,
         /// The line, from 1.
         line: u64,
+        /// Where it begins, in bytes of the uncompressed file.
+        offset: u64,
         /// What is wrong with it.
         reason: String,
     },
@@ -105,7 +107,7 @@ pub enum DataError {
         task: String,
         /// The preprocessor.
         step: String,
-        /// The example: `file:line`, or its number.
+        /// The example: file, line or record and byte, or its number.
         place: String,
         /// What was found and what was expected.
         reason: String,
@@ -115,7 +117,7 @@ pub enum DataError {
     Features {
         /// The task.
         task: String,
-        /// The example: `file:line`, or its number.
+        /// The example: file, line or record and byte, or its number.
         place: String,
         /// What was found and what was expected.
         reason: String,
@@ -145,7 +147,7 @@ pub enum DataError {
         task: String,
         /// The split.
         split: String,
-        /// The example: `file:line`, or its number.
+        /// The example: file, line or record and byte, or its number.
         place: String,
         /// The feature.
         feature: String,
@@ -165,7 +167,7 @@ pub enum DataError {
         task: String,
         /// The split.
         split: String,
-        /// The example: `file:line`, or its number.
+        /// The example: file, line or record and byte, or its number.
         place: String,
         /// The feature.
         feature: String,
@@ -254,6 +256,17 @@ pub enum DataError {
         /// What was found and what was expected.
         reason: String,
     },
+    /// A bad record that may be skipped, and with which what lies behind it would be lost.
+    #[error(
+        "{error}; one bad record may be skipped, and here the rest of the file cannot be read \
+         either ({rest}): fetch the file anew, or leave it out"
+    )]
+    RestOfFile {
+        /// The error of the record.
+        error: Box<DataError>,
+        /// How much would be lost.
+        rest: String,
+    },
     /// A file that is not what its source takes it for.
     #[error("`{file}`: {reason}")]
     File {
@@ -327,6 +340,7 @@ impl DataError {
         match self {
             Self::Storage(error) => error.is_users(),
             Self::Vocab(error) => error.is_users(),
+            Self::RestOfFile { error, .. } => error.is_users(),
             Self::Read { .. } | Self::TfRecord { .. } | Self::CacheBusy { .. } => false,
             _ => true,
         }

@@ -188,11 +188,13 @@ pub(crate) struct Origin {
     pub file: Arc<SourceFile>,
     /// The line or other record, from 1.
     pub number: u64,
+    /// Where it begins, in uncompressed bytes, where records are read by them.
+    pub offset: u64,
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.file.place(self.number).fmt(f)
+        self.file.place(self.number, self.offset).fmt(f)
     }
 }
 

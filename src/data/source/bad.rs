@@ -90,9 +90,14 @@ pub(crate) struct BadRecordGuard {
 }
 
 impl BadRecordGuard {
+    /// Whether the error is one of a record, and records may be left out.
+    pub(crate) fn may_skip(&self, error: &DataError) -> bool {
+        self.policy.on_bad_record == OnBadRecord::Skip && error.is_bad_record()
+    }
+
     /// Passes the error on, or takes note of a record that may be skipped.
     pub(crate) fn skip(&self, error: DataError, file: &str, number: u64) -> Result<(), DataError> {
-        if self.policy.on_bad_record == OnBadRecord::Error || !error.is_bad_record() {
+        if !self.may_skip(&error) {
             return Err(error);
         }
         let skipped = || format!("task `{}`: skipped a bad record: {error}", self.task);

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::bad::BadRecordGuard;
 use super::counts::is_blank;
-use super::read::{Body, RecordPosition, RecordReader, Restart, open_records};
+use super::read::{Body, RecordPosition, RecordReader, Restart, lost_behind, open_records};
 use super::split::SourceFile;
 use crate::data::error::DataError;
 use crate::data::pipeline::StageState;
@@ -285,7 +285,7 @@ impl Interleave {
                         return Ok(Some(Record { file, number, offset, body }));
                     }
                     Ok(None) => self.leave_file(),
-                    Err(error) => self.pass_bad_record(error)?,
+                    Err(error) => self.pass_bad_record(error, offset)?,
                 }
             } else if self.opened < self.order.len() {
                 let file = self.order[self.opened];
@@ -305,12 +305,18 @@ impl Interleave {
     }
 
     /// Goes on behind a record that cannot be read, or with the next file where that one breaks
-    /// off; passes on what is no bad record or may not be skipped.
-    fn pass_bad_record(&mut self, error: DataError) -> Result<(), DataError> {
+    /// off; passes on what is no bad record or may not be skipped. One record is skipped, never what
+    /// lies behind it.
+    fn pass_bad_record(&mut self, error: DataError, offset: u64) -> Result<(), DataError> {
         let Some(open) = &self.slots[self.slot] else { return Err(error) };
-        let number = open.records.position().records + u64::from(!open.records.recovers());
-        self.plan.bad_records.skip(error, self.files[open.file].path.as_str(), number)?;
-        if !open.records.recovers() {
+        let (file, recovers) = (&self.files[open.file], open.records.recovers());
+        if !recovers && !open.records.breaks_off() && self.plan.bad_records.may_skip(&error) {
+            let rest = lost_behind(file, offset);
+            return Err(DataError::RestOfFile { error: Box::new(error), rest });
+        }
+        let number = open.records.position().records + u64::from(!recovers);
+        self.plan.bad_records.skip(error, file.path.as_str(), number)?;
+        if !recovers {
             self.leave_file();
         }
         Ok(())

@@ -76,9 +76,9 @@ impl SourceFile {
         Ok(Some(share(position.records as f64, whole as f64)))
     }
 
-    /// One of its records, from 1, as a message names it.
-    pub(crate) fn place(&self, number: u64) -> Place<'_> {
-        Place { file: self, number }
+    /// One of its records, from 1, that begins at a byte, as a message names it.
+    pub(crate) fn place(&self, number: u64, offset: u64) -> Place<'_> {
+        Place { file: self, number, offset }
     }
 }
 
@@ -87,19 +87,23 @@ fn share(part: f64, whole: f64) -> f64 {
     (part / whole.max(1.0)).clamp(1e-9, 1.0)
 }
 
-/// Shows as `file:line` or `file, record 3`.
+/// Shows as `file:line at byte 20` or `file, record 3 at byte 20`; without the byte where records are
+/// not read by it.
 pub(crate) struct Place<'a> {
     file: &'a SourceFile,
     number: u64,
+    offset: u64,
 }
 
 impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file: SourceFile { path, format, .. }, number } = self;
+        let Self { file: SourceFile { path, format, .. }, number, offset } = self;
         match format {
-            Format::Text | Format::Json { field: None } => write!(f, "{path}:{number}"),
+            Format::Text | Format::Json { field: None } => {
+                write!(f, "{path}:{number} at byte {offset}")
+            }
             Format::Json { .. } | Format::Csv(_) | Format::TfRecord => {
-                write!(f, "{path}, record {number}")
+                write!(f, "{path}, record {number} at byte {offset}")
             }
             Format::Parquet(_) | Format::Arrow(_) => write!(f, "{path}, row {number}"),
             Format::Megatron => write!(f, "{path}, document {number}"),

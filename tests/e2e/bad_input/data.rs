@@ -151,7 +151,7 @@ fn token_ids_that_the_model_lacks() {
         &run,
         USER,
         &[
-            "task `ids`, split 'train', ids.jsonl:1: feature 'inputs' has the token id 5000",
+            "task `ids`, split 'train', ids.jsonl:1 at byte 0: feature 'inputs' has the token id 5000",
             "from 0 to 383",
             "network.T5Config.vocab_size = 384",
         ],

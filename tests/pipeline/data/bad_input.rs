@@ -66,7 +66,10 @@ fn malformed_json() {
     let folder = folder_with("a.jsonl", b"{\"inputs\": [1], \"targets\": [1]}\n{\"inputs\": [1\n");
     let mut task = task_of_ids(&folder);
     task.name = Some("text".to_string());
-    check(task, &["a.jsonl:2: malformed JSON at column", "each line is one JSON object"]);
+    check(
+        task,
+        &["a.jsonl:2 at byte 32: malformed JSON at column", "each line is one JSON object"],
+    );
 }
 
 #[test]
@@ -104,7 +107,7 @@ fn features_that_are_missing_or_of_another_type() {
     let folder = folder_with("a.txt", b"x\n");
     check(
         text_task(&folder, vec![rekey(&[("inputs", "txt")])]),
-        &["task `text`, rekey: the example lacks 'txt'; it has 'text' (", "a.txt:1)"],
+        &["task `text`, rekey: the example lacks 'txt'; it has 'text' (", "a.txt:1 at byte 0)"],
     );
     check(
         text_task(&folder, vec![rekey(&[("inputs", "text")]), tokenize()]),
@@ -121,7 +124,7 @@ fn sequences_longer_than_their_length() {
     let folder = folder_with("a.txt", b"short\na long line\n");
     let config = DatasetConfig { trim_output_features: false, ..config("text", (8, 8)) };
     let message = error(text_task(&folder, vec![both(), tokenize()]), &config, 1);
-    let expected = "a.txt:2: feature 'inputs' has 12 tokens, more than its length of 8; raise \
+    let expected = "a.txt:2 at byte 6: feature 'inputs' has 12 tokens, more than its length of 8; raise \
                     TASK_FEATURE_LENGTHS['inputs']";
     assert!(message.starts_with("task `text`, split 'train', "), "{message}");
     assert!(message.contains(expected), "{message}");
@@ -142,7 +145,7 @@ fn token_ids_that_the_model_lacks() {
     let message = error_of_nine_ids(task_of_ids(&folder));
     for part in [
         "task `ids`, split 'train', ",
-        "a.jsonl:2: feature 'targets' has the token id 9, and the model has those from 0 to 8",
+        "a.jsonl:2 at byte 32: feature 'targets' has the token id 9, and the model has those from 0 to 8",
         "network.T5Config.vocab_size = 9",
     ] {
         assert!(message.contains(part), "{message}");
@@ -214,7 +217,7 @@ fn a_label_outside_its_range_is_named_with_its_record() {
     let task = task("text", source, steps, features(&bytes, &["inputs", "targets"]));
     let expected = [
         "task `text`, glue: the label is 2, expected -1 or one of the 2 of `label_names`",
-        "a.jsonl:2",
+        "a.jsonl:2 at byte 31",
     ];
     check(task, &expected);
 }

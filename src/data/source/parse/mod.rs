@@ -65,15 +65,8 @@ impl RecordParser {
     /// The example of a record; `None` for a blank line between JSON objects.
     pub(crate) fn parse(&self, record: Record) -> Result<Option<Example>, DataError> {
         let Record { file, number, offset, body } = record;
-        let bad = |reason| {
-            let place = match file.format {
-                Format::TfRecord | Format::Csv(_) => {
-                    format!("{} at byte {offset}", file.place(number))
-                }
-                _ => file.place(number).to_string(),
-            };
-            DataError::Record { place, reason }
-        };
+        let bad =
+            |reason| DataError::Record { place: file.place(number, offset).to_string(), reason };
         let example = match body {
             Body::Bytes(bytes) => match &file.format {
                 Format::Text => {
@@ -87,7 +80,7 @@ impl RecordParser {
                     let parsed = json::parse(&text, self.columns.as_deref());
                     parsed.map_err(|reason| {
                         let file = file.path.to_string();
-                        DataError::Json { file, line: number, reason }
+                        DataError::Json { file, line: number, offset, reason }
                     })?
                 }
             },
@@ -116,7 +109,7 @@ impl RecordParser {
                 generator.example(number - 1)
             }
         };
-        Ok(Some(example.read_at(Some(Origin { file, number }))))
+        Ok(Some(example.read_at(Some(Origin { file, number, offset }))))
     }
 }
 
@@ -157,8 +150,8 @@ mod tests {
         for (format, line, expected) in [
             (&Format::Text, &b"ab\xff"[..], "/data/f:7: not UTF-8 at byte 102"),
             (&json, b"\xff", "/data/f:7: not UTF-8 at byte 100"),
-            (&json, b"{\"a\": ", "/data/f:7: malformed JSON at column 6; each line"),
-            (&json, b"[1]", "/data/f:7: not a JSON object"),
+            (&json, b"{\"a\": ", "/data/f:7 at byte 100: malformed JSON at column 6; each line"),
+            (&json, b"[1]", "/data/f:7 at byte 100: not a JSON object"),
             (&Format::TfRecord, b"\xff", "/data/f, record 7 at byte 100: no tf.Example"),
         ] {
             let error = parse(format.clone(), line).unwrap_err();

@@ -7,6 +7,7 @@ use arrow_array::RecordBatch;
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, DataType, Schema};
 
+use super::panics::decoded;
 use super::rows::{RowOptions, Rows};
 use super::seek::{Progress, SeekFile};
 use super::{Body, RecordPosition, RecordReader, file_error, shorter};
@@ -21,12 +22,17 @@ pub(super) fn open_arrow(
     options: Arc<RowOptions>,
     position: RecordPosition,
 ) -> Result<Box<dyn RecordReader>, DataError> {
+    decoded(path, || Ok(Box::new(ArrowRows::open_at(path, options, position)?) as _))
+}
+
+/// The batches of a file or stream, from its beginning on.
+fn open_batches(path: &Path) -> Result<Box<dyn Batches>, DataError> {
     let damaged = |error: ArrowError| not_arrow(path, &error);
     let mut file = SeekFile::open(path)?;
     let mut first = Vec::new();
     let probed = file.by_ref().take(FILE_MAGIC.len() as u64).read_to_end(&mut first);
     probed.and_then(|_| file.seek(SeekFrom::Start(0))).map_err(|error| file_error(path, error))?;
-    let batches: Box<dyn Batches> = match first == FILE_MAGIC {
+    Ok(match first == FILE_MAGIC {
         true => {
             let reader = FileReader::try_new(file, None).map_err(damaged)?;
             Box::new(Listed { reader, next: 0 })
@@ -36,20 +42,7 @@ pub(super) fn open_arrow(
             let reader = StreamReader::try_new(file, None).map_err(damaged)?;
             Box::new(Stream { reader, progress })
         }
-    };
-    let start = RecordPosition::default();
-    let mut rows = ArrowRows {
-        path: path.clone(),
-        options,
-        batches,
-        batch: None,
-        position: start,
-        checked: false,
-    };
-    if position != start {
-        rows.resume(position)?;
-    }
-    Ok(Box::new(rows))
+    })
 }
 
 fn not_arrow(path: &Path, error: &ArrowError) -> DataError {
@@ -154,6 +147,22 @@ struct ArrowRows {
 }
 
 impl ArrowRows {
+    /// Opens the file at a position that it once gave, or at its beginning.
+    fn open_at(
+        path: &Path,
+        options: Arc<RowOptions>,
+        position: RecordPosition,
+    ) -> Result<Self, DataError> {
+        let start = RecordPosition::default();
+        let batches = open_batches(path)?;
+        let (path, batch) = (path.clone(), None);
+        let mut rows = Self { path, options, batches, batch, position: start, checked: false };
+        if position != start {
+            rows.resume(position)?;
+        }
+        Ok(rows)
+    }
+
     fn resume(&mut self, position: RecordPosition) -> Result<(), DataError> {
         let found = self.batches.go_to(position.bytes);
         if !found.map_err(|error| not_arrow(&self.path, &error))? {
@@ -168,8 +177,13 @@ impl ArrowRows {
         }
     }
 
-    /// Decodes the next batch; `false` at the end.
+    /// Goes on to the next batch; `false` at the end.
     fn next_batch(&mut self) -> Result<bool, DataError> {
+        let path = self.path.clone();
+        decoded(&path, || self.decode_batch())
+    }
+
+    fn decode_batch(&mut self) -> Result<bool, DataError> {
         let place = self.batches.place();
         let damaged = |error: &ArrowError| {
             let row = self.position.records + 1;

@@ -2,18 +2,16 @@
 //!
 //! Only the ends of records are looked for here; [`fields`] takes a record apart.
 
-use std::io::BufRead;
 use std::sync::Arc;
 
+use super::bounded::{LONGEST_RECORD, read_line, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
 use super::restart::Restart;
-use super::{Body, RecordPosition, RecordReader, file_error, read_error};
+use super::{Body, RecordPosition, RecordReader, file_error, is_cut, read_error};
 use crate::data::error::DataError;
 use crate::data::example::Key;
 use crate::storage::Path;
 
-/// A quote that is not closed within so many bytes is a mistake, not a long field.
-const LONGEST_RECORD: usize = 64 << 20;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// How a file is to be read.
@@ -109,6 +107,8 @@ pub(super) struct CsvRecords {
     reader: Decoded,
     position: RecordPosition,
     columns: Arc<[Key]>,
+    /// Whether the file ends within the record in error.
+    breaks_off: bool,
 }
 
 impl CsvRecords {
@@ -126,6 +126,7 @@ impl CsvRecords {
             reader: open_decoded(path, start, None, Compression::of_text)?,
             position: start,
             columns: [].into(),
+            breaks_off: false,
         };
         records.read_head()?;
         if position != start && position != records.position {
@@ -161,8 +162,17 @@ impl CsvRecords {
             let (start, mut scan) = (self.position, Scan::Start);
             loop {
                 let before = record.len();
-                let read = self.reader.read_until(b'\n', record);
-                let read = read.map_err(|source| read_error(&self.path, start, source))?;
+                let read = read_line(&mut self.reader, record, LONGEST_RECORD);
+                let read = read.map_err(|source| {
+                    self.breaks_off = is_cut(&source);
+                    read_error(&self.path, start, source)
+                })?;
+                let Some(read) = read else {
+                    return Err(match scan.over(&record[before..], &self.options) {
+                        Scan::Quoted => self.unclosed(start),
+                        _ => too_long(&self.path, start, LONGEST_RECORD),
+                    });
+                };
                 if self.position.bytes == 0 && record.starts_with(BYTE_ORDER_MARK) {
                     record.drain(..BYTE_ORDER_MARK.len());
                 }
@@ -171,7 +181,10 @@ impl CsvRecords {
                 if scan != Scan::Quoted {
                     break;
                 }
-                if read == 0 || record.len() > LONGEST_RECORD {
+                if read == 0 {
+                    // What several lines are, one record or many behind a stray quote, is not known.
+                    let lines = record.iter().filter(|byte| **byte == b'\n').count();
+                    self.breaks_off = read == 0 && lines <= 1;
                     return Err(self.unclosed(start));
                 }
             }
@@ -214,10 +227,16 @@ impl RecordReader for CsvRecords {
     fn restart(&self) -> Option<Arc<Restart>> {
         self.reader.restart(self.position)
     }
+
+    fn breaks_off(&self) -> bool {
+        self.breaks_off
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, BufReader, Read};
+
     use super::super::testing::{error_of, file, gzip, rest};
     use super::*;
 
@@ -259,6 +278,22 @@ mod tests {
         let (_dir, path) = file(b"a,b\n1,2\n3,\"x\n4,5\n");
         let error = error_of(Ok(Box::new(open(&path, RecordPosition::default()))));
         assert!(error.contains("file, record 3 at byte 8: a quote is opened and not"), "{error}");
+    }
+
+    #[test]
+    fn a_record_without_an_end_is_named_in_bounded_memory() {
+        for (field, reason) in [("x", "it does not end within 67108864 bytes"), ("\"", "a quote")] {
+            let (_dir, path) = file(b"a,b\n");
+            let mut records = open(&path, RecordPosition::default());
+            let long = io::repeat(b'x').take(3 * LONGEST_RECORD as u64);
+            let text = field.as_bytes().chain(long);
+            records.reader = Decoded::new(BufReader::new(text));
+            let mut record = Vec::new();
+            let error = records.read_record(&mut record).unwrap_err().to_string();
+            assert!(error.contains("file, record 2 at byte 4: "), "{error}");
+            assert!(error.contains(reason) && !records.breaks_off, "{error}");
+            assert!(record.capacity() <= 2 * LONGEST_RECORD + 2);
+        }
     }
 
     #[test]

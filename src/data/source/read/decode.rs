@@ -16,7 +16,7 @@ const BUFFER_SIZE: usize = 256 << 10;
 /// Bytes that tell how well a file is compressed.
 const EXPANSION_PROBE: u64 = 1 << 20;
 /// Bytes that tell the compression.
-const PROBE: usize = 12;
+pub(super) const PROBE: usize = 12;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// How a file is compressed.
@@ -48,7 +48,7 @@ pub(super) struct Decoded {
 }
 
 impl Decoded {
-    fn new(reader: impl BufRead + Send + 'static) -> Self {
+    pub(super) fn new(reader: impl BufRead + Send + 'static) -> Self {
         Self { reader: Box::new(reader), restarts: Restarts::default() }
     }
 
@@ -210,7 +210,8 @@ impl Read for Whole {
         if let Some(left) = &mut self.left {
             if found == 0 && !buffer.is_empty() && *left > 0 {
                 let reason = format!("the file shrank while it was read: {left} bytes are gone");
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, reason));
+                // Not the kind of a file that was written in part: its records were there.
+                return Err(io::Error::other(reason));
             }
             // A file that grows is read to its new end.
             *left = left.saturating_sub(found as u64);

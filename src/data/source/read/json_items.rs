@@ -3,10 +3,13 @@
 use std::io::BufRead;
 use std::sync::Arc;
 
+use serde::de::IgnoredAny;
+
+use super::bounded::{LONGEST_RECORD, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
 use super::lines::Lines;
 use super::restart::Restart;
-use super::{Body, RecordPosition, RecordReader, file_error, read_error};
+use super::{Body, RecordPosition, RecordReader, file_error, is_cut, read_error};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
@@ -20,13 +23,15 @@ pub(super) fn open_json(
     position: RecordPosition,
     restart: Option<&Arc<Restart>>,
 ) -> Result<Box<dyn RecordReader>, DataError> {
+    let kind = if field.is_some() { Array::OfKey } else { Array::Whole };
     if position.within == IN_ARRAY {
-        return Ok(Box::new(Items::resume_at(path, position, restart)?));
+        return Ok(Box::new(Items::resume_at(path, kind, position, restart)?));
     }
     if position != RecordPosition::default() {
         return Ok(Box::new(Lines::open_at(path, position, restart)?));
     }
-    let mut items = Items::resume_at(path, RecordPosition { within: IN_ARRAY, ..position }, None)?;
+    let start = RecordPosition { within: IN_ARRAY, ..position };
+    let mut items = Items::resume_at(path, kind, start, None)?;
     match field {
         Some(field) => items.enter_value_of(field)?,
         None if items.next_byte()? == Some(b'[') => items.take(),
@@ -39,27 +44,55 @@ pub(super) fn open_json(
     Ok(Box::new(items))
 }
 
+/// What the array is of its file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Array {
+    /// All of it, so that nothing follows.
+    Whole,
+    /// The value of a key, which others may follow.
+    OfKey,
+}
+
 /// The items of an array.
 struct Items {
     path: Path,
+    kind: Array,
     reader: Decoded,
+    /// Whether the end of the array was seen, and all behind it.
+    ended: bool,
     position: RecordPosition,
+    /// Whether the file ends within the item in error.
+    breaks_off: bool,
+    /// Bytes that an item may have.
+    longest: usize,
 }
 
 impl Items {
     fn resume_at(
         path: &Path,
+        kind: Array,
         position: RecordPosition,
         restart: Option<&Arc<Restart>>,
     ) -> Result<Self, DataError> {
         let reader = open_decoded(path, position, restart, Compression::of_text)?;
-        Ok(Self { path: path.clone(), reader, position })
+        Ok(Self {
+            path: path.clone(),
+            kind,
+            reader,
+            ended: false,
+            position,
+            breaks_off: false,
+            longest: LONGEST_RECORD,
+        })
     }
 
     /// The next byte, which stays; `None` at the end of the file.
     fn peek(&mut self) -> Result<Option<u8>, DataError> {
         let buffer = self.reader.fill_buf();
-        let buffer = buffer.map_err(|source| read_error(&self.path, self.position, source))?;
+        let buffer = buffer.map_err(|source| {
+            self.breaks_off = is_cut(&source);
+            read_error(&self.path, self.position, source)
+        })?;
         Ok(buffer.first().copied())
     }
 
@@ -97,13 +130,13 @@ impl Items {
                 return Err(file_error(&self.path, format!("its object has no key \"{field}\"")));
             }
             let mut key = Vec::new();
-            self.value(&mut key)?;
+            self.value(Some(&mut key))?;
             self.expect(b':', "`:` behind a key")?;
             if serde_json::from_slice::<String>(&key).is_ok_and(|key| key == field) {
                 return self.expect(b'[', &format!("an array under \"{field}\""));
             }
             self.next_byte()?;
-            self.value(&mut Vec::new())?;
+            self.value(None)?;
             if self.next_byte()? == Some(b',') {
                 self.take();
             }
@@ -111,17 +144,29 @@ impl Items {
     }
 
     /// Appends the value that begins here: up to its last bracket or quote, or to what ends a
-    /// number or word. Whether it is JSON is told when it is parsed.
-    fn value(&mut self, into: &mut Vec<u8>) -> Result<(), DataError> {
+    /// number or word; or passes over it. Whether it is JSON is told when it is parsed.
+    fn value(&mut self, mut into: Option<&mut Vec<u8>>) -> Result<(), DataError> {
+        let start = self.position;
         let (mut depth, mut in_text, mut escaped) = (0_u64, false, false);
         loop {
-            let Some(byte) = self.peek()? else { return Err(self.unexpected(None, "its end")) };
+            let Some(byte) = self.peek()? else {
+                // A bracket or quote that is missing further above leaves no beginning of JSON.
+                let begun =
+                    into.as_deref().map(|begun| serde_json::from_slice::<IgnoredAny>(begun));
+                self.breaks_off = begun.is_some_and(|begun| begun.is_err_and(|why| why.is_eof()));
+                return Err(self.unexpected(None, "its end"));
+            };
             let is_end = matches!(byte, b',' | b':' | b'}' | b']') || byte.is_ascii_whitespace();
             if depth == 0 && !in_text && is_end {
                 return Ok(());
             }
             self.take();
-            into.push(byte);
+            if let Some(into) = &mut into {
+                if into.len() == self.longest {
+                    return Err(too_long(&self.path, start, self.longest));
+                }
+                into.push(byte);
+            }
             match byte {
                 _ if escaped => escaped = false,
                 b'\\' if in_text => escaped = true,
@@ -137,6 +182,21 @@ impl Items {
         }
     }
 
+    /// Looks at what follows the array, whose end stays the position.
+    fn end(&mut self) -> Result<(), DataError> {
+        if self.kind == Array::OfKey {
+            return Ok(());
+        }
+        let end = self.position;
+        self.take();
+        if let Some(found) = self.next_byte()? {
+            let what = "the end of the file behind its array";
+            return Err(self.unexpected(Some(found), what));
+        }
+        (self.position, self.ended) = (end, true);
+        Ok(())
+    }
+
     fn unexpected(&self, found: Option<u8>, expected: &str) -> DataError {
         let RecordPosition { records, bytes, .. } = self.position;
         let found = match found {
@@ -150,18 +210,24 @@ impl Items {
 
 impl RecordReader for Items {
     fn next_record(&mut self) -> Result<Option<Body>, DataError> {
+        if self.ended {
+            return Ok(None);
+        }
         let mut next = self.next_byte()?;
         if next == Some(b',') && self.position.records > 0 {
             self.take();
             next = self.next_byte()?;
         }
         match next {
-            Some(b']') => Ok(None),
-            None => Err(self.unexpected(None, "`]`")),
+            Some(b']') => self.end().map(|()| None),
+            None => {
+                self.breaks_off = true;
+                Err(self.unexpected(None, "`]`"))
+            }
             Some(byte @ (b',' | b':' | b'}')) => Err(self.unexpected(Some(byte), "an object")),
             Some(_) => {
                 let mut value = Vec::new();
-                self.value(&mut value)?;
+                self.value(Some(&mut value))?;
                 self.position.records += 1;
                 Ok(Some(Body::Item(value)))
             }
@@ -175,10 +241,16 @@ impl RecordReader for Items {
     fn restart(&self) -> Option<Arc<Restart>> {
         self.reader.restart(self.position)
     }
+
+    fn breaks_off(&self) -> bool {
+        self.breaks_off
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, BufReader, Read};
+
     use super::super::testing::{error_of, file, gzip, rest, text};
     use super::*;
 
@@ -211,6 +283,19 @@ mod tests {
     }
 
     #[test]
+    fn an_item_without_an_end_is_named_in_bounded_memory() {
+        let (_dir, path) = file(b"[1, [2");
+        let start = RecordPosition { within: IN_ARRAY, ..RecordPosition::default() };
+        let mut items = Items::resume_at(&path, Array::Whole, start, None).unwrap();
+        items.longest = 1000;
+        items.expect(b'[', "an array").unwrap();
+        assert_eq!(items.next_record().unwrap().map(text), Some("1".to_string()));
+        items.reader = Decoded::new(BufReader::new((&b", "[..]).chain(io::repeat(b'['))));
+        let error = items.next_record().err().expect("it has no end").to_string();
+        assert!(error.contains("record 2 at byte 4: it does not end within 1000 bytes"), "{error}");
+    }
+
+    #[test]
     fn what_is_no_array_is_named() {
         for (json, field, expected) in [
             ("[{\"a\": 1}, {\"a\"", None, "record 2 at byte 15: the file ends, expected its end"),
@@ -218,6 +303,12 @@ mod tests {
             ("[, 1]", None, "record 1 at byte 1: found `,`, expected an object"),
             ("{\"a\": 1}", Some("data"), "its object has no key \"data\""),
             ("{\"data\": 1}", Some("data"), "found `1`, expected an array under \"data\""),
+            (
+                "[1] \n[2]",
+                None,
+                "at byte 5: found `[`, expected the end of the file behind its array",
+            ),
+            ("[],", None, "record 1 at byte 2: found `,`, expected the end of the file"),
         ] {
             let (_dir, path) = file(json.as_bytes());
             let error = error_of(open_json(&path, field, RecordPosition::default(), None));

@@ -1,11 +1,12 @@
 //! The lines of one file.
 
-use std::io::BufRead;
+use std::io::{self, BufRead};
 use std::sync::Arc;
 
+use super::bounded::{LONGEST_RECORD, read_line, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
 use super::restart::Restart;
-use super::{Body, RecordPosition, RecordReader, read_error};
+use super::{Body, RecordPosition, RecordReader, is_cut, read_error};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
@@ -14,6 +15,10 @@ pub(super) struct Lines {
     path: Path,
     reader: Decoded,
     position: RecordPosition,
+    /// Whether the line in error was passed, so that the next one can be read.
+    recovers: bool,
+    /// Whether the file ends within the line in error.
+    breaks_off: bool,
 }
 
 impl Lines {
@@ -24,24 +29,30 @@ impl Lines {
         restart: Option<&Arc<Restart>>,
     ) -> Result<Self, DataError> {
         let reader = open_decoded(path, position, restart, Compression::of_text)?;
-        Ok(Self { path: path.clone(), reader, position })
+        Ok(Self::of(path, reader, position))
     }
 
     /// The lines of a file that is open at its beginning.
     pub(super) fn of_open(path: &Path, reader: Decoded) -> Self {
-        Self { path: path.clone(), reader, position: RecordPosition::default() }
+        Self::of(path, reader, RecordPosition::default())
+    }
+
+    fn of(path: &Path, reader: Decoded, position: RecordPosition) -> Self {
+        Self { path: path.clone(), reader, position, recovers: false, breaks_off: false }
     }
 
     /// The next line without its end, into `line`; `false` at the end of the file.
     fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool, DataError> {
         line.clear();
-        let read = self.reader.read_until(b'\n', line);
-        let num_bytes = read.map_err(|source| read_error(&self.path, self.position, source))?;
+        (self.recovers, self.breaks_off) = (false, false);
+        let read = read_line(&mut self.reader, line, LONGEST_RECORD);
+        let Some(num_bytes) = read.map_err(|source| self.failed(source))? else {
+            return Err(self.pass_long_line(line.len()));
+        };
         if num_bytes == 0 {
             return Ok(false);
         }
-        self.position.records += 1;
-        self.position.bytes += num_bytes as u64;
+        self.advance(num_bytes);
         if line.last() == Some(&b'\n') {
             line.pop();
             if line.last() == Some(&b'\r') {
@@ -49,6 +60,29 @@ impl Lines {
             }
         }
         Ok(true)
+    }
+
+    fn advance(&mut self, num_bytes: usize) {
+        self.position.records += 1;
+        self.position.bytes += num_bytes as u64;
+    }
+
+    /// Passes over what is left of a line, and gives its error.
+    fn pass_long_line(&mut self, read: usize) -> DataError {
+        let start = self.position;
+        match self.reader.skip_until(b'\n') {
+            Ok(left) => {
+                self.advance(read + left);
+                self.recovers = true;
+                too_long(&self.path, start, LONGEST_RECORD)
+            }
+            Err(source) => self.failed(source),
+        }
+    }
+
+    fn failed(&mut self, source: io::Error) -> DataError {
+        self.breaks_off = is_cut(&source);
+        read_error(&self.path, self.position, source)
     }
 }
 
@@ -65,11 +99,19 @@ impl RecordReader for Lines {
     fn restart(&self) -> Option<Arc<Restart>> {
         self.reader.restart(self.position)
     }
+
+    fn recovers(&self) -> bool {
+        self.recovers
+    }
+
+    fn breaks_off(&self) -> bool {
+        self.breaks_off
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{BufReader, Read, Write};
 
     use super::super::testing::{error_of, file};
     use super::*;
@@ -126,6 +168,24 @@ mod tests {
             let line: u64 = place.split_once(' ').unwrap().0.parse().unwrap();
             assert!(line > 1000 && place.contains("(byte "), "{error}");
         }
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_named_and_passed_in_bounded_memory() {
+        let long = io::repeat(b'x').take(3 * LONGEST_RECORD as u64);
+        let text = (&b"a\n"[..]).chain(long).chain(&b"\nb"[..]);
+        let (_dir, path) = file(b"");
+        let mut lines = Lines::of_open(&path, Decoded::new(BufReader::new(text)));
+        let mut line = Vec::new();
+        assert!(lines.next_line(&mut line).unwrap());
+        let error = lines.next_line(&mut line).unwrap_err().to_string();
+        assert!(
+            error.contains("file, record 2 at byte 2: it does not end within 67108864"),
+            "{error}"
+        );
+        assert!(line.capacity() <= 2 * LONGEST_RECORD + 2 && lines.recovers());
+        assert!(lines.next_line(&mut line).unwrap());
+        assert_eq!((&line[..], lines.position.records), (&b"b"[..], 3));
     }
 
     #[test]

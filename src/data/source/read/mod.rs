@@ -5,6 +5,7 @@
 
 mod arrow_ipc;
 mod bits;
+mod bounded;
 mod checksum;
 mod csv;
 mod decode;
@@ -16,12 +17,14 @@ mod json_items;
 mod leaf;
 mod lines;
 mod megatron;
+mod panics;
 mod parquet;
 mod pause;
 mod restart;
 mod rows;
 mod seek;
 mod testing;
+mod tests;
 mod tf_record;
 mod zstandard;
 
@@ -33,6 +36,7 @@ use super::split::{Format, SourceFile};
 use crate::data::error::DataError;
 use crate::data::example::Key;
 use crate::storage::Path;
+use decode::{Compression, PROBE};
 
 pub(crate) use csv::{CsvOptions, fields};
 pub(crate) use decode::expansion;
@@ -102,6 +106,11 @@ pub(crate) trait RecordReader: Send {
         false
     }
 
+    /// Whether, after an error, nothing lies behind the record in error: the file ends within it.
+    fn breaks_off(&self) -> bool {
+        false
+    }
+
     /// Passes over records without looking into them.
     fn skip(&mut self, count: u64) -> Result<(), DataError> {
         // Blank lines count, and may be passed together with a record.
@@ -145,20 +154,25 @@ pub(crate) fn open_records(
     let Some(range) = file.records.clone() else { return Ok(reader) };
     let reached = reader.position().records;
     reader.skip(range.start.saturating_sub(reached))?;
-    Ok(Box::new(Part { reader, range }))
+    Ok(Box::new(Part { path: path.clone(), reader, range }))
 }
 
 /// Some records of a file.
 struct Part {
+    path: Path,
     reader: Box<dyn RecordReader>,
     range: Range<u64>,
 }
 
 impl RecordReader for Part {
     fn next_record(&mut self) -> Result<Option<Body>, DataError> {
-        match self.reader.position().records < self.range.end {
-            true => self.reader.next_record(),
-            false => Ok(None),
+        if self.reader.position().records >= self.range.end {
+            return Ok(None);
+        }
+        let record = self.reader.next_record()?;
+        match record.is_some() {
+            true => Ok(record),
+            false => Err(self.ends_early()),
         }
     }
 
@@ -172,6 +186,23 @@ impl RecordReader for Part {
 
     fn recovers(&self) -> bool {
         self.reader.recovers()
+    }
+
+    /// Where records are missing behind the one in error, more than that one is lost.
+    fn breaks_off(&self) -> bool {
+        self.reader.breaks_off() && self.reader.position().records + 1 >= self.range.end
+    }
+}
+
+impl Part {
+    /// The error of a file that lacks records which the description of its data set counts.
+    fn ends_early(&self) -> DataError {
+        let (found, expected) = (self.reader.position().records, self.range.end);
+        let reason = format!(
+            "it ends after {found} of at least {expected} records, which its data set says that it \
+             has; fetch or prepare the file anew"
+        );
+        file_error(&self.path, reason)
     }
 }
 
@@ -198,6 +229,29 @@ impl RecordReader for Numbers {
     }
 }
 
+/// What of a file lies behind a byte of its records, as a message names it. Records of compressed
+/// files do not tell their byte in the file.
+pub(crate) fn lost_behind(file: &SourceFile, offset: u64) -> String {
+    let compression_of = match file.format {
+        Format::TfRecord => tf_record::compression_of,
+        _ => Compression::of_text,
+    };
+    let plain_size = || {
+        let size = file.path.size().ok()?;
+        let first = file.path.read_range(0..size.min(PROBE as u64)).ok()?;
+        (compression_of(&first) == Compression::Plain).then_some(size)
+    };
+    match plain_size() {
+        Some(size) => format!("{} of its {size} bytes", size.saturating_sub(offset)),
+        None => format!("all behind byte {offset} of its decompressed bytes"),
+    }
+}
+
+/// Whether reading failed because the file ends.
+fn is_cut(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof
+}
+
 /// The error of a file that cannot be read beyond a position.
 fn read_error(path: &Path, position: RecordPosition, source: io::Error) -> DataError {
     let RecordPosition { records, bytes, .. } = position;
@@ -212,157 +266,4 @@ fn file_error(path: &Path, reason: impl ToString) -> DataError {
 /// The error of a position behind the end of a file.
 fn shorter(path: &Path) -> DataError {
     DataError::State { reason: format!("`{path}` is shorter than it was") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::testing::*;
-    use super::*;
-
-    fn reference(name: &str) -> Path {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference/sources");
-        Path::parse(folder).unwrap().join(name)
-    }
-
-    fn show(body: Body) -> String {
-        match body {
-            Body::Row { batch, index } => format!("{:?}", batch.example(index).unwrap()),
-            Body::Tokens { bytes, dtype } => format!("{:?}", dtype.ids(&bytes).unwrap()),
-            body => text(body),
-        }
-    }
-
-    /// Reads the file from every position that reading it gives, and part of it.
-    #[track_caller]
-    fn check(path: Path, format: Format, count: usize) {
-        let file = SourceFile::new(path, format);
-        let all = rest(&mut *open_records(&file, RecordPosition::default(), None).unwrap(), show);
-        assert_eq!(all.len(), count);
-        let mut whole = open_records(&file, RecordPosition::default(), None).unwrap();
-        for left in 0..=count {
-            assert_eq!(whole.position().records, left as u64);
-            let mut resumed = open_records(&file, whole.position(), None).unwrap();
-            assert_eq!(rest(&mut *resumed, show), all[left..], "from {left} on");
-            assert!(whole.next_record().unwrap().is_none() == (left == count));
-        }
-        let part = SourceFile { records: Some(1..count as u64 - 1), ..file };
-        let mut whole = open_records(&part, RecordPosition::default(), None).unwrap();
-        for left in 1..count {
-            let mut resumed = open_records(&part, whole.position(), None).unwrap();
-            assert_eq!(rest(&mut *resumed, show), all[left..count - 1], "part from {left} on");
-            whole.next_record().unwrap();
-        }
-    }
-
-    fn rows() -> Arc<RowOptions> {
-        Arc::new(RowOptions::new(None))
-    }
-
-    #[test]
-    fn every_format_resumes_at_any_record() {
-        for name in ["examples.tfrecord", "examples_gzip.tfrecord", "examples_zlib.tfrecord"] {
-            // Their bytes are no text, so their lengths are compared.
-            let file = SourceFile::new(reference(name), Format::TfRecord);
-            let mut whole = open_records(&file, RecordPosition::default(), None).unwrap();
-            let length = |body| match body {
-                Body::Bytes(bytes) => bytes.len().to_string(),
-                _ => unreachable!("TFRecords hold bytes"),
-            };
-            let all = rest(&mut *open_records(&file, whole.position(), None).unwrap(), length);
-            for left in 0..=5 {
-                let mut resumed = open_records(&file, whole.position(), None).unwrap();
-                assert_eq!(rest(&mut *resumed, length), all[left..], "{name}");
-                whole.next_record().unwrap();
-            }
-        }
-        check(reference("rows.parquet"), Format::Parquet(rows()), 11);
-        check(reference("rows.arrow"), Format::Arrow(rows()), 11);
-        check(reference("rows.stream"), Format::Arrow(rows()), 11);
-        check(reference("array.json"), Format::Json { field: None }, 4);
-        check(reference("field.json"), Format::Json { field: Some("data".to_string()) }, 4);
-        let csv = CsvOptions { delimiter: b',', quote: Some(b'"'), column_names: None, skip: 0 };
-        // The record of the names counts.
-        let file = SourceFile::new(reference("table.csv"), Format::Csv(Arc::new(csv)));
-        let mut whole = open_records(&file, RecordPosition::default(), None).unwrap();
-        for left in (0..=4).rev() {
-            let mut resumed = open_records(&file, whole.position(), None).unwrap();
-            assert_eq!(rest(&mut *resumed, text).len(), left);
-            whole.next_record().unwrap();
-        }
-    }
-
-    /// A `.bin` with its `.idx` of documents of one or two sequences.
-    fn megatron(documents: &[&[&[u16]]]) -> (tempfile::TempDir, Path) {
-        let sequences: Vec<&[u16]> = documents.concat();
-        let (mut bin, mut sizes, mut pointers) = (Vec::new(), Vec::new(), Vec::new());
-        for sequence in &sequences {
-            pointers.extend((bin.len() as u64).to_le_bytes());
-            sizes.extend((sequence.len() as u32).to_le_bytes());
-            sequence.iter().for_each(|id| bin.extend(id.to_le_bytes()));
-        }
-        let mut firsts = 0_u64.to_le_bytes().to_vec();
-        let mut first = 0;
-        for document in documents {
-            first += document.len() as u64;
-            firsts.extend(first.to_le_bytes());
-        }
-        let counts = [sequences.len() as u64, documents.len() as u64 + 1].map(u64::to_le_bytes);
-        let index = [
-            b"MMIDIDX\0\0",
-            &1_u64.to_le_bytes()[..],
-            &[8],
-            &counts.concat(),
-            &sizes,
-            &pointers,
-            &firsts,
-        ];
-        let dir = tempfile::tempdir().unwrap();
-        let path = Path::try_from(dir.path()).unwrap();
-        path.join("x_text_document.bin").write_atomic(&bin).unwrap();
-        path.join("x_text_document.idx").write_atomic(&index.concat()).unwrap();
-        (dir, path.join("x_text_document.bin"))
-    }
-
-    #[test]
-    fn documents_of_megatron_are_read_and_resumed() {
-        let (_dir, path) = megatron(&[&[&[5, 60000]], &[&[1], &[2, 3]], &[], &[&[9]]]);
-        check(path.clone(), Format::Megatron, 4);
-        let file = SourceFile::new(path, Format::Megatron);
-        let all = rest(&mut *open_records(&file, RecordPosition::default(), None).unwrap(), show);
-        assert_eq!(all, ["[5, 60000]", "[1, 2, 3]", "[]", "[9]"]);
-    }
-
-    #[test]
-    fn a_cut_megatron_file_is_named() {
-        let (_dir, path) = megatron(&[&[&[5, 6]], &[&[7, 8]]]);
-        path.set_size(7).unwrap();
-        let file = SourceFile::new(path.clone(), Format::Megatron);
-        let error = error_of(open_records(&file, RecordPosition::default(), None));
-        assert!(error.contains("document 2 is to lie at bytes 4 to 8 of 7"), "{error}");
-        let index = Path::parse(&path.as_str().replace(".bin", ".idx")).unwrap();
-        index.set_size(40).unwrap();
-        let error = error_of(open_records(&file, RecordPosition::default(), None));
-        assert!(error.contains("it has 40 bytes, which do not fit 2 sequences"), "{error}");
-    }
-
-    #[test]
-    fn cut_columnar_files_are_named() {
-        for (name, format, expected) in [
-            ("rows.parquet", Format::Parquet(rows()), "is it a whole Parquet file?"),
-            ("rows.arrow", Format::Arrow(rows()), "is it a whole Arrow file or stream?"),
-            ("rows.stream", Format::Arrow(rows()), "is it complete?"),
-        ] {
-            let bytes = reference(name).read().unwrap();
-            // A stream without its end mark is cut as well.
-            for left in [bytes.len() - 8, bytes.len() * 3 / 5] {
-                let (_dir, path) = file(&bytes[..left]);
-                let error = error_of(open_records(
-                    &SourceFile::new(path, format.clone()),
-                    RecordPosition::default(),
-                    None,
-                ));
-                assert!(error.contains("/file`: ") && error.contains(expected), "{error}");
-            }
-        }
-    }
 }

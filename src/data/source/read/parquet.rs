@@ -12,8 +12,10 @@ use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReaderBuilder,
 };
 use parquet::errors::ParquetError;
+use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 
+use super::panics::decoded;
 use super::rows::{BATCH_ROWS, RowOptions, Rows};
 use super::{Body, RecordPosition, RecordReader, file_error, shorter};
 use crate::data::error::DataError;
@@ -111,11 +113,14 @@ impl ParquetRows {
         let projection = self.projection();
         let wanted =
             group.columns().iter().enumerate().filter(|(i, _)| projection.leaf_included(*i));
-        let columns = wanted.map(|(_, column)| {
-            let (start, length) = column.byte_range();
-            start..start + length
-        });
-        self.file.expect(columns.collect());
+        let columns: Option<Vec<_>> = wanted.map(|(_, column)| bytes_of(column)).collect();
+        let within = |columns: &Vec<Range<u64>>| columns.iter().all(|c| c.end <= self.file.len());
+        let Some(columns) = columns.filter(within) else {
+            return Err(
+                self.error("a column lies outside the file, which is damaged: fetch it anew")
+            );
+        };
+        self.file.expect(columns);
         let (file, metadata) = (self.file.clone(), self.metadata.clone());
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata)
             .with_row_groups(vec![self.next_group])
@@ -127,8 +132,13 @@ impl ParquetRows {
         Ok(true)
     }
 
-    /// Decodes the next batch; `false` at the end of the file.
+    /// Goes on to the next batch; `false` at the end of the file.
     fn next_batch(&mut self) -> Result<bool, DataError> {
+        let path = self.file.path().clone();
+        decoded(&path, || self.decode_batch())
+    }
+
+    fn decode_batch(&mut self) -> Result<bool, DataError> {
         loop {
             match self.batches.as_mut().and_then(Iterator::next) {
                 Some(batch) => {
@@ -192,8 +202,17 @@ impl RecordReader for ParquetRows {
 fn metadata_of(file: &FileBytes) -> Result<ArrowReaderMetadata, DataError> {
     // The types that the writer had in memory say no more about features, and may not fit.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    ArrowReaderMetadata::load(file, options)
-        .map_err(|error| file_error(file.path(), format!("{error}; is it a whole Parquet file?")))
+    let unfit = |error| file_error(file.path(), format!("{error}; is it a whole Parquet file?"));
+    decoded(file.path(), || ArrowReaderMetadata::load(file, options).map_err(unfit))
+}
+
+/// Where a column lies in the file; `None` where what is said of it is no place.
+fn bytes_of(column: &ColumnChunkMetaData) -> Option<Range<u64>> {
+    // `byte_range` asserts that they are not negative.
+    let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
+    let (start, length) =
+        (u64::try_from(start).ok()?, u64::try_from(column.compressed_size()).ok()?);
+    Some(start..start.checked_add(length)?)
 }
 
 /// The bytes of a file as Parquet asks for them: whole columns where they are not too long, so
@@ -235,6 +254,9 @@ impl FileBytes {
     /// Bytes from `start` on: at least `length` of them, where the file has them.
     fn fetch(&self, start: u64, length: u64) -> parquet::errors::Result<Bytes> {
         let end = start.saturating_add(length).min(self.len());
+        if start > end {
+            return Err(ParquetError::EOF(format!("it ends before byte {start}")));
+        }
         let mut window = self.window();
         if let Some(bytes) = window.bytes(start, end) {
             return Ok(bytes);

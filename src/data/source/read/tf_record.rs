@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::decode::{Compression, Decoded, open_decoded};
 use super::restart::Restart;
-use super::{Body, RecordPosition, RecordReader};
+use super::{Body, RecordPosition, RecordReader, is_cut, read_error};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
@@ -34,7 +34,7 @@ fn masked_crc(bytes: &[u8]) -> u32 {
 
 /// How a file is compressed. A plain one begins with a length and its checksum, which no
 /// compressed one does but once in 2^32.
-fn compression_of(first: &[u8]) -> Compression {
+pub(super) fn compression_of(first: &[u8]) -> Compression {
     let is_zlib = |first: &[u8]| {
         first.len() > 1
             && first[0] & 0x0f == 8
@@ -55,6 +55,8 @@ pub(super) struct TfRecords {
     position: RecordPosition,
     /// Whether the record in error was passed, so that the next one can be read.
     recovers: bool,
+    /// Whether the file ends within the record in error.
+    breaks_off: bool,
 }
 
 impl TfRecords {
@@ -65,7 +67,7 @@ impl TfRecords {
         restart: Option<&Arc<Restart>>,
     ) -> Result<Self, DataError> {
         let reader = open_decoded(path, position, restart, compression_of)?;
-        Ok(Self { path: path.clone(), reader, position, recovers: false })
+        Ok(Self { path: path.clone(), reader, position, recovers: false, breaks_off: false })
     }
 
     /// The length of the next record; `None` at the end of the file.
@@ -114,10 +116,22 @@ impl TfRecords {
     /// with what a damaged length says.
     fn read(&mut self, length: u64, into: &mut Vec<u8>) -> Result<usize, DataError> {
         let read = self.reader.by_ref().take(length).read_to_end(into);
-        read.map_err(|error| self.damaged(error.to_string()))
+        read.map_err(|error| self.failed(error))
     }
 
-    fn cut(&self, found: usize, expected: &str) -> DataError {
+    /// What hinders reading is no damage, and says nothing of the record.
+    fn failed(&mut self, error: io::Error) -> DataError {
+        self.breaks_off = is_cut(&error);
+        match error.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+                self.damaged(error.to_string())
+            }
+            _ => read_error(&self.path, self.position, error),
+        }
+    }
+
+    fn cut(&mut self, found: usize, expected: &str) -> DataError {
+        self.breaks_off = true;
         self.damaged(format!("the file ends {found} bytes into it, {expected}"))
     }
 
@@ -150,13 +164,17 @@ impl RecordReader for TfRecords {
         self.recovers
     }
 
+    fn breaks_off(&self) -> bool {
+        self.breaks_off
+    }
+
     /// Only the checksums of lengths are looked at.
     fn skip(&mut self, count: u64) -> Result<(), DataError> {
         for _ in 0..count {
             let Some(length) = self.next_length()? else { break };
             let beyond = length.saturating_add(FOOTER as u64);
             let passed = io::copy(&mut self.reader.by_ref().take(beyond), &mut io::sink());
-            let passed = passed.map_err(|error| self.damaged(error.to_string()))?;
+            let passed = passed.map_err(|error| self.failed(error))?;
             if passed < beyond {
                 let expected = format!("it takes {}", beyond.saturating_add(HEADER as u64));
                 return Err(self.cut(HEADER + passed as usize, &expected));
@@ -226,6 +244,28 @@ mod tests {
         let (_dir, path) = file(&bytes[..bytes.len() - 4]);
         let error = error_of(Ok(Box::new(open(&path))));
         assert!(error.contains("the compressed stream breaks off"), "{error}");
+    }
+
+    #[test]
+    fn what_hinders_reading_is_no_damage() {
+        let bytes = framed();
+        let (_dir, path) = file(&bytes.repeat(40_000));
+        let mut records = open(&path);
+        records.next_record().unwrap();
+        path.set_size(bytes.len() as u64 * 20_000).unwrap();
+        let error = std::iter::repeat_with(|| records.next_record()).find_map(Result::err).unwrap();
+        assert!(matches!(error, DataError::Read { .. }) && !error.is_bad_record(), "{error}");
+        assert!(error.to_string().contains("the file shrank while it was read"), "{error}");
+    }
+
+    #[test]
+    fn what_follows_a_zlib_stream_is_an_error() {
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+        zlib.write_all(&framed()).unwrap();
+        let (_dir, path) = file(&zlib.finish().unwrap().repeat(2));
+        let error = error_of(Ok(Box::new(open(&path))));
+        assert!(error.contains("record 5 at byte"), "{error}");
+        assert!(error.contains("other bytes follow the end of the zlib stream"), "{error}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Records that cannot be read: named, or skipped and counted up to a limit.
 
+use std::io::Write;
+
 use super::*;
 
 const SKIP: (&str, &str) = ("on_bad_record", "'skip'");
@@ -41,7 +43,7 @@ const TEXT: [(&str, &str); 1] = [("feature_description", "{'text': 'string'}")];
 fn a_bad_line_is_left_out() {
     check("TextLineDataSource", b"a\nb\xff\nc\n", &[], (2, 1, "data:2: not UTF-8 at byte 3"));
     let lines = b"{\"a\": 1}\n[1]\n{\"a\"\n{\"a\": 2}\n";
-    check("JsonLinesDataSource", lines, &[], (2, 2, "data:2: not a JSON object"));
+    check("JsonLinesDataSource", lines, &[], (2, 2, "data:2 at byte 9: not a JSON object"));
     let records = b"a,b\n1,2\n3\n4,\"5\"x\n6,7\n";
     check("CsvDataSource", records, &[], (2, 2, "data, record 3 at byte 8: it has 1 fields"));
 }
@@ -63,6 +65,53 @@ fn a_file_that_breaks_off_yields_what_comes_before() {
     check_error(&task, "train", &["data`, record "]);
 }
 
+/// Reading stops although bad records may be skipped, and says what would be lost.
+#[track_caller]
+fn check_rest(source: &str, bytes: &[u8], params: &[(&str, &str)], expected: &[&str]) {
+    let (_folder, task) = over(source, bytes, &[params, &[SKIP]].concat());
+    let remedy = "the rest of the file cannot be read either";
+    check_error(&task, "train", &[expected, &[remedy, "fetch the file anew"]].concat());
+}
+
+#[test]
+fn the_rest_of_a_file_is_never_skipped() {
+    let mut bytes = tf_records();
+    let first = 16 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    bytes[first] ^= 1;
+    let place = format!("record 2 at byte {first}: the checksum of its length is wrong");
+    let lost = format!("{} of its {} bytes", bytes.len() - first, bytes.len());
+    check_rest("TFExampleDataSource", &bytes, &TEXT, &[&place, &lost]);
+
+    let lines = "a,b\n1,2\n3,\"4\n".to_string() + &"5,6\n".repeat(1000);
+    let expected = ["record 3 at byte 8: a quote is opened", "4005 of its 4013 bytes"];
+    check_rest("CsvDataSource", lines.as_bytes(), &[], &expected);
+
+    let array = b"[{\"a\": 1}, {\"a\": \"x}, {\"a\": 2}, {\"a\": 3}]";
+    let expected = ["record 2 at byte 41: the file ends", "32 of its 41 bytes"];
+    check_rest("JsonLinesDataSource", array, &[], &expected);
+}
+
+#[test]
+fn the_rest_of_a_damaged_gzip_file_is_never_skipped() {
+    let text: String = (0..200_000).map(|i| format!("line {i}\n")).collect();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(text.as_bytes()).unwrap();
+    let mut bytes = gzip.finish().unwrap();
+    let (_folder, whole) = over("TextLineDataSource", &bytes, &[]);
+    assert_eq!(read(&whole, &options("train")).unwrap().len(), 200_000);
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 64].fill(0xff);
+    check_rest("TextLineDataSource", &bytes, &[], &["all behind byte ", "decompressed"]);
+}
+
+#[test]
+fn a_last_record_that_breaks_off_is_left_out() {
+    let array = b"[{\"a\": 1}, {\"a\": 2}, {\"a\": \"x";
+    check("JsonLinesDataSource", array, &[], (2, 1, "record 3 at byte 29: the file ends"));
+    check("JsonLinesDataSource", b"[{\"a\": 1}", &[], (1, 1, "the file ends, expected `]`"));
+    check("CsvDataSource", b"a,b\n1,2\n3,\"4\n", &[], (1, 1, "record 3 at byte 8: a quote"));
+}
+
 #[test]
 fn what_no_feature_can_be_is_a_bad_row() {
     let rows = std::fs::read(folder().join("rows.parquet")).unwrap();
@@ -79,7 +128,7 @@ fn more_bad_records_than_the_limit_are_an_error() {
     let expected = [
         "task `it`, split 'train', has 3 bad records, more than the 2",
         "the last one: ",
-        "data:4",
+        "data:4 at byte 7: malformed JSON",
     ];
     check_error(&task, "train", &expected);
     let limit = [SKIP, ("max_bad_records", "3")];
@@ -113,7 +162,7 @@ fn prompted(folder: &tempfile::TempDir, on_bad_record: &str, last_step: &str) ->
 #[test]
 fn a_record_that_a_step_can_make_nothing_of_is_a_bad_record() {
     let folder = tempfile::tempdir().unwrap();
-    let expected = ["task `it`, apply_template: the template fails: ", "data.jsonl:2)"];
+    let expected = ["task `it`, apply_template: the template fails: ", "data.jsonl:2 at byte 14)"];
     check_error(&prompted(&folder, "error", ""), "train", &expected);
     let (count, num_skipped, message) = skipped(&prompted(&folder, "skip", ""));
     assert_eq!((count, num_skipped), (2, 2));

@@ -1,0 +1,56 @@
+//! Lines in bounded memory: a file without line ends is a mistake, not one long record.
+
+use std::io::{self, BufRead, Read};
+
+use super::{Path, RecordPosition};
+use crate::data::error::DataError;
+
+/// Bytes that a record may have which only its end tells from the next one.
+pub(super) const LONGEST_RECORD: usize = 64 << 20;
+
+/// Appends the bytes up to a line's end, with it, and says how many; `None` where `into` would become
+/// longer than `longest`, and holds one byte more.
+pub(super) fn read_line(
+    reader: &mut impl BufRead,
+    into: &mut Vec<u8>,
+    longest: usize,
+) -> io::Result<Option<usize>> {
+    let room = (longest + 1).saturating_sub(into.len());
+    let found = reader.take(room as u64).read_until(b'\n', into)?;
+    Ok((found < room || into.last() == Some(&b'\n')).then_some(found))
+}
+
+/// The error of a record that is longer than it may be.
+pub(super) fn too_long(path: &Path, start: RecordPosition, longest: usize) -> DataError {
+    let place = format!("{path}, record {} at byte {}", start.records + 1, start.bytes);
+    let reason = format!(
+        "it does not end within {longest} bytes, the most that a record may have; is the file what \
+         its source takes it for?"
+    );
+    DataError::Record { place, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufReader;
+
+    use super::*;
+
+    /// What is read of a text in buffers of a few bytes.
+    fn read(text: &str, before: &str, longest: usize) -> (Option<usize>, String) {
+        let mut into = before.as_bytes().to_vec();
+        let mut reader = BufReader::with_capacity(3, text.as_bytes());
+        let found = read_line(&mut reader, &mut into, longest).unwrap();
+        (found, String::from_utf8(into).unwrap())
+    }
+
+    #[test]
+    fn a_line_is_read_up_to_its_end_or_the_longest_length() {
+        assert_eq!(read("abcde\nf", "", 5), (Some(6), "abcde\n".to_string()));
+        assert_eq!(read("abcde", "", 5), (Some(5), "abcde".to_string()));
+        assert_eq!(read("abcdef\n", "", 5), (None, "abcdef".to_string()));
+        assert_eq!(read("cde\nf", "ab", 5), (Some(4), "abcde\n".to_string()));
+        assert_eq!(read("cdef\n", "ab", 5), (None, "abcdef".to_string()));
+        assert_eq!(read("", "", 5), (Some(0), String::new()));
+    }
+}

@@ -1,0 +1,51 @@
+//! Panics of libraries over damaged files, as errors that name the file.
+//!
+//! Arrow and Parquet check much of what they read, and assert the rest. A panic carries no file, and
+//! would end a thread of the pipeline.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+use super::file_error;
+use crate::data::error::DataError;
+use crate::storage::Path;
+
+thread_local! {
+    static DECODING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What `decode` makes of a file. What it was at work on is not to be used after an error.
+pub(super) fn decoded<T>(
+    path: &Path,
+    decode: impl FnOnce() -> Result<T, DataError>,
+) -> Result<T, DataError> {
+    hush();
+    let outer = DECODING.replace(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(decode));
+    DECODING.set(outer);
+    result.unwrap_or_else(|payload| {
+        let reason = format!("it is damaged ({}); fetch it anew", message(&*payload));
+        Err(file_error(path, reason))
+    })
+}
+
+/// Keeps the panics that become errors from being printed as well.
+fn hush() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !DECODING.get() {
+                print(info);
+            }
+        }));
+    });
+}
+
+/// The text of a panic.
+fn message(payload: &dyn Any) -> &str {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("its decoder panics")
+}
