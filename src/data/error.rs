@@ -45,7 +45,7 @@ pub enum DataError {
     #[error(transparent)]
     Vocab(#[from] VocabError),
     /// Reading stopped within a file.
-    #[error("cannot read `{file}` beyond line {line} (byte {offset}): {source}; is it complete?")]
+    #[error("cannot read `{file}` beyond record {line} (byte {offset}): {source}; is it complete?")]
     Read {
         /// The file.
         file: String,

@@ -164,7 +164,7 @@ mod tests {
             let (_dir, path) = file(&bytes[..bytes.len() / 2]);
             let lines = Lines::open_at(&path, RecordPosition::default(), None);
             let error = error_of(lines.map(|lines| Box::new(lines) as Box<dyn RecordReader>));
-            let (_, place) = error.split_once("file` beyond line ").expect(&error);
+            let (_, place) = error.split_once("file` beyond record ").expect(&error);
             let line: u64 = place.split_once(' ').unwrap().0.parse().unwrap();
             assert!(line > 1000 && place.contains("(byte "), "{error}");
         }
