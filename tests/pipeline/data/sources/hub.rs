@@ -158,6 +158,8 @@ fn a_mapped_folder_stands_for_a_tfds_data_set() {
         ("tfds://mapped/en:1.0.0".to_string(), data.path().join("en").display().to_string()),
         ("tfds://mapped/whole:1.0.0".to_string(), version),
     ];
+    // Held while the map of the process is this test's.
+    let _held = crate::storage::environment(&[]);
     gimlet::storage::set_path_map(map.to_vec()).unwrap();
     let hub = task_over("TfdsDataSource", &[("tfds_name", "'mapped/en:1.0.0'")]);
     check_names(&hub, "validation", &["en/c4-validation.00000.json"]);
