@@ -14,6 +14,7 @@ mod few_shot;
 mod function;
 mod generated;
 mod hub_files;
+mod hub_listing;
 mod hugging_face;
 mod interleave;
 mod megatron;

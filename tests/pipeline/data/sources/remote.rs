@@ -124,3 +124,20 @@ fn a_name_of_tfds_may_stand_for_a_folder_of_the_hub() {
     let rows = task_over("TfdsDataSource", &[("tfds_name", "'c4/rows:2.2.0'")]);
     assert_eq!(rows.source.num_input_examples("train"), Some(11));
 }
+
+#[test]
+fn a_folder_of_the_hub_is_listed_once() {
+    let file = |i: usize| (format!("owner/many/data/train_{i}.jsonl"), b"{\"a\": 1}\n".to_vec());
+    let server = hub_of((0..201).map(file).collect());
+    let _held = environment(&[("HF_ENDPOINT", &server.url(""))]);
+    let task = task_over("HuggingFaceDataSource", &[("path", "'owner/many'")]);
+    for _ in 0..2 {
+        assert_eq!(read(&task, &options("train")).unwrap().len(), 201);
+        check_error(&task, "test", &["has no split 'test'; it has 'train'"]);
+    }
+    let listed = |request: &Request| {
+        let target = request.target.split('?').next().unwrap();
+        target.ends_with("/tree/main") || target.ends_with("/tree/main/data")
+    };
+    assert_eq!(server.requests().iter().filter(|request| listed(request)).count(), 2);
+}
