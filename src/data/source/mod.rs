@@ -60,6 +60,6 @@ pub(crate) use parse::RecordParser;
 pub(crate) use read::frame;
 pub(crate) use reader::{Reader, SharedReads};
 pub(crate) use spec::unknown_split;
-pub(crate) use split::{Format, SourceFile, SplitFiles};
+pub(crate) use split::{Format, Length, SourceFile, SplitFiles};
 pub(crate) use tf_encode::encode;
 pub(crate) use tf_example::{TfFeature, TfKind, TfShape};

@@ -1,5 +1,7 @@
 //! Data sets in the layouts of the hub, of `datasets` and of TFDS.
 
+use gimlet::data::{CacheDatasetPlaceholder, CacheOptions, estimate, split_plans};
+
 use super::*;
 
 fn hub(folder: &std::path::Path, params: &[(&str, &str)]) -> Task {
@@ -134,6 +136,21 @@ fn tfds_data_sets_are_read_as_tfds_reads_them() {
         assert_eq!(serde_json::json!(found), *ids, "{slice}");
         let count = ids.as_array().unwrap().len() as u64;
         assert_eq!(task.source.num_input_examples("train"), Some(count), "{slice}");
+    }
+}
+
+#[test]
+fn the_cache_of_a_part_of_a_tfds_data_set_is_estimated() {
+    for (slice, expected) in [("train", 17), ("train[:50%]", 8)] {
+        let splits = format!("{{'train': '{slice}'}}");
+        let mut task = tfds(&[("tfds_name", "'tiny/small:1.2.0'"), ("splits", &splits)]);
+        let step = CacheDatasetPlaceholder { required: false };
+        task.preprocessors.push(Preprocessor::CacheDatasetPlaceholder(step));
+        let options = CacheOptions::default();
+        let plan = split_plans(&task, &options).unwrap().remove(0);
+        let estimate = estimate(&task, &plan, &options, u64::MAX).unwrap().expect("records tell");
+        assert!(estimate.num_examples.abs_diff(expected) <= 1, "{slice}: {estimate:?}");
+        assert!(estimate.num_sampled <= expected, "one file is read: {estimate:?}");
     }
 }
 
