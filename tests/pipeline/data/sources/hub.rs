@@ -88,6 +88,15 @@ fn a_tasks_splits_are_parts_of_the_data_sets() {
 }
 
 #[test]
+fn a_part_of_a_shorter_split_is_all_of_it_on_the_hub() {
+    let data = folder_with(&["train.jsonl"]);
+    for part in ["train[:100]", "train[-100:]"] {
+        let splits = format!("{{'train': '{part}'}}");
+        check_names(&hub(data.path(), &[("split", &splits)]), "train", &["train.jsonl"]);
+    }
+}
+
+#[test]
 fn parts_of_splits_are_those_that_datasets_gives() {
     let reference = &reference_json("parts.json");
     let folder = tempfile::tempdir().unwrap();
