@@ -64,7 +64,8 @@ pub fn task_examples(task: &Task, options: &ExampleOptions) -> Result<ExampleIte
     task_stage(task, &plan(options), &mut Vec::new()).map(ExampleIterator)
 }
 
-/// The examples of a task after its first `count` preprocessors, its source's records for none.
+/// The examples of a task after its first `count` preprocessors, its source's records for none. With a
+/// cache, those after its step come from there.
 pub fn examples_after(
     task: &Task,
     options: &ExampleOptions,

@@ -36,7 +36,8 @@ mod task;
 
 pub use batches::{BatchIterator, DatasetState};
 pub use cache::{
-    CacheFolder, CacheOptions, Caches, Estimate, SplitPlan, estimate, split_plans, write_cache,
+    CacheFolder, CacheOptions, Caches, Estimate, SplitPlan, Written, estimate, split_plans,
+    write_cache,
 };
 pub use convert::*;
 pub use dataset::{

@@ -163,11 +163,10 @@ fn write(
     let mut shown: Option<(String, Count)> = None;
     write_cache(task, cache, options, &mut |split, written| {
         if shown.as_ref().is_none_or(|(current, _)| current != split) {
-            let total = task.source.num_input_examples(split);
-            shown = Some((split.to_string(), Count::new(&format!("{name} {split}"), total)));
+            shown = Some((split.to_string(), Count::new(&format!("{name} {split}"), None)));
         }
         if let Some((_, count)) = &mut shown {
-            count.set(written);
+            count.set_share(written.examples, written.share);
         }
     })?;
     drop(shown);

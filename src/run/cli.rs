@@ -175,8 +175,8 @@ pub struct GinArgs {
     /// Take warnings for errors.
     #[arg(long = "strict")]
     pub strict: bool,
-    /// Local folder to read instead of a bucket or hub dataset: gs://t5-data=DIR; may be repeated, and
-    /// comes before those of the variable GIMLET_PATH_MAP.
+    /// Local folder to read instead of a bucket or hub dataset: gs://t5-data=DIR; for tfds:// a folder in
+    /// any storage. May be repeated, and comes before those of the variable GIMLET_PATH_MAP.
     #[arg(long = "path_map", value_name = "PREFIX=DIR")]
     pub path_map: Vec<String>,
 }

@@ -105,9 +105,17 @@ impl Path {
         match split_scheme(&self.given) {
             None => Ok(PathBuf::from(&self.given)),
             Some(("file", rest)) => Ok(PathBuf::from(rest)),
-            Some(_) => path_map::mapped(&self.given)?
-                .ok_or_else(|| self.unmapped("only a folder on this machine will do here")),
+            Some(_) => match self.mapped()? {
+                Some(folder) if !folder.is_remote() => Ok(PathBuf::from(folder.given)),
+                _ => Err(self.unmapped("only a folder on this machine will do here")),
+            },
         }
+    }
+
+    /// What stands for it in the path map, if anything does: a path on this machine, or for a name of
+    /// TFDS one in any storage.
+    pub fn mapped(&self) -> Result<Option<Self>, StorageError> {
+        path_map::mapped(&self.given)
     }
 
     pub(super) fn unmapped(&self, reason: &'static str) -> StorageError {

@@ -1,17 +1,23 @@
-//! Which local folder mirrors which remote prefix.
+//! Which local folder mirrors which remote prefix. A data set of TFDS, whose name no server knows, may
+//! lie in any storage.
 
-use std::path::PathBuf;
 use std::sync::{OnceLock, RwLock};
 
 use super::error::StorageError;
-use super::path::split_scheme;
+use super::path::{Path, split_scheme};
 
 /// The environment variable that maps prefixes: `gs://a=DIR,hf://datasets/b=DIR`.
 pub const PATH_MAP_VARIABLE: &str = "GIMLET_PATH_MAP";
 
-static FLAGS: RwLock<Vec<(String, PathBuf)>> = RwLock::new(Vec::new());
+/// Prefixes of names that stand for data sets and not for places.
+const TFDS: &str = "tfds://";
 
-/// Sets the process-wide map of `(remote prefix, local folder)` that flags give. It stands before
+/// A prefix, and the folder that stands for it.
+type Entry = (String, Path);
+
+static FLAGS: RwLock<Vec<Entry>> = RwLock::new(Vec::new());
+
+/// Sets the process-wide map of `(remote prefix, folder)` that flags give. It stands before
 /// that of the environment; the longest prefix wins, at the borders of path components.
 pub fn set_path_map(entries: Vec<(String, String)>) -> Result<(), StorageError> {
     let entries = entries
@@ -33,8 +39,8 @@ pub fn parse_path_map(text: &str) -> Result<Vec<(String, String)>, StorageError>
         .collect()
 }
 
-/// The local place of a remote path, if a prefix of it is mapped.
-pub(super) fn mapped(remote: &str) -> Result<Option<PathBuf>, StorageError> {
+/// What stands for a remote path, if a prefix of it is mapped.
+pub(super) fn mapped(remote: &str) -> Result<Option<Path>, StorageError> {
     let flags = FLAGS.read().expect("no holder of the path map panics");
     let environment = environment()?;
     // `max_by_key` yields the last of equals: flags come last, to win over the environment.
@@ -46,8 +52,8 @@ pub(super) fn mapped(remote: &str) -> Result<Option<PathBuf>, StorageError> {
     Ok(best.map(|(_, dir, rest)| if rest.is_empty() { dir.clone() } else { dir.join(rest) }))
 }
 
-fn environment() -> Result<&'static Vec<(String, PathBuf)>, StorageError> {
-    static ENTRIES: OnceLock<Result<Vec<(String, PathBuf)>, String>> = OnceLock::new();
+fn environment() -> Result<&'static Vec<Entry>, StorageError> {
+    static ENTRIES: OnceLock<Result<Vec<Entry>, String>> = OnceLock::new();
     let read = || {
         let text = std::env::var(PATH_MAP_VARIABLE).unwrap_or_default();
         let entries = parse_path_map(&text).and_then(|entries| {
@@ -61,17 +67,22 @@ fn environment() -> Result<&'static Vec<(String, PathBuf)>, StorageError> {
         .map_err(|reason| invalid(&format!("${PATH_MAP_VARIABLE}"), reason))
 }
 
-fn check_entry(prefix: &str, dir: &str) -> Result<(String, PathBuf), StorageError> {
+fn check_entry(prefix: &str, dir: &str) -> Result<Entry, StorageError> {
     if split_scheme(prefix).is_none() {
         return Err(invalid(prefix, "a mapped prefix is remote, such as gs://t5-data"));
     }
     let dir = dir.strip_prefix("file://").unwrap_or(dir);
-    if split_scheme(dir).is_some() || dir.is_empty() {
-        return Err(invalid(dir, "a prefix is mapped to a local folder"));
+    let elsewhere = split_scheme(dir).is_some();
+    if elsewhere && !prefix.starts_with(TFDS) {
+        let reason = "a prefix is mapped to a local folder; only tfds:// is mapped to any storage";
+        return Err(invalid(dir, reason));
+    }
+    if dir.starts_with(TFDS) {
+        return Err(invalid(dir, "a data set of TFDS is mapped to the folder that holds it"));
     }
     // `gs://` alone keeps its slashes: it maps every bucket.
     let prefix = if prefix.ends_with("://") { prefix } else { prefix.trim_end_matches('/') };
-    Ok((prefix.to_string(), PathBuf::from(dir)))
+    Ok((prefix.to_string(), Path::parse(dir)?))
 }
 
 /// What follows the prefix, if it ends at the border of a component.
@@ -98,11 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn a_map_is_prefix_and_local_folder() {
+    fn a_map_is_prefix_and_local_folder_but_for_tfds() {
         let two = parse_path_map("gs://a=/x, hf://datasets/b=y").unwrap();
         assert_eq!(two[1], ("hf://datasets/b".to_string(), "y".to_string()));
         assert!(parse_path_map("gs://a").unwrap_err().to_string().contains("expected PREFIX=DIR"));
         assert!(check_entry("/local", "/x").is_err());
         assert!(check_entry("gs://a", "s3://b").is_err());
+        assert!(check_entry("tfds://a:1.0.0", "tfds://b:1.0.0").is_err());
+        let (_, folder) = check_entry("tfds://a:1.0.0", "hf://datasets/o/a/en/").unwrap();
+        assert_eq!(folder.as_str(), "hf://datasets/o/a/en");
     }
 }

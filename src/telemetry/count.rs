@@ -10,17 +10,24 @@ use super::progress::{duration, live, thousands};
 /// A plain line comes after so long.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Shows how many of something are done, how many a second, and the time left where the total is
-/// known. Dropping it leaves the last state on the screen.
+/// Shows how many of something are done, how many a second, and the time left where the share that is
+/// done is known. Dropping it leaves the last state on the screen.
 pub struct Count {
     name: String,
     total: Option<u64>,
     start: Instant,
-    /// The count when it started, which a resumed run did not do itself.
-    first: Option<u64>,
+    /// What was done when it started, which a resumed run did not do itself.
+    first: Option<Done>,
     /// `None` where standard error is no terminal.
     bar: Option<ProgressBar>,
     printed: Instant,
+}
+
+/// How far work is.
+#[derive(Clone, Copy)]
+struct Done {
+    count: u64,
+    share: Option<f64>,
 }
 
 impl Count {
@@ -35,10 +42,16 @@ impl Count {
     }
 
     /// Shows that so many are done. The first call tells where this run began.
-    pub fn set(&mut self, done: u64) {
+    pub fn set(&mut self, count: u64) {
+        let share = self.total.map(|total| count as f64 / total.max(1) as f64);
+        self.set_share(count, share);
+    }
+
+    /// The same with the share from 0 to 1 that is done, where only that is known of the whole.
+    pub fn set_share(&mut self, count: u64, share: Option<f64>) {
+        let done = Done { count, share };
         let first = *self.first.get_or_insert(done);
-        let seconds = self.start.elapsed().as_secs_f64();
-        let line = line(&self.name, done, done - first, seconds, self.total);
+        let line = line(&self.name, done, first, self.start.elapsed().as_secs_f64(), self.total);
         if let Some(bar) = &self.bar {
             bar.set_message(line);
             bar.tick();
@@ -58,17 +71,23 @@ impl Drop for Count {
     }
 }
 
-fn line(name: &str, done: u64, new: u64, seconds: f64, total: Option<u64>) -> String {
-    let mut line = format!("{name}: {}", thousands(done as f64));
+fn line(name: &str, done: Done, first: Done, seconds: f64, total: Option<u64>) -> String {
+    let mut line = format!("{name}: {}", thousands(done.count as f64));
     if let Some(total) = total {
         line += &format!(" of {}", thousands(total as f64));
     }
-    let rate = new as f64 / seconds;
-    if new > 0 && rate.is_finite() {
+    let rate = (done.count - first.count) as f64 / seconds;
+    if rate > 0.0 && rate.is_finite() {
         line += &format!(" · {}/s", thousands(rate));
-        if let Some(total) = total {
-            line += &format!(" · {} left", duration(total.saturating_sub(done) as f64 / rate));
-        }
+    }
+    let Some(share) = done.share else { return line };
+    if total.is_none() {
+        line += &format!(" · {:.0}%", 100.0 * share);
+    }
+    // A position that was not told at first is taken for the beginning.
+    let new = share - first.share.unwrap_or(0.0);
+    if new > 0.0 {
+        line += &format!(" · {} left", duration((1.0 - share).max(0.0) * seconds / new));
     }
     line
 }
@@ -79,8 +98,16 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_this_run() {
-        assert_eq!(line("a", 5_000, 1_000, 2.0, None), "a: 5,000 · 500/s");
-        assert_eq!(line("a", 500, 500, 2.0, Some(1_000)), "a: 500 of 1,000 · 250/s · 2s left");
-        assert_eq!(line("a", 0, 0, 0.0, Some(9)), "a: 0 of 9");
+        let done = |count, share| Done { count, share };
+        let check = |at, first, seconds, expected| {
+            assert_eq!(line("a", at, first, seconds, None), expected);
+        };
+        check(done(5_000, None), done(4_000, None), 2.0, "a: 5,000 · 500/s");
+        // Half was done before, so a quarter took two seconds.
+        let (at, first) = (done(500, Some(0.75)), done(100, Some(0.5)));
+        check(at, first, 2.0, "a: 500 · 200/s · 75% · 2s left");
+        check(done(0, Some(0.0)), done(0, Some(0.0)), 0.0, "a: 0 · 0%");
+        let (at, first) = (done(500, Some(0.5)), done(0, Some(0.0)));
+        assert_eq!(line("a", at, first, 2.0, Some(1_000)), "a: 500 of 1,000 · 250/s · 2s left");
     }
 }

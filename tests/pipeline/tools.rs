@@ -104,6 +104,43 @@ fn examples_are_shown_after_each_step_and_packed() {
 }
 
 #[test]
+fn tasks_are_read_from_their_caches_where_that_is_asked_for() {
+    let folder = folder(
+        r#"must/seqio.CacheDatasetPlaceholder.required = True
+cached/seqio.Task:
+  source = @lines/seqio.TextLineDataSource()
+  preprocessors = [
+    @fields/t5.data.preprocessors.parse_tsv(),
+    @seqio.preprocessors.tokenize(),
+    @must/seqio.CacheDatasetPlaceholder(),
+    @seqio.preprocessors.append_eos_after_trim(),
+  ]
+  output_features = {"inputs": @bytes/seqio.Feature(), "targets": @bytes/seqio.Feature()}
+"#,
+    );
+    let stats = ["stats", "cached", "--use_cached", "--seqio_additional_cache_dirs=caches"];
+    let (status, _, error) = task(&folder, &stats);
+    assert_eq!(status, 2, "{error}");
+    let command =
+        "`gimlet cache --module_import=my_tasks --tasks=cached --output_cache_dir=caches`";
+    assert!(error.contains(command), "{error}");
+    let cache =
+        ["cache", "--module_import=my_tasks", "--tasks=cached", "--output_cache_dir=caches"];
+    let (status, _, error) = gimlet(folder.path(), &cache, "");
+    assert_eq!(status, 0, "{error}");
+    std::fs::remove_file(folder.path().join("lines.tsv")).unwrap();
+    let (status, out, error) = task(&folder, &stats);
+    assert_eq!(status, 0, "{error}");
+    assert!(out.starts_with("cached, split 'train': 3 examples"), "{out}");
+    let show = [&["show"], &stats[1..]].concat();
+    let (status, out, error) = task(&folder, &show);
+    assert_eq!(status, 0, "{error}");
+    assert!(out.starts_with("cached: cache, split 'train'\n"), "{out}");
+    assert!(out.contains("cached: after 4. append_eos_after_trim\n"), "{out}");
+    assert!(out.contains("cached: the first packed row\n"), "{out}");
+}
+
+#[test]
 fn colours_tell_the_examples_of_a_row_apart() {
     let folder = folder("");
     let (_, out, _) = task(&folder, &["show", "pairs", "--color=always"]);

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::share::weights;
 use super::write::{CacheOptions, SplitPlan, task_plan};
 use crate::data::error::DataError;
 use crate::data::pipeline::{Listing, Pull, TaskPlan, precache_stage};
@@ -35,17 +36,13 @@ pub fn estimate(
     options: &CacheOptions,
     num_examples: u64,
 ) -> Result<Option<Estimate>, DataError> {
-    let total: u64 = plan.files.iter().map(|(_, size)| size).sum();
+    let split = task.source.split(task.task_name(), &plan.split)?;
+    let Some(weights) = weights(&split.files, plan)? else { return Ok(None) };
     let nothing = Estimate { num_sampled: 0, num_examples: 0, bytes: 0, time: Duration::ZERO };
-    let Some(at) = plan.files.iter().position(|(_, size)| *size > 0) else {
+    let Some(at) = weights.iter().position(|weight| *weight > 0.0) else {
         return Ok(Some(nothing));
     };
-    let split = task.source.split(task.task_name(), &plan.split)?;
     let Some(file) = split.files.get(at).cloned() else { return Ok(None) };
-    // Files of which parts are read weigh less than their bytes.
-    if split.files.iter().any(|file| file.records.is_some()) {
-        return Ok(None);
-    }
     let most = split.most;
     let alone = SplitFiles { files: vec![file.clone()], ..split };
     let task_plan = TaskPlan {
@@ -63,14 +60,15 @@ pub fn estimate(
         frame(&encode(&example), &mut framed);
         bytes += framed.len();
         if num_sampled >= num_examples || started.elapsed() >= SAMPLING {
-            match file.share_before(Reader::file_position(&stage.save()))? {
+            let position = Reader::file_position(&stage.save());
+            match file.length()?.and_then(|length| length.share_before(position)) {
                 Some(reached) => share = reached,
                 None => return Ok(None),
             }
             break;
         }
     }
-    let scale = total as f64 / (plan.files[at].1 as f64 * share);
+    let scale = weights.iter().sum::<f64>() / (weights[at] * share);
     let scale =
         most.map_or(scale, |most| scale.min(most as f64 / f64::max(num_sampled as f64, 1.0)));
     Ok(Some(Estimate {

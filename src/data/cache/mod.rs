@@ -18,6 +18,7 @@ mod folder;
 mod info;
 mod progress;
 mod read;
+mod share;
 mod staged;
 mod stats;
 mod step;
@@ -26,7 +27,7 @@ mod write;
 pub use estimate::{Estimate, estimate};
 pub use find::Caches;
 pub use folder::CacheFolder;
-pub use write::{CacheOptions, SplitPlan, split_plans, write_cache};
+pub use write::{CacheOptions, SplitPlan, Written, split_plans, write_cache};
 
 pub(crate) use read::{cached_count, cached_split, has_cached_split};
 pub(crate) use step::{CacheStep, cache_step};

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::folder::CacheFolder;
 use super::info::Info;
 use super::progress::{Progress, SplitProgress};
+use super::share::Gauge;
 use super::staged::{publish, staging};
 use super::stats::Counter;
 use super::step::cache_step;
@@ -75,6 +76,16 @@ pub struct SplitPlan {
     pub num_shards: usize,
 }
 
+/// How far a split is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Written {
+    /// Examples written.
+    pub examples: u64,
+    /// The share of the source that is read, from 0 to 1, where its files tell: steps may make more or
+    /// fewer examples than the source has.
+    pub share: Option<f64>,
+}
+
 /// What will be written of a task: all its splits.
 ///
 /// # Errors
@@ -99,7 +110,7 @@ pub fn split_plans(task: &Task, options: &CacheOptions) -> Result<Vec<SplitPlan>
 }
 
 /// Writes the cache of a task, going on where a killed run with the same recipe was. `observe` is
-/// told the split and the number of its examples written. That of a store is made on disk first.
+/// told the split and how far it is. That of a store is made on disk first.
 ///
 /// # Errors
 /// Whatever is wrong with the task's data, and a folder that cannot be written or is being written.
@@ -107,7 +118,7 @@ pub fn write_cache(
     task: &Task,
     cache: &CacheFolder,
     options: &CacheOptions,
-    observe: &mut dyn FnMut(&str, u64),
+    observe: &mut dyn FnMut(&str, Written),
 ) -> Result<(), DataError> {
     if cache.path().is_on_disk() {
         return write_on_disk(task, cache, options, observe);
@@ -133,7 +144,7 @@ fn write_on_disk(
     task: &Task,
     cache: &CacheFolder,
     options: &CacheOptions,
-    observe: &mut dyn FnMut(&str, u64),
+    observe: &mut dyn FnMut(&str, Written),
 ) -> Result<(), DataError> {
     let plans = split_plans(task, options)?;
     cache.path().create_dir_all()?;
@@ -171,7 +182,7 @@ impl CacheWriter<'_> {
     fn write(
         mut self,
         plans: &[SplitPlan],
-        observe: &mut dyn FnMut(&str, u64),
+        observe: &mut dyn FnMut(&str, Written),
     ) -> Result<(), DataError> {
         for plan in plans {
             if !self.progress.finished.contains(&plan.split) {
@@ -185,7 +196,7 @@ impl CacheWriter<'_> {
     fn write_split(
         &mut self,
         plan: &SplitPlan,
-        observe: &mut dyn FnMut(&str, u64),
+        observe: &mut dyn FnMut(&str, Written),
     ) -> Result<(), DataError> {
         let mut stage = precache_stage(self.task, &task_plan(self.options, &plan.split))?;
         let fresh = || SplitProgress::new(&plan.split, plan.num_shards);
@@ -202,12 +213,14 @@ impl CacheWriter<'_> {
             stage.restore(position)?;
         }
         let counter = Counter::new(self.task, self.options.enable_char_counts)?;
+        let mut gauge = Gauge::new(self.task, plan)?;
         let mut flushed = Instant::now();
         while let Some(example) = stage.pull()? {
             self.add(&example, &counter, &mut shards)?;
             let written = shards.reached.stats.examples();
             if written.is_multiple_of(EXAMPLES_PER_REPORT) {
-                observe(&plan.split, written);
+                let share = gauge.share(&stage)?;
+                observe(&plan.split, Written { examples: written, share });
             }
             let is_full = shards.num_held >= self.options.flush_bytes;
             if is_full || flushed.elapsed() >= FLUSH_INTERVAL {
@@ -219,7 +232,8 @@ impl CacheWriter<'_> {
             }
         }
         shards.flush()?;
-        observe(&plan.split, shards.reached.stats.examples());
+        let examples = shards.reached.stats.examples();
+        observe(&plan.split, Written { examples, share: Some(1.0) });
         self.finish_split(&shards.reached)
     }
 

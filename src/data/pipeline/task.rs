@@ -121,10 +121,19 @@ pub(crate) fn precache_stage(task: &Task, plan: &TaskPlan) -> Result<Stage, Data
     first_stages(task, plan, cache_step(task)?.map_or(0, |step| step.index))
 }
 
-/// What the first `count` preprocessors make of a task's source.
+/// What the first `count` preprocessors make of a task's source; of its cache, where one is to be read
+/// and its step is among them.
 pub(crate) fn first_stages(task: &Task, plan: &TaskPlan, count: usize) -> Result<Stage, DataError> {
     let builder = Builder { task, plan, produced: Arc::new(AtomicU64::new(0)) };
-    builder.source_stage(&task.preprocessors[..count], &build_features(task)?)
+    let (steps, features) = (&task.preprocessors[..count], build_features(task)?);
+    match (cache_step(task)?.filter(|step| step.index < count), &plan.cache) {
+        (Some(step), Some(caches)) => {
+            let cache = caches.get(task.task_name())?;
+            let part = Part::of_plan(split_files(task, Some(&cache), plan)?, plan);
+            builder.preprocessed(part, steps, step.index + 1, &features)
+        }
+        _ => builder.source_stage(steps, &features),
+    }
 }
 
 /// The cache from which a task is to be read. SeqIO's rules: a task without a cache step is

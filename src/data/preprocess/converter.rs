@@ -7,8 +7,9 @@ use crate::data::convert::{ConverterClass, FeatureConverter, Packing};
 use crate::data::error::DataError;
 use crate::gin::Configurable;
 
-/// Makes a model's features of the task's, packed or not, so that a cache holds rows that are ready. The
-/// run then names `PassThroughFeatureConverter`. Source: SeqIO `preprocessors.py`.
+/// Makes a model's features of the task's, packed or not. It looks at the run's lengths, so it stands
+/// behind a `CacheDatasetPlaceholder`, as in SeqIO, and no cache holds its rows. The run then names
+/// `PassThroughFeatureConverter`. Source: SeqIO `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.preprocessors.apply_feature_converter")]
 pub struct ApplyFeatureConverter {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::hub_listing::{Listed, data_files, extension_of, of_one_format};
 use super::read::{CsvOptions, RowOptions};
 use super::spec::unknown_split;
 use super::split::Format;
@@ -30,17 +31,6 @@ pub(super) fn format_of(
     }
 }
 
-/// The extension behind that of compression: `jsonl` of `a.jsonl.zst`.
-fn extension_of(file_name: &str) -> Option<&str> {
-    let name = [".gz", ".zst"].iter().find_map(|ending| file_name.strip_suffix(ending));
-    Some(name.unwrap_or(file_name).rsplit_once('.')?.1)
-}
-
-fn is_data(file_name: &str) -> bool {
-    const KNOWN: [&str; 8] = ["json", "jsonl", "ndjson", "txt", "csv", "tsv", "parquet", "arrow"];
-    extension_of(file_name).is_some_and(|extension| KNOWN.contains(&extension))
-}
-
 /// The splits that names tell of.
 pub(super) fn splits_in_names(root: &Path, task: &str) -> Result<Vec<String>, DataError> {
     let mut found = Vec::new();
@@ -51,10 +41,8 @@ pub(super) fn splits_in_names(root: &Path, task: &str) -> Result<Vec<String>, Da
             Err(error) => return Err(error),
         }
     }
-    let mut files = Vec::new();
-    list_data_files(root, "", &mut files)?;
     let sharded: BTreeSet<String> =
-        files.iter().filter_map(|(_, path)| split_of_shard(path.file_name())).collect();
+        data_files(root)?.iter().filter_map(|(_, path)| split_of_shard(path.file_name())).collect();
     let odd = |name: &String| !SPLIT_WORDS.iter().any(|(_, words)| words.contains(&&name[..]));
     found.extend(sharded.into_iter().filter(odd));
     Ok(found)
@@ -77,10 +65,10 @@ const SPLIT_WORDS: [(&str, &[&str]); 3] = [
     ("test", &["test", "testing", "eval", "evaluation"]),
 ];
 
-/// The files whose folders, else whose names, say the split; all files are 'train' where none does.
+/// The files whose folders, else whose names, say the split; all files are 'train' where none does. Of
+/// several formats the most common one is read.
 pub(super) fn by_split_names(root: &Path, task: &str, split: &str) -> Result<Vec<Path>, DataError> {
-    let mut files = Vec::new();
-    list_data_files(root, "", &mut files)?;
+    let files = data_files(root)?;
     if files.is_empty() {
         return Err(DataError::NoFiles {
             task: task.to_string(),
@@ -92,10 +80,15 @@ pub(super) fn by_split_names(root: &Path, task: &str, split: &str) -> Result<Vec
                     .to_string(),
         });
     }
+    Ok(of_one_format(root, split, named_for(&files, task, split)?))
+}
+
+/// The files that names give to a split, of whatever format.
+fn named_for(files: &[Listed], task: &str, split: &str) -> Result<Vec<Path>, DataError> {
     let folder = |relative: &str| relative.rsplit_once('/').map_or("", |(dir, _)| dir).to_string();
     let file = |relative: &str| relative.rsplit('/').next().unwrap_or_default().to_string();
     let parts: [&dyn Fn(&str) -> String; 2] = [&folder, &file];
-    let named: Vec<&(String, Path)> = (files.iter())
+    let named: Vec<&Listed> = (files.iter())
         .filter(|(_, path)| split_of_shard(path.file_name()).as_deref() == Some(split))
         .collect();
     if !named.is_empty() {
@@ -118,7 +111,7 @@ pub(super) fn by_split_names(root: &Path, task: &str, split: &str) -> Result<Vec
         };
     }
     match split {
-        "train" => Ok(files.into_iter().map(|(_, path)| path).collect()),
+        "train" => Ok(files.iter().map(|(_, path)| path.clone()).collect()),
         _ => Err(unknown_split(task, split, ["train".to_string()].into_iter())),
     }
 }
@@ -133,39 +126,6 @@ fn split_in(name: &str, asked: &str) -> Option<String> {
         let (split, _) = SPLIT_WORDS.iter().find(|(_, known)| known.contains(&word))?;
         Some(split.to_string())
     })
-}
-
-/// Collects the data files below a folder as (path relative to the root, path), sorted by name.
-fn list_data_files(
-    folder: &Path,
-    prefix: &str,
-    files: &mut Vec<(String, Path)>,
-) -> Result<(), DataError> {
-    for path in folder.list()? {
-        let name = path.file_name().to_string();
-        if name.starts_with(['.', '_']) {
-            continue;
-        }
-        let relative = format!("{prefix}{name}");
-        if path.is_dir()? {
-            list_data_files(&path, &format!("{relative}/"), files)?;
-        } else if is_data(&name) && !is_description(&name) {
-            files.push((relative, path));
-        }
-    }
-    Ok(())
-}
-
-/// Files that describe a data set on the hub and hold no examples.
-fn is_description(name: &str) -> bool {
-    matches!(
-        name,
-        "dataset_info.json"
-            | "dataset_infos.json"
-            | "dataset_dict.json"
-            | "state.json"
-            | "config.json"
-    )
 }
 
 #[cfg(test)]
@@ -208,6 +168,21 @@ mod tests {
         check(&files, "train_sft", &files[..1]);
         check(&files, "test", &files[1..]);
         check(&files, "validation", &[]);
+    }
+
+    // As `datasets` 5.2.0 chooses: by the count of an extension, then by its preference.
+    #[test]
+    fn a_split_is_of_its_most_common_format() {
+        check(&["LICENSE.txt", "data.jsonl", "stats.csv"], "train", &["data.jsonl"]);
+        check(&["train.jsonl", "train_stats.csv"], "train", &["train.jsonl"]);
+        check(&["a.csv", "b.csv", "c.jsonl"], "train", &["a.csv", "b.csv"]);
+        check(&["a.parquet", "b.jsonl.gz"], "train", &["a.parquet"]);
+        // One format has several extensions.
+        check(&["a.json", "b.jsonl", "c.txt"], "train", &["a.json", "b.jsonl"]);
+        // What describes other files counts for less than those.
+        check(&["data.txt", "metadata.jsonl"], "train", &["data.txt"]);
+        // Each split by itself.
+        check(&["train.csv", "test.jsonl"], "test", &["test.jsonl"]);
     }
 
     #[test]

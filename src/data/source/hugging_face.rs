@@ -10,7 +10,7 @@ use super::parse::RecordParser;
 use super::read::{RowOptions, num_rows};
 use super::readme::configs_of;
 use super::saved::Saved;
-use super::slices::{SplitCounts, slice_files};
+use super::slices::{Beyond, SplitCounts, slice_files};
 use super::spec::{FilePattern, Patterns, Source, given_count, unknown_split};
 use super::split::{Format, SourceFile, SplitFiles};
 use super::tfds::TfdsSplits;
@@ -46,8 +46,8 @@ pub struct HuggingFaceDataSource {
     #[gin(default = None)]
     pub data_files: Option<BTreeMap<String, FilePattern>>,
     /// The task's splits: all if None, those listed, or each with what it is of the data set, such as
-    /// 'train+validation' or 'train[:90%]'. For a part, files other than Parquet are read once to count
-    /// their examples.
+    /// 'train+validation' or 'train[:90%]'; a bound beyond the end is the end. For a part, files other
+    /// than Parquet are read once to count their examples.
     #[gin(default = None)]
     pub split: Option<TfdsSplits>,
     /// The commit, branch or tag on the hub.
@@ -235,6 +235,10 @@ impl SplitCounts for HubSplits<'_> {
         let file =
             |path: Path| Ok(SourceFile::new(path.clone(), self.spec.format(&path, &self.rows)?));
         paths.into_iter().map(file).collect::<Result<_, _>>().map(Some)
+    }
+
+    fn beyond(&self) -> Beyond {
+        Beyond::Clipped
     }
 
     /// Only Parquet tells without being read.

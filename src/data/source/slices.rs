@@ -17,8 +17,20 @@ pub(super) trait SplitCounts {
     /// The files of a split, where it has it.
     fn files(&self, split: &str) -> Result<Option<Vec<SourceFile>>, DataError>;
 
+    /// What a bound beyond the examples means.
+    fn beyond(&self) -> Beyond;
+
     /// The examples of these files, each file's.
     fn count(&self, files: &[SourceFile]) -> Result<Vec<Arc<Counted>>, DataError>;
+}
+
+/// What becomes of a bound beyond the examples of a split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beyond {
+    /// It is an error, as in TFDS.
+    Refused,
+    /// It is that of the split, as in `datasets`.
+    Clipped,
 }
 
 /// One part of a split: `train[10:20]`.
@@ -122,7 +134,8 @@ impl<'a> Slice<'a> {
         }
         let counted = counts.count(&whole)?;
         let lengths: Vec<u64> = counted.iter().map(|counted| counted.examples).collect();
-        let range = self.range(&lengths).map_err(|reason| unfit(wanted, &reason))?;
+        let range =
+            self.range(&lengths, counts.beyond()).map_err(|reason| unfit(wanted, &reason))?;
         let mut start = 0;
         let part = whole.into_iter().zip(counted).filter_map(|(file, counted)| {
             let (from, to) = (range.start.max(start), range.end.min(start + counted.examples));
@@ -135,7 +148,7 @@ impl<'a> Slice<'a> {
     }
 
     /// The records of the split that are the part.
-    fn range(&self, lengths: &[u64]) -> Result<Range<u64>, String> {
+    fn range(&self, lengths: &[u64], beyond: Beyond) -> Result<Range<u64>, String> {
         let total: u64 = lengths.iter().sum();
         let Some((from, to)) = self.bounds else { return Ok(0..total) };
         let sum = |shards: &[u64]| shards.iter().sum::<u64>() as f64;
@@ -151,10 +164,14 @@ impl<'a> Slice<'a> {
                 (from, to.map_or(total as f64, |to| sum(until(lengths, to))))
             }
         };
-        if from.abs() > total as f64 || to.abs() > total as f64 {
+        let is_over = from.abs() > total as f64 || to.abs() > total as f64;
+        if is_over && beyond == Beyond::Refused {
             return Err(format!("reaches beyond the {total} examples of '{}'", self.split));
         }
-        let at = |bound: f64| if bound < 0.0 { total as f64 + bound } else { bound } as u64;
+        let at = |bound: f64| {
+            let bound = if bound < 0.0 { total as f64 + bound } else { bound };
+            bound.clamp(0.0, total as f64) as u64
+        };
         Ok(at(from)..at(to))
     }
 }
@@ -189,7 +206,7 @@ mod tests {
     use super::*;
 
     fn range(text: &str) -> Result<Range<u64>, String> {
-        Slice::parse(text)?.range(&[5, 6, 6])
+        Slice::parse(text)?.range(&[5, 6, 6], Beyond::Refused)
     }
 
     // TFDS 4.9.10 resolves them so; `tests/pipeline/data/sources` compares what is read.
@@ -206,6 +223,20 @@ mod tests {
             ("train[1_0:12]", 10..12),
         ] {
             assert_eq!(range(text), Ok(expected), "{text}");
+        }
+    }
+
+    // `datasets` 5.2.0 resolves them so.
+    #[test]
+    fn bounds_beyond_a_split_of_the_hub_are_its_own() {
+        for (text, expected) in [
+            ("train[:18]", 0..17),
+            ("train[-20:3]", 0..3),
+            ("train[16:99]", 16..17),
+            ("train[20:]", 17..17),
+        ] {
+            let range = Slice::parse(text).unwrap().range(&[5, 6, 6], Beyond::Clipped);
+            assert_eq!(range, Ok(expected), "{text}");
         }
     }
 

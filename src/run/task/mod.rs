@@ -7,9 +7,10 @@ mod stats;
 
 use clap::{Args, Subcommand};
 
-use crate::data::DataError;
+use crate::data::{Caches, DataError};
 use crate::gin::TASK_LIBRARY;
 
+use super::cache::caches_of;
 use super::cli::GinArgs;
 use super::configure::configure_tasks;
 use super::failure::Failure;
@@ -75,7 +76,15 @@ impl TaskFileArgs {
         };
         let (tasks, warnings) = configure_tasks(&self.gin, &modules, &Library, color)?;
         eprint!("{warnings}");
-        Ok(tasks)
+        Ok(tasks.with_caches(self.caches()))
+    }
+
+    /// Where the caches of the tasks are looked for.
+    fn caches(&self) -> Caches {
+        let mut caches = caches_of(&self.gin);
+        let modules = self.module_import.iter();
+        caches.task_flags.extend(modules.map(|module| format!("--module_import={module}")));
+        caches
     }
 }
 

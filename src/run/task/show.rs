@@ -6,9 +6,9 @@ use std::sync::Arc;
 use clap::Args;
 
 use crate::data::{
-    Batch, ConverterClass, DataError, DatasetConfig, DatasetOptions, EncDecFeatureConverter,
-    Example, ExampleOptions, LMFeatureConverter, Task, TaskProvider, Value, examples_after,
-    get_dataset, subtasks, task_examples,
+    Batch, Caches, ConverterClass, DataError, DatasetConfig, DatasetOptions,
+    EncDecFeatureConverter, Example, ExampleOptions, LMFeatureConverter, Preprocessor, Task,
+    TaskProvider, Value, examples_after, get_dataset, subtasks, task_examples,
 };
 use crate::run::failure::Failure;
 use crate::run::output::{Color, ColorChoice, Paint, quoted, write};
@@ -43,6 +43,10 @@ pub struct ShowArgs {
     /// Characters, and ids, of a feature to print at most.
     #[arg(long, value_name = "N", default_value_t = 400)]
     limit: usize,
+    /// Read tasks with a cache step from their caches, as USE_CACHED_TASKS of a run; the caches are looked
+    /// for in --seqio_additional_cache_dirs.
+    #[arg(long = "use_cached")]
+    use_cached: bool,
     #[command(flatten)]
     files: TaskFileArgs,
     /// When to print in colour.
@@ -55,7 +59,8 @@ pub(super) fn run(args: &ShowArgs, color: bool) -> Result<(), Failure> {
     let tasks = args.files.load(color)?;
     let paint = Paint::new(args.color);
     for task in subtasks(&args.name, &tasks).map_err(failure)? {
-        let shown = Shown::new(args, &task, paint).map_err(failure)?;
+        let caches = args.use_cached.then(|| tasks.caches());
+        let shown = Shown::new(args, &task, paint, caches).map_err(failure)?;
         shown.steps()?;
         shown.output()?;
         shown.rows(&tasks)?;
@@ -72,7 +77,12 @@ struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    fn new(args: &'a ShowArgs, task: &'a Task, paint: Paint) -> Result<Self, DataError> {
+    fn new(
+        args: &'a ShowArgs,
+        task: &'a Task,
+        paint: Paint,
+        cache: Option<Caches>,
+    ) -> Result<Self, DataError> {
         let features = task.output_features.iter();
         let vocabularies = features
             .map(|(name, feature)| Ok((name.clone(), feature.vocabulary.build()?)))
@@ -84,6 +94,7 @@ impl<'a> Shown<'a> {
             split: args.split.clone(),
             lengths: Some(task.output_features.keys().map(length).collect()),
             seed: args.seed,
+            cache,
             ..ExampleOptions::default()
         };
         Ok(Self { args, task, paint, vocabularies, options })
@@ -94,12 +105,16 @@ impl<'a> Shown<'a> {
         write(&format!("{}\n", self.paint.text(Color::Bold, &line)))
     }
 
-    /// The source's records, and what each preprocessor makes of them.
+    /// The source's records, or what the cache holds, and what each preprocessor makes of them.
     fn steps(&self) -> Result<(), Failure> {
+        let cached = self.num_cached();
         let names = self.task.preprocessors.iter().map(|preprocessor| preprocessor.name());
         let names = std::iter::once("source").chain(names);
-        for (count, name) in names.enumerate() {
+        for (count, name) in names.enumerate().skip(cached) {
             self.heading(&match count {
+                count if count == cached && cached > 0 => {
+                    format!("cache, split '{}'", self.args.split)
+                }
                 0 => format!("source, split '{}'", self.args.split),
                 count => format!("after {count}. {name}"),
             })?;
@@ -107,6 +122,16 @@ impl<'a> Shown<'a> {
             self.examples(examples)?;
         }
         Ok(())
+    }
+
+    /// The preprocessors up to the cache step, where the cache is read.
+    fn num_cached(&self) -> usize {
+        let is_step =
+            |step: &Preprocessor| matches!(step, Preprocessor::CacheDatasetPlaceholder(_));
+        match self.options.cache {
+            Some(_) => self.task.preprocessors.iter().position(is_step).map_or(0, |at| at + 1),
+            None => 0,
+        }
     }
 
     /// What a feature converter is given: the output features, trimmed.
@@ -213,7 +238,7 @@ impl<'a> Shown<'a> {
             batch_size: 1,
             shuffle: false,
             seed: Some(self.args.seed),
-            use_cached: false,
+            use_cached: self.args.use_cached,
             pack: true,
             use_custom_packing_ops: false,
             use_memory_cache: false,

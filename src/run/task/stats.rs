@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::anyhow;
 use clap::Args;
 
-use crate::data::{ExampleOptions, Task, Value, subtasks, task_examples};
+use crate::data::{Caches, ExampleOptions, Task, TaskProvider, Value, subtasks, task_examples};
 use crate::run::failure::Failure;
 use crate::run::output::write;
 
@@ -35,6 +35,10 @@ pub struct StatsArgs {
     /// Seed of random preprocessors.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Read tasks with a cache step from their caches, as USE_CACHED_TASKS of a run; the caches are looked
+    /// for in --seqio_additional_cache_dirs.
+    #[arg(long = "use_cached")]
+    use_cached: bool,
     #[command(flatten)]
     files: TaskFileArgs,
 }
@@ -43,17 +47,19 @@ pub struct StatsArgs {
 pub(super) fn run(args: &StatsArgs, color: bool) -> Result<(), Failure> {
     let tasks = args.files.load(color)?;
     for task in subtasks(&args.name, &tasks).map_err(failure)? {
-        write(&measure(args, &task)?)?;
+        let caches = args.use_cached.then(|| tasks.caches());
+        write(&measure(args, &task, caches)?)?;
     }
     Ok(())
 }
 
-fn measure(args: &StatsArgs, task: &Task) -> Result<String, Failure> {
+fn measure(args: &StatsArgs, task: &Task, cache: Option<Caches>) -> Result<String, Failure> {
     let given: BTreeMap<String, usize> = args.lengths.iter().cloned().collect();
     let options = ExampleOptions {
         split: args.split.clone(),
         lengths: (!given.is_empty()).then(|| given.clone()),
         seed: args.seed,
+        cache,
         ..ExampleOptions::default()
     };
     let start = Instant::now();

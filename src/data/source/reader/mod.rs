@@ -56,6 +56,16 @@ pub(crate) struct Reader {
     barren: (u64, u64),
 }
 
+/// How far an epoch is.
+pub(crate) struct Reached {
+    /// Records read.
+    pub records: u64,
+    /// Files that were opened, in their order.
+    pub num_opened: usize,
+    /// Those of them that are open, and where in each.
+    pub open: Vec<(usize, RecordPosition)>,
+}
+
 impl Reader {
     /// A reader at the beginning of the first epoch. Those of one `name` and the same plan, but for the
     /// shard, read together.
@@ -79,6 +89,19 @@ impl Reader {
                 RecordPosition { records: slot[0], bytes: slot[1], within: slot[2] }
             }),
         }
+    }
+
+    /// How far the first epoch is, by the state of the stages above. `None` behind it.
+    pub(crate) fn reached(state: &StageState) -> Option<Reached> {
+        if let Some(input) = state.inputs.first() {
+            return Self::reached(input);
+        }
+        let &[0, opened, _, _, records, ref slots @ ..] = &state.counters[..] else { return None };
+        let open = slots.chunks_exact(4).filter(|slot| slot[0] > 0).map(|slot| {
+            let position = RecordPosition { records: slot[1], bytes: slot[2], within: slot[3] };
+            (slot[0] as usize - 1, position)
+        });
+        Some(Reached { records, num_opened: opened as usize, open: open.collect() })
     }
 
     /// Notices data that would be repeated forever without yielding an example.

@@ -55,7 +55,7 @@ impl<'a> TfdsName<'a> {
 
     /// Finds it: where it is mapped to, else in the data folder.
     pub(super) fn find(&self, data_dir: Option<&str>) -> Result<Found, DataError> {
-        if let Some(folder) = mapped(&format!("tfds://{}", self.full))? {
+        if let Some(folder) = Path::parse(&format!("tfds://{}", self.full))?.mapped()? {
             return match is_version(&folder)? {
                 true => Ok(Found::Version(folder)),
                 false => Ok(Found::Hub(folder.to_string())),
@@ -127,15 +127,6 @@ fn is_version(folder: &Path) -> Result<bool, DataError> {
         }
     }
     Ok(false)
-}
-
-/// The folder that stands for a remote name in the path map, if any does.
-fn mapped(name: &str) -> Result<Option<Path>, DataError> {
-    match Path::parse(name)?.local() {
-        Ok(folder) => Ok(Some(Path::try_from(&*folder)?)),
-        Err(crate::storage::StorageError::Unmapped { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 fn default_data_dir() -> String {

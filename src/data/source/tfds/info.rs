@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::super::counts::Counted;
-use super::super::slices::SplitCounts;
+use super::super::slices::{Beyond, SplitCounts};
 use super::super::split::{Format, SourceFile};
 use crate::data::error::DataError;
 use crate::storage::Path;
@@ -128,6 +128,10 @@ impl SplitCounts for Info {
             });
         }
         Ok(Some(files))
+    }
+
+    fn beyond(&self) -> Beyond {
+        Beyond::Refused
     }
 
     fn count(&self, files: &[SourceFile]) -> Result<Vec<Arc<Counted>>, DataError> {

@@ -151,7 +151,10 @@ impl Source for TfdsDataSource {
 
     fn num_input_examples(&self, split: &str) -> Option<u64> {
         let wanted = TfdsSplits::of(self.splits.as_ref(), "", split).ok()?;
-        let Found::Version(folder) = self.find().ok()? else { return None };
+        let folder = match self.find().ok()? {
+            Found::Version(folder) => folder,
+            Found::Hub(folder) => return self.hub(folder).num_input_examples(split),
+        };
         let info = Info::read(&folder).ok()?;
         let files = slice_files("", wanted, &info).ok()?;
         let count =

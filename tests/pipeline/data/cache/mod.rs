@@ -68,7 +68,9 @@ fn source_of(folder: &tempfile::TempDir) -> DataSource {
 fn write(task: &Task, folder: &tempfile::TempDir, shards: usize) -> Result<Vec<u64>, DataError> {
     let options = CacheOptions { min_shards: shards, flush_bytes: 5000, ..CacheOptions::default() };
     let mut seen = Vec::new();
-    write_cache(task, &cache_in(folder, task), &options, &mut |_, written| seen.push(written))?;
+    write_cache(task, &cache_in(folder, task), &options, &mut |_, written| {
+        seen.push(written.examples);
+    })?;
     Ok(seen)
 }
 

@@ -182,12 +182,30 @@ fn a_sample_tells_the_size_of_the_cache() {
         let plan = split_plans(&task, &options).unwrap().remove(0);
         let estimate = estimate(&task, &plan, &options, sample).unwrap().expect("text tells");
         let mut examples = 0;
-        write_cache(&task, &cache_in(&out, &task), &options, &mut |_, written| examples = written)
-            .unwrap();
+        write_cache(&task, &cache_in(&out, &task), &options, &mut |_, written| {
+            examples = written.examples;
+        })
+        .unwrap();
         within(estimate.num_examples, examples);
         let shards = cache_in(&out, &task).path().list().unwrap();
         let shards = shards.iter().filter(|file| file.file_name().contains("tfrecord"));
         within(estimate.bytes, shards.map(|file| file.size().unwrap()).sum());
         assert!(estimate.num_sampled <= sample.min(8000));
     }
+}
+
+#[test]
+fn the_share_of_the_source_that_is_read_is_told() {
+    let lines = folder_of_text(&[1200, 1200]);
+    let task = byte_task(source_of(&lines), Vec::new());
+    let out = tempfile::tempdir().unwrap();
+    let options = CacheOptions { min_shards: 2, ..CacheOptions::default() };
+    let mut shares = Vec::new();
+    write_cache(&task, &cache_in(&out, &task), &options, &mut |_, written| {
+        shares.push(written.share.expect("text tells"));
+    })
+    .unwrap();
+    // 256 of 2400 lines are written; the position is that of their last group, and lines differ.
+    assert!((0.05..0.12).contains(&shares[0]), "{shares:?}");
+    assert_eq!(shares.last(), Some(&1.0));
 }

@@ -1,5 +1,7 @@
 //! Data sets in the layouts of the hub, of `datasets` and of TFDS.
 
+use gimlet::data::{CacheDatasetPlaceholder, CacheOptions, estimate, split_plans};
+
 use super::*;
 
 fn hub(folder: &std::path::Path, params: &[(&str, &str)]) -> Task {
@@ -86,6 +88,15 @@ fn a_tasks_splits_are_parts_of_the_data_sets() {
 }
 
 #[test]
+fn a_part_of_a_shorter_split_is_all_of_it_on_the_hub() {
+    let data = folder_with(&["train.jsonl"]);
+    for part in ["train[:100]", "train[-100:]"] {
+        let splits = format!("{{'train': '{part}'}}");
+        check_names(&hub(data.path(), &[("split", &splits)]), "train", &["train.jsonl"]);
+    }
+}
+
+#[test]
 fn parts_of_splits_are_those_that_datasets_gives() {
     let reference = &reference_json("parts.json");
     let folder = tempfile::tempdir().unwrap();
@@ -138,6 +149,21 @@ fn tfds_data_sets_are_read_as_tfds_reads_them() {
 }
 
 #[test]
+fn the_cache_of_a_part_of_a_tfds_data_set_is_estimated() {
+    for (slice, expected) in [("train", 17), ("train[:50%]", 8)] {
+        let splits = format!("{{'train': '{slice}'}}");
+        let mut task = tfds(&[("tfds_name", "'tiny/small:1.2.0'"), ("splits", &splits)]);
+        let step = CacheDatasetPlaceholder { required: false };
+        task.preprocessors.push(Preprocessor::CacheDatasetPlaceholder(step));
+        let options = CacheOptions::default();
+        let plan = split_plans(&task, &options).unwrap().remove(0);
+        let estimate = estimate(&task, &plan, &options, u64::MAX).unwrap().expect("records tell");
+        assert!(estimate.num_examples.abs_diff(expected) <= 1, "{slice}: {estimate:?}");
+        assert!(estimate.num_sampled <= expected, "one file is read: {estimate:?}");
+    }
+}
+
+#[test]
 fn an_unknown_tfds_data_set_says_where_it_was_looked_for() {
     let named = |name: &str| tfds(&[("tfds_name", &format!("'{name}'"))]);
     let expected = ["`tiny/small:2.0.0` is not found in", "that folder has `1.2.0`", "tfds://tiny"];
@@ -158,6 +184,8 @@ fn a_mapped_folder_stands_for_a_tfds_data_set() {
         ("tfds://mapped/en:1.0.0".to_string(), data.path().join("en").display().to_string()),
         ("tfds://mapped/whole:1.0.0".to_string(), version),
     ];
+    // Held while the map of the process is this test's.
+    let _held = crate::storage::environment(&[]);
     gimlet::storage::set_path_map(map.to_vec()).unwrap();
     let hub = task_over("TfdsDataSource", &[("tfds_name", "'mapped/en:1.0.0'")]);
     check_names(&hub, "validation", &["en/c4-validation.00000.json"]);

@@ -1,0 +1,95 @@
+//! What files weigh against each other, and how much of them is read.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use super::write::SplitPlan;
+use crate::data::error::DataError;
+use crate::data::pipeline::{Pull, Stage, StageState};
+use crate::data::source::{Length, Reader, SourceFile, SplitFiles};
+use crate::data::task::Task;
+
+/// How long the share that is read counts as known: finding it asks all stages for their places.
+const SHARE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What each of a split's files weighs: its bytes; where parts of files are read, the records to read,
+/// and `None` where not all files tell those.
+pub(super) fn weights(
+    files: &[SourceFile],
+    plan: &SplitPlan,
+) -> Result<Option<Vec<f64>>, DataError> {
+    if files.iter().all(|file| file.records.is_none()) {
+        return Ok(Some(plan.files.iter().map(|(_, size)| *size as f64).collect()));
+    }
+    let records = |file: &SourceFile| match file.length()? {
+        Some(Length::Records { count, .. }) => Ok(Some(count as f64)),
+        _ => Ok(None),
+    };
+    files.iter().map(records).collect()
+}
+
+/// Knows how much of a split's source is read.
+pub(super) struct Gauge {
+    files: Option<ShareRead>,
+    known: Option<(Instant, Option<f64>)>,
+}
+
+impl Gauge {
+    pub(super) fn new(task: &Task, plan: &SplitPlan) -> Result<Self, DataError> {
+        let split = task.source.split(task.task_name(), &plan.split)?;
+        Ok(Self { files: ShareRead::new(split, plan)?, known: None })
+    }
+
+    /// The share from 0 to 1, where the files tell.
+    pub(super) fn share(&mut self, stage: &Stage) -> Result<Option<f64>, DataError> {
+        if let Some((since, share)) = self.known
+            && since.elapsed() < SHARE_INTERVAL
+        {
+            return Ok(share);
+        }
+        let share = match &mut self.files {
+            Some(files) => files.before(&stage.save())?,
+            None => None,
+        };
+        self.known = Some((Instant::now(), share));
+        Ok(share)
+    }
+}
+
+/// Tells how much of a split's files is read, once each in their order.
+struct ShareRead {
+    files: Vec<SourceFile>,
+    /// Records read of them at most.
+    most: Option<u64>,
+    weights: Vec<f64>,
+    /// What there is to read of files that were open, which takes reading to know.
+    lengths: HashMap<usize, Option<Length>>,
+}
+
+impl ShareRead {
+    /// `None` where the files do not tell.
+    fn new(split: SplitFiles, plan: &SplitPlan) -> Result<Option<Self>, DataError> {
+        let SplitFiles { files, most, .. } = split;
+        let weights = weights(&files, plan)?.filter(|weights| weights.len() == files.len());
+        Ok(weights.map(|weights| Self { files, most, weights, lengths: HashMap::new() }))
+    }
+
+    /// The share that lies before a position, from 0 to 1.
+    fn before(&mut self, state: &StageState) -> Result<Option<f64>, DataError> {
+        let Some(reached) = Reader::reached(state) else { return Ok(None) };
+        let mut read: f64 = self.weights.iter().take(reached.num_opened).sum();
+        for (index, position) in reached.open {
+            let Some(file) = self.files.get(index) else { return Ok(None) };
+            let length = match self.lengths.get(&index) {
+                Some(length) => *length,
+                None => *self.lengths.entry(index).insert_entry(file.length()?).get(),
+            };
+            let Some(length) = length else { return Ok(None) };
+            let Some(share) = length.share_before(position) else { return Ok(None) };
+            read -= self.weights[index] * (1.0 - share);
+        }
+        let total: f64 = self.weights.iter().sum();
+        let of_most = self.most.map_or(0.0, |most| reached.records as f64 / most.max(1) as f64);
+        Ok((total > 0.0).then(|| (read / total).max(of_most).clamp(0.0, 1.0)))
+    }
+}
