@@ -6,11 +6,10 @@ use std::sync::Arc;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::{BackoffConfig, ObjectStore, RetryConfig};
+use object_store::{ObjectStore, RetryConfig};
 
 use super::client::{Connector, runtime};
 use super::failure::Failure;
-use super::limits::limits;
 use super::object::Bucket;
 use crate::storage::credentials::{Credentials, ini_section, variable};
 
@@ -19,22 +18,22 @@ pub(super) fn bucket(scheme: &str, name: &str) -> Result<Bucket, Failure> {
     // Building a store may start what renews its credentials.
     let _entered = runtime().enter();
     let anonymous = Credentials::of(scheme).is_none_or(|credentials| credentials.found().is_none());
-    let build = |retry: RetryConfig| -> Result<Arc<dyn ObjectStore>, Failure> {
+    let build = |connector: Connector| -> Result<Arc<dyn ObjectStore>, Failure> {
         let built: object_store::Result<Arc<dyn ObjectStore>> = match scheme {
-            "gs" => google(name, retry, anonymous),
-            "s3" => amazon(name, retry, anonymous),
-            _ => azure(name, retry, anonymous),
+            "gs" => google(name, connector, anonymous),
+            "s3" => amazon(name, connector, anonymous),
+            _ => azure(name, connector, anonymous),
         };
         built.map_err(|error| Failure::Permanent(reason(scheme, &error)))
     };
-    Ok(Bucket { once: build(once())?, patient: build(patient())?, anonymous })
+    Ok(Bucket { once: build(Connector::Once)?, patient: build(Connector::Patient)?, anonymous })
 }
 
-fn google(name: &str, retry: RetryConfig, anonymous: bool) -> Built {
+fn google(name: &str, connector: Connector, anonymous: bool) -> Built {
     let mut builder = GoogleCloudStorageBuilder::from_env()
         .with_bucket_name(name)
-        .with_retry(retry)
-        .with_http_connector(Connector);
+        .with_retry(once())
+        .with_http_connector(connector);
     // As Google's own client libraries name the server of their tests.
     if let Some(endpoint) = variable("STORAGE_EMULATOR_HOST") {
         let has_scheme = endpoint.contains("://");
@@ -47,11 +46,11 @@ fn google(name: &str, retry: RetryConfig, anonymous: bool) -> Built {
     Ok(Arc::new(builder.build()?))
 }
 
-fn amazon(name: &str, retry: RetryConfig, anonymous: bool) -> Built {
+fn amazon(name: &str, connector: Connector, anonymous: bool) -> Built {
     let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(name)
-        .with_retry(retry)
-        .with_http_connector(Connector);
+        .with_retry(once())
+        .with_http_connector(connector);
     for (key, value) in profile(Credentials::of("s3").and_then(Credentials::file)) {
         if builder.get_config_value(&key).is_none() {
             builder = builder.with_config(key, value);
@@ -67,11 +66,11 @@ fn amazon(name: &str, retry: RetryConfig, anonymous: bool) -> Built {
     Ok(Arc::new(builder.build()?))
 }
 
-fn azure(name: &str, retry: RetryConfig, anonymous: bool) -> Built {
+fn azure(name: &str, connector: Connector, anonymous: bool) -> Built {
     let mut builder = MicrosoftAzureBuilder::from_env()
         .with_container_name(name)
-        .with_retry(retry)
-        .with_http_connector(Connector);
+        .with_retry(once())
+        .with_http_connector(connector);
     if anonymous {
         builder = builder.with_skip_signature(true);
     }
@@ -97,21 +96,9 @@ fn profile(file: Option<std::path::PathBuf>) -> Vec<(AmazonS3ConfigKey, String)>
     ini_section(&text, &section).into_iter().filter_map(wanted).collect()
 }
 
+/// `object_store` makes each request once: see [`Connector`].
 fn once() -> RetryConfig {
-    RetryConfig { max_retries: 0, ..patient() }
-}
-
-fn patient() -> RetryConfig {
-    let limits = limits();
-    RetryConfig {
-        backoff: BackoffConfig {
-            init_backoff: limits.first_pause,
-            max_backoff: limits.longest_pause,
-            base: 2.0,
-        },
-        max_retries: limits.tries as usize - 1,
-        ..RetryConfig::default()
-    }
+    RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
 
 /// Why there is no such store, in terms of what the user can set.
