@@ -224,6 +224,24 @@ fn who_lost_the_lease_commits_nothing() {
 }
 
 #[test]
+fn who_lost_the_lease_writes_no_further_file() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    let held = model_dir.lease(Takeover::No).unwrap();
+    let writer = Writer::create(&model_dir, 2, None).unwrap();
+    let array = gimlet::checkpoint::Array::from_f32(&[2, 3], &[2.0; 6]);
+    writer.array("target/a", array.view()).unwrap();
+    write_foreign(&model_dir, 0.0);
+    // As the other run does that has taken over.
+    checkpoint_dir(&model_dir, 2).remove_dir_all().unwrap();
+    let message = writer.array("target/b", array.view()).unwrap_err().to_string();
+    assert!(message.contains("on host elsewhere"), "{message}");
+    assert!(writer.extra("gimlet/run.json", b"{}").is_err() && writer.commit().is_err());
+    assert!(names(&model_dir).iter().all(|name| name == "gimlet.lease"), "{:?}", names(&model_dir));
+    drop(held);
+}
+
+#[test]
 fn the_holder_of_the_lease_removes_what_others_left() {
     let bucket = Bucket::new();
     let model_dir = bucket.path("run");
