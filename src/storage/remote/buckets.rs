@@ -11,12 +11,15 @@ use object_store::{ObjectStore, RetryConfig};
 use super::client::{Connector, runtime};
 use super::failure::Failure;
 use super::object::Bucket;
-use crate::storage::credentials::{Credentials, ini_section, variable};
+use crate::storage::credentials::{Credentials, missing_profile, profile, variable};
 
 /// The bucket of a path such as `gs://NAME/...`.
 pub(super) fn bucket(scheme: &str, name: &str) -> Result<Bucket, Failure> {
     // Building a store may start what renews its credentials.
     let _entered = runtime().enter();
+    if let Some(missing) = (scheme == "s3").then(missing_profile).flatten() {
+        return Err(Failure::Permanent(missing));
+    }
     let anonymous = Credentials::of(scheme).is_none_or(|credentials| credentials.found().is_none());
     let build = |connector: Connector| -> Result<Arc<dyn ObjectStore>, Failure> {
         let built: object_store::Result<Arc<dyn ObjectStore>> = match scheme {
@@ -51,7 +54,8 @@ fn amazon(name: &str, connector: Connector, anonymous: bool) -> Built {
         .with_bucket_name(name)
         .with_retry(once())
         .with_http_connector(connector);
-    for (key, value) in profile(Credentials::of("s3").and_then(Credentials::file)) {
+    let file = Credentials::of("s3").and_then(Credentials::file);
+    for (key, value) in file.iter().flat_map(|file| profile(file)).filter_map(setting) {
         if builder.get_config_value(&key).is_none() {
             builder = builder.with_config(key, value);
         }
@@ -79,21 +83,16 @@ fn azure(name: &str, connector: Connector, anonymous: bool) -> Built {
 
 type Built = object_store::Result<Arc<dyn ObjectStore>>;
 
-/// The credentials of `$AWS_PROFILE` in Amazon's file.
-fn profile(file: Option<std::path::PathBuf>) -> Vec<(AmazonS3ConfigKey, String)> {
-    let text = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
-    let section = variable("AWS_PROFILE").unwrap_or_else(|| "default".to_string());
-    let wanted = |(key, value): (&str, &str)| {
-        let key = match key {
-            "aws_access_key_id" => AmazonS3ConfigKey::AccessKeyId,
-            "aws_secret_access_key" => AmazonS3ConfigKey::SecretAccessKey,
-            "aws_session_token" => AmazonS3ConfigKey::Token,
-            "region" => AmazonS3ConfigKey::Region,
-            _ => return None,
-        };
-        Some((key, value.to_string()))
+/// What a key of Amazon's file sets.
+fn setting((key, value): (String, String)) -> Option<(AmazonS3ConfigKey, String)> {
+    let key = match &key[..] {
+        "aws_access_key_id" => AmazonS3ConfigKey::AccessKeyId,
+        "aws_secret_access_key" => AmazonS3ConfigKey::SecretAccessKey,
+        "aws_session_token" => AmazonS3ConfigKey::Token,
+        "region" => AmazonS3ConfigKey::Region,
+        _ => return None,
     };
-    ini_section(&text, &section).into_iter().filter_map(wanted).collect()
+    Some((key, value))
 }
 
 /// `object_store` makes each request once: see [`Connector`].
