@@ -8,6 +8,8 @@ use gimlet::storage::{Path, Takeover};
 use serde_json::{Value, json};
 
 use super::{names, newest_whole, save};
+use crate::storage::buckets::{google_account, google_server};
+use crate::storage::environment;
 use crate::storage::faulty::{Bucket, Fault};
 use crate::storage::leases::write_foreign;
 
@@ -239,6 +241,26 @@ fn who_lost_the_lease_writes_no_further_file() {
     assert!(writer.extra("gimlet/run.json", b"{}").is_err() && writer.commit().is_err());
     assert!(names(&model_dir).iter().all(|name| name == "gimlet.lease"), "{:?}", names(&model_dir));
     drop(held);
+}
+
+#[test]
+fn a_checkpoint_that_orbax_has_not_finished_is_passed_over() {
+    let server = google_server("orbax");
+    let _held = environment(&[("GOOGLE_SERVICE_ACCOUNT_KEY", &google_account(&server))]);
+    let model_dir = Path::parse("gs://orbax/run").unwrap();
+    try_save(&model_dir, 1).unwrap();
+    let put = |name: &str| model_dir.join(name).write_atomic(b"{}").unwrap();
+    put("checkpoint_2/_CHECKPOINT_METADATA");
+    let check = |expected: &[u64]| {
+        assert_eq!(list_steps(&model_dir).unwrap(), expected);
+        assert_eq!(newest(&model_dir).step().unwrap(), 1);
+        assert_eq!(remove_stale(&model_dir).unwrap(), [], "it is not ours");
+    };
+    check(&[1]);
+    put("checkpoint_2/state/_METADATA");
+    check(&[1]);
+    put("checkpoint_2/commit_success.txt");
+    assert_eq!(list_steps(&model_dir).unwrap(), [1, 2]);
 }
 
 #[test]
