@@ -179,7 +179,7 @@ impl Place {
                 // Where another process has taken over, the folder may be its own by now.
                 if tenure.check().is_ok() {
                     let _ = unfinished::remove(temporary);
-                    if unfinished::is_unfinished(finished).unwrap_or(false) {
+                    if unfinished::is_own(finished).unwrap_or(false) {
                         let _ = unfinished::remove(finished);
                     }
                 }
@@ -193,6 +193,7 @@ impl Place {
 /// not there. Both are marked meanwhile; what makes a checkpoint of them comes last.
 fn move_files(temporary: &Path, finished: &Path, tenure: &Tenure) -> Result<(), CheckpointError> {
     if finished.exists()? {
+        unfinished::refuse_busy(finished, tenure.lease.as_deref())?;
         unfinished::remove(finished)?;
     }
     unfinished::mark(finished, None)?;
@@ -220,6 +221,7 @@ fn begin_in_store(model_dir: &Path, finished: &Path) -> Result<Place, Checkpoint
         if is_whole(finished)? {
             return Ok(Place::There);
         }
+        unfinished::refuse_busy(finished, tenure.lease.as_deref())?;
         unfinished::remove(finished)?;
     }
     unfinished::mark(finished, None)?;

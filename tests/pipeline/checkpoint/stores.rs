@@ -264,6 +264,24 @@ fn a_checkpoint_that_orbax_has_not_finished_is_passed_over() {
 }
 
 #[test]
+fn a_folder_in_which_another_process_is_at_work_is_left_to_it() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    let mark = checkpoint_dir(&model_dir, 2).join("gimlet/unfinished.json");
+    let mut elsewhere = serde_json::to_value(gimlet::storage::Process::this()).unwrap();
+    elsewhere["host"] = json!("elsewhere");
+    elsewhere["token"] = json!("theirs");
+    mark.write_atomic(elsewhere.to_string().as_bytes()).unwrap();
+    for commit in [Commit::LastFile, Commit::Rename] {
+        let message = try_save_by(commit, &model_dir, 2).unwrap_err().to_string();
+        assert!(message.contains("on host elsewhere writes `s3://"), "{message}");
+        assert!(message.contains("checkpoint_2`") && mark.exists().unwrap(), "{message}");
+    }
+    checkpoint_dir(&model_dir, 2).remove_dir_all().unwrap();
+    try_save(&model_dir, 2).unwrap();
+}
+
+#[test]
 fn the_holder_of_the_lease_removes_what_others_left() {
     let bucket = Bucket::new();
     let model_dir = bucket.path("run");
