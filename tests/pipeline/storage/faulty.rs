@@ -24,6 +24,8 @@ pub enum Fault {
     ReadOnly,
     /// Listing is forbidden.
     NoList,
+    /// Removing is forbidden.
+    NoDelete,
     /// Conditions of writes are not known: 501.
     NoConditions,
     /// What is to be replaced only where it has not changed is said to be replaced in any case.
@@ -106,6 +108,9 @@ fn fail(fault: Fault, number: usize, request: &Request) -> Option<Reply> {
         Fault::Only(only) if number == only => Some(Reply::status(503)),
         Fault::ReadOnly if !["GET", "HEAD"].contains(&request.method.as_str()) => denied(),
         Fault::NoList if request.target.contains("list-type") => denied(),
+        Fault::NoDelete if request.method == "DELETE" || request.target.contains("?delete") => {
+            denied()
+        }
         Fault::NoConditions if is_condition("if-match") || is_condition("if-none-match") => {
             Some(Reply::status(501))
         }
