@@ -24,6 +24,10 @@ pub enum Fault {
     ReadOnly,
     /// Listing is forbidden.
     NoList,
+    /// Sending files in parts is forbidden.
+    NoParts,
+    /// Copying is forbidden.
+    NoCopies,
     /// Removing is forbidden.
     NoDelete,
     /// Conditions of writes are not known: 501.
@@ -111,6 +115,8 @@ fn fail(fault: Fault, number: usize, request: &Request) -> Option<Reply> {
         Fault::NoDelete if request.method == "DELETE" || request.target.contains("?delete") => {
             denied()
         }
+        Fault::NoParts if request.target.contains("uploads") => denied(),
+        Fault::NoCopies if request.header("x-amz-copy-source").is_some() => denied(),
         Fault::NoConditions if is_condition("if-match") || is_condition("if-none-match") => {
             Some(Reply::status(501))
         }
