@@ -49,6 +49,17 @@ pub enum CheckpointError {
         /// The process and its host.
         by: String,
     },
+    /// Another process writes the checkpoint, or may do so.
+    #[error(
+        "{by} writes `{path}`, or was killed while it did: nothing is written there by this process; wait \
+         until it ends, or remove the folder if it has ended"
+    )]
+    Busy {
+        /// The checkpoint.
+        path: String,
+        /// The process and its host.
+        by: String,
+    },
     /// Not all processes have written their parts.
     #[error("checkpoint `{path}` is not complete and nothing of it can be seen: {reason}")]
     Incomplete {

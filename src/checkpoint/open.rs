@@ -25,6 +25,43 @@ pub(super) const ORBAX_MARKS: [&str; 6] = [
     "state/checkpoint",
 ];
 
+/// Of these the file that is there from the first moment on.
+const ORBAX_BEGINNING: &str = "_CHECKPOINT_METADATA";
+
+/// What Orbax writes last on Google's store, where it cannot rename folders.
+const ORBAX_END: &str = "commit_success.txt";
+
+/// Whether Orbax has finished the checkpoint in this folder, as far as its files tell. Elsewhere than on
+/// Google's store it renames the folder then.
+pub(super) fn has_finished_orbax(dir: &Path) -> Result<bool, CheckpointError> {
+    let is_in_place = dir.as_str().starts_with("gs://") && !dir.is_on_disk();
+    Ok(has_arrays(dir)? && (!is_in_place || dir.join(ORBAX_END).exists()?))
+}
+
+/// Whether Orbax has begun a checkpoint in this folder, and may be at work there.
+pub(super) fn is_half_written_orbax(dir: &Path) -> Result<bool, CheckpointError> {
+    Ok(has_any(dir, &ORBAX_MARKS)? && !has_finished_orbax(dir)?)
+}
+
+/// Whether Orbax has described arrays in the folder, or in one below it of whatever name.
+fn has_arrays(dir: &Path) -> Result<bool, CheckpointError> {
+    let marks = ORBAX_MARKS.into_iter().filter(|mark| *mark != ORBAX_BEGINNING);
+    if has_any(dir, &marks.collect::<Vec<_>>())? {
+        return Ok(true);
+    }
+    if !dir.join(ORBAX_BEGINNING).exists()? {
+        return Ok(false);
+    }
+    let mut items = dir.entries()?.into_iter().filter(|entry| entry.is_dir);
+    let of_item = ["_METADATA", "manifest.ocdbt", CHECKPOINT_FILE];
+    items.try_fold(false, |found, item| Ok(found || has_any(&item.path, &of_item)?))
+}
+
+/// Whether one of these files lies in a folder.
+fn has_any(dir: &Path, names: &[&str]) -> Result<bool, CheckpointError> {
+    names.iter().try_fold(false, |found, name| Ok(found || dir.join(name).exists()?))
+}
+
 /// Opens a checkpoint of any format that Gimlet reads.
 ///
 /// # Errors
@@ -80,10 +117,7 @@ pub(super) fn is_marked(dir: &Path) -> Result<bool, CheckpointError> {
 }
 
 fn recognize_folder(dir: &Path) -> Result<Format, CheckpointError> {
-    let any = |names: &[&str]| -> Result<bool, CheckpointError> {
-        names.iter().try_fold(false, |found, name| Ok(found || dir.join(name).exists()?))
-    };
-    if any(&ORBAX_MARKS)? {
+    if has_any(dir, &ORBAX_MARKS)? {
         return Ok(Format::Orbax);
     }
     let file = dir.join(CHECKPOINT_FILE);
@@ -91,7 +125,7 @@ fn recognize_folder(dir: &Path) -> Result<Format, CheckpointError> {
         let is_tensorflow = head(&file)?.starts_with(TENSORFLOW_TEXT);
         return Ok(if is_tensorflow { Format::MeshTensorFlow } else { Format::T5x });
     }
-    Ok(if any(&hugging_face_marks())? { Format::HuggingFace } else { Format::T5x })
+    Ok(if has_any(dir, &hugging_face_marks())? { Format::HuggingFace } else { Format::T5x })
 }
 
 fn named_torch(name: &str) -> bool {

@@ -8,6 +8,7 @@ use super::native::{TEMPORARY_MARK, create_temporary};
 use super::steps::{checkpoint_dir, list_steps, step_of};
 use super::unfinished;
 use crate::storage::{Holder, Locked, Path};
+use crate::telemetry;
 
 /// A file of this name in a checkpoint keeps it.
 pub(super) const PINNED_FILE: &str = "PINNED";
@@ -79,8 +80,10 @@ pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
     let lease = model_dir.lease_holder()?;
     if unfinished::is_store(model_dir) {
         for dir in entries.iter().filter(|dir| step_of(dir).is_some()) {
-            if unfinished::is_unfinished(dir)? && unfinished::is_abandoned(dir, lease.as_ref())? {
-                unfinished::remove(dir)?;
+            if unfinished::is_unfinished(dir)?
+                && unfinished::is_abandoned(dir, lease.as_ref())?
+                && is_gone(unfinished::remove(dir))
+            {
                 removed.push(dir.clone());
             }
         }
@@ -90,12 +93,22 @@ pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
         let is_temporary = final_name != dir.file_name()
             && step_of(&model_dir.join(final_name)).is_some()
             && dir.is_dir()?;
-        if is_temporary && is_dead(&dir, lease.as_ref())? {
-            dir.remove_dir_all()?;
+        if is_temporary
+            && is_dead(&dir, lease.as_ref())?
+            && is_gone(dir.remove_dir_all().map_err(CheckpointError::from))
+        {
             removed.push(dir);
         }
     }
     Ok(removed)
+}
+
+/// Whether what is in nobody's way was removed; else the user is told, and the next run tries it again.
+fn is_gone(removed: Result<(), CheckpointError>) -> bool {
+    if let Err(error) = &removed {
+        telemetry::warn(&format!("{error}; the run goes on without, and the next one tries again"));
+    }
+    removed.is_ok()
 }
 
 /// Ours are locked while their writer lives, and marked in stores; what T5X writes is judged by its age.

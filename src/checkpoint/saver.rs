@@ -143,7 +143,7 @@ impl Saver {
         let write = move || {
             saving.write(step, &snapshot)?;
             if saving.procedure.share.as_ref().is_none_or(|share| share.rank == 0) {
-                saving.retention.apply(&saving.model_dir, best.as_ref())?;
+                saving.prune(best.as_ref());
             }
             Ok(snapshot)
         };
@@ -199,6 +199,15 @@ pub fn write_arrays(
 }
 
 impl Saving {
+    /// Removes what is not kept. A checkpoint that stays costs room, and a run that ends costs more.
+    fn prune(&self, best: Option<&Best>) {
+        if let Err(error) = self.retention.apply(&self.model_dir, best) {
+            telemetry::warn(&format!(
+                "{error}; the run goes on, and old checkpoints are removed after the next save"
+            ));
+        }
+    }
+
     fn write(&self, step: u64, snapshot: &Snapshot) -> Result<(), CheckpointError> {
         let writer = Writer::begin(&self.model_dir, step, self.target_dtype, &self.procedure)?
             .with_compression(self.compression);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::error::CheckpointError;
 use super::native::CHECKPOINT_FILE;
-use super::open::{ORBAX_MARKS, open, recognize};
+use super::open::{has_finished_orbax, is_half_written_orbax, open, recognize};
 use super::stored::{Format, Stored};
 use super::unfinished::is_unfinished;
 use crate::storage::Path;
@@ -42,10 +42,8 @@ pub fn list_steps(model_dir: &Path) -> Result<Vec<u64>, CheckpointError> {
 
 /// Whether it is whole as far as its marks tell; in a store this mostly costs one request.
 fn is_committed(dir: &Path) -> Result<bool, CheckpointError> {
-    for mark in std::iter::once(CHECKPOINT_FILE).chain(ORBAX_MARKS) {
-        if dir.join(mark).exists()? {
-            return Ok(true);
-        }
+    if dir.join(CHECKPOINT_FILE).exists()? || has_finished_orbax(dir)? {
+        return Ok(true);
     }
     // A plain file of this name may be one of flax; a folder without marks is unfinished.
     Ok(!dir.is_dir()? && dir.exists()?)
@@ -102,7 +100,13 @@ pub fn restore_newest<T, E: From<CheckpointError>>(
 ) -> Result<Option<T>, E> {
     for step in named_steps(model_dir)?.into_iter().rev() {
         let path = checkpoint_dir(model_dir, step);
-        match open(&path).map_err(E::from).and_then(&mut restore) {
+        let opened = open(&path);
+        let may_be_orbax = opened.as_ref().map_or(true, |it| it.format() == Format::Orbax);
+        if may_be_orbax && is_half_written_orbax(&path)? {
+            // Orbax's to finish or to remove.
+            continue;
+        }
+        match opened.map_err(E::from).and_then(&mut restore) {
             Ok(restored) => return Ok(Some(restored)),
             Err(error) => match damage(&error) {
                 // Not damaged, but never finished: the next run removes it.

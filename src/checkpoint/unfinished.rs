@@ -74,12 +74,38 @@ pub(super) fn is_unfinished(dir: &Path) -> Result<bool, CheckpointError> {
 /// Whether the process that was at work in an unfinished folder is so no more: it is gone, or this
 /// one, which holds the lease on MODEL_DIR, has taken its place.
 pub(super) fn is_abandoned(dir: &Path, lease: Option<&Holder>) -> Result<bool, CheckpointError> {
-    let Ok(worker) = serde_json::from_slice::<Process>(&dir.join(MARK).read()?) else {
+    let Ok(worker) = read_mark(dir)? else {
         // Nobody writes half a mark into a store.
         return Ok(true);
     };
     let is_ours = lease.is_some_and(|holder| holder.process.is_this());
     Ok(!worker.is_this() && (is_ours || worker.is_gone()))
+}
+
+/// Checks that nobody else is at work in a folder that is to be written anew. Who holds no lease, as one
+/// that converts, is known by the mark alone.
+///
+/// # Errors
+/// Another process has marked it, which is not known to be gone.
+pub(super) fn refuse_busy(dir: &Path, lease: Option<&Holder>) -> Result<(), CheckpointError> {
+    let Ok(worker) = read_mark(dir)? else { return Ok(()) };
+    if worker.is_this() || is_abandoned(dir, lease)? {
+        return Ok(());
+    }
+    Err(CheckpointError::Busy { path: dir.to_string(), by: worker.to_string() })
+}
+
+/// Whether this process is at work in an unfinished folder.
+pub(super) fn is_own(dir: &Path) -> Result<bool, CheckpointError> {
+    Ok(is_unfinished(dir)? && read_mark(dir)?.is_ok_and(|worker| worker.is_this()))
+}
+
+/// The process that has marked the folder; nothing where none has.
+fn read_mark(dir: &Path) -> Result<serde_json::Result<Process>, CheckpointError> {
+    match dir.join(MARK).read() {
+        Err(error) if error.is_not_found() => Ok(serde_json::from_slice(b"")),
+        text => Ok(serde_json::from_slice(&text?)),
+    }
 }
 
 /// Removes a checkpoint so that at no time half of it is seen: first what makes it one, last the mark.

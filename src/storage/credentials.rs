@@ -1,7 +1,10 @@
 //! Where each provider's own tools keep credentials. Only their presence is told, never their value.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// The variable that names a profile of Amazon's file.
+const PROFILE: &str = "AWS_PROFILE";
 
 /// The standard places of a provider's credentials.
 pub struct Credentials {
@@ -9,6 +12,8 @@ pub struct Credentials {
     pub scheme: &'static str,
     /// Environment variables; one of them suffices.
     variables: &'static [&'static str],
+    /// What else must be set where one of them is.
+    needs: &'static [(&'static str, &'static str)],
     /// Files: the variable that moves the file or its folder, what to add to that folder, and the
     /// place below HOME where the variable is not set.
     files: &'static [(&'static str, &'static str, &'static str)],
@@ -28,6 +33,7 @@ pub static CREDENTIALS: [Credentials; 4] = [
             "GOOGLE_BEARER_TOKEN",
             "GCE_METADATA_HOST",
         ],
+        needs: &[],
         files: &[("", "", ".config/gcloud/application_default_credentials.json")],
         remedy: "set $GOOGLE_APPLICATION_CREDENTIALS to a key file, or run `gcloud auth \
                  application-default login`; on Google's machines set \
@@ -41,6 +47,11 @@ pub static CREDENTIALS: [Credentials; 4] = [
             "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
             "AWS_CONTAINER_CREDENTIALS_FULL_URI",
             "AWS_METADATA_ENDPOINT",
+        ],
+        // Without these `object_store` would turn to a metadata server.
+        needs: &[
+            ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
+            ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
         ],
         files: &[("AWS_SHARED_CREDENTIALS_FILE", "", ".aws/credentials")],
         remedy: "set $AWS_ACCESS_KEY_ID and $AWS_SECRET_ACCESS_KEY, or $AWS_PROFILE to a profile of \
@@ -57,12 +68,14 @@ pub static CREDENTIALS: [Credentials; 4] = [
             "AZURE_STORAGE_TOKEN",
             "AZURE_CLIENT_ID",
         ],
+        needs: &[],
         files: &[],
         remedy: "set $AZURE_STORAGE_ACCOUNT_KEY or $AZURE_STORAGE_SAS_KEY",
     },
     Credentials {
         scheme: "hf",
         variables: &["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"],
+        needs: &[],
         files: &[("HF_TOKEN_PATH", "", ""), ("HF_HOME", "token", ".cache/huggingface/token")],
         remedy: "set $HF_TOKEN to a token of an account that may read it",
     },
@@ -76,10 +89,19 @@ impl Credentials {
 
     /// Where they were found: `$HF_TOKEN`, or the file.
     pub fn found(&self) -> Option<String> {
-        if let Some(name) = self.variables.iter().find(|name| variable(name).is_some()) {
-            return Some(format!("${name}"));
-        }
-        self.file().map(|file| file.display().to_string())
+        self.variable_found().map(|name| format!("${name}")).or_else(|| {
+            let file = self.file().filter(|file| self.scheme != "s3" || has_keys(file))?;
+            Some(file.display().to_string())
+        })
+    }
+
+    /// The first variable that is set, with what it needs.
+    fn variable_found(&self) -> Option<&'static str> {
+        let is_complete = |name: &str| {
+            let mut needs = self.needs.iter().filter(|(of, _)| *of == name);
+            variable(name).is_some() && needs.all(|(_, other)| variable(other).is_some())
+        };
+        self.variables.iter().copied().find(|name| is_complete(name))
     }
 
     /// The variable to set first.
@@ -104,8 +126,33 @@ pub(super) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// The keys of the profile in use in a file of Amazon's.
+pub(super) fn profile(file: &Path) -> Vec<(String, String)> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let section = variable(PROFILE).unwrap_or_else(|| "default".to_string());
+    let owned = |(key, value): (&str, &str)| (key.to_string(), value.to_string());
+    ini_section(&text, &section).into_iter().map(owned).collect()
+}
+
+fn has_keys(file: &Path) -> bool {
+    profile(file).iter().any(|(key, _)| key == "aws_access_key_id")
+}
+
+/// What is wrong with the profile that the user names, where its keys are the only credentials.
+pub(super) fn missing_profile() -> Option<String> {
+    let (name, amazon) = (variable(PROFILE)?, Credentials::of("s3")?);
+    if amazon.found().is_some() {
+        return None;
+    }
+    let place = match amazon.file() {
+        Some(file) => format!("`{}` has no aws_access_key_id in [{name}]", file.display()),
+        None => "there is no file ~/.aws/credentials, nor $AWS_SHARED_CREDENTIALS_FILE".to_string(),
+    };
+    Some(format!("${PROFILE} names the profile `{name}`, but {place}: add it, or unset ${PROFILE}"))
+}
+
 /// The keys of a section of an INI file, as `~/.aws/credentials` is one.
-pub(super) fn ini_section<'a>(text: &'a str, section: &str) -> Vec<(&'a str, &'a str)> {
+fn ini_section<'a>(text: &'a str, section: &str) -> Vec<(&'a str, &'a str)> {
     let mut inside = false;
     let mut keys = Vec::new();
     for line in text.lines().map(str::trim) {

@@ -5,7 +5,7 @@ use std::io;
 
 use super::credentials::Credentials;
 use super::path::{Path, split_scheme};
-use super::remote::Failure;
+use super::remote::{Failure, GivenUp};
 
 /// A path that cannot be used, or an operation on a file that failed.
 #[derive(Debug, thiserror::Error)]
@@ -216,13 +216,14 @@ impl StorageError {
             Failure::PastEnd => failed(operation, given, "it ends before that".to_string()),
             Failure::Changed(offset) => Self::Changed { path: given, offset },
             Failure::Vanished(offset) => Self::Vanished { path: given, offset },
-            Failure::Temporary { reason, unreachable: true, .. } => {
+            Failure::Temporary { reason, unreachable: true, .. }
+            | Failure::GivenUp(GivenUp { reason, unreachable: true }) => {
                 let prefix = path.mappable_prefix();
                 Self::Unreachable { path: given, operation, reason, prefix }
             }
-            Failure::Temporary { reason, .. } | Failure::Permanent(reason) => {
-                failed(operation, given, reason)
-            }
+            Failure::Temporary { reason, .. }
+            | Failure::GivenUp(GivenUp { reason, .. })
+            | Failure::Permanent(reason) => failed(operation, given, reason),
             Failure::Damaged(reason) => Self::Damaged { path: given, operation, reason },
             Failure::Conflict => {
                 failed(operation, given, "another process writes it at the same time".to_string())

@@ -180,6 +180,18 @@ impl Path {
         }
     }
 
+    /// As [`Path::create`], of a file of about so many bytes that is written without a pause: elsewhere it
+    /// goes in one request where it fits in memory. Waits for files that others create so.
+    pub fn create_sized(&self, size: usize) -> Result<FileWriter, StorageError> {
+        match self.place()? {
+            Place::Disk(_) => self.create(),
+            Place::Elsewhere(remote) => {
+                remote.writable("create")?;
+                Ok(FileWriter::elsewhere(self.clone(), Upload::sized(remote, size)))
+            }
+        }
+    }
+
     /// Opens the file for writing at its end, creating it where it is missing. Elsewhere files do not
     /// grow: the whole is read, and written anew by [`FileWriter::finish`].
     pub fn append(&self) -> Result<FileWriter, StorageError> {

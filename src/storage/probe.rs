@@ -12,7 +12,7 @@ use super::remote::Remote;
 /// An operation that a run needs, and how an attempt at it ended.
 #[derive(Debug)]
 pub struct Probe {
-    /// `list`, `write`, `read`, `write on condition`, `delete`.
+    /// `list`, `write`, `read`, `write on condition`, `write in parts`, `copy`, `delete`.
     pub operation: &'static str,
     /// What the provider calls the permission; empty where it has no such thing.
     pub permission: &'static str,
@@ -31,10 +31,11 @@ pub enum Outcome {
     Untried(&'static str),
 }
 
-const OPERATIONS: [&str; 5] = ["list", "write", "read", "write on condition", "delete"];
+const OPERATIONS: [&str; 7] =
+    ["list", "write", "read", "write on condition", "write in parts", "copy", "delete"];
 
 /// The permissions of the operations, by the scheme of paths.
-const PERMISSIONS: [(&str, [&str; 5]); 3] = [
+const PERMISSIONS: [(&str, [&str; 7]); 3] = [
     (
         "gs",
         [
@@ -42,10 +43,24 @@ const PERMISSIONS: [(&str, [&str; 5]); 3] = [
             "storage.objects.create",
             "storage.objects.get",
             "storage.objects.create with storage.objects.delete",
+            "storage.objects.create with storage.multipartUploads.create and \
+             storage.multipartUploads.abort",
+            "storage.objects.create with storage.objects.get",
             "storage.objects.delete",
         ],
     ),
-    ("s3", ["s3:ListBucket", "s3:PutObject", "s3:GetObject", "s3:PutObject", "s3:DeleteObject"]),
+    (
+        "s3",
+        [
+            "s3:ListBucket",
+            "s3:PutObject",
+            "s3:GetObject",
+            "s3:PutObject",
+            "s3:PutObject with s3:AbortMultipartUpload",
+            "s3:PutObject with s3:GetObject",
+            "s3:DeleteObject",
+        ],
+    ),
     (
         "az",
         [
@@ -53,6 +68,8 @@ const PERMISSIONS: [(&str, [&str; 5]); 3] = [
             "containers/blobs/write (of a shared access signature: w, c)",
             "containers/blobs/read (of a shared access signature: r)",
             "containers/blobs/write (of a shared access signature: w)",
+            "containers/blobs/write (of a shared access signature: w)",
+            "containers/blobs/write (of a shared access signature: w, r)",
             "containers/blobs/delete (of a shared access signature: d)",
         ],
     ),
@@ -73,15 +90,17 @@ impl Path {
         };
         let read = on_file(&|| outcome(file.read().map(drop)));
         let conditional = on_file(&|| file.write_on_condition());
+        let parts = on_file(&|| file.elsewhere(|remote| outcome(remote.try_parts())));
+        let copy = on_file(&|| file.elsewhere(|remote| outcome(copy(remote, &file))));
         let delete = on_file(&|| outcome(file.remove_file()));
         for folder in missing {
             // It was made for the attempt; one that is not empty stays.
             let _ = std::fs::remove_dir(folder);
         }
-        let outcomes = [list, write, read, conditional, delete];
+        let outcomes = [list, write, read, conditional, parts, copy, delete];
         let scheme = split_scheme(self.as_str()).map_or("", |(scheme, _)| scheme);
         let known = PERMISSIONS.iter().find(|(of, _)| *of == scheme && !self.is_on_disk());
-        let permissions = known.map_or([""; 5], |(_, permissions)| *permissions);
+        let permissions = known.map_or([""; 7], |(_, permissions)| *permissions);
         let probe = |((operation, permission), outcome)| Probe { operation, permission, outcome };
         OPERATIONS.into_iter().zip(permissions).zip(outcomes).map(probe).collect()
     }
@@ -102,10 +121,7 @@ impl Path {
 
     /// Whether the store keeps two writers from both succeeding.
     fn write_on_condition(&self) -> Outcome {
-        let Ok(Place::Elsewhere(remote)) = self.place() else {
-            return Outcome::Untried("folders on disk are locked");
-        };
-        match refuses(&remote) {
+        self.elsewhere(|remote| match refuses(remote) {
             Ok(true) => Outcome::Allowed,
             Ok(false) => {
                 Outcome::Untried("the server ignores conditions: start no two runs at once")
@@ -114,6 +130,16 @@ impl Path {
                 Outcome::Untried("the server knows no conditions: start no two runs at once")
             }
             Err(error) => Outcome::Refused(error),
+        })
+    }
+
+    /// What only stores need.
+    fn elsewhere(&self, attempt: impl Fn(&Remote) -> Outcome) -> Outcome {
+        match self.place() {
+            Ok(Place::Elsewhere(remote)) => attempt(&remote),
+            _ => {
+                Outcome::Untried("folders on disk are locked, and their files grow and are renamed")
+            }
         }
     }
 }
@@ -126,6 +152,17 @@ fn refuses(remote: &Remote) -> Result<bool, StorageError> {
     let Some((_, seen)) = remote.read_state()? else { return Ok(false) };
     remote.put(b"changed")?;
     Ok(remote.put_if(b"too late".to_vec(), Some(&seen))?.is_none())
+}
+
+/// Copies the file, and removes the copy.
+fn copy(remote: &Remote, file: &Path) -> Result<(), StorageError> {
+    let beside = Path::parse(&format!("{file}-copy"))?;
+    if let Place::Elsewhere(to) = beside.place()? {
+        remote.copy(&to)?;
+        // One that stays is named by the probe that deletes.
+        let _ = to.remove_file();
+    }
+    Ok(())
 }
 
 fn outcome(result: Result<(), StorageError>) -> Outcome {

@@ -36,9 +36,9 @@ impl FileWriter {
 
     /// Writes everything out without waiting for the disk, which begins: for one file of many that
     /// [`Path::sync_tree`] makes durable together.
-    pub fn close(mut self) -> Result<(), StorageError> {
-        match &mut self.sink {
-            Sink::Disk(file) => {
+    pub fn close(self) -> Result<(), StorageError> {
+        match self.sink {
+            Sink::Disk(mut file) => {
                 file.flush().map_err(|error| StorageError::new("write", &self.path, error))?;
                 disk::begin_sync(file.get_ref());
                 Ok(())
@@ -48,13 +48,32 @@ impl FileWriter {
     }
 
     /// Writes everything out and waits until the disk has it.
-    pub fn finish(mut self) -> Result<(), StorageError> {
-        match &mut self.sink {
-            Sink::Disk(file) => {
+    pub fn finish(self) -> Result<(), StorageError> {
+        match self.sink {
+            Sink::Disk(mut file) => {
                 let written = file.flush().and_then(|()| file.get_ref().sync_all());
                 written.map_err(|error| StorageError::new("write", &self.path, error))
             }
             Sink::Elsewhere(upload) => upload.finish(),
+        }
+    }
+
+    /// As [`FileWriter::finish`], for a process that another may have taken the place of: a file that is
+    /// there is replaced only if `allowed`, and not if it was changed after that, however late the bytes
+    /// arrive.
+    ///
+    /// # Errors
+    /// Those of `allowed`, and as [`FileWriter::finish`].
+    pub fn finish_while<E: From<StorageError>>(
+        self,
+        allowed: &dyn Fn() -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self.sink {
+            Sink::Elsewhere(upload) => upload.finish_while(allowed),
+            Sink::Disk(_) => {
+                allowed()?;
+                Ok(self.finish()?)
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::checkpoint::parallel;
 use crate::checkpoint::spec::Commit;
 use crate::checkpoint::stored::Format;
 use crate::checkpoint::unfinished;
-use crate::storage::{FolderLock, Holder, Locked, Path, StorageError};
+use crate::storage::{FileWriter, FolderLock, Holder, Locked, Path, StorageError};
 
 /// What ends the names of our temporary folders, to tell them from those of T5X.
 pub(in crate::checkpoint) const TEMPORARY_MARK: &str = ".gimlet";
@@ -113,16 +113,42 @@ impl Place {
         checksums.files.insert(CHECKPOINT_FILE.to_string(), checksum);
         let sums = temporary.join(CHECKSUMS_FILE);
         sums.parent().expect("it lies in a folder").create_dir_all()?;
-        write(&sums, &checksums.to_text())?;
-        if let Self::LastFile(tenure) = self {
-            tenure.check()?;
-            write(&file, &tree)?;
+        self.write(&sums, &checksums.to_text())?;
+        self.write(&file, &tree)?;
+        if let Self::LastFile(_) = self {
             // It does no harm where it stays.
             let _ = unfinished::unmark(finished);
             return Ok(());
         }
-        write(&file, &tree)?;
         self.take_name(temporary, finished)
+    }
+
+    /// Begins one of the checkpoint's files, of about so many bytes where that is known. Under its last name
+    /// nobody writes whose place another has taken.
+    pub fn create(&self, file: &Path, size: Option<usize>) -> Result<FileWriter, CheckpointError> {
+        if let Self::LastFile(tenure) = self {
+            tenure.check()?;
+        }
+        Ok(match size {
+            Some(size) => file.create_sized(size)?,
+            None => file.create()?,
+        })
+    }
+
+    /// Ends a file, which is durable with its folder. What another run that has taken over wrote under its
+    /// last name is not replaced, even where this process was stopped between its look at the lease and
+    /// now.
+    pub fn close(&self, file: FileWriter) -> Result<(), CheckpointError> {
+        match self {
+            Self::LastFile(tenure) => file.finish_while(&|| tenure.check()),
+            _ => Ok(file.close()?),
+        }
+    }
+
+    fn write(&self, file: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
+        let mut out = self.create(file, Some(bytes.len()))?;
+        out.write_all(bytes).map_err(|error| StorageError::new("write", file, error))?;
+        self.close(out)
     }
 
     /// Gives the folder its name, unless a whole checkpoint has it; a damaged one makes room.
@@ -153,7 +179,7 @@ impl Place {
                 // Where another process has taken over, the folder may be its own by now.
                 if tenure.check().is_ok() {
                     let _ = unfinished::remove(temporary);
-                    if unfinished::is_unfinished(finished).unwrap_or(false) {
+                    if unfinished::is_own(finished).unwrap_or(false) {
                         let _ = unfinished::remove(finished);
                     }
                 }
@@ -167,15 +193,19 @@ impl Place {
 /// not there. Both are marked meanwhile; what makes a checkpoint of them comes last.
 fn move_files(temporary: &Path, finished: &Path, tenure: &Tenure) -> Result<(), CheckpointError> {
     if finished.exists()? {
+        unfinished::refuse_busy(finished, tenure.lease.as_deref())?;
         unfinished::remove(finished)?;
     }
     unfinished::mark(finished, None)?;
     let last = temporary.join(CHECKPOINT_FILE);
     let files = temporary.walk()?;
     let others = files.iter().filter(|file| **file != last && !unfinished::is_mark(file));
-    let rename = |file: &Path| file.rename(&finished.join(file.relative_to(temporary)));
+    // Copies have no conditions, so the lease is asked for before each: that leaves a moment of one request.
+    let rename = |file: &Path| {
+        tenure.check()?;
+        Ok::<_, CheckpointError>(file.rename(&finished.join(file.relative_to(temporary)))?)
+    };
     parallel::for_each(parallel::num_threads(finished), others, rename)?;
-    tenure.check()?;
     rename(&last)?;
     // They do no harm where they stay.
     let _ = unfinished::unmark(finished);
@@ -191,6 +221,7 @@ fn begin_in_store(model_dir: &Path, finished: &Path) -> Result<Place, Checkpoint
         if is_whole(finished)? {
             return Ok(Place::There);
         }
+        unfinished::refuse_busy(finished, tenure.lease.as_deref())?;
         unfinished::remove(finished)?;
     }
     unfinished::mark(finished, None)?;
@@ -212,13 +243,6 @@ fn is_whole(finished: &Path) -> Result<bool, CheckpointError> {
         Err(error) if error.is_damage() && format == Format::T5x => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// Writes a file that is durable with its folder.
-fn write(file: &Path, bytes: &[u8]) -> Result<(), StorageError> {
-    let mut out = file.create()?;
-    out.write_all(bytes).map_err(|error| StorageError::new("write", file, error))?;
-    out.close()
 }
 
 /// Puts the new checkpoint in the place of a damaged one.

@@ -166,7 +166,7 @@ impl Writer {
         }
         let leaf = self.zarr_leaf(name, (dtype, shape), shape)?;
         self.temporary.join(&leaf.dir).create_dir_all()?;
-        let folder = ArrayFolder { writer: self, name: &leaf.dir };
+        let folder = ArrayFolder::new(self, &leaf);
         zarr::write_parts(&folder, &layout(&leaf), read)?;
         self.state().leaves.insert(name.to_string(), Leaf::Zarr(leaf));
         Ok(())
@@ -189,7 +189,7 @@ impl Writer {
         let leaf = self.zarr_leaf(name, (array.dtype, &shard.shape), array.shape)?;
         if writes {
             self.temporary.join(&leaf.dir).create_dir_all()?;
-            let folder = ArrayFolder { writer: self, name: &leaf.dir };
+            let folder = ArrayFolder::new(self, &leaf);
             zarr::write(&folder, (&shard.start, array), &layout(&leaf))?;
         }
         self.state().leaves.insert(name.to_string(), Leaf::Zarr(leaf));
@@ -260,7 +260,7 @@ impl Writer {
         if let Some(folder) = self.temporary.join(relative).parent() {
             folder.create_dir_all()?;
         }
-        Ok(self.file(relative, &mut |out| out.write_all(bytes))?)
+        self.file((relative, Some(bytes.len())), &mut |out| out.write_all(bytes))
     }
 
     /// Makes the checkpoint whole, durable and visible, and yields its folder. A whole checkpoint of
@@ -319,20 +319,21 @@ impl Writer {
         }
     }
 
+    /// Writes a file, of about so many bytes where that is known.
     fn file(
         &self,
-        relative: &str,
+        (relative, size): (&str, Option<usize>),
         write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), CheckpointError> {
         if let Place::There = self.place {
             return Ok(());
         }
         let path = self.temporary.join(relative);
-        let mut out = Summing::new(path.create()?);
+        let mut out = Summing::new(self.place.create(&path, size)?);
         write(&mut out).map_err(|error| StorageError::new("write", &path, error))?;
         let (file, checksum) = out.finish();
         match self.is_first() {
-            true => file.close()?,
+            true => self.place.close(file)?,
             // The first may run on another machine, where it cannot make this file durable.
             false => file.finish()?,
         }
@@ -364,17 +365,28 @@ fn layout(leaf: &ZarrLeaf) -> Layout<'_> {
 struct ArrayFolder<'a> {
     writer: &'a Writer,
     name: &'a str,
+    /// About what a chunk has, in bytes.
+    chunk: usize,
+}
+
+impl<'a> ArrayFolder<'a> {
+    fn new(writer: &'a Writer, leaf: &'a ZarrLeaf) -> Self {
+        let chunk = leaf.chunks.iter().product::<usize>() * leaf.dtype.size();
+        Self { writer, name: &leaf.dir, chunk }
+    }
 }
 
 impl zarr::Sink for ArrayFolder<'_> {
-    type Error = StorageError;
+    type Error = CheckpointError;
 
     fn file(
         &self,
         name: &str,
         write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
-    ) -> Result<(), StorageError> {
-        self.writer.file(&format!("{}/{name}", self.name), write)
+    ) -> Result<(), CheckpointError> {
+        let is_chunk = name.starts_with(|first: char| first.is_ascii_digit());
+        let size = is_chunk.then_some(self.chunk);
+        self.writer.file((&format!("{}/{name}", self.name), size), write)
     }
 }
 

@@ -6,35 +6,37 @@ use std::sync::Arc;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::{BackoffConfig, ObjectStore, RetryConfig};
+use object_store::{ObjectStore, RetryConfig};
 
 use super::client::{Connector, runtime};
 use super::failure::Failure;
-use super::limits::limits;
 use super::object::Bucket;
-use crate::storage::credentials::{Credentials, ini_section, variable};
+use crate::storage::credentials::{Credentials, missing_profile, profile, variable};
 
 /// The bucket of a path such as `gs://NAME/...`.
 pub(super) fn bucket(scheme: &str, name: &str) -> Result<Bucket, Failure> {
     // Building a store may start what renews its credentials.
     let _entered = runtime().enter();
+    if let Some(missing) = (scheme == "s3").then(missing_profile).flatten() {
+        return Err(Failure::Permanent(missing));
+    }
     let anonymous = Credentials::of(scheme).is_none_or(|credentials| credentials.found().is_none());
-    let build = |retry: RetryConfig| -> Result<Arc<dyn ObjectStore>, Failure> {
+    let build = |connector: Connector| -> Result<Arc<dyn ObjectStore>, Failure> {
         let built: object_store::Result<Arc<dyn ObjectStore>> = match scheme {
-            "gs" => google(name, retry, anonymous),
-            "s3" => amazon(name, retry, anonymous),
-            _ => azure(name, retry, anonymous),
+            "gs" => google(name, connector, anonymous),
+            "s3" => amazon(name, connector, anonymous),
+            _ => azure(name, connector, anonymous),
         };
         built.map_err(|error| Failure::Permanent(reason(scheme, &error)))
     };
-    Ok(Bucket { once: build(once())?, patient: build(patient())?, anonymous })
+    Ok(Bucket { once: build(Connector::Once)?, patient: build(Connector::Patient)?, anonymous })
 }
 
-fn google(name: &str, retry: RetryConfig, anonymous: bool) -> Built {
+fn google(name: &str, connector: Connector, anonymous: bool) -> Built {
     let mut builder = GoogleCloudStorageBuilder::from_env()
         .with_bucket_name(name)
-        .with_retry(retry)
-        .with_http_connector(Connector);
+        .with_retry(once())
+        .with_http_connector(connector);
     // As Google's own client libraries name the server of their tests.
     if let Some(endpoint) = variable("STORAGE_EMULATOR_HOST") {
         let has_scheme = endpoint.contains("://");
@@ -47,12 +49,13 @@ fn google(name: &str, retry: RetryConfig, anonymous: bool) -> Built {
     Ok(Arc::new(builder.build()?))
 }
 
-fn amazon(name: &str, retry: RetryConfig, anonymous: bool) -> Built {
+fn amazon(name: &str, connector: Connector, anonymous: bool) -> Built {
     let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(name)
-        .with_retry(retry)
-        .with_http_connector(Connector);
-    for (key, value) in profile(Credentials::of("s3").and_then(Credentials::file)) {
+        .with_retry(once())
+        .with_http_connector(connector);
+    let file = Credentials::of("s3").and_then(Credentials::file);
+    for (key, value) in file.iter().flat_map(|file| profile(file)).filter_map(setting) {
         if builder.get_config_value(&key).is_none() {
             builder = builder.with_config(key, value);
         }
@@ -67,11 +70,11 @@ fn amazon(name: &str, retry: RetryConfig, anonymous: bool) -> Built {
     Ok(Arc::new(builder.build()?))
 }
 
-fn azure(name: &str, retry: RetryConfig, anonymous: bool) -> Built {
+fn azure(name: &str, connector: Connector, anonymous: bool) -> Built {
     let mut builder = MicrosoftAzureBuilder::from_env()
         .with_container_name(name)
-        .with_retry(retry)
-        .with_http_connector(Connector);
+        .with_retry(once())
+        .with_http_connector(connector);
     if anonymous {
         builder = builder.with_skip_signature(true);
     }
@@ -80,38 +83,21 @@ fn azure(name: &str, retry: RetryConfig, anonymous: bool) -> Built {
 
 type Built = object_store::Result<Arc<dyn ObjectStore>>;
 
-/// The credentials of `$AWS_PROFILE` in Amazon's file.
-fn profile(file: Option<std::path::PathBuf>) -> Vec<(AmazonS3ConfigKey, String)> {
-    let text = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
-    let section = variable("AWS_PROFILE").unwrap_or_else(|| "default".to_string());
-    let wanted = |(key, value): (&str, &str)| {
-        let key = match key {
-            "aws_access_key_id" => AmazonS3ConfigKey::AccessKeyId,
-            "aws_secret_access_key" => AmazonS3ConfigKey::SecretAccessKey,
-            "aws_session_token" => AmazonS3ConfigKey::Token,
-            "region" => AmazonS3ConfigKey::Region,
-            _ => return None,
-        };
-        Some((key, value.to_string()))
+/// What a key of Amazon's file sets.
+fn setting((key, value): (String, String)) -> Option<(AmazonS3ConfigKey, String)> {
+    let key = match &key[..] {
+        "aws_access_key_id" => AmazonS3ConfigKey::AccessKeyId,
+        "aws_secret_access_key" => AmazonS3ConfigKey::SecretAccessKey,
+        "aws_session_token" => AmazonS3ConfigKey::Token,
+        "region" => AmazonS3ConfigKey::Region,
+        _ => return None,
     };
-    ini_section(&text, &section).into_iter().filter_map(wanted).collect()
+    Some((key, value))
 }
 
+/// `object_store` makes each request once: see [`Connector`].
 fn once() -> RetryConfig {
-    RetryConfig { max_retries: 0, ..patient() }
-}
-
-fn patient() -> RetryConfig {
-    let limits = limits();
-    RetryConfig {
-        backoff: BackoffConfig {
-            init_backoff: limits.first_pause,
-            max_backoff: limits.longest_pause,
-            base: 2.0,
-        },
-        max_retries: limits.tries as usize - 1,
-        ..RetryConfig::default()
-    }
+    RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
 
 /// Why there is no such store, in terms of what the user can set.

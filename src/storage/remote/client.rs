@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::failure::{Failure, said};
 use super::limits::limits;
+use super::retry::Backoff;
 use super::sum::Crc32c;
 
 /// The process's only runtime, started with the first request.
@@ -52,16 +53,66 @@ pub(super) fn client() -> Result<HttpClient, Failure> {
     made.clone().map_err(|reason| Failure::Permanent(format!("no HTTP client: {reason}")))
 }
 
-/// Gives every store the shared client.
-#[derive(Debug)]
-pub(super) struct Connector;
+/// Gives every store the shared client. How often a request is made is decided in one place, [`retry`],
+/// and never by `object_store`, which knows no `Retry-After`.
+///
+/// [`retry`]: super::retry
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Connector {
+    /// Requests are made once: who has them made asks again.
+    Once,
+    /// Requests are made as often as it takes, for what `object_store` does in several.
+    Patient,
+}
 
 impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        client().map_err(|failure| object_store::Error::Generic {
+        let client = client().map_err(|failure| object_store::Error::Generic {
             store: "HTTP",
             source: format!("{failure:?}").into(),
+        })?;
+        Ok(match self {
+            Self::Once => client,
+            Self::Patient => HttpClient::new(Patient { once: client }),
         })
+    }
+}
+
+/// A client that asks again.
+#[derive(Debug)]
+struct Patient {
+    once: HttpClient,
+}
+
+impl Patient {
+    async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let mut backoff = Backoff::new(limits());
+        loop {
+            let error = match self.once.execute(request.clone()).await {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
+            match backoff.pause(Failure::of_request(&error)).await {
+                Ok(()) => {}
+                Err(Failure::GivenUp(given_up)) => {
+                    return Err(HttpError::new(HttpErrorKind::Decode, given_up));
+                }
+                Err(_) => return Err(error),
+            }
+        }
+    }
+}
+
+impl HttpService for Patient {
+    fn call<'a, 'b>(
+        &'a self,
+        request: HttpRequest,
+    ) -> BoxFuture<'b, Result<HttpResponse, HttpError>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        Box::pin(self.execute(request))
     }
 }
 
@@ -130,11 +181,9 @@ struct Watched {
 
 impl Watched {
     async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        // A slow link may take its time to send a body: 64 KiB a second are granted.
-        let sending = Duration::from_millis(request.body().content_length() as u64 / 64);
-        // Joining the parts of an upload, too, is done before the answer.
-        let thinking = if request.method().is_safe() { 1 } else { 10 };
-        let longest = limits().stall * thinking + sending;
+        // A slow link may take its time to send a body: 256 KiB a second are granted.
+        let sending = Duration::from_millis(request.body().content_length() as u64 / 256);
+        let longest = limits().stall * if works_long(&request) { 10 } else { 1 } + sending;
         // Of a file's bytes their reader sees that they keep coming.
         let is_of_file = request.headers().contains_key("range");
         let lists = request.method().as_str() == "GET" && !is_of_file;
@@ -171,9 +220,30 @@ async fn whole(response: HttpResponse) -> Result<HttpResponse, HttpError> {
         let next = tokio::time::timeout(limits().stall, stream.next()).await;
         match next.map_err(|_| late())? {
             Some(chunk) => bytes.extend_from_slice(&chunk?),
+            None if let Some(hidden) = hidden_failure(&bytes) => {
+                return Err(HttpError::new(HttpErrorKind::Request, hidden));
+            }
             None => return Ok(HttpResponse::from_parts(parts, bytes.into())),
         }
     }
+}
+
+/// Whether the store does more for the request, before it answers, than look or store: it joins the parts of
+/// an upload, or copies an object.
+fn works_long(request: &HttpRequest) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    let joins = request.method().as_str() == "POST" && query.contains("uploadId=");
+    let copies = |(name, _): (&_, &_)| AsRef::<str>::as_ref(name).ends_with("-copy-source");
+    joins || query.contains("comp=blocklist") || request.headers().iter().any(copies)
+}
+
+/// The failure in an answer that began as a success: Amazon's store does so where it copies, joins or
+/// removes objects.
+fn hidden_failure(body: &[u8]) -> Option<Answered> {
+    let text = std::str::from_utf8(body).ok().filter(|text| text.contains("<Error>"))?;
+    let is_temporary =
+        ["InternalError", "SlowDown"].iter().any(|code| text.contains(&format!("<Code>{code}<")));
+    is_temporary.then(|| Answered { status: 503, said: said(text), retry_after: None })
 }
 
 fn late() -> HttpError {

@@ -1,6 +1,7 @@
 //! What a server's answer means: ask again, give up, or tell the user what to set.
 
 use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 
 use object_store::client::{HttpError, HttpErrorKind};
@@ -29,6 +30,8 @@ pub(in crate::storage) enum Failure {
         /// No server was reached at all.
         unreachable: bool,
     },
+    /// It was asked for as often as it may be.
+    GivenUp(GivenUp),
     /// Asking again gives the same.
     Permanent(String),
     /// The bytes that came are not those that the store has a sum of.
@@ -38,6 +41,23 @@ pub(in crate::storage) enum Failure {
     /// The place has no such operation; what to do instead.
     Unsupported(String),
 }
+
+/// What a request came to that was made again and again.
+#[derive(Clone, Debug)]
+pub(in crate::storage) struct GivenUp {
+    /// What happened, and how often.
+    pub reason: String,
+    /// No server was reached at all.
+    pub unreachable: bool,
+}
+
+impl fmt::Display for GivenUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl Error for GivenUp {}
 
 impl Failure {
     pub(super) fn temporary(reason: impl Into<String>) -> Self {
@@ -110,6 +130,9 @@ impl From<object_store::Error> for Failure {
         while let Some(error) = cause {
             if let Some(answered) = error.downcast_ref::<Answered>() {
                 return Self::of_answer(answered);
+            }
+            if let Some(given_up) = error.downcast_ref::<GivenUp>() {
+                return Self::GivenUp(given_up.clone());
             }
             transport = transport.or(error.downcast_ref::<HttpError>());
             cause = error.source();

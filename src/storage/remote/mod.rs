@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
-pub(super) use failure::Failure;
+pub(super) use failure::{Failure, GivenUp};
 pub(super) use limits::limits;
 pub use limits::{Limits, set_limits};
 pub(super) use ranges::RemoteRanges;
@@ -177,7 +177,10 @@ impl Remote {
     }
 
     pub(super) fn put(&self, bytes: &[u8]) -> Result<(), StorageError> {
-        let bytes = bytes::Bytes::copy_from_slice(bytes);
+        self.put_bytes(bytes::Bytes::copy_from_slice(bytes))
+    }
+
+    fn put_bytes(&self, bytes: bytes::Bytes) -> Result<(), StorageError> {
         self.asked("write", || self.store.put(&self.key, bytes.clone()))
     }
 
@@ -199,10 +202,10 @@ impl Remote {
     /// its new state; `None` where it is in another state.
     pub(super) fn put_if(
         &self,
-        bytes: Vec<u8>,
+        bytes: impl Into<bytes::Bytes>,
         expected: Option<&Version>,
     ) -> Result<Option<Version>, StorageError> {
-        let bytes = bytes::Bytes::from(bytes);
+        let bytes = bytes.into();
         let put = || self.store.put_if(&self.key, bytes.clone(), expected);
         match self.wait(retry::retry(limits::limits(), put)) {
             Ok(version) => Ok(Some(version)),
@@ -227,6 +230,11 @@ impl Remote {
         let key = |found: Found| join(&self.key, &found.name);
         let keys: Vec<String> = self.list(true)?.into_iter().map(key).collect();
         self.asked("remove", || self.store.remove(keys.clone()))
+    }
+
+    /// Copies a file within its bucket.
+    pub(super) fn copy(&self, to: &Self) -> Result<(), StorageError> {
+        self.asked("copy", || self.store.copy(&self.key, &to.key))
     }
 
     /// Copies a file and removes it: stores know no other move.

@@ -18,9 +18,9 @@ use super::sum::Crc32c;
 
 /// A bucket or container.
 pub(super) struct Bucket {
-    /// Makes one attempt a call: retries of reading are ours, since they know the byte reached.
+    /// Makes one attempt a call, which is repeated by the caller: who reads knows the byte reached.
     pub once: Arc<dyn ObjectStore>,
-    /// Retries by itself: for pages of listings and parts of uploads.
+    /// Repeats single requests: for pages of listings and parts of uploads.
     pub patient: Arc<dyn ObjectStore>,
     /// Without credentials nothing is written: asking would end at a metadata server.
     pub anonymous: bool,
@@ -87,7 +87,7 @@ impl Store for Bucket {
     fn put<'a>(&'a self, key: &'a str, bytes: Bytes) -> Attempt<'a, ()> {
         Box::pin(async move {
             self.writable()?;
-            self.patient.put(&parse(key)?, bytes.into()).await?;
+            self.once.put(&parse(key)?, bytes.into()).await?;
             Ok(())
         })
     }
@@ -107,7 +107,7 @@ impl Store for Bucket {
                     version: generation.clone(),
                 }),
             };
-            let written = self.patient.put_opts(&parse(key)?, bytes.into(), mode.into()).await?;
+            let written = self.once.put_opts(&parse(key)?, bytes.into(), mode.into()).await?;
             let (e_tag, generation) = (written.e_tag, written.version);
             Ok(Version { e_tag, generation, ..Version::default() })
         })
@@ -125,7 +125,7 @@ impl Store for Bucket {
             self.writable()?;
             let keys: Vec<_> = keys.iter().map(|key| parse(key)).collect::<Result<_, _>>()?;
             let keys = stream::iter(keys.into_iter().map(Ok)).boxed();
-            let mut removed = self.patient.delete_stream(keys);
+            let mut removed = self.once.delete_stream(keys);
             while let Some(result) = removed.next().await {
                 match result {
                     Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
@@ -139,7 +139,7 @@ impl Store for Bucket {
     fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> Attempt<'a, ()> {
         Box::pin(async move {
             self.writable()?;
-            Ok(self.patient.copy(&parse(from)?, &parse(to)?).await?)
+            Ok(self.once.copy(&parse(from)?, &parse(to)?).await?)
         })
     }
 }

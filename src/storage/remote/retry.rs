@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use super::failure::Failure;
+use super::failure::{Failure, GivenUp};
 use super::limits::Limits;
 
 /// A server may ask for more patience than this; it gets this.
@@ -44,7 +44,7 @@ impl Backoff {
         if self.failed >= tries {
             let times = if self.failed == 1 { "try" } else { "tries" };
             let reason = format!("{reason}, after {} {times}", self.failed);
-            return Err(Failure::Temporary { reason, wait, unreachable });
+            return Err(Failure::GivenUp(GivenUp { reason, unreachable }));
         }
         let grown = self.limits.first_pause.saturating_mul(1 << (self.failed - 1).min(16));
         let jitter = 0.5 + rand::random::<f64>() / 2.0;

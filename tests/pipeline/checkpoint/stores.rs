@@ -1,13 +1,15 @@
 //! Checkpoints in a bucket, where nothing is renamed and everything may fail.
 
 use gimlet::checkpoint::{
-    CheckpointError, Commit, Procedure, Retention, Stored, Writer, checkpoint_dir, list_steps,
-    open, remove_stale,
+    CheckpointError, Commit, Compression, Procedure, Retention, Saver, Saving, Stored, Writer,
+    checkpoint_dir, list_steps, open, remove_stale,
 };
 use gimlet::storage::{Path, Takeover};
 use serde_json::{Value, json};
 
 use super::{names, newest_whole, save};
+use crate::storage::buckets::{google_account, google_server};
+use crate::storage::environment;
 use crate::storage::faulty::{Bucket, Fault};
 use crate::storage::leases::write_foreign;
 
@@ -221,6 +223,93 @@ fn who_lost_the_lease_commits_nothing() {
     assert_eq!(newest(&model_dir).step().unwrap(), 1);
     assert_eq!(list_steps(&model_dir).unwrap(), [1]);
     drop(held);
+}
+
+#[test]
+fn who_lost_the_lease_writes_no_further_file() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    let held = model_dir.lease(Takeover::No).unwrap();
+    let writer = Writer::create(&model_dir, 2, None).unwrap();
+    let array = gimlet::checkpoint::Array::from_f32(&[2, 3], &[2.0; 6]);
+    writer.array("target/a", array.view()).unwrap();
+    write_foreign(&model_dir, 0.0);
+    // As the other run does that has taken over.
+    checkpoint_dir(&model_dir, 2).remove_dir_all().unwrap();
+    let message = writer.array("target/b", array.view()).unwrap_err().to_string();
+    assert!(message.contains("on host elsewhere"), "{message}");
+    assert!(writer.extra("gimlet/run.json", b"{}").is_err() && writer.commit().is_err());
+    assert!(names(&model_dir).iter().all(|name| name == "gimlet.lease"), "{:?}", names(&model_dir));
+    drop(held);
+}
+
+#[test]
+fn a_folder_in_which_another_process_is_at_work_is_left_to_it() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    let mark = checkpoint_dir(&model_dir, 2).join("gimlet/unfinished.json");
+    let mut elsewhere = serde_json::to_value(gimlet::storage::Process::this()).unwrap();
+    elsewhere["host"] = json!("elsewhere");
+    elsewhere["token"] = json!("theirs");
+    mark.write_atomic(elsewhere.to_string().as_bytes()).unwrap();
+    for commit in [Commit::LastFile, Commit::Rename] {
+        let message = try_save_by(commit, &model_dir, 2).unwrap_err().to_string();
+        assert!(message.contains("on host elsewhere writes `s3://"), "{message}");
+        assert!(message.contains("checkpoint_2`") && mark.exists().unwrap(), "{message}");
+    }
+    checkpoint_dir(&model_dir, 2).remove_dir_all().unwrap();
+    try_save(&model_dir, 2).unwrap();
+}
+
+#[test]
+fn an_old_checkpoint_that_cannot_be_removed_ends_no_run() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    try_save(&model_dir, 1).unwrap();
+    let left = checkpoint_dir(&model_dir, 9).join("gimlet/unfinished.json");
+    left.write_atomic(b"{}").unwrap();
+    bucket.set(Fault::NoDelete);
+    assert_eq!(remove_stale(&model_dir).unwrap(), []);
+    let mut saver = Saver::new(Saving {
+        model_dir: model_dir.clone(),
+        target_dtype: None,
+        compression: Compression::default(),
+        retention: Retention { keep: Some(1), keep_dataset_checkpoints: None },
+        procedure: Procedure::default(),
+    });
+    let array = gimlet::checkpoint::Array::from_f32(&[2, 3], &[1.0; 6]);
+    let mut save = |step| {
+        saver.save(step, None, |snapshot| snapshot.array("target/a", array.view())).unwrap();
+        saver.wait().unwrap();
+    };
+    save(2);
+    assert_eq!(list_steps(&model_dir).unwrap(), [1, 2]);
+    bucket.set(Fault::None);
+    save(3);
+    assert_eq!(list_steps(&model_dir).unwrap(), [3]);
+    // The next run takes up what this one began to remove.
+    orphan(&model_dir);
+    assert_eq!(remove_stale(&model_dir).unwrap(), [checkpoint_dir(&model_dir, 9)]);
+}
+
+#[test]
+fn a_checkpoint_that_orbax_has_not_finished_is_passed_over() {
+    let server = google_server("orbax");
+    let _held = environment(&[("GOOGLE_SERVICE_ACCOUNT_KEY", &google_account(&server))]);
+    let model_dir = Path::parse("gs://orbax/run").unwrap();
+    try_save(&model_dir, 1).unwrap();
+    let put = |name: &str| model_dir.join(name).write_atomic(b"{}").unwrap();
+    put("checkpoint_2/_CHECKPOINT_METADATA");
+    let check = |expected: &[u64]| {
+        assert_eq!(list_steps(&model_dir).unwrap(), expected);
+        assert_eq!(newest(&model_dir).step().unwrap(), 1);
+        assert_eq!(remove_stale(&model_dir).unwrap(), [], "it is not ours");
+    };
+    check(&[1]);
+    put("checkpoint_2/state/_METADATA");
+    check(&[1]);
+    put("checkpoint_2/commit_success.txt");
+    assert_eq!(list_steps(&model_dir).unwrap(), [1, 2]);
 }
 
 #[test]

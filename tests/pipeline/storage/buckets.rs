@@ -17,7 +17,7 @@ fn s3_server(bucket: &str, keys: Option<(&str, &str)>) -> Server {
 
 /// Google's XML API is Amazon's with other names of headers; tokens replace signatures, and writes go by
 /// the number of an object's state.
-fn google_server(bucket: &str) -> Server {
+pub(crate) fn google_server(bucket: &str) -> Server {
     let s3 = Arc::new(S3::new(bucket, None));
     let generations = Mutex::new(BTreeMap::<String, u64>::new());
     Server::start(move |request| {
@@ -43,6 +43,18 @@ fn google_server(bucket: &str) -> Server {
         generations.insert(key, now);
         reply.with("x-goog-generation", &now.to_string())
     })
+}
+
+/// The key of an account of that server.
+pub(crate) fn google_account(server: &Server) -> String {
+    let account = serde_json::json!({
+        "gcs_base_url": server.url(""),
+        "disable_oauth": true,
+        "client_email": "",
+        "private_key": "",
+        "private_key_id": "",
+    });
+    account.to_string()
 }
 
 /// The keys that [`S3`] is given, in the environment.
@@ -91,6 +103,24 @@ fn keys_of_a_profile_are_those_of_amazons_file() {
 }
 
 #[test]
+fn a_file_without_the_profile_in_use_holds_no_credentials() {
+    let server = s3_server("unprofiled", None);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "[work]\naws_access_key_id = key\n").unwrap();
+    let name = file.path().to_str().unwrap();
+    let variables =
+        [("AWS_ENDPOINT_URL", &server.url("")[..]), ("AWS_SHARED_CREDENTIALS_FILE", name)];
+    let held = environment(&variables);
+    // Else a metadata server would be asked.
+    assert_eq!(Path::glob("s3://unprofiled/*.txt").unwrap(), [path("s3://unprofiled/public.txt")]);
+    drop(held);
+    let _held = environment(&[variables[0], variables[1], ("AWS_PROFILE", "play")]);
+    let message = path("s3://unprofiled-too/public.txt").read().unwrap_err().to_string();
+    let expected = format!("`play`, but `{name}` has no aws_access_key_id in [play]: add it");
+    assert!(message.contains(&expected), "{message}");
+}
+
+#[test]
 fn wrong_keys_are_refused_at_once_with_where_they_came_from() {
     let server = s3_server("refused", Some(("key", "secret")));
     let _held = environment(&[
@@ -123,14 +153,7 @@ fn public_buckets_are_read_without_credentials_and_without_asking_for_some() {
 #[test]
 fn a_bucket_of_google_does_what_all_places_do() {
     let server = google_server("google");
-    let account = serde_json::json!({
-        "gcs_base_url": server.url(""),
-        "disable_oauth": true,
-        "client_email": "",
-        "private_key": "",
-        "private_key_id": "",
-    });
-    let _held = environment(&[("GOOGLE_SERVICE_ACCOUNT_KEY", &account.to_string())]);
+    let _held = environment(&[("GOOGLE_SERVICE_ACCOUNT_KEY", &google_account(&server))]);
     suite::check("gs://google/run");
 
     let folder = path("gs://google/leased");
@@ -309,7 +332,8 @@ fn no_network_is_touched_where_the_user_says_so() {
 fn credentials_are_named_by_their_place() {
     let home = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(home.path().join(".aws")).unwrap();
-    std::fs::write(home.path().join(".aws/credentials"), "").unwrap();
+    let keys = "[default]\naws_access_key_id = key\naws_secret_access_key = secret\n";
+    std::fs::write(home.path().join(".aws/credentials"), keys).unwrap();
     let _held = environment(&[("HOME", home.path().to_str().unwrap()), ("HF_TOKEN", "secret")]);
     let found: Vec<_> = CREDENTIALS.iter().map(|credentials| credentials.found()).collect();
     let file = home.path().join(".aws/credentials").display().to_string();

@@ -18,14 +18,17 @@ fn examined(fault: Fault) -> (String, Option<i32>) {
 #[test]
 fn a_bucket_that_allows_all_is_said_to() {
     let (said, status) = examined(Fault::None);
-    assert_eq!((said.matches(" yes\n").count(), status), (5, Some(0)), "{said}");
+    assert_eq!((said.matches(" yes\n").count(), status), (7, Some(0)), "{said}");
 }
 
 #[test]
 fn a_missing_permission_is_named() {
-    for (fault, permission, allowed) in
-        [(Fault::NoList, "s3:ListBucket", 4), (Fault::ReadOnly, "s3:PutObject", 1)]
-    {
+    for (fault, permission, allowed) in [
+        (Fault::NoList, "s3:ListBucket", 6),
+        (Fault::ReadOnly, "s3:PutObject", 1),
+        (Fault::NoParts, "s3:PutObject with s3:AbortMultipartUpload", 6),
+        (Fault::NoCopies, "s3:PutObject with s3:GetObject", 6),
+    ] {
         let (said, status) = examined(fault);
         assert!(said.contains(&format!("no: it needs {permission}; cannot")), "{said}");
         assert_eq!((said.matches(" yes\n").count(), status), (allowed, Some(1)), "{said}");

@@ -24,6 +24,12 @@ pub enum Fault {
     ReadOnly,
     /// Listing is forbidden.
     NoList,
+    /// Sending files in parts is forbidden.
+    NoParts,
+    /// Copying is forbidden.
+    NoCopies,
+    /// Removing is forbidden.
+    NoDelete,
     /// Conditions of writes are not known: 501.
     NoConditions,
     /// What is to be replaced only where it has not changed is said to be replaced in any case.
@@ -106,6 +112,11 @@ fn fail(fault: Fault, number: usize, request: &Request) -> Option<Reply> {
         Fault::Only(only) if number == only => Some(Reply::status(503)),
         Fault::ReadOnly if !["GET", "HEAD"].contains(&request.method.as_str()) => denied(),
         Fault::NoList if request.target.contains("list-type") => denied(),
+        Fault::NoDelete if request.method == "DELETE" || request.target.contains("?delete") => {
+            denied()
+        }
+        Fault::NoParts if request.target.contains("uploads") => denied(),
+        Fault::NoCopies if request.header("x-amz-copy-source").is_some() => denied(),
         Fault::NoConditions if is_condition("if-match") || is_condition("if-none-match") => {
             Some(Reply::status(501))
         }

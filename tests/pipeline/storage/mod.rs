@@ -1,7 +1,7 @@
 //! Files behind paths: on disk, in buckets, on the hub and on the web, on good days and bad ones. All
 //! servers run inside the tests.
 
-mod buckets;
+pub(crate) mod buckets;
 mod copies;
 mod doctor;
 pub(crate) mod faulty;
@@ -12,6 +12,7 @@ pub(crate) mod leases;
 mod s3;
 pub(crate) mod server;
 mod suite;
+mod uploads;
 mod web;
 
 use std::sync::{Mutex, MutexGuard, Once};
