@@ -248,6 +248,9 @@ fn a_bucket_shows_what_is_converted_when_it_is_whole() {
         (1, Some(7), &Condition::Whole)
     );
 
+    // Five million keys without a letter, and nothing under each.
+    let many = [&b"\xdf\x00\x4c\x4b\x40"[..], &b"\xa0\xc0".repeat(5_000_000)].concat();
+    check(&many, "holds more than 4194304 values");
     let export = |to: &Path| export_hugging_face(&*copy, to, &HuggingFaceOptions::default());
     bucket.set(Fault::None);
     export(&bucket.path("measured")).unwrap();
