@@ -51,7 +51,8 @@ pub struct HuggingFaceOptions {
     pub dtype: Option<DType>,
     /// The SentencePiece model, copied as `spiece.model`.
     pub vocabulary: Option<Path>,
-    /// Sentinel tokens of the vocabulary; by default 100, and ByT5's 125.
+    /// Sentinel tokens behind the vocabulary's own pieces; by default 100, none where those hold them,
+    /// and ByT5's 125.
     pub extra_ids: Option<usize>,
     /// Attention heads; by default those of the bias of relative positions.
     pub num_heads: Option<usize>,
@@ -81,14 +82,14 @@ pub fn export_hugging_face(
         let reason = format!("it holds a `{name}` already; name another folder or remove it");
         return Err(CheckpointError::Export { path: to.to_string(), reason });
     }
-    to.create_dir_all()?;
     let mut files = match &options.vocabulary {
-        Some(vocabulary) => sentencepiece_files(vocabulary, options.extra_ids.unwrap_or(100))?,
+        Some(vocabulary) => sentencepiece_files(vocabulary, options.extra_ids, model.vocab_size)?,
         None if model.vocab_size == BYT5_VOCAB => byte_files(options.extra_ids.unwrap_or(125)),
         None => Vec::new(),
     };
     files.push(("config.json", pretty(&model.config(options))));
     files.push(("generation_config.json", pretty(&generation_config())));
+    to.create_dir_all()?;
     write_files(to, files)?;
     write_weights(from, &model, options.weights, &to.join(name))
 }

@@ -49,7 +49,8 @@ pub struct ModelArgs {
     /// SentencePiece model, written beside the weights with the tokenizer's files.
     #[arg(long, value_name = "SPM")]
     vocabulary: Option<String>,
-    /// Sentinel tokens of the vocabulary; by default 100, and 125 for ByT5.
+    /// Sentinel tokens behind the vocabulary's own pieces; by default 100, none where those hold them,
+    /// and 125 for ByT5.
     #[arg(long = "extra_ids", value_name = "N")]
     extra_ids: Option<usize>,
     /// Attention heads; by default those of the bias of relative positions.

@@ -144,14 +144,45 @@ fn the_configuration_is_that_of_transformers() {
     }
 }
 
+/// A SentencePiece model of these pieces and nothing else.
+fn sentencepiece(pieces: &[&str]) -> Vec<u8> {
+    let field = |bytes: &[u8]| [&[0x0a, bytes.len() as u8], bytes].concat();
+    pieces.iter().flat_map(|piece| field(&field(piece.as_bytes()))).collect()
+}
+
+#[test]
+fn sentinels_have_rows_of_the_embedding() {
+    let (_dir, dir) = scratch();
+    let (vocabulary, to) = (dir.join("any.model"), dir.join("out"));
+    // An embedding of twelve rows.
+    let model = opened("hugging_face/t5");
+    let export = |extra_ids| {
+        let vocabulary = Some(vocabulary.clone());
+        let options = HuggingFaceOptions { vocabulary, extra_ids, ..HuggingFaceOptions::default() };
+        export_hugging_face(model.as_ref(), &to, &options).map_err(|error| error.to_string())
+    };
+    vocabulary.write_atomic(b"a vocabulary").unwrap();
+    assert!(export(None).unwrap_err().contains("it is no SentencePiece model"));
+    let pieces = ["<pad>", "</s>", "<unk>", "▁<extra_id_1>", "▁<extra_id_0>"];
+    vocabulary.write_atomic(&sentencepiece(&pieces)).unwrap();
+    let expected = "5 pieces and 8 extra ids are more than the 12 rows of the model's embedding; \
+                    expected --extra_ids of 7 at most, or 0, for its pieces hold the sentinels";
+    let message = export(Some(8)).unwrap_err();
+    assert!(message.contains(expected), "{message}");
+    assert!(!to.exists().unwrap());
+    export(None).unwrap();
+    let config = to.join("tokenizer_config.json").read_to_string().unwrap();
+    assert!(config.contains("\"extra_ids\": 0") && !config.contains("<extra_id_"), "{config}");
+}
+
 #[test]
 fn another_type_and_a_vocabulary_are_as_asked() {
     let (_dir, dir) = scratch();
     let vocabulary = dir.join("any.model");
-    vocabulary.write_atomic(b"a vocabulary").unwrap();
+    vocabulary.write_atomic(&sentencepiece(&["<pad>", "</s>", "<unk>", "a"])).unwrap();
     let options = HuggingFaceOptions {
         dtype: Some(DType::Bf16),
-        vocabulary: Some(vocabulary),
+        vocabulary: Some(vocabulary.clone()),
         extra_ids: Some(2),
         ..HuggingFaceOptions::default()
     };
@@ -159,7 +190,7 @@ fn another_type_and_a_vocabulary_are_as_asked() {
     let to = dir.join("out");
     export_hugging_face(model.as_ref(), &to, &options).unwrap();
     assert!(open(&to).unwrap().leaves().iter().all(|leaf| leaf.dtype == DType::Bf16));
-    assert_eq!(to.join("spiece.model").read().unwrap(), b"a vocabulary");
+    assert_eq!(to.join("spiece.model").read().unwrap(), vocabulary.read().unwrap());
     let config = to.join("tokenizer_config.json").read_to_string().unwrap();
     assert!(config.contains("\"T5Tokenizer\"") && config.contains("<extra_id_1>"), "{config}");
     assert!(!config.contains("<extra_id_2>"), "{config}");
