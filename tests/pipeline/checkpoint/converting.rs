@@ -64,6 +64,27 @@ fn damaged_checkpoints_are_not_converted() {
 }
 
 #[test]
+fn damage_of_one_does_not_keep_the_others_from_being_converted() {
+    let (_dir, dir) = scratch();
+    let from = dir.join("from");
+    for step in 1..4 {
+        save_t5(&from, step);
+    }
+    // A bit that names and sizes do not tell of.
+    let damaged = checkpoint_dir(&from, 2);
+    damage(&damaged.join("target.decoder.logits_dense.kernel/0.0"));
+    for format in ["t5x", "hugging_face"] {
+        let to = dir.join(format);
+        let words = ["convert", from.as_str(), to.as_str(), "--to", format];
+        let (status, _, error) = gimlet(&dir, &words);
+        let left_out = "from/checkpoint_2: left out, it is damaged: `target.decoder.logits_dense";
+        assert!(status == 1 && error.contains(left_out), "{format}: {error}");
+        assert!(error.contains("1 of 3 checkpoints were left out"), "{format}: {error}");
+        assert_eq!(names(&to), ["checkpoint_1", "checkpoint_3"], "{format}");
+    }
+}
+
+#[test]
 fn everything_that_a_t5x_checkpoint_holds_is_kept() {
     let (_dir, dir) = scratch();
     let original = fixture("foreign/checkpoint_4");
