@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use gimlet::checkpoint::{
-    Array, DType, HuggingFaceOptions, Stored, Writer, export_hugging_face, open,
+    Array, DType, HuggingFaceOptions, Stored, Weights, Writer, export_hugging_face, export_torch,
+    open,
 };
 use gimlet::storage::Path;
 use serde_json::Value;
 
 use super::opened;
-use crate::checkpoint::{fixture, scratch};
+use crate::checkpoint::{fixture, names, scratch};
 
 const FAMILIES: [&str; 5] = ["t5", "t5_1_1", "mt5", "umt5", "longt5"];
 
@@ -173,6 +174,28 @@ fn sentinels_have_rows_of_the_embedding() {
     export(None).unwrap();
     let config = to.join("tokenizer_config.json").read_to_string().unwrap();
     assert!(config.contains("\"extra_ids\": 0") && !config.contains("<extra_id_"), "{config}");
+}
+
+#[test]
+fn an_export_that_fails_leaves_nothing() {
+    let (_dir, dir) = scratch();
+    let model = opened("hugging_face/t5");
+    for weights in [Weights::Safetensors, Weights::Torch, Weights::Flax] {
+        let to = dir.join(weights.file_name());
+        to.create_dir_all().unwrap();
+        // A disk that is full.
+        let unfinished = to.join(&format!("{}.unfinished", weights.file_name()));
+        std::os::unix::fs::symlink("/dev/full", unfinished.local().unwrap()).unwrap();
+        let options = HuggingFaceOptions { weights, ..HuggingFaceOptions::default() };
+        let error = export_hugging_face(model.as_ref(), &to, &options).unwrap_err();
+        assert!(error.to_string().contains("the disk is full"), "{error}");
+        assert_eq!(names(&to), [""; 0]);
+    }
+    let file = dir.join("x.pth");
+    let unfinished = dir.join("x.pth.unfinished").local().unwrap();
+    std::os::unix::fs::symlink("/dev/full", &unfinished).unwrap();
+    export_torch(model.as_ref(), &file, &HuggingFaceOptions::default()).unwrap_err();
+    assert!(!file.exists().unwrap() && unfinished.symlink_metadata().is_err());
 }
 
 #[test]
