@@ -151,7 +151,11 @@ fn write_weights(
     weights: Weights,
     target: &Target,
 ) -> Result<(), CheckpointError> {
-    let unfinished = Some(Path::parse(&format!("{}.{UNFINISHED}", target.file))?);
+    // A store shows an upload when it is whole; and S3 copies no more than 5 GB, should it rename.
+    let unfinished = match target.file.is_on_disk() {
+        true => Some(Path::parse(&format!("{}.{UNFINISHED}", target.file))?),
+        false => None,
+    };
     let written = write_in_order(from, model, weights, target, unfinished.as_ref());
     if written.is_err() {
         remove_written(target, unfinished.as_ref());
