@@ -33,19 +33,21 @@ impl RestoreCheckpointConfig {
     /// the optimizer's state and the step of a Hugging Face model. `strict` asks the reverse of
     /// TensorFlow's, as T5X does.
     pub fn plan(&self, stored: &dyn Stored, needs: &Shapes) -> Result<Plan, CheckpointError> {
-        let rules = self.assignment_map.as_deref().unwrap_or_default();
-        if self.fallback_to_scratch && self.assignment_map.is_none() {
+        let rules = self.rules();
+        if self.fallback_to_scratch && rules.is_none() {
             let reason = "`fallback_to_scratch` needs an `assignment_map` to say what is dropped";
             return Err(CheckpointError::Assignment(reason.to_string()));
         }
         let found = stored.shapes();
-        let sources = assign(rules, needs.keys(), &found.keys().map(String::as_str).collect())?;
+        let has_rules = rules.is_some();
+        let rules = rules.unwrap_or_default();
+        let sources = assign(&rules, needs.keys(), &found.keys().map(String::as_str).collect())?;
         let without = stored.format().without_state(&found);
         let initializes = |name: &str| self.fallback_to_scratch || without.concerns(name);
         let path = stored.path().as_str();
         let plan = plan(path, sources, needs, &found, &initializes)?;
         let takes_all = self.strict && stored.format() == Format::MeshTensorFlow;
-        if takes_all && self.assignment_map.is_none() && !plan.unused.is_empty() {
+        if takes_all && !has_rules && !plan.unused.is_empty() {
             let (path, extra) = (path.to_string(), plan.unused);
             let mismatch = Mismatch { path, missing: Vec::new(), extra, shapes: Vec::new() };
             return Err(CheckpointError::OtherModel(mismatch));

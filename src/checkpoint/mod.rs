@@ -41,6 +41,7 @@ mod spec;
 mod statistics;
 mod steps;
 mod stored;
+mod transformations;
 mod transpose;
 mod unfinished;
 mod zarr;
@@ -69,4 +70,5 @@ pub use spec::{
 pub use statistics::{Distance, Statistics, Tolerance};
 pub use steps::{Skipped, checkpoint_dir, latest, list_steps, restore_newest, step_of};
 pub use stored::{ArrayInfo, Format, RUN_FILE, Stored, Without};
+pub use transformations::{ApplyAssignmentMap, StateTransformation};
 pub use zarr::Compression;
