@@ -47,7 +47,7 @@ mod unfinished;
 mod zarr;
 
 pub use array::{Array, ArrayView, DType};
-pub use assignment::{Plan, Rule, assign, plan_resume};
+pub use assignment::{Assigned, Plan, Rule, assign, plan_resume};
 pub use best::Best;
 pub use blocks::for_each_block;
 pub use checkpointers::{
