@@ -305,7 +305,7 @@ fn a_bucket_shows_what_is_converted_when_it_is_whole() {
     // S3 copies files of up to 5 GB: what is uploaded has its name at once.
     let targets: Vec<String> =
         bucket.requests().into_iter().map(|request| request.target).collect();
-    assert!(targets.iter().all(|target| !target.contains("unfinished")), "{targets:?}");
+    assert!(targets.iter().all(|target| !target.contains("safetensors.unfinished")), "{targets:?}");
     let mut num_failed = 0;
     for number in (1..=count).step_by(7).chain(count - 5..=count) {
         let to = bucket.path(&format!("model_{number}"));
