@@ -14,6 +14,9 @@ use super::stored::{Format, Stored, Without};
 /// for (with `\1` or `\g<name>`), or `None` to leave what matches initialized.
 pub type Rule = (String, Option<String>);
 
+/// Names that a notice gives.
+const MAX_NAMED: usize = 8;
+
 /// Where the arrays of a model come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -21,6 +24,8 @@ pub struct Plan {
     pub sources: BTreeMap<String, String>,
     /// Names in the model that are initialized.
     pub from_scratch: Vec<String>,
+    /// Names in the model that the assignment map leaves initialized.
+    pub dropped: BTreeSet<String>,
     /// Names in the checkpoint that nothing uses. T5X leaves them unread without a word.
     pub unused: Vec<String>,
     /// What the checkpoint's format never holds.
@@ -33,24 +38,26 @@ impl RestoreCheckpointConfig {
     /// the optimizer's state and the step of a Hugging Face model. `strict` asks the reverse of
     /// TensorFlow's, as T5X does.
     pub fn plan(&self, stored: &dyn Stored, needs: &Shapes) -> Result<Plan, CheckpointError> {
-        let rules = self.assignment_map.as_deref().unwrap_or_default();
-        if self.fallback_to_scratch && self.assignment_map.is_none() {
+        let rules = self.rules();
+        if self.fallback_to_scratch && rules.is_none() {
             let reason = "`fallback_to_scratch` needs an `assignment_map` to say what is dropped";
             return Err(CheckpointError::Assignment(reason.to_string()));
         }
         let found = stored.shapes();
-        let sources = assign(rules, needs.keys(), &found.keys().map(String::as_str).collect())?;
+        let has_rules = rules.is_some();
+        let rules = rules.unwrap_or_default();
+        let assigned = assign(&rules, needs.keys(), &found.keys().map(String::as_str).collect())?;
         let without = stored.format().without_state(&found);
         let initializes = |name: &str| self.fallback_to_scratch || without.concerns(name);
         let path = stored.path().as_str();
-        let plan = plan(path, sources, needs, &found, &initializes)?;
+        let plan = plan(path, assigned.sources, needs, &found, &initializes)?;
         let takes_all = self.strict && stored.format() == Format::MeshTensorFlow;
-        if takes_all && self.assignment_map.is_none() && !plan.unused.is_empty() {
+        if takes_all && !has_rules && !plan.unused.is_empty() {
             let (path, extra) = (path.to_string(), plan.unused);
             let mismatch = Mismatch { path, missing: Vec::new(), extra, shapes: Vec::new() };
             return Err(CheckpointError::OtherModel(mismatch));
         }
-        Ok(Plan { without, ..plan })
+        Ok(Plan { without, dropped: assigned.dropped, ..plan })
     }
 }
 
@@ -58,23 +65,52 @@ impl Plan {
     /// What the user is told of arrays that are initialized; `None` where there are none.
     pub fn notice(&self) -> Option<String> {
         let count = self.from_scratch.len();
-        let unheld = self.from_scratch.iter().filter(|name| self.without.concerns(name)).count();
+        let unheld = |name: &&String| self.without.concerns(name);
+        let (unheld, mapped): (Vec<&String>, Vec<&String>) =
+            self.from_scratch.iter().partition(unheld);
+        let (dropped, lacking): (Vec<&String>, Vec<&String>) =
+            mapped.into_iter().partition(|name| self.dropped.contains(*name));
         let what = match self.without {
             Without::State => "no optimizer state and no step",
             Without::Slots => "no optimizer state",
             Without::Nothing => "nothing of it",
         };
-        match (count, count - unheld) {
-            (0, _) => None,
-            (_, 0) => Some(format!("the checkpoint holds {what}: {count} arrays are initialized")),
-            (_, mapped) if unheld == 0 => {
-                Some(format!("{mapped} arrays are initialized, as assignment_map says"))
+        match (unheld.len(), dropped.len(), lacking.len()) {
+            (0, 0, 0) => return None,
+            (_, 0, 0) => {
+                return Some(format!(
+                    "the checkpoint holds {what}: {count} arrays are initialized"
+                ));
             }
-            (_, mapped) => Some(format!(
-                "{count} arrays are initialized: {mapped} as assignment_map says, {unheld} since the \
-                 checkpoint holds {what}"
-            )),
+            (0, _, 0) => {
+                return Some(format!("{count} arrays are initialized, as assignment_map says"));
+            }
+            _ => {}
         }
+        let mut parts = Vec::new();
+        if !dropped.is_empty() {
+            parts.push(format!("{} as assignment_map says", dropped.len()));
+        }
+        if !unheld.is_empty() {
+            parts.push(format!("{} since the checkpoint holds {what}", unheld.len()));
+        }
+        if !lacking.is_empty() {
+            parts.push(format!(
+                "{} that the checkpoint lacks ({})",
+                lacking.len(),
+                named(&lacking)
+            ));
+        }
+        Some(format!("{count} arrays are initialized: {}", parts.join(", ")))
+    }
+}
+
+/// The first of some names, and how many more there are.
+fn named(names: &[&String]) -> String {
+    let first: Vec<String> = names.iter().take(MAX_NAMED).map(|name| quoted(name)).collect();
+    match names.len() - first.len() {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 
@@ -109,7 +145,16 @@ fn plan(
         }
         other => other,
     })?;
-    Ok(Plan { sources, from_scratch, unused, without: Without::Nothing })
+    Ok(Plan { sources, from_scratch, unused, ..Plan::default() })
+}
+
+/// What the rules make of a model and a checkpoint.
+#[derive(Debug)]
+pub struct Assigned {
+    /// Name in the model to name in the checkpoint.
+    pub sources: BTreeMap<String, String>,
+    /// Names in the model that a rule leaves initialized.
+    pub dropped: BTreeSet<String>,
 }
 
 /// Applies the rules: for each name in the model the first that matches it; names without a rule
@@ -121,21 +166,23 @@ pub fn assign<'a>(
     rules: &[Rule],
     model: impl IntoIterator<Item = &'a String>,
     checkpoint: &BTreeSet<&str>,
-) -> Result<BTreeMap<String, String>, CheckpointError> {
+) -> Result<Assigned, CheckpointError> {
     let patterns = rules.iter().map(compile).collect::<Result<Vec<_>, _>>()?;
     let mut is_used = vec![false; rules.len()];
-    let mut sources = BTreeMap::new();
+    let (mut sources, mut dropped) = (BTreeMap::new(), BTreeSet::new());
     for name in model {
         match first_match(&patterns, name)? {
             Some((at, captures)) => {
                 is_used[at] = true;
-                if let Some(template) = &rules[at].1 {
-                    let old = expand(template, &captures).map_err(CheckpointError::Assignment)?;
-                    if !checkpoint.contains(&old[..]) {
-                        return Err(absent(&old, name, &rules[at].0, checkpoint));
-                    }
-                    sources.insert(name.clone(), old);
+                let Some(template) = &rules[at].1 else {
+                    dropped.insert(name.clone());
+                    continue;
+                };
+                let old = expand(template, &captures).map_err(CheckpointError::Assignment)?;
+                if !checkpoint.contains(&old[..]) {
+                    return Err(absent(&old, name, &rules[at].0, checkpoint));
                 }
+                sources.insert(name.clone(), old);
             }
             None if checkpoint.contains(&name[..]) => {
                 sources.insert(name.clone(), name.clone());
@@ -150,7 +197,7 @@ pub fn assign<'a>(
         .map(|(rule, _)| quoted(&rule.0))
         .collect();
     match unused.is_empty() {
-        true => Ok(sources),
+        true => Ok(Assigned { sources, dropped }),
         false => Err(CheckpointError::Assignment(format!(
             "no array of the model matches {}; a pattern must match a whole name, such as \
              `target/encoder/encoder_norm/scale`",
@@ -242,8 +289,37 @@ mod tests {
             rules.iter().map(|(p, r)| (p.to_string(), r.map(str::to_string))).collect();
         let model: Vec<String> = MODEL.iter().map(|name| name.to_string()).collect();
         let checkpoint = checkpoint.iter().copied().collect();
-        let sources = assign(&rules, &model, &checkpoint).map_err(|error| error.to_string())?;
-        Ok(sources.iter().map(|(new, old)| format!("{new}<{old}")).collect::<Vec<_>>().join(" "))
+        let assigned = assign(&rules, &model, &checkpoint).map_err(|error| error.to_string())?;
+        Ok(assigned
+            .sources
+            .iter()
+            .map(|(new, old)| format!("{new}<{old}"))
+            .collect::<Vec<_>>()
+            .join(" "))
+    }
+
+    #[test]
+    fn the_notice_tells_what_was_dropped_from_what_is_lacking() {
+        let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        let notice = |from_scratch: &[&str], dropped: &[&str], without| {
+            let (from_scratch, dropped) =
+                (names(from_scratch), names(dropped).into_iter().collect());
+            let plan = Plan { from_scratch, dropped, without, ..Plan::default() };
+            plan.notice().unwrap_or_default()
+        };
+        let nothing = Without::Nothing;
+        assert_eq!(notice(&[], &["a"], nothing), "");
+        let said = notice(&["a", "b"], &["a", "b"], nothing);
+        assert_eq!(said, "2 arrays are initialized, as assignment_map says");
+        let said = notice(&["a", "b", "c"], &["b"], nothing);
+        let expected = "3 arrays are initialized: 1 as assignment_map says, 2 that the checkpoint \
+                        lacks (`a`, `c`)";
+        assert_eq!(said, expected);
+        let many = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "state/step"];
+        let expected = "11 arrays are initialized: 1 since the checkpoint holds no optimizer state and \
+                        no step, 10 that the checkpoint lacks (`a`, `b`, `c`, `d`, `e`, `f`, `g`, `h` \
+                        and 2 more)";
+        assert_eq!(notice(&many, &[], Without::State), expected);
     }
 
     #[test]

@@ -41,12 +41,13 @@ mod spec;
 mod statistics;
 mod steps;
 mod stored;
+mod transformations;
 mod transpose;
 mod unfinished;
 mod zarr;
 
 pub use array::{Array, ArrayView, DType};
-pub use assignment::{Plan, Rule, assign, plan_resume};
+pub use assignment::{Assigned, Plan, Rule, assign, plan_resume};
 pub use best::Best;
 pub use blocks::for_each_block;
 pub use checkpointers::{
@@ -69,4 +70,5 @@ pub use spec::{
 pub use statistics::{Distance, Statistics, Tolerance};
 pub use steps::{Skipped, checkpoint_dir, latest, list_steps, restore_newest, step_of};
 pub use stored::{ArrayInfo, Format, RUN_FILE, Stored, Without};
+pub use transformations::{ApplyAssignmentMap, StateTransformation};
 pub use zarr::Compression;

@@ -4,7 +4,9 @@ use crate::gin::{Configurable, Diagnostic, Evaluator, FromGin, Ref, Registry, Re
 use crate::gin::{Value, ValueKind};
 
 use super::array::DType;
+use super::assignment::Rule;
 use super::checkpointers::{CheckpointManagerClass, CheckpointerClass, KeepBest};
+use super::transformations::StateTransformation;
 use super::zarr::Compression;
 
 /// Saving and restoring of the train state and of the data position. Source: T5X `utils.py`.
@@ -112,7 +114,7 @@ pub struct RestoreCheckpointConfig {
     /// Pairs of a pattern for names in the model and the name in the checkpoint that it stands for
     /// (with groups, as in Python's `re`), or None to leave it initialized. Not applied on resuming.
     #[gin(default = None)]
-    pub assignment_map: Option<Vec<(String, Option<String>)>>,
+    pub assignment_map: Option<Vec<Rule>>,
     /// Whether the model must have every array of a TensorFlow checkpoint that no `assignment_map` sorts
     /// out; else it leaves the others. What other formats hold beyond the model is never read.
     #[gin(default = true)]
@@ -133,9 +135,10 @@ pub struct RestoreCheckpointConfig {
     /// The class that reads; the format of a checkpoint is recognized whichever it is.
     #[gin(default = Ref(CheckpointManagerClass::default()))]
     pub checkpoint_manager_cls: Ref<CheckpointManagerClass>,
-    /// Python functions over the state; only the empty list can be used.
-    #[gin(default = NoTransformations)]
-    pub state_transformation_fns: NoTransformations,
+    /// Functions over the state of the checkpoint, of which only `state_utils.apply_assignment_map` is known:
+    /// its rules follow those of `assignment_map`.
+    #[gin(default = Vec::new())]
+    pub state_transformation_fns: Vec<Ref<StateTransformation>>,
 }
 
 impl RestoreCheckpointConfig {
@@ -151,8 +154,19 @@ impl RestoreCheckpointConfig {
             restore_dataset: None,
             checkpointer_cls: Ref(CheckpointerClass::default()),
             checkpoint_manager_cls: Ref(CheckpointManagerClass::default()),
-            state_transformation_fns: NoTransformations,
+            state_transformation_fns: Vec::new(),
         }
+    }
+
+    /// The rules of `assignment_map` and of the functions after it; `None` where there are neither. T5X too
+    /// makes a function of the map and puts it before the others.
+    pub fn rules(&self) -> Option<Vec<Rule>> {
+        let functions = &self.state_transformation_fns;
+        if self.assignment_map.is_none() && functions.is_empty() {
+            return None;
+        }
+        let map = self.assignment_map.iter().flatten();
+        Some(map.chain(functions.iter().flat_map(|function| function.rules())).cloned().collect())
     }
 }
 
@@ -322,6 +336,30 @@ mod tests {
         assert_eq!(save.compression(), Ok(Compression::None));
         assert!(evaluator.evaluate_in::<RestoreCheckpointConfig>("").is_err());
         assert!(evaluator.into_diagnostics()[0].message.contains("path"));
+    }
+
+    #[test]
+    fn functions_of_maps_follow_the_map() {
+        let registry = Registry::default().with::<RestoreCheckpointConfig>();
+        let rules = |lines: &str| {
+            let lines = format!("RestoreCheckpointConfig.path = 'a'\n{lines}");
+            let bind = |line: &str| ("--gin".to_string(), line.to_string());
+            let bindings = lines.lines().map(bind).collect();
+            let request = Request { bindings, ..Request::default() };
+            let Ok(loaded) = load(&request, &NoFiles, &registry) else { panic!("{lines}") };
+            let mut evaluator = Evaluator::new(&loaded.config, &registry);
+            let restore: RestoreCheckpointConfig = evaluator.evaluate_in("").unwrap();
+            restore.rules()
+        };
+        assert_eq!(rules(""), None);
+        let function = "\
+            RestoreCheckpointConfig.state_transformation_fns = [@state_utils.apply_assignment_map]\n\
+            state_utils.apply_assignment_map.assignment_map = [('b', 'c'), ('d', None)]";
+        let rule = |new: &str, old: Option<&str>| (new.to_string(), old.map(str::to_string));
+        let of_function = vec![rule("b", Some("c")), rule("d", None)];
+        assert_eq!(rules(function), Some(of_function.clone()));
+        let both = format!("RestoreCheckpointConfig.assignment_map = [('a', None)]\n{function}");
+        assert_eq!(rules(&both), Some([vec![rule("a", None)], of_function].concat()));
     }
 
     struct NoFiles;

@@ -173,6 +173,11 @@ pub trait Stored: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// What else T5X keeps in the tree, by name: None, texts, complex numbers.
+    fn others(&self) -> Vec<(&str, &rmpv::Value)> {
+        Vec::new()
+    }
+
     /// The shapes of all arrays by name.
     fn shapes(&self) -> Shapes {
         let shape = |array: &ArrayInfo<'_>| (array.name.to_string(), array.shape.to_vec());

@@ -15,6 +15,7 @@ mod unigrams;
 mod word_piece;
 
 pub use error::VocabError;
+pub use sentencepiece::{PieceCount, count_pieces};
 pub use spec::{
     BertWordPieceVocabulary, ByteVocabulary, FullCodepointVocabulary, NormalizationForm,
     NormalizerSpec, PartialCodepointVocabulary, PassThroughVocabulary, SentencePieceVocabulary,

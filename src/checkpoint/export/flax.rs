@@ -11,14 +11,14 @@ use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::names::Axes;
 use crate::checkpoint::native::{Pieces, write_map_head};
 use crate::checkpoint::stored::Stored;
-use crate::storage::Path;
+use crate::storage::{FileWriter, Path};
 
-/// Writes the tensors as one file.
+/// Writes the tensors as one file, which is yet to be finished.
 pub(super) fn write_file(
     from: &dyn Stored,
     tensors: &[&Tensor],
     file: &Path,
-) -> Result<(), CheckpointError> {
+) -> Result<FileWriter, CheckpointError> {
     let mut tree = Node::default();
     for &tensor in tensors {
         let (path, axes) = in_flax(tensor);
@@ -29,7 +29,7 @@ pub(super) fn write_file(
     }
     let mut out = file.create()?;
     tree.write(from, &mut out).map_err(|error| unwrapped(file, error))?;
-    Ok(out.finish()?)
+    Ok(out)
 }
 
 /// Where Flax's models keep what PyTorch's do under a name, and how its axes relate to T5X's: kernels have

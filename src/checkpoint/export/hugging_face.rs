@@ -11,7 +11,7 @@ use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::names::hugging_face;
 use crate::checkpoint::stored::Stored;
-use crate::storage::Path;
+use crate::storage::{FileWriter, Path};
 
 /// What ends the name of the weights' file while it is written.
 const UNFINISHED: &str = "unfinished";
@@ -51,7 +51,8 @@ pub struct HuggingFaceOptions {
     pub dtype: Option<DType>,
     /// The SentencePiece model, copied as `spiece.model`.
     pub vocabulary: Option<Path>,
-    /// Sentinel tokens of the vocabulary; by default 100, and ByT5's 125.
+    /// Sentinel tokens behind the vocabulary's own pieces; by default 100, none where those hold them,
+    /// and ByT5's 125.
     pub extra_ids: Option<usize>,
     /// Attention heads; by default those of the bias of relative positions.
     pub num_heads: Option<usize>,
@@ -81,20 +82,20 @@ pub fn export_hugging_face(
         let reason = format!("it holds a `{name}` already; name another folder or remove it");
         return Err(CheckpointError::Export { path: to.to_string(), reason });
     }
-    to.create_dir_all()?;
     let mut files = match &options.vocabulary {
-        Some(vocabulary) => sentencepiece_files(vocabulary, options.extra_ids.unwrap_or(100))?,
+        Some(vocabulary) => sentencepiece_files(vocabulary, options.extra_ids, model.vocab_size)?,
         None if model.vocab_size == BYT5_VOCAB => byte_files(options.extra_ids.unwrap_or(125)),
         None => Vec::new(),
     };
     files.push(("config.json", pretty(&model.config(options))));
     files.push(("generation_config.json", pretty(&generation_config())));
-    write_files(to, files)?;
-    write_weights(from, &model, options.weights, &to.join(name))
+    let missing = missing(to, files)?;
+    to.create_dir_all()?;
+    write_weights(from, &model, options.weights, &Target { file: to.join(name), beside: missing })
 }
 
-/// Writes files that are missing; those that are there are someone's, and must be the same.
-fn write_files(to: &Path, files: Files) -> Result<(), CheckpointError> {
+/// Files that are not there yet; those that are there are someone's, and must be the same.
+fn missing(to: &Path, files: Files) -> Result<Vec<(Path, Vec<u8>)>, CheckpointError> {
     let mut missing = Vec::new();
     for (name, bytes) in files {
         let file = to.join(name);
@@ -108,7 +109,7 @@ fn write_files(to: &Path, files: Files) -> Result<(), CheckpointError> {
             Err(error) => return Err(error.into()),
         }
     }
-    missing.iter().try_for_each(|(file, bytes)| Ok(file.write_atomic(bytes)?))
+    Ok(missing)
 }
 
 /// Writes the parameters of a checkpoint as a state dictionary under transformers' names, which
@@ -130,37 +131,87 @@ pub fn export_torch(
     if let Some(folder) = file.parent() {
         folder.create_dir_all()?;
     }
-    write_weights(from, &model, Weights::Torch, file)
+    let target = Target { file: file.clone(), beside: Vec::new() };
+    write_weights(from, &model, Weights::Torch, &target)
 }
 
-/// Writes the file of weights under another name until it is whole.
+/// What an export adds.
+struct Target {
+    /// The file of weights.
+    file: Path,
+    /// The small files beside it.
+    beside: Vec<(Path, Vec<u8>)>,
+}
+
+/// Writes weights and small files such that the weights appear last and whole, and nothing stays where
+/// that fails.
 fn write_weights(
     from: &dyn Stored,
     model: &Model,
     weights: Weights,
-    file: &Path,
+    target: &Target,
 ) -> Result<(), CheckpointError> {
-    let unfinished = Path::parse(&format!("{file}.{UNFINISHED}"))?;
-    let tensors: Vec<&Tensor> = model.tensors.values().collect();
-    match weights {
-        Weights::Safetensors => write_safetensors(from, &tensors, &unfinished)?,
-        Weights::Torch => torch::write_file(from, &tensors, &unfinished)?,
-        Weights::Flax => flax::write_file(from, &tensors, &unfinished)?,
+    // A store shows an upload when it is whole; and S3 copies no more than 5 GB, should it rename.
+    let unfinished = match target.file.is_on_disk() {
+        true => Some(Path::parse(&format!("{}.{UNFINISHED}", target.file))?),
+        false => None,
+    };
+    let written = write_in_order(from, model, weights, target, unfinished.as_ref());
+    if written.is_err() {
+        remove_written(target, unfinished.as_ref());
     }
-    Ok(unfinished.rename(file)?)
+    written
+}
+
+fn write_in_order(
+    from: &dyn Stored,
+    model: &Model,
+    weights: Weights,
+    target: &Target,
+    unfinished: Option<&Path>,
+) -> Result<(), CheckpointError> {
+    let tensors: Vec<&Tensor> = model.tensors.values().collect();
+    let file = unfinished.unwrap_or(&target.file);
+    let out = match weights {
+        Weights::Safetensors => write_safetensors(from, &tensors, file)?,
+        Weights::Torch => torch::write_file(from, &tensors, file)?,
+        Weights::Flax => flax::write_file(from, &tensors, file)?,
+    };
+    for (file, bytes) in &target.beside {
+        file.write_atomic(bytes)?;
+    }
+    out.finish()?;
+    match unfinished {
+        Some(unfinished) => Ok(unfinished.rename(&target.file)?),
+        None => Ok(()),
+    }
+}
+
+/// Takes back what an export wrote that failed; what cannot be removed stays, for the failure itself is
+/// what counts. Should the weights be there all the same, as where a store's answer got lost, the small
+/// files belong to them.
+fn remove_written(target: &Target, unfinished: Option<&Path>) {
+    if let Some(unfinished) = unfinished {
+        let _ = unfinished.remove_file();
+    }
+    if matches!(target.file.exists(), Ok(false)) {
+        for (file, _) in &target.beside {
+            let _ = file.remove_file();
+        }
+    }
 }
 
 fn write_safetensors(
     from: &dyn Stored,
     tensors: &[&Tensor],
     file: &Path,
-) -> Result<(), CheckpointError> {
+) -> Result<FileWriter, CheckpointError> {
     let plan: Vec<Planned> = tensors.iter().map(|tensor| tensor.planned()).collect();
     let mut out = safetensors::begin(file, &plan)?;
     let mut tensors = tensors.iter();
     let written = tensors.try_for_each(|tensor| tensor.write(from, tensor.axes, &mut out));
     written.map_err(|error| unwrapped(file, error))?;
-    Ok(out.finish()?)
+    Ok(out)
 }
 
 /// `generation_config.json`: every T5 begins with padding.

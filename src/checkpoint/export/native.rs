@@ -40,6 +40,9 @@ pub fn export_t5x(
         writer.parts(*array, &mut |part| read_block(from, *array, part))
     })?;
     from.empty_nodes().into_iter().for_each(|name| writer.empty(name));
+    // A step that flax keeps as a number has become an array above.
+    let others = from.others().into_iter().filter(|(name, _)| *name != STEP);
+    others.for_each(|(name, value)| writer.other(name, value));
     if from.format() == Format::T5x {
         copy_extras(from, &writer)?;
     }

@@ -4,6 +4,10 @@ use serde_json::{Value, json};
 
 use crate::checkpoint::error::CheckpointError;
 use crate::storage::Path;
+use crate::vocab::{PieceCount, count_pieces};
+
+/// Sentinels of a T5, which its SentencePiece model does not hold.
+const T5_EXTRA_IDS: usize = 100;
 
 /// Ids of ByT5 that are no bytes: padding, end, unknown.
 const BYTE_SPECIALS: [(&str, usize); 3] = [("<pad>", 0), ("</s>", 1), ("<unk>", 2)];
@@ -11,19 +15,47 @@ const BYTE_SPECIALS: [(&str, usize); 3] = [("<pad>", 0), ("</s>", 1), ("<unk>", 
 /// Files by name.
 pub(super) type Files = Vec<(&'static str, Vec<u8>)>;
 
-/// A SentencePiece model and what transformers' `T5Tokenizer` asks for.
+/// A SentencePiece model and what transformers' `T5Tokenizer` asks for, beside an embedding of so many
+/// rows. Without `extra_ids` those of a T5, unless the model's own pieces hold them.
 pub(super) fn sentencepiece_files(
     vocabulary: &Path,
-    extra_ids: usize,
+    extra_ids: Option<usize>,
+    num_rows: usize,
 ) -> Result<Files, CheckpointError> {
+    let refused = |reason: String| CheckpointError::Export { path: vocabulary.to_string(), reason };
+    let model = vocabulary.read()?;
+    let count = count_pieces(&model).ok_or_else(|| {
+        refused("it is no SentencePiece model; expected a file such as `spiece.model`".to_string())
+    })?;
+    let extra_ids = sentinels(count, extra_ids, num_rows).map_err(refused)?;
     let mut config = specials(extra_ids);
     config["tokenizer_class"] = json!("T5Tokenizer");
     // Text after a special token is tokenized as SentencePiece does.
     config["legacy"] = json!(false);
     config["sp_model_kwargs"] = json!({});
     let mut files = both(&config, extra_ids);
-    files.push(("spiece.model", vocabulary.read()?));
+    files.push(("spiece.model", model));
     Ok(files)
+}
+
+/// How many sentinels stand behind the pieces. One without a row in the embedding could not be used.
+fn sentinels(count: PieceCount, asked: Option<usize>, num_rows: usize) -> Result<usize, String> {
+    let PieceCount { num_pieces, num_sentinels } = count;
+    let fits = |extra_ids: usize| num_pieces.saturating_add(extra_ids) <= num_rows;
+    let default = if num_sentinels == 0 && fits(T5_EXTRA_IDS) { T5_EXTRA_IDS } else { 0 };
+    match asked.unwrap_or(default) {
+        _ if !fits(0) => Err(format!(
+            "it has {num_pieces} pieces, and the model's embedding {num_rows} rows; expected the \
+             vocabulary that the model was trained with"
+        )),
+        extra_ids if !fits(extra_ids) => Err(format!(
+            "its {num_pieces} pieces and {extra_ids} extra ids are more than the {num_rows} rows of the \
+             model's embedding; expected --extra_ids of {} at most{}",
+            num_rows - num_pieces,
+            if num_sentinels > 0 { ", or 0, for its pieces hold the sentinels" } else { "" }
+        )),
+        extra_ids => Ok(extra_ids),
+    }
 }
 
 /// What transformers' `ByT5Tokenizer` asks for.
@@ -61,4 +93,36 @@ pub(super) fn pretty(value: &Value) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(value).expect("plain data becomes JSON");
     text.push(b'\n');
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(pieces: [usize; 2], asked: Option<usize>, rows: usize, expected: Result<usize, &str>) {
+        let [num_pieces, num_sentinels] = pieces;
+        let found = sentinels(PieceCount { num_pieces, num_sentinels }, asked, rows);
+        match expected {
+            Ok(extra_ids) => assert_eq!(found, Ok(extra_ids)),
+            Err(part) => {
+                assert!(found.as_ref().is_err_and(|reason| reason.contains(part)), "{found:?}")
+            }
+        }
+    }
+
+    #[test]
+    fn sentinels_are_those_that_the_model_lacks_and_the_embedding_has() {
+        check([32_000, 0], None, 32_128, Ok(100));
+        // mT5, whose model has no sentinels, with no room for any.
+        check([250_100, 0], None, 250_112, Ok(0));
+        check([250_100, 100], None, 250_112, Ok(0));
+        check([64_000, 100], None, 64_256, Ok(0));
+        check([32_000, 0], Some(128), 32_128, Ok(128));
+        let unfit = "32000 pieces and 129 extra ids are more than the 32128 rows";
+        check([32_000, 0], Some(129), 32_128, Err(unfit));
+        check([32_000, 0], Some(usize::MAX), 32_128, Err("expected --extra_ids of 128 at most"));
+        check([64_000, 100], Some(100), 64_000, Err("or 0, for its pieces hold the sentinels"));
+        check([32_129, 0], None, 32_128, Err("32129 pieces, and the model's embedding 32128 rows"));
+        check([32_129, 0], Some(0), 32_128, Err("that the model was trained with"));
+    }
 }

@@ -9,7 +9,7 @@ use super::zip::ZipWriter;
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::stored::Stored;
-use crate::storage::Path;
+use crate::storage::{FileWriter, Path};
 
 /// The folder of all files in the archive; `torch.save` takes the name of the file.
 const FOLDER: &str = "archive";
@@ -21,20 +21,19 @@ const ITS_ALIASES: [&str; 2] = ["encoder.embed_tokens.weight", "decoder.embed_to
 /// The projection to logits, which a model without one of its own takes from the embedding.
 const HEAD: &str = "lm_head.weight";
 
-/// Writes the tensors as one file.
+/// Writes the tensors as one file, which is yet to be finished.
 pub(super) fn write_file(
     from: &dyn Stored,
     tensors: &[&Tensor],
     file: &Path,
-) -> Result<(), CheckpointError> {
+) -> Result<FileWriter, CheckpointError> {
     if let Some(tensor) = tensors.iter().find(|tensor| storage_class(tensor.dtype).is_none()) {
         let (name, dtype) = (&tensor.name, tensor.dtype);
         let reason = format!("`{name}` is of type {dtype}, expected parameters of floats");
         return Err(CheckpointError::Unsupported { path: from.path().to_string(), reason });
     }
     let out = file.create()?;
-    let out = write(from, tensors, out).map_err(|error| unwrapped(file, error))?;
-    Ok(out.finish()?)
+    write(from, tensors, out).map_err(|error| unwrapped(file, error))
 }
 
 fn write<W: Write>(from: &dyn Stored, tensors: &[&Tensor], out: W) -> io::Result<W> {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{MAX_RANK, RawInfo};
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::native::{CHUNKED_KEY, EXT_ARRAY};
+use crate::checkpoint::native::{CHUNKED_KEY, EXT_ARRAY, MAX_HEADS};
 use crate::storage::{Path, RangeFile};
 
 /// Bytes that are read at a time: the heads of arrays lie far apart.
@@ -15,7 +15,7 @@ const WINDOW: u64 = 1 << 12;
 /// Trees of models have ten levels or so; each takes some of the stack.
 const MAX_DEPTH: usize = 100;
 
-/// The longest name of a key or a type.
+/// The longest name of a key, of an array with all keys that lead to it, or of a type.
 const MAX_TEXT: u64 = 1 << 10;
 
 /// An array and where its elements lie, one extent after the other in C order.
@@ -30,7 +30,7 @@ pub(super) struct Placed {
 /// # Errors
 /// The file is cut, or holds something else than maps of arrays.
 pub(super) fn arrays(file: &RangeFile) -> Result<BTreeMap<String, Placed>, CheckpointError> {
-    let mut scanner = Scanner { file, at: 0, window: Vec::new(), window_start: 0 };
+    let mut scanner = Scanner { file, at: 0, num_nodes: 0, window: Vec::new(), window_start: 0 };
     let root = scanner.node(MAX_DEPTH)?;
     if scanner.at != file.size() {
         return Err(scanner.damaged("goes on after the end of its map"));
@@ -75,6 +75,10 @@ fn flatten(
         Node::Map(entries) => {
             for (key, node) in entries {
                 let child = if name.is_empty() { key } else { format!("{name}/{key}") };
+                if child.len() as u64 > MAX_TEXT {
+                    let reason = format!("it has a name of {} bytes", child.len());
+                    return Err(CheckpointError::damaged(path, reason));
+                }
                 flatten(path, child, node, found)?;
             }
         }
@@ -126,6 +130,8 @@ fn numbered(entries: Vec<(String, Node)>) -> Option<Vec<Node>> {
 struct Scanner<'a> {
     file: &'a RangeFile,
     at: u64,
+    /// Nodes so far: each takes a hundred bytes, and two in the file.
+    num_nodes: usize,
     /// What was read last, from `window_start` on.
     window: Vec<u8>,
     window_start: u64,
@@ -173,6 +179,10 @@ impl Scanner<'_> {
     fn node(&mut self, depth: usize) -> Result<Node, CheckpointError> {
         if depth == 0 {
             return Err(self.damaged("has maps in maps without end"));
+        }
+        self.num_nodes += 1;
+        if self.num_nodes > MAX_HEADS {
+            return Err(self.damaged(&format!("holds more than {MAX_HEADS} values")));
         }
         match self.byte()? {
             head @ 0x00..=0x7f => Ok(Node::Number(head.into())),

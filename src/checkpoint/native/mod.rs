@@ -10,7 +10,7 @@ mod share;
 mod writer;
 
 pub(super) use checksums::FILE as CHECKSUMS_FILE;
-pub(super) use msgpack::{CHUNKED_KEY, EXT_ARRAY, Pieces, write_map_head};
+pub(super) use msgpack::{CHUNKED_KEY, EXT_ARRAY, MAX_HEADS, Pieces, write_map_head};
 pub(super) use msgpack::{DecodeError, Leaf, PLACEHOLDER, decode_tree};
 pub(super) use place::{TEMPORARY_MARK, create_temporary};
 pub(super) use reader::CHECKPOINT_FILE;

@@ -197,6 +197,16 @@ impl Stored for Reader {
         empty.map(|(name, _)| &name[..]).collect()
     }
 
+    fn others(&self) -> Vec<(&str, &rmpv::Value)> {
+        let mut others = Vec::new();
+        for (name, leaf) in &self.leaves {
+            if let Leaf::Other(value) = leaf {
+                others.push((&name[..], value));
+            }
+        }
+        others
+    }
+
     /// Every byte against the checksums where there are any, else (T5X writes none) that every array can
     /// be read; compressed chunks have checksums of their own.
     fn verify(&self) -> Result<(), CheckpointError> {

@@ -251,6 +251,11 @@ impl Writer {
         self.state().leaves.insert(name.to_string(), Leaf::Empty);
     }
 
+    /// Keeps what is no array; see [`Stored::others`](crate::checkpoint::Stored::others).
+    pub fn other(&self, name: &str, value: &rmpv::Value) {
+        self.state().leaves.insert(name.to_string(), Leaf::Other(value.clone()));
+    }
+
     /// Writes a file beside the arrays, such as `gimlet/run.json`. Of several processes each writes its own
     /// positions in the data, `gimlet/train_ds-...`, and the first alone all else.
     pub fn extra(&self, relative: &str, bytes: &[u8]) -> Result<(), CheckpointError> {

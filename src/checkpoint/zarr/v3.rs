@@ -10,6 +10,10 @@ use crate::checkpoint::array::DType;
 /// The name of the file.
 pub const FILE_NAME: &str = "zarr.json";
 
+/// Codecs of one array; writers use four at most. Each is a reader within a reader when a chunk is read,
+/// which takes memory and stack.
+const MAX_CODECS: usize = 8;
+
 #[derive(Deserialize)]
 struct Json {
     chunk_grid: Named<Grid>,
@@ -113,7 +117,7 @@ fn read_shards(metadata: &mut Metadata, sharding: &CodecConfiguration) -> Result
         return Err(Refusal::Damaged(format!("has chunks {chunks:?} in shards {shard:?}")));
     }
     let index_codecs: Vec<&str> =
-        sharding.index_codecs.iter().map(|codec| &codec.name[..]).collect();
+        sharding.index_codecs.iter().take(MAX_CODECS).map(|codec| &codec.name[..]).collect();
     metadata.shards = Some(Shards {
         counts: shard.iter().zip(&chunks).map(|(shard, chunk)| shard / chunk).collect(),
         index_at_end: match sharding.index_location.as_deref() {
@@ -132,6 +136,9 @@ fn read_shards(metadata: &mut Metadata, sharding: &CodecConfiguration) -> Result
 }
 
 fn read_codecs(metadata: &mut Metadata, codecs: &[CodecJson]) -> Result<(), Refusal> {
+    if codecs.len() > MAX_CODECS {
+        return unsupported(format!("{} codecs, expected {MAX_CODECS} at most", codecs.len()));
+    }
     for codec in codecs {
         let configuration = codec.configuration.as_ref();
         match &codec.name[..] {
@@ -203,6 +210,23 @@ mod tests {
         let zstd = r#"{"configuration":{"checksum""#;
         let twice = [transpose, transpose, zstd].concat();
         assert!(refused(zstd, &twice).contains("two codecs transpose"));
+    }
+
+    #[test]
+    fn a_chain_of_codecs_without_end_is_refused() {
+        let zstd = r#"{"configuration":{"checksum":false,"level":3},"name":"zstd"}"#;
+        let chain = |count| {
+            Metadata::parse(
+                FILE_NAME,
+                TENSORSTORE.replace(zstd, &vec![zstd; count].join(",")).as_bytes(),
+            )
+        };
+        assert_eq!(chain(7).unwrap().codecs.len(), 7);
+        for count in [8, 100_000] {
+            let Err(Refusal::Unsupported(reason)) = chain(count) else { panic!("{count}") };
+            let expected = format!("{} codecs, expected 8 at most", count + 1);
+            assert!(reason.contains(&expected), "{reason}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::checkpoint::{
     checkpoint_dir, export_hugging_face, export_t5x, export_torch, list, open, step_of,
 };
 use crate::run::failure::Failure;
-use crate::storage::Path;
+use crate::storage::{Path, StorageError};
 use crate::telemetry::notice;
 
 use super::metered::Metered;
@@ -49,7 +49,8 @@ pub struct ModelArgs {
     /// SentencePiece model, written beside the weights with the tokenizer's files.
     #[arg(long, value_name = "SPM")]
     vocabulary: Option<String>,
-    /// Sentinel tokens of the vocabulary; by default 100, and 125 for ByT5.
+    /// Sentinel tokens behind the vocabulary's own pieces; by default 100, none where those hold them,
+    /// and 125 for ByT5.
     #[arg(long = "extra_ids", value_name = "N")]
     extra_ids: Option<usize>,
     /// Attention heads; by default those of the bias of relative positions.
@@ -208,7 +209,7 @@ fn convert_one(args: &ConvertArgs, to: &Path) -> Result<(), Failure> {
     if file.exists().map_err(storage_failure)? {
         return Err(Failure::usage(anyhow!("`{file}` exists; remove it, or name another TO")));
     }
-    convert(args, &*stored, &target)
+    Ok(convert(args, &*stored, &target)?)
 }
 
 /// Where a single checkpoint goes.
@@ -229,33 +230,85 @@ fn target(stored: &dyn Stored, to: &Path) -> Result<Path, Failure> {
 fn convert_all(args: &ConvertArgs, all: &[Listed], to: &Path) -> Result<(), Failure> {
     let mut num_left_out = 0;
     for one in all {
-        let step = match (&one.condition, one.step) {
-            (Condition::Whole, Some(step)) => step,
-            (condition, _) => {
-                num_left_out += usize::from(*condition != Condition::HalfWritten);
-                notice(&format!("{}: left out, it is {}", one.path, why(condition)));
-                continue;
+        let left_out = match (&one.condition, one.step) {
+            (Condition::Whole, Some(step)) => {
+                match convert_listed(args, one, &checkpoint_dir(to, step)) {
+                    Ok(()) => continue,
+                    // The others are whole for all that is known.
+                    Err(Stop::Damaged(error)) => Condition::Damaged(reason(error)),
+                    Err(Stop::Failed(failure)) => return Err(failure),
+                }
             }
+            (condition, _) => condition.clone(),
         };
-        let target = checkpoint_dir(to, step);
-        if is_there(args, &target)? {
-            notice(&format!("{target}: left as it is, it is there already"));
-            continue;
-        }
-        match open(&one.path) {
-            Err(CheckpointError::Storage(error)) if error.is_not_found() => {
-                notice(&format!("{}: left out, it was deleted meanwhile", one.path));
-            }
-            stored => convert(args, &*stored.map_err(failure)?, &target)?,
-        }
+        num_left_out += usize::from(left_out != Condition::HalfWritten);
+        notice(&format!("{}: left out, it is {}", one.path, why(&left_out)));
     }
     match num_left_out {
         0 => Ok(()),
         count => Err(Failure::world(anyhow!(
-            "{count} of {} checkpoints were left out; see `gimlet checkpoint ls {}`",
+            "{count} of {} checkpoints were left out; see `gimlet checkpoint verify {}`",
             all.len(),
             args.from
         ))),
+    }
+}
+
+/// Converts one of a folder, unless that was done before.
+fn convert_listed(args: &ConvertArgs, one: &Listed, target: &Path) -> Result<(), Stop> {
+    if is_there(args, target)? {
+        notice(&format!("{target}: left as it is, it is there already"));
+        return Ok(());
+    }
+    match open(&one.path) {
+        Err(CheckpointError::Storage(error)) if error.is_not_found() => {
+            notice(&format!("{}: left out, it was deleted meanwhile", one.path));
+            Ok(())
+        }
+        stored => convert(args, &*stored?, target),
+    }
+}
+
+/// Why a checkpoint was not converted.
+enum Stop {
+    /// It is damaged; others may not be.
+    Damaged(CheckpointError),
+    /// Anything else.
+    Failed(Failure),
+}
+
+impl From<CheckpointError> for Stop {
+    fn from(error: CheckpointError) -> Self {
+        if error.is_damage() { Self::Damaged(error) } else { Self::Failed(failure(error)) }
+    }
+}
+
+impl From<StorageError> for Stop {
+    fn from(error: StorageError) -> Self {
+        Self::Failed(storage_failure(error))
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<Stop> for Failure {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Damaged(error) => failure(error),
+            Stop::Failed(failure) => failure,
+        }
+    }
+}
+
+/// What is wrong with it, without its name.
+fn reason(error: CheckpointError) -> String {
+    match error {
+        CheckpointError::Damaged { reason, .. } => reason,
+        other => other.to_string(),
     }
 }
 
@@ -293,41 +346,34 @@ fn is_there(args: &ConvertArgs, target: &Path) -> Result<bool, Failure> {
     Ok(weights.is_none() && found.is_some_and(|one| one.condition == Condition::Whole))
 }
 
-fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(), Failure> {
+fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(), Stop> {
     refuse_damage(stored)?;
     let from = Metered::new(stored, target);
-    let written = match args.format().weights() {
+    match args.format().weights() {
         None => {
             let model_dir = target.parent().expect("`checkpoint_N` lies in a folder");
             let step = step_of(target).expect("the target is named `checkpoint_N`");
-            export_t5x(&from, (&model_dir, step), args.dtype()).map(drop)
+            export_t5x(&from, (&model_dir, step), args.dtype())?;
         }
         Some(weights) => {
             let options = args.options(weights)?;
             match args.is_file() {
-                true => export_torch(&from, target, &options),
-                false => export_hugging_face(&from, target, &options),
+                true => export_torch(&from, target, &options)?,
+                false => export_hugging_face(&from, target, &options)?,
             }
         }
-    };
-    written.map_err(failure)?;
-    let bytes = match target.is_dir().map_err(storage_failure)? {
-        true => target.sizes().map_err(storage_failure)?.values().sum(),
-        false => target.size().map_err(storage_failure)?,
-    };
+    }
+    let bytes = if target.is_dir()? { target.sizes()?.values().sum() } else { target.size()? };
     notice(&format!("{target}: {}, from {} `{}`", size(bytes), stored.format(), stored.path()));
     Ok(())
 }
 
 /// Damage that reading would not notice must not get checksums that call it whole.
-fn refuse_damage(stored: &dyn Stored) -> Result<(), Failure> {
+fn refuse_damage(stored: &dyn Stored) -> Result<(), CheckpointError> {
     if !stored.has_checksums() {
         return Ok(());
     }
     let mut meter = Meter::new(&format!("verifying {}", stored.path()), None);
-    let damages = stored.damages(&mut |bytes| meter.add(bytes)).map_err(failure)?;
-    match damages.into_iter().next() {
-        None => Ok(()),
-        Some(first) => Err(failure(first)),
-    }
+    let damages = stored.damages(&mut |bytes| meter.add(bytes))?;
+    damages.into_iter().next().map_or(Ok(()), Err)
 }

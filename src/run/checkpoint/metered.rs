@@ -71,4 +71,8 @@ impl Stored for Metered<'_> {
     fn empty_nodes(&self) -> Vec<&str> {
         self.inner.empty_nodes()
     }
+
+    fn others(&self) -> Vec<(&str, &rmpv::Value)> {
+        self.inner.others()
+    }
 }

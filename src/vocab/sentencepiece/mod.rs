@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use sentencepiece::SentencePieceProcessor;
 
 use self::encoder::Encoder;
-use self::model_proto::ModelProto;
+use self::model_proto::{ModelProto, PieceProto};
 use super::spec::{NormalizerSpec, SentencePieceVocabulary};
 use super::{VocabError, Vocabulary};
 use crate::storage::Path;
@@ -67,6 +67,26 @@ impl SentencePiece {
             pieces.iter().map(|piece| text(piece.piece)).collect()
         })
     }
+}
+
+/// What the file of a model says of its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceCount {
+    /// Pieces, sentinels among them included.
+    pub num_pieces: usize,
+    /// Sentinels that are pieces of the model itself, as in one whose name says `100extra`.
+    pub num_sentinels: usize,
+}
+
+/// Counts the pieces of a model; `None` if the bytes are none.
+pub fn count_pieces(model: &[u8]) -> Option<PieceCount> {
+    const SENTINEL: &[u8] = b"<extra_id_";
+    let model = ModelProto::parse(model).filter(|model| !model.pieces.is_empty())?;
+    let is_sentinel = |piece: &&PieceProto<'_>| {
+        piece.piece.windows(SENTINEL.len()).any(|window| window == SENTINEL)
+    };
+    let num_sentinels = model.pieces.iter().filter(is_sentinel).count();
+    Some(PieceCount { num_pieces: model.pieces.len(), num_sentinels })
 }
 
 /// Adds user-defined pieces `▁<extra_id_i>` behind the model's own, as SeqIO's `_load_model` does.

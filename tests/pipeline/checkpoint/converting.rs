@@ -10,7 +10,7 @@ use gimlet::storage::Path;
 use serde_json::Value;
 
 use super::tool::{damage, gimlet};
-use super::{fixture, names, save, save_sized, scratch};
+use super::{copied, fixture, names, overwrite, save, save_sized, scratch};
 use crate::storage::faulty::{Bucket, Fault};
 
 #[test]
@@ -64,9 +64,36 @@ fn damaged_checkpoints_are_not_converted() {
 }
 
 #[test]
-fn everything_that_a_t5x_checkpoint_holds_is_kept() {
+fn damage_of_one_does_not_keep_the_others_from_being_converted() {
     let (_dir, dir) = scratch();
-    let original = fixture("foreign/checkpoint_4");
+    let from = dir.join("from");
+    for step in 1..4 {
+        save_t5(&from, step);
+    }
+    // A bit that names and sizes do not tell of.
+    let damaged = checkpoint_dir(&from, 2);
+    damage(&damaged.join("target.decoder.logits_dense.kernel/0.0"));
+    for format in ["t5x", "hugging_face"] {
+        let to = dir.join(format);
+        let words = ["convert", from.as_str(), to.as_str(), "--to", format];
+        let (status, _, error) = gimlet(&dir, &words);
+        let left_out = "from/checkpoint_2: left out, it is damaged: `target.decoder.logits_dense";
+        assert!(status == 1 && error.contains(left_out), "{format}: {error}");
+        assert!(error.contains("1 of 3 checkpoints were left out"), "{format}: {error}");
+        assert_eq!(names(&to), ["checkpoint_1", "checkpoint_3"], "{format}");
+    }
+}
+
+#[test]
+fn everything_that_a_t5x_checkpoint_holds_is_kept() {
+    let (_dir, original) = copied(&fixture("foreign/checkpoint_4"));
+    let others = [
+        ("None", rmpv::Value::Nil),
+        ("text", "a text".into()),
+        ("complex", rmpv::Value::Ext(2, vec![0x92, 1, 2])),
+    ];
+    add_to_state(&original.join("checkpoint"), &others);
+    let dir = original.parent().unwrap().join("converted");
     let to = checkpoint_dir(&dir, 4);
     let (status, _, error) = gimlet(&dir, &["convert", original.as_str(), to.as_str()]);
     assert_eq!(status, 0, "{error}");
@@ -77,6 +104,26 @@ fn everything_that_a_t5x_checkpoint_holds_is_kept() {
         stored.empty_nodes().into_iter().map(str::to_string).collect::<Vec<_>>()
     });
     assert_eq!((before.len(), &before), (1, &after));
+    let stored = open(&to).unwrap();
+    let mut found = stored.others();
+    found.sort_by_key(|(name, _)| others.iter().position(|(other, _)| name.ends_with(other)));
+    let expected = others.each_ref().map(|(name, value)| (format!("state/{name}"), value));
+    assert!(found.into_iter().eq(expected.iter().map(|(name, value)| (&name[..], *value))));
+}
+
+/// Adds values that are no arrays to the state in a file of T5X's.
+fn add_to_state(file: &Path, others: &[(&str, rmpv::Value)]) {
+    let mut root = rmpv::decode::read_value(&mut &file.read().unwrap()[..]).unwrap();
+    let mut node = &mut root;
+    for key in ["optimizer", "state"] {
+        let rmpv::Value::Map(entries) = node else { panic!("{key}") };
+        node = &mut entries.iter_mut().find(|(name, _)| name.as_str() == Some(key)).unwrap().1;
+    }
+    let rmpv::Value::Map(entries) = node else { panic!("the state is a map") };
+    entries.extend(others.iter().map(|(name, value)| ((*name).into(), value.clone())));
+    let mut bytes = Vec::new();
+    rmpv::encode::write_value(&mut bytes, &root).unwrap();
+    overwrite(file, &bytes);
 }
 
 /// Parameters of a T5 of one layer, sorted by name as `flax_model.py` numbers them.
@@ -201,6 +248,9 @@ fn a_flax_file_that_is_cut_or_something_else_is_refused() {
     check(b"\x01", "it is no map at its root");
     check(&b"\x81\xa1a".repeat(1000), "maps in maps without end");
     check(b"\xdf\xff\xff\xff\xff\xa1a\xc0", "ends within its map");
+    // Five million keys without a letter, and nothing under each.
+    let many = [&b"\xdf\x00\x4c\x4b\x40"[..], &b"\xa0\xc0".repeat(5_000_000)].concat();
+    check(&many, "holds more than 4194304 values");
     // An array that claims 2^62 elements in four bytes.
     let claim = b"\x93\x91\xcf\x40\0\0\0\0\0\0\0\xa7float32\xc4\x04\0\0\0\0";
     let head = [b"\x81\xa1a\xc7", &[claim.len() as u8][..], b"\x01"].concat();
@@ -252,6 +302,10 @@ fn a_bucket_shows_what_is_converted_when_it_is_whole() {
     bucket.set(Fault::None);
     export(&bucket.path("measured")).unwrap();
     let count = bucket.count();
+    // S3 copies files of up to 5 GB: what is uploaded has its name at once.
+    let targets: Vec<String> =
+        bucket.requests().into_iter().map(|request| request.target).collect();
+    assert!(targets.iter().all(|target| !target.contains("safetensors.unfinished")), "{targets:?}");
     let mut num_failed = 0;
     for number in (1..=count).step_by(7).chain(count - 5..=count) {
         let to = bucket.path(&format!("model_{number}"));

@@ -17,12 +17,26 @@ fn frame(magic: u32, body: &[u8], compression: u8) -> Vec<u8> {
 
 const NODE: u32 = 0x0cdb_20de;
 
+/// A number in seven bits a byte.
+fn number(number: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = number;
+    while rest >= 0x80 {
+        bytes.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    bytes.push(rest as u8);
+    bytes
+}
+
 /// A manifest whose newest tree begins with a node of this length and height at the start of `d/x`.
-fn manifest(length: u8, height: u8) -> Vec<u8> {
+fn manifest(length: usize, height: u8) -> Vec<u8> {
     let mut body = vec![0; 16]; // identifier
     body.extend([0, 1, 1, 4, 0]); // kind, limits, arity, compression
     body.extend([1, 3, 0, b'd', b'/', b'x']); // one file
-    body.extend([1, 1, height, 0, 0, length, 1, 1, 1]);
+    body.extend([1, 1, height, 0, 0]);
+    body.extend(number(length));
+    body.extend([1, 1, 1]);
     body.extend([0; 8]); // time
     body.push(0); // older versions
     frame(0x0cdb_3a2a, &body, 0)
@@ -61,19 +75,11 @@ fn claims_of_nodes_are_checked_before_memory_is_taken() {
     check_database(&manifest(100, 0), b"short", "is truncated");
     check_database(&manifest(5, 0), b"short", "is truncated");
     let huge_count = frame(NODE, &[0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], 0);
-    check_database(
-        &manifest(huge_count.len() as u8, 0),
-        &huge_count,
-        "claims 4398046511103 entries",
-    );
+    check_database(&manifest(huge_count.len(), 0), &huge_count, "claims 4398046511103 entries");
     let huge_value = frame(NODE, &[0, 0, 1, 1, b'k', 0xff, 0xff, 0xff, 0xff, 0x7f, 0], 0);
-    check_database(&manifest(huge_value.len() as u8, 0), &huge_value, "ends early");
+    check_database(&manifest(huge_value.len(), 0), &huge_value, "ends early");
     let other_magic = frame(1, &[0, 0, 0], 0);
-    check_database(
-        &manifest(other_magic.len() as u8, 0),
-        &other_magic,
-        "expected the mark of OCDBT",
-    );
+    check_database(&manifest(other_magic.len(), 0), &other_magic, "expected the mark of OCDBT");
 }
 
 #[test]
@@ -87,20 +93,33 @@ fn a_zstd_bomb_is_not_unpacked() {
     }
     bomb.extend([1, 0, 0]);
     let node = frame(NODE, &bomb, 1);
-    let length = node.len() as u64;
-    let mut varint = Vec::new();
-    let mut rest = length;
-    while rest >= 0x80 {
-        varint.push(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    varint.push(rest as u8);
-    let mut body = vec![0; 16];
-    body.extend([0, 1, 1, 4, 0, 1, 3, 0, b'd', b'/', b'x', 1, 1, 0, 0, 0]);
-    body.extend(varint);
-    body.extend([1, 1, 1]);
-    body.extend([0; 9]);
-    check_database(&frame(0x0cdb_3a2a, &body, 0), &node, "unpacks to more than");
+    check_database(&manifest(node.len(), 0), &node, "unpacks to more than");
+}
+
+/// A leaf of this many keys of four bytes, each a part of a file with a name of so many bytes.
+fn leaf(num_keys: usize, name_length: usize) -> Vec<u8> {
+    let name = format!("d/{}", "x".repeat(name_length - 2));
+    let mut body = [&[0, 1][..], &number(name.len()), &[0], name.as_bytes()].concat();
+    body.extend(number(num_keys));
+    body.extend(vec![0; num_keys - 1]); // bytes shared with the key before
+    body.extend(vec![4; num_keys]);
+    body.extend((0..num_keys).flat_map(|key| format!("{key:04x}").into_bytes()));
+    body.extend(vec![0; num_keys]); // lengths
+    body.extend(vec![1; num_keys]); // kinds
+    body.extend(vec![0; 2 * num_keys]); // files and offsets
+    frame(NODE, &body, 0)
+}
+
+#[test]
+fn a_tree_counts_what_it_takes_in_memory() {
+    // A database without the arrays that the tree of the checkpoint names is refused later.
+    let small = leaf(10_000, 100);
+    let (_dir, dir) = database(&manifest(small.len(), 0), &small);
+    let message = open(&dir).map_or_else(|error| error.to_string(), |_| String::new());
+    assert!(!message.contains("in memory"), "{message}");
+    // Its file names, of which each key holds one, take 600 MB.
+    let large = leaf(10_000, 60_000);
+    check_database(&manifest(large.len(), 0), &large, "in memory, expected 536870912 at most");
 }
 
 #[test]

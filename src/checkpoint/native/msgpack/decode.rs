@@ -2,10 +2,12 @@
 
 use std::io::Read;
 
-use rmpv::{Value, ValueRef};
+use rmpv::Value;
 
+use super::array::{array, joined, sizes, unknown_type};
+use super::bounded::{MAX_HEADS, read_value};
 use super::{CHUNKED_KEY, EXT_ARRAY, EXT_SCALAR, Leaf, Leaves, VERSION, ZarrLeaf};
-use crate::checkpoint::array::{Array, DType, is_plausible, num_bytes};
+use crate::checkpoint::array::{DType, is_plausible};
 use crate::checkpoint::steps::step_of_name;
 use crate::checkpoint::zarr::Compression;
 
@@ -26,8 +28,7 @@ use DecodeError::{Damaged, NotACheckpoint, Orbax, Unsupported};
 
 /// Reads the file. Holds its inline arrays once.
 pub(in crate::checkpoint) fn decode(source: impl Read) -> Result<Leaves, DecodeError> {
-    let mut leaves = Leaves::new();
-    walk(String::new(), optimizer(read_root(source)?)?, &mut leaves)?;
+    let leaves = leaves(optimizer(read_root(source)?)?)?;
     match leaves.values().any(is_placeholder) {
         true => Err(Orbax),
         false => Ok(leaves),
@@ -36,9 +37,7 @@ pub(in crate::checkpoint) fn decode(source: impl Read) -> Result<Leaves, DecodeE
 
 /// Reads a file of any tree, such as the one that Orbax keeps beside its arrays.
 pub(in crate::checkpoint) fn decode_tree(source: impl Read) -> Result<Leaves, DecodeError> {
-    let mut leaves = Leaves::new();
-    walk(String::new(), read_root(source)?, &mut leaves)?;
-    Ok(leaves)
+    leaves(read_root(source)?)
 }
 
 /// What Orbax leaves in the tree for an array that lies elsewhere.
@@ -49,11 +48,11 @@ fn is_placeholder(leaf: &Leaf) -> bool {
     text.as_str().is_some_and(|text| text.starts_with(PLACEHOLDER))
 }
 
-/// Trees of models have ten levels or so; each takes some of the stack.
-const MAX_DEPTH: usize = 100;
+/// What the names of all leaves may take together: a long one makes many bytes of the short ones below it.
+const MAX_NAME_BYTES: usize = 256 << 20;
 
 fn read_root(mut source: impl Read) -> Result<Value, DecodeError> {
-    let root = rmpv::decode::read_value_with_max_depth(&mut source, MAX_DEPTH)
+    let root = read_value(&mut source, MAX_HEADS)
         .map_err(|error| Damaged(format!("the file `checkpoint` is no whole msgpack: {error}")))?;
     if source.read(&mut [0]).unwrap_or(0) != 0 {
         let reason = match root.is_map() {
@@ -88,36 +87,57 @@ fn optimizer(root: Value) -> Result<Value, DecodeError> {
     }
 }
 
-fn walk(name: String, value: Value, leaves: &mut Leaves) -> Result<(), DecodeError> {
-    match value {
-        Value::Map(entries) if entries.is_empty() => insert(leaves, name, Leaf::Empty),
-        Value::Map(entries) if has(&entries, CHUNKED_KEY) => {
-            let array = joined(&entries).map_err(|reason| in_leaf(&name, reason))?;
-            insert(leaves, name, Leaf::Inline(array))
-        }
-        Value::Map(entries)
-            if ["driver", "kvstore", "metadata"].iter().all(|k| has(&entries, k)) =>
-        {
-            let leaf = spec(&Value::Map(entries)).map_err(|reason| in_leaf(&name, reason))?;
-            insert(leaves, name, Leaf::Zarr(leaf))
-        }
-        Value::Map(entries) => entries.into_iter().try_for_each(|(key, value)| {
-            let key =
-                key.as_str().ok_or_else(|| in_leaf(&name, damaged("has a key that is no text")))?;
-            let child = if name.is_empty() { key.to_string() } else { format!("{name}/{key}") };
-            walk(child, value, leaves)
-        }),
-        Value::Ext(EXT_ARRAY | EXT_SCALAR, bytes) => {
-            let array = array(&bytes).map_err(|reason| in_leaf(&name, reason))?;
-            insert(leaves, name, Leaf::Inline(array))
-        }
-        other => insert(leaves, name, Leaf::Other(other)),
-    }
+fn leaves(tree: Value) -> Result<Leaves, DecodeError> {
+    let mut found = Found::default();
+    found.walk(String::new(), tree)?;
+    Ok(found.leaves)
 }
 
-fn insert(leaves: &mut Leaves, name: String, leaf: Leaf) -> Result<(), DecodeError> {
-    leaves.insert(name, leaf);
-    Ok(())
+#[derive(Default)]
+struct Found {
+    leaves: Leaves,
+    name_bytes: usize,
+}
+
+impl Found {
+    fn walk(&mut self, name: String, value: Value) -> Result<(), DecodeError> {
+        match value {
+            Value::Map(entries) if entries.is_empty() => self.insert(name, Leaf::Empty),
+            Value::Map(entries) if has(&entries, CHUNKED_KEY) => {
+                let array = joined(&entries).map_err(|reason| in_leaf(&name, reason))?;
+                self.insert(name, Leaf::Inline(array))
+            }
+            Value::Map(entries)
+                if ["driver", "kvstore", "metadata"].iter().all(|k| has(&entries, k)) =>
+            {
+                let leaf = spec(&Value::Map(entries)).map_err(|reason| in_leaf(&name, reason))?;
+                self.insert(name, Leaf::Zarr(leaf))
+            }
+            Value::Map(entries) => entries.into_iter().try_for_each(|(key, value)| {
+                let key = key
+                    .as_str()
+                    .ok_or_else(|| in_leaf(&name, damaged("has a key that is no text")))?;
+                let child = if name.is_empty() { key.to_string() } else { format!("{name}/{key}") };
+                self.walk(child, value)
+            }),
+            Value::Ext(EXT_ARRAY | EXT_SCALAR, bytes) => {
+                let array = array(&bytes).map_err(|reason| in_leaf(&name, reason))?;
+                self.insert(name, Leaf::Inline(array))
+            }
+            other => self.insert(name, Leaf::Other(other)),
+        }
+    }
+
+    fn insert(&mut self, name: String, leaf: Leaf) -> Result<(), DecodeError> {
+        self.name_bytes += name.len();
+        if self.name_bytes > MAX_NAME_BYTES {
+            return Err(damaged(format!(
+                "the file `checkpoint` holds names of more than {MAX_NAME_BYTES} bytes together"
+            )));
+        }
+        self.leaves.insert(name, leaf);
+        Ok(())
+    }
 }
 
 /// Says which leaf an error is about.
@@ -129,79 +149,12 @@ fn in_leaf(name: &str, error: DecodeError) -> DecodeError {
     }
 }
 
-fn damaged(reason: impl Into<String>) -> DecodeError {
+pub(super) fn damaged(reason: impl Into<String>) -> DecodeError {
     Damaged(reason.into())
 }
 
 fn has(entries: &[(Value, Value)], name: &str) -> bool {
     entries.iter().any(|(key, _)| key.as_str() == Some(name))
-}
-
-/// The packed list `[shape, dtype, bytes]` of an extension.
-fn array(mut packed: &[u8]) -> Result<Array, DecodeError> {
-    let list = rmpv::decode::read_value_ref_with_max_depth(&mut packed, MAX_DEPTH)
-        .map_err(|error| damaged(format!("is no whole array: {error}")))?;
-    let ValueRef::Array(parts) = list else { return Err(damaged("is no packed array")) };
-    let [ValueRef::Array(shape), name, ValueRef::Binary(data)] = &parts[..] else {
-        return Err(damaged("is no packed array of shape, type and bytes"));
-    };
-    let shape: Option<Vec<usize>> =
-        shape.iter().map(|size| size.as_u64().and_then(|size| size.try_into().ok())).collect();
-    let shape = shape.ok_or_else(|| damaged("has a shape that is not of sizes"))?;
-    // Files written by Python 2 and the earliest flax name the type in bytes.
-    let name = match name {
-        ValueRef::Binary(bytes) => std::str::from_utf8(bytes).unwrap_or_default(),
-        ValueRef::String(text) => text.as_str().unwrap_or_default(),
-        _ => "",
-    };
-    let dtype = DType::from_name(name).filter(|dtype| *dtype != DType::U16);
-    let dtype = dtype.ok_or_else(|| unknown_type(name))?;
-    if Some(data.len()) != num_bytes(&shape, dtype) {
-        return Err(damaged(format!("has {} bytes, but is {name} {shape:?}", data.len())));
-    }
-    Ok(Array { dtype, shape, data: data.to_vec() })
-}
-
-fn unknown_type(name: &str) -> DecodeError {
-    Unsupported(match name {
-        "uint16" => "is uint16, which stood for bfloat16 before 2021: update it with T5X".into(),
-        _ => format!(
-            "has the type `{name}`, expected bool, an integer or a float of 16 bits or more"
-        ),
-    })
-}
-
-/// An array that flax cut in pieces: `{shape: {"0": ..}, chunks: {"0": array, ..}}`.
-fn joined(entries: &[(Value, Value)]) -> Result<Array, DecodeError> {
-    let numbered = |name: &str| {
-        let map = entries.iter().find(|(key, _)| key.as_str() == Some(name))?.1.as_map()?;
-        (0..map.len())
-            .map(|i| Some(&map.iter().find(|(key, _)| key.as_str() == Some(&i.to_string()))?.1))
-            .collect::<Option<Vec<_>>>()
-    };
-    let sizes = numbered("shape").ok_or_else(|| damaged("is a cut array without a shape"))?;
-    let shape: Option<Vec<usize>> = sizes.iter().map(|v| v.as_u64()?.try_into().ok()).collect();
-    let shape = shape.ok_or_else(|| damaged("has a shape that is not of sizes"))?;
-    let mut whole: Option<Array> = None;
-    for piece in numbered("chunks").ok_or_else(|| damaged("is a cut array without pieces"))? {
-        let Value::Ext(EXT_ARRAY, packed) = piece else {
-            return Err(damaged("is a cut array with a piece that is none"));
-        };
-        let piece = array(packed)?;
-        match &mut whole {
-            None => whole = Some(piece),
-            Some(whole) => whole.data.extend(piece.data),
-        }
-    }
-    let whole = whole.ok_or_else(|| damaged("is a cut array without pieces"))?;
-    if Some(whole.data.len()) != num_bytes(&shape, whole.dtype) {
-        return Err(damaged(format!(
-            "has {} bytes, but is {} {shape:?}",
-            whole.data.len(),
-            whole.dtype
-        )));
-    }
-    Ok(Array { shape, ..whole })
 }
 
 /// The spec of a zarr array.
@@ -261,13 +214,10 @@ fn compression(value: &Value) -> Compression {
     }
 }
 
-fn sizes(value: &Value) -> Option<Vec<usize>> {
-    value.as_array()?.iter().map(|size| size.as_u64()?.try_into().ok()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::array::Array;
 
     fn packed(value: &Value) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -387,6 +337,30 @@ mod tests {
             bytes.extend([0xff; 4]);
             assert!(matches!(decode(&bytes[..]), Err(Damaged(_))), "{head:x}");
         }
+    }
+
+    #[test]
+    fn many_values_in_few_bytes_are_refused() {
+        let check = |bytes: &[u8], expected: &str| match decode(bytes) {
+            Err(Damaged(reason)) => assert!(reason.contains(expected), "{reason}"),
+            other => panic!("{expected}: {other:?}"),
+        };
+        let nils = |count: usize| {
+            [&[0xdd][..], &(count as u32).to_be_bytes(), &vec![0xc0; count]].concat()
+        };
+        check(&nils(5_000_000), "holds more than 4194304 values");
+        // Within an extension, as its shape and as its bytes.
+        let shape = [&[0x93][..], &nils(5_000)].concat();
+        let data = [&[0x93, 0x90, 0xa7][..], b"float32", &nils(5_000)].concat();
+        for packed in [shape, data] {
+            let array = Value::Ext(EXT_ARRAY, packed);
+            check(&file(map(&[("x", array)])), "`target/x` is no packed array of shape");
+        }
+        // Each name holds the long one above it.
+        let keys: Vec<String> = (0..3_000).map(|key| key.to_string()).collect();
+        let below: Vec<(&str, Value)> = keys.iter().map(|key| (&key[..], Value::Nil)).collect();
+        let long = "x".repeat(100_000);
+        check(&file(map(&[(&long, map(&below))])), "names of more than 268435456 bytes");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //!
 //! Encoding what was decoded gives the same bytes that T5X wrote.
 
+mod array;
+mod bounded;
 mod decode;
 mod encode;
 
@@ -11,6 +13,7 @@ use std::collections::BTreeMap;
 use crate::checkpoint::array::{Array, DType};
 use crate::checkpoint::zarr::Compression;
 
+pub(in crate::checkpoint) use bounded::MAX_HEADS;
 pub(super) use decode::decode;
 pub(in crate::checkpoint) use decode::{DecodeError, PLACEHOLDER, decode_tree};
 pub(super) use encode::encode;

@@ -7,7 +7,11 @@ use std::io::Read;
 const MAX_BODY_BYTES: u64 = 256 << 20;
 
 /// What the names of one node may take together.
-const MAX_TEXT_BYTES: usize = 64 << 20;
+pub const MAX_TEXT_BYTES: usize = 64 << 20;
+
+/// Entries of one body. In a compressed file one may take no more than a bit, in memory it takes hundreds
+/// of bytes.
+const MAX_ENTRIES: usize = 2 << 20;
 
 const HEADER_BYTES: usize = 12;
 const CHECKSUM_BYTES: usize = 4;
@@ -93,8 +97,11 @@ impl<'a> Fields<'a> {
     /// How many of something follow, of which each takes a byte at least.
     pub fn count(&mut self) -> Result<usize, String> {
         let count = self.size()?;
-        match count > self.rest.len() {
-            true => Err(format!("claims {count} entries in {} bytes", self.rest.len())),
+        if count > self.rest.len() {
+            return Err(format!("claims {count} entries in {} bytes", self.rest.len()));
+        }
+        match count > MAX_ENTRIES {
+            true => Err(format!("has {count} entries, expected {MAX_ENTRIES} at most")),
             false => Ok(count),
         }
     }
@@ -176,6 +183,16 @@ mod tests {
         let mut fields = Fields::new(&[9, 1, 1, b'a', b'b']);
         let prefixed = Prefixed::read(&mut fields, 2).unwrap();
         assert!(prefixed.texts(&mut fields, 10).unwrap_err().contains("shares more"));
+    }
+
+    #[test]
+    fn more_entries_than_a_body_has_are_refused_before_memory_is_taken() {
+        // 2^21 and one more, in bytes enough.
+        let body =
+            |low: u8| [&[0x80 | low, 0x80, 0x80, 0x01][..], &vec![0; MAX_ENTRIES + 1]].concat();
+        assert_eq!(Fields::new(&body(0)).count(), Ok(MAX_ENTRIES));
+        let found = Fields::new(&body(1)).count().unwrap_err();
+        assert_eq!(found, "has 2097153 entries, expected 2097152 at most");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Which data files a manifest or node refers to.
 
-use super::codec::{Fields, Prefixed};
+use super::codec::{Fields, MAX_TEXT_BYTES, Prefixed};
 
 /// The format's own limit.
 const MAX_PATH_BYTES: usize = 65_535;
@@ -20,10 +20,16 @@ pub fn read(fields: &mut Fields<'_>, base: &str) -> Result<Vec<DataFile>, String
     let prefixed = Prefixed::read(fields, count)?;
     let base_lengths = fields.sizes(count)?;
     let paths = prefixed.texts(fields, MAX_PATH_BYTES)?;
+    let mut bytes = 0;
     let file = |(path, base_length): (Vec<u8>, usize)| {
         let path = String::from_utf8(path).map_err(|_| "names a file that is no text")?;
         let own = path.get(..base_length).ok_or("names a file outside of its folder")?;
         let file = DataFile { base: format!("{base}{own}"), path: format!("{base}{path}") };
+        // A long base makes many bytes of short names.
+        bytes += file.base.len() + file.path.len();
+        if bytes > MAX_TEXT_BYTES {
+            return Err(format!("has names of more than {MAX_TEXT_BYTES} bytes together"));
+        }
         let is_plain = |part: &str| !matches!(part, "" | "." | "..");
         let is_inside = file.path.split('/').all(is_plain);
         // What is nowhere, such as the root of an empty tree, is in a file without a name.
@@ -52,6 +58,16 @@ mod tests {
         let files = read(&mut Fields::new(&table), "up/").unwrap();
         let shown: Vec<_> = files.iter().map(|file| (&file.base[..], &file.path[..])).collect();
         assert_eq!(shown, [("up/p/", "up/p/d1"), ("up/p/", "up/p/x")]);
+    }
+
+    #[test]
+    fn a_long_base_does_not_make_gigabytes_of_kilobytes() {
+        // As many files without a name.
+        let table = [&[0x90, 0x4e][..], &[0; 3 * 10_000]].concat();
+        assert_eq!(read(&mut Fields::new(&table), "d/").unwrap().len(), 10_000);
+        let base = "d/".repeat(30_000);
+        let found = read(&mut Fields::new(&table), &base);
+        assert!(found.unwrap_err().contains("names of more than"));
     }
 
     #[test]

@@ -15,15 +15,22 @@ const MAGIC: u32 = 0x0cdb_20de;
 /// What a node may take in its file.
 const MAX_NODE_BYTES: u64 = 256 << 20;
 
-/// What the keys of all arrays may take together: those of millions of chunks.
-const MAX_KEY_BYTES: usize = 1 << 30;
+/// What the tree may take in memory: that of two million chunks.
+const MAX_TREE_BYTES: usize = 512 << 20;
+
+/// What an entry takes beside its texts: a node of the map may be half full, and texts are allocated
+/// apart. An entry of a few bytes in the file takes hundreds.
+const ENTRY_BYTES: usize = 2 * size_of::<(String, Place)>() + 32;
+
+/// The same of a node that is yet to be read.
+const CHILD_BYTES: usize = 2 * size_of::<Child>() + 64;
 
 /// The format's own limit.
 const MAX_KEY_LENGTH: usize = 65_535;
 
 /// Reads every key below a root.
 pub fn entries(checkpoint: &Path, dir: &Path, root: NodePlace) -> Result<Entries, CheckpointError> {
-    let mut walk = Walk { dir, entries: Entries::new(), key_bytes: 0, seen: BTreeSet::new() };
+    let mut walk = Walk { dir, entries: Entries::new(), bytes: 0, seen: BTreeSet::new() };
     let mut pending = vec![(root, Vec::new())];
     while let Some((place, prefix)) = pending.pop() {
         let file = dir.join(&place.file.path);
@@ -50,7 +57,8 @@ enum Failure {
 struct Walk<'a> {
     dir: &'a Path,
     entries: Entries,
-    key_bytes: usize,
+    /// What the entries and the nodes take.
+    bytes: usize,
     /// Nodes that were read: a tree that meets itself has no end.
     seen: BTreeSet<(String, u64)>,
 }
@@ -95,18 +103,20 @@ impl Walk<'_> {
         let count = fields.count()?;
         let children = match height {
             0 => self.leaf(&mut fields, &files, count, prefix).map(|()| Vec::new())?,
-            _ => interior(&mut fields, &files, count, (height - 1, prefix))?,
+            _ => self.interior(&mut fields, &files, count, (height - 1, prefix))?,
         };
         fields.finish()?;
-        let bytes: usize = children.iter().map(|(_, prefix)| prefix.len() + 1).sum();
-        self.count_keys(bytes)?;
         Ok(children)
     }
 
-    fn count_keys(&mut self, bytes: usize) -> Result<(), String> {
-        self.key_bytes += bytes;
-        match self.key_bytes > MAX_KEY_BYTES {
-            true => Err("brings more keys than memory can hold".to_string()),
+    /// Counts what is about to be held.
+    fn hold(&mut self, bytes: usize) -> Result<(), String> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        match self.bytes > MAX_TREE_BYTES {
+            true => Err(format!(
+                "brings the tree to {} bytes in memory, expected {MAX_TREE_BYTES} at most",
+                self.bytes
+            )),
             false => Ok(()),
         }
     }
@@ -127,14 +137,20 @@ impl Walk<'_> {
         for ((key, length), kind) in keys.into_iter().zip(lengths).zip(kinds) {
             let key = String::from_utf8([prefix, &key].concat())
                 .map_err(|_| "has a key that is no text")?;
-            self.count_keys(key.len() + 1)?;
+            self.hold(ENTRY_BYTES + key.len())?;
             let value = match kind {
-                0 => Place::Inline(fields.bytes(length as usize)?.into()),
+                0 => {
+                    let bytes = fields.bytes(length as usize)?;
+                    self.hold(bytes.len())?;
+                    Place::Inline(bytes.into())
+                }
                 1 => {
                     let file = files::listed(files, ids.next().expect("as many as kinds"))?;
                     let offset = offsets.next().expect("as many as kinds");
                     offset.checked_add(length).ok_or("has a value behind the end of its file")?;
-                    Place::Slice { file: self.dir.join(&file.path), offset, length }
+                    let file = self.dir.join(&file.path);
+                    self.hold(file.as_str().len())?;
+                    Place::Slice { file, offset, length }
                 }
                 other => return Err(format!("has a value of the unknown kind {other}")),
             };
@@ -144,29 +160,32 @@ impl Walk<'_> {
         }
         Ok(())
     }
-}
 
-fn interior(
-    fields: &mut Fields<'_>,
-    files: &[DataFile],
-    count: usize,
-    (height, prefix): (u8, &[u8]),
-) -> Result<Vec<Child>, String> {
-    let keys = Prefixed::read(fields, count)?;
-    let shared = fields.sizes(count)?;
-    let keys = keys.texts(fields, MAX_KEY_LENGTH)?;
-    let ids = fields.sizes(count)?;
-    let (offsets, lengths) = (fields.numbers(count)?, fields.numbers(count)?);
-    // Numbers of keys, of bytes in nodes and of bytes in values.
-    fields.numbers(3 * count)?;
-    let child = |at: usize| {
-        let below = keys[at].get(..shared[at]).ok_or("shares more of a key than there is")?;
-        let below = [prefix, below].concat();
-        if below.len() > MAX_KEY_LENGTH {
-            return Err(format!("has a key of {} bytes", below.len()));
-        }
-        let file = files::listed(files, ids[at])?.clone();
-        Ok((NodePlace { file, offset: offsets[at], length: lengths[at], height }, below))
-    };
-    (0..count).map(child).collect()
+    fn interior(
+        &mut self,
+        fields: &mut Fields<'_>,
+        files: &[DataFile],
+        count: usize,
+        (height, prefix): (u8, &[u8]),
+    ) -> Result<Vec<Child>, String> {
+        let keys = Prefixed::read(fields, count)?;
+        let shared = fields.sizes(count)?;
+        let keys = keys.texts(fields, MAX_KEY_LENGTH)?;
+        let ids = fields.sizes(count)?;
+        let (offsets, lengths) = (fields.numbers(count)?, fields.numbers(count)?);
+        // Numbers of keys, of bytes in nodes and of bytes in values.
+        fields.numbers(3 * count)?;
+        let mut child = |at: usize| {
+            let below = keys[at].get(..shared[at]).ok_or("shares more of a key than there is")?;
+            let below = [prefix, below].concat();
+            if below.len() > MAX_KEY_LENGTH {
+                return Err(format!("has a key of {} bytes", below.len()));
+            }
+            let file = files::listed(files, ids[at])?.clone();
+            // The path is kept once more among the nodes that were seen.
+            self.hold(CHILD_BYTES + below.len() + file.base.len() + 2 * file.path.len())?;
+            Ok((NodePlace { file, offset: offsets[at], length: lengths[at], height }, below))
+        };
+        (0..count).map(&mut child).collect()
+    }
 }

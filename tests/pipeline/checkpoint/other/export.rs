@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use gimlet::checkpoint::{
-    Array, DType, HuggingFaceOptions, Stored, Writer, export_hugging_face, open,
+    Array, DType, HuggingFaceOptions, Stored, Weights, Writer, export_hugging_face, export_torch,
+    open,
 };
 use gimlet::storage::Path;
 use serde_json::Value;
 
 use super::opened;
-use crate::checkpoint::{fixture, scratch};
+use crate::checkpoint::{fixture, names, scratch};
 
 const FAMILIES: [&str; 5] = ["t5", "t5_1_1", "mt5", "umt5", "longt5"];
 
@@ -144,14 +145,67 @@ fn the_configuration_is_that_of_transformers() {
     }
 }
 
+/// A SentencePiece model of these pieces and nothing else.
+fn sentencepiece(pieces: &[&str]) -> Vec<u8> {
+    let field = |bytes: &[u8]| [&[0x0a, bytes.len() as u8], bytes].concat();
+    pieces.iter().flat_map(|piece| field(&field(piece.as_bytes()))).collect()
+}
+
+#[test]
+fn sentinels_have_rows_of_the_embedding() {
+    let (_dir, dir) = scratch();
+    let (vocabulary, to) = (dir.join("any.model"), dir.join("out"));
+    // An embedding of twelve rows.
+    let model = opened("hugging_face/t5");
+    let export = |extra_ids| {
+        let vocabulary = Some(vocabulary.clone());
+        let options = HuggingFaceOptions { vocabulary, extra_ids, ..HuggingFaceOptions::default() };
+        export_hugging_face(model.as_ref(), &to, &options).map_err(|error| error.to_string())
+    };
+    vocabulary.write_atomic(b"a vocabulary").unwrap();
+    assert!(export(None).unwrap_err().contains("it is no SentencePiece model"));
+    let pieces = ["<pad>", "</s>", "<unk>", "▁<extra_id_1>", "▁<extra_id_0>"];
+    vocabulary.write_atomic(&sentencepiece(&pieces)).unwrap();
+    let expected = "5 pieces and 8 extra ids are more than the 12 rows of the model's embedding; \
+                    expected --extra_ids of 7 at most, or 0, for its pieces hold the sentinels";
+    let message = export(Some(8)).unwrap_err();
+    assert!(message.contains(expected), "{message}");
+    assert!(!to.exists().unwrap());
+    export(None).unwrap();
+    let config = to.join("tokenizer_config.json").read_to_string().unwrap();
+    assert!(config.contains("\"extra_ids\": 0") && !config.contains("<extra_id_"), "{config}");
+}
+
+#[test]
+fn an_export_that_fails_leaves_nothing() {
+    let (_dir, dir) = scratch();
+    let model = opened("hugging_face/t5");
+    for weights in [Weights::Safetensors, Weights::Torch, Weights::Flax] {
+        let to = dir.join(weights.file_name());
+        to.create_dir_all().unwrap();
+        // A disk that is full.
+        let unfinished = to.join(&format!("{}.unfinished", weights.file_name()));
+        std::os::unix::fs::symlink("/dev/full", unfinished.local().unwrap()).unwrap();
+        let options = HuggingFaceOptions { weights, ..HuggingFaceOptions::default() };
+        let error = export_hugging_face(model.as_ref(), &to, &options).unwrap_err();
+        assert!(error.to_string().contains("the disk is full"), "{error}");
+        assert_eq!(names(&to), [""; 0]);
+    }
+    let file = dir.join("x.pth");
+    let unfinished = dir.join("x.pth.unfinished").local().unwrap();
+    std::os::unix::fs::symlink("/dev/full", &unfinished).unwrap();
+    export_torch(model.as_ref(), &file, &HuggingFaceOptions::default()).unwrap_err();
+    assert!(!file.exists().unwrap() && unfinished.symlink_metadata().is_err());
+}
+
 #[test]
 fn another_type_and_a_vocabulary_are_as_asked() {
     let (_dir, dir) = scratch();
     let vocabulary = dir.join("any.model");
-    vocabulary.write_atomic(b"a vocabulary").unwrap();
+    vocabulary.write_atomic(&sentencepiece(&["<pad>", "</s>", "<unk>", "a"])).unwrap();
     let options = HuggingFaceOptions {
         dtype: Some(DType::Bf16),
-        vocabulary: Some(vocabulary),
+        vocabulary: Some(vocabulary.clone()),
         extra_ids: Some(2),
         ..HuggingFaceOptions::default()
     };
@@ -159,7 +213,7 @@ fn another_type_and_a_vocabulary_are_as_asked() {
     let to = dir.join("out");
     export_hugging_face(model.as_ref(), &to, &options).unwrap();
     assert!(open(&to).unwrap().leaves().iter().all(|leaf| leaf.dtype == DType::Bf16));
-    assert_eq!(to.join("spiece.model").read().unwrap(), b"a vocabulary");
+    assert_eq!(to.join("spiece.model").read().unwrap(), vocabulary.read().unwrap());
     let config = to.join("tokenizer_config.json").read_to_string().unwrap();
     assert!(config.contains("\"T5Tokenizer\"") && config.contains("<extra_id_1>"), "{config}");
     assert!(!config.contains("<extra_id_2>"), "{config}");
