@@ -84,6 +84,10 @@ pub fn restore_or_init(
         histories: Histories::new(),
         monitored: Monitored::new(),
     };
+    let is_new = restored.as_ref().is_none_or(|restored| restored.record.is_none());
+    if is_new && spec.random_seed.is_none() {
+        telemetry::notice(&format!("the seed of this run is {seed}"));
+    }
     let Some(Restored { record, data, path }) = restored else {
         return Ok(Start { state, record: fresh, data: None, resumed: false });
     };

@@ -81,6 +81,30 @@ fn a_run_that_is_asked_to_end_does_not_finish_its_evaluation() {
 }
 
 #[test]
+fn a_run_of_other_batches_begins_its_data_anew_if_asked_to() {
+    let folder = Folder::new();
+    folder.pretrain(4).succeeds();
+    let other = || folder.pretrain(8).bind("BATCH_SIZE", 4);
+    let refused = other().run();
+    assert_eq!(refused.status, Some(2), "{}", refused.stderr);
+    let remedy = "utils.RestoreCheckpointConfig.restore_dataset = False";
+    assert!(refused.stderr.contains(remedy), "{}", refused.stderr);
+
+    let begun = other().bind("utils.RestoreCheckpointConfig.restore_dataset", "False").succeeds();
+    assert!(begun.stderr.contains("no data position: the data begin anew"), "{}", begun.stderr);
+    assert_eq!(steps(&folder.path("model")), [4, 8]);
+}
+
+#[test]
+fn a_run_without_a_period_saves_its_end_and_tells_its_seed() {
+    let folder = Folder::new();
+    let run = folder.pretrain(3).bind("utils.SaveCheckpointConfig.period", "None");
+    let ended = run.bind("RANDOM_SEED", "None").bind("train.eval_period", 3).succeeds();
+    assert_eq!(steps(&folder.path("model")), [3]);
+    assert!(ended.stderr.contains("the seed of this run is "), "{}", ended.stderr);
+}
+
+#[test]
 fn a_folder_that_a_living_process_trains_into_is_refused() {
     let folder = Folder::new();
     let run = folder.pretrain(1_000_000);

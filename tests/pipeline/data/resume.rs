@@ -185,3 +185,34 @@ fn a_position_of_other_data_is_refused() {
     let error = get_dataset(&other, &tasks, options).err().unwrap().to_string();
     assert!(error.contains("does not fit this run") && error.contains("packed"), "{error}");
 }
+
+#[test]
+fn another_data_set_begins_anew_and_says_so() {
+    let folder = folder_of_text();
+    let tasks = tasks([span_corruption_task(&folder), text_task(&folder)]);
+    let mut pretrained = start(&config("spans", (64, 32)), &tasks, None);
+    take(&mut pretrained, 2);
+    let other = config("lines", (64, 32));
+    let mut begun = start(&other, &tasks, Some(&pretrained.state()));
+    let said = "the saved data position is of `spans train`: `lines train` begins anew";
+    assert_eq!(begun.notices(), [said]);
+    assert_eq!(take(&mut begun, 3), take(&mut start(&other, &tasks, None), 3));
+}
+
+#[test]
+fn a_position_in_other_files_is_refused_and_in_files_that_grew_taken_up() {
+    let folder = folder_of_text();
+    let (tasks, config) = (tasks([text_task(&folder)]), config("lines", (64, 32)));
+    let mut before = start(&config, &tasks, None);
+    take(&mut before, 3);
+    let state = before.state();
+    let file = folder.path().join("3.txt");
+    let text = std::fs::read_to_string(&file).unwrap() + "more\n";
+    std::fs::write(&file, text).unwrap();
+    take(&mut start(&config, &tasks, Some(&state)), 1);
+
+    std::fs::rename(&file, folder.path().join("4.txt")).unwrap();
+    let options = DatasetOptions { resume: Some(state), ..DatasetOptions::default() };
+    let error = get_dataset(&config, &tasks, options).err().unwrap().to_string();
+    assert!(error.contains("does not fit this run") && error.contains("files 4"), "{error}");
+}
