@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::convert::{Batch, FeatureConverter};
 use super::error::DataError;
 use super::pipeline::StageState;
-use super::source::BadRecords;
+use super::source::{BadPlaces, BadRecords};
 use super::streams::{Share, Streams};
 
 /// The positions of streams by their index.
@@ -30,6 +30,9 @@ pub struct DatasetState {
     pub batches: u64,
     /// The positions of the streams that this host reads; none at the beginning.
     pub positions: Positions,
+    /// The records skipped by then, those of batches made ahead included; they are read again and count once.
+    #[serde(default, skip_serializing_if = "BadPlaces::is_empty")]
+    pub bad_records: BadPlaces,
 }
 
 impl DatasetState {
@@ -54,6 +57,7 @@ impl DatasetState {
                 return Err(DataError::State { reason });
             }
             positions.extend(Arc::unwrap_or_clone(host.positions));
+            merged.bad_records.extend(&host.bad_records);
         }
         merged.positions = Arc::new(positions);
         Ok(merged)
@@ -152,10 +156,10 @@ impl BatchIterator {
 
     /// The position after the last batch handed out.
     pub fn state(&self) -> DatasetState {
-        self.state.clone()
+        DatasetState { bad_records: self.bad_records.places(), ..self.state.clone() }
     }
 
-    /// Records skipped since the start, those of batches made ahead included.
+    /// Records skipped since the data began, those of batches made ahead included.
     pub fn num_bad_records(&self) -> u64 {
         self.bad_records.count()
     }

@@ -65,8 +65,8 @@ pub use rates::{
     RateUnsupervised,
 };
 pub use source::{
-    ArrowDataSource, BadRecords, ColumnType, ConcatenatedDataSource, CsvDataSource, DataSource,
-    FeatureDescription, FeatureSpec, FewshotDataSource, FilePattern, FixedLenFeature,
+    ArrowDataSource, BadPlaces, BadRecords, ColumnType, ConcatenatedDataSource, CsvDataSource,
+    DataSource, FeatureDescription, FeatureSpec, FewshotDataSource, FilePattern, FixedLenFeature,
     FixedLenSequenceFeature, FunctionDataSource, GeneratedDataSource, GeneratedKind,
     HuggingFaceDataSource, JsonLinesDataSource, LengthDistribution, MegatronDataSource,
     OnBadRecord, OriginalSource, ParquetDataSource, ShortLength, TextLineDataSource, TfDtype,

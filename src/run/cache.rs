@@ -171,10 +171,7 @@ fn write(
     })?;
     drop(shown);
     notice(&format!("{name}: cached in {}", cache.path()));
-    match options.bad_records.count() {
-        0 => {}
-        count => warn(&format!("{name}: {count} bad records were left out")),
-    }
+    options.bad_records.tell(name);
     Ok(())
 }
 

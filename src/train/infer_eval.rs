@@ -162,6 +162,7 @@ impl InferTask {
         let limit = evaluator.num_examples.unwrap_or(usize::MAX);
         let features: Vec<data::Example> =
             task_examples(&task, &options)?.take(limit).collect::<Result<_, _>>()?;
+        options.bad_records.tell(&format!("evaluation of {}", task.task_name()));
         let target_vocabulary =
             task.output_features[&evaluator.target_field_name].vocabulary.build()?;
         let examples = features

@@ -54,6 +54,7 @@ impl TrainEval {
         };
         let eval_steps = spec.eval_steps as usize;
         let found = training_eval_batches(config, context.tasks, &options, eval_steps)?;
+        options.bad_records.tell("training evaluation");
         if found.is_empty() {
             let (name, split) = (&config.mixture_or_task_name, &config.split);
             telemetry::notice(&format!("{name} has no '{split}' split: no training evaluation"));

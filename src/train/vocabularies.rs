@@ -32,7 +32,7 @@ fn check_same(
     found: &VocabularySpec,
     expected: &VocabularySpec,
 ) -> Result<(), TrainError> {
-    if found == expected || found.build()?.name() == expected.build()?.name() {
+    if found.is_same_as(expected)? || found.build()?.name() == expected.build()?.name() {
         return Ok(());
     }
     let (found, expected) = (found.build()?.name(), expected.build()?.name());

@@ -7,7 +7,7 @@ use super::codepoints::PartialCodepoints;
 use super::sentencepiece::SentencePiece;
 use super::unigrams::Unigrams;
 use super::word_piece::WordPiece;
-use super::{VocabError, Vocabulary, VocabularySpec};
+use super::{BertWordPieceVocabulary, VocabError, Vocabulary, VocabularySpec};
 
 type Loaded = Mutex<HashMap<VocabularySpec, Arc<dyn Vocabulary>>>;
 
@@ -31,5 +31,23 @@ impl VocabularySpec {
         };
         loaded.insert(self.clone(), vocabulary.clone());
         Ok(vocabulary)
+    }
+    /// Whether both are one vocabulary. Files at two paths are compared by what they hold, as SeqIO does it:
+    /// the tasks of a mixture may each bring their copy.
+    ///
+    /// # Errors
+    /// A file that decides cannot be read.
+    pub fn is_same_as(&self, other: &Self) -> Result<bool, VocabError> {
+        let files_decide = match (self, other) {
+            _ if self == other => return Ok(true),
+            // Extra ids and options become part of the model when it is loaded.
+            (Self::SentencePiece(_), Self::SentencePiece(_)) => true,
+            (Self::BertWordPiece(spec), Self::BertWordPiece(other)) => {
+                let vocab_lookup_table = other.vocab_lookup_table.clone();
+                BertWordPieceVocabulary { vocab_lookup_table, ..spec.clone() } == *other
+            }
+            _ => false,
+        };
+        Ok(files_decide && self.build()?.content() == other.build()?.content())
     }
 }

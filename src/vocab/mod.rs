@@ -51,6 +51,11 @@ pub trait Vocabulary: Send + Sync + std::fmt::Debug {
         false
     }
 
+    /// What was read of a file, by which vocabularies of two files are compared; `None` where there is none.
+    fn content(&self) -> Option<Vec<u8>> {
+        None
+    }
+
     /// Appends the ids of `text` to `ids`, without EOS.
     fn encode_into(&self, text: &str, ids: &mut Vec<i32>);
 

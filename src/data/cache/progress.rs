@@ -7,6 +7,7 @@ use super::info::FeatureTable;
 use super::stats::Stats;
 use crate::data::error::DataError;
 use crate::data::pipeline::StageState;
+use crate::data::source::BadPlaces;
 
 /// How far a task's cache is. What it speaks of is on the disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -17,6 +18,9 @@ pub(super) struct Progress {
     pub finished: Vec<String>,
     /// The split being written.
     pub current: Option<SplitProgress>,
+    /// The records that were skipped.
+    #[serde(default)]
+    pub bad_records: BadPlaces,
 }
 
 /// How far a split is.

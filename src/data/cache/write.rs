@@ -184,6 +184,7 @@ impl CacheWriter<'_> {
         plans: &[SplitPlan],
         observe: &mut dyn FnMut(&str, Written),
     ) -> Result<(), DataError> {
+        self.options.bad_records.take_up(&self.progress.bad_records);
         for plan in plans {
             if !self.progress.finished.contains(&plan.split) {
                 self.write_split(plan, observe)?;
@@ -227,7 +228,7 @@ impl CacheWriter<'_> {
                 shards.flush()?;
                 shards.reached.position = Some(stage.save());
                 self.progress.current = Some(shards.reached.clone());
-                self.progress.save(self.cache)?;
+                self.save_progress()?;
                 flushed = Instant::now();
             }
         }
@@ -272,6 +273,11 @@ impl CacheWriter<'_> {
         self.cache.stats(split).write_atomic(&pretty(stats))?;
         self.progress.finished.push(split.clone());
         self.progress.current = None;
+        self.save_progress()
+    }
+
+    fn save_progress(&mut self) -> Result<(), DataError> {
+        self.progress.bad_records = self.options.bad_records.places();
         self.progress.save(self.cache)
     }
 

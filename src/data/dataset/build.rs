@@ -160,7 +160,8 @@ impl<'a> Builder<'a> {
             let (saved, read) = (data_set(&state.stream), data_set(&stream));
             notices.push(format!("the saved data position is of `{saved}`: `{read}` begins anew"));
         }
-        Ok(DatasetState { stream, seed: self.seed, batches: 0, positions: Arc::default() })
+        let (positions, bad_records) = Default::default();
+        Ok(DatasetState { stream, seed: self.seed, batches: 0, positions, bad_records })
     }
 
     /// The tasks that are read, with their rates. One of rate 0 is evaluated with its mixture and never drawn.

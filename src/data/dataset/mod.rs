@@ -125,6 +125,7 @@ pub fn get_dataset(
     let mut notices = Vec::new();
     let stream = builder.stream(&converter, num_streams, &builder.files()?)?;
     let state = builder.state(stream, &mut notices)?;
+    options.bad_records.take_up(&state.bad_records);
     let rows_of_host = config.batch_size / options.num_shards;
     let rows_per_stream = config.batch_size / num_streams;
     let first_row = options.shard_index * rows_of_host;

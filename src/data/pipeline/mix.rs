@@ -137,7 +137,7 @@ fn check_compatible(name: &str, parts: &MixtureParts) -> Result<(), DataError> {
         }
         for (feature, known) in &first.output_features {
             let other = &task.output_features[feature];
-            if known.vocabulary != other.vocabulary || known.dtype != other.dtype {
+            if known.dtype != other.dtype || !known.vocabulary.is_same_as(&other.vocabulary)? {
                 return Err(DataError::Config(format!(
                     "tasks in mixture `{name}` must use the same vocabulary and dtype: for feature \
                      '{feature}', `{a}` uses {:?} ({}), `{b}` uses {:?} ({})",

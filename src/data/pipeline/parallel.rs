@@ -4,16 +4,33 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use super::map::MapItems;
+use super::map::{Map, MapItems};
 use super::pool::Workers;
-use super::pull::{Pull, StageState};
+use super::pull::{Pull, Stage, StageState};
 use crate::data::error::DataError;
 use crate::data::example::Example;
 
 /// Items that travel to a thread at once: enough to make the trip cheap, few enough that a
 /// restored pipeline repeats little.
 const CHUNK: usize = 64;
+/// Chunks that are sent for one that is handed on: two, so that soon as many are under way as may be.
+const CHUNKS_AT_ONCE: usize = 2;
 type Mapped = Result<Vec<Example>, DataError>;
+
+/// Maps what a stage yields; this is where the time goes, so threads do it where there are some.
+pub(crate) fn mapped<In>(
+    input: In,
+    maps: Arc<dyn MapItems<In::Item>>,
+    workers: Option<&Workers>,
+) -> Stage
+where
+    In: Pull<Item: Send + 'static> + 'static,
+{
+    match workers {
+        Some(workers) => Box::new(ParallelMap::new(input, maps, workers.clone())),
+        None => Box::new(Map::new(input, maps)),
+    }
+}
 
 /// A chunk that threads work on, and where it came from.
 struct Pending {
@@ -52,32 +69,39 @@ where
         Self { input, counter: 0, ended: false, maps, workers, pending, current }
     }
 
-    /// Keeps the threads busy.
+    /// Keeps the threads busy. What is under way grows with what is handed on: a stage below may make one item
+    /// of many records, and the reader takes data that it has to repeat for nothing as empty.
     fn fill(&mut self) -> Result<(), DataError> {
-        while !self.ended && self.pending.len() < self.workers.max_pending {
-            let (counter, input) = (self.counter, self.input.save());
-            let mut items = Vec::with_capacity(CHUNK);
-            while items.len() < CHUNK {
-                match self.input.pull()? {
-                    Some(item) => items.push(item),
-                    None => {
-                        self.ended = true;
-                        break;
-                    }
-                }
+        for _ in 0..CHUNKS_AT_ONCE {
+            if self.ended || self.pending.len() >= self.workers.max_pending {
+                break;
             }
-            self.counter += items.len() as u64;
-            let (done, result) = sync_channel(1);
-            let maps = self.maps.clone();
-            self.workers.run(move || {
-                let mapped: Mapped = (items.into_iter().zip(counter..))
-                    .filter_map(|(item, counter)| maps.apply(item, counter).transpose())
-                    .collect();
-                // Nobody waits for it when the pipeline is being dropped.
-                let _ = done.send(mapped);
-            });
-            self.pending.push_back(Pending { counter, input, done: result });
+            self.send_chunk()?;
         }
+        Ok(())
+    }
+
+    /// Has a thread map the next chunk.
+    fn send_chunk(&mut self) -> Result<(), DataError> {
+        let (counter, input) = (self.counter, self.input.save());
+        let mut items = Vec::with_capacity(CHUNK);
+        while items.len() < CHUNK && !self.ended {
+            match self.input.pull()? {
+                Some(item) => items.push(item),
+                None => self.ended = true,
+            }
+        }
+        self.counter += items.len() as u64;
+        let (done, result) = sync_channel(1);
+        let maps = self.maps.clone();
+        self.workers.run(move || {
+            let mapped: Mapped = (items.into_iter().zip(counter..))
+                .filter_map(|(item, counter)| maps.apply(item, counter).transpose())
+                .collect();
+            // Nobody waits for it when the pipeline is being dropped.
+            let _ = done.send(mapped);
+        });
+        self.pending.push_back(Pending { counter, input, done: result });
         Ok(())
     }
 
@@ -135,5 +159,56 @@ where
             self.pull()?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Yields empty examples forever and counts them.
+    struct Endless(Arc<AtomicUsize>);
+
+    impl Pull for Endless {
+        type Item = Example;
+
+        fn pull(&mut self) -> Result<Option<Example>, DataError> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(Some(Example::default()))
+        }
+
+        fn save(&self) -> StageState {
+            StageState::default()
+        }
+
+        fn restore(&mut self, _: &StageState) -> Result<(), DataError> {
+            Ok(())
+        }
+    }
+
+    struct Same;
+
+    impl MapItems<Example> for Same {
+        fn apply(&self, item: Example, _: u64) -> Result<Option<Example>, DataError> {
+            Ok(Some(item))
+        }
+    }
+
+    #[test]
+    fn what_is_pulled_ahead_grows_with_what_is_handed_on() {
+        let (pulled, threads) = (Arc::new(AtomicUsize::new(0)), NonZeroUsize::new(3).unwrap());
+        let workers = Workers::start(threads, 1);
+        let most = workers.max_pending;
+        let mut stage = ParallelMap::new(Endless(pulled.clone()), Arc::new(Same), workers);
+        for taken in 1..=8 {
+            for _ in 0..CHUNK {
+                stage.pull().unwrap().expect("it is endless");
+            }
+            let ahead = pulled.load(Ordering::Relaxed) / CHUNK - taken;
+            assert_eq!(ahead, taken.min(most - 1), "after {taken} chunks");
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::convert::Convert;
 use super::few_shot::FewShot;
 use super::listing::Listing;
 use super::map::{Count, ExampleMaps, Map, NamedStep, RecordMaps};
-use super::parallel::ParallelMap;
+use super::parallel::mapped;
 use super::pool::Workers;
 use super::pull::Stage;
 use super::rebatch::Rebatch;
@@ -320,7 +320,7 @@ impl Builder<'_> {
         Ok(groups)
     }
 
-    /// Reads, parses and maps records; this is where the time goes, so it may use threads.
+    /// Reads, parses and maps records.
     fn read(&self, part: Part, steps: Vec<NamedStep>, guard: &BadRecordGuard) -> Stage {
         let Part { label, split, files, shuffle, num_epochs } = part;
         let plan = self.plan;
@@ -354,23 +354,20 @@ impl Builder<'_> {
         let reader = Reader::new(read_plan, format!("{}/{label}", self.name()), &plan.reads);
         let maps = ExampleMaps { task: self.name(), steps, bad_records: guard.clone() };
         let maps = Arc::new(RecordMaps { parser: files.parser, maps });
-        match &plan.workers {
-            Some(workers) => Box::new(ParallelMap::new(reader, maps, workers.clone())),
-            None => Box::new(Map::new(reader, maps)),
-        }
+        mapped(reader, maps, plan.workers.as_ref())
     }
 
     fn append(&self, input: Stage, group: Group, guard: &BadRecordGuard) -> Stage {
-        let mut stage = match group.head {
+        let stage = match group.head {
             Some((context, step)) => staged(input, context, step),
             None => input,
         };
-        if !group.maps.is_empty() {
-            let bad_records = guard.clone();
-            let maps = ExampleMaps { task: self.name(), steps: group.maps, bad_records };
-            stage = Box::new(Map::new(stage, Arc::new(maps)));
+        if group.maps.is_empty() {
+            return stage;
         }
-        stage
+        let bad_records = guard.clone();
+        let maps = ExampleMaps { task: self.name(), steps: group.maps, bad_records };
+        mapped(stage, Arc::new(maps), self.plan.workers.as_ref())
     }
 }
 

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::{Deserialize, Serialize};
+
 use crate::data::error::DataError;
 use crate::gin::Configurable;
 use crate::telemetry::warn;
@@ -28,27 +30,76 @@ pub(crate) struct BadRecordPolicy {
     pub max_bad_records: u64,
 }
 
+/// Where skipped records are: by task, the numbers in each file, so that a record counts once however often
+/// the data are repeated. Saved with a position, so that it also counts once however often a run is resumed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BadPlaces(BTreeMap<String, BTreeMap<String, BTreeSet<u64>>>);
+
+impl BadPlaces {
+    /// Whether no record was skipped.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds those of another process.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        for (task, files) in &other.0 {
+            let of_task = self.0.entry(task.clone()).or_default();
+            for (file, numbers) in files {
+                of_task.entry(file.clone()).or_default().extend(numbers);
+            }
+        }
+    }
+
+    /// Adds a record; `false` if it was there.
+    fn insert(&mut self, task: &str, (file, number): (String, u64)) -> bool {
+        let of_task = self.0.entry(task.to_string()).or_default();
+        of_task.entry(file).or_default().insert(number)
+    }
+
+    fn count(&self) -> usize {
+        self.0.keys().map(|task| self.count_of(task)).sum()
+    }
+
+    fn count_of(&self, task: &str) -> usize {
+        self.0.get(task).into_iter().flat_map(BTreeMap::values).map(BTreeSet::len).sum()
+    }
+}
+
 /// The records that a run skipped. Clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct BadRecords(Arc<Mutex<Skipped>>);
 
 #[derive(Debug, Default)]
 struct Skipped {
-    /// File and number by task, so that a record counts once however often the data are repeated.
-    places: BTreeMap<String, BTreeSet<(String, u64)>>,
+    places: BadPlaces,
+    /// Of this process.
     messages: Vec<String>,
-}
-
-impl Skipped {
-    fn count(&self) -> usize {
-        self.places.values().map(BTreeSet::len).sum()
-    }
 }
 
 impl BadRecords {
     /// Records skipped so far.
     pub fn count(&self) -> u64 {
-        self.lock().count() as u64
+        self.lock().places.count() as u64
+    }
+
+    /// Tells the user how many are left out of what was read; the first ones were told when they were met.
+    pub fn tell(&self, what: &str) {
+        match self.count() {
+            0 => {}
+            count => warn(&format!("{what}: {count} bad records are left out")),
+        }
+    }
+
+    /// Which ones they are, to go on counting in another process.
+    pub(crate) fn places(&self) -> BadPlaces {
+        self.lock().places.clone()
+    }
+
+    /// Goes on counting where an earlier process was.
+    pub(crate) fn take_up(&self, places: &BadPlaces) {
+        self.lock().places.extend(places);
     }
 
     /// What was wrong with the first of them.
@@ -60,17 +111,15 @@ impl BadRecords {
     /// how many the task has now.
     fn note(&self, task: &str, place: (String, u64), message: impl FnOnce() -> String) -> u64 {
         let mut skipped = self.lock();
-        let of_task = skipped.places.entry(task.to_string()).or_default();
-        let is_new = of_task.insert(place);
-        let of_task = of_task.len();
-        let count = skipped.count();
-        if is_new && (count <= KEPT_MESSAGES || of_task == 1) {
+        let is_new = skipped.places.insert(task, place);
+        let of_task = skipped.places.count_of(task);
+        if is_new && (skipped.messages.len() < KEPT_MESSAGES || of_task == 1) {
             let message = message();
             warn(&message);
-            if count == KEPT_MESSAGES {
+            skipped.messages.push(message);
+            if skipped.messages.len() == KEPT_MESSAGES {
                 warn("further bad records are only counted, but for the first of each task");
             }
-            skipped.messages.push(message);
         }
         of_task as u64
     }
@@ -146,6 +195,21 @@ mod tests {
         }
         assert_eq!(one.skipped.count(), 4);
         assert!(other.skip(bad(), "f", 3).is_err());
+    }
+
+    #[test]
+    fn another_process_goes_on_counting() {
+        let (before, after) = (guard(OnBadRecord::Skip), guard(OnBadRecord::Skip));
+        for number in [1, 2] {
+            before.skip(bad(), "f", number).unwrap();
+        }
+        let saved = serde_json::to_string(&before.skipped.places()).unwrap();
+        assert_eq!(saved, "{\"\":{\"f\":[1,2]}}");
+        after.skipped.take_up(&serde_json::from_str(&saved).unwrap());
+        after.skip(bad(), "f", 2).unwrap();
+        assert_eq!(after.skipped.count(), 2);
+        assert!(after.skip(bad(), "f", 3).is_err());
+        assert_eq!(after.skipped.messages().len(), 1, "what is new is told anew");
     }
 
     #[test]

@@ -36,7 +36,7 @@ mod truncated;
 mod wire;
 
 pub use arrow_source::{ArrowDataSource, ParquetDataSource};
-pub use bad::{BadRecords, OnBadRecord};
+pub use bad::{BadPlaces, BadRecords, OnBadRecord};
 pub use concatenated::ConcatenatedDataSource;
 pub use csv_source::{ColumnType, CsvDataSource};
 pub use few_shot::{FewshotDataSource, OriginalSource};

@@ -161,6 +161,11 @@ impl Vocabulary for SentencePiece {
         Some(as_id(self.processor.unk_id()))
     }
 
+    /// The model, extra ids and options included.
+    fn content(&self) -> Option<Vec<u8>> {
+        Some(self.processor.to_serialized_proto().to_vec())
+    }
+
     fn encode_into(&self, text: &str, ids: &mut Vec<i32>) {
         self.encoder.encode_into(text, ids);
     }

@@ -147,6 +147,10 @@ impl Vocabulary for WordPiece {
         Some(self.unknown)
     }
 
+    fn content(&self) -> Option<Vec<u8>> {
+        Some(self.pieces.join("\n").into_bytes())
+    }
+
     fn encode_into(&self, text: &str, ids: &mut Vec<i32>) {
         self.basic.words(text, |word| self.cut(word, ids));
     }

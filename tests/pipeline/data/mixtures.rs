@@ -6,7 +6,7 @@ use gimlet::data::{
 };
 use gimlet::data::{RateFunction, RateNumExamples};
 use gimlet::gin::Ref;
-use gimlet::vocab::ByteVocabulary;
+use gimlet::vocab::{ByteVocabulary, SentencePieceVocabulary};
 
 use super::*;
 
@@ -77,6 +77,26 @@ fn tasks_must_share_their_features_and_vocabularies() {
     assert!(message.contains("must use the same vocabulary and dtype: for feature"), "{message}");
     let message = error(&tasks, "features");
     assert!(message.contains("tasks with different output features"), "{message}");
+}
+
+#[test]
+fn tasks_may_each_bring_their_copy_of_a_vocabulary() {
+    let folder = folder_of_ids(&[3]);
+    let copy = folder.path().join("copy.model");
+    std::fs::copy(reference("sentencepiece.model"), &copy).unwrap();
+    let at = |name: &str, path: &std::path::Path| {
+        let vocabulary = VocabularySpec::SentencePiece(SentencePieceVocabulary {
+            sentencepiece_model_file: path.display().to_string(),
+            extra_ids: 0,
+            reverse_extra_ids: true,
+            normalizer_spec_overrides: None,
+        });
+        let output_features = features(&vocabulary, &["inputs", "targets"]);
+        Task { output_features, ..named(name, &folder) }
+    };
+    let mut tasks = tasks([at("a", &reference("sentencepiece.model")), at("b", &copy)]);
+    add_mixture(&mut tasks, "both", &[("a", None), ("b", None)]);
+    assert_eq!(subtasks("both", &tasks).unwrap().len(), 2);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use gimlet::data::{
     AppendEos, BatchIterator, DatasetOptions, DatasetState, Mixture, MixtureEntries, MixtureEntry,
-    Rate, SpanCorruption, TaskProvider, Tokenize, get_dataset,
+    Rate, SpanCorruption, TaskProvider, Tokenize, TriviaQa, get_dataset,
 };
 use gimlet::vocab::ByteVocabulary;
 
@@ -85,6 +85,42 @@ fn text_task(folder: &tempfile::TempDir) -> Task {
         Preprocessor::Tokenize(Tokenize { copy_pretokenized: false, with_eos: false }),
     ];
     task("lines", source, preprocessors, features(&vocabulary, &["inputs", "targets"]))
+}
+
+/// Questions with no, one or several examples each, which are made before the texts become bytes.
+fn questions_task(folder: &tempfile::TempDir) -> Task {
+    for file in 0..2 {
+        let line = |i: usize| {
+            let contexts = vec![format!("\"the {i} of {file}\""); i % 4].join(", ");
+            format!(
+                "{{\"question\": \"which\", \"answer/normalized_aliases\": [\"the\", \"{i}\"], \
+                 \"entity_pages/wiki_context\": [{contexts}]}}\n"
+            )
+        };
+        let text: String = (0..40).map(line).collect();
+        std::fs::write(folder.path().join(format!("{file}.jsonl")), text).unwrap();
+    }
+    let source = json_source(&format!("{}/*.jsonl", folder.path().display()));
+    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    let preprocessors = vec![
+        Preprocessor::TriviaQa(TriviaQa {}),
+        Preprocessor::Tokenize(Tokenize { copy_pretokenized: false, with_eos: false }),
+    ];
+    task("questions", source, preprocessors, features(&vocabulary, &["inputs", "targets"]))
+}
+
+#[test]
+fn maps_behind_one_that_makes_several_examples() {
+    let folder = tempfile::tempdir().unwrap();
+    let tasks = tasks([questions_task(&folder)]);
+    let config = config("questions", (64, 8));
+    check(&config, &tasks);
+    check(&DatasetConfig { shuffle: true, pack: true, ..config.clone() }, &tasks);
+    // Both the records' maps and those behind run on threads.
+    let mut batches = start(&config, &tasks, None);
+    take(&mut batches, 1);
+    let state = serde_json::to_string(&batches.state()).unwrap();
+    assert_eq!(state.matches("parallel_map").count(), 2, "{state}");
 }
 
 #[test]

@@ -125,6 +125,42 @@ fn a_bad_model_file_is_named() {
     }
 }
 
+#[test]
+fn copies_of_a_file_are_one_vocabulary() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = |name: &str| {
+        let path = folder.path().join(name);
+        std::fs::copy(reference(name), &path).unwrap();
+        path.display().to_string()
+    };
+    let at = |path: String, extra_ids| {
+        VocabularySpec::SentencePiece(SentencePieceVocabulary {
+            sentencepiece_model_file: path,
+            extra_ids,
+            reverse_extra_ids: true,
+            normalizer_spec_overrides: None,
+        })
+    };
+    let model = spec(5, true);
+    let copied = copy("sentencepiece.model");
+    assert!(model.is_same_as(&at(copied.clone(), 5)).unwrap());
+    assert!(!model.is_same_as(&at(copied, 6)).unwrap());
+    assert!(!model.is_same_as(&at(reference_path("bpe"), 5)).unwrap());
+    let error = model.is_same_as(&at("/nowhere/x.model".to_string(), 5)).unwrap_err().to_string();
+    assert!(error.contains("cannot read `/nowhere/x.model`"), "{error}");
+
+    let lists = ["a.txt", "b.txt", "c.txt"].map(|name| folder.path().join(name));
+    for (list, pieces) in lists.iter().zip(["[PAD]\nx\n", "[PAD]\nx\n", "[PAD]\ny\n"]) {
+        std::fs::write(list, pieces).unwrap();
+    }
+    let [a, b, c] = lists.map(|list| BertWordPieceVocabulary::of(&list.display().to_string()));
+    let lower = BertWordPieceVocabulary { lower_case: true, ..b.clone() };
+    let a = VocabularySpec::BertWordPiece(a);
+    for (other, is_same) in [(b, true), (c, false), (lower, false)] {
+        assert_eq!(a.is_same_as(&VocabularySpec::BertWordPiece(other)).unwrap(), is_same);
+    }
+}
+
 fn word_piece(options: &serde_json::Value) -> BertWordPieceVocabulary {
     let is_on = |key: &str| options[key].as_bool().unwrap_or(false);
     let number = |key: &str| options[key].as_u64().map(|number| number as usize);

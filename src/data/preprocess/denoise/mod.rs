@@ -68,7 +68,7 @@ impl Denoise {
     fn num_ids(&self, cx: &Context<'_>) -> Result<i32, DataError> {
         let (targets, inputs) = (cx.feature("targets")?, &self.input_feature_key);
         if let Some(feature) = cx.features.get(inputs)
-            && feature.vocabulary_spec != targets.vocabulary_spec
+            && !feature.vocabulary_spec.is_same_as(&targets.vocabulary_spec)?
         {
             return Err(DataError::Config(format!(
                 "corrupted inputs are made of targets, and '{inputs}' uses {} where 'targets' uses \

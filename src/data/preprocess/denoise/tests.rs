@@ -13,6 +13,7 @@ use super::mask::Mask;
 use super::*;
 use crate::data::preprocess::Preprocessor;
 use crate::data::random::{Draw, StageSeed};
+use crate::vocab::{SentencePieceVocabulary, VocabularySpec};
 
 fn draw(counter: u64) -> Draw {
     StageSeed::new(1, "noise").draw(counter)
@@ -238,6 +239,29 @@ fn impossible_parameters_are_refused() {
         let spec = Preprocessor::Denoise(denoise(changed, lines));
         let error = steps_of(&spec, &features(true, 1), &[]).err().unwrap();
         assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn inputs_and_targets_may_each_bring_their_copy_of_a_vocabulary() {
+    let reference = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference");
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy.model").display().to_string();
+    std::fs::copy(format!("{reference}/sentencepiece.model"), &copy).unwrap();
+    let denoise = Preprocessor::Denoise(denoise("noise_density = 0.15", &[]));
+    let mut features = features(true, 1);
+    for (model, fits) in [("sentencepiece.model", true), ("sentencepiece/bpe.model", false)] {
+        let paths = [("inputs", copy.clone()), ("targets", format!("{reference}/{model}"))];
+        for (key, sentencepiece_model_file) in paths {
+            let feature = features.get_mut(key).unwrap();
+            feature.vocabulary_spec = VocabularySpec::SentencePiece(SentencePieceVocabulary {
+                sentencepiece_model_file,
+                extra_ids: 0,
+                reverse_extra_ids: true,
+                normalizer_spec_overrides: None,
+            });
+        }
+        assert_eq!(steps_of(&denoise, &features, &[]).is_ok(), fits, "{model}");
     }
 }
 

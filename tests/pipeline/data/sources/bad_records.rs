@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use gimlet::data::{DatasetOptions, DatasetState, get_dataset};
+
 use super::*;
 
 const SKIP: (&str, &str) = ("on_bad_record", "'skip'");
@@ -171,4 +173,40 @@ fn a_record_that_a_step_can_make_nothing_of_is_a_bad_record() {
     let ranking = ", @t5.data.preprocessors.rank_classification()";
     let (count, num_skipped, _) = skipped(&prompted(&folder, "skip", ranking));
     assert_eq!((count, num_skipped), (0, 4));
+}
+
+#[test]
+fn records_skipped_before_a_resume_count_towards_the_limit() {
+    let line = |i: usize| match i {
+        0 | 200 => "{}?\n".to_string(),
+        _ => format!("{{\"inputs\": [{i}, 1], \"targets\": [{i}, 1]}}\n"),
+    };
+    let lines: String = (0..400).map(line).collect();
+    let (folder, _) = over("JsonLinesDataSource", lines.as_bytes(), &[]);
+    let files = files(folder.path(), "data");
+    let start = |limit: &str, resume: Option<DatasetState>| {
+        let params = [SKIP, ("split_to_filepattern", &files), ("max_bad_records", limit)];
+        let task = task_over("JsonLinesDataSource", &params);
+        let output_features = features(&ids_vocabulary(), &["inputs", "targets"]);
+        let tasks = tasks([Task { output_features, ..task }]);
+        let config = DatasetConfig { num_prefetch_threads: Some(0), ..config("it", (4, 4)) };
+        let options = DatasetOptions { resume, ..DatasetOptions::default() };
+        get_dataset(&config, &tasks, options).unwrap()
+    };
+    let mut batches = start("2", None);
+    take(&mut batches, 1);
+    let json = serde_json::to_string(&batches.state()).unwrap();
+    let state: DatasetState = serde_json::from_str(&json).unwrap();
+    assert_eq!(batches.num_bad_records(), 1);
+
+    // Into the second epoch, which comes across the first record again.
+    let mut batches = start("2", Some(state.clone()));
+    assert_eq!(batches.num_bad_records(), 1);
+    take(&mut batches, 150);
+    assert_eq!(batches.num_bad_records(), 2);
+
+    // The second one is too many, though it is the first of its process.
+    let mut batches = start("1", Some(state));
+    let error = (0..150).find_map(|_| batches.next_batch().err()).expect("too many").to_string();
+    assert!(error.contains("has 2 bad records, more than the 1"), "{error}");
 }
