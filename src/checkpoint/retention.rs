@@ -70,7 +70,8 @@ impl Retention {
 }
 
 /// Removes what runs that ended while saving or deleting left: `checkpoint_N.tmp-...` folders that no
-/// living writer has locked, and in stores what none has marked as its work. Yields what was removed.
+/// living writer has locked, in stores what none has marked as its work, and files that were to replace
+/// others. Yields what was removed.
 pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
     let entries = match model_dir.list() {
         Err(error) if error.is_not_found() => return Ok(Vec::new()),
@@ -86,6 +87,12 @@ pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
             {
                 removed.push(dir.clone());
             }
+        }
+    }
+    for file in &entries {
+        if file.is_abandoned_write()? && is_gone(file.remove_file().map_err(CheckpointError::from))
+        {
+            removed.push(file.clone());
         }
     }
     for dir in entries {

@@ -16,6 +16,16 @@ pub enum DataError {
         /// "did you mean", or what is known.
         suggestion: String,
     },
+    /// A mixture that cannot be used, with where it is declared.
+    #[error("mixture `{mixture}` ({place}): {error}")]
+    Mixture {
+        /// The mixture.
+        mixture: String,
+        /// `file:line` of its first binding.
+        place: String,
+        /// What is wrong with it.
+        error: Box<DataError>,
+    },
     /// The task's source has no such split.
     #[error("`{task}` has no split '{split}'; it has {known}")]
     UnknownSplit {
@@ -340,7 +350,7 @@ impl DataError {
         match self {
             Self::Storage(error) => error.is_users(),
             Self::Vocab(error) => error.is_users(),
-            Self::RestOfFile { error, .. } => error.is_users(),
+            Self::RestOfFile { error, .. } | Self::Mixture { error, .. } => error.is_users(),
             Self::Read { .. } | Self::TfRecord { .. } | Self::CacheBusy { .. } => false,
             _ => true,
         }

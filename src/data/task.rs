@@ -82,6 +82,11 @@ pub trait TaskProvider {
 
     /// The task or mixture of that name, or [`DataError::UnknownTask`] with the nearest names.
     fn get(&self, name: &str) -> Result<TaskOrMixture, DataError>;
+
+    /// An error met with the tasks of a name; where a mixture is the mistake, with its place.
+    fn placed(&self, _name: &str, error: DataError) -> DataError {
+        error
+    }
 }
 
 impl TaskProvider for BTreeMap<String, TaskOrMixture> {

@@ -6,7 +6,7 @@ use crate::data::{
 };
 use crate::gin::{Config, Configurable, Evaluator, Loaded, Registry, Schema};
 
-use super::tasks::checked;
+use super::declarations::checked;
 
 /// The helper that a block names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::process::{self, ExitCode};
 use anyhow::anyhow;
 use clap::Parser;
 
-use crate::data::subtasks;
+use crate::data::{TaskProvider, subtasks};
 use crate::storage;
 use crate::telemetry;
 
@@ -111,8 +111,9 @@ fn warn_of_unknown_tasks(configured: &Configured) {
     let held_out = [&train.train_eval_dataset_cfg, &train.infer_eval_dataset_cfg];
     let configs = std::iter::once(&train.train_dataset_cfg).chain(held_out.into_iter().flatten());
     for config in configs {
-        if let Err(error) = subtasks(&config.mixture_or_task_name, &configured.tasks) {
-            telemetry::warn_once(&error.to_string());
+        let (name, tasks) = (&config.mixture_or_task_name, &configured.tasks);
+        if let Err(error) = subtasks(name, tasks) {
+            telemetry::warn_once(&tasks.placed(name, error).to_string());
         }
     }
 }

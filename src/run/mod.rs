@@ -8,6 +8,7 @@ mod cache;
 mod checkpoint;
 mod cli;
 mod configure;
+mod declarations;
 mod derived;
 mod dry_run;
 mod failure;

@@ -3,145 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::data::{Caches, DataError, Mixture, Task, TaskFamily, TaskOrMixture, TaskProvider};
-use crate::gin::{
-    Configurable, Diagnostics, Evaluator, Fields, Loaded, Registry, Rows, Value, ValueKind,
-    did_you_mean,
+use crate::data::{
+    Caches, DataError, Mixture, TaskFamily, TaskOrMixture, TaskProvider, mixture_rates, subtasks,
 };
+use crate::gin::{Configurable, Evaluator, Fields, Loaded, Registry, did_you_mean};
 
-use super::derived::{Derived, derived, part_of};
-
-/// What declares a task or mixture.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Declaration {
-    /// `seqio.Task` in its scope.
-    Task,
-    /// `seqio.Mixture` in its scope.
-    Mixture,
-    /// A row of `seqio.TaskFamily` in its scope.
-    Row(Fields),
-    /// A block in its scope that makes a task or mixture of another.
-    Derived(Derived),
-}
-
-/// Name to scope and declaration of every task and mixture that task files declare.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Declarations {
-    /// By name.
-    pub names: BTreeMap<String, (String, Declaration)>,
-    /// Names that several blocks declare, and what is wrong with that.
-    twice: BTreeMap<String, String>,
-    /// What is wrong with families and derived tasks whose names cannot be read.
-    unread: Vec<String>,
-}
-
-impl Declarations {
-    fn add(&mut self, name: String, scope: &str, declaration: Declaration) {
-        let found = (scope.to_string(), declaration);
-        if let Some((other, _)) = self.names.insert(name.clone(), found) {
-            let mistake = format!(
-                "`{name}` is declared twice, in scope `{other}` and in scope `{scope}`; give one of \
-                 them another name"
-            );
-            self.twice.insert(name, mistake);
-        }
-    }
-}
-
-/// A task or mixture, as far as its declaration says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declared {
-    /// Its name.
-    pub name: String,
-    /// Whether it is a mixture.
-    pub is_mixture: bool,
-    /// `file:line` of its first binding; a family's for each of its tasks.
-    pub place: String,
-}
-
-impl Declared {
-    /// What it is, in a word.
-    pub fn kind(&self) -> &'static str {
-        if self.is_mixture { "mixture" } else { "task" }
-    }
-}
-
-/// What the task files of a configuration declare.
-pub(super) fn declared(loaded: &Loaded, registry: &Registry) -> Declarations {
-    let tasks = &loaded.tasks;
-    let mut out = Declarations::default();
-    for (schema, declaration) in
-        [(Task::schema(), Declaration::Task), (Mixture::schema(), Declaration::Mixture)]
-    {
-        for scope in tasks.scopes_of(schema.name) {
-            let parts: Vec<String> = scope.split('/').map(str::to_string).collect();
-            let named = tasks.bound(&parts, schema.name, "name");
-            let name = match named {
-                Some(Value { kind: ValueKind::Str(name), .. }) => name.clone(),
-                _ => scope.to_string(),
-            };
-            if !name.is_empty() {
-                out.add(name, scope, declaration.clone());
-            }
-        }
-    }
-    for scope in tasks.scopes_of(TaskFamily::schema().name) {
-        match rows(loaded, registry, scope) {
-            Ok(rows) => {
-                for (name, row) in rows {
-                    out.add(name, scope, Declaration::Row(row));
-                }
-            }
-            Err(detail) => {
-                out.unread.push(format!("task family `{scope}` cannot be used\n{detail}"));
-            }
-        }
-    }
-    for found in derived(loaded, registry) {
-        match found {
-            Ok((name, scope, block)) => out.add(name, &scope, Declaration::Derived(block)),
-            Err(mistake) => out.unread.push(mistake),
-        }
-    }
-    out
-}
-
-/// The rows of a family, each completed by the defaults, with the name of its task.
-fn rows(
-    loaded: &Loaded,
-    registry: &Registry,
-    scope: &str,
-) -> Result<Vec<(String, Fields)>, String> {
-    let new = || Evaluator::new(&loaded.tasks, registry).with_run_config(&loaded.config);
-    let mut evaluator = new();
-    let rows = evaluator.argument_in::<TaskFamily, Rows>(scope, "rows", None);
-    let defaults =
-        evaluator.argument_in::<TaskFamily, Fields>(scope, "defaults", Some(Fields::default));
-    let (Rows(rows), Fields(defaults)) =
-        checked(rows.and_then(|rows| Ok((rows, defaults?))), evaluator, loaded)?;
-    let mut out = Vec::with_capacity(rows.len());
-    for Fields(row) in rows {
-        let mut fields = defaults.clone();
-        fields.extend(row);
-        let mut evaluator = new().with_row(fields.clone(), scope);
-        let name = evaluator.argument_in::<TaskFamily, String>(scope, "name", None);
-        out.push((checked(name, evaluator, loaded)?, Fields(fields)));
-    }
-    Ok(out)
-}
-
-/// The result, if nothing is wrong.
-pub(super) fn checked<T, E>(
-    result: Result<T, E>,
-    evaluator: Evaluator<'_>,
-    loaded: &Loaded,
-) -> Result<T, String> {
-    let list = evaluator.into_diagnostics();
-    match result {
-        Ok(result) if list.is_empty() => Ok(result),
-        _ => Err(Diagnostics { sources: loaded.sources.clone(), list }.render(false)),
-    }
-}
+use super::declarations::{Declaration, Declarations, Declared, checked, declared};
+use super::derived::{Derived, part_of};
 
 /// The tasks that a configuration's task files declare.
 pub struct GinTasks {
@@ -208,7 +76,7 @@ impl GinTasks {
             let one = Declared {
                 name: name.clone(),
                 is_mixture: self.is_mixture(name, declaration),
-                place: self.place(scope, declaration),
+                place: declaration.place(scope, &self.loaded),
             };
             if matches!(declaration, Declaration::Derived(block) if block.helper.renames_tasks()) {
                 self.add_parts(&one, &mut all);
@@ -230,27 +98,6 @@ impl GinTasks {
             }
             all.push(part);
         }
-    }
-
-    /// `file:line` of the first binding in a task's scope.
-    fn place(&self, scope: &str, declaration: &Declaration) -> String {
-        let schema = match declaration {
-            Declaration::Task => Task::schema(),
-            Declaration::Mixture => Mixture::schema(),
-            Declaration::Row(_) => TaskFamily::schema(),
-            Declaration::Derived(block) => block.helper.schema(),
-        };
-        let table = match declaration {
-            Declaration::Derived(block) => block.table(&self.loaded),
-            _ => &self.loaded.tasks,
-        };
-        let bindings = table.bindings.get(&(scope.to_string(), schema.name));
-        let keys = bindings.into_iter().flat_map(|bound| bound.values().map(|bound| bound.key));
-        let Some(first) = keys.min_by_key(|key| (key.file, key.start)) else {
-            return "a declaration without bindings".to_string();
-        };
-        let sources = &self.loaded.sources;
-        format!("{}:{}", sources.file(first.file).name, sources.line_column(first).0)
     }
 
     /// What is wrong with the declarations themselves, in words.
@@ -397,6 +244,45 @@ impl TaskProvider for GinTasks {
 
     fn get(&self, name: &str) -> Result<TaskOrMixture, DataError> {
         self.find(name, &[])
+    }
+
+    fn placed(&self, name: &str, error: DataError) -> DataError {
+        match self.mistaken(name, &error.to_string(), &mut BTreeSet::new()) {
+            Some(found) => DataError::Mixture {
+                mixture: found.name,
+                place: found.place,
+                error: Box::new(error),
+            },
+            None => error,
+        }
+    }
+}
+
+impl GinTasks {
+    /// The innermost mixture that has the mistake, of the one that was asked for and those within it. It
+    /// is asked anew: the error may as well be one of the data.
+    fn mistaken(&self, name: &str, message: &str, seen: &mut BTreeSet<String>) -> Option<Declared> {
+        // Mixtures may contain themselves, which is one of the mistakes.
+        if !seen.insert(name.to_string()) {
+            return None;
+        }
+        let Ok(TaskOrMixture::Mixture(mixture)) = self.get(name) else { return None };
+        // Who draws from no task asks for no rates, and may meet another mistake first.
+        let own = [mixture_rates(name, self).err(), subtasks(name, self).err()];
+        if !own.iter().flatten().any(|error| error.to_string() == message) {
+            return None;
+        }
+        let mut within = mixture.tasks.0.iter();
+        within
+            .find_map(|entry| self.mistaken(&entry.name, message, seen))
+            .or_else(|| self.declared_as(name))
+    }
+
+    /// A mixture as its own block declares it; those that blocks make of others stand in none.
+    fn declared_as(&self, name: &str) -> Option<Declared> {
+        let (scope, declaration) = self.declarations().names.get(name)?;
+        let place = declaration.place(scope, &self.loaded);
+        Some(Declared { name: name.to_string(), is_mixture: true, place })
     }
 }
 

@@ -6,8 +6,9 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path as LocalPath, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::abandoned::temporary_beside;
 use super::error::StorageError;
 use super::path::Path;
 
@@ -180,14 +181,6 @@ fn is_absent(error: &io::Error) -> bool {
 pub(super) fn not_utf8(name: std::ffi::OsString) -> io::Error {
     let reason = format!("the name `{}` is not UTF-8", name.to_string_lossy());
     io::Error::new(io::ErrorKind::InvalidData, reason)
-}
-
-/// A name beside the file that no other thread or process uses.
-fn temporary_beside(local: &LocalPath) -> PathBuf {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let name = local.file_name().unwrap_or_default().to_string_lossy();
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    local.with_file_name(format!(".{name}.tmp-{}-{count}", std::process::id()))
 }
 
 fn write_synced(local: &LocalPath, bytes: &[u8]) -> io::Result<()> {

@@ -10,6 +10,7 @@
 //! assert_eq!(dir.join("sentencepiece.model").to_string(), "gs://t5-data/vocabs/sentencepiece.model");
 //! ```
 
+mod abandoned;
 mod copies;
 mod credentials;
 mod disk;

@@ -101,6 +101,20 @@ fn kernel() -> String {
     }
 }
 
+/// A number for the machine and its run; another one has another, but for one in billions.
+pub(super) fn machine() -> u32 {
+    static MACHINE: OnceLock<u32> = OnceLock::new();
+    *MACHINE.get_or_init(|| {
+        let this = Process::this();
+        crc32c::crc32c(format!("{}\n{}", this.host, this.kernel).as_bytes())
+    })
+}
+
+/// Whether the process of a [`machine`] with this number has surely ended; of others nothing is known.
+pub(super) fn has_ended(of: u32, pid: u32) -> bool {
+    !Process::this().kernel.is_empty() && of == machine() && is_free(pid)
+}
+
 /// What the system tells of a process, where it does.
 fn stat(pid: u32) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/stat")).ok()

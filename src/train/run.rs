@@ -139,7 +139,8 @@ fn training_batches(
     let config = &spec.train_dataset_cfg;
     check_vocabularies(&spec.model, config, context.tasks)?;
     let options = DatasetOptions { resume: position, ..training_options(spec, record.seed) };
-    let batches = get_dataset(config, context.tasks, options)?;
+    let placed = |error| context.tasks.placed(&config.mixture_or_task_name, error);
+    let batches = get_dataset(config, context.tasks, options).map_err(placed)?;
     batches.notices().iter().for_each(|notice| telemetry::notice_once(notice));
     Ok(batches)
 }

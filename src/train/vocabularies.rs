@@ -16,7 +16,8 @@ pub fn check_vocabularies(
     tasks: &dyn TaskProvider,
 ) -> Result<(), TrainError> {
     let Model::EncoderDecoder(model) = model;
-    for task in subtasks(&config.mixture_or_task_name, tasks)? {
+    let name = &config.mixture_or_task_name;
+    for task in subtasks(name, tasks).map_err(|error| tasks.placed(name, error))? {
         let features = [("inputs", &model.input_vocabulary), ("targets", &model.output_vocabulary)];
         for (name, expected) in features {
             let Some(feature) = task.output_features.get(name) else { continue };

@@ -182,6 +182,33 @@ no_task/seqio.Mixture.tasks = [("pair", 1)]
 }
 
 #[test]
+fn mistakes_in_mixtures_are_reported_with_their_line_by_every_tool() {
+    let folder = folder(
+        r#"no_task/seqio.Mixture.tasks = [("pair", 1)]
+outer/seqio.Mixture.tasks = [("again", 1), ("no_task", 2)]
+few/seqio.Task:
+  source = @lines/seqio.TextLineDataSource()
+  output_features = {"targets": @bytes/seqio.Feature()}
+unlike/seqio.Mixture.tasks = [("pairs", 1), ("few", 1)]
+"#,
+    );
+    let check = |name: &str, expected: [&str; 2]| {
+        for tool in ["stats", "show"] {
+            let (status, _, error) = task(&folder, &[tool, name]);
+            assert_eq!(status, 2, "{error}");
+            assert!(expected.iter().all(|expected| error.contains(expected)), "{tool}: {error}");
+        }
+    };
+    let unknown = "my_tasks.gin:18): no task or mixture is named `pair`: did you mean `pairs`?";
+    check("no_task", ["mixture `no_task` (", unknown]);
+    check("outer", ["mixture `no_task` (", unknown]);
+    let unlike = "my_tasks.gin:23): mixture `unlike` contains tasks with different output features";
+    check("unlike", ["mixture `unlike` (", unlike]);
+    let (_, _, error) = task(&folder, &["stats", "pair"]);
+    assert!(!error.contains("mixture `"), "no mixture is at fault: {error}");
+}
+
+#[test]
 fn a_task_is_measured() {
     let folder = folder("");
     let flags = ["stats", "pairs", "--task_feature_lengths=inputs=6,targets=4"];

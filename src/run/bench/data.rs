@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::data::{Batch, get_dataset};
+use crate::data::{Batch, TaskProvider, get_dataset};
 use crate::run::failure::Failure;
 use crate::run::task::failure;
 use crate::telemetry::{Laps, notice_once, read_bytes, thousands};
@@ -38,8 +38,9 @@ pub(super) fn run(args: &BenchArgs, color: bool) -> Result<(), Failure> {
         return Err(Failure::usage(anyhow::anyhow!(message)));
     }
     let options = training_options(train, train.random_seed.unwrap_or(0) as u64);
-    let mut batches =
-        get_dataset(&train.train_dataset_cfg, &configured.tasks, options).map_err(failure)?;
+    let (config, tasks) = (&train.train_dataset_cfg, &configured.tasks);
+    let placed = |error| failure(tasks.placed(&config.mixture_or_task_name, error));
+    let mut batches = get_dataset(config, tasks, options).map_err(placed)?;
     batches.notices().iter().for_each(|text| notice_once(text));
     let mut next = || {
         let batch = batches.next_batch().map_err(failure)?;

@@ -13,9 +13,10 @@ use crate::data::{
     task_splits,
 };
 use crate::gin::did_you_mean;
+use crate::run::declarations::Declared;
 use crate::run::failure::Failure;
 use crate::run::output::write;
-use crate::run::tasks::{Declared, GinTasks};
+use crate::run::tasks::GinTasks;
 use crate::storage::StorageError;
 use crate::vocab::VocabularySpec;
 

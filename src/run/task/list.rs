@@ -4,9 +4,10 @@ use anyhow::anyhow;
 use clap::Args;
 
 use crate::data::{TaskOrMixture, TaskProvider, mixture_rates};
+use crate::run::declarations::Declared;
 use crate::run::failure::Failure;
 use crate::run::output::{Color, ColorChoice, Paint, write};
-use crate::run::tasks::{Declared, GinTasks};
+use crate::run::tasks::GinTasks;
 
 use super::TaskFileArgs;
 

@@ -5,9 +5,11 @@ mod list;
 mod show;
 mod stats;
 
+use std::sync::Arc;
+
 use clap::{Args, Subcommand};
 
-use crate::data::{Caches, DataError};
+use crate::data::{Caches, DataError, Task, TaskProvider, subtasks};
 use crate::gin::TASK_LIBRARY;
 
 use super::cache::caches_of;
@@ -100,6 +102,11 @@ fn library_modules() -> Vec<String> {
 /// The user's mistake, or the world's fault.
 pub(super) fn failure(error: DataError) -> Failure {
     if error.is_users() { Failure::usage(error) } else { Failure::world(error) }
+}
+
+/// The tasks that a name stands for; what is wrong with a mixture, with its place.
+fn tasks_of(name: &str, tasks: &GinTasks) -> Result<Vec<Arc<Task>>, Failure> {
+    subtasks(name, tasks).map_err(|error| failure(tasks.placed(name, error)))
 }
 
 /// The lengths of `--task_feature_lengths`: `inputs=512,targets=114`.

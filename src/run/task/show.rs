@@ -8,13 +8,13 @@ use clap::Args;
 use crate::data::{
     Batch, Caches, ConverterClass, DataError, DatasetConfig, DatasetOptions,
     EncDecFeatureConverter, Example, ExampleOptions, LMFeatureConverter, Preprocessor, Task,
-    TaskProvider, Value, examples_after, get_dataset, subtasks, task_examples,
+    TaskProvider, Value, examples_after, get_dataset, task_examples,
 };
 use crate::run::failure::Failure;
 use crate::run::output::{Color, ColorChoice, Paint, quoted, write};
 use crate::vocab::Vocabulary;
 
-use super::{TaskFileArgs, failure, parse_length};
+use super::{TaskFileArgs, failure, parse_length, tasks_of};
 
 /// Flags of `gimlet task show`.
 #[derive(Args, Debug)]
@@ -58,7 +58,7 @@ pub struct ShowArgs {
 pub(super) fn run(args: &ShowArgs, color: bool) -> Result<(), Failure> {
     let tasks = args.files.load(color)?;
     let paint = Paint::new(args.color);
-    for task in subtasks(&args.name, &tasks).map_err(failure)? {
+    for task in tasks_of(&args.name, &tasks)? {
         let caches = args.use_cached.then(|| tasks.caches());
         let shown = Shown::new(args, &task, paint, caches).map_err(failure)?;
         shown.steps()?;

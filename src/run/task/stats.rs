@@ -6,11 +6,11 @@ use std::time::Instant;
 use anyhow::anyhow;
 use clap::Args;
 
-use crate::data::{Caches, ExampleOptions, Task, TaskProvider, Value, subtasks, task_examples};
+use crate::data::{Caches, ExampleOptions, Task, TaskProvider, Value, task_examples};
 use crate::run::failure::Failure;
 use crate::run::output::write;
 
-use super::{TaskFileArgs, failure, parse_length};
+use super::{TaskFileArgs, failure, parse_length, tasks_of};
 
 /// Flags of `gimlet task stats`.
 #[derive(Args, Debug)]
@@ -46,7 +46,7 @@ pub struct StatsArgs {
 /// Prints the figures of each task.
 pub(super) fn run(args: &StatsArgs, color: bool) -> Result<(), Failure> {
     let tasks = args.files.load(color)?;
-    for task in subtasks(&args.name, &tasks).map_err(failure)? {
+    for task in tasks_of(&args.name, &tasks)? {
         let caches = args.use_cached.then(|| tasks.caches());
         write(&measure(args, &task, caches)?)?;
     }

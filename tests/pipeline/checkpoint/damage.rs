@@ -1,6 +1,9 @@
 //! Damage is noticed, named and stepped over.
 
-use gimlet::checkpoint::{Array, Compression, Writer, checkpoint_dir as dir_of, list_steps, open};
+use gimlet::checkpoint::{
+    Array, CheckpointError, Compression, RUN_FILE, Shapes, Stored, Writer,
+    checkpoint_dir as dir_of, list_steps, open, plan_resume, restore_newest,
+};
 use gimlet::storage::Path;
 
 use super::{copied, everywhere, files, fixture, names, newest_whole, overwrite, save, scratch};
@@ -140,27 +143,57 @@ fn cuts_and_flips_all_along_large_files_are_noticed() {
         let writer = Writer::create(&model_dir, 1, None).unwrap().with_compression(compression);
         writer.array("target/a", noise.view()).unwrap();
         writer.array("state/param_states/a/v_row", noise.view()).unwrap();
+        writer.array("state/step", Array::scalar_i32(1).view()).unwrap();
+        writer.extra(RUN_FILE, b"{}").unwrap();
         let dir = writer.commit().unwrap();
+        let shapes = open(&dir).unwrap().shapes();
         for file in ["checkpoint", "target.a/0"].map(|file| dir.join(file)) {
             let bytes = file.read().unwrap();
             assert!(bytes.len() > 4 * STEP);
             for at in (0..bytes.len()).step_by(STEP) {
                 overwrite(&file, &bytes[..at]);
                 check_named(&dir, &file);
+                check_restoring(&dir, &file, &shapes);
                 let mut changed = bytes.clone();
                 changed[at] ^= 0x10;
                 overwrite(&file, &changed);
                 check_named(&dir, &file);
+                check_restoring(&dir, &file, &shapes);
             }
             overwrite(&file, &bytes);
             open(&dir).unwrap().verify().unwrap();
+            assert_eq!(restored(open(&dir).unwrap().as_ref(), &shapes).unwrap(), 1);
         }
         dir.remove_dir_all().unwrap();
     }
 }
 
+/// How messages name a file of a checkpoint.
+fn name_of(dir: &Path, file: &Path) -> String {
+    format!("`{}`", &file.as_str()[dir.as_str().len() + 1..])
+}
+
 fn check_named(dir: &Path, file: &Path) {
     let error = open(dir).and_then(|stored| stored.verify()).unwrap_err();
-    let named = format!("`{}`", &file.as_str()[dir.as_str().len() + 1..]);
-    assert!(error.is_damage() && error.to_string().contains(&named), "{error}");
+    assert!(error.is_damage() && error.to_string().contains(&name_of(dir, file)), "{error}");
+}
+
+/// Reads what a run that goes on reads, as it reads it, and nothing that only `verify` looks at.
+fn restored(stored: &dyn Stored, needs: &Shapes) -> Result<u64, CheckpointError> {
+    let plan = plan_resume(stored, needs)?;
+    let sources: Vec<&str> = plan.sources.values().map(String::as_str).collect();
+    stored.read_each(&sources, &mut |_, _| Ok(()))?;
+    stored.extra(RUN_FILE)?;
+    stored.step()
+}
+
+/// The damaged one is the only checkpoint: a run that restores steps over it and has none left.
+fn check_restoring(dir: &Path, file: &Path, needs: &Shapes) {
+    let (model_dir, mut skipped) = (dir.parent().unwrap(), Vec::new());
+    let restore = |stored: Box<dyn Stored>| restored(stored.as_ref(), needs);
+    let found = restore_newest(&model_dir, &mut skipped, restore, CheckpointError::damage);
+    let error = found.unwrap_err();
+    assert!(matches!(error, CheckpointError::AllDamaged { .. }), "{error}");
+    assert!(error.to_string().contains(&name_of(dir, file)), "{error}");
+    assert_eq!(skipped.len(), 1, "{error}");
 }

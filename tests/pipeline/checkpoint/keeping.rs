@@ -1,5 +1,7 @@
 //! What is kept, pruned and cleaned up.
 
+use std::time::{Duration, SystemTime};
+
 use gimlet::checkpoint::{
     Retention, Writer, checkpoint_dir, latest, list_steps, open, remove_stale,
 };
@@ -71,6 +73,25 @@ fn leftovers_of_dead_writers_go_and_those_of_living_ones_stay() {
         names(&model_dir),
         ["checkpoint_1", "checkpoint_3.tmp-1700000000", "checkpoint_4", "notes.tmp-1.gimlet"]
     );
+}
+
+#[test]
+fn files_that_killed_writers_left_go_and_others_stay() {
+    let (_dir, model_dir) = scratch();
+    save(&model_dir, 1);
+    let create = |name: &str, age: u64| {
+        let local = model_dir.join(name).local().unwrap();
+        let file = std::fs::File::create(local).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+    };
+    // The machine is another one, so only the age tells.
+    create(".config.gin.tmp-00000000-4242-7", 7200);
+    create(".config.gin.tmp-00000000-4242-8", 0);
+    create(".notes.tmp-4242", 7200);
+    let removed = remove_stale(&model_dir).unwrap();
+    assert_eq!(removed, [model_dir.join(".config.gin.tmp-00000000-4242-7")]);
+    let left = [".config.gin.tmp-00000000-4242-8", ".notes.tmp-4242", "checkpoint_1"];
+    assert_eq!(names(&model_dir), left);
 }
 
 #[test]

@@ -95,6 +95,28 @@ fn of_split(split: &str) -> ExampleOptions {
 }
 
 #[test]
+fn the_innermost_mixture_that_has_a_mistake_is_named_with_its_line() {
+    let folder = folder();
+    let more = "no_rate/seqio.Mixture.tasks = ['a']\n\
+                all/seqio.Mixture.tasks = [('b', 1), ('no_rate', 1)]\n\
+                self/seqio.Mixture.tasks = [('a', 1), ('self', 1)]\n";
+    let tasks = load(&folder, "", more);
+    let first = TASKS.lines().count() + 1;
+    let placed =
+        |name: &str| tasks.placed(name, mixture_rates(name, &tasks).unwrap_err()).to_string();
+    let check = |name: &str, named: &str, line: usize, expected: &str| {
+        let message = placed(name);
+        assert!(message.starts_with(&format!("mixture `{named}` (")), "{message}");
+        assert!(message.contains(&format!(":{line}): mixture `{named}` {expected}")), "{message}");
+    };
+    check("no_rate", "no_rate", first, "has no rate for `a`");
+    check("all", "no_rate", first, "has no rate for `a`");
+    check("self", "self", first + 2, "contains itself");
+    let other = gimlet::data::DataError::Config("the lengths do not fit".to_string());
+    assert_eq!(tasks.placed("outer", other).to_string(), "the lengths do not fit");
+}
+
+#[test]
 fn derived_tasks_and_mixtures_are_those_of_seqios_helpers() {
     let folder = folder();
     let expected = reference_json("derived.json");

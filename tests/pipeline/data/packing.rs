@@ -20,7 +20,8 @@ fn rows_by(class: ConverterClass, examples: &[Json], lengths: &Json, pack: bool)
         writeln!(file, "{example}").unwrap();
     }
     let lengths: BTreeMap<String, usize> = serde_json::from_value(lengths.clone()).unwrap();
-    let names: Vec<&str> = lengths.keys().map(String::as_str).collect();
+    // Packed rows have other features than those that lengths are given for.
+    let names: Vec<&str> = examples[0].as_object().unwrap().keys().map(String::as_str).collect();
     let output_features = features(&ids_vocabulary(), &names);
     let tasks = tasks([Task { output_features, ..task_of_ids(&folder) }]);
     let task_feature_lengths = Some(lengths);
@@ -110,6 +111,9 @@ fn class_of(case: &Json) -> ConverterClass {
         "DecoderFeatureConverter" => DecoderFeatureConverter { loss_on_targets_only }.into(),
         "EncoderFeatureConverter" => EncoderFeatureConverter { mask_id: 9 }.into(),
         "PrePackedEncDecFeatureConverter" => PrePackedEncDecFeatureConverter {}.into(),
+        "PassThroughFeatureConverter" => PassThroughFeatureConverter {}.into(),
+        "PrePackedLMFeatureConverter" => PrePackedLMFeatureConverter {}.into(),
+        "PrePackedPrefixLMFeatureConverter" => PrePackedPrefixLMFeatureConverter {}.into(),
         other => panic!("no converter {other}"),
     }
 }

@@ -1,10 +1,11 @@
-//! What every place that can be written does alike: one set of checks for disk and buckets.
+//! What every place does alike: one set of checks for disk and buckets, and its reading part for the web.
 
 use std::io::{Read, Write};
+use std::ops::Range;
 
 use gimlet::storage::{Locked, Path};
 
-use super::{noise, path};
+use super::{PART, noise, path};
 
 fn names(paths: &[Path]) -> Vec<&str> {
     paths.iter().map(Path::file_name).collect()
@@ -19,15 +20,32 @@ pub fn check(root: &str) {
     large(&root.join("large"));
 }
 
-fn files(folder: &Path) {
-    let file = folder.join("a b.txt");
-    assert!(!file.exists().unwrap() && !folder.is_dir().unwrap());
+/// The part of the checks that only reads, for places that cannot be written. The root holds what
+/// [`READ_ONLY`] names, and `large` bytes under that name.
+pub fn check_reading(root: &str, large: &[u8]) {
+    let root = path(root);
+    let [(second, _), (nothing, _)] = READ_ONLY;
+    small(&root.join(second));
+    empty(&root.join(nothing));
+    absent(&root.join("none"));
+    let end = large.len();
+    ranges(&root.join("large"), large, &[0..9, end / 2 - PART..end / 2 + PART, end - 9..end]);
+}
+
+/// The small files of a place that is only read.
+pub const READ_ONLY: [(&str, &[u8]); 2] = [("second.txt", b"second"), ("empty", b"")];
+
+fn absent(file: &Path) {
+    assert!(!file.exists().unwrap() && !file.is_dir().unwrap());
     assert!(file.read().unwrap_err().is_not_found());
+    assert!(file.read_range(0..1).unwrap_err().is_not_found());
     assert!(file.size().unwrap_err().is_not_found());
+    assert!(file.open_ranges().map(drop).unwrap_err().is_not_found());
     assert!(file.open().map(drop).unwrap_err().is_not_found());
-    folder.create_dir_all().unwrap();
-    file.write_atomic(b"one").unwrap();
-    file.write_atomic(b"second").unwrap();
+}
+
+/// A file that holds "second".
+fn small(file: &Path) {
     assert_eq!(file.read_to_string().unwrap(), "second");
     assert_eq!((file.size().unwrap(), file.exists().unwrap()), (6, true));
     assert!(file.modified().unwrap().elapsed().is_ok() && !file.is_dir().unwrap());
@@ -37,6 +55,28 @@ fn files(folder: &Path) {
     assert_eq!(file.read_range(1..3).unwrap(), b"ec");
     assert!(file.read_range(5..8).unwrap_err().to_string().contains("1 of the 3 bytes"));
     assert_eq!(file.open_ranges().unwrap().read_all(&[4..6, 0..1]).unwrap(), [&b"nd"[..], b"s"]);
+}
+
+fn empty(file: &Path) {
+    assert_eq!((file.read().unwrap(), file.size().unwrap()), (Vec::new(), 0));
+}
+
+fn ranges(file: &Path, bytes: &[u8], ranges: &[Range<usize>]) {
+    assert_eq!(file.size().unwrap(), bytes.len() as u64);
+    for range in ranges {
+        let read = file.read_range(range.start as u64..range.end as u64).unwrap();
+        assert!(read == bytes[range.clone()], "{range:?}");
+    }
+}
+
+fn files(folder: &Path) {
+    let file = folder.join("a b.txt");
+    assert!(!folder.is_dir().unwrap());
+    absent(&file);
+    folder.create_dir_all().unwrap();
+    file.write_atomic(b"one").unwrap();
+    file.write_atomic(b"second").unwrap();
+    small(&file);
 
     let log = folder.join("log");
     for text in ["a", "bc", ""] {
@@ -49,7 +89,7 @@ fn files(folder: &Path) {
     assert!(!log.exists().unwrap());
     assert_eq!(folder.join("moved").read().unwrap(), b"abc");
     folder.join("empty").write_atomic(b"").unwrap();
-    assert_eq!(folder.join("empty").read().unwrap(), b"");
+    empty(&folder.join("empty"));
     folder.join("empty").remove_file().unwrap();
     assert_eq!(names(&folder.list().unwrap()), ["a b.txt", "moved"]);
     assert!(!matches!(folder.try_lock().unwrap(), Locked::Busy));
@@ -106,12 +146,8 @@ fn large(folder: &Path) {
         writer.write_all(chunk).unwrap();
     }
     writer.finish().unwrap();
-    assert_eq!(file.size().unwrap(), bytes.len() as u64);
     // Where the parts of the upload meet, and the end.
-    for range in [(16 << 20) - 9..(16 << 20) + 9, (32 << 20) - 9..bytes.len()] {
-        let read = file.read_range(range.start as u64..range.end as u64).unwrap();
-        assert!(read == bytes[range.clone()], "{range:?}");
-    }
+    ranges(&file, &bytes, &[(16 << 20) - 9..(16 << 20) + 9, (32 << 20) - 9..bytes.len()]);
     let mut abandoned = folder.join("abandoned").create().unwrap();
     abandoned.write_all(b"x").unwrap();
 }

@@ -8,7 +8,7 @@ use gimlet::storage::{Path, StorageError};
 use gimlet::vocab::{SentencePieceVocabulary, VocabularySpec};
 
 use super::server::{Ending, Reply, Request, Server};
-use super::{PART, noise, path};
+use super::{PART, noise, path, suite};
 
 /// A server of one file, and its bytes.
 fn serving(
@@ -30,6 +30,23 @@ fn read_all(path: &Path) -> std::io::Result<Vec<u8>> {
 /// The message of reading a file to its end.
 fn failure(server: &Server) -> String {
     read_all(&path(&server.url("/f"))).unwrap_err().to_string()
+}
+
+#[test]
+fn the_web_reads_as_all_places_do() {
+    let large = Arc::new(noise(7 * PART + 5));
+    let held = large.clone();
+    let server = Server::start(move |request| {
+        let name = request.target.strip_prefix("/root/").unwrap_or_default();
+        let small = suite::READ_ONLY.into_iter().find(|(known, _)| *known == name);
+        let bytes = match (small, name) {
+            (Some((_, bytes)), _) => bytes,
+            (None, "large") => &held[..],
+            (None, _) => return Reply::status(404),
+        };
+        Reply::file(request, bytes).with("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")
+    });
+    suite::check_reading(&server.url("/root"), &large);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use lsp_types::Location;
 
 use crate::gin::{Bound, Config, Loaded, Mention, Named, Registry, Schema, Span, ValueKind};
-use crate::run::tasks::declared;
+use crate::run::declarations::declared;
 
 use super::analysis::{Analysis, binding_at, chain};
 use super::diagnose::location;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use crate::gin::{Registry, Request, Source, TASK_LIBRARY, load_anyway};
+use crate::run::declarations::declared;
 use crate::run::library::Library;
-use crate::run::tasks::declared;
 
 use super::analysis::{Analysis, Reading};
 use super::files::{Buffer, Files};

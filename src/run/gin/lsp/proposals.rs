@@ -6,8 +6,8 @@ use crate::gin::{
     Fallback, Finder, LIBRARY, Named, Param, Registry, Schema, Selector, Value, ValueKind,
     selectors,
 };
+use crate::run::declarations::{Declaration, declared};
 use crate::run::library::Library;
-use crate::run::tasks::{Declaration, declared};
 
 use super::analysis::Analysis;
 use super::context::{Context, Typed};

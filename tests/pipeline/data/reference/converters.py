@@ -29,7 +29,21 @@ CONVERTERS = [
     ("PrePackedEncDecFeatureConverter", {}, [
         "inputs", "inputs_positions", "inputs_segment_ids",
         "targets", "targets_positions", "targets_segment_ids"], False),
+    ("PassThroughFeatureConverter", {}, ["inputs", "targets"], False),
+    ("PrePackedLMFeatureConverter", {}, ["targets"], False),
+    ("PrePackedPrefixLMFeatureConverter", {}, ["inputs", "targets"], False),
 ]
+
+# Whose examples are rows already, each feature as long as its row.
+ROWS = {
+    "PassThroughFeatureConverter": [],
+    "PrePackedLMFeatureConverter": [
+        "decoder_input_tokens", "decoder_loss_weights", "decoder_positions",
+        "decoder_segment_ids", "decoder_target_tokens"],
+    "PrePackedPrefixLMFeatureConverter": [
+        "decoder_input_tokens", "decoder_loss_weights", "decoder_positions",
+        "decoder_segment_ids", "decoder_target_tokens", "decoder_causal_attention"],
+}
 
 
 def sequence(rng, longest, may_be_empty):
@@ -54,8 +68,16 @@ def examples_of(rng, name, features, count):
   return examples
 
 
+def rows_of(rng, names, lengths, count):
+  """Numbers that no converter has made, so that a changed one shows, and a feature to leave out."""
+  longest = sum(lengths.values())
+  sizes = {k: longest for k in names} | {"notes": 3} if names else lengths
+  return [{k: [rng.randint(0, 12) for _ in range(size)] for k, size in sizes.items()}
+          for _ in range(count)]
+
+
 def convert(converter, examples, lengths):
-  signature = {k: tf.TensorSpec([None], tf.int32) for k in lengths}
+  signature = {k: tf.TensorSpec([None], tf.int32) for k in examples[0]}
   dataset = tf.data.Dataset.from_generator(lambda: examples, output_signature=signature)
   rows = [{k: v.tolist() for k, v in row.items()}
           for row in converter(dataset, lengths).as_numpy_iterator()]
@@ -69,7 +91,10 @@ def cases():
     for pack in ([False, True] if packs else [False]):
       longest = 7 if name != "EncoderFeatureConverter" else 11
       lengths = {k: longest if k.startswith("inputs") else 11 for k in features}
-      examples = examples_of(rng, name, features, 14)
+      if name in ROWS:
+        examples = rows_of(rng, ROWS[name], lengths, 14)
+      else:
+        examples = examples_of(rng, name, features, 14)
       converter = getattr(seqio, name)(pack=pack, **arguments)
       out.append({"converter": name, "arguments": arguments, "pack": pack, "lengths": lengths,
                   "examples": examples, "rows": convert(converter, examples, lengths)})

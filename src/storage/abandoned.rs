@@ -1,0 +1,114 @@
+//! What writing a file as a whole leaves beside it where its process is killed: `.NAME.tmp-MACHINE-PID-N`.
+//! The name tells who wrote it, so that the next run can remove it.
+
+use std::fs;
+use std::path::{Path as LocalPath, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use super::error::StorageError;
+use super::files::Place;
+use super::path::Path;
+use super::process::{has_ended, machine};
+
+/// What stands between the name of the file and its writer.
+const MARK: &str = ".tmp-";
+
+/// Nobody writes one file for so long: where nothing is known of the writer, it is taken for dead.
+const LIFETIME: Duration = Duration::from_secs(3600);
+
+/// A name beside the file that no other thread or process uses.
+pub(super) fn temporary_beside(local: &LocalPath) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let name = local.file_name().unwrap_or_default().to_string_lossy();
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    local.with_file_name(temporary_name(&name, machine(), std::process::id(), count))
+}
+
+fn temporary_name(name: &str, machine: u32, pid: u32, count: u64) -> String {
+    format!(".{name}{MARK}{machine:08x}-{pid}-{count}")
+}
+
+/// The machine and the number of the process that a name tells.
+fn writer(name: &str) -> Option<(u32, u32)> {
+    let (file, writer) = name.strip_prefix('.')?.rsplit_once(MARK)?;
+    let mut parts = writer.split('-');
+    let machine = u32::from_str_radix(parts.next()?, 16).ok()?;
+    let pid = parts.next()?.parse().ok()?;
+    let count = parts.next()?.parse().ok()?;
+    // What is written otherwise, such as `+1` or one part more, is of somebody else.
+    (!file.is_empty() && temporary_name(file, machine, pid, count) == name)
+        .then_some((machine, pid))
+}
+
+impl Path {
+    /// Whether it is what [`Path::write_atomic`] left on disk when its process was killed: that process
+    /// has ended on this machine, or the file is an hour old.
+    pub fn is_abandoned_write(&self) -> Result<bool, StorageError> {
+        let Some((machine, pid)) = writer(self.file_name()) else { return Ok(false) };
+        let Place::Disk(local) = self.place()? else { return Ok(false) };
+        let found = match fs::symlink_metadata(local) {
+            // Its writer was quicker.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            found => self.done("look at", found)?,
+        };
+        let modified = self.done("look at", found.modified())?;
+        let age = SystemTime::now().duration_since(modified).unwrap_or_default();
+        Ok(found.is_file() && (has_ended(machine, pid) || age > LIFETIME))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A number that no process has.
+    const NOBODY: u32 = i32::MAX as u32;
+
+    #[test]
+    fn only_the_names_that_are_given_tell_a_writer() {
+        assert_eq!(writer(".a.json.tmp-0000beef-12-0"), Some((0xbeef, 12)));
+        assert_eq!(writer(".a.tmp-b.tmp-0000beef-12-3"), Some((0xbeef, 12)));
+        let others = [
+            "a.tmp-0000beef-12-0",
+            "..tmp-0000beef-12",
+            ".tmp-0000beef-12-0",
+            ".a.tmp-beef-12-0",
+            ".a.tmp-0000BEEF-12-0",
+            ".a.tmp-0000beef-12-0.bak",
+            ".a.tmp-0000beef-12-0-1",
+            ".a.tmp-0000beef-+12-0",
+            ".a.tmp-0000beef-12-",
+            ".a.tmp-12-0",
+        ];
+        for other in others {
+            assert_eq!(writer(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_the_dead_wrote_is_abandoned_and_what_others_write_after_an_hour() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Path::try_from(dir.path()).unwrap();
+        let check = |machine: u32, pid: u32, age: Duration, expected: bool| {
+            let name = temporary_name("metrics.json", machine, pid, 0);
+            let file = fs::File::create(dir.path().join(&name)).unwrap();
+            file.set_modified(SystemTime::now() - age).unwrap();
+            assert_eq!(
+                folder.join(&name).is_abandoned_write().unwrap(),
+                expected,
+                "{name} {age:?}"
+            );
+        };
+        let (now, long) = (Duration::ZERO, LIFETIME + Duration::from_secs(60));
+        check(machine(), NOBODY, now, true);
+        check(machine(), std::process::id(), now, false);
+        check(!machine(), NOBODY, now, false);
+        check(!machine(), NOBODY, long, true);
+        check(machine(), std::process::id(), long, true);
+        let name = temporary_name("folder", machine(), NOBODY, 0);
+        fs::create_dir(dir.path().join(&name)).unwrap();
+        assert!(!folder.join(&name).is_abandoned_write().unwrap());
+        assert!(!folder.join("metrics.json").is_abandoned_write().unwrap());
+    }
+}
