@@ -9,7 +9,7 @@ use super::native::{Procedure, Shard, Writer};
 use super::retention::Retention;
 use super::zarr::Compression;
 use crate::storage::Path;
-use crate::telemetry;
+use crate::telemetry::{self, Wait};
 
 /// An array, or the part of one that this process holds.
 #[derive(Debug)]
@@ -107,12 +107,28 @@ pub struct Saving {
     pub procedure: Procedure,
 }
 
+/// A save under way.
+#[derive(Debug)]
+struct Running {
+    step: u64,
+    thread: JoinHandle<Result<Snapshot, CheckpointError>>,
+}
+
+impl Running {
+    /// Waits for its end. After two seconds the user is told why.
+    fn join(self) -> std::thread::Result<Result<Snapshot, CheckpointError>> {
+        let what = format!("waiting until the checkpoint of step {} is saved", self.step);
+        let _wait = (!self.thread.is_finished()).then(|| Wait::new(&what, None));
+        self.thread.join()
+    }
+}
+
 /// Saves checkpoints on a thread, one at a time, and holds at most one copy of the state. Dropping it
 /// waits for the save under way.
 #[derive(Debug)]
 pub struct Saver {
     saving: Saving,
-    running: Option<JoinHandle<Result<Snapshot, CheckpointError>>>,
+    running: Option<Running>,
     spare: Snapshot,
 }
 
@@ -148,7 +164,8 @@ impl Saver {
             Ok(snapshot)
         };
         let thread = std::thread::Builder::new().name(format!("save-{step}"));
-        self.running = Some(thread.spawn(write).expect("the system has room for a thread"));
+        let thread = thread.spawn(write).expect("the system has room for a thread");
+        self.running = Some(Running { step, thread });
         Ok(())
     }
 
@@ -158,18 +175,18 @@ impl Saver {
     /// Its own.
     pub fn check(&mut self) -> Result<(), CheckpointError> {
         match &self.running {
-            Some(thread) if thread.is_finished() => self.wait(),
+            Some(running) if running.thread.is_finished() => self.wait(),
             _ => Ok(()),
         }
     }
 
-    /// Waits for the save under way, if there is one.
+    /// Waits for the save under way, if there is one, and tells of it after two seconds.
     ///
     /// # Errors
     /// Its own; nothing is half visible then.
     pub fn wait(&mut self) -> Result<(), CheckpointError> {
-        if let Some(thread) = self.running.take() {
-            let written = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        if let Some(running) = self.running.take() {
+            let written = running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             self.spare = written?;
         }
         Ok(())
@@ -179,7 +196,7 @@ impl Saver {
 impl Drop for Saver {
     fn drop(&mut self) {
         // A panic has been printed, and another one while unwinding would abort.
-        if let Some(Ok(Err(error))) = self.running.take().map(JoinHandle::join) {
+        if let Some(Ok(Err(error))) = self.running.take().map(Running::join) {
             telemetry::warn(&error.to_string());
         }
     }

@@ -1,16 +1,17 @@
 //! What can be read from a checkpoint, whatever its format.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 
-use super::array::{Array, DType};
+use super::array::{Array, DType, num_bytes};
 use super::blocks::for_each_block;
 use super::error::CheckpointError;
 use super::fit::Shapes;
 use super::parallel;
 use super::read_ahead::{Visit, read_ahead};
 use crate::storage::Path;
+use crate::telemetry::Wait;
 
 /// What makes a run the same run after a restart, as `gimlet train` leaves it beside the arrays.
 pub const RUN_FILE: &str = "gimlet/run.json";
@@ -153,7 +154,10 @@ pub trait Stored: fmt::Debug + Send + Sync {
     /// more than half a gigabyte is held, or a single array that is larger.
     fn read_each(&self, names: &[&str], visit: &mut Visit<'_>) -> Result<(), CheckpointError> {
         let num_threads = parallel::num_threads(self.path());
-        read_ahead(num_threads, &self.leaves(), names, &|name| self.read(name), visit)
+        let leaves = self.leaves();
+        let wait = Wait::new(&format!("reading {}", self.path()), Some(sum_of(&leaves, names)));
+        let read = |name: &str| self.read(name).inspect(|array| wait.add(array.data.len() as u64));
+        read_ahead(num_threads, &leaves, names, &read, visit)
     }
 
     /// Every damage that [`Stored::verify`] would stop at; none for a whole checkpoint. `tell` is told of
@@ -188,6 +192,13 @@ pub trait Stored: fmt::Debug + Send + Sync {
     fn no_array(&self, name: &str) -> CheckpointError {
         CheckpointError::NoArray { path: self.path().to_string(), name: name.to_string() }
     }
+}
+
+/// The bytes of the arrays of these names.
+fn sum_of(leaves: &[ArrayInfo<'_>], names: &[&str]) -> u64 {
+    let names: BTreeSet<&str> = names.iter().copied().collect();
+    let bytes = |leaf: &ArrayInfo<'_>| num_bytes(leaf.shape, leaf.dtype).unwrap_or(0) as u64;
+    leaves.iter().filter(|leaf| names.contains(leaf.name)).map(bytes).sum()
 }
 
 /// What comes to light by reading every array.

@@ -16,6 +16,7 @@ use super::files::Place;
 use super::path::Path;
 use super::process::Process;
 use super::remote::{Remote, Version, limits};
+use super::slow;
 
 /// The file in the folder.
 const FILE: &str = "gimlet.lease";
@@ -269,7 +270,13 @@ fn defended(
         return Ok(Some(holder.clone()));
     }
     // A renewal comes after a quarter, and has ended after another.
-    std::thread::sleep(limits().lease * 5 / 8);
+    let watch = limits().lease * 5 / 8;
+    slow::tell(&format!(
+        "{}: {holder} may be dead; waiting {:.0} s for a sign of life, which --take_over skips",
+        remote.path(),
+        watch.as_secs_f64().ceil()
+    ));
+    std::thread::sleep(watch);
     let renewed = found(remote)?.filter(|(now, _)| now != holder);
     Ok(renewed.map(|(now, _)| Holder { written: Some(SystemTime::now()), ..now }))
 }

@@ -1,4 +1,4 @@
-//! Tells the user of transfers that take longer than two seconds.
+//! Tells the user of transfers that take longer than two seconds, and of waits.
 
 use std::sync::RwLock;
 use std::time::{Duration, Instant};
@@ -11,9 +11,16 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 static OBSERVER: RwLock<Option<fn(&str)>> = RwLock::new(None);
 
-/// Sets who is told of slow transfers; without one nobody is.
+/// Sets who is told of slow transfers and long waits; without one nobody is.
 pub fn set_observer(observer: fn(&str)) {
     *OBSERVER.write().expect("no holder of the observer panics") = Some(observer);
+}
+
+/// Tells of a wait that begins.
+pub(super) fn tell(word: &str) {
+    if let Some(observer) = *OBSERVER.read().expect("no holder of the observer panics") {
+        observer(word);
+    }
 }
 
 /// A transfer under way.
@@ -36,9 +43,7 @@ impl Transfer {
             return;
         }
         self.next_word = now + PAUSE;
-        if let Some(observer) = *OBSERVER.read().expect("no holder of the observer panics") {
-            observer(&self.word(bytes));
-        }
+        tell(&self.word(bytes));
     }
 
     fn word(&self, bytes: u64) -> String {

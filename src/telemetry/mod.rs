@@ -15,9 +15,11 @@ mod count;
 mod events;
 mod process;
 mod progress;
+mod wait;
 
 pub use console::{mute, notice, notice_once, warn, warn_once};
 pub use count::Count;
 pub use events::{EventWriter, config_markdown};
 pub use process::{Laps, cpu_seconds, peak_resident_bytes, read_bytes};
 pub use progress::{Progress, Status, duration, thousands};
+pub use wait::Wait;

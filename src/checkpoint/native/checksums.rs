@@ -9,6 +9,7 @@ use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::parallel;
 use crate::checkpoint::retention::is_dataset_file;
 use crate::storage::{Path, StorageError};
+use crate::telemetry::Wait;
 
 /// The file, relative to the checkpoint.
 pub(in crate::checkpoint) const FILE: &str = "gimlet/checksums.json";
@@ -47,8 +48,12 @@ impl Checksums {
     /// Reads every file, on all cores, and compares. Pruned data positions may be missing.
     pub fn verify_all(&self, checkpoint: &Path) -> Result<(), CheckpointError> {
         let num_threads = parallel::num_threads(checkpoint);
-        parallel::for_each(num_threads, self.files.keys(), |name| {
-            match self.verify(checkpoint, name) {
+        let total = self.files.values().map(|file| file.bytes).sum();
+        let wait = Wait::new(&format!("verifying {checkpoint}"), Some(total));
+        parallel::for_each(num_threads, self.files.iter(), |(name, file)| {
+            let verified = self.verify(checkpoint, name);
+            wait.add(file.bytes);
+            match verified {
                 Err(_) if is_dataset_file(name) && !checkpoint.join(name).exists()? => Ok(()),
                 other => other,
             }

@@ -67,7 +67,7 @@ impl Reader {
         let folder = zarr::Folder { checkpoint, dir: checkpoint.join(&leaf.dir) };
         let folder = Checked { folder, name: &leaf.dir, checksums: self.checksums.as_ref() };
         let metadata = zarr::metadata(checkpoint, &folder)?;
-        let zarr = Zarr { checkpoint, files: &folder, metadata: &metadata };
+        let zarr = Zarr { checkpoint, files: &folder, metadata: &metadata, begun: None };
         zarr.check(leaf.dtype, &leaf.shape)?;
         read(zarr)
     }

@@ -7,11 +7,12 @@ use std::sync::Mutex;
 use super::item::Item;
 use super::metadata::{self, Named};
 use crate::checkpoint::array::Array;
+use crate::checkpoint::blocks::BLOCK_BYTES;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::parallel;
 use crate::checkpoint::steps::step_of;
 use crate::checkpoint::stored::{ArrayInfo, Format, Stored};
-use crate::checkpoint::zarr::{self, Metadata, Zarr};
+use crate::checkpoint::zarr::{self, Begun, Metadata, Zarr};
 use crate::storage::Path;
 
 /// An open checkpoint. The names and metadata of its arrays are held, their values are not.
@@ -20,6 +21,8 @@ struct OrbaxReader {
     checkpoint: Path,
     item: Item,
     leaves: BTreeMap<String, Leaf>,
+    /// Chunks that are whole arrays, between two blocks of one.
+    begun: Begun,
 }
 
 #[derive(Debug)]
@@ -48,7 +51,8 @@ pub(in crate::checkpoint) fn open(path: &Path) -> Result<Box<dyn Stored>, Checkp
     })?;
     let leaves = leaves.into_inner().expect("no holder of the leaves panics");
     let leaves = with_names_of_t5x(leaves);
-    Ok(Box::new(OrbaxReader { checkpoint: path.clone(), item, leaves }))
+    let begun = Begun::new(BLOCK_BYTES);
+    Ok(Box::new(OrbaxReader { checkpoint: path.clone(), item, leaves, begun }))
 }
 
 /// The state of a plain flax program has its parameters under `params` and its step at the root.
@@ -74,7 +78,8 @@ impl OrbaxReader {
             Some(Leaf::Inline(array)) => Ok(array.clone()),
             Some(Leaf::Zarr { name, metadata }) => {
                 let files = self.item.array(&self.checkpoint, name);
-                read(Zarr { checkpoint: &self.checkpoint, files: files.as_ref(), metadata })
+                let (checkpoint, begun) = (&self.checkpoint, Some(&self.begun));
+                read(Zarr { checkpoint, files: files.as_ref(), metadata, begun })
             }
             None => Err(self.no_array(name)),
         }

@@ -45,19 +45,19 @@ impl Default for Compression {
 
 /// Undoes the steps, last first. What comes out is not checked to be of `max_bytes`; what must be
 /// held as a whole on the way is refused beyond them.
-pub fn decoded<'a>(
-    source: Box<dyn Read + Send + 'a>,
+pub fn decoded(
+    source: Box<dyn Read + Send>,
     codecs: &[Codec],
     max_bytes: usize,
-) -> io::Result<Box<dyn Read + Send + 'a>> {
+) -> io::Result<Box<dyn Read + Send>> {
     codecs.iter().rev().try_fold(source, |source, codec| undo(source, *codec, max_bytes))
 }
 
-fn undo<'a>(
-    source: Box<dyn Read + Send + 'a>,
+fn undo(
+    source: Box<dyn Read + Send>,
     codec: Codec,
     max_bytes: usize,
-) -> io::Result<Box<dyn Read + Send + 'a>> {
+) -> io::Result<Box<dyn Read + Send>> {
     Ok(match codec {
         // Not `MultiGzDecoder`: what follows the first member is no part of a chunk.
         Codec::Gzip => Box::new(GzDecoder::new(source)),
@@ -82,7 +82,7 @@ fn undo<'a>(
     })
 }
 
-fn bounded(source: Box<dyn Read + Send + '_>, max_bytes: usize) -> io::Result<Vec<u8>> {
+fn bounded(source: Box<dyn Read + Send>, max_bytes: usize) -> io::Result<Vec<u8>> {
     let limit = max_bytes as u64 + max_bytes as u64 / 8 + OVERHEAD_BYTES;
     let mut bytes = Vec::new();
     source.take(limit + 1).read_to_end(&mut bytes)?;

@@ -32,7 +32,7 @@ pub enum Place {
 
 impl Place {
     /// Opens it for reading from its start.
-    pub fn open(&self) -> Result<Box<dyn Read + Send + '_>, StorageError> {
+    pub fn open(&self) -> Result<Box<dyn Read + Send>, StorageError> {
         Ok(match self {
             Self::File(path) => Box::new(io::BufReader::with_capacity(1 << 18, path.open()?)),
             Self::Checked { file, bytes, crc32c } => {
@@ -46,7 +46,7 @@ impl Place {
                 1 << 18,
                 file.open_at(*offset)?.take(*length),
             )),
-            Self::Inline(bytes) => Box::new(&bytes[..]),
+            Self::Inline(bytes) => Box::new(Cursor::new(bytes.clone())),
         })
     }
 

@@ -120,6 +120,20 @@ impl Metadata {
     pub fn chunk_bytes(&self) -> usize {
         num_bytes(&self.chunks, self.dtype).expect("checked when parsed")
     }
+
+    /// Whether a chunk can only be unpacked as a whole; others pass through memory in pieces.
+    pub fn unpacks_whole_chunks(&self) -> bool {
+        let is_whole = |codec: &Codec| matches!(codec, Codec::Blosc | Codec::Crc32c);
+        self.order.is_some() || self.codecs.iter().any(is_whole)
+    }
+
+    /// Behind which element of a chunk in C order none is of the array: chunks at the edges are padded.
+    pub fn elements_end(&self, index: &[usize]) -> usize {
+        let sizes = index.iter().zip(&self.chunks).zip(&self.shape);
+        let last = sizes
+            .fold(0, |last, ((i, chunk), size)| last * chunk + (size - i * chunk).min(*chunk) - 1);
+        last + 1
+    }
 }
 
 /// The type of that name in either version; an error says what was found.

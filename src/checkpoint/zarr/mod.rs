@@ -2,16 +2,20 @@
 //! file a chunk, and those of version 3 that newer Orbax writes.
 //!
 //! Reads any chunking, also padded edge chunks and shards, the common compressors, and parts of
-//! arrays, on all cores. Writes version 2 in chunks that divide the shape evenly. Each thread holds
-//! no more than one chunk beside the array itself. (The crate `zarrs` cannot open TensorStore's
-//! bfloat16.)
+//! arrays, on all cores. Writes version 2 in chunks that divide the shape evenly. Beside what was asked
+//! for, buffers are held alone, however large the chunks; only blosc, a checksum of the whole chunk and
+//! other orders than C need the chunk, and share a budget (`room.rs`). (The crate `zarrs` cannot open
+//! TensorStore's bfloat16.)
 
 mod blosc;
+mod chunk;
 mod chunks;
 mod codec;
 mod files;
 mod metadata;
 mod read;
+mod room;
+mod stream;
 mod v2;
 mod v3;
 mod write;
@@ -21,4 +25,5 @@ pub use codec::Compression;
 pub(super) use files::{Files, Folder, Place};
 pub(super) use metadata::Metadata;
 pub(super) use read::{Zarr, metadata};
+pub(super) use stream::Begun;
 pub(super) use write::{Layout, ReadPart, Sink, write, write_parts};

@@ -5,10 +5,11 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use super::chunks::{Run, chunks_of, indices, runs};
-use super::codec::{decoded, invalid};
+use super::chunk::fill_run;
+use super::chunks::{chunks_of, indices, runs};
 use super::files::{Files, Place};
 use super::metadata::{Metadata, Refusal, Shards};
+use super::stream::Begun;
 use crate::checkpoint::array::{Array, DType, num_bytes, num_elements};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::parallel;
@@ -17,14 +18,13 @@ use crate::storage::{Path, StorageError};
 /// A chunk that is not there has this offset and length in the index of its shard.
 const ABSENT: u64 = u64::MAX;
 
-/// What is reserved for a chunk before its bytes are seen.
-const RESERVED_BYTES: usize = 64 << 20;
-
 /// An array that can be read: its metadata and where its files lie. `checkpoint` is named in errors.
 pub struct Zarr<'a> {
     pub checkpoint: &'a Path,
     pub files: &'a dyn Files,
     pub metadata: &'a Metadata,
+    /// Where chunks that are read in part are kept for the next one; `None`: nowhere.
+    pub begun: Option<&'a Begun>,
 }
 
 /// Reads the metadata of an array, of whichever version is there.
@@ -121,11 +121,10 @@ impl Zarr<'_> {
         data: &mut [u8],
         shards: &Mutex<BTreeMap<String, Shard>>,
     ) -> Result<(), CheckpointError> {
-        let mut scratch = Vec::new();
         for index in indices(chunks_of(part, &self.metadata.chunks)) {
             let runs = runs(part, &self.metadata.chunks, &index);
             match self.place(&index, shards)? {
-                (_, Some(place)) => self.read_chunk(&index, &place, runs, data, &mut scratch)?,
+                (_, Some(place)) => self.read_chunk(&index, &place, runs, data)?,
                 (is_listed, None) => {
                     // An index of chunks that says so is enough for a chunk to be left out.
                     let fill = self.metadata.fill.as_ref();
@@ -209,67 +208,17 @@ impl Zarr<'_> {
             .collect())
     }
 
-    fn read_chunk(
-        &self,
-        index: &[usize],
-        place: &Place,
-        mut runs: impl Iterator<Item = Run>,
-        data: &mut [u8],
-        scratch: &mut Vec<u8>,
-    ) -> Result<(), CheckpointError> {
-        let name = self.metadata.keys.file_name(index);
-        let chunk_bytes = self.metadata.chunk_bytes();
-        let element_bytes = self.metadata.dtype.size();
-        let source = match place.open() {
-            Ok(source) => source,
-            Err(error)
-                if error.is_not_found()
-                    && matches!(place, Place::File(_) | Place::Checked { .. }) =>
-            {
-                let fill = self.metadata.fill.as_ref().ok_or_else(|| self.missing(index))?;
-                runs.for_each(|run| fill_run(run, fill, data));
-                return Ok(());
-            }
-            Err(error) => return Err(self.place_error(&name, error)),
-        };
-        let failed = |error| self.read_error(&name, error);
-        let mut stream = decoded(source, &self.metadata.codecs, chunk_bytes).map_err(failed)?;
-        let first = runs.next().expect("a chunk that is read shares elements");
-        if first.length * element_bytes == chunk_bytes && self.metadata.order.is_none() {
-            let start = first.in_part * element_bytes;
-            stream.read_exact(&mut data[start..start + chunk_bytes]).map_err(failed)?;
-            return ends(stream).map_err(failed);
-        }
-        // Grows with what is there, not with what is claimed.
-        scratch.clear();
-        scratch.reserve(chunk_bytes.min(RESERVED_BYTES));
-        stream.by_ref().take(chunk_bytes as u64).read_to_end(scratch).map_err(failed)?;
-        if scratch.len() < chunk_bytes {
-            return Err(failed(io::ErrorKind::UnexpectedEof.into()));
-        }
-        ends(stream).map_err(failed)?;
-        if let Some(order) = &self.metadata.order {
-            *scratch = in_c_order(scratch, &self.metadata.chunks, order, element_bytes);
-        }
-        for run in std::iter::once(first).chain(runs) {
-            let [from, to, length] =
-                [run.in_chunk, run.in_part, run.length].map(|elements| elements * element_bytes);
-            data[to..to + length].copy_from_slice(&scratch[from..from + length]);
-        }
-        Ok(())
-    }
-
     fn damaged(&self, name: &str, reason: &str) -> CheckpointError {
         let name = self.files.shown(name);
         CheckpointError::damaged(self.checkpoint, format!("`{name}` {reason}"))
     }
 
-    fn missing(&self, index: &[usize]) -> CheckpointError {
+    pub(super) fn missing(&self, index: &[usize]) -> CheckpointError {
         self.damaged(&self.metadata.keys.file_name(index), "is missing")
     }
 
     /// A file that should be there and is not, or not whole, is damage.
-    fn place_error(&self, name: &str, error: StorageError) -> CheckpointError {
+    pub(super) fn place_error(&self, name: &str, error: StorageError) -> CheckpointError {
         match error {
             error if error.is_not_found() => self.damaged(name, &format!("is missing: {error}")),
             StorageError::Io { ref source, .. }
@@ -282,7 +231,7 @@ impl Zarr<'_> {
     }
 
     /// Decoders report damage as invalid input or an early end; the rest is the disk's fault.
-    fn read_error(&self, name: &str, error: io::Error) -> CheckpointError {
+    pub(super) fn read_error(&self, name: &str, error: io::Error) -> CheckpointError {
         read_error(self.checkpoint, &self.files.shown(name), error)
     }
 }
@@ -302,38 +251,6 @@ fn read_error(checkpoint: &Path, file: &str, error: io::Error) -> CheckpointErro
 /// Whether so much could be had. What is had is given back: pages come only with what is read.
 fn fits_memory(bytes: usize) -> bool {
     Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
-}
-
-/// The end of a stream holds its checksum.
-fn ends(mut stream: impl Read) -> io::Result<()> {
-    match stream.read(&mut [0])? {
-        0 => Ok(()),
-        _ => Err(invalid("it holds too many bytes")),
-    }
-}
-
-fn fill_run(run: Run, fill: &[u8], data: &mut [u8]) {
-    let start = run.in_part * fill.len();
-    let place = &mut data[start..start + run.length * fill.len()];
-    place.chunks_exact_mut(fill.len()).for_each(|bytes| bytes.copy_from_slice(fill));
-}
-
-/// A chunk whose dimension `i` is dimension `order[i]` of the array, in the array's order.
-fn in_c_order(stored: &[u8], chunks: &[usize], order: &[usize], element_bytes: usize) -> Vec<u8> {
-    let Some((last, outer)) = order.split_last() else { return stored.to_vec() };
-    // The distance in the array's order between neighbours along each dimension.
-    let stride = |dimension: usize| num_elements(&chunks[dimension + 1..]) * element_bytes;
-    let mut out = vec![0; stored.len()];
-    let rows = indices(outer.iter().map(|&dimension| 0..chunks[dimension]).collect());
-    for (index, row) in rows.zip(stored.chunks_exact(chunks[*last] * element_bytes)) {
-        let start: usize =
-            index.iter().zip(outer).map(|(i, dimension)| i * stride(*dimension)).sum();
-        for (i, element) in row.chunks_exact(element_bytes).enumerate() {
-            let at = start + i * stride(*last);
-            out[at..at + element_bytes].copy_from_slice(element);
-        }
-    }
-    out
 }
 
 /// Cuts a part of an array where chunks meet along its first dimension, so that the bytes of each band

@@ -1,8 +1,9 @@
 //! Leases on folders of stores: one holder at a time, whoever dies.
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use gimlet::storage::{Leased, Path, Process, Takeover};
+use gimlet::storage::{Leased, Path, Process, Takeover, set_observer};
 use serde_json::{Value, json};
 
 use super::faulty::{Bucket, Fault};
@@ -102,6 +103,26 @@ fn one_of_which_nothing_was_heard_is_taken() {
     let Leased::Held(_held) = folder.lease(Takeover::No).unwrap() else { panic!("it is old") };
     let holder = folder.lease_holder().unwrap().unwrap();
     assert!(holder.process.is_this());
+}
+
+#[test]
+fn who_waits_for_a_sign_of_life_is_told_how_long_and_what_skips_it() {
+    static WORDS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    set_observer(|word| WORDS.lock().unwrap().push(word.to_string()));
+    let bucket = Bucket::new();
+    let folder = bucket.path("told");
+    write_foreign(&folder, 100.0);
+    bucket.age("told/gimlet.lease");
+    let Leased::Held(held) = folder.lease(Takeover::No).unwrap() else { panic!("it is old") };
+    drop(held);
+    write_foreign(&folder, 100.0);
+    bucket.age("told/gimlet.lease");
+    let Leased::Held(_held) = folder.lease(Takeover::Yes).unwrap() else { panic!("it is old") };
+    let words = WORDS.lock().unwrap();
+    let told: Vec<&String> =
+        words.iter().filter(|word| word.contains("told/gimlet.lease")).collect();
+    assert!(told.len() == 1 && told[0].contains("waiting 1 s for a sign of life"), "{told:?}");
+    assert!(told[0].ends_with("which --take_over skips"), "{told:?}");
 }
 
 #[test]

@@ -1,0 +1,133 @@
+//! Work without a progress line of its own: where it takes longer than two seconds, the user is told what
+//! it is and how far.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::console;
+
+/// What work may take without a word.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The time between two words.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Tells of work from a thread of its own, as the one that works may be waiting. Dropping it is the end of
+/// the work.
+///
+/// ```
+/// use gimlet::telemetry::Wait;
+/// let wait = Wait::new("reading my_run/checkpoint_1000", Some(3_000_000_000));
+/// wait.add(1_000_000);
+/// ```
+pub struct Wait {
+    shared: Arc<Shared>,
+    teller: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    what: String,
+    /// Bytes, where progress is measured in them.
+    total: Option<u64>,
+    done: AtomicU64,
+    start: Instant,
+    ended: Mutex<bool>,
+    ending: Condvar,
+}
+
+impl Wait {
+    /// Work that begins now; `what` begins the line. `total` is its bytes, where these are counted.
+    pub fn new(what: &str, total: Option<u64>) -> Self {
+        Self::start(what, total, PATIENCE, |word| console::notice(word))
+    }
+
+    /// Notes that so many more bytes are done.
+    pub fn add(&self, bytes: u64) {
+        self.shared.done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn start(
+        what: &str,
+        total: Option<u64>,
+        patience: Duration,
+        tell: impl Fn(&str) + Send + 'static,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            what: what.to_string(),
+            total,
+            done: AtomicU64::new(0),
+            start: Instant::now(),
+            ended: Mutex::new(false),
+            ending: Condvar::new(),
+        });
+        let theirs = shared.clone();
+        let teller = std::thread::Builder::new().name("wait".to_string());
+        // Without a thread the work goes on, and nobody is told.
+        let teller = teller.spawn(move || theirs.tell(patience, &tell)).ok();
+        Self { shared, teller }
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        *self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.shared.ending.notify_all();
+        if let Some(teller) = self.teller.take() {
+            // Then no word comes after the end.
+            let _ = teller.join();
+        }
+    }
+}
+
+impl Shared {
+    fn tell(&self, patience: Duration, tell: &dyn Fn(&str)) {
+        let mut pause = patience;
+        while !self.ends_within(pause) {
+            tell(&self.word(self.start.elapsed()));
+            pause = PAUSE;
+        }
+    }
+
+    fn ends_within(&self, pause: Duration) -> bool {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.ending.wait_timeout_while(ended, pause, |ended| !*ended);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn word(&self, elapsed: Duration) -> String {
+        let megabytes = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
+        let done = megabytes(self.done.load(Ordering::Relaxed));
+        match self.total {
+            Some(total) => format!("{}: {done} of {} MB", self.what, megabytes(total)),
+            None => format!("{}: {} s so far", self.what, elapsed.as_secs()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_is_told_what_for_and_how_far_it_is() {
+        let first_word = |total| {
+            let (sender, words) = channel();
+            let tell = move |word: &str| sender.send(word.to_string()).expect("it is received");
+            let _wait = Wait::start("reading a", total, Duration::ZERO, tell);
+            words.recv().unwrap()
+        };
+        assert_eq!(first_word(Some(2_000_000)), "reading a: 0.0 of 2.0 MB");
+        assert!(first_word(None).starts_with("reading a: "));
+    }
+
+    #[test]
+    fn work_that_is_over_is_not_told_of() {
+        let wait = Wait::start("a", Some(2_000_000), PATIENCE, |word| panic!("{word}"));
+        wait.add(500_000);
+        assert_eq!(wait.shared.word(PATIENCE), "a: 0.5 of 2.0 MB");
+    }
+}
