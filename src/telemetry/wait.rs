@@ -40,7 +40,7 @@ struct Shared {
 impl Wait {
     /// Work that begins now; `what` begins the line. `total` is its bytes, where these are counted.
     pub fn new(what: &str, total: Option<u64>) -> Self {
-        Self::start(what, total, PATIENCE, |word| console::notice(word))
+        Self::start(what, total, PATIENCE, console::notice)
     }
 
     /// Notes that so many more bytes are done.
