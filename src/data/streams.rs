@@ -1,6 +1,6 @@
 //! The rows of each batch, made by several streams side by side.
 //!
-//! A data set that repeats is dealt out to streams: by file where there are enough files, else by
+//! A data set that repeats is dealt out to streams, each of its tasks by file where there are enough files, else by
 //! record. Each stream is a pipeline of its own and gives the same number of rows to every global
 //! batch, so the batch at a step is the same set of rows however many threads or hosts there are. A
 //! host runs the streams that its rows come from and opens no other stream's files; its streams that
@@ -15,48 +15,29 @@ use std::thread::JoinHandle;
 
 use super::convert::{Row, Rows};
 use super::error::DataError;
-use super::pipeline::{Enough, Extent, Pull, StageState};
+use super::pipeline::{Pull, StageState};
 
 /// Streams at most. As many files are open as SeqIO's interleaving opens.
 const MAX_STREAMS: usize = 16;
-/// Files that are so few that streams share their records: each host has to read all of them.
-const FEW_FILES: usize = 3;
-/// Tasks times streams, which bounds the open files of large mixtures.
-const MAX_PIPELINES: usize = 64;
-/// A stream is worth its while from here on; smaller data might leave one of them without examples.
+/// A stream is worth its while from here on; smaller data keep the order that SeqIO has on one host.
 const BYTES_PER_STREAM: u64 = 256 << 10;
-
-/// What of a task there is no need to count on from. With more files each stream has several, which are
-/// hardly all empty.
-pub(super) const ENOUGH: Enough = Enough {
-    files: 4 * MAX_STREAMS,
-    records: MAX_STREAMS,
-    few_files: FEW_FILES,
-    bytes: BYTES_PER_STREAM * MAX_STREAMS as u64,
-};
+/// Bytes from which on more of them make no difference.
+pub(super) const ENOUGH_BYTES: u64 = BYTES_PER_STREAM * MAX_STREAMS as u64;
 
 /// The numbers of streams that there can be.
 pub(super) fn stream_counts() -> impl DoubleEndedIterator<Item = usize> {
     1..=MAX_STREAMS
 }
 
-/// The number of streams of a data set that repeats: a function of the data and the batch size alone.
+/// The number of streams of a data set that repeats: a function of its bytes and the batch size alone.
 /// The number of hosts divides the batch size too, and is a power of two more often than not: the more often
 /// two divides the number of streams, the fewer streams are those of several hosts.
-pub(super) fn num_streams(batch_size: usize, tasks: &[Extent]) -> usize {
-    let fits = |count: usize| {
-        batch_size.is_multiple_of(count)
-            && count * tasks.len() <= MAX_PIPELINES
-            && tasks.iter().all(|task| {
-                let by_record = task.num_files <= FEW_FILES && count <= task.num_records;
-                (task.feeds(count) || count > task.num_files && by_record)
-                    && count as u64 * BYTES_PER_STREAM <= task.num_bytes
-            })
+pub(super) fn num_streams(batch_size: usize, num_bytes: u64) -> usize {
+    let fits = |count: &usize| {
+        batch_size.is_multiple_of(*count) && *count as u64 * BYTES_PER_STREAM <= num_bytes
     };
-    stream_counts()
-        .filter(|&count| fits(count))
-        .max_by_key(|count| (count.trailing_zeros(), *count))
-        .unwrap_or(1)
+    let counts = stream_counts().filter(fits);
+    counts.max_by_key(|count| (count.trailing_zeros(), *count)).unwrap_or(1)
 }
 
 /// One stream, and what this host takes of it.
@@ -213,36 +194,23 @@ mod tests {
 
     #[test]
     fn streams_depend_on_data_and_batch_size() {
-        let large = |num_files| Extent {
-            num_files,
-            num_records: MAX_STREAMS,
-            num_bytes: ENOUGH.bytes,
-            ..Extent::default()
-        };
-        for (batch_size, tasks, expected) in [
-            (128, vec![large(1024)], 16),
-            (128, vec![large(1)], 16),
-            (128, vec![large(3)], 16),
-            (128, vec![large(4)], 4),
-            (128, vec![large(8)], 8),
-            (100, vec![large(1024)], 4),
-            (1000, vec![large(1024)], 8),
-            (14, vec![large(1024)], 14),
-            (96, vec![large(1024)], 16),
-            (24, vec![large(1024)], 8),
-            (12, vec![large(1024)], 12),
-            (7, vec![large(1024)], 7),
-            (17, vec![large(1024)], 1),
-            (128, vec![large(1024), large(1)], 16),
-            (128, vec![large(1024); 300], 1),
-            (128, vec![Extent { num_bytes: 1000, ..large(1024) }], 1),
-            (128, vec![Extent { num_records: 3, ..large(1) }], 2),
-            // The third file of four has records, and so has one of the first and third, and of the
-            // second and fourth.
-            (128, vec![Extent { empty_files: vec![0, 1], ..large(4) }], 2),
-            (128, vec![Extent { empty_files: vec![1, 3], ..large(4) }], 1),
+        for (batch_size, num_bytes, expected) in [
+            (128, ENOUGH_BYTES, 16),
+            (128, u64::MAX, 16),
+            (128, ENOUGH_BYTES - 1, 8),
+            (128, 2 * BYTES_PER_STREAM, 2),
+            (128, 2 * BYTES_PER_STREAM - 1, 1),
+            (128, 0, 1),
+            (100, ENOUGH_BYTES, 4),
+            (1000, ENOUGH_BYTES, 8),
+            (14, ENOUGH_BYTES, 14),
+            (96, ENOUGH_BYTES, 16),
+            (24, ENOUGH_BYTES, 8),
+            (12, ENOUGH_BYTES, 12),
+            (7, ENOUGH_BYTES, 7),
+            (17, ENOUGH_BYTES, 1),
         ] {
-            assert_eq!(num_streams(batch_size, &tasks), expected, "{batch_size} {tasks:?}");
+            assert_eq!(num_streams(batch_size, num_bytes), expected, "{batch_size} {num_bytes}");
         }
     }
 

@@ -10,12 +10,12 @@ use crate::data::convert::{FeatureConverter, Packing, Rows};
 use crate::data::error::DataError;
 use crate::data::examples::{ExampleOptions, max_feature_lengths};
 use crate::data::pipeline::{
-    Listing, Mix, MixEnds, MixtureParts, Stage, TaskPlan, Workers, extent, file_names,
-    mixture_parts, task_stage,
+    Listing, Mix, MixEnds, MixtureParts, Stage, TaskPlan, Workers, file_names, mixture_parts,
+    num_bytes, task_stage,
 };
 use crate::data::random::{StageSeed, fnv1a};
 use crate::data::source::SharedReads;
-use crate::data::streams::{ENOUGH, num_streams, stream_counts};
+use crate::data::streams::{ENOUGH_BYTES, num_streams, stream_counts};
 use crate::data::task::{Task, TaskOrMixture, TaskProvider};
 
 /// The parts of a data set, from its configuration.
@@ -116,30 +116,33 @@ impl<'a> Builder<'a> {
     }
 
     /// Streams of the data set: as many as before where a run goes on, even if its data have grown; one where
-    /// the data end, so that its last batch is one batch.
-    pub(super) fn num_streams(&self, converter: &FeatureConverter) -> Result<usize, DataError> {
+    /// the data end, so that its last batch is one batch. `files` as [`Self::files`] has it.
+    pub(super) fn num_streams(
+        &self,
+        converter: &FeatureConverter,
+        files: &str,
+    ) -> Result<usize, DataError> {
         if self.options.num_epochs.is_some() {
             return Ok(1);
         }
         if let Some(saved) = &self.options.resume {
-            let files = self.files()?;
             for count in stream_counts() {
-                if self.stream(converter, count, &files)? == saved.stream {
+                if self.stream(converter, count, files)? == saved.stream {
                     return Ok(count);
                 }
             }
         }
         let plan = self.plan(None, 0, 1);
-        let mut extents = Vec::new();
+        let mut bytes = 0;
         for (task, _) in self.drawn() {
-            match extent(task, &plan, ENOUGH) {
-                Ok(extent) => extents.push(extent),
+            match num_bytes(task, &plan, ENOUGH_BYTES.saturating_sub(bytes)) {
+                Ok(of_task) => bytes += of_task,
                 // Left out, or the error of all, when the pipelines are built.
                 Err(DataError::UnknownSplit { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(num_streams(self.config.batch_size, &extents))
+        Ok(num_streams(self.config.batch_size, bytes))
     }
 
     /// Where to begin: at the position given, if it is one of these data. One of another data set, as a run has

@@ -121,9 +121,10 @@ pub fn get_dataset(
     let builder = Builder::new(config, tasks, &options)?;
     let lengths = builder.lengths()?;
     let converter = builder.converter(&lengths)?;
-    let num_streams = builder.num_streams(&converter)?;
+    let files = builder.files()?;
+    let num_streams = builder.num_streams(&converter, &files)?;
     let mut notices = Vec::new();
-    let stream = builder.stream(&converter, num_streams, &builder.files()?)?;
+    let stream = builder.stream(&converter, num_streams, &files)?;
     let state = builder.state(stream, &mut notices)?;
     options.bad_records.take_up(&state.bad_records);
     let rows_of_host = config.batch_size / options.num_shards;

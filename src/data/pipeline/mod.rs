@@ -26,7 +26,7 @@ mod validate;
 
 pub use pull::StageState;
 
-pub(crate) use extent::{Enough, Extent, extent, file_names};
+pub(crate) use extent::{file_names, num_bytes};
 pub(crate) use listing::Listing;
 pub(crate) use mix::{Mix, MixEnds, MixtureParts, mixture_parts, mixture_tasks};
 pub(crate) use pool::Workers;

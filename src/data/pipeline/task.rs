@@ -20,7 +20,7 @@ use crate::data::error::DataError;
 use crate::data::preprocess::{BuiltFeature, Context, Features, Preprocessor, Step};
 use crate::data::random::StageSeed;
 use crate::data::source::{
-    BadRecordGuard, BadRecords, FewshotDataSource, ReadPlan, Reader, SharedReads, SplitFiles,
+    BadRecordGuard, BadRecords, Deal, FewshotDataSource, ReadPlan, Reader, SharedReads, SplitFiles,
 };
 use crate::data::task::Task;
 
@@ -320,34 +320,37 @@ impl Builder<'_> {
         Ok(groups)
     }
 
+    /// What of the files is this shard's.
+    fn deal(&self, files: &SplitFiles, num_epochs: Option<u64>) -> Deal {
+        let TaskPlan { shard_index, num_shards, .. } = *self.plan;
+        let num_files = files.files.len();
+        // The first records of all files are of all shards alike; where data end, SeqIO deals out records as soon as
+        // there is not a file for every shard.
+        let by_record = files.most.is_some() || num_epochs.is_some() && num_files < num_shards;
+        Deal::new(shard_index, num_shards, if by_record { 1 } else { num_files })
+    }
+
     /// Reads, parses and maps records.
     fn read(&self, part: Part, steps: Vec<NamedStep>, guard: &BadRecordGuard) -> Stage {
         let Part { label, split, files, shuffle, num_epochs } = part;
         let plan = self.plan;
-        // Streams open as many files together as one of SeqIO's hosts, unless all read the same files; an
-        // evaluation's shards are such hosts.
-        let shares_cycle = (plan.shuffle || plan.num_epochs.is_none()) && files.most.is_none();
-        let by_record = files.files.len() < plan.num_shards;
-        let files_seed = match by_record {
-            // Shards that share the records agree on their order.
-            true => StageSeed::new(plan.seed, &format!("{}/{label}files", self.name())),
-            false => self.seed(&format!("{label}files")),
-        };
+        let deal = self.deal(&files, num_epochs);
+        // Streams open as many files together as one of SeqIO's hosts; an evaluation's shards are such hosts.
+        let sharing = if plan.shuffle || plan.num_epochs.is_none() { deal.num_groups() } else { 1 };
+        // Those that share files agree on their order.
+        let files_seed = format!("{}/{label}files/{}", self.name(), deal.group());
+        let files_seed = StageSeed::new(plan.seed, &files_seed);
         let read_plan = ReadPlan {
             task: self.name(),
             split,
             files: files.files.into_iter().map(Arc::new).collect(),
             most: files.most,
-            cycle_length: match shares_cycle {
-                true if !by_record => files.cycle_length.div_ceil(plan.num_shards),
-                _ => files.cycle_length,
-            },
+            cycle_length: files.cycle_length.div_ceil(sharing),
             block_length: files.block_length,
             skip_header_lines: files.skip_header_lines,
             shuffle: (shuffle && files.most.is_none()).then_some(files_seed),
             num_epochs,
-            shard_index: plan.shard_index,
-            num_shards: plan.num_shards,
+            deal,
             produced: self.produced.clone(),
             bad_records: guard.clone(),
         };

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::bad::BadRecordGuard;
 use super::counts::is_blank;
+use super::deal::Deal;
 use super::read::{Body, RecordPosition, RecordReader, Restart, lost_behind, open_records};
 use super::split::SourceFile;
 use crate::data::error::DataError;
@@ -43,8 +44,8 @@ pub(crate) struct ReadPlan {
     pub shuffle: Option<StageSeed>,
     /// `None` repeats forever.
     pub num_epochs: Option<u64>,
-    pub shard_index: usize,
-    pub num_shards: usize,
+    /// What of it is this shard's.
+    pub deal: Deal,
     /// Counts the examples that come out of the task's pipeline.
     pub produced: Arc<AtomicU64>,
     /// What becomes of records that cannot be read.
@@ -52,13 +53,6 @@ pub(crate) struct ReadPlan {
 }
 
 impl ReadPlan {
-    /// Whether a shard is every n-th record instead of every n-th file. As in SeqIO, whole files go to
-    /// shards where there are enough of them. The first records of all files are those of every shard
-    /// alike.
-    pub(super) fn deals_out_records(&self) -> bool {
-        self.files.len() < self.num_shards || self.most.is_some()
-    }
-
     /// The error of data without examples.
     pub(super) fn empty(&self, detail: &str) -> DataError {
         let (task, split) = (self.task.clone(), self.split.clone());
@@ -70,7 +64,7 @@ impl ReadPlan {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Place {
     pub epoch: u64,
-    /// Records of this epoch before it, those of all shards where records are dealt out.
+    /// Records of this epoch before it, those of all shards that share the files.
     pub in_epoch: u64,
     /// Files of the epoch's order that were opened.
     opened: usize,
@@ -107,7 +101,7 @@ impl Place {
         let restart =
             |slot: &Option<OpenPlace>| slot.as_ref().and_then(|open| open.restart.clone());
         let restarts: Vec<_> = self.slots.iter().map(restart).collect();
-        let mut state = StageState::new("read", counters, Vec::new());
+        let mut state = StageState::new("interleave", counters, Vec::new());
         if restarts.iter().any(Option::is_some) {
             state.restarts = restarts;
         }
@@ -116,7 +110,7 @@ impl Place {
 
     /// The place that a stage saved.
     fn of_state(state: &StageState, num_slots: usize) -> Result<Self, DataError> {
-        state.expect("read", Some(5 + 4 * num_slots), 0)?;
+        state.expect("interleave", Some(5 + 4 * num_slots), 0)?;
         let counter = |i: usize| state.counters[i];
         let slot = |i: usize| {
             let [file, records, bytes, within] = std::array::from_fn(|j| counter(5 + 4 * i + j));
@@ -142,9 +136,10 @@ impl Place {
 /// yields `block_length` lines before it is the next one's turn.
 pub(super) struct Interleave {
     plan: ReadPlan,
-    files: Vec<Arc<SourceFile>>,
     epoch: u64,
-    /// Indices into `files` in this epoch's order.
+    /// Epochs on end that had no record.
+    empty_epochs: u64,
+    /// The numbers of this epoch's files, in its order.
     order: Vec<usize>,
     /// Files of `order` that were opened.
     opened: usize,
@@ -162,18 +157,14 @@ struct OpenFile {
 }
 
 impl Interleave {
-    /// At the beginning of the first epoch. All records of the files are read where records are dealt
-    /// out.
+    /// At the beginning of the first epoch. All records of the group's files are read.
     pub(super) fn new(plan: ReadPlan) -> Self {
-        let is_mine =
-            |i: usize| plan.deals_out_records() || i % plan.num_shards == plan.shard_index;
-        let files = plan.files.iter().enumerate().filter(|(i, _)| is_mine(*i));
-        let files: Vec<Arc<SourceFile>> = files.map(|(_, file)| file.clone()).collect();
-        let slots = (0..plan.cycle_length.min(files.len()).max(1)).map(|_| None).collect();
+        let most_files = plan.deal.most_files(plan.files.len());
+        let slots = (0..plan.cycle_length.min(most_files).max(1)).map(|_| None).collect();
         let mut reader = Self {
             plan,
-            files,
             epoch: 0,
+            empty_epochs: 0,
             order: Vec::new(),
             opened: 0,
             slots,
@@ -211,7 +202,7 @@ impl Interleave {
         for (i, slot) in place.slots.iter().enumerate() {
             self.slots[i] = match slot {
                 None => None,
-                Some(open) if open.file >= self.files.len() => {
+                Some(open) if open.file >= self.plan.files.len() => {
                     return Err(DataError::State { reason: "there are fewer files".to_string() });
                 }
                 Some(open) => Some(self.open(open.file, open.position, open.restart.as_ref())?),
@@ -230,6 +221,11 @@ impl Interleave {
         self.in_epoch
     }
 
+    /// Which of the shards that share the files the record is for that was read last.
+    pub(super) fn owner(&self) -> usize {
+        self.plan.deal.owner(self.epoch, self.in_epoch - 1)
+    }
+
     /// The next record of this epoch; `None` at its end.
     pub(super) fn read(&mut self) -> Result<Option<Record>, DataError> {
         let record = self.next_in_epoch()?;
@@ -239,7 +235,8 @@ impl Interleave {
 
     /// Begins the next epoch.
     pub(super) fn start_next_epoch(&mut self) -> Result<(), DataError> {
-        if self.in_epoch == 0 {
+        self.empty_epochs = if self.in_epoch == 0 { self.empty_epochs + 1 } else { 0 };
+        if self.empty_epochs == self.plan.deal.num_groups() as u64 {
             return Err(self.plan.empty(": its files are empty"));
         }
         self.epoch += 1;
@@ -251,7 +248,7 @@ impl Interleave {
 
     /// The order of files in an epoch.
     fn order_of(&self, epoch: u64) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.files.len()).collect();
+        let mut order: Vec<usize> = self.plan.deal.files(self.plan.files.len(), epoch).collect();
         if let Some(seed) = &self.plan.shuffle {
             seed.draw(epoch).shuffle(&mut order);
         }
@@ -274,9 +271,9 @@ impl Interleave {
                     // Of so many examples, a blank line is none.
                     Ok(Some(Body::Bytes(line)))
                         if self.plan.most.is_some()
-                            && is_blank(&line, &self.files[open.file].format) => {}
+                            && is_blank(&line, &self.plan.files[open.file].format) => {}
                     Ok(Some(body)) => {
-                        let file = self.files[open.file].clone();
+                        let file = self.plan.files[open.file].clone();
                         let number = open.records.position().records;
                         self.in_block += 1;
                         if self.in_block == self.plan.block_length {
@@ -309,7 +306,7 @@ impl Interleave {
     /// lies behind it.
     fn pass_bad_record(&mut self, error: DataError, offset: u64) -> Result<(), DataError> {
         let Some(open) = &self.slots[self.slot] else { return Err(error) };
-        let (file, recovers) = (&self.files[open.file], open.records.recovers());
+        let (file, recovers) = (&self.plan.files[open.file], open.records.recovers());
         if !recovers && !open.records.breaks_off() && self.plan.bad_records.may_skip(&error) {
             let rest = lost_behind(file, offset);
             return Err(DataError::RestOfFile { error: Box::new(error), rest });
@@ -328,7 +325,7 @@ impl Interleave {
         position: RecordPosition,
         restart: Option<&Arc<Restart>>,
     ) -> Result<OpenFile, DataError> {
-        let mut records = open_records(&self.files[file], position, restart)?;
+        let mut records = open_records(&self.plan.files[file], position, restart)?;
         let skipped = self.plan.skip_header_lines;
         while records.position().records < skipped && records.next_record()?.is_some() {}
         Ok(OpenFile { file, records })

@@ -10,6 +10,7 @@ mod bad;
 mod concatenated;
 mod counts;
 mod csv_source;
+mod deal;
 mod few_shot;
 mod function;
 mod generated;
@@ -55,6 +56,7 @@ pub use tfds::{TfdsDataSource, TfdsSplits, set_tfds_data_dir};
 pub use truncated::TruncatedDatasetProvider;
 
 pub(crate) use bad::BadRecordGuard;
+pub(crate) use deal::Deal;
 pub(crate) use interleave::{ReadPlan, Record};
 pub(crate) use parse::RecordParser;
 pub(crate) use read::frame;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::bad::BadRecordPolicy;
 use super::parse::RecordParser;
-use super::read::{CsvOptions, RecordPosition, RowOptions, expansion, num_rows, open_records};
+use super::read::{CsvOptions, RecordPosition, RowOptions, expansion, num_rows};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
@@ -167,22 +167,6 @@ pub(crate) const CYCLE_LENGTH: usize = 16;
 pub(crate) const BLOCK_LENGTH: usize = 16;
 
 impl SplitFiles {
-    /// Records of all files, counted up to `most`. What is wrong with a file is said when it is read.
-    pub(crate) fn num_records(&self, most: usize) -> usize {
-        let mut count = 0;
-        for file in &self.files {
-            let Ok(mut records) = open_records(file, RecordPosition::default(), None) else {
-                continue;
-            };
-            let mut in_file = 0;
-            while count < most && matches!(records.next_record(), Ok(Some(_))) {
-                in_file += 1;
-                count += usize::from(in_file > self.skip_header_lines);
-            }
-        }
-        count
-    }
-
     /// Files read as SeqIO reads them; a bad record is an error.
     pub(crate) fn new(files: Vec<SourceFile>, parser: RecordParser) -> Self {
         Self {

@@ -1,6 +1,9 @@
 //! The batch at a step is the same on any number of hosts and threads.
 
-use gimlet::data::{AppendEos, DatasetOptions, DatasetState, Rekey, Tokenize, get_dataset};
+use gimlet::data::{
+    AppendEos, DatasetOptions, DatasetState, FilterByStringLength, Mixture, MixtureEntries,
+    MixtureEntry, Rate, Rekey, Tokenize, get_dataset,
+};
 use gimlet::vocab::ByteVocabulary;
 
 use super::*;
@@ -109,6 +112,75 @@ fn another_number_of_hosts_goes_on_where_the_others_were() {
             let (found, merged) = global(&config, &tasks, num_hosts, Some(&half_way));
             assert_eq!((found, merged), (expected.clone(), end.clone()), "{num_hosts} hosts");
         }
+    }
+}
+
+/// A mixture of a task that has a part for each stream, of one of three lines, and of one whose filter leaves a
+/// single line of its files. The folders are the three tasks'.
+fn mixture_of_uneven_tasks() -> ([tempfile::TempDir; 3], Tasks) {
+    let folders = [folder_of_text(5), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    std::fs::write(folders[1].path().join("0.txt"), "few one\nfew two\nfew three\n").unwrap();
+    for file in 0..6 {
+        let last = if file == 4 { "the only long line\n" } else { "" };
+        let text = "short\n".repeat(file) + last;
+        std::fs::write(folders[2].path().join(format!("{file}.txt")), text).unwrap();
+    }
+    let named = |name: &str, folder| Task { name: Some(name.to_string()), ..text_task(folder) };
+    let mut rare = named("rare", &folders[2]);
+    let (feature_key, max_length) = ("text".to_string(), 100);
+    let filter = FilterByStringLength { feature_key, min_length: 10, max_length };
+    rare.preprocessors.insert(0, Preprocessor::FilterByStringLength(filter));
+    let mut tasks = tasks([text_task(&folders[0]), named("few", &folders[1]), rare]);
+    let entry = |name: &str| MixtureEntry { name: name.to_string(), rate: Some(Rate::Number(1.0)) };
+    let mixture = Mixture {
+        scope: "uneven".to_string(),
+        name: None,
+        tasks: MixtureEntries(["text", "few", "rare"].map(entry).into()),
+        default_rate: None,
+        sample_fn: None,
+    };
+    tasks.insert("uneven".to_string(), TaskOrMixture::Mixture(Arc::new(mixture)));
+    (folders, tasks)
+}
+
+#[test]
+fn each_task_of_a_mixture_is_dealt_out_by_itself() {
+    let (_folders, tasks) = mixture_of_uneven_tasks();
+    for config in [shuffled, in_order] {
+        let config = |threads| DatasetConfig {
+            mixture_or_task_name: "uneven".to_string(),
+            ..config(8, threads)
+        };
+        let (expected, half_way) = global(&config(0), &tasks, 1, None);
+        assert_eq!(half_way.positions.len(), 4);
+        let (then, end) = global(&config(0), &tasks, 1, Some(&half_way));
+        for (num_hosts, threads) in [(1, 2), (2, 0), (4, 2), (8, 0)] {
+            let (found, state) = global(&config(threads), &tasks, num_hosts, None);
+            assert_eq!((&found, &state), (&expected, &half_way), "{num_hosts} hosts");
+            let (found, state) = global(&config(threads), &tasks, num_hosts, Some(&state));
+            assert_eq!((&found, &state), (&then, &end), "{num_hosts} hosts, resumed");
+        }
+    }
+}
+
+#[test]
+fn every_stream_draws_from_every_task() {
+    let (_folders, tasks) = mixture_of_uneven_tasks();
+    let config = DatasetConfig { mixture_or_task_name: "uneven".to_string(), ..in_order(8, 0) };
+    for host in 0..4 {
+        let mut batches = start(&config, &tasks, (host, 4), None);
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for row in take(&mut batches, 150).iter().flat_map(rows) {
+            let text: String = row.iter().map(|&id| char::from((id - 3).max(0) as u8)).collect();
+            let first = text.split(' ').next().unwrap().to_string();
+            *counts.entry(first).or_default() += 1;
+        }
+        // A third of 300 each: five standard deviations are 41.
+        assert!((60..140).contains(&counts["few"]), "host {host}: {counts:?}");
+        assert!((60..140).contains(&counts["the"]), "host {host}: {counts:?}");
+        // A host's own files, and no other's, in the first epoch.
+        let files = counts.keys().filter(|first| first.parse::<u8>().is_ok()).count();
+        assert_eq!(files, if host == 0 { 2 } else { 1 }, "host {host}: {counts:?}");
     }
 }
 
@@ -273,7 +345,7 @@ fn a_run_goes_on_with_as_many_streams_as_it_began_with() {
 }
 
 #[test]
-fn empty_files_and_long_records_leave_no_stream_without_rows() {
+fn empty_files_and_few_records_leave_no_stream_without_rows() {
     let read = |folder: &tempfile::TempDir| {
         let tasks = tasks([text_task(folder)]);
         global(&shuffled(4, 0), &tasks, 1, None).1.positions.len()
@@ -284,10 +356,10 @@ fn empty_files_and_long_records_leave_no_stream_without_rows() {
     for file in 1..4 {
         std::fs::remove_file(folder.path().join(format!("{file}.txt"))).unwrap();
     }
-    // A megabyte, which four would share, of three records.
+    // A megabyte of three records.
     let text = format!("{}\n", "long ".repeat(80_000)).repeat(3);
     std::fs::write(folder.path().join("0.txt"), text).unwrap();
-    assert_eq!(read(&folder), 2);
+    assert_eq!(read(&folder), 4);
 }
 
 #[test]

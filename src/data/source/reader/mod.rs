@@ -1,7 +1,7 @@
 //! One shard's records, and shards that read the same files together.
 //!
-//! Where files are few, a shard is every n-th record of them. The shards of one host then form a group:
-//! a record is read once, and kept for its shard if another came across it. Which records a shard gets,
+//! Where there are fewer files than shards, several shards share a file's records ([`Deal`](super::Deal)). Those of
+//! one host then form a group: a record is read once, and kept for its shard if another came across it. Which records a shard gets,
 //! and in which order, is the same as if it read all the files by itself. It does so where it falls too
 //! far behind the others, and after an error, so that it finds that for itself.
 
@@ -52,8 +52,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Reader {
     group: SharedGroup,
     plan: ReadPlan,
-    /// Records handed on since an example was produced, and the examples produced by then.
-    barren: (u64, u64),
+    barren: Barren,
+}
+
+/// What came of the records that were handed on.
+#[derive(Default)]
+struct Barren {
+    /// Records since an example was produced.
+    records: u64,
+    /// In which epoch the first of them was.
+    since: Option<u64>,
+    /// Examples that were produced by then.
+    produced: u64,
 }
 
 /// How far an epoch is.
@@ -70,15 +80,18 @@ impl Reader {
     /// A reader at the beginning of the first epoch. Those of one `name` and the same plan, but for the
     /// shard, read together.
     pub(crate) fn new(plan: ReadPlan, name: String, shared: &SharedReads) -> Self {
-        let group = match plan.deals_out_records() && plan.num_epochs.is_none() {
-            true => lock(&shared.0).entry(name).or_default().clone(),
+        let group = match plan.deal.shares_files() && plan.num_epochs.is_none() {
+            true => {
+                let name = format!("{name}{}", plan.deal.group());
+                lock(&shared.0).entry(name).or_default().clone()
+            }
             false => SharedGroup::default(),
         };
         let own = Some(Interleave::new(plan.clone()));
         let member =
             Member { plan: plan.clone(), own, place: None, kept: VecDeque::new(), size: 0 };
-        lock(&group).members.insert(plan.shard_index, member);
-        Self { group, plan, barren: (0, 0) }
+        lock(&group).members.insert(plan.deal.member(), member);
+        Self { group, plan, barren: Barren::default() }
     }
 
     /// Where the reader of a single file is, by the state of the stages above it.
@@ -105,13 +118,16 @@ impl Reader {
     }
 
     /// Notices data that would be repeated forever without yielding an example.
-    fn check_yield(&mut self, (epoch, in_epoch): (u64, u64)) -> Result<(), DataError> {
+    fn check_yield(&mut self, epoch: u64) -> Result<(), DataError> {
         let produced = self.plan.produced.load(Ordering::Relaxed);
-        if produced != self.barren.1 {
-            self.barren = (0, produced);
+        if produced != self.barren.produced {
+            self.barren = Barren { produced, ..Barren::default() };
         }
-        self.barren.0 += 1;
-        if epoch >= 2 && self.barren.0 > BARREN.max(2 * in_epoch) {
+        self.barren.records += 1;
+        let epochs = epoch - *self.barren.since.get_or_insert(epoch);
+        // All records were handed on once, and those of the epochs that it began and ended in.
+        let round = self.plan.deal.round();
+        if epochs > round && self.barren.records > BARREN / round {
             return Err(self.plan.empty(": its preprocessors drop every one"));
         }
         Ok(())
@@ -122,25 +138,26 @@ impl Pull for Reader {
     type Item = Record;
 
     fn pull(&mut self) -> Result<Option<Record>, DataError> {
-        let pulled = lock(&self.group).pull(self.plan.shard_index)?;
-        let Some((record, count)) = pulled else { return Ok(None) };
-        self.check_yield(count)?;
+        let pulled = lock(&self.group).pull(self.plan.deal.member())?;
+        let Some((record, epoch)) = pulled else { return Ok(None) };
+        self.check_yield(epoch)?;
         Ok(Some(record))
     }
 
     fn save(&self) -> StageState {
-        lock(&self.group).place(self.plan.shard_index).to_state()
+        lock(&self.group).place(self.plan.deal.member()).to_state()
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
         let mut group = lock(&self.group);
-        let own = group.member(self.plan.shard_index).own.as_mut();
+        let own = group.member(self.plan.deal.member()).own.as_mut();
         own.expect("reading together begins after restoring").restore(state)
     }
 }
 
 /// Shards that read the same files.
 struct Group {
+    /// By their number within the group.
     members: BTreeMap<usize, Member>,
     /// Who reads for all those that do not read for themselves.
     together: Option<Interleave>,
@@ -167,8 +184,8 @@ struct Member {
     size: usize,
 }
 
-/// A record, and its epoch's number and its own within it.
-type Numbered = (Record, (u64, u64));
+/// A record, and its epoch.
+type Dated = (Record, u64);
 
 impl Member {
     fn place(&self) -> Place {
@@ -178,18 +195,18 @@ impl Member {
         }
     }
 
-    fn pull_alone(&mut self) -> Result<Option<Numbered>, DataError> {
+    fn pull_alone(&mut self) -> Result<Option<Dated>, DataError> {
         let own = self.own.as_mut().expect("it reads alone");
         loop {
             if self.plan.num_epochs.is_some_and(|epochs| own.epoch() >= epochs) {
                 return Ok(None);
             }
             match own.read()? {
-                Some(record) if shard_of(own, &self.plan) == self.plan.shard_index => {
-                    return Ok(Some((record, (own.epoch(), own.in_epoch()))));
+                Some(record) if own.owner() == self.plan.deal.member() => {
+                    return Ok(Some((record, own.epoch())));
                 }
                 Some(_) => {}
-                None => end_epoch(own, &self.plan)?,
+                None => own.start_next_epoch()?,
             }
         }
     }
@@ -202,23 +219,6 @@ impl Member {
         self.kept = VecDeque::new();
         Ok(std::mem::take(&mut self.size))
     }
-}
-
-/// Whose the record is that was read last.
-fn shard_of(reader: &Interleave, plan: &ReadPlan) -> usize {
-    match plan.deals_out_records() {
-        true => ((reader.in_epoch() - 1) % plan.num_shards as u64) as usize,
-        false => plan.shard_index,
-    }
-}
-
-/// Goes on with the next epoch, unless one has nothing for a shard that goes on forever.
-fn end_epoch(reader: &mut Interleave, plan: &ReadPlan) -> Result<(), DataError> {
-    let is_fed = reader.in_epoch() == 0 || reader.in_epoch() > plan.shard_index as u64;
-    if plan.num_epochs.is_none() && plan.deals_out_records() && !is_fed {
-        return Err(plan.empty(" for every shard; use fewer hosts"));
-    }
-    reader.start_next_epoch()
 }
 
 impl Group {
@@ -246,7 +246,7 @@ impl Group {
     }
 
     /// A shard's next record.
-    fn pull(&mut self, shard: usize) -> Result<Option<Numbered>, DataError> {
+    fn pull(&mut self, shard: usize) -> Result<Option<Dated>, DataError> {
         loop {
             let member = self.members.get_mut(&shard).expect("a reader's shard is a member");
             if member.own.is_some() {
@@ -255,9 +255,9 @@ impl Group {
             if let Some((record, place)) = member.kept.pop_front() {
                 member.size -= record.size();
                 self.size -= record.size();
-                let count = (place.epoch, place.in_epoch);
+                let epoch = place.epoch;
                 member.place = Some(place);
-                return Ok(Some((record, count)));
+                return Ok(Some((record, epoch)));
             }
             let Some(mut together) = self.together.take() else {
                 member.leave()?;
@@ -266,7 +266,7 @@ impl Group {
             // After an error there is nobody who reads for all.
             let record = match together.read()? {
                 Some(record) => Some(record),
-                None => end_epoch(&mut together, &member.plan).map(|()| None)?,
+                None => together.start_next_epoch().map(|()| None)?,
             };
             if let Some(record) = record {
                 self.keep(record, &together);
@@ -278,9 +278,7 @@ impl Group {
 
     /// Keeps a record that was just read for its shard, if that is here and has not had it.
     fn keep(&mut self, record: Record, together: &Interleave) {
-        let Some(first) = self.members.values().next() else { return };
-        let shard = shard_of(together, &first.plan);
-        let Some(member) = self.members.get_mut(&shard) else { return };
+        let Some(member) = self.members.get_mut(&together.owner()) else { return };
         let at = (together.epoch(), together.in_epoch());
         let is_new = |place: &Place| at > (place.epoch, place.in_epoch);
         if member.place.as_ref().is_some_and(is_new) {

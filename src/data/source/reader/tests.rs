@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use proptest::prelude::*;
 
 use super::super::bad::BadRecordGuard;
+use super::super::deal::Deal;
 use super::super::read::{Body, Restart};
 use super::super::split::{Format, SourceFile};
 use super::*;
@@ -48,8 +49,7 @@ fn plan(files: &Arc<[Arc<SourceFile>]>, shard_index: usize) -> ReadPlan {
         skip_header_lines: 0,
         shuffle: Some(StageSeed::new(0, "files")),
         num_epochs: None,
-        shard_index,
-        num_shards: SHARDS,
+        deal: Deal::new(shard_index, SHARDS, 1),
         produced: Arc::new(AtomicU64::new(0)),
         bad_records: BadRecordGuard::default(),
     }
@@ -77,7 +77,7 @@ fn line(reader: &mut Reader) -> String {
 }
 
 fn member<T>(reader: &Reader, of: impl FnOnce(&Member) -> T) -> T {
-    of(&lock(&reader.group).members[&reader.plan.shard_index])
+    of(&lock(&reader.group).members[&reader.plan.deal.member()])
 }
 
 /// Without where decompressing begins, which depends on how much was read.
