@@ -96,7 +96,7 @@ impl Pull for FewShot {
             (Some(Some((begin, _))), _) => Some(begin.clone()),
             (_, train) => train.as_ref().map(Stage::save),
         };
-        let inputs = std::iter::once(self.eval.save()).chain(train).collect();
+        let inputs = std::iter::once(self.eval.save()).chain(train);
         StageState::new("few_shot", Vec::new(), inputs)
     }
 

@@ -1,5 +1,6 @@
 //! Mixtures: which tasks, at which rates, and drawing from them.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -164,6 +165,8 @@ pub(crate) enum MixEnds {
 /// Draws each example from a task chosen by rate.
 pub(crate) struct Mix {
     inputs: Vec<Stage>,
+    /// Where each task is, if that was asked for since it was drawn last: a batch draws from few of many tasks.
+    saved: Vec<OnceCell<Arc<StageState>>>,
     ends: MixEnds,
     /// Tasks that have ended; found anew after a position is taken up, since they stay so.
     ended: Vec<bool>,
@@ -194,8 +197,8 @@ impl Mix {
             })
             .unzip();
         let draws = seed.sequence(0);
-        let ended = vec![false; inputs.len()];
-        Self { inputs, ends, ended, cumulative, seed, counter: 0, draws, features }
+        let (saved, ended) = (vec![OnceCell::new(); inputs.len()], vec![false; inputs.len()]);
+        Self { inputs, saved, ends, ended, cumulative, seed, counter: 0, draws, features }
     }
 
     fn has_ended(&self) -> bool {
@@ -225,6 +228,7 @@ impl Pull for Mix {
             if self.ended[chosen] {
                 continue;
             }
+            self.saved[chosen].take();
             if let Some(mut example) = self.inputs[chosen].pull()? {
                 example.retain(|key| self.features.iter().any(|feature| feature == key));
                 return Ok(Some(example));
@@ -235,7 +239,10 @@ impl Pull for Mix {
     }
 
     fn save(&self) -> StageState {
-        let inputs = self.inputs.iter().map(|input| input.save()).collect();
+        let saved = |(input, saved): (&Stage, &OnceCell<_>)| {
+            saved.get_or_init(|| Arc::new(input.save())).clone()
+        };
+        let inputs = self.inputs.iter().zip(&self.saved).map(saved);
         StageState::new("mix", vec![self.counter], inputs)
     }
 
@@ -244,6 +251,7 @@ impl Pull for Mix {
         self.counter = state.counters[0];
         self.draws = self.seed.sequence(self.counter);
         self.ended.fill(false);
+        self.saved.fill(OnceCell::new());
         for (input, state) in self.inputs.iter_mut().zip(&state.inputs) {
             input.restore(state)?;
         }

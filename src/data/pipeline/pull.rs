@@ -24,12 +24,17 @@ pub struct StageState {
     pub restarts: Vec<Option<Arc<Restart>>>,
     /// The stages it pulls from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub inputs: Vec<StageState>,
+    pub inputs: Vec<Arc<StageState>>,
 }
 
 impl StageState {
     /// The state of a stage with one input.
-    pub(crate) fn new(stage: &str, counters: Vec<u64>, inputs: Vec<StageState>) -> Self {
+    pub(crate) fn new<Input: Into<Arc<Self>>>(
+        stage: &str,
+        counters: Vec<u64>,
+        inputs: impl IntoIterator<Item = Input>,
+    ) -> Self {
+        let inputs = inputs.into_iter().map(Into::into).collect();
         Self { stage: stage.to_string(), counters, inputs, ..Self::default() }
     }
 

@@ -1,5 +1,7 @@
 //! Shuffling within blocks.
 
+use std::sync::Arc;
+
 use super::pull::{Pull, Stage, StageState};
 use crate::data::error::DataError;
 use crate::data::example::Example;
@@ -28,13 +30,13 @@ pub(crate) struct Shuffle {
 struct Start {
     /// Blocks before it.
     index: u64,
-    input: StageState,
+    input: Arc<StageState>,
 }
 
 impl Shuffle {
     /// Shuffles what `input` yields; `size` is at least 1.
     pub(crate) fn new(input: Stage, seed: StageSeed, size: usize) -> Self {
-        let start = || Start { index: 0, input: input.save() };
+        let start = || Start { index: 0, input: input.save().into() };
         let (start, next_start) = (start(), start());
         Self {
             input,
@@ -64,7 +66,7 @@ impl Shuffle {
     fn turn(&mut self) -> Result<(), DataError> {
         self.fill(self.size)?;
         let index = self.next_start.index + 1;
-        let next_start = Start { index, input: self.input.save() };
+        let next_start = Start { index, input: self.input.save().into() };
         self.start = std::mem::replace(&mut self.next_start, next_start);
         self.block = std::mem::take(&mut self.next);
         self.seed.draw(self.start.index).shuffle(&mut self.block);
@@ -92,7 +94,7 @@ impl Pull for Shuffle {
             true => (&self.next_start, 0),
             false => (&self.start, self.taken),
         };
-        StageState::new("shuffle", vec![start.index, taken], vec![start.input.clone()])
+        StageState::new("shuffle", vec![start.index, taken], [start.input.clone()])
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {

@@ -26,7 +26,7 @@ impl Pull for Given {
     }
 
     fn save(&self) -> StageState {
-        StageState::new("given", vec![self.next as u64], Vec::new())
+        StageState::new::<StageState>("given", vec![self.next as u64], Vec::new())
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {

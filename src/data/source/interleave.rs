@@ -101,7 +101,7 @@ impl Place {
         let restart =
             |slot: &Option<OpenPlace>| slot.as_ref().and_then(|open| open.restart.clone());
         let restarts: Vec<_> = self.slots.iter().map(restart).collect();
-        let mut state = StageState::new("interleave", counters, Vec::new());
+        let mut state = StageState::new::<StageState>("interleave", counters, []);
         if restarts.iter().any(Option::is_some) {
             state.restarts = restarts;
         }
