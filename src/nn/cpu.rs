@@ -2,6 +2,8 @@
 
 use std::sync::OnceLock;
 
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use rlimit::{INFINITY, Resource};
 use tch::Kind;
 
 use super::bridge::{self, Products};
@@ -115,13 +117,8 @@ fn ask_for_large_pages() {
 /// count memory before it is touched.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn addresses_are_free() -> bool {
-    let unlimited = |resource| {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: `getrlimit` fills in the struct that it is given.
-        let known = unsafe { libc::getrlimit(resource, &mut limit) } == 0;
-        known && limit.rlim_cur == libc::RLIM_INFINITY
-    };
+    let unlimited = |resource: Resource| resource.get_soft().is_ok_and(|limit| limit == INFINITY);
     let accounting = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");
     let strict = accounting.map_or(true, |mode| mode.trim() == "2");
-    !strict && unlimited(libc::RLIMIT_AS) && unlimited(libc::RLIMIT_DATA)
+    !strict && unlimited(Resource::AS) && unlimited(Resource::DATA)
 }

@@ -38,6 +38,8 @@ const GPU_DRIVER: &str = "/proc/driver/nvidia";
 pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
     let color = io::stderr().is_terminal();
     storage::set_observer(telemetry::notice);
+    // A mixture reads a file or more of each of its tasks, which are hundreds. As many as can be had will do.
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
     match run(args.collect(), color) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(color),
