@@ -67,10 +67,7 @@ pub fn estimate(
         // Examples come in chunks, and the position is where that of the last one begins.
         let position = Reader::file_position(&stage.save());
         if *enough_at.get_or_insert(position) != position {
-            match file.length()?.and_then(|length| length.share_before(position)) {
-                Some(reached) => share = reached,
-                None => return Ok(None),
-            }
+            share = file.length()?.share_before(position);
             break;
         }
     }

@@ -38,6 +38,7 @@ use crate::data::example::Key;
 use crate::storage::Path;
 use decode::{Compression, PROBE};
 
+pub(crate) use arrow_ipc::about_num_rows;
 pub(crate) use csv::{CsvOptions, fields};
 pub(crate) use decode::expansion;
 pub(crate) use megatron::TokenType;
