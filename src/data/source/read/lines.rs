@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::bounded::{LONGEST_RECORD, read_line, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
 use super::restart::Restart;
-use super::{Body, RecordPosition, RecordReader, is_cut, read_error};
+use super::{Body, RecordPosition, RecordReader, read_error};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
@@ -17,8 +17,6 @@ pub(super) struct Lines {
     position: RecordPosition,
     /// Whether the line in error was passed, so that the next one can be read.
     recovers: bool,
-    /// Whether the file ends within the line in error.
-    breaks_off: bool,
 }
 
 impl Lines {
@@ -38,13 +36,13 @@ impl Lines {
     }
 
     fn of(path: &Path, reader: Decoded, position: RecordPosition) -> Self {
-        Self { path: path.clone(), reader, position, recovers: false, breaks_off: false }
+        Self { path: path.clone(), reader, position, recovers: false }
     }
 
     /// The next line without its end, into `line`; `false` at the end of the file.
     fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool, DataError> {
         line.clear();
-        (self.recovers, self.breaks_off) = (false, false);
+        self.recovers = false;
         let read = read_line(&mut self.reader, line, LONGEST_RECORD);
         let Some(num_bytes) = read.map_err(|source| self.failed(source))? else {
             return Err(self.pass_long_line(line.len()));
@@ -80,8 +78,7 @@ impl Lines {
         }
     }
 
-    fn failed(&mut self, source: io::Error) -> DataError {
-        self.breaks_off = is_cut(&source);
+    fn failed(&self, source: io::Error) -> DataError {
         read_error(&self.path, self.position, source)
     }
 }
@@ -102,10 +99,6 @@ impl RecordReader for Lines {
 
     fn recovers(&self) -> bool {
         self.recovers
-    }
-
-    fn breaks_off(&self) -> bool {
-        self.breaks_off
     }
 }
 
