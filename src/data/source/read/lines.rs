@@ -106,7 +106,7 @@ impl RecordReader for Lines {
 mod tests {
     use std::io::{BufReader, Read, Write};
 
-    use super::super::testing::{error_of, file};
+    use super::super::testing::{error_of, file, gzip};
     use super::*;
 
     fn lines_from(path: &Path, position: RecordPosition) -> Vec<String> {
@@ -160,6 +160,26 @@ mod tests {
             let (_, place) = error.split_once("file` beyond record ").expect(&error);
             let line: u64 = place.split_once(' ').unwrap().0.parse().unwrap();
             assert!(line > 1000 && place.contains("(byte "), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_line_before_the_place_where_a_gzip_file_breaks_off_is_read() {
+        let text: String = (0..2000).map(|i| format!("line {i}\n")).collect();
+        let whole = gzip(text.as_bytes(), 6);
+        for left in [whole.len() / 9, whole.len() / 2, whole.len() - 9] {
+            let mut before = Vec::new();
+            let cut = flate2::read::GzDecoder::new(&whole[..left]).read_to_end(&mut before);
+            assert_eq!(cut.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+            let expected = before.iter().filter(|byte| **byte == b'\n').count();
+            let (_dir, path) = file(&whole[..left]);
+            let error = error_of(Ok(Box::new(
+                Lines::open_at(&path, RecordPosition::default(), None).unwrap(),
+            )));
+            assert!(
+                expected > 0 && error.contains(&format!("beyond record {expected} (")),
+                "{error}"
+            );
         }
     }
 
