@@ -74,3 +74,5 @@ pub use source::{
     set_tfds_data_dir,
 };
 pub use task::{Task, TaskOrMixture, TaskProvider};
+
+pub(crate) use cache::cache_step;

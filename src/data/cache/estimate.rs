@@ -25,8 +25,9 @@ pub struct Estimate {
     pub time: Duration,
 }
 
-/// Estimates a split's cache, where a sample can tell: `num_examples` of its first file that is not empty are preprocessed, or as
-/// many as a second yields, and the rest is taken to be like them.
+/// Estimates a split's cache, where a sample can tell: `num_examples` of its first file that is not
+/// empty are preprocessed, or as many as a second yields, and up to two chunks more. The rest is taken
+/// to be like them.
 ///
 /// # Errors
 /// Whatever is wrong with the data read.
@@ -53,18 +54,20 @@ pub fn estimate(
     let (mut num_sampled, mut framed, mut bytes) = (0, Vec::new(), 0);
     // A file that comes to its end was read whole.
     let mut share = 1.0;
+    let mut enough_at = None;
     let started = Instant::now();
     while let Some(example) = stage.pull()? {
         num_sampled += 1;
         framed.clear();
         frame(&encode(&example), &mut framed);
         bytes += framed.len();
-        if num_sampled >= num_examples || started.elapsed() >= SAMPLING {
-            let position = Reader::file_position(&stage.save());
-            match file.length()?.and_then(|length| length.share_before(position)) {
-                Some(reached) => share = reached,
-                None => return Ok(None),
-            }
+        if num_sampled < num_examples && started.elapsed() < SAMPLING {
+            continue;
+        }
+        // Examples come in chunks, and the position is where that of the last one begins.
+        let position = Reader::file_position(&stage.save());
+        if *enough_at.get_or_insert(position) != position {
+            share = file.length()?.share_before(position);
             break;
         }
     }

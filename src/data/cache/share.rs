@@ -22,8 +22,8 @@ pub(super) fn weights(
         return Ok(Some(plan.files.iter().map(|(_, size)| *size as f64).collect()));
     }
     let records = |file: &SourceFile| match file.length()? {
-        Some(Length::Records { count, .. }) => Ok(Some(count as f64)),
-        _ => Ok(None),
+        Length::Records { count, .. } => Ok(Some(count as f64)),
+        Length::Bytes(_) => Ok(None),
     };
     files.iter().map(records).collect()
 }
@@ -63,7 +63,7 @@ struct ShareRead {
     most: Option<u64>,
     weights: Vec<f64>,
     /// What there is to read of files that were open, which takes reading to know.
-    lengths: HashMap<usize, Option<Length>>,
+    lengths: HashMap<usize, Length>,
 }
 
 impl ShareRead {
@@ -84,9 +84,7 @@ impl ShareRead {
                 Some(length) => *length,
                 None => *self.lengths.entry(index).insert_entry(file.length()?).get(),
             };
-            let Some(length) = length else { return Ok(None) };
-            let Some(share) = length.share_before(position) else { return Ok(None) };
-            read -= self.weights[index] * (1.0 - share);
+            read -= self.weights[index] * (1.0 - length.share_before(position));
         }
         let total: f64 = self.weights.iter().sum();
         let of_most = self.most.map_or(0.0, |most| reached.records as f64 / most.max(1) as f64);

@@ -118,7 +118,11 @@ fn preprocessors_make_what_t5_and_seqio_make() {
     assert!(cases.len() > 30);
     for case in cases {
         let name = case["name"].as_str().unwrap();
-        let preprocessor = preprocessor(name, &gin_lines(name, &case["bindings"]));
+        let own = case["gin"].as_array().into_iter().flatten();
+        let own = own.map(|line| line.as_str().unwrap().to_string());
+        let lines: Vec<String> =
+            gin_lines(name, &case["bindings"]).into_iter().chain(own).collect();
+        let preprocessor = preprocessor(name, &lines);
         let rank = case["rank"].as_u64().unwrap() as usize;
         let features = features(case["add_eos"].as_bool().unwrap(), rank);
         let lengths: BTreeMap<String, usize> =

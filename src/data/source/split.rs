@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::bad::BadRecordPolicy;
 use super::parse::RecordParser;
-use super::read::{CsvOptions, RecordPosition, RowOptions, expansion, num_rows};
+use super::read::{CsvOptions, RecordPosition, RowOptions, about_num_rows, expansion, num_rows};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
@@ -56,27 +56,19 @@ impl SourceFile {
         }
     }
 
-    /// What there is to read of it, as positions count it; an estimate where the file is compressed, and
-    /// `None` where positions do not tell.
-    pub(crate) fn length(&self) -> Result<Option<Length>, DataError> {
-        let records = |count| Ok(Some(Length::Records { first: 0, count }));
+    /// What there is to read of it, as positions count it; an estimate where the file is compressed or
+    /// Arrow with many batches.
+    pub(crate) fn length(&self) -> Result<Length, DataError> {
+        let records = |count| Ok(Length::Records { first: 0, count });
         match (&self.records, &self.format) {
             (Some(part), _) => {
-                let count = part.end - part.start;
-                Ok(Some(Length::Records { first: part.start, count }))
+                Ok(Length::Records { first: part.start, count: part.end - part.start })
             }
             (None, Format::Generated { num_examples, .. }) => records(*num_examples),
             (None, Format::Parquet(_)) => records(num_rows(&self.path)?),
-            (None, Format::Arrow(_)) => self.length_of_arrow(),
-            (None, _) => Ok(Some(Length::Bytes(self.size()? as f64 * expansion(&self.path)?))),
+            (None, Format::Arrow(_)) => records(about_num_rows(&self.path)?),
+            (None, _) => Ok(Length::Bytes(self.size()? as f64 * expansion(&self.path)?)),
         }
-    }
-
-    /// In a stream positions tell the byte of a batch; in a file that lists its batches, its number.
-    fn length_of_arrow(&self) -> Result<Option<Length>, DataError> {
-        let size = self.size()?;
-        let magic = self.path.read_range(0..size.min(ARROW_FILE.len() as u64))?;
-        Ok((magic != ARROW_FILE).then_some(Length::Batches(size as f64)))
     }
 
     /// One of its records, from 1, that begins at a byte, as a message names it.
@@ -85,9 +77,6 @@ impl SourceFile {
     }
 }
 
-/// How an Arrow file begins that lists its batches.
-const ARROW_FILE: &[u8] = b"ARROW1";
-
 /// What there is to read of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Length {
@@ -95,25 +84,17 @@ pub(crate) enum Length {
     Records { first: u64, count: u64 },
     /// So many bytes, uncompressed.
     Bytes(f64),
-    /// So many bytes, of which positions tell those before a batch.
-    Batches(f64),
 }
 
 impl Length {
-    /// The share that lies before a position, from 0 to 1; `None` within the first batch.
-    pub(crate) fn share_before(self, position: RecordPosition) -> Option<f64> {
-        let RecordPosition { records, bytes, within } = position;
-        Some(match self {
+    /// The share that lies before a position, from 0 to 1.
+    pub(crate) fn share_before(self, position: RecordPosition) -> f64 {
+        match self {
             Self::Records { first, count } => {
-                share(records.saturating_sub(first) as f64, count as f64)
+                share(position.records.saturating_sub(first) as f64, count as f64)
             }
-            Self::Bytes(whole) => share(bytes as f64, whole),
-            // Rows of this batch are taken to be like those before it.
-            Self::Batches(whole) => match records.saturating_sub(within) {
-                0 => return None,
-                before => share(bytes as f64 * records as f64 / before as f64, whole),
-            },
-        })
+            Self::Bytes(whole) => share(position.bytes as f64, whole),
+        }
     }
 }
 

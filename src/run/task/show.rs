@@ -7,8 +7,8 @@ use clap::Args;
 
 use crate::data::{
     Batch, Caches, ConverterClass, DataError, DatasetConfig, DatasetOptions,
-    EncDecFeatureConverter, Example, ExampleOptions, LMFeatureConverter, Preprocessor, Task,
-    TaskProvider, Value, examples_after, get_dataset, task_examples,
+    EncDecFeatureConverter, Example, ExampleOptions, LMFeatureConverter, Task, TaskProvider, Value,
+    cache_step, examples_after, get_dataset, task_examples,
 };
 use crate::run::failure::Failure;
 use crate::run::output::{Color, ColorChoice, Paint, quoted, write};
@@ -107,7 +107,7 @@ impl<'a> Shown<'a> {
 
     /// The source's records, or what the cache holds, and what each preprocessor makes of them.
     fn steps(&self) -> Result<(), Failure> {
-        let cached = self.num_cached();
+        let cached = self.num_cached().map_err(failure)?;
         let names = self.task.preprocessors.iter().map(|preprocessor| preprocessor.name());
         let names = std::iter::once("source").chain(names);
         for (count, name) in names.enumerate().skip(cached) {
@@ -125,13 +125,11 @@ impl<'a> Shown<'a> {
     }
 
     /// The preprocessors up to the cache step, where the cache is read.
-    fn num_cached(&self) -> usize {
-        let is_step =
-            |step: &Preprocessor| matches!(step, Preprocessor::CacheDatasetPlaceholder(_));
-        match self.options.cache {
-            Some(_) => self.task.preprocessors.iter().position(is_step).map_or(0, |at| at + 1),
+    fn num_cached(&self) -> Result<usize, DataError> {
+        Ok(match self.options.cache {
+            Some(_) => cache_step(self.task)?.map_or(0, |step| step.index + 1),
             None => 0,
-        }
+        })
     }
 
     /// What a feature converter is given: the output features, trimmed.

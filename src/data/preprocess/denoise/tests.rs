@@ -118,6 +118,35 @@ fn random_replacements_leave_the_rest_and_are_as_likely_as_promised() {
 }
 
 #[test]
+fn what_is_drawn_for_noise_comes_as_often_as_with_t5() {
+    const COUNT: u64 = 20_000;
+    for case in reference("frequencies").as_array().unwrap() {
+        let name = case["name"].as_str().unwrap();
+        let bindings = case["bindings"].as_object().unwrap().iter();
+        let lines: Vec<String> =
+            bindings.map(|(key, value)| format!("{name}.{key} = {value}")).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let (function, tokens) = (noise_fn(name, &lines), ints(&case["tokens"]));
+        let mask = Mask::of(ints(&case["mask"]).iter().map(|&bit| bit == 1));
+        let num_ids = case["num_ids"].as_u64().unwrap() as i32;
+        let noisy = Noisy { tokens: &tokens, mask: &mask, num_ids };
+        let mut shares: BTreeMap<Vec<i32>, f64> = BTreeMap::new();
+        for counter in 0..COUNT {
+            let made = function.apply(noisy, &mut draw(counter));
+            *shares.entry(made).or_default() += 1.0 / COUNT as f64;
+        }
+        let mut distance = 0.0;
+        for row in case["outputs"].as_array().unwrap() {
+            let found = shares.remove(&ints(&row[0])).unwrap_or(0.0);
+            distance += (found - row[1].as_f64().unwrap()).abs() / 2.0;
+        }
+        assert!(shares.is_empty(), "{name} of t5 makes none of {shares:?}");
+        // Both count 20,000 of up to 64 outcomes, which puts equal ones 0.03 apart.
+        assert!(distance < 0.05, "{name}: {distance}");
+    }
+}
+
+#[test]
 fn random_spans_have_as_many_tokens_and_spans_as_those_of_t5() {
     for case in reference("masks")["random_spans"].as_array().unwrap() {
         let (density, mean) = (case["density"].as_f64().unwrap(), case["mean"].as_f64().unwrap());

@@ -4,11 +4,11 @@ use minijinja::formatting::FormatStyle;
 
 use super::{Context, Preprocess, Step};
 use crate::data::error::DataError;
-use crate::data::example::Value;
+use crate::data::example::{Example, Value};
 use crate::gin::Configurable;
 
-/// Prints each feature of each example to standard error, as `tf.print` does. Source: SeqIO
-/// `preprocessors.py`.
+/// Prints each feature of each example as TensorFlow does, but to standard error: standard output is
+/// for what a command answers. Source: SeqIO `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.preprocessors.print_dataset")]
 pub struct PrintDataset {
@@ -21,16 +21,19 @@ impl Preprocess for PrintDataset {
     fn steps(&self, _: &Context<'_>) -> Result<Vec<Step>, DataError> {
         let summarize = usize::try_from(self.summarize).ok();
         Ok(vec![Step::map(move |example| {
-            for (key, value) in example.iter() {
-                eprintln!("{key}:  {}", printed(value, summarize));
-            }
+            eprint!("{}", lines_of(&example, summarize));
             Ok(example)
         })])
     }
 }
 
+/// A line for each feature, or several for rows.
+pub(super) fn lines_of(example: &Example, summarize: Option<usize>) -> String {
+    example.iter().map(|(key, value)| format!("{key}:  {}\n", printed(value, summarize))).collect()
+}
+
 /// The value, of a list so many items at either end.
-pub(super) fn printed(value: &Value, summarize: Option<usize>) -> String {
+fn printed(value: &Value, summarize: Option<usize>) -> String {
     let quoted = |text: &String| format!("\"{}\"", escaped(text));
     let list = |items: Vec<String>| listed(&items, summarize);
     match value {
@@ -43,11 +46,11 @@ pub(super) fn printed(value: &Value, summarize: Option<usize>) -> String {
         Value::Texts(texts) => list(texts.iter().map(quoted).collect()),
         Value::IntRows(rows) => {
             let row = |row: &Vec<i32>| printed(&Value::Ints(row.clone()), summarize);
-            lines(&rows.iter().map(row).collect::<Vec<_>>(), summarize)
+            joined(&rows.iter().map(row).collect::<Vec<_>>(), summarize)
         }
         Value::FloatRows(rows) => {
             let row = |row: &Vec<f64>| printed(&Value::Floats(row.clone()), summarize);
-            lines(&rows.iter().map(row).collect::<Vec<_>>(), summarize)
+            joined(&rows.iter().map(row).collect::<Vec<_>>(), summarize)
         }
     }
 }
@@ -69,7 +72,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Rows, a line each.
-fn lines(rows: &[String], summarize: Option<usize>) -> String {
+fn joined(rows: &[String], summarize: Option<usize>) -> String {
     let shown = match summarize {
         Some(ends) if rows.len() > 2 * ends => {
             let (first, last) = (&rows[..ends], &rows[rows.len() - ends..]);

@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::testing::{example, preprocessors, run};
 use super::languages::english_name;
-use super::print::printed;
+use super::print::lines_of;
 use super::transliterate::unidecode;
 use crate::data::example::{Example, Value};
 
@@ -141,11 +141,10 @@ fn languages_have_the_names_of_babel() {
 }
 
 #[test]
-fn values_print_as_tensorflow_prints_them() {
+fn examples_print_as_those_of_seqio() {
     for row in REFERENCE["printed"].as_array().unwrap() {
-        let value: Value = serde_json::from_value(row[0].clone()).unwrap();
         let summarize = usize::try_from(row[1].as_i64().unwrap()).ok();
-        assert_eq!(printed(&value, summarize), row[2].as_str().unwrap(), "{value:?} {summarize:?}");
+        assert_eq!(lines_of(&example(&row[0]), summarize), row[2].as_str().unwrap(), "{row}");
     }
 }
 

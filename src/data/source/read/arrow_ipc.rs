@@ -1,9 +1,10 @@
 //! Rows of Arrow IPC: files, which list their batches, and streams, as `datasets` saves them.
 
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_ipc::MessageHeader;
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, DataType, Schema};
 
@@ -15,6 +16,71 @@ use crate::data::error::DataError;
 use crate::storage::Path;
 
 const FILE_MAGIC: &[u8] = b"ARROW1";
+/// Writers pad the magic to so many bytes at most; what follows begins at a multiple of eight.
+const FILE_HEAD: usize = 64;
+/// What precedes the length of a message, but not in versions before 0.15.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+/// Batches that tell what a file holds: looking at all would be slow over a network.
+const JUDGED_BATCHES: usize = 64;
+
+/// About how many rows a file or stream has, as the heads of its first batches tell: exactly, where
+/// there are few.
+///
+/// # Errors
+/// A file that cannot be read, or is not Arrow.
+pub(crate) fn about_num_rows(path: &Path) -> Result<u64, DataError> {
+    let damaged = |error: io::Error| not_arrow(path, &error);
+    let mut file = SeekFile::open(path)?;
+    let head = head_of(&mut file, path)?;
+    let padded = head.strip_prefix(FILE_MAGIC).map(|rest| rest.iter().position(|byte| *byte != 0));
+    let begin = padded.map_or(0, |at| (FILE_MAGIC.len() + at.unwrap_or(FILE_HEAD)) & !7);
+    file.seek(SeekFrom::Start(begin as u64)).map_err(damaged)?;
+    let (mut rows, mut bytes, mut batches) = (0, 0, 0);
+    while batches < JUDGED_BATCHES {
+        match next_head(&mut file).map_err(damaged)? {
+            None => return Ok(rows),
+            Some(head) => {
+                rows += head.rows;
+                bytes += head.bytes;
+                batches += usize::from(head.is_batch);
+            }
+        }
+    }
+    Ok((rows as f64 * file.size() as f64 / bytes.max(1) as f64) as u64)
+}
+
+/// What is told of a message ahead of its body.
+struct Head {
+    is_batch: bool,
+    rows: u64,
+    /// Bytes of the whole message.
+    bytes: u64,
+}
+
+/// Reads the head of the next message and passes its body; `None` behind the last one.
+fn next_head(file: &mut SeekFile) -> io::Result<Option<Head>> {
+    let begin = file.stream_position()?;
+    let mut length = [0; 4];
+    file.read_exact(&mut length)?;
+    if length == CONTINUATION {
+        file.read_exact(&mut length)?;
+    }
+    let length = u64::from(u32::from_le_bytes(length));
+    if length == 0 {
+        return Ok(None);
+    }
+    let mut metadata = Vec::new();
+    file.by_ref().take(length).read_to_end(&mut metadata)?;
+    let message = arrow_ipc::root_as_message(&metadata)
+        .map_err(|error| io::Error::other(error.to_string()))?;
+    let body = u64::try_from(message.bodyLength()).map_err(io::Error::other)?;
+    let end = file.stream_position()?.saturating_add(body);
+    file.seek(SeekFrom::Start(end))?;
+    let batch = message.header_as_record_batch();
+    let is_batch = message.header_type() == MessageHeader::RecordBatch;
+    let rows = batch.map_or(0, |batch| batch.length().max(0) as u64);
+    Ok(Some(Head { is_batch, rows, bytes: end - begin }))
+}
 
 /// Opens a file or stream at a position that it once gave, or at its beginning.
 pub(super) fn open_arrow(
@@ -29,10 +95,7 @@ pub(super) fn open_arrow(
 fn open_batches(path: &Path) -> Result<Box<dyn Batches>, DataError> {
     let damaged = |error: ArrowError| not_arrow(path, &error);
     let mut file = SeekFile::open(path)?;
-    let mut first = Vec::new();
-    let probed = file.by_ref().take(FILE_MAGIC.len() as u64).read_to_end(&mut first);
-    probed.and_then(|_| file.seek(SeekFrom::Start(0))).map_err(|error| file_error(path, error))?;
-    Ok(match first == FILE_MAGIC {
+    Ok(match head_of(&mut file, path)?.starts_with(FILE_MAGIC) {
         true => {
             let reader = FileReader::try_new(file, None).map_err(damaged)?;
             Box::new(Listed { reader, next: 0 })
@@ -45,7 +108,15 @@ fn open_batches(path: &Path) -> Result<Box<dyn Batches>, DataError> {
     })
 }
 
-fn not_arrow(path: &Path, error: &ArrowError) -> DataError {
+/// How the file begins, which is read from there again.
+fn head_of(file: &mut SeekFile, path: &Path) -> Result<Vec<u8>, DataError> {
+    let mut head = Vec::new();
+    let read = file.by_ref().take(FILE_HEAD as u64).read_to_end(&mut head);
+    read.and_then(|_| file.seek(SeekFrom::Start(0))).map_err(|error| file_error(path, error))?;
+    Ok(head)
+}
+
+fn not_arrow(path: &Path, error: &dyn std::error::Error) -> DataError {
     file_error(path, format!("{error}; is it a whole Arrow file or stream?"))
 }
 

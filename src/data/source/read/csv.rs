@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::bounded::{LONGEST_RECORD, read_line, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
 use super::restart::Restart;
-use super::{Body, RecordPosition, RecordReader, file_error, is_cut, read_error};
+use super::{Body, RecordPosition, RecordReader, file_error, read_error};
 use crate::data::error::DataError;
 use crate::data::example::Key;
 use crate::storage::Path;
@@ -163,10 +163,7 @@ impl CsvRecords {
             loop {
                 let before = record.len();
                 let read = read_line(&mut self.reader, record, LONGEST_RECORD);
-                let read = read.map_err(|source| {
-                    self.breaks_off = is_cut(&source);
-                    read_error(&self.path, start, source)
-                })?;
+                let read = read.map_err(|source| read_error(&self.path, start, source))?;
                 let Some(read) = read else {
                     return Err(match scan.over(&record[before..], &self.options) {
                         Scan::Quoted => self.unclosed(start),

@@ -9,7 +9,7 @@ use super::bounded::{LONGEST_RECORD, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
 use super::lines::Lines;
 use super::restart::Restart;
-use super::{Body, RecordPosition, RecordReader, file_error, is_cut, read_error};
+use super::{Body, RecordPosition, RecordReader, file_error, read_error};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
@@ -89,10 +89,7 @@ impl Items {
     /// The next byte, which stays; `None` at the end of the file.
     fn peek(&mut self) -> Result<Option<u8>, DataError> {
         let buffer = self.reader.fill_buf();
-        let buffer = buffer.map_err(|source| {
-            self.breaks_off = is_cut(&source);
-            read_error(&self.path, self.position, source)
-        })?;
+        let buffer = buffer.map_err(|source| read_error(&self.path, self.position, source))?;
         Ok(buffer.first().copied())
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::bounded::{LONGEST_RECORD, read_line, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
 use super::restart::Restart;
-use super::{Body, RecordPosition, RecordReader, is_cut, read_error};
+use super::{Body, RecordPosition, RecordReader, read_error};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
@@ -17,8 +17,6 @@ pub(super) struct Lines {
     position: RecordPosition,
     /// Whether the line in error was passed, so that the next one can be read.
     recovers: bool,
-    /// Whether the file ends within the line in error.
-    breaks_off: bool,
 }
 
 impl Lines {
@@ -38,13 +36,13 @@ impl Lines {
     }
 
     fn of(path: &Path, reader: Decoded, position: RecordPosition) -> Self {
-        Self { path: path.clone(), reader, position, recovers: false, breaks_off: false }
+        Self { path: path.clone(), reader, position, recovers: false }
     }
 
     /// The next line without its end, into `line`; `false` at the end of the file.
     fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool, DataError> {
         line.clear();
-        (self.recovers, self.breaks_off) = (false, false);
+        self.recovers = false;
         let read = read_line(&mut self.reader, line, LONGEST_RECORD);
         let Some(num_bytes) = read.map_err(|source| self.failed(source))? else {
             return Err(self.pass_long_line(line.len()));
@@ -80,8 +78,7 @@ impl Lines {
         }
     }
 
-    fn failed(&mut self, source: io::Error) -> DataError {
-        self.breaks_off = is_cut(&source);
+    fn failed(&self, source: io::Error) -> DataError {
         read_error(&self.path, self.position, source)
     }
 }
@@ -103,17 +100,13 @@ impl RecordReader for Lines {
     fn recovers(&self) -> bool {
         self.recovers
     }
-
-    fn breaks_off(&self) -> bool {
-        self.breaks_off
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{BufReader, Read, Write};
 
-    use super::super::testing::{error_of, file};
+    use super::super::testing::{error_of, file, gzip};
     use super::*;
 
     fn lines_from(path: &Path, position: RecordPosition) -> Vec<String> {
@@ -167,6 +160,26 @@ mod tests {
             let (_, place) = error.split_once("file` beyond record ").expect(&error);
             let line: u64 = place.split_once(' ').unwrap().0.parse().unwrap();
             assert!(line > 1000 && place.contains("(byte "), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_line_before_the_place_where_a_gzip_file_breaks_off_is_read() {
+        let text: String = (0..2000).map(|i| format!("line {i}\n")).collect();
+        let whole = gzip(text.as_bytes(), 6);
+        for left in [whole.len() / 9, whole.len() / 2, whole.len() - 9] {
+            let mut before = Vec::new();
+            let cut = flate2::read::GzDecoder::new(&whole[..left]).read_to_end(&mut before);
+            assert_eq!(cut.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+            let expected = before.iter().filter(|byte| **byte == b'\n').count();
+            let (_dir, path) = file(&whole[..left]);
+            let error = error_of(Ok(Box::new(
+                Lines::open_at(&path, RecordPosition::default(), None).unwrap(),
+            )));
+            assert!(
+                expected > 0 && error.contains(&format!("beyond record {expected} (")),
+                "{error}"
+            );
         }
     }
 

@@ -38,6 +38,7 @@ use crate::data::example::Key;
 use crate::storage::Path;
 use decode::{Compression, PROBE};
 
+pub(crate) use arrow_ipc::about_num_rows;
 pub(crate) use csv::{CsvOptions, fields};
 pub(crate) use decode::expansion;
 pub(crate) use megatron::TokenType;
@@ -106,7 +107,8 @@ pub(crate) trait RecordReader: Send {
         false
     }
 
-    /// Whether, after an error, nothing lies behind the record in error: the file ends within it.
+    /// Whether, after an error, nothing lies behind the record in error: the file ends within it. What
+    /// a compressed stream holds behind the place where it breaks off is not known.
     fn breaks_off(&self) -> bool {
         false
     }
@@ -245,11 +247,6 @@ pub(crate) fn lost_behind(file: &SourceFile, offset: u64) -> String {
         Some(size) => format!("{} of its {size} bytes", size.saturating_sub(offset)),
         None => format!("all behind byte {offset} of its decompressed bytes"),
     }
-}
-
-/// Whether reading failed because the file ends.
-fn is_cut(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::UnexpectedEof
 }
 
 /// The error of a file that cannot be read beyond a position.

@@ -176,6 +176,47 @@ fn damaged_columnar_files_are_named() {
     assert!(panics > 0, "no decoder panicked, so nothing is said of panics");
 }
 
+/// So many batches of five rows, as a file or as a stream.
+fn arrow(num_batches: usize, is_file: bool) -> Vec<u8> {
+    let ids = arrow_array::Int32Array::from(vec![1, 2, 3, 4, 5]);
+    let columns = vec![("ids", Arc::new(ids) as arrow_array::ArrayRef)];
+    let batch = arrow_array::RecordBatch::try_from_iter(columns).unwrap();
+    let (schema, mut bytes) = (batch.schema(), Vec::new());
+    if is_file {
+        let mut writer = ::arrow_ipc::writer::FileWriter::try_new(&mut bytes, &schema).unwrap();
+        (0..num_batches).for_each(|_| writer.write(&batch).unwrap());
+        writer.finish().unwrap();
+    } else {
+        let mut writer = ::arrow_ipc::writer::StreamWriter::try_new(&mut bytes, &schema).unwrap();
+        (0..num_batches).for_each(|_| writer.write(&batch).unwrap());
+        writer.finish().unwrap();
+    }
+    bytes
+}
+
+#[test]
+fn arrow_tells_its_rows_ahead_of_reading_them() {
+    for name in ["rows.arrow", "rows.stream"] {
+        assert_eq!(about_num_rows(&reference(name)).unwrap(), 11, "{name}");
+    }
+    for is_file in [true, false] {
+        for num_batches in [0, 1, 63] {
+            let (_dir, path) = file(&arrow(num_batches, is_file));
+            assert_eq!(about_num_rows(&path).unwrap(), 5 * num_batches as u64);
+        }
+        // Judged by the first ones; a file also has a list of its batches.
+        let bytes = arrow(300, is_file);
+        let (_dir, path) = file(&bytes);
+        let rows = about_num_rows(&path).unwrap();
+        assert!(rows.abs_diff(1500) < 200, "{rows}");
+        for left in [3, 100, 2000] {
+            let (_dir, path) = file(&bytes[..left]);
+            let error = about_num_rows(&path).unwrap_err().to_string();
+            assert!(error.ends_with("is it a whole Arrow file or stream?"), "{error}");
+        }
+    }
+}
+
 #[test]
 fn a_file_with_fewer_records_than_it_is_to_have_is_named() {
     let whole = reference("examples.tfrecord").read().unwrap();

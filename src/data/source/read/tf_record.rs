@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::decode::{Compression, Decoded, open_decoded};
 use super::restart::Restart;
-use super::{Body, RecordPosition, RecordReader, is_cut, read_error};
+use super::{Body, RecordPosition, RecordReader, read_error};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
@@ -121,7 +121,6 @@ impl TfRecords {
 
     /// What hinders reading is no damage, and says nothing of the record.
     fn failed(&mut self, error: io::Error) -> DataError {
-        self.breaks_off = is_cut(&error);
         match error.kind() {
             io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
                 self.damaged(error.to_string())

@@ -174,7 +174,8 @@ fn a_sample_tells_the_size_of_the_cache() {
         let ratio = found as f64 / expected as f64;
         assert!((0.75..1.25).contains(&ratio), "{found} is not about {expected}");
     };
-    for (pattern, sample) in [("*.txt", 1000), ("*.txt", u64::MAX), ("*.gz", 1000)] {
+    // A sample of 1 ends within the first of the chunks in which examples come.
+    for (pattern, sample) in [("*.txt", 1), ("*.txt", 1000), ("*.txt", u64::MAX), ("*.gz", 1000)] {
         let source = text_source(&format!("{}/{pattern}", folder.path().display()));
         let task = byte_task(source, Vec::new());
         let out = tempfile::tempdir().unwrap();
@@ -190,7 +191,7 @@ fn a_sample_tells_the_size_of_the_cache() {
         let shards = cache_in(&out, &task).path().list().unwrap();
         let shards = shards.iter().filter(|file| file.file_name().contains("tfrecord"));
         within(estimate.bytes, shards.map(|file| file.size().unwrap()).sum());
-        assert!(estimate.num_sampled <= sample.min(8000));
+        assert!(estimate.num_sampled <= sample.saturating_add(600).min(8000));
     }
 }
 

@@ -1,7 +1,7 @@
 """Writes text_preprocessors.json: what t5, seqio, promptsource and Unidecode make of records.
 
-Made with t5 0.9.4, seqio 0.0.20, tensorflow 2.21.0, babel 2.18.0, promptsource 0.2.3 (pip install
---no-deps --ignore-requires-python), jinja2 and Unidecode 1.4.0, Python 3.11:
+Made with t5 0.9.4, seqio 0.0.20, tensorflow 2.21.0, tf_keras 2.21.0, babel 2.18.0, promptsource 0.2.3
+(pip install --no-deps --ignore-requires-python), jinja2 and Unidecode 1.4.0, Python 3.11:
     python tests/pipeline/data/reference/text_preprocessors.py
 
 With `--corrections CRATE.tsv` (code point in hex, tab, the crate's text in hex, a line each) it
@@ -148,6 +148,8 @@ def plain_texts():
   case("rekey", [{"foo": "x", "bar": "y"}], key_map={"a": "bar", "b": None, "c": "", "d": "bar"})
   case("preprocess_tensorflow_examples", [{"text": "T {x}", "x": "1", "other": "2"}],
        inputs_format="Summarize {text}: {x} {nope} {", targets_format="{other}{x}}")
+  case("print_dataset", [{"text": "a", "n": 1, "ids": [1, 2, 3]}, {"text": "", "n": 2, "ids": []}],
+       summarize=1)
 
 
 def tsv():
@@ -519,19 +521,28 @@ def languages():
 
 
 def printed():
-  """What `tf.print` shows of values."""
+  """What `print_dataset` prints of examples."""
   values = ["hello", "", 3, 0.1, 2.0, 1e10, 0.12345678, 1234567.0, 123456789.0, 1e-5, 1 / 3, ["a", "b", "c", "d", "e", "f", "g"], [1, 2],
             [[1, 2], [3, 4]], [[1] * 8] * 8, [[0.5, 2.0]],
             [1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6, 7], [1.5, 2.0], ["a\"b\n", "\\"]]
-  path = os.path.join(HERE, "printed.tmp")
-  out = []
-  for value in values:
-    for summarize in [3, -1, 1]:
-      tf.print("k: ", tf.constant(value), output_stream=f"file://{path}", summarize=summarize)
-      with open(path) as file:
-        out.append([value, summarize, file.read().removesuffix("\n").removeprefix("k:  ")])
-      os.remove(path)
-  return out
+  several = {"inputs": "a: b", "targets": [3, 1], "weights": [0.5]}
+  return [[example, summarize, lines_of(example, summarize)]
+          for example in [{"k": value} for value in values] + [several] for summarize in [3, -1, 1]]
+
+
+def lines_of(example, summarize):
+  """TensorFlow prints to the file descriptor of standard output."""
+  path, stdout = os.path.join(HERE, "printed.tmp"), os.dup(1)
+  with open(path, "w") as file:
+    os.dup2(file.fileno(), 1)
+  dataset = tf.data.Dataset.from_tensors({k: tf.constant(v) for k, v in example.items()})
+  list(seqio.preprocessors.print_dataset(dataset, summarize=summarize))
+  os.dup2(stdout, 1)
+  os.close(stdout)
+  with open(path) as file:
+    text = file.read()
+  os.remove(path)
+  return text
 
 
 if __name__ == "__main__":
@@ -539,6 +550,8 @@ if __name__ == "__main__":
   if sys.argv[1:2] == ["--corrections"]:
     corrections(sys.argv[2])
     sys.exit()
+  # SeqIO's `print_dataset` calls what Keras 3 has not.
+  os.environ["TF_USE_LEGACY_KERAS"] = "1"
   stand_in_for_t5()
   from t5.data import preprocessors as prep
   import seqio

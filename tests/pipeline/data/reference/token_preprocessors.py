@@ -4,15 +4,17 @@ Made with t5 0.9.4, seqio 0.0.20, tensorflow-cpu 2.21.0, Python 3.11:
     python tests/pipeline/data/reference/token_preprocessors.py
 
 What draws random numbers is called where nothing is left to chance: masks are given, chunks have one
-possible place, tokens one possible replacement.
+possible place, spans one possible order. Else all that can be drawn is listed, or how often each is.
 """
 
+import collections
 import json
 import os
 import random
 
 from stand_ins import stand_in_for_t5
 
+import gin
 import seqio
 import tensorflow as tf
 
@@ -70,6 +72,24 @@ def noise_functions(rng):
     of = {f.__name__: f(tf.constant(tokens, tf.int32), tf.constant(mask, tf.bool), VOCABULARY,
                         seeds=((1, 2), (3, 4))).numpy().tolist() for f in named}
     cases.append({"tokens": tokens, "mask": [int(m) for m in mask], "outputs": of})
+  return cases
+
+
+def frequencies(count=20000):
+  """How often the functions that draw tokens make each of their outcomes."""
+  tokens, mask = tf.constant([3, 4, 5, 6], tf.int32), tf.constant([True, False, True, True])
+  vocabulary = seqio.PassThroughVocabulary(7)
+  cases = []
+  for name, bindings in [("permute_noise_tokens", {}), ("noise_token_to_gathered_token", {}),
+                         ("noise_token_to_random_token", {"num_reserved_tokens": 4}),
+                         ("noise_token_to_random_token_or_sentinel", {"random_prob": 0.5})]:
+    make = lambda i, f=getattr(prep, name), b=bindings: f(
+        tokens, mask, vocabulary, seeds=tf.stack([[i, 1], [i, 2]]), **b)
+    made = tf.data.Dataset.range(count).map(make).as_numpy_iterator()
+    counts = collections.Counter(tuple(row.tolist()) for row in made)
+    cases.append({"name": name, "bindings": bindings, "tokens": tokens.numpy().tolist(),
+                  "mask": mask.numpy().astype(int).tolist(), "num_ids": vocabulary.vocab_size,
+                  "outputs": [[list(row), round(n / count, 5)] for row, n in sorted(counts.items())]})
   return cases
 
 
@@ -171,6 +191,25 @@ def streams(rng):
   simple("targets_for_prefix_lm_objective", docs, lens={"targets": 6},
          sequence_length={"targets": 6}, output_features=both)
 
+  # So short that all noise is one span, which stands at the end.
+  spans = {"inputs": 16, "targets": 6}
+  for examples, bindings in [
+      (docs, {}), (docs, {"merge_examples_to_reduce_padding": False}),
+      (docs, {"noise_density": 0.3, "mean_noise_span_length": 4.0, "reserved_for_packing": 5}),
+      (pairs, {"merge_examples_to_reduce_padding": False, "passthrough_feature_keys": ["kept"]})]:
+    simple("span_corruption", examples, bindings, lens=spans, sequence_length=spans,
+           output_features=both)
+  lines = ["preprocessors.unsupervised.preprocessors = [@preprocessors.reduce_concat_tokens, "
+           "@preprocessors.split_tokens_to_inputs_length, @preprocessors.denoise]",
+           "preprocessors.denoise.noise_density = 0.15",
+           "preprocessors.denoise.noise_mask_fn = @preprocessors.random_spans_noise_mask",
+           "preprocessors.denoise.inputs_fn = @preprocessors.drop_noise_tokens",
+           "preprocessors.denoise.targets_fn = @preprocessors.drop_nonnoise_tokens"]
+  gin.parse_config(lines)
+  simple("unsupervised", docs, lens=spans, sequence_length=spans, output_features=both)
+  gin.clear_config()
+  out[-1]["gin"] = lines
+
   for names in [("noise_span_to_unique_sentinel", "nonnoise_span_to_unique_sentinel"),
                 ("drop_nonnoise_tokens", "drop_noise_tokens"), ("noise_token_to_sentinel", None)]:
     # Density 1 masks all tokens, 0 none.
@@ -213,6 +252,7 @@ def draws():
   question = {"inputs": [3, 5, 7, 9, 5, 7, 13, 15, 17], "targets": [5, 7]}
   late = {"inputs": [3, 9, 9, 9, 9, 9, 5, 7], "targets": [5, 7]}
   long = {"targets": list(range(2, 42))}
+  short = {"targets": [5, 6, 7]}
   out = []
   for name, bindings, lengths, example in [
       ("select_random_chunk", {"max_length": 3, "additional_feature_keys": ["weights"]}, None, tokens),
@@ -226,7 +266,14 @@ def draws():
       ("trivia_qa_truncate_inputs", {}, {"inputs": 7, "targets": 9}, question),
       ("trivia_qa_truncate_inputs", {}, {"inputs": 4, "targets": 9}, late),
       ("split_tokens_to_random_length", {}, {"inputs": 13, "targets": 9}, long),
-      ("split_tokens", {"min_tokens_per_segment": 2, "max_tokens_per_segment": 6}, None, tokens)]:
+      ("split_tokens", {"min_tokens_per_segment": 2, "max_tokens_per_segment": 6}, None, tokens),
+      # With EOS inputs of 4 hold 3 tokens: pieces of joined examples are the examples.
+      ("iid_denoising", {}, {"inputs": 4, "targets": 9}, short),
+      ("prefix_lm", {}, {"inputs": 13, "targets": 9}, long),
+      ("prefix_lm", {"noise_density": 0.25}, {"inputs": 13, "targets": 9}, tokens),
+      ("span_corruption", {"noise_density": 0.5, "mean_noise_span_length": 2.0,
+                           "merge_examples_to_reduce_padding": False},
+       {"inputs": 8, "targets": 8}, tokens)]:
     function = getattr(prep, name)
     kwargs = {k: v for k, v in (("sequence_length", lengths), ("output_features", both))
               if v and not (name == "split_tokens")}
@@ -267,8 +314,8 @@ def packing(rng):
 if __name__ == "__main__":
   tf.random.set_seed(1)
   rng = random.Random(0)
-  parts = {"noise_functions": noise_functions(rng), "masks": masks(), "helper": helper(),
-           "streams": streams(rng), "draws": draws(), "texts": texts(),
+  parts = {"noise_functions": noise_functions(rng), "frequencies": frequencies(), "masks": masks(),
+           "helper": helper(), "streams": streams(rng), "draws": draws(), "texts": texts(),
            "packing": packing(rng)}
   with open(os.path.join(HERE, "token_preprocessors.json"), "w") as f:
     def lines(part):

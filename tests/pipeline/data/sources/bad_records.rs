@@ -107,6 +107,24 @@ fn the_rest_of_a_damaged_gzip_file_is_never_skipped() {
 }
 
 #[test]
+fn the_rest_of_a_compressed_file_that_breaks_off_is_never_skipped() {
+    let line = |i: usize| format!("{{\"a\": \"line {i}\"}}\n");
+    let text: String = (0..100_000).map(line).collect();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(text.as_bytes()).unwrap();
+    let (gzip, zstd) = (gzip.finish().unwrap(), zstd::encode_all(text.as_bytes(), 1).unwrap());
+    let expected = ["all behind byte ", "decompressed"];
+    for bytes in [&gzip, &zstd] {
+        let half = &bytes[..bytes.len() / 2];
+        for source in ["TextLineDataSource", "JsonLinesDataSource", "CsvDataSource"] {
+            check_rest(source, half, &[], &expected);
+        }
+    }
+    let records = std::fs::read(folder().join("examples_gzip.tfrecord")).unwrap();
+    check_rest("TFExampleDataSource", &records[..records.len() / 2], &TEXT, &expected);
+}
+
+#[test]
 fn a_last_record_that_breaks_off_is_left_out() {
     let array = b"[{\"a\": 1}, {\"a\": 2}, {\"a\": \"x";
     check("JsonLinesDataSource", array, &[], (2, 1, "record 3 at byte 29: the file ends"));

@@ -1,5 +1,7 @@
 //! What files of each format yield.
 
+use gimlet::data::{CacheDatasetPlaceholder, CacheOptions, estimate, split_plans};
+
 use super::*;
 
 const DESCRIPTION: &str = "{'text': @text/tf.io.FixedLenFeature(), 'ids': @tf.io.VarLenFeature(), \
@@ -57,6 +59,25 @@ fn rows_are_those_of_pyarrow() {
     check(&over_file("ParquetDataSource", "rows.parquet", &[]), rows);
     check(&over_file("ArrowDataSource", "rows.arrow", &[]), rows);
     check(&over_file("ArrowDataSource", "rows.stream", &[]), rows);
+}
+
+#[test]
+fn the_cache_of_columnar_files_is_estimated_by_their_first_rows() {
+    for (source, file) in [
+        ("ParquetDataSource", "rows.parquet"),
+        ("ArrowDataSource", "rows.arrow"),
+        ("ArrowDataSource", "rows.stream"),
+    ] {
+        let mut task = over_file(source, file, &[]);
+        let step = CacheDatasetPlaceholder { required: false };
+        task.preprocessors.push(Preprocessor::CacheDatasetPlaceholder(step));
+        let options = CacheOptions::default();
+        let plan = split_plans(&task, &options).unwrap().remove(0);
+        for sample in [1, 5, u64::MAX] {
+            let estimate = estimate(&task, &plan, &options, sample).unwrap().expect("rows tell");
+            assert!(estimate.num_examples.abs_diff(11) <= 1, "{file}: {estimate:?}");
+        }
+    }
 }
 
 #[test]

@@ -54,6 +54,8 @@ pub(super) struct Gzip<R> {
     wrapping: Wrapping,
     place: Place,
     inflate: Inflate,
+    /// Why nothing follows what is ready.
+    broken: Option<io::Error>,
     /// Of the member's bytes.
     sum: Sum,
     member_bytes: u64,
@@ -71,6 +73,7 @@ impl<R: Read> Gzip<R> {
             wrapping,
             place: Place::Member,
             inflate: Inflate::default(),
+            broken: None,
             sum: Sum::new(wrapping),
             member_bytes: 0,
             offset: 0,
@@ -100,6 +103,7 @@ impl<R: Read> Gzip<R> {
             wrapping,
             place: Place::Data,
             inflate: Inflate::resume(pause)?,
+            broken: None,
             sum: Sum::behind(wrapping, *member),
             member_bytes: member.0,
             offset: from.offset,
@@ -118,6 +122,9 @@ impl<R: Read> Gzip<R> {
     /// Decompresses on until something is ready; `false` at the end of the file.
     fn advance(&mut self) -> io::Result<bool> {
         while self.inflate.ready().is_empty() {
+            if let Some(error) = self.broken.take() {
+                return Err(error);
+            }
             match self.place {
                 Place::End if self.bits.at_end()? => return Ok(false),
                 // TensorFlow writes and reads one stream a file.
@@ -143,12 +150,19 @@ impl<R: Read> Gzip<R> {
             self.restarts.note(Arc::new(Restart { offset, bit, inside, ahead }));
             self.noted = offset;
         }
-        self.inflate.decompress(&mut self.bits)?;
+        let decompressed = self.inflate.decompress(&mut self.bits);
         let made = self.inflate.ready();
         self.sum.add(made);
         self.member_bytes += made.len() as u64;
         self.offset += made.len() as u64;
-        Ok(())
+        match decompressed {
+            // What comes before the place where the file breaks off is handed on first.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !made.is_empty() => {
+                self.broken = Some(error);
+                Ok(())
+            }
+            decompressed => decompressed,
+        }
     }
 
     /// Reads a member's header (RFC 1952).
