@@ -7,12 +7,13 @@ use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard};
 
 use self::arrays::layout;
-use super::checksums::{Checksums, Summing};
+use super::checksums::{Checksums, Noted, Summing};
 use super::msgpack::{Leaf, Leaves};
 use super::place::Place;
 use super::share::Share;
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::journal::{Job, Journal, tell_kept};
 use crate::checkpoint::retention::is_dataset_file;
 use crate::checkpoint::spec::Commit;
 use crate::checkpoint::steps::checkpoint_dir;
@@ -52,7 +53,10 @@ struct State {
     leaves: Leaves,
     /// Which array has which folder.
     folders: BTreeMap<String, String>,
+    /// Of the files that are written, or were by a conversion before.
     checksums: Checksums,
+    /// That of a conversion.
+    journal: Option<Journal>,
 }
 
 impl Writer {
@@ -81,17 +85,49 @@ impl Writer {
             Some(share) if share.rank > 0 => Place::join(&finished, share)?,
             _ => Place::begin(model_dir, &finished, procedure)?,
         };
-        Ok(Self {
+        let mut writer = Self::of((temporary, finished), place, target_dtype);
+        writer.share = share;
+        Ok(writer)
+    }
+
+    /// As [`Writer::create`], for a conversion: goes on with what one of the same job has left that was killed.
+    pub(in crate::checkpoint) fn resume(
+        model_dir: &Path,
+        step: u64,
+        target_dtype: Option<DType>,
+        job: &Job,
+    ) -> Result<Self, CheckpointError> {
+        model_dir.create_dir_all()?;
+        let finished = checkpoint_dir(model_dir, step);
+        let (temporary, place, noted) = match Place::take_up(model_dir, &finished, job)? {
+            Some(left) => left,
+            None => {
+                let begun = Place::begin(model_dir, &finished, &Procedure::default())?;
+                (begun.0, begun.1, Checksums::default())
+            }
+        };
+        let mut writer = Self::of((temporary, finished), place, target_dtype);
+        if !matches!(writer.place, Place::There) {
+            let checksums = noted.whole_ones(&writer.temporary)?;
+            tell_kept(&writer.finished, checksums.files.len(), "files", checksums.bytes());
+            let journal = Some(checksums.journal(&writer.temporary, job)?);
+            writer.state = Mutex::new(State { checksums, journal, ..State::default() });
+        }
+        Ok(writer)
+    }
+
+    fn of((temporary, finished): (Path, Path), place: Place, target_dtype: Option<DType>) -> Self {
+        Self {
             temporary,
             finished,
             target_dtype,
             compression: Compression::default(),
             state: Mutex::default(),
             place,
-            share,
+            share: None,
             gathered: false,
             committed: false,
-        })
+        }
     }
 
     /// Which of several processes this one is.
@@ -152,7 +188,7 @@ impl Writer {
     /// It cannot be written; another process did not write its part in time; the parts that the processes
     /// wrote do not make up the arrays that the first one knows.
     pub fn commit(mut self) -> Result<Path, CheckpointError> {
-        let State { leaves, checksums, .. } = std::mem::take(&mut *self.state());
+        let State { leaves, checksums, journal, .. } = std::mem::take(&mut *self.state());
         match self.share.clone() {
             Some(share) if share.rank > 0 => {
                 share.leave(&self.temporary, leaves.into_keys().collect(), checksums)?;
@@ -162,7 +198,8 @@ impl Writer {
                     Some(share) => self.gather(&share, &leaves, checksums)?,
                     None => checksums,
                 };
-                self.place.commit((&self.temporary, &self.finished), &leaves, checksums)?;
+                let folders = (&self.temporary, &self.finished);
+                self.place.commit(folders, &leaves, checksums, journal)?;
             }
         }
         self.committed = true;
@@ -199,7 +236,7 @@ impl Writer {
         (relative, size): (&str, Option<usize>),
         write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), CheckpointError> {
-        if let Place::There = self.place {
+        if self.holds(relative) {
             return Ok(());
         }
         let path = self.temporary.join(relative);
@@ -211,8 +248,17 @@ impl Writer {
             // The first may run on another machine, where it cannot make this file durable.
             false => file.finish()?,
         }
-        self.state().checksums.files.insert(relative.to_string(), checksum);
+        let mut state = self.state();
+        if let Some(journal) = &mut state.journal {
+            journal.add(&Noted::of(relative, &checksum))?;
+        }
+        state.checksums.files.insert(relative.to_string(), checksum);
         Ok(())
+    }
+
+    /// Whether a file need not be written: it is there already.
+    fn holds(&self, relative: &str) -> bool {
+        matches!(self.place, Place::There) || self.state().checksums.files.contains_key(relative)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -222,6 +268,8 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        // A store gets no more lines behind what is removed.
+        drop(self.state().journal.take());
         // What other processes may still write into stays marked in a store, for the next run to
         // remove. What one writes even after that lies where no reader looks and nobody else writes.
         let is_left = self.share.is_some() && self.place.is_in_store() && !self.gathered;
