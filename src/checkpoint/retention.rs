@@ -7,7 +7,7 @@ use super::error::CheckpointError;
 use super::native::{TEMPORARY_MARK, create_temporary};
 use super::steps::{checkpoint_dir, list_steps, step_of};
 use super::unfinished;
-use crate::storage::{Holder, Locked, Path};
+use crate::storage::{FolderLock, Holder, Locked, Path};
 use crate::telemetry;
 
 /// A file of this name in a checkpoint keeps it.
@@ -101,7 +101,7 @@ pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
             && step_of(&model_dir.join(final_name)).is_some()
             && dir.is_dir()?;
         if is_temporary
-            && is_dead(&dir, lease.as_ref())?
+            && let Some(_lock) = if_dead(&dir, lease.as_ref())?
             && is_gone(dir.remove_dir_all().map_err(CheckpointError::from))
         {
             removed.push(dir);
@@ -118,21 +118,27 @@ fn is_gone(removed: Result<(), CheckpointError>) -> bool {
     removed.is_ok()
 }
 
-/// Ours are locked while their writer lives, and marked in stores; what T5X writes is judged by its age.
-fn is_dead(dir: &Path, lease: Option<&Holder>) -> Result<bool, CheckpointError> {
+/// The lock on a folder whose writer is dead, where it can be locked: while it is held nobody goes on with what
+/// is removed. Ours are locked while their writer lives, and marked in stores; what T5X writes is judged by
+/// its age.
+fn if_dead(
+    dir: &Path,
+    lease: Option<&Holder>,
+) -> Result<Option<Option<FolderLock>>, CheckpointError> {
     let is_old = || -> Result<bool, CheckpointError> {
         let age = SystemTime::now().duration_since(dir.modified()?).unwrap_or_default();
         Ok(age > FOREIGN_LIFETIME)
     };
-    match dir.try_lock()? {
-        Locked::Busy => Ok(false),
-        Locked::Held(_) => Ok(dir.file_name().ends_with(TEMPORARY_MARK) || is_old()?),
+    let (lock, is_dead) = match dir.try_lock()? {
+        Locked::Busy => (None, false),
+        Locked::Held(lock) => (Some(lock), dir.file_name().ends_with(TEMPORARY_MARK) || is_old()?),
         Locked::Unsupported if unfinished::is_store(dir) => match unfinished::is_marked(dir)? {
-            true => unfinished::is_abandoned(dir, lease),
-            false => newest_is_old(dir),
+            true => (None, unfinished::is_abandoned(dir, lease)?),
+            false => (None, newest_is_old(dir)?),
         },
-        Locked::Unsupported => is_old(),
-    }
+        Locked::Unsupported => (None, is_old()?),
+    };
+    Ok(is_dead.then_some(lock))
 }
 
 /// In stores only files have an age.

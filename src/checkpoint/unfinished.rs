@@ -67,7 +67,7 @@ pub(super) fn is_marked(dir: &Path) -> Result<bool, CheckpointError> {
 }
 
 /// Whether someone was or is at work in the folder, and no reader should see it.
-pub(super) fn is_unfinished(dir: &Path) -> Result<bool, CheckpointError> {
+pub fn is_unfinished(dir: &Path) -> Result<bool, CheckpointError> {
     Ok(!dir.join(CHECKPOINT_FILE).exists()? && is_marked(dir)?)
 }
 

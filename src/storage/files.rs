@@ -11,7 +11,7 @@ use super::disk;
 use super::error::StorageError;
 use super::path::Path;
 use super::ranges::RangeFile;
-use super::remote::{Remote, RemoteRanges, Upload};
+use super::remote::{Remote, RemoteRanges, Upload, Version};
 use super::writer::FileWriter;
 
 /// Where the bytes of a path lie.
@@ -147,6 +147,23 @@ impl Path {
                 self.done("look at", fs::metadata(local).and_then(|metadata| metadata.modified()))
             }
             Place::Elsewhere(remote) => remote.modified(),
+        }
+    }
+
+    /// What tells the state of the file from others: its size, and when it was changed or the store's
+    /// fingerprint, as far as they are known.
+    pub fn state(&self) -> Result<String, StorageError> {
+        match self.place()? {
+            Place::Disk(local) => {
+                let metadata = self.done("look at", fs::metadata(local))?;
+                let modified = self.done("look at", metadata.modified())?;
+                let age = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                Ok(format!("{} bytes, {} ns", metadata.len(), age.as_nanos()))
+            }
+            Place::Elsewhere(remote) => {
+                let Version { size, e_tag, modified, .. } = remote.version()?;
+                Ok(format!("{size:?} bytes, {e_tag:?}, {modified:?}"))
+            }
         }
     }
 

@@ -5,7 +5,8 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -75,6 +76,8 @@ pub enum Takeover {
 /// A lease that this process holds, renewed until dropped.
 pub struct Lease {
     shared: Arc<Shared>,
+    /// Nothing is sent: the renewer sees that it is dropped.
+    ending: Option<Sender<()>>,
     renewer: Option<JoinHandle<()>>,
 }
 
@@ -87,8 +90,6 @@ struct Shared {
     /// When it surely was still ours, or was last asked for.
     kept: Mutex<Moment>,
     lost: AtomicBool,
-    ended: Mutex<bool>,
-    ending: Condvar,
 }
 
 /// A time by two clocks: the first stands still while the machine sleeps, the second may be set back.
@@ -164,14 +165,13 @@ impl Lease {
             lease: limits().lease,
             kept: Mutex::new(kept),
             lost: AtomicBool::new(false),
-            ended: Mutex::new(false),
-            ending: Condvar::new(),
         });
+        let (ending, end) = channel();
         let theirs = shared.clone();
         let renewer = std::thread::Builder::new().name("lease".to_string());
         let renewer =
-            Some(renewer.spawn(move || theirs.work()).expect("the system has threads to give"));
-        Self { shared, renewer }
+            Some(renewer.spawn(move || theirs.work(&end)).expect("the system has threads to give"));
+        Self { shared, ending: Some(ending), renewer }
     }
 
     /// Whether another process has taken it since: then this one must not write any more. The store is
@@ -197,8 +197,7 @@ impl fmt::Debug for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        *self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.shared.ending.notify_all();
+        drop(self.ending.take());
         if let Some(renewer) = self.renewer.take() {
             // It ends after the renewal that is under way, and gives the lease back.
             let _ = renewer.join();
@@ -208,8 +207,8 @@ impl Drop for Lease {
 
 impl Shared {
     /// Renews until the end, and then removes what is still ours.
-    fn work(&self) {
-        while !self.ends_within(self.lease / 4) {
+    fn work(&self, end: &Receiver<()>) {
+        while end.recv_timeout(self.lease / 4) == Err(RecvTimeoutError::Timeout) {
             // Where the store is not at hand, the next time may do.
             let _ = self.renew();
             if self.lost() {
@@ -246,12 +245,6 @@ impl Shared {
 
     fn kept(&self) -> MutexGuard<'_, Moment> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ends_within(&self, pause: Duration) -> bool {
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.ending.wait_timeout_while(ended, pause, |ended| !*ended);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 

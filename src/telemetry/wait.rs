@@ -1,8 +1,9 @@
 //! Work without a progress line of its own: where it takes longer than two seconds, the user is told what
 //! it is and how far.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// ```
 pub struct Wait {
     shared: Arc<Shared>,
+    /// Nothing is sent: the teller sees that it is dropped.
+    ending: Option<Sender<()>>,
     teller: Option<JoinHandle<()>>,
 }
 
@@ -33,8 +36,6 @@ struct Shared {
     total: Option<u64>,
     done: AtomicU64,
     start: Instant,
-    ended: Mutex<bool>,
-    ending: Condvar,
 }
 
 impl Wait {
@@ -59,21 +60,19 @@ impl Wait {
             total,
             done: AtomicU64::new(0),
             start: Instant::now(),
-            ended: Mutex::new(false),
-            ending: Condvar::new(),
         });
+        let (ending, end) = channel();
         let theirs = shared.clone();
         let teller = std::thread::Builder::new().name("wait".to_string());
         // Without a thread the work goes on, and nobody is told.
-        let teller = teller.spawn(move || theirs.tell(patience, &tell)).ok();
-        Self { shared, teller }
+        let teller = teller.spawn(move || theirs.tell(patience, &end, &tell)).ok();
+        Self { shared, ending: Some(ending), teller }
     }
 }
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        *self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.shared.ending.notify_all();
+        drop(self.ending.take());
         if let Some(teller) = self.teller.take() {
             // Then no word comes after the end.
             let _ = teller.join();
@@ -82,18 +81,12 @@ impl Drop for Wait {
 }
 
 impl Shared {
-    fn tell(&self, patience: Duration, tell: &dyn Fn(&str)) {
+    fn tell(&self, patience: Duration, end: &Receiver<()>, tell: &dyn Fn(&str)) {
         let mut pause = patience;
-        while !self.ends_within(pause) {
+        while end.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             tell(&self.word(self.start.elapsed()));
             pause = PAUSE;
         }
-    }
-
-    fn ends_within(&self, pause: Duration) -> bool {
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.ending.wait_timeout_while(ended, pause, |ended| !*ended);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     fn word(&self, elapsed: Duration) -> String {

@@ -6,19 +6,17 @@ use std::io::{self, Write};
 use rmpv::encode::write_value;
 
 use super::model::Tensor;
-use super::unwrapped;
-use crate::checkpoint::error::CheckpointError;
+use super::tensor_file::TensorFile;
 use crate::checkpoint::names::Axes;
 use crate::checkpoint::native::{Pieces, write_map_head};
 use crate::checkpoint::stored::Stored;
-use crate::storage::{FileWriter, Path};
 
-/// Writes the tensors as one file, which is yet to be finished.
+/// Writes the tensors into a file, which is yet to be finished.
 pub(super) fn write_file(
     from: &dyn Stored,
     tensors: &[&Tensor],
-    file: &Path,
-) -> Result<FileWriter, CheckpointError> {
+    mut out: TensorFile,
+) -> io::Result<TensorFile> {
     let mut tree = Node::default();
     for &tensor in tensors {
         let (path, axes) = in_flax(tensor);
@@ -27,8 +25,7 @@ pub(super) fn write_file(
             .fold(&mut tree, |node, key| node.children.entry(key.to_string()).or_default());
         node.leaf = Some((tensor, axes));
     }
-    let mut out = file.create()?;
-    tree.write(from, &mut out).map_err(|error| unwrapped(file, error))?;
+    tree.write(from, &mut out)?;
     Ok(out)
 }
 
@@ -54,18 +51,20 @@ struct Node<'a> {
 }
 
 impl Node<'_> {
-    fn write(&self, from: &dyn Stored, out: &mut dyn Write) -> io::Result<()> {
+    fn write(&self, from: &dyn Stored, out: &mut TensorFile) -> io::Result<()> {
         if let Some((tensor, axes)) = self.leaf {
             let shape = match axes {
                 Axes::Same => &tensor.shape,
                 Axes::Swapped => &tensor.out_shape,
             };
-            let mut pieces = Pieces::new(out, tensor.dtype, shape)?;
-            return tensor.write(from, axes, &mut pieces);
+            let write = |out: &mut dyn Write| {
+                tensor.write(from, axes, &mut Pieces::new(out, tensor.dtype, shape)?)
+            };
+            return out.tensor(write).map(drop);
         }
         write_map_head(out, self.children.len())?;
         self.children.iter().try_for_each(|(key, child)| {
-            write_value(&mut &mut *out, &key.as_str().into())?;
+            write_value(out, &key.as_str().into())?;
             child.write(from, out)
         })
     }

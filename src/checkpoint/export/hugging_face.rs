@@ -3,18 +3,16 @@
 use serde_json::{Value, json};
 
 use super::model::{Model, Tensor};
-use super::safetensors::{self, Planned};
+use super::tensor_file::TensorFile;
 use super::tokenizer::{Files, byte_files, pretty, sentencepiece_files};
 use super::unstacked::Unstacked;
-use super::{flax, torch, unwrapped};
+use super::{flax, safetensors, torch, unwrapped};
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::journal::Job;
 use crate::checkpoint::names::hugging_face;
 use crate::checkpoint::stored::Stored;
-use crate::storage::{FileWriter, Path};
-
-/// What ends the name of the weights' file while it is written.
-const UNFINISHED: &str = "unfinished";
+use crate::storage::Path;
 
 /// Rows of ByT5's embedding.
 const BYT5_VOCAB: usize = 384;
@@ -91,7 +89,7 @@ pub fn export_hugging_face(
     files.push(("generation_config.json", pretty(&generation_config())));
     let missing = missing(to, files)?;
     to.create_dir_all()?;
-    write_weights(from, &model, options.weights, &Target { file: to.join(name), beside: missing })
+    write_weights(from, &model, options, &Target { file: to.join(name), beside: missing })
 }
 
 /// Files that are not there yet; those that are there are someone's, and must be the same.
@@ -132,7 +130,8 @@ pub fn export_torch(
         folder.create_dir_all()?;
     }
     let target = Target { file: file.clone(), beside: Vec::new() };
-    write_weights(from, &model, Weights::Torch, &target)
+    let options = HuggingFaceOptions { weights: Weights::Torch, ..options.clone() };
+    write_weights(from, &model, &options, &target)
 }
 
 /// What an export adds.
@@ -144,21 +143,21 @@ struct Target {
 }
 
 /// Writes weights and small files such that the weights appear last and whole, and nothing stays where
-/// that fails.
+/// that fails; what stays where the process is killed is what the next conversion goes on with.
 fn write_weights(
     from: &dyn Stored,
     model: &Model,
-    weights: Weights,
+    options: &HuggingFaceOptions,
     target: &Target,
 ) -> Result<(), CheckpointError> {
-    // A store shows an upload when it is whole; and S3 copies no more than 5 GB, should it rename.
-    let unfinished = match target.file.is_on_disk() {
-        true => Some(Path::parse(&format!("{}.{UNFINISHED}", target.file))?),
-        false => None,
-    };
-    let written = write_in_order(from, model, weights, target, unfinished.as_ref());
-    if written.is_err() {
-        remove_written(target, unfinished.as_ref());
+    let written = write_in_order(from, model, options, target);
+    // Should the weights be there all the same, as where a store's answer got lost, the small files belong
+    // to them.
+    if written.is_err() && matches!(target.file.exists(), Ok(false)) {
+        for (file, _) in &target.beside {
+            // What cannot be removed stays, for the failure itself is what counts.
+            let _ = file.remove_file();
+        }
     }
     written
 }
@@ -166,52 +165,21 @@ fn write_weights(
 fn write_in_order(
     from: &dyn Stored,
     model: &Model,
-    weights: Weights,
-    target: &Target,
-    unfinished: Option<&Path>,
+    options: &HuggingFaceOptions,
+    Target { file, beside }: &Target,
 ) -> Result<(), CheckpointError> {
     let tensors: Vec<&Tensor> = model.tensors.values().collect();
-    let file = unfinished.unwrap_or(&target.file);
-    let out = match weights {
-        Weights::Safetensors => write_safetensors(from, &tensors, file)?,
-        Weights::Torch => torch::write_file(from, &tensors, file)?,
-        Weights::Flax => flax::write_file(from, &tensors, file)?,
+    let out = TensorFile::begin(file, &Job::of(from, options))?;
+    let written = match options.weights {
+        Weights::Safetensors => safetensors::write_file(from, &tensors, out),
+        Weights::Torch => torch::write_file(from, &tensors, out),
+        Weights::Flax => flax::write_file(from, &tensors, out),
     };
-    for (file, bytes) in &target.beside {
+    let out = written.map_err(|error| unwrapped(file, error))?;
+    for (file, bytes) in beside {
         file.write_atomic(bytes)?;
     }
-    out.finish()?;
-    match unfinished {
-        Some(unfinished) => Ok(unfinished.rename(&target.file)?),
-        None => Ok(()),
-    }
-}
-
-/// Takes back what an export wrote that failed; what cannot be removed stays, for the failure itself is
-/// what counts. Should the weights be there all the same, as where a store's answer got lost, the small
-/// files belong to them.
-fn remove_written(target: &Target, unfinished: Option<&Path>) {
-    if let Some(unfinished) = unfinished {
-        let _ = unfinished.remove_file();
-    }
-    if matches!(target.file.exists(), Ok(false)) {
-        for (file, _) in &target.beside {
-            let _ = file.remove_file();
-        }
-    }
-}
-
-fn write_safetensors(
-    from: &dyn Stored,
-    tensors: &[&Tensor],
-    file: &Path,
-) -> Result<FileWriter, CheckpointError> {
-    let plan: Vec<Planned> = tensors.iter().map(|tensor| tensor.planned()).collect();
-    let mut out = safetensors::begin(file, &plan)?;
-    let mut tensors = tensors.iter();
-    let written = tensors.try_for_each(|tensor| tensor.write(from, tensor.axes, &mut out));
-    written.map_err(|error| unwrapped(file, error))?;
-    Ok(out)
+    out.finish()
 }
 
 /// `generation_config.json`: every T5 begins with padding.

@@ -6,6 +6,7 @@ mod hugging_face;
 mod model;
 mod native;
 mod safetensors;
+mod tensor_file;
 mod tokenizer;
 mod torch;
 mod unstacked;

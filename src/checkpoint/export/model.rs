@@ -6,7 +6,6 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::hugging_face::HuggingFaceOptions;
-use super::safetensors::Planned;
 use crate::checkpoint::array::DType;
 use crate::checkpoint::blocks::{columns, read_block, slabs};
 use crate::checkpoint::error::CheckpointError;
@@ -47,10 +46,6 @@ pub(super) struct Tensor {
 }
 
 impl Tensor {
-    pub(super) fn planned(&self) -> Planned {
-        Planned { name: self.name.clone(), dtype: self.dtype, shape: self.out_shape.clone() }
-    }
-
     /// Writes its elements in C order, block by block. An error of reading is wrapped; see [`unwrapped`].
     pub(super) fn write(
         &self,

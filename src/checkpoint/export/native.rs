@@ -3,6 +3,7 @@
 use crate::checkpoint::array::{Array, DType};
 use crate::checkpoint::blocks::read_block;
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::journal::Job;
 use crate::checkpoint::native::{CHECKSUMS_FILE, Writer};
 use crate::checkpoint::parallel;
 use crate::checkpoint::retention::{DATASET_PREFIX, remove_stale};
@@ -17,7 +18,7 @@ const STEP: &str = "state/step";
 
 /// Writes everything that a checkpoint holds as the checkpoint of a step, and yields its folder. Floats
 /// below `target/` are rounded to `dtype`. What a T5X checkpoint has of ours beside its arrays goes along:
-/// its place in the data, its run.
+/// its place in the data, its run. What a conversion of the same has left that was killed is gone on with.
 ///
 /// # Errors
 /// Arrays that cannot be read; a folder that cannot be written.
@@ -26,8 +27,8 @@ pub fn export_t5x(
     (model_dir, step): (&Path, u64),
     dtype: Option<DType>,
 ) -> Result<Path, CheckpointError> {
+    let writer = Writer::resume(model_dir, step, dtype, &Job::of(from, &dtype))?;
     remove_stale(model_dir)?;
-    let writer = Writer::create(model_dir, step, dtype)?;
     let arrays = from.leaves();
     if arrays.iter().all(|array| array.name != STEP) {
         let step = i32::try_from(step).map_err(|_| {

@@ -1,15 +1,14 @@
 //! To a state dictionary as `torch.save` writes it: a zip archive of a pickle that names the tensors, and
 //! a file with the elements of each.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::model::Tensor;
-use super::unwrapped;
+use super::tensor_file::TensorFile;
 use super::zip::ZipWriter;
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::stored::Stored;
-use crate::storage::{FileWriter, Path};
 
 /// The folder of all files in the archive; `torch.save` takes the name of the file.
 const FOLDER: &str = "archive";
@@ -21,24 +20,20 @@ const ITS_ALIASES: [&str; 2] = ["encoder.embed_tokens.weight", "decoder.embed_to
 /// The projection to logits, which a model without one of its own takes from the embedding.
 const HEAD: &str = "lm_head.weight";
 
-/// Writes the tensors as one file, which is yet to be finished.
+/// Writes the tensors into a file, which is yet to be finished.
 pub(super) fn write_file(
     from: &dyn Stored,
     tensors: &[&Tensor],
-    file: &Path,
-) -> Result<FileWriter, CheckpointError> {
+    out: TensorFile,
+) -> io::Result<TensorFile> {
     if let Some(tensor) = tensors.iter().find(|tensor| storage_class(tensor.dtype).is_none()) {
         let (name, dtype) = (&tensor.name, tensor.dtype);
         let reason = format!("`{name}` is of type {dtype}, expected parameters of floats");
-        return Err(CheckpointError::Unsupported { path: from.path().to_string(), reason });
+        let path = from.path().to_string();
+        return Err(io::Error::other(CheckpointError::Unsupported { path, reason }));
     }
-    let out = file.create()?;
-    write(from, tensors, out).map_err(|error| unwrapped(file, error))
-}
-
-fn write<W: Write>(from: &dyn Stored, tensors: &[&Tensor], out: W) -> io::Result<W> {
     let mut zip = ZipWriter::new(out);
-    let text = |name: &str, bytes: &[u8], zip: &mut ZipWriter<W>| {
+    let text = |name: &str, bytes: &[u8], zip: &mut ZipWriter| {
         zip.file(&format!("{FOLDER}/{name}"), bytes.len() as u64, |out| out.write_all(bytes))
     };
     text("data.pkl", &pickle(tensors), &mut zip)?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use flate2::Crc;
+use super::tensor_file::TensorFile;
 
 /// What the data of each file is aligned to, as PyTorch does: it can then be mapped into memory.
 const ALIGNMENT: u64 = 64;
@@ -23,9 +23,8 @@ const DATE: u16 = 0x21;
 const ELSEWHERE: u32 = u32::MAX;
 
 /// An archive being written.
-pub(super) struct ZipWriter<W> {
-    out: W,
-    position: u64,
+pub(super) struct ZipWriter {
+    out: TensorFile,
     entries: Vec<Entry>,
 }
 
@@ -37,9 +36,9 @@ struct Entry {
     offset: u64,
 }
 
-impl<W: Write> ZipWriter<W> {
-    pub(super) fn new(out: W) -> Self {
-        Self { out, position: 0, entries: Vec::new() }
+impl ZipWriter {
+    pub(super) fn new(out: TensorFile) -> Self {
+        Self { out, entries: Vec::new() }
     }
 
     /// Writes a file of a size known before; `write` fills it.
@@ -49,33 +48,32 @@ impl<W: Write> ZipWriter<W> {
         size: u64,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
-        let offset = self.position;
-        self.put(&local_header(name, size, offset))?;
-        let mut data = Summed { out: &mut self.out, crc: Crc::new(), size: 0 };
-        write(&mut data)?;
-        let (crc, written) = (data.crc.sum(), data.size);
+        let offset = self.out.position();
+        self.out.write_all(&local_header(name, size, offset))?;
+        let start = self.out.position();
+        let crc = self.out.tensor(write)?;
+        let written = self.out.position() - start;
         assert_eq!(written, size, "`{name}` has the size that was announced");
-        self.position += size;
         let mut descriptor = b"PK\x07\x08".to_vec();
         descriptor.extend(crc.to_le_bytes());
         match u32::try_from(size) {
             Ok(size) if size != ELSEWHERE => descriptor.extend([size.to_le_bytes(); 2].concat()),
             _ => descriptor.extend([size.to_le_bytes(); 2].concat()),
         }
-        self.put(&descriptor)?;
+        self.out.write_all(&descriptor)?;
         self.entries.push(Entry { name: name.to_string(), crc, size, offset });
         Ok(())
     }
 
     /// Writes the directory, and yields what is behind the archive.
-    pub(super) fn finish(mut self) -> io::Result<W> {
-        let start = self.position;
+    pub(super) fn finish(mut self) -> io::Result<TensorFile> {
+        let start = self.out.position();
         let directory: Vec<u8> = self.entries.iter().flat_map(directory_entry).collect();
-        self.put(&directory)?;
+        self.out.write_all(&directory)?;
         let (count, size) = (self.entries.len() as u64, directory.len() as u64);
-        let end = self.position;
+        let end = self.out.position();
         if count >= u16::MAX.into() || start >= ELSEWHERE.into() || size >= ELSEWHERE.into() {
-            self.put(&zip64_end(count, size, start, end))?;
+            self.out.write_all(&zip64_end(count, size, start, end))?;
         }
         let short = |number: u64| u16::try_from(number).unwrap_or(u16::MAX).to_le_bytes();
         let mut tail = b"PK\x05\x06\0\0\0\0".to_vec();
@@ -83,32 +81,8 @@ impl<W: Write> ZipWriter<W> {
         tail.extend(long(size));
         tail.extend(long(start));
         tail.extend([0; 2]);
-        self.put(&tail)?;
+        self.out.write_all(&tail)?;
         Ok(self.out)
-    }
-
-    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.position += bytes.len() as u64;
-        self.out.write_all(bytes)
-    }
-}
-
-struct Summed<'a, W> {
-    out: &'a mut W,
-    crc: Crc,
-    size: u64,
-}
-
-impl<W: Write> Write for Summed<'_, W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let length = self.out.write(bytes)?;
-        self.crc.update(&bytes[..length]);
-        self.size += length as u64;
-        Ok(length)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
+use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::journal::{self, Job, Journal};
 use crate::checkpoint::parallel;
 use crate::checkpoint::retention::is_dataset_file;
 use crate::storage::{Path, StorageError};
@@ -14,6 +16,9 @@ use crate::telemetry::Wait;
 /// The file, relative to the checkpoint.
 pub(in crate::checkpoint) const FILE: &str = "gimlet/checksums.json";
 
+/// The journal of a conversion, which is there until the checkpoint is whole.
+const JOURNAL_FILE: &str = "gimlet/conversion.jsonl";
+
 /// What every file of a checkpoint must be, by its path relative to the checkpoint.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Checksums {
@@ -21,10 +26,24 @@ pub(super) struct Checksums {
 }
 
 /// What one file must be.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Checksum {
     bytes: u64,
     crc32c: String,
+}
+
+/// A file in the journal of a conversion.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Noted {
+    file: String,
+    #[serde(flatten)]
+    checksum: Checksum,
+}
+
+impl Noted {
+    pub fn of(file: &str, checksum: &Checksum) -> Self {
+        Self { file: file.to_string(), checksum: checksum.clone() }
+    }
 }
 
 impl Checksums {
@@ -39,6 +58,54 @@ impl Checksums {
         parsed.map(Some).map_err(damaged)
     }
 
+    /// What a conversion of the same job has noted in a folder that it has not finished.
+    pub fn noted(folder: &Path, job: &Job) -> Result<Option<Self>, CheckpointError> {
+        let noted = journal::noted(&folder.join(JOURNAL_FILE), job)?;
+        let by_name = |noted: Vec<Noted>| noted.into_iter().map(|file| (file.file, file.checksum));
+        Ok(noted.map(|noted| Self { files: by_name(noted).collect() }))
+    }
+
+    /// Begins a journal in a folder with these files.
+    pub fn journal(&self, folder: &Path, job: &Job) -> Result<Journal, CheckpointError> {
+        let path = folder.join(JOURNAL_FILE);
+        path.parent().expect("it lies in a folder").create_dir_all()?;
+        Journal::begin(path, job, self.files.iter().map(|(name, sum)| Noted::of(name, sum)))
+    }
+
+    /// Those files that are as they were written. On disk their bytes count; a store shows no half of a
+    /// file, so that their sizes do there.
+    pub fn whole_ones(mut self, folder: &Path) -> Result<Self, CheckpointError> {
+        let is_on_disk = folder.is_on_disk();
+        let sizes = if is_on_disk { BTreeMap::new() } else { folder.sizes()? };
+        let unfit = Mutex::new(Vec::new());
+        let total = is_on_disk.then_some(self.bytes());
+        let wait = Wait::new(&format!("verifying {folder}"), total);
+        let check = |(name, file): (&String, &Checksum)| {
+            let is_whole = match is_on_disk {
+                true => match self.verify(folder, name) {
+                    Err(error) if !error.is_damage() => return Err(error),
+                    verified => verified.is_ok(),
+                },
+                false => sizes.get(name) == Some(&file.bytes),
+            };
+            wait.add(file.bytes);
+            if !is_whole {
+                unfit.lock().expect("no holder of the names panics").push(name.clone());
+            }
+            Ok(())
+        };
+        parallel::for_each(parallel::num_cores(), self.files.iter(), check)?;
+        for name in unfit.into_inner().expect("no holder of the names panics") {
+            self.files.remove(&name);
+        }
+        Ok(self)
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files.values().map(|file| file.bytes).sum()
+    }
+
     /// The text of the file.
     pub fn to_text(&self) -> Vec<u8> {
         // No newline at the end: then every cut is noticed.
@@ -48,8 +115,7 @@ impl Checksums {
     /// Reads every file, on all cores, and compares. Pruned data positions may be missing.
     pub fn verify_all(&self, checkpoint: &Path) -> Result<(), CheckpointError> {
         let num_threads = parallel::num_threads(checkpoint);
-        let total = self.files.values().map(|file| file.bytes).sum();
-        let wait = Wait::new(&format!("verifying {checkpoint}"), Some(total));
+        let wait = Wait::new(&format!("verifying {checkpoint}"), Some(self.bytes()));
         parallel::for_each(num_threads, self.files.iter(), |(name, file)| {
             let verified = self.verify(checkpoint, name);
             wait.add(file.bytes);

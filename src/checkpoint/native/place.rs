@@ -10,6 +10,7 @@ use super::reader::CHECKPOINT_FILE;
 use super::share::Share;
 use super::writer::Procedure;
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::journal::{Job, Journal};
 use crate::checkpoint::open::{open, recognize};
 use crate::checkpoint::parallel;
 use crate::checkpoint::spec::Commit;
@@ -84,6 +85,43 @@ impl Place {
         Ok((temporary, tenure.map_or(Self::Renamed { _lock: lock }, Self::Moved)))
     }
 
+    /// Finds what a conversion has left of a checkpoint that was killed, and takes its place: the folder and
+    /// what was noted of its files. One that is alive keeps it, and so does one of which nothing is known.
+    pub fn take_up(
+        model_dir: &Path,
+        finished: &Path,
+        job: &Job,
+    ) -> Result<Option<(Path, Self, Checksums)>, CheckpointError> {
+        if unfinished::is_store(model_dir) {
+            let tenure = Tenure::begin(model_dir)?;
+            if !unfinished::is_unfinished(finished)?
+                || !unfinished::is_abandoned(finished, tenure.lease.as_deref())?
+            {
+                return Ok(None);
+            }
+            let Some(noted) = Checksums::noted(finished, job)? else { return Ok(None) };
+            unfinished::mark(finished, None)?;
+            return Ok(Some((finished.clone(), Self::LastFile(tenure), noted)));
+        }
+        let start = format!("{}.tmp-", finished.file_name());
+        for folder in model_dir.list()? {
+            let name = folder.file_name();
+            if !name.starts_with(&start) || !name.ends_with(TEMPORARY_MARK) {
+                continue;
+            }
+            let lock = match folder.try_lock() {
+                Ok(Locked::Held(lock)) => lock,
+                // Who removes it was quicker.
+                Err(error) if !error.is_not_found() => return Err(error.into()),
+                _ => continue,
+            };
+            if let Some(noted) = Checksums::noted(&folder, job)? {
+                return Ok(Some((folder, Self::Renamed { _lock: Some(lock) }, noted)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Waits until the first process has begun, and yields the folder to write into.
     pub fn join(finished: &Path, share: &Share) -> Result<(Path, Self), CheckpointError> {
         let folder = shared_temporary(finished, share);
@@ -96,12 +134,14 @@ impl Place {
         matches!(self, Self::Moved(_) | Self::LastFile(_))
     }
 
-    /// Writes the tree, which makes the folder a checkpoint, and the checksums, and makes it visible.
+    /// Writes the tree, which makes the folder a checkpoint, and the checksums, and makes it visible. The
+    /// journal of a conversion ends when nothing but that is left to do.
     pub fn commit(
         &self,
         (temporary, finished): (&Path, &Path),
         leaves: &Leaves,
         mut checksums: Checksums,
+        journal: Option<Journal>,
     ) -> Result<(), CheckpointError> {
         if let Self::There = self {
             return Ok(());
@@ -114,12 +154,19 @@ impl Place {
         let sums = temporary.join(CHECKSUMS_FILE);
         sums.parent().expect("it lies in a folder").create_dir_all()?;
         self.write(&sums, &checksums.to_text())?;
-        self.write(&file, &tree)?;
         if let Self::LastFile(_) = self {
+            journal.map_or(Ok(()), Journal::end)?;
+            self.write(&file, &tree)?;
             // It does no harm where it stays.
             let _ = unfinished::unmark(finished);
             return Ok(());
         }
+        self.write(&file, &tree)?;
+        if let Self::Renamed { .. } = self {
+            unfinished::unmark(temporary)?;
+            temporary.sync_tree()?;
+        }
+        journal.map_or(Ok(()), Journal::end)?;
         self.take_name(temporary, finished)
     }
 
@@ -153,10 +200,6 @@ impl Place {
 
     /// Gives the folder its name, unless a whole checkpoint has it; a damaged one makes room.
     fn take_name(&self, temporary: &Path, finished: &Path) -> Result<(), CheckpointError> {
-        if let Self::Renamed { .. } = self {
-            unfinished::unmark(temporary)?;
-            temporary.sync_tree()?;
-        }
         let is_there = finished.exists()?;
         if is_there && is_whole(finished)? {
             return Ok(temporary.remove_dir_all()?);

@@ -16,6 +16,9 @@ pub trait Sink {
     /// What goes wrong.
     type Error;
 
+    /// Whether a file of the folder is there already and need not be written.
+    fn holds(&self, name: &str) -> bool;
+
     /// Writes one file of the array's folder; `write` is called once.
     fn file(
         &self,
@@ -76,7 +79,8 @@ pub fn write<S: Sink>(
 /// What yields the part of an array that lies in ranges of its dimensions.
 pub type ReadPart<'a, E> = dyn FnMut(&[Range<usize>]) -> Result<Array, E> + 'a;
 
-/// As [`write`], of an array that `read` yields chunk by chunk, so that it is never held as a whole.
+/// As [`write`], of an array that `read` yields chunk by chunk, so that it is never held as a whole. Chunks
+/// that are there already are not read.
 pub fn write_parts<S: Sink, E: From<S::Error>>(
     sink: &S,
     layout: &Layout<'_>,
@@ -85,11 +89,15 @@ pub fn write_parts<S: Sink, E: From<S::Error>>(
     let &Layout { dtype, shape, chunks, compression } = layout;
     layout.write_metadata(sink)?;
     for part in parts(shape, chunks) {
-        let chunk = read(&part)?;
         let index: Vec<usize> =
             part.iter().zip(chunks).map(|(range, size)| range.start / size).collect();
+        let name = v2::KEYS.file_name(&index);
+        if sink.holds(&name) {
+            continue;
+        }
+        let chunk = read(&part)?;
         let length = part.iter().map(Range::len).product();
-        sink.file(&v2::KEYS.file_name(&index), &mut |out| {
+        sink.file(&name, &mut |out| {
             compression.encode(out, &mut |out| {
                 write_run(out, chunk.view(), dtype, Run { in_part: 0, in_chunk: 0, length })
             })

@@ -5,7 +5,8 @@ use clap::{Args, ValueEnum};
 
 use crate::checkpoint::{
     CheckpointError, Condition, DType, Format, HuggingFaceOptions, Listed, Stored, Weights,
-    checkpoint_dir, export_hugging_face, export_t5x, export_torch, list, open, step_of,
+    checkpoint_dir, export_hugging_face, export_t5x, export_torch, is_unfinished, list, open,
+    step_of,
 };
 use crate::run::failure::Failure;
 use crate::storage::{Path, StorageError};
@@ -21,7 +22,7 @@ const TORCH_ENDINGS: [&str; 3] = [".pth", ".pt", ".bin"];
 #[derive(Args, Debug)]
 #[command(
     after_help = "Of a folder of checkpoints, each becomes TO/checkpoint_N; those that are there \
-    are left, so that a\nkilled conversion goes on where it was. Formats are recognized when they are \
+    are left. A killed\nconversion goes on where it was. Formats are recognized when they are \
     read.\nExample: gimlet checkpoint convert gs://my-bucket/ro_t5x_base ro_t5x_base_pt --to torch \
     --vocabulary ro.model"
 )]
@@ -206,7 +207,9 @@ fn convert_one(args: &ConvertArgs, to: &Path) -> Result<(), Failure> {
         Some(weights) if !args.is_file() => target.join(weights.file_name()),
         _ => target.clone(),
     };
-    if file.exists().map_err(storage_failure)? {
+    let is_there = file.exists().map_err(storage_failure)?;
+    // In a bucket what is half-written has its name already.
+    if is_there && !is_unfinished(&file).map_err(failure)? {
         return Err(Failure::usage(anyhow!("`{file}` exists; remove it, or name another TO")));
     }
     Ok(convert(args, &*stored, &target)?)

@@ -1,7 +1,5 @@
 //! `gimlet checkpoint convert`, as a user calls it.
 
-use std::process::Stdio;
-
 use gimlet::checkpoint::{
     Array, Condition, HuggingFaceOptions, Writer, checkpoint_dir, export_hugging_face, export_t5x,
     list, open,
@@ -10,7 +8,7 @@ use gimlet::storage::Path;
 use serde_json::Value;
 
 use super::tool::{damage, gimlet};
-use super::{copied, fixture, names, overwrite, save, save_sized, scratch};
+use super::{copied, fixture, names, overwrite, save, scratch};
 use crate::storage::faulty::{Bucket, Fault};
 
 #[test]
@@ -127,7 +125,7 @@ fn add_to_state(file: &Path, others: &[(&str, rmpv::Value)]) {
 }
 
 /// Parameters of a T5 of one layer, sorted by name as `flax_model.py` numbers them.
-const PARAMETERS: [(&str, &[usize]); 28] = [
+pub(super) const PARAMETERS: [(&str, &[usize]); 28] = [
     ("decoder/decoder_norm/scale", &[4]),
     ("decoder/layers_0/encoder_decoder_attention/key/kernel", &[4, 4]),
     ("decoder/layers_0/encoder_decoder_attention/out/kernel", &[4, 4]),
@@ -353,39 +351,6 @@ fn only_a_t5_becomes_a_model_of_transformers() {
     let (status, _, error) = gimlet(&dir, &words);
     assert!(status == 2 && error.contains("--vocabulary goes beside weights"), "{error}");
     assert_eq!(names(&dir), ["from"]);
-}
-
-#[test]
-fn whenever_a_conversion_is_killed_the_next_one_finishes_it() {
-    let (_dir, dir) = scratch();
-    let (from, to) = (dir.join("from"), dir.join("to"));
-    for step in 1..4 {
-        save_sized(&from, step, 1 << 16);
-    }
-    let spawn = || {
-        std::process::Command::new(env!("CARGO_BIN_EXE_gimlet"))
-            .args(["checkpoint", "convert", from.as_str(), to.as_str()])
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
-    };
-    let start = std::time::Instant::now();
-    assert!(spawn().wait().unwrap().success());
-    let whole = start.elapsed();
-    for round in 0..10 {
-        to.remove_dir_all().unwrap();
-        let mut child = spawn();
-        std::thread::sleep(whole * round / 10);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        if to.exists().unwrap() {
-            for path in to.list().unwrap().iter().filter(|path| !path.as_str().contains(".tmp-")) {
-                open(path).unwrap().verify().unwrap();
-            }
-        }
-        assert!(spawn().wait().unwrap().success());
-        assert_eq!(names(&to), ["checkpoint_1", "checkpoint_2", "checkpoint_3"], "round {round}");
-    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod formats;
 mod hostile;
+mod interrupted;
 mod keeping;
 mod orbax;
 mod other;

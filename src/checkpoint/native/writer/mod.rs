@@ -1,23 +1,23 @@
 //! Writing one checkpoint: invisible until whole.
 
+mod arrays;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
-use super::checksums::{Checksums, Summing};
-use super::msgpack::{Leaf, Leaves, ZarrLeaf};
+use self::arrays::layout;
+use super::checksums::{Checksums, Noted, Summing};
+use super::msgpack::{Leaf, Leaves};
 use super::place::Place;
-use super::reader::CHECKPOINT_FILE;
-use super::shards::Shard;
 use super::share::Share;
-use crate::checkpoint::array::{Array, ArrayView, DType};
+use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::journal::{Job, Journal, tell_kept};
 use crate::checkpoint::retention::is_dataset_file;
 use crate::checkpoint::spec::Commit;
 use crate::checkpoint::steps::checkpoint_dir;
-use crate::checkpoint::stored::ArrayInfo;
-use crate::checkpoint::zarr::{self, Compression, Layout};
+use crate::checkpoint::zarr::Compression;
 use crate::storage::{Path, StorageError};
 
 /// A checkpoint being written into `checkpoint_N.tmp-TIME.gimlet`, or by several processes into
@@ -53,7 +53,10 @@ struct State {
     leaves: Leaves,
     /// Which array has which folder.
     folders: BTreeMap<String, String>,
+    /// Of the files that are written, or were by a conversion before.
     checksums: Checksums,
+    /// That of a conversion.
+    journal: Option<Journal>,
 }
 
 impl Writer {
@@ -82,17 +85,49 @@ impl Writer {
             Some(share) if share.rank > 0 => Place::join(&finished, share)?,
             _ => Place::begin(model_dir, &finished, procedure)?,
         };
-        Ok(Self {
+        let mut writer = Self::of((temporary, finished), place, target_dtype);
+        writer.share = share;
+        Ok(writer)
+    }
+
+    /// As [`Writer::create`], for a conversion: goes on with what one of the same job has left that was killed.
+    pub(in crate::checkpoint) fn resume(
+        model_dir: &Path,
+        step: u64,
+        target_dtype: Option<DType>,
+        job: &Job,
+    ) -> Result<Self, CheckpointError> {
+        model_dir.create_dir_all()?;
+        let finished = checkpoint_dir(model_dir, step);
+        let (temporary, place, noted) = match Place::take_up(model_dir, &finished, job)? {
+            Some(left) => left,
+            None => {
+                let begun = Place::begin(model_dir, &finished, &Procedure::default())?;
+                (begun.0, begun.1, Checksums::default())
+            }
+        };
+        let mut writer = Self::of((temporary, finished), place, target_dtype);
+        if !matches!(writer.place, Place::There) {
+            let checksums = noted.whole_ones(&writer.temporary)?;
+            tell_kept(&writer.finished, checksums.files.len(), "files", checksums.bytes());
+            let journal = Some(checksums.journal(&writer.temporary, job)?);
+            writer.state = Mutex::new(State { checksums, journal, ..State::default() });
+        }
+        Ok(writer)
+    }
+
+    fn of((temporary, finished): (Path, Path), place: Place, target_dtype: Option<DType>) -> Self {
+        Self {
             temporary,
             finished,
             target_dtype,
             compression: Compression::default(),
             state: Mutex::default(),
             place,
-            share,
+            share: None,
             gathered: false,
             committed: false,
-        })
+        }
     }
 
     /// Which of several processes this one is.
@@ -120,129 +155,6 @@ impl Writer {
     pub fn with_compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
         self
-    }
-
-    /// Writes an array where T5X would: as zarr, except what it leaves unpartitioned (factored
-    /// states, dummies of shape [1] and scalars), which lies in the file `checkpoint`. Of several processes
-    /// the first writes it.
-    pub fn array(&self, name: &str, array: ArrayView<'_>) -> Result<(), CheckpointError> {
-        self.shard(name, &Shard::whole(array, self.ranks()), self.is_first())
-    }
-
-    /// As [`Writer::array`], of the part that this process holds; of an array that several hold, only one
-    /// `writes` it.
-    pub(super) fn shard(
-        &self,
-        name: &str,
-        shard: &Shard<'_>,
-        writes: bool,
-    ) -> Result<(), CheckpointError> {
-        shard.check(name, self.rank());
-        if !is_inline(name, &shard.shape) {
-            return self.zarr_shard(name, shard, writes);
-        }
-        if self.is_first() {
-            assert!(shard.is_whole(), "`{name}`, which lies in the file `checkpoint`, is whole");
-            self.inline(name, shard.array.to_array());
-        } else {
-            // Of the leaves of the others only the names count.
-            self.empty(name);
-        }
-        Ok(())
-    }
-
-    /// As [`Writer::array`], of an array that `read` yields part by part: no more than a chunk of it is
-    /// held, unless it lies in the file `checkpoint`. One process alone writes it.
-    pub fn parts(
-        &self,
-        array: ArrayInfo<'_>,
-        read: &mut zarr::ReadPart<'_, CheckpointError>,
-    ) -> Result<(), CheckpointError> {
-        let ArrayInfo { name, dtype, shape } = array;
-        if is_inline(name, shape) {
-            let whole: Vec<Range<usize>> = shape.iter().map(|size| 0..*size).collect();
-            self.inline(name, read(&whole)?);
-            return Ok(());
-        }
-        let leaf = self.zarr_leaf(name, (dtype, shape), shape)?;
-        self.temporary.join(&leaf.dir).create_dir_all()?;
-        let folder = ArrayFolder::new(self, &leaf);
-        zarr::write_parts(&folder, &layout(&leaf), read)?;
-        self.state().leaves.insert(name.to_string(), Leaf::Zarr(leaf));
-        Ok(())
-    }
-
-    /// Writes an array into a folder of its own, chunk by chunk.
-    pub fn zarr(&self, name: &str, array: ArrayView<'_>) -> Result<(), CheckpointError> {
-        self.zarr_shard(name, &Shard::whole(array, self.ranks()), self.is_first())
-    }
-
-    fn zarr_shard(
-        &self,
-        name: &str,
-        shard: &Shard<'_>,
-        writes: bool,
-    ) -> Result<(), CheckpointError> {
-        let array = shard.array;
-        let expected = array.shape.iter().product::<usize>() * array.dtype.size();
-        assert_eq!(array.data.len(), expected, "`{name}` has the bytes of its shape");
-        let leaf = self.zarr_leaf(name, (array.dtype, &shard.shape), array.shape)?;
-        if writes {
-            self.temporary.join(&leaf.dir).create_dir_all()?;
-            let folder = ArrayFolder::new(self, &leaf);
-            zarr::write(&folder, (&shard.start, array), &layout(&leaf))?;
-        }
-        self.state().leaves.insert(name.to_string(), Leaf::Zarr(leaf));
-        Ok(())
-    }
-
-    /// How an array of this type and shape is stored that is written in parts.
-    fn zarr_leaf(
-        &self,
-        name: &str,
-        (dtype, shape): (DType, &[usize]),
-        part: &[usize],
-    ) -> Result<ZarrLeaf, CheckpointError> {
-        let leaf = ZarrLeaf {
-            dir: name.replace('/', "."),
-            dtype: self.stored_dtype(name, dtype),
-            shape: shape.to_vec(),
-            // As T5X does, from the type before it is rounded.
-            chunks: zarr::choose_chunks(part, dtype.size()),
-            compression: self.compression,
-        };
-        self.claim(name, &leaf.dir)?;
-        Ok(leaf)
-    }
-
-    /// Takes a folder for an array.
-    ///
-    /// # Errors
-    /// It is none of its own.
-    fn claim(&self, name: &str, folder: &str) -> Result<(), CheckpointError> {
-        let refused = |reason: String| {
-            let path = self.finished.to_string();
-            Err(CheckpointError::Export { path, reason: format!("its array `{name}` {reason}") })
-        };
-        if ["", ".", "..", CHECKPOINT_FILE, "gimlet"].contains(&folder) {
-            return refused("has no name that a folder can have".to_string());
-        }
-        let mut state = self.state();
-        match state.folders.get(folder) {
-            Some(other) if other != name => {
-                refused(format!("would lie in the folder `{folder}` of `{other}`"))
-            }
-            _ => {
-                state.folders.insert(folder.to_string(), name.to_string());
-                Ok(())
-            }
-        }
-    }
-
-    /// Keeps an array for the file `checkpoint`.
-    fn inline(&self, name: &str, array: Array) {
-        let dtype = self.stored_dtype(name, array.dtype);
-        self.state().leaves.insert(name.to_string(), Leaf::Inline(array.cast(dtype)));
     }
 
     /// Records a subtree without arrays, such as the state of an optax transformation that has none:
@@ -276,7 +188,7 @@ impl Writer {
     /// It cannot be written; another process did not write its part in time; the parts that the processes
     /// wrote do not make up the arrays that the first one knows.
     pub fn commit(mut self) -> Result<Path, CheckpointError> {
-        let State { leaves, checksums, .. } = std::mem::take(&mut *self.state());
+        let State { leaves, checksums, journal, .. } = std::mem::take(&mut *self.state());
         match self.share.clone() {
             Some(share) if share.rank > 0 => {
                 share.leave(&self.temporary, leaves.into_keys().collect(), checksums)?;
@@ -286,7 +198,8 @@ impl Writer {
                     Some(share) => self.gather(&share, &leaves, checksums)?,
                     None => checksums,
                 };
-                self.place.commit((&self.temporary, &self.finished), &leaves, checksums)?;
+                let folders = (&self.temporary, &self.finished);
+                self.place.commit(folders, &leaves, checksums, journal)?;
             }
         }
         self.committed = true;
@@ -317,20 +230,13 @@ impl Writer {
         Ok(checksums)
     }
 
-    fn stored_dtype(&self, name: &str, dtype: DType) -> DType {
-        match self.target_dtype {
-            Some(target) if name.starts_with("target/") && dtype.is_float() => target,
-            _ => dtype,
-        }
-    }
-
     /// Writes a file, of about so many bytes where that is known.
     fn file(
         &self,
         (relative, size): (&str, Option<usize>),
         write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), CheckpointError> {
-        if let Place::There = self.place {
+        if self.holds(relative) {
             return Ok(());
         }
         let path = self.temporary.join(relative);
@@ -342,8 +248,17 @@ impl Writer {
             // The first may run on another machine, where it cannot make this file durable.
             false => file.finish()?,
         }
-        self.state().checksums.files.insert(relative.to_string(), checksum);
+        let mut state = self.state();
+        if let Some(journal) = &mut state.journal {
+            journal.add(&Noted::of(relative, &checksum))?;
+        }
+        state.checksums.files.insert(relative.to_string(), checksum);
         Ok(())
+    }
+
+    /// Whether a file need not be written: it is there already.
+    fn holds(&self, relative: &str) -> bool {
+        matches!(self.place, Place::There) || self.state().checksums.files.contains_key(relative)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -353,6 +268,8 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        // A store gets no more lines behind what is removed.
+        drop(self.state().journal.take());
         // What other processes may still write into stays marked in a store, for the next run to
         // remove. What one writes even after that lies where no reader looks and nobody else writes.
         let is_left = self.share.is_some() && self.place.is_in_store() && !self.gathered;
@@ -360,44 +277,4 @@ impl Drop for Writer {
             self.place.give_up((&self.temporary, &self.finished));
         }
     }
-}
-
-fn layout(leaf: &ZarrLeaf) -> Layout<'_> {
-    let &ZarrLeaf { dtype, ref shape, ref chunks, compression, .. } = leaf;
-    Layout { dtype, shape, chunks, compression }
-}
-
-struct ArrayFolder<'a> {
-    writer: &'a Writer,
-    name: &'a str,
-    /// About what a chunk has, in bytes.
-    chunk: usize,
-}
-
-impl<'a> ArrayFolder<'a> {
-    fn new(writer: &'a Writer, leaf: &'a ZarrLeaf) -> Self {
-        let chunk = leaf.chunks.iter().product::<usize>() * leaf.dtype.size();
-        Self { writer, name: &leaf.dir, chunk }
-    }
-}
-
-impl zarr::Sink for ArrayFolder<'_> {
-    type Error = CheckpointError;
-
-    fn file(
-        &self,
-        name: &str,
-        write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
-    ) -> Result<(), CheckpointError> {
-        let is_chunk = name.starts_with(|first: char| first.is_ascii_digit());
-        let size = is_chunk.then_some(self.chunk);
-        self.writer.file((&format!("{}/{name}", self.name), size), write)
-    }
-}
-
-/// What T5X gives no partition axes: scalars, Adafactor's factored states and its dummies.
-fn is_inline(name: &str, shape: &[usize]) -> bool {
-    let slot = name.rsplit('/').next().expect("split yields one part");
-    let is_factored = matches!(slot, "v_row" | "v_col");
-    shape.is_empty() || (!name.starts_with("target/") && (is_factored || shape == [1]))
 }

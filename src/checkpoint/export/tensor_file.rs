@@ -1,0 +1,195 @@
+//! The one file of weights while it is written, tensor by tensor. On disk it has another name until it is
+//! whole, and a journal beside it: where the conversion is killed, the next one goes on behind the last whole
+//! tensor. In a store nothing is seen of an upload that is not whole, and it begins anew.
+
+use std::collections::VecDeque;
+use std::io::{self, BufReader, Read, Write};
+
+use flate2::{Crc, CrcReader};
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::journal::{Job, Journal, noted, tell_kept};
+use crate::storage::{FileWriter, FolderLock, Locked, Path, StorageError};
+use crate::telemetry::Wait;
+
+/// What ends the name of the file while it is written, and that of its journal.
+const UNFINISHED: &str = "unfinished";
+const JOURNAL: &str = "jsonl";
+
+/// Where a tensor lies in the file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Segment {
+    start: u64,
+    end: u64,
+    /// CRC-32 of its bytes.
+    crc: u32,
+    /// The same of what lies between the tensor before and it.
+    before: u32,
+}
+
+/// A file of tensors being written. Dropped before [`TensorFile::finish`], it leaves nothing.
+pub(super) struct TensorFile {
+    target: Path,
+    /// `None` in a store.
+    staged: Option<Staged>,
+    out: FileWriter,
+    position: u64,
+    /// Tensors that are there already and have yet to come, in their order.
+    kept: VecDeque<Segment>,
+    /// Where the last of them ends.
+    kept_end: u64,
+    /// The sum of what was written since the last tensor.
+    crc: Crc,
+}
+
+impl TensorFile {
+    /// Begins a file, or goes on with what a conversion of the same job has left of it that was killed.
+    ///
+    /// # Errors
+    /// Another process writes it; it cannot be written.
+    pub(super) fn begin(target: &Path, job: &Job) -> Result<Self, CheckpointError> {
+        if !target.is_on_disk() {
+            return Ok(Self::of(target, None, target.create()?, VecDeque::new()));
+        }
+        let unfinished = Path::parse(&format!("{target}.{UNFINISHED}"))?;
+        let journal = Path::parse(&format!("{unfinished}.{JOURNAL}"))?;
+        let out = unfinished.append()?;
+        let lock = match unfinished.try_lock()? {
+            Locked::Held(lock) => Some(lock),
+            Locked::Unsupported => None,
+            Locked::Busy => {
+                let (path, by) = (unfinished.to_string(), "another process".to_string());
+                return Err(CheckpointError::Busy { path, by });
+            }
+        };
+        let noted = match &lock {
+            Some(_) => noted(&journal, job)?.unwrap_or_default(),
+            // Its writer may be alive.
+            None => Vec::new(),
+        };
+        let kept = whole_ones(&unfinished, noted)?;
+        let end = kept.back().map_or(0, |last| last.end);
+        tell_kept(target, kept.len(), "tensors", end);
+        if unfinished.size()? != end {
+            unfinished.set_size(end)?;
+        }
+        let journal = Some(Journal::begin(journal, job, kept.iter())?);
+        let staged = Some(Staged { unfinished, journal, is_named: false, _lock: lock });
+        Ok(Self::of(target, staged, out, kept))
+    }
+
+    fn of(target: &Path, staged: Option<Staged>, out: FileWriter, kept: VecDeque<Segment>) -> Self {
+        let kept_end = kept.back().map_or(0, |last| last.end);
+        let target = target.clone();
+        Self { target, staged, out, position: 0, kept, kept_end, crc: Crc::new() }
+    }
+
+    /// The bytes so far.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Adds a tensor, unless it is there already, and yields the CRC-32 of its bytes.
+    pub(super) fn tensor(
+        &mut self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<u32> {
+        if let Some(kept) = self.kept.pop_front() {
+            assert_eq!(kept.start, self.position, "the same job puts tensors to the same places");
+            self.position = kept.end;
+            return Ok(kept.crc);
+        }
+        let (start, before) = (self.position, std::mem::take(&mut self.crc).sum());
+        write(self)?;
+        let (end, crc) = (self.position, std::mem::take(&mut self.crc).sum());
+        if let Some(staged) = &mut self.staged {
+            self.out.flush()?;
+            let journal = staged.journal.as_mut().expect("it ends with the file");
+            let noted = journal.add(&Segment { start, end, crc, before });
+            noted.map_err(io::Error::other)?;
+        }
+        Ok(crc)
+    }
+
+    /// Makes the file durable and gives it its name.
+    pub(super) fn finish(self) -> Result<(), CheckpointError> {
+        let Self { target, staged, out, kept, .. } = self;
+        assert!(kept.is_empty(), "the same job has the same tensors");
+        out.finish()?;
+        staged.map_or(Ok(()), |staged| staged.name(&target))
+    }
+}
+
+impl Write for TensorFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // What comes before a tensor that is there is there too.
+        let num_kept = self.kept_end.saturating_sub(self.position).min(bytes.len() as u64);
+        if num_kept > 0 {
+            self.position += num_kept;
+            return Ok(num_kept as usize);
+        }
+        let length = self.out.write(bytes)?;
+        self.crc.update(&bytes[..length]);
+        self.position += length as u64;
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// A file on disk under the name that it has until it is whole; dropped before, it is removed.
+struct Staged {
+    unfinished: Path,
+    /// `None` once all tensors are written.
+    journal: Option<Journal>,
+    is_named: bool,
+    /// Shows others that the writer is alive.
+    _lock: Option<FolderLock>,
+}
+
+impl Staged {
+    fn name(mut self, target: &Path) -> Result<(), CheckpointError> {
+        self.journal.take().map_or(Ok(()), Journal::end)?;
+        self.unfinished.rename(target)?;
+        self.is_named = true;
+        Ok(())
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if !self.is_named {
+            // The error that matters is told by whoever gives up.
+            let _ = self.journal.take().map(Journal::end);
+            let _ = self.unfinished.remove_file();
+        }
+    }
+}
+
+/// The tensors, from the first on, whose bytes are as they were written.
+fn whole_ones(file: &Path, noted: Vec<Segment>) -> Result<VecDeque<Segment>, CheckpointError> {
+    let mut whole = VecDeque::new();
+    let total = noted.last().map_or(0, |last| last.end);
+    let wait = Wait::new(&format!("verifying {file}"), Some(total));
+    let mut source = BufReader::with_capacity(1 << 18, file.open()?);
+    let mut sum = |length: u64| -> Result<u32, CheckpointError> {
+        let mut part = CrcReader::new((&mut source).take(length));
+        let read = io::copy(&mut part, &mut io::sink());
+        wait.add(read.map_err(|error| StorageError::new("read", file, error))?);
+        Ok(part.crc().sum())
+    };
+    let mut end = 0;
+    for segment in noted {
+        let Segment { start, end: next, .. } = segment;
+        let follows = end <= start && start <= next;
+        if !follows || sum(start - end)? != segment.before || sum(next - start)? != segment.crc {
+            break;
+        }
+        end = next;
+        whole.push_back(segment);
+    }
+    Ok(whole)
+}

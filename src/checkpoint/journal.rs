@@ -1,0 +1,182 @@
+//! What a conversion has written so far, in a file beside it: where it is killed, the next one goes on there.
+//! The first line tells what is converted and how, each other line a piece that was written to its end:
+//! ```text
+//! {"version":"0.1.0","from":"gs://b/checkpoint_6","files":{"checkpoint":"1713 bytes, ..."},"options":"None"}
+//! {"file":"target.a/0.0","bytes":16777216,"crc32c":"8a9136aa"}
+//! ```
+//! A line tells the checksum of its piece, since what was not made durable may be lost or cut with the machine.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Mutex;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::error::CheckpointError;
+use super::listing::file_sizes;
+use super::parallel;
+use super::stored::Stored;
+use crate::storage::{GrowingFile, Path};
+use crate::telemetry;
+
+/// What is converted, and how: where these agree, so does every byte that is written.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Job {
+    /// Gimlet's, for another one may write other bytes.
+    version: String,
+    /// The checkpoint that is read.
+    from: String,
+    /// The state of each of its files.
+    files: BTreeMap<String, String>,
+    /// What else decides on the bytes.
+    options: String,
+}
+
+impl Job {
+    /// The conversion of a checkpoint.
+    pub(super) fn of(from: &dyn Stored, options: &dyn fmt::Debug) -> Self {
+        // Where that cannot be told, as on the web, no other job is the same.
+        let unknown =
+            || [("unknown".to_string(), format!("{:016x}", rand::random::<u64>()))].into();
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            from: from.path().to_string(),
+            files: states(from.path()).unwrap_or_else(|_| unknown()),
+            options: format!("{options:?}"),
+        }
+    }
+}
+
+/// The state of each file of a checkpoint.
+fn states(checkpoint: &Path) -> Result<BTreeMap<String, String>, CheckpointError> {
+    let is_dir = checkpoint.is_dir()?;
+    let names = file_sizes(checkpoint)?.into_keys();
+    let states = Mutex::new(BTreeMap::new());
+    parallel::for_each(parallel::num_threads(checkpoint), names, |name| {
+        let file = match checkpoint.parent() {
+            _ if is_dir => checkpoint.join(&name),
+            Some(folder) => folder.join(&name),
+            None => Path::parse(&name)?,
+        };
+        let state = file.state()?;
+        states.lock().expect("no holder of the states panics").insert(name, state);
+        Ok::<_, CheckpointError>(())
+    })?;
+    Ok(states.into_inner().expect("no holder of the states panics"))
+}
+
+/// A journal being written. In a store it is sent from time to time, so that its last lines may be missing.
+pub(super) struct Journal {
+    path: Path,
+    file: GrowingFile,
+}
+
+impl Journal {
+    /// Begins the journal of a job, anew where there is one, with what is kept of an earlier conversion.
+    pub(super) fn begin<P: Serialize>(
+        path: Path,
+        job: &Job,
+        kept: impl Iterator<Item = P>,
+    ) -> Result<Self, CheckpointError> {
+        remove(&path)?;
+        let mut file = path.grow()?;
+        let mut lines = line(job);
+        kept.for_each(|piece| lines.extend(line(&piece)));
+        file.append(&lines)?;
+        Ok(Self { path, file })
+    }
+
+    /// Notes a piece that was written to its end.
+    pub(super) fn add(&mut self, piece: &impl Serialize) -> Result<(), CheckpointError> {
+        Ok(self.file.append(&line(piece))?)
+    }
+
+    /// Removes it: all is written.
+    pub(super) fn end(self) -> Result<(), CheckpointError> {
+        let Self { path, file } = self;
+        // Nothing is sent to a store behind the removal.
+        drop(file);
+        remove(&path)
+    }
+}
+
+impl fmt::Debug for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Journal {}", self.path)
+    }
+}
+
+/// The pieces that an interrupted conversion has noted; `None` where there was none, or, with a word to the
+/// user, it was another job.
+pub(super) fn noted<P: DeserializeOwned>(
+    path: &Path,
+    job: &Job,
+) -> Result<Option<Vec<P>>, CheckpointError> {
+    let text = match path.read() {
+        Err(error) if error.is_not_found() => return Ok(None),
+        text => text?,
+    };
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let found = lines.next().and_then(|first| serde_json::from_slice::<Job>(first).ok());
+    if found.as_ref() != Some(job) {
+        telemetry::notice(&format!(
+            "{path}: of a conversion that was interrupted and is begun anew, for the checkpoint, the options \
+             or Gimlet have changed since"
+        ));
+        return Ok(None);
+    }
+    // The last line may be half-written.
+    Ok(Some(lines.map_while(|line| serde_json::from_slice(line).ok()).collect()))
+}
+
+/// Tells the user what is kept.
+pub(super) fn tell_kept(target: &Path, count: usize, pieces: &str, bytes: u64) {
+    if count > 0 {
+        telemetry::notice(&format!(
+            "{target}: goes on where a conversion was interrupted; kept {count} {pieces} of {:.1} MB",
+            bytes as f64 / 1e6
+        ));
+    }
+}
+
+fn line(value: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(value).expect("plain data becomes JSON");
+    line.push(b'\n');
+    line
+}
+
+fn remove(path: &Path) -> Result<(), CheckpointError> {
+    match path.remove_file() {
+        Err(error) if !error.is_not_found() => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(options: &str) -> Job {
+        let (version, from) = ("1".to_string(), "a".to_string());
+        Job { version, from, files: BTreeMap::new(), options: options.to_string() }
+    }
+
+    #[test]
+    fn a_journal_tells_whole_lines_of_the_same_job() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Path::try_from(dir.path()).unwrap().join("a.jsonl");
+        let pieces = |of: &Job| noted::<u64>(&path, of).unwrap();
+        assert_eq!(pieces(&job("")), None);
+        let mut journal = Journal::begin(path.clone(), &job(""), [1_u64].iter()).unwrap();
+        journal.add(&20_u64).unwrap();
+        assert_eq!(pieces(&job("")), Some(vec![1, 20]));
+        assert_eq!(pieces(&job("--dtype")), None);
+        let mut file = path.append().unwrap();
+        std::io::Write::write_all(&mut file, b"\"30").unwrap();
+        file.finish().unwrap();
+        assert_eq!(pieces(&job("")), Some(vec![1, 20]));
+        journal.end().unwrap();
+        assert!(!path.exists().unwrap());
+    }
+}

@@ -1,0 +1,190 @@
+//! Where the arrays of a checkpoint go: as zarr into folders of their own, and small ones into the file
+//! `checkpoint`.
+
+use std::io::{self, Write};
+use std::ops::Range;
+
+use super::Writer;
+use crate::checkpoint::array::{Array, ArrayView, DType};
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::native::msgpack::{Leaf, ZarrLeaf};
+use crate::checkpoint::native::reader::CHECKPOINT_FILE;
+use crate::checkpoint::native::shards::Shard;
+use crate::checkpoint::stored::ArrayInfo;
+use crate::checkpoint::zarr::{self, Layout};
+
+impl Writer {
+    /// Writes an array where T5X would: as zarr, except what it leaves unpartitioned (factored
+    /// states, dummies of shape [1] and scalars), which lies in the file `checkpoint`. Of several processes
+    /// the first writes it.
+    pub fn array(&self, name: &str, array: ArrayView<'_>) -> Result<(), CheckpointError> {
+        self.shard(name, &Shard::whole(array, self.ranks()), self.is_first())
+    }
+
+    /// As [`Writer::array`], of the part that this process holds; of an array that several hold, only one
+    /// `writes` it.
+    pub(in crate::checkpoint::native) fn shard(
+        &self,
+        name: &str,
+        shard: &Shard<'_>,
+        writes: bool,
+    ) -> Result<(), CheckpointError> {
+        shard.check(name, self.rank());
+        if !is_inline(name, &shard.shape) {
+            return self.zarr_shard(name, shard, writes);
+        }
+        if self.is_first() {
+            assert!(shard.is_whole(), "`{name}`, which lies in the file `checkpoint`, is whole");
+            self.inline(name, shard.array.to_array());
+        } else {
+            // Of the leaves of the others only the names count.
+            self.empty(name);
+        }
+        Ok(())
+    }
+
+    /// As [`Writer::array`], of an array that `read` yields part by part: no more than a chunk of it is
+    /// held, unless it lies in the file `checkpoint`. One process alone writes it.
+    pub fn parts(
+        &self,
+        array: ArrayInfo<'_>,
+        read: &mut zarr::ReadPart<'_, CheckpointError>,
+    ) -> Result<(), CheckpointError> {
+        let ArrayInfo { name, dtype, shape } = array;
+        if is_inline(name, shape) {
+            let whole: Vec<Range<usize>> = shape.iter().map(|size| 0..*size).collect();
+            self.inline(name, read(&whole)?);
+            return Ok(());
+        }
+        let leaf = self.zarr_leaf(name, (dtype, shape), shape)?;
+        self.temporary.join(&leaf.dir).create_dir_all()?;
+        let folder = ArrayFolder::new(self, &leaf);
+        zarr::write_parts(&folder, &layout(&leaf), read)?;
+        self.state().leaves.insert(name.to_string(), Leaf::Zarr(leaf));
+        Ok(())
+    }
+
+    /// Writes an array into a folder of its own, chunk by chunk.
+    pub fn zarr(&self, name: &str, array: ArrayView<'_>) -> Result<(), CheckpointError> {
+        self.zarr_shard(name, &Shard::whole(array, self.ranks()), self.is_first())
+    }
+
+    fn zarr_shard(
+        &self,
+        name: &str,
+        shard: &Shard<'_>,
+        writes: bool,
+    ) -> Result<(), CheckpointError> {
+        let array = shard.array;
+        let expected = array.shape.iter().product::<usize>() * array.dtype.size();
+        assert_eq!(array.data.len(), expected, "`{name}` has the bytes of its shape");
+        let leaf = self.zarr_leaf(name, (array.dtype, &shard.shape), array.shape)?;
+        if writes {
+            self.temporary.join(&leaf.dir).create_dir_all()?;
+            let folder = ArrayFolder::new(self, &leaf);
+            zarr::write(&folder, (&shard.start, array), &layout(&leaf))?;
+        }
+        self.state().leaves.insert(name.to_string(), Leaf::Zarr(leaf));
+        Ok(())
+    }
+
+    /// How an array of this type and shape is stored that is written in parts.
+    fn zarr_leaf(
+        &self,
+        name: &str,
+        (dtype, shape): (DType, &[usize]),
+        part: &[usize],
+    ) -> Result<ZarrLeaf, CheckpointError> {
+        let leaf = ZarrLeaf {
+            dir: name.replace('/', "."),
+            dtype: self.stored_dtype(name, dtype),
+            shape: shape.to_vec(),
+            // As T5X does, from the type before it is rounded.
+            chunks: zarr::choose_chunks(part, dtype.size()),
+            compression: self.compression,
+        };
+        self.claim(name, &leaf.dir)?;
+        Ok(leaf)
+    }
+
+    /// Takes a folder for an array.
+    ///
+    /// # Errors
+    /// It is none of its own.
+    fn claim(&self, name: &str, folder: &str) -> Result<(), CheckpointError> {
+        let refused = |reason: String| {
+            let path = self.finished.to_string();
+            Err(CheckpointError::Export { path, reason: format!("its array `{name}` {reason}") })
+        };
+        if ["", ".", "..", CHECKPOINT_FILE, "gimlet"].contains(&folder) {
+            return refused("has no name that a folder can have".to_string());
+        }
+        let mut state = self.state();
+        match state.folders.get(folder) {
+            Some(other) if other != name => {
+                refused(format!("would lie in the folder `{folder}` of `{other}`"))
+            }
+            _ => {
+                state.folders.insert(folder.to_string(), name.to_string());
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps an array for the file `checkpoint`.
+    fn inline(&self, name: &str, array: Array) {
+        let dtype = self.stored_dtype(name, array.dtype);
+        self.state().leaves.insert(name.to_string(), Leaf::Inline(array.cast(dtype)));
+    }
+
+    fn stored_dtype(&self, name: &str, dtype: DType) -> DType {
+        match self.target_dtype {
+            Some(target) if name.starts_with("target/") && dtype.is_float() => target,
+            _ => dtype,
+        }
+    }
+}
+
+pub(super) fn layout(leaf: &ZarrLeaf) -> Layout<'_> {
+    let &ZarrLeaf { dtype, ref shape, ref chunks, compression, .. } = leaf;
+    Layout { dtype, shape, chunks, compression }
+}
+
+struct ArrayFolder<'a> {
+    writer: &'a Writer,
+    name: &'a str,
+    /// About what a chunk has, in bytes.
+    chunk: usize,
+}
+
+impl<'a> ArrayFolder<'a> {
+    fn new(writer: &'a Writer, leaf: &'a ZarrLeaf) -> Self {
+        let chunk = leaf.chunks.iter().product::<usize>() * leaf.dtype.size();
+        Self { writer, name: &leaf.dir, chunk }
+    }
+}
+
+impl zarr::Sink for ArrayFolder<'_> {
+    type Error = CheckpointError;
+
+    fn holds(&self, name: &str) -> bool {
+        self.writer.holds(&format!("{}/{name}", self.name))
+    }
+
+    fn file(
+        &self,
+        name: &str,
+        write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), CheckpointError> {
+        let is_chunk = name.starts_with(|first: char| first.is_ascii_digit());
+        let size = is_chunk.then_some(self.chunk);
+        self.writer.file((&format!("{}/{name}", self.name), size), write)
+    }
+}
+
+/// What T5X gives no partition axes: scalars, Adafactor's factored states and its dummies.
+fn is_inline(name: &str, shape: &[usize]) -> bool {
+    let slot = name.rsplit('/').next().expect("split yields one part");
+    let is_factored = matches!(slot, "v_row" | "v_col");
+    shape.is_empty() || (!name.starts_with("target/") && (is_factored || shape == [1]))
+}
