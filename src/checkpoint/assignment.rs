@@ -9,6 +9,7 @@ use super::error::CheckpointError;
 use super::fit::{Mismatch, Shapes, check_fit};
 use super::spec::RestoreCheckpointConfig;
 use super::stored::{Format, Stored, Without};
+use crate::telemetry::quoted_names;
 
 /// A rule: a pattern for whole names in the model, and the name in the checkpoint that it stands
 /// for (with `\1` or `\g<name>`), or `None` to leave what matches initialized.
@@ -98,19 +99,10 @@ impl Plan {
             parts.push(format!(
                 "{} that the checkpoint lacks ({})",
                 lacking.len(),
-                named(&lacking)
+                quoted_names(&lacking, MAX_NAMED)
             ));
         }
         Some(format!("{count} arrays are initialized: {}", parts.join(", ")))
-    }
-}
-
-/// The first of some names, and how many more there are.
-fn named(names: &[&String]) -> String {
-    let first: Vec<String> = names.iter().take(MAX_NAMED).map(|name| quoted(name)).collect();
-    match names.len() - first.len() {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 

@@ -61,7 +61,7 @@ impl Iterator for ExampleIterator {
 
 /// The examples of a task, once each, with the features that its preprocessors leave.
 pub fn task_examples(task: &Task, options: &ExampleOptions) -> Result<ExampleIterator, DataError> {
-    task_stage(task, &plan(options), &mut Vec::new()).map(ExampleIterator)
+    task_stage(task, &plan(options)).map(ExampleIterator)
 }
 
 /// The examples of a task after its first `count` preprocessors, its source's records for none. With a

@@ -192,6 +192,10 @@ impl StorageError {
                     io::ErrorKind::NotADirectory => {
                         io::Error::new(kind, "a part of the path is a file, expected folders")
                     }
+                    _ if source.raw_os_error() == Some(libc::EMFILE) => io::Error::new(
+                        kind,
+                        "as many files are open as may be; raise the limit with `ulimit -n`",
+                    ),
                     _ => source,
                 };
                 Self::Io { path, operation, source, mapped }
@@ -312,5 +316,8 @@ mod tests {
             let message = StorageError::new("open", &path, kind.into()).to_string();
             assert!(message.starts_with(expected), "{message}");
         }
+        let error = io::Error::from_raw_os_error(libc::EMFILE);
+        let message = StorageError::new("open", &path, error).to_string();
+        assert!(message.ends_with("raise the limit with `ulimit -n`"), "{message}");
     }
 }

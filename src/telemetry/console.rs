@@ -1,6 +1,7 @@
 //! Lines for the user on standard error, printed above the progress line if there is one.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -25,6 +26,16 @@ fn console() -> MutexGuard<'static, Console> {
 /// Tells the user something worth knowing: one line, lower case, no full stop.
 pub fn notice(text: &str) {
     print(&mut console(), text);
+}
+
+/// Names as a line may hold them: the first `most`, quoted, and how many more there are.
+pub fn quoted_names<Name: Display>(names: &[Name], most: usize) -> String {
+    let first = names.iter().take(most).map(|name| format!("`{name}`"));
+    let first = first.collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(most) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
 }
 
 /// Tells the user of something that is probably not what was meant.

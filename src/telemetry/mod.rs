@@ -17,7 +17,7 @@ mod process;
 mod progress;
 mod wait;
 
-pub use console::{mute, notice, notice_once, warn, warn_once};
+pub use console::{mute, notice, notice_once, quoted_names, warn, warn_once};
 pub use count::Count;
 pub use events::{EventWriter, config_markdown};
 pub use process::{Laps, cpu_seconds, peak_resident_bytes, read_bytes};

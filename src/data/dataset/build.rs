@@ -17,6 +17,10 @@ use crate::data::random::{StageSeed, fnv1a};
 use crate::data::source::SharedReads;
 use crate::data::streams::{ENOUGH_BYTES, num_streams, stream_counts};
 use crate::data::task::{Task, TaskOrMixture, TaskProvider};
+use crate::telemetry::quoted_names;
+
+/// Tasks that a notice names.
+const MOST_NAMED: usize = 5;
 
 /// The parts of a data set, from its configuration.
 pub(super) struct Builder<'a> {
@@ -106,13 +110,11 @@ impl<'a> Builder<'a> {
         Ok(longest)
     }
 
-    pub(super) fn rows(&self) -> Result<(Rows, FeatureConverter, Vec<String>), DataError> {
+    pub(super) fn rows(&self) -> Result<(Rows, FeatureConverter), DataError> {
         let lengths = self.lengths()?;
         let converter = self.converter(&lengths)?;
         let plan = TaskPlan { workers: self.workers(1), ..self.plan(Some(lengths), 0, 1) };
-        let mut notices = Vec::new();
-        let examples = self.examples(&plan, &mut notices)?;
-        Ok((Rows::new(examples, converter.clone()), converter, notices))
+        Ok((Rows::new(self.examples(&plan)?, converter.clone()), converter))
     }
 
     /// Streams of the data set: as many as before where a run goes on, even if its data have grown; one where
@@ -143,6 +145,29 @@ impl<'a> Builder<'a> {
             }
         }
         Ok(num_streams(self.config.batch_size, bytes))
+    }
+
+    /// The tasks that are not read as they were asked for.
+    pub(super) fn notices(&self) -> Result<Vec<String>, DataError> {
+        let (mut lacking, mut uncached) = (Vec::new(), Vec::new());
+        let plan = self.plan(None, 0, 1);
+        for (task, _) in self.drawn() {
+            let is_uncached = self.config.use_cached && cache_step(task)?.is_none();
+            match file_names(task, &plan) {
+                Ok(_) if is_uncached => uncached.push(task.task_name()),
+                Ok(_) => {}
+                Err(DataError::UnknownSplit { .. }) => lacking.push(task.task_name()),
+                Err(error) => return Err(error),
+            }
+        }
+        let split = &self.config.split;
+        let lacks = (format!("no split '{split}'"), "left out");
+        let step = "no cache step (`CacheDatasetPlaceholder`)".to_string();
+        let told = [(lacking, lacks), (uncached, (step, "preprocessed on the fly"))];
+        Ok(told
+            .into_iter()
+            .filter_map(|(names, (what, fate))| notice_of(&names, &what, fate))
+            .collect())
     }
 
     /// Where to begin: at the position given, if it is one of these data. One of another data set, as a run has
@@ -197,22 +222,16 @@ impl<'a> Builder<'a> {
         FeatureConverter::new(&self.options.converter, lengths, packing, self.options.bos_id)
     }
 
-    pub(super) fn examples(
-        &self,
-        plan: &TaskPlan,
-        notices: &mut Vec<String>,
-    ) -> Result<Stage, DataError> {
+    pub(super) fn examples(&self, plan: &TaskPlan) -> Result<Stage, DataError> {
         if self.parts.len() == 1 {
             let (task, _) = self.parts.values().next().expect("there is one");
-            return task_stage(task, plan, notices);
+            return task_stage(task, plan);
         }
         let mut stages = Vec::new();
         for (task, rate) in self.drawn() {
-            match task_stage(task, plan, notices) {
+            match task_stage(task, plan) {
                 Ok(stage) => stages.push((stage, *rate)),
-                Err(DataError::UnknownSplit { task, split, .. }) => {
-                    notices.push(format!("task `{task}` has no split '{split}': it is left out"));
-                }
+                Err(DataError::UnknownSplit { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -254,6 +273,18 @@ impl<'a> Builder<'a> {
             converter.description(),
             config.batch_size,
         ))
+    }
+}
+
+/// That tasks have not what was asked for, and what becomes of them.
+fn notice_of(names: &[&str], what: &str, fate: &str) -> Option<String> {
+    match names {
+        [] => None,
+        [name] => Some(format!("task `{name}` has {what}: it is {fate}")),
+        _ => {
+            let names = quoted_names(names, MOST_NAMED);
+            Some(format!("tasks {names} have {what}: they are {fate}"))
+        }
     }
 }
 

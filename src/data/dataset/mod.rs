@@ -123,7 +123,7 @@ pub fn get_dataset(
     let converter = builder.converter(&lengths)?;
     let files = builder.files()?;
     let num_streams = builder.num_streams(&converter, &files)?;
-    let mut notices = Vec::new();
+    let mut notices = builder.notices()?;
     let stream = builder.stream(&converter, num_streams, &files)?;
     let state = builder.state(stream, &mut notices)?;
     options.bad_records.take_up(&state.bad_records);
@@ -134,7 +134,7 @@ pub fn get_dataset(
     for (index, mine) in streams_of_host(first_row..first_row + rows_of_host, rows_per_stream) {
         let plan = builder.plan(Some(lengths.clone()), index, num_streams);
         let plan = TaskPlan { workers: builder.workers(num_streams), ..plan };
-        let mut rows = Rows::new(builder.examples(&plan, &mut notices)?, converter.clone());
+        let mut rows = Rows::new(builder.examples(&plan)?, converter.clone());
         if state.batches > 0 {
             let lost = || DataError::State { reason: format!("stream {index} is not in it") };
             rows.restore(state.positions.get(&index).ok_or_else(lost)?)?;
@@ -176,7 +176,7 @@ pub fn training_eval_batches(
             num_epochs: Some(1),
             ..options.clone()
         };
-        let (mut rows, converter, _) = Builder::new(&config, tasks, &whole)?.rows()?;
+        let (mut rows, converter) = Builder::new(&config, tasks, &whole)?.rows()?;
         let needed = eval_steps * config.batch_size;
         let mut epoch = Vec::new();
         while epoch.len() < needed

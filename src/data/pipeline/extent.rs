@@ -7,7 +7,7 @@ use crate::data::source::SplitFiles;
 use crate::data::task::Task;
 
 fn planned_files(task: &Task, plan: &TaskPlan) -> Result<SplitFiles, DataError> {
-    let cache = cache_of(task, cache_step(task)?, plan, &mut Vec::new())?;
+    let cache = cache_of(task, cache_step(task)?, plan)?;
     split_files(task, cache.as_ref(), plan)
 }
 

@@ -59,14 +59,10 @@ fn build_features(task: &Task) -> Result<Features, DataError> {
     built.collect()
 }
 
-/// The examples of a task. What the user should know is added to `notices`.
-pub(crate) fn task_stage(
-    task: &Task,
-    plan: &TaskPlan,
-    notices: &mut Vec<String>,
-) -> Result<Stage, DataError> {
+/// The examples of a task.
+pub(crate) fn task_stage(task: &Task, plan: &TaskPlan) -> Result<Stage, DataError> {
     let step = cache_step(task)?;
-    let cache = cache_of(task, step, plan, notices)?;
+    let cache = cache_of(task, step, plan)?;
     let features = build_features(task)?;
     let produced = Arc::new(AtomicU64::new(0));
     let builder = Builder { task, plan, produced: produced.clone() };
@@ -142,7 +138,6 @@ pub(super) fn cache_of(
     task: &Task,
     step: Option<CacheStep>,
     plan: &TaskPlan,
-    notices: &mut Vec<String>,
 ) -> Result<Option<CacheFolder>, DataError> {
     let name = task.task_name();
     match (step, &plan.cache) {
@@ -151,16 +146,6 @@ pub(super) fn cache_of(
             "task `{name}` requires caching (`CacheDatasetPlaceholder.required = True`), and \
              `DatasetConfig.use_cached` is False"
         ))),
-        (None, Some(_)) => {
-            let notice = format!(
-                "task `{name}` has no cache step (`CacheDatasetPlaceholder`): it is preprocessed \
-                 on the fly"
-            );
-            if !notices.contains(&notice) {
-                notices.push(notice);
-            }
-            Ok(None)
-        }
         _ => Ok(None),
     }
 }

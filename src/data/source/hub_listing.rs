@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::data::error::DataError;
 use crate::storage::Path;
-use crate::telemetry::notice;
+use crate::telemetry::{notice, quoted_names};
 
 /// A file: its path relative to the folder that was listed, and its whole path.
 pub(super) type Listed = (String, Path);
@@ -89,16 +89,11 @@ fn tell_of_others(root: &Path, split: &str, format: &str, others: &[Path]) {
     if others.is_empty() {
         return;
     }
-    let named = others.iter().take(MOST_NAMED);
-    let named: Vec<String> = named.map(|path| format!("`{}`", path.relative_to(root))).collect();
-    let more = match others.len().saturating_sub(MOST_NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let others: Vec<_> = others.iter().map(|path| path.relative_to(root)).collect();
     let message = format!(
-        "`{root}`, split '{split}': most files are {format}; left out: {}{more}; `data_files` names \
+        "`{root}`, split '{split}': most files are {format}; left out: {}; `data_files` names \
          the files to read instead",
-        named.join(", ")
+        quoted_names(&others, MOST_NAMED)
     );
     if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(message.clone()) {
         notice(&message);

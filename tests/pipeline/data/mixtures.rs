@@ -132,6 +132,20 @@ fn a_task_without_the_split_is_left_out_with_a_notice() {
     assert!(matches!(alone.err(), Some(DataError::UnknownSplit { .. })));
 }
 
+#[test]
+fn one_notice_tells_of_all_tasks_that_have_no_cache_step() {
+    let folder = folder_of_ids(&[5]);
+    let names: Vec<String> = (0..7).map(|i| format!("t{i}")).collect();
+    let mut tasks = tasks(names.iter().map(|name| named(name, &folder)));
+    let entries: Vec<(&str, Option<f64>)> = names.iter().map(|name| (&name[..], None)).collect();
+    add_mixture(&mut tasks, "all", &entries);
+    let config = DatasetConfig { use_cached: true, ..config("all", (4, 4)) };
+    let batches = get_dataset(&config, &tasks, DatasetOptions::default()).unwrap();
+    let expected = "tasks `t0`, `t1`, `t2`, `t3`, `t4` and 2 more have no cache step \
+                    (`CacheDatasetPlaceholder`): they are preprocessed on the fly";
+    assert_eq!(batches.notices(), [expected]);
+}
+
 fn json_lines(task: &mut Task) -> &mut JsonLinesDataSource {
     let DataSource::JsonLinesDataSource(source) = &mut task.source else { panic!("JSON lines") };
     source
