@@ -26,7 +26,7 @@ pub struct Estimate {
 }
 
 /// Estimates a split's cache, where a sample can tell: `num_examples` of its first file that is not
-/// empty are preprocessed, or as many as a second yields, and up to two chunks more. The rest is taken
+/// empty are preprocessed, or as many as a second yields, and what its steps hold back meanwhile. The rest is taken
 /// to be like them.
 ///
 /// # Errors

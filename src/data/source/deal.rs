@@ -62,7 +62,8 @@ impl Deal {
         ((number + num_members - moved) % num_members) as usize
     }
 
-    /// Epochs in which each shard has had every record once.
+    /// Epochs in which each shard has had every record once; about once where the files' order changes, since
+    /// the records before one decide on its owner.
     pub(super) fn round(&self) -> u64 {
         (self.num_groups * self.num_members) as u64
     }

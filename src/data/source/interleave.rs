@@ -88,6 +88,11 @@ impl Place {
         (self.epoch, self.in_epoch) > (other.epoch, other.in_epoch)
     }
 
+    /// About as many bytes of memory as it takes.
+    pub(super) fn size(&self) -> usize {
+        size_of::<Self>() + size_of_val(&self.slots[..])
+    }
+
     /// As a stage saves it.
     pub(super) fn to_state(&self) -> StageState {
         let Self { epoch, opened, slot, in_block, in_epoch, .. } = *self;

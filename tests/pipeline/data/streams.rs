@@ -122,7 +122,9 @@ fn mixture_of_uneven_tasks() -> ([tempfile::TempDir; 3], Tasks) {
     std::fs::write(folders[1].path().join("0.txt"), "few one\nfew two\nfew three\n").unwrap();
     for file in 0..6 {
         let last = if file == 4 { "the only long line\n" } else { "" };
-        let text = "short\n".repeat(file) + last;
+        // The fourth is alone in its group.
+        let num_short = if file == 3 { 0 } else { file };
+        let text = "short\n".repeat(num_short) + last;
         std::fs::write(folders[2].path().join(format!("{file}.txt")), text).unwrap();
     }
     let named = |name: &str, folder| Task { name: Some(name.to_string()), ..text_task(folder) };

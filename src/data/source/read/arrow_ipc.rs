@@ -60,6 +60,10 @@ struct Head {
 /// Reads the head of the next message and passes its body; `None` behind the last one.
 fn next_head(file: &mut SeekFile) -> io::Result<Option<Head>> {
     let begin = file.stream_position()?;
+    if begin >= file.size() {
+        // A stream may end without saying so.
+        return Ok(None);
+    }
     let mut length = [0; 4];
     file.read_exact(&mut length)?;
     if length == CONTINUATION {

@@ -1,7 +1,8 @@
 //! One shard's records, and shards that read the same files together.
 //!
-//! Where there are fewer files than shards, several shards share a file's records ([`Deal`](super::Deal)). Those of
-//! one host then form a group: a record is read once, and kept for its shard if another came across it. Which records a shard gets,
+//! Where there are fewer files than shards, several shards share a file's records
+//! ([`Deal`](super::Deal)). Those of one host then form a group: a record is read once, and kept for
+//! its shard if another came across it. Which records a shard gets,
 //! and in which order, is the same as if it read all the files by itself. It does so where it falls too
 //! far behind the others, and after an error, so that it finds that for itself.
 
@@ -19,8 +20,11 @@ use crate::data::pipeline::{Pull, StageState};
 
 /// Records read without an example coming out at the other end before the data count as empty.
 const BARREN: u64 = 100_000;
-/// Bytes of records that a group keeps.
+/// And so many times all records must have come by.
+const ROUNDS: u64 = 4;
+/// Bytes of records that a group keeps, and all groups of a data set.
 const MOST_KEPT: usize = 64 << 20;
+const MOST_KEPT_OF_ALL: usize = 1 << 30;
 
 /// The groups of a data set's pipelines, by what they read. Clones share them.
 #[derive(Clone, Default)]
@@ -32,8 +36,11 @@ impl SharedReads {
     /// Has the shards of each group read together from here on; called when all of them are there and
     /// where they are to begin.
     pub(crate) fn begin(&self) {
-        for group in lock(&self.0).values() {
-            lock(group).begin();
+        let groups = lock(&self.0);
+        for group in groups.values() {
+            let mut group = lock(group);
+            group.most_kept = group.most_kept.min(MOST_KEPT_OF_ALL / groups.len());
+            group.begin();
         }
     }
 }
@@ -125,9 +132,8 @@ impl Reader {
         }
         self.barren.records += 1;
         let epochs = epoch - *self.barren.since.get_or_insert(epoch);
-        // All records were handed on once, and those of the epochs that it began and ended in.
-        let round = self.plan.deal.round();
-        if epochs > round && self.barren.records > BARREN / round {
+        // More than once round, since a record may miss the shard in one.
+        if epochs > ROUNDS * self.plan.deal.round() && self.barren.records > BARREN {
             return Err(self.plan.empty(": its preprocessors drop every one"));
         }
         Ok(())
@@ -253,8 +259,9 @@ impl Group {
                 return member.pull_alone();
             }
             if let Some((record, place)) = member.kept.pop_front() {
-                member.size -= record.size();
-                self.size -= record.size();
+                let size = record.size() + place.size();
+                member.size -= size;
+                self.size -= size;
                 let epoch = place.epoch;
                 member.place = Some(place);
                 return Ok(Some((record, epoch)));
@@ -282,9 +289,11 @@ impl Group {
         let at = (together.epoch(), together.in_epoch());
         let is_new = |place: &Place| at > (place.epoch, place.in_epoch);
         if member.place.as_ref().is_some_and(is_new) {
-            member.size += record.size();
-            self.size += record.size();
-            member.kept.push_back((record, together.place()));
+            let place = together.place();
+            let size = record.size() + place.size();
+            member.size += size;
+            self.size += size;
+            member.kept.push_back((record, place));
         }
     }
 

@@ -16,8 +16,11 @@ use crate::storage::Path;
 
 const SHARDS: usize = 4;
 
-/// Files of lines, the first ones as gzip.
-fn files(lines: &[u32], num_gzip: usize) -> (tempfile::TempDir, Arc<[Arc<SourceFile>]>) {
+/// Files, and to how many groups of shards they are dealt out at most.
+type Dealt = (Arc<[Arc<SourceFile>]>, usize);
+
+/// Files of lines, the first ones as gzip, whose records all shards share.
+fn files(lines: &[u32], num_gzip: usize) -> (tempfile::TempDir, Dealt) {
     let folder = tempfile::tempdir().unwrap();
     let file = |(i, lines): (usize, &u32)| {
         let line = |j: u32| format!("{i} {j} {}\n", "word ".repeat(j as usize % 7));
@@ -35,10 +38,10 @@ fn files(lines: &[u32], num_gzip: usize) -> (tempfile::TempDir, Arc<[Arc<SourceF
         Arc::new(SourceFile::new(path, Format::Text))
     };
     let files = lines.iter().enumerate().map(file).collect();
-    (folder, files)
+    (folder, (files, 1))
 }
 
-fn plan(files: &Arc<[Arc<SourceFile>]>, shard_index: usize) -> ReadPlan {
+fn plan(files: &Arc<[Arc<SourceFile>]>, deal: Deal) -> ReadPlan {
     ReadPlan {
         task: "task".to_string(),
         split: "train".to_string(),
@@ -49,20 +52,18 @@ fn plan(files: &Arc<[Arc<SourceFile>]>, shard_index: usize) -> ReadPlan {
         skip_header_lines: 0,
         shuffle: Some(StageSeed::new(0, "files")),
         num_epochs: None,
-        deal: Deal::new(shard_index, SHARDS, 1),
+        deal,
         produced: Arc::new(AtomicU64::new(0)),
         bad_records: BadRecordGuard::default(),
     }
 }
 
 /// A reader for each of these shards, from their states on, and the group of them.
-fn readers(
-    files: &Arc<[Arc<SourceFile>]>,
-    shards: &[usize],
-    states: &[StageState],
-) -> (Vec<Reader>, SharedReads) {
+fn readers(files: &Dealt, shards: &[usize], states: &[StageState]) -> (Vec<Reader>, SharedReads) {
     let shared = SharedReads::default();
-    let reader = |shard: &usize| Reader::new(plan(files, *shard), "task".to_string(), &shared);
+    let reader = |shard: &usize| {
+        Reader::new(plan(&files.0, Deal::new(*shard, SHARDS, files.1)), "task".to_string(), &shared)
+    };
     let mut readers: Vec<Reader> = shards.iter().map(reader).collect();
     for (reader, state) in readers.iter_mut().zip(states) {
         reader.restore(state).unwrap();
@@ -87,12 +88,7 @@ fn counters(reader: &Reader) -> StageState {
 
 /// That shards which take turns in this order read the same together as each one alone; how many read
 /// alone in the end.
-fn check(
-    files: &Arc<[Arc<SourceFile>]>,
-    shards: &[usize],
-    turns: &[usize],
-    most_kept: usize,
-) -> usize {
+fn check(files: &Dealt, shards: &[usize], turns: &[usize], most_kept: usize) -> usize {
     let (mut alone, _) = readers(files, shards, &[]);
     let (mut together, _) = readers(files, shards, &[]);
     for (i, turn) in turns.iter().enumerate() {
@@ -101,7 +97,7 @@ fn check(
             let states: Vec<StageState> = together.iter().map(Reader::save).collect();
             let (next, shared) = readers(files, shards, &states);
             together = next;
-            lock(&together[0].group).most_kept = most_kept;
+            together.iter().for_each(|reader| lock(&reader.group).most_kept = most_kept);
             shared.begin();
         }
         let turn = turn % shards.len();
@@ -126,6 +122,15 @@ fn shards_read_the_same_together_as_alone() {
 }
 
 #[test]
+fn only_many_records_without_an_example_end_a_run() {
+    let (_folder, files) = files(&[2000], 0);
+    let (mut readers, _) = readers(&files, &[0], &[]);
+    (0..BARREN).for_each(|_| drop(line(&mut readers[0])));
+    let error = readers[0].pull().err().expect("no example was made").to_string();
+    assert!(error.contains("its preprocessors drop every one"), "{error}");
+}
+
+#[test]
 fn those_far_behind_read_alone() {
     let (_folder, files) = files(&[70, 41], 1);
     // Two of them wait, the others go on.
@@ -142,6 +147,32 @@ fn all_records_of_an_epoch_are_read_once() {
     found.sort_unstable();
     found.dedup();
     assert_eq!(found.len(), 103);
+}
+
+#[test]
+fn groups_of_shards_read_all_records_of_each_epoch_once() {
+    let (_folder, (files, _)) = files(&[50, 20, 33], 1);
+    // Two groups of two shards.
+    let (mut together, shared) = readers(&(files, 3), &[0, 1, 2, 3], &[]);
+    shared.begin();
+    let mut found: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for reader in &mut together {
+        loop {
+            let line = line(reader);
+            let epoch = member(reader, Member::place).epoch;
+            if epoch == 8 {
+                break;
+            }
+            found.entry(epoch).or_default().push(line);
+        }
+    }
+    assert_eq!(found.len(), 8);
+    for (epoch, mut lines) in found {
+        assert_eq!(lines.len(), 103, "epoch {epoch}");
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!(lines.len(), 103, "epoch {epoch}");
+    }
 }
 
 #[test]
@@ -192,8 +223,10 @@ proptest! {
         favoured in 0..4_usize,
         most_kept in prop_oneof![Just(3000_usize), Just(1 << 20)],
         lines in prop::collection::vec(5..60_u32, 1..4),
+        dealt in 1..4_usize,
     ) {
-        let (_folder, files) = files(&lines, 1);
+        let (_folder, (files, _)) = files(&lines, 1);
+        let files = (files, dealt.min(lines.len()));
         let turns: Vec<usize> =
             turns.iter().map(|turn| if *turn < 16 { favoured } else { *turn }).collect();
         check(&files, &[0, 1, 2, 3], &turns, most_kept);
