@@ -1,7 +1,7 @@
 //! What a conversion has written so far, in a file beside it: where it is killed, the next one goes on there.
 //! The first line tells what is converted and how, each other line a piece that was written to its end:
 //! ```text
-//! {"version":"0.1.0","from":"gs://b/checkpoint_6","files":{"checkpoint":"1713 bytes, ..."},"options":"None"}
+//! {"version":"0.1.0","from":"runs/checkpoint_6","files":{"checkpoint":"1713 bytes, ..."},"options":"None"}
 //! {"file":"target.a/0.0","bytes":16777216,"crc32c":"8a9136aa"}
 //! ```
 //! A line tells the checksum of its piece, since what was not made durable may be lost or cut with the machine.
@@ -20,6 +20,9 @@ use super::stored::Stored;
 use crate::storage::{GrowingFile, Path};
 use crate::telemetry;
 
+/// What says more of a single file of tensors beside it.
+const CONFIG_FILE: &str = "config.json";
+
 /// What is converted, and how: where these agree, so does every byte that is written.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Job {
@@ -35,23 +38,28 @@ pub(super) struct Job {
 
 impl Job {
     /// The conversion of a checkpoint.
-    pub(super) fn of(from: &dyn Stored, options: &dyn fmt::Debug) -> Self {
-        // Where that cannot be told, as on the web, no other job is the same.
-        let unknown =
-            || [("unknown".to_string(), format!("{:016x}", rand::random::<u64>()))].into();
-        Self {
+    ///
+    /// # Errors
+    /// A file of it cannot be looked at.
+    pub(super) fn of(from: &dyn Stored, options: &dyn fmt::Debug) -> Result<Self, CheckpointError> {
+        Ok(Self {
             version: env!("CARGO_PKG_VERSION").to_string(),
             from: from.path().to_string(),
-            files: states(from.path()).unwrap_or_else(|_| unknown()),
+            files: states(from.path())?,
             options: format!("{options:?}"),
-        }
+        })
     }
 }
 
-/// The state of each file of a checkpoint.
+/// The state of each file of a checkpoint, and of the `config.json` that decides on what a single file holds.
+/// Where one cannot be told, as on the web, it is like no other.
 fn states(checkpoint: &Path) -> Result<BTreeMap<String, String>, CheckpointError> {
     let is_dir = checkpoint.is_dir()?;
-    let names = file_sizes(checkpoint)?.into_keys();
+    let Ok(sizes) = file_sizes(checkpoint) else {
+        return Ok([(checkpoint.to_string(), like_no_other())].into());
+    };
+    let config = (!is_dir).then(|| CONFIG_FILE.to_string());
+    let names = sizes.into_keys().chain(config);
     let states = Mutex::new(BTreeMap::new());
     parallel::for_each(parallel::num_threads(checkpoint), names, |name| {
         let file = match checkpoint.parent() {
@@ -59,11 +67,18 @@ fn states(checkpoint: &Path) -> Result<BTreeMap<String, String>, CheckpointError
             Some(folder) => folder.join(&name),
             None => Path::parse(&name)?,
         };
-        let state = file.state()?;
+        let state = match file.state() {
+            Err(error) if error.is_not_found() && name == CONFIG_FILE => return Ok(()),
+            state => state?.unwrap_or_else(like_no_other),
+        };
         states.lock().expect("no holder of the states panics").insert(name, state);
         Ok::<_, CheckpointError>(())
     })?;
     Ok(states.into_inner().expect("no holder of the states panics"))
+}
+
+fn like_no_other() -> String {
+    format!("unknown {:016x}", rand::random::<u64>())
 }
 
 /// A journal being written. In a store it is sent from time to time, so that its last lines may be missing.

@@ -81,7 +81,9 @@ pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
     let lease = model_dir.lease_holder()?;
     if unfinished::is_store(model_dir) {
         for dir in entries.iter().filter(|dir| step_of(dir).is_some()) {
-            if unfinished::is_unfinished(dir)?
+            if unfinished::is_whole_but_marked(dir)? {
+                is_gone(unfinished::unmark(dir));
+            } else if unfinished::is_unfinished(dir)?
                 && unfinished::is_abandoned(dir, lease.as_ref())?
                 && is_gone(unfinished::remove(dir))
             {

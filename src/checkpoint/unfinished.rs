@@ -11,7 +11,7 @@ use super::open::ORBAX_MARKS;
 use crate::storage::{Holder, Path, Process};
 
 /// The mark, relative to the checkpoint.
-const MARK: &str = "gimlet/unfinished.json";
+pub(super) const MARK: &str = "gimlet/unfinished.json";
 
 /// What it says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,6 +64,11 @@ pub(super) fn is_mark(file: &Path) -> bool {
 /// Whether the folder has a mark, whatever else it has.
 pub(super) fn is_marked(dir: &Path) -> Result<bool, CheckpointError> {
     Ok(dir.join(MARK).exists()?)
+}
+
+/// Whether the checkpoint was finished, and its process killed before it took the mark away.
+pub(super) fn is_whole_but_marked(dir: &Path) -> Result<bool, CheckpointError> {
+    Ok(is_marked(dir)? && dir.join(CHECKPOINT_FILE).exists()?)
 }
 
 /// Whether someone was or is at work in the folder, and no reader should see it.

@@ -151,18 +151,19 @@ impl Path {
     }
 
     /// What tells the state of the file from others: its size, and when it was changed or the store's
-    /// fingerprint, as far as they are known.
-    pub fn state(&self) -> Result<String, StorageError> {
+    /// fingerprint. `None` where neither is known.
+    pub fn state(&self) -> Result<Option<String>, StorageError> {
         match self.place()? {
             Place::Disk(local) => {
                 let metadata = self.done("look at", fs::metadata(local))?;
                 let modified = self.done("look at", metadata.modified())?;
                 let age = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-                Ok(format!("{} bytes, {} ns", metadata.len(), age.as_nanos()))
+                Ok(Some(format!("{} bytes, {} ns", metadata.len(), age.as_nanos())))
             }
             Place::Elsewhere(remote) => {
                 let Version { size, e_tag, modified, .. } = remote.version()?;
-                Ok(format!("{size:?} bytes, {e_tag:?}, {modified:?}"))
+                let is_known = e_tag.is_some() || modified.is_some();
+                Ok(is_known.then(|| format!("{size:?} bytes, {e_tag:?}, {modified:?}")))
             }
         }
     }

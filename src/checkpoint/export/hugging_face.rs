@@ -150,7 +150,9 @@ fn write_weights(
     options: &HuggingFaceOptions,
     target: &Target,
 ) -> Result<(), CheckpointError> {
-    let written = write_in_order(from, model, options, target);
+    // Who is refused has written nothing that could be taken back.
+    let out = TensorFile::begin(&target.file, &Job::of(from, options)?)?;
+    let written = write_in_order(from, model, options.weights, target, out);
     // Should the weights be there all the same, as where a store's answer got lost, the small files belong
     // to them.
     if written.is_err() && matches!(target.file.exists(), Ok(false)) {
@@ -165,12 +167,12 @@ fn write_weights(
 fn write_in_order(
     from: &dyn Stored,
     model: &Model,
-    options: &HuggingFaceOptions,
+    weights: Weights,
     Target { file, beside }: &Target,
+    out: TensorFile,
 ) -> Result<(), CheckpointError> {
     let tensors: Vec<&Tensor> = model.tensors.values().collect();
-    let out = TensorFile::begin(file, &Job::of(from, options))?;
-    let written = match options.weights {
+    let written = match weights {
         Weights::Safetensors => safetensors::write_file(from, &tensors, out),
         Weights::Torch => torch::write_file(from, &tensors, out),
         Weights::Flax => flax::write_file(from, &tensors, out),

@@ -4,10 +4,11 @@ use crate::checkpoint::array::{Array, DType};
 use crate::checkpoint::blocks::read_block;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::journal::Job;
-use crate::checkpoint::native::{CHECKSUMS_FILE, Writer};
+use crate::checkpoint::native::{CHECKSUMS_FILE, JOURNAL_FILE, Writer};
 use crate::checkpoint::parallel;
 use crate::checkpoint::retention::{DATASET_PREFIX, remove_stale};
 use crate::checkpoint::stored::{Format, Stored};
+use crate::checkpoint::unfinished::MARK;
 use crate::storage::Path;
 
 /// Arrays written at a time at most: each holds a block or two.
@@ -27,7 +28,7 @@ pub fn export_t5x(
     (model_dir, step): (&Path, u64),
     dtype: Option<DType>,
 ) -> Result<Path, CheckpointError> {
-    let writer = Writer::resume(model_dir, step, dtype, &Job::of(from, &dtype))?;
+    let writer = Writer::resume(model_dir, step, dtype, &Job::of(from, &dtype)?)?;
     remove_stale(model_dir)?;
     let arrays = from.leaves();
     if arrays.iter().all(|array| array.name != STEP) {
@@ -51,11 +52,12 @@ pub fn export_t5x(
 }
 
 /// The place in the data, the run's record and what else is ours; not the checksums, which the writer
-/// makes of what it writes.
+/// makes of what it writes, and nothing of how it was written.
 fn copy_extras(from: &dyn Stored, writer: &Writer) -> Result<(), CheckpointError> {
     let sizes = from.path().sizes()?;
     let is_extra = |name: &&String| {
-        let is_ours = name.starts_with("gimlet/") && *name != CHECKSUMS_FILE;
+        let is_own = [CHECKSUMS_FILE, JOURNAL_FILE, MARK].contains(&&name[..]);
+        let is_ours = name.starts_with("gimlet/") && !is_own;
         is_ours || name.starts_with(DATASET_PREFIX)
     };
     for name in sizes.keys().filter(is_extra) {

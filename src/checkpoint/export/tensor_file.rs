@@ -63,6 +63,14 @@ impl TensorFile {
                 return Err(CheckpointError::Busy { path, by });
             }
         };
+        if target.exists()? {
+            // Another has finished it meanwhile.
+            if lock.is_some() {
+                unfinished.remove_file()?;
+            }
+            let reason = "it is there already; name another file or remove it".to_string();
+            return Err(CheckpointError::Export { path: target.to_string(), reason });
+        }
         let noted = match &lock {
             Some(_) => noted(&journal, job)?.unwrap_or_default(),
             // Its writer may be alive.
@@ -96,7 +104,10 @@ impl TensorFile {
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<u32> {
         if let Some(kept) = self.kept.pop_front() {
-            assert_eq!(kept.start, self.position, "the same job puts tensors to the same places");
+            let before = std::mem::take(&mut self.crc).sum();
+            if (kept.start, kept.before) != (self.position, before) {
+                return Err(self.of_another_job());
+            }
             self.position = kept.end;
             return Ok(kept.crc);
         }
@@ -114,10 +125,22 @@ impl TensorFile {
 
     /// Makes the file durable and gives it its name.
     pub(super) fn finish(self) -> Result<(), CheckpointError> {
-        let Self { target, staged, out, kept, .. } = self;
-        assert!(kept.is_empty(), "the same job has the same tensors");
+        let Self { target, staged, out, kept, position, .. } = self;
         out.finish()?;
-        staged.map_or(Ok(()), |staged| staged.name(&target))
+        let Some(staged) = staged else { return Ok(()) };
+        if !kept.is_empty() || staged.unfinished.size()? != position {
+            let (path, by) = (staged.unfinished.to_string(), "another process".to_string());
+            return Err(CheckpointError::Busy { path, by });
+        }
+        staged.name(&target)
+    }
+
+    /// What is there is not what this conversion would have written. It is removed with the error.
+    fn of_another_job(&self) -> io::Error {
+        let target = &self.target;
+        io::Error::other(format!(
+            "what an interrupted conversion left of {target} is of another one and was removed; call it again"
+        ))
     }
 }
 
@@ -126,6 +149,7 @@ impl Write for TensorFile {
         // What comes before a tensor that is there is there too.
         let num_kept = self.kept_end.saturating_sub(self.position).min(bytes.len() as u64);
         if num_kept > 0 {
+            self.crc.update(&bytes[..num_kept as usize]);
             self.position += num_kept;
             return Ok(num_kept as usize);
         }

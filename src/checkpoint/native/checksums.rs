@@ -17,7 +17,7 @@ use crate::telemetry::Wait;
 pub(in crate::checkpoint) const FILE: &str = "gimlet/checksums.json";
 
 /// The journal of a conversion, which is there until the checkpoint is whole.
-const JOURNAL_FILE: &str = "gimlet/conversion.jsonl";
+pub(in crate::checkpoint) const JOURNAL_FILE: &str = "gimlet/conversion.jsonl";
 
 /// What every file of a checkpoint must be, by its path relative to the checkpoint.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]

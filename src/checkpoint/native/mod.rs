@@ -9,7 +9,7 @@ mod shards;
 mod share;
 mod writer;
 
-pub(super) use checksums::FILE as CHECKSUMS_FILE;
+pub(super) use checksums::{FILE as CHECKSUMS_FILE, JOURNAL_FILE};
 pub(super) use msgpack::{CHUNKED_KEY, EXT_ARRAY, MAX_HEADS, Pieces, write_map_head};
 pub(super) use msgpack::{DecodeError, Leaf, PLACEHOLDER, decode_tree};
 pub(super) use place::{TEMPORARY_MARK, create_temporary};

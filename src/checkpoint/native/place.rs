@@ -99,8 +99,10 @@ impl Place {
             {
                 return Ok(None);
             }
-            let Some(noted) = Checksums::noted(finished, job)? else { return Ok(None) };
             unfinished::mark(finished, None)?;
+            // Another may have marked it in the same moment.
+            unfinished::refuse_busy(finished, tenure.lease.as_deref())?;
+            let Some(noted) = Checksums::noted(finished, job)? else { return Ok(None) };
             return Ok(Some((finished.clone(), Self::LastFile(tenure), noted)));
         }
         let start = format!("{}.tmp-", finished.file_name());

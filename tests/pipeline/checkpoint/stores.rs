@@ -262,6 +262,18 @@ fn a_folder_in_which_another_process_is_at_work_is_left_to_it() {
 }
 
 #[test]
+fn the_mark_of_a_process_killed_behind_its_last_file_is_taken_away() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    try_save(&model_dir, 1).unwrap();
+    let mark = checkpoint_dir(&model_dir, 1).join("gimlet/unfinished.json");
+    mark.write_atomic(b"{}").unwrap();
+    assert_eq!(remove_stale(&model_dir).unwrap(), []);
+    assert!(!mark.exists().unwrap());
+    assert_eq!(list_steps(&model_dir).unwrap(), [1]);
+}
+
+#[test]
 fn an_old_checkpoint_that_cannot_be_removed_ends_no_run() {
     let bucket = Bucket::new();
     let model_dir = bucket.path("run");
