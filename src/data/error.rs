@@ -327,6 +327,14 @@ pub enum DataError {
     },
 }
 
+/// What was found of a split; `None` where there is no such split.
+pub(crate) fn if_split<T>(found: Result<T, DataError>) -> Result<Option<T>, DataError> {
+    match found {
+        Err(DataError::UnknownSplit { .. }) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 impl DataError {
     /// Whether one record is wrong, so that leaving it out helps: as damaged bytes, as the end of a
     /// file that breaks off, or as an example that a preprocessor can make nothing of.

@@ -7,7 +7,7 @@ use super::{DatasetConfig, DatasetOptions, check_shards, map_threads};
 use crate::data::batches::DatasetState;
 use crate::data::cache::{Caches, cache_step};
 use crate::data::convert::{FeatureConverter, Packing, Rows};
-use crate::data::error::DataError;
+use crate::data::error::{DataError, if_split};
 use crate::data::examples::{ExampleOptions, max_feature_lengths};
 use crate::data::pipeline::{
     Listing, Mix, MixEnds, MixtureParts, Stage, TaskPlan, Workers, file_names, mixture_parts,
@@ -137,12 +137,9 @@ impl<'a> Builder<'a> {
         let plan = self.plan(None, 0, 1);
         let mut bytes = 0;
         for (task, _) in self.drawn() {
-            match num_bytes(task, &plan, ENOUGH_BYTES.saturating_sub(bytes)) {
-                Ok(of_task) => bytes += of_task,
-                // Left out, or the error of all, when the pipelines are built.
-                Err(DataError::UnknownSplit { .. }) => {}
-                Err(error) => return Err(error),
-            }
+            // One without the split is left out, or the error of all, when the pipelines are built.
+            let of_task = num_bytes(task, &plan, ENOUGH_BYTES.saturating_sub(bytes));
+            bytes += if_split(of_task)?.unwrap_or(0);
         }
         Ok(num_streams(self.config.batch_size, bytes))
     }
@@ -153,11 +150,10 @@ impl<'a> Builder<'a> {
         let plan = self.plan(None, 0, 1);
         for (task, _) in self.drawn() {
             let is_uncached = self.config.use_cached && cache_step(task)?.is_none();
-            match file_names(task, &plan) {
-                Ok(_) if is_uncached => uncached.push(task.task_name()),
-                Ok(_) => {}
-                Err(DataError::UnknownSplit { .. }) => lacking.push(task.task_name()),
-                Err(error) => return Err(error),
+            match if_split(file_names(task, &plan))? {
+                Some(_) if is_uncached => uncached.push(task.task_name()),
+                Some(_) => {}
+                None => lacking.push(task.task_name()),
             }
         }
         let split = &self.config.split;
@@ -201,11 +197,7 @@ impl<'a> Builder<'a> {
     pub(super) fn files(&self) -> Result<String, DataError> {
         let (plan, mut names) = (self.plan(None, 0, 1), Vec::new());
         for (task, _) in self.drawn() {
-            match file_names(task, &plan) {
-                Ok(of_task) => names.extend(of_task),
-                Err(DataError::UnknownSplit { .. }) => {}
-                Err(error) => return Err(error),
-            }
+            names.extend(if_split(file_names(task, &plan))?.into_iter().flatten());
         }
         Ok(format!("files {} ({:08x})", names.len(), fnv1a(names.join("\n").as_bytes()) as u32))
     }
@@ -229,11 +221,7 @@ impl<'a> Builder<'a> {
         }
         let mut stages = Vec::new();
         for (task, rate) in self.drawn() {
-            match task_stage(task, plan) {
-                Ok(stage) => stages.push((stage, *rate)),
-                Err(DataError::UnknownSplit { .. }) => {}
-                Err(error) => return Err(error),
-            }
+            stages.extend(if_split(task_stage(task, plan))?.map(|stage| (stage, *rate)));
         }
         if stages.is_empty() {
             return Err(DataError::UnknownSplit {

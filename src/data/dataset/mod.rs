@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::batches::{BatchIterator, Batching, DatasetState};
 use super::cache::{Caches, cache_step, has_cached_split};
 use super::convert::{Batch, ConverterClass, Rows};
-use super::error::DataError;
+use super::error::{DataError, if_split};
 use super::pipeline::{Pull, TaskPlan, mixture_parts, mixture_tasks};
 use super::source::BadRecords;
 use super::streams::{Stream, Streams, streams_of_host};
@@ -233,11 +233,7 @@ fn has_split(task: &Task, split: &str, caches: Option<&Caches>) -> Result<bool, 
     if let (Some(_), Some(caches)) = (cache_step(task)?, caches) {
         return has_cached_split(&caches.get(task.task_name())?, split);
     }
-    match task.source.split(task.task_name(), split) {
-        Ok(_) => Ok(true),
-        Err(DataError::UnknownSplit { .. }) => Ok(false),
-        Err(error) => Err(error),
-    }
+    Ok(if_split(task.source.split(task.task_name(), split))?.is_some())
 }
 
 /// Threads for the maps; `None` maps on the producer's own thread.

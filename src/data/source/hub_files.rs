@@ -7,7 +7,7 @@ use super::hub_listing::{Listed, data_files, extension_of, of_one_format};
 use super::read::{CsvOptions, RowOptions};
 use super::spec::unknown_split;
 use super::split::Format;
-use crate::data::error::DataError;
+use crate::data::error::{DataError, if_split};
 use crate::storage::Path;
 
 /// What a file's name says of its records; `None` where it says nothing.
@@ -35,11 +35,7 @@ pub(super) fn format_of(
 pub(super) fn splits_in_names(root: &Path, task: &str) -> Result<Vec<String>, DataError> {
     let mut found = Vec::new();
     for (split, _) in SPLIT_WORDS {
-        match by_split_names(root, task, split) {
-            Ok(_) => found.push(split.to_string()),
-            Err(DataError::UnknownSplit { .. }) => {}
-            Err(error) => return Err(error),
-        }
+        found.extend(if_split(by_split_names(root, task, split))?.map(|_| split.to_string()));
     }
     let sharded: BTreeSet<String> =
         data_files(root)?.iter().filter_map(|(_, path)| split_of_shard(path.file_name())).collect();

@@ -14,7 +14,7 @@ use super::slices::{Beyond, SplitCounts, slice_files};
 use super::spec::{FilePattern, Patterns, Source, given_count, unknown_split};
 use super::split::{Format, SourceFile, SplitFiles};
 use super::tfds::TfdsSplits;
-use crate::data::error::DataError;
+use crate::data::error::{DataError, if_split};
 use crate::gin::Configurable;
 use crate::storage::Path;
 
@@ -228,10 +228,7 @@ impl SplitCounts for HubSplits<'_> {
             Layout::Saved(saved) => saved.files(self.task, split),
             Layout::Names(root) => by_split_names(root, self.task, split),
         };
-        let paths = match found {
-            Err(DataError::UnknownSplit { .. }) => return Ok(None),
-            found => found?,
-        };
+        let Some(paths) = if_split(found)? else { return Ok(None) };
         let file =
             |path: Path| Ok(SourceFile::new(path.clone(), self.spec.format(&path, &self.rows)?));
         paths.into_iter().map(file).collect::<Result<_, _>>().map(Some)
