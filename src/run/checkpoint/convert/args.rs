@@ -1,0 +1,170 @@
+//! The flags of `gimlet checkpoint convert`, and what a format that is written needs of them.
+
+use clap::{Args, ValueEnum};
+
+use crate::checkpoint::{DType, Format, HuggingFaceOptions, Weights, checkpoint_dir};
+use crate::run::checkpoint::parse_path;
+use crate::run::failure::Failure;
+use crate::storage::Path;
+
+/// Names of files that `torch.save` writes.
+const TORCH_ENDINGS: [&str; 3] = [".pth", ".pt", ".bin"];
+
+/// Flags of `gimlet checkpoint convert`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Of a folder of checkpoints, each becomes TO/checkpoint_N; those that are there \
+    are left. A killed\nconversion goes on where it was. Formats are recognized when they are \
+    read.\nExample: gimlet checkpoint convert gs://my-bucket/ro_t5x_base ro_t5x_base_pt --to torch \
+    --vocabulary ro.model"
+)]
+pub struct ConvertArgs {
+    /// A checkpoint of any format, or a folder of checkpoints.
+    #[arg(value_name = "FROM")]
+    pub(super) from: String,
+    /// What to write. For t5x, a folder of checkpoints or its new `checkpoint_N`; for the others, a
+    /// folder with `config.json` and weights, or for torch one file `.pth`, `.pt` or `.bin`.
+    #[arg(value_name = "TO")]
+    pub(super) to: String,
+    /// The format to write; by default torch where TO is named like its files, else t5x.
+    #[arg(long = "to", value_enum)]
+    format: Option<TargetFormat>,
+    /// Type that parameters are rounded to; by default each keeps its own.
+    #[arg(long, value_enum)]
+    dtype: Option<FloatType>,
+    #[command(flatten)]
+    pub(super) model: ModelArgs,
+}
+
+/// What a checkpoint does not say of a model of transformers.
+#[derive(Args, Debug)]
+pub struct ModelArgs {
+    /// SentencePiece model, written beside the weights with the tokenizer's files.
+    #[arg(long, value_name = "SPM")]
+    pub(super) vocabulary: Option<String>,
+    /// Sentinel tokens behind the vocabulary's own pieces; by default 100, none where those hold them,
+    /// and 125 for ByT5.
+    #[arg(long = "extra_ids", value_name = "N")]
+    extra_ids: Option<usize>,
+    /// Attention heads; by default those of the bias of relative positions.
+    #[arg(long = "num_heads", value_name = "N")]
+    num_heads: Option<usize>,
+    /// Model of transformers; by default what the arrays look like.
+    #[arg(long = "model_type", value_parser = ["t5", "mt5", "umt5", "longt5"])]
+    model_type: Option<String>,
+    /// LongT5's window on either side; by default 127.
+    #[arg(long = "local_radius", value_name = "N")]
+    local_radius: Option<usize>,
+    /// Tokens that LongT5 sums up in a global one; by default 16.
+    #[arg(long = "global_block_size", value_name = "N")]
+    global_block_size: Option<usize>,
+}
+
+/// A format that can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum TargetFormat {
+    /// T5X's own: what `gimlet train` and T5X restore.
+    T5x,
+    /// Hugging Face's: config.json and model.safetensors.
+    HuggingFace,
+    /// PyTorch's, with Hugging Face's names: config.json and pytorch_model.bin, or one file.
+    Torch,
+    /// Flax's, with Hugging Face's names: config.json and flax_model.msgpack.
+    Flax,
+}
+
+impl ConvertArgs {
+    pub(super) fn format(&self) -> TargetFormat {
+        self.format.unwrap_or(match is_torch_file(&self.to) {
+            true => TargetFormat::Torch,
+            false => TargetFormat::T5x,
+        })
+    }
+
+    /// Whether TO is one file and no folder.
+    pub(super) fn is_file(&self) -> bool {
+        self.format() == TargetFormat::Torch && is_torch_file(&self.to)
+    }
+
+    pub(super) fn dtype(&self) -> Option<DType> {
+        self.dtype.map(FloatType::dtype)
+    }
+
+    pub(super) fn options(&self, weights: Weights) -> Result<HuggingFaceOptions, Failure> {
+        Ok(HuggingFaceOptions {
+            weights,
+            dtype: self.dtype(),
+            vocabulary: self.model.vocabulary.as_deref().map(parse_path).transpose()?,
+            extra_ids: self.model.extra_ids,
+            num_heads: self.model.num_heads,
+            model_type: self.model.model_type.clone(),
+            local_radius: self.model.local_radius,
+            global_block_size: self.model.global_block_size,
+        })
+    }
+}
+
+impl TargetFormat {
+    /// The file of weights of a folder; `None` for formats that hold more than weights.
+    pub(super) fn weights(self) -> Option<Weights> {
+        match self {
+            Self::T5x => None,
+            Self::HuggingFace => Some(Weights::Safetensors),
+            Self::Torch => Some(Weights::Torch),
+            Self::Flax => Some(Weights::Flax),
+        }
+    }
+
+    /// What a checkpoint of it is recognized as.
+    pub(super) fn recognized(self) -> Format {
+        match self {
+            Self::T5x => Format::T5x,
+            Self::HuggingFace | Self::Torch | Self::Flax => Format::HuggingFace,
+        }
+    }
+
+    /// Whether its names tell the step.
+    pub(super) fn is_of_a_step(self) -> bool {
+        self.weights().is_none()
+    }
+
+    /// Where in a folder the checkpoint of a step goes.
+    pub(super) fn place(self, folder: &Path, step: u64) -> Path {
+        checkpoint_dir(folder, step)
+    }
+
+    /// What is there, of a checkpoint at a place, once it is whole.
+    pub(super) fn last(self, place: &Path) -> Path {
+        match self.weights() {
+            Some(weights) => place.join(weights.file_name()),
+            None => place.clone(),
+        }
+    }
+}
+
+/// A type of parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FloatType {
+    /// 4 bytes.
+    Float32,
+    /// 2 bytes, with the range of float32.
+    Bfloat16,
+    /// 2 bytes, up to 65504.
+    Float16,
+}
+
+impl FloatType {
+    fn dtype(self) -> DType {
+        match self {
+            Self::Float32 => DType::F32,
+            Self::Bfloat16 => DType::Bf16,
+            Self::Float16 => DType::F16,
+        }
+    }
+}
+
+/// Whether a path is named like a file that `torch.save` writes.
+pub(super) fn is_torch_file(to: &str) -> bool {
+    TORCH_ENDINGS.iter().any(|ending| to.ends_with(ending))
+}

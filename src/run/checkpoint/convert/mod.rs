@@ -1,0 +1,129 @@
+//! `gimlet checkpoint convert`: a checkpoint, or each of a folder, in another format or type.
+
+mod args;
+mod folder;
+
+use self::args::{TargetFormat, is_torch_file};
+use self::folder::{Stop, convert_all};
+use super::metered::Metered;
+use super::{Meter, failure, open_at, parse_path, size, storage_failure};
+use crate::checkpoint::{
+    CheckpointError, Listed, Stored, export_hugging_face, export_t5x, export_torch, is_unfinished,
+    list, step_of,
+};
+use crate::run::failure::Failure;
+use crate::storage::Path;
+use crate::telemetry::notice;
+use anyhow::anyhow;
+
+pub use args::ConvertArgs;
+
+pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
+    let (from, to) = (parse_path(&args.from)?, parse_path(&args.to)?);
+    refuse_inside(&from, &to)?;
+    if is_torch_file(&args.to) && !args.is_file() {
+        return Err(Failure::usage(anyhow!(
+            "TO `{to}` is named like a file of PyTorch, and --to is another format; expected --to \
+             torch, or the name of a folder"
+        )));
+    }
+    let has_no_tokenizer = args.format() == TargetFormat::T5x || args.is_file();
+    if args.model.vocabulary.is_some() && has_no_tokenizer {
+        return Err(Failure::usage(anyhow!(
+            "--vocabulary goes beside weights: expected --to hugging_face, torch or flax, and a folder TO"
+        )));
+    }
+    match checkpoints_in(&from)? {
+        None => convert_one(args, &to),
+        Some(_) if args.is_file() => Err(Failure::usage(anyhow!(
+            "`{from}` is a folder of checkpoints, and TO `{to}` one file; expected a folder TO, or one \
+             checkpoint of `gimlet checkpoint ls {from}`"
+        ))),
+        Some(all) => convert_all(args, &all, &to),
+    }
+}
+
+/// What a folder of checkpoints holds; `None` for what is a checkpoint itself.
+fn checkpoints_in(from: &Path) -> Result<Option<Vec<Listed>>, Failure> {
+    let found = list(from).map_err(failure)?;
+    let is_itself = found.iter().any(|one| one.path == *from);
+    Ok((!found.is_empty() && !is_itself).then_some(found))
+}
+
+/// Writing into what is read would mix both.
+fn refuse_inside(from: &Path, to: &Path) -> Result<(), Failure> {
+    let [from, to] = [from, to].map(|path| {
+        let real = path.local().ok().and_then(|local| std::path::absolute(local).ok());
+        real.map_or_else(|| path.to_string(), |local| local.display().to_string())
+    });
+    let (from, to) = (from.trim_end_matches('/'), to.trim_end_matches('/'));
+    if to.strip_prefix(from).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+        return Err(Failure::usage(anyhow!(
+            "TO `{to}` lies in FROM `{from}`; expected a place outside of what is read"
+        )));
+    }
+    Ok(())
+}
+
+fn convert_one(args: &ConvertArgs, to: &Path) -> Result<(), Failure> {
+    let stored = open_at(&args.from)?;
+    let format = args.format();
+    let target = match format.is_of_a_step() {
+        true => target(format, &*stored, to)?,
+        false => to.clone(),
+    };
+    let file = if args.is_file() { target.clone() } else { format.last(&target) };
+    let is_there = file.exists().map_err(storage_failure)?;
+    // In a bucket what is half-written has its name already.
+    if is_there && !is_unfinished(&file).map_err(failure)? {
+        return Err(Failure::usage(anyhow!("`{file}` exists; remove it, or name another TO")));
+    }
+    Ok(convert(args, &*stored, &target)?)
+}
+
+/// Where a single checkpoint goes.
+fn target(format: TargetFormat, stored: &dyn Stored, to: &Path) -> Result<Path, Failure> {
+    let step = stored.step().map_err(failure)?;
+    match step_of(to) {
+        // Formats without a step take that of the name.
+        Some(named) if named == step || step == 0 => Ok(to.clone()),
+        Some(named) => Err(Failure::usage(anyhow!(
+            "TO is named checkpoint_{named}, but `{}` is of step {step}; expected a folder, or the \
+             name checkpoint_{step}",
+            stored.path()
+        ))),
+        None => Ok(format.place(to, step)),
+    }
+}
+
+fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(), Stop> {
+    refuse_damage(stored)?;
+    let from = Metered::new(stored, target);
+    match args.format().weights() {
+        None => {
+            let model_dir = target.parent().expect("`checkpoint_N` lies in a folder");
+            let step = step_of(target).expect("the target is named `checkpoint_N`");
+            export_t5x(&from, (&model_dir, step), args.dtype())?;
+        }
+        Some(weights) => {
+            let options = args.options(weights)?;
+            match args.is_file() {
+                true => export_torch(&from, target, &options)?,
+                false => export_hugging_face(&from, target, &options)?,
+            }
+        }
+    }
+    let bytes = if target.is_dir()? { target.sizes()?.values().sum() } else { target.size()? };
+    notice(&format!("{target}: {}, from {} `{}`", size(bytes), stored.format(), stored.path()));
+    Ok(())
+}
+
+/// Damage that reading would not notice must not get checksums that call it whole.
+fn refuse_damage(stored: &dyn Stored) -> Result<(), CheckpointError> {
+    if !stored.has_checksums() {
+        return Ok(());
+    }
+    let mut meter = Meter::new(&format!("verifying {}", stored.path()), None);
+    let damages = stored.damages(&mut |bytes| meter.add(bytes))?;
+    damages.into_iter().next().map_or(Ok(()), Err)
+}
