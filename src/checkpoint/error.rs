@@ -128,6 +128,11 @@ impl CheckpointError {
         }
     }
 
+    /// Whether the same may succeed at another time: a disk was full, or a server did not answer.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self, Self::Storage(error) if !error.is_not_found())
+    }
+
     pub(super) fn damaged(path: &Path, reason: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_string(), reason: reason.into() }
     }

@@ -85,6 +85,7 @@ fn like_no_other() -> String {
 pub(super) struct Journal {
     path: Path,
     file: GrowingFile,
+    num_pieces: usize,
 }
 
 impl Journal {
@@ -97,19 +98,30 @@ impl Journal {
         remove(&path)?;
         let mut file = path.grow()?;
         let mut lines = line(job);
-        kept.for_each(|piece| lines.extend(line(&piece)));
+        let mut num_pieces = 0;
+        for piece in kept {
+            lines.extend(line(&piece));
+            num_pieces += 1;
+        }
         file.append(&lines)?;
-        Ok(Self { path, file })
+        Ok(Self { path, file, num_pieces })
     }
 
     /// Notes a piece that was written to its end.
     pub(super) fn add(&mut self, piece: &impl Serialize) -> Result<(), CheckpointError> {
-        Ok(self.file.append(&line(piece))?)
+        self.file.append(&line(piece))?;
+        self.num_pieces += 1;
+        Ok(())
+    }
+
+    /// Whether there is anything to go on with.
+    pub(super) fn has_pieces(&self) -> bool {
+        self.num_pieces > 0
     }
 
     /// Removes it: all is written.
     pub(super) fn end(self) -> Result<(), CheckpointError> {
-        let Self { path, file } = self;
+        let Self { path, file, .. } = self;
         // Nothing is sent to a store behind the removal.
         drop(file);
         remove(&path)
@@ -153,6 +165,13 @@ pub(super) fn tell_kept(target: &Path, count: usize, pieces: &str, bytes: u64) {
             bytes as f64 / 1e6
         ));
     }
+}
+
+/// Tells the user that a conversion which failed left what it has written, and where.
+pub(super) fn tell_left(place: &Path) {
+    telemetry::notice(&format!(
+        "{place}: stays for the same command to go on with; remove it if there will be none"
+    ));
 }
 
 fn line(value: &impl Serialize) -> Vec<u8> {

@@ -56,7 +56,9 @@ pub use checkpointers::{
     OrbaxCheckpointManager, SaveBestCheckpointer,
 };
 pub use error::CheckpointError;
-pub use export::{HuggingFaceOptions, Weights, export_hugging_face, export_t5x, export_torch};
+pub use export::{
+    HuggingFaceOptions, Weights, export_hugging_face, export_orbax, export_t5x, export_torch,
+};
 pub use fit::{Mismatch, Shapes, check_fit};
 pub use listing::{Condition, Listed, file_sizes, list};
 pub use native::{Procedure, Reader, Shard, Share, Writer};

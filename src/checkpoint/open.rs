@@ -26,16 +26,20 @@ pub(super) const ORBAX_MARKS: [&str; 6] = [
 ];
 
 /// Of these the file that is there from the first moment on.
-const ORBAX_BEGINNING: &str = "_CHECKPOINT_METADATA";
+pub(super) const ORBAX_BEGINNING: &str = "_CHECKPOINT_METADATA";
 
 /// What Orbax writes last on Google's store, where it cannot rename folders.
-const ORBAX_END: &str = "commit_success.txt";
+pub(super) const ORBAX_END: &str = "commit_success.txt";
 
 /// Whether Orbax has finished the checkpoint in this folder, as far as its files tell. Elsewhere than on
 /// Google's store it renames the folder then.
 pub(super) fn has_finished_orbax(dir: &Path) -> Result<bool, CheckpointError> {
-    let is_in_place = dir.as_str().starts_with("gs://") && !dir.is_on_disk();
-    Ok(has_arrays(dir)? && (!is_in_place || dir.join(ORBAX_END).exists()?))
+    Ok(has_arrays(dir)? && (!is_ended_by_file(dir) || dir.join(ORBAX_END).exists()?))
+}
+
+/// Whether Orbax writes a last file into the checkpoint of this folder.
+pub(super) fn is_ended_by_file(dir: &Path) -> bool {
+    dir.as_str().starts_with("gs://") && !dir.is_on_disk()
 }
 
 /// Whether Orbax has begun a checkpoint in this folder, and may be at work there.

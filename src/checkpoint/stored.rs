@@ -133,6 +133,11 @@ pub trait Stored: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
+    /// The names of those files.
+    fn extras(&self) -> Result<Vec<String>, CheckpointError> {
+        Ok(Vec::new())
+    }
+
     /// Whether [`Stored::verify`] notices more than reading the arrays in parts does.
     fn has_checksums(&self) -> bool {
         false

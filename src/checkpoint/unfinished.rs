@@ -1,5 +1,5 @@
 //! Checkpoints in stores, which rename no folders: their files go straight to `checkpoint_N/`, and the
-//! file `checkpoint` comes last. Until then, and while it is removed again, a mark in the folder says
+//! file `checkpoint` comes last, or what makes one of Orbax. Until then, and while it is removed again, a mark in the folder says
 //! who is at work there; what a dead process has marked can be removed. Where several processes save one
 //! checkpoint, the mark tells the others which save it is, on disk too.
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::CheckpointError;
 use super::native::CHECKPOINT_FILE;
-use super::open::ORBAX_MARKS;
+use super::open::{ORBAX_MARKS, has_finished_orbax};
 use crate::storage::{Holder, Path, Process};
 
 /// The mark, relative to the checkpoint.
@@ -68,12 +68,17 @@ pub(super) fn is_marked(dir: &Path) -> Result<bool, CheckpointError> {
 
 /// Whether the checkpoint was finished, and its process killed before it took the mark away.
 pub(super) fn is_whole_but_marked(dir: &Path) -> Result<bool, CheckpointError> {
-    Ok(is_marked(dir)? && dir.join(CHECKPOINT_FILE).exists()?)
+    Ok(is_marked(dir)? && is_finished(dir)?)
 }
 
 /// Whether someone was or is at work in the folder, and no reader should see it.
 pub fn is_unfinished(dir: &Path) -> Result<bool, CheckpointError> {
-    Ok(!dir.join(CHECKPOINT_FILE).exists()? && is_marked(dir)?)
+    Ok(!dir.join(CHECKPOINT_FILE).exists()? && is_marked(dir)? && !has_finished_orbax(dir)?)
+}
+
+/// Whether the file is there that makes the folder a checkpoint.
+fn is_finished(dir: &Path) -> Result<bool, CheckpointError> {
+    Ok(dir.join(CHECKPOINT_FILE).exists()? || has_finished_orbax(dir)?)
 }
 
 /// Whether the process that was at work in an unfinished folder is so no more: it is gone, or this

@@ -142,8 +142,8 @@ struct Target {
     beside: Vec<(Path, Vec<u8>)>,
 }
 
-/// Writes weights and small files such that the weights appear last and whole, and nothing stays where
-/// that fails; what stays where the process is killed is what the next conversion goes on with.
+/// Writes weights and small files such that the weights appear last and whole. Where that fails or the process
+/// is killed nothing stays but what the next conversion goes on with.
 fn write_weights(
     from: &dyn Stored,
     model: &Model,
@@ -155,11 +155,12 @@ fn write_weights(
     let written = write_in_order(from, model, options.weights, target, out);
     // Should the weights be there all the same, as where a store's answer got lost, the small files belong
     // to them.
-    if written.is_err() && matches!(target.file.exists(), Ok(false)) {
-        for (file, _) in &target.beside {
-            // What cannot be removed stays, for the failure itself is what counts.
-            let _ = file.remove_file();
-        }
+    if let Err(error) = &written
+        && matches!(target.file.exists(), Ok(false))
+    {
+        // What cannot be removed stays, for the failure itself is what counts.
+        target.beside.iter().for_each(|(file, _)| drop(file.remove_file()));
+        let _ = TensorFile::give_up(&target.file, error);
     }
     written
 }

@@ -1,14 +1,14 @@
-//! To T5X's own format.
+//! To the formats of T5X: its own, and Orbax's.
 
 use crate::checkpoint::array::{Array, DType};
 use crate::checkpoint::blocks::read_block;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::journal::Job;
-use crate::checkpoint::native::{CHECKSUMS_FILE, JOURNAL_FILE, Writer};
+use crate::checkpoint::native::{Dialect, T5X, Writer};
+use crate::checkpoint::orbax::ORBAX;
 use crate::checkpoint::parallel;
-use crate::checkpoint::retention::{DATASET_PREFIX, remove_stale};
-use crate::checkpoint::stored::{Format, Stored};
-use crate::checkpoint::unfinished::MARK;
+use crate::checkpoint::retention::remove_stale;
+use crate::checkpoint::stored::Stored;
 use crate::storage::Path;
 
 /// Arrays written at a time at most: each holds a block or two.
@@ -18,18 +18,56 @@ const MAX_THREADS: usize = 4;
 const STEP: &str = "state/step";
 
 /// Writes everything that a checkpoint holds as the checkpoint of a step, and yields its folder. Floats
-/// below `target/` are rounded to `dtype`. What a T5X checkpoint has of ours beside its arrays goes along:
-/// its place in the data, its run. What a conversion of the same has left that was killed is gone on with.
+/// below `target/` are rounded to `dtype`. What a checkpoint has of ours beside its arrays goes along: its
+/// place in the data, its run. What a conversion of the same has left that was killed is gone on with.
 ///
 /// # Errors
 /// Arrays that cannot be read; a folder that cannot be written.
 pub fn export_t5x(
     from: &dyn Stored,
-    (model_dir, step): (&Path, u64),
+    at: (Path, u64),
     dtype: Option<DType>,
 ) -> Result<Path, CheckpointError> {
-    let writer = Writer::resume(model_dir, step, dtype, &Job::of(from, &dtype)?)?;
-    remove_stale(model_dir)?;
+    export(from, at, &T5X, dtype)
+}
+
+/// As [`export_t5x`], in Orbax's format, without OCDBT: each array has a folder.
+///
+/// # Errors
+/// As of [`export_t5x`]; values for which Orbax has no place.
+pub fn export_orbax(
+    from: &dyn Stored,
+    at: (Path, u64),
+    dtype: Option<DType>,
+) -> Result<Path, CheckpointError> {
+    export(from, at, &ORBAX, dtype)
+}
+
+fn export(
+    from: &dyn Stored,
+    (model_dir, step): (Path, u64),
+    dialect: &'static Dialect,
+    dtype: Option<DType>,
+) -> Result<Path, CheckpointError> {
+    let job = Job::of(from, &(dialect.name, dtype))?;
+    let writer = Writer::resume((&model_dir, step), dialect, dtype, &job)?;
+    remove_stale(&model_dir)?;
+    match fill(&writer, from, step, dialect) {
+        Ok(()) => writer.commit(),
+        Err(error) => {
+            writer.give_up(&error);
+            Err(error)
+        }
+    }
+}
+
+/// Writes everything but the tree.
+fn fill(
+    writer: &Writer,
+    from: &dyn Stored,
+    step: u64,
+    dialect: &Dialect,
+) -> Result<(), CheckpointError> {
     let arrays = from.leaves();
     if arrays.iter().all(|array| array.name != STEP) {
         let step = i32::try_from(step).map_err(|_| {
@@ -44,26 +82,27 @@ pub fn export_t5x(
     from.empty_nodes().into_iter().for_each(|name| writer.empty(name));
     // A step that flax keeps as a number has become an array above.
     let others = from.others().into_iter().filter(|(name, _)| *name != STEP);
-    others.for_each(|(name, value)| writer.other(name, value));
-    if from.format() == Format::T5x {
-        copy_extras(from, &writer)?;
+    for (name, value) in others {
+        match number(value).filter(|_| !dialect.has_numbers) {
+            Some(number) => writer.array(name, number.view())?,
+            None => writer.other(name, value),
+        }
     }
-    writer.commit()
-}
-
-/// The place in the data, the run's record and what else is ours; not the checksums, which the writer
-/// makes of what it writes, and nothing of how it was written.
-fn copy_extras(from: &dyn Stored, writer: &Writer) -> Result<(), CheckpointError> {
-    let sizes = from.path().sizes()?;
-    let is_extra = |name: &&String| {
-        let is_own = [CHECKSUMS_FILE, JOURNAL_FILE, MARK].contains(&&name[..]);
-        let is_ours = name.starts_with("gimlet/") && !is_own;
-        is_ours || name.starts_with(DATASET_PREFIX)
-    };
-    for name in sizes.keys().filter(is_extra) {
-        if let Some(bytes) = from.extra(name)? {
-            writer.extra(name, &bytes)?;
+    for name in from.extras()? {
+        if let Some(bytes) = from.extra(&name)? {
+            writer.extra(&name, &bytes)?;
         }
     }
     Ok(())
+}
+
+/// A number as an array of no dimensions, of the type that NumPy gives to one of Python.
+fn number(value: &rmpv::Value) -> Option<Array> {
+    let (dtype, bytes) = match value {
+        rmpv::Value::Integer(number) => (DType::I64, number.as_i64()?.to_le_bytes()),
+        rmpv::Value::F32(number) => (DType::F64, f64::from(*number).to_le_bytes()),
+        rmpv::Value::F64(number) => (DType::F64, number.to_le_bytes()),
+        _ => return None,
+    };
+    Some(Array { dtype, shape: Vec::new(), data: bytes.to_vec() })
 }

@@ -9,7 +9,7 @@ use flate2::{Crc, CrcReader};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::journal::{Job, Journal, noted, tell_kept};
+use crate::checkpoint::journal::{Job, Journal, noted, tell_kept, tell_left};
 use crate::storage::{FileWriter, FolderLock, Locked, Path, StorageError};
 use crate::telemetry::Wait;
 
@@ -28,7 +28,8 @@ struct Segment {
     before: u32,
 }
 
-/// A file of tensors being written. Dropped before [`TensorFile::finish`], it leaves nothing.
+/// A file of tensors being written. Dropped before [`TensorFile::finish`], it leaves on disk what the next
+/// conversion goes on with; see [`TensorFile::give_up`].
 pub(super) struct TensorFile {
     target: Path,
     /// `None` in a store.
@@ -52,8 +53,7 @@ impl TensorFile {
         if !target.is_on_disk() {
             return Ok(Self::of(target, None, target.create()?, VecDeque::new()));
         }
-        let unfinished = Path::parse(&format!("{target}.{UNFINISHED}"))?;
-        let journal = Path::parse(&format!("{unfinished}.{JOURNAL}"))?;
+        let (unfinished, journal) = beside(target)?;
         let out = unfinished.append()?;
         let lock = match unfinished.try_lock()? {
             Locked::Held(lock) => Some(lock),
@@ -83,7 +83,7 @@ impl TensorFile {
             unfinished.set_size(end)?;
         }
         let journal = Some(Journal::begin(journal, job, kept.iter())?);
-        let staged = Some(Staged { unfinished, journal, is_named: false, _lock: lock });
+        let staged = Some(Staged { unfinished, journal, stays: true, _lock: lock });
         Ok(Self::of(target, staged, out, kept))
     }
 
@@ -106,7 +106,7 @@ impl TensorFile {
         if let Some(kept) = self.kept.pop_front() {
             let before = std::mem::take(&mut self.crc).sum();
             if (kept.start, kept.before) != (self.position, before) {
-                return Err(self.of_another_job());
+                return Err(self.refuse_kept());
             }
             self.position = kept.end;
             return Ok(kept.crc);
@@ -135,13 +135,37 @@ impl TensorFile {
         staged.name(&target)
     }
 
-    /// What is there is not what this conversion would have written. It is removed with the error.
-    fn of_another_job(&self) -> io::Error {
-        let target = &self.target;
+    /// What is there is not what this conversion would have written.
+    fn refuse_kept(&mut self) -> io::Error {
+        let Self { target, staged, .. } = self;
+        staged.iter_mut().for_each(|staged| staged.stays = false);
         io::Error::other(format!(
             "what an interrupted conversion left of {target} is of another one and was removed; call it again"
         ))
     }
+
+    /// Gives up what a conversion left that failed. It stays where the next one may succeed, and is removed
+    /// elsewhere, unless another goes on with it by now.
+    pub(super) fn give_up(target: &Path, error: &CheckpointError) -> Result<(), CheckpointError> {
+        let (unfinished, journal) = beside(target)?;
+        if !target.is_on_disk() || !unfinished.exists()? {
+            return Ok(());
+        }
+        if error.may_pass() {
+            tell_left(&unfinished);
+        } else if let Locked::Held(_lock) = unfinished.try_lock()? {
+            unfinished.remove_file()?;
+            journal.remove_file()?;
+        }
+        Ok(())
+    }
+}
+
+/// The names that a file on disk has until it is whole, and its journal.
+fn beside(target: &Path) -> Result<(Path, Path), CheckpointError> {
+    let unfinished = Path::parse(&format!("{target}.{UNFINISHED}"))?;
+    let journal = Path::parse(&format!("{unfinished}.{JOURNAL}"))?;
+    Ok((unfinished, journal))
 }
 
 impl Write for TensorFile {
@@ -164,12 +188,13 @@ impl Write for TensorFile {
     }
 }
 
-/// A file on disk under the name that it has until it is whole; dropped before, it is removed.
+/// A file on disk under the name that it has until it is whole.
 struct Staged {
     unfinished: Path,
     /// `None` once all tensors are written.
     journal: Option<Journal>,
-    is_named: bool,
+    /// Whether it is not removed when dropped: it has its name, or the next conversion may go on with it.
+    stays: bool,
     /// Shows others that the writer is alive.
     _lock: Option<FolderLock>,
 }
@@ -177,15 +202,17 @@ struct Staged {
 impl Staged {
     fn name(mut self, target: &Path) -> Result<(), CheckpointError> {
         self.journal.take().map_or(Ok(()), Journal::end)?;
+        self.stays = false;
         self.unfinished.rename(target)?;
-        self.is_named = true;
+        self.stays = true;
         Ok(())
     }
 }
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        if !self.is_named {
+        let is_empty = self.journal.as_ref().is_some_and(|journal| !journal.has_pieces());
+        if !self.stays || is_empty {
             // The error that matters is told by whoever gives up.
             let _ = self.journal.take().map(Journal::end);
             let _ = self.unfinished.remove_file();

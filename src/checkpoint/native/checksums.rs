@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::journal::{self, Job, Journal};
 use crate::checkpoint::parallel;
-use crate::checkpoint::retention::is_dataset_file;
+use crate::checkpoint::retention::{DATASET_PREFIX, is_dataset_file};
+use crate::checkpoint::unfinished::MARK;
+use crate::checkpoint::zarr;
 use crate::storage::{Path, StorageError};
 use crate::telemetry::Wait;
 
@@ -21,8 +23,8 @@ pub(in crate::checkpoint) const JOURNAL_FILE: &str = "gimlet/conversion.jsonl";
 
 /// What every file of a checkpoint must be, by its path relative to the checkpoint.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Checksums {
-    pub files: BTreeMap<String, Checksum>,
+pub(in crate::checkpoint) struct Checksums {
+    pub(super) files: BTreeMap<String, Checksum>,
 }
 
 /// What one file must be.
@@ -30,6 +32,13 @@ pub(super) struct Checksums {
 pub(super) struct Checksum {
     bytes: u64,
     crc32c: String,
+}
+
+impl Checksum {
+    /// That of a file with these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.len() as u64, crc32c: format!("{:08x}", crc32c::crc32c(bytes)) }
+    }
 }
 
 /// A file in the journal of a conversion.
@@ -59,14 +68,14 @@ impl Checksums {
     }
 
     /// What a conversion of the same job has noted in a folder that it has not finished.
-    pub fn noted(folder: &Path, job: &Job) -> Result<Option<Self>, CheckpointError> {
+    pub(super) fn noted(folder: &Path, job: &Job) -> Result<Option<Self>, CheckpointError> {
         let noted = journal::noted(&folder.join(JOURNAL_FILE), job)?;
         let by_name = |noted: Vec<Noted>| noted.into_iter().map(|file| (file.file, file.checksum));
         Ok(noted.map(|noted| Self { files: by_name(noted).collect() }))
     }
 
     /// Begins a journal in a folder with these files.
-    pub fn journal(&self, folder: &Path, job: &Job) -> Result<Journal, CheckpointError> {
+    pub(super) fn journal(&self, folder: &Path, job: &Job) -> Result<Journal, CheckpointError> {
         let path = folder.join(JOURNAL_FILE);
         path.parent().expect("it lies in a folder").create_dir_all()?;
         Journal::begin(path, job, self.files.iter().map(|(name, sum)| Noted::of(name, sum)))
@@ -74,7 +83,11 @@ impl Checksums {
 
     /// Those files that are as they were written. On disk their bytes count; a store shows no half of a
     /// file, so that their sizes do there.
-    pub fn whole_ones(mut self, folder: &Path) -> Result<Self, CheckpointError> {
+    pub(super) fn whole_ones(mut self, folder: &Path) -> Result<Self, CheckpointError> {
+        // The folder of none may not be there.
+        if self.files.is_empty() {
+            return Ok(self);
+        }
         let is_on_disk = folder.is_on_disk();
         let sizes = if is_on_disk { BTreeMap::new() } else { folder.sizes()? };
         let unfit = Mutex::new(Vec::new());
@@ -102,12 +115,12 @@ impl Checksums {
     }
 
     /// Bytes of all files.
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.files.values().map(|file| file.bytes).sum()
     }
 
     /// The text of the file.
-    pub fn to_text(&self) -> Vec<u8> {
+    pub(super) fn to_text(&self) -> Vec<u8> {
         // No newline at the end: then every cut is noticed.
         serde_json::to_vec_pretty(self).expect("plain data becomes JSON")
     }
@@ -185,6 +198,68 @@ impl Checksums {
         };
         Err(CheckpointError::damaged(checkpoint, reason))
     }
+}
+
+/// The folder of an array, whose files are compared with their checksums where there are any.
+pub(in crate::checkpoint) struct Checked<'a> {
+    pub folder: zarr::Folder<'a>,
+    /// The folder's name in the checkpoint.
+    pub name: &'a str,
+    pub checksums: Option<&'a Checksums>,
+}
+
+impl zarr::Files for Checked<'_> {
+    fn place(&self, name: &str) -> Option<zarr::Place> {
+        let relative = format!("{}/{name}", self.name);
+        let expected = self.checksums.and_then(|sums| sums.expected(&relative));
+        match (expected, self.folder.place(name)?) {
+            (Some((bytes, crc32c)), zarr::Place::File(file)) => {
+                Some(zarr::Place::Checked { file, bytes, crc32c })
+            }
+            (_, place) => Some(place),
+        }
+    }
+
+    fn shown(&self, name: &str) -> String {
+        self.folder.shown(name)
+    }
+}
+
+/// Reads a file beside the arrays of a checkpoint; `None` if there is none and none was written.
+///
+/// # Errors
+/// It is not as it was written.
+pub(in crate::checkpoint) fn read_extra(
+    (checkpoint, checksums): (&Path, Option<&Checksums>),
+    relative: &str,
+) -> Result<Option<Vec<u8>>, CheckpointError> {
+    match checkpoint.join(relative).read() {
+        Err(error) if error.is_not_found() => {
+            // Data positions are pruned; everything else that was written must be there.
+            let is_listed = checksums.is_some_and(|sums| sums.expected(relative).is_some());
+            if is_listed && !is_dataset_file(relative) {
+                let reason = format!("`{relative}` is missing");
+                return Err(CheckpointError::damaged(checkpoint, reason));
+            }
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+        Ok(bytes) => {
+            checksums.map_or(Ok(()), |sums| sums.verify(checkpoint, relative))?;
+            Ok(Some(bytes))
+        }
+    }
+}
+
+/// Names of the files beside the arrays of a checkpoint that are the run's: its record, its places in the
+/// data; not how or by whom the checkpoint was written.
+pub(in crate::checkpoint) fn extras(checkpoint: &Path) -> Result<Vec<String>, CheckpointError> {
+    let is_extra = |name: &String| {
+        let is_own = [FILE, JOURNAL_FILE, MARK].contains(&&name[..]);
+        let is_ours = name.starts_with("gimlet/") && !is_own;
+        is_ours || name.starts_with(DATASET_PREFIX)
+    };
+    Ok(checkpoint.sizes()?.into_keys().filter(is_extra).collect())
 }
 
 fn sum(mut source: impl Read) -> io::Result<Checksum> {

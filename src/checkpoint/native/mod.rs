@@ -2,6 +2,7 @@
 //! arrays) and a zarr folder for every other array. What is ours lies in `checkpoint_N/gimlet/`.
 
 mod checksums;
+mod dialect;
 mod msgpack;
 mod place;
 mod reader;
@@ -9,9 +10,10 @@ mod shards;
 mod share;
 mod writer;
 
-pub(super) use checksums::{FILE as CHECKSUMS_FILE, JOURNAL_FILE};
+pub(super) use checksums::{Checked, Checksums, extras, read_extra};
+pub(super) use dialect::{Dialect, SmallFile, T5X};
 pub(super) use msgpack::{CHUNKED_KEY, EXT_ARRAY, MAX_HEADS, Pieces, write_map_head};
-pub(super) use msgpack::{DecodeError, Leaf, PLACEHOLDER, decode_tree};
+pub(super) use msgpack::{DecodeError, Leaf, Leaves, PLACEHOLDER, decode_tree};
 pub(super) use place::{TEMPORARY_MARK, create_temporary};
 pub(super) use reader::CHECKPOINT_FILE;
 pub use reader::Reader;

@@ -4,8 +4,8 @@
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::checksums::{Checksums, FILE as CHECKSUMS_FILE, Summing};
-use super::msgpack::{Leaves, encode};
+use super::checksums::Checksums;
+use super::dialect::{Dialect, SmallFile};
 use super::reader::CHECKPOINT_FILE;
 use super::share::Share;
 use super::writer::Procedure;
@@ -90,8 +90,9 @@ impl Place {
     pub fn take_up(
         model_dir: &Path,
         finished: &Path,
-        job: &Job,
+        (dialect, job): (&Dialect, &Job),
     ) -> Result<Option<(Path, Self, Checksums)>, CheckpointError> {
+        let noted = |folder: &Path| Checksums::noted(&dialect.item(folder), job);
         if unfinished::is_store(model_dir) {
             let tenure = Tenure::begin(model_dir)?;
             if !unfinished::is_unfinished(finished)?
@@ -102,7 +103,7 @@ impl Place {
             unfinished::mark(finished, None)?;
             // Another may have marked it in the same moment.
             unfinished::refuse_busy(finished, tenure.lease.as_deref())?;
-            let Some(noted) = Checksums::noted(finished, job)? else { return Ok(None) };
+            let Some(noted) = noted(finished)? else { return Ok(None) };
             return Ok(Some((finished.clone(), Self::LastFile(tenure), noted)));
         }
         let start = format!("{}.tmp-", finished.file_name());
@@ -117,7 +118,7 @@ impl Place {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => continue,
             };
-            if let Some(noted) = Checksums::noted(&folder, job)? {
+            if let Some(noted) = noted(&folder)? {
                 return Ok(Some((folder, Self::Renamed { _lock: Some(lock) }, noted)));
             }
         }
@@ -136,34 +137,27 @@ impl Place {
         matches!(self, Self::Moved(_) | Self::LastFile(_))
     }
 
-    /// Writes the tree, which makes the folder a checkpoint, and the checksums, and makes it visible. The
-    /// journal of a conversion ends when nothing but that is left to do.
+    /// Writes the files that end it, of which the last makes the folder a checkpoint, and makes it visible.
+    /// The journal of a conversion ends when nothing but that is left to do.
     pub fn commit(
         &self,
         (temporary, finished): (&Path, &Path),
-        leaves: &Leaves,
-        mut checksums: Checksums,
+        ending: &[SmallFile],
         journal: Option<Journal>,
     ) -> Result<(), CheckpointError> {
         if let Self::There = self {
             return Ok(());
         }
-        let file = temporary.join(CHECKPOINT_FILE);
-        let mut tree = Summing::new(Vec::new());
-        encode(leaves, &mut tree).map_err(|error| StorageError::new("write", &file, error))?;
-        let (tree, checksum) = tree.finish();
-        checksums.files.insert(CHECKPOINT_FILE.to_string(), checksum);
-        let sums = temporary.join(CHECKSUMS_FILE);
-        sums.parent().expect("it lies in a folder").create_dir_all()?;
-        self.write(&sums, &checksums.to_text())?;
+        let (last, others) = ending.split_last().expect("a tree has a file");
+        others.iter().try_for_each(|file| self.write(temporary, file))?;
         if let Self::LastFile(_) = self {
             journal.map_or(Ok(()), Journal::end)?;
-            self.write(&file, &tree)?;
+            self.write(temporary, last)?;
             // It does no harm where it stays.
             let _ = unfinished::unmark(finished);
             return Ok(());
         }
-        self.write(&file, &tree)?;
+        self.write(temporary, last)?;
         if let Self::Renamed { .. } = self {
             unfinished::unmark(temporary)?;
             temporary.sync_tree()?;
@@ -194,9 +188,11 @@ impl Place {
         }
     }
 
-    fn write(&self, file: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
-        let mut out = self.create(file, Some(bytes.len()))?;
-        out.write_all(bytes).map_err(|error| StorageError::new("write", file, error))?;
+    fn write(&self, folder: &Path, (name, bytes): &SmallFile) -> Result<(), CheckpointError> {
+        let file = folder.join(name);
+        file.parent().expect("it lies in a folder").create_dir_all()?;
+        let mut out = self.create(&file, Some(bytes.len()))?;
+        out.write_all(bytes).map_err(|error| StorageError::new("write", &file, error))?;
         self.close(out)
     }
 

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::checksums::Checksums;
+use super::checksums::{Checked, Checksums, extras, read_extra};
 use super::msgpack::{DecodeError, Leaf, Leaves, ZarrLeaf, decode};
 use crate::checkpoint::array::Array;
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::retention::is_dataset_file;
 use crate::checkpoint::steps::{list_steps, step_of};
 use crate::checkpoint::stored::{ArrayInfo, Format, Stored, array_damages};
 use crate::checkpoint::zarr::{self, Zarr};
@@ -73,31 +72,6 @@ impl Reader {
     }
 }
 
-/// The folder of an array, whose files are compared with their checksums where there are any.
-struct Checked<'a> {
-    folder: zarr::Folder<'a>,
-    /// The folder's name in the checkpoint.
-    name: &'a str,
-    checksums: Option<&'a Checksums>,
-}
-
-impl zarr::Files for Checked<'_> {
-    fn place(&self, name: &str) -> Option<zarr::Place> {
-        let relative = format!("{}/{name}", self.name);
-        let expected = self.checksums.and_then(|sums| sums.expected(&relative));
-        match (expected, self.folder.place(name)?) {
-            (Some((bytes, crc32c)), zarr::Place::File(file)) => {
-                Some(zarr::Place::Checked { file, bytes, crc32c })
-            }
-            (_, place) => Some(place),
-        }
-    }
-
-    fn shown(&self, name: &str) -> String {
-        self.folder.shown(name)
-    }
-}
-
 impl Stored for Reader {
     fn path(&self) -> &Path {
         &self.dir
@@ -148,25 +122,11 @@ impl Stored for Reader {
     }
 
     fn extra(&self, relative: &str) -> Result<Option<Vec<u8>>, CheckpointError> {
-        match self.dir.join(relative).read() {
-            Err(error) if error.is_not_found() => {
-                // Data positions are pruned; everything else that was written must be there.
-                let is_listed =
-                    self.checksums.as_ref().is_some_and(|sums| sums.expected(relative).is_some());
-                match is_listed && !is_dataset_file(relative) {
-                    true => {
-                        let reason = format!("`{relative}` is missing");
-                        Err(CheckpointError::damaged(&self.dir, reason))
-                    }
-                    false => Ok(None),
-                }
-            }
-            Err(error) => Err(error.into()),
-            Ok(bytes) => {
-                self.checksums.iter().try_for_each(|sums| sums.verify(&self.dir, relative))?;
-                Ok(Some(bytes))
-            }
-        }
+        read_extra((&self.dir, self.checksums.as_ref()), relative)
+    }
+
+    fn extras(&self) -> Result<Vec<String>, CheckpointError> {
+        extras(&self.dir)
     }
 
     fn has_checksums(&self) -> bool {

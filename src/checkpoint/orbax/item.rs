@@ -1,11 +1,11 @@
 //! The folder of a checkpoint in which the arrays lie, and how to get at one of them.
 
+use super::metadata::{OLD_TREE, STRINGS, TREE};
+use super::ocdbt::{self, Entries, MANIFEST};
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::native::{Checked, Checksums};
 use crate::checkpoint::zarr::{Files, Folder, Place};
 use crate::storage::Path;
-
-use super::metadata::{OLD_TREE, TREE};
-use super::ocdbt::{self, Entries, MANIFEST};
 
 /// What the folder is called that T5X and others put everything into.
 const ITEMS: [&str; 4] = ["state", "default", "params", "items"];
@@ -19,6 +19,8 @@ pub struct Item {
     dir: Path,
     /// The keys of the database; `None` where each array has a folder.
     entries: Option<Entries>,
+    /// Those that Gimlet left of what it wrote.
+    checksums: Option<Checksums>,
 }
 
 impl Item {
@@ -29,7 +31,11 @@ impl Item {
             true => Some(ocdbt::open(checkpoint, &dir)?),
             false => of_processes(checkpoint, &dir)?,
         };
-        Ok(Self { dir, entries })
+        let checksums = Checksums::load(&dir)?;
+        if let Some(checksums) = &checksums {
+            [TREE, STRINGS].iter().try_for_each(|file| checksums.verify(&dir, file))?;
+        }
+        Ok(Self { dir, entries, checksums })
     }
 
     /// The folder.
@@ -37,11 +43,18 @@ impl Item {
         &self.dir
     }
 
+    /// What is known of its files.
+    pub fn checksums(&self) -> Option<&Checksums> {
+        self.checksums.as_ref()
+    }
+
     /// The files of the array of that name.
-    pub fn array<'a>(&'a self, checkpoint: &'a Path, name: &str) -> Box<dyn Files + 'a> {
-        let dir = self.dir.join(name);
+    pub fn array<'a>(&'a self, checkpoint: &'a Path, name: &'a str) -> Box<dyn Files + 'a> {
         match &self.entries {
-            None => Box::new(Folder { checkpoint, dir }),
+            None => {
+                let folder = Folder { checkpoint, dir: self.dir.join(name) };
+                Box::new(Checked { folder, name, checksums: self.checksums() })
+            }
             Some(entries) => Box::new(Keys { entries, prefix: format!("{name}/") }),
         }
     }

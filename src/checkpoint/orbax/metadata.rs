@@ -13,6 +13,9 @@ use crate::storage::Path;
 /// The tree as JSON.
 pub const TREE: &str = "_METADATA";
 
+/// The texts, by the names of their leaves.
+pub const STRINGS: &str = "_strings.json";
+
 /// The tree as msgpack, from before there was JSON.
 pub const OLD_TREE: &str = "checkpoint";
 
@@ -47,9 +50,13 @@ pub enum Named {
     Array(String),
     /// An array in the tree itself.
     Inline(Array),
+    /// A dictionary without keys.
+    Empty,
+    /// None, or a text.
+    Other(rmpv::Value),
 }
 
-/// The leaves by name, `target/encoder/norm/scale`; those without data are left out.
+/// The leaves by name, `target/encoder/norm/scale`; of those without data only what T5X has too.
 pub fn leaves(item: &Path) -> Result<BTreeMap<String, Named>, CheckpointError> {
     match item.join(TREE).read() {
         Ok(text) => from_json(item, &text),
@@ -62,15 +69,36 @@ fn from_json(item: &Path, text: &[u8]) -> Result<BTreeMap<String, Named>, Checkp
     let json: Json = serde_json::from_slice(text).map_err(|error| {
         CheckpointError::damaged(item, format!("`{TREE}` is not Orbax's metadata: {error}"))
     })?;
-    let has_data = |leaf: &LeafJson| {
-        let value = &leaf.value_metadata;
-        !value.skip_deserialize && value.value_type != "string"
+    let is_text = |leaf: &LeafJson| leaf.value_metadata.value_type == "string";
+    let strings = match json.tree_metadata.values().any(is_text) {
+        true => strings(item)?,
+        false => BTreeMap::new(),
     };
     let named = |leaf: LeafJson| {
         let keys: Vec<String> = leaf.key_metadata.iter().map(|key| text_of(&key.key)).collect();
-        (keys.join("/"), Named::Array(keys.join(".")))
+        let (name, array) = (keys.join("/"), keys.join("."));
+        let value = &leaf.value_metadata;
+        let named = match &value.value_type[..] {
+            "string" => Named::Other(strings.get(&array)?.as_str().into()),
+            "None" => Named::Other(rmpv::Value::Nil),
+            "Dict" if value.skip_deserialize => Named::Empty,
+            _ if value.skip_deserialize => return None,
+            _ => Named::Array(array),
+        };
+        Some((name, named))
     };
-    Ok(json.tree_metadata.into_values().filter(has_data).map(named).collect())
+    Ok(json.tree_metadata.into_values().filter_map(named).collect())
+}
+
+/// The texts by the names of their leaves. They are no part of a model, so that their file may be missing.
+fn strings(item: &Path) -> Result<BTreeMap<String, String>, CheckpointError> {
+    let text = match item.join(STRINGS).read() {
+        Err(error) if error.is_not_found() => return Ok(BTreeMap::new()),
+        text => text?,
+    };
+    serde_json::from_slice(&text).map_err(|error| {
+        CheckpointError::damaged(item, format!("`{STRINGS}` holds no texts: {error}"))
+    })
 }
 
 fn text_of(key: &Value) -> String {

@@ -2,9 +2,11 @@
 //! file `checkpoint`), and arrays in zarr's version 2 or 3, each in a folder of its own or all in one
 //! OCDBT database. T5X puts all this into the folder `state` of a checkpoint.
 
+mod dialect;
 mod item;
 mod metadata;
 mod ocdbt;
 mod reader;
 
+pub(super) use dialect::ORBAX;
 pub(super) use reader::open;

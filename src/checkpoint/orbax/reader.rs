@@ -9,9 +9,10 @@ use super::metadata::{self, Named};
 use crate::checkpoint::array::Array;
 use crate::checkpoint::blocks::BLOCK_BYTES;
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::native::{extras, read_extra};
 use crate::checkpoint::parallel;
 use crate::checkpoint::steps::step_of;
-use crate::checkpoint::stored::{ArrayInfo, Format, Stored};
+use crate::checkpoint::stored::{ArrayInfo, Format, Stored, array_damages};
 use crate::checkpoint::zarr::{self, Begun, Metadata, Zarr};
 use crate::storage::Path;
 
@@ -29,6 +30,8 @@ struct OrbaxReader {
 enum Leaf {
     Inline(Array),
     Zarr { name: String, metadata: Metadata },
+    Empty,
+    Other(rmpv::Value),
 }
 
 /// Opens a checkpoint, or the folder in it that holds the arrays.
@@ -40,9 +43,10 @@ pub(in crate::checkpoint) fn open(path: &Path) -> Result<Box<dyn Stored>, Checkp
     parallel::for_each(parallel::num_threads(path), named, |(name, named)| {
         let leaf = match named {
             Named::Inline(array) => Leaf::Inline(array),
+            Named::Empty => Leaf::Empty,
+            Named::Other(value) => Leaf::Other(value),
             Named::Array(array) => {
-                let files = item.array(path, &array);
-                let metadata = zarr::metadata(path, files.as_ref())?;
+                let metadata = zarr::metadata(path, item.array(path, &array).as_ref())?;
                 Leaf::Zarr { name: array, metadata }
             }
         };
@@ -81,7 +85,7 @@ impl OrbaxReader {
                 let (checkpoint, begun) = (&self.checkpoint, Some(&self.begun));
                 read(Zarr { checkpoint, files: files.as_ref(), metadata, begun })
             }
-            None => Err(self.no_array(name)),
+            _ => Err(self.no_array(name)),
         }
     }
 }
@@ -108,15 +112,14 @@ impl Stored for OrbaxReader {
     }
 
     fn leaves(&self) -> Vec<ArrayInfo<'_>> {
-        self.leaves
-            .iter()
-            .map(|(name, leaf)| match leaf {
-                Leaf::Inline(array) => ArrayInfo { name, dtype: array.dtype, shape: &array.shape },
-                Leaf::Zarr { metadata, .. } => {
-                    ArrayInfo { name, dtype: metadata.dtype, shape: &metadata.shape }
-                }
-            })
-            .collect()
+        let info = |(name, leaf)| match leaf {
+            &Leaf::Inline(Array { dtype, ref shape, .. }) => Some(ArrayInfo { name, dtype, shape }),
+            Leaf::Zarr { metadata, .. } => {
+                Some(ArrayInfo { name, dtype: metadata.dtype, shape: &metadata.shape })
+            }
+            Leaf::Empty | Leaf::Other(_) => None,
+        };
+        self.leaves.iter().map(|(name, leaf)| (&name[..], leaf)).filter_map(info).collect()
     }
 
     /// Damage of the tree is noticed, and of compressed chunks what their decoders notice.
@@ -130,5 +133,59 @@ impl Stored for OrbaxReader {
             Some(Leaf::Inline(array)) => Ok(array.part(part)),
             _ => self.with_leaf(name, |zarr| zarr.read_part(part)),
         }
+    }
+    fn extra(&self, relative: &str) -> Result<Option<Vec<u8>>, CheckpointError> {
+        read_extra((self.item.dir(), self.item.checksums()), relative)
+    }
+
+    fn extras(&self) -> Result<Vec<String>, CheckpointError> {
+        extras(self.item.dir())
+    }
+
+    fn has_checksums(&self) -> bool {
+        self.item.checksums().is_some()
+    }
+
+    /// Of what Gimlet wrote every byte; else as [`Stored::read`].
+    fn verify(&self) -> Result<(), CheckpointError> {
+        match self.item.checksums() {
+            Some(checksums) => checksums.verify_all(self.item.dir()),
+            None => self.read_everything(),
+        }
+    }
+
+    fn damages(&self, tell: &mut dyn FnMut(u64)) -> Result<Vec<CheckpointError>, CheckpointError> {
+        match self.item.checksums() {
+            Some(checksums) => checksums.damages(self.item.dir(), tell),
+            None => array_damages(self, tell),
+        }
+    }
+
+    fn misfits(&self, sizes: &BTreeMap<String, u64>) -> Vec<String> {
+        let Some(checksums) = self.item.checksums() else { return Vec::new() };
+        let folder = self.item.dir().relative_to(&self.checkpoint);
+        let in_item = |(name, size): (&String, &u64)| {
+            let name = match folder {
+                "" => name,
+                folder => name.strip_prefix(folder)?.strip_prefix('/')?,
+            };
+            Some((name.to_string(), *size))
+        };
+        checksums.misfits(&sizes.iter().filter_map(in_item).collect())
+    }
+
+    fn empty_nodes(&self) -> Vec<&str> {
+        let empty = self.leaves.iter().filter(|(_, leaf)| matches!(leaf, Leaf::Empty));
+        empty.map(|(name, _)| &name[..]).collect()
+    }
+
+    fn others(&self) -> Vec<(&str, &rmpv::Value)> {
+        let mut others = Vec::new();
+        for (name, leaf) in &self.leaves {
+            if let Leaf::Other(value) = leaf {
+                others.push((&name[..], value));
+            }
+        }
+        others
     }
 }

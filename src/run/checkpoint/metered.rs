@@ -64,6 +64,10 @@ impl Stored for Metered<'_> {
         self.inner.extra(relative)
     }
 
+    fn extras(&self) -> Result<Vec<String>, CheckpointError> {
+        self.inner.extras()
+    }
+
     fn misfits(&self, sizes: &BTreeMap<String, u64>) -> Vec<String> {
         self.inner.misfits(sizes)
     }

@@ -263,6 +263,7 @@ fn what_is_converted_to_another_format_comes_back_equal() {
         ("pth", "model.pth", &[][..]),
         ("torch", "pt", &["--to=torch"]),
         ("hf", "hf", &["--to=hugging_face"]),
+        ("orbax", "orbax/checkpoint_7", &["--to=orbax"]),
     ];
     for (name, to, flags) in cases {
         let to = dir.join(to);
@@ -288,7 +289,7 @@ fn a_bucket_shows_what_is_converted_when_it_is_whole() {
     let from = open(&save_t5(&dir, 7)).unwrap();
     let bucket = Bucket::new();
     let run = bucket.path("run");
-    let copy = open(&export_t5x(&*from, (&run, 7), None).unwrap()).unwrap();
+    let copy = open(&export_t5x(&*from, (run.clone(), 7), None).unwrap()).unwrap();
     assert!(copy.damages(&mut |_| ()).unwrap().is_empty());
     let listed = list(&run).unwrap();
     assert_eq!(

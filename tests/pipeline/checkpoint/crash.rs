@@ -14,7 +14,7 @@ use super::{names, newest_whole, save_sized, scratch};
 const LENGTH: usize = 1 << 12;
 
 /// How often a writer is killed; more often where this variable says so.
-const KILLS: u64 = 20;
+const KILLS: u64 = 200;
 const KILLS_VARIABLE: &str = "GIMLET_TEST_KILLS";
 
 /// The folder in which a child works.

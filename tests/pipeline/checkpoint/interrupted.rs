@@ -1,20 +1,27 @@
 //! Conversions that are killed: what they have written is kept by the next.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use gimlet::checkpoint::{Array, Writer, checkpoint_dir, open};
-use gimlet::storage::Path;
+use gimlet::checkpoint::{
+    Array, ArrayInfo, CheckpointError, Format, Stored, Writer, checkpoint_dir, export_t5x,
+    list_steps, open,
+};
+use gimlet::storage::{Path, StorageError};
 use serde_json::Value;
 
 use super::converting::PARAMETERS;
+use super::stores::orphan;
 use super::tool::gimlet;
 use super::{names, save_sized, scratch};
 use crate::storage::faulty::Bucket;
+use crate::storage::server::Request;
 
 /// Layers of either stack of the T5 that is converted.
 const LAYERS: usize = 3;
@@ -30,8 +37,9 @@ fn save_t5(model_dir: &Path) -> Path {
         let is_bias = name.ends_with("rel_embedding");
         let shape: Vec<usize> =
             shape.iter().map(|size| if is_bias { *size } else { size * SCALE }).collect();
-        let values: Vec<f32> =
-            (0..shape.iter().product()).map(|i| number as f32 + (i % 997) as f32 / 4.0).collect();
+        // Noise, which does not compress.
+        let value = |i: usize| number as f32 + (i as u32).wrapping_mul(2_654_435_761) as f32;
+        let values: Vec<f32> = (0..shape.iter().product()).map(value).collect();
         let count = if name.contains("layers_0") { LAYERS } else { 1 };
         for layer in 0..count {
             let name = name.replace("layers_0", &format!("layers_{layer}"));
@@ -45,12 +53,14 @@ fn save_t5(model_dir: &Path) -> Path {
 }
 
 fn start(from: &Path, to: &Path, flags: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_gimlet"))
-        .args(["checkpoint", "convert", from.as_str(), to.as_str()])
-        .args(flags)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+    conversion(from, to, flags).spawn().unwrap()
+}
+
+fn conversion(from: &Path, to: &Path, flags: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));
+    command.args(["checkpoint", "convert", from.as_str(), to.as_str()]).args(flags);
+    command.stderr(Stdio::piped());
+    command
 }
 
 /// Every file below a folder that may change meanwhile.
@@ -126,7 +136,8 @@ fn check(name: &str, flags: &[&str]) {
         assert!((wanted..=num_noted).contains(&num_kept), "{num_kept} of {num_noted}: {told}");
         let now = identities(&place);
         let num_same = left.iter().filter(|file| now.contains(file)).count();
-        assert!(flags.is_empty() == (num_same >= num_kept), "{num_same} of {num_kept} files stay");
+        let keeps_files = ["t5x", "orbax"].contains(&name);
+        assert!(keeps_files == (num_same >= num_kept), "{num_same} of {num_kept} files stay");
         let found = contents(&out);
         assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
         assert!(found == expected, "{name}: other bytes");
@@ -143,6 +154,7 @@ fn identities(dir: &std::path::Path) -> Vec<(u64, i64, i64)> {
 #[test]
 fn the_files_that_a_killed_conversion_wrote_are_kept() {
     check("t5x", &[]);
+    check("orbax", &["--to=orbax"]);
 }
 
 #[test]
@@ -150,6 +162,115 @@ fn the_tensors_that_a_killed_conversion_wrote_are_kept() {
     check("model.pth", &["--dtype=bfloat16"]);
     check("hf", &["--to=hugging_face"]);
     check("flax", &["--to=flax"]);
+}
+
+/// Has files grow to this size and no further, as a disk that is full.
+fn limit(command: &mut Command, bytes: u64) -> &mut Command {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: system calls alone, which may stand between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+            match libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        })
+    }
+}
+
+#[test]
+fn what_a_conversion_wrote_before_the_disk_was_full_is_kept() {
+    let (_dir, dir) = scratch();
+    let from = save_t5(&dir.join("from"));
+    let formats = [
+        ("t5x", &[][..], "checkpoint_7"),
+        ("orbax", &["--to=orbax"], "checkpoint_7"),
+        ("hf", &["--to=hugging_face"], "model.safetensors"),
+        ("model.pth", &["--to=torch"], ""),
+    ];
+    for (name, flags, finished) in formats {
+        let [whole, to] = ["whole", "to"].map(|folder| dir.join(folder).join(name));
+        whole.parent().unwrap().create_dir_all().unwrap();
+        to.parent().unwrap().create_dir_all().unwrap();
+        end(start(&from, &whole, flags));
+        let [whole, out] = [&whole, &to].map(|path| path.parent().unwrap());
+        let largest = *whole.sizes().unwrap().values().max().unwrap();
+        let mut full = conversion(&from, &to, flags);
+        let output = limit(&mut full, largest * 4 / 5).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{name}: {told}");
+        assert!(told.contains("the disk is full; free some space"), "{name}: {told}");
+        assert!(told.contains("stays for the same command to go on with"), "{name}: {told}");
+        let seen = if finished.is_empty() { to.clone() } else { to.join(finished) };
+        assert!(!seen.exists().unwrap(), "{name} is seen");
+        let told = end(start(&from, &to, flags));
+        assert!(kept(&told) > 3, "{name}: {told}");
+        assert!(contents(&out) == contents(&whole), "{name}: other bytes");
+        [whole, out].iter().for_each(|folder| folder.remove_dir_all().unwrap());
+    }
+}
+
+/// A checkpoint on a link that breaks before one of its arrays.
+#[derive(Debug)]
+struct Breaking<'a>(&'a dyn Stored, &'static str);
+
+impl Stored for Breaking<'_> {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn format(&self) -> Format {
+        self.0.format()
+    }
+
+    fn step(&self) -> Result<u64, CheckpointError> {
+        self.0.step()
+    }
+
+    fn leaves(&self) -> Vec<ArrayInfo<'_>> {
+        self.0.leaves()
+    }
+
+    fn read(&self, name: &str) -> Result<Array, CheckpointError> {
+        match name == self.1 {
+            true => Err(StorageError::new("read", self.path(), ErrorKind::TimedOut.into()).into()),
+            false => self.0.read(name),
+        }
+    }
+
+    fn read_part(&self, name: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
+        self.read(name).map(|array| array.part(part))
+    }
+}
+
+#[test]
+fn what_a_conversion_sent_before_the_link_broke_is_kept() {
+    let (_dir, dir) = scratch();
+    let from = open(&save_t5(&dir)).unwrap();
+    let bucket = Bucket::new();
+    let run = bucket.path("run");
+    let broken = "target/token_embedder/embedding";
+    let error = export_t5x(&Breaking(&*from, broken), (run.clone(), 7), None).unwrap_err();
+    assert!(!error.is_damage() && list_steps(&run).unwrap().is_empty(), "{error}");
+    // As of another process.
+    orphan(&run);
+    let before = bucket.requests().len();
+    let to = export_t5x(&*from, (run, 7), None).unwrap();
+    let sent = bucket.requests().split_off(before);
+    let is_sent = |name: &String| {
+        let is_it = |request: &Request| request.method == "PUT" && request.target.contains(name);
+        sent.iter().any(is_it)
+    };
+    let (again, kept): (Vec<_>, Vec<_>) = to
+        .sizes()
+        .unwrap()
+        .into_keys()
+        .filter(|name| name.starts_with("target."))
+        .partition(is_sent);
+    assert!(kept.len() > 100 && !again.is_empty(), "{kept:?} {again:?}");
+    let whole = export_t5x(&*from, (dir.join("whole"), 7), None).unwrap();
+    assert!(contents(&to) == contents(&whole), "other bytes");
 }
 
 #[test]
@@ -203,15 +324,21 @@ fn is_unfinished(file: &std::path::Path) -> bool {
 
 #[test]
 fn a_killed_conversion_into_a_bucket_is_gone_on_with() {
+    check_bucket("checkpoint_7", "checkpoint", &[]);
+    check_bucket("checkpoint_7/state", "_METADATA", &["--to=orbax"]);
+}
+
+/// As [`check`], into a bucket. The arrays lie in a `folder` of TO, and with them the last file.
+fn check_bucket(folder: &str, last: &str, flags: &[&str]) {
     let (_dir, dir) = scratch();
     let from = save_t5(&dir.join("from"));
     let bucket = Bucket::new();
     let (whole, to) = (bucket.path("whole"), bucket.path("to"));
-    end(start(&from, &whole, &[]));
-    let expected = contents(&checkpoint_dir(&whole, 7));
-    let target = bucket.root.join("to/checkpoint_7");
+    end(start(&from, &whole, flags));
+    let expected = contents(&whole.join(folder));
+    let target = bucket.root.join("to").join(folder);
     let is_time = || files_below(&target).len() > 20 && !journal(&target).is_empty();
-    interrupt(&from, &to, &[], is_time);
+    interrupt(&from, &to, flags, is_time);
     assert!(gimlet::checkpoint::latest(&to).unwrap().is_none(), "nothing half-written is seen");
     // The journal is sent twice a minute: let its time have come.
     let sums: Value = serde_json::from_slice(&expected["gimlet/checksums.json"]).unwrap();
@@ -224,14 +351,14 @@ fn a_killed_conversion_into_a_bucket_is_gone_on_with() {
         }
     }
     let text = lines.join("\n") + "\n";
-    let place = checkpoint_dir(&to, 7);
+    let place = to.join(folder);
     place.join("gimlet/conversion.jsonl").write_atomic(text.as_bytes()).unwrap();
     let before = bucket.requests().len();
-    let told = end(start(&from, &to, &[]));
+    let told = end(start(&from, &to, flags));
     assert_eq!(kept(&told), lines.len() - 1, "{told}");
     let written = bucket.requests().split_off(before);
     let written = |name: &str| {
-        let ending = format!("/to/checkpoint_7/{name}");
+        let ending = format!("/to/{folder}/{name}");
         let is_it = |target: &str| target.split('?').next().unwrap().ends_with(&ending);
         written.iter().any(|request| request.method == "PUT" && is_it(&request.target))
     };
@@ -239,7 +366,7 @@ fn a_killed_conversion_into_a_bucket_is_gone_on_with() {
     for kept in lines[1..].iter().map(line) {
         assert!(!written(kept["file"].as_str().unwrap()), "{kept} is written anew");
     }
-    assert!(written("checkpoint"));
+    assert!(written(last));
     assert!(contents(&place) == expected, "other bytes");
 }
 

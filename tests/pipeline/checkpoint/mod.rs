@@ -8,6 +8,7 @@ mod hostile;
 mod interrupted;
 mod keeping;
 mod orbax;
+mod orbax_written;
 mod other;
 mod properties;
 mod ranks;

@@ -8,13 +8,12 @@ use super::Writer;
 use crate::checkpoint::array::{Array, ArrayView, DType};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::native::msgpack::{Leaf, ZarrLeaf};
-use crate::checkpoint::native::reader::CHECKPOINT_FILE;
 use crate::checkpoint::native::shards::Shard;
 use crate::checkpoint::stored::ArrayInfo;
 use crate::checkpoint::zarr::{self, Layout};
 
 impl Writer {
-    /// Writes an array where T5X would: as zarr, except what it leaves unpartitioned (factored
+    /// Writes an array where T5X would: as zarr, except, in its own format, what it leaves unpartitioned (factored
     /// states, dummies of shape [1] and scalars), which lies in the file `checkpoint`. Of several processes
     /// the first writes it.
     pub fn array(&self, name: &str, array: ArrayView<'_>) -> Result<(), CheckpointError> {
@@ -30,7 +29,7 @@ impl Writer {
         writes: bool,
     ) -> Result<(), CheckpointError> {
         shard.check(name, self.rank());
-        if !is_inline(name, &shard.shape) {
+        if !(self.dialect.is_inline)(name, &shard.shape) {
             return self.zarr_shard(name, shard, writes);
         }
         if self.is_first() {
@@ -51,13 +50,13 @@ impl Writer {
         read: &mut zarr::ReadPart<'_, CheckpointError>,
     ) -> Result<(), CheckpointError> {
         let ArrayInfo { name, dtype, shape } = array;
-        if is_inline(name, shape) {
+        if (self.dialect.is_inline)(name, shape) {
             let whole: Vec<Range<usize>> = shape.iter().map(|size| 0..*size).collect();
             self.inline(name, read(&whole)?);
             return Ok(());
         }
         let leaf = self.zarr_leaf(name, (dtype, shape), shape)?;
-        self.temporary.join(&leaf.dir).create_dir_all()?;
+        self.item().join(&leaf.dir).create_dir_all()?;
         let folder = ArrayFolder::new(self, &leaf);
         zarr::write_parts(&folder, &layout(&leaf), read)?;
         self.state().leaves.insert(name.to_string(), Leaf::Zarr(leaf));
@@ -80,7 +79,7 @@ impl Writer {
         assert_eq!(array.data.len(), expected, "`{name}` has the bytes of its shape");
         let leaf = self.zarr_leaf(name, (array.dtype, &shard.shape), array.shape)?;
         if writes {
-            self.temporary.join(&leaf.dir).create_dir_all()?;
+            self.item().join(&leaf.dir).create_dir_all()?;
             let folder = ArrayFolder::new(self, &leaf);
             zarr::write(&folder, (&shard.start, array), &layout(&leaf))?;
         }
@@ -116,7 +115,7 @@ impl Writer {
             let path = self.finished.to_string();
             Err(CheckpointError::Export { path, reason: format!("its array `{name}` {reason}") })
         };
-        if ["", ".", "..", CHECKPOINT_FILE, "gimlet"].contains(&folder) {
+        if ["", ".", ".."].contains(&folder) || self.dialect.reserved.contains(&folder) {
             return refused("has no name that a folder can have".to_string());
         }
         let mut state = self.state();
@@ -180,11 +179,4 @@ impl zarr::Sink for ArrayFolder<'_> {
         let size = is_chunk.then_some(self.chunk);
         self.writer.file((&format!("{}/{name}", self.name), size), write)
     }
-}
-
-/// What T5X gives no partition axes: scalars, Adafactor's factored states and its dummies.
-fn is_inline(name: &str, shape: &[usize]) -> bool {
-    let slot = name.rsplit('/').next().expect("split yields one part");
-    let is_factored = matches!(slot, "v_row" | "v_col");
-    shape.is_empty() || (!name.starts_with("target/") && (is_factored || shape == [1]))
 }

@@ -7,13 +7,14 @@ use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard};
 
 use self::arrays::layout;
-use super::checksums::{Checksums, Noted, Summing};
+use super::checksums::{Checksum, Checksums, FILE as CHECKSUMS_FILE, Noted, Summing};
+use super::dialect::{Dialect, SmallFile, T5X};
 use super::msgpack::{Leaf, Leaves};
 use super::place::Place;
 use super::share::Share;
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::journal::{Job, Journal, tell_kept};
+use crate::checkpoint::journal::{Job, Journal, tell_kept, tell_left};
 use crate::checkpoint::retention::is_dataset_file;
 use crate::checkpoint::spec::Commit;
 use crate::checkpoint::steps::checkpoint_dir;
@@ -23,12 +24,13 @@ use crate::storage::{Path, StorageError};
 /// A checkpoint being written into `checkpoint_N.tmp-TIME.gimlet`, or by several processes into
 /// `checkpoint_N.tmp-ID.gimlet`, where no reader looks; in a store, if one process writes it and is not told
 /// else, into `checkpoint_N`, where none of Gimlet's looks before its file `checkpoint` is there. It is whole and visible
-/// after [`Writer::commit`], and gone if dropped before. Arrays may be written from several threads; at
+/// after [`Writer::commit`], and gone if dropped before, but for what a conversion leaves to the next. Arrays may be written from several threads; at
 /// most a few chunks of each are held.
 #[derive(Debug)]
 pub struct Writer {
     temporary: Path,
     finished: Path,
+    dialect: &'static Dialect,
     target_dtype: Option<DType>,
     compression: Compression,
     state: Mutex<State>,
@@ -37,6 +39,8 @@ pub struct Writer {
     /// Whether all other processes are done.
     gathered: bool,
     committed: bool,
+    /// Whether what was written stays though it is not whole.
+    stays: bool,
 }
 
 /// How a checkpoint comes about. Several processes that save one give the same, but for their ranks.
@@ -85,41 +89,47 @@ impl Writer {
             Some(share) if share.rank > 0 => Place::join(&finished, share)?,
             _ => Place::begin(model_dir, &finished, procedure)?,
         };
-        let mut writer = Self::of((temporary, finished), place, target_dtype);
+        let mut writer = Self::of((temporary, finished), place, (&T5X, target_dtype));
         writer.share = share;
         Ok(writer)
     }
 
     /// As [`Writer::create`], for a conversion: goes on with what one of the same job has left that was killed.
     pub(in crate::checkpoint) fn resume(
-        model_dir: &Path,
-        step: u64,
+        (model_dir, step): (&Path, u64),
+        dialect: &'static Dialect,
         target_dtype: Option<DType>,
         job: &Job,
     ) -> Result<Self, CheckpointError> {
         model_dir.create_dir_all()?;
         let finished = checkpoint_dir(model_dir, step);
-        let (temporary, place, noted) = match Place::take_up(model_dir, &finished, job)? {
+        let (temporary, place, noted) = match Place::take_up(model_dir, &finished, (dialect, job))?
+        {
             Some(left) => left,
             None => {
                 let begun = Place::begin(model_dir, &finished, &Procedure::default())?;
                 (begun.0, begun.1, Checksums::default())
             }
         };
-        let mut writer = Self::of((temporary, finished), place, target_dtype);
+        let mut writer = Self::of((temporary, finished), place, (dialect, target_dtype));
         if !matches!(writer.place, Place::There) {
-            let checksums = noted.whole_ones(&writer.temporary)?;
+            let checksums = noted.whole_ones(&writer.item())?;
             tell_kept(&writer.finished, checksums.files.len(), "files", checksums.bytes());
-            let journal = Some(checksums.journal(&writer.temporary, job)?);
+            let journal = Some(checksums.journal(&writer.item(), job)?);
             writer.state = Mutex::new(State { checksums, journal, ..State::default() });
         }
         Ok(writer)
     }
 
-    fn of((temporary, finished): (Path, Path), place: Place, target_dtype: Option<DType>) -> Self {
+    fn of(
+        (temporary, finished): (Path, Path),
+        place: Place,
+        (dialect, target_dtype): (&'static Dialect, Option<DType>),
+    ) -> Self {
         Self {
             temporary,
             finished,
+            dialect,
             target_dtype,
             compression: Compression::default(),
             state: Mutex::default(),
@@ -127,6 +137,7 @@ impl Writer {
             share: None,
             gathered: false,
             committed: false,
+            stays: false,
         }
     }
 
@@ -143,6 +154,11 @@ impl Writer {
     /// Whether it is the one that writes what has no parts, and makes the checkpoint visible.
     fn is_first(&self) -> bool {
         self.rank() == 0
+    }
+
+    /// The folder into which arrays go.
+    fn item(&self) -> Path {
+        self.dialect.item(&self.temporary)
     }
 
     /// Where the checkpoint will lie.
@@ -174,7 +190,7 @@ impl Writer {
         if !self.is_first() && !is_dataset_file(relative) {
             return Ok(());
         }
-        if let Some(folder) = self.temporary.join(relative).parent() {
+        if let Some(folder) = self.item().join(relative).parent() {
             folder.create_dir_all()?;
         }
         self.file((relative, Some(bytes.len())), &mut |out| out.write_all(bytes))
@@ -199,11 +215,39 @@ impl Writer {
                     None => checksums,
                 };
                 let folders = (&self.temporary, &self.finished);
-                self.place.commit(folders, &leaves, checksums, journal)?;
+                let is_conversion = journal.is_some();
+                let ending = self.ending(&leaves, checksums)?;
+                let committed = self.place.commit(folders, &ending, journal);
+                if let Err(error) = &committed {
+                    self.stays = is_conversion && error.may_pass();
+                }
+                committed?;
             }
         }
         self.committed = true;
         Ok(self.finished.clone())
+    }
+
+    /// Gives a conversion up after an error. What it has written stays where the next one may succeed.
+    pub(in crate::checkpoint) fn give_up(mut self, error: &CheckpointError) {
+        let has_pieces = self.state().journal.as_ref().is_some_and(Journal::has_pieces);
+        self.stays = has_pieces && error.may_pass();
+    }
+
+    /// The files that are written when all others are: the checksums and the tree.
+    fn ending(
+        &self,
+        leaves: &Leaves,
+        mut checksums: Checksums,
+    ) -> Result<Vec<SmallFile>, CheckpointError> {
+        let mut files = (self.dialect.tree)(leaves, &self.finished)?;
+        for (name, bytes) in &files {
+            if let Some(name) = self.dialect.in_item(name) {
+                checksums.files.insert(name.to_string(), Checksum::of(bytes));
+            }
+        }
+        files.insert(0, (self.dialect.in_checkpoint(CHECKSUMS_FILE), checksums.to_text()));
+        Ok(files)
     }
 
     /// Waits for the other processes, and adds what they wrote.
@@ -239,7 +283,7 @@ impl Writer {
         if self.holds(relative) {
             return Ok(());
         }
-        let path = self.temporary.join(relative);
+        let path = self.item().join(relative);
         let mut out = Summing::new(self.place.create(&path, size)?);
         write(&mut out).map_err(|error| StorageError::new("write", &path, error))?;
         let (file, checksum) = out.finish();
@@ -273,8 +317,10 @@ impl Drop for Writer {
         // What other processes may still write into stays marked in a store, for the next run to
         // remove. What one writes even after that lies where no reader looks and nobody else writes.
         let is_left = self.share.is_some() && self.place.is_in_store() && !self.gathered;
-        if !self.committed && !is_left {
-            self.place.give_up((&self.temporary, &self.finished));
+        match self.committed || is_left {
+            true => {}
+            false if self.stays => tell_left(&self.temporary),
+            false => self.place.give_up((&self.temporary, &self.finished)),
         }
     }
 }

@@ -22,7 +22,7 @@ pub struct ConvertArgs {
     /// A checkpoint of any format, or a folder of checkpoints.
     #[arg(value_name = "FROM")]
     pub(super) from: String,
-    /// What to write. For t5x, a folder of checkpoints or its new `checkpoint_N`; for the others, a
+    /// What to write. For t5x and orbax, a folder of checkpoints or its new `checkpoint_N`; for the others, a
     /// folder with `config.json` and weights, or for torch one file `.pth`, `.pt` or `.bin`.
     #[arg(value_name = "TO")]
     pub(super) to: String,
@@ -66,6 +66,8 @@ pub struct ModelArgs {
 pub enum TargetFormat {
     /// T5X's own: what `gimlet train` and T5X restore.
     T5x,
+    /// Orbax's, each array in a folder of its own: what T5X and other programs of JAX restore.
+    Orbax,
     /// Hugging Face's: config.json and model.safetensors.
     HuggingFace,
     /// PyTorch's, with Hugging Face's names: config.json and pytorch_model.bin, or one file.
@@ -91,9 +93,10 @@ impl ConvertArgs {
         self.dtype.map(FloatType::dtype)
     }
 
-    pub(super) fn options(&self, weights: Weights) -> Result<HuggingFaceOptions, Failure> {
+    /// Those of a format of weights.
+    pub(super) fn options(&self) -> Result<HuggingFaceOptions, Failure> {
         Ok(HuggingFaceOptions {
-            weights,
+            weights: self.format().weights().expect("asked of weights only"),
             dtype: self.dtype(),
             vocabulary: self.model.vocabulary.as_deref().map(parse_path).transpose()?,
             extra_ids: self.model.extra_ids,
@@ -109,7 +112,7 @@ impl TargetFormat {
     /// The file of weights of a folder; `None` for formats that hold more than weights.
     pub(super) fn weights(self) -> Option<Weights> {
         match self {
-            Self::T5x => None,
+            Self::T5x | Self::Orbax => None,
             Self::HuggingFace => Some(Weights::Safetensors),
             Self::Torch => Some(Weights::Torch),
             Self::Flax => Some(Weights::Flax),
@@ -120,6 +123,7 @@ impl TargetFormat {
     pub(super) fn recognized(self) -> Format {
         match self {
             Self::T5x => Format::T5x,
+            Self::Orbax => Format::Orbax,
             Self::HuggingFace | Self::Torch | Self::Flax => Format::HuggingFace,
         }
     }

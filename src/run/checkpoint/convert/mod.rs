@@ -8,8 +8,8 @@ use self::folder::{Stop, convert_all};
 use super::metered::Metered;
 use super::{Meter, failure, open_at, parse_path, size, storage_failure};
 use crate::checkpoint::{
-    CheckpointError, Listed, Stored, export_hugging_face, export_t5x, export_torch, is_unfinished,
-    list, step_of,
+    CheckpointError, Listed, Stored, export_hugging_face, export_orbax, export_t5x, export_torch,
+    is_unfinished, list, step_of,
 };
 use crate::run::failure::Failure;
 use crate::storage::Path;
@@ -27,7 +27,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
              torch, or the name of a folder"
         )));
     }
-    let has_no_tokenizer = args.format() == TargetFormat::T5x || args.is_file();
+    let has_no_tokenizer = args.format().is_of_a_step() || args.is_file();
     if args.model.vocabulary.is_some() && has_no_tokenizer {
         return Err(Failure::usage(anyhow!(
             "--vocabulary goes beside weights: expected --to hugging_face, torch or flax, and a folder TO"
@@ -99,23 +99,21 @@ fn target(format: TargetFormat, stored: &dyn Stored, to: &Path) -> Result<Path, 
 fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(), Stop> {
     refuse_damage(stored)?;
     let from = Metered::new(stored, target);
-    match args.format().weights() {
-        None => {
-            let model_dir = target.parent().expect("`checkpoint_N` lies in a folder");
-            let step = step_of(target).expect("the target is named `checkpoint_N`");
-            export_t5x(&from, (&model_dir, step), args.dtype())?;
-        }
-        Some(weights) => {
-            let options = args.options(weights)?;
-            match args.is_file() {
-                true => export_torch(&from, target, &options)?,
-                false => export_hugging_face(&from, target, &options)?,
-            }
-        }
+    match args.format() {
+        TargetFormat::T5x => export_t5x(&from, step_at(target), args.dtype()).map(drop)?,
+        TargetFormat::Orbax => export_orbax(&from, step_at(target), args.dtype()).map(drop)?,
+        _ if args.is_file() => export_torch(&from, target, &args.options()?)?,
+        _ => export_hugging_face(&from, target, &args.options()?)?,
     }
     let bytes = if target.is_dir()? { target.sizes()?.values().sum() } else { target.size()? };
     notice(&format!("{target}: {}, from {} `{}`", size(bytes), stored.format(), stored.path()));
     Ok(())
+}
+
+/// The folder of checkpoints that a target lies in, and the step that its name tells.
+fn step_at(target: &Path) -> (Path, u64) {
+    let folder = target.parent().expect("`checkpoint_N` lies in a folder");
+    (folder, step_of(target).expect("the target is named `checkpoint_N`"))
 }
 
 /// Damage that reading would not notice must not get checksums that call it whole.

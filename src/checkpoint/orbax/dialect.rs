@@ -1,0 +1,127 @@
+//! What is written for Orbax: each array in a folder of its own below `state`, as Orbax does where it is not
+//! to use OCDBT, and what says so. Source: Orbax's `metadata/tree.py` and `serialization/type_handlers.py`.
+
+use serde_json::{Map, Value, json};
+
+use super::metadata::{STRINGS, TREE};
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::native::{Dialect, Leaf, Leaves, SmallFile};
+use crate::checkpoint::open::{ORBAX_BEGINNING, ORBAX_END, is_ended_by_file};
+use crate::storage::Path;
+
+/// The only item that T5X has beside its data.
+const ITEM: &str = "state";
+
+/// What reads the item.
+const HANDLER: &str =
+    "orbax.checkpoint._src.handlers.pytree_checkpoint_handler.PyTreeCheckpointHandler";
+
+/// The kind of a key that is one of a dictionary.
+const DICT_KEY: u8 = 2;
+
+/// Orbax's format.
+pub(in crate::checkpoint) static ORBAX: Dialect = Dialect {
+    name: "orbax",
+    folder: Some(ITEM),
+    reserved: &[TREE, STRINGS, "checkpoint", "gimlet", "manifest.ocdbt"],
+    is_inline: |_, _| false,
+    has_numbers: false,
+    tree,
+};
+
+fn tree(leaves: &Leaves, finished: &Path) -> Result<Vec<SmallFile>, CheckpointError> {
+    let mut tree = Map::new();
+    let mut strings = Map::new();
+    for (name, leaf) in leaves {
+        let kind = match leaf {
+            // Those of jax would need to know on which devices they lay.
+            Leaf::Zarr(_) | Leaf::Inline(_) => "np.ndarray",
+            Leaf::Empty => "Dict",
+            Leaf::Other(rmpv::Value::Nil) => "None",
+            Leaf::Other(value) => {
+                let text = value.as_str().ok_or_else(|| no_place(finished, name, value))?;
+                strings.insert(name.replace('/', "."), json!(text));
+                "string"
+            }
+        };
+        let has_no_data = matches!(kind, "Dict" | "None");
+        let keys = name.split('/').map(|key| json!({"key": key, "key_type": DICT_KEY}));
+        let leaf = json!({
+            "key_metadata": keys.collect::<Vec<_>>(),
+            "value_metadata": {"value_type": kind, "skip_deserialize": has_no_data},
+        });
+        tree.insert(tuple(name), leaf);
+    }
+    let tree = json!({
+        "tree_metadata": tree,
+        "use_ocdbt": false,
+        "use_zarr3": false,
+        "store_array_data_equal_to_fill_value": true,
+        "custom_metadata": null,
+    });
+    // Without the times at which it was written, so that the same checkpoint gives the same bytes.
+    let checkpoint = json!({
+        "item_handlers": {ITEM: HANDLER},
+        "metrics": {},
+        "performance_metrics": {},
+        "init_timestamp_nsecs": null,
+        "commit_timestamp_nsecs": null,
+        "custom_metadata": {},
+    });
+    let mut files = vec![(ORBAX_BEGINNING.to_string(), checkpoint.to_string().into_bytes())];
+    if !strings.is_empty() {
+        let strings = Value::from(strings).to_string().into_bytes();
+        files.push((ORBAX.in_checkpoint(STRINGS), strings));
+    }
+    files.push((ORBAX.in_checkpoint(TREE), tree.to_string().into_bytes()));
+    if is_ended_by_file(finished) {
+        let text = format!("Checkpoint commit was successful to {finished}");
+        files.push((ORBAX_END.to_string(), text.into_bytes()));
+    }
+    Ok(files)
+}
+
+/// The keys of a name as Python prints a tuple of them.
+fn tuple(name: &str) -> String {
+    let keys: Vec<String> = name.split('/').map(quoted).collect();
+    match &keys[..] {
+        [key] => format!("({key},)"),
+        keys => format!("({})", keys.join(", ")),
+    }
+}
+
+/// A text as Python prints it.
+fn quoted(text: &str) -> String {
+    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let mut out = String::from(quote);
+    for char in text.chars() {
+        match char {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            _ if char == quote || char == '\\' => out.extend(['\\', char]),
+            _ => out.push(char),
+        }
+    }
+    out.push(quote);
+    out
+}
+
+fn no_place(finished: &Path, name: &str, value: &rmpv::Value) -> CheckpointError {
+    let reason =
+        format!("`{name}` is {value}, for which Orbax has no place; expected an array or a text");
+    CheckpointError::Export { path: finished.to_string(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_tuples_as_python_prints_them() {
+        assert_eq!(tuple("target/a b/c"), "('target', 'a b', 'c')");
+        assert_eq!(tuple("step"), "('step',)");
+        assert_eq!(tuple("it's"), "(\"it's\",)");
+        assert_eq!(tuple("it's \"a\" \\"), "('it\\'s \"a\" \\\\',)");
+    }
+}

@@ -1,0 +1,157 @@
+//! What is written for Orbax: it holds what was there, and looks as what Orbax writes itself.
+
+use std::collections::BTreeMap;
+
+use gimlet::checkpoint::{
+    Array, RUN_FILE, Stored, Writer, checkpoint_dir, export_orbax, export_t5x, is_unfinished,
+    latest, list_steps, open, remove_stale,
+};
+use gimlet::storage::Path;
+use serde_json::Value;
+
+use super::{everywhere, files, fixture, newest_whole, overwrite, save, scratch};
+use crate::storage::buckets::{google_account, google_server};
+use crate::storage::environment;
+
+/// Every array, and what else a T5X checkpoint keeps.
+fn contents(stored: &dyn Stored) -> (BTreeMap<String, Array>, Vec<String>, Vec<String>) {
+    let read = |name: &str| (name.to_string(), stored.read(name).unwrap());
+    let arrays = stored.leaves().iter().map(|leaf| read(leaf.name)).collect();
+    let empty = stored.empty_nodes().into_iter().map(str::to_string).collect();
+    let others = stored.others().into_iter().map(|(name, value)| format!("{name}: {value}"));
+    (arrays, empty, others.collect())
+}
+
+#[test]
+fn what_is_written_for_orbax_is_what_was_there_and_comes_back_equal() {
+    everywhere(|dir| {
+        let writer = Writer::create(&dir.join("from"), 4, None).unwrap();
+        let original = open(&fixture("foreign/checkpoint_4")).unwrap();
+        for leaf in original.leaves() {
+            writer.array(leaf.name, original.read(leaf.name).unwrap().view()).unwrap();
+        }
+        writer.empty("flax_mutables");
+        writer.other("state/None", &rmpv::Value::Nil);
+        writer.other("state/a_text", &"it's \"a\" text".into());
+        writer.extra(RUN_FILE, b"{\"seed\": 3}").unwrap();
+        writer.extra("gimlet/train_ds-000-of-001.json", b"{}").unwrap();
+        let from = open(&writer.commit().unwrap()).unwrap();
+
+        let to = export_orbax(&*from, (dir.join("to"), 4), None).unwrap();
+        let there = open(&to).unwrap();
+        assert_eq!(there.format(), gimlet::checkpoint::Format::Orbax);
+        assert!(contents(&*there) == contents(&*from));
+        assert_eq!(there.extra(RUN_FILE).unwrap().unwrap(), b"{\"seed\": 3}");
+        assert_eq!(there.extras().unwrap(), from.extras().unwrap());
+        assert_eq!(latest(&dir.join("to")).unwrap(), Some(to));
+        assert!(files(&dir.join("to")).iter().all(|file| !file.as_str().contains("unfinished")));
+
+        let back = open(&export_t5x(&*there, (dir.join("back"), 4), None).unwrap()).unwrap();
+        assert!(contents(&*back) == contents(&*from));
+        assert_eq!(back.path().sizes().unwrap(), from.path().sizes().unwrap());
+    });
+}
+
+#[test]
+fn a_number_is_an_array_and_what_has_no_place_is_refused() {
+    let (_dir, dir) = scratch();
+    let from = |name: &str, value: rmpv::Value| {
+        let writer = Writer::create(&dir.join(name), 4, None).unwrap();
+        writer.array("state/step", Array::scalar_i32(4).view()).unwrap();
+        writer.other("state/other", &value);
+        open(&writer.commit().unwrap()).unwrap()
+    };
+    let number = from("number", 5.into());
+    let to = open(&export_orbax(&*number, (dir.join("to"), 4), None).unwrap()).unwrap();
+    assert_eq!(to.read("state/other").unwrap().to_int(), Some(5));
+    let complex = from("complex", rmpv::Value::Ext(2, vec![0x92, 1, 2]));
+    let error = export_orbax(&*complex, (dir.join("no"), 4), None).unwrap_err().to_string();
+    assert!(error.contains("`state/other`") && error.contains("expected an array"), "{error}");
+    assert!(list_steps(&dir.join("no")).unwrap().is_empty());
+}
+
+/// The kinds of arrays that need no device to be restored are told; everything else is Orbax's own.
+#[test]
+fn its_tree_is_the_one_that_orbax_writes() {
+    let own = fixture("orbax/files/checkpoint_3");
+    let (_dir, dir) = scratch();
+    let to = export_orbax(&*open(&own).unwrap(), (dir, 3), None).unwrap();
+    let tree = |checkpoint: &Path, file: &str| -> Value {
+        serde_json::from_slice(&checkpoint.join("state").join(file).read().unwrap()).unwrap()
+    };
+    let mut expected = tree(&own, "_METADATA");
+    for leaf in expected["tree_metadata"].as_object_mut().unwrap().values_mut() {
+        let value = leaf["value_metadata"].as_object_mut().unwrap();
+        value.remove("write_shape");
+        if value["value_type"] == "jax.Array" {
+            value["value_type"] = "np.ndarray".into();
+        }
+    }
+    assert_eq!(tree(&to, "_METADATA"), expected);
+    assert_eq!(tree(&to, "_strings.json"), tree(&own, "_strings.json"));
+    for array in own.join("state").list().unwrap() {
+        if array.is_dir().unwrap() && array.file_name() != "array_metadatas" {
+            let ours = tree(&to, &format!("{}/.zarray", array.file_name()));
+            let theirs = tree(&own, &format!("{}/.zarray", array.file_name()));
+            for key in ["zarr_format", "dtype", "shape", "order", "dimension_separator"] {
+                assert_eq!(ours.get(key), theirs.get(key), "{array} {key}");
+            }
+        }
+    }
+}
+
+#[test]
+fn any_changed_cut_or_missing_file_of_it_is_noticed_and_named() {
+    everywhere(|dir| {
+        let from = open(&save(&dir.join("from"), 2)).unwrap();
+        let model_dir = dir.join("to");
+        let to = export_orbax(&*from, (model_dir.clone(), 2), None).unwrap();
+        let check = |damage: &str, file: &Path| {
+            let found = newest_whole(&model_dir);
+            let told = match &found {
+                Ok((None, skipped)) => skipped[0].to_string(),
+                Err(error) => error.to_string(),
+                Ok(_) => panic!("{file} {damage} is not noticed"),
+            };
+            let name = file.relative_to(&to.join("state"));
+            assert!(told.contains(name), "{damage}: `{told}` does not name {name}");
+        };
+        for file in files(&to.join("state")) {
+            let bytes = file.read().unwrap();
+            let mut changed = bytes.clone();
+            changed[bytes.len() / 2] ^= 1;
+            overwrite(&file, &changed);
+            check("changed", &file);
+            overwrite(&file, &bytes[..bytes.len() - 1]);
+            check("cut", &file);
+            file.remove_file().unwrap();
+            match file.file_name() {
+                "checksums.json" => {}                     // As Orbax leaves it.
+                name if name.starts_with("train_ds") => {} // Pruned.
+                "_METADATA" => assert!(list_steps(&model_dir).unwrap().is_empty()),
+                _ => check("missing", &file),
+            }
+            overwrite(&file, &bytes);
+            assert_eq!(newest_whole(&model_dir).unwrap().0.unwrap().step().unwrap(), 2);
+        }
+    });
+}
+
+#[test]
+fn on_googles_store_its_last_file_says_that_it_is_whole() {
+    let server = google_server("written");
+    let _held = environment(&[("GOOGLE_SERVICE_ACCOUNT_KEY", &google_account(&server))]);
+    let (_dir, dir) = scratch();
+    let from = open(&save(&dir, 2)).unwrap();
+    let model_dir = Path::parse("gs://written/run").unwrap();
+    let to = export_orbax(&*from, (model_dir.clone(), 2), None).unwrap();
+    assert_eq!(list_steps(&model_dir).unwrap(), [2]);
+    assert!(!is_unfinished(&to).unwrap());
+    let end = to.join("commit_success.txt");
+    assert!(end.read_to_string().unwrap().contains(to.as_str()));
+    // As of a conversion that was killed before it.
+    end.remove_file().unwrap();
+    to.join("gimlet/unfinished.json").write_atomic(b"{}").unwrap();
+    assert!(is_unfinished(&to).unwrap() && list_steps(&model_dir).unwrap().is_empty());
+    assert_eq!(remove_stale(&model_dir).unwrap(), [checkpoint_dir(&model_dir, 2)]);
+}
