@@ -52,7 +52,7 @@ pub enum CheckpointError {
     /// Another process writes the checkpoint, or may do so.
     #[error(
         "{by} writes `{path}`, or was killed while it did: nothing is written there by this process; wait \
-         until it ends, or remove the folder if it has ended"
+         until it ends or, if it has ended, pass `--take_over` or remove the folder"
     )]
     Busy {
         /// The checkpoint.

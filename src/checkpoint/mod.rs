@@ -57,7 +57,8 @@ pub use checkpointers::{
 };
 pub use error::CheckpointError;
 pub use export::{
-    HuggingFaceOptions, Weights, export_hugging_face, export_orbax, export_t5x, export_torch,
+    HuggingFaceOptions, NativeOptions, Weights, export_hugging_face, export_orbax, export_t5x,
+    export_torch,
 };
 pub use fit::{Mismatch, Shapes, check_fit};
 pub use listing::{Condition, Listed, file_sizes, list};

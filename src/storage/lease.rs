@@ -65,9 +65,10 @@ impl fmt::Display for Holder {
 }
 
 /// What to do with a lease whose holder seems alive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Takeover {
     /// Leave it.
+    #[default]
     No,
     /// Take it: the user says that the holder is dead.
     Yes,

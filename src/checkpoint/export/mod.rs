@@ -18,7 +18,7 @@ use super::error::CheckpointError;
 use crate::storage::{Path, StorageError};
 
 pub use hugging_face::{HuggingFaceOptions, Weights, export_hugging_face, export_torch};
-pub use native::{export_orbax, export_t5x};
+pub use native::{NativeOptions, export_orbax, export_t5x};
 
 /// What an error of writing a file was: of reading the checkpoint, which came wrapped, or of the file.
 fn unwrapped(file: &Path, error: io::Error) -> CheckpointError {

@@ -4,12 +4,12 @@ use crate::checkpoint::array::{Array, DType};
 use crate::checkpoint::blocks::read_block;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::journal::Job;
-use crate::checkpoint::native::{Dialect, T5X, Writer};
+use crate::checkpoint::native::{Conversion, Dialect, T5X, Writer};
 use crate::checkpoint::orbax::ORBAX;
 use crate::checkpoint::parallel;
 use crate::checkpoint::retention::remove_stale;
 use crate::checkpoint::stored::Stored;
-use crate::storage::Path;
+use crate::storage::{Path, Takeover};
 
 /// Arrays written at a time at most: each holds a block or two.
 const MAX_THREADS: usize = 4;
@@ -17,8 +17,16 @@ const MAX_THREADS: usize = 4;
 /// The count of updates, which T5X asks for.
 const STEP: &str = "state/step";
 
-/// Writes everything that a checkpoint holds as the checkpoint of a step, and yields its folder. Floats
-/// below `target/` are rounded to `dtype`. What a checkpoint has of ours beside its arrays goes along: its
+/// How a checkpoint is written in a format of T5X.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NativeOptions {
+    /// The type that floats below `target/` are rounded to; `None` keeps theirs.
+    pub dtype: Option<DType>,
+    /// Whether to go on with what another process has begun in a bucket, which is known to be dead.
+    pub takeover: Takeover,
+}
+
+/// Writes everything that a checkpoint holds as the checkpoint of a step, and yields its folder. What a checkpoint has of ours beside its arrays goes along: its
 /// place in the data, its run. What a conversion of the same has left that was killed is gone on with.
 ///
 /// # Errors
@@ -26,9 +34,9 @@ const STEP: &str = "state/step";
 pub fn export_t5x(
     from: &dyn Stored,
     at: (Path, u64),
-    dtype: Option<DType>,
+    options: &NativeOptions,
 ) -> Result<Path, CheckpointError> {
-    export(from, at, &T5X, dtype)
+    export(from, at, &T5X, options)
 }
 
 /// As [`export_t5x`], in Orbax's format, without OCDBT: each array has a folder.
@@ -38,19 +46,20 @@ pub fn export_t5x(
 pub fn export_orbax(
     from: &dyn Stored,
     at: (Path, u64),
-    dtype: Option<DType>,
+    options: &NativeOptions,
 ) -> Result<Path, CheckpointError> {
-    export(from, at, &ORBAX, dtype)
+    export(from, at, &ORBAX, options)
 }
 
 fn export(
     from: &dyn Stored,
     (model_dir, step): (Path, u64),
     dialect: &'static Dialect,
-    dtype: Option<DType>,
+    &NativeOptions { dtype, takeover }: &NativeOptions,
 ) -> Result<Path, CheckpointError> {
     let job = Job::of(from, &(dialect.name, dtype))?;
-    let writer = Writer::resume((&model_dir, step), dialect, dtype, &job)?;
+    let conversion = Conversion { dialect, dtype, job: &job, takeover };
+    let writer = Writer::resume(&model_dir, step, &conversion)?;
     remove_stale(&model_dir)?;
     match fill(&writer, from, step, dialect) {
         Ok(()) => writer.commit(),

@@ -5,11 +5,23 @@ use std::io;
 
 use super::msgpack::{Leaves, encode};
 use super::reader::CHECKPOINT_FILE;
+use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
-use crate::storage::{Path, StorageError};
+use crate::checkpoint::journal::Job;
+use crate::storage::{Path, StorageError, Takeover};
 
 /// A small file: its path relative to the checkpoint, and what is in it.
 pub(in crate::checkpoint) type SmallFile = (String, Vec<u8>);
+
+/// What is written of another checkpoint, and how.
+pub(in crate::checkpoint) struct Conversion<'a> {
+    pub dialect: &'static Dialect,
+    /// The type that parameters are rounded to.
+    pub dtype: Option<DType>,
+    pub job: &'a Job,
+    /// Whether to take the place of a process that seems alive.
+    pub takeover: Takeover,
+}
 
 /// A format that [`Writer`](super::Writer) writes.
 pub(in crate::checkpoint) struct Dialect {

@@ -11,7 +11,7 @@ mod share;
 mod writer;
 
 pub(super) use checksums::{Checked, Checksums, extras, read_extra};
-pub(super) use dialect::{Dialect, SmallFile, T5X};
+pub(super) use dialect::{Conversion, Dialect, SmallFile, T5X};
 pub(super) use msgpack::{CHUNKED_KEY, EXT_ARRAY, MAX_HEADS, Pieces, write_map_head};
 pub(super) use msgpack::{DecodeError, Leaf, Leaves, PLACEHOLDER, decode_tree};
 pub(super) use place::{TEMPORARY_MARK, create_temporary};

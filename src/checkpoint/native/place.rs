@@ -5,18 +5,18 @@ use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::checksums::Checksums;
-use super::dialect::{Dialect, SmallFile};
+use super::dialect::{Conversion, SmallFile};
 use super::reader::CHECKPOINT_FILE;
 use super::share::Share;
 use super::writer::Procedure;
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::journal::{Job, Journal};
+use crate::checkpoint::journal::Journal;
 use crate::checkpoint::open::{open, recognize};
 use crate::checkpoint::parallel;
 use crate::checkpoint::spec::Commit;
 use crate::checkpoint::stored::Format;
 use crate::checkpoint::unfinished;
-use crate::storage::{FileWriter, FolderLock, Holder, Locked, Path, StorageError};
+use crate::storage::{FileWriter, FolderLock, Holder, Locked, Path, StorageError, Takeover};
 
 /// What ends the names of our temporary folders, to tell them from those of T5X.
 pub(in crate::checkpoint) const TEMPORARY_MARK: &str = ".gimlet";
@@ -41,12 +41,28 @@ pub(super) enum Place {
 pub(super) struct Tenure {
     model_dir: Path,
     lease: Option<Box<Holder>>,
+    /// Whether the user says that whoever marked the checkpoint is dead.
+    takeover: Takeover,
 }
 
 impl Tenure {
-    fn begin(model_dir: &Path) -> Result<Self, CheckpointError> {
+    fn begin(model_dir: &Path, takeover: Takeover) -> Result<Self, CheckpointError> {
         let lease = unfinished::own_lease(model_dir)?.map(Box::new);
-        Ok(Self { model_dir: model_dir.clone(), lease })
+        Ok(Self { model_dir: model_dir.clone(), lease, takeover })
+    }
+
+    /// Whether an unfinished checkpoint is no living process's but maybe this one's.
+    fn is_free(&self, checkpoint: &Path) -> Result<bool, CheckpointError> {
+        let is_dead = || unfinished::is_abandoned(checkpoint, self.lease.as_deref());
+        Ok(self.takeover == Takeover::Yes || is_dead()?)
+    }
+
+    /// Checks that nobody else is at work in a checkpoint that is to be written anew.
+    fn refuse_busy(&self, checkpoint: &Path) -> Result<(), CheckpointError> {
+        match self.takeover {
+            Takeover::Yes => Ok(()),
+            Takeover::No => unfinished::refuse_busy(checkpoint, self.lease.as_deref()),
+        }
     }
 
     fn check(&self) -> Result<(), CheckpointError> {
@@ -64,9 +80,11 @@ impl Place {
     ) -> Result<(Path, Self), CheckpointError> {
         let is_store = unfinished::is_store(model_dir);
         if is_store && *commit == Commit::LastFile && share.is_none() {
-            return Ok((finished.clone(), begin_in_store(model_dir, finished)?));
+            let tenure = Tenure::begin(model_dir, Takeover::No)?;
+            return Ok((finished.clone(), begin_in_store(tenure, finished)?));
         }
-        let tenure = if is_store { Some(Tenure::begin(model_dir)?) } else { None };
+        let begin = || Tenure::begin(model_dir, Takeover::No);
+        let tenure = is_store.then(begin).transpose()?;
         let temporary = match share {
             None => create_temporary(finished)?,
             Some(share) => {
@@ -85,24 +103,42 @@ impl Place {
         Ok((temporary, tenure.map_or(Self::Renamed { _lock: lock }, Self::Moved)))
     }
 
-    /// Finds what a conversion has left of a checkpoint that was killed, and takes its place: the folder and
-    /// what was noted of its files. One that is alive keeps it, and so does one of which nothing is known.
-    pub fn take_up(
+    /// As [`Place::begin`], for a conversion: goes on with what one of the same has left that was killed, and
+    /// yields what was noted of its files. One that is alive keeps its own, and so does one of which nothing
+    /// is known.
+    pub fn resume(
         model_dir: &Path,
         finished: &Path,
-        (dialect, job): (&Dialect, &Job),
+        conversion: &Conversion<'_>,
+    ) -> Result<(Path, Self, Checksums), CheckpointError> {
+        if let Some(left) = Self::take_up(model_dir, finished, conversion)? {
+            return Ok(left);
+        }
+        let (temporary, place) = match unfinished::is_store(model_dir) {
+            true => {
+                let tenure = Tenure::begin(model_dir, conversion.takeover)?;
+                (finished.clone(), begin_in_store(tenure, finished)?)
+            }
+            false => Self::begin(model_dir, finished, &Procedure::default())?,
+        };
+        Ok((temporary, place, Checksums::default()))
+    }
+
+    /// Takes the place of a conversion that was killed, if there is one.
+    fn take_up(
+        model_dir: &Path,
+        finished: &Path,
+        &Conversion { dialect, job, takeover, .. }: &Conversion<'_>,
     ) -> Result<Option<(Path, Self, Checksums)>, CheckpointError> {
         let noted = |folder: &Path| Checksums::noted(&dialect.item(folder), job);
         if unfinished::is_store(model_dir) {
-            let tenure = Tenure::begin(model_dir)?;
-            if !unfinished::is_unfinished(finished)?
-                || !unfinished::is_abandoned(finished, tenure.lease.as_deref())?
-            {
+            let tenure = Tenure::begin(model_dir, takeover)?;
+            if !unfinished::is_unfinished(finished)? || !tenure.is_free(finished)? {
                 return Ok(None);
             }
             unfinished::mark(finished, None)?;
             // Another may have marked it in the same moment.
-            unfinished::refuse_busy(finished, tenure.lease.as_deref())?;
+            tenure.refuse_busy(finished)?;
             let Some(noted) = noted(finished)? else { return Ok(None) };
             return Ok(Some((finished.clone(), Self::LastFile(tenure), noted)));
         }
@@ -234,7 +270,7 @@ impl Place {
 /// not there. Both are marked meanwhile; what makes a checkpoint of them comes last.
 fn move_files(temporary: &Path, finished: &Path, tenure: &Tenure) -> Result<(), CheckpointError> {
     if finished.exists()? {
-        unfinished::refuse_busy(finished, tenure.lease.as_deref())?;
+        tenure.refuse_busy(finished)?;
         unfinished::remove(finished)?;
     }
     unfinished::mark(finished, None)?;
@@ -256,13 +292,12 @@ fn move_files(temporary: &Path, finished: &Path, tenure: &Tenure) -> Result<(), 
 
 /// Makes room for a checkpoint in a store and marks it as unfinished. As on disk, a whole one stays and a
 /// damaged one is replaced.
-fn begin_in_store(model_dir: &Path, finished: &Path) -> Result<Place, CheckpointError> {
-    let tenure = Tenure::begin(model_dir)?;
+fn begin_in_store(tenure: Tenure, finished: &Path) -> Result<Place, CheckpointError> {
     if finished.is_dir()? {
         if is_whole(finished)? {
             return Ok(Place::There);
         }
-        unfinished::refuse_busy(finished, tenure.lease.as_deref())?;
+        tenure.refuse_busy(finished)?;
         unfinished::remove(finished)?;
     }
     unfinished::mark(finished, None)?;

@@ -1,8 +1,8 @@
 //! `gimlet checkpoint convert`, as a user calls it.
 
 use gimlet::checkpoint::{
-    Array, Condition, HuggingFaceOptions, Writer, checkpoint_dir, export_hugging_face, export_t5x,
-    list, open,
+    Array, Condition, HuggingFaceOptions, NativeOptions, Writer, checkpoint_dir,
+    export_hugging_face, export_t5x, list, open,
 };
 use gimlet::storage::Path;
 use serde_json::Value;
@@ -289,7 +289,8 @@ fn a_bucket_shows_what_is_converted_when_it_is_whole() {
     let from = open(&save_t5(&dir, 7)).unwrap();
     let bucket = Bucket::new();
     let run = bucket.path("run");
-    let copy = open(&export_t5x(&*from, (run.clone(), 7), None).unwrap()).unwrap();
+    let copy =
+        open(&export_t5x(&*from, (run.clone(), 7), &NativeOptions::default()).unwrap()).unwrap();
     assert!(copy.damages(&mut |_| ()).unwrap().is_empty());
     let listed = list(&run).unwrap();
     assert_eq!(

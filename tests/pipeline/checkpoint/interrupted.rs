@@ -10,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gimlet::checkpoint::{
-    Array, ArrayInfo, CheckpointError, Format, Stored, Writer, checkpoint_dir, export_t5x,
-    list_steps, open,
+    Array, ArrayInfo, CheckpointError, Format, NativeOptions, Stored, Writer, checkpoint_dir,
+    export_t5x, list_steps, open,
 };
 use gimlet::storage::{Path, StorageError};
 use serde_json::Value;
@@ -251,12 +251,13 @@ fn what_a_conversion_sent_before_the_link_broke_is_kept() {
     let bucket = Bucket::new();
     let run = bucket.path("run");
     let broken = "target/token_embedder/embedding";
-    let error = export_t5x(&Breaking(&*from, broken), (run.clone(), 7), None).unwrap_err();
+    let error = export_t5x(&Breaking(&*from, broken), (run.clone(), 7), &NativeOptions::default())
+        .unwrap_err();
     assert!(!error.is_damage() && list_steps(&run).unwrap().is_empty(), "{error}");
     // As of another process.
     orphan(&run);
     let before = bucket.requests().len();
-    let to = export_t5x(&*from, (run, 7), None).unwrap();
+    let to = export_t5x(&*from, (run, 7), &NativeOptions::default()).unwrap();
     let sent = bucket.requests().split_off(before);
     let is_sent = |name: &String| {
         let is_it = |request: &Request| request.method == "PUT" && request.target.contains(name);
@@ -269,7 +270,7 @@ fn what_a_conversion_sent_before_the_link_broke_is_kept() {
         .filter(|name| name.starts_with("target."))
         .partition(is_sent);
     assert!(kept.len() > 100 && !again.is_empty(), "{kept:?} {again:?}");
-    let whole = export_t5x(&*from, (dir.join("whole"), 7), None).unwrap();
+    let whole = export_t5x(&*from, (dir.join("whole"), 7), &NativeOptions::default()).unwrap();
     assert!(contents(&to) == contents(&whole), "other bytes");
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use gimlet::checkpoint::{
-    Array, RUN_FILE, Stored, Writer, checkpoint_dir, export_orbax, export_t5x, is_unfinished,
-    latest, list_steps, open, remove_stale,
+    Array, NativeOptions, RUN_FILE, Stored, Writer, checkpoint_dir, export_orbax, export_t5x,
+    is_unfinished, latest, list_steps, open, remove_stale,
 };
 use gimlet::storage::Path;
 use serde_json::Value;
@@ -37,7 +37,7 @@ fn what_is_written_for_orbax_is_what_was_there_and_comes_back_equal() {
         writer.extra("gimlet/train_ds-000-of-001.json", b"{}").unwrap();
         let from = open(&writer.commit().unwrap()).unwrap();
 
-        let to = export_orbax(&*from, (dir.join("to"), 4), None).unwrap();
+        let to = export_orbax(&*from, (dir.join("to"), 4), &NativeOptions::default()).unwrap();
         let there = open(&to).unwrap();
         assert_eq!(there.format(), gimlet::checkpoint::Format::Orbax);
         assert!(contents(&*there) == contents(&*from));
@@ -46,7 +46,9 @@ fn what_is_written_for_orbax_is_what_was_there_and_comes_back_equal() {
         assert_eq!(latest(&dir.join("to")).unwrap(), Some(to));
         assert!(files(&dir.join("to")).iter().all(|file| !file.as_str().contains("unfinished")));
 
-        let back = open(&export_t5x(&*there, (dir.join("back"), 4), None).unwrap()).unwrap();
+        let back =
+            open(&export_t5x(&*there, (dir.join("back"), 4), &NativeOptions::default()).unwrap())
+                .unwrap();
         assert!(contents(&*back) == contents(&*from));
         assert_eq!(back.path().sizes().unwrap(), from.path().sizes().unwrap());
     });
@@ -62,10 +64,13 @@ fn a_number_is_an_array_and_what_has_no_place_is_refused() {
         open(&writer.commit().unwrap()).unwrap()
     };
     let number = from("number", 5.into());
-    let to = open(&export_orbax(&*number, (dir.join("to"), 4), None).unwrap()).unwrap();
+    let to = open(&export_orbax(&*number, (dir.join("to"), 4), &NativeOptions::default()).unwrap())
+        .unwrap();
     assert_eq!(to.read("state/other").unwrap().to_int(), Some(5));
     let complex = from("complex", rmpv::Value::Ext(2, vec![0x92, 1, 2]));
-    let error = export_orbax(&*complex, (dir.join("no"), 4), None).unwrap_err().to_string();
+    let error = export_orbax(&*complex, (dir.join("no"), 4), &NativeOptions::default())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("`state/other`") && error.contains("expected an array"), "{error}");
     assert!(list_steps(&dir.join("no")).unwrap().is_empty());
 }
@@ -75,7 +80,7 @@ fn a_number_is_an_array_and_what_has_no_place_is_refused() {
 fn its_tree_is_the_one_that_orbax_writes() {
     let own = fixture("orbax/files/checkpoint_3");
     let (_dir, dir) = scratch();
-    let to = export_orbax(&*open(&own).unwrap(), (dir, 3), None).unwrap();
+    let to = export_orbax(&*open(&own).unwrap(), (dir, 3), &NativeOptions::default()).unwrap();
     let tree = |checkpoint: &Path, file: &str| -> Value {
         serde_json::from_slice(&checkpoint.join("state").join(file).read().unwrap()).unwrap()
     };
@@ -105,7 +110,7 @@ fn any_changed_cut_or_missing_file_of_it_is_noticed_and_named() {
     everywhere(|dir| {
         let from = open(&save(&dir.join("from"), 2)).unwrap();
         let model_dir = dir.join("to");
-        let to = export_orbax(&*from, (model_dir.clone(), 2), None).unwrap();
+        let to = export_orbax(&*from, (model_dir.clone(), 2), &NativeOptions::default()).unwrap();
         let check = |damage: &str, file: &Path| {
             let found = newest_whole(&model_dir);
             let told = match &found {
@@ -144,7 +149,7 @@ fn on_googles_store_its_last_file_says_that_it_is_whole() {
     let (_dir, dir) = scratch();
     let from = open(&save(&dir, 2)).unwrap();
     let model_dir = Path::parse("gs://written/run").unwrap();
-    let to = export_orbax(&*from, (model_dir.clone(), 2), None).unwrap();
+    let to = export_orbax(&*from, (model_dir.clone(), 2), &NativeOptions::default()).unwrap();
     assert_eq!(list_steps(&model_dir).unwrap(), [2]);
     assert!(!is_unfinished(&to).unwrap());
     let end = to.join("commit_success.txt");

@@ -1,8 +1,8 @@
 //! Checkpoints in a bucket, where nothing is renamed and everything may fail.
 
 use gimlet::checkpoint::{
-    CheckpointError, Commit, Compression, Procedure, Retention, Saver, Saving, Stored, Writer,
-    checkpoint_dir, list_steps, open, remove_stale,
+    CheckpointError, Commit, Compression, NativeOptions, Procedure, Retention, Saver, Saving,
+    Stored, Writer, checkpoint_dir, export_t5x, list_steps, open, remove_stale,
 };
 use gimlet::storage::{Path, Takeover};
 use serde_json::{Value, json};
@@ -324,16 +324,38 @@ fn a_checkpoint_that_orbax_has_not_finished_is_passed_over() {
     assert_eq!(list_steps(&model_dir).unwrap(), [1, 2]);
 }
 
+/// Marks a checkpoint as the work of a process of another machine.
+fn mark_elsewhere(checkpoint: &Path) {
+    let mut elsewhere = serde_json::to_value(gimlet::storage::Process::this()).unwrap();
+    elsewhere["host"] = json!("elsewhere");
+    elsewhere["token"] = json!("theirs");
+    let mark = checkpoint.join("gimlet/unfinished.json");
+    mark.write_atomic(elsewhere.to_string().as_bytes()).unwrap();
+}
+
+#[test]
+fn a_conversion_takes_another_machines_place_only_where_it_is_told_to() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    let from = open(&save(&bucket.path("from"), 2)).unwrap();
+    mark_elsewhere(&checkpoint_dir(&model_dir, 2));
+    let export = |takeover| {
+        let options = NativeOptions { takeover, ..NativeOptions::default() };
+        export_t5x(&*from, (model_dir.clone(), 2), &options)
+    };
+    let error = export(Takeover::No).unwrap_err().to_string();
+    assert!(error.contains("elsewhere") && error.contains("`--take_over`"), "{error}");
+    assert!(list_steps(&model_dir).unwrap().is_empty());
+    open(&export(Takeover::Yes).unwrap()).unwrap().verify().unwrap();
+    assert_eq!(list_steps(&model_dir).unwrap(), [2]);
+}
+
 #[test]
 fn the_holder_of_the_lease_removes_what_others_left() {
     let bucket = Bucket::new();
     let model_dir = bucket.path("run");
     save(&model_dir, 1);
-    let mark = checkpoint_dir(&model_dir, 2).join("gimlet/unfinished.json");
-    let mut elsewhere = serde_json::to_value(gimlet::storage::Process::this()).unwrap();
-    elsewhere["host"] = json!("elsewhere");
-    elsewhere["token"] = json!("theirs");
-    mark.write_atomic(elsewhere.to_string().as_bytes()).unwrap();
+    mark_elsewhere(&checkpoint_dir(&model_dir, 2));
     assert_eq!(remove_stale(&model_dir).unwrap(), [], "it may be alive");
     let living = Writer::create(&model_dir, 3, None).unwrap();
     let held = model_dir.lease(Takeover::No).unwrap();

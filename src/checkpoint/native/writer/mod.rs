@@ -8,13 +8,13 @@ use std::sync::{Mutex, MutexGuard};
 
 use self::arrays::layout;
 use super::checksums::{Checksum, Checksums, FILE as CHECKSUMS_FILE, Noted, Summing};
-use super::dialect::{Dialect, SmallFile, T5X};
+use super::dialect::{Conversion, Dialect, SmallFile, T5X};
 use super::msgpack::{Leaf, Leaves};
 use super::place::Place;
 use super::share::Share;
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::journal::{Job, Journal, tell_kept, tell_left};
+use crate::checkpoint::journal::{Journal, tell_kept, tell_left};
 use crate::checkpoint::retention::is_dataset_file;
 use crate::checkpoint::spec::Commit;
 use crate::checkpoint::steps::checkpoint_dir;
@@ -96,22 +96,15 @@ impl Writer {
 
     /// As [`Writer::create`], for a conversion: goes on with what one of the same job has left that was killed.
     pub(in crate::checkpoint) fn resume(
-        (model_dir, step): (&Path, u64),
-        dialect: &'static Dialect,
-        target_dtype: Option<DType>,
-        job: &Job,
+        model_dir: &Path,
+        step: u64,
+        conversion: &Conversion<'_>,
     ) -> Result<Self, CheckpointError> {
         model_dir.create_dir_all()?;
         let finished = checkpoint_dir(model_dir, step);
-        let (temporary, place, noted) = match Place::take_up(model_dir, &finished, (dialect, job))?
-        {
-            Some(left) => left,
-            None => {
-                let begun = Place::begin(model_dir, &finished, &Procedure::default())?;
-                (begun.0, begun.1, Checksums::default())
-            }
-        };
-        let mut writer = Self::of((temporary, finished), place, (dialect, target_dtype));
+        let (temporary, place, noted) = Place::resume(model_dir, &finished, conversion)?;
+        let &Conversion { dialect, dtype, job, .. } = conversion;
+        let mut writer = Self::of((temporary, finished), place, (dialect, dtype));
         if !matches!(writer.place, Place::There) {
             let checksums = noted.whole_ones(&writer.item())?;
             tell_kept(&writer.finished, checksums.files.len(), "files", checksums.bytes());

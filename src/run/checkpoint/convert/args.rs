@@ -2,10 +2,12 @@
 
 use clap::{Args, ValueEnum};
 
-use crate::checkpoint::{DType, Format, HuggingFaceOptions, Weights, checkpoint_dir};
+use crate::checkpoint::{
+    DType, Format, HuggingFaceOptions, NativeOptions, Weights, checkpoint_dir,
+};
 use crate::run::checkpoint::parse_path;
 use crate::run::failure::Failure;
-use crate::storage::Path;
+use crate::storage::{Path, Takeover};
 
 /// Names of files that `torch.save` writes.
 const TORCH_ENDINGS: [&str; 3] = [".pth", ".pt", ".bin"];
@@ -32,6 +34,9 @@ pub struct ConvertArgs {
     /// Type that parameters are rounded to; by default each keeps its own.
     #[arg(long, value_enum)]
     dtype: Option<FloatType>,
+    /// Go on in a bucket though another process seems to write there: it is known to be dead.
+    #[arg(long = "take_over", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    take_over: bool,
     #[command(flatten)]
     pub(super) model: ModelArgs,
 }
@@ -89,8 +94,14 @@ impl ConvertArgs {
         self.format() == TargetFormat::Torch && is_torch_file(&self.to)
     }
 
-    pub(super) fn dtype(&self) -> Option<DType> {
+    fn dtype(&self) -> Option<DType> {
         self.dtype.map(FloatType::dtype)
+    }
+
+    /// Those of a format of T5X.
+    pub(super) fn native(&self) -> NativeOptions {
+        let takeover = if self.take_over { Takeover::Yes } else { Takeover::No };
+        NativeOptions { dtype: self.dtype(), takeover }
     }
 
     /// Those of a format of weights.

@@ -100,8 +100,8 @@ fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(),
     refuse_damage(stored)?;
     let from = Metered::new(stored, target);
     match args.format() {
-        TargetFormat::T5x => export_t5x(&from, step_at(target), args.dtype()).map(drop)?,
-        TargetFormat::Orbax => export_orbax(&from, step_at(target), args.dtype()).map(drop)?,
+        TargetFormat::T5x => export_t5x(&from, step_at(target), &args.native()).map(drop)?,
+        TargetFormat::Orbax => export_orbax(&from, step_at(target), &args.native()).map(drop)?,
         _ if args.is_file() => export_torch(&from, target, &args.options()?)?,
         _ => export_hugging_face(&from, target, &args.options()?)?,
     }
