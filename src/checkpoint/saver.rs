@@ -1,5 +1,7 @@
 //! Saving beside the work that goes on: the state is copied, and a thread writes the copy.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
 use super::array::{Array, ArrayView, DType};
@@ -111,14 +113,18 @@ pub struct Saving {
 #[derive(Debug)]
 struct Running {
     step: u64,
+    /// Bytes of the arrays, and those that are written.
+    total: u64,
+    written: Arc<AtomicU64>,
     thread: JoinHandle<Result<Snapshot, CheckpointError>>,
 }
 
 impl Running {
-    /// Waits for its end. After two seconds the user is told why.
+    /// Waits for its end. After two seconds the user is told why, and how far it is.
     fn join(self) -> std::thread::Result<Result<Snapshot, CheckpointError>> {
         let what = format!("waiting until the checkpoint of step {} is saved", self.step);
-        let _wait = (!self.thread.is_finished()).then(|| Wait::new(&what, None));
+        let wait = || Wait::of(&what, self.total, self.written.clone());
+        let _wait = (!self.thread.is_finished()).then(wait);
         self.thread.join()
     }
 }
@@ -156,8 +162,11 @@ impl Saver {
         copy(&mut snapshot);
         snapshot.arrays.truncate(snapshot.num_arrays);
         let saving = self.saving.clone();
+        let total = snapshot.arrays.iter().map(|copied| copied.array.data.len() as u64).sum();
+        let written = Arc::new(AtomicU64::new(0));
+        let counted = written.clone();
         let write = move || {
-            saving.write(step, &snapshot)?;
+            saving.write(step, &snapshot, counted)?;
             if saving.procedure.share.as_ref().is_none_or(|share| share.rank == 0) {
                 saving.prune(best.as_ref());
             }
@@ -165,7 +174,7 @@ impl Saver {
         };
         let thread = std::thread::Builder::new().name(format!("save-{step}"));
         let thread = thread.spawn(write).expect("the system has room for a thread");
-        self.running = Some(Running { step, thread });
+        self.running = Some(Running { step, total, written, thread });
         Ok(())
     }
 
@@ -225,9 +234,15 @@ impl Saving {
         }
     }
 
-    fn write(&self, step: u64, snapshot: &Snapshot) -> Result<(), CheckpointError> {
+    fn write(
+        &self,
+        step: u64,
+        snapshot: &Snapshot,
+        written: Arc<AtomicU64>,
+    ) -> Result<(), CheckpointError> {
         let writer = Writer::begin(&self.model_dir, step, self.target_dtype, &self.procedure)?
-            .with_compression(self.compression);
+            .with_compression(self.compression)
+            .counting(written);
         let shards: Vec<(&str, Shard<'_>)> =
             snapshot.arrays.iter().map(|copied| copied.shard(&writer)).collect();
         writer.shards(&shards)?;

@@ -34,14 +34,19 @@ struct Shared {
     what: String,
     /// Bytes, where progress is measured in them.
     total: Option<u64>,
-    done: AtomicU64,
+    done: Arc<AtomicU64>,
     start: Instant,
 }
 
 impl Wait {
     /// Work that begins now; `what` begins the line. `total` is its bytes, where these are counted.
     pub fn new(what: &str, total: Option<u64>) -> Self {
-        Self::start(what, total, PATIENCE, console::notice)
+        Self::start(what, (total, Arc::default()), PATIENCE, console::notice)
+    }
+
+    /// Work of another thread, of `total` bytes, which counts what is done.
+    pub fn of(what: &str, total: u64, done: Arc<AtomicU64>) -> Self {
+        Self::start(what, (Some(total), done), PATIENCE, console::notice)
     }
 
     /// Notes that so many more bytes are done.
@@ -51,16 +56,12 @@ impl Wait {
 
     fn start(
         what: &str,
-        total: Option<u64>,
+        (total, done): (Option<u64>, Arc<AtomicU64>),
         patience: Duration,
         tell: impl Fn(&str) + Send + 'static,
     ) -> Self {
-        let shared = Arc::new(Shared {
-            what: what.to_string(),
-            total,
-            done: AtomicU64::new(0),
-            start: Instant::now(),
-        });
+        let shared =
+            Arc::new(Shared { what: what.to_string(), total, done, start: Instant::now() });
         let (ending, end) = channel();
         let theirs = shared.clone();
         let teller = std::thread::Builder::new().name("wait".to_string());
@@ -110,7 +111,7 @@ mod tests {
         let first_word = |total| {
             let (sender, words) = channel();
             let tell = move |word: &str| sender.send(word.to_string()).expect("it is received");
-            let _wait = Wait::start("reading a", total, Duration::ZERO, tell);
+            let _wait = Wait::start("reading a", (total, Arc::default()), Duration::ZERO, tell);
             words.recv().unwrap()
         };
         assert_eq!(first_word(Some(2_000_000)), "reading a: 0.0 of 2.0 MB");
@@ -119,8 +120,9 @@ mod tests {
 
     #[test]
     fn work_that_is_over_is_not_told_of() {
-        let wait = Wait::start("a", Some(2_000_000), PATIENCE, |word| panic!("{word}"));
-        wait.add(500_000);
+        let counted = (Some(2_000_000), Arc::new(AtomicU64::new(400_000)));
+        let wait = Wait::start("a", counted, PATIENCE, |word| panic!("{word}"));
+        wait.add(100_000);
         assert_eq!(wait.shared.word(PATIENCE), "a: 0.5 of 2.0 MB");
     }
 }

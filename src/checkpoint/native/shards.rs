@@ -73,7 +73,11 @@ impl Writer {
         parallel::for_each(
             num_threads,
             order.into_iter().zip(writers),
-            |((name, shard), writer)| self.shard(name, shard, writer == rank),
+            |((name, shard), writer)| {
+                self.shard(name, shard, writer == rank)?;
+                self.count(shard.array.data.len());
+                Ok(())
+            },
         )
     }
 }

@@ -1,6 +1,8 @@
 //! Saving beside work that goes on, on several threads.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gimlet::checkpoint::{
     Array, ArrayView, Best, Compression, KeepBest, MetricMode, Procedure, Retention, Saver, Saving,
@@ -233,4 +235,14 @@ fn a_changed_byte_is_noticed_by_whoever_reads_the_array() {
     checkpoint.join("gimlet/run.json").remove_file().unwrap();
     let error = open(&checkpoint).unwrap().extra("gimlet/run.json").unwrap_err();
     assert!(error.to_string().contains("`gimlet/run.json` is missing"), "{error}");
+}
+
+#[test]
+fn what_is_written_is_counted_for_who_waits() {
+    let (_dir, model_dir) = scratch();
+    let written = Arc::new(AtomicU64::new(0));
+    let writer = Writer::create(&model_dir, 1, None).unwrap().counting(written.clone());
+    let array = Array::from_f32(&[3, 5], &[1.0; 15]);
+    write_arrays(&writer, &[("target/a", array.view()), ("target/b", array.view())]).unwrap();
+    assert_eq!(written.load(Ordering::Relaxed), 2 * 15 * 4);
 }

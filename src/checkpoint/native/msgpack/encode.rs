@@ -17,6 +17,11 @@ pub fn encode(leaves: &Leaves, mut out: &mut dyn Write) -> io::Result<()> {
     Encoder { out: &mut out, max_inline_bytes: MAX_INLINE_BYTES }.file(leaves)
 }
 
+/// Checks that the names make up a tree.
+pub fn check_tree(leaves: &Leaves) -> io::Result<()> {
+    Node::tree(leaves).map(drop)
+}
+
 /// Maps sort their keys, as JAX does.
 #[derive(Default)]
 struct Node<'a> {

@@ -16,8 +16,8 @@ use crate::checkpoint::zarr::Compression;
 pub(in crate::checkpoint) use bounded::MAX_HEADS;
 pub(super) use decode::decode;
 pub(in crate::checkpoint) use decode::{DecodeError, PLACEHOLDER, decode_tree};
-pub(super) use encode::encode;
 pub(in crate::checkpoint) use encode::{Pieces, write_map_head};
+pub(super) use encode::{check_tree, encode};
 
 /// T5X's version of the layout; version 2 differs in how bfloat16 was written.
 const VERSION: u64 = 3;

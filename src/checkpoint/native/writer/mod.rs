@@ -4,12 +4,13 @@ mod arrays;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use self::arrays::layout;
 use super::checksums::{Checksum, Checksums, FILE as CHECKSUMS_FILE, Noted, Summing};
 use super::dialect::{Conversion, Dialect, SmallFile, T5X};
-use super::msgpack::{Leaf, Leaves};
+use super::msgpack::{Leaf, Leaves, check_tree};
 use super::place::Place;
 use super::share::Share;
 use crate::checkpoint::array::DType;
@@ -33,6 +34,8 @@ pub struct Writer {
     dialect: &'static Dialect,
     target_dtype: Option<DType>,
     compression: Compression,
+    /// Bytes of arrays that are written.
+    written: Arc<AtomicU64>,
     state: Mutex<State>,
     place: Place,
     share: Option<Share>,
@@ -125,6 +128,7 @@ impl Writer {
             dialect,
             target_dtype,
             compression: Compression::default(),
+            written: Arc::default(),
             state: Mutex::default(),
             place,
             share: None,
@@ -163,6 +167,13 @@ impl Writer {
     #[must_use]
     pub fn with_compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
+        self
+    }
+
+    /// Counts the bytes of arrays that are written, before they are compressed.
+    #[must_use]
+    pub fn counting(mut self, written: Arc<AtomicU64>) -> Self {
+        self.written = written;
         self
     }
 
@@ -233,6 +244,10 @@ impl Writer {
         leaves: &Leaves,
         mut checksums: Checksums,
     ) -> Result<Vec<SmallFile>, CheckpointError> {
+        check_tree(leaves).map_err(|error| {
+            let (path, reason) = (self.finished.to_string(), error.to_string());
+            CheckpointError::Export { path, reason }
+        })?;
         let mut files = (self.dialect.tree)(leaves, &self.finished)?;
         for (name, bytes) in &files {
             if let Some(name) = self.dialect.in_item(name) {
@@ -241,6 +256,11 @@ impl Writer {
         }
         files.insert(0, (self.dialect.in_checkpoint(CHECKSUMS_FILE), checksums.to_text()));
         Ok(files)
+    }
+
+    /// Notes that an array of so many bytes is written.
+    pub(super) fn count(&self, bytes: usize) {
+        self.written.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Waits for the other processes, and adds what they wrote.
