@@ -130,7 +130,7 @@ impl CheckpointError {
 
     /// Whether the same may succeed at another time: a disk was full, or a server did not answer.
     pub(super) fn may_pass(&self) -> bool {
-        matches!(self, Self::Storage(error) if !error.is_not_found())
+        matches!(self, Self::Storage(error) if error.may_pass())
     }
 
     pub(super) fn damaged(path: &Path, reason: impl Into<String>) -> Self {

@@ -1,7 +1,7 @@
 //! What a conversion has written so far, in a file beside it: where it is killed, the next one goes on there.
 //! The first line tells what is converted and how, each other line a piece that was written to its end:
 //! ```text
-//! {"version":"0.1.0","from":"runs/checkpoint_6","files":{"checkpoint":"1713 bytes, ..."},"options":"None"}
+//! {"version":"0.1.0","from":"runs/checkpoint_6","files":{"checkpoint":"1713 bytes, ..."},"options":"(\"t5x\", None)"}
 //! {"file":"target.a/0.0","bytes":16777216,"crc32c":"8a9136aa"}
 //! ```
 //! A line tells the checksum of its piece, since what was not made durable may be lost or cut with the machine.
@@ -89,21 +89,19 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Begins the journal of a job, anew where there is one, with what is kept of an earlier conversion.
+    /// Begins the journal of a job, in the place of one that may be there, with what is kept of an earlier conversion.
     pub(super) fn begin<P: Serialize>(
         path: Path,
         job: &Job,
         kept: impl Iterator<Item = P>,
     ) -> Result<Self, CheckpointError> {
-        remove(&path)?;
-        let mut file = path.grow()?;
         let mut lines = line(job);
         let mut num_pieces = 0;
         for piece in kept {
             lines.extend(line(&piece));
             num_pieces += 1;
         }
-        file.append(&lines)?;
+        let file = path.grow_anew(lines)?;
         Ok(Self { path, file, num_pieces })
     }
 

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use super::error::CheckpointError;
 use super::native::CHECKPOINT_FILE;
-use super::open::{is_marked, open, recognize};
+use super::open::{ORBAX_BEGINNING, is_marked, open, recognize};
 use super::retention::PINNED_FILE;
 use super::steps::step_of;
 use super::stored::Format;
@@ -116,7 +116,10 @@ fn listed(path: &Path, name: &str) -> Result<Listed, CheckpointError> {
         condition: Condition::HalfWritten,
         path: path.clone(),
     };
-    if is_temporary(path) || (path.is_dir()? && !is_marked(path)?) {
+    let is_half = || -> Result<bool, CheckpointError> {
+        Ok(!is_marked(path)? || unfinished::is_unfinished(path)?)
+    };
+    if is_temporary(path) || (path.is_dir()? && is_half()?) {
         return Ok(one);
     }
     one.condition = match open(path) {
@@ -179,6 +182,7 @@ pub fn file_sizes(path: &Path) -> Result<BTreeMap<String, u64>, CheckpointError>
 /// That of the file that finished it, for stores know no times of folders; some servers know none at all.
 fn modified(path: &Path, name: &str) -> Option<SystemTime> {
     let beside = path.parent().map(|folder| folder.join(&format!("{name}.index")));
-    let candidates = [Some(path.join(CHECKPOINT_FILE)), Some(path.clone()), beside];
-    candidates.into_iter().flatten().find_map(|file| file.modified().ok())
+    let inside = [CHECKPOINT_FILE, ORBAX_BEGINNING].map(|file| Some(path.join(file)));
+    let candidates = inside.into_iter().chain([Some(path.clone()), beside]);
+    candidates.flatten().find_map(|file| file.modified().ok())
 }

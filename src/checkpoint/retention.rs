@@ -82,7 +82,7 @@ pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
     if unfinished::is_store(model_dir) {
         for dir in entries.iter().filter(|dir| step_of(dir).is_some()) {
             if unfinished::is_whole_but_marked(dir)? {
-                is_gone(unfinished::unmark(dir));
+                is_gone(unfinished::clear(dir));
             } else if unfinished::is_unfinished(dir)?
                 && unfinished::is_abandoned(dir, lease.as_ref())?
                 && is_gone(unfinished::remove(dir))
@@ -181,12 +181,13 @@ fn is_pinned(dir: &Path) -> Result<bool, CheckpointError> {
 
 /// Whether a path relative to a checkpoint is a data position.
 pub(super) fn is_dataset_file(relative: &str) -> bool {
-    relative.strip_prefix("gimlet/").unwrap_or(relative).starts_with(DATASET_PREFIX)
+    let name = relative.strip_prefix("gimlet/").unwrap_or(relative);
+    name.starts_with(DATASET_PREFIX) && !name.contains('/')
 }
 
 fn dataset_files(dir: &Path) -> Result<Vec<Path>, CheckpointError> {
     let mut files = Vec::new();
-    for folder in [dir.clone(), dir.join("gimlet")] {
+    for folder in [dir.clone(), dir.join("gimlet"), dir.join("state/gimlet")] {
         if folder.is_dir()? {
             let is_dataset = |file: &Path| file.file_name().starts_with(DATASET_PREFIX);
             files.extend(folder.list()?.into_iter().filter(is_dataset));

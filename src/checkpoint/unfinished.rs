@@ -7,11 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::error::CheckpointError;
 use super::native::CHECKPOINT_FILE;
-use super::open::{ORBAX_MARKS, has_finished_orbax};
+use super::open::{ORBAX_END, ORBAX_MARKS, has_finished_orbax};
 use crate::storage::{Holder, Path, Process};
 
 /// The mark, relative to the checkpoint.
 pub(super) const MARK: &str = "gimlet/unfinished.json";
+
+/// The journals of conversions, likewise: to T5X's own format, and to Orbax's.
+const JOURNALS: [&str; 2] = ["gimlet/conversion.jsonl", "state/gimlet/conversion.jsonl"];
 
 /// What it says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -50,7 +53,17 @@ pub(super) fn marked_save(dir: &Path) -> Result<Option<String>, CheckpointError>
 
 /// Takes the mark away, if there is one: the folder is whole.
 pub(super) fn unmark(dir: &Path) -> Result<(), CheckpointError> {
-    match dir.join(MARK).remove_file() {
+    remove_if_there(&dir.join(MARK))
+}
+
+/// Takes away what the writer of a checkpoint that is whole has left in it when it was killed.
+pub(super) fn clear(dir: &Path) -> Result<(), CheckpointError> {
+    JOURNALS.iter().try_for_each(|journal| remove_if_there(&dir.join(journal)))?;
+    unmark(dir)
+}
+
+fn remove_if_there(file: &Path) -> Result<(), CheckpointError> {
+    match file.remove_file() {
         Err(error) if !error.is_not_found() => Err(error.into()),
         _ => Ok(()),
     }
@@ -122,7 +135,7 @@ fn read_mark(dir: &Path) -> Result<serde_json::Result<Process>, CheckpointError>
 pub(super) fn remove(dir: &Path) -> Result<(), CheckpointError> {
     let mark = dir.join(MARK);
     self::mark(dir, None)?;
-    for file in std::iter::once(CHECKPOINT_FILE).chain(ORBAX_MARKS) {
+    for file in [CHECKPOINT_FILE, ORBAX_END].into_iter().chain(ORBAX_MARKS) {
         let file = dir.join(file);
         if file.exists()? {
             file.remove_file()?;

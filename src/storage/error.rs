@@ -163,6 +163,30 @@ pub enum StorageError {
 }
 
 impl StorageError {
+    /// Whether the same may succeed at another time: a disk was full, or a server did not answer.
+    pub fn may_pass(&self) -> bool {
+        use io::ErrorKind::{
+            AlreadyExists, InvalidData, InvalidFilename, InvalidInput, IsADirectory, NotADirectory,
+            ReadOnlyFilesystem, UnexpectedEof,
+        };
+        let lasting = [
+            AlreadyExists,
+            InvalidData,
+            InvalidFilename,
+            InvalidInput,
+            IsADirectory,
+            NotADirectory,
+            ReadOnlyFilesystem,
+            UnexpectedEof,
+        ];
+        match self {
+            Self::DiskFull { .. } | Self::Unreachable { .. } | Self::Failed { .. } => true,
+            Self::PermissionDenied { .. } | Self::Denied { .. } | Self::Damaged { .. } => true,
+            Self::Io { source, .. } => !lasting.contains(&source.kind()),
+            _ => false,
+        }
+    }
+
     /// The error of an operation on a path, for callers that stream and meet an `io::Error` later.
     pub fn new(operation: &'static str, path: &Path, source: io::Error) -> Self {
         let operation = Cow::Borrowed(operation);

@@ -43,14 +43,29 @@ struct State {
 impl Path {
     /// Starts a growing file, which must not exist on disk.
     pub fn grow(&self) -> Result<GrowingFile, StorageError> {
+        self.grow_by(OpenOptions::new().write(true).create_new(true), State::default())
+    }
+
+    /// Starts a growing file with these bytes, in the place of one that may be there: that one is lost only
+    /// when they are written.
+    pub fn grow_anew(&self, bytes: Vec<u8>) -> Result<GrowingFile, StorageError> {
+        if self.is_on_disk() {
+            self.write_atomic(&bytes)?;
+        }
+        let state = State { bytes, pending: true, ..State::default() };
+        self.grow_by(OpenOptions::new().append(true), state)
+    }
+
+    /// On disk, opens the file; elsewhere, begins to send it.
+    fn grow_by(&self, options: &OpenOptions, begun: State) -> Result<GrowingFile, StorageError> {
         let sink = match self.place()? {
             Place::Disk(local) => {
-                let file = OpenOptions::new().write(true).create_new(true).open(local);
+                let file = options.open(local);
                 Sink::Disk(BufWriter::new(self.done("create", file)?))
             }
             Place::Elsewhere(remote) => {
                 remote.writable("create")?;
-                let shared = Arc::new(Shared::default());
+                let shared = Arc::new(Shared { state: Mutex::new(begun), ..Shared::default() });
                 let theirs = shared.clone();
                 let sender = std::thread::Builder::new().name("growing file".to_string());
                 let sender = sender.spawn(move || theirs.send(&remote));

@@ -8,7 +8,7 @@ use crate::checkpoint::native::{Conversion, Dialect, T5X, Writer};
 use crate::checkpoint::orbax::ORBAX;
 use crate::checkpoint::parallel;
 use crate::checkpoint::retention::remove_stale;
-use crate::checkpoint::stored::Stored;
+use crate::checkpoint::stored::{ArrayInfo, Stored};
 use crate::storage::{Path, Takeover};
 
 /// Arrays written at a time at most: each holds a block or two.
@@ -60,8 +60,7 @@ fn export(
     let job = Job::of(from, &(dialect.name, dtype))?;
     let conversion = Conversion { dialect, dtype, job: &job, takeover };
     let writer = Writer::resume(&model_dir, step, &conversion)?;
-    remove_stale(&model_dir)?;
-    match fill(&writer, from, step, dialect) {
+    match remove_stale(&model_dir).and_then(|_| fill(&writer, from, step, dialect)) {
         Ok(()) => writer.commit(),
         Err(error) => {
             writer.give_up(&error);
@@ -78,7 +77,22 @@ fn fill(
     dialect: &Dialect,
 ) -> Result<(), CheckpointError> {
     let arrays = from.leaves();
-    if arrays.iter().all(|array| array.name != STEP) {
+    refuse_types(from, &arrays, dialect)?;
+    let is_other = |name: &str| name != STEP;
+    from.empty_nodes()
+        .into_iter()
+        .filter(|name| is_other(name))
+        .for_each(|name| writer.empty(name));
+    // A step that flax keeps as a number becomes an array below.
+    for (name, value) in from.others().into_iter().filter(|(name, _)| is_other(name)) {
+        match number(value).filter(|_| !dialect.has_numbers) {
+            Some(number) => writer.array(name, number.view())?,
+            None => writer.other(name, value),
+        }
+    }
+    // Before hours of work.
+    writer.check()?;
+    if arrays.iter().all(|array| is_other(array.name)) {
         let step = i32::try_from(step).map_err(|_| {
             let reason = format!("step {step} is more than T5X's 32 bits can hold");
             CheckpointError::Unsupported { path: from.path().to_string(), reason }
@@ -88,15 +102,6 @@ fn fill(
     parallel::for_each(parallel::num_cores().min(MAX_THREADS), arrays.iter(), |array| {
         writer.parts(*array, &mut |part| read_block(from, *array, part))
     })?;
-    from.empty_nodes().into_iter().for_each(|name| writer.empty(name));
-    // A step that flax keeps as a number has become an array above.
-    let others = from.others().into_iter().filter(|(name, _)| *name != STEP);
-    for (name, value) in others {
-        match number(value).filter(|_| !dialect.has_numbers) {
-            Some(number) => writer.array(name, number.view())?,
-            None => writer.other(name, value),
-        }
-    }
     for name in from.extras()? {
         if let Some(bytes) = from.extra(&name)? {
             writer.extra(&name, &bytes)?;
@@ -105,13 +110,31 @@ fn fill(
     Ok(())
 }
 
+/// Checks that every array is of a type that the format has.
+fn refuse_types(
+    from: &dyn Stored,
+    arrays: &[ArrayInfo<'_>],
+    dialect: &Dialect,
+) -> Result<(), CheckpointError> {
+    let refused = arrays.iter().find(|array| dialect.refused_types.contains(&array.dtype));
+    refused.map_or(Ok(()), |array| {
+        let (name, dtype, format) = (array.name, array.dtype, dialect.name);
+        let reason = format!("`{name}` is {dtype}, for which {format} has no place");
+        Err(CheckpointError::Export { path: from.path().to_string(), reason })
+    })
+}
+
 /// A number as an array of no dimensions, of the type that NumPy gives to one of Python.
 fn number(value: &rmpv::Value) -> Option<Array> {
-    let (dtype, bytes) = match value {
-        rmpv::Value::Integer(number) => (DType::I64, number.as_i64()?.to_le_bytes()),
-        rmpv::Value::F32(number) => (DType::F64, f64::from(*number).to_le_bytes()),
-        rmpv::Value::F64(number) => (DType::F64, number.to_le_bytes()),
+    let (dtype, data) = match value {
+        rmpv::Value::Boolean(is) => (DType::Bool, vec![u8::from(*is)]),
+        rmpv::Value::Integer(number) => match number.as_i64() {
+            Some(number) => (DType::I64, number.to_le_bytes().to_vec()),
+            None => (DType::U64, number.as_u64()?.to_le_bytes().to_vec()),
+        },
+        rmpv::Value::F32(number) => (DType::F64, f64::from(*number).to_le_bytes().to_vec()),
+        rmpv::Value::F64(number) => (DType::F64, number.to_le_bytes().to_vec()),
         _ => return None,
     };
-    Some(Array { dtype, shape: Vec::new(), data: bytes.to_vec() })
+    Some(Array { dtype, shape: Vec::new(), data })
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::journal::{self, Job, Journal};
 use crate::checkpoint::parallel;
-use crate::checkpoint::retention::{DATASET_PREFIX, is_dataset_file};
+use crate::checkpoint::retention::is_dataset_file;
 use crate::checkpoint::unfinished::MARK;
 use crate::checkpoint::zarr;
 use crate::storage::{Path, StorageError};
@@ -21,10 +21,13 @@ pub(in crate::checkpoint) const FILE: &str = "gimlet/checksums.json";
 /// The journal of a conversion, which is there until the checkpoint is whole.
 pub(in crate::checkpoint) const JOURNAL_FILE: &str = "gimlet/conversion.jsonl";
 
-/// What every file of a checkpoint must be, by its path relative to the checkpoint.
+/// What every file of a checkpoint must be, by its path relative to the folder of arrays.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::checkpoint) struct Checksums {
     pub(super) files: BTreeMap<String, Checksum>,
+    /// The same of those beside that folder, relative to the checkpoint.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) beside: BTreeMap<String, Checksum>,
 }
 
 /// What one file must be.
@@ -62,16 +65,23 @@ impl Checksums {
             Err(error) if error.is_not_found() => return Ok(None),
             other => other?,
         };
-        let parsed = serde_json::from_slice(&text);
-        let damaged = |error| CheckpointError::damaged(checkpoint, format!("`{FILE}`: {error}"));
-        parsed.map(Some).map_err(damaged)
+        let damaged =
+            |reason: String| CheckpointError::damaged(checkpoint, format!("`{FILE}`: {reason}"));
+        let parsed: Self =
+            serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        let leads_out =
+            |name: &&String| name.starts_with('/') || name.split('/').any(|part| part == "..");
+        match parsed.files.keys().chain(parsed.beside.keys()).find(leads_out) {
+            Some(name) => Err(damaged(format!("`{name}` lies outside of the checkpoint"))),
+            None => Ok(Some(parsed)),
+        }
     }
 
     /// What a conversion of the same job has noted in a folder that it has not finished.
     pub(super) fn noted(folder: &Path, job: &Job) -> Result<Option<Self>, CheckpointError> {
         let noted = journal::noted(&folder.join(JOURNAL_FILE), job)?;
         let by_name = |noted: Vec<Noted>| noted.into_iter().map(|file| (file.file, file.checksum));
-        Ok(noted.map(|noted| Self { files: by_name(noted).collect() }))
+        Ok(noted.map(|noted| Self { files: by_name(noted).collect(), ..Self::default() }))
     }
 
     /// Begins a journal in a folder with these files.
@@ -116,7 +126,7 @@ impl Checksums {
 
     /// Bytes of all files.
     pub(super) fn bytes(&self) -> u64 {
-        self.files.values().map(|file| file.bytes).sum()
+        self.files.values().fold(0, |sum, file| sum.saturating_add(file.bytes))
     }
 
     /// The text of the file.
@@ -180,24 +190,36 @@ impl Checksums {
 
     /// Reads one file and compares; one that is not listed passes.
     pub fn verify(&self, checkpoint: &Path, name: &str) -> Result<(), CheckpointError> {
-        let Some(expected) = self.files.get(name) else { return Ok(()) };
-        let file = checkpoint.join(name);
-        let found = match file.open() {
-            Ok(source) => sum(source).map_err(|error| StorageError::new("read", &file, error))?,
-            Err(error) if error.is_not_found() => {
-                return Err(CheckpointError::damaged(checkpoint, format!("`{name}` is missing")));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let reason = if found.bytes != expected.bytes {
-            format!("`{name}` has {} bytes, expected {}", found.bytes, expected.bytes)
-        } else if found != *expected {
-            format!("`{name}` has changed since it was written (checksum {})", found.crc32c)
-        } else {
-            return Ok(());
-        };
-        Err(CheckpointError::damaged(checkpoint, reason))
+        self.files.get(name).map_or(Ok(()), |expected| compare(checkpoint, name, expected))
     }
+
+    /// As [`Checksums::verify_all`], of the files beside the folder of arrays.
+    pub fn verify_beside(&self, checkpoint: &Path) -> Result<(), CheckpointError> {
+        self.beside.iter().try_for_each(|(name, expected)| compare(checkpoint, name, expected))
+    }
+}
+
+fn compare(checkpoint: &Path, name: &str, expected: &Checksum) -> Result<(), CheckpointError> {
+    let file = checkpoint.join(name);
+    let found = match file.open() {
+        // No further than it takes to see that there is more.
+        Ok(source) => sum(source.take(expected.bytes.saturating_add(1)))
+            .map_err(|error| StorageError::new("read", &file, error))?,
+        Err(error) if error.is_not_found() => {
+            return Err(CheckpointError::damaged(checkpoint, format!("`{name}` is missing")));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let reason = if found.bytes > expected.bytes {
+        format!("`{name}` has more than the expected {} bytes", expected.bytes)
+    } else if found.bytes < expected.bytes {
+        format!("`{name}` has {} bytes, expected {}", found.bytes, expected.bytes)
+    } else if found != *expected {
+        format!("`{name}` has changed since it was written (checksum {})", found.crc32c)
+    } else {
+        return Ok(());
+    };
+    Err(CheckpointError::damaged(checkpoint, reason))
 }
 
 /// The folder of an array, whose files are compared with their checksums where there are any.
@@ -257,7 +279,7 @@ pub(in crate::checkpoint) fn extras(checkpoint: &Path) -> Result<Vec<String>, Ch
     let is_extra = |name: &String| {
         let is_own = [FILE, JOURNAL_FILE, MARK].contains(&&name[..]);
         let is_ours = name.starts_with("gimlet/") && !is_own;
-        is_ours || name.starts_with(DATASET_PREFIX)
+        is_ours || is_dataset_file(name)
     };
     Ok(checkpoint.sizes()?.into_keys().filter(is_extra).collect())
 }

@@ -31,6 +31,8 @@ pub(in crate::checkpoint) struct Dialect {
     pub folder: Option<&'static str>,
     /// Names that the folder of an array cannot have.
     pub reserved: &'static [&'static str],
+    /// Types that arrays cannot have.
+    pub refused_types: &'static [DType],
     /// Whether an array of this name and shape lies in the tree.
     pub is_inline: fn(&str, &[usize]) -> bool,
     /// Whether the tree keeps single numbers as such; else they are arrays.
@@ -70,6 +72,8 @@ pub(in crate::checkpoint) static T5X: Dialect = Dialect {
     name: "t5x",
     folder: None,
     reserved: &[CHECKPOINT_FILE, "gimlet"],
+    // It stood for bfloat16 before 2021, and is refused when it is read.
+    refused_types: &[DType::U16],
     is_inline: is_unpartitioned,
     has_numbers: true,
     tree: |leaves, finished| {

@@ -17,9 +17,13 @@ use crate::checkpoint::spec::Commit;
 use crate::checkpoint::stored::Format;
 use crate::checkpoint::unfinished;
 use crate::storage::{FileWriter, FolderLock, Holder, Locked, Path, StorageError, Takeover};
+use crate::telemetry;
 
 /// What ends the names of our temporary folders, to tell them from those of T5X.
 pub(in crate::checkpoint) const TEMPORARY_MARK: &str = ".gimlet";
+
+/// What Gimlet leaves in a checkpoint of Orbax's that it wrote.
+const ORBAX_SUMS: &str = "state/gimlet/checksums.json";
 
 /// How the checkpoint becomes visible.
 #[derive(Debug)]
@@ -174,31 +178,33 @@ impl Place {
     }
 
     /// Writes the files that end it, of which the last makes the folder a checkpoint, and makes it visible.
-    /// The journal of a conversion ends when nothing but that is left to do.
+    /// The journal of a conversion is gone then; in a store it ends when the checkpoint is there, and on disk
+    /// when nothing but a name is missing.
     pub fn commit(
         &self,
         (temporary, finished): (&Path, &Path),
         ending: &[SmallFile],
-        journal: Option<Journal>,
+        journal: &mut Option<Journal>,
     ) -> Result<(), CheckpointError> {
         if let Self::There = self {
             return Ok(());
         }
         let (last, others) = ending.split_last().expect("a tree has a file");
         others.iter().try_for_each(|file| self.write(temporary, file))?;
+        self.write(temporary, last)?;
         if let Self::LastFile(_) = self {
-            journal.map_or(Ok(()), Journal::end)?;
-            self.write(temporary, last)?;
-            // It does no harm where it stays.
-            let _ = unfinished::unmark(finished);
+            // It is whole: what stays is taken away by the next run.
+            let ended = journal.take().map_or(Ok(()), Journal::end);
+            if let Err(error) = ended.and_then(|()| unfinished::unmark(finished)) {
+                telemetry::warn(&format!("{error}; the checkpoint is whole"));
+            }
             return Ok(());
         }
-        self.write(temporary, last)?;
         if let Self::Renamed { .. } = self {
             unfinished::unmark(temporary)?;
             temporary.sync_tree()?;
         }
-        journal.map_or(Ok(()), Journal::end)?;
+        journal.take().map_or(Ok(()), Journal::end)?;
         self.take_name(temporary, finished)
     }
 
@@ -294,7 +300,8 @@ fn move_files(temporary: &Path, finished: &Path, tenure: &Tenure) -> Result<(), 
 /// damaged one is replaced.
 fn begin_in_store(tenure: Tenure, finished: &Path) -> Result<Place, CheckpointError> {
     if finished.is_dir()? {
-        if is_whole(finished)? {
+        // Half a checkpoint may look as if it were one.
+        if !unfinished::is_unfinished(finished)? && is_whole(finished)? {
             return Ok(Place::There);
         }
         tenure.refuse_busy(finished)?;
@@ -304,8 +311,8 @@ fn begin_in_store(tenure: Tenure, finished: &Path) -> Result<Place, CheckpointEr
     Ok(Place::LastFile(tenure))
 }
 
-/// Whether what lies under the name of a checkpoint is a whole one, of whatever format. Where it is not,
-/// it may be replaced.
+/// Whether what lies under the name of a checkpoint is a whole one, of whatever format. One that is not is
+/// T5X's, or Orbax's and from Gimlet, and may be replaced.
 ///
 /// # Errors
 /// It is nobody's to replace: a damaged checkpoint of another program, or one that cannot be read.
@@ -317,6 +324,7 @@ fn is_whole(finished: &Path) -> Result<bool, CheckpointError> {
     match found {
         Ok(()) => Ok(true),
         Err(error) if error.is_damage() && format == Format::T5x => Ok(false),
+        Err(error) if error.is_damage() && finished.join(ORBAX_SUMS).exists()? => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -24,6 +24,7 @@ pub(in crate::checkpoint) static ORBAX: Dialect = Dialect {
     name: "orbax",
     folder: Some(ITEM),
     reserved: &[TREE, STRINGS, "checkpoint", "gimlet", "manifest.ocdbt"],
+    refused_types: &[],
     is_inline: |_, _| false,
     has_numbers: false,
     tree,
@@ -76,7 +77,9 @@ fn tree(leaves: &Leaves, finished: &Path) -> Result<Vec<SmallFile>, CheckpointEr
     files.push((ORBAX.in_checkpoint(TREE), tree.to_string().into_bytes()));
     if is_ended_by_file(finished) {
         let text = format!("Checkpoint commit was successful to {finished}");
-        files.push((ORBAX_END.to_string(), text.into_bytes()));
+        for file in [ORBAX.in_checkpoint(ORBAX_END), ORBAX_END.to_string()] {
+            files.push((file, text.clone().into_bytes()));
+        }
     }
     Ok(files)
 }

@@ -87,7 +87,15 @@ fn from_json(item: &Path, text: &[u8]) -> Result<BTreeMap<String, Named>, Checkp
         };
         Some((name, named))
     };
-    Ok(json.tree_metadata.into_values().filter_map(named).collect())
+    let mut leaves = BTreeMap::new();
+    for (name, leaf) in json.tree_metadata.into_values().filter_map(named) {
+        if leaves.contains_key(&name) {
+            let reason = format!("it has two leaves `{name}`, for one of its keys holds a `/`");
+            return Err(CheckpointError::Unsupported { path: item.to_string(), reason });
+        }
+        leaves.insert(name, leaf);
+    }
+    Ok(leaves)
 }
 
 /// The texts by the names of their leaves. They are no part of a model, so that their file may be missing.

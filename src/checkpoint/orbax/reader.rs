@@ -9,7 +9,7 @@ use super::metadata::{self, Named};
 use crate::checkpoint::array::Array;
 use crate::checkpoint::blocks::BLOCK_BYTES;
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::native::{extras, read_extra};
+use crate::checkpoint::native::{Checksums, extras, read_extra};
 use crate::checkpoint::parallel;
 use crate::checkpoint::steps::step_of;
 use crate::checkpoint::stored::{ArrayInfo, Format, Stored, array_damages};
@@ -32,6 +32,12 @@ enum Leaf {
     Zarr { name: String, metadata: Metadata },
     Empty,
     Other(rmpv::Value),
+}
+
+impl Leaf {
+    fn is_array(&self) -> bool {
+        matches!(self, Self::Inline(_) | Self::Zarr { .. })
+    }
 }
 
 /// Opens a checkpoint, or the folder in it that holds the arrays.
@@ -61,7 +67,7 @@ pub(in crate::checkpoint) fn open(path: &Path) -> Result<Box<dyn Stored>, Checkp
 
 /// The state of a plain flax program has its parameters under `params` and its step at the root.
 fn with_names_of_t5x(leaves: BTreeMap<String, Leaf>) -> BTreeMap<String, Leaf> {
-    if leaves.keys().any(|name| name.starts_with("target/")) {
+    if leaves.iter().any(|(name, leaf)| name.starts_with("target/") && leaf.is_array()) {
         return leaves;
     }
     let rename = |name: String| match name.strip_prefix("params/") {
@@ -90,6 +96,16 @@ impl OrbaxReader {
     }
 }
 
+impl OrbaxReader {
+    /// Who has named the folder of arrays asks for no more than that.
+    fn verify_beside(&self, checksums: &Checksums) -> Result<(), CheckpointError> {
+        match *self.item.dir() == self.checkpoint {
+            true => Ok(()),
+            false => checksums.verify_beside(&self.checkpoint),
+        }
+    }
+}
+
 impl Stored for OrbaxReader {
     fn path(&self) -> &Path {
         &self.checkpoint
@@ -101,7 +117,7 @@ impl Stored for OrbaxReader {
 
     /// `state/step`, else that of the folder's name or of the one above.
     fn step(&self) -> Result<u64, CheckpointError> {
-        if !self.leaves.contains_key("state/step") {
+        if !self.leaves.get("state/step").is_some_and(Leaf::is_array) {
             let above = || step_of(&self.checkpoint.parent()?);
             return Ok(step_of(&self.checkpoint).or_else(above).unwrap_or(0));
         }
@@ -134,6 +150,7 @@ impl Stored for OrbaxReader {
             _ => self.with_leaf(name, |zarr| zarr.read_part(part)),
         }
     }
+
     fn extra(&self, relative: &str) -> Result<Option<Vec<u8>>, CheckpointError> {
         read_extra((self.item.dir(), self.item.checksums()), relative)
     }
@@ -149,14 +166,24 @@ impl Stored for OrbaxReader {
     /// Of what Gimlet wrote every byte; else as [`Stored::read`].
     fn verify(&self) -> Result<(), CheckpointError> {
         match self.item.checksums() {
-            Some(checksums) => checksums.verify_all(self.item.dir()),
+            Some(checksums) => {
+                self.verify_beside(checksums)?;
+                checksums.verify_all(self.item.dir())
+            }
             None => self.read_everything(),
         }
     }
 
     fn damages(&self, tell: &mut dyn FnMut(u64)) -> Result<Vec<CheckpointError>, CheckpointError> {
         match self.item.checksums() {
-            Some(checksums) => checksums.damages(self.item.dir(), tell),
+            Some(checksums) => {
+                let mut damages = checksums.damages(self.item.dir(), tell)?;
+                match self.verify_beside(checksums) {
+                    Err(error) if error.is_damage() => damages.push(error),
+                    verified => verified?,
+                }
+                Ok(damages)
+            }
             None => array_damages(self, tell),
         }
     }

@@ -173,7 +173,7 @@ impl Meter {
 
     fn add(&mut self, bytes: u64) {
         const MEGABYTE: u64 = 1_000_000;
-        self.done += bytes;
+        self.done = self.done.saturating_add(bytes);
         if self.start.elapsed() < QUIET {
             return;
         }

@@ -1,27 +1,20 @@
 //! Conversions that are killed: what they have written is kept by the next.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read};
-use std::ops::Range;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use gimlet::checkpoint::{
-    Array, ArrayInfo, CheckpointError, Format, NativeOptions, Stored, Writer, checkpoint_dir,
-    export_t5x, list_steps, open,
-};
-use gimlet::storage::{Path, StorageError};
+use gimlet::checkpoint::{Array, Writer, checkpoint_dir, open};
+use gimlet::storage::Path;
 use serde_json::Value;
 
 use super::converting::PARAMETERS;
-use super::stores::orphan;
 use super::tool::gimlet;
 use super::{names, save_sized, scratch};
 use crate::storage::faulty::Bucket;
-use crate::storage::server::Request;
 
 /// Layers of either stack of the T5 that is converted.
 const LAYERS: usize = 3;
@@ -30,7 +23,7 @@ const LAYERS: usize = 3;
 const SCALE: usize = 32;
 
 /// Saves a T5 that takes a while to convert.
-fn save_t5(model_dir: &Path) -> Path {
+pub(super) fn save_t5(model_dir: &Path) -> Path {
     let writer = Writer::create(model_dir, 7, None).unwrap();
     let embedding = ("token_embedder/embedding", &[6usize, 4][..]);
     for (number, (name, shape)) in PARAMETERS.into_iter().chain([embedding]).enumerate() {
@@ -52,11 +45,11 @@ fn save_t5(model_dir: &Path) -> Path {
     writer.commit().unwrap()
 }
 
-fn start(from: &Path, to: &Path, flags: &[&str]) -> Child {
+pub(super) fn start(from: &Path, to: &Path, flags: &[&str]) -> Child {
     conversion(from, to, flags).spawn().unwrap()
 }
 
-fn conversion(from: &Path, to: &Path, flags: &[&str]) -> Command {
+pub(super) fn conversion(from: &Path, to: &Path, flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));
     command.args(["checkpoint", "convert", from.as_str(), to.as_str()]).args(flags);
     command.stderr(Stdio::piped());
@@ -98,7 +91,7 @@ fn interrupt(from: &Path, to: &Path, flags: &[&str], is_time: impl Fn() -> bool)
 }
 
 /// What a conversion tells, which succeeds.
-fn end(mut child: Child) -> String {
+pub(super) fn end(mut child: Child) -> String {
     let mut told = String::new();
     child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
     assert!(child.wait().unwrap().success(), "{told}");
@@ -106,12 +99,12 @@ fn end(mut child: Child) -> String {
 }
 
 /// The number in `kept N files` or `kept N tensors`.
-fn kept(told: &str) -> usize {
+pub(super) fn kept(told: &str) -> usize {
     let after = told.split_once("; kept ").unwrap_or_else(|| panic!("{told}")).1;
     after.split(' ').next().unwrap().parse().unwrap()
 }
 
-fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let names = dir.sizes().unwrap().into_keys();
     names.map(|name| (name.clone(), dir.join(&name).read().unwrap())).collect()
 }
@@ -162,116 +155,6 @@ fn the_tensors_that_a_killed_conversion_wrote_are_kept() {
     check("model.pth", &["--dtype=bfloat16"]);
     check("hf", &["--to=hugging_face"]);
     check("flax", &["--to=flax"]);
-}
-
-/// Has files grow to this size and no further, as a disk that is full.
-fn limit(command: &mut Command, bytes: u64) -> &mut Command {
-    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: system calls alone, which may stand between fork and exec.
-    unsafe {
-        command.pre_exec(move || {
-            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-            match libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            }
-        })
-    }
-}
-
-#[test]
-fn what_a_conversion_wrote_before_the_disk_was_full_is_kept() {
-    let (_dir, dir) = scratch();
-    let from = save_t5(&dir.join("from"));
-    let formats = [
-        ("t5x", &[][..], "checkpoint_7"),
-        ("orbax", &["--to=orbax"], "checkpoint_7"),
-        ("hf", &["--to=hugging_face"], "model.safetensors"),
-        ("model.pth", &["--to=torch"], ""),
-    ];
-    for (name, flags, finished) in formats {
-        let [whole, to] = ["whole", "to"].map(|folder| dir.join(folder).join(name));
-        whole.parent().unwrap().create_dir_all().unwrap();
-        to.parent().unwrap().create_dir_all().unwrap();
-        end(start(&from, &whole, flags));
-        let [whole, out] = [&whole, &to].map(|path| path.parent().unwrap());
-        let largest = *whole.sizes().unwrap().values().max().unwrap();
-        let mut full = conversion(&from, &to, flags);
-        let output = limit(&mut full, largest * 4 / 5).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{name}: {told}");
-        assert!(told.contains("the disk is full; free some space"), "{name}: {told}");
-        assert!(told.contains("stays for the same command to go on with"), "{name}: {told}");
-        let seen = if finished.is_empty() { to.clone() } else { to.join(finished) };
-        assert!(!seen.exists().unwrap(), "{name} is seen");
-        let told = end(start(&from, &to, flags));
-        assert!(kept(&told) > 3, "{name}: {told}");
-        assert!(contents(&out) == contents(&whole), "{name}: other bytes");
-        [whole, out].iter().for_each(|folder| folder.remove_dir_all().unwrap());
-    }
-}
-
-/// A checkpoint on a link that breaks before one of its arrays.
-#[derive(Debug)]
-struct Breaking<'a>(&'a dyn Stored, &'static str);
-
-impl Stored for Breaking<'_> {
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn format(&self) -> Format {
-        self.0.format()
-    }
-
-    fn step(&self) -> Result<u64, CheckpointError> {
-        self.0.step()
-    }
-
-    fn leaves(&self) -> Vec<ArrayInfo<'_>> {
-        self.0.leaves()
-    }
-
-    fn read(&self, name: &str) -> Result<Array, CheckpointError> {
-        match name == self.1 {
-            true => Err(StorageError::new("read", self.path(), ErrorKind::TimedOut.into()).into()),
-            false => self.0.read(name),
-        }
-    }
-
-    fn read_part(&self, name: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
-        self.read(name).map(|array| array.part(part))
-    }
-}
-
-#[test]
-fn what_a_conversion_sent_before_the_link_broke_is_kept() {
-    let (_dir, dir) = scratch();
-    let from = open(&save_t5(&dir)).unwrap();
-    let bucket = Bucket::new();
-    let run = bucket.path("run");
-    let broken = "target/token_embedder/embedding";
-    let error = export_t5x(&Breaking(&*from, broken), (run.clone(), 7), &NativeOptions::default())
-        .unwrap_err();
-    assert!(!error.is_damage() && list_steps(&run).unwrap().is_empty(), "{error}");
-    // As of another process.
-    orphan(&run);
-    let before = bucket.requests().len();
-    let to = export_t5x(&*from, (run, 7), &NativeOptions::default()).unwrap();
-    let sent = bucket.requests().split_off(before);
-    let is_sent = |name: &String| {
-        let is_it = |request: &Request| request.method == "PUT" && request.target.contains(name);
-        sent.iter().any(is_it)
-    };
-    let (again, kept): (Vec<_>, Vec<_>) = to
-        .sizes()
-        .unwrap()
-        .into_keys()
-        .filter(|name| name.starts_with("target."))
-        .partition(is_sent);
-    assert!(kept.len() > 100 && !again.is_empty(), "{kept:?} {again:?}");
-    let whole = export_t5x(&*from, (dir.join("whole"), 7), &NativeOptions::default()).unwrap();
-    assert!(contents(&to) == contents(&whole), "other bytes");
 }
 
 #[test]
@@ -341,7 +224,7 @@ fn check_bucket(folder: &str, last: &str, flags: &[&str]) {
     let is_time = || files_below(&target).len() > 20 && !journal(&target).is_empty();
     interrupt(&from, &to, flags, is_time);
     assert!(gimlet::checkpoint::latest(&to).unwrap().is_none(), "nothing half-written is seen");
-    // The journal is sent twice a minute: let its time have come.
+    // As if it were time to send the journal.
     let sums: Value = serde_json::from_slice(&expected["gimlet/checksums.json"]).unwrap();
     let mut lines = journal(&target)[..1].to_vec();
     for file in files_below(&target) {

@@ -3,6 +3,7 @@
 mod converting;
 mod crash;
 mod damage;
+mod failing;
 mod formats;
 mod hostile;
 mod interrupted;

@@ -1,6 +1,9 @@
 //! What Orbax and TensorStore wrote (`orbax/fixtures.py`) is read under T5X's names.
 
-use gimlet::checkpoint::{Array, DType, Format, Writer, checkpoint_dir, latest, list_steps, open};
+use gimlet::checkpoint::{
+    Array, DType, Format, NativeOptions, Writer, checkpoint_dir, export_t5x, latest, list_steps,
+    open,
+};
 use gimlet::storage::Path;
 
 use super::{
@@ -159,6 +162,38 @@ fn the_state_of_a_plain_flax_program_has_names_of_t5x() {
     }
     let stored = open(&dir).unwrap();
     check_cyclic("scale", &stored.read("target/encoder/norm/scale").unwrap());
+}
+
+#[test]
+fn a_step_without_a_number_is_that_of_the_name() {
+    let (_dir, dir) = copied(&fixture("orbax/files/checkpoint_3"));
+    let file = dir.join("state/_METADATA");
+    let mut tree: serde_json::Value = serde_json::from_slice(&file.read().unwrap()).unwrap();
+    let step = &mut tree["tree_metadata"]["('state', 'step')"]["value_metadata"];
+    *step = serde_json::json!({"value_type": "None", "skip_deserialize": true});
+    overwrite(&file, tree.to_string().as_bytes());
+    assert_eq!(open(&dir).unwrap().step().unwrap(), 3);
+    let (_to, to) = scratch();
+    let options = NativeOptions::default();
+    let written = open(&export_t5x(&*open(&dir).unwrap(), (to, 3), &options).unwrap()).unwrap();
+    assert_eq!(written.read("state/step").unwrap().to_int(), Some(3));
+}
+
+#[test]
+fn two_leaves_of_one_name_are_refused() {
+    let (_dir, dir) = copied(&fixture("orbax/files/checkpoint_3"));
+    let file = dir.join("state/_METADATA");
+    let text = file.read_to_string().unwrap();
+    let twin = text.replace(
+        "{\"key\": \"encoder\", \"key_type\": 2}, {\"key\": \"norm\", \"key_type\": 2}",
+        "{\"key\": \"encoder/layers_0\", \"key_type\": 2}, {\"key\": \"key\", \"key_type\": 2}",
+    );
+    let twin = twin
+        .replace("{\"key\": \"scale\", \"key_type\": 2}", "{\"key\": \"kernel\", \"key_type\": 2}");
+    assert_ne!(text, twin);
+    overwrite(&file, twin.as_bytes());
+    let error = open(&dir).unwrap_err().to_string();
+    assert!(error.contains("two leaves `target/encoder/layers_0/key/kernel`"), "{error}");
 }
 
 #[test]

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 
 use gimlet::checkpoint::{
-    Array, NativeOptions, RUN_FILE, Stored, Writer, checkpoint_dir, export_orbax, export_t5x,
-    is_unfinished, latest, list_steps, open, remove_stale,
+    Array, DType, NativeOptions, RUN_FILE, Stored, Writer, checkpoint_dir, export_orbax,
+    export_t5x, is_unfinished, latest, list_steps, open, remove_stale,
 };
 use gimlet::storage::Path;
 use serde_json::Value;
 
+use super::stores::orphan;
 use super::{everywhere, files, fixture, newest_whole, overwrite, save, scratch};
 use crate::storage::buckets::{google_account, google_server};
 use crate::storage::environment;
+use crate::storage::faulty::{Bucket, Fault};
 
 /// Every array, and what else a T5X checkpoint keeps.
 fn contents(stored: &dyn Stored) -> (BTreeMap<String, Array>, Vec<String>, Vec<String>) {
@@ -63,10 +65,13 @@ fn a_number_is_an_array_and_what_has_no_place_is_refused() {
         writer.other("state/other", &value);
         open(&writer.commit().unwrap()).unwrap()
     };
-    let number = from("number", 5.into());
-    let to = open(&export_orbax(&*number, (dir.join("to"), 4), &NativeOptions::default()).unwrap())
-        .unwrap();
-    assert_eq!(to.read("state/other").unwrap().to_int(), Some(5));
+    let exported = |name: &str, value: rmpv::Value| {
+        let to = (dir.join(name).join("to"), 4);
+        open(&export_orbax(&*from(name, value), to, &NativeOptions::default()).unwrap()).unwrap()
+    };
+    assert_eq!(exported("number", 5.into()).read("state/other").unwrap().to_int(), Some(5));
+    let is = exported("bool", true.into()).read("state/other").unwrap();
+    assert_eq!((is.dtype, &is.data[..]), (DType::Bool, &[1][..]));
     let complex = from("complex", rmpv::Value::Ext(2, vec![0x92, 1, 2]));
     let error = export_orbax(&*complex, (dir.join("no"), 4), &NativeOptions::default())
         .unwrap_err()
@@ -118,10 +123,13 @@ fn any_changed_cut_or_missing_file_of_it_is_noticed_and_named() {
                 Err(error) => error.to_string(),
                 Ok(_) => panic!("{file} {damage} is not noticed"),
             };
-            let name = file.relative_to(&to.join("state"));
-            assert!(told.contains(name), "{damage}: `{told}` does not name {name}");
+            let name = file.relative_to(&to);
+            let name = name.strip_prefix("state/").unwrap_or(name);
+            // A list that is wrong may well be told by what it lists.
+            let is_named = told.contains(name) || name.ends_with("checksums.json");
+            assert!(is_named && told.contains(to.as_str()), "{damage}: `{told}` for {name}");
         };
-        for file in files(&to.join("state")) {
+        for file in files(&to) {
             let bytes = file.read().unwrap();
             let mut changed = bytes.clone();
             changed[bytes.len() / 2] ^= 1;
@@ -158,5 +166,80 @@ fn on_googles_store_its_last_file_says_that_it_is_whole() {
     end.remove_file().unwrap();
     to.join("gimlet/unfinished.json").write_atomic(b"{}").unwrap();
     assert!(is_unfinished(&to).unwrap() && list_steps(&model_dir).unwrap().is_empty());
+    export_orbax(&*from, (model_dir.clone(), 2), &NativeOptions::default()).unwrap();
+    assert!(end.exists().unwrap() && !is_unfinished(&to).unwrap());
+    end.remove_file().unwrap();
+    to.join("gimlet/unfinished.json").write_atomic(b"{}").unwrap();
     assert_eq!(remove_stale(&model_dir).unwrap(), [checkpoint_dir(&model_dir, 2)]);
+}
+
+#[test]
+fn whichever_of_the_last_requests_fails_the_next_conversion_ends_it() {
+    let (_dir, dir) = scratch();
+    let from = open(&save(&dir, 2)).unwrap();
+    let bucket = Bucket::new();
+    type Export = fn(
+        &dyn Stored,
+        (Path, u64),
+        &NativeOptions,
+    ) -> Result<Path, gimlet::checkpoint::CheckpointError>;
+    for (name, export) in [("t5x", export_t5x as Export), ("orbax", export_orbax)] {
+        let export = |to: &Path| export(&*from, (to.clone(), 2), &NativeOptions::default());
+        bucket.set(Fault::None);
+        let whole = export(&bucket.path(&format!("{name}_whole"))).unwrap();
+        let expected = whole.sizes().unwrap();
+        let count = bucket.count();
+        let mut num_failed = 0;
+        for number in count - 12..=count {
+            let run = bucket.path(&format!("{name}_{number}"));
+            bucket.set(Fault::From(number));
+            let failed = export(&run).is_err();
+            bucket.set(Fault::None);
+            num_failed += usize::from(failed);
+            orphan(&run);
+            if failed {
+                assert!(list_steps(&run).unwrap().is_empty(), "{name} {number}");
+                export(&run).unwrap();
+            }
+            remove_stale(&run).unwrap();
+            let there = checkpoint_dir(&run, 2);
+            assert_eq!(there.sizes().unwrap(), expected, "{name} {number}");
+            open(&there).unwrap().verify().unwrap();
+        }
+        assert!((4..12).contains(&num_failed), "{name}: {num_failed}");
+    }
+}
+
+#[test]
+fn a_damaged_one_is_written_anew() {
+    everywhere(|dir| {
+        let from = open(&save(&dir.join("from"), 2)).unwrap();
+        let export = || export_orbax(&*from, (dir.join("to"), 2), &NativeOptions::default());
+        let to = export().unwrap();
+        for file in ["state/state.step/0", "state/_METADATA"] {
+            overwrite(&to.join(file), b"{");
+            open(&export().unwrap()).unwrap().verify().unwrap();
+        }
+    });
+}
+
+#[test]
+fn checksums_lead_to_no_file_outside_and_to_no_end() {
+    let (_dir, dir) = scratch();
+    let from = open(&save(&dir.join("from"), 2)).unwrap();
+    let to = export_orbax(&*from, (dir.join("to"), 2), &NativeOptions::default()).unwrap();
+    let forged = |name: &str, bytes: u64| {
+        let sums = serde_json::json!({"files": {
+            name: {"bytes": bytes, "crc32c": "00000000"},
+            "target.a/0": {"bytes": bytes, "crc32c": "00000000"},
+        }});
+        overwrite(&to.join("state/gimlet/checksums.json"), sums.to_string().as_bytes());
+        open(&to).and_then(|stored| stored.verify()).unwrap_err().to_string()
+    };
+    for name in ["../../../from/checkpoint_2/checkpoint", "/dev/zero"] {
+        let error = forged(name, 3);
+        assert!(error.contains("lies outside of the checkpoint"), "{error}");
+    }
+    assert!(forged("_METADATA", 3).contains("has more than the expected 3 bytes"));
+    assert!(forged("_METADATA", u64::MAX).contains("`_METADATA` has "));
 }

@@ -109,10 +109,13 @@ impl Writer {
         let &Conversion { dialect, dtype, job, .. } = conversion;
         let mut writer = Self::of((temporary, finished), place, (dialect, dtype));
         if !matches!(writer.place, Place::There) {
+            // What cannot be looked at now may be gone on with later.
+            writer.stays = !noted.files.is_empty();
             let checksums = noted.whole_ones(&writer.item())?;
             tell_kept(&writer.finished, checksums.files.len(), "files", checksums.bytes());
             let journal = Some(checksums.journal(&writer.item(), job)?);
             writer.state = Mutex::new(State { checksums, journal, ..State::default() });
+            writer.stays = false;
         }
         Ok(writer)
     }
@@ -208,7 +211,7 @@ impl Writer {
     /// It cannot be written; another process did not write its part in time; the parts that the processes
     /// wrote do not make up the arrays that the first one knows.
     pub fn commit(mut self) -> Result<Path, CheckpointError> {
-        let State { leaves, checksums, journal, .. } = std::mem::take(&mut *self.state());
+        let State { leaves, checksums, mut journal, .. } = std::mem::take(&mut *self.state());
         match self.share.clone() {
             Some(share) if share.rank > 0 => {
                 share.leave(&self.temporary, leaves.into_keys().collect(), checksums)?;
@@ -219,17 +222,21 @@ impl Writer {
                     None => checksums,
                 };
                 let folders = (&self.temporary, &self.finished);
-                let is_conversion = journal.is_some();
                 let ending = self.ending(&leaves, checksums)?;
-                let committed = self.place.commit(folders, &ending, journal);
+                let committed = self.place.commit(folders, &ending, &mut journal);
                 if let Err(error) = &committed {
-                    self.stays = is_conversion && error.may_pass();
+                    self.stays = journal.is_some() && error.may_pass();
                 }
                 committed?;
             }
         }
         self.committed = true;
         Ok(self.finished.clone())
+    }
+
+    /// Checks that the format has a place for what was recorded so far.
+    pub(in crate::checkpoint) fn check(&self) -> Result<(), CheckpointError> {
+        (self.dialect.tree)(&self.state().leaves, &self.finished).map(drop)
     }
 
     /// Gives a conversion up after an error. What it has written stays where the next one may succeed.
@@ -250,9 +257,11 @@ impl Writer {
         })?;
         let mut files = (self.dialect.tree)(leaves, &self.finished)?;
         for (name, bytes) in &files {
-            if let Some(name) = self.dialect.in_item(name) {
-                checksums.files.insert(name.to_string(), Checksum::of(bytes));
-            }
+            let checksum = Checksum::of(bytes);
+            match self.dialect.in_item(name) {
+                Some(name) => checksums.files.insert(name.to_string(), checksum),
+                None => checksums.beside.insert(name.clone(), checksum),
+            };
         }
         files.insert(0, (self.dialect.in_checkpoint(CHECKSUMS_FILE), checksums.to_text()));
         Ok(files)

@@ -1,0 +1,129 @@
+//! Conversions that end with an error which may pass: what they have written is kept by the next.
+
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use gimlet::checkpoint::{
+    Array, ArrayInfo, CheckpointError, Format, NativeOptions, Stored, export_t5x, list_steps, open,
+};
+use gimlet::storage::{Path, StorageError};
+
+use super::interrupted::{contents, conversion, end, kept, save_t5, start};
+use super::scratch;
+use super::stores::orphan;
+use crate::storage::faulty::Bucket;
+use crate::storage::server::Request;
+
+/// Has files grow to this size and no further, as a disk that is full.
+fn limit(command: &mut Command, bytes: u64) -> &mut Command {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: system calls alone, which may stand between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+            match libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        })
+    }
+}
+
+#[test]
+fn what_a_conversion_wrote_before_the_disk_was_full_is_kept() {
+    let (_dir, dir) = scratch();
+    let from = save_t5(&dir.join("from"));
+    let formats = [
+        ("t5x", &[][..], "checkpoint_7"),
+        ("orbax", &["--to=orbax"], "checkpoint_7"),
+        ("hf", &["--to=hugging_face"], "model.safetensors"),
+        ("model.pth", &["--to=torch"], ""),
+    ];
+    for (name, flags, finished) in formats {
+        let [whole, to] = ["whole", "to"].map(|folder| dir.join(folder).join(name));
+        whole.parent().unwrap().create_dir_all().unwrap();
+        to.parent().unwrap().create_dir_all().unwrap();
+        end(start(&from, &whole, flags));
+        let [whole, out] = [&whole, &to].map(|path| path.parent().unwrap());
+        let largest = *whole.sizes().unwrap().values().max().unwrap();
+        let mut full = conversion(&from, &to, flags);
+        let output = limit(&mut full, largest * 4 / 5).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{name}: {told}");
+        assert!(told.contains("the disk is full; free some space"), "{name}: {told}");
+        assert!(told.contains("stays for the same command to go on with"), "{name}: {told}");
+        let seen = if finished.is_empty() { to.clone() } else { to.join(finished) };
+        assert!(!seen.exists().unwrap(), "{name} is seen");
+        // Fuller still: not even the journal can be written.
+        assert!(!limit(&mut conversion(&from, &to, flags), 1).status().unwrap().success());
+        let told = end(start(&from, &to, flags));
+        assert!(kept(&told) > 3, "{name}: {told}");
+        assert!(contents(&out) == contents(&whole), "{name}: other bytes");
+        [whole, out].iter().for_each(|folder| folder.remove_dir_all().unwrap());
+    }
+}
+
+/// A checkpoint on a link that breaks before one of its arrays.
+#[derive(Debug)]
+struct Breaking<'a>(&'a dyn Stored, &'static str);
+
+impl Stored for Breaking<'_> {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn format(&self) -> Format {
+        self.0.format()
+    }
+
+    fn step(&self) -> Result<u64, CheckpointError> {
+        self.0.step()
+    }
+
+    fn leaves(&self) -> Vec<ArrayInfo<'_>> {
+        self.0.leaves()
+    }
+
+    fn read(&self, name: &str) -> Result<Array, CheckpointError> {
+        match name == self.1 {
+            true => Err(StorageError::new("read", self.path(), ErrorKind::TimedOut.into()).into()),
+            false => self.0.read(name),
+        }
+    }
+
+    fn read_part(&self, name: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
+        self.read(name).map(|array| array.part(part))
+    }
+}
+
+#[test]
+fn what_a_conversion_sent_before_the_link_broke_is_kept() {
+    let (_dir, dir) = scratch();
+    let from = open(&save_t5(&dir)).unwrap();
+    let bucket = Bucket::new();
+    let run = bucket.path("run");
+    let broken = "target/token_embedder/embedding";
+    let error = export_t5x(&Breaking(&*from, broken), (run.clone(), 7), &NativeOptions::default())
+        .unwrap_err();
+    assert!(!error.is_damage() && list_steps(&run).unwrap().is_empty(), "{error}");
+    // As of another process.
+    orphan(&run);
+    let before = bucket.requests().len();
+    let to = export_t5x(&*from, (run, 7), &NativeOptions::default()).unwrap();
+    let sent = bucket.requests().split_off(before);
+    let is_sent = |name: &String| {
+        let is_it = |request: &Request| request.method == "PUT" && request.target.contains(name);
+        sent.iter().any(is_it)
+    };
+    let (again, kept): (Vec<_>, Vec<_>) = to
+        .sizes()
+        .unwrap()
+        .into_keys()
+        .filter(|name| name.starts_with("target."))
+        .partition(is_sent);
+    assert!(kept.len() > 100 && !again.is_empty(), "{kept:?} {again:?}");
+    let whole = export_t5x(&*from, (dir.join("whole"), 7), &NativeOptions::default()).unwrap();
+    assert!(contents(&to) == contents(&whole), "other bytes");
+}
