@@ -56,7 +56,10 @@ pub use checkpointers::{
     OrbaxCheckpointManager, SaveBestCheckpointer,
 };
 pub use error::CheckpointError;
-pub use export::{HuggingFaceOptions, Weights, export_hugging_face, export_t5x, export_torch};
+pub use export::{
+    HuggingFaceOptions, Weights, export_hugging_face, export_mesh_tensorflow, export_t5x,
+    export_torch, name_newest,
+};
 pub use fit::{Mismatch, Shapes, check_fit};
 pub use listing::{Condition, Listed, file_sizes, list};
 pub use native::{Procedure, Reader, Shard, Share, Writer};
@@ -69,7 +72,10 @@ pub use spec::{
     RestoreDtype, RestoreMode, SaveCheckpointConfig, SaveCompression, SaveDtype,
 };
 pub use statistics::{Distance, Statistics, Tolerance};
-pub use steps::{Skipped, checkpoint_dir, latest, list_steps, restore_newest, step_of};
+pub use steps::{
+    Skipped, bundle_prefix, checkpoint_dir, latest, list_steps, restore_newest, step_of,
+    step_of_bundle,
+};
 pub use stored::{ArrayInfo, Format, RUN_FILE, Stored, Without};
 pub use transformations::{ApplyAssignmentMap, StateTransformation};
 pub use unfinished::is_unfinished;

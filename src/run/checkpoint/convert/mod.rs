@@ -8,8 +8,8 @@ use self::folder::{Stop, convert_all};
 use super::metered::Metered;
 use super::{Meter, failure, open_at, parse_path, size, storage_failure};
 use crate::checkpoint::{
-    CheckpointError, Listed, Stored, export_hugging_face, export_t5x, export_torch, is_unfinished,
-    list, step_of,
+    CheckpointError, Listed, Stored, export_hugging_face, export_mesh_tensorflow, export_t5x,
+    export_torch, file_sizes, is_unfinished, list,
 };
 use crate::run::failure::Failure;
 use crate::storage::Path;
@@ -27,7 +27,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
              torch, or the name of a folder"
         )));
     }
-    let has_no_tokenizer = args.format() == TargetFormat::T5x || args.is_file();
+    let has_no_tokenizer = args.format().weights().is_none() || args.is_file();
     if args.model.vocabulary.is_some() && has_no_tokenizer {
         return Err(Failure::usage(anyhow!(
             "--vocabulary goes beside weights: expected --to hugging_face, torch or flax, and a folder TO"
@@ -76,6 +76,7 @@ fn convert_one(args: &ConvertArgs, to: &Path) -> Result<(), Failure> {
     let is_there = file.exists().map_err(storage_failure)?;
     // In a bucket what is half-written has its name already.
     if is_there && !is_unfinished(&file).map_err(failure)? {
+        format.settle(&target)?;
         return Err(Failure::usage(anyhow!("`{file}` exists; remove it, or name another TO")));
     }
     Ok(convert(args, &*stored, &target)?)
@@ -84,13 +85,14 @@ fn convert_one(args: &ConvertArgs, to: &Path) -> Result<(), Failure> {
 /// Where a single checkpoint goes.
 fn target(format: TargetFormat, stored: &dyn Stored, to: &Path) -> Result<Path, Failure> {
     let step = stored.step().map_err(failure)?;
-    match step_of(to) {
+    match format.step_at(to) {
         // Formats without a step take that of the name.
         Some(named) if named == step || step == 0 => Ok(to.clone()),
         Some(named) => Err(Failure::usage(anyhow!(
-            "TO is named checkpoint_{named}, but `{}` is of step {step}; expected a folder, or the \
-             name checkpoint_{step}",
-            stored.path()
+            "TO is named {}, but `{}` is of step {step}; expected a folder, or the name {}",
+            format.place(to, named).file_name(),
+            stored.path(),
+            format.place(to, step).file_name()
         ))),
         None => Ok(format.place(to, step)),
     }
@@ -101,9 +103,14 @@ fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(),
     let from = Metered::new(stored, target);
     match args.format().weights() {
         None => {
-            let model_dir = target.parent().expect("`checkpoint_N` lies in a folder");
-            let step = step_of(target).expect("the target is named `checkpoint_N`");
-            export_t5x(&from, (&model_dir, step), args.dtype())?;
+            let folder = target.parent().map_or_else(|| parse_path("."), Ok)?;
+            let step = args.format().step_at(target).expect("the target is named by its step");
+            match args.format() {
+                TargetFormat::MeshTensorFlow => {
+                    export_mesh_tensorflow(&from, (&folder, step), args.dtype())?
+                }
+                _ => export_t5x(&from, (&folder, step), args.dtype())?,
+            };
         }
         Some(weights) => {
             let options = args.options(weights)?;
@@ -113,7 +120,7 @@ fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(),
             }
         }
     }
-    let bytes = if target.is_dir()? { target.sizes()?.values().sum() } else { target.size()? };
+    let bytes = file_sizes(target)?.values().sum();
     notice(&format!("{target}: {}, from {} `{}`", size(bytes), stored.format(), stored.path()));
     Ok(())
 }
