@@ -1,4 +1,4 @@
-//! L2: checkpoints: T5X's own layout, which is written and read, and others, which are read.
+//! L2: checkpoints: T5X's own layout, in which runs save, and others.
 //!
 //! A checkpoint is a folder `checkpoint_N` with a msgpack file `checkpoint` (tree, small arrays) and
 //! a zarr folder for every other array. Real T5X reads what [`Writer`] writes, and [`Reader`] reads

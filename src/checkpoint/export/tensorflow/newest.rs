@@ -11,13 +11,14 @@ use crate::storage::Path;
 /// unless it does so already.
 ///
 /// # Errors
-/// The folder cannot be read or written.
+/// The folder cannot be read or written; its file `checkpoint` is not TensorFlow's.
 pub fn name_newest(folder: &Path) -> Result<(), CheckpointError> {
     let entries = folder.entries()?;
     let step = |path: &Path| step_of_bundle(path.file_name().strip_suffix(".index")?);
     let mut steps: Vec<u64> = entries.iter().filter_map(|entry| step(&entry.path)).collect();
     steps.sort_unstable();
     let Some(newest) = steps.last() else { return Ok(()) };
+    refuse_other(folder)?;
     let line = |key: &str, step: &u64| {
         format!("{key}: \"{}\"\n", bundle_prefix(folder, *step).file_name())
     };

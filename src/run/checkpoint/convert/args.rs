@@ -16,9 +16,9 @@ const TORCH_ENDINGS: [&str; 3] = [".pth", ".pt", ".bin"];
 /// Flags of `gimlet checkpoint convert`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Of a folder of checkpoints, each becomes TO/checkpoint_N or TO/model.ckpt-N; those that are there \
-    are left. A killed\nconversion goes on where it was. Formats are recognized when they are \
-    read.\nExample: gimlet checkpoint convert gs://my-bucket/ro_t5x_base ro_t5x_base_pt --to torch \
+    after_help = "Of a folder of checkpoints, each becomes TO/checkpoint_N, or TO/model.ckpt-N; those \
+    that are there\nare left. A killed conversion goes on where it was. Formats are recognized when they \
+    are read.\nExample: gimlet checkpoint convert gs://my-bucket/ro_t5x_base ro_t5x_base_pt --to torch \
     --vocabulary ro.model"
 )]
 pub struct ConvertArgs {
@@ -26,7 +26,8 @@ pub struct ConvertArgs {
     #[arg(value_name = "FROM")]
     pub(super) from: String,
     /// What to write. For t5x, a folder of checkpoints or its new `checkpoint_N`; for mesh_tensorflow, a
-    /// folder of checkpoints or its new `model.ckpt-N`; for the others, a folder with `config.json` and weights, or for torch one file `.pth`, `.pt` or `.bin`.
+    /// folder of checkpoints or its new `model.ckpt-N`; for the others, a folder with `config.json` and
+    /// weights, or for torch one file `.pth`, `.pt` or `.bin`.
     #[arg(value_name = "TO")]
     pub(super) to: String,
     /// The format to write; by default torch where TO is named like its files, else t5x.
