@@ -8,16 +8,13 @@ use super::error::CheckpointError;
 use super::native::CHECKPOINT_FILE;
 use super::open::{ORBAX_BEGINNING, is_marked, open, recognize};
 use super::retention::PINNED_FILE;
-use super::steps::step_of;
+use super::steps::{step_of, step_of_bundle};
 use super::stored::Format;
 use super::unfinished;
 use crate::storage::{Entry, Path};
 
 /// What the names of half-written checkpoints hold: T5X's and ours, and Orbax's.
 const TEMPORARY_MARKS: [&str; 2] = [".tmp-", ".orbax-checkpoint-tmp"];
-
-/// What stands before the step in the names of TensorFlow's checkpoints.
-const TENSORFLOW_PREFIX: &str = "model.ckpt-";
 
 /// A checkpoint as a listing shows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +73,7 @@ pub fn list(path: &Path) -> Result<Vec<Listed>, CheckpointError> {
     for Entry { path: entry, .. } in path.entries()? {
         let name = entry.file_name();
         if let Some(prefix) =
-            name.strip_suffix(".index").filter(|_| tensorflow_step(name).is_some())
+            name.strip_suffix(".index").filter(|prefix| step_of_bundle(prefix).is_some())
         {
             found.extend(listed_beside(&entry, &path.join(prefix), prefix)?);
         } else if step_of(&entry).is_some() || is_temporary(&entry) {
@@ -107,7 +104,7 @@ fn listed(path: &Path, name: &str) -> Result<Listed, CheckpointError> {
             .find_map(|mark| Some(name.split_once(mark)?.0))
             .and_then(|finished| Path::parse(finished).ok())
             .map_or_else(|| step_of(path), |finished| step_of(&finished))
-            .or_else(|| tensorflow_step(name)),
+            .or_else(|| step_of_bundle(name.trim_end_matches(".index"))),
         format: None,
         num_files: sizes.len(),
         bytes: sizes.values().sum(),
@@ -150,11 +147,6 @@ fn is_temporary(path: &Path) -> bool {
         let finished = name.split_once(mark).and_then(|(before, _)| Path::parse(before).ok());
         finished.is_some_and(|finished| step_of(&finished).is_some())
     })
-}
-
-/// The step in `model.ckpt-N` or `model.ckpt-N.index`.
-fn tensorflow_step(name: &str) -> Option<u64> {
-    name.strip_prefix(TENSORFLOW_PREFIX)?.trim_end_matches(".index").parse().ok()
 }
 
 /// The files of a checkpoint with their sizes; those beside each other that share a prefix are one of

@@ -1,4 +1,4 @@
-//! L2: checkpoints: T5X's own layout, which is written and read, and others, which are read.
+//! L2: checkpoints: T5X's own layout, in which runs save, and others.
 //!
 //! A checkpoint is a folder `checkpoint_N` with a msgpack file `checkpoint` (tree, small arrays) and
 //! a zarr folder for every other array. Real T5X reads what [`Writer`] writes, and [`Reader`] reads
@@ -57,8 +57,8 @@ pub use checkpointers::{
 };
 pub use error::CheckpointError;
 pub use export::{
-    HuggingFaceOptions, NativeOptions, Weights, export_hugging_face, export_orbax, export_t5x,
-    export_torch,
+    HuggingFaceOptions, NativeOptions, Weights, export_hugging_face, export_mesh_tensorflow,
+    export_orbax, export_t5x, export_torch, name_newest,
 };
 pub use fit::{Mismatch, Shapes, check_fit};
 pub use listing::{Condition, Listed, file_sizes, list};
@@ -72,7 +72,10 @@ pub use spec::{
     RestoreDtype, RestoreMode, SaveCheckpointConfig, SaveCompression, SaveDtype,
 };
 pub use statistics::{Distance, Statistics, Tolerance};
-pub use steps::{Skipped, checkpoint_dir, latest, list_steps, restore_newest, step_of};
+pub use steps::{
+    Skipped, bundle_prefix, checkpoint_dir, latest, list_steps, restore_newest, step_of,
+    step_of_bundle,
+};
 pub use stored::{ArrayInfo, Format, RUN_FILE, Stored, Without};
 pub use transformations::{ApplyAssignmentMap, StateTransformation};
 pub use unfinished::is_unfinished;

@@ -12,6 +12,20 @@ use crate::storage::Path;
 /// What the names of checkpoints begin with.
 const PREFIX: &str = "checkpoint_";
 
+/// What the names of TensorFlow's checkpoints begin with.
+const BUNDLE_PREFIX: &str = "model.ckpt-";
+
+/// What the names of the files of TensorFlow's checkpoint of a step begin with.
+pub fn bundle_prefix(folder: &Path, step: u64) -> Path {
+    folder.join(&format!("{BUNDLE_PREFIX}{step}"))
+}
+
+/// The step that the name of a checkpoint of TensorFlow tells: `model.ckpt-N`.
+pub fn step_of_bundle(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(BUNDLE_PREFIX)?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
 /// The folder of the checkpoint of a step.
 pub fn checkpoint_dir(model_dir: &Path, step: u64) -> Path {
     model_dir.join(&format!("{PREFIX}{step}"))

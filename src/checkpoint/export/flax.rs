@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use rmpv::encode::write_value;
 
-use super::model::Tensor;
+use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
 use crate::checkpoint::names::Axes;
 use crate::checkpoint::native::{Pieces, write_map_head};

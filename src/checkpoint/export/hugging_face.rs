@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::model::{Model, Tensor};
+use super::model::Model;
+use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
 use super::tokenizer::{Files, byte_files, pretty, sentencepiece_files};
 use super::unstacked::Unstacked;
@@ -151,7 +152,7 @@ fn write_weights(
     target: &Target,
 ) -> Result<(), CheckpointError> {
     // Who is refused has written nothing that could be taken back.
-    let out = TensorFile::begin(&target.file, &Job::of(from, options)?)?;
+    let out = TensorFile::begin(&target.file, &target.file, &Job::of(from, options)?)?;
     let written = write_in_order(from, model, options.weights, target, out);
     // Should the weights be there all the same, as where a store's answer got lost, the small files belong
     // to them.

@@ -6,7 +6,9 @@ mod hugging_face;
 mod model;
 mod native;
 mod safetensors;
+mod tensor;
 mod tensor_file;
+mod tensorflow;
 mod tokenizer;
 mod torch;
 mod unstacked;
@@ -19,6 +21,7 @@ use crate::storage::{Path, StorageError};
 
 pub use hugging_face::{HuggingFaceOptions, Weights, export_hugging_face, export_torch};
 pub use native::{NativeOptions, export_orbax, export_t5x};
+pub use tensorflow::{export_mesh_tensorflow, name_newest};
 
 /// What an error of writing a file was: of reading the checkpoint, which came wrapped, or of the file.
 fn unwrapped(file: &Path, error: io::Error) -> CheckpointError {

@@ -1,18 +1,16 @@
 //! What a checkpoint holds, as transformers see it: the tensors and the configuration.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
 use super::hugging_face::HuggingFaceOptions;
+use super::tensor::Tensor;
 use crate::checkpoint::array::DType;
-use crate::checkpoint::blocks::{columns, read_block, slabs};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::names::Axes;
 use crate::checkpoint::names::hugging_face::{EncoderAttention, from_t5x, shape_from_t5x};
 use crate::checkpoint::stored::{ArrayInfo, Stored};
-use crate::checkpoint::transpose::transposed;
 
 /// The families of which transformers has a class.
 const FAMILIES: [(&str, &str); 4] = [
@@ -27,53 +25,6 @@ const MT5_VOCAB: usize = 250_112;
 
 /// The distance beyond which all positions share a bucket, the same in every T5.
 const MAX_DISTANCE: usize = 128;
-
-/// A tensor to be written.
-pub(super) struct Tensor {
-    /// Its name in PyTorch's models.
-    pub name: String,
-    source: String,
-    /// Its dimensions in the checkpoint.
-    pub shape: Vec<usize>,
-    /// Its dimensions in PyTorch's models.
-    pub out_shape: Vec<usize>,
-    /// How the two relate.
-    pub axes: Axes,
-    /// The type that is written.
-    pub dtype: DType,
-    /// The type in the checkpoint.
-    source_dtype: DType,
-}
-
-impl Tensor {
-    /// Writes its elements in C order, block by block. An error of reading is wrapped; see [`unwrapped`].
-    pub(super) fn write(
-        &self,
-        from: &dyn Stored,
-        axes: Axes,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        let array = ArrayInfo { name: &self.source, dtype: self.source_dtype, shape: &self.shape };
-        let parts = match axes {
-            Axes::Same => slabs(array),
-            Axes::Swapped => columns(array),
-        };
-        for part in parts {
-            let block = read_block(from, array, &part).map_err(io::Error::other)?;
-            let block = match axes {
-                Axes::Same => block,
-                Axes::Swapped => transposed(block),
-            };
-            out.write_all(&block.cast(self.dtype).data)?;
-        }
-        Ok(())
-    }
-
-    /// Its bytes as they are written.
-    pub(super) fn num_bytes(&self) -> usize {
-        self.shape.iter().product::<usize>() * self.dtype.size()
-    }
-}
 
 /// What the arrays of a checkpoint tell of its model.
 pub(super) struct Model {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::{Map, json};
 
-use super::model::Tensor;
+use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::foreign::type_name;

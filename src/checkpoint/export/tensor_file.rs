@@ -22,10 +22,20 @@ const JOURNAL: &str = "jsonl";
 struct Segment {
     start: u64,
     end: u64,
-    /// CRC-32 of its bytes.
-    crc: u32,
-    /// The same of what lies between the tensor before and it.
+    /// The sums of its bytes.
+    #[serde(flatten)]
+    sums: Sums,
+    /// CRC-32 of what lies between the tensor before and it.
     before: u32,
+}
+
+/// The checksums that formats ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Sums {
+    /// That of zip archives.
+    pub crc32: u32,
+    /// That of TensorFlow.
+    pub crc32c: u32,
 }
 
 /// A file of tensors being written. Dropped before [`TensorFile::finish`], it leaves on disk what the next
@@ -42,14 +52,17 @@ pub(super) struct TensorFile {
     kept_end: u64,
     /// The sum of what was written since the last tensor.
     crc: Crc,
+    /// The same, as TensorFlow sums.
+    crc32c: u32,
 }
 
 impl TensorFile {
-    /// Begins a file, or goes on with what a conversion of the same job has left of it that was killed.
+    /// Begins a file, or goes on with what a conversion of the same job has left of it that was killed. It is
+    /// seen where `mark` is there, which may be the file itself; without, its name is given anew.
     ///
     /// # Errors
     /// Another process writes it; it cannot be written.
-    pub(super) fn begin(target: &Path, job: &Job) -> Result<Self, CheckpointError> {
+    pub(super) fn begin(target: &Path, mark: &Path, job: &Job) -> Result<Self, CheckpointError> {
         if !target.is_on_disk() {
             return Ok(Self::of(target, None, target.create()?, VecDeque::new()));
         }
@@ -63,7 +76,7 @@ impl TensorFile {
                 return Err(CheckpointError::Busy { path, by });
             }
         };
-        if target.exists()? {
+        if mark.exists()? {
             // Another has finished it meanwhile.
             if lock.is_some() {
                 unfinished.remove_file()?;
@@ -90,7 +103,7 @@ impl TensorFile {
     fn of(target: &Path, staged: Option<Staged>, out: FileWriter, kept: VecDeque<Segment>) -> Self {
         let kept_end = kept.back().map_or(0, |last| last.end);
         let target = target.clone();
-        Self { target, staged, out, position: 0, kept, kept_end, crc: Crc::new() }
+        Self { target, staged, out, position: 0, kept, kept_end, crc: Crc::new(), crc32c: 0 }
     }
 
     /// The bytes so far.
@@ -98,29 +111,42 @@ impl TensorFile {
         self.position
     }
 
-    /// Adds a tensor, unless it is there already, and yields the CRC-32 of its bytes.
+    /// Adds a tensor, unless it is there already, and yields the sums of its bytes.
     pub(super) fn tensor(
         &mut self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> io::Result<u32> {
+    ) -> io::Result<Sums> {
         if let Some(kept) = self.kept.pop_front() {
-            let before = std::mem::take(&mut self.crc).sum();
+            let before = self.take_sums().crc32;
             if (kept.start, kept.before) != (self.position, before) {
                 return Err(self.refuse_kept());
             }
             self.position = kept.end;
-            return Ok(kept.crc);
+            return Ok(kept.sums);
         }
-        let (start, before) = (self.position, std::mem::take(&mut self.crc).sum());
+        let (start, before) = (self.position, self.take_sums().crc32);
         write(self)?;
-        let (end, crc) = (self.position, std::mem::take(&mut self.crc).sum());
+        let (end, sums) = (self.position, self.take_sums());
         if let Some(staged) = &mut self.staged {
             self.out.flush()?;
             let journal = staged.journal.as_mut().expect("it ends with the file");
-            let noted = journal.add(&Segment { start, end, crc, before });
+            let noted = journal.add(&Segment { start, end, sums, before });
             noted.map_err(io::Error::other)?;
         }
-        Ok(crc)
+        Ok(sums)
+    }
+
+    /// The sums of what was written since they were taken last.
+    fn take_sums(&mut self) -> Sums {
+        let crc32 = std::mem::take(&mut self.crc).sum();
+        Sums { crc32, crc32c: std::mem::take(&mut self.crc32c) }
+    }
+
+    /// Takes note of bytes that are in the file.
+    fn passed(&mut self, bytes: &[u8]) {
+        self.crc.update(bytes);
+        self.crc32c = crc32c::crc32c_append(self.crc32c, bytes);
+        self.position += bytes.len() as u64;
     }
 
     /// Makes the file durable and gives it its name.
@@ -173,13 +199,11 @@ impl Write for TensorFile {
         // What comes before a tensor that is there is there too.
         let num_kept = self.kept_end.saturating_sub(self.position).min(bytes.len() as u64);
         if num_kept > 0 {
-            self.crc.update(&bytes[..num_kept as usize]);
-            self.position += num_kept;
+            self.passed(&bytes[..num_kept as usize]);
             return Ok(num_kept as usize);
         }
         let length = self.out.write(bytes)?;
-        self.crc.update(&bytes[..length]);
-        self.position += length as u64;
+        self.passed(&bytes[..length]);
         Ok(length)
     }
 
@@ -236,7 +260,10 @@ fn whole_ones(file: &Path, noted: Vec<Segment>) -> Result<VecDeque<Segment>, Che
     for segment in noted {
         let Segment { start, end: next, .. } = segment;
         let follows = end <= start && start <= next;
-        if !follows || sum(start - end)? != segment.before || sum(next - start)? != segment.crc {
+        if !follows
+            || sum(start - end)? != segment.before
+            || sum(next - start)? != segment.sums.crc32
+        {
             break;
         }
         end = next;

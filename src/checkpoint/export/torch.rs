@@ -3,7 +3,7 @@
 
 use std::io;
 
-use super::model::Tensor;
+use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
 use super::zip::ZipWriter;
 use crate::checkpoint::array::DType;

@@ -51,7 +51,7 @@ impl ZipWriter {
         let offset = self.out.position();
         self.out.write_all(&local_header(name, size, offset))?;
         let start = self.out.position();
-        let crc = self.out.tensor(write)?;
+        let crc = self.out.tensor(write)?.crc32;
         let written = self.out.position() - start;
         assert_eq!(written, size, "`{name}` has the size that was announced");
         let mut descriptor = b"PK\x07\x08".to_vec();

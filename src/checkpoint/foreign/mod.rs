@@ -25,7 +25,13 @@ use crate::storage::Path;
 
 pub(super) use hugging_face::{marks as hugging_face_marks, open_file, open_hugging_face};
 pub(super) use safetensors::type_name;
-pub(super) use tensorflow::open_tensorflow;
+pub(super) use sums::mask;
+#[cfg(test)]
+pub(super) use tensorflow::read_table;
+pub(super) use tensorflow::{
+    Dim, Entry as BundleEntry, FOOTER, Header, MAGIC, STATE_FILE, Shape, Version, index_of,
+    masked_crc32c, open_tensorflow, type_number,
+};
 pub(super) use torch::open_torch;
 
 use sums::Piece;

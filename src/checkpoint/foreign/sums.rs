@@ -68,7 +68,7 @@ impl Running {
 }
 
 /// As TensorFlow hides checksums of what holds checksums itself.
-pub(super) fn mask(crc32c: u32) -> u32 {
+pub(in crate::checkpoint) fn mask(crc32c: u32) -> u32 {
     crc32c.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 

@@ -1,11 +1,11 @@
-//! The names of Mesh TensorFlow's T5, optimizer included. Source: `checkpoint_importer.py` of T5X.
+//! The names of Mesh TensorFlow's T5, optimizer included, both ways. Source: `checkpoint_importer.py` of T5X.
 //!
 //! `encoder/block_003/layer_000/SelfAttention/q` is `encoder/layers_3/attention/query/kernel`. No matrix
 //! is transposed. A bias of relative positions in the first block alone serves the whole stack.
 
 use std::collections::BTreeMap;
 
-use super::{Axes, Entry, Origin};
+use super::{Axes, Entry, Origin, take_number};
 use crate::checkpoint::array::DType;
 use crate::checkpoint::foreign::RawInfos;
 
@@ -14,14 +14,78 @@ const SLOTS: [(&str, &str); 4] =
     [("_slot_vr", "v_row"), ("_slot_vc", "v_col"), ("_slot_v", "v"), ("_slot_m", "m")];
 
 /// The count of updates.
-const GLOBAL_STEP: &str = "global_step";
+pub(in crate::checkpoint) const GLOBAL_STEP: &str = "global_step";
 
-const STEP: &str = "state/step";
+/// The same of T5X.
+pub(in crate::checkpoint) const STEP: &str = "state/step";
 
-/// T5X's name for the bias of relative positions.
-const BIAS: &str = "relpos_bias/rel_embedding";
+/// The bias of relative positions, in the first layer of a block, and T5X's name for it.
+const BIAS: (&str, &str) = ("SelfAttention/relative_attention_bias", "relpos_bias/rel_embedding");
 
-const PROJECTIONS: [(&str, &str); 4] = [("q", "query"), ("k", "key"), ("v", "value"), ("o", "out")];
+/// The embedding that both stacks share.
+const EMBEDDING: (&str, &str) = ("shared/embedding", "token_embedder/embedding");
+
+/// What maps to logits.
+const LOGITS: (&str, &str) = ("logits/kernel", "logits_dense/kernel");
+
+/// The norm before a layer and the one of the stack, which Mesh TensorFlow's legacy mode calls otherwise.
+const NORM: &str = "rms_norm/scale";
+const LEGACY_NORMS: [&str; 2] = ["layer_norm/scale", "final_layer_norm/scale"];
+
+const PROJECTIONS: &[(&str, &str)] =
+    &[("q", "query/kernel"), ("k", "key/kernel"), ("v", "value/kernel"), ("o", "out/kernel")];
+
+const MLP_KERNELS: &[(&str, &str)] = &[
+    ("wi/kernel", "wi/kernel"),
+    ("wi_0/kernel", "wi_0/kernel"),
+    ("wi_1/kernel", "wi_1/kernel"),
+    ("wo/kernel", "wo/kernel"),
+];
+
+/// A layer of every block.
+struct Layer {
+    /// What attends or feeds forward, here and in T5X.
+    module: (&'static str, &'static str),
+    /// What lies in it, here and in T5X.
+    kernels: &'static [(&'static str, &'static str)],
+    /// T5X's name of the norm before it.
+    norm: &'static str,
+}
+
+const ENCODER_ATTENTION: Layer = Layer {
+    module: ("SelfAttention", "attention"),
+    kernels: PROJECTIONS,
+    norm: "pre_attention_layer_norm",
+};
+
+const SELF_ATTENTION: Layer = Layer {
+    module: ("SelfAttention", "self_attention"),
+    kernels: PROJECTIONS,
+    norm: "pre_self_attention_layer_norm",
+};
+
+const CROSS_ATTENTION: Layer = Layer {
+    module: ("EncDecAttention", "encoder_decoder_attention"),
+    kernels: PROJECTIONS,
+    norm: "pre_cross_attention_layer_norm",
+};
+
+const MLP: Layer =
+    Layer { module: ("DenseReluDense", "mlp"), kernels: MLP_KERNELS, norm: "pre_mlp_layer_norm" };
+
+/// An encoder or a decoder.
+struct Stack {
+    name: &'static str,
+    t5x: &'static str,
+    layers: &'static [Layer],
+}
+
+const STACKS: [Stack; 3] = [
+    Stack { name: "encoder", t5x: "encoder", layers: &[ENCODER_ATTENTION, MLP] },
+    Stack { name: "decoder", t5x: "decoder", layers: &[SELF_ATTENTION, CROSS_ATTENTION, MLP] },
+    // A decoder without encoder.
+    Stack { name: "transformer", t5x: "decoder", layers: &[SELF_ATTENTION, MLP] },
+];
 
 /// The arrays of T5X that the variables are. Those that no T5 has keep their names below `target/`.
 pub(in crate::checkpoint) fn entries(tensors: &RawInfos) -> BTreeMap<String, Entry> {
@@ -76,68 +140,141 @@ fn add_missing_slots(entries: &mut BTreeMap<String, Entry>) {
 }
 
 fn to_t5x(variable: &str, per_layer: bool) -> Option<String> {
-    let parts: Vec<&str> = variable.split('/').collect();
-    let stack = parts[0];
-    // A decoder without encoder is called `transformer`.
-    let t5x_stack = if stack == "transformer" { "decoder" } else { stack };
-    if !matches!(stack, "shared" | "encoder" | "decoder" | "transformer") {
-        return None;
+    if variable == EMBEDDING.0 {
+        return Some(EMBEDDING.1.to_string());
     }
-    Some(match parts[1..] {
-        ["embedding"] if stack == "shared" => "token_embedder/embedding".to_string(),
-        ["embedding"] => format!("{t5x_stack}/token_embedder/embedding"),
-        ["final_layer_norm" | "rms_norm", "scale"] => format!("{t5x_stack}/{t5x_stack}_norm/scale"),
-        ["logits", "kernel"] if t5x_stack == "decoder" => "decoder/logits_dense/kernel".to_string(),
-        [block, layer, ref rest @ ..] => {
-            let block: usize = number(block, "block_")?;
-            let layer: usize = number(layer, "layer_")?;
-            let part = in_layer(stack, layer, rest)?;
-            match &part[..] {
-                BIAS if layer != 0 => return None,
-                BIAS if !per_layer => format!("{t5x_stack}/{BIAS}"),
-                _ => format!("{t5x_stack}/layers_{block}/{part}"),
-            }
+    let (stack, rest) = variable.split_once('/')?;
+    let Stack { t5x, layers, .. } = STACKS.iter().find(|known| known.name == stack)?;
+    let is_norm = |name: &str| name == NORM || LEGACY_NORMS.contains(&name);
+    match rest {
+        "embedding" => return Some(format!("{t5x}/{}", EMBEDDING.1)),
+        norm if is_norm(norm) => return Some(format!("{t5x}/{t5x}_norm/scale")),
+        logits if logits == LOGITS.0 => {
+            return (*t5x == "decoder").then(|| format!("{t5x}/{}", LOGITS.1));
         }
-        _ => return None,
-    })
+        _ => {}
+    }
+    let (block, rest) = rest.split_once('/')?;
+    let (layer, rest) = rest.split_once('/')?;
+    let (block, layer) = (number(block, "block_")?, number(layer, "layer_")?);
+    if rest == BIAS.0 {
+        return (layer == 0).then(|| match per_layer {
+            true => format!("{t5x}/layers_{block}/{}", BIAS.1),
+            false => format!("{t5x}/{}", BIAS.1),
+        });
+    }
+    if is_norm(rest) {
+        return Some(format!("{t5x}/layers_{block}/{}/scale", layers.get(layer)?.norm));
+    }
+    let (module, rest) = rest.split_once('/')?;
+    let layer = layers.iter().find(|layer| layer.module.0 == module)?;
+    let (_, kernel) = layer.kernels.iter().find(|(name, _)| *name == rest)?;
+    Some(format!("{t5x}/layers_{block}/{}/{kernel}", layer.module.1))
 }
 
-fn in_layer(stack: &str, layer: usize, rest: &[&str]) -> Option<String> {
-    Some(match *rest {
-        ["SelfAttention", "relative_attention_bias"] => BIAS.to_string(),
-        [attention @ ("SelfAttention" | "EncDecAttention"), which] => {
-            let attention = match (attention, stack) {
-                ("EncDecAttention", _) => "encoder_decoder_attention",
-                (_, "encoder") => "attention",
-                _ => "self_attention",
-            };
-            let (_, projection) = PROJECTIONS.iter().find(|(letter, _)| *letter == which)?;
-            format!("{attention}/{projection}/kernel")
-        }
-        ["DenseReluDense", which @ ("wi" | "wi_0" | "wi_1" | "wo"), "kernel"] => {
-            format!("mlp/{which}/kernel")
-        }
-        ["layer_norm" | "rms_norm", "scale"] => format!("{}/scale", norm(stack, layer)?),
-        _ => return None,
-    })
+/// The variable that is an array of T5X's, `target/` or a slot of the optimizer's included; `None` where
+/// Mesh TensorFlow's T5 has none.
+pub(in crate::checkpoint) fn from_t5x(name: &str, has_encoder: bool) -> Option<String> {
+    if let Some(param) = name.strip_prefix("target/") {
+        return variable(param, has_encoder);
+    }
+    let (param, slot) = name.strip_prefix("state/param_states/")?.rsplit_once('/')?;
+    let (end, _) = SLOTS.iter().find(|(_, known)| *known == slot)?;
+    Some(format!("{}{end}", variable(param, has_encoder)?))
 }
 
-/// What the norm before a layer of a block is called.
-fn norm(stack: &str, layer: usize) -> Option<&'static str> {
-    let norms: &[&str] = match stack {
-        "encoder" => &["pre_attention_layer_norm", "pre_mlp_layer_norm"],
-        "decoder" => &[
-            "pre_self_attention_layer_norm",
-            "pre_cross_attention_layer_norm",
-            "pre_mlp_layer_norm",
-        ],
-        _ => &["pre_self_attention_layer_norm", "pre_mlp_layer_norm"],
+fn variable(param: &str, has_encoder: bool) -> Option<String> {
+    if param == EMBEDDING.1 {
+        return Some(EMBEDDING.0.to_string());
+    }
+    let (stack, rest) = param.split_once('/')?;
+    let is_it = |known: &&Stack| known.t5x == stack && has_encoder == (known.name != "transformer");
+    let Stack { name, t5x, layers } = STACKS.iter().find(is_it)?;
+    let (general, block) = match take_number(rest, "layers_", '/') {
+        Some((general, block)) => (general, block),
+        None => (rest.to_string(), 0),
     };
-    norms.get(layer).copied()
+    let Some(in_layer) = general.strip_prefix("layers_#/") else {
+        return Some(match rest {
+            embedding if embedding == EMBEDDING.1 => format!("{name}/embedding"),
+            norm if *norm == format!("{t5x}_norm/scale") => format!("{name}/{NORM}"),
+            logits if logits == LOGITS.1 && *t5x == "decoder" => format!("{name}/{}", LOGITS.0),
+            bias if bias == BIAS.1 => format!("{name}/block_000/layer_000/{}", BIAS.0),
+            _ => return None,
+        });
+    };
+    let (layer, rest) = match in_layer == BIAS.1 {
+        true => (0, BIAS.0.to_string()),
+        false => {
+            layers.iter().enumerate().find_map(|(at, layer)| Some((at, layer.part(in_layer)?)))?
+        }
+    };
+    Some(format!("{name}/block_{block:03}/layer_{layer:03}/{rest}"))
+}
+
+impl Layer {
+    /// The name in it, or that of the norm before it, of a part of T5X's layers.
+    fn part(&self, t5x: &str) -> Option<String> {
+        let (module, rest) = t5x.split_once('/')?;
+        if module == self.norm && rest == "scale" {
+            return Some(NORM.to_string());
+        }
+        let (kernel, _) = self.kernels.iter().find(|(_, known)| *known == rest)?;
+        (module == self.module.1).then(|| format!("{}/{kernel}", self.module.0))
+    }
 }
 
 /// The number of `block_003`.
 fn number(part: &str, before: &str) -> Option<usize> {
     let digits = part.strip_prefix(before)?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_goes_there_and_back() {
+        for stack in STACKS {
+            let has_encoder = stack.name != "transformer";
+            let check = |variable: &str, per_layer: bool| {
+                let name = to_t5x(variable, per_layer).unwrap_or_else(|| panic!("{variable}"));
+                assert_eq!(self::variable(&name, has_encoder).as_deref(), Some(variable), "{name}");
+                let slot = format!("state/param_states/{name}/v_row");
+                assert_eq!(from_t5x(&slot, has_encoder), Some(format!("{variable}_slot_vr")));
+            };
+            check("shared/embedding", false);
+            for rest in ["embedding", NORM, LOGITS.0] {
+                if stack.t5x == "decoder" || rest != LOGITS.0 {
+                    check(&format!("{}/{rest}", stack.name), false);
+                }
+            }
+            for (at, layer) in stack.layers.iter().enumerate() {
+                let of_layer =
+                    |part: &str| format!("{}/block_012/layer_{at:03}/{part}", stack.name);
+                check(&of_layer(NORM), false);
+                let kernels = layer.kernels.iter();
+                kernels.for_each(|(kernel, _)| {
+                    check(&of_layer(&format!("{}/{kernel}", layer.module.0)), false)
+                });
+            }
+            check(&format!("{}/block_000/layer_000/{}", stack.name, BIAS.0), false);
+            check(&format!("{}/block_023/layer_000/{}", stack.name, BIAS.0), true);
+        }
+    }
+
+    #[test]
+    fn what_no_t5_has_is_no_variable() {
+        for name in [
+            "target/encoder/side_relpos_bias/rel_embedding",
+            "target/encoder/layers_0/attention/T5LayerNorm_0/scale",
+            "target/encoder/layers_00/attention/query/kernel",
+            "target/encoder/logits_dense/kernel",
+            "state/param_states/0/mu/token_embedder/embedding",
+            "state/param_states/token_embedder/embedding/loss_scale",
+        ] {
+            assert_eq!(from_t5x(name, true), None, "{name}");
+        }
+    }
 }

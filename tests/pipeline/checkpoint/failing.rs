@@ -40,6 +40,7 @@ fn what_a_conversion_wrote_before_the_disk_was_full_is_kept() {
         ("orbax", &["--to=orbax"], "checkpoint_7"),
         ("hf", &["--to=hugging_face"], "model.safetensors"),
         ("model.pth", &["--to=torch"], ""),
+        ("mesh", &["--to=mesh_tensorflow"], "model.ckpt-7.index"),
     ];
     for (name, flags, finished) in formats {
         let [whole, to] = ["whole", "to"].map(|folder| dir.join(folder).join(name));

@@ -155,6 +155,7 @@ fn the_tensors_that_a_killed_conversion_wrote_are_kept() {
     check("model.pth", &["--dtype=bfloat16"]);
     check("hf", &["--to=hugging_face"]);
     check("flax", &["--to=flax"]);
+    check("mesh", &["--to=mesh_tensorflow"]);
 }
 
 #[test]

@@ -8,77 +8,17 @@ use prost::Message;
 use super::super::sums::{Piece, Sum};
 use super::super::{MAX_RANK, RawInfo, RawInfos, RawTensors};
 use super::index_of;
-use super::slices::{MAX_SLICES, SLICE, Slice, check_cover, place};
+use super::proto::{Entry, Header, numpy_type};
+use super::slices::{MAX_SLICES, SLICE, check_cover, place};
 use super::table::read_table;
-use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
 use crate::storage::{Path, RangeFile};
-
-/// TensorFlow's numbers of types with numpy's names.
-const TYPES: [(i32, &str); 12] = [
-    (1, "float32"),
-    (2, "float64"),
-    (3, "int32"),
-    (4, "uint8"),
-    (5, "int16"),
-    (6, "int8"),
-    (9, "int64"),
-    (10, "bool"),
-    (14, "bfloat16"),
-    (17, "uint16"),
-    (19, "float16"),
-    (22, "uint32"),
-];
 
 /// The number of the type of texts, which are no arrays.
 const STRING: i32 = 7;
 
 /// Files that a bundle may have: those of the largest models have hundreds.
 const MAX_SHARDS: i32 = 100_000;
-
-/// `tensorflow.BundleHeaderProto`, the value of the empty name.
-#[derive(Clone, PartialEq, Message)]
-struct Header {
-    #[prost(int32, tag = "1")]
-    num_shards: i32,
-    /// 1 for big-endian.
-    #[prost(int32, tag = "2")]
-    endianness: i32,
-}
-
-/// `tensorflow.BundleEntryProto`, the value of a tensor's name.
-#[derive(Clone, PartialEq, Message)]
-struct Entry {
-    #[prost(int32, tag = "1")]
-    dtype: i32,
-    #[prost(message, optional, tag = "2")]
-    shape: Option<Shape>,
-    #[prost(int32, tag = "3")]
-    shard_id: i32,
-    #[prost(int64, tag = "4")]
-    offset: i64,
-    #[prost(int64, tag = "5")]
-    size: i64,
-    #[prost(fixed32, tag = "6")]
-    crc32c: u32,
-    /// What the parts hold of a tensor that lies in parts, each with an entry of its own.
-    #[prost(message, repeated, tag = "7")]
-    slices: Vec<Slice>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Shape {
-    #[prost(message, repeated, tag = "2")]
-    dim: Vec<Dim>,
-    #[prost(bool, tag = "3")]
-    unknown_rank: bool,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Dim {
-    #[prost(int64, tag = "1")]
-    size: i64,
-}
 
 /// Where a tensor's bytes lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,15 +94,12 @@ impl Bundle {
         if entry.dtype == STRING {
             return Ok(());
         }
-        let numpy = TYPES.iter().find(|(number, _)| *number == entry.dtype);
-        let dtype = numpy.and_then(|(_, name)| DType::from_name(name)).ok_or_else(|| {
-            CheckpointError::Unsupported {
-                path: self.index.to_string(),
-                reason: format!(
-                    "`{name}` is of TensorFlow's type {}, expected floats or integers",
-                    entry.dtype
-                ),
-            }
+        let dtype = numpy_type(entry.dtype).ok_or_else(|| CheckpointError::Unsupported {
+            path: self.index.to_string(),
+            reason: format!(
+                "`{name}` is of TensorFlow's type {}, expected floats or integers",
+                entry.dtype
+            ),
         })?;
         let shape = shape(&entry).ok_or_else(|| damaged("it has no shape".to_string()))?;
         let info = RawInfo { dtype, shape };

@@ -2,6 +2,7 @@
 //! bytes of the tensors.
 
 mod bundle;
+mod proto;
 mod slices;
 mod table;
 
@@ -15,8 +16,13 @@ use crate::storage::{Path, StorageError};
 
 use bundle::Bundle;
 
+pub(in crate::checkpoint) use proto::{Dim, Entry, Header, Shape, Version, type_number};
+#[cfg(test)]
+pub(in crate::checkpoint) use table::read_table;
+pub(in crate::checkpoint) use table::{FOOTER, MAGIC, masked_crc32c};
+
 /// The file of a folder that names its newest checkpoint.
-const STATE_FILE: &str = "checkpoint";
+pub(in crate::checkpoint) const STATE_FILE: &str = "checkpoint";
 
 /// The longest such file that is read.
 const MAX_STATE: u64 = 1 << 20;
@@ -57,7 +63,7 @@ pub(in crate::checkpoint) fn prefix_of(path: &Path) -> Result<Path, CheckpointEr
 }
 
 /// The table of the checkpoint with this prefix.
-fn index_of(prefix: &Path) -> Result<Path, CheckpointError> {
+pub(in crate::checkpoint) fn index_of(prefix: &Path) -> Result<Path, CheckpointError> {
     Ok(Path::parse(&format!("{prefix}.index"))?)
 }
 

@@ -17,7 +17,7 @@ pub(super) const SLICE: u8 = 0;
 
 /// `tensorflow.TensorSliceProto`: what a slice holds of a variable.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Slice {
+pub(in crate::checkpoint) struct Slice {
     #[prost(message, repeated, tag = "1")]
     extent: Vec<Extent>,
 }

@@ -6,9 +6,10 @@ use crate::checkpoint::error::CheckpointError;
 use crate::storage::RangeFile;
 
 /// What the footer ends with.
-const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
+pub(in crate::checkpoint) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 
-const FOOTER: u64 = 48;
+/// Its bytes.
+pub(in crate::checkpoint) const FOOTER: u64 = 48;
 
 /// Bytes behind a block: how it is compressed, and its checksum.
 const TRAILER: u64 = 5;
@@ -20,7 +21,7 @@ const MAX_TABLE: u64 = 64 << 20;
 const MAX_ENTRIES: usize = 256 << 20;
 
 /// A key with its value.
-pub(super) type KeyValue = (Vec<u8>, Vec<u8>);
+pub(in crate::checkpoint) type KeyValue = (Vec<u8>, Vec<u8>);
 
 /// A block's place in the file.
 #[derive(Clone, Copy)]
@@ -33,7 +34,9 @@ struct Handle {
 ///
 /// # Errors
 /// The table is cut or its bytes changed.
-pub(super) fn read_table(file: &RangeFile) -> Result<Vec<KeyValue>, CheckpointError> {
+pub(in crate::checkpoint) fn read_table(
+    file: &RangeFile,
+) -> Result<Vec<KeyValue>, CheckpointError> {
     let damaged = |reason: String| CheckpointError::damaged(file.path(), reason);
     if file.size() > MAX_TABLE || file.size() < FOOTER {
         let reason = "an index has 48 bytes at least and 64 MiB at most";
@@ -102,7 +105,7 @@ fn decompress(data: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// CRC-32C as LevelDB stores it: rotated and shifted, since sums of sums are weak.
-pub(super) fn masked_crc32c(bytes: &[u8]) -> u32 {
+pub(in crate::checkpoint) fn masked_crc32c(bytes: &[u8]) -> u32 {
     mask(crc32c::crc32c(bytes))
 }
 

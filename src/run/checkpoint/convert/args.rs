@@ -3,9 +3,10 @@
 use clap::{Args, ValueEnum};
 
 use crate::checkpoint::{
-    DType, Format, HuggingFaceOptions, NativeOptions, Weights, checkpoint_dir,
+    DType, Format, HuggingFaceOptions, NativeOptions, Weights, bundle_prefix, checkpoint_dir,
+    name_newest, step_of, step_of_bundle,
 };
-use crate::run::checkpoint::parse_path;
+use crate::run::checkpoint::{failure, parse_path};
 use crate::run::failure::Failure;
 use crate::storage::{Path, Takeover};
 
@@ -15,17 +16,18 @@ const TORCH_ENDINGS: [&str; 3] = [".pth", ".pt", ".bin"];
 /// Flags of `gimlet checkpoint convert`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Of a folder of checkpoints, each becomes TO/checkpoint_N; those that are there \
-    are left. A killed\nconversion goes on where it was. Formats are recognized when they are \
-    read.\nExample: gimlet checkpoint convert gs://my-bucket/ro_t5x_base ro_t5x_base_pt --to torch \
+    after_help = "Of a folder of checkpoints, each becomes TO/checkpoint_N, or TO/model.ckpt-N; those \
+    that are there\nare left. A killed conversion goes on where it was. Formats are recognized when they \
+    are read.\nExample: gimlet checkpoint convert gs://my-bucket/ro_t5x_base ro_t5x_base_pt --to torch \
     --vocabulary ro.model"
 )]
 pub struct ConvertArgs {
     /// A checkpoint of any format, or a folder of checkpoints.
     #[arg(value_name = "FROM")]
     pub(super) from: String,
-    /// What to write. For t5x and orbax, a folder of checkpoints or its new `checkpoint_N`; for the others, a
-    /// folder with `config.json` and weights, or for torch one file `.pth`, `.pt` or `.bin`.
+    /// What to write. For t5x and orbax, a folder of checkpoints or its new `checkpoint_N`; for mesh_tensorflow, a
+    /// folder of checkpoints or its new `model.ckpt-N`; for the others, a folder with `config.json` and
+    /// weights, or for torch one file `.pth`, `.pt` or `.bin`.
     #[arg(value_name = "TO")]
     pub(super) to: String,
     /// The format to write; by default torch where TO is named like its files, else t5x.
@@ -75,6 +77,9 @@ pub enum TargetFormat {
     Orbax,
     /// Hugging Face's: config.json and model.safetensors.
     HuggingFace,
+    /// TensorFlow's, as Mesh TensorFlow T5 writes it: model.ckpt-N.index and its data.
+    #[value(name = "mesh_tensorflow")]
+    MeshTensorFlow,
     /// PyTorch's, with Hugging Face's names: config.json and pytorch_model.bin, or one file.
     Torch,
     /// Flax's, with Hugging Face's names: config.json and flax_model.msgpack.
@@ -94,7 +99,7 @@ impl ConvertArgs {
         self.format() == TargetFormat::Torch && is_torch_file(&self.to)
     }
 
-    fn dtype(&self) -> Option<DType> {
+    pub(super) fn dtype(&self) -> Option<DType> {
         self.dtype.map(FloatType::dtype)
     }
 
@@ -123,7 +128,7 @@ impl TargetFormat {
     /// The file of weights of a folder; `None` for formats that hold more than weights.
     pub(super) fn weights(self) -> Option<Weights> {
         match self {
-            Self::T5x | Self::Orbax => None,
+            Self::T5x | Self::Orbax | Self::MeshTensorFlow => None,
             Self::HuggingFace => Some(Weights::Safetensors),
             Self::Torch => Some(Weights::Torch),
             Self::Flax => Some(Weights::Flax),
@@ -135,6 +140,7 @@ impl TargetFormat {
         match self {
             Self::T5x => Format::T5x,
             Self::Orbax => Format::Orbax,
+            Self::MeshTensorFlow => Format::MeshTensorFlow,
             Self::HuggingFace | Self::Torch | Self::Flax => Format::HuggingFace,
         }
     }
@@ -146,14 +152,36 @@ impl TargetFormat {
 
     /// Where in a folder the checkpoint of a step goes.
     pub(super) fn place(self, folder: &Path, step: u64) -> Path {
-        checkpoint_dir(folder, step)
+        match self {
+            Self::MeshTensorFlow => bundle_prefix(folder, step),
+            _ => checkpoint_dir(folder, step),
+        }
+    }
+
+    /// The step that the name of a place tells.
+    pub(super) fn step_at(self, place: &Path) -> Option<u64> {
+        match self {
+            Self::MeshTensorFlow => step_of_bundle(place.file_name()),
+            _ => step_of(place),
+        }
+    }
+
+    /// Does what a conversion that was killed at its very end may have left undone.
+    pub(super) fn settle(self, place: &Path) -> Result<(), Failure> {
+        if self == Self::MeshTensorFlow {
+            name_newest(&place.parent().map_or_else(|| parse_path("."), Ok)?).map_err(failure)?;
+        }
+        Ok(())
     }
 
     /// What is there, of a checkpoint at a place, once it is whole.
     pub(super) fn last(self, place: &Path) -> Path {
-        match self.weights() {
-            Some(weights) => place.join(weights.file_name()),
-            None => place.clone(),
+        match (self, self.weights()) {
+            (_, Some(weights)) => place.join(weights.file_name()),
+            (Self::MeshTensorFlow, _) => {
+                Path::parse(&format!("{place}.index")).expect("a longer name is a path as well")
+            }
+            _ => place.clone(),
         }
     }
 }

@@ -40,6 +40,7 @@ pub(super) fn convert_all(args: &ConvertArgs, all: &[Listed], to: &Path) -> Resu
 /// Converts one of a folder, unless that was done before.
 fn convert_listed(args: &ConvertArgs, one: &Listed, target: &Path) -> Result<(), Stop> {
     if is_there(args, target)? {
+        args.format().settle(target)?;
         notice(&format!("{target}: left as it is, it is there already"));
         return Ok(());
     }
@@ -113,7 +114,10 @@ fn is_there(args: &ConvertArgs, target: &Path) -> Result<bool, Failure> {
     if !format.is_of_a_step() && format.last(target).exists().map_err(storage_failure)? {
         return Ok(true);
     }
-    if !target.exists().map_err(storage_failure)? {
+    let is_begun = [target, &format.last(target)]
+        .iter()
+        .try_fold(false, |found, path| path.exists().map(|exists| found || exists));
+    if !is_begun.map_err(storage_failure)? {
         return Ok(false);
     }
     let found = list(target).map_err(failure)?.into_iter().next();

@@ -8,8 +8,8 @@ use self::folder::{Stop, convert_all};
 use super::metered::Metered;
 use super::{Meter, failure, open_at, parse_path, size, storage_failure};
 use crate::checkpoint::{
-    CheckpointError, Listed, Stored, export_hugging_face, export_orbax, export_t5x, export_torch,
-    is_unfinished, list, step_of,
+    CheckpointError, Listed, Stored, export_hugging_face, export_mesh_tensorflow, export_orbax,
+    export_t5x, export_torch, file_sizes, is_unfinished, list,
 };
 use crate::run::failure::Failure;
 use crate::storage::Path;
@@ -76,6 +76,7 @@ fn convert_one(args: &ConvertArgs, to: &Path) -> Result<(), Failure> {
     let is_there = file.exists().map_err(storage_failure)?;
     // In a bucket what is half-written has its name already.
     if is_there && !is_unfinished(&file).map_err(failure)? {
+        format.settle(&target)?;
         return Err(Failure::usage(anyhow!("`{file}` exists; remove it, or name another TO")));
     }
     Ok(convert(args, &*stored, &target)?)
@@ -84,13 +85,14 @@ fn convert_one(args: &ConvertArgs, to: &Path) -> Result<(), Failure> {
 /// Where a single checkpoint goes.
 fn target(format: TargetFormat, stored: &dyn Stored, to: &Path) -> Result<Path, Failure> {
     let step = stored.step().map_err(failure)?;
-    match step_of(to) {
+    match format.step_at(to) {
         // Formats without a step take that of the name.
         Some(named) if named == step || step == 0 => Ok(to.clone()),
         Some(named) => Err(Failure::usage(anyhow!(
-            "TO is named checkpoint_{named}, but `{}` is of step {step}; expected a folder, or the \
-             name checkpoint_{step}",
-            stored.path()
+            "TO is named {}, but `{}` is of step {step}; expected a folder, or the name {}",
+            format.place(to, named).file_name(),
+            stored.path(),
+            format.place(to, step).file_name()
         ))),
         None => Ok(format.place(to, step)),
     }
@@ -99,21 +101,25 @@ fn target(format: TargetFormat, stored: &dyn Stored, to: &Path) -> Result<Path, 
 fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(), Stop> {
     refuse_damage(stored)?;
     let from = Metered::new(stored, target);
-    match args.format() {
-        TargetFormat::T5x => export_t5x(&from, step_at(target), &args.native()).map(drop)?,
-        TargetFormat::Orbax => export_orbax(&from, step_at(target), &args.native()).map(drop)?,
+    let format = args.format();
+    match format {
+        TargetFormat::T5x => drop(export_t5x(&from, step_at(format, target)?, &args.native())?),
+        TargetFormat::Orbax => drop(export_orbax(&from, step_at(format, target)?, &args.native())?),
+        TargetFormat::MeshTensorFlow => {
+            export_mesh_tensorflow(&from, step_at(format, target)?, args.dtype())?;
+        }
         _ if args.is_file() => export_torch(&from, target, &args.options()?)?,
         _ => export_hugging_face(&from, target, &args.options()?)?,
     }
-    let bytes = if target.is_dir()? { target.sizes()?.values().sum() } else { target.size()? };
+    let bytes = file_sizes(target)?.values().sum();
     notice(&format!("{target}: {}, from {} `{}`", size(bytes), stored.format(), stored.path()));
     Ok(())
 }
 
 /// The folder of checkpoints that a target lies in, and the step that its name tells.
-fn step_at(target: &Path) -> (Path, u64) {
-    let folder = target.parent().expect("`checkpoint_N` lies in a folder");
-    (folder, step_of(target).expect("the target is named `checkpoint_N`"))
+fn step_at(format: TargetFormat, target: &Path) -> Result<(Path, u64), Failure> {
+    let folder = target.parent().map_or_else(|| parse_path("."), Ok)?;
+    Ok((folder, format.step_at(target).expect("the target is named by its step")))
 }
 
 /// Damage that reading would not notice must not get checksums that call it whole.

@@ -4,6 +4,7 @@ mod export;
 mod hostile;
 mod hugging_face;
 mod mesh;
+mod mesh_export;
 mod pickles;
 mod torch;
 

@@ -1,0 +1,55 @@
+//! The data of a bundle, and the table that says where each variable lies in it.
+
+use std::io;
+
+use prost::Message;
+
+use super::table::TableBuilder;
+use super::variables::Variables;
+use crate::checkpoint::array::num_elements;
+use crate::checkpoint::export::tensor_file::TensorFile;
+use crate::checkpoint::foreign::{
+    BundleEntry, Dim, Header, RawInfo, Shape, Version, mask, type_number,
+};
+use crate::checkpoint::stored::Stored;
+
+/// The version of the form of bundles; there has been one.
+const PRODUCER: i32 = 1;
+
+/// Writes the variables into a file, which is yet to be finished, and yields the bytes of the table. They lie one
+/// behind the other in the order of their names, as TensorFlow's own writer has them.
+pub(super) fn write_data(
+    from: &dyn Stored,
+    variables: &Variables,
+    mut out: TensorFile,
+) -> io::Result<(Vec<u8>, TensorFile)> {
+    let mut table = TableBuilder::default();
+    let version = Some(Version { producer: PRODUCER });
+    table.add(b"", &Header { num_shards: 1, endianness: 0, version }.encode_to_vec());
+    for (name, variable) in variables {
+        let offset = out.position();
+        let sums = out.tensor(|out| variable.write(from, out))?;
+        let info = variable.info();
+        let size = out.position() - offset;
+        assert_eq!(
+            size,
+            (num_elements(&info.shape) * info.dtype.size()) as u64,
+            "`{name}` has the bytes of its shape"
+        );
+        table.add(name.as_bytes(), &entry(&info, offset, sums.crc32c).encode_to_vec());
+    }
+    Ok((table.finish(), out))
+}
+
+fn entry(RawInfo { dtype, shape }: &RawInfo, offset: u64, crc32c: u32) -> BundleEntry {
+    let dim = shape.iter().map(|size| Dim { size: *size as i64 }).collect();
+    BundleEntry {
+        dtype: type_number(*dtype),
+        shape: Some(Shape { dim, unknown_rank: false }),
+        shard_id: 0,
+        offset: offset as i64,
+        size: (num_elements(shape) * dtype.size()) as i64,
+        crc32c: mask(crc32c),
+        slices: Vec::new(),
+    }
+}

@@ -1,0 +1,78 @@
+//! To a TensorFlow checkpoint as Mesh TensorFlow T5 writes it: `model.ckpt-N.data-00000-of-00001` with the
+//! bytes of the variables, `model.ckpt-N.index`, by which it is seen, and the file `checkpoint`, which names
+//! the newest of the folder.
+
+mod bundle;
+mod newest;
+mod table;
+mod variables;
+
+use super::tensor_file::TensorFile;
+use super::unstacked::Unstacked;
+use super::unwrapped;
+use crate::checkpoint::array::DType;
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::foreign::index_of;
+use crate::checkpoint::journal::Job;
+use crate::checkpoint::open::open;
+use crate::checkpoint::steps::bundle_prefix;
+use crate::checkpoint::stored::Stored;
+use crate::storage::Path;
+
+pub use newest::name_newest;
+
+/// Writes the parameters, Adafactor's state and the step of a checkpoint as that of a step of Mesh
+/// TensorFlow's T5, and yields what the names of its files begin with. Parameters are rounded to `dtype`. What a
+/// conversion of the same has left that was killed is gone on with.
+///
+/// # Errors
+/// The checkpoint holds no T5; the step is there already; reading or writing fails.
+pub fn export_mesh_tensorflow(
+    from: &dyn Stored,
+    (folder, step): (Path, u64),
+    dtype: Option<DType>,
+) -> Result<Path, CheckpointError> {
+    let from = &Unstacked::new(from);
+    let variables = variables::of(from, step, dtype)?;
+    let prefix = bundle_prefix(&folder, step);
+    let (data, index) =
+        (Path::parse(&format!("{prefix}.data-00000-of-00001"))?, index_of(&prefix)?);
+    newest::refuse_other(&folder)?;
+    folder.create_dir_all()?;
+    make_room(&prefix, &index)?;
+    let out = TensorFile::begin(&data, &index, &Job::of(from, &(step, dtype))?)?;
+    let written = bundle::write_data(from, &variables, out);
+    let written = written.map_err(|error| unwrapped(&data, error));
+    let finished = written.and_then(|(table, out)| out.finish().map(|()| table));
+    let table = finished.inspect_err(|error| {
+        // The failure itself is what counts.
+        let _ = TensorFile::give_up(&data, error);
+    })?;
+    if let Err(error) = index.write_atomic(&table) {
+        // Unless a store's answer got lost, nobody sees the data; what cannot be removed is written over by the
+        // next conversion.
+        if matches!(index.exists(), Ok(false)) {
+            let _ = data.remove_file();
+        }
+        return Err(error.into());
+    }
+    name_newest(&folder)?;
+    Ok(prefix)
+}
+
+/// Takes a damaged checkpoint out of sight, which is then written anew.
+///
+/// # Errors
+/// A whole one is there.
+fn make_room(prefix: &Path, index: &Path) -> Result<(), CheckpointError> {
+    if !index.exists()? {
+        return Ok(());
+    }
+    match open(prefix) {
+        Err(error) if error.is_damage() => Ok(index.remove_file()?),
+        _ => {
+            let reason = "it is there already; name another folder or remove it".to_string();
+            Err(CheckpointError::Export { path: prefix.to_string(), reason })
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What the table of a tensor bundle says of it and of its tensors: TensorFlow's messages, read and written.
+
+use prost::Message;
+
+use super::slices::Slice;
+use crate::checkpoint::array::DType;
+
+/// TensorFlow's numbers of types.
+const TYPES: [(i32, DType); 13] = [
+    (1, DType::F32),
+    (2, DType::F64),
+    (3, DType::I32),
+    (4, DType::U8),
+    (5, DType::I16),
+    (6, DType::I8),
+    (9, DType::I64),
+    (10, DType::Bool),
+    (14, DType::Bf16),
+    (17, DType::U16),
+    (19, DType::F16),
+    (22, DType::U32),
+    (23, DType::U64),
+];
+
+/// The type of this number; `None` for those that no array has.
+pub(super) fn numpy_type(number: i32) -> Option<DType> {
+    TYPES.iter().find(|(known, _)| *known == number).map(|(_, dtype)| *dtype)
+}
+
+/// The number of a type.
+pub(in crate::checkpoint) fn type_number(dtype: DType) -> i32 {
+    let found = TYPES.iter().find(|(_, known)| *known == dtype);
+    found.expect("TensorFlow has every type of arrays").0
+}
+
+/// `tensorflow.BundleHeaderProto`, the value of the empty name.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::checkpoint) struct Header {
+    #[prost(int32, tag = "1")]
+    pub num_shards: i32,
+    /// 1 for big-endian.
+    #[prost(int32, tag = "2")]
+    pub endianness: i32,
+    #[prost(message, optional, tag = "3")]
+    pub version: Option<Version>,
+}
+
+/// `tensorflow.VersionDef`.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::checkpoint) struct Version {
+    /// The version of the form that the writer follows.
+    #[prost(int32, tag = "1")]
+    pub producer: i32,
+}
+
+/// `tensorflow.BundleEntryProto`, the value of a tensor's name.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::checkpoint) struct Entry {
+    #[prost(int32, tag = "1")]
+    pub dtype: i32,
+    #[prost(message, optional, tag = "2")]
+    pub shape: Option<Shape>,
+    #[prost(int32, tag = "3")]
+    pub shard_id: i32,
+    #[prost(int64, tag = "4")]
+    pub offset: i64,
+    #[prost(int64, tag = "5")]
+    pub size: i64,
+    /// Masked.
+    #[prost(fixed32, tag = "6")]
+    pub crc32c: u32,
+    /// What the parts hold of a tensor that lies in parts, each with an entry of its own.
+    #[prost(message, repeated, tag = "7")]
+    pub slices: Vec<Slice>,
+}
+
+/// `tensorflow.TensorShapeProto`.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::checkpoint) struct Shape {
+    #[prost(message, repeated, tag = "2")]
+    pub dim: Vec<Dim>,
+    #[prost(bool, tag = "3")]
+    pub unknown_rank: bool,
+}
+
+/// A dimension of a shape.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::checkpoint) struct Dim {
+    #[prost(int64, tag = "1")]
+    pub size: i64,
+}
