@@ -8,16 +8,13 @@ use super::error::CheckpointError;
 use super::native::CHECKPOINT_FILE;
 use super::open::{is_marked, open, recognize};
 use super::retention::PINNED_FILE;
-use super::steps::step_of;
+use super::steps::{step_of, tensorflow_step};
 use super::stored::Format;
 use super::unfinished;
 use crate::storage::{Entry, Path};
 
 /// What the names of half-written checkpoints hold: T5X's and ours, and Orbax's.
 const TEMPORARY_MARKS: [&str; 2] = [".tmp-", ".orbax-checkpoint-tmp"];
-
-/// What stands before the step in the names of TensorFlow's checkpoints.
-const TENSORFLOW_PREFIX: &str = "model.ckpt-";
 
 /// A checkpoint as a listing shows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,11 +144,6 @@ fn is_temporary(path: &Path) -> bool {
         let finished = name.split_once(mark).and_then(|(before, _)| Path::parse(before).ok());
         finished.is_some_and(|finished| step_of(&finished).is_some())
     })
-}
-
-/// The step in `model.ckpt-N` or `model.ckpt-N.index`.
-fn tensorflow_step(name: &str) -> Option<u64> {
-    name.strip_prefix(TENSORFLOW_PREFIX)?.trim_end_matches(".index").parse().ok()
 }
 
 /// The files of a checkpoint with their sizes; those beside each other that share a prefix are one of

@@ -69,7 +69,7 @@ pub use spec::{
     RestoreDtype, RestoreMode, SaveCheckpointConfig, SaveCompression, SaveDtype,
 };
 pub use statistics::{Distance, Statistics, Tolerance};
-pub use steps::{Skipped, checkpoint_dir, latest, list_steps, restore_newest, step_of};
+pub use steps::{Skipped, checkpoint_dir, every, latest, list_steps, restore_newest, step_of};
 pub use stored::{ArrayInfo, Format, RUN_FILE, Stored, Without};
 pub use transformations::{ApplyAssignmentMap, StateTransformation};
 pub use unfinished::is_unfinished;
