@@ -39,6 +39,17 @@ impl RestoreCheckpointConfig {
     /// the optimizer's state and the step of a Hugging Face model. `strict` asks the reverse of
     /// TensorFlow's, as T5X does.
     pub fn plan(&self, stored: &dyn Stored, needs: &Shapes) -> Result<Plan, CheckpointError> {
+        self.plan_part(stored, needs, &[])
+    }
+
+    /// As [`RestoreCheckpointConfig::plan`], for who takes a part of a training state. The names of the
+    /// `rest` are there for the rules that a configuration of training has for them.
+    pub fn plan_part(
+        &self,
+        stored: &dyn Stored,
+        needs: &Shapes,
+        rest: &[String],
+    ) -> Result<Plan, CheckpointError> {
         let rules = self.rules();
         if self.fallback_to_scratch && rules.is_none() {
             let reason = "`fallback_to_scratch` needs an `assignment_map` to say what is dropped";
@@ -47,7 +58,8 @@ impl RestoreCheckpointConfig {
         let found = stored.shapes();
         let has_rules = rules.is_some();
         let rules = rules.unwrap_or_default();
-        let assigned = assign(&rules, needs.keys(), &found.keys().map(String::as_str).collect())?;
+        let names = found.keys().map(String::as_str).collect();
+        let assigned = assign(&rules, needs.keys(), rest, &names)?;
         let without = stored.format().without_state(&found);
         let initializes = |name: &str| self.fallback_to_scratch || without.concerns(name);
         let path = stored.path().as_str();
@@ -55,7 +67,8 @@ impl RestoreCheckpointConfig {
         let takes_all = self.strict && stored.format() == Format::MeshTensorFlow;
         if takes_all && !has_rules && !plan.unused.is_empty() {
             let (path, extra) = (path.to_string(), plan.unused);
-            let mismatch = Mismatch { path, missing: Vec::new(), extra, shapes: Vec::new() };
+            let (missing, shapes) = (Vec::new(), Vec::new());
+            let mismatch = Mismatch { path, missing, extra, shapes, is_resumed: false };
             return Err(CheckpointError::OtherModel(mismatch));
         }
         Ok(Plan { without, dropped: assigned.dropped, ..plan })
@@ -111,7 +124,13 @@ pub fn plan_resume(stored: &dyn Stored, needs: &Shapes) -> Result<Plan, Checkpoi
     let found = stored.shapes();
     let same = |name: &String| (name.clone(), name.clone());
     let sources = needs.keys().filter(|name| found.contains_key(*name)).map(same).collect();
-    plan(stored.path().as_str(), sources, needs, &found, &|_| false)
+    let planned = plan(stored.path().as_str(), sources, needs, &found, &|_| false);
+    planned.map_err(|error| match error {
+        CheckpointError::OtherModel(mismatch) => {
+            CheckpointError::OtherModel(Mismatch { is_resumed: true, ..mismatch })
+        }
+        other => other,
+    })
 }
 
 fn plan(
@@ -150,13 +169,15 @@ pub struct Assigned {
 }
 
 /// Applies the rules: for each name in the model the first that matches it; names without a rule
-/// keep their name where the checkpoint has it. A rule without a match is an error, as in T5X.
+/// keep their name where the checkpoint has it. A rule without a match there or in the `rest` of the
+/// training state is an error, as in T5X.
 ///
 /// # Errors
 /// A pattern or replacement that is none; a source that the checkpoint lacks; an unused rule.
 pub fn assign<'a>(
     rules: &[Rule],
     model: impl IntoIterator<Item = &'a String>,
+    rest: &[String],
     checkpoint: &BTreeSet<&str>,
 ) -> Result<Assigned, CheckpointError> {
     let patterns = rules.iter().map(compile).collect::<Result<Vec<_>, _>>()?;
@@ -180,6 +201,11 @@ pub fn assign<'a>(
                 sources.insert(name.clone(), name.clone());
             }
             None => {}
+        }
+    }
+    for name in rest {
+        if let Some((at, _)) = first_match(&patterns, name)? {
+            is_used[at] = true;
         }
     }
     let unused: Vec<String> = rules
@@ -281,7 +307,8 @@ mod tests {
             rules.iter().map(|(p, r)| (p.to_string(), r.map(str::to_string))).collect();
         let model: Vec<String> = MODEL.iter().map(|name| name.to_string()).collect();
         let checkpoint = checkpoint.iter().copied().collect();
-        let assigned = assign(&rules, &model, &checkpoint).map_err(|error| error.to_string())?;
+        let assigned =
+            assign(&rules, &model, &[], &checkpoint).map_err(|error| error.to_string())?;
         Ok(assigned
             .sources
             .iter()
@@ -337,6 +364,17 @@ mod tests {
             run(&rules, &["target/x"]).unwrap(),
             "target/encoder/a<target/x target/encoder/b<target/x"
         );
+    }
+
+    #[test]
+    fn rules_for_what_is_not_taken_are_no_mistake() {
+        let model = ["target/encoder/a".to_string()];
+        let checkpoint = BTreeSet::from(["target/encoder/a"]);
+        let rules = [("state/param_states/.*".to_string(), None)];
+        let slots = ["state/param_states/a/m".to_string()];
+        let assigned = assign(&rules, &model, &slots, &checkpoint).unwrap();
+        assert_eq!(assigned.sources.len(), 1);
+        assert!(assign(&rules, &model, &[], &checkpoint).is_err());
     }
 
     #[test]

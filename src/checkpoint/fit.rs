@@ -24,6 +24,8 @@ pub struct Mismatch {
     pub extra: Vec<String>,
     /// Name, shape in the checkpoint, shape in the model.
     pub shapes: Vec<(String, Vec<usize>, Vec<usize>)>,
+    /// Whether a run goes on from it in its MODEL_DIR, where names are not mapped.
+    pub is_resumed: bool,
 }
 
 impl fmt::Display for Mismatch {
@@ -47,11 +49,11 @@ impl fmt::Display for Mismatch {
                  RestoreCheckpointConfig.strict = False"
             );
         }
-        write!(
-            f,
-            "\nuse the configuration that wrote it, set MODEL_DIR to another folder, or map the names \
-             with RestoreCheckpointConfig.assignment_map"
-        )
+        let or = match self.is_resumed {
+            true => "set MODEL_DIR to another folder",
+            false => "map the names with RestoreCheckpointConfig.assignment_map",
+        };
+        write!(f, "\nuse the configuration that wrote it, or {or}")
     }
 }
 
@@ -125,7 +127,8 @@ pub fn check_fit(
     if missing.is_empty() && shapes.is_empty() {
         return Ok(extra);
     }
-    Err(CheckpointError::OtherModel(Mismatch { path: path.to_string(), missing, extra, shapes }))
+    let (path, is_resumed) = (path.to_string(), false);
+    Err(CheckpointError::OtherModel(Mismatch { path, missing, extra, shapes, is_resumed }))
 }
 
 #[cfg(test)]
@@ -146,7 +149,7 @@ mod tests {
             "1 missing from the checkpoint:\n    target/b  nearest there: target/d\n",
             "1 only in the checkpoint:\n    target/d",
             "target/a  [4], expected [2]",
-            "set MODEL_DIR to another folder",
+            "or map the names with RestoreCheckpointConfig.assignment_map",
         ] {
             assert!(message.contains(part), "{part} not in {message}");
         }

@@ -73,7 +73,7 @@ pub use spec::{
 };
 pub use statistics::{Distance, Statistics, Tolerance};
 pub use steps::{
-    Skipped, bundle_prefix, checkpoint_dir, latest, list_steps, restore_newest, step_of,
+    Skipped, bundle_prefix, checkpoint_dir, every, latest, list_steps, restore_newest, step_of,
     step_of_bundle,
 };
 pub use stored::{ArrayInfo, Format, RUN_FILE, Stored, Without};

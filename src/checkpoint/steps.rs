@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::error::CheckpointError;
 use super::native::CHECKPOINT_FILE;
-use super::open::{has_finished_orbax, is_half_written_orbax, open, recognize};
+use super::open::{has_finished_orbax, is_half_written_orbax, is_marked, open, recognize};
 use super::stored::{Format, Stored};
 use super::unfinished::is_unfinished;
 use crate::storage::Path;
@@ -15,6 +15,14 @@ const PREFIX: &str = "checkpoint_";
 /// What the names of TensorFlow's checkpoints begin with.
 const BUNDLE_PREFIX: &str = "model.ckpt-";
 
+/// What is said where a mode needs several.
+const ONE_CHECKPOINT: &str = "it is one checkpoint, no folder of them; use mode = 'specific'";
+
+/// The folder of the checkpoint of a step.
+pub fn checkpoint_dir(model_dir: &Path, step: u64) -> Path {
+    model_dir.join(&format!("{PREFIX}{step}"))
+}
+
 /// What the names of the files of TensorFlow's checkpoint of a step begin with.
 pub fn bundle_prefix(folder: &Path, step: u64) -> Path {
     folder.join(&format!("{BUNDLE_PREFIX}{step}"))
@@ -24,11 +32,6 @@ pub fn bundle_prefix(folder: &Path, step: u64) -> Path {
 pub fn step_of_bundle(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(BUNDLE_PREFIX)?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
-}
-
-/// The folder of the checkpoint of a step.
-pub fn checkpoint_dir(model_dir: &Path, step: u64) -> Path {
-    model_dir.join(&format!("{PREFIX}{step}"))
 }
 
 /// The step that a path's name tells.
@@ -68,12 +71,8 @@ fn is_committed(dir: &Path) -> Result<bool, CheckpointError> {
 /// # Errors
 /// The path is no folder, or is itself a checkpoint: starting from scratch would surprise.
 pub fn latest(folder: &Path) -> Result<Option<Path>, CheckpointError> {
-    let refused = |reason: &str| {
-        let (path, reason) = (folder.to_string(), reason.to_string());
-        Err(CheckpointError::NotACheckpoint { path, reason })
-    };
     if !folder.is_dir()? {
-        return refused("mode = 'latest' needs an existing folder of checkpoints");
+        return refused(folder, "mode = 'latest' needs an existing folder of checkpoints");
     }
     if let Some(step) = list_steps(folder)?.last() {
         return Ok(Some(checkpoint_dir(folder, *step)));
@@ -82,8 +81,49 @@ pub fn latest(folder: &Path) -> Result<Option<Path>, CheckpointError> {
         // A folder of TensorFlow's has a file that names the newest.
         Format::MeshTensorFlow => Ok(Some(folder.clone())),
         Format::T5x if !folder.join(CHECKPOINT_FILE).exists()? => Ok(None),
-        _ => refused("it is one checkpoint, no folder of them; use mode = 'specific'"),
+        _ => refused(folder, ONE_CHECKPOINT),
     }
+}
+
+/// Every committed checkpoint by step, not checked any further: restore mode 'all'.
+///
+/// # Errors
+/// The path is no folder, or holds no checkpoint.
+pub fn every(folder: &Path) -> Result<Vec<Path>, CheckpointError> {
+    if !folder.is_dir()? {
+        return refused(folder, "mode = 'all' needs an existing folder of checkpoints");
+    }
+    let steps = list_steps(folder)?;
+    if !steps.is_empty() {
+        return Ok(steps.into_iter().map(|step| checkpoint_dir(folder, step)).collect());
+    }
+    let tensorflow = tensorflow_checkpoints(folder)?;
+    if !tensorflow.is_empty() {
+        return Ok(tensorflow);
+    }
+    if is_marked(folder)? {
+        return refused(folder, ONE_CHECKPOINT);
+    }
+    refused(
+        folder,
+        "it holds no checkpoint: expected folders `checkpoint_N`, or files `model.ckpt-N.index`",
+    )
+}
+
+fn refused<T>(folder: &Path, reason: &str) -> Result<T, CheckpointError> {
+    let (path, reason) = (folder.to_string(), reason.to_string());
+    Err(CheckpointError::NotACheckpoint { path, reason })
+}
+
+/// The prefixes `model.ckpt-N` of a folder of TensorFlow's, by step.
+fn tensorflow_checkpoints(folder: &Path) -> Result<Vec<Path>, CheckpointError> {
+    let mut found = Vec::new();
+    for entry in folder.list()? {
+        let Some(prefix) = entry.file_name().strip_suffix(".index") else { continue };
+        found.extend(step_of_bundle(prefix).map(|step| (step, folder.join(prefix))));
+    }
+    found.sort_by_key(|(step, _)| *step);
+    Ok(found.into_iter().map(|(_, prefix)| prefix).collect())
 }
 
 /// A damaged checkpoint that was passed over.

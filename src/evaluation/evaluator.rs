@@ -96,9 +96,14 @@ impl TaskEvaluator {
     pub(super) fn new<'a>(
         loggers: impl Iterator<Item = &'a Logger>,
         log_dir: &Path,
-        first_step: i64,
+        first_step: Option<i64>,
     ) -> Self {
         Self { sinks: loggers.map(|logger| LogSink::new(logger, log_dir, first_step)).collect() }
+    }
+
+    /// Sees to it that what was logged is there, whatever happens to this process.
+    pub fn settle(&mut self) {
+        self.sinks.iter_mut().for_each(LogSink::settle);
     }
 
     /// Computes and logs the task's metrics. `predict` gives the decoded text of every example in

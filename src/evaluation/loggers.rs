@@ -65,7 +65,7 @@ pub(super) enum LogSink {
     /// One TensorBoard run per task.
     Events {
         log_dir: Path,
-        first_step: i64,
+        first_step: Option<i64>,
         writers: BTreeMap<String, EventWriter>,
     },
     Json {
@@ -75,7 +75,7 @@ pub(super) enum LogSink {
 }
 
 impl LogSink {
-    pub(super) fn new(logger: &Logger, log_dir: &Path, first_step: i64) -> Self {
+    pub(super) fn new(logger: &Logger, log_dir: &Path, first_step: Option<i64>) -> Self {
         let log_dir = log_dir.clone();
         match logger {
             Logger::PyLogging(_) => LogSink::Lines,
@@ -83,6 +83,13 @@ impl LogSink {
                 LogSink::Events { log_dir, first_step, writers: BTreeMap::new() }
             }
             Logger::Json(spec) => LogSink::Json { log_dir, write_n_results: spec.write_n_results },
+        }
+    }
+
+    /// Sees to it that what was logged is there, whatever happens to this process.
+    pub(super) fn settle(&mut self) {
+        if let LogSink::Events { writers, .. } = self {
+            writers.values_mut().for_each(EventWriter::settle);
         }
     }
 
@@ -216,7 +223,7 @@ mod tests {
             Logger::Json(JsonLogger { write_n_results }),
         ];
         let logger_cls = loggers.map(Ref).to_vec();
-        Evaluator { logger_cls, ..Evaluator::default() }.build(log_dir, 0)
+        Evaluator { logger_cls, ..Evaluator::default() }.build(log_dir, Some(0))
     }
 
     fn evaluate(

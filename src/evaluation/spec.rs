@@ -11,12 +11,12 @@ use super::evaluator::TaskEvaluator;
     name = "seqio.Evaluator",
     alias = "seqio.evaluation.Evaluator",
     ignored(
-        mixture_or_task_name = "the run gives it from its infer_eval DatasetConfig",
+        mixture_or_task_name = "the run gives it from its DatasetConfig",
         feature_converter = "the run gives it from its model",
-        eval_split = "the run gives it from its infer_eval DatasetConfig",
-        use_cached = "the run gives it from its infer_eval DatasetConfig",
-        seed = "the run gives it from its infer_eval DatasetConfig",
-        sequence_length = "the run gives it from its infer_eval DatasetConfig",
+        eval_split = "the run gives it from its DatasetConfig",
+        use_cached = "the run gives it from its DatasetConfig",
+        seed = "the run gives it from its DatasetConfig",
+        sequence_length = "the run gives it from its DatasetConfig",
         log_dir = "the run gives it: inference_eval in its own directory",
         async_compute_metrics = "metrics are computed before the next step"
     )
@@ -53,9 +53,9 @@ impl Default for Evaluator {
 }
 
 impl Evaluator {
-    /// An evaluator that logs under `log_dir`, for a run that starts or resumes at `first_step`.
-    /// Nothing is created until there are results.
-    pub fn build(&self, log_dir: &Path, first_step: i64) -> TaskEvaluator {
+    /// An evaluator that logs under `log_dir`, for a run that starts or resumes at `first_step`, or for
+    /// steps in any order. Nothing is created until there are results.
+    pub fn build(&self, log_dir: &Path, first_step: Option<i64>) -> TaskEvaluator {
         TaskEvaluator::new(self.logger_cls.iter().map(|logger| &logger.0), log_dir, first_step)
     }
 }

@@ -97,10 +97,10 @@ pub enum Named {
 }
 
 impl Loaded {
-    /// Warns of bindings that running `root` does not read. Those of the library are left out: it
-    /// serves many runs.
-    pub fn unread(&self, root: &'static Schema, registry: &Registry) -> Vec<Diagnostic> {
-        unread(&self.config, &self.sources, root, registry)
+    /// Warns of bindings that running any of the `roots` does not read. Those of the library are left out:
+    /// it serves many runs.
+    pub fn unread(&self, roots: &[&'static Schema], registry: &Registry) -> Vec<Diagnostic> {
+        unread(&self.config, &self.sources, roots, registry)
     }
 
     /// The configuration if nothing is wrong with it.

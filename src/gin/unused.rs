@@ -79,19 +79,20 @@ fn unused_macros(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// Bindings that running `root` does not read, in the order of the texts. Whatever tasks may name
+/// Bindings that running any of the `roots` does not read, in the order of the texts. Whatever tasks may name
 /// (what is `open`) counts as run.
 pub(super) fn unread(
     config: &Config,
     sources: &SourceMap,
-    root: &'static Schema,
+    roots: &[&'static Schema],
     registry: &Registry,
 ) -> Vec<Diagnostic> {
     let open = config.bindings.keys().filter_map(|(scope, name)| {
         let schema = registry.get(name).filter(|schema| schema.open)?;
         Some((scope_components(scope), schema))
     });
-    let reached = reach(config, registry, std::iter::once((Vec::new(), root)).chain(open));
+    let roots = roots.iter().map(|root| (Vec::new(), *root));
+    let reached = reach(config, registry, roots.chain(open));
     let mut out = Vec::new();
     for ((scope, name), arguments) in &config.bindings {
         let schema = registry.get(name).expect("bindings name what the registry holds");

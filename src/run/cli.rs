@@ -33,6 +33,8 @@ pub struct Cli {
 pub enum Command {
     /// Train the model that gin files describe, going on from MODEL_DIR's newest checkpoint.
     Train(Box<TrainArgs>),
+    /// Measure checkpoints with the metrics of their tasks, each checkpoint of a folder once.
+    Eval(Box<EvalArgs>),
     /// Measure the training step, the decoding or the data of the run that gin files describe.
     Bench(BenchToolArgs),
     /// Run tasks up to their `CacheDatasetPlaceholder` and write what USE_CACHED_TASKS reads; takes
@@ -73,6 +75,17 @@ pub struct TrainArgs {
     #[arg(long = "take_over", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub take_over: bool,
     /// Resolve everything, print sizes and shapes, and stop.
+    #[arg(long = "dry_run")]
+    pub dry_run: bool,
+}
+
+/// Flags of `gimlet eval`, which are those of T5X's `eval.py`.
+#[derive(Args, Debug)]
+pub struct EvalArgs {
+    /// The configuration.
+    #[command(flatten)]
+    pub gin: GinArgs,
+    /// Resolve everything, print what would be evaluated on what, and stop.
     #[arg(long = "dry_run")]
     pub dry_run: bool,
 }

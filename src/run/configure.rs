@@ -1,12 +1,12 @@
-//! From flags to an evaluated run.
+//! From flags to an evaluated root: what a command runs.
 
 use crate::data::{Mixture, Task, TaskFamily, set_tfds_data_dir};
 use crate::gin::{
-    Config, Configurable, Diagnostic, Diagnostics, Evaluator, Loaded, Registry, Severity, Source,
-    load_anyway,
+    Config, Configurable, Diagnostic, Diagnostics, Evaluator, Loaded, Registry, Schema, Severity,
+    Source, load_anyway,
 };
 use crate::storage::{Path, parse_path_map, set_path_map};
-use crate::train::{Train, check};
+use crate::train::{Evaluate, Train, UnfitSpec, check, check_evaluate};
 
 use super::cache::caches_of;
 use super::cli::GinArgs;
@@ -21,11 +21,32 @@ pub struct Settings {
     pub tfds_data_dir: Option<String>,
 }
 
+/// A spec that a command runs.
+pub trait Root: Configurable {
+    /// Finds the first mistake that the spec alone shows.
+    ///
+    /// # Errors
+    /// It.
+    fn check(&self) -> Result<(), UnfitSpec>;
+}
+
+impl Root for Train {
+    fn check(&self) -> Result<(), UnfitSpec> {
+        check(self)
+    }
+}
+
+impl Root for Evaluate {
+    fn check(&self) -> Result<(), UnfitSpec> {
+        check_evaluate(self)
+    }
+}
+
 /// A run, ready to be built.
 #[derive(Debug)]
-pub struct Configured {
+pub struct Configured<T> {
     /// The root spec.
-    pub train: Train,
+    pub spec: T,
     /// The resolved configuration, as `config.gin` prints it.
     pub config: Config,
     /// Tasks and mixtures by name.
@@ -37,12 +58,17 @@ pub struct Configured {
 }
 
 /// What the commands run, by full name.
-pub const ROOTS: [&str; 1] = ["t5x.train.train"];
+pub const ROOTS: [&str; 2] = ["t5x.train.train", "t5x.eval.evaluate"];
 
 /// Every configurable that a gin file may name, over all commands.
 pub fn registry() -> Registry {
     with_functions(
-        Registry::default().with::<Train>().with::<Task>().with::<TaskFamily>().with::<Mixture>(),
+        Registry::default()
+            .with::<Train>()
+            .with::<Evaluate>()
+            .with::<Task>()
+            .with::<TaskFamily>()
+            .with::<Mixture>(),
     )
 }
 
@@ -50,17 +76,34 @@ pub fn registry() -> Registry {
 ///
 /// # Errors
 /// Every mistake in flags and gin files.
-pub fn configure(args: &GinArgs, source: &dyn Source, color: bool) -> Result<Configured, Failure> {
+pub fn configure<T: Root>(
+    args: &GinArgs,
+    source: &dyn Source,
+    color: bool,
+) -> Result<Configured<T>, Failure> {
     let (mut loaded, registry) = load_files(args, &[], source)?;
-    loaded.diagnostics.extend(loaded.unread(Train::schema(), &registry));
+    let roots = roots::<T>(&loaded, &registry);
+    loaded.diagnostics.extend(loaded.unread(&roots, &registry));
     let loaded = strict(args, loaded)?;
-    let train = evaluate::<Train>(&loaded, &registry)?;
-    check(&train).map_err(Failure::usage)?;
+    let spec = evaluate::<T>(&loaded, &registry)?;
+    spec.check().map_err(Failure::usage)?;
     let warnings = warnings(&loaded, color);
     let settings = Settings { tfds_data_dir: args.tfds_data_dir.clone() };
     let config = loaded.config.clone();
     let tasks = GinTasks::new(loaded, registry).with_caches(caches_of(args));
-    Ok(Configured { train, config, tasks, settings, warnings })
+    Ok(Configured { spec, config, tasks, settings, warnings })
+}
+
+/// The command's own root, and those of other commands that the files bind too: the configuration of a
+/// training may be evaluated, and what only training reads is no mistake then.
+fn roots<T: Root>(loaded: &Loaded, registry: &Registry) -> Vec<&'static Schema> {
+    [vec![T::schema()], bound_roots(&loaded.config, registry)].concat()
+}
+
+/// The roots of commands that the files bind or refer to.
+pub fn bound_roots(config: &Config, registry: &Registry) -> Vec<&'static Schema> {
+    let bound = ROOTS.into_iter().filter(|root| config.mentioned.contains(root));
+    bound.filter_map(|root| registry.get(root)).collect()
 }
 
 /// The tasks that gin files and modules declare, and warnings to show; no run is evaluated.

@@ -2,29 +2,57 @@
 
 use std::fmt::Write;
 
+use crate::data::DatasetConfig;
 use crate::models::Model;
 use crate::partition::Partitioner;
-use crate::train::{Train, step_estimate};
+use crate::train::{Chosen, Evaluate, Train, left_to_evaluate, step_estimate};
 
-use super::configure::Configured;
 use super::failure::Failure;
 
-/// The report.
+/// The report of a training.
 ///
 /// # Errors
 /// A parameter that the optimizer's rules do not cover.
-pub fn dry_run(configured: &Configured) -> Result<String, Failure> {
-    let train = &configured.train;
+pub fn dry_run(train: &Train) -> Result<String, Failure> {
     let mut out = String::new();
     let _ = writeln!(out, "model_dir    {}", train.model_dir);
-    let Model::EncoderDecoder(model) = &train.model;
-    let config = model.config();
-    let _ = writeln!(out, "parameters   {}", grouped(config.num_params()));
+    describe_model(&train.model, &mut out);
     describe_steps(train, &mut out);
-    describe_batches(train, &mut out);
+    describe_batches(&train.train_dataset_cfg, &mut out);
     describe_memory(train, &mut out)?;
-    describe_devices(train, &mut out);
+    describe_devices(&train.partitioner, &mut out);
     Ok(out)
+}
+
+/// The report of an evaluation, which looks at checkpoints and not at data.
+///
+/// # Errors
+/// What would be evaluated is not there, or another model.
+pub fn dry_run_evaluation(spec: &Evaluate) -> Result<String, Failure> {
+    let mut out = String::new();
+    let _ = writeln!(out, "output_dir   {}", spec.output_dir);
+    describe_model(&spec.model, &mut out);
+    describe_checkpoints(spec, &mut out)?;
+    describe_batches(&spec.dataset_cfg, &mut out);
+    let Model::EncoderDecoder(model) = &spec.model;
+    let parameters = bytes(4 * model.config().num_params());
+    let _ = writeln!(out, "memory       {parameters} for parameters, and what a batch needs");
+    describe_devices(&spec.partitioner, &mut out);
+    Ok(out)
+}
+
+fn describe_checkpoints(spec: &Evaluate, out: &mut String) -> Result<(), Failure> {
+    let Chosen { paths, num_done } = left_to_evaluate(spec)?;
+    let _ = writeln!(out, "checkpoints  {} to evaluate, {num_done} done", paths.len());
+    for path in paths {
+        let _ = writeln!(out, "             {path}");
+    }
+    Ok(())
+}
+
+fn describe_model(model: &Model, out: &mut String) {
+    let Model::EncoderDecoder(model) = model;
+    let _ = writeln!(out, "parameters   {}", grouped(model.config().num_params()));
 }
 
 fn describe_steps(train: &Train, out: &mut String) {
@@ -39,8 +67,7 @@ fn describe_steps(train: &Train, out: &mut String) {
     let _ = writeln!(out, "checkpoints  {checkpoints}, evaluations {evaluations}");
 }
 
-fn describe_batches(train: &Train, out: &mut String) {
-    let data = &train.train_dataset_cfg;
+fn describe_batches(data: &DatasetConfig, out: &mut String) {
     let _ = writeln!(out, "data         {} '{}'", data.mixture_or_task_name, data.split);
     for (feature, length) in data.task_feature_lengths.iter().flatten() {
         let side = if feature == "targets" { "decoder" } else { "encoder" };
@@ -64,8 +91,8 @@ fn describe_memory(train: &Train, out: &mut String) -> Result<(), Failure> {
     Ok(())
 }
 
-fn describe_devices(train: &Train, out: &mut String) {
-    let Partitioner::Pjit(partitioner) = &train.partitioner;
+fn describe_devices(partitioner: &Partitioner, out: &mut String) {
+    let Partitioner::Pjit(partitioner) = partitioner;
     let asked = partitioner.requested_partitions().unwrap_or(1);
     let _ = writeln!(out, "partitions   {asked} asked for, 1 used (one process drives one device)");
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::checkpoint::CheckpointError;
 use crate::gin::Diagnostics;
 
 /// Why a command failed.
@@ -60,6 +61,12 @@ impl fmt::Display for Failure {
             Failure::Usage(error) | Failure::World(error) => write!(f, "{error:#}"),
             Failure::Said => Ok(()),
         }
+    }
+}
+
+impl From<CheckpointError> for Failure {
+    fn from(error: CheckpointError) -> Self {
+        if error.is_users() { Failure::usage(error) } else { Failure::world(error) }
     }
 }
 

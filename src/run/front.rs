@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::{self, IsTerminal};
+use std::iter;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
@@ -9,16 +10,17 @@ use std::process::{self, ExitCode};
 use anyhow::anyhow;
 use clap::Parser;
 
-use crate::data::{TaskProvider, subtasks};
+use crate::data::{DatasetConfig, TaskProvider, subtasks};
 use crate::storage;
 use crate::telemetry;
+use crate::train::{Evaluate, Train};
 
 use super::bench;
 use super::cache::cache_command;
-use super::cli::{Cli, Command, DistributedArgs, TrainArgs, rewrite};
+use super::cli::{Cli, Command, DistributedArgs, EvalArgs, TrainArgs, rewrite};
 use super::configure::{Configured, configure};
 use super::doctor;
-use super::dry_run::dry_run;
+use super::dry_run::{dry_run, dry_run_evaluation};
 use super::failure::Failure;
 use super::library::Library;
 
@@ -50,6 +52,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     let cli = parse(args.clone())?;
     match cli.command {
         Command::Train(train) => check_train(&train, color)?,
+        Command::Eval(eval) => check_eval(&eval, color)?,
         Command::Bench(bench) => {
             if bench::without_torch(&bench, color)? {
                 return Ok(());
@@ -97,27 +100,41 @@ fn name_in(word: &str) -> &str {
 
 /// Reports the user's mistakes before libtorch is loaded; a dry run ends here.
 fn check_train(train: &TrainArgs, color: bool) -> Result<(), Failure> {
-    let configured = configure(&train.gin, &Library, color)?;
+    let configured = configure::<Train>(&train.gin, &Library, color)?;
     if train.dry_run {
-        eprint!("{}", configured.warnings);
-        warn_of_unknown_tasks(&configured);
-        print!("{}", dry_run(&configured)?);
-        process::exit(0);
+        let spec = &configured.spec;
+        let held_out = [&spec.train_eval_dataset_cfg, &spec.infer_eval_dataset_cfg];
+        let data = iter::once(&spec.train_dataset_cfg).chain(held_out.into_iter().flatten());
+        end_dry_run(&configured, data, &dry_run(spec)?);
     }
     refuse_several_processes(&train.distributed)
 }
 
-/// A dry run works without data, and so without tasks; the run itself will not.
-fn warn_of_unknown_tasks(configured: &Configured) {
-    let train = &configured.train;
-    let held_out = [&train.train_eval_dataset_cfg, &train.infer_eval_dataset_cfg];
-    let configs = std::iter::once(&train.train_dataset_cfg).chain(held_out.into_iter().flatten());
-    for config in configs {
+/// As [`check_train`], of an evaluation.
+fn check_eval(eval: &EvalArgs, color: bool) -> Result<(), Failure> {
+    let configured = configure::<Evaluate>(&eval.gin, &Library, color)?;
+    if eval.dry_run {
+        let spec = &configured.spec;
+        end_dry_run(&configured, iter::once(&spec.dataset_cfg), &dry_run_evaluation(spec)?);
+    }
+    Ok(())
+}
+
+/// Prints the report. A dry run works without data, and so without tasks; the run itself will not.
+fn end_dry_run<'a, T>(
+    configured: &'a Configured<T>,
+    data: impl Iterator<Item = &'a DatasetConfig>,
+    report: &str,
+) -> ! {
+    eprint!("{}", configured.warnings);
+    for config in data {
         let (name, tasks) = (&config.mixture_or_task_name, &configured.tasks);
         if let Err(error) = subtasks(name, tasks) {
             telemetry::warn_once(&tasks.placed(name, error).to_string());
         }
     }
+    print!("{report}");
+    process::exit(0)
 }
 
 /// Processes that each trained alone would write into one MODEL_DIR.

@@ -25,7 +25,7 @@ mod gin;
 #[cfg(feature = "torch")]
 mod torch;
 
-pub use configure::{Configured, Settings, configure, registry};
+pub use configure::{Configured, Root, Settings, configure, registry};
 pub use failure::Failure;
 pub use front::main;
 pub use library::Library;

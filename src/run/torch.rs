@@ -5,18 +5,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use anyhow::anyhow;
 use tch::Device;
 
+use crate::checkpoint::RestoreMode;
 use crate::gin::config_str;
 use crate::nn::cpu;
 use crate::storage::{Takeover, set_observer};
 use crate::telemetry;
-use crate::train::{Context, Outcome, Train, TrainError, train};
+use crate::train::{Context, Evaluate, Evaluations, Outcome, Train, TrainError, evaluate, train};
 
 use super::bench;
 use super::cache::cache_command;
-use super::cli::{Command, TrainArgs};
-use super::configure::{configure, registry};
+use super::cli::{Command, EvalArgs, TrainArgs};
+use super::configure::{Configured, configure, registry};
 use super::doctor;
 use super::failure::Failure;
 use super::front::parse;
@@ -35,6 +37,7 @@ pub fn torch_main(args: impl Iterator<Item = String>) -> ExitCode {
 fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     match parse(args)?.command {
         Command::Train(args) => train_command(&args, color),
+        Command::Eval(args) => eval_command(&args, color),
         Command::Bench(args) => bench::run(&args, color),
         Command::Cache(args) => cache_command(&args, color),
         Command::Doctor(_) => {
@@ -49,7 +52,28 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
 }
 
 fn train_command(args: &TrainArgs, color: bool) -> Result<(), Failure> {
-    let configured = configure(&args.gin, &Library, color)?;
+    let configured = configure::<Train>(&args.gin, &Library, color)?;
+    let takeover = if args.take_over { Takeover::Yes } else { Takeover::No };
+    let outcome = in_context(&configured, |spec, context| train(spec, context, takeover))?;
+    say_how_it_ended(outcome, &configured.spec);
+    Ok(())
+}
+
+fn eval_command(args: &EvalArgs, color: bool) -> Result<(), Failure> {
+    let configured = configure::<Evaluate>(&args.gin, &Library, color)?;
+    let evaluations = in_context(&configured, evaluate)?;
+    say_what_was_evaluated(&evaluations, &configured.spec);
+    match &evaluations.damaged[..] {
+        [] => Ok(()),
+        damaged => Err(Failure::world(anyhow!("left out: {}", damaged.join("; ")))),
+    }
+}
+
+/// Runs a spec on the device that there is, until it ends or is asked to.
+fn in_context<T, R>(
+    configured: &Configured<T>,
+    run: impl FnOnce(&T, &Context<'_>) -> Result<R, TrainError>,
+) -> Result<R, Failure> {
     eprint!("{}", configured.warnings);
     cpu::prepare();
     let stop = stop_on_signals()?;
@@ -58,11 +82,24 @@ fn train_command(args: &TrainArgs, color: bool) -> Result<(), Failure> {
         config_text: &config_str(&configured.config, &registry()),
         device: Device::cuda_if_available(),
         stop: &stop,
-        takeover: if args.take_over { Takeover::Yes } else { Takeover::No },
     };
-    let outcome = train(&configured.train, &context).map_err(failure)?;
-    say_how_it_ended(outcome, &configured.train);
-    Ok(())
+    run(&configured.spec, &context).map_err(failure)
+}
+
+fn say_what_was_evaluated(evaluations: &Evaluations, spec: &Evaluate) {
+    let goes_on = spec.restore_checkpoint_cfg.mode == RestoreMode::All;
+    if evaluations.is_interrupted {
+        telemetry::notice(match goes_on {
+            true => "interrupted; the same command goes on with the checkpoints that are left",
+            false => "interrupted",
+        });
+    }
+    let (checkpoints, output_dir) = (&spec.restore_checkpoint_cfg.path.0, &spec.output_dir);
+    telemetry::notice(&match evaluations.count {
+        0 => format!("no checkpoint of {} was evaluated", checkpoints.join(", ")),
+        1 => format!("1 checkpoint evaluated; results are in {output_dir}"),
+        count => format!("{count} checkpoints evaluated; results are in {output_dir}"),
+    });
 }
 
 fn say_how_it_ended(outcome: Outcome, train: &Train) {

@@ -27,14 +27,14 @@ use crate::storage::{GrowingFile, Path, Process};
 /// a store the file is sent from time to time, and at the end.
 pub struct EventWriter {
     dir: Path,
-    first_step: i64,
+    first_step: Option<i64>,
     file: Option<GrowingFile>,
 }
 
 impl EventWriter {
-    /// A writer of a run that starts or resumes at `first_step`. TensorBoard drops what an
-    /// interrupted predecessor wrote for later steps.
-    pub fn new(dir: Path, first_step: i64) -> Self {
+    /// A writer of a run that starts or resumes at `first_step`: TensorBoard drops what an interrupted
+    /// predecessor wrote for later steps. Without one, for steps in any order, nothing is dropped.
+    pub fn new(dir: Path, first_step: Option<i64>) -> Self {
         Self { dir, first_step, file: None }
     }
 
@@ -68,6 +68,14 @@ impl EventWriter {
         value.set_metadata(metadata);
         value.set_tensor(tensor);
         self.summary(step, vec![value]);
+    }
+
+    /// Sees to it that what was written is there, whatever happens to this process. In a store, where the
+    /// system's cache does not do that, what is written next begins another file.
+    pub fn settle(&mut self) {
+        if !self.dir.is_on_disk() {
+            self.finish();
+        }
     }
 
     fn summary(&mut self, step: i64, values: Vec<Summary_Value>) {
@@ -117,20 +125,23 @@ impl Drop for EventWriter {
     }
 }
 
-/// Creates an event file whose first records say what it is and which steps it supersedes.
-fn start(dir: &Path, first_step: i64) -> io::Result<GrowingFile> {
+/// Creates an event file whose first records say what it is and which steps it supersedes, if any.
+fn start(dir: &Path, first_step: Option<i64>) -> io::Result<GrowingFile> {
     dir.create_dir_all()?;
     let mut file = dir.join(&new_name()).grow()?;
     let mut version = event_at(0);
     version.set_file_version("brain.Event:2".to_string());
-    let mut session = SessionLog::new();
-    session.set_status(SessionLog_SessionStatus::START);
-    let mut restart = event_at(first_step + 1);
-    restart.set_session_log(session);
-    let restart = record(&restart)?;
-    // TensorBoard takes the first start in a directory for the beginning of all and purges at
-    // later ones; files of T5X have none. So each file of ours has two.
-    file.append(&[record(&version)?, restart.clone(), restart].concat())?;
+    file.append(&record(&version)?)?;
+    if let Some(first_step) = first_step {
+        let mut session = SessionLog::new();
+        session.set_status(SessionLog_SessionStatus::START);
+        let mut restart = event_at(first_step + 1);
+        restart.set_session_log(session);
+        let restart = record(&restart)?;
+        // TensorBoard takes the first start in a directory for the beginning of all and purges at
+        // later ones; files of T5X have none. So each file of ours has two.
+        file.append(&[restart.clone(), restart].concat())?;
+    }
     Ok(file)
 }
 
@@ -236,7 +247,7 @@ mod tests {
     #[test]
     fn scalars_are_read_back_with_their_steps() {
         let (_scratch, dir) = scratch();
-        let mut writer = EventWriter::new(dir.join("train"), 0);
+        let mut writer = EventWriter::new(dir.join("train"), Some(0));
         writer.scalars(10, [("loss", 2.5), ("learning_rate/current", 0.01)]);
         writer.scalars(20, [("loss", f64::NAN)]);
         let events = read(&writer.dir);
@@ -250,7 +261,7 @@ mod tests {
     #[test]
     fn texts_are_string_tensors_of_the_text_plugin() {
         let (_scratch, dir) = scratch();
-        let mut writer = EventWriter::new(dir.clone(), 0);
+        let mut writer = EventWriter::new(dir.clone(), Some(0));
         writer.text(0, "config", "    MODEL_DIR = '/x'\n");
         let events = read(&dir);
         let value = &events.last().unwrap().get_summary().get_value()[0];
@@ -262,12 +273,12 @@ mod tests {
     #[test]
     fn a_resumed_run_supersedes_what_came_after_its_checkpoint() {
         let (_scratch, dir) = scratch();
-        let mut killed = EventWriter::new(dir.clone(), 0);
+        let mut killed = EventWriter::new(dir.clone(), Some(0));
         for step in [10, 20, 30] {
             killed.scalars(step, [("loss", f64::from(step as i32))]);
         }
         drop(killed);
-        let mut resumed = EventWriter::new(dir.clone(), 20);
+        let mut resumed = EventWriter::new(dir.clone(), Some(20));
         resumed.scalars(30, [("loss", 31.0)]);
         let steps: Vec<(i64, f32)> =
             shown(&read(&dir)).into_iter().map(|(step, _, loss)| (step, loss)).collect();
@@ -275,11 +286,21 @@ mod tests {
     }
 
     #[test]
+    fn steps_in_any_order_supersede_nothing() {
+        let (_scratch, dir) = scratch();
+        for step in [30, 10] {
+            EventWriter::new(dir.clone(), None).scalars(step, [("accuracy", 1.0)]);
+        }
+        let steps: Vec<i64> = shown(&read(&dir)).into_iter().map(|(step, ..)| step).collect();
+        assert_eq!(steps, [30, 10]);
+    }
+
+    #[test]
     fn what_cannot_be_written_does_not_end_the_run() {
         let (_scratch, dir) = scratch();
         let file = dir.join("not a directory");
         file.write_atomic(b"").unwrap();
-        let mut writer = EventWriter::new(file.join("train"), 0);
+        let mut writer = EventWriter::new(file.join("train"), Some(0));
         writer.scalars(1, [("loss", 1.0)]);
         file.remove_file().unwrap();
         writer.scalars(2, [("loss", 2.0)]);

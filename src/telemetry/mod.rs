@@ -5,7 +5,7 @@
 //! ```no_run
 //! use gimlet::storage::Path;
 //! use gimlet::telemetry::{EventWriter, notice};
-//! let mut events = EventWriter::new(Path::parse("/tmp/model/train").unwrap(), 0);
+//! let mut events = EventWriter::new(Path::parse("/tmp/model/train").unwrap(), Some(0));
 //! events.scalars(100, [("loss", 2.5)]);
 //! notice("2 tasks have no validation split");
 //! ```

@@ -53,15 +53,15 @@ pub fn check(train: &Train) -> Result<(), UnfitSpec> {
     periods.map(drop).map_err(|error| UnfitSpec(error.to_string()))
 }
 
-fn unfit<T>(message: String) -> Result<T, UnfitSpec> {
+pub(super) fn unfit<T>(message: String) -> Result<T, UnfitSpec> {
     Err(UnfitSpec(message))
 }
 
-fn check_path(binding: &str, path: &str) -> Result<(), UnfitSpec> {
+pub(super) fn check_path(binding: &str, path: &str) -> Result<(), UnfitSpec> {
     Path::parse(path).map(drop).map_err(|error| UnfitSpec(format!("{binding}: {error}")))
 }
 
-fn check_dimensions(config: &T5Config) -> Result<(), UnfitSpec> {
+pub(super) fn check_dimensions(config: &T5Config) -> Result<(), UnfitSpec> {
     let extents = [
         ("vocab_size", config.vocab_size),
         ("emb_dim", config.emb_dim),
@@ -181,7 +181,7 @@ fn check_save(config: &SaveCheckpointConfig) -> Result<(), UnfitSpec> {
     }
 }
 
-fn check_partitions(partitioner: &Partitioner) -> Result<(), UnfitSpec> {
+pub(super) fn check_partitions(partitioner: &Partitioner) -> Result<(), UnfitSpec> {
     let Partitioner::Pjit(pjit) = partitioner;
     let name = match &pjit.model_parallel_submesh {
         Some(_) => "product of partitioning.PjitPartitioner.model_parallel_submesh",

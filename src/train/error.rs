@@ -50,22 +50,19 @@ pub enum TrainError {
         saved: Option<u64>,
     },
     /// Memory ran out.
-    #[error(
-        "out of memory in step {step}: {detail}; lower BATCH_SIZE, or keep it and set \
-         trainer.Trainer.num_microbatches = {suggested}"
-    )]
+    #[error("out of memory in step {step}: {detail}; {remedy}")]
     OutOfMemory {
         /// The step.
         step: u64,
         /// What libtorch said.
         detail: String,
-        /// Microbatches that halve what a step needs.
-        suggested: usize,
+        /// What lowers what a step needs.
+        remedy: String,
     },
     /// The model does not fit into the device's memory.
     #[error(
-        "the model and its optimizer do not fit into memory: {detail}; lower network.T5Config's \
-         dimensions (`--dry_run` estimates what they need)"
+        "the state of the model does not fit into memory: {detail}; lower network.T5Config's \
+         dimensions (`--dry_run` estimates what it needs)"
     )]
     ModelTooLarge {
         /// What libtorch said.

@@ -13,19 +13,20 @@ use crate::data::{
 };
 use crate::evaluation::{EvalTask, Evaluator, Example, Side, TaskEvaluator};
 use crate::models::{Batch, EncoderDecoderModel, Model};
+use crate::nn::Params;
 use crate::storage::Path;
 use crate::telemetry;
 use crate::vocab::Vocabulary;
 
 use super::actions::MetricsByTask;
 use super::error::TrainError;
+use super::forward::Forward;
+use super::held_out::HeldOut;
 use super::inputs::num_ids;
-use super::run::Context;
-use super::spec::Train;
-use super::state::TrainState;
-use super::step::Stepper;
 use super::unfinished::{Unfinished, go_on};
-use super::vocabularies::check_vocabularies;
+
+/// The folder of the results, in that of the run.
+pub const INFERENCE_EVAL: &str = "inference_eval";
 
 /// Predictions shown after each evaluation.
 const SHOWN: usize = 3;
@@ -33,6 +34,7 @@ const SHOWN: usize = 3;
 /// The held-out examples of every task that has metrics.
 pub struct InferEval {
     tasks: Vec<InferTask>,
+    left_out: Vec<String>,
     evaluator: TaskEvaluator,
     model: EncoderDecoderModel,
     vocabulary: Arc<dyn Vocabulary>,
@@ -49,42 +51,51 @@ struct InferTask {
 }
 
 impl InferEval {
-    /// Reads the examples; `None` if the run evaluates nothing this way.
+    /// Reads the examples. What is logged under `log_dir` supersedes what an earlier process logged there
+    /// of later steps than `first_step`, if there is one.
     ///
     /// # Errors
     /// Reading fails, or a split is empty.
     pub fn new(
-        spec: &Train,
-        context: &Context<'_>,
-        model_dir: &Path,
-        step: u64,
-    ) -> Result<Option<Self>, TrainError> {
-        let Some(config) = &spec.infer_eval_dataset_cfg else { return Ok(None) };
-        check_vocabularies(&spec.model, config, context.tasks)?;
-        let evaluator = &spec.inference_evaluator_cls.0;
-        let Model::EncoderDecoder(model) = &spec.model;
-        let mut tasks = Vec::new();
-        for task in subtasks(&config.mixture_or_task_name, context.tasks)? {
-            let cache = config.use_cached.then(|| context.tasks.caches());
-            let ids = num_ids(&spec.model);
-            tasks.extend(InferTask::read(task, config, cache, evaluator, ids)?);
+        held_out: HeldOut<'_>,
+        evaluator: &Evaluator,
+        log_dir: &Path,
+        first_step: Option<u64>,
+    ) -> Result<Self, TrainError> {
+        let HeldOut { model, config, tasks: provider } = held_out;
+        let (mut tasks, mut left_out) = (Vec::new(), Vec::new());
+        for task in subtasks(&config.mixture_or_task_name, provider)? {
+            let cache = config.use_cached.then(|| provider.caches());
+            match InferTask::read(task, config, cache, evaluator, num_ids(model))? {
+                Ok(task) => tasks.push(task),
+                Err(reason) => left_out.push(reason),
+            }
         }
-        if tasks.is_empty() {
-            let (name, split) = (&config.mixture_or_task_name, &config.split);
-            telemetry::notice(&format!(
-                "{name} has no task with metrics and a '{split}' split: no evaluation by decoding"
-            ));
-            return Ok(None);
-        }
-        let log_dir = model_dir.join("inference_eval");
-        Ok(Some(Self {
+        let Model::EncoderDecoder(model) = model;
+        Ok(Self {
             tasks,
-            evaluator: evaluator.build(&log_dir, step as i64),
+            left_out,
+            evaluator: evaluator.build(log_dir, first_step.map(|step| step as i64)),
             vocabulary: model.output_vocabulary.build()?,
             model: model.clone(),
             rows: config.batch_size,
             seed: config.seed.unwrap_or(0),
-        }))
+        })
+    }
+
+    /// Whether no task has anything to evaluate.
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Why tasks are left out, one reason each.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
+    /// Sees to it that what was logged is there, whatever happens to this process.
+    pub fn settle(&mut self) {
+        self.evaluator.settle();
     }
 
     /// Predicts, computes and logs the metrics of every task.
@@ -94,15 +105,17 @@ impl InferEval {
     /// two batches.
     pub fn evaluate(
         &mut self,
-        stepper: &Stepper,
-        state: &TrainState,
+        forward: &Forward,
+        params: &Params,
+        step: u64,
         stop: &AtomicBool,
     ) -> Result<MetricsByTask, Unfinished> {
         let mut out = MetricsByTask::new();
         let (model, vocabulary) = (&self.model, &*self.vocabulary);
         for task in &self.tasks {
             let rows = self.rows;
-            let predictor = Predictor { task, model, vocabulary, stepper, state, rows, stop };
+            let predictor =
+                Predictor { task, model, vocabulary, forward, params, step, rows, stop };
             let postprocess = |text: &str, example: &Example, side: Side| {
                 let is_target = side == Side::Target;
                 match &task.task.postprocess_fn {
@@ -120,7 +133,7 @@ impl InferEval {
             tch::manual_seed(self.seed as i64);
             let metrics = self.evaluator.evaluate::<Unfinished>(
                 &eval_task,
-                state.step as i64,
+                step as i64,
                 || predictor.predict(),
                 || predictor.score(),
             )?;
@@ -131,17 +144,16 @@ impl InferEval {
 }
 
 impl InferTask {
-    /// The task's examples, if it has metrics and the split.
+    /// The task's examples; without metrics or the split, the reason why there are none.
     fn read(
         task: Arc<Task>,
         config: &DatasetConfig,
         cache: Option<Caches>,
         evaluator: &Evaluator,
         num_ids: Option<usize>,
-    ) -> Result<Option<Self>, TrainError> {
+    ) -> Result<Result<Self, String>, TrainError> {
         if task.metric_fns.is_empty() {
-            telemetry::notice(&format!("{} has no metrics: it is not decoded", task.task_name()));
-            return Ok(None);
+            return Ok(Err(format!("`{}` has no metrics", task.task_name())));
         }
         let options = ExampleOptions {
             split: config.split.clone(),
@@ -152,16 +164,16 @@ impl InferTask {
             seed: config.seed.unwrap_or(42),
             ..ExampleOptions::default()
         };
+        let examples = match task_examples(&task, &options) {
+            Err(missing @ DataError::UnknownSplit { .. }) => return Ok(Err(missing.to_string())),
+            examples => examples?,
+        };
         let lengths = match &config.task_feature_lengths {
             Some(lengths) => lengths.clone(),
-            None => match max_feature_lengths(&task, &options) {
-                Err(DataError::UnknownSplit { .. }) => return Ok(None),
-                lengths => lengths?,
-            },
+            None => max_feature_lengths(&task, &options)?,
         };
         let limit = evaluator.num_examples.unwrap_or(usize::MAX);
-        let features: Vec<data::Example> =
-            task_examples(&task, &options)?.take(limit).collect::<Result<_, _>>()?;
+        let features: Vec<data::Example> = examples.take(limit).collect::<Result<_, _>>()?;
         options.bad_records.tell(&format!("evaluation of {}", task.task_name()));
         let target_vocabulary =
             task.output_features[&evaluator.target_field_name].vocabulary.build()?;
@@ -170,7 +182,7 @@ impl InferTask {
             .map(|example| described(example, &evaluator.target_field_name, &*target_vocabulary))
             .collect();
         let converter = converter(&task, &lengths)?;
-        Ok(Some(Self { task, examples, features, converter }))
+        Ok(Ok(Self { task, examples, features, converter }))
     }
 }
 
@@ -203,8 +215,9 @@ struct Predictor<'a> {
     task: &'a InferTask,
     model: &'a EncoderDecoderModel,
     vocabulary: &'a dyn Vocabulary,
-    stepper: &'a Stepper,
-    state: &'a TrainState,
+    forward: &'a Forward,
+    params: &'a Params,
+    step: u64,
     rows: usize,
     stop: &'a AtomicBool,
 }
@@ -215,15 +228,15 @@ impl Predictor<'_> {
         let eos_id = i64::from(self.vocabulary.eos_id().unwrap_or(1));
         let prediction = self.model.prediction(eos_id);
         let hypotheses = self.rows * prediction.num_decodes;
-        let predictor = self.stepper.guarded(self.state.step, || {
-            self.stepper.model.predictor(&self.state.params, hypotheses)
-        })?;
+        let Forward { model, .. } = self.forward;
+        let predictor =
+            self.forward.guarded(self.step, || model.predictor(self.params, hypotheses))?;
         let mut texts = Vec::new();
         for batch in self.batches() {
             go_on(self.stop)?;
-            let decodes = self.stepper.guarded(self.state.step, || {
-                predictor.predict(&batch?, &prediction).map_err(unfit)
-            })??;
+            let decodes = self
+                .forward
+                .guarded(self.step, || predictor.predict(&batch?, &prediction).map_err(unfit))??;
             texts.extend(rows_of(&decodes.best().0).iter().map(|ids| self.vocabulary.decode(ids)));
         }
         self.show(&texts);
@@ -235,8 +248,8 @@ impl Predictor<'_> {
         let mut scores: Vec<f64> = Vec::new();
         for batch in self.batches() {
             go_on(self.stop)?;
-            let found = self.stepper.guarded(self.state.step, || {
-                Ok::<_, TrainError>(self.stepper.model.score_batch(&self.state.params, &batch?))
+            let found = self.forward.guarded(self.step, || {
+                Ok::<_, TrainError>(self.forward.model.score_batch(self.params, &batch?))
             })??;
             let found = found.to_kind(Kind::Double);
             scores.extend(Vec::<f64>::try_from(found).expect("scores are one vector"));
@@ -248,7 +261,7 @@ impl Predictor<'_> {
         let InferTask { features, converter, .. } = self.task;
         features.chunks(self.rows).map(move |chunk| {
             let batch = converter.batch(chunk, chunk.len())?;
-            Ok(Batch::from_host(&batch).to_device(self.stepper.device))
+            Ok(Batch::from_host(&batch).to_device(self.forward.device))
         })
     }
 

@@ -1,5 +1,6 @@
 //! What a run writes down beside checkpoints: TensorBoard scalars, `config.gin`, `model-info.txt`.
 
+use crate::models::Model;
 use crate::partition::Partitioner;
 use crate::storage::Path;
 use crate::telemetry::{self, EventWriter, config_markdown};
@@ -26,9 +27,10 @@ impl Logs {
         model_dir: &Path,
         step: u64,
     ) -> Result<Self, TrainError> {
-        write_down(&model_dir.join("config.gin"), config_text)?;
-        write_down(&model_dir.join("model-info.txt"), &describe_model(spec)?)?;
-        let mut events = EventWriter::new(model_dir.join("train"), step as i64);
+        let state = state_variables(&spec.model);
+        let state = state.map_err(|error| TrainError::Unfit(error.to_string()))?;
+        describe(model_dir, config_text, &describe_model(&spec.model, &state, &spec.partitioner))?;
+        let mut events = EventWriter::new(model_dir.join("train"), Some(step as i64));
         events.text(step as i64, "config", &config_markdown(config_text));
         Ok(Self { events })
     }
@@ -42,6 +44,15 @@ impl Logs {
     pub fn window(&mut self, window: &Window, step: u64) {
         self.events.scalars(step as i64, window.scalars());
     }
+}
+
+/// Writes `config.gin` and `model-info.txt`.
+///
+/// # Errors
+/// The folder cannot be written.
+pub fn describe(dir: &Path, config_text: &str, model_info: &str) -> Result<(), TrainError> {
+    write_down(&dir.join("config.gin"), config_text)?;
+    write_down(&dir.join("model-info.txt"), model_info)
 }
 
 /// Writes a text that every start of a run writes; what an earlier start wrote is kept beside it
@@ -71,20 +82,15 @@ fn free_name_beside(file: &Path) -> Result<Path, TrainError> {
     }
 }
 
-/// The text of `model-info.txt`.
-///
-/// # Errors
-/// A parameter that the optimizer's rules do not cover.
-pub fn describe_model(spec: &Train) -> Result<String, TrainError> {
-    let tree = spec.model.param_tree();
-    let parameters: Vec<Variable> = tree
+/// The text of `model-info.txt`, for a run with that state beside the parameters.
+pub fn describe_model(model: &Model, state: &[Variable], partitioner: &Partitioner) -> String {
+    let parameters: Vec<Variable> = model
+        .param_tree()
         .into_iter()
         .map(|param| Variable { name: param.name, shape: param.shape, axes: param.axes })
         .collect();
-    let state = state_variables(&spec.model);
-    let state = state.map_err(|error| TrainError::Unfit(error.to_string()))?;
-    let Partitioner::Pjit(partitioner) = &spec.partitioner;
-    Ok(model_info(&parameters, &state, &partitioner.rules()))
+    let Partitioner::Pjit(partitioner) = partitioner;
+    model_info(&parameters, state, &partitioner.rules())
 }
 
 #[cfg(test)]

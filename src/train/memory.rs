@@ -57,6 +57,20 @@ pub fn shortage(estimate: &Estimate, available: u64, num_microbatches: usize) ->
     ))
 }
 
+/// What to tell the user where the parameters alone take more than `available` bytes.
+pub fn parameter_shortage(model: &Model, available: u64) -> Option<String> {
+    let Model::EncoderDecoder(model) = model;
+    let needed = model.config().num_params().saturating_mul(4);
+    (needed > available).then(|| {
+        format!(
+            "the parameters take {}, and {} are available: evaluate on a machine with more memory, or \
+             lower network.T5Config's dimensions",
+            gib(needed as f64),
+            gib(available as f64),
+        )
+    })
+}
+
 /// What to tell the user where the batches that a run keeps in memory take more than `available` bytes
 /// of the host. No estimate: they are allocated in full.
 pub fn batch_shortage(train: &Train, available: u64) -> Option<String> {

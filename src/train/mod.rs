@@ -3,6 +3,7 @@
 //! `spec`, `periods`, `seeds` and `model_info` are torch-free: they say what a run does and when.
 
 mod check;
+mod evaluate;
 mod inputs;
 mod memory;
 mod model_info;
@@ -22,7 +23,11 @@ mod error;
 #[cfg(feature = "torch")]
 mod evaluated;
 #[cfg(feature = "torch")]
+mod forward;
+#[cfg(feature = "torch")]
 mod guard;
+#[cfg(feature = "torch")]
+mod held_out;
 #[cfg(feature = "torch")]
 mod infer_eval;
 #[cfg(feature = "torch")]
@@ -51,10 +56,11 @@ mod vocabularies;
 mod window;
 
 pub use check::{UnfitSpec, check};
+pub use evaluate::{Chosen, DoneCheckpoints, Evaluate, check_evaluate, left_to_evaluate};
 pub use inputs::{decoding_shape, training_options, training_shape};
 pub use memory::{
-    available_on_host, batch_shortage, cannot_fit, saving_bytes, shortage, step_estimate,
-    total_on_host,
+    available_on_host, batch_shortage, cannot_fit, parameter_shortage, saving_bytes, shortage,
+    step_estimate, total_on_host,
 };
 pub use model_info::{Variable, model_info};
 pub use periods::{Periods, PeriodsError, Stop};
@@ -67,5 +73,7 @@ pub use state_layout::{param_shape, state_variables};
 
 #[cfg(feature = "torch")]
 pub use error::TrainError;
+#[cfg(feature = "torch")]
+pub use evaluate::{Evaluations, evaluate};
 #[cfg(feature = "torch")]
 pub use run::{Context, Outcome, train};

@@ -25,7 +25,8 @@ use super::occupied::Occupied;
 use super::periods::{Periods, Stop};
 use super::spec::Train;
 use super::start::{
-    Start, foresee_shortage, occupy, occupy_new, refuse_shortage, restore_or_init, say_partitions,
+    Start, foresee_shortage, infer_eval, occupy, occupy_new, refuse_shortage, restore_or_init,
+    say_partitions, train_eval,
 };
 use super::state::TrainState;
 use super::step::{StepReport, Stepper};
@@ -44,8 +45,6 @@ pub struct Context<'a> {
     pub device: Device,
     /// Set to ask for a checkpoint and an end.
     pub stop: &'a AtomicBool,
-    /// Whether to take a MODEL_DIR from a process that seems alive.
-    pub takeover: Takeover,
 }
 
 /// How a run ended.
@@ -68,17 +67,21 @@ pub enum Outcome {
     },
 }
 
-/// Trains.
+/// Trains; `takeover` says whether to take MODEL_DIR from a process that seems alive.
 ///
 /// # Errors
 /// See [`TrainError`]; checkpoints already written stay whole.
-pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError> {
+pub fn train(
+    spec: &Train,
+    context: &Context<'_>,
+    takeover: Takeover,
+) -> Result<Outcome, TrainError> {
     let started = Instant::now();
     check(spec)?;
     let model_dir = Path::parse(&spec.model_dir)?;
     refuse_shortage(spec)?;
-    let occupied = occupy(&model_dir, context.takeover)?;
-    say_partitions(spec);
+    let occupied = occupy(&model_dir, takeover)?;
+    say_partitions(&spec.partitioner);
     foresee_shortage(spec, context.device)?;
     let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, (0, 1));
     let Start { state, record, data, resumed } = restore_or_init(spec, context, &checkpoints)?;
@@ -91,8 +94,8 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
     let mut run = Run {
         spec,
         stepper: Stepper::new(spec, record.seed, context.device)?,
-        train_eval: TrainEval::new(spec, context, &model_dir, state.step)?,
-        infer_eval: InferEval::new(spec, context, &model_dir, state.step)?,
+        train_eval: train_eval(spec, context, &model_dir, state.step)?,
+        infer_eval: infer_eval(spec, context, &model_dir, state.step)?,
         batches: training_batches(spec, context, &record, data)?,
         saved,
         monitor,
@@ -112,7 +115,7 @@ pub fn train(spec: &Train, context: &Context<'_>) -> Result<Outcome, TrainError>
     // Nothing is written before this line: a run that cannot start leaves no trace.
     model_dir.create_dir_all()?;
     if run.occupied.is_none() {
-        run.occupied = Some(occupy_new(&model_dir, context.takeover)?);
+        run.occupied = Some(occupy_new(&model_dir, takeover)?);
     }
     run.checkpoints.clear_stale()?;
     let mut logs = Logs::start(spec, context.config_text, &model_dir, run.state.step)?;
@@ -328,13 +331,14 @@ impl Run<'_> {
     }
 
     fn measure(&mut self) -> Result<Evaluated, Unfinished> {
-        let (stepper, state) = (&self.stepper, &self.state);
-        let train_eval = self.train_eval.evaluate(stepper, state, self.stop)?;
+        let TrainState { step, params, .. } = &self.state;
+        let (forward, step) = (&self.stepper.forward, *step);
+        let train_eval = self.train_eval.evaluate(forward, params, step, self.stop)?;
         let infer_eval = match &mut self.infer_eval {
-            Some(infer_eval) => infer_eval.evaluate(stepper, state, self.stop)?,
+            Some(infer_eval) => infer_eval.evaluate(forward, params, step, self.stop)?,
             None => MetricsByTask::new(),
         };
-        Ok(Evaluated { step: state.step, train_eval, infer_eval })
+        Ok(Evaluated { step, train_eval, infer_eval })
     }
 
     /// Shows the actions the results of an evaluation.

@@ -1,5 +1,5 @@
-//! How a run starts: what is refused before anything is built, MODEL_DIR's lock, and the state to go on
-//! from.
+//! How a run starts: what is refused before anything is built, MODEL_DIR's lock, the state to go on from,
+//! and the examples that it measures itself by.
 
 use tch::Device;
 
@@ -14,6 +14,8 @@ use super::actions::Histories;
 use super::checkpointing::{Checkpoints, Restored, RunRecord};
 use super::error::TrainError;
 use super::guard::{TorchFailure, guarded};
+use super::held_out::HeldOut;
+use super::infer_eval::{INFERENCE_EVAL, InferEval};
 use super::memory::{
     available_on_host, batch_shortage, cannot_fit, saving_bytes, shortage, step_estimate,
     total_on_host,
@@ -23,6 +25,7 @@ use super::occupied::Occupied;
 use super::run::Context;
 use super::spec::{Train, TrainerClass};
 use super::state::TrainState;
+use super::train_eval::{TRAINING_EVAL, TrainEval};
 
 /// Locks MODEL_DIR where it exists; a new one is locked when it is made.
 ///
@@ -151,14 +154,56 @@ pub fn foresee_shortage(spec: &Train, device: Device) -> Result<(), TrainError> 
 }
 
 /// A mesh larger than what there is runs on what there is, and says so.
-pub fn say_partitions(spec: &Train) {
-    let Partitioner::Pjit(partitioner) = &spec.partitioner;
+pub fn say_partitions(partitioner: &Partitioner) {
+    let Partitioner::Pjit(partitioner) = partitioner;
     let asked = partitioner.requested_partitions().unwrap_or(1);
     if asked > 1 {
         telemetry::notice_once(&format!(
             "num_partitions = {asked}, and there is 1 process: the model is not partitioned"
         ));
     }
+}
+
+/// What the run measures of held-out batches.
+///
+/// # Errors
+/// They cannot be read.
+pub fn train_eval(
+    spec: &Train,
+    context: &Context<'_>,
+    model_dir: &Path,
+    step: u64,
+) -> Result<TrainEval, TrainError> {
+    let Some(config) = &spec.train_eval_dataset_cfg else { return Ok(TrainEval::default()) };
+    let held_out = HeldOut::new(&spec.model, config, context.tasks)?;
+    TrainEval::new(held_out, spec.eval_steps, &model_dir.join(TRAINING_EVAL), Some(step))
+}
+
+/// What the run decodes; `None` where it evaluates nothing this way.
+///
+/// # Errors
+/// Examples cannot be read.
+pub fn infer_eval(
+    spec: &Train,
+    context: &Context<'_>,
+    model_dir: &Path,
+    step: u64,
+) -> Result<Option<InferEval>, TrainError> {
+    let Some(config) = &spec.infer_eval_dataset_cfg else { return Ok(None) };
+    let held_out = HeldOut::new(&spec.model, config, context.tasks)?;
+    let (evaluator, log_dir) = (&spec.inference_evaluator_cls.0, model_dir.join(INFERENCE_EVAL));
+    let infer_eval = InferEval::new(held_out, evaluator, &log_dir, Some(step))?;
+    for reason in infer_eval.left_out() {
+        telemetry::notice(&format!("{reason}: it is not decoded"));
+    }
+    if infer_eval.is_empty() {
+        let (name, split) = (&config.mixture_or_task_name, &config.split);
+        telemetry::notice(&format!(
+            "{name} has no task with metrics and a '{split}' split: no evaluation by decoding"
+        ));
+        return Ok(None);
+    }
+    Ok(Some(infer_eval))
 }
 
 /// The seed of a run that goes on from no other: the configured one, else the clock.

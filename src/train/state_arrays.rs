@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use tch::{Device, Kind, Tensor};
 
 use crate::checkpoint::{Array, ArrayView, DType, Plan, Shapes, Snapshot, Stored};
+use crate::nn::Params;
 
 use super::error::TrainError;
 use super::state::TrainState;
+use super::state_layout::TARGET;
 
 /// The count of updates in T5X's tree.
 const STEP: &str = "state/step";
@@ -42,20 +44,10 @@ pub fn fill(
     dtype: Option<DType>,
 ) -> Result<(), TrainError> {
     let counted: BTreeSet<String> = counts(state).into_iter().map(|(name, _)| name).collect();
-    let (names, sources): (Vec<&str>, Vec<&str>) = plan
-        .sources
-        .iter()
-        .filter(|(name, _)| *name != STEP && !counted.contains(*name))
-        .map(|(name, source)| (&name[..], &source[..]))
-        .unzip();
-    check_floats(stored, &sources)?;
+    let sources = plan.sources.iter();
+    let sources = sources.filter(|(name, _)| *name != STEP && !counted.contains(*name));
     let rounded = dtype.and_then(kind);
-    let mut names = names.into_iter();
-    stored.read_each(&sources, &mut |_, array| {
-        let name = names.next().expect("arrays come in the order asked for");
-        with_tensor(&array, |tensor| put(state, name, tensor, rounded));
-        Ok(())
-    })?;
+    read_floats(stored, sources, &mut |name, tensor| put(state, name, tensor, rounded))?;
     if plan.sources.contains_key(STEP) {
         state.step = stored.step()?;
     }
@@ -63,6 +55,42 @@ pub fn fill(
     if let Some(source) = count {
         fill_count(state, stored, source)?;
     }
+    Ok(())
+}
+
+/// Copies the parameters that the plan names, and nothing else of it, as [`fill`] does.
+///
+/// # Errors
+/// See [`fill`].
+pub fn fill_params(
+    params: &Params,
+    stored: &dyn Stored,
+    plan: &Plan,
+    dtype: Option<DType>,
+) -> Result<(), TrainError> {
+    let rounded = dtype.and_then(kind);
+    read_floats(stored, &plan.sources, &mut |name, tensor| {
+        if let Some(parameter) = name.strip_prefix(TARGET) {
+            put_param(params, parameter, tensor, rounded);
+        }
+    })
+}
+
+/// Reads arrays of floats, given as name in the model and name in the checkpoint.
+fn read_floats<'a>(
+    stored: &dyn Stored,
+    sources: impl IntoIterator<Item = (&'a String, &'a String)>,
+    visit: &mut dyn FnMut(&str, &Tensor),
+) -> Result<(), TrainError> {
+    let sources = sources.into_iter().map(|(name, source)| (&name[..], &source[..]));
+    let (names, sources): (Vec<&str>, Vec<&str>) = sources.unzip();
+    check_floats(stored, &sources)?;
+    let mut names = names.into_iter();
+    stored.read_each(&sources, &mut |_, array| {
+        let name = names.next().expect("arrays come in the order asked for");
+        with_tensor(&array, |tensor| visit(name, tensor));
+        Ok(())
+    })?;
     Ok(())
 }
 
@@ -97,15 +125,19 @@ fn check_floats(stored: &dyn Stored, sources: &[&str]) -> Result<(), TrainError>
 
 /// Copies one array to its place, cast and moved to the device there.
 fn put(state: &mut TrainState, name: &str, tensor: &Tensor, rounded: Option<Kind>) {
-    if let Some(parameter) = name.strip_prefix("target/") {
-        let mut parameter = state.params.get(parameter).shallow_clone();
-        match rounded {
-            Some(kind) => tch::no_grad(|| parameter.copy_(&tensor.to_kind(kind))),
-            None => tch::no_grad(|| parameter.copy_(tensor)),
-        }
+    if let Some(parameter) = name.strip_prefix(TARGET) {
+        put_param(&state.params, parameter, tensor, rounded);
     } else if let Some(slot) = name.strip_prefix("state/param_states/") {
         let restored = state.optimizer.restore(slot, tensor);
         restored.expect("the plan names arrays of this state, in their shapes");
+    }
+}
+
+fn put_param(params: &Params, name: &str, tensor: &Tensor, rounded: Option<Kind>) {
+    let mut parameter = params.get(name).shallow_clone();
+    match rounded {
+        Some(kind) => tch::no_grad(|| parameter.copy_(&tensor.to_kind(kind))),
+        None => tch::no_grad(|| parameter.copy_(tensor)),
     }
 }
 
@@ -119,7 +151,7 @@ fn counts(state: &TrainState) -> Vec<(String, i64)> {
 
 /// Every float array of the state under T5X's name.
 fn arrays(state: &TrainState) -> impl Iterator<Item = (String, &Tensor)> {
-    let params = state.params.iter().map(|(name, tensor)| (format!("target/{name}"), tensor));
+    let params = state.params.iter().map(|(name, tensor)| (format!("{TARGET}{name}"), tensor));
     let slots = state.optimizer.arrays();
     params.chain(slots.map(|(name, tensor)| (format!("state/param_states/{name}"), tensor)))
 }

@@ -6,6 +6,9 @@ use crate::optim::{OptimError, ParamShape};
 
 use super::model_info::Variable;
 
+/// What the names of parameters begin with in T5X's tree.
+pub const TARGET: &str = "target/";
+
 /// A parameter as the optimizer sees it.
 pub fn param_shape(spec: &ParamSpec) -> ParamShape<'_> {
     ParamShape { name: &spec.name, shape: &spec.shape, axes: &spec.axes }
@@ -31,6 +34,11 @@ pub fn state_variables(model: &Model) -> Result<Vec<Variable>, OptimError> {
         out.push(Variable { name, shape: Vec::new(), axes: Vec::new() });
     }
     out.sort_by(|a, b| a.name.cmp(&b.name));
-    out.push(Variable { name: "step".to_string(), shape: Vec::new(), axes: Vec::new() });
+    out.push(step_variable());
     Ok(out)
+}
+
+/// The count of updates.
+pub fn step_variable() -> Variable {
+    Variable { name: "step".to_string(), shape: Vec::new(), axes: Vec::new() }
 }

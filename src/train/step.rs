@@ -3,13 +3,13 @@
 use tch::{Device, Tensor};
 
 use crate::metrics::LossSums;
-use crate::models::loss::{LossOutput, LossSpec, normalize};
+use crate::models::loss::{LossOutput, normalize};
 use crate::models::t5::T5;
 use crate::models::{Batch, Model};
-use crate::nn::Dropout;
 use crate::schedule::LearningRateSchedule;
 
 use super::error::TrainError;
+use super::forward::Forward;
 use super::guard::{TorchFailure, guarded};
 use super::seeds::{Purpose, derive};
 use super::spec::{Train, TrainerClass};
@@ -18,10 +18,8 @@ use super::state::TrainState;
 /// Computes updates. Holds nothing that an update changes.
 #[derive(Debug)]
 pub struct Stepper {
-    /// The network.
-    pub model: T5,
-    /// What is minimized.
-    pub loss: LossSpec,
+    /// The network, and what is minimized.
+    pub forward: Forward,
     /// Learning rate by step.
     pub schedule: LearningRateSchedule,
     /// Parts a batch is cut into; at least 1.
@@ -30,8 +28,6 @@ pub struct Stepper {
     pub seed: u64,
     /// Index of this process.
     pub rank: u64,
-    /// Where the parameters lie.
-    pub device: Device,
 }
 
 /// What one update reports.
@@ -57,15 +53,9 @@ impl Stepper {
         if let Some(class) = &spec.te_config_cls {
             config.fp8 = Some(class.0.clone());
         }
-        Ok(Self {
-            model: T5::new(config),
-            loss: model.loss_spec(),
-            schedule,
-            num_microbatches: trainer.num_microbatches(),
-            seed,
-            rank: 0,
-            device,
-        })
+        let forward = Forward { model: T5::new(config), loss: model.loss_spec(), device };
+        let num_microbatches = trainer.num_microbatches();
+        Ok(Self { forward, schedule, num_microbatches, seed, rank: 0 })
     }
 
     /// Makes one update in place.
@@ -103,26 +93,12 @@ impl Stepper {
         Ok(StepReport { sums: total.expect("there is at least one part"), learning_rate })
     }
 
-    /// The loss of a held-out batch, without dropout.
-    ///
-    /// # Errors
-    /// Out of memory, or another failure of libtorch.
-    pub fn eval_step(&self, state: &TrainState, batch: &Batch) -> Result<LossSums, TrainError> {
-        self.guarded(state.step, || {
-            tch::no_grad(|| {
-                let batch = batch.to_device(self.device);
-                self.model.loss(&state.params, &batch, &self.loss, Dropout::off()).sums.read()
-            })
-        })
-    }
-
     /// The loss of a part of a batch, as its share of the whole's: microbatches add up to the whole batch's
     /// loss, whatever it is normalized by.
     fn loss(&self, state: &TrainState, batch: &Batch, scale: f64, dropout_seed: u64) -> LossOutput {
         tch::manual_seed(dropout_seed as i64);
-        let batch = batch.to_device(self.device);
-        let dropout = self.model.dropout();
-        let output = self.model.loss(&state.params, &batch, &self.loss, dropout);
+        let Forward { model, loss, device } = &self.forward;
+        let output = model.loss(&state.params, &batch.to_device(*device), loss, model.dropout());
         let loss = if scale == 1.0 { output.loss } else { output.loss * scale };
         LossOutput { loss, sums: output.sums }
     }
@@ -143,7 +119,7 @@ impl Stepper {
 
     /// What the loss of `batch` is divided by, if anything.
     fn normalizer(&self, batch: &Batch) -> Option<f64> {
-        let factor = normalize(self.loss.loss_normalizing_factor, batch).factor?;
+        let factor = normalize(self.forward.loss.loss_normalizing_factor, batch).factor?;
         Some(factor.double_value(&[]))
     }
 
@@ -154,7 +130,11 @@ impl Stepper {
     pub fn guarded<R>(&self, step: u64, body: impl FnOnce() -> R) -> Result<R, TrainError> {
         guarded(body).map_err(|failure| match failure {
             TorchFailure::OutOfMemory(detail) => {
-                TrainError::OutOfMemory { step, detail, suggested: self.num_microbatches * 2 }
+                let parts = self.num_microbatches * 2;
+                let remedy = format!(
+                    "lower BATCH_SIZE, or keep it and set trainer.Trainer.num_microbatches = {parts}"
+                );
+                TrainError::OutOfMemory { step, detail, remedy }
             }
             TorchFailure::Other(detail) => TrainError::Torch { step, detail },
         })

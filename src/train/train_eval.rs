@@ -4,24 +4,26 @@ use std::sync::atomic::AtomicBool;
 
 use crate::data::{self, DatasetOptions, training_eval_batches};
 use crate::models::Batch;
+use crate::nn::Params;
 use crate::storage::Path;
 use crate::telemetry::{self, EventWriter};
 
 use super::actions::MetricsByTask;
 use super::error::TrainError;
+use super::forward::Forward;
+use super::held_out::HeldOut;
 use super::inputs::num_ids;
-use super::run::Context;
-use super::spec::Train;
-use super::state::TrainState;
-use super::step::Stepper;
 use super::unfinished::{Unfinished, go_on};
-use super::vocabularies::check_vocabularies;
 use super::window::Window;
+
+/// The folder of the results, in that of the run.
+pub const TRAINING_EVAL: &str = "training_eval";
 
 /// Names of TensorBoard's runs are cut here (T5X `trainer.py`).
 const MAX_NAME_LENGTH: usize = 113;
 
-/// The held-out batches of every task.
+/// The held-out batches of every task; of none by default.
+#[derive(Default)]
 pub struct TrainEval {
     tasks: Vec<EvalTask>,
 }
@@ -33,27 +35,24 @@ struct EvalTask {
 }
 
 impl TrainEval {
-    /// Reads `eval_steps` batches of every task that has the split.
+    /// Reads `eval_steps` batches of every task that has the split. What is logged under `log_dir`
+    /// supersedes what an earlier process logged there of later steps than `first_step`, if there is one.
     ///
     /// # Errors
     /// Reading fails, or a split is empty.
     pub fn new(
-        spec: &Train,
-        context: &Context<'_>,
-        model_dir: &Path,
-        step: u64,
+        held_out: HeldOut<'_>,
+        eval_steps: u64,
+        log_dir: &Path,
+        first_step: Option<u64>,
     ) -> Result<Self, TrainError> {
-        let Some(config) = &spec.train_eval_dataset_cfg else {
-            return Ok(Self { tasks: Vec::new() });
-        };
-        check_vocabularies(&spec.model, config, context.tasks)?;
+        let HeldOut { model, config, tasks: provider } = held_out;
         let options = DatasetOptions {
-            converter: spec.model.feature_converter(),
-            num_ids: num_ids(&spec.model),
+            converter: model.feature_converter(),
+            num_ids: num_ids(model),
             ..Default::default()
         };
-        let eval_steps = spec.eval_steps as usize;
-        let found = training_eval_batches(config, context.tasks, &options, eval_steps)?;
+        let found = training_eval_batches(config, provider, &options, eval_steps as usize)?;
         options.bad_records.tell("training evaluation");
         if found.is_empty() {
             let (name, split) = (&config.mixture_or_task_name, &config.split);
@@ -62,10 +61,15 @@ impl TrainEval {
         let mut tasks = Vec::new();
         for (name, batches) in found {
             let run: String = name.chars().take(MAX_NAME_LENGTH).collect();
-            let dir = model_dir.join("training_eval").join(&run);
-            tasks.push(EvalTask { name, batches, events: EventWriter::new(dir, step as i64) });
+            let events = EventWriter::new(log_dir.join(&run), first_step.map(|step| step as i64));
+            tasks.push(EvalTask { name, batches, events });
         }
         Ok(Self { tasks })
+    }
+
+    /// Sees to it that what was logged is there, whatever happens to this process.
+    pub fn settle(&mut self) {
+        self.tasks.iter_mut().for_each(|task| task.events.settle());
     }
 
     /// Measures every task and writes the metrics down.
@@ -74,8 +78,9 @@ impl TrainEval {
     /// libtorch fails, or `stop` is set between two batches.
     pub fn evaluate(
         &mut self,
-        stepper: &Stepper,
-        state: &TrainState,
+        forward: &Forward,
+        params: &Params,
+        step: u64,
         stop: &AtomicBool,
     ) -> Result<MetricsByTask, Unfinished> {
         let mut out = MetricsByTask::new();
@@ -83,15 +88,14 @@ impl TrainEval {
             let mut window = Window::start();
             for batch in &task.batches {
                 go_on(stop)?;
-                window.add_eval(&stepper.eval_step(state, &Batch::from_host(batch))?);
+                window.add_eval(&forward.eval_step(params, step, &Batch::from_host(batch))?);
             }
             window.finish(None);
             let scalars = window.scalars();
-            task.events.scalars(state.step as i64, scalars.clone());
+            task.events.scalars(step as i64, scalars.clone());
             let shown = |tag: &str| scalars.get(tag).copied().unwrap_or(f64::NAN);
             telemetry::notice(&format!(
-                "step {}: held-out {}: loss {:.4} per token, accuracy {:.4}",
-                state.step,
+                "step {step}: held-out {}: loss {:.4} per token, accuracy {:.4}",
                 task.name,
                 shown("loss_per_nonpadding_target_token"),
                 shown("accuracy"),

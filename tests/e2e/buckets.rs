@@ -68,7 +68,8 @@ fn in_bucket(folder: &Folder, server: &Server, steps: u64) -> Train {
         .env("AWS_SECRET_ACCESS_KEY", "secret")
 }
 
-fn copy(from: &Path, to: &Path) {
+/// Copies a folder with all that is in it.
+pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("the bucket can be written");
     for entry in std::fs::read_dir(from).expect("is readable") {
         let entry = entry.expect("is readable").path();

@@ -28,7 +28,12 @@ impl Train {
 
     /// `gimlet bench` of one thing instead.
     pub fn bench(self, measured: &'static str) -> Self {
-        Self { tool: vec!["bench", measured], ..self }
+        self.tool(&["bench", measured])
+    }
+
+    /// Another command instead.
+    pub fn tool(self, words: &[&'static str]) -> Self {
+        Self { tool: words.to_vec(), ..self }
     }
 
     /// With `--gin_file=FILE`.

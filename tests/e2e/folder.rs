@@ -46,6 +46,11 @@ impl Folder {
             .gin_file(gin_file)
     }
 
+    /// `gimlet eval` in it, of `eval_tiny.gin`.
+    pub fn eval(&self) -> Train {
+        self.train("eval_tiny.gin").tool(&["eval"])
+    }
+
     /// `gimlet train` of `pretrain_tiny.gin` up to a step.
     pub fn pretrain(&self, steps: u64) -> Train {
         self.train("pretrain_tiny.gin").bind("TRAIN_STEPS", steps)

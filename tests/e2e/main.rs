@@ -1,4 +1,5 @@
-//! `gimlet train` as users type it: what it computes, what it leaves behind, how it fails.
+//! `gimlet train` and `gimlet eval` as users type them: what they compute, what they leave behind, how they
+//! fail.
 
 mod adamw;
 mod arrays;
@@ -7,6 +8,7 @@ mod bench;
 mod buckets;
 mod cache;
 mod command;
+mod evaluate;
 mod events;
 mod finetune;
 mod folder;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use gimlet::data::TaskProvider;
 use gimlet::gin::{Diagnostics, Evaluator, Loaded, Request, format, load};
-use gimlet::run::{GinTasks, Library, registry};
-use gimlet::train::Train;
+use gimlet::run::{GinTasks, Library, Root, registry};
+use gimlet::train::{Evaluate, Train};
 
 use crate::assert_none;
 
@@ -23,7 +23,12 @@ const REQUIRED: [&str; 5] = [
 ];
 
 /// What every run asks for.
-const PLACES: [&str; 2] = ["MODEL_DIR = '/nowhere'", "INITIAL_CHECKPOINT_PATH = '/nowhere'"];
+const PLACES: [&str; 4] = [
+    "MODEL_DIR = '/nowhere'",
+    "INITIAL_CHECKPOINT_PATH = '/nowhere'",
+    "CHECKPOINT_PATH = '/nowhere'",
+    "EVAL_OUTPUT_DIR = '/nowhere'",
+];
 
 #[test]
 fn every_file_is_laid_out() {
@@ -46,9 +51,40 @@ fn every_library_model_resolves_with_every_library_run() {
         .collect();
     assert!(models.len() > 20, "found {} models only", models.len());
     let mut failures = Vec::new();
-    for (model, run) in models.iter().flat_map(|model| runs.map(|run| (model, run))) {
-        let files = vec![model.display().to_string(), run.to_string()];
-        failures.extend(resolve(files, &REQUIRED, ".").err());
+    let files = |model: &Path, run: &str| vec![model.display().to_string(), run.to_string()];
+    for model in &models {
+        for run in runs {
+            failures.extend(resolve(files(model, run), &REQUIRED, ".", task_of_train).err());
+        }
+        let evaluation = files(model, "t5x/configs/runs/eval.gin");
+        failures.extend(resolve(evaluation, &REQUIRED, ".", task_of_evaluate).err());
+    }
+    assert_none("these do not resolve", failures);
+}
+
+#[test]
+fn an_evaluation_is_bound_as_published_files_do_it() {
+    let mut failures = Vec::new();
+    let dynamic = "from __gin__ import dynamic_registration";
+    for (imports, name) in [
+        (vec![dynamic, "import __main__ as eval_script"], "eval_script.evaluate"),
+        (vec![dynamic, "from t5x import eval as eval_script"], "eval_script.evaluate"),
+        (vec![dynamic, "import t5x.eval"], "t5x.eval.evaluate"),
+        (vec![], "evaluate"),
+        (vec![], "eval.evaluate"),
+        (vec![], "t5x.eval.evaluate"),
+    ] {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let file = dir.path().join("run.gin");
+        let text = format!("{}\n{name}:\n  output_dir = '/elsewhere'\n", imports.join("\n"));
+        fs::write(&file, text).expect("the folder can be written");
+        let library = ["t5x/examples/t5/t5_1_1/tiny.gin", "t5x/configs/runs/eval.gin"];
+        let files = library.map(str::to_string).into_iter().chain([file.display().to_string()]);
+        let output_dir = |spec: &Evaluate| {
+            assert_eq!(spec.output_dir, "/elsewhere", "{name}");
+            task_of_evaluate(spec)
+        };
+        failures.extend(resolve(files.collect(), &REQUIRED, ".", output_dir).err());
     }
     assert_none("these do not resolve", failures);
 }
@@ -60,7 +96,8 @@ fn every_run_resolves() {
         let text = fs::read_to_string(&run).expect("runs are readable");
         // A file that names no task is a part of a run.
         if text.lines().any(|line| line.starts_with("MIXTURE_OR_TASK_NAME = \"")) {
-            failures.extend(resolve(vec![run.display().to_string()], &[], folder(&run)).err());
+            let files = vec![run.display().to_string()];
+            failures.extend(resolve(files, &[], folder(&run), task_of_train).err());
         }
     }
     assert_none("these do not resolve", failures);
@@ -91,20 +128,33 @@ fn every_task_resolves() {
     assert_none("these do not resolve", failures);
 }
 
-/// Evaluates what `gimlet train` would run, and the task that it names; a failure says why.
-fn resolve(files: Vec<String>, bindings: &[&str], search_path: &str) -> Result<(), String> {
+fn task_of_train(train: &Train) -> String {
+    train.train_dataset_cfg.mixture_or_task_name.clone()
+}
+
+fn task_of_evaluate(spec: &Evaluate) -> String {
+    spec.dataset_cfg.mixture_or_task_name.clone()
+}
+
+/// Evaluates and checks what a command would run, and the task that it names; a failure says why.
+fn resolve<T: Root>(
+    files: Vec<String>,
+    bindings: &[&str],
+    search_path: &str,
+    task_of: impl Fn(&T) -> String,
+) -> Result<(), String> {
     let name = files.join(" + ");
     let loaded = loaded(files, &[bindings, &PLACES].concat(), search_path)?;
     let registry = registry();
     let mut evaluator = Evaluator::new(&loaded.config, &registry);
-    let train = evaluator.evaluate_in::<Train>("");
+    let spec = evaluator.evaluate_in::<T>("");
     let list = evaluator.into_diagnostics();
-    let Ok(train) = train else {
+    let Ok(spec) = spec else {
         let diagnostics = Diagnostics { sources: loaded.sources.clone(), list };
         return Err(format!("{name}: {}", diagnostics.render(false)));
     };
-    let task = train.train_dataset_cfg.mixture_or_task_name;
-    let found = GinTasks::new(loaded, registry).get(&task);
+    spec.check().map_err(|unfit| format!("{name}: {unfit}"))?;
+    let found = GinTasks::new(loaded, registry).get(&task_of(&spec));
     found.map(|_| ()).map_err(|error| format!("{name}: {error}"))
 }
 

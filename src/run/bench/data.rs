@@ -31,7 +31,7 @@ struct Contents {
 /// Prints how fast batches come and how full they are.
 pub(super) fn run(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     let configured = args.configured(color)?;
-    let train = &configured.train;
+    let train = &configured.spec;
     // Batches of a model have lengths; it would be said less plainly further down.
     training_shape(train).map_err(Failure::usage)?;
     if let Some(message) = available_on_host().and_then(|bytes| batch_shortage(train, bytes)) {

@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 
 use clap::{Args, Subcommand};
 
-use crate::train::{decoding_shape, training_shape};
+use crate::train::{Train, decoding_shape, training_shape};
 
 use super::cli::GinArgs;
 use super::configure::{Configured, configure};
@@ -62,7 +62,7 @@ impl BenchArgs {
     }
 
     /// The run, with warnings said.
-    fn configured(&self, color: bool) -> Result<Configured, Failure> {
+    fn configured(&self, color: bool) -> Result<Configured<Train>, Failure> {
         let configured = configure(&self.gin, &Library, color)?;
         eprint!("{}", configured.warnings);
         Ok(configured)
@@ -72,11 +72,11 @@ impl BenchArgs {
 /// Does what needs no libtorch: reports mistakes in the configuration, and measures data. True says that nothing
 /// is left to do.
 pub(super) fn without_torch(args: &BenchToolArgs, color: bool) -> Result<bool, Failure> {
-    let checked = |args: &BenchArgs| configure(&args.gin, &Library, color);
+    let checked = |args: &BenchArgs| configure::<Train>(&args.gin, &Library, color);
     let shape = match &args.tool {
         BenchCommand::Data(args) => return data::run(args, color).map(|()| true),
-        BenchCommand::TrainStep(args) => training_shape(&checked(args)?.train),
-        BenchCommand::Decode(args) => decoding_shape(&checked(args)?.train),
+        BenchCommand::TrainStep(args) => training_shape(&checked(args)?.spec),
+        BenchCommand::Decode(args) => decoding_shape(&checked(args)?.spec),
     };
     shape.map(|_| false).map_err(Failure::usage)
 }

@@ -25,10 +25,10 @@ pub(super) fn train_step(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     let configured = args.configured(color)?;
     cpu::prepare();
     let plan = plan(args);
-    let figures = bench_train_step(&configured.train, Device::cuda_if_available(), plan);
+    let figures = bench_train_step(&configured.spec, Device::cuda_if_available(), plan);
     let figures = figures.map_err(failure)?;
     let mut report = Report::new("train_step");
-    describe_model(&configured.train, figures.shape, &mut report);
+    describe_model(&configured.spec, figures.shape, &mut report);
     describe_machine(&figures.machine, &mut report);
     describe_time("step", &figures.laps, plan.warmup, &mut report);
     describe_speed(&figures, &mut report);
@@ -46,10 +46,10 @@ pub(super) fn decode(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     let configured = args.configured(color)?;
     cpu::prepare();
     let plan = plan(args);
-    let figures = bench_decode(&configured.train, Device::cuda_if_available(), plan);
+    let figures = bench_decode(&configured.spec, Device::cuda_if_available(), plan);
     let figures = figures.map_err(failure)?;
     let mut report = Report::new("decode");
-    describe_model(&configured.train, figures.shape, &mut report);
+    describe_model(&configured.spec, figures.shape, &mut report);
     describe_machine(&figures.machine, &mut report);
     describe_decoding(&figures, plan, &mut report);
     describe_memory(&figures.machine, figures.peak_bytes, &mut report);

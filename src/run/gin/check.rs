@@ -23,8 +23,8 @@ pub fn run(args: &CheckArgs, schemas: &[String], color: bool) -> Result<(), Fail
     let project = args.project.load(schemas)?;
     let project = project.complete();
     let mut list = project.loaded.diagnostics.clone();
-    if let Some(root) = project.root {
-        list.extend(project.loaded.unread(root, &project.registry));
+    if !project.roots.is_empty() {
+        list.extend(project.loaded.unread(&project.roots, &project.registry));
     }
     if args.strict {
         list.iter_mut().for_each(|diagnostic| diagnostic.severity = Severity::Error);
@@ -32,9 +32,10 @@ pub fn run(args: &CheckArgs, schemas: &[String], color: bool) -> Result<(), Fail
     let count = |severity| list.iter().filter(|d| d.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     eprint!("{}", project.diagnostics(list).render_all(color));
-    let what = match project.root {
-        Some(root) => format!("a configuration of {}", root.name),
-        None => "a part of a configuration".to_string(),
+    let roots: Vec<&str> = project.roots.iter().map(|root| root.name).collect();
+    let what = match roots.is_empty() {
+        false => format!("a configuration of {}", roots.join(" and ")),
+        true => "a part of a configuration".to_string(),
     };
     write(&format!("{what}: {}, {}\n", counted(errors, "error"), counted(warnings, "warning")))?;
     if errors > 0 { Err(Failure::Said) } else { Ok(()) }

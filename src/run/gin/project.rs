@@ -4,11 +4,11 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 
 use crate::gin::{
-    Config, Diagnostic, Diagnostics, Loaded, Registry, Schema, Severity, configurable, load_anyway,
+    Diagnostic, Diagnostics, Loaded, Registry, Schema, Severity, configurable, load_anyway,
     registry_of,
 };
 use crate::run::cli::GinFileArgs;
-use crate::run::configure::{ROOTS, registry};
+use crate::run::configure::{ROOTS, bound_roots, registry};
 use crate::run::failure::Failure;
 use crate::run::library::{Library, read_anywhere};
 use crate::storage::Path;
@@ -57,8 +57,8 @@ pub struct Project {
     pub registry: Registry,
     /// The configuration, mistakes among its warnings.
     pub loaded: Loaded,
-    /// What is run; `None` where the files are only a part of a configuration.
-    pub root: Option<&'static Schema>,
+    /// What is run, if asked what it is the first; none where the files are only a part of a configuration.
+    pub roots: Vec<&'static Schema>,
 }
 
 impl Project {
@@ -81,20 +81,20 @@ impl Project {
         let (lacking, diagnostics) =
             std::mem::take(&mut loaded.diagnostics).into_iter().partition(|d| d.missing.is_some());
         loaded.diagnostics = diagnostics;
-        let root = match &reading.root {
+        let roots = match &reading.root {
             Some(root) => {
-                Some(configurable(root, &loaded, &registry).map_err(|diagnostic| {
+                vec![configurable(root, &loaded, &registry).map_err(|diagnostic| {
                     Failure::usage(anyhow!("--root: {}", diagnostic.message))
-                })?)
+                })?]
             }
-            None => inferred(&loaded.config, &registry),
+            None => bound_roots(&loaded.config, &registry),
         };
-        Ok(Self { registry, loaded, lacking, root })
+        Ok(Self { registry, loaded, lacking, roots })
     }
 
     /// The project with what is missing for its root to run among the diagnostics.
     pub fn complete(mut self) -> Self {
-        if self.root.is_some() {
+        if !self.roots.is_empty() {
             self.loaded.diagnostics.append(&mut self.lacking);
         }
         self
@@ -117,7 +117,7 @@ impl Project {
     /// # Errors
     /// Where neither a flag nor the files say it.
     pub fn root(&self) -> Result<&'static Schema, Failure> {
-        self.root.ok_or_else(|| {
+        self.roots.first().copied().ok_or_else(|| {
             let known = ROOTS.join(", ");
             Failure::usage(anyhow!(
                 "the files bind nothing of {known}: say what is run with --root"
@@ -153,10 +153,4 @@ fn file_of(path: &str) -> String {
         true => format!("{}/config.gin", path.trim_end_matches('/')),
         false => path.to_string(),
     }
-}
-
-/// The command's root that the files bind or refer to.
-pub fn inferred(config: &Config, registry: &Registry) -> Option<&'static Schema> {
-    let root = ROOTS.into_iter().find(|root| config.mentioned.contains(root))?;
-    registry.get(root)
 }

@@ -49,7 +49,7 @@ pub fn bench_decode(spec: &Train, device: Device, plan: Plan) -> Result<DecodeFi
     let targets_length = num_tokens(&prediction, bound.targets_length)?;
     let seed = spec.random_seed.unwrap_or(0) as u64;
     let stepper = Stepper::new(spec, seed, device)?;
-    let t5 = &stepper.model;
+    let t5 = &stepper.forward.model;
     let (params, batch) = stepper.guarded(0, || {
         let batch = batch(bound, t5.config().vocab_size, RowKind::Plain, seed);
         let seed = derive(seed, Purpose::Initialization, &[]);

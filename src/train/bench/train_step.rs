@@ -56,7 +56,7 @@ pub fn bench_train_step(
     let stepper = Stepper::new(spec, seed, device)?;
     let mut state = initialize(spec, seed, device)?;
     let kind = if spec.train_dataset_cfg.pack { RowKind::Packed } else { RowKind::Plain };
-    let config = stepper.model.config();
+    let config = stepper.forward.model.config();
     let batch = stepper.guarded(0, || batch(shape, config.vocab_size, kind, seed))?;
     let (mut losses, mut laps) = (Vec::new(), Laps::default());
     let mut step = || {

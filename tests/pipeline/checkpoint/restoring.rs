@@ -44,7 +44,10 @@ fn another_model_is_refused_with_every_difference() {
     needs.remove("state/step");
     let reader = open(&fixture("t5x/checkpoint_3")).unwrap();
     let resumed = plan_resume(reader.as_ref(), &needs).unwrap_err().to_string();
-    for message in [plan(&config(None, false), &needs).unwrap_err(), resumed] {
+    let configured = plan(&config(None, false), &needs).unwrap_err();
+    assert!(resumed.contains("MODEL_DIR") && !resumed.contains("assignment_map"), "{resumed}");
+    assert!(configured.contains("assignment_map") && !configured.contains("MODEL_DIR"));
+    for message in [configured, resumed] {
         assert!(message.contains("checkpoint_3` holds another model"), "{message}");
         assert!(message.contains("target/decoder/x"), "{message}");
         assert!(message.contains("target/encoder/norm/scale  [6], expected [8]"), "{message}");

@@ -14,7 +14,7 @@ use crate::gin::{
     Severity, Span, Value, load_anyway, parse,
 };
 use crate::run::cli::{Cli, Command, GinFileArgs, rewrite};
-use crate::run::gin::project::inferred;
+use crate::run::configure::bound_roots;
 
 use super::files::Files;
 
@@ -78,11 +78,11 @@ impl Analysis {
     pub fn new(path: &Path, text: String, reading: &Reading<'_>) -> Self {
         let loaded = reading.load(path, &text);
         let ids = reading.ids_of(path, &loaded);
-        let root = inferred(&loaded.config, reading.registry);
-        let is_run = root.is_some() || binds_entry_point(&loaded.config);
-        let unread = match root.filter(|_| can_be_run(&loaded)) {
-            Some(root) => loaded.unread(root, reading.registry),
-            None => Vec::new(),
+        let roots = bound_roots(&loaded.config, reading.registry);
+        let is_run = !roots.is_empty() || binds_entry_point(&loaded.config);
+        let unread = match !roots.is_empty() && can_be_run(&loaded) {
+            true => loaded.unread(&roots, reading.registry),
+            false => Vec::new(),
         };
         Self { path: path.to_path_buf(), text, loaded, unread, ids, is_run }
     }

@@ -1,0 +1,155 @@
+//! Which checkpoints are evaluated, and in which order.
+
+use crate::checkpoint::{CheckpointError, RestoreCheckpointConfig, RestoreMode, every, latest};
+use crate::storage::{Path, StorageError};
+
+use super::done::{DoneCheckpoints, step_in};
+use super::spec::Evaluate;
+use super::wanted::Wanted;
+
+/// Which checkpoints are evaluated.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// Those to evaluate, in this order.
+    pub paths: Vec<Path>,
+    /// How many are left out since they were evaluated before.
+    pub num_done: usize,
+}
+
+/// What is left to evaluate. A slip in the last path of several should not show after hours, so all are looked
+/// at as far as they can be without their arrays; those of mode 'all' when their turn comes, since a damaged
+/// one may be left out.
+///
+/// # Errors
+/// A path that is not what the mode needs, or that holds another model.
+pub fn choose(
+    spec: &Evaluate,
+    done: &DoneCheckpoints,
+    wanted: &Wanted,
+) -> Result<Chosen, CheckpointError> {
+    let config = &spec.restore_checkpoint_cfg;
+    let chosen = meant(config, done)?;
+    if config.mode != RestoreMode::All {
+        chosen.paths.iter().try_for_each(|path| wanted.check(path))?;
+    }
+    Ok(chosen)
+}
+
+/// What an evaluation would choose now.
+///
+/// # Errors
+/// Those of the choice.
+pub fn left_to_evaluate(spec: &Evaluate) -> Result<Chosen, CheckpointError> {
+    let done = DoneCheckpoints::of(spec)?;
+    choose(spec, &done, &Wanted::new(spec))
+}
+
+/// What the mode stands for: 'specific' for the paths as given; 'latest' for the newest of the first folder
+/// that has one; 'all' for those of every folder by step, without the ones that are done.
+fn meant(
+    config: &RestoreCheckpointConfig,
+    done: &DoneCheckpoints,
+) -> Result<Chosen, CheckpointError> {
+    let given = config.path.0.iter().map(|path| Path::parse(path));
+    let given = given.collect::<Result<Vec<Path>, StorageError>>()?;
+    match config.mode {
+        RestoreMode::Specific => Ok(Chosen { paths: given, num_done: 0 }),
+        RestoreMode::Latest => Ok(Chosen { paths: vec![newest(&given)?], num_done: 0 }),
+        RestoreMode::All => {
+            let folders = given.iter().map(every).collect::<Result<Vec<_>, _>>()?;
+            let mut paths = folders.concat();
+            let num_found = paths.len();
+            paths.retain(|path| !done.holds(path));
+            paths.sort_by_key(step_in);
+            Ok(Chosen { num_done: num_found - paths.len(), paths })
+        }
+    }
+}
+
+fn newest(folders: &[Path]) -> Result<Path, CheckpointError> {
+    for folder in folders {
+        if let Some(newest) = latest(folder)? {
+            return Ok(newest);
+        }
+    }
+    let names: Vec<&str> = folders.iter().map(Path::as_str).collect();
+    Err(CheckpointError::NotACheckpoint {
+        path: names.join("`, `"),
+        reason: "it holds no checkpoint, expected folders `checkpoint_N`".to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::CheckpointPaths;
+
+    /// Folders `a` and `b` with a file `checkpoint` in each checkpoint of these names.
+    fn folders(checkpoints: &[&str]) -> (tempfile::TempDir, Path) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Path::try_from(dir.path()).unwrap();
+        for name in checkpoints {
+            root.join(name).create_dir_all().unwrap();
+            root.join(name).join("checkpoint").write_atomic(b"").unwrap();
+        }
+        (dir, root)
+    }
+
+    fn chosen(root: &Path, mode: RestoreMode, folders: &[&str]) -> Result<Vec<String>, String> {
+        let paths = folders.iter().map(|folder| root.join(folder).to_string()).collect();
+        let config = RestoreCheckpointConfig {
+            path: CheckpointPaths(paths),
+            ..RestoreCheckpointConfig::new(&[], mode)
+        };
+        let done = DoneCheckpoints::read(root, "task").unwrap();
+        let chosen = meant(&config, &done).map_err(|error| error.to_string())?;
+        Ok(chosen.paths.iter().map(|path| path.relative_to(root).to_string()).collect())
+    }
+
+    #[test]
+    fn all_are_taken_by_step_over_folders_and_each_once() {
+        let (_dir, root) = folders(&["a/checkpoint_10", "a/checkpoint_9", "b/checkpoint_2"]);
+        let all = |folders: &[&str]| chosen(&root, RestoreMode::All, folders);
+        let by_step = ["b/checkpoint_2", "a/checkpoint_9", "a/checkpoint_10"];
+        assert_eq!(all(&["a", "b"]).unwrap(), by_step);
+        let mut done = DoneCheckpoints::read(&root, "task").unwrap();
+        done.add(&root.join("a/checkpoint_9")).unwrap();
+        assert_eq!(all(&["a"]).unwrap(), ["a/checkpoint_10"]);
+        done.add(&root.join("a/checkpoint_10")).unwrap();
+        assert_eq!(all(&["a"]).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn tensorflow_s_are_taken_by_their_prefixes() {
+        let (_dir, root) = folders(&[]);
+        for file in ["model.ckpt-20.index", "model.ckpt-3.index", "checkpoint", "graph.pbtxt"] {
+            root.join(file).write_atomic(b"").unwrap();
+        }
+        let found = chosen(&root, RestoreMode::All, &[""]).unwrap();
+        assert_eq!(found, ["model.ckpt-3", "model.ckpt-20"]);
+    }
+
+    #[test]
+    fn the_newest_is_that_of_the_first_folder_with_any() {
+        let (_dir, root) = folders(&["a/checkpoint_10", "a/checkpoint_9", "b/checkpoint_20"]);
+        root.join("empty").create_dir_all().unwrap();
+        let latest = |folders: &[&str]| chosen(&root, RestoreMode::Latest, folders);
+        assert_eq!(latest(&["empty", "a", "b"]).unwrap(), ["a/checkpoint_10"]);
+        assert!(
+            latest(&["empty"]).unwrap_err().contains("empty` is not a checkpoint: it holds no")
+        );
+    }
+
+    #[test]
+    fn what_is_no_folder_of_checkpoints_is_refused_with_the_mode() {
+        let (_dir, root) = folders(&["a/checkpoint_10"]);
+        root.join("empty").create_dir_all().unwrap();
+        let check = |folder: &str, expected: &str| {
+            let refused = chosen(&root, RestoreMode::All, &[folder]).unwrap_err();
+            assert!(refused.contains(expected), "{refused}");
+        };
+        check("none", "mode = 'all' needs an existing folder of checkpoints");
+        check("empty", "it holds no checkpoint: expected folders `checkpoint_N`");
+        check("a/checkpoint_10", "it is one checkpoint, no folder of them; use mode = 'specific'");
+    }
+}

@@ -1,0 +1,23 @@
+//! `gimlet eval`: T5X's `evaluate`, which measures checkpoints and trains nothing.
+//!
+//! The spec, its check, the choice of checkpoints and the list of those that are done are torch-free;
+//! `run` restores the parameters of one checkpoint after another and shows them the same examples.
+
+mod check;
+mod chosen;
+mod done;
+mod spec;
+mod wanted;
+
+#[cfg(feature = "torch")]
+mod run;
+#[cfg(feature = "torch")]
+mod weights;
+
+pub use check::check_evaluate;
+pub use chosen::{Chosen, left_to_evaluate};
+pub use done::DoneCheckpoints;
+pub use spec::Evaluate;
+
+#[cfg(feature = "torch")]
+pub use run::{Evaluations, evaluate};

@@ -1,0 +1,241 @@
+//! The evaluation at work: one checkpoint after another meets the same examples.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use crate::checkpoint::{CheckpointError, RestoreMode, is_unfinished};
+use crate::storage::Path;
+use crate::telemetry;
+use crate::train::actions::MetricsByTask;
+use crate::train::error::TrainError;
+use crate::train::forward::Forward;
+use crate::train::held_out::HeldOut;
+use crate::train::infer_eval::{INFERENCE_EVAL, InferEval};
+use crate::train::logs::{describe, describe_model};
+use crate::train::memory::{available_on_host, parameter_shortage};
+use crate::train::run::Context;
+use crate::train::start::say_partitions;
+use crate::train::state_layout::step_variable;
+use crate::train::train_eval::{TRAINING_EVAL, TrainEval};
+use crate::train::unfinished::Unfinished;
+
+use super::check::check_evaluate;
+use super::chosen::{Chosen, choose};
+use super::done::DoneCheckpoints;
+use super::spec::{Evaluate, TrainEvalDatasets};
+use super::wanted::Wanted;
+use super::weights::{Restored, Weights};
+
+/// Reasons that a message quotes.
+const MAX_REASONS: usize = 4;
+
+/// What came of an evaluation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Evaluations {
+    /// How many checkpoints were evaluated.
+    pub count: usize,
+    /// What is wrong with those that were left out.
+    pub damaged: Vec<String>,
+    /// Whether it was asked to end before the last of them.
+    pub is_interrupted: bool,
+}
+
+/// Evaluates checkpoints.
+///
+/// # Errors
+/// See [`TrainError`]; results already written stay whole. In mode 'all' damaged checkpoints are no errors:
+/// they are left out.
+pub fn evaluate(spec: &Evaluate, context: &Context<'_>) -> Result<Evaluations, TrainError> {
+    check_evaluate(spec)?;
+    let output_dir = Path::parse(&spec.output_dir)?;
+    let (done, wanted) = (DoneCheckpoints::of(spec)?, Wanted::new(spec));
+    let chosen = choose(spec, &done, &wanted)?;
+    say_what_is_done(&chosen, &done);
+    if chosen.paths.is_empty() {
+        return Ok(Evaluations::default());
+    }
+    refuse_shortage(spec, context)?;
+    say_partitions(&spec.partitioner);
+    let mut evaluation = Evaluation {
+        weights: Weights::new(spec, wanted, context.device),
+        forward: Forward::new(&spec.model, context.device),
+        train_eval: train_eval(spec, context, &output_dir)?,
+        infer_eval: infer_eval(spec, context, &output_dir)?,
+        done,
+        evaluated: BTreeMap::new(),
+        stop: context.stop,
+    };
+    // Nothing is written before this line: what cannot start leaves no trace.
+    output_dir.create_dir_all()?;
+    let model_info = describe_model(&spec.model, &[step_variable()], &spec.partitioner);
+    describe(&output_dir, context.config_text, &model_info)?;
+    evaluation.run(&chosen.paths, spec.restore_checkpoint_cfg.mode)
+}
+
+fn say_what_is_done(chosen: &Chosen, done: &DoneCheckpoints) {
+    if chosen.num_done > 0 {
+        let (num_done, file, left) = (chosen.num_done, done.file(), chosen.paths.len());
+        telemetry::notice(&format!("evaluated before, as {file} lists: {num_done}; left: {left}"));
+    }
+}
+
+/// Where tensors lie in the host's memory, taking more than there is may end the process without a word.
+fn refuse_shortage(spec: &Evaluate, context: &Context<'_>) -> Result<(), TrainError> {
+    let available = available_on_host().filter(|_| !context.device.is_cuda());
+    let message = available.and_then(|available| parameter_shortage(&spec.model, available));
+    message.map_or(Ok(()), |message| Err(TrainError::Unfit(message)))
+}
+
+/// What is measured by the training loss; nothing where no trainer is bound.
+fn train_eval(
+    spec: &Evaluate,
+    context: &Context<'_>,
+    output_dir: &Path,
+) -> Result<TrainEval, TrainError> {
+    let TrainEvalDatasets::Training(datasets) = &spec.train_eval_get_dataset_fn.0;
+    let Some(eval_steps) = datasets.eval_steps.filter(|_| spec.training_evaluator_cls.is_some())
+    else {
+        return Ok(TrainEval::default());
+    };
+    let held_out = HeldOut::new(&spec.model, &spec.dataset_cfg, context.tasks)?;
+    TrainEval::new(held_out, eval_steps, &output_dir.join(TRAINING_EVAL), None)
+}
+
+/// What is decoded; `None` where no evaluator is bound.
+fn infer_eval(
+    spec: &Evaluate,
+    context: &Context<'_>,
+    output_dir: &Path,
+) -> Result<Option<InferEval>, TrainError> {
+    let Some(evaluator) = &spec.inference_evaluator_cls else { return Ok(None) };
+    let held_out = HeldOut::new(&spec.model, &spec.dataset_cfg, context.tasks)?;
+    let infer_eval = InferEval::new(held_out, evaluator, &output_dir.join(INFERENCE_EVAL), None)?;
+    let left_out = infer_eval.left_out();
+    if infer_eval.is_empty() {
+        let name = &spec.dataset_cfg.mixture_or_task_name;
+        let reasons = left_out[..left_out.len().min(MAX_REASONS)].join("; ");
+        return Err(TrainError::Unfit(format!(
+            "nothing of '{name}' can be evaluated: {reasons}; bind utils.DatasetConfig.split to a \
+             split of a task with metric_fns"
+        )));
+    }
+    left_out.iter().for_each(|reason| telemetry::notice(&format!("left out: {reason}")));
+    Ok(Some(infer_eval))
+}
+
+/// An evaluation under way.
+struct Evaluation<'a> {
+    weights: Weights,
+    forward: Forward,
+    train_eval: TrainEval,
+    infer_eval: Option<InferEval>,
+    done: DoneCheckpoints,
+    /// By step, the checkpoint whose results were written.
+    evaluated: BTreeMap<u64, Path>,
+    stop: &'a AtomicBool,
+}
+
+impl Evaluation<'_> {
+    fn run(&mut self, paths: &[Path], mode: RestoreMode) -> Result<Evaluations, TrainError> {
+        let mut outcome = Evaluations::default();
+        for path in paths {
+            match self.checkpoint(path) {
+                Ok(()) => outcome.count += 1,
+                Err(Unfinished::Asked) => {
+                    return Ok(Evaluations { is_interrupted: true, ..outcome });
+                }
+                Err(Unfinished::Failed(TrainError::Checkpoint(error)))
+                    if mode == RestoreMode::All =>
+                {
+                    outcome.damaged.extend(left_out(path, error)?);
+                }
+                Err(Unfinished::Failed(error)) => return Err(error),
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Measures one checkpoint, and lists it as done once its results are safe.
+    fn checkpoint(&mut self, path: &Path) -> Result<(), Unfinished> {
+        let Restored { step, params } = self.weights.restore(path)?;
+        telemetry::notice(&format!("evaluating step {step} from {path}"));
+        let other = self.evaluated.insert(step, path.clone());
+        if let Some(other) = other.filter(|other| other != path) {
+            telemetry::warn(&format!(
+                "{other} and {path} are both of step {step}: results are kept by step, so the later \
+                 ones replace the others; evaluate them with an EVAL_OUTPUT_DIR each"
+            ));
+        }
+        self.train_eval.evaluate(&self.forward, &params, step, self.stop)?;
+        self.train_eval.settle();
+        if let Some(infer_eval) = &mut self.infer_eval {
+            let metrics = infer_eval.evaluate(&self.forward, &params, step, self.stop)?;
+            infer_eval.settle();
+            tell(path, step, &metrics);
+        }
+        Ok(self.done.add(path)?)
+    }
+}
+
+/// What is wrong with a checkpoint of a folder, if it is damaged; one that a run has removed meanwhile is no
+/// more, and not missed.
+///
+/// # Errors
+/// Anything else.
+fn left_out(path: &Path, error: CheckpointError) -> Result<Option<String>, TrainError> {
+    let is_missing = matches!(&error, CheckpointError::Storage(missing) if missing.is_not_found());
+    if (is_missing || error.is_damage()) && is_gone(path)? {
+        telemetry::notice(&format!("{path} is gone meanwhile; it is left out"));
+        return Ok(None);
+    }
+    match error.damage() {
+        Some(damage) => {
+            telemetry::warn(&format!("{damage}; it is left out"));
+            Ok(Some(damage))
+        }
+        None => Err(error.into()),
+    }
+}
+
+/// Whether a run has removed a checkpoint, or is about to.
+fn is_gone(path: &Path) -> Result<bool, CheckpointError> {
+    // TensorFlow's are files that share a prefix.
+    let is_there = path.exists()? || Path::parse(&format!("{path}.index"))?.exists()?;
+    Ok(!is_there || is_unfinished(path)?)
+}
+
+/// Says what was measured, a line for each task.
+fn tell(path: &Path, step: u64, metrics: &MetricsByTask) {
+    for (task, metrics) in metrics {
+        let numbers = metrics.iter().map(|(metric, value)| format!("{metric} {value:.3}"));
+        let numbers = numbers.collect::<Vec<_>>().join(", ");
+        telemetry::notice(&format!("{path}, step {step}, {task}: {numbers}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_run_removes_meanwhile_is_no_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Path::try_from(dir.path()).unwrap();
+        let check = |name: &str, is_told: bool| {
+            let path = folder.join(name);
+            let reason = "`x/0` is missing".to_string();
+            let error = CheckpointError::Damaged { path: path.to_string(), reason };
+            assert_eq!(left_out(&path, error).unwrap().is_some(), is_told, "{name}");
+        };
+        check("checkpoint_1", false);
+        folder.join("checkpoint_2/gimlet").create_dir_all().unwrap();
+        check("checkpoint_2", true);
+        folder.join("checkpoint_2/gimlet/unfinished.json").write_atomic(b"{}").unwrap();
+        check("checkpoint_2", false);
+        folder.join("model.ckpt-3.index").write_atomic(b"").unwrap();
+        check("model.ckpt-3", true);
+
+        let other = CheckpointError::Assignment("no array matches".to_string());
+        assert!(left_out(&folder.join("checkpoint_2"), other).is_err());
+    }
+}

@@ -1,0 +1,114 @@
+//! The root of an evaluation: T5X's `evaluate` with all its parameters.
+
+use crate::checkpoint::RestoreCheckpointConfig;
+use crate::data::DatasetConfig;
+use crate::evaluation::Evaluator;
+use crate::gin::{self, CallSite, Configurable, FromGin, Ref, Registry, Reported, Schema, Slot};
+use crate::models::Model;
+use crate::partition::Partitioner;
+use crate::train::spec::{SummarizeConfig, SummarizeGinConfig, Trainer, TrainerClass};
+
+/// Measures checkpoints on held-out examples, without training. Source: T5X `eval.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.eval.evaluate",
+    ignored(
+        train_state_initializer_cls = "parameters are read from checkpoints into the model's tree",
+        use_orbax = "the format of a checkpoint is recognized"
+    )
+)]
+pub struct Evaluate {
+    /// What is measured: module and vocabularies. Its optimizer has no effect.
+    pub model: Model,
+    /// The examples.
+    pub dataset_cfg: DatasetConfig,
+    /// Which checkpoints; of these the parameters are read, and never the optimizer's state.
+    pub restore_checkpoint_cfg: RestoreCheckpointConfig,
+    /// How the model lies over devices.
+    pub partitioner: Partitioner,
+    /// Folder of the results and the configuration.
+    pub output_dir: String,
+    /// How decoded examples are scored; None decodes nothing.
+    #[gin(default = Some(Ref(Evaluator::default())))]
+    pub inference_evaluator_cls: Option<Ref<Evaluator>>,
+    /// Whether the training loss of the examples is measured too: `@trainer.Trainer`.
+    #[gin(default = None)]
+    pub training_evaluator_cls: Option<TrainingEvaluator>,
+    /// How the configuration is written down.
+    #[gin(default = Ref(SummarizeConfig::Gin(SummarizeGinConfig {})))]
+    pub summarize_config_fn: Ref<SummarizeConfig>,
+    /// How many batches the training loss is measured on.
+    #[gin(default = Ref(TrainEvalDatasets::Training(GetTrainingEvalDatasets { eval_steps: None })))]
+    pub train_eval_get_dataset_fn: Ref<TrainEvalDatasets>,
+    /// Seed of parameters that a checkpoint lacks; `fallback_to_scratch` needs one.
+    #[gin(default = None)]
+    pub fallback_init_rng: Option<i64>,
+}
+
+/// What makes the batches that the training loss is measured on.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum TrainEvalDatasets {
+    /// T5X's own.
+    Training(GetTrainingEvalDatasets),
+}
+
+/// The batches that the training loss is measured on. Source: T5X `utils.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.utils.get_training_eval_datasets",
+    ignored(
+        cfg = "the run gives it",
+        shard_id = "the run gives it",
+        num_shards = "the run gives it",
+        feature_converter_cls = "the run gives it from its model",
+        deterministic = "datasets are always deterministic",
+        model_dir = "only deterministic datasets of T5X need it",
+        start_step = "only deterministic datasets of T5X need it"
+    )
+)]
+pub struct GetTrainingEvalDatasets {
+    /// Batches of each task. `train` gives it, `evaluate` does not.
+    #[gin(default = None)]
+    pub eval_steps: Option<u64>,
+}
+
+/// A trainer that only measures. It is known by its class alone: `evaluate` gives it what a trainer needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainingEvaluator;
+
+impl Slot for TrainingEvaluator {
+    fn schemas() -> Vec<&'static Schema> {
+        TrainerClass::schemas()
+    }
+
+    fn schema_of(&self) -> &'static Schema {
+        Trainer::schema()
+    }
+
+    fn evaluate_as(_: &'static Schema, _: &mut gin::Evaluator<'_>) -> Result<Self, Reported> {
+        Ok(Self)
+    }
+
+    fn register_slot(registry: &mut Registry) {
+        TrainerClass::register_slot(registry);
+    }
+}
+
+impl FromGin for TrainingEvaluator {
+    fn expected() -> String {
+        Ref::<TrainerClass>::expected()
+    }
+
+    fn from_gin(value: &gin::Value, cx: &mut gin::Evaluator<'_>) -> Result<Self, Reported> {
+        cx.referenced(value)
+    }
+
+    fn register(registry: &mut Registry) {
+        Self::register_slot(registry);
+    }
+
+    fn call_site() -> CallSite {
+        let supplies = ["learning_rate_fn", "num_microbatches"].map(str::to_string).to_vec();
+        CallSite { supplies, ..CallSite::later() }
+    }
+}

@@ -1,0 +1,75 @@
+//! The parameters of one checkpoint after another, on a device.
+
+use tch::{Device, Tensor};
+
+use crate::checkpoint::{DType, Plan, open};
+use crate::nn::{ParamSpec, Params, kind};
+use crate::storage::Path;
+use crate::telemetry;
+use crate::train::error::TrainError;
+use crate::train::guard::{TorchFailure, guarded};
+use crate::train::seeds::{Purpose, derive};
+use crate::train::state_arrays::fill_params;
+
+use super::spec::Evaluate;
+use super::wanted::{Wanted, target};
+
+/// Reads the parameters of checkpoints.
+pub struct Weights {
+    wanted: Wanted,
+    params: Vec<ParamSpec>,
+    /// Of parameters that a checkpoint lacks, where they may be initialized.
+    seed: u64,
+    device: Device,
+}
+
+/// The parameters of a step.
+pub struct Restored {
+    /// The step; 0 where the checkpoint's format has none.
+    pub step: u64,
+    /// The parameters.
+    pub params: Params,
+}
+
+impl Weights {
+    /// For the model that is evaluated, on a device.
+    pub fn new(spec: &Evaluate, wanted: Wanted, device: Device) -> Self {
+        let seed = spec.fallback_init_rng.unwrap_or(0) as u64;
+        Self { wanted, params: spec.model.param_tree(), seed, device }
+    }
+
+    /// Reads the parameters of a checkpoint.
+    ///
+    /// # Errors
+    /// It is missing, damaged or another model's, or memory runs out.
+    pub fn restore(&self, path: &Path) -> Result<Restored, TrainError> {
+        let stored = open(path)?;
+        let plan = self.wanted.plan(stored.as_ref())?;
+        let params = guarded(|| self.allocate(&plan)).map_err(|failure| match failure {
+            TorchFailure::OutOfMemory(detail) => TrainError::ModelTooLarge { detail },
+            TorchFailure::Other(detail) => TrainError::Torch { step: 0, detail },
+        })?;
+        let dtype = self.wanted.config.dtype.map(DType::from);
+        fill_params(&params, stored.as_ref(), &plan, dtype)?;
+        if let Some(notice) = plan.notice() {
+            telemetry::notice(&notice);
+        }
+        Ok(Restored { step: stored.step()?, params })
+    }
+
+    /// Room for every parameter; those that the checkpoint lacks are drawn.
+    fn allocate(&self, plan: &Plan) -> Params {
+        let is_lacking = |param: &&ParamSpec| plan.from_scratch.contains(&target(&param.name));
+        let (lacking, stored): (Vec<&ParamSpec>, Vec<&ParamSpec>) =
+            self.params.iter().partition(is_lacking);
+        let lacking: Vec<ParamSpec> = lacking.into_iter().cloned().collect();
+        let seed = derive(self.seed, Purpose::Initialization, &[]);
+        let drawn = Params::init(&lacking, seed, self.device);
+        let drawn = drawn.iter().map(|(name, tensor)| (name.to_string(), tensor.shallow_clone()));
+        let empty = stored.into_iter().map(|param| {
+            let shape: Vec<i64> = param.shape.iter().map(|&extent| extent as i64).collect();
+            (param.name.clone(), Tensor::zeros(shape, (kind(param.dtype), self.device)))
+        });
+        Params::from_tensors(drawn.chain(empty).collect::<Vec<_>>())
+    }
+}

@@ -1,0 +1,63 @@
+//! The model at work without updates: losses of held-out batches, and what predictions run in.
+
+use tch::Device;
+
+use crate::metrics::LossSums;
+use crate::models::loss::LossSpec;
+use crate::models::t5::T5;
+use crate::models::{Batch, Model};
+use crate::nn::{Dropout, Params};
+
+use super::error::TrainError;
+use super::guard::{TorchFailure, guarded};
+
+/// Measures and predicts. Holds nothing that either changes.
+#[derive(Debug)]
+pub struct Forward {
+    /// The network.
+    pub model: T5,
+    /// What training minimizes.
+    pub loss: LossSpec,
+    /// Where the parameters lie.
+    pub device: Device,
+}
+
+impl Forward {
+    /// That of a model, on one device.
+    pub fn new(model: &Model, device: Device) -> Self {
+        let Model::EncoderDecoder(model) = model;
+        Self { model: T5::new(model.config().clone()), loss: model.loss_spec(), device }
+    }
+
+    /// The loss of a held-out batch, without dropout.
+    ///
+    /// # Errors
+    /// Out of memory, or another failure of libtorch.
+    pub fn eval_step(
+        &self,
+        params: &Params,
+        step: u64,
+        batch: &Batch,
+    ) -> Result<LossSums, TrainError> {
+        self.guarded(step, || {
+            tch::no_grad(|| {
+                let batch = batch.to_device(self.device);
+                self.model.loss(params, &batch, &self.loss, Dropout::off()).sums.read()
+            })
+        })
+    }
+
+    /// Runs work on the parameters of a step.
+    ///
+    /// # Errors
+    /// Out of memory, or another failure of libtorch.
+    pub fn guarded<R>(&self, step: u64, body: impl FnOnce() -> R) -> Result<R, TrainError> {
+        guarded(body).map_err(|failure| match failure {
+            TorchFailure::OutOfMemory(detail) => {
+                let remedy = "lower batch_size of the utils.DatasetConfig that is evaluated";
+                TrainError::OutOfMemory { step, detail, remedy: remedy.to_string() }
+            }
+            TorchFailure::Other(detail) => TrainError::Torch { step, detail },
+        })
+    }
+}
