@@ -129,7 +129,7 @@ impl CheckpointError {
     }
 
     /// Whether the same may succeed at another time: a disk was full, or a server did not answer.
-    pub(super) fn may_pass(&self) -> bool {
+    pub fn may_pass(&self) -> bool {
         matches!(self, Self::Storage(error) if error.may_pass())
     }
 

@@ -102,8 +102,11 @@ impl TaskEvaluator {
     }
 
     /// Sees to it that what was logged is there, whatever happens to this process.
-    pub fn settle(&mut self) {
-        self.sinks.iter_mut().for_each(LogSink::settle);
+    ///
+    /// # Errors
+    /// Something of it is lost.
+    pub fn settle(&mut self) -> Result<(), StorageError> {
+        self.sinks.iter_mut().try_for_each(LogSink::settle)
     }
 
     /// Computes and logs the task's metrics. `predict` gives the decoded text of every example in

@@ -87,9 +87,12 @@ impl LogSink {
     }
 
     /// Sees to it that what was logged is there, whatever happens to this process.
-    pub(super) fn settle(&mut self) {
-        if let LogSink::Events { writers, .. } = self {
-            writers.values_mut().for_each(EventWriter::settle);
+    pub(super) fn settle(&mut self) -> Result<(), StorageError> {
+        match self {
+            LogSink::Events { writers, .. } => {
+                writers.values_mut().try_for_each(EventWriter::settle)
+            }
+            _ => Ok(()),
         }
     }
 

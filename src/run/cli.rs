@@ -33,7 +33,7 @@ pub struct Cli {
 pub enum Command {
     /// Train the model that gin files describe, going on from MODEL_DIR's newest checkpoint.
     Train(Box<TrainArgs>),
-    /// Measure checkpoints with the metrics of their tasks, each checkpoint of a folder once.
+    /// Measure checkpoints with the metrics of a task or mixture, as T5X's eval.py does.
     Eval(Box<EvalArgs>),
     /// Measure the training step, the decoding or the data of the run that gin files describe.
     Bench(BenchToolArgs),

@@ -63,6 +63,12 @@ fn eval_command(args: &EvalArgs, color: bool) -> Result<(), Failure> {
     let configured = configure::<Evaluate>(&args.gin, &Library, color)?;
     let evaluations = in_context(&configured, evaluate)?;
     say_what_was_evaluated(&evaluations, &configured.spec);
+    let goes_on = configured.spec.restore_checkpoint_cfg.mode == RestoreMode::All;
+    if evaluations.is_interrupted && !goes_on {
+        return Err(Failure::world(anyhow!(
+            "interrupted before the last checkpoint was evaluated"
+        )));
+    }
     match &evaluations.damaged[..] {
         [] => Ok(()),
         damaged => Err(Failure::world(anyhow!("left out: {}", damaged.join("; ")))),
@@ -87,12 +93,9 @@ fn in_context<T, R>(
 }
 
 fn say_what_was_evaluated(evaluations: &Evaluations, spec: &Evaluate) {
-    let goes_on = spec.restore_checkpoint_cfg.mode == RestoreMode::All;
-    if evaluations.is_interrupted {
-        telemetry::notice(match goes_on {
-            true => "interrupted; the same command goes on with the checkpoints that are left",
-            false => "interrupted",
-        });
+    if evaluations.is_interrupted && spec.restore_checkpoint_cfg.mode == RestoreMode::All {
+        let word = "interrupted; the same command goes on with the checkpoints that are left";
+        telemetry::notice(word);
     }
     let (checkpoints, output_dir) = (&spec.restore_checkpoint_cfg.path.0, &spec.output_dir);
     telemetry::notice(&match evaluations.count {

@@ -18,7 +18,7 @@ use tensorboard_proto::types::DataType;
 use tensorboard_rs::record_writer::RecordWriter;
 
 use super::console::warn_once;
-use crate::storage::{GrowingFile, Path, Process};
+use crate::storage::{GrowingFile, Path, Process, StorageError};
 
 /// Writes one TensorBoard run: a directory of event files.
 ///
@@ -29,13 +29,15 @@ pub struct EventWriter {
     dir: Path,
     first_step: Option<i64>,
     file: Option<GrowingFile>,
+    /// What was told last of events that are lost.
+    failure: Option<StorageError>,
 }
 
 impl EventWriter {
     /// A writer of a run that starts or resumes at `first_step`: TensorBoard drops what an interrupted
     /// predecessor wrote for later steps. Without one, for steps in any order, nothing is dropped.
     pub fn new(dir: Path, first_step: Option<i64>) -> Self {
-        Self { dir, first_step, file: None }
+        Self { dir, first_step, file: None, failure: None }
     }
 
     /// Writes numbers at a step, and flushes them to the disk's cache.
@@ -72,10 +74,14 @@ impl EventWriter {
 
     /// Sees to it that what was written is there, whatever happens to this process. In a store, where the
     /// system's cache does not do that, what is written next begins another file.
-    pub fn settle(&mut self) {
+    ///
+    /// # Errors
+    /// Something of it is lost since this was asked last.
+    pub fn settle(&mut self) -> Result<(), StorageError> {
         if !self.dir.is_on_disk() {
             self.finish();
         }
+        self.failure.take().map_or(Ok(()), Err)
     }
 
     fn summary(&mut self, step: i64, values: Vec<Summary_Value>) {
@@ -89,7 +95,7 @@ impl EventWriter {
         if let Err(error) = self.write(&event) {
             // What is half written would make the rest of the file unreadable.
             self.file = None;
-            self.warn(&error);
+            self.warn(error);
         }
     }
 
@@ -103,19 +109,20 @@ impl EventWriter {
         };
         file.append(&record(event)?)?;
         if let Some(failure) = file.failure() {
-            self.warn(&failure.into());
+            self.warn(failure.into());
         }
         Ok(())
     }
 
     fn finish(&mut self) {
         if let Some(Err(failure)) = self.file.take().map(GrowingFile::finish) {
-            self.warn(&failure.into());
+            self.warn(failure.into());
         }
     }
 
-    fn warn(&self, error: &io::Error) {
+    fn warn(&mut self, error: io::Error) {
         warn_once(&format!("cannot write TensorBoard events to {}: {error}", self.dir));
+        self.failure = Some(StorageError::new("write events to", &self.dir, error));
     }
 }
 
@@ -305,6 +312,8 @@ mod tests {
         file.remove_file().unwrap();
         writer.scalars(2, [("loss", 2.0)]);
         assert_eq!(shown(&read(&writer.dir)), [(2, "loss".to_string(), 2.0)]);
+        assert!(writer.settle().unwrap_err().to_string().contains("not a directory"));
+        writer.settle().unwrap();
     }
 
     #[test]

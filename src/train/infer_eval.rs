@@ -94,8 +94,11 @@ impl InferEval {
     }
 
     /// Sees to it that what was logged is there, whatever happens to this process.
-    pub fn settle(&mut self) {
-        self.evaluator.settle();
+    ///
+    /// # Errors
+    /// Something of it is lost.
+    pub fn settle(&mut self) -> Result<(), TrainError> {
+        Ok(self.evaluator.settle()?)
     }
 
     /// Predicts, computes and logs the metrics of every task.

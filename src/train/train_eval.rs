@@ -68,8 +68,16 @@ impl TrainEval {
     }
 
     /// Sees to it that what was logged is there, whatever happens to this process.
-    pub fn settle(&mut self) {
-        self.tasks.iter_mut().for_each(|task| task.events.settle());
+    ///
+    /// # Errors
+    /// Something of it is lost.
+    pub fn settle(&mut self) -> Result<(), TrainError> {
+        Ok(self.tasks.iter_mut().try_for_each(|task| task.events.settle())?)
+    }
+
+    /// Whether no task has anything to evaluate.
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
     }
 
     /// Measures every task and writes the metrics down.

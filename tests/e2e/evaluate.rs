@@ -75,7 +75,9 @@ fn checkpoints_have_the_metrics_that_their_run_measured() {
     let folder = finetuned();
     let [model, evaluated] = ["model", "evaluated"].map(|dir| folder.path(dir));
     let ended = eval(&folder, "specific", &["model/checkpoint_7"]).succeeds();
-    assert_said(&ended, &["model/checkpoint_7, step 7, echo: ", "1 checkpoint evaluated"]);
+    let words = ["evaluating step 7 from model/checkpoint_7", "echo/max_edit at step 7"];
+    assert_said(&ended, &words);
+    assert_said(&ended, &["1 checkpoint evaluated"]);
     assert_eq!(metrics(&evaluated), metrics(&model)[..1]);
     let ended = eval(&folder, "specific", &["model/checkpoint_10", "model/checkpoint_7"]);
     assert_said(&ended.succeeds(), &["2 checkpoints evaluated; results are in evaluated"]);
@@ -278,6 +280,20 @@ fn a_dry_run_says_what_would_be_evaluated() {
 }
 
 #[test]
+fn a_second_evaluation_into_one_folder_is_refused() {
+    let folder = finetuned();
+    let results = folder.path("evaluated");
+    fs::create_dir(&results).expect("the folder can be written");
+    let results = gimlet::storage::Path::try_from(results.as_path()).expect("it is a path");
+    let lock = results.try_lock().expect("it can be locked");
+    let ended = eval(&folder, "all", &["model"]).run();
+    assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+    assert_said(&ended, &["writes into `evaluated`", "set EVAL_OUTPUT_DIR to another folder"]);
+    drop(lock);
+    eval(&folder, "all", &["model"]).succeeds();
+}
+
+#[test]
 fn mistakes_are_told_before_anything_is_written() {
     let folder = finetuned();
     let check = |mode: &str, paths: &[&str], words: &[&str]| {
@@ -300,7 +316,17 @@ fn mistakes_are_told_before_anything_is_written() {
     };
     bound("network.T5Config.mlp_dim", "64", &["checkpoint_7` holds another model", "[16, 64]"]);
     let ended = eval(&folder, "latest", &["model"]).bind("network.T5Config.mlp_dim", 64).run();
+    assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+    assert_said(&ended, &["checkpoint_10` holds another model"]);
     assert!(!ended.stderr.contains("param_states"), "{}", ended.stderr);
+    let nothing = eval(&folder, "all", &["model"]).bind("utils.DatasetConfig.split", "'test'");
+    let nothing = nothing.bind("evaluate.inference_evaluator_cls", "None");
+    let nothing = nothing.bind("evaluate.training_evaluator_cls", "@trainer.Trainer");
+    let nothing = nothing.bind("utils.get_training_eval_datasets.eval_steps", 2);
+    let nothing = nothing.bind("TASK_FEATURE_LENGTHS", "{'inputs': 16, 'targets': 16}");
+    let nothing =
+        nothing.bind("evaluate.train_eval_get_dataset_fn", "@utils.get_training_eval_datasets");
+    refused(&folder, &nothing, &["nothing of 'echo' can be evaluated", "no 'test' split"]);
     bound("utils.DatasetConfig.split", "'test'", &["no split 'test'", "validation", "split to"]);
     bound("MIXTURE_OR_TASK_NAME", "'lines'", &["nothing of 'lines'", "no metrics", "metric_fns"]);
     bound("MIXTURE_OR_TASK_NAME", "'ecco'", &["ecco", "echo"]);

@@ -1,5 +1,7 @@
 //! Which checkpoints are evaluated, and in which order.
 
+use std::collections::BTreeSet;
+
 use crate::checkpoint::{CheckpointError, RestoreCheckpointConfig, RestoreMode, every, latest};
 use crate::storage::{Path, StorageError};
 
@@ -57,13 +59,21 @@ fn meant(
         RestoreMode::Latest => Ok(Chosen { paths: vec![newest(&given)?], num_done: 0 }),
         RestoreMode::All => {
             let folders = given.iter().map(every).collect::<Result<Vec<_>, _>>()?;
+            let mut seen = BTreeSet::new();
             let mut paths = folders.concat();
+            paths.retain(|path| seen.insert(place(path)));
             let num_found = paths.len();
             paths.retain(|path| !done.holds(path));
             paths.sort_by_key(step_in);
             Ok(Chosen { num_done: num_found - paths.len(), paths })
         }
     }
+}
+
+/// What tells a place from others, however it is spelled.
+fn place(path: &Path) -> String {
+    let real = path.local().ok().and_then(|local| local.canonicalize().ok());
+    real.map_or_else(|| path.to_string(), |local| local.display().to_string())
 }
 
 fn newest(folders: &[Path]) -> Result<Path, CheckpointError> {
@@ -112,6 +122,9 @@ mod tests {
         let all = |folders: &[&str]| chosen(&root, RestoreMode::All, folders);
         let by_step = ["b/checkpoint_2", "a/checkpoint_9", "a/checkpoint_10"];
         assert_eq!(all(&["a", "b"]).unwrap(), by_step);
+        assert_eq!(all(&["a", "b", "./a", "a/../b"]).unwrap().len(), 3);
+        root.join("empty").create_dir_all().unwrap();
+        assert_eq!(all(&["empty", "b"]).unwrap(), ["b/checkpoint_2"]);
         let mut done = DoneCheckpoints::read(&root, "task").unwrap();
         done.add(&root.join("a/checkpoint_9")).unwrap();
         assert_eq!(all(&["a"]).unwrap(), ["a/checkpoint_10"]);
@@ -143,13 +156,11 @@ mod tests {
     #[test]
     fn what_is_no_folder_of_checkpoints_is_refused_with_the_mode() {
         let (_dir, root) = folders(&["a/checkpoint_10"]);
-        root.join("empty").create_dir_all().unwrap();
         let check = |folder: &str, expected: &str| {
             let refused = chosen(&root, RestoreMode::All, &[folder]).unwrap_err();
             assert!(refused.contains(expected), "{refused}");
         };
         check("none", "mode = 'all' needs an existing folder of checkpoints");
-        check("empty", "it holds no checkpoint: expected folders `checkpoint_N`");
         check("a/checkpoint_10", "it is one checkpoint, no folder of them; use mode = 'specific'");
     }
 }

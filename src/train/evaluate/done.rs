@@ -43,6 +43,11 @@ impl DoneCheckpoints {
         self.paths.contains(checkpoint.as_str())
     }
 
+    /// One of them that is of a step, as its path tells.
+    pub fn of_step(&self, step: u64) -> Option<String> {
+        self.paths.iter().find(|path| final_number(path) == Some(step)).cloned()
+    }
+
     /// Lists one more, beside what another process has listed since: whoever reads meanwhile, or after a
     /// crash, finds the old list or the new one. A path that ends in no step is left out. Mode 'all' never
     /// comes upon one, and T5X, which sorts the list, would refuse it.
@@ -68,7 +73,7 @@ fn read(file: &Path) -> Result<BTreeSet<String>, StorageError> {
         Err(error) if error.is_not_found() => Ok(BTreeSet::new()),
         text => Ok(text?
             .lines()
-            .map(str::trim)
+            .map(|line| line.trim().trim_end_matches('/'))
             .filter(|line| !line.is_empty())
             .map(str::to_string)
             .collect()),

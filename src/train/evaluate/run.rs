@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 use crate::checkpoint::{CheckpointError, RestoreMode, is_unfinished};
-use crate::storage::Path;
+use crate::data::DatasetConfig;
+use crate::evaluation::Logger;
+use crate::storage::{Path, Takeover};
 use crate::telemetry;
 use crate::train::actions::MetricsByTask;
 use crate::train::error::TrainError;
@@ -13,6 +15,7 @@ use crate::train::held_out::HeldOut;
 use crate::train::infer_eval::{INFERENCE_EVAL, InferEval};
 use crate::train::logs::{describe, describe_model};
 use crate::train::memory::{available_on_host, parameter_shortage};
+use crate::train::occupied::Occupied;
 use crate::train::run::Context;
 use crate::train::start::say_partitions;
 use crate::train::state_layout::step_variable;
@@ -48,6 +51,8 @@ pub struct Evaluations {
 pub fn evaluate(spec: &Evaluate, context: &Context<'_>) -> Result<Evaluations, TrainError> {
     check_evaluate(spec)?;
     let output_dir = Path::parse(&spec.output_dir)?;
+    // Two that wrote into one folder would lose results of each other.
+    let held = occupy(&output_dir)?;
     let (done, wanted) = (DoneCheckpoints::of(spec)?, Wanted::new(spec));
     let chosen = choose(spec, &done, &wanted)?;
     say_what_is_done(&chosen, &done);
@@ -61,12 +66,24 @@ pub fn evaluate(spec: &Evaluate, context: &Context<'_>) -> Result<Evaluations, T
         forward: Forward::new(&spec.model, context.device),
         train_eval: train_eval(spec, context, &output_dir)?,
         infer_eval: infer_eval(spec, context, &output_dir)?,
+        logs_to_console: logs_to_console(spec),
         done,
         evaluated: BTreeMap::new(),
         stop: context.stop,
     };
+    if evaluation.train_eval.is_empty() && evaluation.infer_eval.is_none() {
+        let DatasetConfig { mixture_or_task_name: name, split, .. } = &spec.dataset_cfg;
+        return Err(TrainError::Unfit(format!(
+            "nothing of '{name}' can be evaluated: it has no '{split}' split; bind \
+             utils.DatasetConfig.split to one that it has"
+        )));
+    }
     // Nothing is written before this line: what cannot start leaves no trace.
     output_dir.create_dir_all()?;
+    let _held = match held {
+        None => Some(take(&output_dir)?),
+        held => held,
+    };
     let model_info = describe_model(&spec.model, &[step_variable()], &spec.partitioner);
     describe(&output_dir, context.config_text, &model_info)?;
     evaluation.run(&chosen.paths, spec.restore_checkpoint_cfg.mode)
@@ -123,12 +140,34 @@ fn infer_eval(
     Ok(Some(infer_eval))
 }
 
+/// Whether the metrics are told by a logger.
+fn logs_to_console(spec: &Evaluate) -> bool {
+    let loggers = spec.inference_evaluator_cls.iter().flat_map(|evaluator| &evaluator.0.logger_cls);
+    loggers.into_iter().any(|logger| matches!(logger.0, Logger::PyLogging(_)))
+}
+
+/// Locks the folder of results where it exists.
+fn occupy(output_dir: &Path) -> Result<Option<Occupied>, TrainError> {
+    output_dir.is_dir()?.then(|| take(output_dir)).transpose()
+}
+
+fn take(output_dir: &Path) -> Result<Occupied, TrainError> {
+    Occupied::take(output_dir, Takeover::No).map_err(|error| match error {
+        TrainError::Occupied { by, .. } => TrainError::Unfit(format!(
+            "{by} writes into `{output_dir}`: wait until it ends, end it, or set EVAL_OUTPUT_DIR to \
+             another folder"
+        )),
+        error => error,
+    })
+}
+
 /// An evaluation under way.
 struct Evaluation<'a> {
     weights: Weights,
     forward: Forward,
     train_eval: TrainEval,
     infer_eval: Option<InferEval>,
+    logs_to_console: bool,
     done: DoneCheckpoints,
     /// By step, the checkpoint whose results were written.
     evaluated: BTreeMap<u64, Path>,
@@ -160,18 +199,21 @@ impl Evaluation<'_> {
         let Restored { step, params } = self.weights.restore(path)?;
         telemetry::notice(&format!("evaluating step {step} from {path}"));
         let other = self.evaluated.insert(step, path.clone());
-        if let Some(other) = other.filter(|other| other != path) {
+        let other = other.map(|other| other.to_string()).or_else(|| self.done.of_step(step));
+        if let Some(other) = other.filter(|other| other != path.as_str()) {
             telemetry::warn(&format!(
                 "{other} and {path} are both of step {step}: results are kept by step, so the later \
                  ones replace the others; evaluate them with an EVAL_OUTPUT_DIR each"
             ));
         }
         self.train_eval.evaluate(&self.forward, &params, step, self.stop)?;
-        self.train_eval.settle();
+        self.train_eval.settle()?;
         if let Some(infer_eval) = &mut self.infer_eval {
             let metrics = infer_eval.evaluate(&self.forward, &params, step, self.stop)?;
-            infer_eval.settle();
-            tell(path, step, &metrics);
+            infer_eval.settle()?;
+            if !self.logs_to_console {
+                tell(path, step, &metrics);
+            }
         }
         Ok(self.done.add(path)?)
     }
@@ -188,13 +230,14 @@ fn left_out(path: &Path, error: CheckpointError) -> Result<Option<String>, Train
         telemetry::notice(&format!("{path} is gone meanwhile; it is left out"));
         return Ok(None);
     }
-    match error.damage() {
-        Some(damage) => {
-            telemetry::warn(&format!("{damage}; it is left out"));
-            Ok(Some(damage))
-        }
-        None => Err(error.into()),
+    let is_users = matches!(error, CheckpointError::OtherModel(_) | CheckpointError::Assignment(_));
+    // What may pass would be the same with the next one.
+    if is_users || error.may_pass() {
+        return Err(error.into());
     }
+    let damage = error.to_string();
+    telemetry::warn(&format!("{damage}; it is left out"));
+    Ok(Some(damage))
 }
 
 /// Whether a run has removed a checkpoint, or is about to.
