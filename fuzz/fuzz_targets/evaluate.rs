@@ -39,7 +39,7 @@ fuzz_target!(|text: &str| {
     let reached = reach(&loaded.config, &REGISTRY, [(Vec::new(), root)]);
     operative_config_str(&loaded.config, &reached, &REGISTRY);
     tree(&loaded.config, &REGISTRY, root);
-    loaded.unread(root, &REGISTRY);
+    loaded.unread(&[root], &REGISTRY);
     if is_wrong(&loaded) {
         return;
     }
