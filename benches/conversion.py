@@ -3,7 +3,7 @@ what each takes: seconds, and the peak of the process's memory.
 
 The files lie in the page cache as far as that holds them; nothing is dropped from it.
 
-Usage: python conversion.py --gimlet=BINARY --dir=FOLDER [--megabytes=3130] [--formats t5x orbax torch]
+Usage: python conversion.py --gimlet=BINARY --dir=FOLDER [--megabytes=3130] [--formats t5x orbax mesh_tensorflow torch]
 (`cargo build --release --no-default-features` makes BINARY, target/release/gimlet; numpy is needed)
 """
 
@@ -55,7 +55,7 @@ def main():
     parser.add_argument("--gimlet", required=True)
     parser.add_argument("--dir", required=True)
     parser.add_argument("--megabytes", type=int, default=3130)
-    parser.add_argument("--formats", nargs="+", default=["t5x", "orbax", "torch"])
+    parser.add_argument("--formats", nargs="+", default=["t5x", "orbax", "mesh_tensorflow", "torch"])
     args = parser.parse_args()
 
     folder = pathlib.Path(args.dir)

@@ -1,7 +1,7 @@
 //! What a conversion has written so far, in a file beside it: where it is killed, the next one goes on there.
 //! The first line tells what is converted and how, each other line a piece that was written to its end:
 //! ```text
-//! {"version":"0.1.0","from":"runs/checkpoint_6","files":{"checkpoint":"1713 bytes, ..."},"options":"(\"t5x\", None)"}
+//! {"version":"0.1.0","from":"runs/checkpoint_6","files":{"checkpoint":"1713 bytes, ..."},"options":"(\"t5x\", None, None)"}
 //! {"file":"target.a/0.0","bytes":16777216,"crc32c":"8a9136aa"}
 //! ```
 //! A line tells the checksum of its piece, since what was not made durable may be lost or cut with the machine.

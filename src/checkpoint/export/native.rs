@@ -9,10 +9,14 @@ use crate::checkpoint::orbax::ORBAX;
 use crate::checkpoint::parallel;
 use crate::checkpoint::retention::remove_stale;
 use crate::checkpoint::stored::{ArrayInfo, Stored};
+use crate::checkpoint::zarr::Compression;
 use crate::storage::{Path, Takeover};
 
 /// Arrays written at a time at most: each holds a block or two.
 const MAX_THREADS: usize = 4;
+
+/// As a run saves by default: packing weights takes longer than writing what it spares.
+const COMPRESSION: Compression = Compression::None;
 
 /// The count of updates, which T5X asks for.
 const STEP: &str = "state/step";
@@ -57,9 +61,9 @@ fn export(
     dialect: &'static Dialect,
     &NativeOptions { dtype, takeover }: &NativeOptions,
 ) -> Result<Path, CheckpointError> {
-    let job = Job::of(from, &(dialect.name, dtype))?;
+    let job = Job::of(from, &(dialect.name, dtype, COMPRESSION))?;
     let conversion = Conversion { dialect, dtype, job: &job, takeover };
-    let writer = Writer::resume(&model_dir, step, &conversion)?;
+    let writer = Writer::resume(&model_dir, step, &conversion)?.with_compression(COMPRESSION);
     match remove_stale(&model_dir).and_then(|_| fill(&writer, from, step, dialect)) {
         Ok(()) => writer.commit(),
         Err(error) => {
