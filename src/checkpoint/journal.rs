@@ -89,7 +89,8 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Begins the journal of a job, in the place of one that may be there, with what is kept of an earlier conversion.
+    /// Begins the journal of a job, in the place of one that may be there, with what is kept of an earlier
+    /// conversion.
     pub(super) fn begin<P: Serialize>(
         path: Path,
         job: &Job,

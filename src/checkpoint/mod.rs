@@ -61,6 +61,7 @@ pub use export::{
     export_orbax, export_t5x, export_torch, name_newest,
 };
 pub use fit::{Mismatch, Shapes, check_fit};
+pub use foreign::index_of;
 pub use listing::{Condition, Listed, file_sizes, list};
 pub use native::{Procedure, Reader, Shard, Share, Writer};
 pub use open::open;

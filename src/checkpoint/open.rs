@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::error::CheckpointError;
 use super::foreign::{
-    hugging_face_marks, open_file, open_hugging_face, open_tensorflow, open_torch,
+    hugging_face_marks, index_of, open_file, open_hugging_face, open_tensorflow, open_torch,
 };
 use super::native::{CHECKPOINT_FILE, Reader};
 use super::orbax;
@@ -24,6 +24,9 @@ pub(super) const ORBAX_MARKS: [&str; 6] = [
     "state/manifest.ocdbt",
     "state/checkpoint",
 ];
+
+/// The folder of such a checkpoint in which T5X has Orbax put the arrays.
+pub(super) const ORBAX_ITEM: &str = "state";
 
 /// Of these the file that is there from the first moment on.
 pub(super) const ORBAX_BEGINNING: &str = "_CHECKPOINT_METADATA";
@@ -95,7 +98,7 @@ pub(super) fn recognize(path: &Path) -> Result<Format, CheckpointError> {
         return recognize_folder(path);
     }
     if !path.exists()? {
-        let is_bundle = Path::parse(&format!("{path}.index"))?.exists()?;
+        let is_bundle = index_of(path).exists()?;
         return Ok(if is_bundle { Format::MeshTensorFlow } else { Format::T5x });
     }
     let head = head(path)?;

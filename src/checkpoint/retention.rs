@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use super::best::Best;
 use super::error::CheckpointError;
 use super::native::{TEMPORARY_MARK, create_temporary};
+use super::open::ORBAX_ITEM;
 use super::steps::{checkpoint_dir, list_steps, step_of};
 use super::unfinished;
 use crate::storage::{FolderLock, Holder, Locked, Path};
@@ -187,7 +188,7 @@ pub(super) fn is_dataset_file(relative: &str) -> bool {
 
 fn dataset_files(dir: &Path) -> Result<Vec<Path>, CheckpointError> {
     let mut files = Vec::new();
-    for folder in [dir.clone(), dir.join("gimlet"), dir.join("state/gimlet")] {
+    for folder in [dir.clone(), dir.join("gimlet"), dir.join(ORBAX_ITEM).join("gimlet")] {
         if folder.is_dir()? {
             let is_dataset = |file: &Path| file.file_name().starts_with(DATASET_PREFIX);
             files.extend(folder.list()?.into_iter().filter(is_dataset));

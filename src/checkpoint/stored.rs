@@ -16,6 +16,9 @@ use crate::telemetry::Wait;
 /// What makes a run the same run after a restart, as `gimlet train` leaves it beside the arrays.
 pub const RUN_FILE: &str = "gimlet/run.json";
 
+/// The count of updates, which T5X asks for.
+pub(super) const STEP: &str = "state/step";
+
 /// The formats of checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -204,6 +207,14 @@ fn sum_of(leaves: &[ArrayInfo<'_>], names: &[&str]) -> u64 {
     let names: BTreeSet<&str> = names.iter().copied().collect();
     let bytes = |leaf: &ArrayInfo<'_>| num_bytes(leaf.shape, leaf.dtype).unwrap_or(0) as u64;
     leaves.iter().filter(|leaf| names.contains(leaf.name)).map(bytes).sum()
+}
+
+/// Of leaves by name those of which `of` finds something.
+pub(super) fn select<'a, L, T>(
+    leaves: &'a BTreeMap<String, L>,
+    of: impl Fn(&'a L) -> Option<T>,
+) -> Vec<(&'a str, T)> {
+    leaves.iter().filter_map(|(name, leaf)| Some((&name[..], of(leaf)?))).collect()
 }
 
 /// What comes to light by reading every array.

@@ -1,20 +1,17 @@
 //! Checkpoints in stores, which rename no folders: their files go straight to `checkpoint_N/`, and the
-//! file `checkpoint` comes last, or what makes one of Orbax. Until then, and while it is removed again, a mark in the folder says
-//! who is at work there; what a dead process has marked can be removed. Where several processes save one
-//! checkpoint, the mark tells the others which save it is, on disk too.
+//! file `checkpoint` comes last, or what makes one of Orbax. Until then, and while it is removed again, a
+//! mark in the folder says who is at work there; what a dead process has marked can be removed. Where
+//! several processes save one checkpoint, the mark tells the others which save it is, on disk too.
 
 use serde::{Deserialize, Serialize};
 
 use super::error::CheckpointError;
-use super::native::CHECKPOINT_FILE;
-use super::open::{ORBAX_END, ORBAX_MARKS, has_finished_orbax};
+use super::native::{CHECKPOINT_FILE, JOURNAL_FILE};
+use super::open::{ORBAX_END, ORBAX_ITEM, ORBAX_MARKS, has_finished_orbax};
 use crate::storage::{Holder, Path, Process};
 
 /// The mark, relative to the checkpoint.
 pub(super) const MARK: &str = "gimlet/unfinished.json";
-
-/// The journals of conversions, likewise: to T5X's own format, and to Orbax's.
-const JOURNALS: [&str; 2] = ["gimlet/conversion.jsonl", "state/gimlet/conversion.jsonl"];
 
 /// What it says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -58,7 +55,8 @@ pub(super) fn unmark(dir: &Path) -> Result<(), CheckpointError> {
 
 /// Takes away what the writer of a checkpoint that is whole has left in it when it was killed.
 pub(super) fn clear(dir: &Path) -> Result<(), CheckpointError> {
-    JOURNALS.iter().try_for_each(|journal| remove_if_there(&dir.join(journal)))?;
+    let folders = [dir.clone(), dir.join(ORBAX_ITEM)];
+    folders.iter().try_for_each(|folder| remove_if_there(&folder.join(JOURNAL_FILE)))?;
     unmark(dir)
 }
 

@@ -53,7 +53,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
 
 fn train_command(args: &TrainArgs, color: bool) -> Result<(), Failure> {
     let configured = configure::<Train>(&args.gin, &Library, color)?;
-    let takeover = if args.take_over { Takeover::Yes } else { Takeover::No };
+    let takeover = Takeover::from(args.take_over);
     let outcome = in_context(&configured, |spec, context| train(spec, context, takeover))?;
     say_how_it_ended(outcome, &configured.spec);
     Ok(())

@@ -74,6 +74,12 @@ pub enum Takeover {
     Yes,
 }
 
+impl From<bool> for Takeover {
+    fn from(is_told: bool) -> Self {
+        if is_told { Self::Yes } else { Self::No }
+    }
+}
+
 /// A lease that this process holds, renewed until dropped.
 pub struct Lease {
     shared: Arc<Shared>,

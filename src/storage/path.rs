@@ -71,6 +71,17 @@ impl Path {
         }
     }
 
+    /// As [`Path::parent`], and `.` where it has none.
+    pub fn folder(&self) -> Self {
+        self.parent().unwrap_or_else(|| Self { given: ".".to_string() })
+    }
+
+    /// The path whose name ends with this, too: `model.ckpt-1000` becomes `model.ckpt-1000.index`.
+    #[must_use]
+    pub fn suffixed(&self, ending: &str) -> Self {
+        Self { given: format!("{}{ending}", self.given) }
+    }
+
     /// The last component: `checkpoint_1000`.
     pub fn file_name(&self) -> &str {
         self.given.rsplit('/').next().expect("split yields one part")

@@ -8,7 +8,7 @@ use crate::checkpoint::native::{Conversion, Dialect, T5X, Writer};
 use crate::checkpoint::orbax::ORBAX;
 use crate::checkpoint::parallel;
 use crate::checkpoint::retention::remove_stale;
-use crate::checkpoint::stored::{ArrayInfo, Stored};
+use crate::checkpoint::stored::{ArrayInfo, STEP, Stored};
 use crate::checkpoint::zarr::Compression;
 use crate::storage::{Path, Takeover};
 
@@ -17,9 +17,6 @@ const MAX_THREADS: usize = 4;
 
 /// As a run saves by default: packing weights takes longer than writing what it spares.
 const COMPRESSION: Compression = Compression::None;
-
-/// The count of updates, which T5X asks for.
-const STEP: &str = "state/step";
 
 /// How a checkpoint is written in a format of T5X.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,8 +27,9 @@ pub struct NativeOptions {
     pub takeover: Takeover,
 }
 
-/// Writes everything that a checkpoint holds as the checkpoint of a step, and yields its folder. What a checkpoint has of ours beside its arrays goes along: its
-/// place in the data, its run. What a conversion of the same has left that was killed is gone on with.
+/// Writes everything that a checkpoint holds as the checkpoint of a step, and yields its folder. What it has
+/// of ours beside its arrays goes along: its place in the data, its run. What a conversion of the same has
+/// left that was killed is gone on with.
 ///
 /// # Errors
 /// Arrays that cannot be read; a folder that cannot be written.

@@ -14,8 +14,8 @@ use crate::storage::{FileWriter, FolderLock, Locked, Path, StorageError};
 use crate::telemetry::Wait;
 
 /// What ends the name of the file while it is written, and that of its journal.
-const UNFINISHED: &str = "unfinished";
-const JOURNAL: &str = "jsonl";
+const UNFINISHED: &str = ".unfinished";
+const JOURNAL: &str = ".jsonl";
 
 /// Where a tensor lies in the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ impl TensorFile {
         if !target.is_on_disk() {
             return Ok(Self::of(target, None, target.create()?, VecDeque::new()));
         }
-        let (unfinished, journal) = beside(target)?;
+        let (unfinished, journal) = beside(target);
         let out = unfinished.append()?;
         let lock = match unfinished.try_lock()? {
             Locked::Held(lock) => Some(lock),
@@ -173,7 +173,7 @@ impl TensorFile {
     /// Gives up what a conversion left that failed. It stays where the next one may succeed, and is removed
     /// elsewhere, unless another goes on with it by now.
     pub(super) fn give_up(target: &Path, error: &CheckpointError) -> Result<(), CheckpointError> {
-        let (unfinished, journal) = beside(target)?;
+        let (unfinished, journal) = beside(target);
         if !target.is_on_disk() || !unfinished.exists()? {
             return Ok(());
         }
@@ -188,10 +188,10 @@ impl TensorFile {
 }
 
 /// The names that a file on disk has until it is whole, and its journal.
-fn beside(target: &Path) -> Result<(Path, Path), CheckpointError> {
-    let unfinished = Path::parse(&format!("{target}.{UNFINISHED}"))?;
-    let journal = Path::parse(&format!("{unfinished}.{JOURNAL}"))?;
-    Ok((unfinished, journal))
+fn beside(target: &Path) -> (Path, Path) {
+    let unfinished = target.suffixed(UNFINISHED);
+    let journal = unfinished.suffixed(JOURNAL);
+    (unfinished, journal)
 }
 
 impl Write for TensorFile {

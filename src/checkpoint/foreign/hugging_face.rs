@@ -84,7 +84,7 @@ pub(in crate::checkpoint) fn open_file(file: &Path) -> Result<Foreign, Checkpoin
         false => Weights::SafeTensors,
     };
     let raw = weights.open(file)?;
-    let dir = file.parent().map_or_else(|| Path::parse("."), Ok)?;
+    let dir = file.folder();
     with_config(file, &dir, Format::HuggingFace, raw)
 }
 

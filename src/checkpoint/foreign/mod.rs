@@ -19,18 +19,19 @@ use super::blocks::BLOCK_BYTES;
 use super::error::CheckpointError;
 use super::names::hugging_face::Dialect;
 use super::names::{Axes, Entry, Origin};
-use super::stored::{ArrayInfo, Format, Stored};
+use super::stored::{ArrayInfo, Format, STEP, Stored};
 use super::transpose::transpose;
 use crate::storage::Path;
 
 pub(super) use hugging_face::{marks as hugging_face_marks, open_file, open_hugging_face};
 pub(super) use safetensors::type_name;
 pub(super) use sums::mask;
+pub use tensorflow::index_of;
 #[cfg(test)]
 pub(super) use tensorflow::read_table;
 pub(super) use tensorflow::{
-    Dim, Entry as BundleEntry, FOOTER, Header, MAGIC, STATE_FILE, Shape, Version, index_of,
-    masked_crc32c, open_tensorflow, type_number,
+    Dim, Entry as BundleEntry, FOOTER, Header, MAGIC, STATE_FILE, Shape, Version, masked_crc32c,
+    open_tensorflow, type_number,
 };
 pub(super) use torch::open_torch;
 
@@ -158,10 +159,10 @@ impl Stored for Foreign {
     }
 
     fn step(&self) -> Result<u64, CheckpointError> {
-        if !self.entries.contains_key("state/step") {
+        if !self.entries.contains_key(STEP) {
             return Ok(0);
         }
-        let step = self.read("state/step")?.to_int().and_then(|step| step.try_into().ok());
+        let step = self.read(STEP)?.to_int().and_then(|step| step.try_into().ok());
         step.ok_or_else(|| CheckpointError::damaged(&self.path, "its step is not a number"))
     }
 

@@ -36,7 +36,7 @@ impl Shards {
         let damaged = |reason| CheckpointError::damaged(index, reason);
         let parsed: Index = serde_json::from_slice(&index.read()?)
             .map_err(|error| damaged(format!("it is no index of files: {error}")))?;
-        let dir = index.parent().map_or_else(|| Path::parse("."), Ok)?;
+        let dir = index.folder();
         let mut shards =
             Self { files: Vec::new(), tensors: RawInfos::new(), places: BTreeMap::new() };
         let mut opened: BTreeMap<&str, usize> = BTreeMap::new();

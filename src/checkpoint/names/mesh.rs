@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::{Axes, Entry, Origin, take_number};
 use crate::checkpoint::array::DType;
 use crate::checkpoint::foreign::RawInfos;
+use crate::checkpoint::stored::STEP;
 
 /// Optimizer state of a variable: the end of its name here and in T5X.
 const SLOTS: [(&str, &str); 4] =
@@ -15,9 +16,6 @@ const SLOTS: [(&str, &str); 4] =
 
 /// The count of updates.
 pub(in crate::checkpoint) const GLOBAL_STEP: &str = "global_step";
-
-/// The same of T5X.
-pub(in crate::checkpoint) const STEP: &str = "state/step";
 
 /// The bias of relative positions, in the first layer of a block, and T5X's name for it.
 const BIAS: (&str, &str) = ("SelfAttention/relative_attention_bias", "relpos_bias/rel_embedding");

@@ -10,7 +10,7 @@ mod shards;
 mod share;
 mod writer;
 
-pub(super) use checksums::{Checked, Checksums, extras, read_extra};
+pub(super) use checksums::{Checked, Checksums, JOURNAL_FILE, extras, read_extra};
 pub(super) use dialect::{Conversion, Dialect, SmallFile, T5X};
 pub(super) use msgpack::{CHUNKED_KEY, EXT_ARRAY, MAX_HEADS, Pieces, write_map_head};
 pub(super) use msgpack::{DecodeError, Leaf, Leaves, PLACEHOLDER, decode_tree};

@@ -4,14 +4,14 @@
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::checksums::Checksums;
+use super::checksums::{Checksums, FILE as CHECKSUMS_FILE};
 use super::dialect::{Conversion, SmallFile};
 use super::reader::CHECKPOINT_FILE;
 use super::share::Share;
 use super::writer::Procedure;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::journal::Journal;
-use crate::checkpoint::open::{open, recognize};
+use crate::checkpoint::open::{ORBAX_ITEM, open, recognize};
 use crate::checkpoint::parallel;
 use crate::checkpoint::spec::Commit;
 use crate::checkpoint::stored::Format;
@@ -21,9 +21,6 @@ use crate::telemetry;
 
 /// What ends the names of our temporary folders, to tell them from those of T5X.
 pub(in crate::checkpoint) const TEMPORARY_MARK: &str = ".gimlet";
-
-/// What Gimlet leaves in a checkpoint of Orbax's that it wrote.
-const ORBAX_SUMS: &str = "state/gimlet/checksums.json";
 
 /// How the checkpoint becomes visible.
 #[derive(Debug)]
@@ -317,6 +314,8 @@ fn begin_in_store(tenure: Tenure, finished: &Path) -> Result<Place, CheckpointEr
 /// # Errors
 /// It is nobody's to replace: a damaged checkpoint of another program, or one that cannot be read.
 fn is_whole(finished: &Path) -> Result<bool, CheckpointError> {
+    // Only Gimlet leaves these in a checkpoint of Orbax's.
+    let orbax_sums = finished.join(ORBAX_ITEM).join(CHECKSUMS_FILE);
     let (format, found) = match open(finished) {
         Ok(there) => (there.format(), there.verify()),
         Err(error) => (recognize(finished)?, Err(error)),
@@ -324,7 +323,7 @@ fn is_whole(finished: &Path) -> Result<bool, CheckpointError> {
     match found {
         Ok(()) => Ok(true),
         Err(error) if error.is_damage() && format == Format::T5x => Ok(false),
-        Err(error) if error.is_damage() && finished.join(ORBAX_SUMS).exists()? => Ok(false),
+        Err(error) if error.is_damage() && orbax_sums.exists()? => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -8,7 +8,7 @@ use super::msgpack::{DecodeError, Leaf, Leaves, ZarrLeaf, decode};
 use crate::checkpoint::array::Array;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::steps::{list_steps, step_of};
-use crate::checkpoint::stored::{ArrayInfo, Format, Stored, array_damages};
+use crate::checkpoint::stored::{ArrayInfo, Format, STEP, Stored, array_damages, select};
 use crate::checkpoint::zarr::{self, Zarr};
 use crate::storage::Path;
 
@@ -83,7 +83,7 @@ impl Stored for Reader {
 
     /// `state/step`, else that of the folder's name.
     fn step(&self) -> Result<u64, CheckpointError> {
-        let stored = match self.leaves.get("state/step") {
+        let stored = match self.leaves.get(STEP) {
             Some(Leaf::Inline(array)) => array.to_int(),
             Some(Leaf::Other(value)) => value.as_i64(),
             _ => step_of(&self.dir).and_then(|step| step.try_into().ok()),
@@ -153,18 +153,15 @@ impl Stored for Reader {
     }
 
     fn empty_nodes(&self) -> Vec<&str> {
-        let empty = self.leaves.iter().filter(|(_, leaf)| matches!(leaf, Leaf::Empty));
-        empty.map(|(name, _)| &name[..]).collect()
+        let empty = select(&self.leaves, |leaf| matches!(leaf, Leaf::Empty).then_some(()));
+        empty.into_iter().map(|(name, ())| name).collect()
     }
 
     fn others(&self) -> Vec<(&str, &rmpv::Value)> {
-        let mut others = Vec::new();
-        for (name, leaf) in &self.leaves {
-            if let Leaf::Other(value) = leaf {
-                others.push((&name[..], value));
-            }
-        }
-        others
+        select(&self.leaves, |leaf| match leaf {
+            Leaf::Other(value) => Some(value),
+            _ => None,
+        })
     }
 
     /// Every byte against the checksums where there are any, else (T5X writes none) that every array can
@@ -183,7 +180,7 @@ fn locate(path: &Path) -> Result<(Path, Path), CheckpointError> {
         return locate_in(path);
     }
     if path.exists()? {
-        return Ok((path.parent().unwrap_or(Path::parse(".")?), path.clone()));
+        return Ok((path.folder(), path.clone()));
     }
     // The error of opening names path and remedy.
     path.open()?;

@@ -6,11 +6,8 @@ use serde_json::{Map, Value, json};
 use super::metadata::{STRINGS, TREE};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::native::{Dialect, Leaf, Leaves, SmallFile};
-use crate::checkpoint::open::{ORBAX_BEGINNING, ORBAX_END, is_ended_by_file};
+use crate::checkpoint::open::{ORBAX_BEGINNING, ORBAX_END, ORBAX_ITEM, is_ended_by_file};
 use crate::storage::Path;
-
-/// The only item that T5X has beside its data.
-const ITEM: &str = "state";
 
 /// What reads the item.
 const HANDLER: &str =
@@ -22,7 +19,7 @@ const DICT_KEY: u8 = 2;
 /// Orbax's format.
 pub(in crate::checkpoint) static ORBAX: Dialect = Dialect {
     name: "orbax",
-    folder: Some(ITEM),
+    folder: Some(ORBAX_ITEM),
     reserved: &[TREE, STRINGS, "checkpoint", "gimlet", "manifest.ocdbt"],
     refused_types: &[],
     is_inline: |_, _| false,
@@ -62,7 +59,7 @@ fn tree(leaves: &Leaves, finished: &Path) -> Result<Vec<SmallFile>, CheckpointEr
     });
     // Without the times at which it was written, so that the same checkpoint gives the same bytes.
     let checkpoint = json!({
-        "item_handlers": {ITEM: HANDLER},
+        "item_handlers": {ORBAX_ITEM: HANDLER},
         "metrics": {},
         "performance_metrics": {},
         "init_timestamp_nsecs": null,

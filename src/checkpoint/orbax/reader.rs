@@ -12,7 +12,7 @@ use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::native::{Checksums, extras, read_extra};
 use crate::checkpoint::parallel;
 use crate::checkpoint::steps::step_of;
-use crate::checkpoint::stored::{ArrayInfo, Format, Stored, array_damages};
+use crate::checkpoint::stored::{ArrayInfo, Format, STEP, Stored, array_damages, select};
 use crate::checkpoint::zarr::{self, Begun, Metadata, Zarr};
 use crate::storage::Path;
 
@@ -72,7 +72,7 @@ fn with_names_of_t5x(leaves: BTreeMap<String, Leaf>) -> BTreeMap<String, Leaf> {
     }
     let rename = |name: String| match name.strip_prefix("params/") {
         Some(rest) => format!("target/{}", rest.strip_prefix("params/").unwrap_or(rest)),
-        None if name == "step" => "state/step".to_string(),
+        None if name == "step" => STEP.to_string(),
         None => name,
     };
     leaves.into_iter().map(|(name, leaf)| (rename(name), leaf)).collect()
@@ -117,11 +117,11 @@ impl Stored for OrbaxReader {
 
     /// `state/step`, else that of the folder's name or of the one above.
     fn step(&self) -> Result<u64, CheckpointError> {
-        if !self.leaves.get("state/step").is_some_and(Leaf::is_array) {
+        if !self.leaves.get(STEP).is_some_and(Leaf::is_array) {
             let above = || step_of(&self.checkpoint.parent()?);
             return Ok(step_of(&self.checkpoint).or_else(above).unwrap_or(0));
         }
-        let step = self.read("state/step")?.to_int().and_then(|step| step.try_into().ok());
+        let step = self.read(STEP)?.to_int().and_then(|step| step.try_into().ok());
         step.ok_or_else(|| {
             CheckpointError::damaged(&self.checkpoint, "`state/step` is not a step number")
         })
@@ -202,17 +202,14 @@ impl Stored for OrbaxReader {
     }
 
     fn empty_nodes(&self) -> Vec<&str> {
-        let empty = self.leaves.iter().filter(|(_, leaf)| matches!(leaf, Leaf::Empty));
-        empty.map(|(name, _)| &name[..]).collect()
+        let empty = select(&self.leaves, |leaf| matches!(leaf, Leaf::Empty).then_some(()));
+        empty.into_iter().map(|(name, ())| name).collect()
     }
 
     fn others(&self) -> Vec<(&str, &rmpv::Value)> {
-        let mut others = Vec::new();
-        for (name, leaf) in &self.leaves {
-            if let Leaf::Other(value) = leaf {
-                others.push((&name[..], value));
-            }
-        }
-        others
+        select(&self.leaves, |leaf| match leaf {
+            Leaf::Other(value) => Some(value),
+            _ => None,
+        })
     }
 }

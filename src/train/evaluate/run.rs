@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-use crate::checkpoint::{CheckpointError, RestoreMode, is_unfinished};
+use crate::checkpoint::{CheckpointError, RestoreMode, index_of, is_unfinished};
 use crate::data::DatasetConfig;
 use crate::evaluation::Logger;
 use crate::storage::{Path, Takeover};
@@ -243,7 +243,7 @@ fn left_out(path: &Path, error: CheckpointError) -> Result<Option<String>, Train
 /// Whether a run has removed a checkpoint, or is about to.
 fn is_gone(path: &Path) -> Result<bool, CheckpointError> {
     // TensorFlow's are files that share a prefix.
-    let is_there = path.exists()? || Path::parse(&format!("{path}.index"))?.exists()?;
+    let is_there = path.exists()? || index_of(path).exists()?;
     Ok(!is_there || is_unfinished(path)?)
 }
 

@@ -35,8 +35,7 @@ pub fn export_mesh_tensorflow(
     let from = &Unstacked::new(from);
     let variables = variables::of(from, step, dtype)?;
     let prefix = bundle_prefix(&folder, step);
-    let (data, index) =
-        (Path::parse(&format!("{prefix}.data-00000-of-00001"))?, index_of(&prefix)?);
+    let (data, index) = (prefix.suffixed(".data-00000-of-00001"), index_of(&prefix));
     newest::refuse_other(&folder)?;
     folder.create_dir_all()?;
     make_room(&prefix, &index)?;

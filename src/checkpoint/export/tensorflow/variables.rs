@@ -8,8 +8,8 @@ use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::export::tensor::Tensor;
 use crate::checkpoint::foreign::{RawInfo, RawInfos};
 use crate::checkpoint::names::Axes;
-use crate::checkpoint::names::mesh::{GLOBAL_STEP, STEP, entries, from_t5x};
-use crate::checkpoint::stored::{ArrayInfo, Stored, Without};
+use crate::checkpoint::names::mesh::{GLOBAL_STEP, entries, from_t5x};
+use crate::checkpoint::stored::{ArrayInfo, STEP, Stored, Without};
 use crate::telemetry::{notice, quoted_names};
 
 /// Names that a message lists.

@@ -55,7 +55,7 @@ impl Bundle {
     /// # Errors
     /// A file is missing, cut or damaged.
     pub fn open(prefix: &Path) -> Result<Self, CheckpointError> {
-        let index = index_of(prefix)?;
+        let index = index_of(prefix);
         let table = read_table(&index.open_ranges()?)?;
         let Some(((_, header), entries)) =
             table.split_first().filter(|(first, _)| first.0.is_empty())

@@ -49,11 +49,11 @@ pub(in crate::checkpoint) fn prefix_of(path: &Path) -> Result<Path, CheckpointEr
         false if path.file_name() == STATE_FILE && path.exists()? => path.clone(),
         false => return Ok(path.clone()),
     };
-    let dir = file.parent().map_or_else(|| Path::parse("."), Ok)?;
+    let dir = file.folder();
     let named = newest(&file)?;
     // Folders are moved and downloaded: what lies beside the file comes before what it names in full.
     let beside = dir.join(named.rsplit('/').next().expect("split yields one part"));
-    if index_of(&beside)?.exists()? || named.is_empty() {
+    if index_of(&beside).exists()? || named.is_empty() {
         return Ok(beside);
     }
     match named.starts_with('/') || named.contains("://") {
@@ -63,8 +63,8 @@ pub(in crate::checkpoint) fn prefix_of(path: &Path) -> Result<Path, CheckpointEr
 }
 
 /// The table of the checkpoint with this prefix.
-pub(in crate::checkpoint) fn index_of(prefix: &Path) -> Result<Path, CheckpointError> {
-    Ok(Path::parse(&format!("{prefix}.index"))?)
+pub fn index_of(prefix: &Path) -> Path {
+    prefix.suffixed(".index")
 }
 
 /// What the file `checkpoint` names: `model_checkpoint_path: "model.ckpt-1000"`.

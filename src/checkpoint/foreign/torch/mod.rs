@@ -41,7 +41,7 @@ type Contents = (BTreeMap<String, Tensor>, BTreeMap<String, Extent>);
 /// A damaged file; a pickle that holds other things than tensors and plain containers.
 pub(in crate::checkpoint) fn open_torch(file: &Path) -> Result<Foreign, CheckpointError> {
     let raw = Box::new(TorchFile::open(file)?);
-    let dir = file.parent().map_or_else(|| Path::parse("."), Ok)?;
+    let dir = file.folder();
     with_config(file, &dir, Format::Torch, raw)
 }
 

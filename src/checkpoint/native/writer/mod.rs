@@ -24,9 +24,9 @@ use crate::storage::{Path, StorageError};
 
 /// A checkpoint being written into `checkpoint_N.tmp-TIME.gimlet`, or by several processes into
 /// `checkpoint_N.tmp-ID.gimlet`, where no reader looks; in a store, if one process writes it and is not told
-/// else, into `checkpoint_N`, where none of Gimlet's looks before its file `checkpoint` is there. It is whole and visible
-/// after [`Writer::commit`], and gone if dropped before, but for what a conversion leaves to the next. Arrays may be written from several threads; at
-/// most a few chunks of each are held.
+/// else, into `checkpoint_N`, where none of Gimlet's looks before its last file is there. It is whole and
+/// visible after [`Writer::commit`], and gone if dropped before, but for what a conversion leaves to the next.
+/// Arrays may be written from several threads; at most a few chunks of each are held.
 #[derive(Debug)]
 pub struct Writer {
     temporary: Path,

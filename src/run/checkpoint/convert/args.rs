@@ -4,11 +4,11 @@ use clap::{Args, ValueEnum};
 
 use crate::checkpoint::{
     DType, Format, HuggingFaceOptions, NativeOptions, Weights, bundle_prefix, checkpoint_dir,
-    name_newest, step_of, step_of_bundle,
+    index_of, name_newest, step_of, step_of_bundle,
 };
 use crate::run::checkpoint::{failure, parse_path};
 use crate::run::failure::Failure;
-use crate::storage::{Path, Takeover};
+use crate::storage::Path;
 
 /// Names of files that `torch.save` writes.
 const TORCH_ENDINGS: [&str; 3] = [".pth", ".pt", ".bin"];
@@ -105,8 +105,7 @@ impl ConvertArgs {
 
     /// Those of a format of T5X.
     pub(super) fn native(&self) -> NativeOptions {
-        let takeover = if self.take_over { Takeover::Yes } else { Takeover::No };
-        NativeOptions { dtype: self.dtype(), takeover }
+        NativeOptions { dtype: self.dtype(), takeover: self.take_over.into() }
     }
 
     /// Those of a format of weights.
@@ -169,7 +168,7 @@ impl TargetFormat {
     /// Does what a conversion that was killed at its very end may have left undone.
     pub(super) fn settle(self, place: &Path) -> Result<(), Failure> {
         if self == Self::MeshTensorFlow {
-            name_newest(&place.parent().map_or_else(|| parse_path("."), Ok)?).map_err(failure)?;
+            name_newest(&place.folder()).map_err(failure)?;
         }
         Ok(())
     }
@@ -178,9 +177,7 @@ impl TargetFormat {
     pub(super) fn last(self, place: &Path) -> Path {
         match (self, self.weights()) {
             (_, Some(weights)) => place.join(weights.file_name()),
-            (Self::MeshTensorFlow, _) => {
-                Path::parse(&format!("{place}.index")).expect("a longer name is a path as well")
-            }
+            (Self::MeshTensorFlow, _) => index_of(place),
             _ => place.clone(),
         }
     }

@@ -103,10 +103,10 @@ fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(),
     let from = Metered::new(stored, target);
     let format = args.format();
     match format {
-        TargetFormat::T5x => drop(export_t5x(&from, step_at(format, target)?, &args.native())?),
-        TargetFormat::Orbax => drop(export_orbax(&from, step_at(format, target)?, &args.native())?),
+        TargetFormat::T5x => drop(export_t5x(&from, step_at(format, target), &args.native())?),
+        TargetFormat::Orbax => drop(export_orbax(&from, step_at(format, target), &args.native())?),
         TargetFormat::MeshTensorFlow => {
-            export_mesh_tensorflow(&from, step_at(format, target)?, args.dtype())?;
+            export_mesh_tensorflow(&from, step_at(format, target), args.dtype())?;
         }
         _ if args.is_file() => export_torch(&from, target, &args.options()?)?,
         _ => export_hugging_face(&from, target, &args.options()?)?,
@@ -117,9 +117,8 @@ fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(),
 }
 
 /// The folder of checkpoints that a target lies in, and the step that its name tells.
-fn step_at(format: TargetFormat, target: &Path) -> Result<(Path, u64), Failure> {
-    let folder = target.parent().map_or_else(|| parse_path("."), Ok)?;
-    Ok((folder, format.step_at(target).expect("the target is named by its step")))
+fn step_at(format: TargetFormat, target: &Path) -> (Path, u64) {
+    (target.folder(), format.step_at(target).expect("the target is named by its step"))
 }
 
 /// Damage that reading would not notice must not get checksums that call it whole.
