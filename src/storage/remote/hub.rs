@@ -127,16 +127,22 @@ impl Hub {
     }
 
     /// Whether a refusal came of an old name without owner, which is known from now on.
-    async fn was_ownerless(&self, failure: &Failure) -> bool {
+    async fn was_ownerless(&self, failure: &Failure) -> Result<bool, Failure> {
         let refused = matches!(failure, Failure::NotFound | Failure::Denied(_));
         if !refused || self.place.name.is_none() || self.ownerless.get().is_some() {
-            return false;
+            return Ok(false);
         }
         let kind = if self.place.kind.is_empty() { "models/" } else { self.place.kind };
         let url = format!("{}/api/{kind}{}", endpoint(), self.place.owner);
         let token = token();
         let answer = retry(limits(), || web::get(&url, token.as_deref(), None)).await;
-        *self.ownerless.get_or_init(|| answer.is_ok())
+        let is_ownerless = match answer {
+            Ok(_) => true,
+            Err(Failure::NotFound | Failure::Denied(_)) => false,
+            // Not known: the next request asks again.
+            Err(failure) => return Err(failure),
+        };
+        Ok(*self.ownerless.get_or_init(|| is_ownerless))
     }
 
     async fn tree(&self, folder: &str, depth: Depth) -> Result<Vec<Found>, Failure> {
@@ -231,7 +237,7 @@ impl Store for Hub {
             let fetch =
                 async |range| web::fetch(&self.data_url(key), token.as_deref(), range).await;
             match fetch(range.clone()).await {
-                Err(failure) if self.was_ownerless(&failure).await => fetch(range).await,
+                Err(failure) if self.was_ownerless(&failure).await? => fetch(range).await,
                 result => result,
             }
             .map_err(explained)
@@ -247,7 +253,7 @@ impl Store for Hub {
                 _ => web::stat(&self.data_url(key), token.as_deref()).await,
             };
             match stat().await {
-                Err(failure) if self.was_ownerless(&failure).await => stat().await,
+                Err(failure) if self.was_ownerless(&failure).await? => stat().await,
                 result => result,
             }
             .map_err(explained)
@@ -258,10 +264,10 @@ impl Store for Hub {
         Box::pin(async move {
             match self.tree(folder, depth).await {
                 Ok(found) if found.is_empty() => {
-                    let again = self.was_ownerless(&Failure::NotFound).await;
+                    let again = self.was_ownerless(&Failure::NotFound).await?;
                     if again { self.tree(folder, depth).await } else { Ok(found) }
                 }
-                Err(failure) if self.was_ownerless(&failure).await => {
+                Err(failure) if self.was_ownerless(&failure).await? => {
                     self.tree(folder, depth).await
                 }
                 result => result,

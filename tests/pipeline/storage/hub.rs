@@ -1,5 +1,6 @@
 //! The hub's layout: listings in pages, data behind redirects, tokens that stay with the hub.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use gimlet::storage::Path;
@@ -174,4 +175,20 @@ fn data_sets_of_old_names_have_no_owner() {
     );
     let named = path("hf://datasets/old@main/en/deep/x.txt");
     assert_eq!(named.read().unwrap(), FILES[4].as_bytes());
+}
+
+#[test]
+fn a_question_without_an_answer_is_asked_again() {
+    let is_down = Arc::new(AtomicBool::new(true));
+    let down = is_down.clone();
+    let hub = Server::start(move |request| match request.target == "/api/datasets/old" {
+        true if down.load(Ordering::SeqCst) => Reply::status(503),
+        _ => answer(request, ""),
+    });
+    let _held = environment(&[("HF_ENDPOINT", &hub.url(""))]);
+    let file = path("hf://datasets/old/data/train-00000.jsonl");
+    let message = file.read().unwrap_err().to_string();
+    assert!(message.contains("503") && message.contains("after 4 tries"), "{message}");
+    is_down.store(false, Ordering::SeqCst);
+    assert_eq!(file.read().unwrap(), FILES[1].as_bytes());
 }

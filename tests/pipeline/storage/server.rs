@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -119,6 +121,15 @@ type Handler = dyn Fn(&Request) -> Reply + Send + Sync;
 pub struct Server {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
+    /// A client would take a handler that panics for a link that breaks.
+    has_panicked: Arc<AtomicBool>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let has_panicked = self.has_panicked.load(Ordering::SeqCst);
+        assert!(!has_panicked || std::thread::panicking(), "the server's handler panicked");
+    }
 }
 
 impl Server {
@@ -127,15 +138,21 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let handler: Arc<Handler> = Arc::new(handler);
-        let seen = requests.clone();
+        let has_panicked = Arc::new(AtomicBool::new(false));
+        let (seen, panicked) = (requests.clone(), has_panicked.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (handler, seen) = (handler.clone(), seen.clone());
-                // A client that goes away in the middle is part of the tests.
-                std::thread::spawn(move || drop(serve(stream.unwrap(), &*handler, &seen)));
+                let (handler, seen, panicked) = (handler.clone(), seen.clone(), panicked.clone());
+                std::thread::spawn(move || {
+                    // A client that goes away in the middle is part of the tests.
+                    let serve = || drop(serve(stream.unwrap(), &*handler, &seen));
+                    if catch_unwind(AssertUnwindSafe(serve)).is_err() {
+                        panicked.store(true, Ordering::SeqCst);
+                    }
+                });
             }
         });
-        Self { address, requests }
+        Self { address, requests, has_panicked }
     }
 
     /// `http://127.0.0.1:PORT`, followed by a path.

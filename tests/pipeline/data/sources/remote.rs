@@ -72,7 +72,9 @@ fn hub_of(files: Vec<(String, Vec<u8>)>) -> Server {
         let target = request.target.split('?').next().unwrap();
         if let Some(folder) = target.strip_prefix("/api/datasets/") {
             let prefix = format!("{}/", folder.replace("/tree/main", ""));
-            return listing(&files, &prefix);
+            // `OWNER` alone would be a data set of an old name.
+            let is_known = prefix.matches('/').count() > 1;
+            return if is_known { listing(&files, &prefix) } else { Reply::status(404) };
         }
         let file = target.strip_prefix("/datasets/").map(|file| file.replace("/resolve/main", ""));
         let found = files.iter().find(|(name, _)| Some(name) == file.as_ref());
