@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::time::{Duration, Instant};
 
 use gimlet::gin::{
     Configurable, Diagnostics, Evaluator, Loaded, Registry, Request, Source, config_str,
@@ -11,6 +10,8 @@ use gimlet::gin::{
 };
 use gimlet::run::registry;
 use gimlet::train::Train;
+
+use crate::growth::check_growth;
 
 /// Texts by their names.
 struct Texts(HashMap<String, String>);
@@ -98,25 +99,11 @@ fn time_is_proportional_to_the_number_of_statements() {
         |size| (0..size).map(|i| format!("s{i}/train.total_steps = 1\n")).collect::<String>();
     let texts: [&dyn Fn(usize) -> String; 3] = [&rebound, &unknown, &unread];
     for text in texts {
-        check_growth(&|size| drop(run(text(size))));
+        check_growth(1_000, &|size| drop(run(text(size))));
     }
-    check_growth(&|size| {
+    check_growth(1_000, &|size| {
         let text: String = (0..size).map(|i| format!("a{i}.b.c{i}.x = @d{i}.e()\n")).collect();
         let registry = untyped([text.as_str()]);
         config_str(&loaded([("0.gin".to_string(), text)], &registry).config, &registry);
     });
-}
-
-/// Ten times the text takes about ten times as long; quadratic code takes a hundred times.
-fn check_growth(work: &dyn Fn(usize)) {
-    let least = |size| {
-        let time = || {
-            let start = Instant::now();
-            work(size);
-            start.elapsed()
-        };
-        (0..3).map(|_| time()).min().expect("three runs")
-    };
-    let (small, large) = (least(1_000), least(10_000));
-    assert!(large < 40 * small + Duration::from_millis(300), "{small:?} grew to {large:?}");
 }

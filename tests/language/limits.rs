@@ -1,9 +1,11 @@
 //! Large and hostile texts take time in proportion to their length, and no stack.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use assert_cmd::Command;
 use gimlet::gin::{Diagnostics, FileId, SourceFile, SourceMap, parse};
+
+use crate::growth::check_growth;
 
 /// Reads a text and shows what is wrong with it.
 fn rendered(text: String) -> String {
@@ -119,17 +121,7 @@ fn time_is_proportional_to_length() {
     let texts: [&dyn Fn(usize) -> String; 6] =
         [&lists, &dicts, &lines, &unclosed, &words, &strings];
     for text in texts {
-        let time = |size| {
-            let text = text(size);
-            let start = Instant::now();
-            rendered(text);
-            start.elapsed()
-        };
-        let least = |size| (0..3).map(|_| time(size)).min().expect("three runs");
-        let (small, large) = (least(4_000), least(40_000));
-        // Ten times the text takes ten times as long; quadratic code takes a hundred times.
-        let limit = 40 * small + Duration::from_millis(200);
-        assert!(large < limit, "{small:?} grew to {large:?}: {}", text(2));
+        check_growth(4_000, &|size| drop(rendered(text(size))));
     }
 }
 

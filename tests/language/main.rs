@@ -8,6 +8,7 @@ mod editors;
 mod errors;
 mod format;
 mod golden;
+mod growth;
 mod guide;
 mod hostile;
 mod limits;

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::SystemTime;
 
 use gimlet::storage::Path;
 
@@ -99,8 +100,13 @@ impl Bucket {
 
     /// Lets an object seem to be written long ago.
     pub fn age(&self, key: &str) {
+        self.set_written(key, SystemTime::UNIX_EPOCH);
+    }
+
+    /// Lets an object seem to be written then.
+    pub fn set_written(&self, key: &str, time: SystemTime) {
         let file = std::fs::File::options().write(true).open(self.root.join(key)).unwrap();
-        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        file.set_modified(time).unwrap();
     }
 }
 
