@@ -1,5 +1,6 @@
 //! Arrays on the host, as checkpoints hold them: little-endian bytes in C order.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use half::{bf16, f16};
@@ -97,6 +98,20 @@ impl std::fmt::Display for DType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// Shapes of arrays by name: `target/encoder/encoder_norm/scale`.
+pub type Shapes = BTreeMap<String, Vec<usize>>;
+
+/// An array of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayInfo<'a> {
+    /// `target/encoder/encoder_norm/scale`, `state/step`, `state/param_states/.../v_row`.
+    pub name: &'a str,
+    /// The type it is stored in.
+    pub dtype: DType,
+    /// Its dimensions.
+    pub shape: &'a [usize],
 }
 
 /// An array that owns its bytes.

@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fancy_regex::{Captures, Regex};
 
+use super::array::Shapes;
 use super::error::CheckpointError;
-use super::fit::{Mismatch, Shapes, check_fit};
+use super::fit::check_fit;
+use super::format::{Format, Without};
+use super::mismatch::Mismatch;
 use super::spec::RestoreCheckpointConfig;
-use super::stored::{Format, Stored, Without};
+use super::stored::Stored;
 use crate::telemetry::quoted_names;
 
 /// A rule: a pattern for whole names in the model, and the name in the checkpoint that it stands

@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use super::array::{Array, num_elements};
-use super::error::CheckpointError;
-use super::stored::{ArrayInfo, Stored};
+use super::array::{ArrayInfo, num_elements};
 use super::zarr::{self, choose_chunks};
 
 /// Bytes of a block at most; those of T5X's chunks, so that none is read twice.
@@ -13,32 +11,8 @@ pub(super) const BLOCK_BYTES: usize = 64 << 20;
 /// The ranges of a part of an array, one for each dimension.
 pub(super) type Part = Vec<Range<usize>>;
 
-/// What takes the blocks of an array, each with the part of the array that it is.
-type TakeBlock<'a> = dyn FnMut(Array, &[Range<usize>]) -> Result<(), CheckpointError> + 'a;
-
-/// Reads an array block by block, in no particular order.
-pub fn for_each_block<S: Stored + ?Sized>(
-    stored: &S,
-    array: ArrayInfo<'_>,
-    take: &mut TakeBlock<'_>,
-) -> Result<(), CheckpointError> {
-    blocks(array).iter().try_for_each(|part| take(read_block(stored, array, part)?, part))
-}
-
-/// Reads a part of an array, which may be the whole.
-pub(super) fn read_block<S: Stored + ?Sized>(
-    stored: &S,
-    array: ArrayInfo<'_>,
-    part: &[Range<usize>],
-) -> Result<Array, CheckpointError> {
-    match part.iter().zip(array.shape).all(|(range, size)| range.len() == *size) {
-        true => stored.read(array.name),
-        false => stored.read_part(array.name, part),
-    }
-}
-
 /// Parts that cover an array: the chunks that T5X would cut it into, where these are not tiny.
-fn blocks(array: ArrayInfo<'_>) -> Vec<Part> {
+pub(super) fn blocks(array: ArrayInfo<'_>) -> Vec<Part> {
     let (shape, size) = (array.shape, array.dtype.size());
     let chunks = choose_chunks(shape, size);
     let is_tiny = num_elements(&chunks) * size < BLOCK_BYTES / 4;

@@ -1,5 +1,6 @@
 //! What can go wrong with a checkpoint.
 
+use super::mismatch::Mismatch;
 use crate::storage::{Path, StorageError};
 
 /// A checkpoint that cannot be read or written.
@@ -27,16 +28,14 @@ pub enum CheckpointError {
         /// Each checkpoint with its reason.
         reasons: String,
     },
-    /// A format that Gimlet knows by sight only.
+    /// T5X's own format was expected.
     #[error(
-        "`{path}` is {format}, which Gimlet does not read yet; expected a T5X checkpoint: a folder \
-         `checkpoint_N` that holds a file `checkpoint`"
+        "`{path}` is an Orbax checkpoint; expected one of T5X's own: a folder `checkpoint_N` that holds a \
+         file `checkpoint`"
     )]
-    NotYet {
+    Orbax {
         /// The path as given.
         path: String,
-        /// What it is.
-        format: super::stored::Format,
     },
     /// Another process saves into the folder, or has taken it over since this one began to.
     #[error(
@@ -102,7 +101,7 @@ pub enum CheckpointError {
     },
     /// The arrays are not those of the model at hand.
     #[error("{0}")]
-    OtherModel(super::fit::Mismatch),
+    OtherModel(Mismatch),
     /// The assignment map does not fit.
     #[error("assignment_map: {0}")]
     Assignment(String),

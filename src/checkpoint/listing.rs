@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use super::error::CheckpointError;
+use super::format::Format;
 use super::native::CHECKPOINT_FILE;
 use super::open::{ORBAX_BEGINNING, is_marked, open, recognize};
 use super::retention::PINNED_FILE;
 use super::steps::{step_of, step_of_bundle};
-use super::stored::Format;
 use super::unfinished;
 use crate::storage::{Entry, Path};
 

@@ -28,13 +28,16 @@ mod error;
 mod export;
 mod fit;
 mod foreign;
+mod format;
 mod journal;
 mod listing;
+mod mismatch;
 mod names;
 mod native;
 mod open;
 mod orbax;
 mod parallel;
+mod raw;
 mod read_ahead;
 mod retention;
 mod saver;
@@ -47,10 +50,9 @@ mod transpose;
 mod unfinished;
 mod zarr;
 
-pub use array::{Array, ArrayView, DType};
+pub use array::{Array, ArrayInfo, ArrayView, DType, Shapes};
 pub use assignment::{Assigned, Plan, Rule, assign, plan_resume};
 pub use best::Best;
-pub use blocks::for_each_block;
 pub use checkpointers::{
     CheckpointManagerClass, Checkpointer, CheckpointerClass, KeepBest, MetricMode,
     OrbaxCheckpointManager, SaveBestCheckpointer,
@@ -60,9 +62,11 @@ pub use export::{
     HuggingFaceOptions, NativeOptions, Weights, export_hugging_face, export_mesh_tensorflow,
     export_orbax, export_t5x, export_torch, name_newest,
 };
-pub use fit::{Mismatch, Shapes, check_fit};
+pub use fit::check_fit;
 pub use foreign::index_of;
+pub use format::{Format, Without};
 pub use listing::{Condition, Listed, file_sizes, list};
+pub use mismatch::Mismatch;
 pub use native::{Procedure, Reader, Shard, Share, Writer};
 pub use open::open;
 pub use read_ahead::Visit;
@@ -77,7 +81,7 @@ pub use steps::{
     Skipped, bundle_prefix, checkpoint_dir, every, latest, list_steps, restore_newest, step_of,
     step_of_bundle,
 };
-pub use stored::{ArrayInfo, Format, RUN_FILE, Stored, Without};
+pub use stored::{RUN_FILE, Stored, for_each_block};
 pub use transformations::{ApplyAssignmentMap, StateTransformation};
 pub use unfinished::is_unfinished;
 pub use zarr::Compression;

@@ -6,9 +6,10 @@ use super::error::CheckpointError;
 use super::foreign::{
     hugging_face_marks, index_of, open_file, open_hugging_face, open_tensorflow, open_torch,
 };
+use super::format::Format;
 use super::native::{CHECKPOINT_FILE, Reader};
 use super::orbax;
-use super::stored::{Format, Stored};
+use super::stored::Stored;
 use crate::storage::{Path, StorageError};
 
 /// What TensorFlow's file `checkpoint` begins with: a text that names the newest of its checkpoints.
@@ -77,7 +78,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
     match recognize(path)? {
         Format::T5x => match Reader::open(path) {
             // The oldest of Orbax's look like T5X's until their file is read.
-            Err(CheckpointError::NotYet { format: Format::Orbax, .. }) => {
+            Err(CheckpointError::Orbax { .. }) => {
                 let is_file = !path.is_dir()?;
                 let folder = path.parent().filter(|_| is_file).unwrap_or_else(|| path.clone());
                 orbax::open(&folder)

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use super::array::{Array, num_bytes};
+use super::array::{Array, ArrayInfo, num_bytes};
 use super::error::CheckpointError;
-use super::stored::ArrayInfo;
 
 /// The bytes of arrays that are read and not yet asked for.
 const BUDGET_BYTES: usize = 512 << 20;

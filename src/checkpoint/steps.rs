@@ -3,9 +3,10 @@
 use std::fmt;
 
 use super::error::CheckpointError;
+use super::format::Format;
 use super::native::CHECKPOINT_FILE;
 use super::open::{has_finished_orbax, is_half_written_orbax, is_marked, open, recognize};
-use super::stored::{Format, Stored};
+use super::stored::Stored;
 use super::unfinished::is_unfinished;
 use crate::storage::Path;
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 
-use super::array::{Array, DType, num_bytes};
-use super::blocks::for_each_block;
+use super::array::{Array, ArrayInfo, Shapes, num_bytes};
+use super::blocks::blocks;
 use super::error::CheckpointError;
-use super::fit::Shapes;
+use super::format::Format;
 use super::parallel;
 use super::read_ahead::{Visit, read_ahead};
 use crate::storage::Path;
@@ -18,94 +18,6 @@ pub const RUN_FILE: &str = "gimlet/run.json";
 
 /// The count of updates, which T5X asks for.
 pub(super) const STEP: &str = "state/step";
-
-/// The formats of checkpoints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// T5X's own: msgpack and zarr.
-    T5x,
-    /// Orbax's, which T5X writes by default: OCDBT or one folder an array.
-    Orbax,
-    /// A folder of Hugging Face's transformers: `config.json` and weights.
-    HuggingFace,
-    /// A state dictionary that `torch.save` wrote.
-    Torch,
-    /// TensorFlow's, as Mesh TensorFlow T5 writes it: `model.ckpt-N.index` and its data.
-    MeshTensorFlow,
-}
-
-/// What a checkpoint lacks because its format has no place for it, or its writer left it out as all of
-/// that kind do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Without {
-    /// Nothing: what is missing is a mistake.
-    #[default]
-    Nothing,
-    /// The optimizer's state.
-    Slots,
-    /// The optimizer's state and the step.
-    State,
-}
-
-impl Without {
-    /// Whether an array is one of those.
-    pub fn concerns(self, name: &str) -> bool {
-        match self {
-            Self::Nothing => false,
-            Self::Slots => name.starts_with("state/param_states/"),
-            Self::State => name.starts_with("state/"),
-        }
-    }
-}
-
-impl Format {
-    /// Its name in flags and listings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::T5x => "t5x",
-            Format::Orbax => "orbax",
-            Format::HuggingFace => "hugging_face",
-            Format::Torch => "torch",
-            Format::MeshTensorFlow => "mesh_tensorflow",
-        }
-    }
-
-    /// What a checkpoint of this format with these arrays lacks.
-    pub(super) fn without_state(self, found: &Shapes) -> Without {
-        match self {
-            Self::T5x | Self::Orbax => Without::Nothing,
-            Self::HuggingFace | Self::Torch => Without::State,
-            // Published ones often have no slots, but always a step.
-            Self::MeshTensorFlow if found.keys().any(|name| Without::Slots.concerns(name)) => {
-                Without::Nothing
-            }
-            Self::MeshTensorFlow => Without::Slots,
-        }
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Format::T5x => "a T5X checkpoint",
-            Format::Orbax => "an Orbax checkpoint",
-            Format::HuggingFace => "a Hugging Face model",
-            Format::Torch => "a PyTorch file",
-            Format::MeshTensorFlow => "a TensorFlow checkpoint",
-        })
-    }
-}
-
-/// An array of a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArrayInfo<'a> {
-    /// `target/encoder/encoder_norm/scale`, `state/step`, `state/param_states/.../v_row`.
-    pub name: &'a str,
-    /// The type it is stored in.
-    pub dtype: DType,
-    /// Its dimensions.
-    pub shape: &'a [usize],
-}
 
 /// An open checkpoint. Its arrays have T5X's names and shapes whatever the format; they stay where they
 /// lie until they are asked for.
@@ -199,6 +111,30 @@ pub trait Stored: fmt::Debug + Send + Sync {
     /// The error for an array that is not there.
     fn no_array(&self, name: &str) -> CheckpointError {
         CheckpointError::NoArray { path: self.path().to_string(), name: name.to_string() }
+    }
+}
+
+/// What takes the blocks of an array, each with the part of the array that it is.
+type TakeBlock<'a> = dyn FnMut(Array, &[Range<usize>]) -> Result<(), CheckpointError> + 'a;
+
+/// Reads an array block by block, in no particular order.
+pub fn for_each_block<S: Stored + ?Sized>(
+    stored: &S,
+    array: ArrayInfo<'_>,
+    take: &mut TakeBlock<'_>,
+) -> Result<(), CheckpointError> {
+    blocks(array).iter().try_for_each(|part| take(read_block(stored, array, part)?, part))
+}
+
+/// Reads a part of an array, which may be the whole.
+pub(super) fn read_block<S: Stored + ?Sized>(
+    stored: &S,
+    array: ArrayInfo<'_>,
+    part: &[Range<usize>],
+) -> Result<Array, CheckpointError> {
+    match part.iter().zip(array.shape).all(|(range, size)| range.len() == *size) {
+        true => stored.read(array.name),
+        false => stored.read_part(array.name, part),
     }
 }
 

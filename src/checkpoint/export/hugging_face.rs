@@ -3,66 +3,19 @@
 use serde_json::{Value, json};
 
 use super::model::Model;
+use super::options::{HuggingFaceOptions, Weights};
 use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
 use super::tokenizer::{Files, byte_files, pretty, sentencepiece_files};
 use super::unstacked::Unstacked;
 use super::{flax, safetensors, torch, unwrapped};
-use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::journal::Job;
-use crate::checkpoint::names::hugging_face;
 use crate::checkpoint::stored::Stored;
 use crate::storage::Path;
 
 /// Rows of ByT5's embedding.
 const BYT5_VOCAB: usize = 384;
-
-/// The file in which a model of transformers keeps its weights.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Weights {
-    /// `model.safetensors`.
-    #[default]
-    Safetensors,
-    /// `pytorch_model.bin`, a state dictionary of `torch.save`.
-    Torch,
-    /// `flax_model.msgpack`, of transformers' Flax models.
-    Flax,
-}
-
-impl Weights {
-    /// The name of the file; it appears last and whole.
-    pub fn file_name(self) -> &'static str {
-        match self {
-            Self::Safetensors => hugging_face::SAFETENSORS,
-            Self::Torch => hugging_face::TORCH,
-            Self::Flax => hugging_face::FLAX,
-        }
-    }
-}
-
-/// What a checkpoint does not say of a model.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HuggingFaceOptions {
-    /// The file of weights to write.
-    pub weights: Weights,
-    /// The type of the weights; `None` keeps theirs.
-    pub dtype: Option<DType>,
-    /// The SentencePiece model, copied as `spiece.model`.
-    pub vocabulary: Option<Path>,
-    /// Sentinel tokens behind the vocabulary's own pieces; by default 100, none where those hold them,
-    /// and ByT5's 125.
-    pub extra_ids: Option<usize>,
-    /// Attention heads; by default those of the bias of relative positions.
-    pub num_heads: Option<usize>,
-    /// `t5`, `mt5`, `umt5` or `longt5`; by default what the arrays look like.
-    pub model_type: Option<String>,
-    /// LongT5's window on either side; by default 127. Its attention is local where `model_type` is
-    /// `longt5` and the arrays have no global attention.
-    pub local_radius: Option<usize>,
-    /// Tokens that LongT5 sums up in a global one; by default 16.
-    pub global_block_size: Option<usize>,
-}
 
 /// Writes the parameters of a checkpoint as a folder that transformers load. The weights appear last
 /// and whole.

@@ -5,6 +5,7 @@ mod flax;
 mod hugging_face;
 mod model;
 mod native;
+mod options;
 mod safetensors;
 mod tensor;
 mod tensor_file;
@@ -19,8 +20,9 @@ use std::io;
 use super::error::CheckpointError;
 use crate::storage::{Path, StorageError};
 
-pub use hugging_face::{HuggingFaceOptions, Weights, export_hugging_face, export_torch};
+pub use hugging_face::{export_hugging_face, export_torch};
 pub use native::{NativeOptions, export_orbax, export_t5x};
+pub use options::{HuggingFaceOptions, Weights};
 pub use tensorflow::{export_mesh_tensorflow, name_newest};
 
 /// What an error of writing a file was: of reading the checkpoint, which came wrapped, or of the file.

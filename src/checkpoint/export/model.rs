@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::hugging_face::HuggingFaceOptions;
+use super::options::HuggingFaceOptions;
 use super::tensor::Tensor;
-use crate::checkpoint::array::DType;
+use crate::checkpoint::array::{ArrayInfo, DType};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::names::Axes;
 use crate::checkpoint::names::hugging_face::{EncoderAttention, from_t5x, shape_from_t5x};
-use crate::checkpoint::stored::{ArrayInfo, Stored};
+use crate::checkpoint::stored::Stored;
 
 /// The families of which transformers has a class.
 const FAMILIES: [(&str, &str); 4] = [

@@ -1,14 +1,13 @@
 //! To the formats of T5X: its own, and Orbax's.
 
-use crate::checkpoint::array::{Array, DType};
-use crate::checkpoint::blocks::read_block;
+use crate::checkpoint::array::{Array, ArrayInfo, DType};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::journal::Job;
 use crate::checkpoint::native::{Conversion, Dialect, T5X, Writer};
 use crate::checkpoint::orbax::ORBAX;
 use crate::checkpoint::parallel;
 use crate::checkpoint::retention::remove_stale;
-use crate::checkpoint::stored::{ArrayInfo, STEP, Stored};
+use crate::checkpoint::stored::{STEP, Stored, read_block};
 use crate::checkpoint::zarr::Compression;
 use crate::storage::{Path, Takeover};
 

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use crate::checkpoint::array::DType;
-use crate::checkpoint::blocks::{columns, read_block, slabs};
+use crate::checkpoint::array::{ArrayInfo, DType};
+use crate::checkpoint::blocks::{columns, slabs};
 use crate::checkpoint::names::Axes;
-use crate::checkpoint::stored::{ArrayInfo, Stored};
+use crate::checkpoint::stored::{Stored, read_block};
 use crate::checkpoint::transpose::transposed;
 
 /// A tensor to be written.

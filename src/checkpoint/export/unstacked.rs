@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::checkpoint::array::{Array, DType, num_elements};
+use crate::checkpoint::array::{Array, ArrayInfo, DType, num_elements};
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::stored::{ArrayInfo, Format, Stored};
+use crate::checkpoint::format::Format;
+use crate::checkpoint::stored::Stored;
 use crate::storage::Path;
 
 /// The axis of the layers.

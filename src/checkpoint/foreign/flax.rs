@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::RawTensors;
 use super::msgpack::{Placed, arrays};
 use super::sums::Piece;
-use super::{RawInfos, RawTensors};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::names::hugging_face::Dialect;
+use crate::checkpoint::raw::RawInfos;
 use crate::storage::{Path, RangeFile};
 
 /// An open file.

@@ -1,6 +1,7 @@
 //! Checkpoints of other programs. A reader of a file format ([`RawTensors`]) yields tensors under their
 //! own names; a map (`names`) gives them T5X's names, shapes and order of axes; [`Foreign`] is both.
 
+mod config;
 mod flax;
 mod hugging_face;
 mod msgpack;
@@ -14,12 +15,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-use super::array::{Array, DType, is_plausible, num_elements};
+use super::array::{Array, ArrayInfo, num_elements};
 use super::blocks::BLOCK_BYTES;
 use super::error::CheckpointError;
+use super::format::Format;
 use super::names::hugging_face::Dialect;
 use super::names::{Axes, Entry, Origin};
-use super::stored::{ArrayInfo, Format, STEP, Stored};
+use super::raw::RawInfos;
+use super::stored::{STEP, Stored};
 use super::transpose::transpose;
 use crate::storage::Path;
 
@@ -39,31 +42,6 @@ use sums::Piece;
 
 /// The dimensions that a tensor has at most: numpy has as many.
 const MAX_RANK: usize = 64;
-
-/// A tensor as its file describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RawInfo {
-    /// The type of the elements.
-    pub dtype: DType,
-    /// Its dimensions.
-    pub shape: Vec<usize>,
-}
-
-impl RawInfo {
-    /// Its bytes; `None` where no machine could hold them.
-    fn num_bytes(&self) -> Option<u64> {
-        let is_plausible = is_plausible(&self.shape, self.dtype);
-        is_plausible.then(|| (num_elements(&self.shape) * self.dtype.size()) as u64)
-    }
-
-    /// The bytes of a row: what one index of the first dimension covers.
-    fn row_bytes(&self) -> usize {
-        num_elements(self.shape.get(1..).unwrap_or_default()) * self.dtype.size()
-    }
-}
-
-/// Tensors by name.
-pub(super) type RawInfos = BTreeMap<String, RawInfo>;
 
 /// A file, or several, of tensors under their own names.
 pub(super) trait RawTensors: fmt::Debug + Send + Sync {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{MAX_RANK, RawInfo};
+use super::MAX_RANK;
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::native::{CHUNKED_KEY, EXT_ARRAY, MAX_HEADS};
+use crate::checkpoint::raw::RawInfo;
 use crate::storage::{Path, RangeFile};
 
 /// Bytes that are read at a time: the heads of arrays lie far apart.

@@ -6,9 +6,10 @@ use std::ops::Range;
 use serde::Deserialize;
 
 use super::sums::Piece;
-use super::{MAX_RANK, RawInfo, RawInfos, RawTensors};
+use super::{MAX_RANK, RawTensors};
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::raw::{RawInfo, RawInfos};
 use crate::storage::{Path, RangeFile};
 
 /// The longest header that the format allows.

@@ -5,9 +5,10 @@ use std::ops::Range;
 
 use serde::Deserialize;
 
+use super::RawTensors;
 use super::sums::Piece;
-use super::{RawInfos, RawTensors};
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::raw::RawInfos;
 use crate::storage::Path;
 
 /// What opens one of the files.

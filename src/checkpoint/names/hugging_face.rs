@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::{Axes, Entry, Origin, take_number};
-use crate::checkpoint::foreign::RawInfos;
+use crate::checkpoint::raw::RawInfos;
 
 /// The file of weights of a folder, as safetensors.
 pub const SAFETENSORS: &str = "model.safetensors";
@@ -300,7 +300,7 @@ pub(in crate::checkpoint) fn shape_from_t5x(shape: &[usize], axes: Axes) -> Vec<
 mod tests {
     use super::*;
     use crate::checkpoint::array::DType;
-    use crate::checkpoint::foreign::RawInfo;
+    use crate::checkpoint::raw::RawInfo;
 
     fn map(names: &[&str], traits: Traits) -> Vec<String> {
         let info = RawInfo { dtype: DType::F32, shape: vec![2, 3] };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{Axes, Entry, Origin, take_number};
 use crate::checkpoint::array::DType;
-use crate::checkpoint::foreign::RawInfos;
+use crate::checkpoint::raw::RawInfos;
 use crate::checkpoint::stored::STEP;
 
 /// Optimizer state of a variable: the end of its name here and in T5X.

@@ -6,15 +6,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::checksums::{Checksums, FILE as CHECKSUMS_FILE};
 use super::dialect::{Conversion, SmallFile};
+use super::procedure::Procedure;
 use super::reader::CHECKPOINT_FILE;
 use super::share::Share;
-use super::writer::Procedure;
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::format::Format;
 use crate::checkpoint::journal::Journal;
 use crate::checkpoint::open::{ORBAX_ITEM, open, recognize};
 use crate::checkpoint::parallel;
 use crate::checkpoint::spec::Commit;
-use crate::checkpoint::stored::Format;
 use crate::checkpoint::unfinished;
 use crate::storage::{FileWriter, FolderLock, Holder, Locked, Path, StorageError, Takeover};
 use crate::telemetry;

@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use super::checksums::{Checked, Checksums, extras, read_extra};
 use super::msgpack::{DecodeError, Leaf, Leaves, ZarrLeaf, decode};
-use crate::checkpoint::array::Array;
+use crate::checkpoint::array::{Array, ArrayInfo};
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::format::Format;
 use crate::checkpoint::steps::{list_steps, step_of};
-use crate::checkpoint::stored::{ArrayInfo, Format, STEP, Stored, array_damages, select};
+use crate::checkpoint::stored::{STEP, Stored, array_damages, select};
 use crate::checkpoint::zarr::{self, Zarr};
 use crate::storage::Path;
 
@@ -52,7 +53,7 @@ impl Reader {
             DecodeError::NotACheckpoint(reason) => {
                 CheckpointError::NotACheckpoint { path: shown(), reason }
             }
-            DecodeError::Orbax => CheckpointError::NotYet { path: shown(), format: Format::Orbax },
+            DecodeError::Orbax => CheckpointError::Orbax { path: shown() },
         })?;
         Ok(Self { dir, leaves, checksums })
     }

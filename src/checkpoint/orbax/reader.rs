@@ -6,13 +6,14 @@ use std::sync::Mutex;
 
 use super::item::Item;
 use super::metadata::{self, Named};
-use crate::checkpoint::array::Array;
+use crate::checkpoint::array::{Array, ArrayInfo};
 use crate::checkpoint::blocks::BLOCK_BYTES;
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::format::Format;
 use crate::checkpoint::native::{Checksums, extras, read_extra};
 use crate::checkpoint::parallel;
 use crate::checkpoint::steps::step_of;
-use crate::checkpoint::stored::{ArrayInfo, Format, STEP, Stored, array_damages, select};
+use crate::checkpoint::stored::{STEP, Stored, array_damages, select};
 use crate::checkpoint::zarr::{self, Begun, Metadata, Zarr};
 use crate::storage::Path;
 

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 
-use super::codec::invalid;
+use super::error::invalid;
 
 const HEADER_BYTES: usize = 16;
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::chunks::{Run, indices};
+use super::chunks::{Run, fill_run, indices};
 use super::codec::decoded;
 use super::files::Place;
 use super::read::Zarr;
@@ -122,13 +122,6 @@ impl Zarr<'_> {
         }
         Ok(())
     }
-}
-
-/// Fills a run where its chunk was left out.
-pub(super) fn fill_run(run: Run, fill: &[u8], data: &mut [u8]) {
-    let start = run.in_part * fill.len();
-    let place = &mut data[start..start + run.length * fill.len()];
-    place.chunks_exact_mut(fill.len()).for_each(|bytes| bytes.copy_from_slice(fill));
 }
 
 /// A chunk whose dimension `i` is dimension `order[i]` of the array, in the array's order.

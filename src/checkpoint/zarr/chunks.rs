@@ -106,6 +106,13 @@ pub fn runs(part: &[Range<usize>], chunks: &[usize], index: &[usize]) -> impl It
     })
 }
 
+/// Fills a run where its chunk was left out.
+pub(super) fn fill_run(run: Run, fill: &[u8], data: &mut [u8]) {
+    let start = run.in_part * fill.len();
+    let place = &mut data[start..start + run.length * fill.len()];
+    place.chunks_exact_mut(fill.len()).for_each(|bytes| bytes.copy_from_slice(fill));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

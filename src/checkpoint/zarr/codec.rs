@@ -6,6 +6,7 @@ use flate2::read::{GzDecoder, ZlibDecoder};
 use flate2::write::GzEncoder;
 
 use super::blosc;
+use super::error::invalid;
 
 /// The largest window that a zstd frame may ask for: 2 GiB, what `zstd --long=31` writes.
 const ZSTD_WINDOW_LOG: u32 = 31;
@@ -102,11 +103,6 @@ impl<R: io::BufRead> Read for ZstdReader<R> {
             _ => error,
         })
     }
-}
-
-/// An error about the bytes rather than about reading them.
-pub(super) fn invalid(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
 impl Compression {

@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use super::codec::Codec;
-use super::{v2, v3};
 use crate::checkpoint::array::{DType, cast_floats, is_plausible, num_bytes};
 
 /// What a chunk may take that is larger than its whole array.
@@ -70,21 +69,8 @@ pub enum Refusal {
 }
 
 impl Metadata {
-    /// The files that hold it, one for each version of zarr.
-    pub const FILES: [&'static str; 2] = [v2::FILE_NAME, v3::FILE_NAME];
-
-    /// Reads the text of the file of that name.
-    pub fn parse(file: &str, text: &[u8]) -> Result<Self, Refusal> {
-        let parsed = if file == v2::FILE_NAME { v2::parse(text) } else { v3::parse(text) };
-        let metadata = parsed.map_err(|refusal| match refusal {
-            Refusal::Damaged(reason) => Refusal::Damaged(format!("`{file}` {reason}")),
-            Refusal::Unsupported(what) => Refusal::Unsupported(format!("zarr array with {what}")),
-        })?;
-        metadata.check(file)?;
-        Ok(metadata)
-    }
-
-    fn check(&self, file: &str) -> Result<(), Refusal> {
+    /// Checks that an array of these sizes can be.
+    pub(super) fn check(&self, file: &str) -> Result<(), Refusal> {
         let (chunks, shape) = (&self.chunks, &self.shape);
         if chunks.len() != shape.len() || chunks.contains(&0) {
             let reason = format!("`{file}` has chunks {chunks:?} for the shape {shape:?}");
@@ -188,16 +174,6 @@ fn read_float(value: &Value) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    impl Metadata {
-        /// Why a text is refused in which one thing stands in the place of another.
-        pub fn refusal(file: &str, text: &str, from: &str, to: &str) -> String {
-            match Self::parse(file, text.replace(from, to).as_bytes()) {
-                Err(Refusal::Damaged(reason) | Refusal::Unsupported(reason)) => reason,
-                Ok(_) => panic!("{to} was read"),
-            }
-        }
-    }
 
     #[test]
     fn fill_values_are_numbers_names_or_bits() {

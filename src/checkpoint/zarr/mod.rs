@@ -11,6 +11,7 @@ mod blosc;
 mod chunk;
 mod chunks;
 mod codec;
+mod error;
 mod files;
 mod metadata;
 mod read;
@@ -18,6 +19,7 @@ mod room;
 mod stream;
 mod v2;
 mod v3;
+mod versions;
 mod write;
 
 pub(super) use chunks::{choose_chunks, indices, parts};

@@ -5,8 +5,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use super::chunk::fill_run;
-use super::chunks::{chunks_of, indices, runs};
+use super::chunks::{chunks_of, fill_run, indices, runs};
 use super::files::{Files, Place};
 use super::metadata::{Metadata, Refusal, Shards};
 use super::stream::Begun;

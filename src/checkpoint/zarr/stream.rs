@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::{self, BufReader, Read};
 use std::sync::Mutex;
 
-use super::codec::invalid;
+use super::error::invalid;
 
 /// What is unpacked at a time where runs are short.
 const BUFFER_BYTES: usize = 1 << 18;

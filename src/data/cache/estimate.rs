@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::plan::SplitPlan;
 use super::share::weights;
-use super::write::{CacheOptions, SplitPlan, task_plan};
+use super::write::{CacheOptions, task_plan};
 use crate::data::error::DataError;
 use crate::data::pipeline::{Listing, Pull, TaskPlan, precache_stage};
 use crate::data::source::{Reader, SplitFiles, encode, frame};

@@ -16,6 +16,7 @@ mod estimate;
 mod find;
 mod folder;
 mod info;
+mod plan;
 mod progress;
 mod read;
 mod share;
@@ -27,7 +28,8 @@ mod write;
 pub use estimate::{Estimate, estimate};
 pub use find::Caches;
 pub use folder::CacheFolder;
-pub use write::{CacheOptions, SplitPlan, Written, split_plans, write_cache};
+pub use plan::SplitPlan;
+pub use write::{CacheOptions, Written, split_plans, write_cache};
 
 pub(crate) use read::{cached_count, cached_split, has_cached_split};
 pub(crate) use step::{CacheStep, cache_step};

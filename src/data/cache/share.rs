@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::write::SplitPlan;
+use super::plan::SplitPlan;
 use crate::data::error::DataError;
 use crate::data::pipeline::{Pull, Stage, StageState};
 use crate::data::source::{Length, Reader, SourceFile, SplitFiles};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::folder::CacheFolder;
-use super::write::SplitPlan;
+use super::plan::SplitPlan;
 use crate::data::error::DataError;
 use crate::storage::{Path, StorageError};
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::folder::CacheFolder;
 use super::info::Info;
+use super::plan::SplitPlan;
 use super::progress::{Progress, SplitProgress};
 use super::share::Gauge;
 use super::staged::{publish, staging};
@@ -63,17 +64,6 @@ impl Default for CacheOptions {
             bad_records: BadRecords::default(),
         }
     }
-}
-
-/// What will be written of a split.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SplitPlan {
-    /// The split.
-    pub split: String,
-    /// Files of the source, each with its size in bytes.
-    pub files: Vec<(String, u64)>,
-    /// Files of the cache.
-    pub num_shards: usize,
 }
 
 /// How far a split is.

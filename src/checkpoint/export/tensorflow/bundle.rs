@@ -8,9 +8,8 @@ use super::table::TableBuilder;
 use super::variables::Variables;
 use crate::checkpoint::array::num_elements;
 use crate::checkpoint::export::tensor_file::TensorFile;
-use crate::checkpoint::foreign::{
-    BundleEntry, Dim, Header, RawInfo, Shape, Version, mask, type_number,
-};
+use crate::checkpoint::foreign::{BundleEntry, Dim, Header, Shape, Version, mask, type_number};
+use crate::checkpoint::raw::RawInfo;
 use crate::checkpoint::stored::Stored;
 
 /// The version of the form of bundles; there has been one.

@@ -2,9 +2,9 @@
 
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::foreign::STATE_FILE;
+use crate::checkpoint::format::Format;
 use crate::checkpoint::open::recognize;
 use crate::checkpoint::steps::{bundle_prefix, step_of_bundle};
-use crate::checkpoint::stored::Format;
 use crate::storage::Path;
 
 /// Has the file `checkpoint` of a folder name the newest of TensorFlow's checkpoints there, and all of them,

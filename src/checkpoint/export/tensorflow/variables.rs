@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use crate::checkpoint::array::DType;
+use crate::checkpoint::array::{ArrayInfo, DType};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::export::tensor::Tensor;
-use crate::checkpoint::foreign::{RawInfo, RawInfos};
+use crate::checkpoint::format::Without;
 use crate::checkpoint::names::Axes;
 use crate::checkpoint::names::mesh::{GLOBAL_STEP, entries, from_t5x};
-use crate::checkpoint::stored::{ArrayInfo, STEP, Stored, Without};
+use crate::checkpoint::raw::{RawInfo, RawInfos};
+use crate::checkpoint::stored::{STEP, Stored};
 use crate::telemetry::{notice, quoted_names};
 
 /// Names that a message lists.

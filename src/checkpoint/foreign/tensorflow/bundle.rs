@@ -6,12 +6,13 @@ use std::ops::Range;
 use prost::Message;
 
 use super::super::sums::{Piece, Sum};
-use super::super::{MAX_RANK, RawInfo, RawInfos, RawTensors};
+use super::super::{MAX_RANK, RawTensors};
 use super::index_of;
 use super::proto::{Entry, Header, numpy_type};
 use super::slices::{MAX_SLICES, SLICE, check_cover, place};
 use super::table::read_table;
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::raw::{RawInfo, RawInfos};
 use crate::storage::{Path, RangeFile};
 
 /// The number of the type of texts, which are no arrays.

@@ -10,8 +10,8 @@ use std::io::Read;
 
 use super::{Foreign, RawTensors};
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::format::Format;
 use crate::checkpoint::names::mesh::entries;
-use crate::checkpoint::stored::Format;
 use crate::storage::{Path, StorageError};
 
 use bundle::Bundle;

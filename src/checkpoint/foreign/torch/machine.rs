@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::pickle::Refused;
+use super::refused::Refused;
 use crate::checkpoint::array::DType;
 
 /// What a pickle may do before it is taken for hostile: a model of 100,000 tensors needs less.

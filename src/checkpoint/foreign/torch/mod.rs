@@ -4,18 +4,20 @@
 mod legacy;
 mod machine;
 mod pickle;
+mod refused;
 mod state_dict;
 mod zip;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::hugging_face::with_config;
+use super::config::with_config;
 use super::sums::{Piece, Sum};
-use super::{Foreign, RawInfo, RawInfos, RawTensors};
+use super::{Foreign, RawTensors};
 use crate::checkpoint::array::{DType, num_elements};
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::stored::Format;
+use crate::checkpoint::format::Format;
+use crate::checkpoint::raw::{RawInfo, RawInfos};
 use crate::storage::{Path, RangeFile};
 
 use state_dict::Tensor;

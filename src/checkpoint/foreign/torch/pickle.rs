@@ -5,6 +5,7 @@ use std::io::Read;
 use std::rc::Rc;
 
 use super::machine::{Machine, PickledTensor, Storage, Value, pairs};
+use super::refused::Refused;
 use super::storage_dtype;
 
 /// What makes tensors of newer types, float8 among them, whose storages are plain bytes.
@@ -28,23 +29,6 @@ const DTYPES: [&str; 12] = [
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
     "bool", "float", "half",
 ];
-
-/// Why a pickle is not read.
-#[derive(Debug)]
-pub(super) enum Refused {
-    /// It is no pickle, or cut.
-    Damaged(String),
-    /// It holds something else than tensors and plain containers.
-    Unsupported(String),
-    /// Reading failed.
-    Io(std::io::Error),
-}
-
-impl Refused {
-    pub fn damaged(reason: impl Into<String>) -> Self {
-        Self::Damaged(reason.into())
-    }
-}
 
 /// Reads one pickle and yields its value; the machine keeps what earlier ones have built.
 pub(super) fn read_pickle(source: &mut impl Read, machine: &mut Machine) -> Result<Value, Refused> {

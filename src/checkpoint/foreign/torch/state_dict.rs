@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::machine::{Machine, Value};
-use super::pickle::Refused;
+use super::refused::Refused;
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
 use crate::storage::{Path, StorageError};

@@ -7,8 +7,8 @@ use rmpv::{Value, ValueRef};
 
 use super::EXT_ARRAY;
 use super::bounded::read_value;
-use super::decode::DecodeError::{self, Unsupported};
-use super::decode::damaged;
+use super::error::DecodeError::{self, Unsupported};
+use super::error::damaged;
 use crate::checkpoint::array::{Array, DType, num_bytes};
 
 /// Heads of values before the elements of an array: its shape and its type.

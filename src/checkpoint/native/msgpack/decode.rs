@@ -6,25 +6,12 @@ use rmpv::Value;
 
 use super::array::{array, joined, sizes, unknown_type};
 use super::bounded::{MAX_HEADS, read_value};
+use super::error::DecodeError::{self, Damaged, NotACheckpoint, Orbax, Unsupported};
+use super::error::damaged;
 use super::{CHUNKED_KEY, EXT_ARRAY, EXT_SCALAR, Leaf, Leaves, VERSION, ZarrLeaf};
 use crate::checkpoint::array::{DType, is_plausible};
 use crate::checkpoint::steps::step_of_name;
 use crate::checkpoint::zarr::Compression;
-
-/// Why a file could not be decoded.
-#[derive(Debug)]
-pub(in crate::checkpoint) enum DecodeError {
-    /// It is cut or was changed.
-    Damaged(String),
-    /// It is valid, but nothing that can be restored.
-    Unsupported(String),
-    /// It is something else.
-    NotACheckpoint(String),
-    /// Its arrays lie where Orbax put them.
-    Orbax,
-}
-
-use DecodeError::{Damaged, NotACheckpoint, Orbax, Unsupported};
 
 /// Reads the file. Holds its inline arrays once.
 pub(in crate::checkpoint) fn decode(source: impl Read) -> Result<Leaves, DecodeError> {
@@ -147,10 +134,6 @@ fn in_leaf(name: &str, error: DecodeError) -> DecodeError {
         Unsupported(reason) => Unsupported(format!("`{name}` {reason}")),
         other => other,
     }
-}
-
-pub(super) fn damaged(reason: impl Into<String>) -> DecodeError {
-    Damaged(reason.into())
 }
 
 fn has(entries: &[(Value, Value)], name: &str) -> bool {

@@ -7,6 +7,7 @@ mod array;
 mod bounded;
 mod decode;
 mod encode;
+mod error;
 
 use std::collections::BTreeMap;
 
@@ -15,9 +16,10 @@ use crate::checkpoint::zarr::Compression;
 
 pub(in crate::checkpoint) use bounded::MAX_HEADS;
 pub(super) use decode::decode;
-pub(in crate::checkpoint) use decode::{DecodeError, PLACEHOLDER, decode_tree};
+pub(in crate::checkpoint) use decode::{PLACEHOLDER, decode_tree};
 pub(in crate::checkpoint) use encode::{Pieces, write_map_head};
 pub(super) use encode::{check_tree, encode};
+pub(in crate::checkpoint) use error::DecodeError;
 
 /// T5X's version of the layout; version 2 differs in how bfloat16 was written.
 const VERSION: u64 = 3;

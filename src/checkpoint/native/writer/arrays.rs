@@ -5,11 +5,10 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use super::Writer;
-use crate::checkpoint::array::{Array, ArrayView, DType};
+use crate::checkpoint::array::{Array, ArrayInfo, ArrayView, DType};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::native::msgpack::{Leaf, ZarrLeaf};
-use crate::checkpoint::native::shards::Shard;
-use crate::checkpoint::stored::ArrayInfo;
+use crate::checkpoint::native::shard::Shard;
 use crate::checkpoint::zarr::{self, Layout};
 
 impl Writer {

@@ -1,6 +1,7 @@
 //! Writing one checkpoint: invisible until whole.
 
 mod arrays;
+mod shards;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,12 +13,12 @@ use super::checksums::{Checksum, Checksums, FILE as CHECKSUMS_FILE, Noted, Summi
 use super::dialect::{Conversion, Dialect, SmallFile, T5X};
 use super::msgpack::{Leaf, Leaves, check_tree};
 use super::place::Place;
+use super::procedure::Procedure;
 use super::share::Share;
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::journal::{Journal, tell_kept, tell_left};
 use crate::checkpoint::retention::is_dataset_file;
-use crate::checkpoint::spec::Commit;
 use crate::checkpoint::steps::checkpoint_dir;
 use crate::checkpoint::zarr::Compression;
 use crate::storage::{Path, StorageError};
@@ -44,15 +45,6 @@ pub struct Writer {
     committed: bool,
     /// Whether what was written stays though it is not whole.
     stays: bool,
-}
-
-/// How a checkpoint comes about. Several processes that save one give the same, but for their ranks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Procedure {
-    /// How it becomes visible in a store; what several processes save does so by its name.
-    pub commit: Commit,
-    /// Which of several processes this one is, where they save together.
-    pub share: Option<Share>,
 }
 
 #[derive(Debug, Default)]

@@ -1,0 +1,82 @@
+//! The formats of checkpoints, and what each has no place for.
+
+use std::fmt;
+
+use super::array::Shapes;
+
+/// The formats of checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// T5X's own: msgpack and zarr.
+    T5x,
+    /// Orbax's, which T5X writes by default: OCDBT or one folder an array.
+    Orbax,
+    /// A folder of Hugging Face's transformers: `config.json` and weights.
+    HuggingFace,
+    /// A state dictionary that `torch.save` wrote.
+    Torch,
+    /// TensorFlow's, as Mesh TensorFlow T5 writes it: `model.ckpt-N.index` and its data.
+    MeshTensorFlow,
+}
+
+/// What a checkpoint lacks because its format has no place for it, or its writer left it out as all of
+/// that kind do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Without {
+    /// Nothing: what is missing is a mistake.
+    #[default]
+    Nothing,
+    /// The optimizer's state.
+    Slots,
+    /// The optimizer's state and the step.
+    State,
+}
+
+impl Without {
+    /// Whether an array is one of those.
+    pub fn concerns(self, name: &str) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Slots => name.starts_with("state/param_states/"),
+            Self::State => name.starts_with("state/"),
+        }
+    }
+}
+
+impl Format {
+    /// Its name in flags and listings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::T5x => "t5x",
+            Format::Orbax => "orbax",
+            Format::HuggingFace => "hugging_face",
+            Format::Torch => "torch",
+            Format::MeshTensorFlow => "mesh_tensorflow",
+        }
+    }
+
+    /// What a checkpoint of this format with these arrays lacks.
+    pub(super) fn without_state(self, found: &Shapes) -> Without {
+        match self {
+            Self::T5x | Self::Orbax => Without::Nothing,
+            Self::HuggingFace | Self::Torch => Without::State,
+            // Published ones often have no slots, but always a step.
+            Self::MeshTensorFlow if found.keys().any(|name| Without::Slots.concerns(name)) => {
+                Without::Nothing
+            }
+            Self::MeshTensorFlow => Without::Slots,
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Format::T5x => "a T5X checkpoint",
+            Format::Orbax => "an Orbax checkpoint",
+            Format::HuggingFace => "a Hugging Face model",
+            Format::Torch => "a PyTorch file",
+            Format::MeshTensorFlow => "a TensorFlow checkpoint",
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! How a checkpoint and the model at hand differ, as a message tells it.
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use crate::gin::nearest;
+
+/// How many names of a kind a message lists.
+const LISTED: usize = 8;
+
+/// How the arrays of a checkpoint and those of a model differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The checkpoint.
+    pub path: String,
+    /// Arrays that the model needs and the checkpoint lacks.
+    pub missing: Vec<String>,
+    /// Arrays of the checkpoint that the model does not have.
+    pub extra: Vec<String>,
+    /// Name, shape in the checkpoint, shape in the model.
+    pub shapes: Vec<(String, Vec<usize>, Vec<usize>)>,
+    /// Whether a run goes on from it in its MODEL_DIR, where names are not mapped.
+    pub is_resumed: bool,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "checkpoint `{}` holds another model:", self.path)?;
+        let extra: Vec<&str> = self.extra.iter().map(String::as_str).collect();
+        let missing = |name: &String| match nearest_array(name, &extra) {
+            Some(near) => row(name, format!("nearest there: {near}")),
+            None => row(name, String::new()),
+        };
+        let shapes = |(name, found, expected): &(String, Vec<usize>, Vec<usize>)| {
+            row(name, format!("{found:?}, expected {expected:?}"))
+        };
+        table(f, "missing from the checkpoint", &self.missing, missing)?;
+        table(f, "only in the checkpoint", &self.extra, |name| row(name, String::new()))?;
+        table(f, "of another shape", &self.shapes, shapes)?;
+        if self.missing.is_empty() && self.shapes.is_empty() {
+            return write!(
+                f,
+                "\nuse the configuration that wrote it, or leave these out with \
+                 RestoreCheckpointConfig.strict = False"
+            );
+        }
+        let or = match self.is_resumed {
+            true => "set MODEL_DIR to another folder",
+            false => "map the names with RestoreCheckpointConfig.assignment_map",
+        };
+        write!(f, "\nuse the configuration that wrote it, or {or}")
+    }
+}
+
+/// A name and what is said of it.
+type Row = [String; 2];
+
+fn row(name: &str, remark: String) -> Row {
+    [name.to_string(), remark]
+}
+
+/// A title with the number of items, and the first of them in two columns.
+fn table<T>(
+    f: &mut fmt::Formatter<'_>,
+    title: &str,
+    items: &[T],
+    row: impl Fn(&T) -> Row,
+) -> fmt::Result {
+    if items.is_empty() {
+        return Ok(());
+    }
+    write!(f, "\n  {} {title}:", items.len())?;
+    let rows: Vec<Row> = items.iter().take(LISTED).map(row).collect();
+    let width = rows.iter().map(|[name, _]| name.len()).max().unwrap_or(0);
+    for [name, remark] in &rows {
+        match remark.is_empty() {
+            true => write!(f, "\n    {name}")?,
+            false => write!(f, "\n    {name:width$}  {remark}")?,
+        }
+    }
+    match items.len() - rows.len() {
+        0 => Ok(()),
+        more => write!(f, "\n    and {more} more"),
+    }
+}
+
+/// The array that the checkpoint may have instead: of a similar name, else of a similar place with the
+/// same last parts, such as `attention/query/kernel`.
+fn nearest_array<'a>(name: &str, offered: &[&'a str]) -> Option<&'a str> {
+    let alike = |other: &str| {
+        let pairs = name.rsplit('/').zip(other.rsplit('/'));
+        pairs.take_while(|(ours, theirs)| ours == theirs).count()
+    };
+    let same_end = || {
+        let best = offered.iter().copied().max_by_key(|other| (alike(other), Reverse(*other)));
+        best.filter(|other| alike(other) >= 2)
+    };
+    nearest(name, offered).or_else(same_end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_array_is_told_with_the_nearest_there() {
+        let offered = [
+            "target/decoder/layers_0/self_attention/query/kernel",
+            "target/encoder/layers_0/attention/query/kernel",
+            "target/shared",
+        ];
+        let check = |name: &str, expected: Option<&str>| {
+            assert_eq!(nearest_array(name, &offered), expected, "{name}");
+        };
+        check("target/encoder/layer_0/attention/query/kernel", Some(offered[1]));
+        // Moved below another name altogether: the end tells.
+        check("target/transformer/stack_a/block_000/layer_000/query/kernel", Some(offered[0]));
+        check("target/token_embedder/embedding", None);
+    }
+}

@@ -1,0 +1,64 @@
+//! Who writes what where several processes hold the parts of an array.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::Writer;
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::native::shard::Shard;
+use crate::checkpoint::parallel;
+
+impl Writer {
+    /// Writes arrays as [`Writer::array`] does, on all cores, or more at a time into a store, the largest
+    /// first. Of several processes each gives all arrays of the checkpoint in one call, with its own parts
+    /// of them, and writes its share of those; chunks are no larger than the parts, as T5X has it. What
+    /// lies in the file `checkpoint` must be whole in process 0. A thread holds a few hundred KiB beside
+    /// the arrays themselves.
+    ///
+    /// # Errors
+    /// The first; arrays that are not begun by then are not written.
+    pub fn shards(&self, shards: &[(&str, Shard<'_>)]) -> Result<(), CheckpointError> {
+        let rank = self.rank();
+        let mut order: Vec<&(&str, Shard<'_>)> = shards.iter().collect();
+        order.sort_by_key(|(name, shard)| (Reverse(shard.array.data.len()), *name));
+        let writers =
+            writers(order.iter().map(|(_, shard)| (&shard.holders[..], shard.array.data.len())));
+        let num_threads = parallel::num_threads(self.path());
+        parallel::for_each(
+            num_threads,
+            order.into_iter().zip(writers),
+            |((name, shard), writer)| {
+                self.shard(name, shard, writer == rank)?;
+                self.count(shard.array.data.len());
+                Ok(())
+            },
+        )
+    }
+}
+
+/// Who of its holders writes each part: the one with the fewest bytes yet of those that the same processes
+/// hold. So each holder finds the same without asking.
+fn writers<'a>(parts: impl Iterator<Item = (&'a [usize], usize)>) -> Vec<usize> {
+    let mut loads: BTreeMap<&[usize], Vec<usize>> = BTreeMap::new();
+    let writer = |(holders, bytes): (&'a [usize], usize)| {
+        let loads = loads.entry(holders).or_insert_with(|| vec![0; holders.len()]);
+        let at = (0..loads.len()).min_by_key(|at| loads[*at]).expect("a part has a holder");
+        loads[at] += bytes;
+        holders[at]
+    };
+    parts.map(writer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_hold_is_spread_over_them_by_size() {
+        let found = |parts: &[(&'static [usize], usize)]| writers(parts.iter().copied());
+        assert_eq!(found(&[(&[0, 1], 9), (&[0, 1], 5), (&[0, 1], 4), (&[0, 1], 3)]), [0, 1, 1, 0]);
+        assert_eq!(found(&[(&[0, 2], 9), (&[2], 5), (&[0, 2], 4)]), [0, 2, 2]);
+        // A process that holds neither part of the first kind finds the same for the second.
+        assert_eq!(found(&[(&[1, 3], 9), (&[1, 3], 9)]), [1, 3]);
+    }
+}
