@@ -41,9 +41,12 @@ test: $(SETUP) ## Run all tests
 	  cargo test --no-fail-fast --workspace $(FEATURES); \
 	fi
 
-lint: $(SETUP) ## Check the format, and run clippy with warnings as errors
+lint: $(SETUP) ## Check the format, and run clippy and rustdoc with warnings as errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
+ifneq ($(TORCH),0)
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
+endif
 
 format: ## Format the sources
 	cargo fmt --all

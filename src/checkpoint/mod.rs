@@ -4,7 +4,7 @@
 //! a zarr folder for every other array. Real T5X reads what [`Writer`] writes, and [`Reader`] reads
 //! what T5X wrote. What is ours lies in `checkpoint_N/gimlet/`, which T5X ignores. A checkpoint is
 //! either whole or invisible: it is written under a temporary name, made durable and renamed; in a store,
-//! which renames no folders, its file `checkpoint` comes last. What [`open`] finds is [`Stored`]: arrays
+//! which renames no folders, its file `checkpoint` comes last. What [`open()`] finds is [`Stored`]: arrays
 //! under T5X's names, whatever the format.
 //! ```
 //! # use gimlet::{checkpoint::{Array, Stored, Writer, open}, storage::Path};

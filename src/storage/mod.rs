@@ -3,7 +3,7 @@
 //! A [`Path`] is what a user wrote: `gs://t5-data/x`, `hf://datasets/y`, `file:///z` or a plain
 //! path. Parsing never touches anything; every operation first asks where the bytes lie: on this
 //! machine, also where `--path_map` or `GIMLET_PATH_MAP` names a local copy of a remote prefix, or
-//! elsewhere ([`remote`]). `docs/storage.md` tells users which environment variables count.
+//! elsewhere (`remote`). `docs/storage.md` tells users which environment variables count.
 //! ```
 //! # use gimlet::storage::Path;
 //! let dir = Path::parse("gs://t5-data/vocabs").unwrap();

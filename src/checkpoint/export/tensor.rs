@@ -27,7 +27,8 @@ pub(super) struct Tensor {
 }
 
 impl Tensor {
-    /// Writes its elements in C order, block by block. An error of reading is wrapped; see [`unwrapped`].
+    /// Writes its elements in C order, block by block. An error of reading is wrapped; see
+    /// [`unwrapped`](super::unwrapped).
     pub(super) fn write(
         &self,
         from: &dyn Stored,

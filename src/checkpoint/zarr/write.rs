@@ -79,7 +79,7 @@ pub fn write<S: Sink>(
 /// What yields the part of an array that lies in ranges of its dimensions.
 pub type ReadPart<'a, E> = dyn FnMut(&[Range<usize>]) -> Result<Array, E> + 'a;
 
-/// As [`write`], of an array that `read` yields chunk by chunk, so that it is never held as a whole. Chunks
+/// As [`write()`], of an array that `read` yields chunk by chunk, so that it is never held as a whole. Chunks
 /// that are there already are not read.
 pub fn write_parts<S: Sink, E: From<S::Error>>(
     sink: &S,

@@ -52,6 +52,7 @@ pub use lm::{
 };
 pub use prefix_lm_packing::{PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder};
 pub use random_chunk::SelectRandomChunk;
+pub use sentinels::{AddSentinels, AppendEosAfterTrimAndPreserve};
 pub use span_corruption::{
     RandomSpansHelper, RandomSpansTargetsLength, RandomSpansTokensLength, SpanCorruption,
     random_spans_helper,

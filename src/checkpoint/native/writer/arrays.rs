@@ -12,9 +12,9 @@ use crate::checkpoint::native::shard::Shard;
 use crate::checkpoint::zarr::{self, Layout};
 
 impl Writer {
-    /// Writes an array where T5X would: as zarr, except, in its own format, what it leaves unpartitioned (factored
-    /// states, dummies of shape [1] and scalars), which lies in the file `checkpoint`. Of several processes
-    /// the first writes it.
+    /// Writes an array where T5X would: as zarr, except, in its own format, what it leaves unpartitioned
+    /// (factored states, dummies of the shape `[1]` and scalars), which lies in the file `checkpoint`. Of
+    /// several processes the first writes it.
     pub fn array(&self, name: &str, array: ArrayView<'_>) -> Result<(), CheckpointError> {
         self.shard(name, &Shard::whole(array, self.ranks()), self.is_first())
     }
