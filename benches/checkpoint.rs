@@ -6,8 +6,8 @@
 //! cargo bench --no-default-features --bench checkpoint -- --operation=save --arrays=FILE --dir=DIR
 //! ```
 //! The operations are `save`, `restore`, `plain_write`, `plain_read` and `import`, which reads all arrays of
-//! `--file=FILE.safetensors` and takes neither a list nor a folder (`compare_import.py`). What is written is on the disk
-//! when the clock stops; what is read is in memory.
+//! `--file=FILE.safetensors` and takes neither a list nor a folder (`compare_import.py`); `touch` only prepares the
+//! memory. What is written is on the disk when the clock stops; what is read is in memory.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -28,9 +28,16 @@ const PLAIN: &str = "plain.bin";
 /// What a plain program writes or reads at a time.
 const PIECE: usize = 1 << 20;
 
+/// Memory that is touched before the clock starts.
+const TOUCHED: usize = 4 << 30;
+
 fn main() {
     // `cargo test --benches` runs this without arguments.
     let Some(operation) = option("operation") else { return };
+    if operation == "touch" {
+        std::hint::black_box(vec![1_u8; TOUCHED]);
+        return;
+    }
     if operation == "import" {
         println!("{}", import(&option("file").expect("--file=FILE.safetensors")));
         return;
@@ -50,6 +57,15 @@ fn main() {
     line["bytes"] = json!(bytes);
     line["peak_rss_mb"] = json!(usage().ru_maxrss as f64 / 1024.0);
     println!("{line}");
+}
+
+/// Lets a process touch memory and give it back. A virtual machine gets its memory page by page from its host
+/// and takes longer over a page that is new to it than over writing one, so that without this who comes after
+/// another that has just freed much is faster than the other.
+fn touch_memory() {
+    let touched = std::env::current_exe()
+        .and_then(|exe| std::process::Command::new(exe).arg("--operation=touch").status());
+    assert!(touched.expect("a process starts").success(), "{TOUCHED} bytes of memory are free");
 }
 
 /// `--name=value`.
@@ -94,6 +110,7 @@ fn save(dir: &Path, state: &[(String, Array)]) -> Value {
         stall_seconds
     };
     save(STEP - 1);
+    touch_memory();
     let (start, cpu) = (Instant::now(), cpu_seconds());
     let stall_seconds = save(STEP);
     json!({
@@ -105,6 +122,7 @@ fn save(dir: &Path, state: &[(String, Array)]) -> Value {
 
 /// As a run restores: every byte is checked.
 fn restore(dir: &Path, num_arrays: usize) -> Value {
+    touch_memory();
     let (start, cpu) = (Instant::now(), cpu_seconds());
     let stored = open(&checkpoint_dir(dir, STEP)).expect("`save` has run");
     let leaves = stored.leaves();
@@ -143,6 +161,7 @@ fn import(file: &str) -> Value {
 
 fn plain_write(dir: &Path, state: &[(String, Array)]) -> Value {
     let path = dir.join(PLAIN).local().expect("a local folder");
+    touch_memory();
     let (start, cpu) = (Instant::now(), cpu_seconds());
     let mut file = File::create(path).expect("a folder that can be written");
     for piece in state.iter().flat_map(|(_, array)| array.data.chunks(PIECE)) {
@@ -154,6 +173,7 @@ fn plain_write(dir: &Path, state: &[(String, Array)]) -> Value {
 
 fn plain_read(dir: &Path, bytes: usize) -> Value {
     let path = dir.join(PLAIN).local().expect("a local folder");
+    touch_memory();
     let (start, cpu) = (Instant::now(), cpu_seconds());
     let mut file = File::open(path).expect("`plain_write` has run");
     let mut read = vec![0; bytes];

@@ -1,8 +1,8 @@
 """Saves and restores the state of a T5 1.1 model with Adafactor's factored states by `cargo bench --bench checkpoint`,
 T5X's own Checkpointer and Orbax in turn, beside a plain file of as many bytes; prints throughputs and peak memory.
 
-Each operation is a process of its own. Before one that reads, the files are dropped from the page cache. Every process
-ends when its bytes are on the disk, so none pays for the one before.
+Each operation is a process of its own. Before one that reads, the files are dropped from the page cache; before all, 4 GB
+of memory are touched. Every process ends when its bytes are on the disk, so none pays for the one before.
 
 Usage: python compare_checkpoint.py --dir=EMPTY_FOLDER --bench=BINARY [--peer_python=PYTHON --t5x=CHECKOUT]
 (`cargo bench --no-default-features --bench checkpoint --no-run` names the binary; `checkpoint.py` says what the peers
