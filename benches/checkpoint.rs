@@ -87,15 +87,15 @@ fn codec() -> Compression {
 }
 
 /// As a run saves: `stall_seconds` is what the steps wait, `seconds` lasts until the checkpoint is whole. The
-/// second of two, which reuses the memory that the first one has asked for.
+/// second of two, which reuses the memory that the first one has asked for; the first is removed before the
+/// clock starts.
 fn save(dir: &Path, state: &[(String, Array)]) -> Value {
-    let retention = Retention { keep: Some(1), keep_dataset_checkpoints: None };
     let (model_dir, compression) = (dir.clone(), codec());
     let mut saver = Saver::new(Saving {
         model_dir,
         target_dtype: None,
         compression,
-        retention,
+        retention: Retention::default(),
         procedure: Procedure::default(),
     });
     let mut save = |step: u64| {
@@ -110,6 +110,9 @@ fn save(dir: &Path, state: &[(String, Array)]) -> Value {
         stall_seconds
     };
     save(STEP - 1);
+    checkpoint_dir(dir, STEP - 1).remove_dir_all().expect("a folder that can be written");
+    let folder = File::open(dir.local().expect("a local folder")).expect("a folder");
+    folder.sync_all().expect("a disk that works");
     touch_memory();
     let (start, cpu) = (Instant::now(), cpu_seconds());
     let stall_seconds = save(STEP);

@@ -8,11 +8,14 @@ use crate::storage::Path;
 /// No more threads than this, however many cores there are, and as many where each waits for answers.
 const MAX_THREADS: usize = 16;
 
-/// The number of threads that share the work of reading what lies below a path.
+/// A disk, too, is waited for, and answers several as fast as one.
+const THREADS_PER_CORE: usize = 4;
+
+/// The number of threads that share the work of reading or writing what lies below a path.
 pub(super) fn num_threads(path: &Path) -> usize {
     match path.is_remote() {
         true => MAX_THREADS,
-        false => num_cores(),
+        false => (THREADS_PER_CORE * num_cores()).min(MAX_THREADS),
     }
 }
 
