@@ -31,15 +31,21 @@ pub struct Retention {
 
 impl Retention {
     /// Removes the oldest checkpoints and data positions above the numbers, except pinned ones, which
-    /// count all the same; where `best` is given, the worst checkpoints. Yields the checkpoints removed.
-    /// As in T5X, 0 keeps all.
+    /// count all the same; where `best` is given, the worst checkpoints. `newest` is the step just saved:
+    /// later ones, which a run passes over only where they are damaged, neither count nor go. Yields the
+    /// checkpoints removed. As in T5X, 0 keeps all.
     pub fn apply(
         &self,
         model_dir: &Path,
+        newest: u64,
         best: Option<&Best>,
     ) -> Result<Vec<Path>, CheckpointError> {
         let mut removed = Vec::new();
-        let steps = list_steps(model_dir)?;
+        let list_steps = || -> Result<Vec<u64>, CheckpointError> {
+            let steps = list_steps(model_dir)?;
+            Ok(steps.into_iter().filter(|step| *step <= newest).collect())
+        };
+        let steps = list_steps()?;
         let excess = match (best, self.keep) {
             (Some(best), Some(keep)) if keep > 0 => {
                 let steps = best.excess(&steps, keep);
@@ -55,7 +61,7 @@ impl Retention {
         }
         let mut with_dataset = Vec::new();
         let counts_datasets = self.keep_dataset_checkpoints.is_some_and(|keep| keep > 0);
-        let steps = if counts_datasets { list_steps(model_dir)? } else { Vec::new() };
+        let steps = if counts_datasets { list_steps()? } else { Vec::new() };
         for step in steps {
             if !dataset_files(&checkpoint_dir(model_dir, step))?.is_empty() {
                 with_dataset.push(step);

@@ -168,7 +168,7 @@ impl Saver {
         let write = move || {
             saving.write(step, &snapshot, counted)?;
             if saving.procedure.share.as_ref().is_none_or(|share| share.rank == 0) {
-                saving.prune(best.as_ref());
+                saving.prune(step, best.as_ref());
             }
             Ok(snapshot)
         };
@@ -225,9 +225,9 @@ pub fn write_arrays(
 }
 
 impl Saving {
-    /// Removes what is not kept. A checkpoint that stays costs room, and a run that ends costs more.
-    fn prune(&self, best: Option<&Best>) {
-        if let Err(error) = self.retention.apply(&self.model_dir, best) {
+    /// Removes what is not kept beside the step just saved. A checkpoint that stays costs room, and a run that ends costs more.
+    fn prune(&self, step: u64, best: Option<&Best>) {
+        if let Err(error) = self.retention.apply(&self.model_dir, step, best) {
             telemetry::warn(&format!(
                 "{error}; the run goes on, and old checkpoints are removed after the next save"
             ));

@@ -40,10 +40,12 @@ pub fn step_of(path: &Path) -> Option<u64> {
     step_of_name(path.file_name())
 }
 
-/// The step that the name of a checkpoint tells.
+/// The step that the name of a checkpoint tells; none where its checkpoint would be named otherwise,
+/// `checkpoint_007`.
 pub(super) fn step_of_name(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(PREFIX)?;
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+    let step: u64 = digits.parse().ok()?;
+    (step.to_string() == digits).then_some(step)
 }
 
 /// The steps of all checkpoints that were committed, ascending; none for a missing folder.
@@ -153,6 +155,10 @@ pub fn restore_newest<T, E: From<CheckpointError>>(
     for step in named_steps(model_dir)?.into_iter().rev() {
         let path = checkpoint_dir(model_dir, step);
         let opened = open(&path);
+        if opened.is_err() && !path.exists().map_err(CheckpointError::from)? {
+            // A link that leads nowhere, or removed since it was listed.
+            continue;
+        }
         let may_be_orbax = opened.as_ref().map_or(true, |it| it.format() == Format::Orbax);
         if may_be_orbax && is_half_written_orbax(&path)? {
             // Orbax's to finish or to remove.
@@ -196,7 +202,15 @@ mod tests {
     fn only_whole_names_tell_a_step() {
         let step = |name: &str| step_of(&Path::parse(&format!("dir/{name}")).unwrap());
         assert_eq!(step("checkpoint_1000"), Some(1000));
-        for other in ["checkpoint_6.tmp-17", "checkpoint_", "checkpoint", "checkpoint_a", "x"] {
+        let others = [
+            "checkpoint_6.tmp-17",
+            "checkpoint_",
+            "checkpoint",
+            "checkpoint_a",
+            "checkpoint_007",
+            "x",
+        ];
+        for other in others {
             assert_eq!(step(other), None, "{other}");
         }
     }

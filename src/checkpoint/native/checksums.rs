@@ -1,11 +1,12 @@
 //! `gimlet/checksums.json`: size and CRC-32C of every file of a checkpoint.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io::Read;
 use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
+use super::sum::{Checksum, Crc32c, sum};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::journal::{self, Job, Journal};
 use crate::checkpoint::parallel;
@@ -23,25 +24,15 @@ pub(in crate::checkpoint) const JOURNAL_FILE: &str = "gimlet/conversion.jsonl";
 
 /// What every file of a checkpoint must be, by its path relative to the folder of arrays.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::checkpoint) struct Checksums {
     pub(super) files: BTreeMap<String, Checksum>,
     /// The same of those beside that folder, relative to the checkpoint.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) beside: BTreeMap<String, Checksum>,
-}
-
-/// What one file must be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Checksum {
-    bytes: u64,
-    crc32c: String,
-}
-
-impl Checksum {
-    /// That of a file with these bytes.
-    pub fn of(bytes: &[u8]) -> Self {
-        Self { bytes: bytes.len() as u64, crc32c: format!("{:08x}", crc32c::crc32c(bytes)) }
-    }
+    /// That of all the above, so that damage of the list is not taken for damage of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    own: Option<Crc32c>,
 }
 
 /// A file in the journal of a conversion.
@@ -71,10 +62,21 @@ impl Checksums {
             serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
         let leads_out =
             |name: &&String| name.starts_with('/') || name.split('/').any(|part| part == "..");
-        match parsed.files.keys().chain(parsed.beside.keys()).find(leads_out) {
-            Some(name) => Err(damaged(format!("`{name}` lies outside of the checkpoint"))),
-            None => Ok(Some(parsed)),
+        if let Some(name) = parsed.files.keys().chain(parsed.beside.keys()).find(leads_out) {
+            return Err(damaged(format!("`{name}` lies outside of the checkpoint")));
         }
+        match parsed.own {
+            Some(own) if own != parsed.sum() => {
+                Err(damaged("it has changed since it was written".to_string()))
+            }
+            _ => Ok(Some(parsed)),
+        }
+    }
+
+    /// Of what the list says, however it is laid out.
+    fn sum(&self) -> Crc32c {
+        let listed = serde_json::to_vec(&(&self.files, &self.beside));
+        Crc32c::of(&listed.expect("plain data becomes JSON"))
     }
 
     /// What a conversion of the same job has noted in a folder that it has not finished.
@@ -130,9 +132,10 @@ impl Checksums {
     }
 
     /// The text of the file.
-    pub(super) fn to_text(&self) -> Vec<u8> {
+    pub(super) fn into_text(mut self) -> Vec<u8> {
+        self.own = Some(self.sum());
         // No newline at the end: then every cut is noticed.
-        serde_json::to_vec_pretty(self).expect("plain data becomes JSON")
+        serde_json::to_vec_pretty(&self).expect("plain data becomes JSON")
     }
 
     /// Reads every file, on all cores, and compares. Pruned data positions may be missing.
@@ -151,9 +154,7 @@ impl Checksums {
 
     /// Size and CRC-32C of a file, for whoever reads it anyway.
     pub fn expected(&self, name: &str) -> Option<(u64, u32)> {
-        let checksum = self.files.get(name)?;
-        let crc32c = u32::from_str_radix(&checksum.crc32c, 16).ok()?;
-        Some((checksum.bytes, crc32c))
+        self.files.get(name).map(|checksum| (checksum.bytes, checksum.crc32c.0))
     }
 
     /// Every damage that [`Checksums::verify_all`] would stop at; `tell` is told of the bytes done.
@@ -282,48 +283,4 @@ pub(in crate::checkpoint) fn extras(checkpoint: &Path) -> Result<Vec<String>, Ch
         is_ours || is_dataset_file(name)
     };
     Ok(checkpoint.sizes()?.into_keys().filter(is_extra).collect())
-}
-
-fn sum(mut source: impl Read) -> io::Result<Checksum> {
-    let mut buffer = vec![0; 1 << 18];
-    let mut out = Summing::new(io::sink());
-    loop {
-        match source.read(&mut buffer)? {
-            0 => return Ok(out.finish().1),
-            length => out.write_all(&buffer[..length])?,
-        }
-    }
-}
-
-/// Sums what is written through it.
-pub(super) struct Summing<W> {
-    inner: W,
-    bytes: u64,
-    crc: u32,
-}
-
-impl<W: Write> Summing<W> {
-    pub fn new(inner: W) -> Self {
-        Self { inner, bytes: 0, crc: 0 }
-    }
-
-    pub fn finish(self) -> (W, Checksum) {
-        let checksum = Checksum { bytes: self.bytes, crc32c: format!("{:08x}", self.crc) };
-        (self.inner, checksum)
-    }
-}
-
-impl<W: Write> Write for Summing<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Summed while the processor still has it at hand.
-        let bytes = &bytes[..bytes.len().min(1 << 20)];
-        let length = self.inner.write(bytes)?;
-        self.crc = crc32c::crc32c_append(self.crc, &bytes[..length]);
-        self.bytes += length as u64;
-        Ok(length)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
 }

@@ -9,6 +9,7 @@ mod procedure;
 mod reader;
 mod shard;
 mod share;
+mod sum;
 mod writer;
 
 pub(super) use checksums::{Checked, Checksums, JOURNAL_FILE, extras, read_extra};

@@ -196,7 +196,9 @@ impl Zarr<'_> {
         let read = part.open().map(|mut source| source.read_to_end(&mut index));
         read.map_err(|error| self.place_error(name, error))?
             .map_err(|error| self.read_error(name, error))?;
-        let (entries, checksum) = index.split_at(entries_bytes as usize);
+        let Some((entries, checksum)) = index.split_at_checked(entries_bytes as usize) else {
+            return Err(self.damaged(name, "is truncated"));
+        };
         if layout.has_checksum && crc32c::crc32c(entries).to_le_bytes()[..] != *checksum {
             return Err(self.damaged(name, "is corrupt: the checksum of its index is another"));
         }
@@ -281,5 +283,44 @@ impl<'d> Iterator for Bands<'d> {
         rows.start = end;
         self.rest = rest;
         Some((band, bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says that each shard lies in a file that ends sooner.
+    struct Cut(Path, u64);
+
+    impl Files for Cut {
+        fn place(&self, _: &str) -> Option<Place> {
+            Some(Place::Slice { file: self.0.clone(), offset: 0, length: self.1 })
+        }
+
+        fn shown(&self, name: &str) -> String {
+            name.to_string()
+        }
+    }
+
+    #[test]
+    fn a_shard_whose_index_is_cut_is_damaged_however_large() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Path::try_from(dir.path()).unwrap();
+        let file = path.join("data");
+        file.write_atomic(&[0; 1000]).unwrap();
+        for num_chunks in [100, 1_000_000] {
+            let text = format!(
+                r#"{{"chunk_grid":{{"configuration":{{"chunk_shape":[{num_chunks}]}},"name":"regular"}},"chunk_key_encoding":{{"name":"default"}},"codecs":[{{"configuration":{{"chunk_shape":[1],"codecs":[{{"name":"bytes"}}],"index_codecs":[{{"configuration":{{"endian":"little"}},"name":"bytes"}}]}},"name":"sharding_indexed"}}],"data_type":"int8","fill_value":0,"node_type":"array","shape":[{num_chunks}],"zarr_format":3}}"#
+            );
+            let Ok(metadata) = Metadata::parse("zarr.json", text.as_bytes()) else {
+                panic!("the metadata are well-formed");
+            };
+            let files = Cut(file.clone(), num_chunks * 16 + 1);
+            let zarr = Zarr { checkpoint: &path, files: &files, metadata: &metadata, begun: None };
+            let error = zarr.read_part(&[0..1]).unwrap_err();
+            assert!(error.is_damage(), "{error}");
+            assert!(error.to_string().contains("is truncated"), "{error}");
+        }
     }
 }

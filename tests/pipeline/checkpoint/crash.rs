@@ -49,7 +49,7 @@ fn child_saves_until_it_is_killed() {
         step += 1;
         save_sized(&model_dir, step, LENGTH);
         let retention = Retention { keep: Some(2), keep_dataset_checkpoints: Some(1) };
-        retention.apply(&model_dir, None).unwrap();
+        retention.apply(&model_dir, step, None).unwrap();
     }
 }
 

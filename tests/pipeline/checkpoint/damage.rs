@@ -51,6 +51,22 @@ fn any_changed_cut_or_missing_file_is_noticed_and_the_one_before_is_used() {
 }
 
 #[test]
+fn any_flipped_bit_of_the_checksums_is_named_as_theirs() {
+    let (_dir, model_dir) = scratch();
+    let dir = save(&model_dir, 1);
+    let list = dir.join("gimlet/checksums.json");
+    let whole = list.read().unwrap();
+    for (at, bit) in (0..whole.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1 << bit;
+        overwrite(&list, &flipped);
+        let error = open(&dir).map(drop).unwrap_err();
+        assert!(error.is_damage(), "byte {at}, bit {bit}: {error}");
+        assert!(error.to_string().contains("gimlet/checksums.json"), "{error}");
+    }
+}
+
+#[test]
 fn damage_is_noticed_without_our_checksums_too() {
     let (_dir, dir) = copied(&fixture("t5x/checkpoint_3"));
     let read_all = || open(&dir)?.verify();
@@ -88,6 +104,16 @@ fn a_half_written_folder_is_stepped_over_and_not_listed() {
     let (step, skipped) = found(&model_dir);
     assert_eq!(step, 1);
     assert!(skipped[0].contains("its file `checkpoint` is missing"), "{}", skipped[0]);
+    assert_eq!(list_steps(&model_dir).unwrap(), [1]);
+}
+
+#[test]
+fn names_that_are_no_checkpoints_are_in_nobodys_way() {
+    let (dir, model_dir) = scratch();
+    save(&model_dir, 1);
+    model_dir.join("checkpoint_007").create_dir_all().unwrap();
+    std::os::unix::fs::symlink("nowhere", dir.path().join("checkpoint_5")).unwrap();
+    assert_eq!(found(&model_dir), (1, Vec::new()));
     assert_eq!(list_steps(&model_dir).unwrap(), [1]);
 }
 

@@ -10,7 +10,7 @@ use gimlet::storage::Path;
 use super::{everywhere, names, save, scratch};
 
 fn prune(model_dir: &Path, keep: Option<usize>, keep_dataset_checkpoints: Option<usize>) {
-    Retention { keep, keep_dataset_checkpoints }.apply(model_dir, None).unwrap();
+    Retention { keep, keep_dataset_checkpoints }.apply(model_dir, u64::MAX, None).unwrap();
 }
 
 #[test]
@@ -38,6 +38,20 @@ fn the_newest_and_the_pinned_stay() {
         prune(model_dir, Some(2), None);
         assert_eq!(list_steps(model_dir).unwrap(), [9, 100, 1000]);
         assert_eq!(names(model_dir), ["checkpoint_100", "checkpoint_1000", "checkpoint_9"]);
+    });
+}
+
+#[test]
+fn what_was_just_saved_stays_though_a_later_one_is_damaged() {
+    everywhere(|model_dir| {
+        [1, 3, 9].iter().for_each(|step| drop(save(model_dir, *step)));
+        let damaged = checkpoint_dir(model_dir, 9).join("target.a/0.0");
+        damaged.remove_file().unwrap();
+        let retention = Retention { keep: Some(1), keep_dataset_checkpoints: Some(1) };
+        let removed = retention.apply(model_dir, 3, None).unwrap();
+        assert_eq!(removed, [checkpoint_dir(model_dir, 1)]);
+        let left = open(&checkpoint_dir(model_dir, 3)).unwrap();
+        assert!(left.extra("gimlet/train_ds-000-of-001.json").unwrap().is_some());
     });
 }
 

@@ -164,7 +164,7 @@ fn prune(steps: &[u64], keep: usize, rule: KeepBest, metrics: &[(u64, f64)]) -> 
     steps.iter().for_each(|step| drop(save(&model_dir, *step)));
     let metrics = metrics.iter().copied().collect::<BTreeMap<_, _>>();
     let retention = Retention { keep: Some(keep), keep_dataset_checkpoints: None };
-    retention.apply(&model_dir, Some(&Best { keep: rule, metrics })).unwrap();
+    retention.apply(&model_dir, u64::MAX, Some(&Best { keep: rule, metrics })).unwrap();
     list_steps(&model_dir).unwrap()
 }
 

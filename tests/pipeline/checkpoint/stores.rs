@@ -177,11 +177,11 @@ fn pruning_that_dies_at_any_request_leaves_whole_checkpoints() {
     let retention = Retention { keep: Some(1), keep_dataset_checkpoints: Some(1) };
     let fill = || [1, 2, 3].iter().for_each(|step| drop(try_save(&model_dir, *step).unwrap()));
     fill();
-    let count = requests(&bucket, || drop(retention.apply(&model_dir, None).unwrap()));
+    let count = requests(&bucket, || drop(retention.apply(&model_dir, 3, None).unwrap()));
     for number in 1..=count {
         fill();
         bucket.set(Fault::From(number));
-        let _ = retention.apply(&model_dir, None);
+        let _ = retention.apply(&model_dir, 3, None);
         bucket.set(Fault::None);
         for step in list_steps(&model_dir).unwrap() {
             open(&checkpoint_dir(&model_dir, step)).unwrap().verify().unwrap();
@@ -189,7 +189,7 @@ fn pruning_that_dies_at_any_request_leaves_whole_checkpoints() {
         assert_eq!(newest(&model_dir).step().unwrap(), 3);
         orphan(&model_dir);
         remove_stale(&model_dir).unwrap();
-        retention.apply(&model_dir, None).unwrap();
+        retention.apply(&model_dir, 3, None).unwrap();
         assert_eq!(names(&model_dir), ["checkpoint_3"], "request {number}");
     }
 }

@@ -80,6 +80,12 @@ pub(super) fn joined(entries: &[(Value, Value)]) -> Result<Array, DecodeError> {
         let piece = array(packed)?;
         match &mut whole {
             None => whole = Some(piece),
+            Some(whole) if whole.dtype != piece.dtype => {
+                return Err(damaged(format!(
+                    "is a cut array with pieces of {} and {}",
+                    whole.dtype, piece.dtype
+                )));
+            }
             Some(whole) => whole.data.extend(piece.data),
         }
     }
@@ -97,4 +103,32 @@ pub(super) fn joined(entries: &[(Value, Value)]) -> Result<Array, DecodeError> {
 /// A list of sizes.
 pub(super) fn sizes(value: &Value) -> Option<Vec<usize>> {
     value.as_array()?.iter().map(|size| size.as_u64()?.try_into().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(dtype: &str, data: &[u8]) -> Value {
+        let length = (data.len() / DType::from_name(dtype).unwrap().size()).into();
+        let parts = vec![Value::Array(vec![length]), dtype.into(), Value::Binary(data.to_vec())];
+        let mut packed = Vec::new();
+        rmpv::encode::write_value(&mut packed, &Value::Array(parts)).unwrap();
+        Value::Ext(EXT_ARRAY, packed)
+    }
+
+    #[test]
+    fn pieces_of_different_types_make_no_array() {
+        let joined = |last: Value| {
+            let pieces = [("0".into(), piece("float32", &[0; 8])), ("1".into(), last)];
+            let shape = vec![("0".into(), 3.into())];
+            let entries = [("shape", shape), ("chunks", pieces.to_vec())];
+            joined(&entries.map(|(key, map)| (key.into(), Value::Map(map))))
+        };
+        assert_eq!(joined(piece("float32", &[0; 4])).unwrap().shape, [3]);
+        let DecodeError::Damaged(reason) = joined(piece("int32", &[0; 4])).unwrap_err() else {
+            panic!("it is damaged");
+        };
+        assert_eq!(reason, "is a cut array with pieces of float32 and int32");
+    }
 }

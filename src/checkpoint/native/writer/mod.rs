@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use self::arrays::layout;
-use super::checksums::{Checksum, Checksums, FILE as CHECKSUMS_FILE, Noted, Summing};
+use super::checksums::{Checksums, FILE as CHECKSUMS_FILE, Noted};
 use super::dialect::{Conversion, Dialect, SmallFile, T5X};
 use super::msgpack::{Leaf, Leaves, check_tree};
 use super::place::Place;
 use super::procedure::Procedure;
 use super::share::Share;
+use super::sum::{Checksum, Summing};
 use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::journal::{Journal, tell_kept, tell_left};
@@ -255,7 +256,7 @@ impl Writer {
                 None => checksums.beside.insert(name.clone(), checksum),
             };
         }
-        files.insert(0, (self.dialect.in_checkpoint(CHECKSUMS_FILE), checksums.to_text()));
+        files.insert(0, (self.dialect.in_checkpoint(CHECKSUMS_FILE), checksums.into_text()));
         Ok(files)
     }
 
