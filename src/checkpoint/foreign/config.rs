@@ -13,7 +13,12 @@ use crate::storage::Path;
 struct Config {
     model_type: Option<String>,
     tie_word_embeddings: Option<bool>,
+    /// Since transformers 5, whose T5 always says to be tied.
+    scale_decoder_outputs: Option<bool>,
 }
+
+/// Bytes of two tensors that are compared at a time.
+const COMPARED_BYTES: usize = 1 << 20;
 
 /// Names the tensors of a file, or of several in `dir`.
 pub(super) fn with_config(
@@ -26,9 +31,25 @@ pub(super) fn with_config(
         Some(config) => config.traits(path)?,
         None => Traits::default(),
     };
-    let is_same = |name: &str, other: &str| raw.is_same(name, other);
+    let is_same =
+        |name: &str, other: &str| raw.is_same(name, other) || are_equal(&*raw, name, other);
     let entries = entries(raw.tensors(), raw.dialect(), traits, &is_same);
     Ok(Foreign::new(path, format, raw, entries))
+}
+
+/// Whether two tensors hold the same values; what cannot be read is none's equal.
+fn are_equal(raw: &dyn RawTensors, name: &str, other: &str) -> bool {
+    let info = &raw.tensors()[name];
+    if *info != raw.tensors()[other] {
+        return false;
+    }
+    let num_rows = info.shape.first().copied().unwrap_or(1);
+    let step = (COMPARED_BYTES / info.row_bytes().max(1)).max(1);
+    (0..num_rows).step_by(step).all(|start| {
+        let rows = start..(start + step).min(num_rows);
+        let read = |name: &str| raw.read_rows(name, rows.clone()).ok();
+        read(name).is_some_and(|bytes| read(other) == Some(bytes))
+    })
 }
 
 fn read_config(file: &Path) -> Result<Option<Config>, CheckpointError> {
@@ -51,9 +72,12 @@ impl Config {
                 ),
             });
         }
+        // transformers 5 calls every T5 tied, and ties a head only to an embedding that is equal.
+        let is_untied = self.tie_word_embeddings == Some(false);
+        let scales_by_name = matches!(model_type, "t5" | "longt5");
         Ok(Traits {
-            // transformers takes the head for tied where its configuration does not say.
-            tied: Some(self.tie_word_embeddings.unwrap_or(true)),
+            is_untied,
+            is_unscaled: self.scale_decoder_outputs == Some(false) || (is_untied && scales_by_name),
             bias_per_layer: Some(model_type == "umt5"),
         })
     }

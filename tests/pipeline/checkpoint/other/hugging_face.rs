@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use gimlet::checkpoint::{DType, Format, latest, open};
 use gimlet::models::t5::T5Config;
+use gimlet::storage::Path;
 
 use super::{check_params, copied, opened, value};
 use crate::checkpoint::scratch;
@@ -67,6 +68,43 @@ fn one_file_is_read_with_the_configuration_beside_it() {
     // Without it, a model whose head is its embedding still has no other.
     folder.join("config.json").remove_file().unwrap();
     assert_eq!(check_params(open(&file).unwrap().as_ref(), DType::F32), 47);
+}
+
+/// Replaces a word of the configuration.
+fn reconfigure(folder: &Path, from: &str, to: &str) {
+    let file = folder.join("config.json");
+    let text = file.read_to_string().unwrap();
+    assert!(text.contains(from), "{text}");
+    file.write_atomic(text.replace(from, to).as_bytes()).unwrap();
+}
+
+#[test]
+fn a_head_of_its_own_is_read_though_transformers_5_calls_every_model_tied() {
+    for name in ["t5_1_1", "mt5", "umt5", "longt5"] {
+        let (_dir, dir) = scratch();
+        let folder = copied(&format!("hugging_face/{name}"), &dir);
+        let expected = open(&folder).unwrap().shapes();
+        assert!(expected.contains_key("target/decoder/logits_dense/kernel"), "{name}");
+        let untied = r#""tie_word_embeddings": false"#;
+        reconfigure(&folder, untied, r#""tie_word_embeddings": true"#);
+        assert_eq!(open(&folder).unwrap().shapes(), expected, "{name}");
+    }
+}
+
+#[test]
+fn an_embedding_that_makes_logits_unscaled_is_read_as_their_matrix() {
+    let (_dir, dir) = scratch();
+    let folder = copied("hugging_face/t5", &dir);
+    reconfigure(&folder, "{", r#"{"scale_decoder_outputs": false,"#);
+    let model = open(&folder).unwrap();
+    let embedding = model.read("target/token_embedder/embedding").unwrap();
+    let logits = model.read("target/decoder/logits_dense/kernel").unwrap();
+    let [rows, columns] = embedding.shape[..] else { panic!("{:?}", embedding.shape) };
+    assert_eq!(logits.shape, [columns, rows]);
+    let (embedding, logits) = (embedding.to_f32().unwrap(), logits.to_f32().unwrap());
+    for (at, value) in embedding.iter().enumerate() {
+        assert_eq!(logits[at % columns * rows + at / columns], *value);
+    }
 }
 
 #[test]

@@ -3,8 +3,11 @@
 //! `encoder.block.3.layer.0.SelfAttention.q.weight` is `encoder/layers_3/attention/query/kernel`,
 //! transposed. umT5 has a relative bias in every layer, the others one in the first for all.
 
+mod table;
+
 use std::collections::BTreeMap;
 
+use self::table::{BIAS, DROPPED, EMBEDDING, EMBEDDINGS, HEAD, LOGITS, REL_EMBEDDING, table};
 use super::{Axes, Entry, Origin, take_number};
 use crate::checkpoint::raw::RawInfos;
 
@@ -16,99 +19,6 @@ pub const TORCH: &str = "pytorch_model.bin";
 
 /// The same, of transformers' Flax models.
 pub const FLAX: &str = "flax_model.msgpack";
-
-/// The bias of relative positions in a block of Hugging Face's, which is T5X's of the whole stack or of
-/// a layer.
-const BIAS: &str = "relative_attention_bias.weight";
-
-/// The same of T5X.
-const REL_EMBEDDING: &str = "relpos_bias/rel_embedding";
-
-/// Names in transformers of what attends, with T5X's names.
-const ATTENTIONS: [(&str, &str); 5] = [
-    ("encoder.block.#.layer.0.SelfAttention", "encoder/layers_#/attention"),
-    ("encoder.block.#.layer.0.LocalSelfAttention", "encoder/layers_#/attention"),
-    ("encoder.block.#.layer.0.TransientGlobalSelfAttention", "encoder/layers_#/attention"),
-    ("decoder.block.#.layer.0.SelfAttention", "decoder/layers_#/self_attention"),
-    ("decoder.block.#.layer.1.EncDecAttention", "decoder/layers_#/encoder_decoder_attention"),
-];
-
-const PROJECTIONS: [(&str, &str); 4] = [("q", "query"), ("k", "key"), ("v", "value"), ("o", "out")];
-
-/// Feed-forward blocks.
-const MLPS: [(&str, &str); 2] = [
-    ("encoder.block.#.layer.1.DenseReluDense", "encoder/layers_#/mlp"),
-    ("decoder.block.#.layer.2.DenseReluDense", "decoder/layers_#/mlp"),
-];
-
-const MLP_KERNELS: [&str; 4] = ["wi", "wi_0", "wi_1", "wo"];
-
-/// What is neither attention nor feed-forward.
-const OTHERS: [(&str, &str, Axes); 11] = [
-    ("shared.weight", "token_embedder/embedding", Axes::Same),
-    ("lm_head.weight", "decoder/logits_dense/kernel", Axes::Swapped),
-    ("encoder.final_layer_norm.weight", "encoder/encoder_norm/scale", Axes::Same),
-    ("decoder.final_layer_norm.weight", "decoder/decoder_norm/scale", Axes::Same),
-    (
-        "encoder.block.#.layer.0.layer_norm.weight",
-        "encoder/layers_#/pre_attention_layer_norm/scale",
-        Axes::Same,
-    ),
-    (
-        "encoder.block.#.layer.1.layer_norm.weight",
-        "encoder/layers_#/pre_mlp_layer_norm/scale",
-        Axes::Same,
-    ),
-    (
-        "decoder.block.#.layer.0.layer_norm.weight",
-        "decoder/layers_#/pre_self_attention_layer_norm/scale",
-        Axes::Same,
-    ),
-    (
-        "decoder.block.#.layer.1.layer_norm.weight",
-        "decoder/layers_#/pre_cross_attention_layer_norm/scale",
-        Axes::Same,
-    ),
-    (
-        "decoder.block.#.layer.2.layer_norm.weight",
-        "decoder/layers_#/pre_mlp_layer_norm/scale",
-        Axes::Same,
-    ),
-    (
-        "encoder.block.#.layer.0.TransientGlobalSelfAttention.global_input_layer_norm.weight",
-        "encoder/layers_#/attention/T5LayerNorm_0/scale",
-        Axes::Same,
-    ),
-    (
-        "encoder.block.#.layer.0.TransientGlobalSelfAttention.global_relative_attention_bias.weight",
-        "encoder/side_relpos_bias/rel_embedding",
-        Axes::Swapped,
-    ),
-];
-
-/// Names under which transformers keeps the embedding a second time.
-const EMBEDDINGS: [&str; 3] =
-    ["shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"];
-
-/// Cross attention has no bias, though the first published models hold one: transformers drops it too.
-const DROPPED: &str = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
-
-/// Names of transformers with T5X's, both with `#` for the number of the layer, and the axes.
-fn table() -> Vec<(String, String, Axes)> {
-    let mut table: Vec<_> =
-        OTHERS.iter().map(|(hf, t5x, axes)| (hf.to_string(), t5x.to_string(), *axes)).collect();
-    for (hf, t5x) in ATTENTIONS {
-        let kernel = |(q, query): (&str, &str)| {
-            (format!("{hf}.{q}.weight"), format!("{t5x}/{query}/kernel"), Axes::Swapped)
-        };
-        table.extend(PROJECTIONS.map(kernel));
-    }
-    for (hf, t5x) in MLPS {
-        let kernel = |wi: &str| (format!("{hf}.{wi}.weight"), format!("{t5x}/{wi}/kernel"));
-        table.extend(MLP_KERNELS.map(kernel).map(|(hf, t5x)| (hf, t5x, Axes::Swapped)));
-    }
-    table
-}
 
 /// How a T5's tensors are named and laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,8 +53,11 @@ impl Dialect {
 /// What must be known of a model besides its tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::checkpoint) struct Traits {
-    /// Whether the embedding also maps to logits; `None` where nothing says so.
-    pub tied: Option<bool>,
+    /// Whether logits have a matrix of their own even where it equals the embedding.
+    pub is_untied: bool,
+    /// Whether an embedding that maps to logits too does so as it is. T5X divides by the root of its width
+    /// first, and has a matrix of its own where that is not done.
+    pub is_unscaled: bool,
     /// Whether every layer has a relative bias of its own; `None` where the tensors tell.
     pub bias_per_layer: Option<bool>,
 }
@@ -163,18 +76,25 @@ pub(in crate::checkpoint) fn entries(
     let bare = |raw: &str| dialect.to_pytorch(&raw[prefix.len()..]);
     let by_name: BTreeMap<String, &String> = tensors.keys().map(|raw| (bare(raw), raw)).collect();
     let embedding = EMBEDDINGS.into_iter().find(|name| by_name.contains_key(*name));
-    let tied = traits.tied.unwrap_or_else(|| is_tied(&by_name, embedding, is_same));
+    let head = by_name.get(HEAD);
+    let is_tied = match (head, embedding.and_then(|name| by_name.get(name))) {
+        (Some(head), Some(embedding)) => !traits.is_untied && is_same(head, embedding),
+        _ => true,
+    };
     let per_layer = traits.bias_per_layer.unwrap_or_else(|| {
         by_name.keys().any(|name| name.ends_with(BIAS) && !name.contains(".block.0."))
     });
     let mut entries = BTreeMap::new();
-    for (name, raw) in &by_name {
+    let mut order: Vec<_> = by_name.iter().collect();
+    // Where `a.b` and `a/b` are both there, the first keeps its name.
+    order.sort_by_key(|(name, _)| name.contains('.'));
+    for (name, raw) in order {
         let is_spare = EMBEDDINGS.contains(&&name[..]) && embedding != Some(&name[..]);
-        if is_spare || name == DROPPED || (tied && name == "lm_head.weight") {
+        if is_spare || name == DROPPED || (is_tied && name == HEAD) {
             continue;
         }
         let known = match embedding == Some(&name[..]) {
-            true => Some((OTHERS[0].1.to_string(), Axes::Same)),
+            true => Some((EMBEDDING.to_string(), Axes::Same)),
             false => bias_to_t5x(name, per_layer).or_else(|| to_t5x(&table, name)),
         };
         let known = known.map(|(t5x, axes)| (t5x, dialect.axes(raw, axes)));
@@ -186,10 +106,31 @@ pub(in crate::checkpoint) fn entries(
         if axes == Axes::Swapped {
             shape.reverse();
         }
+        let mut t5x = format!("target/{t5x}");
+        if entries.contains_key(&t5x) {
+            t5x = format!("target/{name}");
+        }
         let origin = Origin::Tensor(raw.to_string(), axes);
-        entries.insert(format!("target/{t5x}"), Entry { origin, dtype: info.dtype, shape });
+        entries.insert(t5x, Entry { origin, dtype: info.dtype, shape });
+    }
+    let has_decoder = by_name.keys().any(|name| name.starts_with("decoder."));
+    if is_tied && traits.is_unscaled && has_decoder {
+        entries.extend(head_of_embedding(&entries));
     }
     entries
+}
+
+/// The matrix that maps to logits, made of the embedding.
+fn head_of_embedding(entries: &BTreeMap<String, Entry>) -> Option<(String, Entry)> {
+    let Entry { origin: Origin::Tensor(raw, _), dtype, shape } =
+        entries.get(&format!("target/{EMBEDDING}"))?
+    else {
+        return None;
+    };
+    let &[vocab_size, emb_dim] = &shape[..] else { return None };
+    let origin = Origin::Tensor(raw.clone(), Axes::Swapped);
+    let entry = Entry { origin, dtype: *dtype, shape: vec![emb_dim, vocab_size] };
+    Some((format!("target/{LOGITS}"), entry))
 }
 
 /// What wrappers of PyTorch put before every name.
@@ -199,17 +140,6 @@ fn common_prefix(tensors: &RawInfos) -> &'static str {
         .into_iter()
         .find(all)
         .unwrap_or_default()
-}
-
-fn is_tied(
-    by_name: &BTreeMap<String, &String>,
-    embedding: Option<&str>,
-    is_same: &dyn Fn(&str, &str) -> bool,
-) -> bool {
-    match (by_name.get("lm_head.weight"), embedding.and_then(|name| by_name.get(name))) {
-        (Some(head), Some(embedding)) => is_same(head, embedding),
-        _ => true,
-    }
 }
 
 fn to_t5x(table: &BTreeMap<String, (String, Axes)>, name: &str) -> Option<(String, Axes)> {
@@ -305,7 +235,8 @@ mod tests {
     fn map(names: &[&str], traits: Traits) -> Vec<String> {
         let info = RawInfo { dtype: DType::F32, shape: vec![2, 3] };
         let tensors: RawInfos = names.iter().map(|name| (name.to_string(), info.clone())).collect();
-        let entries = entries(&tensors, Dialect::PyTorch, traits, &|_, _| false);
+        let is_same = |head: &str, _: &str| !head.starts_with("module.");
+        let entries = entries(&tensors, Dialect::PyTorch, traits, &is_same);
         let shown = entries.iter().map(|(name, entry)| match &entry.origin {
             Origin::Tensor(raw, Axes::Swapped) => format!("{name}<{raw} T"),
             Origin::Tensor(raw, Axes::Same) => format!("{name}<{raw}"),
@@ -329,10 +260,26 @@ mod tests {
     #[test]
     fn a_tied_head_and_second_embeddings_are_dropped() {
         let names = ["shared.weight", "encoder.embed_tokens.weight", "lm_head.weight", DROPPED];
-        let found = map(&names, Traits { tied: Some(true), ..Traits::default() });
+        let found = map(&names, Traits::default());
         assert_eq!(found, ["token_embedder/embedding<shared.weight"]);
+        let untied = map(&names, Traits { is_untied: true, ..Traits::default() });
+        assert_eq!(untied[0], "decoder/logits_dense/kernel<lm_head.weight T");
         let found = map(&["decoder.embed_tokens.weight"], Traits::default());
         assert_eq!(found, ["token_embedder/embedding<decoder.embed_tokens.weight"]);
+    }
+
+    #[test]
+    fn an_embedding_that_maps_to_logits_as_it_is_becomes_a_matrix_of_its_own() {
+        let traits = Traits { is_unscaled: true, ..Traits::default() };
+        let found = map(&["shared.weight", "decoder.final_layer_norm.weight"], traits);
+        assert_eq!(found[1], "decoder/logits_dense/kernel<shared.weight T");
+        assert_eq!(map(&["shared.weight"], traits).len(), 1, "an encoder has no logits");
+    }
+
+    #[test]
+    fn no_tensor_hides_another() {
+        let found = map(&["a.b", "a/b", "a.b.c", "a/b.c"], Traits::default());
+        assert_eq!(found, ["a.b<a.b", "a/b<a/b", "a/b.c<a/b.c", "a/b/c<a.b.c"]);
     }
 
     #[test]
