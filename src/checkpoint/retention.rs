@@ -8,7 +8,7 @@ use super::native::{TEMPORARY_MARK, create_temporary};
 use super::open::ORBAX_ITEM;
 use super::steps::{checkpoint_dir, list_steps, step_of};
 use super::unfinished;
-use crate::storage::{FolderLock, Holder, Locked, Path};
+use crate::storage::{Holder, Lock, Locked, Path};
 use crate::telemetry;
 
 /// A file of this name in a checkpoint keeps it.
@@ -130,10 +130,7 @@ fn is_gone(removed: Result<(), CheckpointError>) -> bool {
 /// The lock on a folder whose writer is dead, where it can be locked: while it is held nobody goes on with what
 /// is removed. Ours are locked while their writer lives, and marked in stores; what T5X writes is judged by
 /// its age.
-fn if_dead(
-    dir: &Path,
-    lease: Option<&Holder>,
-) -> Result<Option<Option<FolderLock>>, CheckpointError> {
+fn if_dead(dir: &Path, lease: Option<&Holder>) -> Result<Option<Option<Lock>>, CheckpointError> {
     let is_old = || -> Result<bool, CheckpointError> {
         let age = SystemTime::now().duration_since(dir.modified()?).unwrap_or_default();
         Ok(age > FOREIGN_LIFETIME)

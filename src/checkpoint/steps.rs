@@ -83,7 +83,10 @@ pub fn latest(folder: &Path) -> Result<Option<Path>, CheckpointError> {
     match recognize(folder)? {
         // A folder of TensorFlow's has a file that names the newest.
         Format::MeshTensorFlow => Ok(Some(folder.clone())),
-        Format::T5x if !folder.join(CHECKPOINT_FILE).exists()? => Ok(None),
+        // One that was copied without that file has checkpoints all the same.
+        Format::T5x if !folder.join(CHECKPOINT_FILE).exists()? => {
+            Ok(tensorflow_checkpoints(folder)?.pop())
+        }
         _ => refused(folder, ONE_CHECKPOINT),
     }
 }

@@ -85,6 +85,9 @@ pub struct EvalArgs {
     /// The configuration.
     #[command(flatten)]
     pub gin: GinArgs,
+    /// Write into an EVAL_OUTPUT_DIR of a bucket though another process seems to: it is known to be dead.
+    #[arg(long = "take_over", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    pub take_over: bool,
     /// Resolve everything, print what would be evaluated on what, and stop.
     #[arg(long = "dry_run")]
     pub dry_run: bool,

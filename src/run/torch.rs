@@ -61,7 +61,8 @@ fn train_command(args: &TrainArgs, color: bool) -> Result<(), Failure> {
 
 fn eval_command(args: &EvalArgs, color: bool) -> Result<(), Failure> {
     let configured = configure::<Evaluate>(&args.gin, &Library, color)?;
-    let evaluations = in_context(&configured, evaluate)?;
+    let takeover = Takeover::from(args.take_over);
+    let evaluations = in_context(&configured, |spec, context| evaluate(spec, context, takeover))?;
     say_what_was_evaluated(&evaluations, &configured.spec);
     let goes_on = configured.spec.restore_checkpoint_cfg.mode == RestoreMode::All;
     if evaluations.is_interrupted && !goes_on {

@@ -1,8 +1,11 @@
 //! What writing a file as a whole leaves beside it where its process is killed: `.NAME.tmp-MACHINE-PID-N`.
 //! The name tells who wrote it, so that the next run can remove it.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::path::{Path as LocalPath, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -41,20 +44,44 @@ fn writer(name: &str) -> Option<(u32, u32)> {
         .then_some((machine, pid))
 }
 
+/// Removes what killed processes left in the folder of a file that is written as a whole; once for each
+/// folder, as far as it can.
+pub(super) fn sweep_beside(local: &LocalPath) {
+    static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let folder = local.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(LocalPath::new("."));
+    if !SWEPT.lock().is_ok_and(|mut swept| swept.insert(folder.to_path_buf())) {
+        return;
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let writer = name.to_str().and_then(writer);
+        if writer.is_some_and(|writer| is_abandoned(&entry.path(), writer).unwrap_or(false)) {
+            // Another process may have been quicker.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Whether the file of a writer stays as it is: that process has ended on this machine, or the file is an
+/// hour old.
+fn is_abandoned(local: &LocalPath, (machine, pid): (u32, u32)) -> io::Result<bool> {
+    let found = match fs::symlink_metadata(local) {
+        // Its writer was quicker.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        found => found?,
+    };
+    let age = SystemTime::now().duration_since(found.modified()?).unwrap_or_default();
+    Ok(found.is_file() && (has_ended(machine, pid) || age > LIFETIME))
+}
+
 impl Path {
     /// Whether it is what [`Path::write_atomic`] left on disk when its process was killed: that process
     /// has ended on this machine, or the file is an hour old.
     pub fn is_abandoned_write(&self) -> Result<bool, StorageError> {
-        let Some((machine, pid)) = writer(self.file_name()) else { return Ok(false) };
+        let Some(writer) = writer(self.file_name()) else { return Ok(false) };
         let Place::Disk(local) = self.place()? else { return Ok(false) };
-        let found = match fs::symlink_metadata(local) {
-            // Its writer was quicker.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-            found => self.done("look at", found)?,
-        };
-        let modified = self.done("look at", found.modified())?;
-        let age = SystemTime::now().duration_since(modified).unwrap_or_default();
-        Ok(found.is_file() && (has_ended(machine, pid) || age > LIFETIME))
+        self.done("look at", is_abandoned(&local, writer))
     }
 }
 
@@ -110,5 +137,18 @@ mod tests {
         fs::create_dir(dir.path().join(&name)).unwrap();
         assert!(!folder.join(&name).is_abandoned_write().unwrap());
         assert!(!folder.join("metrics.json").is_abandoned_write().unwrap());
+    }
+
+    #[test]
+    fn who_writes_into_a_folder_clears_away_what_the_dead_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = |pid| temporary_name("info.json", machine(), pid, 0);
+        for pid in [NOBODY, std::process::id()] {
+            fs::write(dir.path().join(name(pid)), b"{").unwrap();
+        }
+        let folder = Path::try_from(dir.path()).unwrap();
+        folder.join("other.json").write_atomic(b"{}").unwrap();
+        let left: Vec<_> = folder.list().unwrap();
+        assert_eq!(left, [folder.join(&name(std::process::id())), folder.join("other.json")]);
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path as LocalPath, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::abandoned::temporary_beside;
+use super::abandoned::{sweep_beside, temporary_beside};
 use super::error::StorageError;
 use super::path::Path;
 
@@ -70,8 +70,9 @@ pub(super) fn create_private_dir(local: &LocalPath) -> io::Result<()> {
     }
 }
 
-/// Replaces a file as a whole.
+/// Replaces a file as a whole; what was left beside it where that was interrupted before goes.
 pub(super) fn write_atomic(local: &LocalPath, bytes: &[u8]) -> io::Result<()> {
+    sweep_beside(local);
     let temporary = temporary_beside(local);
     let written = write_synced(&temporary, bytes)
         .and_then(|()| fs::rename(&temporary, local))

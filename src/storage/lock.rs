@@ -1,23 +1,26 @@
-//! Locks on folders, which tell a living writer from a dead one: the system drops them with the
+//! Locks on folders and files, which tell a living writer from a dead one: the system drops them with the
 //! process, however it ends.
 
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path as LocalPath;
 
 use super::error::StorageError;
 use super::files::Place;
 use super::path::Path;
 
-/// An exclusive lock on a folder, held until dropped.
+/// An exclusive lock on a folder or file, held until dropped.
 #[derive(Debug)]
-pub struct FolderLock {
-    _folder: File,
+pub struct Lock {
+    _locked: File,
 }
 
-/// What came of an attempt to lock a folder.
+/// What came of an attempt to get a lock.
 #[derive(Debug)]
 pub enum Locked {
     /// The lock is ours.
-    Held(FolderLock),
+    Held(Lock),
     /// Someone alive holds it.
     Busy,
     /// The file system or store has no locks; nothing is known.
@@ -25,20 +28,58 @@ pub enum Locked {
 }
 
 impl Path {
-    /// Tries to lock the folder, without waiting.
+    /// Tries to lock the folder or file that is there, without waiting. File systems of several machines
+    /// keep locks on folders to the machine that asks.
     pub fn try_lock(&self) -> Result<Locked, StorageError> {
         let Place::Disk(local) = self.place()? else { return Ok(Locked::Unsupported) };
-        let folder = File::open(&local).map_err(|error| StorageError::new("lock", self, error))?;
-        Ok(match folder.try_lock() {
-            Ok(()) => Locked::Held(FolderLock { _folder: folder }),
-            Err(TryLockError::WouldBlock) => Locked::Busy,
-            Err(TryLockError::Error(_)) => Locked::Unsupported,
-        })
+        // NFS locks files only for who may write them; a folder cannot be opened so.
+        let file = OpenOptions::new().read(true).write(true).open(&local);
+        Ok(try_lock(self.done("lock", file.or_else(|_| File::open(&local)))?))
+    }
+
+    /// Tries to lock the file, which then holds `text`, without waiting; it is made where there is none. On
+    /// file systems of several machines, such as NFS, all of them see the lock.
+    pub fn try_lock_with(&self, text: &str) -> Result<Locked, StorageError> {
+        let Place::Disk(local) = self.place()? else { return Ok(Locked::Unsupported) };
+        self.done("lock", lock_with(&local, text))
+    }
+}
+
+/// How often a file that others remove is made anew.
+const TRIES: usize = 100;
+
+fn lock_with(local: &LocalPath, text: &str) -> io::Result<Locked> {
+    for _ in 0..TRIES {
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(local)?;
+        let (opened, locked) = (file.metadata()?, try_lock(file.try_clone()?));
+        if matches!(locked, Locked::Busy) {
+            return Ok(locked);
+        }
+        // Who held it may have removed it in between: then the name is another's to take.
+        let is_there = |found: fs::Metadata| (found.dev(), found.ino());
+        if fs::metadata(local).map(is_there).ok() != Some((opened.dev(), opened.ino())) {
+            continue;
+        }
+        file.set_len(0)?;
+        (&file).write_all(text.as_bytes())?;
+        return Ok(locked);
+    }
+    Err(io::Error::other("others make and remove it all the time"))
+}
+
+fn try_lock(file: File) -> Locked {
+    match file.try_lock() {
+        Ok(()) => Locked::Held(Lock { _locked: file }),
+        Err(TryLockError::WouldBlock) => Locked::Busy,
+        Err(TryLockError::Error(_)) => Locked::Unsupported,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -50,5 +91,25 @@ mod tests {
         assert!(matches!(path.try_lock().unwrap(), Locked::Busy));
         drop(held);
         assert!(matches!(path.try_lock().unwrap(), Locked::Held(_)));
+    }
+
+    #[test]
+    fn a_file_is_locked_by_one_of_many_and_tells_by_whom() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = Path::try_from(dir.path()).unwrap().join("running.txt");
+        let num_held = AtomicUsize::new(0);
+        let work = |name: usize| {
+            for _ in 0..200 {
+                let Locked::Held(lock) = file.try_lock_with(&name.to_string()).unwrap() else {
+                    continue;
+                };
+                assert_eq!(num_held.fetch_add(1, Ordering::SeqCst), 0, "two hold it");
+                assert_eq!(file.read_to_string().unwrap(), name.to_string());
+                num_held.fetch_sub(1, Ordering::SeqCst);
+                file.remove_file().unwrap();
+                drop(lock);
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|name| drop(scope.spawn(move || work(name)))));
     }
 }

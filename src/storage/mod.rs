@@ -35,7 +35,7 @@ pub use error::StorageError;
 pub use folders::Entry;
 pub use growing::GrowingFile;
 pub use lease::{Holder, Lease, Leased, Takeover};
-pub use lock::{FolderLock, Locked};
+pub use lock::{Lock, Locked};
 pub use path::Path;
 pub use path_map::{PATH_MAP_VARIABLE, parse_path_map, set_path_map};
 pub use probe::{Outcome, Probe};

@@ -3,12 +3,12 @@
 //! who is at work; there the same holds where the process is known to be gone, and else once nothing was
 //! heard of it for a while.
 
-use crate::storage::{FolderLock, Lease, Leased, Locked, Path, Process, Takeover};
+use crate::storage::{Lease, Leased, Lock, Locked, Path, Process, Takeover};
 use crate::telemetry;
 
 use super::error::TrainError;
 
-/// Tells a second process who is at work. Its content counts only while the folder is locked.
+/// Tells a second process who is at work. Its content counts only while it is locked.
 const FILE: &str = "running.txt";
 
 /// A MODEL_DIR that this process works in, until dropped.
@@ -22,7 +22,7 @@ pub struct Occupied {
 enum Hold {
     /// `None` where the file system has no locks.
     Lock {
-        _lock: Option<FolderLock>,
+        _lock: Option<Lock>,
     },
     Lease(Lease),
 }
@@ -62,7 +62,7 @@ impl Occupied {
 
 fn lock(model_dir: &Path) -> Result<Hold, TrainError> {
     let file = model_dir.join(FILE);
-    let lock = match model_dir.try_lock()? {
+    let lock = match file.try_lock_with(&Process::this().to_string())? {
         Locked::Held(lock) => Some(lock),
         Locked::Busy => {
             let by = file.read_to_string().unwrap_or_else(|_| "another process".to_string());
@@ -77,7 +77,6 @@ fn lock(model_dir: &Path) -> Result<Hold, TrainError> {
             None
         }
     };
-    file.write_atomic(Process::this().to_string().as_bytes())?;
     Ok(Hold::Lock { _lock: lock })
 }
 

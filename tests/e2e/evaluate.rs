@@ -286,10 +286,11 @@ fn a_second_evaluation_into_one_folder_is_refused() {
     let results = folder.path("evaluated");
     fs::create_dir(&results).expect("the folder can be written");
     let results = gimlet::storage::Path::try_from(results.as_path()).expect("it is a path");
-    let lock = results.try_lock().expect("it can be locked");
+    let lock =
+        results.join("running.txt").try_lock_with("another process").expect("it can be locked");
     let ended = eval(&folder, "all", &["model"]).run();
     assert_eq!(ended.status, Some(2), "{}", ended.stderr);
-    assert_said(&ended, &["writes into `evaluated`", "set EVAL_OUTPUT_DIR to another folder"]);
+    assert_said(&ended, &["another process writes into `evaluated`", "set EVAL_OUTPUT_DIR"]);
     drop(lock);
     eval(&folder, "all", &["model"]).succeeds();
 }

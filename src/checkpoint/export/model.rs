@@ -72,6 +72,9 @@ impl Model {
             return Err(CheckpointError::Export { path: from.path().to_string(), reason });
         }
         let [vocab_size, emb_dim] = shape("token_embedder/embedding")?;
+        if !params.keys().any(|name| name.starts_with("decoder/")) {
+            return Err(other("it has no decoder".to_string()));
+        }
         let bias =
             ["encoder/relpos_bias/rel_embedding", "encoder/layers_0/relpos_bias/rel_embedding"];
         let [heads, num_buckets] = shape(bias[0]).or_else(|_| shape(bias[1]))?;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::journal::{Job, Journal, noted, tell_kept, tell_left};
-use crate::storage::{FileWriter, FolderLock, Locked, Path, StorageError};
+use crate::storage::{FileWriter, Lock, Locked, Path, StorageError};
 use crate::telemetry::Wait;
 
 /// What ends the name of the file while it is written, and that of its journal.
@@ -220,7 +220,7 @@ struct Staged {
     /// Whether it is not removed when dropped: it has its name, or the next conversion may go on with it.
     stays: bool,
     /// Shows others that the writer is alive.
-    _lock: Option<FolderLock>,
+    _lock: Option<Lock>,
 }
 
 impl Staged {

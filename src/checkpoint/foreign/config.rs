@@ -31,6 +31,10 @@ pub(super) fn with_config(
         Some(config) => config.traits(path)?,
         None => Traits::default(),
     };
+    if raw.tensors().is_empty() {
+        let (path, reason) = (path.to_string(), "it holds no tensors".to_string());
+        return Err(CheckpointError::NotACheckpoint { path, reason });
+    }
     let is_same =
         |name: &str, other: &str| raw.is_same(name, other) || are_equal(&*raw, name, other);
     let entries = entries(raw.tensors(), raw.dialect(), traits, &is_same);
@@ -58,7 +62,10 @@ fn read_config(file: &Path) -> Result<Option<Config>, CheckpointError> {
         text => text?,
     };
     let config = serde_json::from_slice(&text);
-    config.map(Some).map_err(|error| CheckpointError::damaged(file, error.to_string()))
+    config.map(Some).map_err(|error: serde_json::Error| match error.is_data() {
+        true => CheckpointError::Unsupported { path: file.to_string(), reason: error.to_string() },
+        false => CheckpointError::damaged(file, error.to_string()),
+    })
 }
 
 impl Config {

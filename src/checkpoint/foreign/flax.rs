@@ -56,7 +56,7 @@ impl RawTensors for FlaxFile {
                 name,
                 file: &self.file,
                 range: range.clone(),
-                sum: None,
+                expected: None,
             };
             pieces.extend(extents.iter().map(piece));
         }

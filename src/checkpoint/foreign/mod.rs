@@ -158,7 +158,7 @@ impl Stored for Foreign {
     }
 
     fn has_checksums(&self) -> bool {
-        self.raw.pieces().iter().any(|piece| piece.sum.is_some())
+        self.raw.pieces().iter().any(|piece| piece.expected.is_some())
     }
 
     fn verify(&self) -> Result<(), CheckpointError> {

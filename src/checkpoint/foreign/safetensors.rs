@@ -1,9 +1,11 @@
 //! Files of safetensors: eight bytes of length, a JSON header, and the tensors one after the other.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 
-use serde::Deserialize;
+use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::sums::Piece;
 use super::{MAX_RANK, RawTensors};
@@ -49,10 +51,47 @@ pub(super) struct SafeTensors {
 }
 
 #[derive(Deserialize)]
-struct Header {
+struct Tensor {
     dtype: String,
     shape: Vec<usize>,
     data_offsets: (u64, u64),
+}
+
+/// Every tensor by its name.
+struct Header(BTreeMap<String, Tensor>);
+
+impl<'de> Deserialize<'de> for Header {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Tensors)
+    }
+}
+
+/// Takes the entries one by one: of what is no tensor nothing is held.
+struct Tensors;
+
+impl<'de> Visitor<'de> for Tensors {
+    type Value = Header;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+        let mut tensors = BTreeMap::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if name == METADATA {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let in_tensor = |error| Error::custom(format!("`{name}`: {error}"));
+            let tensor = map.next_value().map_err(in_tensor)?;
+            if tensors.contains_key(&name) {
+                return Err(Error::custom(format!("`{name}` is there twice")));
+            }
+            tensors.insert(name, tensor);
+        }
+        Ok(Header(tensors))
+    }
 }
 
 impl SafeTensors {
@@ -65,13 +104,8 @@ impl SafeTensors {
         let (header, start) = read_header(&file)?;
         let (mut tensors, mut offsets) = (RawInfos::new(), BTreeMap::new());
         let mut extents = Vec::new();
-        for (name, value) in header {
-            if name == METADATA {
-                continue;
-            }
+        for (name, tensor) in header.0 {
             let damaged = |reason| CheckpointError::damaged(path, format!("`{name}`: {reason}"));
-            let tensor: Header =
-                serde_json::from_value(value).map_err(|error| damaged(error.to_string()))?;
             let (begin, end) = tensor.data_offsets;
             let info = RawInfo { dtype: dtype(path, &name, &tensor.dtype)?, shape: tensor.shape };
             let expected = info.num_bytes().filter(|_| info.shape.len() <= MAX_RANK);
@@ -82,8 +116,11 @@ impl SafeTensors {
                     info.dtype
                 )));
             }
+            let Some(offset) = start.checked_add(begin) else {
+                return Err(damaged(format!("it begins at byte {begin}")));
+            };
             extents.push((begin, end));
-            offsets.insert(name.clone(), start + begin);
+            offsets.insert(name.clone(), offset);
             tensors.insert(name, info);
         }
         check_extents(&file, extents, file.size() - start)?;
@@ -107,16 +144,19 @@ impl RawTensors for SafeTensors {
         for (name, info) in &self.tensors {
             let start = self.offsets[name];
             let bytes = info.num_bytes().expect("checked when the file was opened");
-            pieces.push(Piece { name, file: &self.file, range: start..start + bytes, sum: None });
+            pieces.push(Piece {
+                name,
+                file: &self.file,
+                range: start..start + bytes,
+                expected: None,
+            });
         }
         pieces
     }
 }
 
-type Json = serde_json::Map<String, serde_json::Value>;
-
 /// The header, and where the tensors begin.
-fn read_header(file: &RangeFile) -> Result<(Json, u64), CheckpointError> {
+fn read_header(file: &RangeFile) -> Result<(Header, u64), CheckpointError> {
     let path = file.path();
     let short =
         || CheckpointError::damaged(path, format!("it ends within its header, at {}", file.size()));

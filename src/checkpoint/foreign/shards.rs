@@ -45,7 +45,7 @@ impl Shards {
             let at = match opened.get(&file[..]) {
                 Some(at) => *at,
                 None => {
-                    if file.contains(['/', '\\']) || file == ".." {
+                    if file.contains(['/', '\\', '\0']) || ["", ".", ".."].contains(&&file[..]) {
                         return Err(damaged(format!(
                             "`{file}` is not the name of a file beside it"
                         )));

@@ -1,6 +1,8 @@
 //! Checksums of files of other programs, compared piece by piece however large the tensors are.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard};
 
 use super::RawTensors;
 use crate::checkpoint::blocks::BLOCK_BYTES;
@@ -17,7 +19,27 @@ pub(in crate::checkpoint) struct Piece<'a> {
     /// Where in the file.
     pub range: Range<u64>,
     /// What the bytes must sum to; `None` where the format does not tell.
-    pub sum: Option<Sum>,
+    pub expected: Option<Expected<'a>>,
+}
+
+/// What a piece must sum to.
+#[derive(Clone, Copy)]
+pub(in crate::checkpoint) struct Expected<'a> {
+    /// The checksum.
+    pub sum: Sum,
+    /// Where it is noted that the piece has it.
+    pub compared: &'a Compared,
+}
+
+/// The pieces, by file and start, that were found to have their checksums: of tensors that are read in
+/// parts each is read as a whole only once.
+#[derive(Debug, Default)]
+pub(in crate::checkpoint) struct Compared(Mutex<BTreeSet<(String, u64)>>);
+
+impl Compared {
+    fn pieces(&self) -> MutexGuard<'_, BTreeSet<(String, u64)>> {
+        self.0.lock().expect("no holder of the pieces panics")
+    }
 }
 
 /// A checksum of one of the kinds that formats use.
@@ -73,9 +95,29 @@ pub(in crate::checkpoint) fn mask(crc32c: u32) -> u32 {
 }
 
 impl Piece<'_> {
+    /// Reads some of the bytes, which lie in these of the file, and compares the whole piece where that
+    /// was not done before.
+    pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>, CheckpointError> {
+        let is_whole = range == self.range;
+        let bytes = self.file.read(range)?;
+        match self.expected {
+            Some(expected) if is_whole && !expected.sum.fits(&bytes) => return Err(self.changed()),
+            Some(expected) if !is_whole && !expected.compared.pieces().contains(&self.key()) => {
+                self.check()?;
+            }
+            _ => {}
+        }
+        Ok(bytes)
+    }
+
+    fn key(&self) -> (String, u64) {
+        (self.file.path().to_string(), self.range.start)
+    }
+
     /// Reads the bytes and compares.
     fn check(&self) -> Result<(), CheckpointError> {
-        let mut running = self.sum.map(Running::new);
+        let expected = self.expected.map(|expected| expected.sum);
+        let mut running = expected.map(Running::new);
         let mut at = self.range.start;
         while at < self.range.end {
             let end = self.range.end.min(at + BLOCK_BYTES as u64);
@@ -83,14 +125,17 @@ impl Piece<'_> {
             running.iter_mut().for_each(|running| running.add(&bytes));
             at = end;
         }
-        match running.map(|running| running.sum()) == self.sum {
-            true => Ok(()),
-            false => Err(self.changed()),
+        if running.map(|running| running.sum()) != expected {
+            return Err(self.changed());
         }
+        if let Some(Expected { compared, .. }) = self.expected {
+            compared.pieces().insert(self.key());
+        }
+        Ok(())
     }
 
     /// The error for bytes with another checksum.
-    pub fn changed(&self) -> CheckpointError {
+    fn changed(&self) -> CheckpointError {
         let reason = format!("`{}`: its bytes have another checksum than the file says", self.name);
         CheckpointError::damaged(self.file.path(), reason)
     }

@@ -16,7 +16,7 @@ use crate::checkpoint::open::{ORBAX_ITEM, open, recognize};
 use crate::checkpoint::parallel;
 use crate::checkpoint::spec::Commit;
 use crate::checkpoint::unfinished;
-use crate::storage::{FileWriter, FolderLock, Holder, Locked, Path, StorageError, Takeover};
+use crate::storage::{FileWriter, Holder, Lock, Locked, Path, StorageError, Takeover};
 use crate::telemetry;
 
 /// What ends the names of our temporary folders, to tell them from those of T5X.
@@ -26,7 +26,7 @@ pub(in crate::checkpoint) const TEMPORARY_MARK: &str = ".gimlet";
 #[derive(Debug)]
 pub(super) enum Place {
     /// By its name, on disk. The lock shows cleaners that the writer is alive.
-    Renamed { _lock: Option<FolderLock> },
+    Renamed { _lock: Option<Lock> },
     /// By its name, in a store that copies its files there.
     Moved(Tenure),
     /// In a store by its last file.

@@ -199,16 +199,22 @@ impl<'a> Node<'a> {
             (name.trim_end_matches(|c: char| c.is_ascii_digit()), number(name))
         });
         for (name, mut node) in children {
-            let mut label = format!("{}{name}", "  ".repeat(depth));
+            let mut label = format!("{}{}", "  ".repeat(depth), harmless(name));
             while node.row.is_none() && node.children.len() == 1 {
                 let (name, only) = node.children.first_key_value().expect("there is one");
-                label += &format!("/{name}");
+                label += &format!("/{}", harmless(name));
                 node = only;
             }
             out.push((label, node.row));
             node.lines(depth + 1, out);
         }
     }
+}
+
+/// A name whose control characters, which a terminal would obey, are written out.
+fn harmless(name: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+    name.chars().map(shown).collect()
 }
 
 /// The number that ends a name.
@@ -224,7 +230,10 @@ fn figures(row: &Row<'_>) -> String {
 }
 
 fn statistics_text(statistics: &Statistics) -> String {
-    let Statistics { min, max, num_nan, num_infinite, .. } = *statistics;
+    let Statistics { count, min, max, num_nan, num_infinite, .. } = *statistics;
+    if count == 0 {
+        return "no values".to_string();
+    }
     let (norm, mean) = (statistics.norm(), statistics.mean());
     let [norm, min, max, mean] = [norm, min, max, mean].map(significant);
     let mut out = format!("norm {norm:>10}  {min:>10} to {max:>10}  mean {mean:>10}");
@@ -342,5 +351,11 @@ mod tests {
     fn figures_have_four_digits_that_count() {
         let found = [0.0, 12.5, -0.023_45, 123_456.7, 1.234e-9, f64::NAN].map(significant);
         assert_eq!(found, ["0", "12.50", "-0.02345", "123457", "1.234e-9", "NaN"]);
+        assert_eq!(statistics_text(&Statistics::default()), "no values");
+    }
+
+    #[test]
+    fn a_terminal_obeys_no_name() {
+        assert_eq!(harmless("kernel_ß\x1b[31m\n"), "kernel_ß\\u{1b}[31m\\n");
     }
 }

@@ -43,16 +43,21 @@ pub struct Evaluations {
     pub is_interrupted: bool,
 }
 
-/// Evaluates checkpoints.
+/// Evaluates checkpoints. `takeover` says what to do with an output folder of a bucket that another process
+/// seems to write into.
 ///
 /// # Errors
 /// See [`TrainError`]; results already written stay whole. In mode 'all' damaged checkpoints are no errors:
 /// they are left out.
-pub fn evaluate(spec: &Evaluate, context: &Context<'_>) -> Result<Evaluations, TrainError> {
+pub fn evaluate(
+    spec: &Evaluate,
+    context: &Context<'_>,
+    takeover: Takeover,
+) -> Result<Evaluations, TrainError> {
     check_evaluate(spec)?;
     let output_dir = Path::parse(&spec.output_dir)?;
     // Two that wrote into one folder would lose results of each other.
-    let held = occupy(&output_dir)?;
+    let held = occupy(&output_dir, takeover)?;
     let (done, wanted) = (DoneCheckpoints::of(spec)?, Wanted::new(spec));
     let chosen = choose(spec, &done, &wanted)?;
     say_what_is_done(&chosen, &done);
@@ -81,7 +86,7 @@ pub fn evaluate(spec: &Evaluate, context: &Context<'_>) -> Result<Evaluations, T
     // Nothing is written before this line: what cannot start leaves no trace.
     output_dir.create_dir_all()?;
     let _held = match held {
-        None => Some(take(&output_dir)?),
+        None => Some(take(&output_dir, takeover)?),
         held => held,
     };
     let model_info = describe_model(&spec.model, &[step_variable()], &spec.partitioner);
@@ -147,15 +152,15 @@ fn logs_to_console(spec: &Evaluate) -> bool {
 }
 
 /// Locks the folder of results where it exists.
-fn occupy(output_dir: &Path) -> Result<Option<Occupied>, TrainError> {
-    output_dir.is_dir()?.then(|| take(output_dir)).transpose()
+fn occupy(output_dir: &Path, takeover: Takeover) -> Result<Option<Occupied>, TrainError> {
+    output_dir.is_dir()?.then(|| take(output_dir, takeover)).transpose()
 }
 
-fn take(output_dir: &Path) -> Result<Occupied, TrainError> {
-    Occupied::take(output_dir, Takeover::No).map_err(|error| match error {
-        TrainError::Occupied { by, .. } => TrainError::Unfit(format!(
-            "{by} writes into `{output_dir}`: wait until it ends, end it, or set EVAL_OUTPUT_DIR to \
-             another folder"
+fn take(output_dir: &Path, takeover: Takeover) -> Result<Occupied, TrainError> {
+    Occupied::take(output_dir, takeover).map_err(|error| match error {
+        TrainError::Occupied { by, or, .. } => TrainError::Unfit(format!(
+            "{by} writes into `{output_dir}`: {or}wait until it ends, end it, or set EVAL_OUTPUT_DIR \
+             to another folder"
         )),
         error => error,
     })

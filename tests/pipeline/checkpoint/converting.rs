@@ -352,6 +352,9 @@ fn only_a_t5_becomes_a_model_of_transformers() {
     let words = ["convert", from.as_str(), folder.as_str(), "--vocabulary=x.model"];
     let (status, _, error) = gimlet(&dir, &words);
     assert!(status == 2 && error.contains("--vocabulary goes beside weights"), "{error}");
+    let to = dir.join("out.safetensors");
+    let (status, _, error) = gimlet(&dir, &["convert", from.as_str(), to.as_str()]);
+    assert!(status == 2 && error.contains("and --to hugging_face"), "{error}");
     assert_eq!(names(&dir), ["from"]);
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use prost::Message;
 
-use super::super::sums::{Piece, Sum};
+use super::super::sums::{Compared, Expected, Piece, Sum};
 use super::super::{MAX_RANK, RawTensors};
 use super::index_of;
 use super::proto::{Entry, Header, numpy_type};
@@ -48,6 +48,7 @@ pub(super) struct Bundle {
     tensors: RawInfos,
     /// Of a tensor that lies in one piece, one that is all of it.
     parts: BTreeMap<String, Vec<Part>>,
+    compared: Compared,
 }
 
 impl Bundle {
@@ -69,6 +70,7 @@ impl Bundle {
             shards: BTreeMap::new(),
             tensors: RawInfos::new(),
             parts: BTreeMap::new(),
+            compared: Compared::default(),
         };
         let (slices, entries): (Vec<_>, Vec<_>) =
             entries.iter().partition(|(key, _)| key.first() == Some(&SLICE));
@@ -143,8 +145,13 @@ impl Bundle {
     }
 
     fn piece<'a>(&'a self, name: &'a str, extent: &Extent) -> Piece<'a> {
-        let sum = Some(Sum::MaskedCrc32c(extent.crc32c));
-        Piece { name, file: &self.shards[&extent.shard], range: extent.start..extent.end, sum }
+        let sum = Sum::MaskedCrc32c(extent.crc32c);
+        Piece {
+            name,
+            file: &self.shards[&extent.shard],
+            range: extent.start..extent.end,
+            expected: Some(Expected { sum, compared: &self.compared }),
+        }
     }
 
     /// Some rows of a part, counted from its first.
@@ -158,12 +165,7 @@ impl Bundle {
         let columns = region.get(1..).unwrap_or_default().iter().map(Range::len);
         let row = (columns.product::<usize>() * self.tensors[name].dtype.size()) as u64;
         let range = extent.start + rows.start as u64 * row..extent.start + rows.end as u64 * row;
-        let bytes = self.shards[&extent.shard].read(range.clone())?;
-        let piece = self.piece(name, extent);
-        match range == piece.range && piece.sum.is_some_and(|sum| !sum.fits(&bytes)) {
-            true => Err(piece.changed()),
-            false => Ok(bytes),
-        }
+        self.piece(name, extent).read(range)
     }
 
     /// Each byte belongs to one tensor.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::machine::Machine;
+use super::machine::{Machine, Storage};
 use super::pickle::read_pickle;
 use super::state_dict::{Tensor, refused, state_dict};
 use super::{Contents, Extent, MAX_PICKLE};
@@ -78,6 +78,14 @@ pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
             .map(|(name, entry)| (tensor.storage.clone(), (&name[..], entry)))
     };
     let places: BTreeMap<String, (&str, &Entry)> = tensors.values().filter_map(place).collect();
+    for Storage { key, dtype, elements, .. } in &machine.storages {
+        let Some((name, entry)) = places.get(key) else { continue };
+        let found = entry.length / dtype.size() as u64;
+        if found != *elements as u64 {
+            let reason = format!("entry `{name}` has {found} elements, expected {elements}");
+            return Err(CheckpointError::damaged(path, reason));
+        }
+    }
     let found = extents(file, &places.values().copied().collect::<Vec<_>>())?;
     Ok((tensors, places.into_keys().zip(found).collect()))
 }

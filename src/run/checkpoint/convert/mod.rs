@@ -27,6 +27,12 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
              torch, or the name of a folder"
         )));
     }
+    if [".safetensors", ".msgpack"].iter().any(|ending| args.to.ends_with(ending)) {
+        return Err(Failure::usage(anyhow!(
+            "TO `{to}` is named like a file of weights, which is written into a folder with its \
+             config.json; expected the folder, and --to hugging_face or --to flax"
+        )));
+    }
     let has_no_tokenizer = args.format().is_of_a_step() || args.is_file();
     if args.model.vocabulary.is_some() && has_no_tokenizer {
         return Err(Failure::usage(anyhow!(

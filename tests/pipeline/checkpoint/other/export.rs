@@ -237,6 +237,19 @@ fn files_that_lie_beside_a_model_are_not_overwritten() {
     export().unwrap();
 }
 
+/// What is left of a T5 without its decoder.
+fn encoder_only() -> (tempfile::TempDir, Box<dyn Stored>) {
+    let (dir, path) = scratch();
+    let writer = Writer::create(&path, 0, None).unwrap();
+    let model = opened("hugging_face/t5");
+    for leaf in model.leaves().iter().filter(|leaf| !leaf.name.starts_with("target/decoder/")) {
+        writer.array(leaf.name, model.read(leaf.name).unwrap().view()).unwrap();
+    }
+    writer.array("state/step", Array::scalar_i32(0).view()).unwrap();
+    let stored = open(&writer.commit().unwrap()).unwrap();
+    (dir, stored)
+}
+
 #[test]
 fn what_is_no_t5_is_refused_and_leaves_nothing() {
     let (_dir, dir) = scratch();
@@ -248,6 +261,8 @@ fn what_is_no_t5_is_refused_and_leaves_nothing() {
     };
     let plain = HuggingFaceOptions::default();
     check(opened("torch/odd.pt").as_ref(), &plain, "it has no `token_embedder/embedding`");
+    let (_dir, encoder) = encoder_only();
+    check(encoder.as_ref(), &plain, "it has no decoder");
     let model = opened("hugging_face/t5");
     let seven = HuggingFaceOptions { num_heads: Some(7), ..plain.clone() };
     check(model.as_ref(), &seven, "7 heads do not share 6 columns evenly");

@@ -42,7 +42,15 @@ fn safetensors_hold_what_their_header_says() {
     headed(&one("[2]", 4, 12), 12, "begins at byte 4, where another ends at 0");
     let two = format!(r#"{{"a":{},"b":{}}}"#, tensor("[2]", 0, 8), tensor("[2]", 4, 12));
     headed(&two, 12, "begins at byte 4, where another ends at 8");
+    let last = u64::MAX;
+    headed(&one("[0]", last, last), 0, "`a`: it begins at byte 18446744073709551615");
+    headed(&one("[0]", last / 2, last / 2), 0, "begins at byte 9223372036854775807, where another");
     headed(&"[".repeat(100_000), 0, "its header");
+    let twice = one("[2]", 0, 8).replace('}', "");
+    let twice = format!("{twice}}},{}", &one("[2]", 0, 8)[1..]);
+    headed(&twice, 8, "`a` is there twice");
+    headed(r#"{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,0]}}"#, 0, "`a`: invalid value");
+    headed(r#"{"__metadata__":{"format":"pt"}}"#, 0, "it holds no tensors");
     headed(r#"{"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}}"#, 1, "of type F8_E4M3");
     let claim = u64::MAX.to_le_bytes();
     check(&[(name, &claim)], "its header claims 18446744073709551615 bytes");
@@ -57,12 +65,14 @@ fn an_index_names_files_beside_it_only() {
         dir.join("model.safetensors.index.json").write_atomic(text.as_bytes()).unwrap();
         open(&dir).unwrap_err().to_string()
     };
-    for file in ["../x.safetensors", "/x.safetensors", ".."] {
+    for file in ["../x.safetensors", "/x.safetensors", "..", ".", "", "x\\u0000y"] {
         let message = open_folder(&index(file));
         assert!(message.contains("is not the name of a file beside it"), "{message}");
     }
     let message = open_folder("{}");
     assert!(message.contains("it is no index of files"), "{message}");
+    let message = open_folder(r#"{"weight_map": {}}"#);
+    assert!(message.contains("it holds no tensors"), "{message}");
 }
 
 /// A zip archive of one entry; `claimed` is its length when unpacked.
@@ -171,8 +181,11 @@ fn a_checksum_covers_a_tensor_that_is_read_in_parts() {
     let stored = open(&file).unwrap();
     stored.verify().unwrap();
     assert!(stored.has_checksums() && stored.damages(&mut |_| ()).unwrap().is_empty());
+    assert_eq!(open(&file).unwrap().read_part("target/a", &[2..4]).unwrap().data, [0; 8]);
     file.write_atomic(&index(sum ^ 1)).unwrap();
     let stored = open(&file).unwrap();
+    let error = stored.read_part("target/a", &[2..4]).unwrap_err();
+    assert!(error.is_damage() && error.to_string().contains("another checksum"), "{error}");
     assert!(stored.verify().unwrap_err().to_string().contains("`a`: its bytes have another"));
     let mut done = 0;
     assert_eq!(stored.damages(&mut |bytes| done += bytes).unwrap().len(), 1);

@@ -68,7 +68,16 @@ fn a_folder_stands_for_the_newest_that_its_file_names() {
     check("model.ckpt-700", "mesh", 700, DType::F32);
     check("model.ckpt-700", "mesh/checkpoint", 700, DType::F32);
     let folder = fixture("other/mesh");
-    assert_eq!(latest(&folder).unwrap(), Some(folder));
+    assert_eq!(latest(&folder).unwrap(), Some(folder.clone()));
+    // One that was copied in part.
+    let (_dir, dir) = scratch();
+    for step in [700, 70] {
+        for ending in ["index", "data-00000-of-00002", "data-00001-of-00002"] {
+            let bytes = folder.join(&format!("model.ckpt-700.{ending}")).read().unwrap();
+            dir.join(&format!("model.ckpt-{step}.{ending}")).write_atomic(&bytes).unwrap();
+        }
+    }
+    assert_eq!(latest(&dir).unwrap(), Some(dir.join("model.ckpt-700")));
 }
 
 #[test]

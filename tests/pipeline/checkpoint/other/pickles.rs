@@ -89,6 +89,9 @@ fn tensors_outside_of_their_storage_are_refused() {
     check(&tensor(large, b"K\x01\x85"), "does not fit its storage of 4 elements");
     check(&tensor(b"K\x05\x85", b"K\x01\x85"), "does not fit its storage of 4 elements");
     check(&tensor(b"K\x02\x85", b"K\x04\x85"), "does not fit its storage of 4 elements");
+    // Nothing to hold, and endless to count.
+    let endless = [b"(K\x00", &large[..10], &large[..10], b"t"].concat();
+    check(&tensor(&endless, b"(K\x00K\x00K\x00t"), "no machine holds float32 of shape");
     let below = b"J\xff\xff\xff\xff\x85";
     check(&tensor(b"K\x02\x85", below), "a tensor's strides holds -1");
     check(&tensor(&[&b"("[..], &b"K\x01".repeat(100), b"t"].concat(), b")"), "has 100 dimensions");

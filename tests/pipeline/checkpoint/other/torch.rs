@@ -108,5 +108,10 @@ fn a_changed_byte_of_an_archive_is_noticed() {
     let stored = open(&file).unwrap();
     let error = stored.read("target/whole").unwrap_err();
     assert!(error.is_damage() && error.to_string().contains("checksum"), "{error}");
+    // The element lies in another part, and in another view of the same storage.
+    for (name, part) in [("whole", vec![2..3, 0..4, 0..5]), ("stepped", vec![0..2, 0..2])] {
+        let error = open(&file).unwrap().read_part(&format!("target/{name}"), &part).unwrap_err();
+        assert!(error.is_damage() && error.to_string().contains("checksum"), "{name}: {error}");
+    }
     assert!(stored.verify().is_err());
 }
