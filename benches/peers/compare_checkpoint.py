@@ -103,7 +103,8 @@ def main():
             ratios = ", ".join(
                 f"{statistics.median(rate / other['rate'] for rate, other in zip(rates, found[peer, side])):.2f}x {peer}"
                 for peer in pairs if peer != name and not peer.startswith("gimlet") and name.startswith("gimlet"))
-            stall = f", steps wait {statistics.median(r['stall_seconds'] for r in records):.3f} s" \
+            stall = f", steps wait {statistics.median(r['stall_seconds'] for r in records):.3f} s, the first saving " \
+                f"{statistics.median(r['bytes'] / 1e6 / r['first_seconds'] for r in records):.1f} MB/s" \
                 if "stall_seconds" in records[0] else ""
             print(f"{side:5} {name:14}: {statistics.median(rates):7.1f} MB/s ({min(rates):.1f} to {max(rates):.1f}), "
                   f"cpu {statistics.median(r['cpu_seconds'] for r in records):.2f} s, "
