@@ -8,6 +8,7 @@ mod formats;
 mod hostile;
 mod interrupted;
 mod keeping;
+mod models;
 mod orbax;
 mod orbax_written;
 mod other;
