@@ -1,4 +1,5 @@
-//! Checkpoints of other programs, made by those programs (`hugging_face.py`, `mesh.py`).
+//! Checkpoints of other programs, made by those programs (`hugging_face.py`, `mesh.py`). `logits.py` shows by hand that
+//! transformers computes with what Gimlet writes as with its own.
 
 mod export;
 mod hostile;
