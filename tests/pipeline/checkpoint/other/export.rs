@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::opened;
 use crate::checkpoint::{fixture, names, scratch};
 
-const FAMILIES: [&str; 5] = ["t5", "t5_1_1", "mt5", "umt5", "longt5"];
+const FAMILIES: [&str; 7] = ["t5", "t5_1_1", "mt5", "umt5", "longt5", "longt5_local", "byt5"];
 
 fn exported(name: &str, to: &Path) -> Path {
     // Through T5X's own format, as a run would have saved it.
@@ -22,9 +22,14 @@ fn exported(name: &str, to: &Path) -> Path {
         writer.array(leaf.name, model.read(leaf.name).unwrap().view()).unwrap();
     }
     let saved = open(&writer.commit().unwrap()).unwrap();
-    // Told from its embedding only at its full size.
-    let model_type = (name == "mt5").then(|| "mt5".to_string());
-    let is_long = name == "longt5";
+    let model_type = match name {
+        // Told from its embedding only at its full size.
+        "mt5" => Some("mt5".to_string()),
+        // Its arrays are those of a T5.
+        "longt5_local" => Some("longt5".to_string()),
+        _ => None,
+    };
+    let is_long = name.starts_with("longt5");
     let options = HuggingFaceOptions {
         model_type,
         local_radius: is_long.then_some(3),
@@ -54,7 +59,7 @@ fn tensors(file: &Path) -> BTreeMap<String, (Value, Value, Vec<u8>)> {
 #[test]
 fn exported_tensors_are_those_that_transformers_wrote() {
     let (_dir, dir) = scratch();
-    for name in ["t5", "longt5"] {
+    for name in ["t5", "longt5", "longt5_local", "byt5"] {
         let ours = tensors(&exported(name, &dir).join("model.safetensors"));
         let theirs = fixture(&format!("other/hugging_face/{name}/model.safetensors"));
         assert_eq!(ours, tensors(&theirs), "{name}");
@@ -142,6 +147,27 @@ fn the_configuration_is_that_of_transformers() {
         for (key, value) in &ours {
             assert_eq!(theirs.get(key), Some(value), "{name}: {key}");
         }
+    }
+}
+
+#[test]
+fn a_byt5s_tokenizer_has_the_tokens_of_transformers_own() {
+    let (_dir, dir) = scratch();
+    let to = dir.join("out");
+    // As many sentinels as the fixture's.
+    let options = HuggingFaceOptions { extra_ids: Some(3), ..HuggingFaceOptions::default() };
+    export_hugging_face(opened("hugging_face/byt5").as_ref(), &to, &options).unwrap();
+    let read = |folder: &Path| -> Value {
+        serde_json::from_slice(&folder.join("tokenizer_config.json").read().unwrap()).unwrap()
+    };
+    let (ours, theirs) = (read(&to), read(&fixture("other/hugging_face/byt5")));
+    let keys =
+        ["tokenizer_class", "additional_special_tokens", "eos_token", "pad_token", "unk_token"];
+    for key in keys {
+        assert_eq!(ours[key], theirs[key], "{key}");
+    }
+    for (id, token) in ours["added_tokens_decoder"].as_object().unwrap() {
+        assert_eq!(token["content"], theirs["added_tokens_decoder"][id]["content"], "{id}");
     }
 }
 

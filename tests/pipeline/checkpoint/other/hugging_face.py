@@ -3,7 +3,8 @@
 Made with transformers 4.57.1, torch 2.11.0, numpy 2.4.6 (python 3.11); its argument is the folder
 `transformers/models` of the wheel of transformers 4.40.2, the last kind with converters from T5X:
     pip download --no-deps transformers==4.40.2 && unzip -d old transformers-4.40.2-*.whl
-    python tests/pipeline/checkpoint/other/hugging_face.py old/transformers/models
+    python tests/pipeline/checkpoint/other/hugging_face.py old/transformers/models [NAME...]
+Names of models make these alone.
 Element i of the array with T5X's name n is (crc32(n) % 128 + i) % 256, a number that every type holds.
 transformers' own converters give the tensors; LongT5's two more arrays are those of its Flax converter.
 """
@@ -101,10 +102,11 @@ def fill(model, params, converters, family):
         {'target': params}, num_layers=config.num_layers,
         num_decoder_layers=config.num_decoder_layers, is_encoder_only=False)
   state = converters['t5'].make_state_dict(tensors, is_encoder_only=False)
-  if family == 'longt5':
-    kind = 'TransientGlobalSelfAttention'
+  if family.startswith('longt5'):
+    kind = 'LocalSelfAttention' if family == 'longt5_local' else 'TransientGlobalSelfAttention'
     state = {k.replace('SelfAttention', kind) if k.startswith('encoder') else k: v
              for k, v in state.items()}
+  if family == 'longt5':
     for i in range(config.num_layers):
       name = f'encoder/layers_{i}/attention/T5LayerNorm_0/scale'
       state[f'encoder.block.{i}.layer.0.{kind}.global_input_layer_norm.weight'] = torch.tensor(
@@ -123,7 +125,7 @@ def fresh(name):
   return folder
 
 
-def models(converters):
+def models(converters, only):
   cases = [
       # name, class, layers, gated, tied, type, arguments of save_pretrained
       ('t5', 'T5', (2, 2), False, True, torch.float32, {}),
@@ -132,16 +134,28 @@ def models(converters):
       ('umt5', 'UMT5', (2, 2), True, False, torch.bfloat16,
        dict(max_shard_size='3KB', safe_serialization=False)),
       ('longt5', 'LongT5', (2, 1), True, False, torch.float16, {}),
+      ('longt5_local', 'LongT5', (2, 1), True, False, torch.float16, {}),
+      ('byt5', 'T5', (3, 1), True, False, torch.bfloat16, {}),
   ]
   for name, cls, (encoder, decoder), gated, tied, dtype, how in cases:
-    extra = dict(encoder_attention_type='transient-global', local_radius=3,
-                 global_block_size=4) if name == 'longt5' else {}
+    if only and name not in only:
+      continue
+    extra = {}
+    if cls == 'LongT5':
+      kind = 'local' if name == 'longt5_local' else 'transient-global'
+      extra = dict(encoder_attention_type=kind, local_radius=3, global_block_size=4)
+    elif name == 'byt5':
+      extra = dict(vocab_size=384, tokenizer_class='ByT5Tokenizer')
     config = getattr(transformers, cls + 'Config')(
-        **SIZES, num_layers=encoder, num_decoder_layers=decoder, tie_word_embeddings=tied,
-        feed_forward_proj='gated-gelu' if gated else 'relu', **extra)
+        num_layers=encoder, num_decoder_layers=decoder, tie_word_embeddings=tied,
+        feed_forward_proj='gated-gelu' if gated else 'relu', **SIZES | extra)
     model = getattr(transformers, cls + 'ForConditionalGeneration')(config)
     fill(model, t5x(config, tied, per_layer=name == 'umt5'), converters, name)
-    model.to(dtype).save_pretrained(fresh('hugging_face/' + name), **how)
+    folder = fresh('hugging_face/' + name)
+    model.to(dtype).save_pretrained(folder, **how)
+    if name == 'byt5':
+      # Few of its 125 sentinels: each takes nine lines.
+      transformers.ByT5Tokenizer(extra_ids=3).save_pretrained(folder)
 
 
 def state_dicts(converters):
@@ -181,5 +195,7 @@ if __name__ == '__main__':
       't5': converter(os.path.join(source, 't5'), 'convert_t5x_checkpoint_to_pytorch.py'),
       'umt5': converter(os.path.join(source, 'umt5'), 'convert_umt5_checkpoint_to_pytorch.py'),
   }
-  models(found)
-  state_dicts(found)
+  only = sys.argv[2:]
+  models(found, only)
+  if not only:
+    state_dicts(found)

@@ -24,6 +24,8 @@ fn every_family_is_read_as_transformers_own_converters_understand_it() {
     // A bias in every layer instead of two.
     check("umt5", DType::Bf16, 2 * 10 + 2 * 15 + 4);
     check("longt5", DType::F16, 2 * 10 + 14 + 7);
+    check("longt5_local", DType::F16, 2 * 9 + 14 + 6);
+    check("byt5", DType::Bf16, 3 * 9 + 14 + 6);
 }
 
 #[test]
@@ -80,7 +82,7 @@ fn reconfigure(folder: &Path, from: &str, to: &str) {
 
 #[test]
 fn a_head_of_its_own_is_read_though_transformers_5_calls_every_model_tied() {
-    for name in ["t5_1_1", "mt5", "umt5", "longt5"] {
+    for name in ["t5_1_1", "mt5", "umt5", "longt5", "longt5_local", "byt5"] {
         let (_dir, dir) = scratch();
         let folder = copied(&format!("hugging_face/{name}"), &dir);
         let expected = open(&folder).unwrap().shapes();
