@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use object_store::client::{HttpError, HttpErrorKind};
 
-use super::client::Answered;
+use super::answer::Answered;
 
 /// Why an attempt failed, before anyone knows which path and operation it was for.
 #[derive(Debug)]

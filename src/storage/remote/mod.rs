@@ -2,6 +2,7 @@
 //! tokio; what leaves it is synchronous. Reading retries and goes on where a transfer was cut
 //! ([`stream`]); a place is connected to when it is first touched, never by parsing.
 
+mod answer;
 mod buckets;
 mod client;
 mod failure;
@@ -15,6 +16,7 @@ mod store;
 mod stream;
 mod sum;
 mod upload;
+mod watched;
 mod web;
 
 use std::collections::HashMap;

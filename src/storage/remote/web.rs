@@ -7,7 +7,8 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::client::{HttpRequest, HttpRequestBody, HttpResponse};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::client::{Answered, client};
+use super::answer::Answered;
+use super::client::client;
 use super::failure::Failure;
 use super::store::{Attempt, Depth, Fetched, Found, Store, Version};
 use super::sum::Crc32c;
