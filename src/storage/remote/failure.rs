@@ -27,7 +27,7 @@ pub(in crate::storage) enum Failure {
         reason: String,
         /// How long the server asks to wait.
         wait: Option<Duration>,
-        /// No server was reached at all.
+        /// No server was reached, nor ever before.
         unreachable: bool,
     },
     /// It was asked for as often as it may be.
@@ -47,7 +47,7 @@ pub(in crate::storage) enum Failure {
 pub(in crate::storage) struct GivenUp {
     /// What happened, and how often.
     pub reason: String,
-    /// No server was reached at all.
+    /// No server was reached, nor ever before.
     pub unreachable: bool,
 }
 

@@ -9,7 +9,8 @@ use super::limits::Limits;
 /// A server may ask for more patience than this; it gets this.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Tries without a server: a wrong name or no network should not take half a minute to tell.
+/// Tries where no server has ever answered: a wrong name or no network should not take half a minute to
+/// tell.
 const TRIES_TO_CONNECT: u32 = 3;
 
 /// The pauses of one request.

@@ -1,5 +1,7 @@
 //! The only client that sends requests: it waits as long as is sensible for an answer.
 
+use std::collections::HashSet;
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -26,11 +28,13 @@ impl Watched {
         // Of a file's bytes their reader sees that they keep coming.
         let is_of_file = request.headers().contains_key("range");
         let lists = request.method().as_str() == "GET" && !is_of_file;
+        let server = request.uri().authority().map(ToString::to_string).unwrap_or_default();
         let answer = tokio::time::timeout(longest, self.inner.execute(request));
         let Ok(answer) = answer.await else {
             return Err(late());
         };
-        let mut response = answer?;
+        let mut response = answer.map_err(|error| of_known(&server, error))?;
+        known().insert(server);
         // `object_store` passes extensions on, and headers not.
         if let Some(sum) = Crc32c::of_response(&response) {
             response.extensions_mut().insert(sum);
@@ -64,6 +68,23 @@ impl HttpService for Watched {
     }
 }
 
+/// The servers that have answered this process, by host and port.
+fn known() -> std::sync::MutexGuard<'static, HashSet<String>> {
+    static KNOWN: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// That a server is not reached which has answered before is no wrong name, but an outage that may pass:
+/// it is as if a connection broke.
+fn of_known(server: &str, error: HttpError) -> HttpError {
+    match error.kind() {
+        HttpErrorKind::Connect if known().contains(server) => {
+            HttpError::new(HttpErrorKind::Interrupted, error)
+        }
+        _ => error,
+    }
+}
+
 /// Whether the store does more for the request, before it answers, than look or store: it joins the parts of
 /// an upload, or copies an object.
 fn works_long(request: &HttpRequest) -> bool {
@@ -71,4 +92,71 @@ fn works_long(request: &HttpRequest) -> bool {
     let joins = request.method().as_str() == "POST" && query.contains("uploadId=");
     let copies = |(name, _): (&_, &_)| AsRef::<str>::as_ref(name).ends_with("-copy-source");
     joins || query.contains("comp=blocklist") || request.headers().iter().any(copies)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use object_store::client::{HttpRequestBody, HttpResponseBody};
+
+    use super::*;
+    use crate::storage::remote::client::wait;
+    use crate::storage::remote::failure::{Failure, GivenUp};
+    use crate::storage::remote::limits::Limits;
+    use crate::storage::remote::retry::retry;
+
+    /// A link on which some of the requests, counted from 1, reach no server.
+    #[derive(Debug)]
+    struct Link {
+        out: std::ops::RangeInclusive<usize>,
+        count: AtomicUsize,
+    }
+
+    impl HttpService for Link {
+        fn call<'a, 'b>(&'a self, _: HttpRequest) -> BoxFuture<'b, Result<HttpResponse, HttpError>>
+        where
+            'a: 'b,
+            Self: 'b,
+        {
+            let number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
+            let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+            let answer = match self.out.contains(&number) {
+                true => Err(HttpError::new(HttpErrorKind::Connect, refused)),
+                false => Ok(HttpResponse::new(HttpResponseBody::from(Vec::new()))),
+            };
+            Box::pin(async { answer })
+        }
+    }
+
+    /// Asks a server as often as is sensible, so many times.
+    fn asked(
+        times: usize,
+        host: &str,
+        out: std::ops::RangeInclusive<usize>,
+    ) -> Result<(), Failure> {
+        let inner = HttpClient::new(Link { out, count: AtomicUsize::new(0) });
+        let watched = Watched { inner };
+        let limits = Limits { first_pause: Duration::ZERO, ..Limits::default() };
+        let attempt = || async {
+            let mut request = HttpRequest::new(HttpRequestBody::empty());
+            *request.uri_mut() = format!("http://{host}/file").parse().unwrap();
+            let answer = watched.execute(request).await;
+            answer.map(drop).map_err(|error| Failure::of_request(&error))
+        };
+        (0..times).try_for_each(|_| wait(retry(limits.clone(), attempt)))
+    }
+
+    #[test]
+    fn a_server_that_has_answered_is_waited_for_and_one_that_never_did_is_not() {
+        asked(2, "known.invalid:1", 2..=7).unwrap();
+        let unreachable = |result| match result {
+            Err(Failure::GivenUp(GivenUp { reason, unreachable })) => (reason, unreachable),
+            other => panic!("{other:?}"),
+        };
+        let (reason, is_unknown) = unreachable(asked(2, "gone.invalid:1", 2..=100));
+        assert!(reason.ends_with("after 8 tries") && !is_unknown, "{reason}");
+        let (reason, is_unknown) = unreachable(asked(1, "unknown.invalid:1", 1..=100));
+        assert!(reason.ends_with("after 3 tries") && is_unknown, "{reason}");
+    }
 }

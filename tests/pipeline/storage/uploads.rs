@@ -1,6 +1,7 @@
 //! Files that are sent to buckets: how often, how patiently, and what they never replace.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -89,6 +90,23 @@ fn a_busy_server_is_asked_as_often_as_is_said() {
         assert!(message.contains("503") && message.contains("after 4 tries"), "{message}");
         assert_eq!(writes() - before, 4, "attempt {number}");
     }
+}
+
+#[test]
+fn a_server_that_goes_away_is_asked_as_often_as_a_busy_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let file = path(&format!("http://{}/file", listener.local_addr().unwrap()));
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]).unwrap();
+        // Before the answer, so that nobody is there for the next request.
+        drop(listener);
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx")
+            .unwrap();
+    });
+    assert_eq!(file.read().unwrap(), b"x");
+    let message = file.read().unwrap_err().to_string();
+    assert!(message.contains("after 4 tries") && !message.contains("--path_map"), "{message}");
 }
 
 #[test]
