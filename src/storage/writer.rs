@@ -58,9 +58,9 @@ impl FileWriter {
         }
     }
 
-    /// As [`FileWriter::finish`], for a process that another may have taken the place of: a file that is
-    /// there is replaced only if `allowed`, and not if it was changed after that, however late the bytes
-    /// arrive.
+    /// As [`FileWriter::finish`], for a process that another may have taken the place of: it is written only
+    /// if `allowed` when it begins and when it is done, and what was changed in between is not replaced,
+    /// however late the bytes arrive.
     ///
     /// # Errors
     /// Those of `allowed`, and as [`FileWriter::finish`].

@@ -13,7 +13,8 @@ use super::Remote;
 use super::client::{runtime, wait};
 use super::failure::Failure;
 use super::limits::limits;
-use super::retry::retry;
+use super::retry::{Backoff, retry};
+use super::store::Version;
 use crate::storage::error::StorageError;
 use crate::storage::slow::Transfer;
 
@@ -53,6 +54,17 @@ struct Parts {
     sending: JoinSet<object_store::Result<()>>,
 }
 
+/// What a file must be like to be replaced.
+#[derive(PartialEq)]
+enum Condition {
+    /// It is not there.
+    Absent,
+    /// It is in this state.
+    Unchanged(Version),
+    /// The store knows no conditions.
+    Unknown,
+}
+
 impl Upload {
     /// Starts with `bytes`; nothing is sent before there is a part's worth.
     pub(in crate::storage) fn new(remote: Remote, bytes: Vec<u8>) -> Self {
@@ -83,7 +95,8 @@ impl Upload {
         }
     }
 
-    /// As [`Upload::finish`], but replaces a file that is there only as long as `allowed`.
+    /// As [`Upload::finish`], but writes only as long as `allowed`, and replaces nothing that was written
+    /// since. What went in parts is put together, as often as it takes, right after it was asked for.
     ///
     /// # Errors
     /// Those of `allowed`; the store fails.
@@ -100,7 +113,8 @@ impl Upload {
                     parts.abort();
                     return Err(refused);
                 }
-                Ok(self.complete(parts, rest)?)
+                self.complete(parts, rest)?;
+                allowed()
             }
         }
     }
@@ -186,35 +200,53 @@ impl Parts {
 }
 
 impl Remote {
-    /// Makes the file. One that is there is replaced only if nobody has changed it since `allowed` said
-    /// yes: however late the bytes arrive, they replace nothing that was written after that. A store without
-    /// conditions is asked to write right after `allowed`.
+    /// Makes the file as long as `allowed`, which is asked before each attempt and after the last. One that is
+    /// there is replaced only if nobody has changed it since `allowed` said yes: however late the bytes
+    /// arrive, they replace nothing that was written after that.
+    ///
+    /// One window remains: a request that is under way while the place is lost may make a file where there
+    /// is none, or where the store knows no conditions. Then the error of `allowed` says so at least.
     fn put_while<E: From<StorageError>>(
         &self,
         bytes: &Bytes,
         allowed: &dyn Fn() -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut seen = None;
-        for _ in 0..TRIES {
-            match self.put_if(bytes.clone(), seen.as_ref()) {
-                Ok(Some(_)) => return Ok(()),
-                // Also where it is our own, and the store's answer was lost.
-                Ok(None) => {}
-                Err(StorageError::Unsupported { .. }) => {
-                    allowed()?;
-                    return Ok(self.put_bytes(bytes.clone())?);
-                }
-                Err(error) => return Err(error.into()),
-            }
-            // The order counts: what was there while it was allowed is nobody's who took over since.
-            seen = match self.version() {
-                Err(error) if error.is_not_found() => None,
-                version => Some(version?),
-            };
+        let (mut backoff, mut conflicts) = (Backoff::new(limits()), 0);
+        let mut condition = Condition::Absent;
+        loop {
             allowed()?;
+            match wait(self.put_on(&condition, bytes)) {
+                Ok(()) => return allowed(),
+                // Also where it is our own, and the store's answer was lost.
+                Err(Failure::Conflict | Failure::NotFound) if conflicts < TRIES => {
+                    conflicts += 1;
+                    // The order counts: what is there before `allowed` says yes is nobody's who took over.
+                    condition = self.state()?;
+                }
+                Err(Failure::Unsupported(_)) if condition != Condition::Unknown => {
+                    condition = Condition::Unknown;
+                }
+                Err(failure) => wait(backoff.pause(failure))
+                    .map_err(|failure| StorageError::of_failure("write", &self.path, failure))?,
+            }
         }
-        let reason = Failure::Permanent("other processes write it all the time".to_string());
-        Err(StorageError::of_failure("write", &self.path, reason).into())
+    }
+
+    /// One attempt to write the file on a condition.
+    async fn put_on(&self, condition: &Condition, bytes: &Bytes) -> Result<(), Failure> {
+        let expected = match condition {
+            Condition::Unknown => return self.store.put(&self.key, bytes.clone()).await,
+            Condition::Absent => None,
+            Condition::Unchanged(version) => Some(version),
+        };
+        self.store.put_if(&self.key, bytes.clone(), expected).await.map(drop)
+    }
+
+    fn state(&self) -> Result<Condition, StorageError> {
+        match self.version() {
+            Err(error) if error.is_not_found() => Ok(Condition::Absent),
+            version => Ok(Condition::Unchanged(version?)),
+        }
     }
 
     /// Whether a file can be sent in parts here; nothing is left of the attempt.

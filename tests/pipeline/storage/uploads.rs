@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use gimlet::storage::{Path, StorageError};
 
-use super::faulty::Bucket;
+use super::faulty::{Bucket, Fault};
 use super::s3::S3;
 use super::server::{Reply, Request, Server};
 use super::{STALL, environment, path};
@@ -55,13 +55,38 @@ fn what_another_wrote_is_not_replaced_by_who_lost_its_place() {
     // Also where the place is lost after it was last asked for.
     let times = AtomicUsize::new(0);
     let lost = write(&file).finish_while(&|| match times.fetch_add(1, Ordering::SeqCst) {
-        0 => file.write_atomic(b"theirs, later"),
+        0 => Ok(()),
+        1 => file.write_atomic(b"theirs, later"),
         _ => refused(),
     });
-    assert!(lost.is_err() && times.into_inner() == 2);
+    assert!(lost.is_err() && times.into_inner() == 3);
     assert_eq!(file.read().unwrap(), b"theirs, later");
     write(&file).finish_while::<StorageError>(&|| Ok(())).unwrap();
     assert_eq!(file.read().unwrap(), b"ours");
+}
+
+#[test]
+fn who_loses_its_place_while_the_store_is_busy_makes_no_file() {
+    let bucket = Bucket::new();
+    let file = bucket.path("run").join("file");
+    let attempt = |fault, allowed: usize| {
+        bucket.set(fault);
+        let times = AtomicUsize::new(0);
+        let lost = write(&file).finish_while(&|| match times.fetch_add(1, Ordering::SeqCst) {
+            time if time < allowed => Ok(()),
+            _ => refused(),
+        });
+        assert!(lost.unwrap_err().to_string().contains("the lease is lost"));
+        let requests = bucket.count();
+        bucket.set(Fault::None);
+        (requests, file.exists().unwrap())
+    };
+    // It is asked before the first try and before the second, and when all is done.
+    assert_eq!(attempt(Fault::None, 0), (0, false));
+    assert_eq!(attempt(Fault::Only(1), 1), (1, false));
+    assert_eq!(attempt(Fault::None, 1), (1, true));
+    file.remove_file().unwrap();
+    assert_eq!(attempt(Fault::NoConditions, 1), (1, false));
 }
 
 #[test]
