@@ -205,21 +205,17 @@ impl Place {
         self.take_name(temporary, finished)
     }
 
-    /// Begins one of the checkpoint's files, of about so many bytes where that is known. Under its last name
-    /// nobody writes whose place another has taken.
+    /// Begins one of the checkpoint's files, of about so many bytes where that is known.
     pub fn create(&self, file: &Path, size: Option<usize>) -> Result<FileWriter, CheckpointError> {
-        if let Self::LastFile(tenure) = self {
-            tenure.check()?;
-        }
         Ok(match size {
             Some(size) => file.create_sized(size)?,
             None => file.create()?,
         })
     }
 
-    /// Ends a file, which is durable with its folder. What another run that has taken over wrote under its
-    /// last name is not replaced, even where this process was stopped between its look at the lease and
-    /// now.
+    /// Ends a file, which is durable with its folder. Under its last name nobody writes whose place another
+    /// has taken, and what that one wrote is not replaced, even where this process was stopped between its
+    /// look at the lease and now.
     pub fn close(&self, file: FileWriter) -> Result<(), CheckpointError> {
         match self {
             Self::LastFile(tenure) => file.finish_while(&|| tenure.check()),

@@ -120,11 +120,22 @@ impl Upload {
     }
 
     fn complete(&self, mut parts: Parts, rest: Bytes) -> Result<(), StorageError> {
+        let size = self.sent + rest.len() as u64;
         let completed = wait(async {
             if !rest.is_empty() {
                 parts.send(rest).await?;
             }
-            parts.complete().await
+            parts.await_fewer_than(1).await?;
+            let before = self.remote.stat().await.ok();
+            match parts.complete().await {
+                // Where the store's answer is lost, it knows nothing of these parts the next time.
+                Err(Failure::NotFound | Failure::Permanent(_))
+                    if self.remote.became(size, before.as_ref()).await =>
+                {
+                    Ok(())
+                }
+                completed => completed,
+            }
         });
         completed.map_err(|failure| {
             parts.abort();
@@ -184,7 +195,6 @@ impl Parts {
     }
 
     async fn complete(&mut self) -> Result<(), Failure> {
-        self.await_fewer_than(1).await?;
         self.upload.complete().await?;
         Ok(())
     }
@@ -240,6 +250,12 @@ impl Remote {
             Condition::Unchanged(version) => Some(version),
         };
         self.store.put_if(&self.key, bytes.clone(), expected).await.map(drop)
+    }
+
+    /// Whether the file is there with so many bytes, and is not what it was before.
+    async fn became(&self, size: u64, before: Option<&Version>) -> bool {
+        let Ok(now) = self.stat().await else { return false };
+        now.size == Some(size) && before != Some(&now)
     }
 
     fn state(&self) -> Result<Condition, StorageError> {

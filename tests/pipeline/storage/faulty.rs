@@ -19,6 +19,8 @@ pub enum Fault {
     From(usize),
     /// Only this request is answered by 503.
     Only(usize),
+    /// This request is served, and the connection breaks before the answer.
+    LostAnswer(usize),
     /// The answer to this request begins and never ends.
     Stall(usize),
     /// Whatever writes is forbidden.
@@ -66,6 +68,9 @@ impl Bucket {
             let reply = fail(fault, number, request).unwrap_or_else(|| s3.answer(request));
             match fault {
                 Fault::Stall(stalled) if number == stalled => reply.ending(Ending::StallAfter(0)),
+                Fault::LostAnswer(lost) if number == lost => reply.ending(Ending::Silence),
+                // This server takes parts that are put together already for another's.
+                _ if joins_parts(request) && reply.status == 403 => no_such_upload(),
                 _ => reply,
             }
         });
@@ -108,6 +113,17 @@ impl Bucket {
         let file = std::fs::File::options().write(true).open(self.root.join(key)).unwrap();
         file.set_modified(time).unwrap();
     }
+}
+
+/// Whether the request puts the parts of a file together.
+pub fn joins_parts(request: &Request) -> bool {
+    request.method == "POST" && request.target.contains("uploadId=")
+}
+
+/// As Amazon's store answers of parts that are not there, or no more.
+pub fn no_such_upload() -> Reply {
+    let said = "<Error><Code>NoSuchUpload</Code><Message>no such upload</Message></Error>";
+    Reply { body: said.into(), ..Reply::status(404) }
 }
 
 fn fail(fault: Fault, number: usize, request: &Request) -> Option<Reply> {

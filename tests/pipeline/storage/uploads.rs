@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use gimlet::storage::{Path, StorageError};
 
-use super::faulty::{Bucket, Fault};
+use super::faulty::{Bucket, Fault, joins_parts, no_such_upload};
 use super::s3::S3;
 use super::server::{Reply, Request, Server};
 use super::{STALL, environment, path};
@@ -115,6 +115,72 @@ fn a_busy_server_is_asked_as_often_as_is_said() {
         assert!(message.contains("503") && message.contains("after 4 tries"), "{message}");
         assert_eq!(writes() - before, 4, "attempt {number}");
     }
+}
+
+/// Bytes that go in parts; those of each number differ.
+fn large(number: usize) -> Vec<u8> {
+    let mut bytes = vec![7; (16 << 20) + 1];
+    bytes[0] = number as u8;
+    bytes
+}
+
+fn write_in_parts(file: &Path, bytes: &[u8]) -> Result<(), StorageError> {
+    let mut out = file.create().unwrap();
+    out.write_all(bytes).unwrap();
+    out.finish()
+}
+
+#[test]
+fn a_write_whose_answer_is_lost_is_no_failure() {
+    let bucket = Bucket::new();
+    let (file, moved) = (bucket.path("run").join("file"), bucket.path("run").join("moved"));
+    let work = |number: usize| {
+        write(&file).finish_while::<StorageError>(&|| Ok(())).unwrap();
+        file.rename(&moved).unwrap();
+        assert!(!file.exists().unwrap(), "answer {number}");
+        assert_eq!(moved.read().unwrap(), b"ours", "answer {number}");
+        moved.write_atomic(b"others").unwrap();
+        write(&moved).finish_while::<StorageError>(&|| Ok(())).unwrap();
+        assert_eq!(moved.read().unwrap(), b"ours", "answer {number}");
+        moved.remove_file().unwrap();
+    };
+    losing_answers(&bucket, work);
+}
+
+#[test]
+fn parts_that_are_put_together_without_an_answer_are_a_file() {
+    let bucket = Bucket::new();
+    let file = bucket.path("run").join("file");
+    losing_answers(&bucket, |number| {
+        write_in_parts(&file, &large(number)).unwrap();
+        assert_eq!(file.read_range(0..1).unwrap(), [number as u8]);
+        assert_eq!(file.size().unwrap(), (16 << 20) + 1);
+    });
+}
+
+/// Does something over and over, and each of its requests is once served without an answer.
+fn losing_answers(bucket: &Bucket, work: impl Fn(usize)) {
+    bucket.set(Fault::None);
+    work(0);
+    for number in 1..=bucket.count() {
+        bucket.set(Fault::LostAnswer(number));
+        work(number);
+    }
+}
+
+#[test]
+fn parts_that_the_store_has_lost_are_no_file() {
+    let lost = |_, request: &Request| joins_parts(request).then(no_such_upload);
+    let (_server, _held) = server("forgetful", lost);
+    let file = path("s3://forgetful/file");
+    assert!(write_in_parts(&file, &large(1)).unwrap_err().is_not_found());
+    assert!(!file.exists().unwrap());
+    // One of the same size that was there before is not taken for it.
+    let mut out = file.create_sized(17 << 20).unwrap();
+    out.write_all(&large(2)).unwrap();
+    out.finish().unwrap();
+    assert!(write_in_parts(&file, &large(3)).unwrap_err().is_not_found());
+    assert_eq!(file.read_range(0..1).unwrap(), [2]);
 }
 
 #[test]
