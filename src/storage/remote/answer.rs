@@ -4,10 +4,17 @@ use std::fmt;
 use std::time::Duration;
 
 use futures::StreamExt;
-use object_store::client::{HttpError, HttpErrorKind, HttpResponse};
+use object_store::client::{HttpError, HttpErrorKind, HttpResponse, HttpResponseBody};
 
 use super::failure::said;
 use super::limits::limits;
+
+/// What is read of an answer that says what went wrong, in bytes.
+const LONGEST_ERROR: usize = 64 << 10;
+
+/// The longest answer that is held as a whole, in bytes. A page of a listing has at most 1000 names of 1 KiB
+/// each, and what else comes whole is no larger; files are read by ranges, however large.
+const LONGEST: usize = 64 << 20;
 
 /// An answer that `object_store` has no kind of error for, kept as it came.
 #[derive(Clone, Debug)]
@@ -44,7 +51,7 @@ impl fmt::Display for Answered {
 impl std::error::Error for Answered {}
 
 impl Answered {
-    /// Reads the answer to its end.
+    /// Reads what the answer says, or as much of it as anyone would.
     pub(super) async fn read(response: HttpResponse) -> Self {
         let status = response.status().as_u16();
         let header = |name: &str| {
@@ -53,14 +60,13 @@ impl Answered {
         };
         let retry_after = header("retry-after").and_then(|text| text.parse().ok());
         let from_header = header("x-error-message");
-        let body = async {
-            let bytes = response.into_body().bytes().await.unwrap_or_default();
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
-        let body = tokio::time::timeout(limits().stall, body).await.unwrap_or_default();
+        let mut body = Vec::new();
+        let reading = read_up_to(LONGEST_ERROR, response.into_body(), &mut body);
+        // What came until then may say it.
+        let _ = tokio::time::timeout(limits().stall, reading).await;
         Self {
             status,
-            said: from_header.unwrap_or_else(|| said(&body)),
+            said: from_header.unwrap_or_else(|| said(&String::from_utf8_lossy(&body))),
             retry_after: retry_after.map(Duration::from_secs),
         }
     }
@@ -69,17 +75,34 @@ impl Answered {
 /// Reads a short answer to its end, as long as its bytes keep coming.
 pub(super) async fn whole(response: HttpResponse) -> Result<HttpResponse, HttpError> {
     let (parts, body) = response.into_parts();
-    let (mut stream, mut bytes) = (body.bytes_stream(), Vec::new());
-    loop {
+    let mut bytes = Vec::new();
+    read_up_to(LONGEST, body, &mut bytes).await?;
+    if bytes.len() > LONGEST {
+        let said = format!("with more than the {} MiB that are read of a list", LONGEST >> 20);
+        let endless = Answered { status: parts.status.as_u16(), said, retry_after: None };
+        return Err(HttpError::new(HttpErrorKind::Decode, endless));
+    }
+    match hidden_failure(&bytes) {
+        Some(hidden) => Err(HttpError::new(HttpErrorKind::Request, hidden)),
+        None => Ok(HttpResponse::from_parts(parts, bytes.into())),
+    }
+}
+
+/// Adds what comes to `bytes`, and stops where they are more than `most`.
+async fn read_up_to(
+    most: usize,
+    body: HttpResponseBody,
+    bytes: &mut Vec<u8>,
+) -> Result<(), HttpError> {
+    let mut stream = body.bytes_stream();
+    while bytes.len() <= most {
         let next = tokio::time::timeout(limits().stall, stream.next()).await;
         match next.map_err(|_| late())? {
             Some(chunk) => bytes.extend_from_slice(&chunk?),
-            None if let Some(hidden) = hidden_failure(&bytes) => {
-                return Err(HttpError::new(HttpErrorKind::Request, hidden));
-            }
-            None => return Ok(HttpResponse::from_parts(parts, bytes.into())),
+            None => break,
         }
     }
+    Ok(())
 }
 
 /// The failure in an answer that began as a success: Amazon's store does so where it copies, joins or

@@ -50,6 +50,8 @@ pub enum Ending {
     Silence,
     /// With a closed connection after so many bytes.
     CutAfter(usize),
+    /// Never: after its last byte spaces follow for as long as anyone reads.
+    Endless,
     /// Never: after so many bytes nothing comes any more.
     StallAfter(usize),
     /// With its last byte, at the pace of a link.
@@ -209,7 +211,9 @@ fn write_reply(mut stream: &TcpStream, request: &Request, reply: Reply) -> std::
     let has_length =
         reply.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-length"));
     if !has_length && reply.status != 204 {
-        head += &format!("Content-Length: {}\r\n", reply.body.len());
+        let is_endless = matches!(reply.ending, Ending::Endless);
+        let length = if is_endless { usize::MAX >> 1 } else { reply.body.len() };
+        head += &format!("Content-Length: {length}\r\n");
     }
     if let Ending::Silence = reply.ending {
         stream.shutdown(std::net::Shutdown::Both)?;
@@ -225,6 +229,12 @@ fn write_reply(mut stream: &TcpStream, request: &Request, reply: Reply) -> std::
     let body = &reply.body;
     match reply.ending {
         Ending::Whole | Ending::Silence => stream.write_all(body)?,
+        Ending::Endless => {
+            stream.write_all(body)?;
+            loop {
+                stream.write_all(&[b' '; 64 << 10])?;
+            }
+        }
         Ending::CutAfter(count) => {
             stream.write_all(&body[..count.min(body.len())])?;
             stream.shutdown(std::net::Shutdown::Both)?;

@@ -8,7 +8,7 @@ use gimlet::storage::{Path, StorageError};
 use gimlet::vocab::{SentencePieceVocabulary, VocabularySpec};
 
 use super::server::{Ending, Reply, Request, Server};
-use super::{PART, noise, path, suite};
+use super::{PART, environment, noise, path, suite};
 
 /// A server of one file, and its bytes.
 fn serving(
@@ -348,4 +348,19 @@ fn a_server_that_is_not_there_is_named_with_the_way_to_a_local_copy() {
     let message = path(&format!("http://{closed}/f")).read().unwrap_err().to_string();
     assert!(message.contains("no connection"), "{message}");
     assert!(message.contains(&format!("--path_map http://{closed}=DIR")), "{message}");
+}
+
+#[test]
+fn answers_without_end_are_not_read_to_it() {
+    let said = "<Error><Message>no room for you</Message>";
+    let (server, _) = serving(0, move |_, _, _| {
+        Reply { body: said.into(), ..Reply::status(400) }.ending(Ending::Endless)
+    });
+    let message = failure(&server);
+    assert!(message.contains("answered 400 bad request (no room for you)"), "{message}");
+    let server = Server::start(|_| Reply::ok("[").ending(Ending::Endless));
+    let _held = environment(&[("HF_ENDPOINT", &server.url(""))]);
+    let message = path("hf://datasets/o/n/folder").list().unwrap_err().to_string();
+    assert!(message.contains("answered 200 (with more than the 64 MiB"), "{message}");
+    assert_eq!(server.requests().len(), 1);
 }
