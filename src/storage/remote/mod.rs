@@ -12,6 +12,7 @@ mod limits;
 mod object;
 mod ranges;
 mod retry;
+mod sending;
 mod store;
 mod stream;
 mod sum;

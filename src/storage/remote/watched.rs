@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use object_store::client::{
@@ -11,6 +10,7 @@ use object_store::client::{
 
 use super::answer::{Answered, late, whole};
 use super::limits::limits;
+use super::sending;
 use super::sum::Crc32c;
 
 /// A client that waits no longer than a stall for an answer, and keeps what servers answer.
@@ -22,18 +22,14 @@ pub(super) struct Watched {
 
 impl Watched {
     async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        // A slow link may take its time to send a body: 256 KiB a second are granted.
-        let sending = Duration::from_millis(request.body().content_length() as u64 / 256);
-        let longest = limits().stall * if works_long(&request) { 10 } else { 1 } + sending;
+        let longest = limits().stall * if works_long(&request) { 10 } else { 1 };
+        let size = request.body().content_length() as u64;
         // Of a file's bytes their reader sees that they keep coming.
         let is_of_file = request.headers().contains_key("range");
         let lists = request.method().as_str() == "GET" && !is_of_file;
         let server = request.uri().authority().map(ToString::to_string).unwrap_or_default();
-        let answer = tokio::time::timeout(longest, self.inner.execute(request));
-        let Ok(answer) = answer.await else {
-            return Err(late());
-        };
-        let mut response = answer.map_err(|error| of_known(&server, error))?;
+        let answer = sending::in_time(longest, size, self.inner.execute(request)).await;
+        let mut response = answer.ok_or_else(late)?.map_err(|error| of_known(&server, error))?;
         known().insert(server);
         // `object_store` passes extensions on, and headers not.
         if let Some(sum) = Crc32c::of_response(&response) {
@@ -97,6 +93,7 @@ fn works_long(request: &HttpRequest) -> bool {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
 
     use object_store::client::{HttpRequestBody, HttpResponseBody};
 
