@@ -4,10 +4,12 @@
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path as LocalPath, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::credentials::variable;
+use super::disk;
 use super::error::StorageError;
 use super::path::Path;
 use super::remote::{Remote, Running, Version};
@@ -27,6 +29,9 @@ const PART: &str = "part";
 
 /// A part that nobody has gone on with for so long is given up.
 const PART_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How often a part is opened whose name others take away.
+const TRIES: usize = 3;
 
 /// The copies that a process may use.
 struct Copies {
@@ -74,17 +79,16 @@ impl Copies {
         }
         let failed = |error: io::Error| self.failed(error);
         let part_place = place.with_extension(PART);
-        let mut part = match self.open_part(&part_place) {
+        let mut part = match lock_part(&part_place, || self.open_part(&part_place)) {
             // What others have put there serves all the same.
             Err(error) if is_forbidden(&error) => return Ok(None),
-            opened => opened.map_err(failed)?,
-        };
-        if part.try_lock().is_err() {
             // Another process fetches it: this one reads it without.
-            return Ok(None);
-        }
+            Ok(None) => return Ok(None),
+            locked => locked.map_err(failed)?.expect("what is busy was told above"),
+        };
         if let Some(found) = whole(&place, size) {
-            // The other one has finished since; its name is what we hold, if anything.
+            // Another one has finished since, and nobody needs what was opened after that.
+            let _ = fs::remove_file(&part_place);
             return Ok(Some(found));
         }
         if part.metadata().map_err(failed)?.len() > size {
@@ -99,7 +103,9 @@ impl Copies {
         if !filled? {
             return Ok(None);
         }
+        // Its bytes are on the disk by now, so that no failure of the machine leaves half of it by this name.
         fs::rename(&part_place, &place).map_err(failed)?;
+        disk::sync_folder_of(&place).map_err(failed)?;
         Ok(whole(&place, size))
     }
 
@@ -204,6 +210,31 @@ impl Copies {
     }
 }
 
+/// Opens and locks a part; `None` where another process is at work. One that was opened before another
+/// process made a whole copy of it, and is locked after that, is a part no more: it is opened anew.
+fn lock_part(place: &LocalPath, open: impl Fn() -> io::Result<File>) -> io::Result<Option<File>> {
+    for _ in 0..TRIES {
+        let part = open()?;
+        if part.try_lock().is_err() {
+            return Ok(None);
+        }
+        if is_at(&part, place)? {
+            return Ok(Some(part));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a file that is open has this name still.
+fn is_at(file: &File, place: &LocalPath) -> io::Result<bool> {
+    let opened = file.metadata()?;
+    match fs::metadata(place) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (opened.dev(), opened.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// A name that no other file and no other state of this one has.
 fn name(path: &Path, version: &Version) -> String {
     let half = |salt: u8| {
@@ -244,4 +275,38 @@ fn is_forbidden(error: &io::Error) -> bool {
 
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_part_that_another_has_finished_meanwhile_is_opened_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (part, whole) = (folder.path().join("a.part"), folder.path().join("a"));
+        let copies = Copies { folder: folder.path().to_path_buf(), most: 0 };
+        let opened = Cell::new(0);
+        let open = |taken_away: usize| {
+            opened.set(0);
+            lock_part(&part, || {
+                let file = copies.open_part(&part)?;
+                opened.set(opened.get() + 1);
+                if opened.get() <= taken_away {
+                    // As one does that has finished it, and one that makes room.
+                    fs::rename(&part, &whole)?;
+                    fs::remove_file(&whole)?;
+                }
+                Ok(file)
+            })
+        };
+        let mut locked = open(1).unwrap().unwrap();
+        locked.write_all(b"bytes").unwrap();
+        assert_eq!((fs::read(&part).unwrap(), opened.get()), (b"bytes".to_vec(), 2));
+        assert!(open(0).unwrap().is_none(), "it is busy");
+        drop(locked);
+        assert!(open(usize::MAX).unwrap().is_none() && opened.get() == TRIES);
+    }
 }
