@@ -89,7 +89,10 @@ impl Path {
             false => Outcome::Untried("nothing could be written to try it with"),
         };
         let read = on_file(&|| outcome(file.read().map(drop)));
-        let conditional = on_file(&|| file.write_on_condition());
+        let conditional = match (written, &read) {
+            (true, Outcome::Refused(_)) => Outcome::Untried("nothing could be read to try it with"),
+            _ => on_file(&|| file.write_on_condition()),
+        };
         let parts = on_file(&|| file.elsewhere(|remote| outcome(remote.try_parts())));
         let copy = on_file(&|| file.elsewhere(|remote| outcome(copy(remote, &file))));
         let delete = on_file(&|| outcome(file.remove_file()));

@@ -11,7 +11,8 @@ fn examined(fault: Fault) -> (String, Option<i32>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));
     let output = command.args(["doctor", bucket.path("run").as_str()]).output().unwrap();
     bucket.set(Fault::None);
-    assert!(!bucket.path("run").exists().unwrap(), "something was left");
+    let is_removed = !bucket.path("run").exists().unwrap();
+    assert_eq!(is_removed, fault != Fault::NoDelete, "what may be removed is");
     (String::from_utf8(output.stdout).unwrap(), output.status.code())
 }
 
@@ -28,6 +29,8 @@ fn a_missing_permission_is_named() {
         (Fault::ReadOnly, "s3:PutObject", 1),
         (Fault::NoParts, "s3:PutObject with s3:AbortMultipartUpload", 6),
         (Fault::NoCopies, "s3:PutObject with s3:GetObject", 6),
+        (Fault::NoDelete, "s3:DeleteObject", 6),
+        (Fault::NoRead, "s3:GetObject", 4),
     ] {
         let (said, status) = examined(fault);
         assert!(said.contains(&format!("no: it needs {permission}; cannot")), "{said}");

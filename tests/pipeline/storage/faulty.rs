@@ -25,6 +25,8 @@ pub enum Fault {
     Stall(usize),
     /// Whatever writes is forbidden.
     ReadOnly,
+    /// Reading files is forbidden, for copies as well.
+    NoRead,
     /// Listing is forbidden.
     NoList,
     /// Sending files in parts is forbidden.
@@ -129,14 +131,16 @@ pub fn no_such_upload() -> Reply {
 fn fail(fault: Fault, number: usize, request: &Request) -> Option<Reply> {
     let denied = || Some(Reply::status(403));
     let is_condition = |name| request.header(name).is_some() && request.method == "PUT";
+    let lists = request.target.contains("list-type");
+    let reads = ["GET", "HEAD"].contains(&request.method.as_str()) && !lists;
+    let removes = request.method == "DELETE" || request.target.contains("?delete");
     match fault {
         Fault::From(first) if number >= first => Some(Reply::status(200).ending(Ending::Silence)),
         Fault::Only(only) if number == only => Some(Reply::status(503)),
         Fault::ReadOnly if !["GET", "HEAD"].contains(&request.method.as_str()) => denied(),
-        Fault::NoList if request.target.contains("list-type") => denied(),
-        Fault::NoDelete if request.method == "DELETE" || request.target.contains("?delete") => {
-            denied()
-        }
+        Fault::NoList if lists => denied(),
+        Fault::NoRead if reads || request.header("x-amz-copy-source").is_some() => denied(),
+        Fault::NoDelete if removes && !request.target.contains("uploadId") => denied(),
         Fault::NoParts if request.target.contains("uploads") => denied(),
         Fault::NoCopies if request.header("x-amz-copy-source").is_some() => denied(),
         Fault::NoConditions if is_condition("if-match") || is_condition("if-none-match") => {
