@@ -1,13 +1,13 @@
-//! Tells the user of transfers that take longer than two seconds, and of waits.
+//! Tells the user of transfers that take longer than two seconds, of waits and of servers that fail.
 
-use std::sync::RwLock;
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// What a transfer may take without a word.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The time between two words.
-const PAUSE: Duration = Duration::from_secs(10);
+pub(super) const PAUSE: Duration = Duration::from_secs(10);
 
 static OBSERVER: RwLock<Option<fn(&str)>> = RwLock::new(None);
 
@@ -20,6 +20,17 @@ pub fn set_observer(observer: fn(&str)) {
 pub(super) fn tell(word: &str) {
     if let Some(observer) = *OBSERVER.read().expect("no holder of the observer panics") {
         observer(word);
+    }
+}
+
+/// Tells of something that takes long or fails. Much may at once, where a server is away, and for one
+/// reason: one word in a while is enough.
+pub(super) fn tell_of_trouble(word: &str) {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.is_none_or(|last| last.elapsed() >= PAUSE) {
+        *last = Some(Instant::now());
+        tell(word);
     }
 }
 

@@ -84,7 +84,10 @@ struct Patient {
 
 impl Patient {
     async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let mut backoff = Backoff::new(limits());
+        let uri = request.uri();
+        // Without its query, which may be signed.
+        let asked = format!("{}{}", uri.host().unwrap_or_default(), uri.path());
+        let mut backoff = Backoff::new(limits(), &asked);
         loop {
             let error = match self.once.execute(request.clone()).await {
                 Ok(response) => return Ok(response),

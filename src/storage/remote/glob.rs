@@ -85,13 +85,15 @@ async fn one(folder: &Remote, base: &str, part: &str, step: Step) -> Result<Vec<
         let named = Remote { key: join(&key, part), ..folder.clone() };
         let there = match named.stat().await {
             Ok(_) => true,
-            Err(Failure::NotFound) => retry(limits(), || store.has_below(&named.key)).await?,
+            Err(Failure::NotFound) => {
+                retry(limits(), &folder.path, || store.has_below(&named.key)).await?
+            }
             Err(failure) => return Err(failure),
         };
         return Ok(if there { vec![join(base, part)] } else { Vec::new() });
     }
     let depth = if let Step::Tree = step { Depth::Tree } else { Depth::Children };
-    let listed = retry(limits(), || store.list(&key, depth)).await?;
+    let listed = retry(limits(), &folder.path, || store.list(&key, depth)).await?;
     let pattern = Pattern::new(part).map_err(|error| Failure::Permanent(error.to_string()))?;
     let kept = |found: &Found| {
         let kind = !matches!(step, Step::Folders) || found.size.is_none();

@@ -135,7 +135,7 @@ impl Hub {
         let kind = if self.place.kind.is_empty() { "models/" } else { self.place.kind };
         let url = format!("{}/api/{kind}{}", endpoint(), self.place.owner);
         let token = token();
-        let answer = retry(limits(), || web::get(&url, token.as_deref(), None)).await;
+        let answer = retry(limits(), &url, || web::get(&url, token.as_deref(), None)).await;
         let is_ownerless = match answer {
             Ok(_) => true,
             Err(Failure::NotFound | Failure::Denied(_)) => false,
@@ -150,7 +150,7 @@ impl Hub {
         let mut found = Vec::new();
         let (token, folder) = (token(), self.key(folder));
         while let Some(url) = next {
-            let page = retry(limits(), || page(&url, token.as_deref())).await;
+            let page = retry(limits(), &url, || page(&url, token.as_deref())).await;
             let (entries, following) = match page {
                 Ok(page) => page,
                 // Folders live by their files; there is none of that name.

@@ -23,6 +23,7 @@ mod web;
 use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
@@ -37,6 +38,7 @@ pub(super) use upload::Upload;
 use super::credentials::variable;
 use super::error::StorageError;
 use super::path::{Path, split_scheme};
+use super::slow;
 use futures::TryStreamExt;
 use store::{Depth, Store};
 pub(super) use store::{Found, Version};
@@ -194,7 +196,7 @@ impl Remote {
             let bytes: Vec<bytes::Bytes> = fetched.bytes.try_collect().await?;
             Ok((bytes.concat(), fetched.version))
         };
-        match self.wait(retry::retry(limits::limits(), read)) {
+        match self.wait(retry::retry(limits::limits(), &self.path, read)) {
             Ok(found) => Ok(Some(found)),
             Err(Failure::NotFound) => Ok(None),
             Err(failure) => Err(StorageError::of_failure("read", &self.path, failure)),
@@ -210,7 +212,7 @@ impl Remote {
     ) -> Result<Option<Version>, StorageError> {
         let bytes = bytes.into();
         let put = || self.store.put_if(&self.key, bytes.clone(), expected);
-        match self.wait(retry::retry(limits::limits(), put)) {
+        match self.wait(retry::retry(limits::limits(), &self.path, put)) {
             Ok(version) => Ok(Some(version)),
             Err(Failure::Conflict | Failure::NotFound) => Ok(None),
             Err(failure) => Err(StorageError::of_failure("write", &self.path, failure)),
@@ -288,7 +290,7 @@ impl Remote {
 
     /// Looks at the file, as often as it takes.
     async fn stat(&self) -> Result<Version, Failure> {
-        retry::retry(limits::limits(), || self.store.stat(&self.key)).await
+        retry::retry(limits::limits(), &self.path, || self.store.stat(&self.key)).await
     }
 
     /// Does something as often as it takes.
@@ -300,8 +302,22 @@ impl Remote {
     where
         F: Future<Output = Result<T, Failure>>,
     {
-        let result = self.wait(retry::retry(limits::limits(), attempt));
+        let work = retry::retry(limits::limits(), &self.path, attempt);
+        let result = self.wait(self.told(operation, work));
         result.map_err(|failure| StorageError::of_failure(operation, &self.path, failure))
+    }
+
+    /// Tells the user of what takes long.
+    async fn told<T>(&self, operation: &str, work: impl Future<Output = T>) -> T {
+        let (mut work, started) = (pin!(work), Instant::now());
+        loop {
+            let Ok(result) = tokio::time::timeout(slow::PAUSE, &mut work).await else {
+                let seconds = started.elapsed().as_secs();
+                slow::tell_of_trouble(&format!("{operation} {}: {seconds} s so far", self.path));
+                continue;
+            };
+            return result;
+        }
     }
 
     /// Waits for what the store does, until the deadline at most.

@@ -74,8 +74,9 @@ impl Stream {
         let limits = limits();
         let offset = wanted.start;
         let range = offset..offset.saturating_add(limits.part_size).min(wanted.end);
-        let fetched =
-            wait(retry(limits.clone(), || remote.store.fetch(&remote.key, range.clone())));
+        let fetched = wait(retry(limits.clone(), &remote.path, || {
+            remote.store.fetch(&remote.key, range.clone())
+        }));
         let (fetched, version, ranged) = match fetched {
             Ok(fetched) => {
                 let version = fetched.version.clone();
@@ -221,7 +222,7 @@ pub(super) async fn pump(
     sender: Sender<Result<Bytes, Failure>>,
 ) {
     let mut position = range.start;
-    let mut backoff = Backoff::new(source.limits.clone());
+    let mut backoff = Backoff::new(source.limits.clone(), &source.remote.path);
     while position < range.end {
         let before = position;
         let fetched = match first.take() {

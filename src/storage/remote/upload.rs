@@ -152,7 +152,7 @@ impl Upload {
         let _entered = runtime().enter();
         if self.parts.is_none() {
             let remote = &self.remote;
-            let upload = wait(retry(limits(), || remote.store.upload(&remote.key)))?;
+            let upload = wait(retry(limits(), &remote.path, || remote.store.upload(&remote.key)))?;
             self.parts = Some(Parts { upload, sending: JoinSet::new() });
         }
         let parts = self.parts.as_mut().expect("started above");
@@ -221,7 +221,7 @@ impl Remote {
         bytes: &Bytes,
         allowed: &dyn Fn() -> Result<(), E>,
     ) -> Result<(), E> {
-        let (mut backoff, mut conflicts) = (Backoff::new(limits()), 0);
+        let (mut backoff, mut conflicts) = (Backoff::new(limits(), &self.path), 0);
         let mut condition = Condition::Absent;
         loop {
             allowed()?;
@@ -268,7 +268,7 @@ impl Remote {
     /// Whether a file can be sent in parts here; nothing is left of the attempt.
     pub(in crate::storage) fn try_parts(&self) -> Result<(), StorageError> {
         let tried = wait(async {
-            let mut upload = retry(limits(), || self.store.upload(&self.key)).await?;
+            let mut upload = retry(limits(), &self.path, || self.store.upload(&self.key)).await?;
             Ok(upload.abort().await?)
         });
         tried.map_err(|failure| StorageError::of_failure("write in parts", &self.path, failure))

@@ -141,7 +141,7 @@ mod tests {
             let answer = watched.execute(request).await;
             answer.map(drop).map_err(|error| Failure::of_request(&error))
         };
-        (0..times).try_for_each(|_| wait(retry(limits.clone(), attempt)))
+        (0..times).try_for_each(|_| wait(retry(limits.clone(), &host, attempt)))
     }
 
     #[test]
