@@ -252,7 +252,7 @@ impl Remote {
         self.store.put_if(&self.key, bytes.clone(), expected).await.map(drop)
     }
 
-    /// Whether the file is there with so many bytes, and is not what it was before.
+    /// Whether the file is there with so many bytes, and is not what it was before, where that is known.
     async fn became(&self, size: u64, before: Option<&Version>) -> bool {
         let Ok(now) = self.stat().await else { return false };
         now.size == Some(size) && before != Some(&now)
