@@ -318,7 +318,7 @@ mod tests {
             };
             let files = Cut(file.clone(), num_chunks * 16 + 1);
             let zarr = Zarr { checkpoint: &path, files: &files, metadata: &metadata, begun: None };
-            let error = zarr.read_part(&[0..1]).unwrap_err();
+            let error = zarr.read_part(std::slice::from_ref(&(0..1))).unwrap_err();
             assert!(error.is_damage(), "{error}");
             assert!(error.to_string().contains("is truncated"), "{error}");
         }
