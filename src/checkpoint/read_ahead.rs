@@ -1,4 +1,4 @@
-//! Arrays of a checkpoint in order, read on all cores while the ones before are used.
+//! Arrays of a checkpoint in order, read by several threads while the ones before are used.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard};

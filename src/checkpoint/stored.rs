@@ -63,14 +63,14 @@ pub trait Stored: fmt::Debug + Send + Sync {
         self.read_everything()
     }
 
-    /// Reads every array on all cores and drops it: damage that the format can tell is noticed.
+    /// Reads every array and drops it: damage that the format can tell is noticed.
     fn read_everything(&self) -> Result<(), CheckpointError> {
         let leaves = self.leaves();
         let names: Vec<&str> = leaves.iter().map(|leaf| leaf.name).collect();
         self.read_each(&names, &mut |_, _| Ok(()))
     }
 
-    /// Reads arrays in the order given, ahead of `visit` on all cores. Beside the array being visited no
+    /// Reads arrays in the order given, ahead of `visit` by several threads. Beside the array being visited no
     /// more than half a gigabyte is held, or a single array that is larger.
     fn read_each(&self, names: &[&str], visit: &mut Visit<'_>) -> Result<(), CheckpointError> {
         let num_threads = parallel::num_threads(self.path());

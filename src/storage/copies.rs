@@ -4,13 +4,13 @@
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path as LocalPath, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::credentials::variable;
 use super::disk;
 use super::error::StorageError;
+use super::lock::open_and_lock;
 use super::path::Path;
 use super::remote::{Remote, Running, Version};
 use super::slow::Transfer;
@@ -210,29 +210,10 @@ impl Copies {
     }
 }
 
-/// Opens and locks a part; `None` where another process is at work. One that was opened before another
-/// process made a whole copy of it, and is locked after that, is a part no more: it is opened anew.
+/// Opens and locks a part; `None` where another process is at work.
 fn lock_part(place: &LocalPath, open: impl Fn() -> io::Result<File>) -> io::Result<Option<File>> {
-    for _ in 0..TRIES {
-        let part = open()?;
-        if part.try_lock().is_err() {
-            return Ok(None);
-        }
-        if is_at(&part, place)? {
-            return Ok(Some(part));
-        }
-    }
-    Ok(None)
-}
-
-/// Whether a file that is open has this name still.
-fn is_at(file: &File, place: &LocalPath) -> io::Result<bool> {
-    let opened = file.metadata()?;
-    match fs::metadata(place) {
-        Ok(named) => Ok((named.dev(), named.ino()) == (opened.dev(), opened.ino())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
+    let opened = open_and_lock(place, TRIES, open)?;
+    Ok(opened.and_then(|(part, locked)| locked.is_ok().then_some(part)))
 }
 
 /// A name that no other file and no other state of this one has.

@@ -34,7 +34,9 @@ impl Path {
         let Place::Disk(local) = self.place()? else { return Ok(Locked::Unsupported) };
         // NFS locks files only for who may write them; a folder cannot be opened so.
         let file = OpenOptions::new().read(true).write(true).open(&local);
-        Ok(try_lock(self.done("lock", file.or_else(|_| File::open(&local)))?))
+        let file = self.done("lock", file.or_else(|_| File::open(&local)))?;
+        let locked = file.try_lock();
+        Ok(told(file, locked))
     }
 
     /// Tries to lock the file, which then holds `text`, without waiting; it is made where there is none. On
@@ -49,27 +51,48 @@ impl Path {
 const TRIES: usize = 100;
 
 fn lock_with(local: &LocalPath, text: &str) -> io::Result<Locked> {
-    for _ in 0..TRIES {
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(local)?;
-        let (opened, locked) = (file.metadata()?, try_lock(file.try_clone()?));
-        if matches!(locked, Locked::Busy) {
-            return Ok(locked);
-        }
-        // Who held it may have removed it in between: then the name is another's to take.
-        let is_there = |found: fs::Metadata| (found.dev(), found.ino());
-        if fs::metadata(local).map(is_there).ok() != Some((opened.dev(), opened.ino())) {
-            continue;
-        }
+    // NFS locks files only for who may write them.
+    let open =
+        || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(local);
+    let Some((file, locked)) = open_and_lock(local, TRIES, open)? else {
+        return Err(io::Error::other("others make and remove it all the time"));
+    };
+    if !matches!(locked, Err(TryLockError::WouldBlock)) {
         file.set_len(0)?;
         (&file).write_all(text.as_bytes())?;
-        return Ok(locked);
     }
-    Err(io::Error::other("others make and remove it all the time"))
+    Ok(told(file, locked))
 }
 
-fn try_lock(file: File) -> Locked {
-    match file.try_lock() {
+/// Opens a file and tries to lock it, without waiting. Who held it may have taken its name away in between:
+/// then the name is another's to take, and the file is opened anew. `None` where that happens so often.
+pub(super) fn open_and_lock(
+    local: &LocalPath,
+    tries: usize,
+    open: impl Fn() -> io::Result<File>,
+) -> io::Result<Option<(File, Result<(), TryLockError>)>> {
+    for _ in 0..tries {
+        let file = open()?;
+        let locked = file.try_lock();
+        if matches!(locked, Err(TryLockError::WouldBlock)) || is_at(&file, local)? {
+            return Ok(Some((file, locked)));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a file that is open has this name still.
+fn is_at(file: &File, local: &LocalPath) -> io::Result<bool> {
+    let opened = file.metadata()?;
+    match fs::metadata(local) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (opened.dev(), opened.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn told(file: File, locked: Result<(), TryLockError>) -> Locked {
+    match locked {
         Ok(()) => Locked::Held(Lock { _locked: file }),
         Err(TryLockError::WouldBlock) => Locked::Busy,
         Err(TryLockError::Error(_)) => Locked::Unsupported,

@@ -141,7 +141,7 @@ impl Piece<'_> {
     }
 }
 
-/// Reads all bytes of tensors on all cores; the first damage ends it.
+/// Reads all bytes of tensors by several threads; the first damage ends it.
 pub(super) fn verify(path: &Path, raw: &dyn RawTensors) -> Result<(), CheckpointError> {
     let pieces = raw.pieces();
     parallel::for_each(parallel::num_threads(path), pieces.iter(), Piece::check)

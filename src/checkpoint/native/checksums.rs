@@ -138,7 +138,7 @@ impl Checksums {
         serde_json::to_vec_pretty(&self).expect("plain data becomes JSON")
     }
 
-    /// Reads every file, on all cores, and compares. Pruned data positions may be missing.
+    /// Reads every file, several at a time, and compares. Pruned data positions may be missing.
     pub fn verify_all(&self, checkpoint: &Path) -> Result<(), CheckpointError> {
         let num_threads = parallel::num_threads(checkpoint);
         let wait = Wait::new(&format!("verifying {checkpoint}"), Some(self.bytes()));

@@ -2,7 +2,7 @@
 //! file a chunk, and those of version 3 that newer Orbax writes.
 //!
 //! Reads any chunking, also padded edge chunks and shards, the common compressors, and parts of
-//! arrays, on all cores. Writes version 2 in chunks that divide the shape evenly. Beside what was asked
+//! arrays, by several threads. Writes version 2 in chunks that divide the shape evenly. Beside what was asked
 //! for, buffers are held alone, however large the chunks; only blosc, a checksum of the whole chunk and
 //! other orders than C need the chunk, and share a budget (`room.rs`). (The crate `zarrs` cannot open
 //! TensorStore's bfloat16.)

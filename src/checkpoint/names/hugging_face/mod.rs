@@ -76,8 +76,7 @@ pub(in crate::checkpoint) fn entries(
     let bare = |raw: &str| dialect.to_pytorch(&raw[prefix.len()..]);
     let by_name: BTreeMap<String, &String> = tensors.keys().map(|raw| (bare(raw), raw)).collect();
     let embedding = EMBEDDINGS.into_iter().find(|name| by_name.contains_key(*name));
-    let head = by_name.get(HEAD);
-    let is_tied = match (head, embedding.and_then(|name| by_name.get(name))) {
+    let is_tied = match (by_name.get(HEAD), embedding.and_then(|name| by_name.get(name))) {
         (Some(head), Some(embedding)) => !traits.is_untied && is_same(head, embedding),
         _ => true,
     };

@@ -9,11 +9,10 @@ use crate::checkpoint::native::shard::Shard;
 use crate::checkpoint::parallel;
 
 impl Writer {
-    /// Writes arrays as [`Writer::array`] does, on all cores, or more at a time into a store, the largest
-    /// first. Of several processes each gives all arrays of the checkpoint in one call, with its own parts
-    /// of them, and writes its share of those; chunks are no larger than the parts, as T5X has it. What
-    /// lies in the file `checkpoint` must be whole in process 0. A thread holds a few hundred KiB beside
-    /// the arrays themselves.
+    /// Writes arrays as [`Writer::array`] does, several at a time and the largest first. Of several
+    /// processes each gives all arrays of the checkpoint in one call, with its own parts of them, and writes
+    /// its share of those; chunks are no larger than the parts, as T5X has it. What lies in the file
+    /// `checkpoint` must be whole in process 0. A thread holds a few hundred KiB beside the arrays themselves.
     ///
     /// # Errors
     /// The first; arrays that are not begun by then are not written.
