@@ -81,7 +81,7 @@ pub fn configure<T: Root>(
     source: &dyn Source,
     color: bool,
 ) -> Result<Configured<T>, Failure> {
-    let (mut loaded, registry) = load_files(args, &[], source)?;
+    let (mut loaded, registry) = load_files(args, Wanted::Run, source)?;
     let roots = roots::<T>(&loaded, &registry);
     loaded.diagnostics.extend(loaded.unread(&roots, &registry));
     let loaded = strict(args, loaded)?;
@@ -106,7 +106,8 @@ pub fn bound_roots(config: &Config, registry: &Registry) -> Vec<&'static Schema>
     bound.filter_map(|root| registry.get(root)).collect()
 }
 
-/// The tasks that gin files and modules declare, and warnings to show; no run is evaluated.
+/// The tasks that gin files and modules declare, and warnings to show. No run is evaluated, so the values that a
+/// run would need may be missing.
 ///
 /// # Errors
 /// Every mistake in flags and gin files.
@@ -116,15 +117,21 @@ pub fn configure_tasks(
     source: &dyn Source,
     color: bool,
 ) -> Result<(GinTasks, String), Failure> {
-    let (loaded, registry) = load_files(args, modules, source)?;
+    let (loaded, registry) = load_files(args, Wanted::Tasks { modules }, source)?;
     let loaded = strict(args, loaded)?;
     let warnings = warnings(&loaded, color);
     Ok((GinTasks::new(loaded, registry), warnings))
 }
 
+/// The part of the gin files that a command reads.
+enum Wanted<'a> {
+    Run,
+    Tasks { modules: &'a [String] },
+}
+
 fn load_files(
     args: &GinArgs,
-    modules: &[String],
+    wanted: Wanted<'_>,
     source: &dyn Source,
 ) -> Result<(Loaded, Registry), Failure> {
     let path_map = parse_path_map(&args.path_map.join(",")).map_err(Failure::usage)?;
@@ -132,7 +139,10 @@ fn load_files(
     set_tfds_data_dir(args.tfds_data_dir.clone());
     let import = |module: &String| ("--module_import".to_string(), format!("import {module}"));
     let mut request = args.files.request();
-    request.bindings.splice(0..0, modules.iter().map(import));
+    if let Wanted::Tasks { modules } = wanted {
+        request.bindings.splice(0..0, modules.iter().map(import));
+        request.fragment = true;
+    }
     if request.files.is_empty() && request.bindings.is_empty() {
         return Err(Failure::Usage(anyhow::anyhow!("no configuration: give --gin_file=FILE")));
     }

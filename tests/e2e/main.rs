@@ -13,7 +13,13 @@ mod events;
 mod finetune;
 mod folder;
 mod fp8;
+#[allow(dead_code, reason = "tests of the language use all of it")]
+#[path = "../language/golden.rs"]
+mod golden;
 mod microbatches;
+mod pages;
+#[path = "../language/play.rs"]
+mod play;
 mod remat;
 mod resume;
 #[path = "../pipeline/storage/s3.rs"]

@@ -14,6 +14,7 @@ mod hostile;
 mod limits;
 mod lsp;
 mod names;
+mod play;
 mod records;
 mod schemas;
 mod short_names;

@@ -1,0 +1,145 @@
+//! Plays a page of the documentation as a reader would, from its top to its bottom, in one folder.
+//!
+//! The word behind three backquotes says what a block is:
+//! - `LANGUAGE file=NAME` is written into the folder;
+//! - `console` holds commands behind `$ ` and what they print, with `[exit status N]` if one fails.
+//!   A line `...` stands for any lines, and `...` within a line for any text;
+//! - `sh` holds commands that must succeed, whatever they print;
+//! - `LANGUAGE needs=THING` is not played where the machine does not have the thing, one of [`THINGS`];
+//! - `text` is only to be read;
+//! - `gin` alone is a part of a configuration, which `gimlet gin check` accepts.
+//!
+//! `UPDATE_GOLDEN=1` rewrites what a page says that commands print.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// What blocks may need beside Gimlet and `python3`: a bucket or the hub, a checkout to build in, an editor, a
+/// GPU, the programs that Gimlet is measured against, transformers. `GIMLET_PAGES_HAVE` lists what is there.
+const THINGS: [&str; 6] = ["bucket", "checkout", "editor", "gpu", "peers", "transformers"];
+
+/// The page as the program makes it: commands with what they print now.
+pub fn played(page: &str, folder: &Path) -> String {
+    let mut out = String::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        out.push_str(&format!("{line}\n"));
+        let Some(info) = line.strip_prefix("```") else { continue };
+        let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        out.push_str(&play(info, &block, folder));
+        out.push_str("```\n");
+    }
+    out
+}
+
+/// Plays one block, and returns its lines as they should be.
+fn play(info: &str, block: &[&str], folder: &Path) -> String {
+    let text: String = block.iter().map(|line| format!("{line}\n")).collect();
+    let (language, option) = info.split_once(' ').unwrap_or((info, ""));
+    if let Some(thing) = option.strip_prefix("needs=") {
+        assert!(THINGS.contains(&thing), "```{info}: needs= takes one of {THINGS:?}");
+        let have = std::env::var("GIMLET_PAGES_HAVE").unwrap_or_default();
+        if !have.split(',').any(|word| word == thing) {
+            return text;
+        }
+    } else if let Some(name) = option.strip_prefix("file=") {
+        write(&folder.join(name), &text);
+        return text;
+    }
+    match language {
+        "console" => return console(block, folder),
+        "text" => (),
+        "sh" => must_succeed(&text, folder),
+        "gin" => {
+            write(&folder.join("part.gin"), &text);
+            must_succeed("gimlet gin check part.gin", folder);
+        }
+        _ => panic!("```{info}: this is no kind of block that tests can play"),
+    }
+    text
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().expect("it is below the folder")).expect("it is writable");
+    fs::write(path, text).expect("it is writable");
+}
+
+#[track_caller]
+fn must_succeed(commands: &str, folder: &Path) {
+    let (text, status) = run(&format!("set -e\n{commands}"), folder);
+    assert!(status == Some(0), "{commands}ended with status {status:?} and printed\n{text}");
+}
+
+/// The commands of a block, each with what it prints.
+fn console(block: &[&str], folder: &Path) -> String {
+    let mut out = String::new();
+    let mut lines = block.iter().peekable();
+    while let Some(line) = lines.next() {
+        let Some(command) = line.strip_prefix("$ ") else { continue };
+        out.push_str(&format!("{line}\n"));
+        let mut command = command.to_string();
+        while command.ends_with('\\') {
+            let more = lines.next().expect("a command that continues has another line");
+            out.push_str(&format!("{more}\n"));
+            command.push_str(&format!("\n{more}"));
+        }
+        let is_output = |line: &&&str| !line.starts_with("$ ");
+        let shown: Vec<&str> = std::iter::from_fn(|| lines.next_if(is_output)).copied().collect();
+        let printed = printed(&command, folder);
+        let found: Vec<&str> = printed.lines().collect();
+        let lines = if agrees(&shown, &found) { shown } else { found };
+        lines.iter().for_each(|line| out.push_str(&format!("{line}\n")));
+    }
+    out
+}
+
+/// Whether a page's lines are those that were found, where `...` stands for any.
+fn agrees(shown: &[&str], found: &[&str]) -> bool {
+    match shown {
+        [] => found.is_empty(),
+        ["...", rest @ ..] => (0..=found.len()).any(|skipped| agrees(rest, &found[skipped..])),
+        [line, rest @ ..] => {
+            found.first().is_some_and(|found| fits(line, found)) && agrees(rest, &found[1..])
+        }
+    }
+}
+
+/// Whether a line is the one found, where `...` stands for any text.
+fn fits(line: &str, found: &str) -> bool {
+    let Some((head, tail)) = line.split_once("...") else { return line == found };
+    let Some(rest) = found.strip_prefix(head) else { return false };
+    let starts = rest.char_indices().map(|(at, _)| at).chain([rest.len()]);
+    starts.into_iter().any(|at| fits(tail, &rest[at..]))
+}
+
+/// What a command prints on both streams, and its status if it fails.
+fn printed(command: &str, folder: &Path) -> String {
+    let (text, status) = run(command, folder);
+    let mut text: String = text.lines().map(|line| format!("{line}\n")).collect();
+    if let Some(status) = status.filter(|status| *status != 0) {
+        text.push_str(&format!("[exit status {status}]\n"));
+    }
+    text
+}
+
+fn run(commands: &str, folder: &Path) -> (String, Option<i32>) {
+    let programs = Path::new(env!("CARGO_BIN_EXE_gimlet")).parent().expect("it has a folder");
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").expect("it is set"));
+    let output = Command::new("sh")
+        .args(["-c", &format!("exec 2>&1\n{commands}")])
+        .current_dir(folder)
+        .env("PATH", path)
+        .output()
+        .expect("there is a shell");
+    (String::from_utf8(output.stdout).expect("it prints text"), output.status.code())
+}
+
+#[test]
+fn dots_on_a_page_stand_for_any_lines_or_text() {
+    let found = ["step 10 · loss 4.6 · 1 s", "step 20 · loss 4.1 · 2 s", "finished"];
+    assert!(agrees(&["step 10 · loss ... s", "...", "finished"], &found));
+    assert!(agrees(&["...", "finished", "..."], &found));
+    assert!(!agrees(&["step 10 · loss ...", "finished"], &found));
+    assert!(!agrees(&["...", "step 20 · loss 4.2..."], &found));
+}
