@@ -16,8 +16,13 @@ endif
 # Last on the path, so that the machine's own tools win.
 export PATH := $(PATH):$(HOME)/.cargo/bin:$(CURDIR)/.libtorch/venv/bin
 
+# Where cargo puts programs, and where `make install` does.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+PREFIX ?= $(HOME)/.local
+
 .DEFAULT_GOAL := help
-.PHONY: help quickstart build test lint format fuzz cuda gpu-check libtorch cmake
+.PHONY: help quickstart build install wheel wheel-cuda wheel-check test lint format fuzz cuda \
+  gpu-check libtorch cmake
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +38,39 @@ build: $(SETUP) ## Build target/release/gimlet and gimlet-torch
 ifneq ($(TORCH),0)
 	cargo build --release --bin gimlet-torch
 endif
+
+# libtorch comes along, since the checkout may go; a LIBTORCH of the user's stays where it is.
+install: build ## Install both programs and their libtorch (450 MB) below PREFIX (~/.local)
+	install -d $(PREFIX)/bin $(PREFIX)/lib
+	install -s $(TARGET)/release/gimlet $(PREFIX)/bin
+ifneq ($(TORCH),0)
+	install -s $(TARGET)/release/gimlet-torch $(PREFIX)/bin
+	rm -rf $(PREFIX)/lib/gimlet
+ifdef LIBTORCH
+	ln -s $(abspath $(LIBTORCH)) $(PREFIX)/lib/gimlet
+else
+	mkdir $(PREFIX)/lib/gimlet
+	cp -R .libtorch/lib .libtorch/build-version $(PREFIX)/lib/gimlet
+endif
+endif
+	@echo "installed: $(PREFIX)/bin/gimlet"
+
+# The programs of a wheel look for libtorch in their environment only, not in this checkout.
+wheel: export GIMLET_WHEEL := 1
+wheel: build ## Build a wheel for pip and uv into target/wheels; needs what `build` needs
+	$(PYTHON) bridge/wheel.py pack $(TARGET)/release target/wheels
+
+wheel-cuda: export GIMLET_WHEEL := 1
+wheel-cuda: cuda ## The same for NVIDIA GPUs into target/cuda/wheels; needs what `cuda` needs
+	$(PYTHON) bridge/wheel.py pack target/cuda/release target/cuda/wheels cuda
+
+# Of the programs that the tests have built: `--workspace` and a test give dependencies the same features.
+wheel-check: $(SETUP) ## Check that a wheel of the development build trains in a fresh environment
+	cargo test --quiet --workspace --no-run --no-default-features --test language
+	install -D $(TARGET)/debug/gimlet target/wheel-check/gimlet
+	cargo test --quiet --workspace --no-run --test e2e
+	install -D $(TARGET)/debug/gimlet-torch target/wheel-check/gimlet-torch
+	$(PYTHON) bridge/wheel.py check target/wheel-check
 
 test: $(SETUP) ## Run all tests
 	@if cargo nextest --version >/dev/null 2>&1; then \
@@ -79,7 +117,8 @@ cuda: cmake ## Build for NVIDIA GPUs into target/cuda (fetches 2.6 GB once; need
 	$(PYTHON) bridge/setup.py cuda
 	LIBTORCH="$${LIBTORCH:-$(CURDIR)/.libtorch-cuda/torch}" \
 	  cargo build --release --features cuda --target-dir target/cuda --bin gimlet-torch
-	cargo build --release --no-default-features --target-dir target/cuda --bin gimlet
+	LIBTORCH="$${LIBTORCH:-$(CURDIR)/.libtorch-cuda/torch}" \
+	  cargo build --release --no-default-features --target-dir target/cuda --bin gimlet
 
 gpu-check: cuda ## Check our kernels on a GPU and measure training, in under eight minutes
 	$(PYTHON) benches/gpu_check.py $(if $(PEER_PYTHON),--peer_python=$(PEER_PYTHON))

@@ -1,13 +1,17 @@
 //! Compiles the bridge and makes the binaries find libtorch where it lies, without any environment
-//! variable. `make libtorch` (or `make cuda`) puts libtorch where `.cargo/config.toml` says.
+//! variable. `make libtorch` (or `make cuda`) puts libtorch where `.cargo/config.toml` says; with
+//! GIMLET_WHEEL=1 the programs do not look there, but only where Python or `make install` puts it.
 
 use std::env;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
 /// The version that the bridge and `tch` are written for.
 const TORCH_VERSION: &str = "2.11.0";
+/// The versions 3.N of Python that this torch has wheels for.
+const PYTHONS: RangeInclusive<u32> = 10..=14;
 /// The sources of `bridge/`, but for what links SentencePiece.
 const BRIDGE: [&str; 13] = [
     "bridge/attention.cpp",
@@ -35,7 +39,9 @@ fn main() {
     println!("cargo::rerun-if-changed=gin");
     println!("cargo::rerun-if-changed=tasks");
     println!("cargo::rerun-if-env-changed=LIBTORCH");
+    println!("cargo::rerun-if-env-changed=GIMLET_WHEEL");
     compile_trainer();
+    tell_front_program();
     if env::var_os("CARGO_FEATURE_TORCH").is_none() {
         return;
     }
@@ -56,8 +62,37 @@ fn compile_trainer() {
     println!("cargo::rustc-link-lib=static:-bundle=sentencepiece_train");
 }
 
+/// Folders in which the programs look for libtorch, in this order; `$ORIGIN` is the program's own.
+fn libtorch_places() -> Vec<String> {
+    let mut places = vec!["$ORIGIN/../lib/gimlet".to_owned()];
+    places.extend(site_packages().map(|folder| format!("{folder}/torch")));
+    if env::var_os("GIMLET_WHEEL").is_none() {
+        places.extend(own_libtorch().map(|libtorch| libtorch.display().to_string()));
+    }
+    places
+}
+
+/// Where an environment of Python's has its packages, seen from its programs.
+fn site_packages() -> impl Iterator<Item = String> {
+    PYTHONS.map(|minor| format!("$ORIGIN/../lib/python3.{minor}/site-packages"))
+}
+
+fn own_libtorch() -> Option<PathBuf> {
+    env::var_os("LIBTORCH").map(PathBuf::from)
+}
+
+/// Lets `gimlet`, which is built without libtorch, know what `gimlet-torch` will load (`run::start`).
+fn tell_front_program() {
+    println!("cargo::rustc-env=GIMLET_LIBTORCH_PLACES={}", libtorch_places().join(":"));
+    println!("cargo::rustc-env=GIMLET_TORCH_VERSION={TORCH_VERSION}");
+    // torch-sys links CUDA as soon as it sees this library.
+    let has_cuda = own_libtorch().is_some_and(|place| place.join("lib/libtorch_cuda.so").exists());
+    let library = if has_cuda { "libtorch_cuda.so" } else { "libtorch_cpu.so" };
+    println!("cargo::rustc-env=GIMLET_LIBTORCH_LIBRARY={library}");
+}
+
 fn find_libtorch() -> PathBuf {
-    let Some(libtorch) = env::var_os("LIBTORCH").map(PathBuf::from) else {
+    let Some(libtorch) = own_libtorch() else {
         fail(
             "LIBTORCH is not set and .cargo/config.toml, which sets it, was not read: build inside the checkout",
         );
@@ -184,9 +219,9 @@ fn nvcc_command(nvcc: &Path, includes: &[PathBuf]) -> Command {
 }
 
 fn link(libtorch: &Path, cuda: bool) {
-    let lib = libtorch.join("lib");
+    let libs: Vec<_> = libtorch_places().iter().map(|place| format!("{place}/lib")).collect();
     // DT_RPATH, unlike DT_RUNPATH, also serves the libraries that libtorch itself loads.
-    println!("cargo::rustc-link-arg=-Wl,--disable-new-dtags,-rpath,{}", lib.display());
+    println!("cargo::rustc-link-arg=-Wl,--disable-new-dtags,-rpath,{}", libs.join(":"));
     // Parts of libtorch that we do not ship (Python, and CUDA on CPU builds) stay unresolved.
     println!("cargo::rustc-link-arg=-Wl,--allow-shlib-undefined");
     if cuda {
@@ -210,7 +245,12 @@ fn link_cuda_runtime(libtorch: &Path) {
     let folder = folder.display();
     println!("cargo::rustc-link-arg=-L{folder}");
     println!("cargo::rustc-link-arg=-l:libcudart.so.13");
-    println!("cargo::rustc-link-arg=-Wl,-rpath,{folder}");
+    for packages in site_packages() {
+        println!("cargo::rustc-link-arg=-Wl,-rpath,{packages}/nvidia/cu13/lib");
+    }
+    if env::var_os("GIMLET_WHEEL").is_none() {
+        println!("cargo::rustc-link-arg=-Wl,-rpath,{folder}");
+    }
 }
 
 fn fail(message: &str) -> ! {

@@ -4,7 +4,7 @@ use std::env;
 use std::io::{self, IsTerminal};
 use std::iter;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{self, ExitCode};
 
 use anyhow::anyhow;
@@ -23,6 +23,7 @@ use super::doctor;
 use super::dry_run::{dry_run, dry_run_evaluation};
 use super::failure::Failure;
 use super::library::Library;
+use super::start::torch_command;
 
 /// How libtorch's OpenMP threads wait for work. By default they spin, and on cores that others use
 /// too a step then takes several times as long. Read when the library is loaded.
@@ -150,9 +151,9 @@ fn refuse_several_processes(flags: &DistributedArgs) -> Result<(), Failure> {
 
 /// Reports what `gimlet-torch` says of libtorch; where it cannot, the machine and the remedy.
 fn diagnose(args: &[String]) -> Result<(), Failure> {
-    let trouble = match torch_program() {
-        Err(_) => "not in this build: `make build`".to_string(),
-        Ok(program) => match process::Command::new(&program).args(&args[1..]).output() {
+    let trouble = match torch_command() {
+        Err(failure) => failure.to_string(),
+        Ok(mut command) => match command.args(&args[1..]).output() {
             Ok(output) if output.status.success() => {
                 print!("{}", String::from_utf8_lossy(&output.stdout));
                 return Ok(());
@@ -160,9 +161,9 @@ fn diagnose(args: &[String]) -> Result<(), Failure> {
             Ok(output) => {
                 let said = String::from_utf8_lossy(&output.stderr);
                 let said = said.lines().next().unwrap_or("it said nothing").to_string();
-                format!("cannot be loaded: `make libtorch` ({said})")
+                format!("cannot be loaded: {said}")
             }
-            Err(error) => format!("cannot start {}: {error}", program.display()),
+            Err(error) => format!("cannot start {}: {error}", command.get_program().display()),
         },
     };
     print!("{}", doctor::report(&[("libtorch", trouble)]));
@@ -180,10 +181,9 @@ fn examine(places: &[String]) -> Result<(), Failure> {
     if is_sound { Ok(()) } else { Err(Failure::Said) }
 }
 
-/// Becomes `gimlet-torch`, which stands beside this program.
+/// Becomes `gimlet-torch`.
 fn hand_over(args: &[String]) -> Result<(), Failure> {
-    let program = torch_program()?;
-    let mut command = process::Command::new(&program);
+    let mut command = torch_command()?;
     // Settings of libraries that read them from the environment: of the new program, which has no threads yet.
     let mut set = |name: &str, value: &str| {
         if env::var_os(name).is_none() {
@@ -195,18 +195,6 @@ fn hand_over(args: &[String]) -> Result<(), Failure> {
         set(PROFILER_LOG_LEVEL, SILENT);
     }
     let error = command.args(&args[1..]).exec();
-    let message = format!("cannot start {}", program.display());
+    let message = format!("cannot start {}", command.get_program().display());
     Err(Failure::World(anyhow!(error).context(message)))
-}
-
-fn torch_program() -> Result<PathBuf, Failure> {
-    let own = env::current_exe().map_err(Failure::world)?;
-    let program = own.with_file_name("gimlet-torch");
-    if program.exists() {
-        return Ok(program);
-    }
-    let message = format!("there is no {}, which trains and decodes", program.display());
-    Err(Failure::World(
-        anyhow!(message).context("this build of gimlet is without libtorch: `make build`"),
-    ))
 }

@@ -15,6 +15,7 @@ mod failure;
 mod functions;
 mod library;
 mod output;
+mod start;
 mod task;
 mod tasks;
 mod vocab;

@@ -16,8 +16,9 @@ use std::path::Path;
 use std::process::Command;
 
 /// What blocks may need beside Gimlet and `python3`: a bucket or the hub, a checkout to build in, an editor, a
-/// GPU, the programs that Gimlet is measured against, transformers. `GIMLET_PAGES_HAVE` lists what is there.
-const THINGS: [&str; 6] = ["bucket", "checkout", "editor", "gpu", "peers", "transformers"];
+/// GPU, the programs that Gimlet is measured against, transformers, a wheel of Gimlet. `GIMLET_PAGES_HAVE` lists
+/// what is there.
+const THINGS: [&str; 7] = ["bucket", "checkout", "editor", "gpu", "peers", "transformers", "wheel"];
 
 /// The page as the program makes it: commands with what they print now.
 pub fn played(page: &str, folder: &Path) -> String {

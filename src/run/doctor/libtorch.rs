@@ -20,9 +20,9 @@ pub fn libtorch() -> Vec<Fact> {
 fn cuda(devices: &[CudaDevice]) -> String {
     match cuda_version() {
         None if has_nvidia_driver() => {
-            "not in this build, though there is a GPU: `make cuda`".to_string()
+            "not in this build, though there is a GPU: `make cuda` or `make wheel-cuda`".to_string()
         }
-        None => "not in this build; for NVIDIA GPUs: `make cuda`".to_string(),
+        None => "not in this build; for NVIDIA GPUs: `make cuda` or `make wheel-cuda`".to_string(),
         Some((major, minor)) if !devices.is_empty() => format!("{major}.{minor}"),
         Some((major, minor)) if has_nvidia_driver() => {
             format!("{major}.{minor}, but no device can be used: see `nvidia-smi`")
