@@ -72,11 +72,13 @@ wheel-check: $(SETUP) ## Check that a wheel of the development build trains in a
 	install -D $(TARGET)/debug/gimlet-torch target/wheel-check/gimlet-torch
 	$(PYTHON) bridge/wheel.py check target/wheel-check
 
+# TESTS narrows it, in cargo's words: TESTS="--test language".
 test: $(SETUP) ## Run all tests
 	@if cargo nextest --version >/dev/null 2>&1; then \
-	  cargo nextest run --no-fail-fast --workspace $(FEATURES) && cargo test --workspace --doc $(FEATURES); \
+	  cargo nextest run --no-fail-fast --workspace $(FEATURES) $(TESTS) \
+	    $(if $(TESTS),,&& cargo test --workspace --doc $(FEATURES)); \
 	else \
-	  cargo test --no-fail-fast --workspace $(FEATURES); \
+	  cargo test --no-fail-fast --workspace $(FEATURES) $(TESTS); \
 	fi
 
 lint: $(SETUP) ## Check the format, and run clippy and rustdoc with warnings as errors

@@ -2,7 +2,7 @@
 
 use crate::data::{DatasetConfig, TaskProvider, subtasks};
 use crate::models::Model;
-use crate::vocab::VocabularySpec;
+use crate::vocab::{VocabError, VocabularySpec};
 
 use super::error::TrainError;
 
@@ -33,14 +33,29 @@ fn check_same(
     found: &VocabularySpec,
     expected: &VocabularySpec,
 ) -> Result<(), TrainError> {
-    if found.is_same_as(expected)? || found.build()?.name() == expected.build()?.name() {
-        return Ok(());
-    }
-    let (found, expected) = (found.build()?.name(), expected.build()?.name());
-    Err(TrainError::Unfit(format!(
-        "model and task vocabularies do not match:\n  task `{task}`: {found}\n  model: {expected}\n\
-         bind VOCABULARY to the task's vocabulary, or change the task"
-    )))
+    let name = found.build()?.name();
+    let remedy = "bind VOCABULARY to the task's vocabulary, or change the task";
+    let error = match difference(found, expected) {
+        Ok(None) => return Ok(()),
+        Ok(Some(models)) => format!(
+            "model and task vocabularies do not match:\n  task `{task}`: {name}\n  model: {models}\n{remedy}"
+        ),
+        // Often it is the library's own, in a bucket, which the user never asked for.
+        Err(error) => format!(
+            "the vocabulary of task `{task}`, {name}, cannot be compared with the model's: {error}\n{remedy}"
+        ),
+    };
+    Err(TrainError::Unfit(error))
+}
+
+/// The name of the expected vocabulary, if the one found is another.
+fn difference(
+    found: &VocabularySpec,
+    expected: &VocabularySpec,
+) -> Result<Option<String>, VocabError> {
+    let name = expected.build()?.name();
+    let is_same = found.is_same_as(expected)? || found.build()?.name() == name;
+    Ok((!is_same).then_some(name))
 }
 
 fn check_size(vocabulary: &VocabularySpec, rows: usize) -> Result<(), TrainError> {

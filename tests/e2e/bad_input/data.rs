@@ -104,6 +104,14 @@ fn vocabularies_that_do_not_fit() {
         USER,
         &["vocabularies do not match", "task `lines`", "VOCABULARY"],
     );
+    check(
+        &folder
+            .pretrain(4)
+            .bind("VOCABULARY", "@seqio.SentencePieceVocabulary()")
+            .bind_text("seqio.SentencePieceVocabulary.sentencepiece_model_file", "t5.model"),
+        USER,
+        &["of task `lines`", "cannot be compared", "t5.model", "bind VOCABULARY"],
+    );
 }
 
 #[test]
