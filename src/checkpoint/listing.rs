@@ -162,7 +162,7 @@ pub fn file_sizes(path: &Path) -> Result<BTreeMap<String, u64>, CheckpointError>
         return Ok([(path.file_name().to_string(), path.size()?)].into());
     }
     let mut sizes = BTreeMap::new();
-    for file in Path::glob(&format!("{path}.*"))? {
+    for file in path.siblings()? {
         sizes.insert(file.file_name().to_string(), file.size()?);
     }
     if sizes.is_empty() {

@@ -1,6 +1,6 @@
 //! Files on this machine.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -9,8 +9,6 @@ use std::path::{Path as LocalPath, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::abandoned::{sweep_beside, temporary_beside};
-use super::error::StorageError;
-use super::path::Path;
 
 /// Opens a file, no folder: on Linux that would succeed, and only the first read would tell.
 pub(super) fn open(local: &LocalPath) -> io::Result<File> {
@@ -23,11 +21,17 @@ pub(super) fn open(local: &LocalPath) -> io::Result<File> {
 
 /// Names in a folder, and whether they are folders; links count as what they point at.
 pub(super) fn entries(local: &LocalPath) -> io::Result<Vec<(String, bool)>> {
+    let named = raw_entries(local)?.into_iter();
+    named.map(|(name, is_dir)| Ok((name.into_string().map_err(not_utf8)?, is_dir))).collect()
+}
+
+/// As [`entries`], of names that may not be UTF-8.
+pub(super) fn raw_entries(local: &LocalPath) -> io::Result<Vec<(OsString, bool)>> {
     let entry = |entry: io::Result<fs::DirEntry>| {
         let entry = entry?;
         let kind = entry.file_type()?;
         let is_dir = if kind.is_symlink() { entry.path().is_dir() } else { kind.is_dir() };
-        Ok((entry.file_name().into_string().map_err(not_utf8)?, is_dir))
+        Ok((entry.file_name(), is_dir))
     };
     fs::read_dir(local)?.map(entry).collect()
 }
@@ -149,37 +153,11 @@ fn collect(folder: &LocalPath, places: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// The part of a pattern up to the last slash before its first special character.
-pub(super) fn fixed_folder(pattern: &str) -> &str {
-    let special = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
-    let end = pattern[..special].rfind('/').map_or(0, |slash| slash + 1);
-    &pattern[..end]
-}
-
-/// Matches below `folder`, whose own name may hold special characters.
-pub(super) fn glob(folder: &str, variable: &str, given: &str) -> Result<Vec<String>, StorageError> {
-    let options = glob::MatchOptions { require_literal_separator: true, ..Default::default() };
-    let full = format!("{}{variable}", glob::Pattern::escape(folder));
-    let found = glob::glob_with(&full, options).map_err(|error| StorageError::Invalid {
-        path: given.to_string(),
-        reason: format!("{} at byte {} of the pattern", error.msg, error.pos),
-    })?;
-    let named = found.map(|entry| {
-        let path = entry.map_err(io::Error::from)?;
-        path.into_os_string().into_string().map_err(not_utf8)
-    });
-    let found = named.collect::<io::Result<Vec<String>>>();
-    found.map_err(|error| match Path::parse(given) {
-        Ok(path) => StorageError::new("list", &path, error),
-        Err(invalid) => invalid,
-    })
-}
-
-fn is_absent(error: &io::Error) -> bool {
+pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-pub(super) fn not_utf8(name: std::ffi::OsString) -> io::Error {
+pub(super) fn not_utf8(name: OsString) -> io::Error {
     let reason = format!("the name `{}` is not UTF-8", name.to_string_lossy());
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use super::credentials::Credentials;
 use super::path::{Path, split_scheme};
-use super::remote::{Failure, GivenUp};
+use super::remote::{Contact, Failure, GivenUp};
 
 /// A path that cannot be used, or an operation on a file that failed.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +41,19 @@ pub enum StorageError {
          (`SaveCheckpointConfig.keep`){mapped}"
     )]
     DiskFull {
+        /// The path as given.
+        path: String,
+        /// What was tried.
+        operation: Cow<'static, str>,
+        /// ` (mapped to ...)` for a mapped remote path, else empty.
+        mapped: String,
+    },
+    /// The file system takes no writes.
+    #[error(
+        "cannot {operation} `{path}`: its file system is read-only; name another place, or have it mounted for \
+         writing{mapped}"
+    )]
+    ReadOnly {
         /// The path as given.
         path: String,
         /// What was tried.
@@ -167,7 +180,7 @@ impl StorageError {
     pub fn may_pass(&self) -> bool {
         use io::ErrorKind::{
             AlreadyExists, InvalidData, InvalidFilename, InvalidInput, IsADirectory, NotADirectory,
-            ReadOnlyFilesystem, UnexpectedEof,
+            UnexpectedEof,
         };
         let lasting = [
             AlreadyExists,
@@ -176,7 +189,6 @@ impl StorageError {
             InvalidInput,
             IsADirectory,
             NotADirectory,
-            ReadOnlyFilesystem,
             UnexpectedEof,
         ];
         match self {
@@ -202,9 +214,8 @@ impl StorageError {
         let path = path.to_string();
         match source.kind() {
             io::ErrorKind::NotFound => Self::NotFound { path, operation, mapped },
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Self::PermissionDenied { path, operation, mapped }
-            }
+            io::ErrorKind::PermissionDenied => Self::PermissionDenied { path, operation, mapped },
+            io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path, operation, mapped },
             io::ErrorKind::StorageFull
             | io::ErrorKind::QuotaExceeded
             | io::ErrorKind::FileTooLarge => Self::DiskFull { path, operation, mapped },
@@ -244,7 +255,7 @@ impl StorageError {
             Failure::PastEnd => failed(operation, given, "it ends before that".to_string()),
             Failure::Changed(offset) => Self::Changed { path: given, offset },
             Failure::Vanished(offset) => Self::Vanished { path: given, offset },
-            Failure::Temporary { reason, unreachable: true, .. }
+            Failure::Temporary { reason, contact: Contact::Never, .. }
             | Failure::GivenUp(GivenUp { reason, unreachable: true }) => {
                 let prefix = path.mappable_prefix();
                 Self::Unreachable { path: given, operation, reason, prefix }
@@ -283,6 +294,7 @@ impl StorageError {
             Self::NotFound { .. } | Self::Vanished { .. } => io::ErrorKind::NotFound,
             Self::PermissionDenied { .. } | Self::Denied { .. } => io::ErrorKind::PermissionDenied,
             Self::DiskFull { .. } => io::ErrorKind::StorageFull,
+            Self::ReadOnly { .. } => io::ErrorKind::ReadOnlyFilesystem,
             Self::Unsupported { .. } => io::ErrorKind::Unsupported,
             Self::Io { source, .. } => source.kind(),
             _ => io::ErrorKind::Other,
@@ -336,6 +348,10 @@ mod tests {
             (io::ErrorKind::PermissionDenied, "cannot open `/data/x`: permission denied; check"),
             (io::ErrorKind::StorageFull, "cannot open `/data/x`: the disk is full; free"),
             (io::ErrorKind::QuotaExceeded, "cannot open `/data/x`: the disk is full; free"),
+            (
+                io::ErrorKind::ReadOnlyFilesystem,
+                "cannot open `/data/x`: its file system is read-only; name another place",
+            ),
         ] {
             let message = StorageError::new("open", &path, kind.into()).to_string();
             assert!(message.starts_with(expected), "{message}");

@@ -81,6 +81,17 @@ impl Path {
         }
     }
 
+    /// The whole file, of so many bytes at most: a description, whose size is not that of what it describes.
+    pub fn read_up_to(&self, most: u64) -> Result<Vec<u8>, StorageError> {
+        let mut bytes = Vec::new();
+        self.done("read", self.open()?.take(most.saturating_add(1)).read_to_end(&mut bytes))?;
+        if bytes.len() as u64 > most {
+            let reason = format!("it has more than {most} bytes, expected a small file");
+            return self.done("read", Err(io::Error::new(io::ErrorKind::InvalidData, reason)));
+        }
+        Ok(bytes)
+    }
+
     /// Some bytes of the file, all of which must be there. Who reads more than one range rather uses
     /// [`Path::open_ranges`], which notices a file that changes in between.
     pub fn read_range(&self, range: Range<u64>) -> Result<Vec<u8>, StorageError> {
@@ -391,6 +402,8 @@ mod tests {
         }
         assert_eq!(file.read_to_string().unwrap(), "abc");
         assert_eq!(file.size().unwrap(), 3);
+        assert_eq!(file.read_up_to(3).unwrap(), b"abc");
+        assert!(file.read_up_to(2).unwrap_err().to_string().contains("more than 2 bytes"));
         assert!(file.free_space().unwrap() > 0);
         assert!(path.join("not/yet").free_space().unwrap() > 0);
     }

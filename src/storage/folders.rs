@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::disk;
 use super::error::StorageError;
 use super::files::Place;
+use super::matching;
 use super::path::{Path, split_scheme};
+use super::pattern::{self, Pattern};
 
 /// Something in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,15 @@ impl Path {
         Ok(entries)
     }
 
+    /// Whether it is a symbolic link, wherever that points; elsewhere there are none.
+    pub fn is_link(&self) -> Result<bool, StorageError> {
+        let Place::Disk(local) = self.place()? else { return Ok(false) };
+        match self.done("look at", std::fs::symlink_metadata(local)) {
+            Err(error) if error.is_not_found() => Ok(false),
+            metadata => Ok(metadata?.file_type().is_symlink()),
+        }
+    }
+
     /// All files below the folder, sorted; elsewhere by one listing.
     pub fn walk(&self) -> Result<Vec<Self>, StorageError> {
         let mut files = Vec::new();
@@ -67,45 +78,55 @@ impl Path {
         }
         let mut sizes = BTreeMap::new();
         for file in self.walk()? {
-            let relative = file.as_str()[self.as_str().len()..].trim_start_matches('/');
-            sizes.insert(relative.to_string(), file.size()?);
+            sizes.insert(file.relative_to(self).to_string(), file.size()?);
         }
         Ok(sizes)
     }
 
-    /// The paths that match a pattern of `*`, `?`, `[...]` and `**`, sorted; none is no error.
+    /// The paths that match a pattern of `*`, `?`, `[...]` and `**` by the rules of Python's `glob`, sorted and each
+    /// once; none is no error.
     pub fn glob(pattern: &str) -> Result<Vec<Self>, StorageError> {
+        let path = Self::parse(pattern)?;
         let is_url = matches!(split_scheme(pattern), Some(("http" | "https", _)));
         if is_url && !pattern.contains(['*', '[']) {
             // The question mark of a URL is no wildcard.
-            let path = Self::parse(pattern)?;
             return Ok(if path.exists()? { vec![path] } else { Vec::new() });
         }
-        let fixed = disk::fixed_folder(pattern);
-        let variable = &pattern[fixed.len()..];
-        let folder = if fixed.is_empty() { None } else { Some(Self::parse(fixed)?) };
-        let mut named = match &folder {
-            None => disk::glob("", variable, pattern)?
-                .iter()
-                .map(|found| Self::parse(found))
-                .collect::<Result<Vec<_>, _>>()?,
-            Some(folder) => folder.glob_below(variable, pattern)?,
+        let fixed = pattern::fixed_folder(pattern);
+        let folder = if fixed.is_empty() { Self::here() } else { Self::parse(fixed)? };
+        let mut found = folder.glob_below(&pattern[fixed.len()..])?;
+        // A bare `**` does not name the current folder.
+        found.retain(|path| !fixed.is_empty() || *path != folder);
+        Ok(found)
+    }
+
+    /// As [`Path::glob`], for a pattern below this folder, whose own name may hold any character.
+    pub fn glob_below(&self, pattern: &str) -> Result<Vec<Self>, StorageError> {
+        let pattern = Pattern::parse(pattern);
+        if pattern.parts.is_empty() {
+            return Ok(if self.is_dir()? { vec![self.clone()] } else { Vec::new() });
+        }
+        let found = match self.place()? {
+            Place::Elsewhere(remote) => remote.glob(&pattern)?,
+            Place::Disk(local) => self.done("list", matching::below(&local, &pattern))?,
         };
+        let mut named: Vec<Self> = found.iter().map(|found| self.join(found)).collect();
         named.sort_unstable();
+        named.dedup();
         Ok(named)
     }
 
-    fn glob_below(&self, variable: &str, pattern: &str) -> Result<Vec<Self>, StorageError> {
-        let found = match self.place()? {
-            Place::Elsewhere(remote) => remote.glob(variable)?,
-            Place::Disk(local) => {
-                let local = local.into_os_string().into_string().map_err(disk::not_utf8);
-                let local = format!("{}/", self.done("list", local)?.trim_end_matches('/'));
-                let found = disk::glob(&local, variable, pattern)?;
-                found.iter().map(|found| found[local.len()..].to_string()).collect()
-            }
+    /// The files beside this path whose names begin with its own and `.`, sorted.
+    pub fn siblings(&self) -> Result<Vec<Self>, StorageError> {
+        let start = format!("{}.", self.file_name());
+        if self.is_remote() && self.parent().is_none() {
+            return Ok(Vec::new());
+        }
+        let beside = match self.folder().list() {
+            Err(error) if error.is_not_found() => Vec::new(),
+            listed => listed?,
         };
-        Ok(found.iter().map(|found| self.join(found)).collect())
+        Ok(beside.into_iter().filter(|path| path.file_name().starts_with(&start)).collect())
     }
 }
 

@@ -9,7 +9,8 @@ use super::path_map;
 /// The remote schemes that are understood.
 const REMOTE_SCHEMES: [&str; 7] = ["gs", "s3", "az", "http", "https", "hf", "tfds"];
 
-/// A path as the user gave it; it shows as given, without trailing slashes.
+/// A path as the user gave it, with one slash between its components and without `.` among them: `./a//b/` is
+/// `a/b`. `..` stays, since links may be in its way; so do the slashes of URLs, which servers may tell apart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path {
     given: String,
@@ -50,14 +51,37 @@ impl Path {
                 )));
             }
         }
-        Ok(Self { given: trim_slashes(text).to_string() })
+        Ok(Self::normalized(text))
+    }
+
+    /// Leaves one way to write a place, so that the names of what lies in a folder begin with that of the folder.
+    fn normalized(text: &str) -> Self {
+        let (start, rest) = match split_scheme(text) {
+            Some(("http" | "https", _)) => return Self { given: trim_slashes(text).to_string() },
+            Some((scheme, rest)) => (&text[..scheme.len() + 3], rest),
+            None => ("", text),
+        };
+        let root = if rest.starts_with('/') { "/" } else { "" };
+        let names: Vec<&str> = rest.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+        // A folder of this name is told from a home by its `./`.
+        let start = match (start, root, names.first()) {
+            ("", "", None) => ".",
+            ("", "", Some(&"~")) => "./",
+            _ => start,
+        };
+        Self { given: format!("{start}{root}{}", names.join("/")) }
+    }
+
+    /// The current folder.
+    pub(super) fn here() -> Self {
+        Self { given: ".".to_string() }
     }
 
     /// The path of something below this folder; `relative` may have several components.
     pub fn join(&self, relative: &str) -> Self {
-        let relative = trim_slashes(relative);
+        let relative = relative.trim_end_matches('/');
         let separator = if self.given.ends_with('/') || relative.is_empty() { "" } else { "/" };
-        Self { given: format!("{}{separator}{relative}", self.given) }
+        Self::normalized(&format!("{}{separator}{relative}", self.given))
     }
 
     /// The folder that holds it; `None` for a root, a bucket or a bare relative name.
@@ -73,7 +97,7 @@ impl Path {
 
     /// As [`Path::parent`], and `.` where it has none.
     pub fn folder(&self) -> Self {
-        self.parent().unwrap_or_else(|| Self { given: ".".to_string() })
+        self.parent().unwrap_or_else(Self::here)
     }
 
     /// The path whose name ends with this, too: `model.ckpt-1000` becomes `model.ckpt-1000.index`.
@@ -89,11 +113,14 @@ impl Path {
 
     /// What follows a folder in the path of something in it; otherwise the whole path.
     pub fn relative_to(&self, folder: &Self) -> &str {
-        let relative = self.given.strip_prefix(&folder.given);
-        relative.map_or(&self.given, |rest| rest.trim_start_matches('/'))
+        let rest = self
+            .given
+            .strip_prefix(&folder.given)
+            .filter(|rest| rest.is_empty() || rest.starts_with('/') || folder.given.ends_with('/'));
+        rest.map_or(&self.given, |rest| rest.trim_start_matches('/'))
     }
 
-    /// The text as given.
+    /// The text, as it is shown.
     pub fn as_str(&self) -> &str {
         &self.given
     }
@@ -198,16 +225,48 @@ mod tests {
     }
 
     #[test]
-    fn paths_show_as_given_without_trailing_slashes() {
+    fn paths_are_normalized_when_they_are_parsed() {
         for (given, shown) in [
+            ("./", "."),
+            (".", "."),
+            ("./././a", "a"),
+            ("a/./b//c/.", "a/b/c"),
+            ("../a/../b", "../a/../b"),
+            ("//a", "/a"),
+            ("/./", "/"),
+            ("./~/a", "./~/a"),
+            (".hidden/..a", ".hidden/..a"),
+            ("./gs://b", "gs:/b"),
+            ("file:////a//b/", "file:///a/b"),
+            ("gs://b//x/./y", "gs://b/x/y"),
+            ("hf://datasets/o//n/", "hf://datasets/o/n"),
+            ("https://h/a//b/./c/", "https://h/a//b/./c"),
             ("gs://t5-data/a/", "gs://t5-data/a"),
             ("/", "/"),
             ("file:///", "file:///"),
-            ("./x//", "./x"),
+            ("./x//", "x"),
             ("gs://t5-data", "gs://t5-data"),
         ] {
             assert_eq!(path(given).to_string(), shown);
+            assert_eq!(path(shown).to_string(), shown);
         }
+    }
+
+    #[test]
+    fn what_lies_in_a_folder_is_told_from_what_only_begins_like_it() {
+        for (name, folder, relative) in [
+            ("a/b", "a", "b"),
+            ("./a/b", "a/", "b"),
+            ("ab/c", "a", "ab/c"),
+            (".a/b", ".", ".a/b"),
+            ("a", ".", "a"),
+            ("/a", "/", "a"),
+            ("a", "a", ""),
+        ] {
+            assert_eq!(path(name).relative_to(&path(folder)), relative, "{name} in {folder}");
+        }
+        assert_eq!(path(".").join("./a/").as_str(), "a");
+        assert_eq!(path("a").join("").as_str(), "a");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Tells the user of transfers that take longer than two seconds, of waits and of servers that fail.
 
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// What a transfer may take without a word.
@@ -24,13 +24,92 @@ pub(super) fn tell(word: &str) {
 }
 
 /// Tells of something that takes long or fails. Much may at once, where a server is away, and for one
-/// reason: one word in a while is enough.
+/// reason: one word in a while is enough, and while a server is away it is of that.
 pub(super) fn tell_of_trouble(word: &str) {
     static LAST: Mutex<Option<Instant>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if last.is_none_or(|last| last.elapsed() >= PAUSE) {
         *last = Some(Instant::now());
-        tell(word);
+        let outage = away().outage().map(Outage::told);
+        tell(&outage.unwrap_or_else(|| word.to_string()));
+    }
+}
+
+/// A server that has answered before and is not reached any more.
+struct Outage {
+    server: String,
+    reason: String,
+    since: Instant,
+    /// When it was last tried.
+    tried: Instant,
+    /// How long it is waited for.
+    longest: Duration,
+    is_told: bool,
+}
+
+impl Outage {
+    fn told(&mut self) -> String {
+        self.is_told = true;
+        let (Self { server, reason, .. }, seconds) = (&*self, self.since.elapsed().as_secs());
+        format!("{server} is away ({reason}): waited {seconds} of {} s", self.longest.as_secs())
+    }
+}
+
+/// The server that is away; the first of them, where several are.
+#[derive(Default)]
+struct Away(Option<Outage>);
+
+impl Away {
+    /// After so long without a try nobody waits for it any more.
+    const FORGOTTEN: Duration = Duration::from_secs(60);
+
+    fn outage(&mut self) -> Option<&mut Outage> {
+        self.0.take_if(|outage| outage.tried.elapsed() >= Self::FORGOTTEN);
+        self.0.as_mut()
+    }
+
+    fn lost(&mut self, server: &str, reason: String, longest: Duration) {
+        let now = Instant::now();
+        match self.outage() {
+            Some(outage) if outage.server == server => outage.tried = now,
+            Some(_) => {}
+            None => {
+                let (server, is_told) = (server.to_string(), false);
+                let outage = Outage { server, reason, since: now, tried: now, longest, is_told };
+                self.0 = Some(outage);
+            }
+        }
+    }
+
+    /// The word on an outage that was told of and has ended.
+    fn reached(&mut self, server: &str) -> Option<String> {
+        let ended = self.0.take_if(|outage| outage.server == server)?;
+        let seconds = ended.since.elapsed().as_secs();
+        ended.is_told.then(|| format!("{server} is back after {seconds} s"))
+    }
+}
+
+fn away() -> MutexGuard<'static, Away> {
+    static AWAY: Mutex<Away> = Mutex::new(Away(None));
+    AWAY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a server that was reached before is away, of which users are told: nobody else needs to say that work
+/// waits.
+pub fn is_cut_off() -> bool {
+    away().outage().is_some()
+}
+
+/// Notes that a server is away.
+pub(super) fn lost(server: &str, reason: String, longest: Duration) {
+    away().lost(server, reason, longest);
+}
+
+/// Notes that a server answers.
+pub(super) fn reached(server: &str) {
+    let word = away().reached(server);
+    if let Some(word) = word {
+        tell(&word);
     }
 }
 
@@ -71,6 +150,28 @@ impl Transfer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_outage_is_one_and_counts_its_time() {
+        let mut away = Away::default();
+        for (server, reason) in [("a:9", "refused"), ("a:9", "reset"), ("b:9", "refused")] {
+            away.lost(server, reason.to_string(), Duration::from_secs(300));
+        }
+        let word = away.outage().map(Outage::told);
+        assert_eq!(word.as_deref(), Some("a:9 is away (refused): waited 0 of 300 s"));
+        assert_eq!(away.reached("b:9"), None);
+        assert_eq!(away.reached("a:9").as_deref(), Some("a:9 is back after 0 s"));
+        assert!(away.outage().is_none());
+    }
+
+    #[test]
+    fn a_server_that_nobody_asks_any_more_is_not_away() {
+        let mut away = Away::default();
+        away.lost("a:9", String::new(), Duration::from_secs(300));
+        let tried = Instant::now().checked_sub(Away::FORGOTTEN).unwrap();
+        away.0.as_mut().unwrap().tried = tried;
+        assert!(away.outage().is_none());
+    }
 
     #[test]
     fn a_word_says_how_far_it_is() {

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::console;
+use crate::storage;
 
 /// What work may take without a word.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -85,7 +86,9 @@ impl Shared {
     fn tell(&self, patience: Duration, end: &Receiver<()>, tell: &dyn Fn(&str)) {
         let mut pause = patience;
         while end.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-            tell(&self.word(self.start.elapsed()));
+            if !storage::is_cut_off() {
+                tell(&self.word(self.start.elapsed()));
+            }
             pause = PAUSE;
         }
     }

@@ -99,9 +99,12 @@ impl Patterns<'_> {
         };
         let mut paths = Vec::new();
         for pattern in patterns {
-            let pattern = self.root.map_or(pattern.clone(), |root| root.join(pattern).to_string());
-            let found = Path::glob(&pattern)?;
+            let found = match self.root {
+                Some(root) => root.glob_below(pattern)?,
+                None => Path::glob(pattern)?,
+            };
             if found.is_empty() {
+                let pattern = self.root.map_or(pattern.clone(), |root| format!("{root}/{pattern}"));
                 let help = "check the path and its wildcards".to_string();
                 let (task, split) = (task.to_string(), split.to_string());
                 return Err(DataError::NoFiles { task, split, pattern, help });

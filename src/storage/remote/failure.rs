@@ -27,8 +27,8 @@ pub(in crate::storage) enum Failure {
         reason: String,
         /// How long the server asks to wait.
         wait: Option<Duration>,
-        /// No server was reached, nor ever before.
-        unreachable: bool,
+        /// Whether a server was reached.
+        contact: Contact,
     },
     /// It was asked for as often as it may be.
     GivenUp(GivenUp),
@@ -40,6 +40,33 @@ pub(in crate::storage) enum Failure {
     Conflict,
     /// The place has no such operation; what to do instead.
     Unsupported(String),
+}
+
+/// How far an attempt came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::storage) enum Contact {
+    /// A server answered, or was silent.
+    Made,
+    /// No server was reached, where one has answered this process before.
+    Lost,
+    /// No server was reached, nor ever before.
+    Never,
+}
+
+/// That a server is not reached which has answered before.
+#[derive(Debug)]
+pub(super) struct Lost(pub HttpError);
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Lost {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
+    }
 }
 
 /// What a request came to that was made again and again.
@@ -61,7 +88,7 @@ impl Error for GivenUp {}
 
 impl Failure {
     pub(super) fn temporary(reason: impl Into<String>) -> Self {
-        Self::Temporary { reason: reason.into(), wait: None, unreachable: false }
+        Self::Temporary { reason: reason.into(), wait: None, contact: Contact::Made }
     }
 
     /// What an answer other than success means.
@@ -75,7 +102,7 @@ impl Failure {
             408 | 425 | 429 | 500..=599 => Self::Temporary {
                 reason: answered.to_string(),
                 wait: answered.retry_after,
-                unreachable: false,
+                contact: Contact::Made,
             },
             301 | 307 | 308 => {
                 Self::Permanent(format!("{answered}; is the region right (AWS_REGION)?"))
@@ -94,18 +121,17 @@ impl Failure {
 
     /// What a request that brought no answer, or not all of it, means.
     fn of_transport(error: &HttpError) -> Self {
-        // The source says what the system or TLS said; the error itself only "error sending request".
-        let mut deepest: &dyn Error = error;
-        while let Some(source) = deepest.source() {
-            deepest = source;
-        }
-        let reason = deepest.to_string();
+        let reason = cause(error);
         match error.kind() {
             HttpErrorKind::Connect => {
                 let reason = format!("no connection ({reason})");
-                Self::Temporary { reason, wait: None, unreachable: true }
+                Self::Temporary { reason, wait: None, contact: Contact::Never }
             }
             HttpErrorKind::Timeout => Self::temporary("the server does not answer"),
+            _ if error.source().is_some_and(|source| source.is::<Lost>()) => {
+                let reason = format!("no connection ({reason})");
+                Self::Temporary { reason, wait: None, contact: Contact::Lost }
+            }
             _ => Self::temporary(format!("the connection broke ({reason})")),
         }
     }
@@ -142,6 +168,15 @@ impl From<object_store::Error> for Failure {
             None => Self::Permanent(error.to_string()),
         }
     }
+}
+
+/// What the system or TLS said; the error itself says only "error sending request".
+pub(super) fn cause(error: &HttpError) -> String {
+    let mut deepest: &dyn Error = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    deepest.to_string()
 }
 
 /// The words for a human in a bucket's XML or JSON error, on one line.

@@ -1,103 +1,113 @@
 //! Patterns over places that only list folders: a folder is listed where a part of the pattern needs
 //! it, and all below it only for `**`.
 
+use std::collections::BTreeMap;
+
 use futures::{StreamExt, TryStreamExt, stream};
-use glob::{MatchOptions, Pattern};
 
 use super::failure::Failure;
 use super::limits::limits;
 use super::retry::retry;
 use super::store::{Depth, Found};
 use super::{Remote, join};
+use crate::storage::pattern::{Part, Pattern, matches};
 
 /// Folders that are listed at once.
 const AT_ONCE: usize = 8;
 
-const OPTIONS: MatchOptions = MatchOptions {
-    case_sensitive: true,
-    require_literal_separator: true,
-    require_literal_leading_dot: false,
-};
-
-/// Whether it is a pattern; else why not.
-pub(super) fn check(pattern: &str) -> Result<(), String> {
-    Pattern::new(pattern)
-        .map(|_| ())
-        .map_err(|error| format!("{} at byte {} of the pattern", error.msg, error.pos))
-}
-
-/// The names below the folder that match a checked pattern, relative to it.
-pub(super) async fn expand(folder: &Remote, pattern: &str) -> Result<Vec<String>, Failure> {
+/// The names below the folder that match a pattern that does not climb, relative to it; the folder itself is the empty
+/// name.
+pub(super) async fn expand(folder: &Remote, pattern: &Pattern) -> Result<Vec<String>, Failure> {
     let mut found = vec![String::new()];
-    let mut rest = pattern;
-    while !rest.is_empty() && !found.is_empty() {
-        let (part, after) = rest.split_once('/').unwrap_or((rest, ""));
-        if part.contains("**") {
-            return each(folder, found, rest, Step::Tree).await;
-        }
-        let last = after.is_empty();
-        let step = match (part.contains(['*', '?', '[']), last) {
-            (true, true) => Step::Any,
-            (true, false) => Step::Folders,
-            (false, true) => Step::Named,
-            (false, false) => {
-                found.iter_mut().for_each(|base| *base = join(base, part));
-                rest = after;
+    for (index, part) in pattern.parts.iter().enumerate() {
+        let rest = &pattern.parts[index..];
+        let (last, only_folders) = (rest.len() == 1, pattern.only_folders || rest.len() > 1);
+        let step = match part {
+            Part::Below => {
+                Step { parts: rest, depth: Depth::Tree, only_folders: pattern.only_folders }
+            }
+            Part::Like(_) => Step { parts: &rest[..1], depth: Depth::Children, only_folders },
+            Part::Named(name) => {
+                found.iter_mut().for_each(|base| *base = join(base, name));
+                if last {
+                    return kept(folder, found, only_folders).await;
+                }
                 continue;
             }
         };
-        found = each(folder, found, part, step).await?;
-        rest = after;
+        found = each(folder, found, &step).await?;
+        if step.depth == Depth::Tree || found.is_empty() {
+            break;
+        }
     }
     Ok(found)
 }
 
-/// What a part of a pattern stands for.
-#[derive(Clone, Copy)]
-enum Step {
-    /// Folders that match.
-    Folders,
-    /// Files and folders that match.
-    Any,
-    /// The one of that name, if it is there.
-    Named,
-    /// Files anywhere below that match.
-    Tree,
+/// One listing of a folder, and the names that are taken from it.
+struct Step<'a> {
+    parts: &'a [Part],
+    depth: Depth,
+    only_folders: bool,
 }
 
 async fn each(
     folder: &Remote,
     bases: Vec<String>,
-    part: &str,
-    step: Step,
+    step: &Step<'_>,
 ) -> Result<Vec<String>, Failure> {
     let below = stream::iter(bases)
-        .map(|base| async move { one(folder, &base, part, step).await })
+        .map(|base| async move { one(folder, &base, step).await })
         .buffered(AT_ONCE);
     let lists: Vec<Vec<String>> = below.try_collect().await?;
     Ok(lists.into_iter().flatten().collect())
 }
 
-async fn one(folder: &Remote, base: &str, part: &str, step: Step) -> Result<Vec<String>, Failure> {
+async fn one(folder: &Remote, base: &str, step: &Step<'_>) -> Result<Vec<String>, Failure> {
     let key = join(&folder.key, base);
-    let store = &folder.store;
-    if let Step::Named = step {
-        let named = Remote { key: join(&key, part), ..folder.clone() };
-        let there = match named.stat().await {
-            Ok(_) => true,
-            Err(Failure::NotFound) => {
-                retry(limits(), &folder.path, || store.has_below(&named.key)).await?
-            }
-            Err(failure) => return Err(failure),
-        };
-        return Ok(if there { vec![join(base, part)] } else { Vec::new() });
-    }
-    let depth = if let Step::Tree = step { Depth::Tree } else { Depth::Children };
-    let listed = retry(limits(), &folder.path, || store.list(&key, depth)).await?;
-    let pattern = Pattern::new(part).map_err(|error| Failure::Permanent(error.to_string()))?;
-    let kept = |found: &Found| {
-        let kind = !matches!(step, Step::Folders) || found.size.is_none();
-        kind && pattern.matches_with(&found.name, OPTIONS)
+    let listed = retry(limits(), &folder.path, || folder.store.list(&key, step.depth)).await?;
+    let is_kept = |name: &str, is_folder: bool| {
+        let names: Vec<&str> = name.split('/').filter(|name| !name.is_empty()).collect();
+        (is_folder || !step.only_folders) && matches(step.parts, &names)
     };
-    Ok(listed.iter().filter(|found| kept(found)).map(|found| join(base, &found.name)).collect())
+    let named = with_folders(&listed);
+    let kept = named.into_iter().filter(|(name, is_folder)| is_kept(name, *is_folder));
+    Ok(kept.map(|(name, _)| join(base, name)).collect())
+}
+
+/// What a listing names and the folders that the files lie in, with the listed folder itself where it holds anything.
+fn with_folders(listed: &[Found]) -> BTreeMap<&str, bool> {
+    let mut named = BTreeMap::new();
+    for found in listed {
+        let folders = found.name.match_indices('/').map(|(at, _)| &found.name[..at]);
+        named.extend(folders.chain([""]).map(|folder| (folder, true)));
+        named.insert(&found.name, found.size.is_none());
+    }
+    named
+}
+
+/// Those of the names that are there.
+async fn kept(
+    folder: &Remote,
+    names: Vec<String>,
+    only_folders: bool,
+) -> Result<Vec<String>, Failure> {
+    let looked = stream::iter(names)
+        .map(|name| async move {
+            let there = is_there(folder, &name, only_folders).await?;
+            Ok::<_, Failure>(there.then_some(name))
+        })
+        .buffered(AT_ONCE);
+    let there: Vec<Option<String>> = looked.try_collect().await?;
+    Ok(there.into_iter().flatten().collect())
+}
+
+async fn is_there(folder: &Remote, name: &str, only_folders: bool) -> Result<bool, Failure> {
+    let named = Remote { key: join(&folder.key, name), ..folder.clone() };
+    if !only_folders {
+        match named.stat().await {
+            Err(Failure::NotFound) => {}
+            looked => return looked.map(|_| true),
+        }
+    }
+    retry(limits(), &folder.path, || folder.store.has_below(&named.key)).await
 }

@@ -1,7 +1,9 @@
 //! How patient and how greedy reading from elsewhere is.
 
-use std::sync::RwLock;
+use std::sync::{OnceLock, RwLock};
 use std::time::Duration;
+
+use crate::storage::credentials::variable;
 
 /// How long to wait for servers and for other processes, how often to ask again, and how much to read ahead.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +20,8 @@ pub struct Limits {
     pub part_size: u64,
     /// Requests of one reader that run ahead of the one being read.
     pub parts_ahead: usize,
+    /// A server that has answered before and is not reached any more is waited for this long.
+    pub outage: Duration,
     /// A lease whose holder was not heard of for this long may be taken.
     pub lease: Duration,
     /// A growing file is sent at most once in this time.
@@ -33,11 +37,18 @@ impl Default for Limits {
             longest_pause: Duration::from_secs(15),
             part_size: 8 << 20,
             parts_ahead: 4,
+            outage: OUTAGE,
             lease: Duration::from_secs(60),
             growing_pause: Duration::from_secs(30),
         }
     }
 }
+
+/// The environment variable for the seconds that a server which is not reached any more is waited for.
+pub const OUTAGE_VARIABLE: &str = "GIMLET_OUTAGE_SECS";
+
+/// What it is by default.
+const OUTAGE: Duration = Duration::from_secs(300);
 
 static LIMITS: RwLock<Option<Limits>> = RwLock::new(None);
 
@@ -51,5 +62,19 @@ pub fn set_limits(limits: Limits) {
 }
 
 pub(in crate::storage) fn limits() -> Limits {
-    LIMITS.read().expect("no holder of the limits panics").clone().unwrap_or_default()
+    let set = LIMITS.read().expect("no holder of the limits panics").clone();
+    set.unwrap_or_else(|| Limits { outage: outage().unwrap_or(OUTAGE), ..Limits::default() })
+}
+
+/// How long the environment has servers waited for.
+///
+/// # Errors
+/// The text, where it is not a number of seconds.
+pub(super) fn outage() -> Result<Duration, String> {
+    static GIVEN: OnceLock<Result<Duration, String>> = OnceLock::new();
+    let read = || match variable(OUTAGE_VARIABLE) {
+        None => Ok(OUTAGE),
+        Some(text) => text.trim().parse().map(Duration::from_secs).map_err(|_| text),
+    };
+    GIVEN.get_or_init(read).clone()
 }

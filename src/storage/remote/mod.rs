@@ -27,9 +27,9 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
-pub(super) use failure::{Failure, GivenUp};
+pub(super) use failure::{Contact, Failure, GivenUp};
 pub(super) use limits::limits;
-pub use limits::{Limits, set_limits};
+pub use limits::{Limits, OUTAGE_VARIABLE, set_limits};
 pub(super) use ranges::RemoteRanges;
 pub(super) use stream::Stream;
 pub(super) use sum::Running;
@@ -38,6 +38,7 @@ pub(super) use upload::Upload;
 use super::credentials::variable;
 use super::error::StorageError;
 use super::path::{Path, split_scheme};
+use super::pattern::Pattern;
 use super::slow;
 use futures::TryStreamExt;
 use store::{Depth, Store};
@@ -70,6 +71,10 @@ impl Remote {
             path: path.to_string(),
             reason: reason.to_string(),
         };
+        limits::outage().map_err(|text| StorageError::Invalid {
+            path: format!("${OUTAGE_VARIABLE}"),
+            reason: format!("`{text}` is not a whole number of seconds, such as 300"),
+        })?;
         let (scheme, rest) = split_scheme(path.as_str()).expect("a remote path has a scheme");
         let (name, key, place) = match scheme {
             "hf" if is_on("HF_HUB_OFFLINE") => {
@@ -143,11 +148,11 @@ impl Remote {
     }
 
     /// The names below this folder that match, relative to it.
-    pub(super) fn glob(&self, pattern: &str) -> Result<Vec<String>, StorageError> {
-        glob::check(pattern).map_err(|reason| StorageError::Invalid {
-            path: self.path.join(pattern).to_string(),
-            reason,
-        })?;
+    pub(super) fn glob(&self, pattern: &Pattern) -> Result<Vec<String>, StorageError> {
+        if pattern.climbs() {
+            let reason = "a pattern below a remote folder has no `..`".to_string();
+            return Err(StorageError::Invalid { path: self.path.to_string(), reason });
+        }
         let found = client::wait(glob::expand(self, pattern));
         found.map_err(|failure| StorageError::of_failure("list", &self.path, failure))
     }

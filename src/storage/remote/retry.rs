@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use super::failure::{Failure, GivenUp};
-use super::limits::Limits;
+use super::failure::{Contact, Failure, GivenUp};
+use super::limits::{Limits, OUTAGE_VARIABLE};
 use crate::storage::slow::{PATIENCE, tell_of_trouble};
 
 /// A server may ask for more patience than this; it gets this.
@@ -21,18 +21,24 @@ pub(super) struct Backoff {
     /// The path or address that is asked for.
     what: String,
     failed: u32,
+    /// Those of them at which no server was reached that had answered before.
+    lost: u32,
+    /// When the first of these was, since a server answered.
+    away_since: Option<Instant>,
     /// When something last came of it.
     since: Instant,
 }
 
 impl Backoff {
     pub(super) fn new(limits: Limits, what: &impl Display) -> Self {
-        Self { limits, what: what.to_string(), failed: 0, since: Instant::now() }
+        let (what, since) = (what.to_string(), Instant::now());
+        Self { limits, what, failed: 0, lost: 0, away_since: None, since }
     }
 
     /// Something came of it: the next failure counts as the first.
     pub(super) fn progressed(&mut self) {
-        (self.failed, self.since) = (0, Instant::now());
+        (self.failed, self.lost, self.away_since) = (0, 0, None);
+        self.since = Instant::now();
     }
 
     /// Pauses before the next try, of which the user is told where it takes long.
@@ -40,17 +46,22 @@ impl Backoff {
     /// # Errors
     /// The failure, where a further try cannot help or was made often enough.
     pub(super) async fn pause(&mut self, failure: Failure) -> Result<(), Failure> {
-        let Failure::Temporary { reason, wait, unreachable } = failure else {
+        let Failure::Temporary { reason, wait, contact } = failure else {
             return Err(failure);
         };
         self.failed += 1;
-        let tries = match unreachable {
-            true => self.limits.tries.min(TRIES_TO_CONNECT),
-            false => self.limits.tries,
+        let tries = match contact {
+            Contact::Never => self.limits.tries.min(TRIES_TO_CONNECT),
+            Contact::Made | Contact::Lost => self.limits.tries,
         };
-        if self.failed >= tries {
+        if self.is_enough(contact, tries) {
             let times = if self.failed == 1 { "try" } else { "tries" };
-            let reason = format!("{reason}, after {} {times}", self.failed);
+            let remedy = match contact {
+                Contact::Lost => format!("; {OUTAGE_VARIABLE} tells how long it is waited for"),
+                _ => String::new(),
+            };
+            let reason = format!("{reason}, after {} {times}{remedy}", self.failed);
+            let unreachable = contact == Contact::Never;
             return Err(Failure::GivenUp(GivenUp { reason, unreachable }));
         }
         if let Some(word) = self.word(&reason, tries) {
@@ -61,6 +72,18 @@ impl Backoff {
         let pause = grown.min(self.limits.longest_pause).mul_f64(jitter);
         tokio::time::sleep(pause.max(wait.unwrap_or_default().min(LONGEST_WAIT))).await;
         Ok(())
+    }
+
+    /// A server that is away comes back, or it does not, however often it is asked: what counts is the time, and one
+    /// that is back is asked as often as any.
+    fn is_enough(&mut self, contact: Contact, tries: u32) -> bool {
+        if contact == Contact::Lost {
+            self.lost += 1;
+            let since = *self.away_since.get_or_insert_with(Instant::now);
+            return self.failed >= tries && since.elapsed() >= self.limits.outage;
+        }
+        self.away_since = None;
+        self.failed - self.lost >= tries
     }
 
     fn word(&self, reason: &str, tries: u32) -> Option<String> {
@@ -109,8 +132,22 @@ mod tests {
         assert_eq!(tries(|| Failure::NotFound), 1);
         assert_eq!(tries(|| Failure::Permanent("no".to_string())), 1);
         let unreachable =
-            || Failure::Temporary { reason: String::new(), wait: None, unreachable: true };
+            || Failure::Temporary { reason: String::new(), wait: None, contact: Contact::Never };
         assert_eq!(tries(unreachable), TRIES_TO_CONNECT);
+    }
+
+    #[test]
+    fn a_server_that_is_back_may_be_busy_as_often_as_any() {
+        let limits = Limits { outage: Duration::from_secs(300), ..Limits::default() };
+        let tries = limits.tries;
+        let mut backoff = Backoff::new(limits, &"a");
+        let mut is_enough = |contact| {
+            backoff.failed += 1;
+            backoff.is_enough(contact, tries)
+        };
+        assert!((0..3 * tries).all(|_| !is_enough(Contact::Lost)));
+        assert!((1..tries).all(|_| !is_enough(Contact::Made)));
+        assert!(is_enough(Contact::Made));
     }
 
     #[test]

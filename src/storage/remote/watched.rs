@@ -9,9 +9,11 @@ use object_store::client::{
 };
 
 use super::answer::{Answered, late, whole};
+use super::failure::{Lost, cause};
 use super::limits::limits;
 use super::sending;
 use super::sum::Crc32c;
+use crate::storage::slow;
 
 /// A client that waits no longer than a stall for an answer, and keeps what servers answer.
 #[derive(Debug)]
@@ -30,6 +32,7 @@ impl Watched {
         let server = request.uri().authority().map(ToString::to_string).unwrap_or_default();
         let answer = sending::in_time(longest, size, self.inner.execute(request)).await;
         let mut response = answer.ok_or_else(late)?.map_err(|error| of_known(&server, error))?;
+        slow::reached(&server);
         known().insert(server);
         // `object_store` passes extensions on, and headers not.
         if let Some(sum) = Crc32c::of_response(&response) {
@@ -70,12 +73,12 @@ fn known() -> std::sync::MutexGuard<'static, HashSet<String>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// That a server is not reached which has answered before is no wrong name, but an outage that may pass:
-/// it is as if a connection broke.
+/// That a server is not reached which has answered before is no wrong name, but an outage that may pass.
 fn of_known(server: &str, error: HttpError) -> HttpError {
     match error.kind() {
         HttpErrorKind::Connect if known().contains(server) => {
-            HttpError::new(HttpErrorKind::Interrupted, error)
+            slow::lost(server, cause(&error), limits().outage);
+            HttpError::new(HttpErrorKind::Interrupted, Lost(error))
         }
         _ => error,
     }
@@ -131,10 +134,11 @@ mod tests {
         times: usize,
         host: &str,
         out: std::ops::RangeInclusive<usize>,
+        outage: Duration,
     ) -> Result<(), Failure> {
         let inner = HttpClient::new(Link { out, count: AtomicUsize::new(0) });
         let watched = Watched { inner };
-        let limits = Limits { first_pause: Duration::ZERO, ..Limits::default() };
+        let limits = Limits { first_pause: Duration::ZERO, outage, ..Limits::default() };
         let attempt = || async {
             let mut request = HttpRequest::new(HttpRequestBody::empty());
             *request.uri_mut() = format!("http://{host}/file").parse().unwrap();
@@ -146,14 +150,16 @@ mod tests {
 
     #[test]
     fn a_server_that_has_answered_is_waited_for_and_one_that_never_did_is_not() {
-        asked(2, "known.invalid:1", 2..=7).unwrap();
+        asked(2, "known.invalid:1", 2..=100, Duration::from_secs(300)).unwrap();
         let unreachable = |result| match result {
             Err(Failure::GivenUp(GivenUp { reason, unreachable })) => (reason, unreachable),
             other => panic!("{other:?}"),
         };
-        let (reason, is_unknown) = unreachable(asked(2, "gone.invalid:1", 2..=100));
-        assert!(reason.ends_with("after 8 tries") && !is_unknown, "{reason}");
-        let (reason, is_unknown) = unreachable(asked(1, "unknown.invalid:1", 1..=100));
+        let (reason, is_unknown) =
+            unreachable(asked(2, "gone.invalid:1", 2..=usize::MAX, Duration::from_millis(1)));
+        assert!(reason.contains("tries; GIMLET_OUTAGE_SECS") && !is_unknown, "{reason}");
+        let (reason, is_unknown) =
+            unreachable(asked(1, "unknown.invalid:1", 1..=100, Duration::from_secs(300)));
         assert!(reason.ends_with("after 3 tries") && is_unknown, "{reason}");
     }
 }

@@ -6,6 +6,7 @@ mod copies;
 mod doctor;
 pub(crate) mod faulty;
 mod gin;
+mod globs;
 mod growing;
 mod hub;
 pub(crate) mod leases;
@@ -40,6 +41,7 @@ pub(crate) fn limits() {
             longest_pause: Duration::from_millis(4),
             part_size: PART as u64,
             parts_ahead: 4,
+            outage: Duration::from_millis(20),
             lease: LEASE,
             growing_pause: Duration::from_millis(20),
         });

@@ -1,0 +1,116 @@
+//! Files on this machine that match a pattern.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path as LocalPath, PathBuf};
+
+use super::disk;
+use super::pattern::{Part, Pattern, is_hidden};
+
+/// The names below a folder that match, relative to it; the folder itself is the empty name. Links to folders are followed, but by `**` not into a folder
+/// that holds them, where Python goes round until the system refuses. A folder that may not be listed is an error,
+/// where Python passes over it: its files would be missing without a word.
+pub(super) fn below(folder: &LocalPath, pattern: &Pattern) -> io::Result<Vec<String>> {
+    let mut bases = vec![String::new()];
+    for (index, part) in pattern.parts.iter().enumerate() {
+        let last = index + 1 == pattern.parts.len();
+        let only_folders = pattern.only_folders || !last;
+        let mut found = Vec::new();
+        for base in bases {
+            match part {
+                Part::Named(name) => {
+                    let named = join(&base, name);
+                    if !last || is_there(&folder.join(&named), only_folders)? {
+                        found.push(named);
+                    }
+                }
+                Part::Like(like) => {
+                    for (name, is_dir) in listed(&folder.join(&base))? {
+                        if like.matches(&name.to_string_lossy()) && (is_dir || !only_folders) {
+                            found.push(join(&base, &utf8(name)?));
+                        }
+                    }
+                }
+                Part::Below => {
+                    let mut tree = Tree { folder, only_folders, above: Vec::new(), found };
+                    tree.add(&base)?;
+                    found = tree.found;
+                }
+            }
+        }
+        bases = found;
+    }
+    Ok(bases)
+}
+
+/// The matches of `**`.
+struct Tree<'a> {
+    folder: &'a LocalPath,
+    only_folders: bool,
+    /// The folders on the way to the present one, by device and number.
+    above: Vec<(u64, u64)>,
+    found: Vec<String>,
+}
+
+impl Tree<'_> {
+    /// Adds a folder and what lies below it.
+    fn add(&mut self, base: &str) -> io::Result<()> {
+        let place = self.folder.join(base);
+        let metadata = match fs::metadata(&place) {
+            Ok(metadata) if metadata.is_dir() => metadata,
+            Ok(_) => return Ok(()),
+            Err(error) if disk::is_absent(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let identity = (metadata.dev(), metadata.ino());
+        if self.above.contains(&identity) {
+            return Ok(());
+        }
+        self.above.push(identity);
+        self.found.push(base.to_string());
+        for (name, is_dir) in listed(&place)? {
+            if is_hidden(&name.to_string_lossy()) {
+                continue;
+            }
+            let name = join(base, &utf8(name)?);
+            if is_dir {
+                self.add(&name)?;
+            } else if !self.only_folders {
+                self.found.push(name);
+            }
+        }
+        self.above.pop();
+        Ok(())
+    }
+}
+
+/// A link that points nowhere is there, as in Python: who opens it is told.
+fn is_there(place: &PathBuf, only_folders: bool) -> io::Result<bool> {
+    if only_folders {
+        return disk::is_dir(place);
+    }
+    match fs::symlink_metadata(place) {
+        Ok(_) => Ok(true),
+        Err(error) if disk::is_absent(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Names in a folder, and whether they are folders; nothing where there is no folder.
+fn listed(place: &LocalPath) -> io::Result<Vec<(OsString, bool)>> {
+    let place = if place.as_os_str().is_empty() { LocalPath::new(".") } else { place };
+    match disk::raw_entries(place) {
+        Err(error) if disk::is_absent(&error) => Ok(Vec::new()),
+        listed => listed,
+    }
+}
+
+fn utf8(name: OsString) -> io::Result<String> {
+    name.into_string().map_err(disk::not_utf8)
+}
+
+fn join(base: &str, name: &str) -> String {
+    if base.is_empty() { name.to_string() } else { format!("{base}/{name}") }
+}

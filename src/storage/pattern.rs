@@ -1,0 +1,161 @@
+//! Patterns of names by the rules of Python's `glob`: `*`, `?` and `[...]` stand for characters of one component, but
+//! not for the dot that hides a file; `**` as a component stands for any number of folders, hidden ones excepted; a
+//! slash at the end asks for folders. A `[` that nothing closes stands for itself.
+
+use glob::MatchOptions;
+
+/// A pattern below a folder.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    /// Its components; empty for the folder itself.
+    pub parts: Vec<Part>,
+    /// Whether it matches folders only.
+    pub only_folders: bool,
+}
+
+/// A component of a pattern.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// This name.
+    Named(String),
+    /// The names that match.
+    Like(Like),
+    /// Any number of folders.
+    Below,
+}
+
+/// Names of one component.
+#[derive(Debug)]
+pub(super) struct Like {
+    pattern: glob::Pattern,
+    /// Whether hidden names can match.
+    hidden: bool,
+}
+
+impl Pattern {
+    pub(super) fn parse(text: &str) -> Self {
+        let names = text.split('/').filter(|name| !matches!(*name, "" | "."));
+        let only_folders = text.ends_with('/') || text.ends_with("/.");
+        Self { parts: names.map(Part::parse).collect(), only_folders }
+    }
+
+    /// Whether it climbs out of folders.
+    pub(super) fn climbs(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Named(name) if name == ".."))
+    }
+}
+
+impl Part {
+    fn parse(text: &str) -> Self {
+        match text {
+            "**" => Self::Below,
+            _ if text.contains(SPECIAL) => Self::Like(Like::parse(text)),
+            _ => Self::Named(text.to_string()),
+        }
+    }
+}
+
+impl Like {
+    fn parse(text: &str) -> Self {
+        let pattern = glob::Pattern::new(&in_words_of_the_crate(text));
+        let pattern = pattern.expect("stars are single and brackets closed");
+        Self { pattern, hidden: is_hidden(text) }
+    }
+
+    pub(super) fn matches(&self, name: &str) -> bool {
+        let options = MatchOptions { require_literal_leading_dot: false, ..MatchOptions::new() };
+        (self.hidden || !is_hidden(name)) && self.pattern.matches_with(name, options)
+    }
+}
+
+/// The characters that make a component a pattern.
+pub(super) const SPECIAL: [char; 3] = ['*', '?', '['];
+
+/// The part of a pattern up to the last slash before its first special character.
+pub(super) fn fixed_folder(pattern: &str) -> &str {
+    let special = pattern.find(SPECIAL).unwrap_or(pattern.len());
+    let end = pattern[..special].rfind('/').map_or(0, |slash| slash + 1);
+    &pattern[..end]
+}
+
+pub(super) fn is_hidden(name: &str) -> bool {
+    name.starts_with('.')
+}
+
+/// Whether a name below a folder matches; `parts` do not climb.
+pub(super) fn matches(parts: &[Part], names: &[&str]) -> bool {
+    match (parts.split_first(), names.split_first()) {
+        (None, _) => names.is_empty(),
+        (Some((Part::Below, rest)), first) => {
+            matches(rest, names)
+                || first.is_some_and(|(name, below)| !is_hidden(name) && matches(parts, below))
+        }
+        (Some(_), None) => false,
+        (Some((Part::Named(named), rest)), Some((name, below))) => {
+            named == name && matches(rest, below)
+        }
+        (Some((Part::Like(like), rest)), Some((name, below))) => {
+            like.matches(name) && matches(rest, below)
+        }
+    }
+}
+
+/// The crate refuses several stars in a row and a `[` that nothing closes.
+fn in_words_of_the_crate(text: &str) -> String {
+    let mut written = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '*' => rest.len() - rest.trim_start_matches('*').len(),
+            '[' => class_length(rest).unwrap_or(1),
+            other => other.len_utf8(),
+        };
+        match (first, length) {
+            ('*', _) => written.push('*'),
+            ('[', 1) => written.push_str("[[]"),
+            _ => written.push_str(&rest[..length]),
+        }
+        rest = &rest[length..];
+    }
+    written
+}
+
+/// The bytes of the class that begins a text, where it has an end; `]` as the first of its characters is one of them.
+fn class_length(text: &str) -> Option<usize> {
+    let start = if text[1..].starts_with('!') { 2 } else { 1 };
+    let first = text[start..].chars().next()?;
+    let from = start + first.len_utf8();
+    Some(from + text[from..].find(']')? + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches_text(pattern: &str, name: &str) -> bool {
+        let names: Vec<&str> = name.split('/').filter(|name| !name.is_empty()).collect();
+        matches(&Pattern::parse(pattern).parts, &names)
+    }
+
+    #[test]
+    fn names_match_as_in_python() {
+        for (pattern, name, expected) in [
+            ("*", ".hidden", false),
+            (".*", ".hidden", true),
+            ("[.]hidden", ".hidden", false),
+            ("a***b", "axxb", true),
+            ("a[", "a[", true),
+            ("[!]", "[!]", true),
+            ("[]x]", "]", true),
+            ("[!]x]", "y", true),
+            ("x**", "x/y", false),
+            ("**/b", "a/.c/b", false),
+            ("**/.c/b", "a/.c/b", true),
+            ("**", "", true),
+            (".//a/./b", "a/b", true),
+            ("é?", "éß", true),
+        ] {
+            assert_eq!(matches_text(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}
