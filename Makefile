@@ -55,7 +55,8 @@ endif
 endif
 	@echo "installed: $(PREFIX)/bin/gimlet"
 
-# The programs of a wheel look for libtorch in their environment only, not in this checkout.
+# The programs of a wheel look for libtorch in their environment only, not in this checkout. So cargo compiles
+# Gimlet itself, though not its dependencies, again between this and `build`.
 wheel: export GIMLET_WHEEL := 1
 wheel: build ## Build a wheel for pip and uv into target/wheels; needs what `build` needs
 	$(PYTHON) bridge/wheel.py pack $(TARGET)/release target/wheels
