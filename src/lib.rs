@@ -7,6 +7,7 @@ extern crate self as gimlet;
 pub mod gin;
 
 pub mod metrics;
+pub mod python;
 pub mod schedule;
 pub mod storage;
 pub mod telemetry;

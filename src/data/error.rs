@@ -122,6 +122,16 @@ pub enum DataError {
         /// What was found and what was expected.
         reason: String,
     },
+    /// A function of the user's Python failed.
+    #[error("task `{task}`, {place}: {reason}")]
+    Python {
+        /// The task.
+        task: String,
+        /// The example, or the first of those that were given; the split of a source.
+        place: String,
+        /// The function, and Python's traceback.
+        reason: String,
+    },
     /// The examples after preprocessing are not what `output_features` promises.
     #[error("task `{task}`, after preprocessing: {reason} ({place})")]
     Features {

@@ -28,6 +28,7 @@ mod pipeline;
 pub mod postprocess;
 mod preprocess;
 mod prompts;
+mod python;
 mod random;
 mod rates;
 mod source;

@@ -9,6 +9,7 @@ mod groups;
 mod labels;
 mod multilingual;
 mod numbers;
+mod python;
 mod question_answering;
 mod ranking;
 mod summaries;
@@ -26,6 +27,7 @@ pub use labels::{
 };
 pub use multilingual::{Mlqa, MlqaLanguage, SpanF1};
 pub use numbers::{PearsonCorrcoef, SpearmanCorrcoef};
+pub use python::PythonMetric;
 pub use question_answering::{CoqaF1, NaturalQuestions, SpanSquad, Squad, TriviaQa};
 pub use ranking::{Auc, RankClassification, ScoreAuc};
 pub use summaries::{Rouge, RougeKey, RougeMean};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::gin::Slot;
+use crate::gin::{Configurable, Slot};
 
 use super::edits::EditDistance;
 use super::groups::{DeduplicateMetric, MeanGroupMetric};
@@ -17,6 +17,7 @@ use super::labels::{
 };
 use super::multilingual::{Mlqa, SpanF1};
 use super::numbers::{PearsonCorrcoef, SpearmanCorrcoef};
+use super::python::PythonMetric;
 use super::question_answering::{CoqaF1, NaturalQuestions, SpanSquad, Squad, TriviaQa};
 use super::ranking::{Auc, RankClassification, ScoreAuc};
 use super::summaries::{Rouge, RougeMean};
@@ -40,6 +41,7 @@ crate::gin::slot! {
         MultircF1OverAllAnswers,
         NaturalQuestions,
         PearsonCorrcoef,
+        PythonMetric,
         RankClassification,
         Rouge,
         RougeMean,
@@ -55,7 +57,7 @@ crate::gin::slot! {
 }
 
 /// What a metric needs from the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum ModelOutput {
     /// Decoded texts.
     Prediction,

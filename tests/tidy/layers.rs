@@ -1,5 +1,5 @@
 //! Imports point down: `main > run > train > models > optim > partition > nn > evaluation > data,
-//! checkpoint > vocab, metrics, schedule, telemetry > storage > gin`.
+//! checkpoint > vocab, metrics, schedule, telemetry > storage, python > gin`.
 
 use crate::assert_none;
 use crate::source::{Source, is_word, sources};
@@ -7,7 +7,7 @@ use crate::source::{Source, is_word, sources};
 /// From the bottom to the top; folders of one layer do not know each other.
 const LAYERS: [&[&str]; 11] = [
     &["gin"],
-    &["storage"],
+    &["storage", "python"],
     &["vocab", "metrics", "schedule", "telemetry"],
     &["data", "checkpoint"],
     &["evaluation"],

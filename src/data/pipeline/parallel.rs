@@ -1,14 +1,17 @@
-//! Maps on many threads, in order.
+//! Maps and steps over batches on many threads, in order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
+use super::chunks::StepContext;
+use super::map::place;
 use super::map::{Map, MapItems};
 use super::pool::Workers;
 use super::pull::{Pull, Stage, StageState};
 use crate::data::error::DataError;
 use crate::data::example::Example;
+use crate::data::preprocess::BatchStep;
 
 /// Items that travel to a thread at once: enough to make the trip cheap, few enough that a
 /// restored pipeline repeats little.
@@ -32,6 +35,60 @@ where
     }
 }
 
+/// A step over batches of what a stage yields.
+pub(super) fn batched(
+    input: Stage,
+    context: StepContext,
+    num_examples: usize,
+    step: Box<dyn BatchStep>,
+    workers: Option<&Workers>,
+) -> Stage {
+    let workers = workers.cloned();
+    Box::new(ParallelMap {
+        stage: "batches",
+        chunk: num_examples,
+        workers,
+        ..ParallelMap::of(input, Arc::new(Batches { context, step }))
+    })
+}
+
+/// Items in a row, a function of them and the counter of the first; shared by threads.
+trait MapChunk<In>: Send + Sync {
+    /// The examples that they become.
+    fn apply(&self, items: Vec<In>, counter: u64) -> Mapped;
+}
+
+/// Each item for itself.
+struct Each<In>(Arc<dyn MapItems<In>>);
+
+impl<In> MapChunk<In> for Each<In> {
+    fn apply(&self, items: Vec<In>, counter: u64) -> Mapped {
+        let numbered = items.into_iter().zip(counter..);
+        numbered.filter_map(|(item, counter)| self.0.apply(item, counter).transpose()).collect()
+    }
+}
+
+/// A step that takes them together.
+struct Batches {
+    context: StepContext,
+    step: Box<dyn BatchStep>,
+}
+
+impl MapChunk<Example> for Batches {
+    fn apply(&self, examples: Vec<Example>, counter: u64) -> Mapped {
+        let origins: Vec<_> = examples.iter().map(|example| example.origin().cloned()).collect();
+        self.step.apply(examples, &self.context.seed, counter).map_err(|(index, reason)| {
+            let at = index.unwrap_or(0);
+            let first = place(origins.get(at).and_then(Option::as_ref), counter + at as u64);
+            let place = match (index, origins.len()) {
+                (None, 2..) => format!("{} examples from {first} on", origins.len()),
+                _ => first,
+            };
+            DataError::Python { task: self.context.task.clone(), place, reason }
+        })
+    }
+}
+
 /// A chunk that threads work on, and where it came from.
 struct Pending {
     counter: u64,
@@ -47,14 +104,18 @@ struct Current {
     taken: u64,
 }
 
-/// Maps chunks of items on threads; yields them in the order pulled.
+/// Maps chunks of items on threads, where there are some; yields them in the order pulled.
 pub(crate) struct ParallelMap<In: Pull> {
+    /// As its state is named.
+    stage: &'static str,
+    /// Items that are mapped at once.
+    chunk: usize,
     input: In,
     /// Items pulled.
     counter: u64,
     ended: bool,
-    maps: Arc<dyn MapItems<In::Item>>,
-    workers: Workers,
+    maps: Arc<dyn MapChunk<In::Item>>,
+    workers: Option<Workers>,
     pending: VecDeque<Pending>,
     current: Option<Current>,
 }
@@ -65,15 +126,21 @@ where
 {
     /// Applies `maps` to what `input` yields.
     pub(crate) fn new(input: In, maps: Arc<dyn MapItems<In::Item>>, workers: Workers) -> Self {
+        Self { workers: Some(workers), ..Self::of(input, Arc::new(Each(maps))) }
+    }
+
+    fn of(input: In, maps: Arc<dyn MapChunk<In::Item>>) -> Self {
+        let (stage, chunk, workers) = ("parallel_map", CHUNK, None);
         let (pending, current) = (VecDeque::new(), None);
-        Self { input, counter: 0, ended: false, maps, workers, pending, current }
+        Self { stage, chunk, input, counter: 0, ended: false, maps, workers, pending, current }
     }
 
     /// Keeps the threads busy. What is under way grows with what is handed on: a stage below may make one item
     /// of many records, and the reader takes data that it has to repeat for nothing as empty.
     fn fill(&mut self) -> Result<(), DataError> {
+        let most = self.workers.as_ref().map_or(1, |workers| workers.max_pending);
         for _ in 0..CHUNKS_AT_ONCE {
-            if self.ended || self.pending.len() >= self.workers.max_pending {
+            if self.ended || self.pending.len() >= most {
                 break;
             }
             self.send_chunk()?;
@@ -84,23 +151,27 @@ where
     /// Has a thread map the next chunk.
     fn send_chunk(&mut self) -> Result<(), DataError> {
         let (counter, input) = (self.counter, self.input.save());
-        let mut items = Vec::with_capacity(CHUNK);
-        while items.len() < CHUNK && !self.ended {
+        let mut items = Vec::with_capacity(self.chunk);
+        while items.len() < self.chunk && !self.ended {
             match self.input.pull()? {
                 Some(item) => items.push(item),
                 None => self.ended = true,
             }
         }
+        if items.is_empty() {
+            return Ok(());
+        }
         self.counter += items.len() as u64;
         let (done, result) = sync_channel(1);
         let maps = self.maps.clone();
-        self.workers.run(move || {
-            let mapped: Mapped = (items.into_iter().zip(counter..))
-                .filter_map(|(item, counter)| maps.apply(item, counter).transpose())
-                .collect();
+        let map = move || {
             // Nobody waits for it when the pipeline is being dropped.
-            let _ = done.send(mapped);
-        });
+            let _ = done.send(maps.apply(items, counter));
+        };
+        match &self.workers {
+            Some(workers) => workers.run(map),
+            None => map(),
+        }
         self.pending.push_back(Pending { counter, input, done: result });
         Ok(())
     }
@@ -143,16 +214,16 @@ where
             Some(current) => (vec![current.counter, current.taken], current.input.clone()),
             None => (vec![self.counter, 0], self.input.save()),
         };
-        StageState::new("parallel_map", counters, vec![input])
+        StageState::new(self.stage, counters, vec![input])
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        if state.stage == "map" {
+        if state.stage == "map" && self.stage == "parallel_map" {
             state.expect("map", Some(1), 1)?;
             self.counter = state.counters[0];
             return self.input.restore(&state.inputs[0]);
         }
-        state.expect("parallel_map", Some(2), 1)?;
+        state.expect(self.stage, Some(2), 1)?;
         self.counter = state.counters[0];
         self.input.restore(&state.inputs[0])?;
         for _ in 0..state.counters[1] {

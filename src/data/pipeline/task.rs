@@ -9,7 +9,7 @@ use super::convert::Convert;
 use super::few_shot::FewShot;
 use super::listing::Listing;
 use super::map::{Count, ExampleMaps, Map, NamedStep, RecordMaps};
-use super::parallel::mapped;
+use super::parallel::{batched, mapped};
 use super::pool::Workers;
 use super::pull::Stage;
 use super::rebatch::Rebatch;
@@ -347,7 +347,7 @@ impl Builder<'_> {
 
     fn append(&self, input: Stage, group: Group, guard: &BadRecordGuard) -> Stage {
         let stage = match group.head {
-            Some((context, step)) => staged(input, context, step),
+            Some((context, step)) => staged(input, context, step, self.plan.workers.as_ref()),
             None => input,
         };
         if group.maps.is_empty() {
@@ -360,8 +360,14 @@ impl Builder<'_> {
 }
 
 /// A step over what a stage yields.
-pub(super) fn staged(input: Stage, context: StepContext, step: Step) -> Stage {
+pub(super) fn staged(
+    input: Stage,
+    context: StepContext,
+    step: Step,
+    workers: Option<&Workers>,
+) -> Stage {
     match step {
+        Step::Batch { num_examples, step } => batched(input, context, num_examples, step, workers),
         Step::Map(step) => {
             let StepContext { task, name, seed, bad_records } = context;
             let steps = vec![NamedStep { name, seed, step }];

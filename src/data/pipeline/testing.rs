@@ -48,7 +48,7 @@ pub(crate) fn run_steps(
         numbered.fold(given, |stage, (i, step)| {
             let seed = StageSeed::new(seed, &i.to_string());
             let (task, bad_records) = ("test".to_string(), BadRecordGuard::default());
-            staged(stage, StepContext { task, name: "step", seed, bad_records }, step)
+            staged(stage, StepContext { task, name: "step", seed, bad_records }, step, None)
         })
     };
     let mut whole = start();

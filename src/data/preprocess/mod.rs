@@ -11,6 +11,7 @@ mod denoise;
 mod few_shot;
 mod lm;
 mod prefix_lm_packing;
+mod python;
 mod random_chunk;
 mod reference_tests;
 mod sentinels;
@@ -51,6 +52,7 @@ pub use lm::{
     FullLm, IidDenoising, PrefixLm, TargetsForPrefixLmObjective, TokenPreprocessor, Unsupervised,
 };
 pub use prefix_lm_packing::{PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder};
+pub use python::{PythonOver, PythonPreprocessor};
 pub use random_chunk::SelectRandomChunk;
 pub use sentinels::{AddSentinels, AppendEosAfterTrimAndPreserve};
 pub use span_corruption::{
@@ -152,6 +154,8 @@ pub(crate) enum Step {
     FlatMap(Box<dyn FlatMapStep>),
     /// Makes one example of up to `num_examples`, in their order.
     Join { num_examples: usize, step: Box<dyn JoinStep> },
+    /// Makes any number of examples of up to `num_examples`, which may take long.
+    Batch { num_examples: usize, step: Box<dyn BatchStep> },
     /// Cuts the token ids of a feature, across examples, into pieces of `length`.
     Rebatch { feature: Key, length: usize },
     /// Shuffles within a buffer of so many examples.
@@ -188,6 +192,18 @@ pub(crate) trait FlatMapStep: Send + Sync {
 pub(crate) trait JoinStep: Send + Sync {
     /// What becomes of the examples (never none of them), or what is wrong with them.
     fn apply(&self, examples: Vec<Example>, place: Place<'_>) -> Result<Example, String>;
+}
+
+/// Examples out of several, a function of them and their place in the stream alone.
+pub(crate) trait BatchStep: Send + Sync {
+    /// What becomes of the examples, of which `first` is the number of the first one; else the example
+    /// at fault, where it is one, and what is wrong.
+    fn apply(
+        &self,
+        examples: Vec<Example>,
+        seed: &StageSeed,
+        first: u64,
+    ) -> Result<Vec<Example>, (Option<usize>, String)>;
 }
 
 /// A change to single examples, a function of the example and its place in the stream alone.

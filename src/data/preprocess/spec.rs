@@ -13,6 +13,7 @@ use super::denoise::Denoise;
 use super::few_shot::FewshotPreprocessor;
 use super::lm::{FullLm, IidDenoising, PrefixLm, TargetsForPrefixLmObjective, Unsupervised};
 use super::prefix_lm_packing::{PackPrefixLmDecoderOnly, PackPrefixLmEncoderDecoder};
+use super::python::PythonPreprocessor;
 use super::random_chunk::SelectRandomChunk;
 use super::sentinels::{AddSentinels, AppendEosAfterTrimAndPreserve};
 use super::span_corruption::SpanCorruption;
@@ -74,6 +75,7 @@ crate::gin::slot! {
         PrintDataset,
         ProcessMnli,
         ProcessXnli,
+        PythonPreprocessor,
         QuestionAnswers,
         RandomSplitText,
         RankClassification,

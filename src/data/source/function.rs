@@ -1,14 +1,20 @@
-//! The source that is Python code.
+//! The source that is a function of the user's Python.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::spec::Source;
-use super::split::SplitFiles;
+use super::parse::RecordParser;
+use super::read::PythonSource;
+use super::spec::{Source, unknown_split};
+use super::split::{Format, SourceFile, SplitFiles};
 use crate::data::error::DataError;
 use crate::gin::{Configurable, Value};
+use crate::python::{PythonFunction, PythonWorkers};
+use crate::storage::Path;
 
-/// A Python function that makes examples, which is never run: a task that names one says so when
-/// it is read, and which source to name instead. Source: SeqIO `dataset_providers.py`.
+/// A Python function `dataset_fn(split, shuffle_files)` that makes a `tf.data.Dataset` or any other run of
+/// dicts, read by the user's own Python (`docs/python_tasks.md`); files are never shuffled. Source: SeqIO
+/// `dataset_providers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "seqio.FunctionDataSource",
@@ -16,35 +22,66 @@ use crate::gin::{Configurable, Value};
     ignored(caching_permitted = "caching is asked for by `CacheDatasetPlaceholder`")
 )]
 pub struct FunctionDataSource {
-    /// The function.
+    /// The module that Python imports; the working directory is searched first.
     #[gin(default = None)]
-    pub dataset_fn: Option<Value>,
+    pub module: Option<String>,
+    /// The function's name within the module; dots lead into classes.
+    #[gin(default = None)]
+    pub dataset_fn: Option<String>,
+    /// In place of `dataset_fn`: a task that the module registers with SeqIO, whose source is read, of
+    /// whatever class it is.
+    #[gin(default = None)]
+    pub task: Option<String>,
     /// The splits that it makes.
     #[gin(default = Vec::new())]
     pub splits: Vec<String>,
     /// Split to its number of examples, where known.
     #[gin(default = None)]
     pub num_input_examples: Option<BTreeMap<String, u64>>,
-}
-
-impl FunctionDataSource {
-    fn error(task: &str) -> DataError {
-        DataError::Config(format!(
-            "the source of task `{task}` is a Python function (`seqio.FunctionDataSource`), and no \
-             Python is run; name the data instead: `seqio.HuggingFaceDataSource` for one over \
-             `load_dataset`, `seqio.TfdsDataSource`, `seqio.JsonLinesDataSource`, \
-             `seqio.ParquetDataSource` or `seqio.TextLineDataSource` for files"
-        ))
-    }
+    /// Further arguments of the function, by name.
+    #[gin(default = BTreeMap::new())]
+    pub kwargs: BTreeMap<String, Value>,
+    /// The Python that runs it.
+    #[gin(method)]
+    pub workers: PythonWorkers,
 }
 
 impl Source for FunctionDataSource {
-    fn splits(&self, task: &str) -> Result<Vec<String>, DataError> {
-        Err(Self::error(task))
+    fn splits(&self, _: &str) -> Result<Vec<String>, DataError> {
+        Ok(self.splits.clone())
     }
 
-    fn split(&self, task: &str, _: &str) -> Result<SplitFiles, DataError> {
-        Err(Self::error(task))
+    fn split(&self, task: &str, split: &str) -> Result<SplitFiles, DataError> {
+        if !self.splits.iter().any(|known| known == split) {
+            return Err(unknown_split(task, split, self.splits.iter().cloned()));
+        }
+        let Some(module) = self.module.clone() else {
+            return Err(DataError::Config(format!(
+                "the source of task `{task}` is a Python function (`seqio.FunctionDataSource`): bind its \
+                 `module` and `dataset_fn`, both as text, for your own Python to read it, or name the \
+                 data instead, for example with `seqio.HuggingFaceDataSource` or \
+                 `seqio.JsonLinesDataSource`"
+            )));
+        };
+        let function = PythonFunction {
+            module,
+            function: self.dataset_fn.clone(),
+            task: self.task.clone(),
+            part: "source",
+            index: 0,
+            kwargs: self.kwargs.clone(),
+        };
+        let source = PythonSource {
+            task: task.to_string(),
+            split: split.to_string(),
+            function,
+            workers: self.workers.clone(),
+        };
+        // Shows as the place of each record.
+        let path = Path::parse(&format!("python/{}/{split}", source.name()))?;
+        let num_examples = super::spec::given_count(&self.num_input_examples, split);
+        let format = Format::Python { source: Arc::new(source), num_examples };
+        Ok(SplitFiles::new(vec![SourceFile::new(path, format)], RecordParser::of_columns(None)))
     }
 
     fn num_input_examples(&self, split: &str) -> Option<u64> {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::bad::BadRecordPolicy;
 use super::parse::RecordParser;
-use super::read::{CsvOptions, RecordPosition, RowOptions, about_num_rows, expansion, num_rows};
+use super::read::{
+    CsvOptions, PythonSource, RecordPosition, RowOptions, about_num_rows, expansion, num_rows,
+};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
@@ -27,6 +29,8 @@ pub(crate) enum Format {
     Arrow(Arc<RowOptions>),
     /// Documents of token ids: `.bin` with `.idx` beside it.
     Megatron,
+    /// What a function of the user's Python makes.
+    Python { source: Arc<PythonSource>, num_examples: Option<u64> },
     /// Nothing is stored: example `i` is a function of `i`.
     Generated { num_examples: u64, bytes_per_example: u64 },
 }
@@ -52,6 +56,8 @@ impl SourceFile {
             Format::Generated { num_examples, bytes_per_example } => {
                 Ok(num_examples.saturating_mul(bytes_per_example))
             }
+            // One stream reads it.
+            Format::Python { .. } => Ok(0),
             _ => Ok(self.path.size()?),
         }
     }
@@ -64,6 +70,7 @@ impl SourceFile {
             (Some(part), _) => {
                 Ok(Length::Records { first: part.start, count: part.end - part.start })
             }
+            (None, Format::Python { num_examples, .. }) => records(num_examples.unwrap_or(0)),
             (None, Format::Generated { num_examples, .. }) => records(*num_examples),
             (None, Format::Parquet(_)) => records(num_rows(&self.path)?),
             (None, Format::Arrow(_)) => records(about_num_rows(&self.path)?),
@@ -123,6 +130,7 @@ impl fmt::Display for Place<'_> {
             }
             Format::Parquet(_) | Format::Arrow(_) => write!(f, "{path}, row {number}"),
             Format::Megatron => write!(f, "{path}, document {number}"),
+            Format::Python { .. } => write!(f, "{path} record {number}"),
             Format::Generated { .. } => write!(f, "{path} example {number}"),
         }
     }

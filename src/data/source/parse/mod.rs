@@ -104,6 +104,7 @@ impl RecordParser {
                 let ids = dtype.ids(&bytes).map_err(bad)?;
                 Example::of(self.targets.clone(), Value::Ints(ids))
             }
+            Body::Example(example) => *example,
             Body::Number => {
                 let generator = self.generator.as_ref().expect("a generated source has one");
                 generator.example(number - 1)

@@ -20,6 +20,7 @@ mod megatron;
 mod panics;
 mod parquet;
 mod pause;
+mod python;
 mod restart;
 mod rows;
 mod seek;
@@ -34,7 +35,7 @@ use std::sync::Arc;
 
 use super::split::{Format, SourceFile};
 use crate::data::error::DataError;
-use crate::data::example::Key;
+use crate::data::example::{Example, Key, Value};
 use crate::storage::Path;
 use decode::{Compression, PROBE};
 
@@ -43,6 +44,7 @@ pub(crate) use csv::{CsvOptions, fields};
 pub(crate) use decode::expansion;
 pub(crate) use megatron::TokenType;
 pub(crate) use parquet::num_rows;
+pub(crate) use python::PythonSource;
 pub use restart::Restart;
 pub(crate) use rows::{RowOptions, Rows};
 pub(crate) use tf_record::frame;
@@ -70,6 +72,8 @@ pub(crate) enum Body {
     Row { batch: Arc<Rows>, index: usize },
     /// Token ids.
     Tokens { bytes: Vec<u8>, dtype: TokenType },
+    /// What Python made.
+    Example(Box<Example>),
     /// Nothing: the record's number says all.
     Number,
 }
@@ -83,6 +87,13 @@ impl Body {
             | Self::Fields { bytes, .. }
             | Self::Tokens { bytes, .. } => bytes.len(),
             Self::Row { batch, .. } => batch.bytes / batch.len.max(1),
+            Self::Example(example) => {
+                let size = |value: &Value| match value {
+                    Value::Text(text) => text.len(),
+                    other => 8 * other.len().unwrap_or(1),
+                };
+                example.iter().map(|(_, value)| size(value)).sum()
+            }
             Self::Number => 0,
         }
     }
@@ -149,6 +160,9 @@ pub(crate) fn open_records(
         }
         Format::Arrow(options) => arrow_ipc::open_arrow(path, options.clone(), position)?,
         Format::Megatron => Box::new(megatron::Documents::open_at(path, position)?),
+        Format::Python { source, .. } => {
+            Box::new(python::PythonRecords::open_at(source.clone(), position))
+        }
         Format::Generated { num_examples, .. } => {
             Box::new(Numbers { position, num_examples: *num_examples })
         }

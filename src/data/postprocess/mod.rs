@@ -3,9 +3,13 @@
 //! A postprocessor sees the whole example, and gives the truth (the list of all right answers, the group
 //! that a question belongs to) another form than the model's prediction.
 
+mod python;
+
 use serde_json::{Map, Value, json};
 
 use crate::gin::{Configurable, Nested};
+
+pub use python::PythonPostprocessor;
 
 /// The features of an example, by name.
 pub type ExampleFeatures = Map<String, Value>;
@@ -16,6 +20,7 @@ crate::gin::slot! {
         LowerText,
         Multirc,
         NaturalQuestions,
+        PythonPostprocessor,
         Qa,
         RankClassificationTargets,
         Record,

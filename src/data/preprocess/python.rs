@@ -1,0 +1,163 @@
+//! A step that is a function of the user's Python.
+
+use std::collections::BTreeMap;
+
+use rmpv::Value as Wire;
+
+use super::{BatchStep, BuiltFeature, Context, Preprocess, Step};
+use crate::data::error::DataError;
+use crate::data::example::Example;
+use crate::data::python::{of_python, to_python};
+use crate::data::random::StageSeed;
+use crate::gin::{Configurable, Slot, Value};
+use crate::python::{PythonError, PythonFunction, PythonWorkers, map};
+use crate::vocab::VocabularySpec;
+
+/// What the function of a Python preprocessor takes and gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum PythonOver {
+    /// A dict of Python's own types for each record; it gives a dict, several of them, or None to drop
+    /// the record.
+    Records,
+    /// A `tf.data.Dataset`, as SeqIO's preprocessors do; it gives another one.
+    Dataset,
+}
+
+/// A function of the user's own Python, run by its own processes (`docs/python_tasks.md`). Functions get
+/// `sequence_length`, `output_features` and `seed` if they ask for them. Gimlet's own.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "gimlet.preprocessors.python")]
+pub struct PythonPreprocessor {
+    /// The module that Python imports; the working directory is searched first.
+    pub module: String,
+    /// The function's name within the module; dots lead into classes.
+    #[gin(default = None)]
+    pub function: Option<String>,
+    /// In place of `function`: a task that the module registers with SeqIO, which has the step.
+    #[gin(default = None)]
+    pub task: Option<String>,
+    /// Which of the preprocessors of `task`, from 0.
+    #[gin(default = 0)]
+    pub step: usize,
+    /// Further arguments of the function, by name.
+    #[gin(default = BTreeMap::new())]
+    pub kwargs: BTreeMap<String, Value>,
+    /// What the function takes: 'records', one by one, or a 'dataset' of a batch of them.
+    #[gin(default = PythonOver::Records)]
+    pub over: PythonOver,
+    /// The feature that a function of datasets takes alone, without a dict: 'text' for lines of text, which
+    /// SeqIO's `TextLineDataSource` gives so. The bare values of a Python source are taken so anyway.
+    #[gin(default = None)]
+    pub element: Option<String>,
+    /// Records that go to Python at once. A function of datasets sees each batch as a data set of its own,
+    /// so that it can join no records beyond it.
+    #[gin(default = 256)]
+    pub batch_size: usize,
+    /// The Python that runs it.
+    #[gin(method)]
+    pub workers: PythonWorkers,
+}
+
+impl Preprocess for PythonPreprocessor {
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
+        let function = PythonFunction {
+            module: self.module.clone(),
+            function: self.function.clone(),
+            task: self.task.clone(),
+            part: "preprocessors",
+            index: self.step,
+            kwargs: self.kwargs.clone(),
+        };
+        let lengths = cx.lengths.map_or(Wire::Nil, |lengths| {
+            map(lengths.iter().map(|(name, length)| (&name[..], Wire::from(*length))))
+        });
+        let features = map(cx.features.iter().map(|(name, feature)| (&name[..], sent(feature))));
+        let kind = match self.over {
+            PythonOver::Records => "records",
+            PythonOver::Dataset => "dataset",
+        };
+        let request = function
+            .request(
+                kind,
+                [
+                    ("sequence_length", lengths),
+                    ("output_features", features),
+                    ("element", Wire::from(self.element.as_deref().unwrap_or_default())),
+                ],
+            )
+            .map_err(|error| DataError::Config(error.to_string()))?;
+        let step = Box::new(PythonStep { function, request, workers: self.workers.clone() });
+        Ok(vec![Step::Batch { num_examples: self.batch_size.max(1), step }])
+    }
+}
+
+/// What Python is told of an output feature.
+fn sent(feature: &BuiltFeature) -> Wire {
+    let (name, args) = match &feature.vocabulary_spec {
+        VocabularySpec::SentencePiece(spec) if spec.normalizer_spec_overrides.is_none() => {
+            let args = [
+                ("sentencepiece_model_file", Wire::from(&spec.sentencepiece_model_file[..])),
+                ("extra_ids", Wire::from(spec.extra_ids)),
+                ("reverse_extra_ids", Wire::from(spec.reverse_extra_ids)),
+            ];
+            ("SentencePieceVocabulary", map(args))
+        }
+        VocabularySpec::Byte(spec) => {
+            ("ByteVocabulary", map([("extra_ids", Wire::from(spec.extra_ids))]))
+        }
+        VocabularySpec::PassThrough(spec) => {
+            let eos_id = spec.eos_id.map_or(Wire::Nil, Wire::from);
+            ("PassThroughVocabulary", map([("size", Wire::from(spec.size)), ("eos_id", eos_id)]))
+        }
+        other => (other.schema_of().short_name(), map([])),
+    };
+    map([
+        ("vocabulary", map([("name", Wire::from(name)), ("args", args)])),
+        ("add_eos", Wire::from(feature.add_eos)),
+        ("required", Wire::from(feature.required)),
+        ("dtype", Wire::from(feature.dtype.as_str())),
+        ("rank", Wire::from(feature.rank)),
+    ])
+}
+
+struct PythonStep {
+    function: PythonFunction,
+    /// But for the records and their seeds.
+    request: Wire,
+    workers: PythonWorkers,
+}
+
+impl BatchStep for PythonStep {
+    fn apply(
+        &self,
+        examples: Vec<Example>,
+        seed: &StageSeed,
+        first: u64,
+    ) -> Result<Vec<Example>, (Option<usize>, String)> {
+        let Wire::Map(mut request) = self.request.clone() else { unreachable!("made as a map") };
+        let records: Vec<Wire> = examples.iter().map(to_python).collect();
+        // TensorFlow's seeds have 31 bits.
+        let seed_of = |number| Wire::from(seed.draw(number).below(1 << 31));
+        let seeds = (first..first + examples.len() as u64).map(seed_of).collect();
+        request.push((Wire::from("records"), Wire::Array(records)));
+        request.push((Wire::from("seeds"), seeds));
+        let made = self.workers.call(&self.function, Wire::Map(request));
+        let made = made.map_err(|error| match error {
+            PythonError::Raised { record, .. } => (record, error.to_string()),
+            _ => (None, error.to_string()),
+        })?;
+        let unfit = |at, reason| (at, format!("{}: {reason}", self.function));
+        let Wire::Array(made) = made else { return Err(unfit(None, "no records".to_string())) };
+        let read = |pair: Wire| {
+            let Wire::Array(pair) = pair else { return Err(unfit(None, "no records".to_string())) };
+            let [index, record] = <[Wire; 2]>::try_from(pair).expect("an index and a record");
+            let from = index.as_u64().map(|index| index as usize);
+            // Records of a data set are of one type.
+            let like = examples.get(from.unwrap_or(0));
+            let example = of_python(record, like)
+                .map_err(|reason| unfit(from, format!("it gave: {reason}")))?;
+            Ok(example.read_at(from.and(like).and_then(|like| like.origin().cloned())))
+        };
+        made.into_iter().map(read).collect()
+    }
+}

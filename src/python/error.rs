@@ -1,0 +1,55 @@
+//! What can go wrong between Gimlet and the user's Python.
+
+use std::io;
+use std::process::ExitStatus;
+
+use super::process::PYTHON_VARIABLE;
+
+/// A function of the user's Python that gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum PythonError {
+    /// The interpreter cannot be started.
+    #[error(
+        "cannot start `{python}`: {source}; name the Python that has your modules with \
+         `gimlet.PythonWorkers.python` or the environment variable {PYTHON_VARIABLE}"
+    )]
+    Start {
+        /// The interpreter.
+        python: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The process died, and so did the one that was started in its place.
+    #[error(
+        "{function} ended its `{python}` process ({status}), also when it was started again; what \
+         the process wrote on standard error stands above"
+    )]
+    Ended {
+        /// The function, as `module:function`.
+        function: String,
+        /// The interpreter.
+        python: String,
+        /// How the process ended.
+        status: ExitStatus,
+    },
+    /// The function, or the import of its module, raised an exception.
+    #[error("{function} raised an exception in `{python}`:\n{}", traceback.trim_end())]
+    Raised {
+        /// The function, as `module:function`.
+        function: String,
+        /// The interpreter.
+        python: String,
+        /// Python's own words.
+        traceback: String,
+        /// The record among those that were given, where one is at fault.
+        record: Option<usize>,
+    },
+    /// Parameters that do not say which function is meant, or an answer that is not what was asked for.
+    #[error("{function}: {reason}")]
+    Unfit {
+        /// The function, as `module:function`.
+        function: String,
+        /// What was found and what was expected.
+        reason: String,
+    },
+}

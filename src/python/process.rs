@@ -1,0 +1,130 @@
+//! One process of the user's Python.
+
+use std::io::{self, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+
+use super::error::PythonError;
+
+/// Names the interpreter where gin names none.
+pub const PYTHON_VARIABLE: &str = "GIMLET_PYTHON";
+
+/// What the processes run.
+const WORKER: &str = include_str!("worker.py");
+
+/// An interpreter, and where it looks for modules besides.
+#[derive(Clone, Debug)]
+pub(super) struct Interpreter {
+    pub program: String,
+    path: Vec<String>,
+}
+
+impl Interpreter {
+    /// The one given, else that of the environment.
+    pub(super) fn new(given: Option<&str>, path: &[String]) -> Self {
+        let from_environment = || std::env::var(PYTHON_VARIABLE).ok().filter(|it| !it.is_empty());
+        let program = given.map(str::to_string).or_else(from_environment);
+        Self { program: program.unwrap_or_else(|| "python3".to_string()), path: path.to_vec() }
+    }
+}
+
+/// A command that runs a script, which it is to read from the beginning of its standard input. The
+/// working directory is searched for modules first, as with `python3 -m`.
+fn command(python: &Interpreter, name: &str, script: &str) -> Command {
+    let bootstrap = format!(
+        "import sys; exec(compile(sys.stdin.buffer.read({}), '{name}', 'exec'))",
+        script.len()
+    );
+    let mut command = Command::new(&python.program);
+    command.args(["-c", &bootstrap]);
+    // The device is the run's; and TensorFlow has much to say that helps nobody.
+    command.env("CUDA_VISIBLE_DEVICES", "-1").env("PYTHONHASHSEED", "0");
+    for (variable, value) in
+        [("TF_CPP_MIN_LOG_LEVEL", "3"), ("TF_ENABLE_ONEDNN_OPTS", "0"), ("JAX_PLATFORMS", "cpu")]
+    {
+        if std::env::var_os(variable).is_none() {
+            command.env(variable, value);
+        }
+    }
+    if !python.path.is_empty() {
+        let given = std::env::var_os("PYTHONPATH").unwrap_or_default();
+        let folders = python.path.iter().map(PathBuf::from).chain(std::env::split_paths(&given));
+        // A folder with a colon in its name cannot be given.
+        if let Ok(joined) = std::env::join_paths(folders) {
+            command.env("PYTHONPATH", joined);
+        }
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+/// Runs a script on an input, to its end; its standard output, and how it ended.
+///
+/// # Errors
+/// The interpreter cannot be started.
+pub fn run_script(
+    given: Option<&str>,
+    name: &str,
+    script: &str,
+    input: &[u8],
+) -> Result<(Vec<u8>, ExitStatus), PythonError> {
+    let python = Interpreter::new(given, &[]);
+    let run = || {
+        let mut child = command(&python, name, script).spawn()?;
+        let mut stdin = child.stdin.take().expect("it is piped");
+        // A script that ends early says why on standard error.
+        let _ = stdin.write_all(script.as_bytes()).and_then(|()| stdin.write_all(input));
+        drop(stdin);
+        let output = child.wait_with_output()?;
+        Ok((output.stdout, output.status))
+    };
+    run().map_err(|source| PythonError::Start { python: python.program.clone(), source })
+}
+
+/// A process that answers requests.
+pub(super) struct Process {
+    child: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Process {
+    /// Starts a process, which imports nothing yet.
+    pub(super) fn start(python: &Interpreter) -> Result<Self, PythonError> {
+        let start = || {
+            let mut child = command(python, "gimlet_worker.py", WORKER).spawn()?;
+            let mut requests = child.stdin.take().expect("it is piped");
+            let answers = BufReader::new(child.stdout.take().expect("it is piped"));
+            // One that ends at once is found dead by the first request.
+            let _ = requests.write_all(WORKER.as_bytes());
+            Ok(Self { child, requests, answers })
+        };
+        start().map_err(|source| PythonError::Start { python: python.program.clone(), source })
+    }
+
+    /// Sends a request and waits for its answer, each with its length before it.
+    pub(super) fn ask(&mut self, request: &[u8]) -> io::Result<Vec<u8>> {
+        self.requests.write_all(&(request.len() as u64).to_le_bytes())?;
+        self.requests.write_all(request)?;
+        self.requests.flush()?;
+        let mut length = [0; 8];
+        self.answers.read_exact(&mut length)?;
+        let mut answer = vec![0; u64::from_le_bytes(length) as usize];
+        self.answers.read_exact(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// How a process ended that gives no answers any more.
+    pub(super) fn status(mut self) -> io::Result<ExitStatus> {
+        self.child.wait()
+    }
+}
+
+/// Nothing is lost with a process that is not asked any more.
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
