@@ -86,8 +86,11 @@ impl<'a> Finder<'a> {
             let message = format!("module `{module}` is Python, which Gimlet does not run");
             return Diagnostic::error(import.span, message)
                 .label(format!("found {found}"))
-                .help(format!("declare its tasks in {}", found.replace(".py", ".gin")))
-                .help("a task is a block `name/seqio.Task:`; CONTRIBUTING.md shows one");
+                .help(format!(
+                    "write its tasks as {} with `gimlet task import {module}`, which asks your own Python",
+                    found.replace(".py", ".gin")
+                ))
+                .help("or by hand: a task is a block `name/seqio.Task:`; CONTRIBUTING.md shows one");
         }
         let modules = registry.names().filter_map(|name| Some(name.rsplit_once('.')?.0));
         Diagnostic::error(import.span, format!("no module or task file is named `{module}`"))

@@ -16,9 +16,10 @@ use std::path::Path;
 use std::process::Command;
 
 /// What blocks may need beside Gimlet and `python3`: a bucket or the hub, a checkout to build in, an editor, a
-/// GPU, the programs that Gimlet is measured against, transformers, a wheel of Gimlet. `GIMLET_PAGES_HAVE` lists
-/// what is there.
-const THINGS: [&str; 7] = ["bucket", "checkout", "editor", "gpu", "peers", "transformers", "wheel"];
+/// GPU, the programs that Gimlet is measured against, SeqIO, transformers, a wheel of Gimlet. `GIMLET_PAGES_HAVE`
+/// lists what is there.
+const THINGS: [&str; 8] =
+    ["bucket", "checkout", "editor", "gpu", "peers", "seqio", "transformers", "wheel"];
 
 /// The page as the program makes it: commands with what they print now.
 pub fn played(page: &str, folder: &Path) -> String {

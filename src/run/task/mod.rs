@@ -1,6 +1,7 @@
 //! `gimlet task`: looks at tasks and mixtures before anything is trained on them.
 
 mod check;
+mod import;
 mod list;
 mod show;
 mod stats;
@@ -36,6 +37,8 @@ pub enum TaskCommand {
     Show(show::ShowArgs),
     /// Report every mistake in tasks and mixtures; ends with status 2 if there is one.
     Check(check::CheckArgs),
+    /// Write the tasks that a Python module registers with SeqIO as a task file.
+    Import(import::ImportArgs),
     /// Measure a task: lengths, padding with and without packing, examples and tokens a second.
     Stats(stats::StatsArgs),
 }
@@ -50,6 +53,7 @@ impl TaskToolArgs {
             TaskCommand::List(args) => list::run(args, color),
             TaskCommand::Show(args) => show::run(args, color),
             TaskCommand::Check(args) => check::run(args, color),
+            TaskCommand::Import(args) => import::run(args),
             TaskCommand::Stats(args) => stats::run(args, color),
         }
     }

@@ -8,6 +8,7 @@ mod metrics;
 mod mixtures;
 mod order;
 mod packing;
+mod python;
 mod ranks;
 mod resume;
 mod sources;

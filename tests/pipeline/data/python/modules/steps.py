@@ -1,0 +1,64 @@
+"""Functions of plain Python that tests have tasks call."""
+
+import os
+import random
+
+
+def shout(record, mark="!"):
+  print("what is printed is no answer")
+  return {**record, "targets": record["targets"].upper() + mark}
+
+
+def none_or_several(record):
+  """As many records as the text has characters, modulo 3."""
+  count = len(record["targets"]) % 3
+  return [{**record, "targets": record["targets"] + str(i)} for i in range(count)] or None
+
+
+def noisy(record, seed):
+  return {**record, "targets": f"{record['targets']} {seed} {random.randrange(10**9)}"}
+
+
+def told(record, sequence_length, output_features):
+  feature = output_features["other"]
+  words = [sequence_length, type(feature.vocabulary).__name__, feature.dtype.name, feature.rank]
+  return {**record, "targets": " ".join(map(str, words))}
+
+
+def picky(record):
+  if record["targets"] == "bad":
+    raise ValueError("this record is bad")
+  return record
+
+
+def mortal(record, folder):
+  """Kills its process once."""
+  mark = os.path.join(folder, "died")
+  if not os.path.exists(mark):
+    open(mark, "w").close()
+    os.kill(os.getpid(), 9)
+  return record
+
+
+def deadly(record):
+  os._exit(3)
+
+
+def wrong(record):
+  return {**record, "targets": None}
+
+
+def made(split, shuffle_files, count=5):
+  """A source: so many records of a split."""
+  assert not shuffle_files
+  for number in range(count):
+    yield {"inputs": str(number // 7), "from": {"split": split}, "targets": str(number)}
+
+
+def label(text, example, is_target):
+  return {"text": text, "answers": example["answers"] if is_target else []}
+
+
+def shares(targets, predictions, times=1):
+  right = sum(target == prediction for target, prediction in zip(targets, predictions))
+  return {"right": right / len(targets) * times, "none": float("nan")}
