@@ -30,6 +30,11 @@ pub trait FromGin: Sized + 'static {
     fn declares_macros() -> bool {
         false
     }
+
+    /// Whether such a value names a module, which is imported; see [`super::ModuleName`].
+    fn names_module() -> bool {
+        false
+    }
 }
 
 /// A type that `@references` can stand for: a spec, or an enum of specs.

@@ -88,6 +88,10 @@ impl<T: FromGin> FromGin for Option<T> {
     fn register(registry: &mut Registry) {
         T::register(registry);
     }
+
+    fn names_module() -> bool {
+        T::names_module()
+    }
 }
 
 /// A list or a tuple; gin users write either.

@@ -10,6 +10,7 @@ use super::diagnostic::{Diagnostic, Severity};
 use super::find::{Finder, LIBRARY, TASK_LIBRARY, plain};
 use super::load::{Loaded, Mention, Named, Request};
 use super::mistakes::MAX_MISTAKES;
+use super::module_name::named_modules;
 use super::parse::parse;
 use super::resolve::{Imports, Unresolved, is_builtin, resolve};
 use super::schema::{Registry, Schema};
@@ -315,7 +316,20 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// Imports the modules that values of the run name.
+    fn named_modules(&mut self) {
+        for (module, span) in named_modules(&self.run, self.registry) {
+            let import = Import { module, from: false, alias: None, span };
+            if !is_builtin(&import.module, self.registry) {
+                self.task_module(&import, Table::Run);
+            }
+        }
+    }
+
     pub fn finish(mut self) -> Loaded {
+        if !self.request.alone {
+            self.named_modules();
+        }
         // What a text that failed would have bound is not missing: it would be noise to say so.
         if !self.incomplete {
             for config in [&self.run, &self.tasks] {

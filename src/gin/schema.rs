@@ -145,6 +145,8 @@ pub struct Param {
     pub call: Option<CallSite>,
     /// Whether the keys of the dicts bound to it can be used as macros.
     pub(super) declares_macros: bool,
+    /// Whether the values bound to it are names of modules, which are imported.
+    pub names_module: bool,
     /// Checks a value's type; `None` where any may be bound.
     pub(super) check: Option<TypeCheck>,
 }
@@ -174,6 +176,7 @@ impl Param {
             ignored: false,
             call: Some(T::call_site()),
             declares_macros: T::declares_macros(),
+            names_module: T::names_module(),
             check: Some(check),
         }
     }

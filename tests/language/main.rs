@@ -13,6 +13,7 @@ mod guide;
 mod hostile;
 mod limits;
 mod lsp;
+mod modules;
 mod names;
 mod play;
 mod records;

@@ -99,6 +99,16 @@ impl<'a> Evaluator<'a> {
         self
     }
 
+    /// Reads a value in the given scope.
+    pub(in crate::gin) fn read_in<T: FromGin>(
+        &mut self,
+        scope: &[String],
+        value: &Value,
+    ) -> Result<T, Reported> {
+        self.scope = scope.to_vec();
+        self.read(value)
+    }
+
     /// Records what is wrong with the type of a value that is bound to a parameter in `scope`.
     pub(in crate::gin) fn check_type(
         &mut self,

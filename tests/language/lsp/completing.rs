@@ -70,6 +70,20 @@ fn macros_complete_where_they_are_used_and_defined() {
 }
 
 #[test]
+fn modules_complete_where_a_value_imports_them() {
+    let mut editor = Client::new(&[]);
+    for text in [
+        "MIXTURE_OR_TASK_MODULE = |\n",
+        "utils.DatasetConfig.module = |\n",
+        "utils.DatasetConfig.module = %MODULE\nMODULE = |\n",
+    ] {
+        proposal(&mut editor, text, "\"t5.data.mixtures\"");
+    }
+    let found = proposals(&mut editor, "MODULE = |\n");
+    assert!(found.iter().all(|item| item["label"] != "\"t5.data.mixtures\""));
+}
+
+#[test]
 fn task_names_complete_where_one_may_stand() {
     let task = "my_task/seqio.Task.source = @seqio.TextLineDataSource()\n";
     let mut editor = Client::new(&[("my_tasks.gin", task)]);

@@ -118,6 +118,8 @@ fn includes_imports_bindings_and_tasks_have_definitions() {
     let definition = |editor: &mut Client, text| found(editor, "definition", "run.gin", text);
     assert_eq!(definition(&mut editor, "include 'ba|se.gin'\n"), ["base.gin 0:0-0"]);
     assert_eq!(definition(&mut editor, "import my_|tasks\n"), ["my_tasks.gin 0:0-0"]);
+    let text = "utils.DatasetConfig.module = %MODULE\nMODULE = 'my_|tasks'\n";
+    assert_eq!(definition(&mut editor, text), ["my_tasks.gin 0:0-0"]);
     let text = "import my_tasks\nMIXTURE_OR_TASK_NAME = 'my_|task'\n";
     assert_eq!(definition(&mut editor, text), ["my_tasks.gin 0:19-25"]);
     let text = "include 'base.gin'\nutils.DatasetConfig.batch_|size = 2\n";

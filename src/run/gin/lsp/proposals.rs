@@ -151,6 +151,10 @@ impl Desk<'_> {
                 self.tasks().into_iter().map(|task| Proposal { text: quoted(&task.text), ..task }),
             );
         }
+        if self.names_modules(key) {
+            let module = |module: Proposal| Proposal { text: quoted(&module.text), ..module };
+            out.extend(self.modules().into_iter().map(module));
+        }
         let Some((selector, argument)) = key.rsplit_once('.') else { return out };
         let Some(param) = self.schema(selector).and_then(|schema| schema.param(argument)) else {
             return out;
@@ -207,10 +211,32 @@ impl Desk<'_> {
         if last.eq_ignore_ascii_case(NAME) || (key.ends_with("Mixture.tasks")) {
             return true;
         }
-        let arguments = self.analysis.loaded.config.bindings.values();
-        let mut named = arguments.filter_map(|arguments| arguments.get(NAME));
-        named.any(|bound| {
-            matches!(&bound.value, Value { kind: ValueKind::Macro(used), .. } if used.path() == key)
+        self.is_macro_of(key, |_, argument| argument == NAME)
+    }
+
+    /// Whether a key's value is the name of a module: T5X's macro, a parameter that imports, and what is bound
+    /// to one.
+    fn names_modules(&self, key: &str) -> bool {
+        let imports = |schema: &Schema, argument: &str| {
+            schema.param(argument).is_some_and(|param| param.names_module)
+        };
+        let is_parameter = || {
+            let (selector, argument) = key.rsplit_once('.')?;
+            Some(imports(self.schema(selector)?, argument))
+        };
+        key == "MIXTURE_OR_TASK_MODULE"
+            || is_parameter() == Some(true)
+            || self.is_macro_of(key, |name, argument| {
+                self.registry.get(name).is_some_and(|schema| imports(schema, argument))
+            })
+    }
+
+    /// Whether the macro `key` is bound to a parameter that `is_wanted` accepts, by configurable and name.
+    fn is_macro_of(&self, key: &str, is_wanted: impl Fn(&str, &str) -> bool) -> bool {
+        let is_key = |value: &Value| matches!(value, Value { kind: ValueKind::Macro(used), .. } if used.path() == key);
+        self.analysis.loaded.config.bindings.iter().any(|((_, name), arguments)| {
+            let mut arguments = arguments.iter();
+            arguments.any(|(argument, bound)| is_wanted(name, argument) && is_key(&bound.value))
         })
     }
 
