@@ -355,6 +355,7 @@ fn config(pack: bool) -> DatasetConfig {
     let lengths = [("inputs".to_string(), 512), ("targets".to_string(), 114)];
     DatasetConfig {
         mixture_or_task_name: "bench".to_string(),
+        module: None,
         task_feature_lengths: Some(BTreeMap::from(lengths)),
         split: "train".to_string(),
         batch_size: BATCH_SIZE,

@@ -10,7 +10,7 @@ use super::error::CheckpointError;
 use super::native::{Procedure, Shard, Writer};
 use super::retention::Retention;
 use super::zarr::Compression;
-use crate::storage::Path;
+use crate::storage::{Path, Unsent};
 use crate::telemetry::{self, Wait};
 
 /// An array, or the part of one that this process holds.
@@ -51,6 +51,7 @@ pub struct Snapshot {
     arrays: Vec<Copied>,
     num_arrays: usize,
     extras: Vec<(String, Vec<u8>)>,
+    before: Vec<Unsent>,
 }
 
 impl Snapshot {
@@ -88,9 +89,16 @@ impl Snapshot {
         self.extras.push((relative.to_string(), bytes));
     }
 
+    /// Has files sent to their store before the checkpoint becomes visible there, such as the metrics of its
+    /// steps: those of a run that is killed later would never be made up.
+    pub fn after(&mut self, unsent: impl IntoIterator<Item = Unsent>) {
+        self.before.extend(unsent);
+    }
+
     fn clear(&mut self) {
         self.num_arrays = 0;
         self.extras.clear();
+        self.before.clear();
     }
 }
 
@@ -247,6 +255,10 @@ impl Saving {
             snapshot.arrays.iter().map(|copied| copied.shard(&writer)).collect();
         writer.shards(&shards)?;
         snapshot.extras.iter().try_for_each(|(name, bytes)| writer.extra(name, bytes))?;
+        for unsent in &snapshot.before {
+            // A store that takes the checkpoint and not these files has told so: the checkpoint is worth more.
+            unsent.send();
+        }
         writer.commit().map(drop)
     }
 }

@@ -12,7 +12,7 @@ use super::convert::{Batch, FeatureConverter};
 use super::error::DataError;
 use super::pipeline::StageState;
 use super::source::{BadPlaces, BadRecords};
-use super::streams::{Share, Streams};
+use super::streams::{RowDeal, Share, Streams};
 
 /// The positions of streams by their index.
 type Positions = Arc<BTreeMap<usize, StageState>>;
@@ -28,6 +28,10 @@ pub struct DatasetState {
     pub seed: u64,
     /// Batches handed out since the data began.
     pub batches: u64,
+    /// The stream that gives the first row of the next batch beyond what all give; other than 0 only where a run
+    /// continued with a batch size that its streams do not divide.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub next_stream: usize,
     /// The positions of the streams that this host reads; none at the beginning.
     pub positions: Positions,
     /// The records skipped by then, those of batches made ahead included; they are read again and count once.
@@ -51,7 +55,7 @@ impl DatasetState {
                 let reason = format!("hosts read `{}` and `{}`", merged.stream, host.stream);
                 return Err(DataError::State { reason });
             }
-            if host.batches != merged.batches {
+            if (host.batches, host.next_stream) != (merged.batches, merged.next_stream) {
                 let (a, b) = (merged.batches, host.batches);
                 let reason = format!("hosts saved it after {a} and after {b} batches");
                 return Err(DataError::State { reason });
@@ -64,13 +68,17 @@ impl DatasetState {
     }
 }
 
+fn is_first(stream: &usize) -> bool {
+    *stream == 0
+}
+
 /// How rows become batches.
 #[derive(Clone, Debug)]
 pub(super) struct Batching {
     /// Rows of a whole batch on this host.
     pub rows_of_host: usize,
-    /// Rows that the streams of this host make for a whole batch.
-    pub rows_of_streams: usize,
+    /// Which stream gives which row of the next batch.
+    pub deal: RowDeal,
     pub drop_remainder: bool,
     pub prefetch: NonZeroUsize,
     /// Counts the records that sources skip.
@@ -86,6 +94,7 @@ struct Prefetched {
 /// The batches of a data set. Dropping it ends its threads.
 pub struct BatchIterator {
     state: DatasetState,
+    deal: RowDeal,
     notices: Vec<String>,
     bad_records: BadRecords,
     /// A batch that [`BatchIterator::wait`] has taken from the queue.
@@ -104,7 +113,7 @@ impl BatchIterator {
         state: DatasetState,
         notices: Vec<String>,
     ) -> Result<Self, DataError> {
-        let bad_records = batching.bad_records.clone();
+        let (bad_records, deal) = (batching.bad_records.clone(), batching.deal);
         let (sender, queue) = sync_channel(batching.prefetch.get());
         let mut producer = Producer { streams, converter, batching };
         let thread = std::thread::Builder::new()
@@ -112,7 +121,7 @@ impl BatchIterator {
             .spawn(move || producer.run(&sender))
             .map_err(|error| DataError::Config(format!("cannot start a thread: {error}")))?;
         let (queue, thread) = (Some(queue), Some(thread));
-        Ok(Self { state, notices, bad_records, waiting: None, queue, thread })
+        Ok(Self { state, deal, notices, bad_records, waiting: None, queue, thread })
     }
 
     /// Waits until the next batch is made, so that mistakes in the data come to light.
@@ -134,6 +143,8 @@ impl BatchIterator {
         Ok(next.map(|next| {
             self.state.positions = next.positions;
             self.state.batches += 1;
+            self.deal = self.deal.next();
+            self.state.next_stream = self.deal.next_stream;
             next.batch
         }))
     }
@@ -208,9 +219,8 @@ impl Producer {
     }
 
     fn next_batch(&mut self) -> Result<Option<Prefetched>, DataError> {
-        let Batching { rows_of_host, rows_of_streams, drop_remainder, .. } = self.batching;
-        let Share { rows, num_rows, positions } = self.streams.next_share()?;
-        let is_whole = num_rows == rows_of_streams;
+        let Batching { rows_of_host, drop_remainder, .. } = self.batching;
+        let Share { rows, is_whole, positions } = self.streams.next_share()?;
         if !is_whole && (drop_remainder || rows.is_empty()) {
             return Ok(None);
         }

@@ -42,7 +42,7 @@ pub use cache::{
 };
 pub use convert::*;
 pub use dataset::{
-    DatasetConfig, DatasetOptions, PREFETCH, get_dataset, mixture_rates, subtasks,
+    DatasetConfig, DatasetOptions, PREFETCH, check_split, get_dataset, mixture_rates, subtasks,
     training_eval_batches,
 };
 pub use derived::{

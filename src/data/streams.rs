@@ -2,12 +2,12 @@
 //!
 //! A data set that repeats is dealt out to streams, each of its tasks by file where there are enough files, else by
 //! record. Each stream is a pipeline of its own and gives the same number of rows to every global
-//! batch, so the batch at a step is the same set of rows however many threads or hosts there are. A
+//! batch (one more or less where a run continues with another batch size), so the batch at a step is the same set of rows however many threads or hosts there are. A
 //! host runs the streams that its rows come from and opens no other stream's files; its streams that
 //! share the records of a few files read each of them once. Without shuffling a stream keeps the order
 //! of its files. Data that end are one stream.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -40,66 +40,102 @@ pub(super) fn num_streams(batch_size: usize, num_bytes: u64) -> usize {
     counts.max_by_key(|count| (count.trailing_zeros(), *count)).unwrap_or(1)
 }
 
+/// Which rows of a batch each stream gives: as if they were dealt out one by one, from batch to batch, and
+/// each stream's then laid side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RowDeal {
+    pub batch_size: usize,
+    pub num_streams: usize,
+    /// The stream that is dealt the first row of the next batch; 0 where the streams divide the batch.
+    pub next_stream: usize,
+}
+
+impl RowDeal {
+    /// The same, after a batch.
+    pub fn next(self) -> Self {
+        Self { next_stream: (self.next_stream + self.batch_size) % self.num_streams, ..self }
+    }
+
+    /// The rows of the next batch that a stream gives.
+    pub fn rows(&self, stream: usize) -> Range<usize> {
+        let start = (0..stream).map(|before| self.num_rows(before)).sum();
+        start..start + self.num_rows(stream)
+    }
+
+    fn num_rows(&self, stream: usize) -> usize {
+        let turn = (stream + self.num_streams - self.next_stream) % self.num_streams;
+        let has_more = turn < self.batch_size % self.num_streams;
+        self.batch_size / self.num_streams + usize::from(has_more)
+    }
+
+    /// The streams that a host's rows of some batch come from.
+    pub fn streams_of(self, rows_of_host: &Range<usize>) -> Vec<usize> {
+        let mut found = BTreeSet::new();
+        let mut deal = self;
+        loop {
+            let is_mine = |stream: &usize| !overlap(&deal.rows(*stream), rows_of_host).is_empty();
+            found.extend((0..self.num_streams).filter(is_mine));
+            deal = deal.next();
+            if deal == self {
+                return found.into_iter().collect();
+            }
+        }
+    }
+}
+
+/// The part of `rows` that lies in `others`.
+fn overlap(rows: &Range<usize>, others: &Range<usize>) -> Range<usize> {
+    rows.start.max(others.start)..rows.end.min(others.end)
+}
+
 /// One stream, and what this host takes of it.
 pub(super) struct Stream {
     pub index: usize,
     pub rows: Rows,
-    /// The rows of the stream's share of a batch that are this host's.
-    pub mine: Range<usize>,
-}
-
-/// The streams that a host's rows come from, each with its range of its `rows_per_stream`.
-pub(super) fn streams_of_host(
-    rows_of_host: Range<usize>,
-    rows_per_stream: usize,
-) -> Vec<(usize, Range<usize>)> {
-    let first = rows_of_host.start / rows_per_stream;
-    let last = (rows_of_host.end - 1) / rows_per_stream;
-    let within = |row: usize, stream: usize| {
-        row.saturating_sub(stream * rows_per_stream).min(rows_per_stream)
-    };
-    (first..=last)
-        .map(|stream| {
-            (stream, within(rows_of_host.start, stream)..within(rows_of_host.end, stream))
-        })
-        .collect()
+    /// Which rows of the next batch are its own.
+    pub deal: RowDeal,
+    /// The rows of a batch that are this host's.
+    pub rows_of_host: Range<usize>,
 }
 
 /// This host's rows of a batch, and the streams' positions after it.
 pub(super) struct Share {
     pub rows: Vec<Row>,
-    /// Rows of the streams that ran, of all hosts.
-    pub num_rows: usize,
+    /// Whether no stream that ran has ended.
+    pub is_whole: bool,
     pub positions: BTreeMap<usize, StageState>,
 }
 
 /// What one stream gives to one batch.
 struct Chunk {
     rows: Vec<Row>,
-    num_rows: usize,
+    is_whole: bool,
     position: StageState,
 }
 
 impl Stream {
     /// The stream's rows of the next batch; fewer at its end.
-    fn chunk(&mut self, rows_per_stream: usize) -> Result<Chunk, DataError> {
-        let (mut rows, mut num_rows) = (Vec::with_capacity(self.mine.len()), 0);
-        while num_rows < rows_per_stream
+    fn chunk(&mut self) -> Result<Chunk, DataError> {
+        let dealt = self.deal.rows(self.index);
+        let mine = overlap(&dealt, &self.rows_of_host);
+        self.deal = self.deal.next();
+        let (mut rows, mut next) = (Vec::with_capacity(mine.len()), dealt.start);
+        while next < dealt.end
             && let Some(row) = self.rows.pull()?
         {
-            if self.mine.contains(&num_rows) {
+            if mine.contains(&next) {
                 rows.push(row);
             }
-            num_rows += 1;
+            next += 1;
         }
-        Ok(Chunk { rows, num_rows, position: self.rows.save() })
+        Ok(Chunk { rows, is_whole: next == dealt.end, position: self.rows.save() })
     }
 }
 
 /// Streams that are run here or on threads.
 pub(super) enum Streams {
     /// On the thread that asks.
-    Here { streams: Vec<Stream>, rows_per_stream: usize },
+    Here(Vec<Stream>),
     /// On threads of their own.
     Threads(Threads),
 }
@@ -114,13 +150,12 @@ impl Streams {
     /// Deals the streams out to `num_threads`, which work `ahead` batches ahead.
     pub(super) fn start(
         streams: Vec<Stream>,
-        rows_per_stream: usize,
         num_threads: Option<NonZeroUsize>,
         ahead: NonZeroUsize,
     ) -> Result<Self, DataError> {
         let num_threads = num_threads.map_or(0, NonZeroUsize::get).min(streams.len());
         if num_threads == 0 || streams.len() == 1 {
-            return Ok(Self::Here { streams, rows_per_stream });
+            return Ok(Self::Here(streams));
         }
         let mut queues = Vec::new();
         let mut dealt: Vec<Vec<(Stream, SyncSender<_>)>> =
@@ -131,7 +166,7 @@ impl Streams {
             dealt[i % num_threads].push((stream, sender));
         }
         let spawn = |mut dealt: Vec<_>| {
-            let run = move || work(&mut dealt, rows_per_stream);
+            let run = move || work(&mut dealt);
             let spawned = std::thread::Builder::new().name("data stream".to_string()).spawn(run);
             spawned.map_err(|error| DataError::Config(format!("cannot start a thread: {error}")))
         };
@@ -141,16 +176,16 @@ impl Streams {
 
     /// This host's share of the next batch.
     pub(super) fn next_share(&mut self) -> Result<Share, DataError> {
-        let mut share = Share { rows: Vec::new(), num_rows: 0, positions: BTreeMap::new() };
+        let mut share = Share { rows: Vec::new(), is_whole: true, positions: BTreeMap::new() };
         let mut add = |index, chunk: Chunk| {
             share.rows.extend(chunk.rows);
-            share.num_rows += chunk.num_rows;
+            share.is_whole &= chunk.is_whole;
             share.positions.insert(index, chunk.position);
         };
         match self {
-            Self::Here { streams, rows_per_stream } => {
+            Self::Here(streams) => {
                 for stream in streams {
-                    add(stream.index, stream.chunk(*rows_per_stream)?);
+                    add(stream.index, stream.chunk()?);
                 }
             }
             Self::Threads(Threads { queues, .. }) => {
@@ -165,10 +200,10 @@ impl Streams {
 }
 
 /// Makes chunks for each of a thread's streams in turn, until nobody waits for them.
-fn work(streams: &mut [(Stream, SyncSender<Result<Chunk, DataError>>)], rows_per_stream: usize) {
+fn work(streams: &mut [(Stream, SyncSender<Result<Chunk, DataError>>)]) {
     loop {
         for (stream, sender) in &mut *streams {
-            let chunk = stream.chunk(rows_per_stream);
+            let chunk = stream.chunk();
             let ended = chunk.is_err();
             if sender.send(chunk).is_err() || ended {
                 return;
@@ -216,9 +251,31 @@ mod tests {
 
     #[test]
     fn hosts_take_contiguous_rows_and_run_only_their_streams() {
-        assert_eq!(streams_of_host(0..8, 2), [(0, 0..2), (1, 0..2), (2, 0..2), (3, 0..2)]);
-        assert_eq!(streams_of_host(4..8, 2), [(2, 0..2), (3, 0..2)]);
-        assert_eq!(streams_of_host(2..4, 8), [(0, 2..4)]);
-        assert_eq!(streams_of_host(3..6, 4), [(0, 3..4), (1, 0..2)]);
+        let deal = |batch_size, num_streams| RowDeal { batch_size, num_streams, next_stream: 0 };
+        assert_eq!(deal(8, 4).streams_of(&(0..8)), [0, 1, 2, 3]);
+        assert_eq!(deal(8, 4).streams_of(&(4..8)), [2, 3]);
+        assert_eq!(deal(8, 1).streams_of(&(2..4)), [0]);
+        assert_eq!(deal(8, 2).streams_of(&(3..6)), [0, 1]);
+        // The second stream's first row is the fourth of a batch, or the third.
+        assert_eq!(deal(5, 2).streams_of(&(0..2)), [0]);
+        assert_eq!(deal(5, 2).streams_of(&(0..3)), [0, 1]);
+    }
+
+    #[test]
+    fn rows_are_dealt_out_evenly_whatever_the_batch_size() {
+        for (batch_size, num_streams) in [(8, 4), (6, 4), (3, 4), (1, 16), (100, 16)] {
+            let mut deal = RowDeal { batch_size, num_streams, next_stream: 0 };
+            let mut given = vec![0; num_streams];
+            for batch in 1..=num_streams {
+                let rows = (0..num_streams).flat_map(|stream| deal.rows(stream));
+                assert_eq!(rows.collect::<Vec<_>>(), (0..batch_size).collect::<Vec<_>>());
+                (0..num_streams).for_each(|stream| given[stream] += deal.rows(stream).len());
+                deal = deal.next();
+                let total = batch * batch_size;
+                let fair = [total / num_streams, total.div_ceil(num_streams)];
+                assert!(given.iter().all(|rows| fair.contains(rows)), "{given:?}");
+            }
+            assert_eq!(deal.next_stream, 0);
+        }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::gin::Ref;
 use crate::metrics::{MetricError, MetricFn, ModelOutput};
-use crate::storage::{Path, StorageError};
+use crate::storage::{Path, StorageError, Unsent};
 
 use super::loggers::{LogSink, Results};
 use super::spec::Logger;
@@ -107,6 +107,11 @@ impl TaskEvaluator {
     /// Something of it is lost.
     pub fn settle(&mut self) -> Result<(), StorageError> {
         self.sinks.iter_mut().try_for_each(LogSink::settle)
+    }
+
+    /// What a store may not have yet of what was logged.
+    pub fn unsent(&self) -> Vec<Unsent> {
+        self.sinks.iter().flat_map(LogSink::unsent).collect()
     }
 
     /// Computes and logs the task's metrics. `predict` gives the decoded text of every example in

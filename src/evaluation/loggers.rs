@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use crate::storage::{Path, StorageError};
+use crate::storage::{Path, StorageError, Unsent};
 use crate::telemetry::{self, EventWriter};
 
 use super::evaluator::{EvalError, EvalTask, Side};
@@ -93,6 +93,16 @@ impl LogSink {
                 writers.values_mut().try_for_each(EventWriter::settle)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// What a store may not have yet.
+    pub(super) fn unsent(&self) -> Vec<Unsent> {
+        match self {
+            LogSink::Events { writers, .. } => {
+                writers.values().filter_map(EventWriter::unsent).collect()
+            }
+            LogSink::Lines | LogSink::Json { .. } => Vec::new(),
         }
     }
 

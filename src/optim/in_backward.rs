@@ -9,12 +9,14 @@ use tch::Tensor;
 
 use super::optimizer::{Gradient, Optimizer, ParamState, scratch};
 use super::update::Update;
+use super::watch::Watch;
 use crate::nn::Params;
 use crate::nn::autograd::{no_hook_on_gradient, on_gradient, take_gradient};
 
 /// An update under way.
 struct Pending {
     update: Update,
+    watch: Watch,
     states: BTreeMap<String, ParamState>,
     /// States of parameters that are updated.
     done: BTreeMap<String, ParamState>,
@@ -27,7 +29,9 @@ impl Pending {
         let grad = take_gradient(param);
         tch::no_grad(|| {
             let grad = scratch(&Gradient { name, param, grad: &grad });
+            let old = self.watch.before(name, param, &grad);
             self.update.apply(vec![(param.shallow_clone(), grad, &mut state)]);
+            self.watch.after(name, param, old);
         });
         self.done.insert(name.to_string(), state);
     }
@@ -35,9 +39,16 @@ impl Pending {
 
 impl Optimizer {
     /// Makes `update` while `backward` runs; of parameters that it does not reach, afterwards.
-    pub(super) fn apply_in(&mut self, backward: impl FnOnce(), params: &Params, update: Update) {
-        let states = mem::take(&mut self.states);
-        let pending = Arc::new(Mutex::new(Pending { update, states, done: BTreeMap::new() }));
+    pub(super) fn apply_in(
+        &mut self,
+        backward: impl FnOnce(),
+        params: &Params,
+        update: Update,
+        watch: &mut Watch,
+    ) {
+        let (states, done) = (mem::take(&mut self.states), BTreeMap::new());
+        let pending = Pending { update, watch: mem::take(watch), states, done };
+        let pending = Arc::new(Mutex::new(pending));
         for (name, param) in params.iter() {
             let (pending, name) = (Arc::clone(&pending), name.to_string());
             on_gradient(param, move |leaf| {
@@ -51,5 +62,6 @@ impl Optimizer {
         params.iter().for_each(|(name, param)| pending.apply(name, param));
         self.states = mem::take(&mut pending.done);
         self.states.append(&mut pending.states);
+        *watch = pending.watch;
     }
 }

@@ -20,6 +20,8 @@ mod norms;
 mod optimizer;
 #[cfg(feature = "torch")]
 mod update;
+#[cfg(feature = "torch")]
+mod watch;
 
 pub use factoring::{FactorDim, FactorRules, StandardLogicalFactorRules};
 pub use optax::{AdamW, Chain, Clip, ClipByGlobalNorm, LearningRate, Mask, Transformation};
@@ -28,3 +30,5 @@ pub use optimizer::{Gradient, Optimizer};
 pub use spec::{
     Adafactor, Factored, HParamMap, OptimError, OptimizerDef, ParamShape, Slot, StateLayout,
 };
+#[cfg(feature = "torch")]
+pub use watch::{Watch, Watched};

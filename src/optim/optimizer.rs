@@ -6,6 +6,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::spec::{OptimError, OptimizerDef, ParamShape, Slot, StateLayout};
 use super::update::Update;
+use super::watch::Watch;
 use crate::nn::autograd::take_gradient;
 use crate::nn::{Params, kind};
 
@@ -91,7 +92,7 @@ impl Optimizer {
 
     /// Makes update number `step` (the first is 0) with the gradients that `backward` adds to those that
     /// `params` hold. Afterwards they hold none. Where updates do not depend on each other, each parameter's
-    /// is made as soon as `backward` is done with its gradient, which is then freed.
+    /// is made as soon as `backward` is done with its gradient, which is then freed. `watch` measures it.
     ///
     /// # Errors
     /// A step before the optimizer's `step_offset`, before anything is changed.
@@ -103,6 +104,7 @@ impl Optimizer {
         params: &Params,
         learning_rate: f32,
         step: i64,
+        watch: &mut Watch,
         backward: impl FnOnce(),
     ) -> Result<(), OptimError> {
         if self.def.needs_all_gradients() {
@@ -111,10 +113,16 @@ impl Optimizer {
             let named = params.iter().zip(&grads);
             let named: Vec<Gradient<'_>> =
                 named.map(|((name, param), grad)| Gradient { name, param, grad }).collect();
-            return self.apply(&named, learning_rate, step);
+            let old = tch::no_grad(|| before(&named, watch));
+            self.apply(&named, learning_rate, step)?;
+            let after = named.iter().zip(old);
+            tch::no_grad(|| {
+                after.for_each(|(given, old)| watch.after(given.name, given.param, old))
+            });
+            return Ok(());
         }
         let update = Update::new(&self.def, learning_rate, step, self.count)?;
-        self.apply_in(backward, params, update);
+        self.apply_in(backward, params, update, watch);
         self.count += 1;
         Ok(())
     }
@@ -163,6 +171,12 @@ pub(super) fn scratch(gradient: &Gradient<'_>) -> Tensor {
         true => gradient.grad.to_kind(Kind::Float).contiguous(),
         false => gradient.param.zeros_like(),
     }
+}
+
+/// Measures gradients before they are used.
+fn before(gradients: &[Gradient<'_>], watch: &mut Watch) -> Vec<Option<Tensor>> {
+    let one = |given: &Gradient<'_>| watch.before(given.name, given.param, &scratch(given));
+    gradients.iter().map(one).collect()
 }
 
 fn sizes(shape: &[usize]) -> Vec<i64> {

@@ -1,23 +1,26 @@
-//! `--dry_run`: what a run would be, without libtorch and without touching data.
+//! `--dry_run`: what a run would be and why it could not be, without libtorch and without reading data.
 
 use std::fmt::Write;
 
-use crate::data::DatasetConfig;
+use crate::data::{DatasetConfig, TaskProvider};
 use crate::models::Model;
 use crate::partition::Partitioner;
-use crate::train::{Chosen, Evaluate, Train, left_to_evaluate, step_estimate};
+use crate::train::{
+    Chosen, Evaluate, Periods, Train, foresee, foresee_evaluation, left_to_evaluate, step_estimate,
+};
 
 use super::failure::Failure;
 
 /// The report of a training.
 ///
 /// # Errors
-/// A parameter that the optimizer's rules do not cover.
-pub fn dry_run(train: &Train) -> Result<String, Failure> {
+/// What the training itself would end with before its first step; see [`foresee`].
+pub fn dry_run(train: &Train, tasks: &dyn TaskProvider) -> Result<String, Failure> {
+    let step = foresee(train, tasks)?;
     let mut out = String::new();
     let _ = writeln!(out, "model_dir    {}", train.model_dir);
     describe_model(&train.model, &mut out);
-    describe_steps(train, &mut out);
+    describe_steps(train, step, &mut out);
     describe_batches(&train.train_dataset_cfg, &mut out);
     describe_memory(train, &mut out)?;
     describe_devices(&train.partitioner, &mut out);
@@ -27,12 +30,13 @@ pub fn dry_run(train: &Train) -> Result<String, Failure> {
 /// The report of an evaluation, which looks at checkpoints and not at data.
 ///
 /// # Errors
-/// What would be evaluated is not there, or another model.
-pub fn dry_run_evaluation(spec: &Evaluate) -> Result<String, Failure> {
+/// What would be evaluated is not there, or another model; see [`foresee_evaluation`] for the data.
+pub fn dry_run_evaluation(spec: &Evaluate, tasks: &dyn TaskProvider) -> Result<String, Failure> {
     let mut out = String::new();
     let _ = writeln!(out, "output_dir   {}", spec.output_dir);
     describe_model(&spec.model, &mut out);
     describe_checkpoints(spec, &mut out)?;
+    foresee_evaluation(spec, tasks)?;
     describe_batches(&spec.dataset_cfg, &mut out);
     let Model::EncoderDecoder(model) = &spec.model;
     let parameters = bytes(4 * model.config().num_params());
@@ -55,7 +59,7 @@ fn describe_model(model: &Model, out: &mut String) {
     let _ = writeln!(out, "parameters   {}", grouped(model.config().num_params()));
 }
 
-fn describe_steps(train: &Train, out: &mut String) {
+fn describe_steps(train: &Train, step: u64, out: &mut String) {
     let period = |period: Option<u64>| match period {
         None | Some(0) => "never".to_string(),
         Some(period) => format!("every {period} steps"),
@@ -63,7 +67,9 @@ fn describe_steps(train: &Train, out: &mut String) {
     let save = train.checkpoint_cfg.save.as_ref();
     let checkpoints = period(save.and_then(|save| save.period));
     let evaluations = period(train.eval_period);
-    let _ = writeln!(out, "steps        to {}", train.total_steps);
+    let first = if step > 0 { format!("from {step} ") } else { String::new() };
+    let last = Periods::of(train, 0, step).total_steps;
+    let _ = writeln!(out, "steps        {first}to {last}");
     let _ = writeln!(out, "checkpoints  {checkpoints}, evaluations {evaluations}");
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crate::checkpoint::CheckpointError;
 use crate::gin::Diagnostics;
+use crate::train::TrainError;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -66,6 +67,12 @@ impl fmt::Display for Failure {
 
 impl From<CheckpointError> for Failure {
     fn from(error: CheckpointError) -> Self {
+        if error.is_users() { Failure::usage(error) } else { Failure::world(error) }
+    }
+}
+
+impl From<TrainError> for Failure {
+    fn from(error: TrainError) -> Self {
         if error.is_users() { Failure::usage(error) } else { Failure::world(error) }
     }
 }

@@ -1,8 +1,8 @@
 //! What `gimlet` itself does: everything that needs no tensors, in milliseconds.
 
+use std::convert::Infallible;
 use std::env;
 use std::io::{self, IsTerminal};
-use std::iter;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{self, ExitCode};
@@ -10,7 +10,7 @@ use std::process::{self, ExitCode};
 use anyhow::anyhow;
 use clap::Parser;
 
-use crate::data::{DatasetConfig, TaskProvider, subtasks};
+use crate::data::TaskProvider;
 use crate::storage;
 use crate::telemetry;
 use crate::train::{Evaluate, Train};
@@ -103,10 +103,7 @@ fn name_in(word: &str) -> &str {
 fn check_train(train: &TrainArgs, color: bool) -> Result<(), Failure> {
     let configured = configure::<Train>(&train.gin, &Library, color)?;
     if train.dry_run {
-        let spec = &configured.spec;
-        let held_out = [&spec.train_eval_dataset_cfg, &spec.infer_eval_dataset_cfg];
-        let data = iter::once(&spec.train_dataset_cfg).chain(held_out.into_iter().flatten());
-        end_dry_run(&configured, data, &dry_run(spec)?);
+        end_dry_run(&configured, dry_run)?;
     }
     refuse_several_processes(&train.distributed)
 }
@@ -115,26 +112,18 @@ fn check_train(train: &TrainArgs, color: bool) -> Result<(), Failure> {
 fn check_eval(eval: &EvalArgs, color: bool) -> Result<(), Failure> {
     let configured = configure::<Evaluate>(&eval.gin, &Library, color)?;
     if eval.dry_run {
-        let spec = &configured.spec;
-        end_dry_run(&configured, iter::once(&spec.dataset_cfg), &dry_run_evaluation(spec)?);
+        end_dry_run(&configured, dry_run_evaluation)?;
     }
     Ok(())
 }
 
-/// Prints the report. A dry run works without data, and so without tasks; the run itself will not.
-fn end_dry_run<'a, T>(
-    configured: &'a Configured<T>,
-    data: impl Iterator<Item = &'a DatasetConfig>,
-    report: &str,
-) -> ! {
+/// Prints the report and ends the process, unless the run itself would fail.
+fn end_dry_run<T>(
+    configured: &Configured<T>,
+    report: impl FnOnce(&T, &dyn TaskProvider) -> Result<String, Failure>,
+) -> Result<Infallible, Failure> {
     eprint!("{}", configured.warnings);
-    for config in data {
-        let (name, tasks) = (&config.mixture_or_task_name, &configured.tasks);
-        if let Err(error) = subtasks(name, tasks) {
-            telemetry::warn_once(&tasks.placed(name, error).to_string());
-        }
-    }
-    print!("{report}");
+    print!("{}", report(&configured.spec, &configured.tasks)?);
     process::exit(0)
 }
 

@@ -90,7 +90,7 @@ fn in_context<T, R>(
         device: Device::cuda_if_available(),
         stop: &stop,
     };
-    run(&configured.spec, &context).map_err(failure)
+    run(&configured.spec, &context).map_err(Failure::from)
 }
 
 fn say_what_was_evaluated(evaluations: &Evaluations, spec: &Evaluate) {
@@ -131,9 +131,4 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::world)?;
     }
     Ok(stop)
-}
-
-/// The user's mistake, or the world's fault.
-pub(super) fn failure(error: TrainError) -> Failure {
-    if error.is_users() { Failure::usage(error) } else { Failure::world(error) }
 }

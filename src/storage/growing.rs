@@ -1,8 +1,9 @@
 //! Files that grow while others read them, such as logs. On disk bytes are appended; stores cannot
-//! append, so the whole is written anew from time to time, by a thread that nobody waits for.
+//! append, so the whole is written anew from time to time, by a thread that nobody waits for but who asks
+//! for [`Unsent`] bytes.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -34,10 +35,24 @@ struct Shared {
 #[derive(Default)]
 struct State {
     bytes: Vec<u8>,
-    /// Whether some of the bytes are not there yet.
-    pending: bool,
+    /// Changes made to the bytes, and those that the store has.
+    changes: u64,
+    sent: u64,
+    /// Changes that somebody waits for: they are sent without a pause.
+    wanted: u64,
     ended: bool,
+    /// Attempts that failed, and why the last one did, until it is told.
+    failures: u64,
     failure: Option<StorageError>,
+    /// Whether the thread that sends has ended.
+    over: bool,
+}
+
+/// The bytes of a growing file so far, of which its store may lack some.
+#[derive(Clone)]
+pub struct Unsent {
+    shared: Arc<Shared>,
+    changes: u64,
 }
 
 impl Path {
@@ -52,15 +67,18 @@ impl Path {
         if self.is_on_disk() {
             self.write_atomic(&bytes)?;
         }
-        let state = State { bytes, pending: true, ..State::default() };
-        self.grow_by(OpenOptions::new().append(true), state)
+        let state = State { bytes, changes: 1, ..State::default() };
+        self.grow_by(OpenOptions::new().write(true), state)
     }
 
     /// On disk, opens the file; elsewhere, begins to send it.
     fn grow_by(&self, options: &OpenOptions, begun: State) -> Result<GrowingFile, StorageError> {
         let sink = match self.place()? {
             Place::Disk(local) => {
-                let file = options.open(local);
+                let file = options.open(local).and_then(|mut file| {
+                    file.seek(SeekFrom::End(0))?;
+                    Ok(file)
+                });
                 Sink::Disk(BufWriter::new(self.done("create", file)?))
             }
             Place::Elsewhere(remote) => {
@@ -83,17 +101,50 @@ impl GrowingFile {
     /// # Errors
     /// The disk. A store that fails is asked again later: see [`GrowingFile::failure`].
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        self.replace_end(0, bytes)
+    }
+
+    /// Replaces the last `dropped` bytes, at most all, with others.
+    ///
+    /// # Errors
+    /// Those of [`GrowingFile::append`].
+    pub fn replace_end(&mut self, dropped: usize, bytes: &[u8]) -> Result<(), StorageError> {
         match &mut self.sink {
             Sink::Disk(file) => {
-                let written = file.write_all(bytes).and_then(|()| file.flush());
-                written.map_err(|error| StorageError::new("write", &self.path, error))
+                let mut write = || {
+                    if dropped > 0 {
+                        file.seek(SeekFrom::End(-(dropped as i64)))?;
+                    }
+                    file.write_all(bytes)?;
+                    file.flush()?;
+                    // Bytes are never missing in between: what is longer covers what was there.
+                    if bytes.len() < dropped {
+                        let end = file.stream_position()?;
+                        file.get_ref().set_len(end)?;
+                    }
+                    Ok(())
+                };
+                write().map_err(|error| StorageError::new("write", &self.path, error))
             }
             Sink::Store { shared, .. } => {
                 let mut state = shared.lock();
+                let kept = state.bytes.len().saturating_sub(dropped);
+                state.bytes.truncate(kept);
                 state.bytes.extend_from_slice(bytes);
-                state.pending = true;
+                state.changes += 1;
                 shared.changed.notify_all();
                 Ok(())
+            }
+        }
+    }
+
+    /// What was appended so far, for who must know that it is there; `None` on disk, where it is.
+    pub fn unsent(&self) -> Option<Unsent> {
+        match &self.sink {
+            Sink::Disk(_) => None,
+            Sink::Store { shared, .. } => {
+                let changes = shared.lock().changes;
+                Some(Unsent { shared: shared.clone(), changes })
             }
         }
     }
@@ -141,34 +192,76 @@ impl Drop for GrowingFile {
     }
 }
 
+impl Unsent {
+    /// Has the bytes sent at once, and waits for it. `false` if the store refused them: they are sent later, and
+    /// the file tells why.
+    pub fn send(&self) -> bool {
+        let mut state = self.shared.lock();
+        let failures = state.failures;
+        state.wanted = state.wanted.max(self.changes);
+        self.shared.changed.notify_all();
+        let is_under_way = |state: &mut State| {
+            state.sent < self.changes && state.failures == failures && !state.over
+        };
+        let state = self.shared.changed.wait_while(state, is_under_way);
+        state.unwrap_or_else(PoisonError::into_inner).sent >= self.changes
+    }
+}
+
+impl std::fmt::Debug for Unsent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unsent").field("changes", &self.changes).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn is_pending(&self) -> bool {
+        self.sent < self.changes
+    }
+
+    /// Notes how sending the first `changes` went.
+    fn note(&mut self, changes: u64, sent: Result<(), StorageError>) {
+        self.failure = sent.err();
+        match self.failure {
+            None => self.sent = changes,
+            // Whoever waits is told so, and must not be waited for any more.
+            Some(_) => (self.failures, self.wanted) = (self.failures + 1, 0),
+        }
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends the whole whenever something was added, with a pause after each time.
+    /// Sends the whole whenever something was added, until the end.
     fn send(&self, remote: &Remote) {
+        self.send_changes(remote);
+        self.lock().over = true;
+        self.changed.notify_all();
+    }
+
+    /// Sends the whole whenever something was added, with a pause after each time unless somebody waits.
+    fn send_changes(&self, remote: &Remote) {
         let pause = limits().growing_pause;
         loop {
-            let idle = |state: &mut State| !state.pending && !state.ended;
+            let idle = |state: &mut State| !state.is_pending() && !state.ended;
             let state = self.changed.wait_while(self.lock(), idle);
-            let mut state = state.unwrap_or_else(PoisonError::into_inner);
-            if !state.pending {
+            let state = state.unwrap_or_else(PoisonError::into_inner);
+            if !state.is_pending() {
                 return;
             }
-            state.pending = false;
-            let (bytes, is_last) = (state.bytes.clone(), state.ended);
+            let (bytes, changes, is_last) = (state.bytes.clone(), state.changes, state.ended);
             drop(state);
             let sent = remote.put(&bytes);
             let mut state = self.lock();
-            state.failure = sent.err();
-            if state.failure.is_some() {
-                state.pending = true;
-                if is_last {
-                    return;
-                }
+            state.note(changes, sent);
+            self.changed.notify_all();
+            if is_last && state.is_pending() {
+                return;
             }
-            let going_on = |state: &mut State| !state.ended;
+            let going_on = |state: &mut State| !state.ended && state.wanted <= state.sent;
             let waited = self.changed.wait_timeout_while(state, pause, going_on);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
         }

@@ -35,7 +35,7 @@ pub use copies::{CACHE_SIZE_VARIABLE, CACHE_VARIABLE};
 pub use credentials::{CREDENTIALS, Credentials};
 pub use error::StorageError;
 pub use folders::Entry;
-pub use growing::GrowingFile;
+pub use growing::{GrowingFile, Unsent};
 pub use lease::{Holder, Lease, Leased, Takeover};
 pub use lock::{Lock, Locked};
 pub use path::Path;

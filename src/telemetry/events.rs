@@ -18,7 +18,7 @@ use tensorboard_proto::types::DataType;
 use tensorboard_rs::record_writer::RecordWriter;
 
 use super::console::warn_once;
-use crate::storage::{GrowingFile, Path, Process, StorageError};
+use crate::storage::{GrowingFile, Path, Process, StorageError, Unsent};
 
 /// Writes one TensorBoard run: a directory of event files.
 ///
@@ -82,6 +82,11 @@ impl EventWriter {
             self.finish();
         }
         self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// What a store may not have yet.
+    pub fn unsent(&self) -> Option<Unsent> {
+        self.file.as_ref().and_then(GrowingFile::unsent)
     }
 
     fn summary(&mut self, step: i64, values: Vec<Summary_Value>) {

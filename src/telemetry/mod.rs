@@ -13,6 +13,7 @@
 mod console;
 mod count;
 mod events;
+mod lines;
 mod process;
 mod progress;
 mod wait;
@@ -20,6 +21,7 @@ mod wait;
 pub use console::{mute, notice, notice_once, quoted_names, warn, warn_once};
 pub use count::Count;
 pub use events::{EventWriter, config_markdown};
+pub use lines::MetricLines;
 pub use process::{Laps, cpu_seconds, peak_resident_bytes, read_bytes};
 pub use progress::{Progress, Status, duration, thousands};
 pub use wait::Wait;

@@ -44,18 +44,24 @@ impl Progress {
         Self { total_steps, status, clock, bar, printed: None }
     }
 
-    /// Notes that `step` updates are made. Cheap; call it after every one.
-    pub fn step(&mut self, step: u64) {
-        /// Without statistics for so long, a plain line shows that the run lives.
-        const SILENCE: Duration = Duration::from_secs(30);
+    /// Notes that `step` updates are made. Cheap; call it after every one. `status` is what is known of those
+    /// that no statistics have told of yet.
+    pub fn step(&mut self, step: u64, status: impl FnOnce() -> Status) {
         let now = Instant::now();
         self.status.step = step;
         self.clock.note(step, now);
         if self.bar.is_some() {
             self.draw();
-        } else if now - self.printed.unwrap_or(self.clock.start) >= SILENCE {
+        } else if self.was_silent(now) {
+            self.status = status();
             self.print(now);
         }
+    }
+
+    /// Whether a plain line is due that shows that the run lives: without statistics for so long.
+    fn was_silent(&self, now: Instant) -> bool {
+        const SILENCE: Duration = Duration::from_secs(30);
+        now - self.printed.unwrap_or(self.clock.start) >= SILENCE
     }
 
     /// Shows new statistics. Plain lines come at most every five seconds, but the first and the
@@ -81,8 +87,12 @@ impl Progress {
 
     fn print(&mut self, now: Instant) {
         self.printed = Some(now);
+        console::notice(&self.line());
+    }
+
+    fn line(&self) -> String {
         let details = details(&self.status, self.seconds_left());
-        console::notice(&format!("step {}/{}{details}", self.status.step, self.total_steps));
+        format!("step {}/{}{details}", self.status.step, self.total_steps)
     }
 
     fn seconds_left(&self) -> Option<f64> {
@@ -215,6 +225,26 @@ mod tests {
             " · loss 2.3146 · lr 1.000e-2 · 12,346 tokens/s · data wait 2% · 12m 34s left"
         );
         assert_eq!(details(&Status::default(), None), "");
+    }
+
+    #[test]
+    fn a_heartbeat_in_a_pipe_carries_step_loss_and_rate() {
+        let start = Instant::now();
+        let clock = Clock::new(0, start - Duration::from_secs(31));
+        let status = Status::default();
+        let mut progress = Progress { total_steps: 100, status, clock, bar: None, printed: None };
+        assert!(!progress.was_silent(start - Duration::from_secs(2)));
+        let known = Status {
+            step: 3,
+            loss: Some(2.5),
+            tokens_per_second: Some(1200.0),
+            ..Status::default()
+        };
+        progress.step(3, || known);
+        assert!(progress.printed.is_some());
+        let line = progress.line();
+        assert!(line.starts_with("step 3/100 · loss 2.5000 · 1,200 tokens/s · "), "{line}");
+        progress.step(4, || unreachable!("the next one is not due"));
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub fn check(train: &Train) -> Result<(), UnfitSpec> {
         let known = crate::gin::one_of(&ACTION_MODES);
         return unfit(format!("train.actions has a key '{mode}', expected {known}"));
     }
-    let periods = Periods::of(train, 0).validated(0);
+    let periods = Periods::of(train, 0, 0).validated(0);
     periods.map(drop).map_err(|error| UnfitSpec(error.to_string()))
 }
 

@@ -4,16 +4,16 @@
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{
-    Best, CheckpointConfig, CheckpointError, DType, Procedure, RUN_FILE, RestoreCheckpointConfig,
-    RestoreMode, Retention, SaveCheckpointConfig, Saver, Saving, Stored, latest, open, plan_resume,
-    remove_stale, restore_newest,
+    Best, CheckpointConfig, CheckpointError, DType, Procedure, RUN_FILE, Retention,
+    SaveCheckpointConfig, Saver, Saving, Stored, plan_resume, remove_stale, restore_newest,
 };
 use crate::data::DatasetState;
-use crate::storage::Path;
+use crate::storage::{Path, Unsent};
 use crate::telemetry;
 
 use super::actions::Histories;
 use super::error::TrainError;
+use super::initial::initial;
 use super::monitor::Monitored;
 use super::state::TrainState;
 use super::state_arrays::{copy, fill, shapes};
@@ -42,6 +42,15 @@ pub struct Restored {
     pub data: Option<DatasetState>,
     /// The checkpoint.
     pub path: Path,
+}
+
+/// What a save must know beside the state.
+#[derive(Debug, Default)]
+pub struct Beside {
+    /// Which checkpoints are better than others, where that counts.
+    pub best: Option<Best>,
+    /// Logs that are in the store before the checkpoint is visible there.
+    pub logs: Vec<Unsent>,
 }
 
 /// The checkpoints of one run.
@@ -87,7 +96,7 @@ impl<'a> Checkpoints<'a> {
             return Ok(Some(restored));
         }
         let Some(config) = &self.config.restore else { return Ok(None) };
-        let Some(stored) = configured(config)? else { return Ok(None) };
+        let Some(stored) = initial(config)? else { return Ok(None) };
         let plan = config.plan(stored.as_ref(), &shapes(state))?;
         fill(state, stored.as_ref(), &plan, config.dtype.map(DType::from))?;
         if let Some(notice) = plan.notice() {
@@ -145,14 +154,15 @@ impl<'a> Checkpoints<'a> {
         state: &TrainState,
         record: &RunRecord,
         data: &DatasetState,
-        best: Option<Best>,
+        beside: Beside,
     ) -> Result<(), TrainError> {
         let data_file = self.data_file();
         let Some(saver) = &mut self.saver else { return Ok(()) };
-        Ok(saver.save(state.step, best, |snapshot| {
+        Ok(saver.save(state.step, beside.best, |snapshot| {
             copy(state, snapshot);
             snapshot.extra(RUN_FILE, to_json(record));
             snapshot.extra(&data_file, to_json(data));
+            snapshot.after(beside.logs);
         })?)
     }
 
@@ -207,23 +217,6 @@ fn saving(model_dir: &Path, config: &SaveCheckpointConfig) -> Saving {
         compression: config.compression().expect("checked with the configuration"),
         retention: Retention { keep, keep_dataset_checkpoints },
         procedure: Procedure { commit: config.commit, share: None },
-    }
-}
-
-/// Opens the checkpoint that the configuration names, if it names one.
-fn configured(config: &RestoreCheckpointConfig) -> Result<Option<Box<dyn Stored>>, TrainError> {
-    // `check` has seen that there is at most one.
-    let Some(path) = config.path.0.first() else { return Ok(None) };
-    let path = Path::parse(path)?;
-    if config.mode == RestoreMode::Specific {
-        return Ok(Some(open(&path)?));
-    }
-    match latest(&path)? {
-        Some(newest) => Ok(Some(open(&newest)?)),
-        None => {
-            telemetry::notice(&format!("no checkpoint in {path}: starting from scratch"));
-            Ok(None)
-        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::data::{
 use crate::evaluation::{EvalTask, Evaluator, Example, Side, TaskEvaluator};
 use crate::models::{Batch, EncoderDecoderModel, Model};
 use crate::nn::Params;
-use crate::storage::Path;
+use crate::storage::{Path, Unsent};
 use crate::telemetry;
 use crate::vocab::Vocabulary;
 
@@ -23,6 +23,7 @@ use super::error::TrainError;
 use super::forward::Forward;
 use super::held_out::HeldOut;
 use super::inputs::num_ids;
+use super::spans::filled;
 use super::unfinished::{Unfinished, go_on};
 
 /// The folder of the results, in that of the run.
@@ -45,6 +46,8 @@ pub struct InferEval {
 struct InferTask {
     task: Arc<Task>,
     examples: Vec<Example>,
+    /// What the first of them read, as texts.
+    inputs: Vec<String>,
     /// The same examples as the model reads them.
     features: Vec<data::Example>,
     converter: FeatureConverter,
@@ -99,6 +102,11 @@ impl InferEval {
     /// Something of it is lost.
     pub fn settle(&mut self) -> Result<(), TrainError> {
         Ok(self.evaluator.settle()?)
+    }
+
+    /// What a store may not have yet of what was logged.
+    pub fn unsent(&self) -> Vec<Unsent> {
+        self.evaluator.unsent()
     }
 
     /// Predicts, computes and logs the metrics of every task.
@@ -184,8 +192,9 @@ impl InferTask {
             .iter()
             .map(|example| described(example, &evaluator.target_field_name, &*target_vocabulary))
             .collect();
+        let inputs = inputs(&task, &features)?;
         let converter = converter(&task, &lengths)?;
-        Ok(Ok(Self { task, examples, features, converter }))
+        Ok(Ok(Self { task, examples, inputs, features, converter }))
     }
 }
 
@@ -202,6 +211,17 @@ fn converter(
     let lengths = ["inputs", "targets"].map(|name| Ok((name.to_string(), length(name)?)));
     let lengths = lengths.into_iter().collect::<Result<_, TrainError>>()?;
     Ok(FeatureConverter::new(&ConverterClass::default(), &lengths, Packing::None, 0)?)
+}
+
+/// What the first examples read: their texts, or what their ids stand for where a preprocessor made them.
+fn inputs(task: &Task, features: &[data::Example]) -> Result<Vec<String>, TrainError> {
+    let Some(feature) = task.output_features.get("inputs") else { return Ok(Vec::new()) };
+    let vocabulary = feature.vocabulary.build()?;
+    let text = |example: &data::Example| match example.text("inputs_pretokenized") {
+        Some(text) => text.to_string(),
+        None => vocabulary.decode(example.ints("inputs").unwrap_or_default()),
+    };
+    Ok(features.iter().take(SHOWN).map(text).collect())
 }
 
 /// An example as logs show it, with the text its prediction is compared to.
@@ -269,11 +289,16 @@ impl Predictor<'_> {
     }
 
     fn show(&self, texts: &[String]) {
-        for (example, text) in self.task.examples.iter().zip(texts).take(SHOWN) {
-            let input = example.features.get("inputs_pretokenized");
-            let input = input.and_then(|text| text.as_str()).unwrap_or("...");
-            let mark = if *text == example.target { "=" } else { "!" };
-            telemetry::notice(&format!("  {input:?} -> {text:?} {mark} {:?}", example.target));
+        let InferTask { inputs, examples, .. } = self.task;
+        for ((input, example), text) in inputs.iter().zip(examples).zip(texts) {
+            let target = &example.target;
+            telemetry::notice(&match filled(input, text, target) {
+                Some(filled) => format!("  {filled:?}"),
+                None => {
+                    let mark = if text == target { "=" } else { "!" };
+                    format!("  {input:?} -> {text:?} {mark} {target:?}")
+                }
+            });
         }
     }
 }

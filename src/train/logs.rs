@@ -1,9 +1,11 @@
-//! What a run writes down beside checkpoints: TensorBoard scalars, `config.gin`, `model-info.txt`.
+//! What a run writes down beside checkpoints: TensorBoard scalars and the same as JSON lines, `config.gin`, `model-info.txt`.
+
+use std::collections::BTreeMap;
 
 use crate::models::Model;
 use crate::partition::Partitioner;
-use crate::storage::Path;
-use crate::telemetry::{self, EventWriter, config_markdown};
+use crate::storage::{Path, Unsent};
+use crate::telemetry::{self, EventWriter, MetricLines, config_markdown};
 
 use super::error::TrainError;
 use super::model_info::{Variable, model_info};
@@ -14,6 +16,7 @@ use super::window::Window;
 /// The writer of a run's training metrics.
 pub struct Logs {
     events: EventWriter,
+    lines: MetricLines,
 }
 
 impl Logs {
@@ -30,19 +33,31 @@ impl Logs {
         let state = state_variables(&spec.model);
         let state = state.map_err(|error| TrainError::Unfit(error.to_string()))?;
         describe(model_dir, config_text, &describe_model(&spec.model, &state, &spec.partitioner))?;
-        let mut events = EventWriter::new(model_dir.join("train"), Some(step as i64));
+        let folder = model_dir.join("train");
+        let mut events = EventWriter::new(folder.clone(), Some(step as i64));
         events.text(step as i64, "config", &config_markdown(config_text));
-        Ok(Self { events })
+        let lines = MetricLines::new(folder.join("metrics.jsonl"), step as i64);
+        Ok(Self { events, lines })
+    }
+
+    /// What a store may not have yet of what was logged.
+    pub fn unsent(&self) -> impl Iterator<Item = Unsent> {
+        [self.events.unsent(), self.lines.unsent()].into_iter().flatten()
     }
 
     /// Writes one number.
     pub fn scalar(&mut self, tag: &str, value: f64, step: u64) {
-        self.events.scalars(step as i64, [(tag, value)]);
+        self.scalars([(tag.to_string(), value)].into(), step);
     }
 
     /// Writes the metrics of a window that ended at `step`.
     pub fn window(&mut self, window: &Window, step: u64) {
-        self.events.scalars(step as i64, window.scalars());
+        self.scalars(window.scalars(), step);
+    }
+
+    fn scalars(&mut self, scalars: BTreeMap<String, f64>, step: u64) {
+        self.events.scalars(step as i64, scalars.clone());
+        self.lines.scalars(step as i64, scalars);
     }
 }
 

@@ -3,7 +3,10 @@
 //! `spec`, `periods`, `seeds` and `model_info` are torch-free: they say what a run does and when.
 
 mod check;
+mod error;
 mod evaluate;
+mod foresee;
+mod initial;
 mod inputs;
 mod memory;
 mod model_info;
@@ -11,6 +14,7 @@ mod periods;
 mod seeds;
 mod spec;
 mod state_layout;
+mod vocabularies;
 
 #[cfg(feature = "torch")]
 mod actions;
@@ -18,8 +22,6 @@ mod actions;
 pub mod bench;
 #[cfg(feature = "torch")]
 mod checkpointing;
-#[cfg(feature = "torch")]
-mod error;
 #[cfg(feature = "torch")]
 mod evaluated;
 #[cfg(feature = "torch")]
@@ -39,6 +41,8 @@ mod occupied;
 #[cfg(feature = "torch")]
 mod run;
 #[cfg(feature = "torch")]
+mod spans;
+#[cfg(feature = "torch")]
 mod start;
 #[cfg(feature = "torch")]
 mod state;
@@ -51,12 +55,12 @@ mod train_eval;
 #[cfg(feature = "torch")]
 mod unfinished;
 #[cfg(feature = "torch")]
-mod vocabularies;
-#[cfg(feature = "torch")]
 mod window;
 
 pub use check::{UnfitSpec, check};
+pub use error::TrainError;
 pub use evaluate::{Chosen, DoneCheckpoints, Evaluate, check_evaluate, left_to_evaluate};
+pub use foresee::{foresee, foresee_evaluation};
 pub use inputs::{decoding_shape, training_options, training_shape};
 pub use memory::{
     available_on_host, batch_shortage, cannot_fit, parameter_shortage, saving_bytes, shortage,
@@ -67,12 +71,10 @@ pub use periods::{Periods, PeriodsError, Stop};
 pub use seeds::{Purpose, derive};
 pub use spec::{
     Action, EarlyStopping, EarlyStoppingMode, SummarizeConfig, SummarizeGinConfig, TerminateOnNan,
-    Train, Trainer, TrainerClass,
+    Train, Trainer, TrainerClass, WeightMetricsComputer,
 };
 pub use state_layout::{param_shape, state_variables};
 
-#[cfg(feature = "torch")]
-pub use error::TrainError;
 #[cfg(feature = "torch")]
 pub use evaluate::{Evaluations, evaluate};
 #[cfg(feature = "torch")]

@@ -64,14 +64,15 @@ pub struct Stop {
 }
 
 impl Periods {
-    /// The periods of a run that began at `first_step`.
-    pub fn of(spec: &Train, first_step: u64) -> Self {
+    /// The periods of a run that began at `first_step` and that this process takes up at `step`, from which
+    /// `relative_steps` count: as in T5X, anew with every start.
+    pub fn of(spec: &Train, first_step: u64, step: u64) -> Self {
         let save = spec.checkpoint_cfg.save.as_ref();
         let evaluates =
             spec.train_eval_dataset_cfg.is_some() || spec.infer_eval_dataset_cfg.is_some();
         Self {
             first_step,
-            total_steps: spec.relative_steps.map_or(spec.total_steps, |steps| first_step + steps),
+            total_steps: spec.relative().map_or(spec.total_steps, |steps| step + steps),
             stats: spec.stats_period.unwrap_or(0),
             eval: spec.eval_period.filter(|_| evaluates).unwrap_or(0),
             checkpoint: save.and_then(|save| save.period).unwrap_or(0),

@@ -14,7 +14,7 @@ use crate::telemetry::{self, Progress};
 
 use super::actions::{Actions, MetricsByTask};
 use super::check::check;
-use super::checkpointing::{Checkpoints, RunRecord};
+use super::checkpointing::{Beside, Checkpoints, RunRecord};
 use super::error::TrainError;
 use super::evaluated::Evaluated;
 use super::infer_eval::InferEval;
@@ -85,7 +85,13 @@ pub fn train(
     foresee_shortage(spec, context.device)?;
     let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, (0, 1));
     let Start { state, record, data, resumed } = restore_or_init(spec, context, &checkpoints)?;
-    let periods = Periods::of(spec, record.first_step).validated(state.step)?;
+    let periods = Periods::of(spec, record.first_step, state.step).validated(state.step)?;
+    if let Some(steps) = spec.relative() {
+        let (step, end) = (state.step, periods.total_steps);
+        telemetry::notice(&format!(
+            "TRAIN_STEPS_RELATIVE = {steps}: training from step {step} to step {end}"
+        ));
+    }
     let mut actions = Actions::new(spec.actions.as_ref());
     actions.recall(&record.histories);
     let saved = resumed.then_some(state.step);
@@ -184,8 +190,8 @@ enum Verdict {
 
 impl Run<'_> {
     fn work(&mut self, periods: &Periods, logs: &mut Logs) -> Result<Outcome, TrainError> {
-        let verdict = self.begin(periods)?;
-        match self.end_on(verdict)? {
+        let verdict = self.begin(periods, logs)?;
+        match self.end_on(verdict, logs)? {
             Some(outcome) => Ok(outcome),
             None => self.main_loop(periods, logs),
         }
@@ -193,11 +199,11 @@ impl Run<'_> {
 
     /// What comes before the next step: the first checkpoint, and an evaluation that is asked for or
     /// that an earlier process still owes.
-    fn begin(&mut self, periods: &Periods) -> Result<Verdict, TrainError> {
+    fn begin(&mut self, periods: &Periods, logs: &Logs) -> Result<Verdict, TrainError> {
         let step = self.state.step;
         let is_first = step == self.record.first_step;
         if is_first && periods.checkpoint > 0 {
-            self.save()?;
+            self.save(logs)?;
         }
         if let Some(evaluated) = self.evaluated.take().filter(|last| last.step == step) {
             return Ok(self.react(&evaluated));
@@ -211,11 +217,11 @@ impl Run<'_> {
     }
 
     /// Saves, and says how the run ended, unless it is to go on.
-    fn end_on(&mut self, verdict: Verdict) -> Result<Option<Outcome>, TrainError> {
+    fn end_on(&mut self, verdict: Verdict, logs: &Logs) -> Result<Option<Outcome>, TrainError> {
         if verdict == Verdict::GoOn {
             return Ok(None);
         }
-        self.save()?;
+        self.save(logs)?;
         let step = self.state.step;
         Ok(Some(match verdict {
             Verdict::Interrupt => Outcome::Interrupted { step },
@@ -232,7 +238,7 @@ impl Run<'_> {
                 true => Verdict::Interrupt,
                 false => self.act(stop, &window, logs)?,
             };
-            if let Some(outcome) = self.end_on(verdict)? {
+            if let Some(outcome) = self.end_on(verdict, logs)? {
                 return Ok(outcome);
             }
         }
@@ -252,22 +258,23 @@ impl Run<'_> {
         while self.state.step < end && broken.is_none() && !self.stop.load(Ordering::Relaxed) {
             self.occupied.as_ref().map_or(Ok(()), Occupied::check)?;
             self.checkpoints.check()?;
-            let (report, waited) = self.step()?;
+            let (report, waited) = match self.step() {
+                Err(error @ TrainError::Data(_)) => {
+                    // The data is at fault; what was learned from it so far is not lost.
+                    self.tell(&mut window, progress, logs);
+                    if let Err(unsaved) = self.save(logs) {
+                        telemetry::warn(&unsaved.to_string());
+                    }
+                    return Err(error);
+                }
+                made => made?,
+            };
             window.add(&report, waited);
-            progress.step(self.state.step);
+            progress.step(self.state.step, || window.status(self.state.step));
             broken =
                 Some(report.sums.loss).filter(|loss| !loss.is_finite() && !self.skips_nan_updates);
         }
-        window.finish(Some(self.started.elapsed()));
-        if window.steps() > 0 {
-            self.monitor.see_train(self.state.step, &window.scalars());
-            logs.window(&window, self.state.step);
-            let num_bad_records = self.batches.num_bad_records();
-            if num_bad_records > 0 {
-                logs.scalar("bad_records", num_bad_records as f64, self.state.step);
-            }
-            progress.report(window.status(self.state.step));
-        }
+        self.tell(&mut window, progress, logs);
         match broken {
             None => Ok(window),
             Some(value) => {
@@ -277,19 +284,26 @@ impl Run<'_> {
         }
     }
 
+    /// Writes down what was measured in a window that ends here.
+    fn tell(&mut self, window: &mut Window, progress: &mut Progress, logs: &mut Logs) {
+        window.finish(Some(self.started.elapsed()));
+        if window.steps() == 0 {
+            return;
+        }
+        let step = self.state.step;
+        self.monitor.see_train(step, &window.scalars());
+        logs.window(window, step);
+        let num_bad_records = self.batches.num_bad_records();
+        if num_bad_records > 0 {
+            logs.scalar("bad_records", num_bad_records as f64, step);
+        }
+        progress.report(window.status(step));
+    }
+
     /// Makes one update; also yields how long it waited for its batch.
     fn step(&mut self) -> Result<(StepReport, Duration), TrainError> {
         let waiting = Instant::now();
-        let batch = match self.batches.next_batch() {
-            Ok(batch) => batch.expect("training data repeats without end"),
-            Err(error) => {
-                // The data is at fault; what was learned from it so far is not lost.
-                if let Err(unsaved) = self.save() {
-                    telemetry::warn(&unsaved.to_string());
-                }
-                return Err(error.into());
-            }
-        };
+        let batch = self.batches.next_batch()?.expect("training data repeats without end");
         let waited = waiting.elapsed();
         let report = self.stepper.train_step(&mut self.state, &Batch::from_host(&batch))?;
         Ok((report, waited))
@@ -301,7 +315,7 @@ impl Run<'_> {
         let mut verdict = if stopping { Verdict::Stop } else { Verdict::GoOn };
         if stop.save {
             let started = Instant::now();
-            self.save()?;
+            self.save(logs)?;
             // What the steps lost by it: the copy, and the rest of the save before.
             let seconds = started.elapsed().as_secs_f64();
             logs.scalar("timing/checkpoint_seconds", seconds, self.state.step);
@@ -350,15 +364,17 @@ impl Run<'_> {
     }
 
     /// Saves the state, unless it is saved already.
-    fn save(&mut self) -> Result<(), TrainError> {
+    fn save(&mut self, logs: &Logs) -> Result<(), TrainError> {
         if !self.checkpoints.saves() || self.saved == Some(self.state.step) {
             return Ok(());
         }
         self.occupied.as_ref().map_or(Ok(()), Occupied::check)?;
         self.record.histories = self.actions.histories();
         self.record.monitored = self.monitor.at_save(self.state.step);
-        let (data, best) = (self.batches.state(), self.monitor.best());
-        self.checkpoints.save(&self.state, &self.record, &data, best)?;
+        let logged = logs.unsent().chain(self.train_eval.unsent());
+        let logged = logged.chain(self.infer_eval.iter().flat_map(InferEval::unsent)).collect();
+        let beside = Beside { best: self.monitor.best(), logs: logged };
+        self.checkpoints.save(&self.state, &self.record, &self.batches.state(), beside)?;
         self.saved = Some(self.state.step);
         Ok(())
     }

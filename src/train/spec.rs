@@ -49,7 +49,8 @@ pub struct Train {
     pub eval_steps: u64,
     /// Steps between evaluations; None or 0 for never.
     pub eval_period: Option<u64>,
-    /// Steps to add to the restored one, instead of `total_steps`.
+    /// Steps to make from the step that the process starts at, restored or 0, instead of `total_steps`; a run
+    /// that is started again makes them again. None and 0 leave `total_steps` in force.
     #[gin(default = None)]
     pub relative_steps: Option<u64>,
     /// Steps between writes of training metrics; by default as often as checkpoints and evaluations.
@@ -74,6 +75,13 @@ pub struct Train {
     pub te_config_cls: Option<Ref<TransformerEngineConfig>>,
 }
 
+impl Train {
+    /// The steps that this process is to make, where they are counted so.
+    pub fn relative(&self) -> Option<u64> {
+        self.relative_steps.filter(|steps| *steps > 0)
+    }
+}
+
 /// Any trainer.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum TrainerClass {
@@ -83,16 +91,23 @@ pub enum TrainerClass {
 
 /// One update: learning rate and gradient accumulation. Source: T5X `trainer.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(
-    name = "t5x.trainer.Trainer",
-    ignored(weight_metrics_computer = "weight metrics are not computed")
-)]
+#[gin(name = "t5x.trainer.Trainer")]
 pub struct Trainer {
     /// Parts that a batch is cut into, gradients summed; None, 0 and 1 mean the whole batch.
     pub num_microbatches: Option<usize>,
     /// Learning rate by step.
     pub learning_rate_fn: Schedule,
+    /// Measures each parameter at every step; None logs `weight_gradient_norm`, that of all gradients, alone.
+    #[gin(default = None)]
+    pub weight_metrics_computer: Option<WeightMetricsComputer>,
 }
+
+/// Logs of each parameter its `weight_rms`, `weight_max`, `weight_gradient_rms`, `weight_update_rms` and
+/// `weight_update_divided_by_weight_rms`, and of each layer its `weight_gradient_norm`. Takes a copy of one
+/// parameter at a time. Source: T5X `trainer.py`, which logs norms of layers not.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.trainer.WeightMetricsComputer")]
+pub struct WeightMetricsComputer {}
 
 impl Trainer {
     /// Parts that a batch is cut into, at least 1.

@@ -1,18 +1,21 @@
 //! One update: gradients of a batch, in parts if asked, then the optimizer.
 
+use std::collections::BTreeMap;
+
 use tch::{Device, Tensor};
 
 use crate::metrics::LossSums;
 use crate::models::loss::{LossOutput, normalize};
 use crate::models::t5::T5;
 use crate::models::{Batch, Model};
+use crate::optim::{Watch, Watched};
 use crate::schedule::LearningRateSchedule;
 
 use super::error::TrainError;
 use super::forward::Forward;
 use super::guard::{TorchFailure, guarded};
 use super::seeds::{Purpose, derive};
-use super::spec::{Train, TrainerClass};
+use super::spec::{Train, TrainerClass, WeightMetricsComputer};
 use super::state::TrainState;
 
 /// Computes updates. Holds nothing that an update changes.
@@ -24,6 +27,8 @@ pub struct Stepper {
     pub schedule: LearningRateSchedule,
     /// Parts a batch is cut into; at least 1.
     pub num_microbatches: usize,
+    /// What is measured of gradients and weights.
+    pub watched: Watched,
     /// Seed of the run.
     pub seed: u64,
     /// Index of this process.
@@ -37,6 +42,8 @@ pub struct StepReport {
     pub sums: LossSums,
     /// The learning rate applied.
     pub learning_rate: f32,
+    /// Measures of gradients and weights, by T5X's tags.
+    pub weights: BTreeMap<String, f64>,
 }
 
 impl Stepper {
@@ -55,7 +62,11 @@ impl Stepper {
         }
         let forward = Forward { model: T5::new(config), loss: model.loss_spec(), device };
         let num_microbatches = trainer.num_microbatches();
-        Ok(Self { forward, schedule, num_microbatches, seed, rank: 0 })
+        let watched = match &trainer.weight_metrics_computer {
+            Some(WeightMetricsComputer {}) => Watched::Weights,
+            None => Watched::GradientNorm,
+        };
+        Ok(Self { forward, schedule, num_microbatches, watched, seed, rank: 0 })
     }
 
     /// Makes one update in place.
@@ -70,7 +81,7 @@ impl Stepper {
         let learning_rate = self.schedule.at(i64::try_from(state.step).expect("steps fit"));
         let (parts, rows) = (self.num_microbatches as i64, batch.num_rows());
         let whole = (parts > 1).then(|| self.normalizer(batch)).flatten();
-        let mut total: Option<LossSums> = None;
+        let (mut total, mut watch) = (None::<LossSums>, Watch::new(self.watched));
         for part in 0..parts {
             let micro = batch.rows(part * (rows / parts), rows / parts);
             let scale = whole.map_or(1.0, |whole| self.normalizer(&micro).unwrap_or(whole) / whole);
@@ -79,7 +90,7 @@ impl Stepper {
             // Gradients add up in the parameters; the last ones may be used up as they come.
             match part + 1 == parts {
                 false => self.guarded(state.step, || output.loss.backward())?,
-                true => self.update(state, learning_rate, &output.loss)?,
+                true => self.update(state, learning_rate, &output.loss, &mut watch)?,
             }
             let mut sums = self.guarded(state.step, || output.sums.read())?;
             sums.loss *= scale;
@@ -89,8 +100,9 @@ impl Stepper {
                 Some(total) => *total += &sums,
             }
         }
+        let weights = self.guarded(state.step, || watch.read())?;
         state.step += 1;
-        Ok(StepReport { sums: total.expect("there is at least one part"), learning_rate })
+        Ok(StepReport { sums: total.expect("there is at least one part"), learning_rate, weights })
     }
 
     /// The loss of a part of a batch, as its share of the whole's: microbatches add up to the whole batch's
@@ -109,11 +121,12 @@ impl Stepper {
         state: &mut TrainState,
         learning_rate: f32,
         loss: &Tensor,
+        watch: &mut Watch,
     ) -> Result<(), TrainError> {
         let (params, optimizer, step) = (&state.params, &mut state.optimizer, state.step);
         let backward = || loss.backward();
-        let updated =
-            self.guarded(step, || optimizer.update(params, learning_rate, step as i64, backward))?;
+        let update = || optimizer.update(params, learning_rate, step as i64, watch, backward);
+        let updated = self.guarded(step, update)?;
         updated.map_err(|error| TrainError::Unfit(error.to_string()))
     }
 

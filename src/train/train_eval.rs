@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use crate::data::{self, DatasetOptions, training_eval_batches};
 use crate::models::Batch;
 use crate::nn::Params;
-use crate::storage::Path;
+use crate::storage::{Path, Unsent};
 use crate::telemetry::{self, EventWriter};
 
 use super::actions::MetricsByTask;
@@ -73,6 +73,11 @@ impl TrainEval {
     /// Something of it is lost.
     pub fn settle(&mut self) -> Result<(), TrainError> {
         Ok(self.tasks.iter_mut().try_for_each(|task| task.events.settle())?)
+    }
+
+    /// What a store may not have yet of what was logged.
+    pub fn unsent(&self) -> impl Iterator<Item = Unsent> + '_ {
+        self.tasks.iter().filter_map(|task| task.events.unsent())
     }
 
     /// Whether no task has anything to evaluate.

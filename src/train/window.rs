@@ -16,6 +16,8 @@ pub struct Window {
     waited: Duration,
     metrics: TrainMetrics,
     last_learning_rate: Option<f32>,
+    /// Sums over steps of what is measured of gradients and weights.
+    weights: BTreeMap<String, f64>,
     uptime: Option<f64>,
 }
 
@@ -28,6 +30,7 @@ impl Window {
             waited: Duration::ZERO,
             metrics: TrainMetrics::default(),
             last_learning_rate: None,
+            weights: BTreeMap::new(),
             uptime: None,
         }
     }
@@ -37,6 +40,9 @@ impl Window {
         self.metrics.add_step(&report.sums, Some(report.learning_rate));
         self.last_learning_rate = Some(report.learning_rate);
         self.waited += waited;
+        for (tag, value) in &report.weights {
+            *self.weights.entry(tag.clone()).or_default() += value;
+        }
     }
 
     /// Counts a held-out batch.
@@ -57,14 +63,22 @@ impl Window {
 
     /// Every metric by T5X's tag.
     pub fn scalars(&self) -> BTreeMap<String, f64> {
-        let seconds = self.duration.as_secs_f64();
+        let seconds = self.seconds();
         let window = crate::metrics::Window { seconds, num_devices: 1, uptime: self.uptime };
-        self.metrics.summary(&window)
+        let steps = self.steps() as f64;
+        let weights = self.weights.iter().map(|(tag, sum)| (tag.clone(), sum / steps));
+        self.metrics.summary(&window).into_iter().chain(weights).collect()
+    }
+
+    /// Seconds that the clock ran, or runs.
+    fn seconds(&self) -> f64 {
+        let is_running = self.duration.is_zero();
+        if is_running { self.started.elapsed() } else { self.duration }.as_secs_f64()
     }
 
     /// What the progress line says at `step`.
     pub fn status(&self, step: u64) -> Status {
-        let seconds = self.duration.as_secs_f64();
+        let seconds = self.seconds();
         let scalars = self.scalars();
         Status {
             step,

@@ -31,6 +31,10 @@ fn a_run_in_a_bucket_is_refused_to_others_and_goes_on_after_it_was_killed() {
     for words in [&process, "`s3://bucket/runs/a`", "--take_over"] {
         assert!(second.stderr.contains(words), "`{words}` is not in:\n{}", second.stderr);
     }
+    let saved = *steps(&model_dir).last().expect("it saved") as i64;
+    let losses = &read_scalars(&model_dir.join("train"))["loss"];
+    let missing: Vec<i64> = (1..=saved).filter(|step| !losses.contains_key(step)).collect();
+    assert!(missing.is_empty(), "step {saved} is saved, and there is no loss of {missing:?}");
     let lease = model_dir.join("gimlet.lease");
     assert!(lease.exists(), "nobody could give it back: {}", first.stderr);
 
@@ -42,7 +46,7 @@ fn a_run_in_a_bucket_is_refused_to_others_and_goes_on_after_it_was_killed() {
     let [found, expected] = [&model_dir, &whole].map(|dir| arrays::open(dir, end));
     arrays::assert_same(&found, &expected);
     let losses = &read_scalars(&model_dir.join("train"))["loss"];
-    assert!(losses.contains_key(&(end as i64)), "{losses:?}");
+    assert!((1..=end as i64).all(|step| losses.contains_key(&step)), "{losses:?}");
     let config = std::fs::read_to_string(model_dir.join("config.gin")).expect("it is written");
     assert!(config.contains("s3://bucket/runs/a"), "{config}");
     assert!(model_dir.join("model-info.txt").exists());

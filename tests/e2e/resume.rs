@@ -1,5 +1,6 @@
 //! A run that is interrupted and started again with the same command is the same run.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Child;
@@ -81,10 +82,32 @@ fn a_run_that_is_asked_to_end_does_not_finish_its_evaluation() {
 }
 
 #[test]
-fn a_run_of_other_batches_begins_its_data_anew_if_asked_to() {
+fn a_run_goes_on_with_another_batch_size_and_counts_relative_steps_from_the_restored_one() {
     let folder = Folder::new();
     folder.pretrain(4).succeeds();
-    let other = || folder.pretrain(8).bind("BATCH_SIZE", 4);
+    let other = || folder.pretrain(1).bind("BATCH_SIZE", 4).bind("TRAIN_STEPS_RELATIVE", 3);
+    let report = other().arg("--dry_run").succeeds().stdout;
+    assert!(report.contains("steps        from 4 to 7\n"), "{report}");
+    let resumed = other().succeeds();
+    for words in [
+        "BATCH_SIZE was 8 and is 4: the data continue at the example",
+        "TRAIN_STEPS_RELATIVE = 3: training from step 4 to step 7",
+    ] {
+        assert!(resumed.stderr.contains(words), "{}", resumed.stderr);
+    }
+    // As in T5X, each start makes them again; what follows from the batch size was told.
+    let again = other().succeeds();
+    assert!(again.stderr.contains("from step 7 to step 10"), "{}", again.stderr);
+    assert!(!again.stderr.contains("BATCH_SIZE was"), "{}", again.stderr);
+    assert_eq!(steps(&folder.path("model")), [0, 4, 7, 8, 10]);
+}
+
+#[test]
+fn a_run_of_other_rows_begins_its_data_anew_if_asked_to() {
+    let folder = Folder::new();
+    folder.pretrain(4).succeeds();
+    let lengths = "{'inputs': 32, 'targets': 32}";
+    let other = || folder.pretrain(8).bind("TASK_FEATURE_LENGTHS", lengths);
     let refused = other().run();
     assert_eq!(refused.status, Some(2), "{}", refused.stderr);
     let remedy = "utils.RestoreCheckpointConfig.restore_dataset = False";
@@ -143,12 +166,29 @@ impl Reference {
                 [model_dir, &self.model_dir].map(|dir| untimed(read_scalars(&dir.join(events))));
             assert_eq!(found, expected, "{events}");
         }
-        let losses = &read_scalars(&model_dir.join("train"))["loss"];
-        assert!(losses.keys().copied().eq(1..=self.steps as i64));
+        let scalars = read_scalars(&model_dir.join("train"));
+        assert!(scalars["loss"].keys().copied().eq(1..=self.steps as i64));
+        assert_eq!(read_lines(&model_dir.join("train/metrics.jsonl")), scalars);
         let [found, expected] =
             [model_dir, &self.model_dir].map(|dir| arrays::open(dir, self.steps));
         arrays::assert_same(&found, &expected);
     }
+}
+
+/// What `metrics.jsonl` says, as event files round it; each step stands there once.
+fn read_lines(file: &std::path::Path) -> Scalars {
+    let mut out = Scalars::new();
+    let mut last = -1;
+    for line in fs::read_to_string(file).expect("it is written").lines() {
+        let line: BTreeMap<String, f64> = serde_json::from_str(line).expect("a line is an object");
+        let step = line["step"] as i64;
+        assert!(step > last, "step {step} follows step {last}");
+        last = step;
+        for (tag, value) in line.into_iter().filter(|(tag, _)| tag != "step") {
+            out.entry(tag).or_default().insert(step, f64::from(value as f32));
+        }
+    }
+    out
 }
 
 fn untimed(mut scalars: Scalars) -> Scalars {

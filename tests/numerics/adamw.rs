@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use gimlet::nn::{Dtype, Params};
 use gimlet::optim::{
     AdamW, Chain, Clip, ClipByGlobalNorm, Gradient, LearningRate, Optimizer, OptimizerDef,
-    ParamShape, Transformation,
+    ParamShape, Transformation, Watch,
 };
 use gimlet::schedule::{Schedule, WarmupCosineDecaySchedule};
 use serde_json::Value;
@@ -176,7 +176,9 @@ fn two_steps(def: &OptimizerDef, inside: bool) -> Vec<Tensor> {
         // Nothing depends on `c`.
         let loss = (noise(&[8, 24], 5).matmul(a) + b).square().sum(Kind::Float);
         match inside {
-            true => optimizer.update(&params, 0.1, step, || loss.backward()).unwrap(),
+            true => optimizer
+                .update(&params, 0.1, step, &mut Watch::default(), || loss.backward())
+                .unwrap(),
             false => {
                 let grads = params.gradients(&loss);
                 let named = params.iter().zip(&grads);

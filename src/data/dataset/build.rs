@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{DatasetConfig, DatasetOptions, check_shards, map_threads};
+use super::{DatasetConfig, DatasetOptions, check_shards, map_threads, unshared_split};
 use crate::data::batches::DatasetState;
 use crate::data::cache::{Caches, cache_step};
 use crate::data::convert::{FeatureConverter, Packing, Rows};
@@ -128,8 +128,9 @@ impl<'a> Builder<'a> {
             return Ok(1);
         }
         if let Some(saved) = &self.options.resume {
+            let saved = without_batch(&saved.stream);
             for count in stream_counts() {
-                if self.stream(converter, count, files)? == saved.stream {
+                if without_batch(&self.stream(converter, count, files)?) == saved {
                     return Ok(count);
                 }
             }
@@ -166,16 +167,18 @@ impl<'a> Builder<'a> {
             .collect())
     }
 
-    /// Where to begin: at the position given, if it is one of these data. One of another data set, as a run has
-    /// that pretrained and fine-tunes now, is left with a notice.
+    /// Where to begin: at the position given, if it is one of these data. A position is that of examples, and so
+    /// another batch size continues from it. A position in another data set, as a run has that pretrained and
+    /// fine-tunes now, is left with a notice.
     pub(super) fn state(
         &self,
         stream: String,
         notices: &mut Vec<String>,
     ) -> Result<DatasetState, DataError> {
         if let Some(state) = &self.options.resume {
-            if state.stream == stream {
-                return Ok(state.clone());
+            if without_batch(&state.stream) == without_batch(&stream) {
+                notices.extend(self.changed_batch(state));
+                return Ok(DatasetState { stream, ..state.clone() });
             }
             if data_set(&state.stream) == data_set(&stream) {
                 let reason = format!("it was saved for `{}`, this is `{stream}`", state.stream);
@@ -185,7 +188,19 @@ impl<'a> Builder<'a> {
             notices.push(format!("the saved data position is of `{saved}`: `{read}` begins anew"));
         }
         let (positions, bad_records) = Default::default();
-        Ok(DatasetState { stream, seed: self.seed, batches: 0, positions, bad_records })
+        let (seed, next_stream) = (self.seed, 0);
+        Ok(DatasetState { stream, seed, batches: 0, next_stream, positions, bad_records })
+    }
+
+    /// What follows from another batch size than that of the saved position.
+    fn changed_batch(&self, state: &DatasetState) -> Option<String> {
+        let (saved, now) = (batch_of(&state.stream)?.1, self.config.batch_size);
+        (saved != now.to_string()).then(|| {
+            format!(
+                "BATCH_SIZE was {saved} and is {now}: the data continue at the example that would have \
+                 been next, and steps keep their numbers"
+            )
+        })
     }
 
     /// The tasks that are read, with their rates. One of rate 0 is evaluated with its mixture and never drawn.
@@ -224,11 +239,7 @@ impl<'a> Builder<'a> {
             stages.extend(if_split(task_stage(task, plan))?.map(|stage| (stage, *rate)));
         }
         if stages.is_empty() {
-            return Err(DataError::UnknownSplit {
-                task: self.config.mixture_or_task_name.clone(),
-                split: self.config.split.clone(),
-                known: "none that all its tasks share".to_string(),
-            });
+            return Err(unshared_split(self.config));
         }
         let name = &self.config.mixture_or_task_name;
         let seed = StageSeed::new(self.seed, &format!("{name}/mix/{}", plan.shard_index));
@@ -274,6 +285,18 @@ fn notice_of(names: &[&str], what: &str, fate: &str) -> Option<String> {
             Some(format!("tasks {names} have {what}: they are {fate}"))
         }
     }
+}
+
+/// A description of streams around the size of their batches, and that size.
+fn batch_of(stream: &str) -> Option<((&str, &str), &str)> {
+    let (before, rest) = stream.rsplit_once(" batch ")?;
+    let (size, after) = rest.split_once(' ')?;
+    Some(((before, after), size))
+}
+
+/// A description of streams, whatever the size of their batches.
+fn without_batch(stream: &str) -> (&str, &str) {
+    batch_of(stream).map_or((stream, ""), |(rest, _)| rest)
 }
 
 /// Name and split, which a description of streams begins with.

@@ -12,9 +12,9 @@ use super::convert::{Batch, ConverterClass, Rows};
 use super::error::{DataError, if_split};
 use super::pipeline::{Pull, TaskPlan, mixture_parts, mixture_tasks};
 use super::source::BadRecords;
-use super::streams::{Stream, Streams, streams_of_host};
+use super::streams::{RowDeal, Stream, Streams};
 use super::task::{Task, TaskProvider};
-use crate::gin::Configurable;
+use crate::gin::{Configurable, ModuleName};
 
 use build::Builder;
 
@@ -23,7 +23,6 @@ use build::Builder;
 #[gin(
     name = "t5x.utils.DatasetConfig",
     ignored(
-        module = "a Python module to import; task files are found by their `import` lines",
         runtime_preprocessors = "for airio tasks, which are not read",
         num_workers = "for airio tasks, which are not read"
     )
@@ -31,6 +30,9 @@ use build::Builder;
 pub struct DatasetConfig {
     /// Name of a task or mixture.
     pub mixture_or_task_name: String,
+    /// Module that declares it, imported as by gin's `import`: MIXTURE_OR_TASK_MODULE of T5X's runs.
+    #[gin(default = None)]
+    pub module: Option<ModuleName>,
     /// Feature to its length in tokens. None takes the longest example's, for evaluation.
     pub task_feature_lengths: Option<BTreeMap<String, usize>>,
     /// The split, such as 'train'.
@@ -128,10 +130,12 @@ pub fn get_dataset(
     let state = builder.state(stream, &mut notices)?;
     options.bad_records.take_up(&state.bad_records);
     let rows_of_host = config.batch_size / options.num_shards;
-    let rows_per_stream = config.batch_size / num_streams;
+    let deal =
+        RowDeal { batch_size: config.batch_size, num_streams, next_stream: state.next_stream };
     let first_row = options.shard_index * rows_of_host;
+    let mine = first_row..first_row + rows_of_host;
     let mut streams = Vec::new();
-    for (index, mine) in streams_of_host(first_row..first_row + rows_of_host, rows_per_stream) {
+    for index in deal.streams_of(&mine) {
         let plan = builder.plan(Some(lengths.clone()), index, num_streams);
         let plan = TaskPlan { workers: builder.workers(num_streams), ..plan };
         let mut rows = Rows::new(builder.examples(&plan)?, converter.clone());
@@ -139,15 +143,13 @@ pub fn get_dataset(
             let lost = || DataError::State { reason: format!("stream {index} is not in it") };
             rows.restore(state.positions.get(&index).ok_or_else(lost)?)?;
         }
-        streams.push(Stream { index, rows, mine });
+        streams.push(Stream { index, rows, deal, rows_of_host: mine.clone() });
     }
     builder.reads.begin();
-    let rows_of_streams = rows_per_stream * streams.len();
     let (drop_remainder, prefetch) = (options.drop_remainder, options.prefetch);
-    let streams = Streams::start(streams, rows_per_stream, map_threads(config), prefetch)?;
+    let streams = Streams::start(streams, map_threads(config), prefetch)?;
     let bad_records = options.bad_records.clone();
-    let batching =
-        Batching { rows_of_host, rows_of_streams, drop_remainder, prefetch, bad_records };
+    let batching = Batching { rows_of_host, deal, drop_remainder, prefetch, bad_records };
     BatchIterator::start(streams, converter, batching, state, notices)
 }
 
@@ -198,6 +200,44 @@ pub fn training_eval_batches(
         found.insert(name, batches.collect());
     }
     Ok(found)
+}
+
+/// Looks whether some task of a data set has its split. Where its source cannot tell otherwise, files are listed;
+/// none is read.
+///
+/// # Errors
+/// [`DataError::UnknownSplit`] where none has it; others where a source cannot be looked at.
+pub fn check_split(config: &DatasetConfig, tasks: &dyn TaskProvider) -> Result<(), DataError> {
+    let (name, split) = (&config.mixture_or_task_name, &config.split);
+    let all = mixture_tasks(name, tasks)?;
+    let mut missing = None;
+    for task in all.values() {
+        let caches = tasks.caches();
+        if config.use_cached && cache_step(task)?.is_some() {
+            if has_cached_split(&caches.get(task.task_name())?, split)? {
+                return Ok(());
+            }
+            continue;
+        }
+        let named = task.source.splits(task.task_name());
+        if named.is_ok_and(|splits| splits.contains(split)) {
+            return Ok(());
+        }
+        match task.source.split(task.task_name(), split) {
+            Err(unknown @ DataError::UnknownSplit { .. }) => missing = Some(unknown),
+            found => return found.map(drop),
+        }
+    }
+    Err(missing.filter(|_| all.len() == 1).unwrap_or_else(|| unshared_split(config)))
+}
+
+/// No task of a mixture has the split.
+fn unshared_split(config: &DatasetConfig) -> DataError {
+    DataError::UnknownSplit {
+        task: config.mixture_or_task_name.clone(),
+        split: config.split.clone(),
+        known: "none that all its tasks share".to_string(),
+    }
 }
 
 /// The tasks that a name stands for, by name: itself, or those of a mixture.

@@ -7,7 +7,6 @@ use crate::models::Model;
 use crate::models::memory::StepShape;
 use crate::nn::cpu;
 use crate::run::failure::Failure;
-use crate::run::torch::failure;
 use crate::telemetry::{Laps, thousands};
 use crate::train::Train;
 use crate::train::bench::{
@@ -26,7 +25,7 @@ pub(super) fn train_step(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     cpu::prepare();
     let plan = plan(args);
     let figures = bench_train_step(&configured.spec, Device::cuda_if_available(), plan);
-    let figures = figures.map_err(failure)?;
+    let figures = figures.map_err(Failure::from)?;
     let mut report = Report::new("train_step");
     describe_model(&configured.spec, figures.shape, &mut report);
     describe_machine(&figures.machine, &mut report);
@@ -47,7 +46,7 @@ pub(super) fn decode(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     cpu::prepare();
     let plan = plan(args);
     let figures = bench_decode(&configured.spec, Device::cuda_if_available(), plan);
-    let figures = figures.map_err(failure)?;
+    let figures = figures.map_err(Failure::from)?;
     let mut report = Report::new("decode");
     describe_model(&configured.spec, figures.shape, &mut report);
     describe_machine(&figures.machine, &mut report);

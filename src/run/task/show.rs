@@ -231,6 +231,7 @@ impl<'a> Shown<'a> {
         };
         let config = DatasetConfig {
             mixture_or_task_name: self.task.task_name().to_string(),
+            module: None,
             task_feature_lengths: self.options.lengths.clone(),
             split: self.args.split.clone(),
             batch_size: 1,

@@ -10,6 +10,7 @@ use crate::storage::{Path, Takeover};
 use crate::telemetry;
 use crate::train::actions::MetricsByTask;
 use crate::train::error::TrainError;
+use crate::train::foresee::nothing_to_evaluate;
 use crate::train::forward::Forward;
 use crate::train::held_out::HeldOut;
 use crate::train::infer_eval::{INFERENCE_EVAL, InferEval};
@@ -136,10 +137,7 @@ fn infer_eval(
     if infer_eval.is_empty() {
         let name = &spec.dataset_cfg.mixture_or_task_name;
         let reasons = left_out[..left_out.len().min(MAX_REASONS)].join("; ");
-        return Err(TrainError::Unfit(format!(
-            "nothing of '{name}' can be evaluated: {reasons}; bind utils.DatasetConfig.split to a \
-             split of a task with metric_fns"
-        )));
+        return Err(nothing_to_evaluate(name, &reasons));
     }
     left_out.iter().for_each(|reason| telemetry::notice(&format!("left out: {reason}")));
     Ok(Some(infer_eval))

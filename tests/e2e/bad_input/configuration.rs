@@ -1,6 +1,7 @@
 //! Mistakes in gin files and flags, found before anything is built.
 
 use super::{USER, check};
+use crate::command::{Ended, Train};
 use crate::folder::Folder;
 
 #[test]
@@ -55,12 +56,47 @@ fn a_search_path_that_is_no_folder_is_warned_of() {
 }
 
 #[test]
-fn a_dry_run_warns_of_a_task_that_nothing_declares() {
+fn a_dry_run_fails_as_the_run_would() {
     let folder = Folder::new();
-    let run = folder.pretrain(4).bind("MIXTURE_OR_TASK_NAME", "'lnes'");
-    let ended = run.arg("--dry_run").succeeds();
-    let words = ["warning: no task or mixture is named `lnes`", "did you mean `lines`?"];
-    words.iter().for_each(|words| assert!(ended.stderr.contains(words), "{}", ended.stderr));
+    let same = |run: Train| {
+        let (dry, run) = (run.clone().arg("--dry_run").run(), run.run());
+        let last =
+            |ended: &Ended| ended.stderr[ended.stderr.find("error:").unwrap_or(0)..].to_string();
+        assert_eq!((dry.status, last(&dry)), (run.status, last(&run)));
+        assert_eq!(dry.status, Some(USER), "{}", dry.stderr);
+        assert!(dry.stdout.is_empty(), "{}", dry.stdout);
+        dry.stderr
+    };
+    let pretrain = || folder.pretrain(4);
+    let finetune = || folder.train("finetune_tiny.gin");
+    let missing = |words: &str, run: Train| {
+        let said = same(run);
+        assert!(said.contains(words), "`{words}` is not in:\n{said}");
+    };
+    missing(
+        "no task or mixture is named `lnes`",
+        pretrain().bind("MIXTURE_OR_TASK_NAME", "'lnes'"),
+    );
+    let split = pretrain().bind("train/utils.DatasetConfig.split", "'trian'");
+    missing("`lines` has no split 'trian'", split);
+    missing(
+        "pretrained",
+        finetune().bind_text("INITIAL_CHECKPOINT_PATH", "pretrained/checkpoint_4"),
+    );
+    missing("set it to 384 or more", pretrain().bind("network.T5Config.vocab_size", 256));
+    let vocabulary = "seqio.SentencePieceVocabulary.sentencepiece_model_file = 'no.model'";
+    let other = pretrain().bind("VOCABULARY", "@seqio.SentencePieceVocabulary()");
+    missing("no.model", other.arg(format!("--gin_bindings={vocabulary}")));
+    assert!(!folder.path("model").exists(), "a dry run leaves nothing behind");
+}
+
+#[test]
+fn a_dry_run_does_not_look_for_data() {
+    let folder = Folder::new();
+    for file in ["lines-0.txt", "lines-1.txt", "held-out.txt"] {
+        std::fs::remove_file(folder.path(file)).expect("it is there");
+    }
+    folder.pretrain(4).arg("--dry_run").succeeds();
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use gimlet::checkpoint::{
     CheckpointError, Commit, Compression, NativeOptions, Procedure, Retention, Saver, Saving,
-    Stored, Writer, checkpoint_dir, export_t5x, list_steps, open, remove_stale,
+    Snapshot, Stored, Writer, checkpoint_dir, export_t5x, list_steps, open, remove_stale,
 };
 use gimlet::storage::{Path, Takeover};
+use gimlet::telemetry::{EventWriter, MetricLines};
 use serde_json::{Value, json};
 
 use super::{names, newest_whole, save};
@@ -320,6 +321,69 @@ fn an_old_checkpoint_that_cannot_be_removed_ends_no_run() {
     // The next run takes up what this one began to remove.
     orphan(&model_dir);
     assert_eq!(remove_stale(&model_dir).unwrap(), [checkpoint_dir(&model_dir, 9)]);
+}
+
+#[test]
+fn metrics_are_in_the_bucket_before_the_checkpoint_of_their_step_is_seen() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    let mut saver = saver(&model_dir);
+    let mut events = EventWriter::new(model_dir.join("train"), Some(0));
+    let mut lines = MetricLines::new(model_dir.join("train/metrics.jsonl"), 0);
+    let array = gimlet::checkpoint::Array::from_f32(&[2, 3], &[1.0; 6]);
+    for step in 1..=4 {
+        events.scalars(step, [("loss", 1.0)]);
+        lines.scalars(step, [("loss", 1.0)]);
+        let unsent = [events.unsent(), lines.unsent()];
+        let copy = |snapshot: &mut Snapshot| {
+            snapshot.array("target/a", array.view());
+            snapshot.after(unsent.into_iter().flatten());
+        };
+        saver.save(step as u64, None, copy).unwrap();
+        saver.wait().unwrap();
+        // What a process that is killed now leaves behind.
+        let sent = model_dir.join("train/metrics.jsonl").read_to_string().unwrap();
+        assert_eq!(sent.lines().count(), step as usize);
+    }
+    let requests = bucket.requests();
+    let puts: Vec<&str> =
+        requests.iter().filter(|one| one.method == "PUT").map(|one| &one.target[..]).collect();
+    let last = |part: &str| puts.iter().rposition(|target| target.contains(part)).unwrap();
+    for log in ["metrics.jsonl", "events.out"] {
+        assert!(last(log) < last("checkpoint_4/checkpoint"), "{log}: {puts:?}");
+    }
+}
+
+#[test]
+fn a_checkpoint_is_saved_though_its_metrics_were_refused() {
+    let bucket = Bucket::new();
+    let model_dir = bucket.path("run");
+    let mut file = model_dir.join("train/metrics.jsonl").grow().unwrap();
+    bucket.set(Fault::ReadOnly);
+    file.append(b"{}").unwrap();
+    let unsent = file.unsent().unwrap();
+    drop(file);
+    bucket.set(Fault::None);
+    let mut saver = saver(&model_dir);
+    let array = gimlet::checkpoint::Array::from_f32(&[2, 3], &[1.0; 6]);
+    let copy = |snapshot: &mut Snapshot| {
+        snapshot.array("target/a", array.view());
+        snapshot.after([unsent]);
+    };
+    saver.save(1, None, copy).unwrap();
+    saver.wait().unwrap();
+    assert_eq!(list_steps(&model_dir).unwrap(), [1]);
+}
+
+/// A saver that keeps everything.
+fn saver(model_dir: &Path) -> Saver {
+    Saver::new(Saving {
+        model_dir: model_dir.clone(),
+        target_dtype: None,
+        compression: Compression::default(),
+        retention: Retention { keep: None, keep_dataset_checkpoints: None },
+        procedure: Procedure::default(),
+    })
 }
 
 #[test]

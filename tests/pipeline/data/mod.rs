@@ -119,6 +119,7 @@ fn config(name: &str, lengths: (usize, usize)) -> DatasetConfig {
     let lengths = [("inputs".to_string(), lengths.0), ("targets".to_string(), lengths.1)];
     DatasetConfig {
         mixture_or_task_name: name.to_string(),
+        module: None,
         task_feature_lengths: Some(BTreeMap::from(lengths)),
         split: "train".to_string(),
         batch_size: 4,

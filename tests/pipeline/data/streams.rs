@@ -389,3 +389,74 @@ fn positions_that_do_not_belong_together_are_refused() {
     let error = get_dataset(&config, &tasks, options).err().unwrap().to_string();
     assert!(error.contains("stream 2 is not in it"), "{error}");
 }
+
+/// The first rows of each stream, of whole batches that four streams make.
+fn of_streams(batches: &[Vec<Vec<i32>>], rows_per_stream: usize) -> Vec<Vec<i32>> {
+    let of_stream = |stream: usize| {
+        let share = move |batch: &Vec<Vec<i32>>| {
+            let size = batch.len() / 4;
+            batch[stream * size..(stream + 1) * size].to_vec()
+        };
+        batches.iter().flat_map(share).take(rows_per_stream)
+    };
+    sorted((0..4).flat_map(of_stream))
+}
+
+fn sorted(rows: impl Iterator<Item = Vec<i32>>) -> Vec<Vec<i32>> {
+    let mut rows: Vec<Vec<i32>> = rows.collect();
+    rows.sort();
+    rows
+}
+
+#[test]
+fn another_batch_size_continues_at_the_same_examples() {
+    let folder = folder_of_text(5);
+    let tasks = tasks([text_task(&folder)]);
+    for config in [shuffled, in_order] {
+        let (_, half_way) = global(&config(12, 2), &tasks, 1, None);
+        assert_eq!(half_way.positions.len(), 4);
+        let (expected, _) = global(&config(12, 0), &tasks, 1, Some(&half_way));
+        // The four streams divide 8 and 4; of 6 and 2, and of fewer rows than streams, they take turns.
+        for batch_size in [8, 4, 6, 2] {
+            let (found, end) = global(&config(batch_size, 2), &tasks, 1, Some(&half_way));
+            let rows_per_stream = STEPS * batch_size / 4;
+            let found_rows = sorted(found.iter().flatten().cloned());
+            assert_eq!(found_rows, of_streams(&expected, rows_per_stream), "{batch_size}");
+            let (of_hosts, merged) = global(&config(batch_size, 0), &tasks, 2, Some(&half_way));
+            assert_eq!((of_hosts, merged), (found, end), "{batch_size}");
+        }
+    }
+}
+
+#[test]
+fn a_batch_size_that_streams_do_not_divide_can_be_left_again() {
+    let folder = folder_of_text(5);
+    let tasks = tasks([text_task(&folder)]);
+    let (_, half_way) = global(&shuffled(12, 0), &tasks, 1, None);
+    let (expected, _) = global(&shuffled(12, 0), &tasks, 1, Some(&half_way));
+    let mut odd = start(&shuffled(6, 0), &tasks, (0, 1), Some(half_way));
+    let mut found = rows(&odd.next_batch().unwrap().unwrap());
+    // Saved in the middle of a round: two streams have given one row more than the others.
+    let saved = serde_json::to_string(&odd.state()).unwrap();
+    let saved: DatasetState = serde_json::from_str(&saved).unwrap();
+    assert_eq!(saved.next_stream, 2);
+    let mut even = start(&shuffled(2, 0), &tasks, (0, 1), Some(saved));
+    found.extend(rows(&even.next_batch().unwrap().unwrap()));
+    assert_eq!(even.state().next_stream, 0);
+    assert_eq!(sorted(found.into_iter()), of_streams(&expected, 2));
+}
+
+#[test]
+fn what_follows_from_another_batch_size_is_told_once() {
+    let folder = folder_of_text(1);
+    let tasks = tasks([text_task(&folder)]);
+    let mut first = start(&shuffled(12, 0), &tasks, (0, 1), None);
+    first.next_batch().unwrap();
+    let mut second = start(&shuffled(8, 0), &tasks, (0, 1), Some(first.state()));
+    let notice = "BATCH_SIZE was 12 and is 8: the data continue at the example that would have been \
+                  next, and steps keep their numbers";
+    assert_eq!(second.notices(), [notice]);
+    second.next_batch().unwrap();
+    let third = start(&shuffled(8, 0), &tasks, (0, 1), Some(second.state()));
+    assert!(third.notices().is_empty());
+}

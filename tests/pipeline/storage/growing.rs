@@ -23,6 +23,53 @@ fn what_is_appended_is_seen_in_time_and_all_of_it_at_the_end() {
 }
 
 #[test]
+fn unsent_bytes_are_there_once_they_are_asked_for() {
+    let bucket = Bucket::new();
+    let path = bucket.path("events");
+    let mut file = path.grow().unwrap();
+    for number in 0..5_u8 {
+        file.append(&[number]).unwrap();
+        let unsent = file.unsent().unwrap();
+        file.append(b"later").unwrap();
+        assert!(unsent.send());
+        assert!(
+            path.read().unwrap().ends_with(&[number, b'l', b'a', b't', b'e', b'r'])
+                || path.read().unwrap().ends_with(&[number])
+        );
+    }
+    bucket.set(Fault::ReadOnly);
+    file.append(b"refused").unwrap();
+    let refused = file.unsent().unwrap();
+    assert!(!refused.send());
+    bucket.set(Fault::None);
+    assert!(refused.send());
+    let unsent = file.unsent().unwrap();
+    file.finish().unwrap();
+    assert!(unsent.send() && path.read().unwrap().ends_with(b"refused"));
+}
+
+#[test]
+fn the_end_of_a_growing_file_is_replaced() {
+    let bucket = Bucket::new();
+    let folder = tempfile::tempdir().unwrap();
+    let disk = gimlet::storage::Path::try_from(folder.path()).unwrap();
+    for path in [bucket.path("lines"), disk.join("lines")] {
+        let mut file = path.grow_anew(b"kept, ".to_vec()).unwrap();
+        for (dropped, bytes, expected) in [
+            (0, &b"first"[..], &b"kept, first"[..]),
+            (5, b"first and more", b"kept, first and more"),
+            (14, b"less", b"kept, less"),
+            (0, b".", b"kept, less."),
+        ] {
+            file.replace_end(dropped, bytes).unwrap();
+            file.unsent().iter().for_each(|unsent| assert!(unsent.send()));
+            assert_eq!(path.read().unwrap(), expected, "{path}");
+        }
+        file.finish().unwrap();
+    }
+}
+
+#[test]
 fn a_store_that_fails_for_a_while_loses_nothing() {
     let bucket = Bucket::new();
     let path = bucket.path("events");

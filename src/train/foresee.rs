@@ -1,0 +1,87 @@
+//! What keeps a run from starting, found for `--dry_run` as the run itself would find it: without libtorch,
+//! and without reading data. Checkpoints are opened and vocabularies loaded; of data files, names are looked at.
+
+use crate::checkpoint::list_steps;
+use crate::data::{DataError, DatasetConfig, TaskProvider, check_split};
+use crate::models::Model;
+use crate::storage::Path;
+use crate::telemetry;
+
+use super::error::TrainError;
+use super::evaluate::Evaluate;
+use super::initial::initial;
+use super::periods::Periods;
+use super::spec::Train;
+use super::vocabularies::check_vocabularies;
+
+/// T5X's name of the step in a checkpoint.
+const STEP: &str = "state/step";
+
+/// The step that a training would start at.
+///
+/// # Errors
+/// What the training would end with: a checkpoint, a task, a split or a vocabulary that is missing, a vocabulary
+/// that is not the model's or larger than its embedding, a last step that is passed already.
+pub fn foresee(spec: &Train, tasks: &dyn TaskProvider) -> Result<u64, TrainError> {
+    let step = first_step(spec)?;
+    Periods::of(spec, 0, step).validated(step)?;
+    let held_out = [&spec.train_eval_dataset_cfg, &spec.infer_eval_dataset_cfg];
+    for config in held_out.into_iter().flatten() {
+        if let Err(unknown) = foresee_data(&spec.model, config, tasks)? {
+            telemetry::notice_once(&format!("{unknown}: it is not evaluated"));
+        }
+    }
+    foresee_data(&spec.model, &spec.train_dataset_cfg, tasks)??;
+    Ok(step)
+}
+
+/// As [`foresee`], of an evaluation's data.
+///
+/// # Errors
+/// See [`foresee`].
+pub fn foresee_evaluation(spec: &Evaluate, tasks: &dyn TaskProvider) -> Result<(), TrainError> {
+    let name = &spec.dataset_cfg.mixture_or_task_name;
+    foresee_data(&spec.model, &spec.dataset_cfg, tasks)?
+        .map_err(|unknown| nothing_to_evaluate(name, &unknown.to_string()))
+}
+
+/// The tasks of an evaluation have neither the split nor metrics.
+pub fn nothing_to_evaluate(name: &str, reasons: &str) -> TrainError {
+    TrainError::Unfit(format!(
+        "nothing of '{name}' can be evaluated: {reasons}; bind utils.DatasetConfig.split to a split of a \
+         task with metric_fns"
+    ))
+}
+
+/// The step of the newest checkpoint in MODEL_DIR, else of the one that the configuration names, else 0.
+fn first_step(spec: &Train) -> Result<u64, TrainError> {
+    let model_dir = Path::parse(&spec.model_dir)?;
+    if model_dir.is_dir()?
+        && let Some(step) = list_steps(&model_dir)?.last()
+    {
+        return Ok(*step);
+    }
+    let Some(restore) = &spec.checkpoint_cfg.restore else { return Ok(0) };
+    Ok(match initial(restore)? {
+        Some(stored) if stored.leaves().iter().any(|leaf| leaf.name == STEP) => stored.step()?,
+        _ => 0,
+    })
+}
+
+/// What is wrong with a data set; a split that none of its tasks has is the inner error. Data that cannot be
+/// looked at are warned of: they may be where the run will be.
+fn foresee_data(
+    model: &Model,
+    config: &DatasetConfig,
+    tasks: &dyn TaskProvider,
+) -> Result<Result<(), DataError>, TrainError> {
+    check_vocabularies(model, config, tasks)?;
+    match check_split(config, tasks) {
+        Err(error @ DataError::UnknownSplit { .. }) => Ok(Err(error)),
+        Err(error) => {
+            telemetry::warn_once(&error.to_string());
+            Ok(Ok(()))
+        }
+        Ok(()) => Ok(Ok(())),
+    }
+}
