@@ -62,7 +62,9 @@ impl Watch {
     /// Every metric by its tag.
     pub fn read(mut self) -> BTreeMap<String, f64> {
         const NORM: &str = "weight_gradient_norm";
-        let squares = std::mem::take(&mut self.squares);
+        let mut squares = std::mem::take(&mut self.squares);
+        // In one order, however gradients came: sums are the same bit for bit.
+        squares.sort_by(|(a, _), (b, _)| a.cmp(b));
         if squares.is_empty() {
             return BTreeMap::new();
         }

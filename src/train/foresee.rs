@@ -77,7 +77,9 @@ fn foresee_data(
 ) -> Result<Result<(), DataError>, TrainError> {
     check_vocabularies(model, config, tasks)?;
     match check_split(config, tasks) {
-        Err(error @ DataError::UnknownSplit { .. }) => Ok(Err(error)),
+        Err(error @ DataError::UnknownSplit { .. }) => {
+            Ok(Err(tasks.placed(&config.mixture_or_task_name, error)))
+        }
         Err(error) => {
             telemetry::warn_once(&error.to_string());
             Ok(Ok(()))

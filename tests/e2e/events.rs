@@ -14,6 +14,7 @@ pub type Scalars = BTreeMap<String, BTreeMap<i64, f64>>;
 pub fn read_scalars(folder: &Path) -> Scalars {
     let entries = std::fs::read_dir(folder).expect("the run has written events");
     let mut files: Vec<_> = entries.map(|entry| entry.expect("is readable").path()).collect();
+    files.retain(|file| file.to_string_lossy().contains("tfevents"));
     files.sort();
     let mut scalars = Scalars::new();
     for file in files {
