@@ -89,6 +89,29 @@ impl Import {
         let root = self.module.split('.').next().expect("split yields one part");
         (root, root)
     }
+
+    /// The import as far as a name follows it, and the path inside, as gin-config's
+    /// `ParseContext._import_source`: to `import a.b`, `a.c.f` is `c.f` inside `a`.
+    pub(super) fn source_of(&self, selector: &str) -> ImportSource {
+        if self.from || self.alias.is_some() {
+            let path = selector.split_once('.').map_or("", |(_, path)| path);
+            return ImportSource { import: self.clone(), path: path.to_string() };
+        }
+        let names: Vec<&str> = selector.split('.').collect();
+        let modules = names[..names.len() - 1].iter().zip(self.module.split('.'));
+        let followed = modules.take_while(|(name, module)| *name == module).count();
+        let import = Self { module: names[..followed].join("."), ..self.clone() };
+        ImportSource { import, path: names[followed..].join(".") }
+    }
+}
+
+/// Where a configurable was found: an import and the path inside what it imports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportSource {
+    /// The import.
+    pub import: Import,
+    /// The dotted path inside.
+    pub path: String,
 }
 
 impl Display for Import {

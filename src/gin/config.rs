@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ast::Import;
+use super::ast::{Import, ImportSource};
 use super::source::Span;
 use super::value::Value;
 
@@ -20,6 +20,8 @@ pub struct Config {
     pub imports: BTreeMap<String, Import>,
     /// Names of the configurables that some statement mentioned.
     pub mentioned: BTreeSet<Name>,
+    /// How files with dynamic registration first named a configurable, which is how it is printed.
+    pub sources: BTreeMap<Name, ImportSource>,
 }
 
 /// A value and the key it was bound under.

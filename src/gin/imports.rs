@@ -1,37 +1,41 @@
 //! The imports of a printed configuration, and how its text names configurables.
 //!
 //! Without dynamic registration that is the shortest suffix of the full name that means one thing.
-//! With it, it is `imported name.path inside it`, and imports are added for what no file imported.
+//! With it, as in gin-config (`ImportManager`), it is the import through which a file first named it
+//! and the path inside, or for what no such file named, the module that it lies in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::ast::Import;
-use super::resolve::entry_modules;
+use super::ast::{Import, ImportSource};
+use super::config::Config;
 use super::schema::{Registry, Schema};
-use super::source::{FileId, Span};
+use super::source::Span;
 
 /// The module that switches dynamic registration on.
 const DYNAMIC_REGISTRATION: &str = "__gin__.dynamic_registration";
 
 /// Imports under names of their own.
 pub(super) struct ImportTable<'a> {
+    config: &'a Config,
     registry: &'a Registry,
     imports: Vec<Import>,
     names: BTreeSet<String>,
-    modules: BTreeSet<String>,
+    /// How the text names each imported module.
+    modules: BTreeMap<String, String>,
     dynamic: bool,
 }
 
 impl<'a> ImportTable<'a> {
     /// The imports of the loaded files; where one module is imported twice, `from` wins.
-    pub fn new<'i>(imports: impl Iterator<Item = &'i Import>, registry: &'a Registry) -> Self {
-        let mut imports: Vec<&Import> = imports.collect();
+    pub fn new(config: &'a Config, registry: &'a Registry) -> Self {
+        let mut imports: Vec<&Import> = config.imports.values().collect();
         let dynamic = imports.iter().any(|import| import.module == DYNAMIC_REGISTRATION);
         let mut table = Self {
+            config,
             registry,
             imports: Vec::new(),
             names: BTreeSet::new(),
-            modules: BTreeSet::new(),
+            modules: BTreeMap::new(),
             dynamic,
         };
         imports.sort_by_key(|import| (&import.module, !import.from));
@@ -41,13 +45,9 @@ impl<'a> ImportTable<'a> {
 
     /// Makes sure that the configurable can be named.
     pub fn require(&mut self, schema: &'static Schema) {
-        if !self.dynamic || is_gins_own(schema.name) || self.through(schema).is_some() {
-            return;
+        if self.dynamic {
+            self.add(self.source(schema).import);
         }
-        let module = self.registry.module_of(schema);
-        let span = Span { file: FileId(0), start: 0, end: 0 };
-        let from = module.contains('.');
-        self.add(Import { module: module.to_string(), from, alias: None, span });
     }
 
     /// The import statements, sorted; dynamic registration must come first.
@@ -59,12 +59,11 @@ impl<'a> ImportTable<'a> {
 
     /// How keys name the configurable.
     pub fn selector(&self, schema: &'static Schema) -> String {
-        if !self.dynamic || is_gins_own(schema.name) {
+        if !self.dynamic {
             return self.registry.minimal_selector(schema).to_string();
         }
-        let (import, path) = self.through(schema).expect("`require` was called for it");
-        let (name, _) = import.binding();
-        let name = if import.from || import.alias.is_some() { name } else { &import.module };
+        let ImportSource { import, path } = self.source(schema);
+        let name = self.modules.get(&import.module).expect("`require` was called for it");
         format!("{name}.{path}")
     }
 
@@ -74,25 +73,21 @@ impl<'a> ImportTable<'a> {
         Some(self.selector(schema))
     }
 
-    /// The import with the longest path to the configurable, and the rest of the path.
-    fn through(&self, schema: &'static Schema) -> Option<(&Import, &'static str)> {
-        let paths = |import: &Import| -> Option<(usize, &'static str)> {
-            let modules = entry_modules(&import.module);
-            let path = |name: &'static str| {
-                modules.iter().find_map(|module| {
-                    let path = name.strip_prefix(module)?.strip_prefix('.')?;
-                    Some((module.len(), path))
-                })
-            };
-            schema.names().find_map(path)
-        };
-        let found = self.imports.iter().filter_map(|import| Some((import, paths(import)?)));
-        found.max_by_key(|(_, (length, _))| *length).map(|(import, (_, path))| (import, path))
+    /// The import that gives the configurable, and its path inside.
+    fn source(&self, schema: &'static Schema) -> ImportSource {
+        let named = self.config.sources.get(schema.name).filter(|_| schema.module.is_none());
+        named.cloned().unwrap_or_else(|| {
+            let module = schema.module.unwrap_or_else(|| self.registry.module_of(schema));
+            let inside = |name: &'static str| name.strip_prefix(module)?.strip_prefix('.');
+            let path = schema.names().find_map(inside).unwrap_or(schema.short_name()).to_string();
+            let (module, from) = (module.to_string(), module.contains('.'));
+            ImportSource { import: Import { module, from, alias: None, span: Span::NOWHERE }, path }
+        })
     }
 
     /// Adds an import under a name that no other has, each module once.
     fn add(&mut self, mut import: Import) {
-        if !self.modules.insert(import.module.clone()) {
+        if self.modules.contains_key(&import.module) {
             return;
         }
         let (name, _) = import.binding();
@@ -100,12 +95,11 @@ impl<'a> ImportTable<'a> {
             let alias = (2..).map(|i| format!("{name}{i}")).find(|name| !self.names.contains(name));
             import.alias = alias;
         }
-        self.names.insert(import.binding().0.to_string());
+        let name = import.binding().0.to_string();
+        let own = import.from || import.alias.is_some();
+        let named = if own { name.clone() } else { import.module.clone() };
+        self.modules.insert(import.module.clone(), named);
+        self.names.insert(name);
         self.imports.push(import);
     }
-}
-
-/// `gin.singleton` and its like need no import.
-fn is_gins_own(name: &str) -> bool {
-    name.starts_with("gin.")
 }

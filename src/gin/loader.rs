@@ -142,7 +142,7 @@ impl<'a> Loader<'a> {
     }
 
     fn bind(&mut self, target: &Target, arguments: Vec<Argument>, imports: &Imports, table: Table) {
-        if is_macro(&target.selector) {
+        if self.is_macro(&target.selector, imports) {
             for Argument { span, value, .. } in arguments {
                 let path = target.scope.join("/");
                 let end = target.span.start.saturating_sub(1);
@@ -207,14 +207,25 @@ impl<'a> Loader<'a> {
         };
         let schema = resolve(selector, span, imports, mentioned, self.registry)?;
         self.mention(span, Named::Configurable(schema), table);
-        self.table(table).mentioned.insert(schema.name);
+        let table = self.table(table);
+        table.mentioned.insert(schema.name);
+        if let Some(source) = imports.source_of(selector) {
+            table.sources.entry(schema.name).or_insert(source);
+        }
         Ok(schema)
+    }
+
+    /// Whether a selector is gin's own `macro`: where a project has one too, and with dynamic
+    /// registration, only by its full name.
+    fn is_macro(&self, selector: &str, imports: &Imports) -> bool {
+        let alone = || !imports.dynamic && self.registry.with_suffix("macro").is_empty();
+        is_macro(selector) && (selector == "gin.macro" || alone())
     }
 
     /// Gives every reference and constant in a value the full name of what it means.
     fn resolve_names(&mut self, value: &mut Value, imports: &Imports, table: Table) {
         value.for_each_mut(&mut |value| match &mut value.kind {
-            ValueKind::Reference(reference) if is_macro(&reference.selector) => {
+            ValueKind::Reference(reference) if self.is_macro(&reference.selector, imports) => {
                 if !reference.called {
                     let diagnostic = Diagnostic::error(value.span, "a macro must be evaluated");
                     self.diagnostics.push(diagnostic.help("add `()`, or write `%NAME`"));
@@ -248,9 +259,9 @@ impl<'a> Loader<'a> {
     fn import(&mut self, import: Import, imports: &mut Imports, table: Table) {
         if let Some(feature) = import.module.strip_prefix("__gin__.") {
             self.gin_feature(feature, &import, imports);
-        } else if !is_builtin(&import.module, self.registry)
+        } else if !self.registry.any_module
+            && !is_builtin(&import.module, self.registry)
             && !self.task_module(&import, table)
-            && !self.registry.any_module
         {
             return;
         }
@@ -283,7 +294,7 @@ impl<'a> Loader<'a> {
                 }
                 return true;
             }
-            Ok(None) if self.registry.any_module || self.request.skip_unknown.skips_imports() => {}
+            Ok(None) if self.request.skip_unknown.skips_imports() => {}
             Ok(None) => {
                 let missing = self.finder.missing_module(import, self.registry);
                 self.lacks(missing);

@@ -6,7 +6,7 @@ use super::config::Config;
 use super::imports::ImportTable;
 use super::pprint::pformat;
 use super::reach::Reached;
-use super::schema::{Registry, Schema};
+use super::schema::{CONSTANT, Registry, Schema};
 use super::value::{Value, ValueKind};
 
 /// How long lines are, about.
@@ -48,7 +48,7 @@ fn printed(
     let values = macros.iter().map(|(_, value)| *value);
     let arguments = sections.iter().flat_map(|s| s.arguments.iter().map(|(_, value)| *value));
     let references = references(values.chain(arguments), registry);
-    let mut table = ImportTable::new(config.imports.values(), registry);
+    let mut table = ImportTable::new(config, registry);
     for schema in sections.iter().map(|section| section.schema).chain(references) {
         table.require(schema);
     }
@@ -151,17 +151,19 @@ fn with_names(value: &Value, table: &ImportTable<'_>) -> Value {
     value
 }
 
-/// The configurables that values refer to.
+/// The configurables that values refer to; gin's own where one of them is a constant.
 fn references<'a>(
     values: impl Iterator<Item = &'a Value>,
     registry: &Registry,
 ) -> Vec<&'static Schema> {
     let mut found = Vec::new();
     for value in values {
-        value.for_each(&mut |value| {
-            if let ValueKind::Reference(reference) = &value.kind {
-                found.extend(registry.get(&reference.target));
+        value.for_each(&mut |value| match &value.kind {
+            ValueKind::Reference(reference) => found.extend(registry.get(&reference.target)),
+            ValueKind::Macro(used) if registry.constant(&used.path()).is_some() => {
+                found.push(&CONSTANT);
             }
+            _ => {}
         });
     }
     found

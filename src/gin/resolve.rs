@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ast::Import;
+use super::ast::{Import, ImportSource};
 use super::diagnostic::Diagnostic;
-use super::schema::{Registry, Schema};
+use super::schema::{Registry, Schema, gins_own};
 use super::source::Span;
 use super::suggest::did_you_mean;
 
@@ -25,8 +25,8 @@ const KNOWN_MODULES: [&str; 8] =
 pub struct Imports {
     /// Whether names resolve through the imports alone.
     pub dynamic: bool,
-    /// Modules by the name they were imported under, the last one last.
-    modules: BTreeMap<String, Vec<String>>,
+    /// Imports by the name that they give, the last one last.
+    modules: BTreeMap<String, Vec<Import>>,
 }
 
 impl Imports {
@@ -39,11 +39,14 @@ impl Imports {
 
     /// Adds an import.
     pub fn add(&mut self, import: &Import) {
-        let (name, module) = import.binding();
-        let modules = self.modules.entry(name.to_string()).or_default();
-        if modules.last().is_none_or(|last| last != module) {
-            modules.push(module.to_string());
-        }
+        let (name, _) = import.binding();
+        self.modules.entry(name.to_string()).or_default().push(import.clone());
+    }
+
+    /// How a file with dynamic registration names a configurable.
+    pub(super) fn source_of(&self, selector: &str) -> Option<ImportSource> {
+        let (first, _) = selector.split_once('.').filter(|_| self.dynamic)?;
+        Some(self.modules.get(first)?.last()?.source_of(selector))
     }
 
     /// Whether nothing was imported.
@@ -91,14 +94,18 @@ pub fn resolve(
         return Ok(schema);
     }
     let matching = registry.with_suffix(selector);
-    let earlier: Vec<_> =
-        matching.iter().copied().filter(|schema| mentioned.contains(schema.name)).collect();
+    let known = |schema: &&Schema| schema.module.is_some() || mentioned.contains(schema.name);
+    let earlier: Vec<_> = matching.iter().copied().filter(known).collect();
+    // In another project's files, names that gin-config takes for several are refused as it does.
+    let reserved = registry.any_module.then(|| gins_own(selector)).flatten();
     match (&earlier[..], &matching[..]) {
-        ([one], _) | ([], [one]) => Ok(one),
+        ([one], _) | ([], [one]) if reserved.is_none_or(|own| own == one.name) => Ok(one),
         ([], []) => through_imports(selector, span, imports, registry)
             .map_err(|_| Unresolved::Unknown(unknown(selector, span, registry))),
         _ => {
-            let names: Vec<_> = matching.iter().map(|s| format!("`{}`", s.name)).collect();
+            let names = matching.iter().map(|schema| schema.name).chain(reserved);
+            let names: BTreeSet<_> = names.map(|name| format!("`{name}`")).collect();
+            let names: Vec<_> = names.into_iter().collect();
             let message = format!("`{selector}` could be any of {}", names.join(", "));
             let diagnostic = Diagnostic::error(span, message);
             Err(Unresolved::Ambiguous(diagnostic.help("write more of its dotted name")))
@@ -113,17 +120,20 @@ fn through_imports(
     registry: &Registry,
 ) -> Result<&'static Schema, Diagnostic> {
     let (first, rest) = selector.split_once('.').unwrap_or((selector, ""));
+    if let Some(own) = registry.get(selector).filter(|_| first == "gin") {
+        return Ok(own);
+    }
     let Some(modules) = imports.modules.get(first) else {
         return Err(not_imported(first, span, registry));
     };
     // A later import of the same name replaces the earlier one, as in Python.
     let newest_first = modules.iter().rev();
-    let found = newest_first.flat_map(|module| entry_modules(module)).find_map(|module| {
-        let full = if rest.is_empty() { module.to_string() } else { format!("{module}.{rest}") };
+    let found = newest_first.flat_map(|import| modules_of(import, registry)).find_map(|module| {
+        let full = if rest.is_empty() { module } else { format!("{module}.{rest}") };
         registry.get(&full)
     });
     found.ok_or_else(|| {
-        let module = modules.last().expect("a name was imported");
+        let (_, module) = modules.last().expect("a name was imported").binding();
         let inside = format!("{module}.");
         let names = registry.names().filter_map(|name| name.strip_prefix(inside.as_str()));
         Diagnostic::error(span, format!("module `{module}` has no configurable `{rest}`"))
@@ -131,12 +141,21 @@ fn through_imports(
     })
 }
 
-/// The modules that an imported one stands for: itself, or for `__main__` every entry point.
-pub(super) fn entry_modules(module: &str) -> Vec<&str> {
-    match module {
-        "__main__" => ENTRY_MODULES.to_vec(),
-        other => vec![other],
+/// The dotted names that may stand for what was imported: its own, for `__main__` those of every entry
+/// point, and in another project, where gin-config has registered what it found there under the alias,
+/// its own with the alias at its end.
+pub(super) fn modules_of(import: &Import, registry: &Registry) -> Vec<String> {
+    let (_, module) = import.binding();
+    let mut modules = vec![module.to_string()];
+    if module == "__main__" {
+        modules.extend(ENTRY_MODULES.map(str::to_string));
     }
+    let alias = import.alias.as_ref().filter(|_| registry.any_module);
+    modules.extend(alias.map(|alias| match module.rsplit_once('.') {
+        Some((package, _)) => format!("{package}.{alias}"),
+        None => alias.clone(),
+    }));
+    modules
 }
 
 fn not_imported(name: &str, span: Span, registry: &Registry) -> Diagnostic {

@@ -17,6 +17,9 @@ pub struct Schema {
     pub aliases: &'static [&'static str],
     /// The doc comment of the type.
     pub doc: &'static str,
+    /// The Python module in which a decorator registers it, through which gin-config prints it; `None`
+    /// where gin files do, by the names they give it, or where that is not known.
+    pub module: Option<&'static str>,
     /// Whether bindings of a run also reach this configurable inside task files.
     pub open: bool,
     /// The parameters in the order declared.
@@ -232,9 +235,29 @@ fn reversed(name: &str) -> String {
 /// The constant that stands for a value still to be given.
 pub const REQUIRED: &str = "gin.REQUIRED";
 
+/// The functions that gin-config registers itself, so that their short names are taken.
+const GINS_OWN: [&str; 3] = ["gin.constant", "gin.macro", "gin.singleton"];
+
+/// The function of gin's own that a selector may mean.
+pub(super) fn gins_own(selector: &str) -> Option<&'static str> {
+    let fits =
+        |own: &&&str| own.strip_suffix(selector).is_some_and(|rest| matches!(rest, "" | "gin."));
+    GINS_OWN.iter().find(fits).copied()
+}
+
+/// What `%gin.REQUIRED` calls, which is printed by that sign and needs its module's import.
+pub(super) static CONSTANT: LazyLock<Schema> = LazyLock::new(|| Schema {
+    name: "gin.constant",
+    aliases: &["gin.config.constant"],
+    module: Some("gin.config"),
+    ..Schema::default()
+});
+
 /// `@key/gin.singleton()`: one object for each key, made by its `constructor`.
 static SINGLETON: LazyLock<Schema> = LazyLock::new(|| Schema {
     name: "gin.singleton",
+    aliases: &["gin.config.singleton"],
+    module: Some("gin.config"),
     doc: "The one object that belongs to the scope it is called in.",
     params: vec![Param {
         name: "constructor",
@@ -283,6 +306,12 @@ impl Registry {
             .collect();
         found.sort_by_key(|schema| schema.name);
         found.dedup_by_key(|schema| schema.name);
+        // An alias counts where no name fits.
+        let prefix = format!(".{selector}");
+        let by_name = |schema: &&Schema| schema.name.ends_with(&prefix);
+        if found.iter().any(by_name) {
+            found.retain(by_name);
+        }
         found
     }
 
@@ -349,6 +378,7 @@ impl Registry {
         let dots = name.rmatch_indices('.').skip(usize::from(self.is_method(schema)));
         let suffixes = dots.map(|(at, _)| &name[at + 1..]);
         let means_it = |suffix: &&str| match self.get(suffix) {
+            _ if gins_own(suffix).is_some_and(|own| own != name) => false,
             Some(exact) => exact.name == name,
             None => self.with_suffix(suffix).iter().all(|other| other.name == name),
         };

@@ -2,7 +2,7 @@
 //!
 //! A schema lives as long as the program, as those of our own do: a file is read once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
@@ -23,6 +23,10 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Entry {
     selector: String,
+    /// Further dotted names that Python has for it.
+    #[serde(default)]
+    names: Vec<String>,
+    module: Option<String>,
     #[serde(default)]
     doc: String,
     #[serde(default)]
@@ -83,7 +87,11 @@ pub fn registry_of<'a>(
     let mut registry = Registry::of_another_project();
     for (name, text) in files {
         let file: File = serde_json::from_str(text).map_err(|error| format!("{name}: {error}"))?;
-        for entry in file.configurables {
+        let mut taken: BTreeSet<_> =
+            file.configurables.iter().map(|e| e.selector.clone()).collect();
+        for mut entry in file.configurables {
+            // A name that two of them have means neither.
+            entry.names.retain(|name| registry.get(name).is_none() && taken.insert(name.clone()));
             let selector = entry.selector.clone();
             if registry.get(&selector).is_some() {
                 return Err(format!("{name}: `{selector}` is declared twice"));
@@ -110,6 +118,8 @@ fn schema(entry: Entry) -> Result<Schema, String> {
     };
     Ok(Schema {
         name: leaked(entry.selector),
+        aliases: Vec::leak(entry.names.into_iter().map(leaked).collect()),
+        module: entry.module.map(leaked),
         doc: leaked(entry.doc),
         params: entry.parameters.into_iter().map(param).collect::<Result<_, _>>()?,
         takes_any: entry.kwargs,

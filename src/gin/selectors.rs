@@ -4,7 +4,7 @@
 //! with the import it needs. Without, it is the shortest suffix that means one thing.
 
 use super::ast::Import;
-use super::resolve::entry_modules;
+use super::resolve::modules_of;
 use super::schema::{Registry, Schema};
 
 /// A name of a configurable that a file may use.
@@ -31,25 +31,29 @@ pub fn selectors(imports: &[Import], registry: &Registry) -> Vec<Selector> {
         };
         return registry.iter().map(shortest).collect();
     }
-    let named = |schema| through(imports, schema).or_else(|| imported(schema, registry));
+    let named = |schema| through(imports, schema, registry).or_else(|| imported(schema, registry));
     registry.iter().filter_map(named).collect()
 }
 
 /// The shortest name that the file's imports give.
-fn through(imports: &[Import], schema: &'static Schema) -> Option<Selector> {
+fn through(imports: &[Import], schema: &'static Schema, registry: &Registry) -> Option<Selector> {
     let texts = imports.iter().flat_map(|import| {
-        let (name, module) = import.binding();
-        entry_modules(module).into_iter().flat_map(move |module| {
-            let inside = move |full: &'static str| full.strip_prefix(module)?.strip_prefix('.');
-            schema.names().filter_map(inside).map(move |rest| format!("{name}.{rest}"))
+        let (name, _) = import.binding();
+        modules_of(import, registry).into_iter().flat_map(move |module| {
+            let inside = move |full: &'static str| full.strip_prefix(&module)?.strip_prefix('.');
+            let rests: Vec<&str> = schema.names().filter_map(inside).collect();
+            rests.into_iter().map(move |rest| format!("{name}.{rest}"))
         })
     });
     let text = texts.min_by_key(String::len)?;
     Some(Selector { text, schema, import: None })
 }
 
-/// The name after one more import.
+/// The name after one more import; gin's own need none.
 fn imported(schema: &'static Schema, registry: &Registry) -> Option<Selector> {
+    if schema.name.starts_with("gin.") {
+        return Some(Selector { text: schema.name.to_string(), schema, import: None });
+    }
     let parts = if registry.is_method(schema) { 2 } else { 1 };
     let (dot, _) = schema.name.rmatch_indices('.').nth(parts - 1)?;
     let (module, rest) = (&schema.name[..dot], &schema.name[dot..]);

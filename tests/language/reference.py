@@ -8,6 +8,7 @@ Writes accept.json, values.json, derived.json and config_str/*.golden beside thi
 """
 
 import contextlib
+import importlib.util
 import json
 import pathlib
 import pprint
@@ -330,6 +331,9 @@ class Stubs:
 ROOTS = {"flaxformer": "t5x.train.train", "mesh": "mesh_tensorflow.transformer.utils.run", "t5x": "t5x.train.train"}
 
 
+FARMS = ["farm", "field"]
+
+
 def schemas(name, own):
     """schemas/name.*golden: what stubs are configured with; `own` is what `gimlet gin schema` prints."""
     folder = HERE / "schemas"
@@ -360,6 +364,30 @@ def zoo():
     (folder / "zoo.golden").write_text(gin.operative_config_str())
 
 
+def farm(name):
+    """schemas/name.json as docs/gin.md makes it, once gin has read the file, and what gin prints of it."""
+    folder = HERE / "schemas"
+    sys.path.insert(0, str(folder))
+    gin.add_config_file_search_path(str(folder))
+    module = importlib.import_module("farm")
+    register("t5.data.mixtures", "unused", [])
+    own, sys.modules["__main__"] = sys.modules["__main__"], module
+    gin.parse_config_file(folder / f"{name}.gin")
+    imports = gin.config._IMPORTS
+    gin.config._IMPORTS = sorted(imports, key=lambda s: s.format())  # Of one module, the first counts.
+    printed = gin.config_str()
+    gin.config._IMPORTS = imports
+    page = (HERE / "../../docs/gin.md").read_text()
+    script = page.split("```python file=dump_schema.py\n")[1].split("```")[0]
+    with open(folder / f"{name}.json", "w") as out, contextlib.redirect_stdout(out):
+        exec(script, {})
+    gin.clear_config()
+    gin.parse_config(printed)
+    assert gin.config_str() == printed, name
+    sys.modules["__main__"] = own
+    (folder / f"{name}.config.golden").write_text(printed)
+
+
 def main():
     def dump(name, data):
         lines = ",\n".join(json.dumps(entry, ensure_ascii=True) for entry in data)
@@ -369,13 +397,15 @@ def main():
     dump("values.json", values())
     dump("derived.json", derived())
     config_strings()
-    for name in [*ROOTS, "zoo"]:  # Each in a process of its own: gin's registry is global.
+    for name in [*ROOTS, "zoo", *FARMS]:  # Each in a process of its own: gin's registry is global.
         subprocess.run([sys.executable, __file__, sys.argv[1], name], check=True)
 
 
 if __name__ == "__main__":
     if sys.argv[2:] == ["zoo"]:
         zoo()
+    elif sys.argv[2:] and sys.argv[2] in FARMS:
+        farm(sys.argv[2])
     elif len(sys.argv) > 2:
         schemas(sys.argv[2], pathlib.Path(sys.argv[1]))
     else:

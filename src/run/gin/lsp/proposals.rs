@@ -295,7 +295,11 @@ impl Desk<'_> {
     /// Modules of configurables, and task files.
     fn modules(&self) -> Vec<Proposal> {
         let of_name = |name: &'static str| name.match_indices('.').map(move |(at, _)| &name[..at]);
-        let modules = self.registry.names().flat_map(of_name).filter(|module| *module != "gin");
+        let modules = self
+            .registry
+            .names()
+            .flat_map(of_name)
+            .filter(|module| module.split('.').next() != Some("gin"));
         let tasks = self.project.library_tasks().iter().map(|task| task.module.as_str());
         let mut names: Vec<&str> = modules.chain(tasks).collect();
         names.sort_unstable();
