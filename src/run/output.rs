@@ -1,9 +1,10 @@
 //! What commands print on standard output, in colour where people read it.
 
-use std::env;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, Write};
 
 use clap::ValueEnum;
+
+use crate::telemetry::colors;
 
 use super::failure::Failure;
 
@@ -18,7 +19,7 @@ pub(super) fn write(text: &str) -> Result<(), Failure> {
 /// When output is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColorChoice {
-    /// On a terminal, unless the variable NO_COLOR is set.
+    /// On a terminal, unless the variables NO_COLOR, CLICOLOR_FORCE or TERM say otherwise.
     #[default]
     Auto,
     /// Always.
@@ -50,9 +51,7 @@ impl Paint {
         let is_on = match choice {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
-            ColorChoice::Auto => {
-                io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
-            }
+            ColorChoice::Auto => colors(&io::stdout()),
         };
         Self { is_on }
     }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::console;
-use super::progress::{duration, live, thousands};
+use super::progress::{duration, thousands};
+use super::terminal::live;
 
 /// A plain line comes after so long.
 const INTERVAL: Duration = Duration::from_secs(10);

@@ -16,12 +16,16 @@ mod events;
 mod lines;
 mod process;
 mod progress;
+mod terminal;
 mod wait;
 
-pub use console::{mute, notice, notice_once, quoted_names, warn, warn_once};
+pub use console::{
+    Verbosity, detail, notice, notice_once, quoted_names, set_verbosity, warn, warn_once,
+};
 pub use count::Count;
 pub use events::{EventWriter, config_markdown};
 pub use lines::MetricLines;
 pub use process::{Laps, cpu_seconds, peak_resident_bytes, read_bytes};
 pub use progress::{Progress, Status, duration, thousands};
+pub use terminal::colors;
 pub use wait::Wait;

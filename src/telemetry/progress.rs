@@ -1,12 +1,12 @@
 //! How far the training is: a live line on a terminal, plain lines elsewhere.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::console;
+use super::terminal::live;
 
 /// What the progress line says.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -108,12 +108,6 @@ impl Drop for Progress {
             bar.abandon();
         }
     }
-}
-
-/// Whether a line that redraws itself can be shown.
-pub(super) fn live() -> bool {
-    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    std::io::stderr().is_terminal() && !dumb && !console::muted()
 }
 
 fn bar(first_step: u64, total_steps: u64) -> ProgressBar {
