@@ -40,6 +40,7 @@ fn main() {
     println!("cargo::rerun-if-changed=tasks");
     println!("cargo::rerun-if-env-changed=LIBTORCH");
     println!("cargo::rerun-if-env-changed=GIMLET_WHEEL");
+    println!("cargo::rustc-env=GIMLET_COMMIT={}", commit());
     compile_trainer();
     tell_front_program();
     if env::var_os("CARGO_FEATURE_TORCH").is_none() {
@@ -48,11 +49,46 @@ fn main() {
     let libtorch = find_libtorch();
     check_version(&libtorch);
     let cuda = env::var_os("CARGO_FEATURE_CUDA").is_some();
+    println!("cargo::rustc-env=GIMLET_LIBTORCH={}", libtorch_facts(&libtorch, cuda));
     compile_bridge(&libtorch, cuda);
     if cuda {
         compile_kernels(&libtorch);
     }
     link(&libtorch, cuda);
+}
+
+/// The commit and its date, for `--version`. Builds for development do not name it: everything would be compiled
+/// anew for each.
+fn commit() -> String {
+    if env::var("PROFILE").is_ok_and(|profile| profile != "release") {
+        return "development build".to_owned();
+    }
+    // Git appends a line here whenever another commit is checked out. A file that is missing would always be stale.
+    if Path::new(".git/logs/HEAD").exists() {
+        println!("cargo::rerun-if-changed=.git/logs/HEAD");
+    }
+    let git = |args: &[&str]| {
+        let output = Command::new("git").args(args).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    // Sources that were unpacked below another project's folder are not of its commit.
+    let is_own = git(&["ls-files", "build.rs"]).is_some_and(|found| !found.is_empty());
+    let commit = git(&["log", "-1", "--abbrev=9", "--format=%h %cs"]).filter(|_| is_own);
+    commit.unwrap_or_else(|| "unknown commit".to_owned())
+}
+
+/// `2.11.0, CUDA 13.0`: what `gimlet-torch` is built for.
+fn libtorch_facts(libtorch: &Path, cuda: bool) -> String {
+    if !cuda {
+        return format!("{TORCH_VERSION}, without CUDA");
+    }
+    // PyTorch's builds are named after CUDA's version without its dot: `2.11.0+cu130`.
+    let stated = stated_version(libtorch).unwrap_or_default();
+    let digits = stated.split_once("+cu").map(|(_, digits)| digits);
+    match digits.and_then(|digits| digits.split_at_checked(digits.len().checked_sub(1)?)) {
+        Some((major, minor)) => format!("{TORCH_VERSION}, CUDA {major}.{minor}"),
+        None => format!("{TORCH_VERSION}, CUDA"),
+    }
 }
 
 /// Makes SentencePiece's trainer callable; sentencepiece-sys builds it and says where it lies.

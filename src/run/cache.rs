@@ -28,6 +28,7 @@ const SAMPLE: u64 = 100_000;
 /// # Errors
 /// Mistakes in flags, task files and data; a disk that takes no more.
 pub(super) fn cache_command(args: &CacheArgs, color: bool) -> Result<(), Failure> {
+    refuse_array_records(args)?;
     let (tasks, warnings) = configure_tasks(&args.gin, &args.module_import, &Library, color)?;
     eprint!("{warnings}");
     let root = Path::parse(&args.output_cache_dir).map_err(Failure::usage)?;
@@ -50,6 +51,22 @@ pub(super) fn cache_command(args: &CacheArgs, color: bool) -> Result<(), Failure
         }
     }
     Ok(())
+}
+
+/// Caches are TFRecord files, which SeqIO and Gimlet read alike.
+fn refuse_array_records(args: &CacheArgs) -> Result<(), Failure> {
+    let format = &args.output_format;
+    let message = match (format.as_str(), args.preserve_random_access) {
+        ("tfrecord", false) => return Ok(()),
+        ("tfrecord", true) => "--preserve_random_access is of ArrayRecord files only, which Gimlet neither writes nor \
+                               reads: drop the flag; caches in TFRecord are shuffled by file and buffer"
+            .to_string(),
+        ("arrayrecord", _) => "--output_format=arrayrecord is not supported: Gimlet and SeqIO's cached tasks read \
+                               TFRecord; drop the flag, or give --output_format=tfrecord"
+            .to_string(),
+        _ => format!("--output_format={format}: expected `tfrecord`"),
+    };
+    Err(Failure::usage(anyhow!(message)))
 }
 
 /// Where the caches of a run's tasks are looked for, and the flags by which `gimlet cache` finds the
@@ -199,9 +216,7 @@ fn describe(task: &Task, cache: &CacheFolder, options: &CacheOptions) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
-    use super::super::cli::{Cli, Command, rewrite};
+    use super::super::cli::{Command, try_parse};
     use super::*;
 
     const TASKS: &str = r#"
@@ -228,8 +243,8 @@ plain/seqio.Task:
     }
 
     fn parse(words: &[&str]) -> Command {
-        let words = ["gimlet"].iter().chain(words).map(ToString::to_string);
-        Cli::parse_from(rewrite(words).expect("well formed")).command
+        let words = ["gimlet"].iter().chain(words).map(ToString::to_string).collect();
+        try_parse(words).expect("well formed").command
     }
 
     /// Runs `seqio_cache_tasks` over the folder's tasks into its `out`.
@@ -280,6 +295,9 @@ plain/seqio.Task:
             ("--tasks=pl.*", "no cache step in `plain`"),
             ("--tasks=(", "`(`: "),
             ("--excluded_tasks=.*", "no task is selected, of 2 declared"),
+            ("--output_format=arrayrecord", "--output_format=arrayrecord is not supported: "),
+            ("--preserve_random_access", "--preserve_random_access is of ArrayRecord files only"),
+            ("--output_format=csv", "--output_format=csv: expected `tfrecord`"),
         ] {
             let error = run(&folder, &[flag]).expect_err("nothing fits");
             assert!(error.starts_with(expected), "{error}");

@@ -1,4 +1,5 @@
-//! How a command ends when it does not succeed: 2 for the user's mistakes, 1 for the world's.
+//! How a command ends when it does not succeed: 2 for the user's mistakes, 1 for the world's, 128 and more for
+//! signals.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -18,6 +19,8 @@ pub enum Failure {
     World(anyhow::Error),
     /// What the command printed on standard output says what it found; nothing is left to say.
     Said,
+    /// It was asked to end by this signal, and did so in order.
+    Interrupted(i32),
 }
 
 impl Failure {
@@ -46,11 +49,13 @@ impl Failure {
                     }
                 }
             }
-            Failure::Said => {}
+            Failure::Said | Failure::Interrupted(_) => {}
         }
         match self {
             Failure::Configuration(_) | Failure::Usage(_) => ExitCode::from(2),
             Failure::World(_) | Failure::Said => ExitCode::from(1),
+            // As shells tell of programs that a signal ended.
+            Failure::Interrupted(signal) => ExitCode::from(128 + *signal as u8),
         }
     }
 }
@@ -61,6 +66,7 @@ impl fmt::Display for Failure {
             Failure::Configuration(diagnostics) => f.write_str(&diagnostics.render(false)),
             Failure::Usage(error) | Failure::World(error) => write!(f, "{error:#}"),
             Failure::Said => Ok(()),
+            Failure::Interrupted(signal) => write!(f, "interrupted by signal {signal}"),
         }
     }
 }

@@ -2,13 +2,12 @@
 
 use std::convert::Infallible;
 use std::env;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{self, ExitCode};
 
 use anyhow::anyhow;
-use clap::Parser;
 
 use crate::data::TaskProvider;
 use crate::storage;
@@ -17,12 +16,15 @@ use crate::train::{Evaluate, Train};
 
 use super::bench;
 use super::cache::cache_command;
-use super::cli::{Cli, Command, DistributedArgs, EvalArgs, TrainArgs, rewrite};
+use super::cli::{Command, DistributedArgs, EvalArgs, TrainArgs, parse};
 use super::configure::{Configured, configure};
 use super::doctor;
 use super::dry_run::{dry_run, dry_run_evaluation};
 use super::failure::Failure;
+use super::interrupt;
 use super::library::Library;
+use super::shell::{completions_command, man_command};
+use super::shims::shims_command;
 use super::start::torch_command;
 
 /// How libtorch's OpenMP threads wait for work. By default they spin, and on cores that others use
@@ -39,7 +41,7 @@ const GPU_DRIVER: &str = "/proc/driver/nvidia";
 
 /// Runs `gimlet` with its command line.
 pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
-    let color = io::stderr().is_terminal();
+    let color = telemetry::colors(&io::stderr());
     storage::set_observer(telemetry::notice);
     // A mixture reads a file or more of each of its tasks, which are hundreds. As many as can be had will do.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
@@ -66,37 +68,11 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
         Command::Task(command) => return command.run(color),
         Command::Vocab(command) => return command.run(),
         Command::Checkpoint(command) => return command.run(),
+        Command::Shims(args) => return shims_command(&args),
+        Command::Completions(args) => return completions_command(&args),
+        Command::Man(args) => return man_command(&args),
     }
     hand_over(&args)
-}
-
-/// Reads the command line; a wrong flag ends the process with status 2, as clap prints it.
-pub(super) fn parse(args: Vec<String>) -> Result<Cli, Failure> {
-    let words = rewrite(args.into_iter()).map_err(Failure::Usage)?;
-    Cli::try_parse_from(words).map_err(with_tip).or_else(|error| error.exit())
-}
-
-/// Says where a word that is no flag was probably meant to go.
-fn with_tip(mut error: clap::Error) -> clap::Error {
-    use clap::error::{ContextKind, ContextValue, ErrorKind};
-    let has_tip = error.get(ContextKind::SuggestedArg).is_some();
-    let word = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(word)) if !has_tip => word.clone(),
-        _ => return error,
-    };
-    if error.kind() == ErrorKind::UnknownArgument {
-        let tip = match word.starts_with('-') || word.contains('=') {
-            true => format!("values are bound with `--gin.{}=VALUE`", name_in(&word)),
-            false => format!("a gin file is given with `--gin_file={word}`"),
-        };
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
-    }
-    error
-}
-
-/// The name in `--NAME`, `NAME=VALUE`.
-fn name_in(word: &str) -> &str {
-    word.trim_start_matches('-').split('=').next().expect("split yields one part")
 }
 
 /// Reports the user's mistakes before libtorch is loaded; a dry run ends here.
@@ -183,6 +159,9 @@ fn hand_over(args: &[String]) -> Result<(), Failure> {
     if !Path::new(GPU_DRIVER).exists() {
         set(PROFILER_LOG_LEVEL, SILENT);
     }
+    // SAFETY: it only calls what may be called between fork and exec.
+    unsafe { command.pre_exec(interrupt::hold) };
+    telemetry::detail(&format!("starting {}", command.get_program().display()));
     let error = command.args(&args[1..]).exec();
     let message = format!("cannot start {}", command.get_program().display());
     Err(Failure::World(anyhow!(error).context(message)))

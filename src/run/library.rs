@@ -9,6 +9,7 @@ use include_dir::{Dir, include_dir};
 
 use crate::gin::{LIBRARY, Source, TASK_LIBRARY};
 use crate::storage;
+use crate::telemetry;
 
 static GIN: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/gin");
 static TASKS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/tasks");
@@ -36,11 +37,17 @@ impl Source for Library {
         for (root, dir) in [(LIBRARY, &GIN), (TASK_LIBRARY, &TASKS)] {
             if let Some(inner) = path.strip_prefix(root) {
                 let file = dir.get_file(inner.trim_start_matches('/'));
+                if file.is_some() {
+                    telemetry::detail(&format!("reading {path}"));
+                }
                 return Ok(file.and_then(|file| file.contents_utf8()).map(str::to_string));
             }
         }
         match read_anywhere(path) {
-            Ok(text) => Ok(Some(text)),
+            Ok(text) => {
+                telemetry::detail(&format!("reading {path}"));
+                Ok(Some(text))
+            }
             Err(error)
                 if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) =>
             {

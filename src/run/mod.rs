@@ -13,11 +13,15 @@ mod derived;
 mod dry_run;
 mod failure;
 mod functions;
+mod interrupt;
 mod library;
 mod output;
+mod shell;
+mod shims;
 mod start;
 mod task;
 mod tasks;
+mod version;
 mod vocab;
 
 mod doctor;

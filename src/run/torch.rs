@@ -1,9 +1,7 @@
 //! What `gimlet-torch` does: the commands that need tensors.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::anyhow;
 use tch::Device;
@@ -12,21 +10,28 @@ use crate::checkpoint::RestoreMode;
 use crate::gin::config_str;
 use crate::nn::cpu;
 use crate::storage::{Takeover, set_observer};
-use crate::telemetry;
+use crate::telemetry::{self, Verbosity, set_verbosity};
 use crate::train::{Context, Evaluate, Evaluations, Outcome, Train, TrainError, evaluate, train};
 
 use super::bench;
 use super::cache::cache_command;
-use super::cli::{Command, EvalArgs, TrainArgs};
+use super::cli::{Cli, Command, EvalArgs, TrainArgs, parse};
 use super::configure::{Configured, configure, registry};
 use super::doctor;
 use super::failure::Failure;
-use super::front::parse;
+use super::interrupt::{self, Interrupt};
 use super::library::Library;
+use super::shell::{completions_command, man_command};
+use super::shims::shims_command;
+
+/// Facts about this build: `gimlet --version` looks for them in the program's file.
+#[used]
+static BUILD: &str =
+    concat!("\0gimlet-torch is built for libtorch ", env!("GIMLET_LIBTORCH"), "\0");
 
 /// Runs `gimlet-torch` with its command line.
 pub fn torch_main(args: impl Iterator<Item = String>) -> ExitCode {
-    let color = io::stderr().is_terminal();
+    let color = telemetry::colors(&io::stderr());
     set_observer(telemetry::notice);
     match run(args.collect(), color) {
         Ok(()) => ExitCode::SUCCESS,
@@ -35,9 +40,17 @@ pub fn torch_main(args: impl Iterator<Item = String>) -> ExitCode {
 }
 
 fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
-    match parse(args)?.command {
-        Command::Train(args) => train_command(&args, color),
-        Command::Eval(args) => eval_command(&args, color),
+    let Cli { command, output } = parse(args)?;
+    let verbosity = output.verbosity();
+    // Of the configuration, which is read once more, `gimlet` has told.
+    set_verbosity(verbosity.min(Verbosity::Normal));
+    if !matches!(command, Command::Train(_) | Command::Eval(_)) {
+        // Others end as the system has it.
+        interrupt::release().map_err(Failure::world)?;
+    }
+    match command {
+        Command::Train(args) => train_command(&args, verbosity, color),
+        Command::Eval(args) => eval_command(&args, verbosity, color),
         Command::Bench(args) => bench::run(&args, color),
         Command::Cache(args) => cache_command(&args, color),
         Command::Doctor(_) => {
@@ -48,27 +61,36 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
         Command::Task(command) => command.run(color),
         Command::Vocab(command) => command.run(),
         Command::Checkpoint(command) => command.run(),
+        Command::Shims(args) => shims_command(&args),
+        Command::Completions(args) => completions_command(&args),
+        Command::Man(args) => man_command(&args),
     }
 }
 
-fn train_command(args: &TrainArgs, color: bool) -> Result<(), Failure> {
+fn train_command(args: &TrainArgs, verbosity: Verbosity, color: bool) -> Result<(), Failure> {
+    let interrupt = Interrupt::listen().map_err(Failure::world)?;
     let configured = configure::<Train>(&args.gin, &Library, color)?;
+    set_verbosity(verbosity);
     let takeover = Takeover::from(args.take_over);
-    let outcome = in_context(&configured, |spec, context| train(spec, context, takeover))?;
+    let run = |spec: &Train, context: &Context<'_>| train(spec, context, takeover);
+    let outcome = in_context(&configured, &interrupt, run)?;
     say_how_it_ended(outcome, &configured.spec);
-    Ok(())
+    match (outcome, interrupt.signal()) {
+        (Outcome::Interrupted { .. }, Some(signal)) => Err(Failure::Interrupted(signal)),
+        _ => Ok(()),
+    }
 }
 
-fn eval_command(args: &EvalArgs, color: bool) -> Result<(), Failure> {
+fn eval_command(args: &EvalArgs, verbosity: Verbosity, color: bool) -> Result<(), Failure> {
+    let interrupt = Interrupt::listen().map_err(Failure::world)?;
     let configured = configure::<Evaluate>(&args.gin, &Library, color)?;
+    set_verbosity(verbosity);
     let takeover = Takeover::from(args.take_over);
-    let evaluations = in_context(&configured, |spec, context| evaluate(spec, context, takeover))?;
+    let run = |spec: &Evaluate, context: &Context<'_>| evaluate(spec, context, takeover);
+    let evaluations = in_context(&configured, &interrupt, run)?;
     say_what_was_evaluated(&evaluations, &configured.spec);
-    let goes_on = configured.spec.restore_checkpoint_cfg.mode == RestoreMode::All;
-    if evaluations.is_interrupted && !goes_on {
-        return Err(Failure::world(anyhow!(
-            "interrupted before the last checkpoint was evaluated"
-        )));
+    if let (true, Some(signal)) = (evaluations.is_interrupted, interrupt.signal()) {
+        return Err(Failure::Interrupted(signal));
     }
     match &evaluations.damaged[..] {
         [] => Ok(()),
@@ -79,24 +101,36 @@ fn eval_command(args: &EvalArgs, color: bool) -> Result<(), Failure> {
 /// Runs a spec on the device that there is, until it ends or is asked to.
 fn in_context<T, R>(
     configured: &Configured<T>,
+    interrupt: &Interrupt,
     run: impl FnOnce(&T, &Context<'_>) -> Result<R, TrainError>,
 ) -> Result<R, Failure> {
     eprint!("{}", configured.warnings);
+    if let Some(signal) = interrupt.signal() {
+        telemetry::notice("interrupted before it began; nothing was written");
+        return Err(Failure::Interrupted(signal));
+    }
     cpu::prepare();
-    let stop = stop_on_signals()?;
+    let device = Device::cuda_if_available();
+    telemetry::detail(&format!(
+        "{}, device {device:?}, {} threads",
+        BUILD.trim_matches('\0'),
+        tch::get_num_threads()
+    ));
     let context = Context {
         tasks: &configured.tasks,
         config_text: &config_str(&configured.config, &registry()),
-        device: Device::cuda_if_available(),
-        stop: &stop,
+        device,
+        stop: interrupt.stop(),
     };
     run(&configured.spec, &context).map_err(Failure::from)
 }
 
 fn say_what_was_evaluated(evaluations: &Evaluations, spec: &Evaluate) {
-    if evaluations.is_interrupted && spec.restore_checkpoint_cfg.mode == RestoreMode::All {
-        let word = "interrupted; the same command goes on with the checkpoints that are left";
-        telemetry::notice(word);
+    if evaluations.is_interrupted {
+        let all = spec.restore_checkpoint_cfg.mode == RestoreMode::All;
+        let left =
+            if all { "the checkpoints that are left" } else { "that checkpoint from its start" };
+        telemetry::notice(&format!("interrupted; the same command goes on with {left}"));
     }
     let (checkpoints, output_dir) = (&spec.restore_checkpoint_cfg.path.0, &spec.output_dir);
     telemetry::notice(&match evaluations.count {
@@ -120,15 +154,14 @@ fn say_how_it_ended(outcome: Outcome, train: &Train) {
     telemetry::notice(&format!("checkpoints and logs are in {}", train.model_dir));
 }
 
-/// A flag that SIGTERM and SIGINT set; a second SIGINT ends the process at once.
-fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let stop = Arc::new(AtomicBool::new(false));
-    // Schedulers may repeat SIGTERM while the checkpoint is being written; only a person insists.
-    let second = signal_hook::flag::register_conditional_shutdown(SIGINT, 130, stop.clone());
-    second.map_err(Failure::world)?;
-    for signal in [SIGTERM, SIGINT] {
-        signal_hook::flag::register(signal, stop.clone()).map_err(Failure::world)?;
+#[cfg(test)]
+mod tests {
+    use super::super::version::facts;
+    use super::*;
+
+    #[test]
+    fn the_version_finds_what_this_build_is_for() {
+        let found = facts(BUILD.as_bytes()).expect("it is there");
+        assert!(found.starts_with("libtorch 2.11.0, "), "{found}");
     }
-    Ok(stop)
 }

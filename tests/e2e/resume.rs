@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
-use std::process::Child;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::arrays;
@@ -22,7 +23,8 @@ fn a_run_that_is_asked_to_end_saves_and_goes_on() {
     wait(|| !steps(&model_dir).is_empty());
     send(&child, libc::SIGTERM);
     let ended = Ended::new(child.wait_with_output().expect("gimlet ends"));
-    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    // As shells tell of programs that the signal ended: nobody is to take the run for done.
+    assert_eq!(ended.status, Some(128 + libc::SIGTERM), "{}", ended.stderr);
     let saved = *steps(&model_dir).last().expect("it saved");
     let said = format!("interrupted: step {saved} is saved; the same command goes on");
     assert!(ended.stderr.contains(&said), "{}", ended.stderr);
@@ -31,6 +33,77 @@ fn a_run_that_is_asked_to_end_saves_and_goes_on() {
     let resumed = run.bind("TRAIN_STEPS", end).succeeds();
     assert!(resumed.stderr.contains(&format!("restored step {saved}")), "{}", resumed.stderr);
     Reference::new(&folder, end).assert_same(&model_dir);
+}
+
+#[test]
+fn a_run_whose_terminal_closes_saves() {
+    let folder = Folder::new();
+    let (run, model_dir) = interrupted(&folder, 1_000_000);
+    let child = run.start();
+    wait(|| !steps(&model_dir).is_empty());
+    // From the system and from the shell.
+    send(&child, libc::SIGHUP);
+    send(&child, libc::SIGHUP);
+    let ended = Ended::new(child.wait_with_output().expect("gimlet ends"));
+    assert_eq!(ended.status, Some(128 + libc::SIGHUP), "{}", ended.stderr);
+    assert!(ended.stderr.contains("is saved"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_run_that_is_asked_to_end_while_libtorch_loads_ends_in_order() {
+    let folder = Folder::new();
+    let (run, _) = interrupted(&folder, 1_000_000);
+    let mut command = run.command();
+    on_start(&mut command, libc::SIGHUP, libc::SIG_IGN);
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("gimlet starts");
+    // Held back until it can be answered.
+    wait(|| signals(&child, "SigBlk") || signals(&child, "SigCgt") || has_ended(&mut child));
+    // As under `nohup`, the first one is not for it.
+    send(&child, libc::SIGHUP);
+    send(&child, libc::SIGTERM);
+    let ended = Ended::new(child.wait_with_output().expect("gimlet ends"));
+    assert_eq!(ended.status, Some(128 + libc::SIGTERM), "{}", ended.stderr);
+    assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_second_signal_ends_a_run_at_once() {
+    let folder = Folder::new();
+    // The run waits for text that nobody writes.
+    let pipe = folder.path("lines-0.txt");
+    fs::remove_file(&pipe).expect("it is there");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there");
+    assert!(made.success());
+    let (run, _) = interrupted(&folder, 1_000_000);
+    let mut child = run.start();
+    wait(|| signals(&child, "SigCgt") || has_ended(&mut child));
+    wait(|| {
+        send(&child, libc::SIGTERM);
+        has_ended(&mut child)
+    });
+    let ended = Ended::new(child.wait_with_output().expect("gimlet ends"));
+    assert_eq!(ended.status, Some(128 + libc::SIGTERM), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("interrupted"), "{}", ended.stderr);
+}
+
+#[test]
+fn the_quickstart_stops_at_ctrl_c() {
+    let folder = Folder::new();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("runs/quickstart/run.sh");
+    let mut command = Command::new(script);
+    command.env("GIMLET", env!("CARGO_BIN_EXE_gimlet")).env("QUICKSTART_DIR", folder.path("out"));
+    // A terminal sends SIGINT to everything that runs in it.
+    command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Tests may run in the background of a script, where SIGINT is ignored.
+    on_start(&mut command, libc::SIGINT, libc::SIG_DFL);
+    let mut child = command.spawn().expect("bash is there");
+    let first = folder.path("out/pretrain/checkpoint_0/checkpoint");
+    wait(|| first.exists() || has_ended(&mut child));
+    // SAFETY: the group is that of our child, which is not yet waited for.
+    unsafe { libc::kill(-(child.id() as i32), libc::SIGINT) };
+    let ended = Ended::new(child.wait_with_output().expect("bash ends"));
+    assert_eq!(ended.status, Some(128 + libc::SIGINT), "{}", ended.stderr);
+    assert!(!ended.stdout.contains("2 of 2"), "{}", ended.stdout);
 }
 
 #[test]
@@ -69,7 +142,7 @@ fn a_run_that_is_asked_to_end_does_not_finish_its_evaluation() {
     wait(|| !steps(&folder.path("model")).is_empty());
     send(&child, libc::SIGTERM);
     let ended = Ended::new(child.wait_with_output().expect("gimlet ends"));
-    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    assert_eq!(ended.status, Some(128 + libc::SIGTERM), "{}", ended.stderr);
     assert!(ended.stderr.contains("interrupted: step 4 is saved"), "{}", ended.stderr);
     let metrics = folder.path("model/inference_eval/echo-metrics.jsonl");
     assert!(!metrics.exists(), "{}", ended.stderr);
@@ -160,7 +233,7 @@ impl Reference {
     }
 
     /// Asserts that every metric of every step, and the last checkpoint, are bit for bit the same.
-    fn assert_same(&self, model_dir: &std::path::Path) {
+    fn assert_same(&self, model_dir: &Path) {
         for events in ["train", "training_eval/lines"] {
             let [found, expected] =
                 [model_dir, &self.model_dir].map(|dir| untimed(read_scalars(&dir.join(events))));
@@ -205,6 +278,25 @@ fn interrupted(folder: &Folder, steps: u64) -> (Train, PathBuf) {
 pub fn send(child: &Child, signal: i32) {
     // SAFETY: the process is our child and not yet waited for, so its id is still its own.
     unsafe { libc::kill(child.id() as i32, signal) };
+}
+
+/// What the command does on a signal until it says otherwise.
+fn on_start(command: &mut Command, signal: i32, action: libc::sighandler_t) {
+    let set = move || {
+        // SAFETY: `signal` may be called between fork and exec.
+        unsafe { libc::signal(signal, action) };
+        Ok(())
+    };
+    // SAFETY: as above.
+    unsafe { command.pre_exec(set) };
+}
+
+/// Whether SIGTERM is among the signals of a line of the kernel's on the process: `SigBlk`, `SigCgt`.
+fn signals(child: &Child, line: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let mask = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(":\t"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+    mask & 1 << (libc::SIGTERM - 1) != 0
 }
 
 pub fn has_ended(child: &mut Child) -> bool {

@@ -17,12 +17,14 @@ use std::thread::available_parallelism;
 
 use crate::storage::{CREDENTIALS, Credentials};
 
+use super::version;
+
 /// A line of the report: what, and how it stands.
 pub type Fact = (&'static str, String);
 
 /// The report, a line a fact. Credentials are named, their values never shown.
 pub fn report(libtorch: &[Fact]) -> String {
-    let mut facts = vec![("gimlet", env!("CARGO_PKG_VERSION").to_string())];
+    let mut facts = vec![("gimlet", version::version())];
     facts.extend_from_slice(libtorch);
     facts.push(("CPU", cpu()));
     let mut facts: Vec<_> =

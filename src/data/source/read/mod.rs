@@ -37,6 +37,7 @@ use super::split::{Format, SourceFile};
 use crate::data::error::DataError;
 use crate::data::example::{Example, Key, Value};
 use crate::storage::Path;
+use crate::telemetry;
 use decode::{Compression, PROBE};
 
 pub(crate) use arrow_ipc::about_num_rows;
@@ -148,6 +149,7 @@ pub(crate) fn open_records(
     restart: Option<&Arc<Restart>>,
 ) -> Result<Box<dyn RecordReader>, DataError> {
     let path = &file.path;
+    telemetry::detail(&format!("opening {path} at record {}", position.records));
     let mut reader: Box<dyn RecordReader> = match &file.format {
         Format::Text => Box::new(lines::Lines::open_at(path, position, restart)?),
         Format::Json { field } => json_items::open_json(path, field.as_deref(), position, restart)?,

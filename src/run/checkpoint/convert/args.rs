@@ -37,7 +37,7 @@ pub struct ConvertArgs {
     #[arg(long, value_enum)]
     dtype: Option<FloatType>,
     /// Go on in a bucket though another process seems to write there: it is known to be dead.
-    #[arg(long = "take_over", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long = "take_over")]
     take_over: bool,
     #[command(flatten)]
     pub(super) model: ModelArgs,

@@ -6,14 +6,12 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
-
 use crate::gin::ast::{Import, StatementKind};
 use crate::gin::{
     Bound, Config, Diagnostic, FileId, Loaded, Mention, Missing, Named, Registry, Request,
     Severity, Span, Value, load_anyway, parse,
 };
-use crate::run::cli::{Cli, Command, GinFileArgs, rewrite};
+use crate::run::cli::{Command, GinFileArgs, try_parse};
 use crate::run::configure::bound_roots;
 
 use super::files::Files;
@@ -220,8 +218,8 @@ fn gin_args(command: &str) -> Option<GinFileArgs> {
         word.starts_with("--skip_unknown") || word.starts_with("--gin") && word.contains('=')
     };
     let flags = words.into_iter().filter(is_read);
-    let words = ["gimlet", "train"].map(str::to_string).into_iter().chain(flags);
-    match Cli::try_parse_from(rewrite(words).ok()?).ok()?.command {
+    let words = ["gimlet", "train"].map(str::to_string).into_iter().chain(flags).collect();
+    match try_parse(words).ok()?.command {
         Command::Train(args) if !args.gin.files.gin_file.is_empty() => Some(args.gin.files),
         _ => None,
     }

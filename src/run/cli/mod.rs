@@ -1,24 +1,34 @@
 //! The command line: T5X's flags as typed, and ours.
+//!
+//! [`parse`] reads it in two steps. `words` turns what scripts for T5X and SeqIO type into words of ours (absl's
+//! flags in `absl`, flag files in `flag_file`); clap reads those, as the structs of this file say.
+
+mod absl;
+mod flag_file;
+mod misplaced;
+mod parse;
+mod words;
+
+pub use parse::{parse, try_parse};
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::gin::{Request, SkipUnknown};
+use crate::telemetry::Verbosity;
 
 use super::bench::BenchToolArgs;
 use super::checkpoint::CheckpointToolArgs;
 use super::gin::GinToolArgs;
+use super::shell::{CompletionsArgs, ManArgs};
+use super::shims::ShimsArgs;
 use super::task::TaskToolArgs;
 use super::vocab::VocabToolArgs;
-
-/// Marks, inside a `--gin_bindings` value, the flag that the user typed.
-const TYPED_AS: char = '\u{1}';
-/// The flags that absl also takes as `--noflag` and `--flag=True`.
-const BOOLEANS: [&str; 5] =
-    ["multiprocess_gpu", "ignore_other_caches", "overwrite", "enable_char_counts", "take_over"];
 
 /// Gin files fully describe a run; gimlet runs them.
 #[derive(Debug, Parser)]
 #[command(name = "gimlet", version, max_term_width = 100)]
+// As absl does: of a flag that takes one value the last one counts.
+#[command(args_override_self = true)]
 #[command(
     after_help = "Bindings are gin: a text needs its own quotes, --gin.MODEL_DIR=\"'/tmp/run'\"."
 )]
@@ -26,6 +36,31 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    /// How much is said.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// How much is said on standard error.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct OutputArgs {
+    /// Say only what is wrong: no notices and no progress.
+    #[arg(short = 'q', long = "quiet", global = true, overrides_with = "verbose")]
+    pub quiet: bool,
+    /// Say more: the gin files that are read, the device, the data files that are opened.
+    #[arg(short = 'v', long = "verbose", global = true, overrides_with = "quiet")]
+    pub verbose: bool,
+}
+
+impl OutputArgs {
+    /// As the flags say.
+    pub fn verbosity(self) -> Verbosity {
+        match self {
+            OutputArgs { quiet: true, .. } => Verbosity::Quiet,
+            OutputArgs { verbose: true, .. } => Verbosity::Verbose,
+            _ => Verbosity::Normal,
+        }
+    }
 }
 
 /// What to do.
@@ -51,6 +86,12 @@ pub enum Command {
     Checkpoint(CheckpointToolArgs),
     /// Train vocabularies, and look at what they make of text.
     Vocab(VocabToolArgs),
+    /// Write a folder of Python programs that scripts take for T5X's and SeqIO's; they hand over to gimlet.
+    Shims(ShimsArgs),
+    /// Print what a shell needs to complete this command line: bash, zsh, fish and others.
+    Completions(CompletionsArgs),
+    /// Write the pages of the manual.
+    Man(ManArgs),
 }
 
 /// Arguments of `gimlet doctor`.
@@ -72,7 +113,7 @@ pub struct TrainArgs {
     #[command(flatten)]
     pub distributed: DistributedArgs,
     /// Train into a MODEL_DIR of a bucket though another process seems to: it is known to be dead.
-    #[arg(long = "take_over", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long = "take_over")]
     pub take_over: bool,
     /// Resolve everything, print sizes and shapes, and stop.
     #[arg(long = "dry_run")]
@@ -86,7 +127,7 @@ pub struct EvalArgs {
     #[command(flatten)]
     pub gin: GinArgs,
     /// Write into an EVAL_OUTPUT_DIR of a bucket though another process seems to: it is known to be dead.
-    #[arg(long = "take_over", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long = "take_over")]
     pub take_over: bool,
     /// Resolve everything, print what would be evaluated on what, and stop.
     #[arg(long = "dry_run")]
@@ -115,10 +156,10 @@ pub struct CacheArgs {
     #[arg(long = "tasks_additional_cache_dirs", value_name = "DIR,...", value_delimiter = ',')]
     pub tasks_additional_cache_dirs: Vec<String>,
     /// Cache tasks that other folders have, too.
-    #[arg(long = "ignore_other_caches", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long = "ignore_other_caches")]
     pub ignore_other_caches: bool,
     /// Make caches anew that are complete.
-    #[arg(long = "overwrite", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long = "overwrite")]
     pub overwrite: bool,
     /// Files a split at least; as many as its source has, if those are more.
     #[arg(long = "min_shards", value_name = "N", default_value_t = 64)]
@@ -130,17 +171,17 @@ pub struct CacheArgs {
     #[arg(long = "base_seed", value_name = "SEED", default_value_t = 0)]
     pub base_seed: u64,
     /// Count characters in stats.SPLIT.json, too; slow, since ids are decoded.
-    #[arg(long = "enable_char_counts", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long = "enable_char_counts")]
     pub enable_char_counts: bool,
     /// The only format that is written.
-    #[arg(long = "output_format", value_parser = ["tfrecord"], default_value = "tfrecord")]
+    #[arg(long = "output_format", value_name = "FORMAT", default_value = "tfrecord")]
     pub output_format: String,
+    /// SeqIO's flag for ArrayRecord, which is not written.
+    #[arg(long = "preserve_random_access", hide = true)]
+    pub preserve_random_access: bool,
     /// Beam's options, of no effect: this machine's cores do the work.
     #[arg(long = "pipeline_options", value_name = "OPTION,...", hide = true)]
     pub pipeline_options: Vec<String>,
-    /// absl's flag, of no effect: messages always go to standard error.
-    #[arg(long = "alsologtostderr", hide = true)]
-    pub alsologtostderr: bool,
     /// Say what would be written, and stop.
     #[arg(long = "dry_run")]
     pub dry_run: bool,
@@ -152,6 +193,10 @@ pub struct GinFileArgs {
     /// Gin file; may be repeated, later files win.
     #[arg(long = "gin_file", value_name = "FILE")]
     pub gin_file: Vec<String>,
+    /// Bind X to V, which wins over every file; may be repeated: `--gin.TRAIN_STEPS=100`.
+    // `words` rewrites these flags before clap sees them; here they are documented.
+    #[arg(long = "gin.X", value_name = "V", require_equals = true)]
+    pub gin_x: Option<String>,
     /// Gin statement that wins over every file; may be repeated. `--gin.X=V` is short for
     /// `--gin_bindings='X = V'`.
     #[arg(long = "gin_bindings", alias = "gin_param", value_name = "BINDING")]
@@ -197,23 +242,23 @@ pub struct GinArgs {
     pub path_map: Vec<String>,
 }
 
-/// T5X's flags for running on many processes.
+/// T5X's flags for running on many processes: accepted, and hidden until more than one can be run.
 #[derive(Args, Debug, Clone)]
 pub struct DistributedArgs {
     /// Join the processes named by the flags below.
-    #[arg(long = "multiprocess_gpu", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long = "multiprocess_gpu", hide = true)]
     pub multiprocess_gpu: bool,
     /// HOST:PORT of process 0.
-    #[arg(long = "coordinator_address", value_name = "HOST:PORT")]
+    #[arg(long = "coordinator_address", value_name = "HOST:PORT", hide = true)]
     pub coordinator_address: Option<String>,
     /// Number of processes.
-    #[arg(long = "process_count", value_name = "N")]
+    #[arg(long = "process_count", value_name = "N", hide = true)]
     pub process_count: Option<usize>,
     /// Index of this process.
-    #[arg(long = "process_index", value_name = "I")]
+    #[arg(long = "process_index", value_name = "I", hide = true)]
     pub process_index: Option<usize>,
     /// Seconds to wait for the other processes.
-    #[arg(long = "initialization_timeout", value_name = "SECONDS")]
+    #[arg(long = "initialization_timeout", value_name = "SECONDS", hide = true)]
     pub initialization_timeout: Option<u64>,
 }
 
@@ -231,15 +276,7 @@ impl GinFileArgs {
 
     /// `(flag as typed, statement)` of each binding, in order.
     pub fn bindings(&self) -> Vec<(String, String)> {
-        let split = |text: &String| match text.strip_prefix(TYPED_AS) {
-            Some(marked) => {
-                let (flag, statement) =
-                    marked.split_once(TYPED_AS).expect("`rewrite` writes both marks");
-                (flag.to_string(), statement.to_string())
-            }
-            None => ("--gin_bindings".to_string(), text.clone()),
-        };
-        self.gin_bindings.iter().map(split).collect()
+        self.gin_bindings.iter().map(|text| words::typed(text)).collect()
     }
 
     /// Without a value, the flag stands for all.
@@ -249,76 +286,5 @@ impl GinFileArgs {
             Some(names) if names.iter().all(String::is_empty) => SkipUnknown::All,
             Some(names) => SkipUnknown::Named(names.clone()),
         }
-    }
-}
-
-/// Rewrites `--gin.X=V` to `--gin_bindings=X = V`, as T5X's `rewrite_gin_args` does, and absl's
-/// `--noflag` to `--flag=false`. Other words pass unchanged.
-///
-/// # Errors
-/// `--gin.X` without `=`.
-pub fn rewrite(args: impl Iterator<Item = String>) -> Result<Vec<String>, anyhow::Error> {
-    args.map(|arg| {
-        if let Some(flag) = boolean(&arg) {
-            return Ok(flag);
-        }
-        let Some(binding) = arg.strip_prefix("--gin.") else { return Ok(arg) };
-        let Some((name, value)) = binding.split_once('=') else {
-            anyhow::bail!("gin bindings must be of the form '--gin.<param>=<value>', got: {arg}");
-        };
-        Ok(format!("--gin_bindings={TYPED_AS}--gin.{name}{TYPED_AS}{name} = {value}"))
-    })
-    .collect()
-}
-
-/// A boolean flag as clap takes it: `--flag=true` or `--flag=false`.
-fn boolean(arg: &str) -> Option<String> {
-    let word = arg.strip_prefix("--")?;
-    if let Some(flag) = word.strip_prefix("no").filter(|flag| BOOLEANS.contains(flag)) {
-        return Some(format!("--{flag}=false"));
-    }
-    let (flag, value) = word.split_once('=').filter(|(flag, _)| BOOLEANS.contains(flag))?;
-    Some(format!("--{flag}={}", value.to_lowercase()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bindings(args: &[&str]) -> Vec<(String, String)> {
-        let words = ["gimlet", "train"].iter().chain(args).map(|word| word.to_string());
-        let cli = Cli::parse_from(rewrite(words).expect("well formed"));
-        let Command::Train(train) = cli.command else { panic!("parsed as train") };
-        train.gin.files.bindings()
-    }
-
-    #[test]
-    fn gin_dot_flags_become_bindings_in_order() {
-        let found = bindings(&["--gin.a/f.x=1", "--gin_bindings=y = 2", "--gin.z={'k': 'a=b'}"]);
-        let expected = [
-            ("--gin.a/f.x", "a/f.x = 1"),
-            ("--gin_bindings", "y = 2"),
-            ("--gin.z", "z = {'k': 'a=b'}"),
-        ];
-        assert_eq!(found, expected.map(|(flag, text)| (flag.to_string(), text.to_string())));
-    }
-
-    #[test]
-    fn gin_param_is_another_name_of_gin_bindings() {
-        assert_eq!(bindings(&["--gin_param", "x = 1"])[0].1, "x = 1");
-    }
-
-    #[test]
-    fn booleans_are_written_as_absl_takes_them() {
-        let words = ["--nomultiprocess_gpu", "--overwrite=True", "--notes=True", "--overwrite"];
-        let expected =
-            ["--multiprocess_gpu=false", "--overwrite=true", "--notes=True", "--overwrite"];
-        assert_eq!(rewrite(words.map(str::to_string).into_iter()).expect("well formed"), expected);
-    }
-
-    #[test]
-    fn a_gin_flag_without_a_value_is_refused() {
-        let error = rewrite(["--gin.test".to_string()].into_iter()).expect_err("has no value");
-        assert!(error.to_string().ends_with("got: --gin.test"));
     }
 }

@@ -1,0 +1,128 @@
+//! The words of a command line as scripts for T5X and SeqIO type them, turned into words of ours.
+
+use std::path::Path;
+
+use clap::Command;
+
+use super::{absl, flag_file};
+
+/// Marks, inside a `--gin_bindings` value, the flag that the user typed.
+const TYPED_AS: char = '\u{1}';
+
+/// The name under which SeqIO installs its script `cache_tasks_main.py`. A link of this name is `gimlet cache`.
+const CACHE_SCRIPT: &str = "seqio_cache_tasks";
+
+/// Turns what was typed, program first, into words that `command` knows, but for [`bindings`]: flag files are read
+/// and absl's flags translated.
+///
+/// # Errors
+/// Flag files that cannot be read, flags without their values.
+pub fn words(args: Vec<String>, command: &Command) -> Result<Vec<String>, anyhow::Error> {
+    let args = flag_file::expand(args)?;
+    let args = with_command_of_program(args);
+    let args = with_command_of_run_mode(args);
+    absl::translate(args, command)
+}
+
+/// Rewrites `--gin.X=V` to `--gin_bindings=X = V`, as T5X's `rewrite_gin_args` does.
+///
+/// # Errors
+/// `--gin.X` without `=`.
+pub fn bindings(words: Vec<String>) -> Result<Vec<String>, anyhow::Error> {
+    words.into_iter().map(binding).collect()
+}
+
+/// `(flag as typed, statement)` of a value of `--gin_bindings`.
+pub fn typed(binding: &str) -> (String, String) {
+    match binding.strip_prefix(TYPED_AS).and_then(|marked| marked.split_once(TYPED_AS)) {
+        Some((flag, statement)) => (flag.to_string(), statement.to_string()),
+        None => ("--gin_bindings".to_string(), binding.to_string()),
+    }
+}
+
+/// A program that is called by SeqIO's name for it does what SeqIO's does.
+fn with_command_of_program(mut args: Vec<String>) -> Vec<String> {
+    let program = args.first().and_then(|program| Path::new(program).file_name());
+    if program.is_some_and(|name| name == CACHE_SCRIPT) {
+        args.insert(1, "cache".to_string());
+    }
+    args
+}
+
+/// Where no command is given, `--run_mode` gives it, as it does to T5X's `main.py`.
+fn with_command_of_run_mode(mut args: Vec<String>) -> Vec<String> {
+    if args.get(1).is_none_or(|word| !word.starts_with('-')) {
+        return args;
+    }
+    let is_mode = |word: &String| word == "--run_mode" || word.starts_with("--run_mode=");
+    let Some(place) = args.iter().position(is_mode) else { return args };
+    let flag = args.remove(place);
+    let mode = match flag.split_once('=') {
+        Some((_, mode)) => mode.to_string(),
+        None if place < args.len() => args.remove(place),
+        None => return [args, vec![flag]].concat(),
+    };
+    args.insert(1, mode);
+    args
+}
+
+fn binding(arg: String) -> Result<String, anyhow::Error> {
+    let Some(binding) = arg.strip_prefix("--gin.") else { return Ok(arg) };
+    let Some((name, value)) = binding.split_once('=') else {
+        anyhow::bail!("gin bindings must be of the form '--gin.<param>=<value>', got: {arg}");
+    };
+    Ok(format!("--gin_bindings={TYPED_AS}--gin.{name}{TYPED_AS}{name} = {value}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::super::{Cli, Command, try_parse};
+    use super::*;
+
+    fn split(line: &str) -> Vec<String> {
+        shlex::split(line).expect("well formed")
+    }
+
+    fn bound(args: &str) -> Vec<(String, String)> {
+        let cli = try_parse(split(&format!("gimlet train {args}"))).expect("well formed");
+        let Command::Train(train) = cli.command else { panic!("parsed as train") };
+        train.gin.files.bindings()
+    }
+
+    #[test]
+    fn gin_dot_flags_become_bindings_in_order() {
+        let found = bound(r#"--gin.a/f.x=1 --gin_bindings='y = 2' --gin.z="{'k': 'a=b'}""#);
+        let expected = [
+            ("--gin.a/f.x", "a/f.x = 1"),
+            ("--gin_bindings", "y = 2"),
+            ("--gin.z", "z = {'k': 'a=b'}"),
+        ];
+        assert_eq!(found, expected.map(|(flag, text)| (flag.to_string(), text.to_string())));
+    }
+
+    #[test]
+    fn gin_param_is_another_name_of_gin_bindings() {
+        assert_eq!(bound("--gin_param 'x = 1'")[0].1, "x = 1");
+    }
+
+    #[test]
+    fn a_gin_flag_without_a_value_is_refused() {
+        let error = bindings(split("gimlet train --gin.test")).expect_err("no value");
+        assert!(error.to_string().ends_with("got: --gin.test"));
+    }
+
+    #[test]
+    fn the_command_comes_from_the_program_s_name_or_the_run_mode() {
+        let check = |typed: &str, expected: &str| {
+            let found = words(split(typed), &Cli::command()).expect("well formed");
+            assert_eq!(found, split(expected), "{typed}");
+        };
+        check("/bin/seqio_cache_tasks --tasks=a", "/bin/seqio_cache_tasks cache --tasks=a");
+        check("gimlet --gin_file=a --run_mode=eval", "gimlet eval --gin_file=a");
+        check("gimlet --run_mode train --gin_file a", "gimlet train --gin_file a");
+        check("gimlet train --run_mode=eval", "gimlet train --run_mode=eval");
+        check("gimlet --run_mode", "gimlet --run_mode");
+    }
+}

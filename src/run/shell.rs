@@ -1,0 +1,55 @@
+//! What shells and `man` need to know of the command line: `gimlet completions`, `gimlet man`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use crate::telemetry::notice;
+
+use super::cli::Cli;
+use super::failure::Failure;
+use super::output::write;
+
+/// Arguments of `gimlet completions`.
+#[derive(Args, Debug)]
+pub struct CompletionsArgs {
+    /// The shell: its own files say where it looks, as in
+    /// `gimlet completions bash >~/.local/share/bash-completion/completions/gimlet`.
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+/// Arguments of `gimlet man`.
+#[derive(Args, Debug)]
+pub struct ManArgs {
+    /// Folder to write, such as ~/.local/share/man/man1, in which `man gimlet-train` finds its page.
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
+/// Prints a shell's completions.
+///
+/// # Errors
+/// A standard output that takes no more.
+pub(super) fn completions_command(args: &CompletionsArgs) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "gimlet", &mut text);
+    write(&String::from_utf8_lossy(&text))
+}
+
+/// Writes a page for each command.
+///
+/// # Errors
+/// A disk that takes no more.
+pub(super) fn man_command(args: &ManArgs) -> Result<(), Failure> {
+    let dir = &args.dir;
+    let written =
+        fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Cli::command(), dir));
+    let context = || format!("writing pages of the manual to {}", dir.display());
+    written.with_context(context).map_err(Failure::World)?;
+    notice(&format!("the pages are in {0}: man {0}/gimlet.1", dir.display()));
+    Ok(())
+}

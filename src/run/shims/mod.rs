@@ -1,0 +1,86 @@
+//! `gimlet shims`: a folder that stands where scripts expect T5X and SeqIO. Its small Python programs hand their
+//! command lines over to `gimlet`.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+
+use crate::telemetry::notice;
+
+use super::failure::Failure;
+
+/// Arguments of `gimlet shims`.
+#[derive(Args, Debug)]
+pub struct ShimsArgs {
+    /// Folder to write; scripts take it for T5X_DIR, or find it on PYTHONPATH.
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
+/// Each program with the words that it puts before those it was given: the programs of T5X and SeqIO, and those that
+/// T5X's documentation calls. `main.py` has none: the command is in `--run_mode`.
+const PROGRAMS: [(&str, &[&str]); 10] = [
+    ("t5x/train.py", &["train"]),
+    ("t5x/train_unfragmented.py", &["train"]),
+    ("t5x/eval.py", &["eval"]),
+    ("t5x/eval_unfragmented.py", &["eval"]),
+    ("t5x/infer.py", &["infer"]),
+    ("t5x/infer_unfragmented.py", &["infer"]),
+    ("t5x/export.py", &["export"]),
+    ("t5x/main.py", &[]),
+    ("seqio/scripts/cache_tasks_main.py", &["cache"]),
+    ("seqio_cache_tasks", &["cache"]),
+];
+
+/// The packages in which `python3 -m t5x.train` looks.
+const PACKAGES: [&str; 3] = ["t5x", "seqio", "seqio/scripts"];
+
+const PROGRAM: &str = include_str!("program.py");
+const PACKAGE: &str = include_str!("package.py");
+/// Every file of ours says so.
+const SIGNATURE: &str = "`gimlet shims`";
+
+/// Writes the folder.
+///
+/// # Errors
+/// Files of these names that are not of this command; a disk that takes no more.
+pub(super) fn shims_command(args: &ShimsArgs) -> Result<(), Failure> {
+    let dir = &args.dir;
+    let programs = PROGRAMS.map(|(name, words)| (dir.join(name), program(name, words)));
+    let packages = PACKAGES.map(|name| (dir.join(name).join("__init__.py"), PACKAGE.to_string()));
+    let files = [&programs[..], &packages[..]].concat();
+    if let Some((file, _)) = files.iter().find(|(file, _)| is_of_others(file)) {
+        return Err(Failure::usage(anyhow!(
+            "{} was not written by `gimlet shims` and is left alone: give a folder of its own",
+            file.display()
+        )));
+    }
+    for (file, text) in &files {
+        let written = write(file, text).with_context(|| format!("writing {}", file.display()));
+        written.map_err(Failure::World)?;
+    }
+    let dir = dir.display();
+    notice(&format!("{dir} stands for T5X and SeqIO: set T5X_DIR={dir} or PYTHONPATH={dir}"));
+    Ok(())
+}
+
+fn program(name: &str, words: &[&str]) -> String {
+    let num_folders = name.matches('/').count().to_string();
+    let text = PROGRAM.replace("= WORDS\n", &format!("= {words:?}\n"));
+    text.replace("* FOLDERS", &format!("* {num_folders}"))
+}
+
+/// Whether a file is there that is not ours, such as one of a real T5X.
+fn is_of_others(file: &Path) -> bool {
+    fs::read_to_string(file).map_or(file.exists(), |text| !text.contains(SIGNATURE))
+}
+
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    fs::create_dir_all(file.parent().expect("each file is in a folder"))?;
+    fs::write(file, text)?;
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755))
+}

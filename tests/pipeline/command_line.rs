@@ -1,0 +1,208 @@
+//! The command line as scripts for T5X and SeqIO, shells and terminals meet it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+const GIMLET: &str = env!("CARGO_BIN_EXE_gimlet");
+
+/// A run of files in [`Folder`], with its bindings written as T5X's own example of `main.py` writes them.
+const RUN: &str = concat!(
+    "--gin_search_paths=",
+    env!("CARGO_MANIFEST_DIR"),
+    r#"/tests/e2e/gin --gin_file=pretrain_tiny.gin --gin.MODEL_DIR=\"/tmp/t5x_pretrain\" --gin.TRAIN_STEPS=10 "#,
+    r#"--gin.MIXTURE_OR_TASK_NAME=\"lines\" --gin.DROPOUT_RATE=0.1 "#,
+    r#"--gin.TASK_FEATURE_LENGTHS="{'inputs': 64, 'targets': 32}""#,
+);
+
+/// A folder in which shell lines run, with `gimlet` on the path.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = Self(tempfile::tempdir().expect("a temporary folder"));
+        for file in ["lines-0.txt", "held-out.txt"] {
+            folder.write(file, "a line of text\n");
+        }
+        folder
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path().join(name), text).expect("the folder can be written");
+    }
+
+    /// Status, standard output and standard error.
+    fn sh(&self, line: &str) -> (i32, String, String) {
+        let programs = Path::new(GIMLET).parent().expect("it lies in a folder").display();
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("PATH={programs}:$PATH; {line}")]).current_dir(self.path());
+        for variable in ["NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "PYTHONPATH"] {
+            command.env_remove(variable);
+        }
+        let output = command.output().expect("a shell is there");
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
+    }
+
+    /// Standard output of a line that succeeds.
+    fn succeeds(&self, line: &str) -> String {
+        let (status, out, error) = self.sh(line);
+        assert_eq!(status, 0, "{line}\n{error}");
+        out
+    }
+
+    /// Standard error of a line that ends with a status.
+    fn fails(&self, line: &str, status: i32) -> String {
+        let (found, _, error) = self.sh(line);
+        assert_eq!(found, status, "{line}\n{error}");
+        error
+    }
+}
+
+#[test]
+fn scripts_for_t5x_run_with_the_folder_of_shims() {
+    let folder = Folder::new();
+    folder.succeeds("gimlet shims t5x_dir");
+    // As the seeds' scripts and T5X's README call it.
+    let script = folder.succeeds(&format!("python3 -u t5x_dir/t5x/train.py {RUN} --dry_run"));
+    assert!(script.contains("/tmp/t5x_pretrain"), "{script}");
+    // As T5X's documentation does.
+    let module = format!(
+        "PYTHONPATH=t5x_dir python3 -m t5x.train_unfragmented {RUN} --alsologtostderr --dry_run"
+    );
+    assert_eq!(folder.succeeds(&module), script);
+    let main = format!(
+        "PYTHONPATH=t5x_dir python3 -m t5x.main {RUN} --run_mode=train --logtostderr --dry_run=True"
+    );
+    assert_eq!(folder.succeeds(&main), script);
+
+    let infer = folder.sh("python3 t5x_dir/t5x/infer.py --gin_file=infer.gin").2;
+    assert!(infer.contains("gimlet") && infer.contains("infer"), "{infer}");
+    let cache = "t5x_dir/seqio_cache_tasks --tasks=a --output_cache_dir=b --module_import=none";
+    assert!(folder.fails(cache, 2).contains("`none`"));
+}
+
+#[test]
+fn what_gimlet_starts_does_not_find_the_shims() {
+    let folder = Folder::new();
+    folder.succeeds("gimlet shims t5x_dir");
+    let seen = r#"printf '#!/bin/sh\necho "$PYTHONPATH"; echo "$@"\n' >gimlet; chmod +x gimlet
+        PATH=.:$PATH PYTHONPATH=t5x_dir:mine python3 -m seqio.scripts.cache_tasks_main --tasks=a"#;
+    assert_eq!(folder.succeeds(seen), "mine\ncache --tasks=a\n");
+    let import = "PYTHONPATH=t5x_dir python3 -c 'from seqio import TaskRegistry'";
+    assert!(folder.fails(import, 1).contains("of `gimlet shims`"));
+}
+
+#[test]
+fn shims_say_that_gimlet_is_missing_and_spare_what_is_not_theirs() {
+    let folder = Folder::new();
+    folder.succeeds("gimlet shims t5x_dir && gimlet shims t5x_dir");
+    let missing =
+        folder.fails("p=$(command -v python3); PATH=/usr/bin:/bin; $p t5x_dir/t5x/eval.py", 1);
+    assert!(missing.contains("`gimlet`, which is not on the PATH"), "{missing}");
+    folder.write("t5x_dir/t5x/train.py", "# T5X's own\n");
+    let refused = folder.fails("gimlet shims t5x_dir", 2);
+    assert!(refused.contains("t5x_dir/t5x/train.py was not written by"), "{refused}");
+}
+
+#[test]
+fn a_link_named_after_seqio_s_script_caches() {
+    let folder = Folder::new();
+    symlink(GIMLET, folder.path().join("seqio_cache_tasks")).expect("it can be linked");
+    let line = "./seqio_cache_tasks --tasks=a --output_cache_dir=b --module_import=none --v=0";
+    assert!(folder.fails(line, 2).contains("`none`"));
+    assert!(folder.succeeds("./seqio_cache_tasks --helpshort").contains("--output_cache_dir"));
+}
+
+#[test]
+fn flags_are_read_from_a_file() {
+    let folder = Folder::new();
+    let lines = RUN.replace(r#"\""#, "'").replace('"', "").replace(" --", "\n--");
+    folder.write("run.flags", &format!("# A run.\n\n{lines}\n--alsologtostderr\n"));
+    let from_flags = folder.succeeds(&format!("gimlet train {RUN} --dry_run"));
+    let from_file = "gimlet train --flagfile=run.flags --undefok=jobname --jobname=7 --dry_run";
+    assert_eq!(folder.succeeds(from_file), from_flags);
+}
+
+#[test]
+fn flags_before_the_command_are_an_error_that_says_where_they_go() {
+    let folder = Folder::new();
+    let error = folder.fails("gimlet --gin_file=a.gin train", 2);
+    let expected = "error: `--gin_file=a.gin` comes before the command: write `gimlet train --gin_file=a.gin`\n";
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn colours_are_for_those_who_want_them() {
+    let folder = Folder::new();
+    folder.write("a.gin", "a = \n");
+    for line in ["gimlet --help", "gimlet gin check a.gin 2>&1", "gimlet train --nonsense 2>&1"] {
+        for (variables, expected) in [
+            ("", false),
+            ("TERM=dumb", false),
+            ("CLICOLOR_FORCE=1", true),
+            ("CLICOLOR_FORCE=1 NO_COLOR=1", false),
+        ] {
+            let (_, out, _) = folder.sh(&format!("{variables} {line}"));
+            assert_eq!(out.contains('\u{1b}'), expected, "{variables} {line}\n{out}");
+        }
+    }
+}
+
+#[test]
+fn quiet_leaves_warnings_and_verbose_names_the_files_that_are_read() {
+    let folder = Folder::new();
+    let said = |flags: &str| folder.sh(&format!("gimlet train {RUN} --dry_run {flags}")).2;
+    let read = "reading <gimlet>/gin/t5x/configs/runs/pretrain.gin";
+    assert!(said("-v").contains(read), "{}", said("-v"));
+    assert!(said("--verbosity=1").contains(read));
+    assert!(!said("").contains("reading "));
+    folder.write("a.gin", "");
+    assert_eq!(folder.sh("gimlet shims quiet -q").2, "");
+    assert!(
+        said("--gin_search_paths=none -q").contains("warning: --gin_search_paths names `none`")
+    );
+}
+
+#[test]
+fn the_version_tells_the_commit_and_libtorch_without_loading_it() {
+    let folder = Folder::new();
+    let version = folder.succeeds("gimlet --version");
+    let lines: Vec<&str> = version.lines().collect();
+    let [program, libtorch] = lines[..] else { panic!("{version}") };
+    let commit = program.strip_prefix(concat!("gimlet ", env!("CARGO_PKG_VERSION"), " ("));
+    assert!(commit.is_some_and(|commit| commit.len() > 8 && commit.ends_with(')')), "{program}");
+    assert!(libtorch.contains("libtorch"), "{libtorch}");
+    assert_eq!(folder.succeeds("gimlet -V"), version);
+}
+
+#[test]
+fn help_lists_bindings_and_hides_what_cannot_work_yet() {
+    let folder = Folder::new();
+    let help = folder.succeeds("gimlet train --help");
+    assert!(help.contains("--gin.X=<V>"), "{help}");
+    assert!(!help.contains("process_count") && !help.contains("multiprocess"), "{help}");
+    let flags = "--multiprocess_gpu --coordinator_address=a:1 --process_count=1 --process_index=0";
+    folder.succeeds(&format!("gimlet train {RUN} --dry_run {flags}"));
+}
+
+#[test]
+fn shells_and_man_learn_the_command_line() {
+    let folder = Folder::new();
+    for (shell, expected) in [
+        ("bash", "complete -F _gimlet"),
+        ("zsh", "#compdef gimlet"),
+        ("fish", "complete -c gimlet"),
+    ] {
+        let script = folder.succeeds(&format!("gimlet completions {shell}"));
+        assert!(script.contains(expected) && script.contains("take_over"), "{shell}");
+    }
+    folder.succeeds("gimlet man pages/man1");
+    let page = fs::read_to_string(folder.path().join("pages/man1/gimlet-train.1")).expect("a page");
+    assert!(page.contains("gin_file") && page.contains("MODEL_DIR"), "{page}");
+}
