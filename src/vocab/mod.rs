@@ -15,7 +15,7 @@ mod unigrams;
 mod word_piece;
 
 pub use error::VocabError;
-pub use sentencepiece::{PieceCount, count_pieces};
+pub use sentencepiece::{PieceCount, count_pieces, tokenizer_json};
 pub use spec::{
     BertWordPieceVocabulary, ByteVocabulary, FullCodepointVocabulary, NormalizationForm,
     NormalizerSpec, PartialCodepointVocabulary, PassThroughVocabulary, SentencePieceVocabulary,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::checkpoint::error::CheckpointError;
 use crate::storage::Path;
-use crate::vocab::{PieceCount, count_pieces};
+use crate::vocab::{PieceCount, count_pieces, tokenizer_json};
 
 /// Sentinels of a T5, which its SentencePiece model does not hold.
 const T5_EXTRA_IDS: usize = 100;
@@ -34,6 +34,10 @@ pub(super) fn sentencepiece_files(
     config["legacy"] = json!(false);
     config["sp_model_kwargs"] = json!({});
     let mut files = both(&config, extra_ids);
+    // Transformers 5 needs it unless the package sentencepiece is there.
+    if let Some(json) = tokenizer_json(&model, extra_ids) {
+        files.push(("tokenizer.json", json.to_string().into_bytes()));
+    }
     files.push(("spiece.model", model));
     Ok(files)
 }

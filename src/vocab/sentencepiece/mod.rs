@@ -7,10 +7,13 @@ mod encoder;
 mod model_proto;
 mod normalizer;
 mod pieces;
+mod tokenizer_json;
 mod trie;
 mod unigram;
 mod word_cache;
 mod words;
+
+pub use tokenizer_json::tokenizer_json;
 
 use std::sync::OnceLock;
 

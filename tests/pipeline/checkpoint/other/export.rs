@@ -174,7 +174,14 @@ fn a_byt5s_tokenizer_has_the_tokens_of_transformers_own() {
 /// A SentencePiece model of these pieces and nothing else.
 fn sentencepiece(pieces: &[&str]) -> Vec<u8> {
     let field = |bytes: &[u8]| [&[0x0a, bytes.len() as u8], bytes].concat();
-    pieces.iter().flat_map(|piece| field(&field(piece.as_bytes()))).collect()
+    let kind = |piece: &str| match piece {
+        "<unk>" => 2,
+        "<pad>" | "</s>" => 3,
+        _ => 1,
+    };
+    let piece =
+        |piece: &&str| field(&[&field(piece.as_bytes())[..], &[0x18, kind(piece)]].concat());
+    pieces.iter().flat_map(piece).collect()
 }
 
 #[test]
@@ -240,6 +247,9 @@ fn another_type_and_a_vocabulary_are_as_asked() {
     export_hugging_face(model.as_ref(), &to, &options).unwrap();
     assert!(open(&to).unwrap().leaves().iter().all(|leaf| leaf.dtype == DType::Bf16));
     assert_eq!(to.join("spiece.model").read().unwrap(), vocabulary.read().unwrap());
+    let json = to.join("tokenizer.json").read().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["model"]["type"], "Unigram");
     let config = to.join("tokenizer_config.json").read_to_string().unwrap();
     assert!(config.contains("\"T5Tokenizer\"") && config.contains("<extra_id_1>"), "{config}");
     assert!(!config.contains("<extra_id_2>"), "{config}");
