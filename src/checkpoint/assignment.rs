@@ -30,6 +30,8 @@ pub struct Plan {
     pub from_scratch: Vec<String>,
     /// Names in the model that the assignment map leaves initialized.
     pub dropped: BTreeSet<String>,
+    /// Names in the model that the checkpoint holds itself, so that a rule for them has no effect.
+    pub put_back: Vec<String>,
     /// Names in the checkpoint that nothing uses. T5X leaves them unread without a word.
     pub unused: Vec<String>,
     /// What the checkpoint's format never holds.
@@ -74,13 +76,28 @@ impl RestoreCheckpointConfig {
             let mismatch = Mismatch { path, missing, extra, shapes, is_resumed: false };
             return Err(CheckpointError::OtherModel(mismatch));
         }
-        Ok(Plan { without, dropped: assigned.dropped, ..plan })
+        Ok(Plan { without, dropped: assigned.dropped, put_back: assigned.put_back, ..plan })
     }
 }
 
 impl Plan {
-    /// What the user is told of arrays that are initialized; `None` where there are none.
-    pub fn notice(&self) -> Option<String> {
+    /// What the user is told of arrays that are initialized, and of those that a rule does not reach.
+    pub fn notices(&self) -> Vec<String> {
+        self.of_initialized().into_iter().chain(self.of_put_back()).collect()
+    }
+
+    fn of_put_back(&self) -> Option<String> {
+        let named = quoted_names(&self.put_back, MAX_NAMED);
+        (!self.put_back.is_empty()).then(|| {
+            format!(
+                "assignment_map has no effect on {named}: the checkpoint holds them under their own names, which \
+                 T5X prefers to where a rule points"
+            )
+        })
+    }
+
+    /// `None` where there are none.
+    fn of_initialized(&self) -> Option<String> {
         let count = self.from_scratch.len();
         let unheld = |name: &&String| self.without.concerns(name);
         let (unheld, mapped): (Vec<&String>, Vec<&String>) =
@@ -169,10 +186,13 @@ pub struct Assigned {
     pub sources: BTreeMap<String, String>,
     /// Names in the model that a rule leaves initialized.
     pub dropped: BTreeSet<String>,
+    /// Names in the model with a rule that has no effect.
+    pub put_back: Vec<String>,
 }
 
 /// Applies the rules: for each name in the model the first that matches it; names without a rule
-/// keep their name where the checkpoint has it. A rule without a match there or in the `rest` of the
+/// keep their name where the checkpoint has it. So does a name with a rule where the checkpoint has it and no rule
+/// takes it for another: T5X puts back whatever was not taken. A rule without a match there or in the `rest` of the
 /// training state is an error, as in T5X.
 ///
 /// # Errors
@@ -186,6 +206,7 @@ pub fn assign<'a>(
     let patterns = rules.iter().map(compile).collect::<Result<Vec<_>, _>>()?;
     let mut is_used = vec![false; rules.len()];
     let (mut sources, mut dropped) = (BTreeMap::new(), BTreeSet::new());
+    let mut ruled = Vec::new();
     for name in model {
         match first_match(&patterns, name)? {
             Some((at, captures)) => {
@@ -198,6 +219,7 @@ pub fn assign<'a>(
                 if !checkpoint.contains(&old[..]) {
                     return Err(absent(&old, name, &rules[at].0, checkpoint));
                 }
+                ruled.push(name.clone());
                 sources.insert(name.clone(), old);
             }
             None if checkpoint.contains(&name[..]) => {
@@ -206,11 +228,17 @@ pub fn assign<'a>(
             None => {}
         }
     }
+    let mut taken: BTreeSet<String> = ruled.iter().map(|name| sources[name].clone()).collect();
     for name in rest {
-        if let Some((at, _)) = first_match(&patterns, name)? {
+        if let Some((at, captures)) = first_match(&patterns, name)? {
             is_used[at] = true;
+            let template = rules[at].1.as_ref();
+            taken.extend(template.and_then(|template| expand(template, &captures).ok()));
         }
     }
+    let stays = |name: &String| checkpoint.contains(&name[..]) && !taken.contains(name);
+    let put_back: Vec<String> = ruled.into_iter().filter(stays).collect();
+    sources.extend(put_back.iter().map(|name| (name.clone(), name.clone())));
     let unused: Vec<String> = rules
         .iter()
         .zip(is_used)
@@ -218,7 +246,7 @@ pub fn assign<'a>(
         .map(|(rule, _)| quoted(&rule.0))
         .collect();
     match unused.is_empty() {
-        true => Ok(Assigned { sources, dropped }),
+        true => Ok(Assigned { sources, dropped, put_back }),
         false => Err(CheckpointError::Assignment(format!(
             "no array of the model matches {}; a pattern must match a whole name, such as \
              `target/encoder/encoder_norm/scale`",
@@ -327,7 +355,7 @@ mod tests {
             let (from_scratch, dropped) =
                 (names(from_scratch), names(dropped).into_iter().collect());
             let plan = Plan { from_scratch, dropped, without, ..Plan::default() };
-            plan.notice().unwrap_or_default()
+            plan.notices().join("; ")
         };
         let nothing = Without::Nothing;
         assert_eq!(notice(&[], &["a"], nothing), "");
@@ -357,6 +385,24 @@ mod tests {
         assert_eq!(
             found.unwrap(),
             "target/encoder/a<target/old_encoder/a target/encoder/b<target/old_encoder/b"
+        );
+    }
+
+    /// As T5X's `apply_assignment_map` of the same rules and names.
+    #[test]
+    fn a_name_that_the_checkpoint_has_and_no_rule_takes_is_put_back() {
+        let rule = [("target/encoder/a", Some("target/encoder/b"))];
+        let both = ["target/encoder/a", "target/encoder/b"];
+        let kept = "target/encoder/a<target/encoder/a target/encoder/b<target/encoder/b";
+        assert_eq!(run(&rule, &both).unwrap(), kept);
+        let swapped = [rule[0], ("target/encoder/b", Some("target/encoder/a"))];
+        let found = run(&swapped, &both).unwrap();
+        assert_eq!(found, "target/encoder/a<target/encoder/b target/encoder/b<target/encoder/a");
+        let found = run(&rule, &["target/encoder/b"]).unwrap();
+        assert_eq!(found, "target/encoder/a<target/encoder/b target/encoder/b<target/encoder/b");
+        let plan = Plan { put_back: vec!["target/encoder/a".to_string()], ..Plan::default() };
+        assert!(
+            plan.notices()[0].starts_with("assignment_map has no effect on `target/encoder/a`")
         );
     }
 

@@ -51,6 +51,18 @@ impl Job {
     }
 }
 
+impl Job {
+    /// Whether a journal is there and tells another job.
+    pub(super) fn differs(&self, journal: &Path) -> Result<bool, CheckpointError> {
+        let text = match journal.read() {
+            Err(error) if error.is_not_found() => return Ok(false),
+            text => text?,
+        };
+        let first = text.split(|byte| *byte == b'\n').next().expect("split yields one part");
+        Ok(serde_json::from_slice::<Self>(first).is_ok_and(|found| found != *self))
+    }
+}
+
 /// The state of each file of a checkpoint, and of the `config.json` that decides on what a single file holds.
 /// Where one cannot be told, as on the web, it is like no other.
 fn states(checkpoint: &Path) -> Result<BTreeMap<String, String>, CheckpointError> {

@@ -16,7 +16,7 @@ use crate::storage::{Path, StorageError};
 const TENSORFLOW_TEXT: &[u8] = b"model_checkpoint_path";
 
 /// Files of which one lies in every checkpoint of Orbax.
-pub(super) const ORBAX_MARKS: [&str; 6] = [
+pub(super) const ORBAX_MARKS: [&str; 8] = [
     "_METADATA",
     "state/_METADATA",
     "_CHECKPOINT_METADATA",
@@ -24,6 +24,9 @@ pub(super) const ORBAX_MARKS: [&str; 6] = [
     // As Orbax left it before it had metadata.
     "state/manifest.ocdbt",
     "state/checkpoint",
+    // As a CheckpointManager leaves a single tree, where its own metadata were not copied along.
+    "default/_METADATA",
+    "default/manifest.ocdbt",
 ];
 
 /// The folder of such a checkpoint in which T5X has Orbax put the arrays.

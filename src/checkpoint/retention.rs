@@ -30,8 +30,8 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Removes the oldest checkpoints and data positions above the numbers, except pinned ones, which
-    /// count all the same; where `best` is given, the worst checkpoints. `newest` is the step just saved:
+    /// Removes the oldest checkpoints and data positions above the numbers, except pinned ones and symbolic links,
+    /// which count all the same; where `best` is given, the worst checkpoints. `newest` is the step just saved:
     /// later ones, which a run passes over only where they are damaged, neither count nor go. Yields the
     /// checkpoints removed. As in T5X, 0 keeps all.
     pub fn apply(
@@ -54,7 +54,7 @@ impl Retention {
             _ => oldest(model_dir, &steps, self.keep),
         };
         for dir in excess {
-            if !is_pinned(&dir)? {
+            if !is_kept(&dir)? {
                 remove(&dir)?;
                 removed.push(dir);
             }
@@ -68,7 +68,7 @@ impl Retention {
             }
         }
         for dir in oldest(model_dir, &with_dataset, self.keep_dataset_checkpoints) {
-            if !is_pinned(&dir)? {
+            if !is_kept(&dir)? {
                 dataset_files(&dir)?.iter().try_for_each(Path::remove_file)?;
             }
         }
@@ -107,6 +107,7 @@ pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
     for dir in entries {
         let final_name = dir.file_name().split(".tmp-").next().expect("split yields one part");
         let is_temporary = final_name != dir.file_name()
+            && !dir.is_link()?
             && step_of(&model_dir.join(final_name)).is_some()
             && dir.is_dir()?;
         if is_temporary
@@ -179,8 +180,15 @@ fn remove(dir: &Path) -> Result<(), CheckpointError> {
     Ok(temporary.remove_dir_all()?)
 }
 
-fn is_pinned(dir: &Path) -> Result<bool, CheckpointError> {
-    Ok(dir.join(PINNED_FILE).exists()?)
+/// Whether a checkpoint stays: one that is pinned, and a link, behind which lies what is someone else's.
+fn is_kept(dir: &Path) -> Result<bool, CheckpointError> {
+    let is_link = dir.is_link()?;
+    if is_link {
+        telemetry::notice_once(&format!(
+            "{dir} is a symbolic link: it is kept, remove it yourself"
+        ));
+    }
+    Ok(is_link || dir.join(PINNED_FILE).exists()?)
 }
 
 /// Whether a path relative to a checkpoint is a data position.

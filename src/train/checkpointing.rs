@@ -99,7 +99,7 @@ impl<'a> Checkpoints<'a> {
         let Some(stored) = initial(config)? else { return Ok(None) };
         let plan = config.plan(stored.as_ref(), &shapes(state))?;
         fill(state, stored.as_ref(), &plan, config.dtype.map(DType::from))?;
-        if let Some(notice) = plan.notice() {
+        for notice in plan.notices() {
             telemetry::notice(&notice);
         }
         let data = match config.restore_dataset {

@@ -53,15 +53,17 @@ fn missing(to: &Path, files: Files) -> Result<Vec<(Path, Vec<u8>)>, CheckpointEr
         let file = to.join(name);
         match file.read() {
             Ok(found) if found == bytes => {}
-            Ok(_) => {
-                let reason = format!("it holds another `{name}`; name another folder or remove it");
-                return Err(CheckpointError::Export { path: to.to_string(), reason });
-            }
+            Ok(_) => return Err(holds_another(to, name)),
             Err(error) if error.is_not_found() => missing.push((file, bytes)),
             Err(error) => return Err(error.into()),
         }
     }
     Ok(missing)
+}
+
+fn holds_another(to: &Path, name: &str) -> CheckpointError {
+    let reason = format!("it holds another `{name}`; name another folder or remove it");
+    CheckpointError::Export { path: to.to_string(), reason }
 }
 
 /// Writes the parameters of a checkpoint as a state dictionary under transformers' names, which
@@ -133,8 +135,12 @@ fn write_in_order(
         Weights::Flax => flax::write_file(from, &tensors, out),
     };
     let out = written.map_err(|error| unwrapped(file, error))?;
-    for (file, bytes) in beside {
-        file.write_atomic(bytes)?;
+    for (path, bytes) in beside {
+        // Another conversion into the folder may have ended meanwhile.
+        if path.exists()? && path.read()? != *bytes {
+            return Err(holds_another(&file.folder(), path.file_name()));
+        }
+        path.write_atomic(bytes)?;
     }
     out.finish()
 }

@@ -12,16 +12,17 @@ use crate::checkpoint::names::hugging_face::{FLAX, SAFETENSORS, TORCH};
 use crate::storage::Path;
 
 /// The weights that a folder may hold, the ones to be preferred first, and what opens them.
-const WEIGHTS: [(&str, Weights); 5] = [
+const WEIGHTS: [(&str, Weights); 6] = [
     (SAFETENSORS, Weights::SafeTensors),
     ("model.safetensors.index.json", Weights::SafeTensorsIndex),
     (TORCH, Weights::Torch),
     ("pytorch_model.bin.index.json", Weights::TorchIndex),
     (FLAX, Weights::Flax),
+    ("flax_model.msgpack.index.json", Weights::FlaxIndex),
 ];
 
 /// Files of which one lies in every model folder.
-pub(in crate::checkpoint) fn marks() -> [&'static str; 5] {
+pub(in crate::checkpoint) fn marks() -> [&'static str; 6] {
     WEIGHTS.map(|(name, _)| name)
 }
 
@@ -33,18 +34,21 @@ enum Weights {
     Torch,
     TorchIndex,
     Flax,
+    FlaxIndex,
 }
 
 impl Weights {
     fn open(self, file: &Path) -> Result<Box<dyn RawTensors>, CheckpointError> {
         let safe = |file: &Path| Ok(Box::new(SafeTensors::open(file)?) as Box<dyn RawTensors>);
         let torch = |file: &Path| Ok(Box::new(TorchFile::open(file)?) as Box<dyn RawTensors>);
+        let flax = |file: &Path| Ok(Box::new(FlaxFile::open(file)?) as Box<dyn RawTensors>);
         match self {
             Self::SafeTensors => safe(file),
             Self::Torch => torch(file),
             Self::SafeTensorsIndex => Ok(Box::new(Shards::open(file, &safe)?)),
             Self::TorchIndex => Ok(Box::new(Shards::open(file, &torch)?)),
-            Self::Flax => Ok(Box::new(FlaxFile::open(file)?)),
+            Self::Flax => flax(file),
+            Self::FlaxIndex => Ok(Box::new(Shards::open(file, &flax)?)),
         }
     }
 }

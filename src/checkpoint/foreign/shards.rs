@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::RawTensors;
 use super::sums::Piece;
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::names::hugging_face::Dialect;
 use crate::checkpoint::raw::RawInfos;
 use crate::storage::Path;
 
@@ -23,6 +24,9 @@ pub(super) struct Shards {
     places: BTreeMap<String, usize>,
 }
 
+/// Bytes of an index at most.
+const MAX_INDEX: u64 = 64 << 20;
+
 #[derive(Deserialize)]
 struct Index {
     weight_map: BTreeMap<String, String>,
@@ -35,7 +39,7 @@ impl Shards {
     /// A file is missing or damaged, or lacks a tensor that the index promises.
     pub fn open(index: &Path, open: Opener<'_>) -> Result<Self, CheckpointError> {
         let damaged = |reason| CheckpointError::damaged(index, reason);
-        let parsed: Index = serde_json::from_slice(&index.read()?)
+        let parsed: Index = serde_json::from_slice(&index.read_up_to(MAX_INDEX)?)
             .map_err(|error| damaged(format!("it is no index of files: {error}")))?;
         let dir = index.folder();
         let mut shards =
@@ -80,6 +84,10 @@ fn missing(index: &Path, error: CheckpointError) -> CheckpointError {
 impl RawTensors for Shards {
     fn tensors(&self) -> &RawInfos {
         &self.tensors
+    }
+
+    fn dialect(&self) -> Dialect {
+        self.files.first().map_or(Dialect::PyTorch, |file| file.dialect())
     }
 
     fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<u8>, CheckpointError> {

@@ -49,10 +49,13 @@ impl Noted {
     }
 }
 
+/// Bytes of a list at most: that of two million files.
+const MAX_BYTES: u64 = 256 << 20;
+
 impl Checksums {
     /// Those of a checkpoint; `None` where the writer left none, as T5X does.
     pub fn load(checkpoint: &Path) -> Result<Option<Self>, CheckpointError> {
-        let text = match checkpoint.join(FILE).read() {
+        let text = match checkpoint.join(FILE).read_up_to(MAX_BYTES) {
             Err(error) if error.is_not_found() => return Ok(None),
             other => other?,
         };

@@ -4,14 +4,14 @@
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::checksums::{Checksums, FILE as CHECKSUMS_FILE};
+use super::checksums::{Checksums, FILE as CHECKSUMS_FILE, JOURNAL_FILE};
 use super::dialect::{Conversion, SmallFile};
 use super::procedure::Procedure;
 use super::reader::CHECKPOINT_FILE;
 use super::share::Share;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::format::Format;
-use crate::checkpoint::journal::Journal;
+use crate::checkpoint::journal::{Job, Journal};
 use crate::checkpoint::open::{ORBAX_ITEM, open, recognize};
 use crate::checkpoint::parallel;
 use crate::checkpoint::spec::Commit;
@@ -25,8 +25,9 @@ pub(in crate::checkpoint) const TEMPORARY_MARK: &str = ".gimlet";
 /// How the checkpoint becomes visible.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// By its name, on disk. The lock shows cleaners that the writer is alive.
-    Renamed { _lock: Option<Lock> },
+    /// By its name, on disk. The lock shows cleaners that the writer is alive. A conversion must yield what was asked
+    /// of it; a run is content with any whole checkpoint of its step.
+    Renamed { converts: bool, _lock: Option<Lock> },
     /// By its name, in a store that copies its files there.
     Moved(Tenure),
     /// In a store by its last file.
@@ -101,7 +102,7 @@ impl Place {
         if is_store || share.is_some() {
             unfinished::mark(&temporary, share.as_ref().map(|share| &share.save_id[..]))?;
         }
-        Ok((temporary, tenure.map_or(Self::Renamed { _lock: lock }, Self::Moved)))
+        Ok((temporary, tenure.map_or(Self::Renamed { converts: false, _lock: lock }, Self::Moved)))
     }
 
     /// As [`Place::begin`], for a conversion: goes on with what one of the same has left that was killed, and
@@ -121,6 +122,10 @@ impl Place {
                 (finished.clone(), begin_in_store(tenure, finished)?)
             }
             false => Self::begin(model_dir, finished, &Procedure::default())?,
+        };
+        let place = match place {
+            Self::Renamed { _lock, .. } => Self::Renamed { converts: true, _lock },
+            place => place,
         };
         Ok((temporary, place, Checksums::default()))
     }
@@ -151,12 +156,17 @@ impl Place {
             }
             let lock = match folder.try_lock() {
                 Ok(Locked::Held(lock)) => lock,
+                Ok(Locked::Busy) if is_of_another(&folder, job)? => {
+                    let by = "a conversion of another checkpoint, format or --dtype".to_string();
+                    return Err(CheckpointError::Busy { path: finished.to_string(), by });
+                }
                 // Who removes it was quicker.
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => continue,
             };
             if let Some(noted) = noted(&folder)? {
-                return Ok(Some((folder, Self::Renamed { _lock: Some(lock) }, noted)));
+                let place = Self::Renamed { converts: true, _lock: Some(lock) };
+                return Ok(Some((folder, place, noted)));
             }
         }
         Ok(None)
@@ -235,7 +245,11 @@ impl Place {
     fn take_name(&self, temporary: &Path, finished: &Path) -> Result<(), CheckpointError> {
         let is_there = finished.exists()?;
         if is_there && is_whole(finished)? {
-            return Ok(temporary.remove_dir_all()?);
+            // The same conversion writes the same bytes.
+            let is_other = matches!(self, Self::Renamed { converts: true, .. })
+                && temporary.sizes()? != finished.sizes()?;
+            temporary.remove_dir_all()?;
+            return if is_other { Err(overtaken(finished)) } else { Ok(()) };
         }
         match self {
             Self::Moved(tenure) => {
@@ -263,6 +277,19 @@ impl Place {
             Self::There | Self::Another => {}
         }
     }
+}
+
+/// Whether a living conversion of another job writes the folder, in either format.
+fn is_of_another(folder: &Path, job: &Job) -> Result<bool, CheckpointError> {
+    [folder.clone(), folder.join(ORBAX_ITEM)]
+        .iter()
+        .try_fold(false, |found, item| Ok(found || job.differs(&item.join(JOURNAL_FILE))?))
+}
+
+fn overtaken(finished: &Path) -> CheckpointError {
+    let reason = "another process has finished it meanwhile, as a checkpoint of other files; see it with `gimlet \
+                  checkpoint show`, or name another TO";
+    CheckpointError::Export { path: finished.to_string(), reason: reason.to_string() }
 }
 
 /// Gives the files of a folder in a store the names of another, those of a checkpoint that is damaged or

@@ -26,6 +26,9 @@ pub struct Zarr<'a> {
     pub begun: Option<&'a Begun>,
 }
 
+/// Bytes of metadata at most.
+const MAX_METADATA: u64 = 1 << 20;
+
 /// Reads the metadata of an array, of whichever version is there.
 pub fn metadata(checkpoint: &Path, files: &dyn Files) -> Result<Metadata, CheckpointError> {
     for name in Metadata::FILES {
@@ -34,9 +37,14 @@ pub fn metadata(checkpoint: &Path, files: &dyn Files) -> Result<Metadata, Checkp
         match place.open() {
             Err(error) if error.is_not_found() => continue,
             source => source?
+                .take(MAX_METADATA + 1)
                 .read_to_end(&mut text)
                 .map_err(|error| read_error(checkpoint, &files.shown(name), error))?,
         };
+        if text.len() as u64 > MAX_METADATA {
+            let reason = format!("`{}` has more than {MAX_METADATA} bytes", files.shown(name));
+            return Err(CheckpointError::damaged(checkpoint, reason));
+        }
         let shown = files.shown("");
         let name_of = shown.trim_end_matches('/');
         return Metadata::parse(name, &text).map_err(|refusal| match refusal {

@@ -51,7 +51,7 @@ impl Weights {
         })?;
         let dtype = self.wanted.config.dtype.map(DType::from);
         fill_params(&params, stored.as_ref(), &plan, dtype)?;
-        if let Some(notice) = plan.notice() {
+        for notice in plan.notices() {
             telemetry::notice(&notice);
         }
         Ok(Restored { step: stored.step()?, params })

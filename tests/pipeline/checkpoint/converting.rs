@@ -193,6 +193,15 @@ fn a_folder_becomes_flax_models_as_flax_itself_writes_them() {
     assert_eq!(error.matches("left as it is, it is there already").count(), 2, "{error}");
 }
 
+/// The names of a file's arrays, as its index would have them.
+fn raw_names(name: &str, value: &rmpv::Value) -> Vec<String> {
+    let Some(children) = value.as_map() else { return vec![name.to_string()] };
+    let child = |key: &rmpv::Value| {
+        format!("{name}/{}", key.as_str().unwrap()).trim_start_matches('/').to_string()
+    };
+    children.iter().flat_map(|(key, value)| raw_names(&child(key), value)).collect()
+}
+
 #[test]
 fn what_flax_wrote_is_read_and_becomes_what_it_was_made_from() {
     let (_dir, dir) = scratch();
@@ -224,6 +233,15 @@ fn what_flax_wrote_is_read_and_becomes_what_it_was_made_from() {
     check(&dir.join("t5x/checkpoint_0"), 29);
     // As transformers 5 calls every T5.
     folder.join("config.json").write_atomic(br#"{"tie_word_embeddings": true}"#).unwrap();
+    check(&folder, 29);
+    // As Flax's `save_pretrained` of a large model leaves it, but in one shard.
+    let shard = "flax_model-00001-of-00001.msgpack";
+    file.rename(&folder.join(shard)).unwrap();
+    let tree = fixture("flax/flax_model.msgpack").read().unwrap();
+    let names = raw_names("", &rmpv::decode::read_value(&mut &tree[..]).unwrap());
+    let map: Vec<String> = names.iter().map(|name| format!("{name:?}: {shard:?}")).collect();
+    let index = format!("{{\"weight_map\": {{{}}}}}", map.join(", "));
+    folder.join("flax_model.msgpack.index.json").write_atomic(index.as_bytes()).unwrap();
     check(&folder, 29);
 }
 

@@ -4,15 +4,17 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Mutex;
 
 use gimlet::checkpoint::{
-    Array, ArrayInfo, CheckpointError, Format, NativeOptions, Stored, export_t5x, list_steps, open,
+    Array, ArrayInfo, CheckpointError, DType, Format, NativeOptions, Stored, checkpoint_dir,
+    export_orbax, export_t5x, list_steps, open,
 };
 use gimlet::storage::{Path, StorageError};
 
 use super::interrupted::{contents, conversion, end, kept, save_t5, start};
-use super::scratch;
 use super::stores::orphan;
+use super::{copy_files, save, scratch};
 use crate::storage::faulty::Bucket;
 use crate::storage::server::Request;
 
@@ -97,6 +99,78 @@ impl Stored for Breaking<'_> {
     fn read_part(&self, name: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
         self.read(name).map(|array| array.part(part))
     }
+}
+
+/// A checkpoint during whose conversion something happens.
+struct During<'a>(&'a dyn Stored, &'a (dyn Fn() + Sync));
+
+impl std::fmt::Debug for During<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Stored for During<'_> {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn format(&self) -> Format {
+        self.0.format()
+    }
+
+    fn step(&self) -> Result<u64, CheckpointError> {
+        self.0.step()
+    }
+
+    fn leaves(&self) -> Vec<ArrayInfo<'_>> {
+        self.0.leaves()
+    }
+
+    fn read(&self, name: &str) -> Result<Array, CheckpointError> {
+        if name == "state/step" {
+            self.1();
+        }
+        self.0.read(name)
+    }
+
+    fn read_part(&self, name: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
+        self.read(name).map(|array| array.part(part))
+    }
+}
+
+#[test]
+fn of_two_conversions_at_once_into_one_place_the_second_is_refused_unless_it_writes_the_same() {
+    let (_dir, dir) = scratch();
+    let from = open(&save(&dir.join("from"), 7)).unwrap();
+    let (same, half) = (
+        NativeOptions::default(),
+        NativeOptions { dtype: Some(DType::Bf16), ..NativeOptions::default() },
+    );
+    let at = || (dir.join("to"), 7);
+    let inner = || {
+        export_t5x(&*from, at(), &half).unwrap_err().to_string()
+            + &export_orbax(&*from, at(), &same).unwrap_err().to_string()
+    };
+    let told = Mutex::new(String::new());
+    export_t5x(&During(&*from, &|| *told.lock().unwrap() = inner()), at(), &same).unwrap();
+    let told = told.into_inner().unwrap();
+    assert_eq!(
+        told.matches("a conversion of another checkpoint, format or --dtype").count(),
+        2,
+        "{told}"
+    );
+    // As by one that began in the same moment.
+    dir.join("to").remove_dir_all().unwrap();
+    let other = export_t5x(&*from, (dir.join("other"), 7), &half).unwrap();
+    let overtake = || copy_files(&other, &checkpoint_dir(&dir.join("to"), 7));
+    let error = export_t5x(&During(&*from, &overtake), at(), &same).unwrap_err().to_string();
+    assert!(error.contains("another process has finished it meanwhile"), "{error}");
+    dir.join("to").remove_dir_all().unwrap();
+    let nothing = || ();
+    let other = export_t5x(&During(&*from, "", &nothing), (dir.join("another"), 7), &same).unwrap();
+    let overtake = || copy_files(&other, &checkpoint_dir(&dir.join("to"), 7));
+    export_t5x(&During(&*from, &overtake), at(), &same).unwrap();
 }
 
 #[test]

@@ -42,6 +42,27 @@ fn the_newest_and_the_pinned_stay() {
 }
 
 #[test]
+fn links_stay_and_what_lies_behind_them() {
+    let (_dir, model_dir) = scratch();
+    let elsewhere = model_dir.join("elsewhere");
+    elsewhere.create_dir_all().unwrap();
+    save(&elsewhere, 5);
+    [6, 7].iter().for_each(|step| drop(save(&model_dir, *step)));
+    let before = elsewhere.sizes().unwrap();
+    let link = checkpoint_dir(&model_dir, 5).local().unwrap();
+    std::os::unix::fs::symlink("elsewhere/checkpoint_5", link).unwrap();
+    prune(&model_dir, Some(1), Some(1));
+    assert_eq!(list_steps(&model_dir).unwrap(), [5, 7]);
+    assert_eq!(elsewhere.sizes().unwrap(), before);
+    assert!(checkpoint_dir(&model_dir, 5).is_link().unwrap());
+    let stale = model_dir.join("checkpoint_8.tmp-1");
+    std::os::unix::fs::symlink("elsewhere", stale.local().unwrap()).unwrap();
+    remove_stale(&model_dir).unwrap();
+    assert!(stale.is_link().unwrap());
+    assert_eq!(elsewhere.sizes().unwrap(), before);
+}
+
+#[test]
 fn what_was_just_saved_stays_though_a_later_one_is_damaged() {
     everywhere(|model_dir| {
         [1, 3, 9].iter().for_each(|step| drop(save(model_dir, *step)));

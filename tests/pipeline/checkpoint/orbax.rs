@@ -55,6 +55,15 @@ fn what_orbax_wrote_is_not_replaced() {
 }
 
 #[test]
+fn a_default_item_without_metadata_around_it_is_recognized() {
+    let (_dir, dir) = scratch();
+    let checkpoint = dir.join("checkpoint_3");
+    copy_files(&fixture("orbax/managed/checkpoint_3/state"), &checkpoint.join("default"));
+    check_tree(&checkpoint);
+    assert_eq!(list_steps(&dir).unwrap(), [3]);
+}
+
+#[test]
 fn the_tree_file_of_orbax_stands_for_its_folder() {
     let stored = open(&fixture("orbax/aggregated/checkpoint_3/state/checkpoint")).unwrap();
     assert_eq!((stored.format(), stored.step().unwrap()), (Format::Orbax, 3));

@@ -10,6 +10,12 @@ use crate::checkpoint::array::DType;
 /// What a pickle may do before it is taken for hostile: a model of 100,000 tensors needs less.
 const MAX_OPERATIONS: usize = 8_000_000;
 
+/// Bytes that it may build at most: a model of 100,000 tensors takes 150 MB.
+const MAX_BYTES: usize = 256 << 20;
+
+/// Bytes of what is remembered, with the room that a table leaves free.
+const MEMO_BYTES: usize = 2 * size_of::<(u32, Value)>();
+
 /// A value; the numbers of `List` and `Dict` are places in [`Machine`].
 #[derive(Clone, Debug)]
 pub(super) enum Value {
@@ -59,6 +65,8 @@ pub(super) struct Machine {
     marks: Vec<usize>,
     memo: HashMap<u32, Value>,
     operations: usize,
+    /// Values that went into lists and dicts.
+    contained: usize,
     pub lists: Vec<Vec<Value>>,
     pub dicts: Vec<Vec<(Value, Value)>>,
     pub storages: Vec<Storage>,
@@ -69,12 +77,26 @@ impl Machine {
     /// Counts operations, so that what they build is bounded.
     pub fn spend(&mut self, operations: usize) -> Result<(), Refused> {
         self.operations += operations;
-        match self.operations <= MAX_OPERATIONS {
-            true => Ok(()),
-            false => Err(Refused::Unsupported(format!(
+        if self.operations > MAX_OPERATIONS {
+            return Err(Refused::Unsupported(format!(
                 "its pickle has over {MAX_OPERATIONS} operations, more than a state dictionary needs"
-            ))),
+            )));
         }
+        if self.bytes() > MAX_BYTES {
+            return Err(Refused::Unsupported(format!(
+                "its pickle builds over {} MiB of values, more than a state dictionary needs",
+                MAX_BYTES >> 20
+            )));
+        }
+        Ok(())
+    }
+
+    /// About what its values take.
+    fn bytes(&self) -> usize {
+        let containers = self.lists.len() + self.dicts.len();
+        (self.stack.len() + self.contained) * size_of::<Value>()
+            + containers * 2 * size_of::<Vec<Value>>()
+            + self.memo.len() * MEMO_BYTES
     }
 
     pub fn push(&mut self, value: Value) {
@@ -112,17 +134,20 @@ impl Machine {
     }
 
     pub fn push_list(&mut self, values: Vec<Value>) {
+        self.contained += values.len();
         self.lists.push(values);
         self.push(Value::List(self.lists.len() - 1));
     }
 
     pub fn push_dict(&mut self, pairs: Vec<(Value, Value)>) {
+        self.contained += 2 * pairs.len();
         self.dicts.push(pairs);
         self.push(Value::Dict(self.dicts.len() - 1));
     }
 
     /// Appends to the list on top.
     pub fn extend_list(&mut self, values: Vec<Value>) -> Result<(), Refused> {
+        self.contained += values.len();
         match self.top()? {
             Value::List(at) => {
                 self.lists[at].extend(values);
@@ -134,6 +159,7 @@ impl Machine {
 
     /// Sets keys of the dict on top.
     pub fn extend_dict(&mut self, values: Vec<Value>) -> Result<(), Refused> {
+        self.contained += values.len();
         match self.top()? {
             Value::Dict(at) => {
                 self.dicts[at].extend(pairs(values)?);
@@ -219,5 +245,25 @@ impl Value {
             Value::Str(text) => Some(text),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lists that nest and are remembered took 160 times the bytes of their pickle.
+    #[test]
+    fn what_a_pickle_builds_is_bounded() {
+        let mut machine = Machine::default();
+        let refused = (0..MAX_OPERATIONS).find_map(|_| {
+            machine.push_list(Vec::new());
+            machine.memoize().unwrap();
+            machine.spend(2).err()
+        });
+        assert!(
+            matches!(refused, Some(Refused::Unsupported(reason)) if reason.contains("256 MiB"))
+        );
+        assert!(machine.bytes() < MAX_BYTES + 1000);
     }
 }

@@ -22,6 +22,9 @@ use crate::storage::{Path, RangeFile};
 
 use state_dict::Tensor;
 
+/// Bytes of a tensor at most that repeats elements of its storage, as `expand` leaves it.
+const MAX_EXPANDED: u64 = 1 << 30;
+
 /// The longest pickle that is read: one of a million tensors is shorter.
 const MAX_PICKLE: u64 = 256 << 20;
 
@@ -141,7 +144,8 @@ fn check(
     let Some(extent) = storages.get(&tensor.storage) else {
         return damaged(format!("its storage `{}` is not in the file", tensor.storage));
     };
-    let held = extent.length / tensor.dtype.size() as u64;
+    let size = tensor.dtype.size() as u64;
+    let (held, most) = (extent.length / size, MAX_EXPANDED / size);
     let Tensor { shape, strides, offset, .. } = tensor;
     let elements = shape.iter().try_fold(1u64, |count, n| count.checked_mul(*n as u64));
     // The last element's place; nothing where there are no elements.
@@ -155,7 +159,7 @@ fn check(
         }
         (Some(0), Some(_)) => Ok(()),
         // More elements than the storage has: an expanded one, which may claim any size.
-        (Some(elements), Some(last)) if elements <= held && last < held => Ok(()),
+        (Some(elements), Some(last)) if elements <= held.max(most) && last < held => Ok(()),
         _ => damaged(format!(
             "shape {shape:?} with strides {strides:?} from {offset} on does not fit its storage of \
              {held} elements"

@@ -161,7 +161,7 @@ fn what_a_format_never_holds_is_initialized_and_said_once() {
         needs.insert("state/param_states/token_embedder/embedding/v_row".to_string(), vec![10]);
         let plan = config(None, false).plan(stored.as_ref(), &needs).unwrap();
         assert_eq!((plan.without, plan.from_scratch.len()), (without, initialized), "{path}");
-        let said = plan.notice().unwrap_or_default();
+        let said = plan.notices().join("; ");
         assert!(said.contains(notice), "{said}");
         needs.insert("target/encoder/adapter".to_string(), vec![2]);
         assert!(config(None, false).plan(stored.as_ref(), &needs).is_err(), "{path}");

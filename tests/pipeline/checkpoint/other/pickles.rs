@@ -45,6 +45,15 @@ fn the_tensor_of_these_tests_is_read() {
     assert_eq!(stored.shapes()["target/a"], [2, 2]);
 }
 
+/// As `torch.save(t.expand(3, 2))` leaves it.
+#[test]
+fn an_expanded_tensor_is_read() {
+    let stored = opened(&file(&tensor(b"K\x03K\x02\x86", b"K\x00K\x01\x86"))).unwrap();
+    assert_eq!(stored.shapes()["target/a"], [3, 2]);
+    let values = stored.read("target/a").unwrap().to_f32().unwrap();
+    assert_eq!(values, [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]);
+}
+
 fn check(object: &[u8], expected: &str) {
     let message = opened(&file(object)).unwrap_err().to_string();
     assert!(message.contains(expected), "{message}");
