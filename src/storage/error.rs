@@ -37,8 +37,8 @@ pub enum StorageError {
     },
     /// No space is left on the device, or a quota or file size limit is reached.
     #[error(
-        "cannot {operation} `{path}`: the disk is full; free some space, or keep fewer checkpoints \
-         (`SaveCheckpointConfig.keep`){mapped}"
+        "cannot {operation} `{path}`: the disk is full; free some space, or name another place (a run that \
+         keeps fewer checkpoints, `SaveCheckpointConfig.keep`, needs less){mapped}"
     )]
     DiskFull {
         /// The path as given.
