@@ -108,14 +108,15 @@ fn write_weights(
 ) -> Result<(), CheckpointError> {
     // Who is refused has written nothing that could be taken back.
     let out = TensorFile::begin(&target.file, &target.file, &Job::of(from, options)?)?;
-    let written = write_in_order(from, model, options.weights, target, out);
+    let mut added = Vec::new();
+    let written = write_in_order(from, model, options.weights, target, (out, &mut added));
     // Should the weights be there all the same, as where a store's answer got lost, the small files belong
     // to them.
     if let Err(error) = &written
         && matches!(target.file.exists(), Ok(false))
     {
         // What cannot be removed stays, for the failure itself is what counts.
-        target.beside.iter().for_each(|(file, _)| drop(file.remove_file()));
+        added.iter().for_each(|file| drop(file.remove_file()));
         let _ = TensorFile::give_up(&target.file, error);
     }
     written
@@ -126,7 +127,7 @@ fn write_in_order(
     model: &Model,
     weights: Weights,
     Target { file, beside }: &Target,
-    out: TensorFile,
+    (out, added): (TensorFile, &mut Vec<Path>),
 ) -> Result<(), CheckpointError> {
     let tensors: Vec<&Tensor> = model.tensors.values().collect();
     let written = match weights {
@@ -137,10 +138,12 @@ fn write_in_order(
     let out = written.map_err(|error| unwrapped(file, error))?;
     for (path, bytes) in beside {
         // Another conversion into the folder may have ended meanwhile.
-        if path.exists()? && path.read()? != *bytes {
+        if !path.exists()? {
+            path.write_atomic(bytes)?;
+            added.push(path.clone());
+        } else if path.read()? != *bytes {
             return Err(holds_another(&file.folder(), path.file_name()));
         }
-        path.write_atomic(bytes)?;
     }
     out.finish()
 }

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use gimlet::checkpoint::{
-    Array, ArrayInfo, CheckpointError, DType, Format, NativeOptions, Stored, checkpoint_dir,
-    export_orbax, export_t5x, list_steps, open,
+    Array, ArrayInfo, CheckpointError, DType, Format, HuggingFaceOptions, NativeOptions, Stored,
+    Weights, checkpoint_dir, export_hugging_face, export_orbax, export_t5x, list_steps, open,
 };
 use gimlet::storage::{Path, StorageError};
 
@@ -101,8 +101,8 @@ impl Stored for Breaking<'_> {
     }
 }
 
-/// A checkpoint during whose conversion something happens.
-struct During<'a>(&'a dyn Stored, &'a (dyn Fn() + Sync));
+/// A checkpoint during whose conversion something happens, before one of its arrays.
+struct During<'a>(&'a dyn Stored, &'static str, &'a (dyn Fn() + Sync));
 
 impl std::fmt::Debug for During<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -128,8 +128,8 @@ impl Stored for During<'_> {
     }
 
     fn read(&self, name: &str) -> Result<Array, CheckpointError> {
-        if name == "state/step" {
-            self.1();
+        if name == self.1 {
+            self.2();
         }
         self.0.read(name)
     }
@@ -153,7 +153,8 @@ fn of_two_conversions_at_once_into_one_place_the_second_is_refused_unless_it_wri
             + &export_orbax(&*from, at(), &same).unwrap_err().to_string()
     };
     let told = Mutex::new(String::new());
-    export_t5x(&During(&*from, &|| *told.lock().unwrap() = inner()), at(), &same).unwrap();
+    export_t5x(&During(&*from, "state/step", &|| *told.lock().unwrap() = inner()), at(), &same)
+        .unwrap();
     let told = told.into_inner().unwrap();
     assert_eq!(
         told.matches("a conversion of another checkpoint, format or --dtype").count(),
@@ -164,13 +165,31 @@ fn of_two_conversions_at_once_into_one_place_the_second_is_refused_unless_it_wri
     dir.join("to").remove_dir_all().unwrap();
     let other = export_t5x(&*from, (dir.join("other"), 7), &half).unwrap();
     let overtake = || copy_files(&other, &checkpoint_dir(&dir.join("to"), 7));
-    let error = export_t5x(&During(&*from, &overtake), at(), &same).unwrap_err().to_string();
+    let error =
+        export_t5x(&During(&*from, "state/step", &overtake), at(), &same).unwrap_err().to_string();
     assert!(error.contains("another process has finished it meanwhile"), "{error}");
     dir.join("to").remove_dir_all().unwrap();
     let nothing = || ();
     let other = export_t5x(&During(&*from, "", &nothing), (dir.join("another"), 7), &same).unwrap();
     let overtake = || copy_files(&other, &checkpoint_dir(&dir.join("to"), 7));
-    export_t5x(&During(&*from, &overtake), at(), &same).unwrap();
+    export_t5x(&During(&*from, "state/step", &overtake), at(), &same).unwrap();
+}
+
+#[test]
+fn a_conversion_that_ends_behind_another_in_its_folder_leaves_that_whole() {
+    let (_dir, dir) = scratch();
+    let from = open(&save_t5(&dir.join("from"))).unwrap();
+    let to = dir.join("to");
+    let options =
+        |weights, dtype| HuggingFaceOptions { weights, dtype, ..HuggingFaceOptions::default() };
+    let other = options(Weights::Torch, Some(DType::Bf16));
+    let overtake = || drop(export_hugging_face(&*from, &to, &other));
+    let during = During(&*from, "target/token_embedder/embedding", &overtake);
+    let error = export_hugging_face(&during, &to, &options(Weights::Safetensors, None));
+    assert!(error.unwrap_err().to_string().contains("it holds another `config.json`"));
+    let left: Vec<_> = to.sizes().unwrap().into_keys().collect();
+    assert_eq!(left, ["config.json", "generation_config.json", "pytorch_model.bin"]);
+    open(&to).unwrap().verify().unwrap();
 }
 
 #[test]
