@@ -45,6 +45,11 @@ pub fn detail(text: &str) {
     say(Verbosity::Verbose, text);
 }
 
+/// As [`detail`], the first time this text is given.
+pub fn detail_once(text: &str) {
+    say_once(Verbosity::Verbose, text);
+}
+
 /// Tells the user something worth knowing: one line, lower case, no full stop.
 pub fn notice(text: &str) {
     say(Verbosity::Normal, text);
@@ -92,7 +97,7 @@ fn say(least: Verbosity, text: &str) {
 
 fn say_once(least: Verbosity, text: &str) {
     let mut console = console();
-    if console.said.insert(text.to_string()) {
+    if console.verbosity >= least && console.said.insert(text.to_string()) {
         print(&console, least, text);
     }
 }

@@ -149,7 +149,7 @@ pub(crate) fn open_records(
     restart: Option<&Arc<Restart>>,
 ) -> Result<Box<dyn RecordReader>, DataError> {
     let path = &file.path;
-    telemetry::detail(&format!("opening {path} at record {}", position.records));
+    telemetry::detail_once(&format!("opening {path}"));
     let mut reader: Box<dyn RecordReader> = match &file.format {
         Format::Text => Box::new(lines::Lines::open_at(path, position, restart)?),
         Format::Json { field } => json_items::open_json(path, field.as_deref(), position, restart)?,
