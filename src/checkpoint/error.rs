@@ -75,6 +75,14 @@ pub enum CheckpointError {
         /// What was found and what was expected.
         reason: String,
     },
+    /// Something else than a folder of checkpoints, which a mode needs.
+    #[error("`{path}` is not a folder of checkpoints: {reason}")]
+    NotAFolder {
+        /// The path as given.
+        path: String,
+        /// What was found and what was expected.
+        reason: String,
+    },
     /// The checkpoint is whole, but uses something that T5X's own reader would refuse too.
     #[error("checkpoint `{path}` cannot be read: {reason}")]
     Unsupported {

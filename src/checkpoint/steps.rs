@@ -17,7 +17,7 @@ const PREFIX: &str = "checkpoint_";
 const BUNDLE_PREFIX: &str = "model.ckpt-";
 
 /// What is said where a mode needs several.
-const ONE_CHECKPOINT: &str = "it is one checkpoint, no folder of them; use mode = 'specific'";
+const ONE_CHECKPOINT: &str = "it is one checkpoint; use mode = 'specific'";
 
 /// The folder of the checkpoint of a step.
 pub fn checkpoint_dir(model_dir: &Path, step: u64) -> Path {
@@ -75,7 +75,7 @@ fn is_committed(dir: &Path) -> Result<bool, CheckpointError> {
 /// The path is no folder, or is itself a checkpoint: starting from scratch would surprise.
 pub fn latest(folder: &Path) -> Result<Option<Path>, CheckpointError> {
     if !folder.is_dir()? {
-        return refused(folder, "mode = 'latest' needs an existing folder of checkpoints");
+        return refused(folder, "mode = 'latest' needs an existing folder");
     }
     if let Some(step) = list_steps(folder)?.last() {
         return Ok(Some(checkpoint_dir(folder, *step)));
@@ -97,7 +97,7 @@ pub fn latest(folder: &Path) -> Result<Option<Path>, CheckpointError> {
 /// The path is no folder, or is itself a checkpoint.
 pub fn every(folder: &Path) -> Result<Vec<Path>, CheckpointError> {
     if !folder.is_dir()? {
-        return refused(folder, "mode = 'all' needs an existing folder of checkpoints");
+        return refused(folder, "mode = 'all' needs an existing folder");
     }
     let steps = list_steps(folder)?;
     if !steps.is_empty() {
@@ -115,7 +115,7 @@ pub fn every(folder: &Path) -> Result<Vec<Path>, CheckpointError> {
 
 fn refused<T>(folder: &Path, reason: &str) -> Result<T, CheckpointError> {
     let (path, reason) = (folder.to_string(), reason.to_string());
-    Err(CheckpointError::NotACheckpoint { path, reason })
+    Err(CheckpointError::NotAFolder { path, reason })
 }
 
 /// The prefixes `model.ckpt-N` of a folder of TensorFlow's, by step.

@@ -39,23 +39,37 @@ pub(super) fn incomplete(config: &Config, registry: &Registry) -> Vec<Diagnostic
 /// In the order of the texts, each once.
 fn in_order(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
     diagnostics.sort_by_key(|diagnostic| diagnostic.place.as_ref().map(|(span, _)| *span));
-    diagnostics.dedup();
-    diagnostics
+    let mut out: Vec<Diagnostic> = Vec::new();
+    for diagnostic in diagnostics {
+        let is_same = |known: &&mut Diagnostic| {
+            (&known.place, &known.message) == (&diagnostic.place, &diagnostic.message)
+        };
+        match out.last_mut().filter(is_same) {
+            Some(known) => known.wrong_for.extend(diagnostic.wrong_for),
+            None => out.push(diagnostic),
+        }
+    }
+    out
 }
 
-/// Values that their parameters do not take, whether anything reads them or not.
+/// Values that their parameters do not take.
 fn wrong_types(config: &Config, registry: &Registry) -> Vec<Diagnostic> {
     let mut evaluator = Evaluator::new(config, registry).without_calls();
+    let mut out = Vec::new();
+    for bound in config.macros.values() {
+        evaluator.check_computed(&bound.value);
+    }
+    out.append(&mut evaluator.take_diagnostics());
     for ((scope, name), arguments) in &config.bindings {
         let schema = registry.get(name).expect("bindings name what the registry holds");
         for (argument, bound) in arguments {
             evaluator.check_type(scope, schema, argument, &bound.value);
+            let key = (scope.clone(), *name, argument.clone());
+            let wrong = evaluator.take_diagnostics().into_iter();
+            out.extend(wrong.map(|wrong| Diagnostic { wrong_for: vec![key.clone()], ..wrong }));
         }
     }
-    for bound in config.macros.values() {
-        evaluator.check_computed(&bound.value);
-    }
-    evaluator.into_diagnostics()
+    out
 }
 
 /// Where macros may come from.
@@ -129,6 +143,6 @@ fn check_bound(key: &str, bound: &Bound, known: &Known<'_>, out: &mut Vec<Diagno
     });
 }
 
-fn is_required(value: &Value) -> bool {
+pub(super) fn is_required(value: &Value) -> bool {
     matches!(&value.kind, ValueKind::Macro(used) if used.name == REQUIRED)
 }

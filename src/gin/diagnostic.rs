@@ -37,7 +37,13 @@ pub struct Diagnostic {
     pub flag_help: Option<String>,
     /// What is lacking, where that is all that is wrong.
     pub missing: Option<Missing>,
+    /// The parameters whose value is wrong, where that matters only if one of them is read: scope,
+    /// configurable and argument.
+    pub wrong_for: Vec<BindingKey>,
 }
+
+/// Scope, full name of a configurable, and argument of a binding.
+pub type BindingKey = (String, &'static str, String);
 
 impl Diagnostic {
     /// An error at a place.
@@ -55,6 +61,7 @@ impl Diagnostic {
             help: Vec::new(),
             flag_help: None,
             missing: None,
+            wrong_for: Vec::new(),
         }
     }
 

@@ -49,11 +49,11 @@ pub(super) fn check_key(key: &Value) -> Result<(), &'static str> {
     }
 }
 
-/// A text that is the same for keys that Python takes as equal: `1`, `1.0` and `True` are.
+/// A text that is the same for keys that Python takes as equal: `1`, `1.0` and `True` are, `0j` and `-0j` too.
 fn identity(key: &Value) -> String {
     match &key.kind {
         ValueKind::Bool(value) => u8::from(*value).to_string(),
-        ValueKind::Float(value) if value.fract() == 0.0 => {
+        ValueKind::Float(value) | ValueKind::Complex(value, 0.0) if value.fract() == 0.0 => {
             BigInt::from_f64(*value).expect("the value is finite").to_string()
         }
         ValueKind::Tuple(items) => {

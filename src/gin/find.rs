@@ -5,9 +5,10 @@ use std::path::Path;
 
 use super::ast::Import;
 use super::diagnostic::Diagnostic;
+use super::resolve::BUILT_IN_MODULES;
 use super::schema::Registry;
 use super::source::Source;
-use super::suggest::did_you_mean;
+use super::suggest::{did_you_mean, nearest};
 
 /// Folder of the library configs within a [`Source`].
 pub const LIBRARY: &str = "<gimlet>/gin";
@@ -52,6 +53,10 @@ impl<'a> Finder<'a> {
             if let Some((folder, _)) = including.and_then(|name| name.rsplit_once('/')) {
                 candidates.push(join(folder, path));
             }
+            if let Some(path) = in_package(path) {
+                candidates.extend(self.search_paths.iter().map(|root| join(root, &path)));
+                candidates.push(join(library, &path));
+            }
         }
         for name in candidates {
             // Buckets have no `..`; what includes a file from beside its folder may say so.
@@ -92,10 +97,33 @@ impl<'a> Finder<'a> {
                 ))
                 .help("or by hand: a task is a block `name/seqio.Task:`; CONTRIBUTING.md shows one");
         }
-        let modules = registry.names().filter_map(|name| Some(name.rsplit_once('.')?.0));
-        Diagnostic::error(import.span, format!("no module or task file is named `{module}`"))
-            .help(format!("searched for {path}.gin in {}", self.searched(TASK_LIBRARY)))
-            .help(did_you_mean(module, modules))
+        let known = registry.names().filter_map(|name| Some(name.rsplit_once('.')?.0));
+        let known: Vec<&str> = known.chain(BUILT_IN_MODULES).collect();
+        let files = self.similar_modules(&path);
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        let named = [&files[..], &known].concat();
+        let diagnostic =
+            Diagnostic::error(import.span, format!("no module or task file is named `{module}`"))
+                .help(format!("searched for {path}.gin in {}", self.searched(TASK_LIBRARY)));
+        match nearest(module, &named) {
+            Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+            None => diagnostic.help(did_you_mean(module, known)),
+        }
+    }
+
+    /// Modules that task files stand for, spelled nearly like the one of that path.
+    fn similar_modules(&self, path: &str) -> Vec<String> {
+        let roots = self.search_paths.iter().map(String::as_str).chain([TASK_LIBRARY]);
+        let files = roots.flat_map(|root| {
+            let below = format!("{root}/");
+            let similar = self.source.similar(&join(root, &format!("{path}.gin")));
+            similar.into_iter().map(move |name| match name.strip_prefix(&below) {
+                Some(inner) => inner.to_string(),
+                None => name,
+            })
+        });
+        let modules = files.filter_map(|file| Some(file.strip_suffix(".gin")?.replace('/', ".")));
+        modules.map(|module| module.trim_start_matches('.').to_string()).collect()
     }
 
     fn searched(&self, library: &str) -> String {
@@ -104,6 +132,15 @@ impl<'a> Finder<'a> {
         roots.push(library);
         roots.join(", ")
     }
+}
+
+/// `pkg/sub/x.gin` of `pkg.sub/x.gin`, which names a file of a Python package (gin-config
+/// `resource_reader.py`).
+fn in_package(path: &str) -> Option<String> {
+    let (package, file) = path.rsplit_once('/')?;
+    let is_package =
+        package.split('/').flat_map(|part| part.split('.')).all(|part| !part.is_empty());
+    (is_package && package.contains('.')).then(|| format!("{}/{file}", package.replace('.', "/")))
 }
 
 /// The path without `.` and `..`: files that include each other by `../` have ever longer names.
@@ -131,6 +168,20 @@ fn join(root: &str, path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_with_dots_names_a_file_of_a_package() {
+        for (path, expected) in [
+            ("pkg.sub/x.gin", Some("pkg/sub/x.gin")),
+            ("a/pkg.sub/x.gin", Some("a/pkg/sub/x.gin")),
+            ("pkg.sub.x.gin", None),
+            ("pkg/x.gin", None),
+            ("../x.gin", None),
+            ("./a/x.gin", None),
+        ] {
+            assert_eq!(in_package(path).as_deref(), expected, "{path}");
+        }
+    }
 
     #[test]
     fn a_plain_path_has_no_detours() {

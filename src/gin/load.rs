@@ -5,7 +5,7 @@ use super::diagnostic::{Diagnostic, Diagnostics, Severity};
 use super::loader::Loader;
 use super::schema::{Registry, Schema};
 use super::source::{Source, SourceMap, Span};
-use super::unused::unread;
+use super::unused::{run, unread};
 
 /// What to load, in this order: files, then bindings.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +56,7 @@ impl SkipUnknown {
 }
 
 /// A loaded configuration.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Loaded {
     /// Every text read.
     pub sources: SourceMap,
@@ -68,6 +68,8 @@ pub struct Loaded {
     pub diagnostics: Vec<Diagnostic>,
     /// What the texts name, in the order met.
     pub mentions: Vec<Mention>,
+    /// Whether a statement or a file could not be read, so that nobody can say what is missing.
+    pub incomplete: bool,
 }
 
 /// A place in a text that names something.
@@ -96,11 +98,31 @@ pub enum Named {
     File(String),
 }
 
+/// A configurable that is run, and the scope it is run in.
+pub type Running = (String, &'static Schema);
+
 impl Loaded {
-    /// Warns of bindings that running any of the `roots` does not read. Those of the library are left out:
-    /// it serves many runs.
-    pub fn unread(&self, roots: &[&'static Schema], registry: &Registry) -> Vec<Diagnostic> {
-        unread(&self.config, &self.sources, roots, registry)
+    /// Takes note of what runs: a value of the wrong type is no mistake where nothing reads it. Gives
+    /// warnings of bindings that nothing reads and of misspelled scopes. Those of the library are left
+    /// out: it serves many runs.
+    pub fn settle(&mut self, running: &[Running], registry: &Registry) -> Vec<Diagnostic> {
+        if self.incomplete || running.is_empty() {
+            return Vec::new();
+        }
+        let reached = run(&self.config, running, registry);
+        self.diagnostics.retain(|diagnostic| {
+            let wrong_for = &diagnostic.wrong_for;
+            wrong_for.is_empty() || wrong_for.iter().any(|key| reached.used.contains(key))
+        });
+        unread(&self.config, &self.sources, &reached, registry)
+    }
+
+    /// The parameters that have neither a value nor a default although they are needed by what runs.
+    pub fn unbound(&self, running: &[Running], registry: &Registry) -> Vec<Diagnostic> {
+        match self.incomplete {
+            true => Vec::new(),
+            false => run(&self.config, running, registry).missing,
+        }
     }
 
     /// The configuration if nothing is wrong with it.

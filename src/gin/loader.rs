@@ -8,6 +8,7 @@ use super::check;
 use super::config::{Bound, Config};
 use super::diagnostic::{Diagnostic, Severity};
 use super::find::{Finder, LIBRARY, TASK_LIBRARY, plain};
+use super::includes::late_includes;
 use super::load::{Loaded, Mention, Named, Request};
 use super::mistakes::MAX_MISTAKES;
 use super::module_name::named_modules;
@@ -130,6 +131,12 @@ impl<'a> Loader<'a> {
         self.diagnostics.push(diagnostic);
     }
 
+    /// Records a name that means nothing.
+    fn unresolved(&mut self, unresolved: Unresolved) {
+        self.incomplete = true;
+        self.diagnostics.extend(unresolved.into_diagnostic());
+    }
+
     fn mention(&mut self, span: Span, named: Named, table: Table) {
         self.mentions.push(Mention { span, named, in_task_file: table == Table::Tasks });
     }
@@ -156,7 +163,7 @@ impl<'a> Loader<'a> {
             Err(Unresolved::Unknown(_)) if self.request.skip_unknown.skips(&target.selector) => {
                 return;
             }
-            Err(unresolved) => return self.lacks(unresolved.into_diagnostic()),
+            Err(unresolved) => return self.unresolved(unresolved),
         };
         for Argument { name, span, mut value } in arguments {
             if let Some(refusal) = schema.refusal(&name) {
@@ -239,7 +246,7 @@ impl<'a> Loader<'a> {
             ValueKind::Reference(reference) => {
                 match self.resolve(&reference.selector, value.span, imports, table) {
                     Ok(schema) => reference.target = schema.name.to_string(),
-                    Err(unresolved) => self.lacks(unresolved.into_diagnostic()),
+                    Err(unresolved) => self.unresolved(unresolved),
                 }
             }
             ValueKind::Macro(used) => match self.registry.matching_constants(&used.path())[..] {
@@ -263,7 +270,8 @@ impl<'a> Loader<'a> {
             && !is_builtin(&import.module, self.registry)
             && !self.task_module(&import, table)
         {
-            return;
+            imports.add_failed(&import);
+            return self.all_imports.add_failed(&import);
         }
         imports.add(&import);
         self.all_imports.add(&import);
@@ -341,14 +349,22 @@ impl<'a> Loader<'a> {
         if !self.request.alone {
             self.named_modules();
         }
+        for config in [&self.run, &self.tasks] {
+            self.diagnostics.extend(check::inconsistent(config, self.registry));
+        }
         // What a text that failed would have bound is not missing: it would be noise to say so.
         if !self.incomplete {
-            for config in [&self.run, &self.tasks] {
-                self.diagnostics.extend(check::inconsistent(config, self.registry));
-                if !self.request.fragment {
-                    self.diagnostics.extend(check::incomplete(config, self.registry));
-                }
+            let late = late_includes(&self.run, &self.sources);
+            for config in [&self.run, &self.tasks].into_iter().filter(|_| !self.request.fragment) {
+                let missing = check::incomplete(config, self.registry).into_iter();
+                self.diagnostics.extend(missing.filter(|missing| !late.explain(missing)));
             }
+            let late = late.into_diagnostics(&self.sources).into_iter();
+            // What a part of a configuration still requires is no mistake.
+            self.diagnostics.extend(late.map(|late| match self.request.fragment {
+                true => late.warning(),
+                false => late,
+            }));
             self.diagnostics.extend(ineffective(&self.run, &self.sources));
         }
         self.diagnostics.sort_by_key(|diagnostic| diagnostic.severity);
@@ -358,11 +374,12 @@ impl<'a> Loader<'a> {
             tasks: self.tasks,
             diagnostics: self.diagnostics,
             mentions: self.mentions,
+            incomplete: self.incomplete,
         }
     }
 }
 
 /// `macro.value = x` in scope `NAME` is `NAME = x`.
-fn is_macro(selector: &str) -> bool {
+pub(super) fn is_macro(selector: &str) -> bool {
     ["gin.macro", "macro"].contains(&selector)
 }

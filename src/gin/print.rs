@@ -7,6 +7,7 @@ use super::imports::ImportTable;
 use super::pprint::pformat;
 use super::reach::Reached;
 use super::schema::{CONSTANT, Registry, Schema};
+use super::spellings;
 use super::value::{Value, ValueKind};
 
 /// How long lines are, about.
@@ -45,6 +46,9 @@ fn printed(
     registry: &Registry,
 ) -> String {
     sections.sort_by_cached_key(|section| section.sort_key(registry));
+    if registry.without_methods {
+        sections = spellings::in_order(sections, config);
+    }
     let values = macros.iter().map(|(_, value)| *value);
     let arguments = sections.iter().flat_map(|s| s.arguments.iter().map(|(_, value)| *value));
     let references = references(values.chain(arguments), registry);
@@ -75,11 +79,11 @@ fn print_macros(mut macros: Vec<(&str, &Value)>, table: &ImportTable<'_>, lines:
 }
 
 /// What is bound to one configurable in one scope.
-struct Section<'a> {
-    scope: &'a str,
-    schema: &'static Schema,
+pub(super) struct Section<'a> {
+    pub scope: &'a str,
+    pub schema: &'static Schema,
     /// In the order of their names.
-    arguments: Vec<(&'a str, &'a Value)>,
+    pub arguments: Vec<(&'a str, &'a Value)>,
 }
 
 impl<'a> Section<'a> {

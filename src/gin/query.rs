@@ -3,7 +3,8 @@
 use super::config::Bound;
 use super::diagnostic::Diagnostic;
 use super::load::Loaded;
-use super::resolve::{Imports, Unresolved, resolve};
+use super::loader::is_macro;
+use super::resolve::{Imports, resolve};
 use super::schema::{Registry, Schema};
 use super::source::Span;
 use super::suggest::did_you_mean;
@@ -26,8 +27,9 @@ pub fn configurable(
     registry: &Registry,
 ) -> Result<&'static Schema, Diagnostic> {
     let imports = Imports::of(loaded.config.imports.values());
-    resolve(selector, Span::NOWHERE, &imports, &loaded.config.mentioned, registry)
-        .map_err(Unresolved::into_diagnostic)
+    resolve(selector, Span::NOWHERE, &imports, &loaded.config.mentioned, registry).map_err(
+        |error| error.into_diagnostic().expect("imports of a loaded configuration did not fail"),
+    )
 }
 
 /// The value bound to `scope/selector.argument` in that scope alone, to `%MACRO`, or of a constant.
@@ -66,6 +68,12 @@ pub fn bound<'a>(key: &str, loaded: &'a Loaded, registry: &Registry) -> Result<&
         };
         return Err(Failed(format!("`{key}` names no argument: {hint}")));
     };
+    if is_macro(selector) && argument == "value" {
+        return config.macros.get(scope).ok_or_else(|| {
+            let help = did_you_mean(scope, config.macro_names());
+            Failed(format!("macro `{scope}` is not defined: {help}"))
+        });
+    }
     let schema = configurable(selector, loaded, registry).map_err(|diagnostic| {
         Failed([vec![diagnostic.message], diagnostic.help].concat().join(": "))
     })?;

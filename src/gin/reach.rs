@@ -33,6 +33,8 @@ pub struct Reached {
     pub scopes: BTreeSet<String>,
     /// References and macros that lead back to themselves.
     pub cycles: Vec<Diagnostic>,
+    /// Parameters that have neither a value nor a default.
+    pub missing: Vec<Diagnostic>,
 }
 
 /// Follows `roots`, each a scope and a configurable run in it.
@@ -95,6 +97,23 @@ pub(super) fn arguments_of(schema: &Schema, bound: Bindings, supplied: &[String]
     out
 }
 
+/// That a parameter without a default has no value in a scope. The place is that of the reference which
+/// needs it, if there is one.
+pub(super) fn no_value(schema: &Schema, param: &Param, scope: &[String], at: Span) -> Diagnostic {
+    let scope: String = scope.iter().map(|part| format!("{part}/")).collect();
+    let binding = format!("{scope}{}.{}", schema.short_name(), param.name);
+    let message = format!("`{binding}` is required and has no value");
+    let diagnostic = match at == Span::NOWHERE {
+        true => Diagnostic::nowhere(message),
+        false => Diagnostic::error(at, message),
+    };
+    let diagnostic = diagnostic.help(format!("bind it: `{binding} = ...` ({})", param.expected));
+    match param.doc.lines().next() {
+        Some(summary) => diagnostic.help(format!("{}: {summary}", param.name)),
+        None => diagnostic,
+    }
+}
+
 struct Walk<'a> {
     config: &'a Config,
     registry: &'a Registry,
@@ -137,6 +156,7 @@ impl<'a> Walk<'a> {
         self.reached.scopes.insert(path);
         self.calls.push(call);
         let bound = self.arguments(schema, scope, supplied);
+        self.note_missing(schema, scope, (&bound, supplied), at);
         for (argument, (value, _)) in &bound {
             let site = schema.param(argument).and_then(|param| param.call.as_ref());
             self.value(value, scope, scope, site);
@@ -166,6 +186,28 @@ impl<'a> Walk<'a> {
             used.map(|(argument, (_, from))| (from.clone(), schema.name, argument.clone())),
         );
         bound
+    }
+
+    /// Notes the parameters of a call that nothing gives. What another project's program runs first may
+    /// get arguments from there.
+    fn note_missing(
+        &mut self,
+        schema: &'static Schema,
+        scope: &[String],
+        (bound, supplied): (&Bindings, &[String]),
+        at: Span,
+    ) {
+        if self.registry.any_module && self.calls.len() == 1 {
+            return;
+        }
+        let lacks = |param: &&Param| {
+            param.default == Fallback::Required
+                && !bound.contains_key(param.name)
+                && !supplied.iter().any(|supplied| supplied == param.name)
+                && schema.refusal(param.name).is_none()
+        };
+        let missing = schema.params.iter().filter(lacks);
+        self.reached.missing.extend(missing.map(|param| no_value(schema, param, scope, at)));
     }
 
     /// Follows a value that is evaluated in `scope` for a consumer that runs in `consumer`.

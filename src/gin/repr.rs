@@ -63,10 +63,11 @@ pub fn repr_float(value: f64) -> String {
     format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// `repr` of a complex number: `3j`, `(-0-3j)`.
+/// `repr` of a complex number: `3j`, and `-3j` where Python writes `(-0-3j)`, which gin does not read back.
 fn repr_complex(re: f64, im: f64) -> String {
     let part = |value: f64| repr_float(value).trim_end_matches(".0").to_string();
-    if re == 0.0 && re.is_sign_positive() {
+    let reads_back = re.is_sign_positive() || im.is_sign_negative();
+    if re == 0.0 && reads_back {
         return format!("{}j", part(im));
     }
     let plus = if im.is_sign_negative() { "" } else { "+" };

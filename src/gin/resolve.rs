@@ -10,14 +10,14 @@ use super::ast::{Import, ImportSource};
 use super::diagnostic::Diagnostic;
 use super::schema::{Registry, Schema, gins_own};
 use super::source::Span;
-use super::suggest::did_you_mean;
+use super::suggest::{did_you_mean, nearest};
 
 /// Modules that stand for `__main__`, since one program runs every entry point.
 const ENTRY_MODULES: [&str; 5] =
     ["t5x.train", "t5x.eval", "t5x.infer", "t5x.precompile", "t5x.export"];
 
 /// Packages whose modules need no task file, even where none of their names is known here.
-const KNOWN_MODULES: [&str; 8] =
+pub(super) const BUILT_IN_MODULES: [&str; 8] =
     ["__main__", "__gin__", "t5x", "t5", "t5.data", "seqio", "jax", "jax.numpy"];
 
 /// What one text has imported so far.
@@ -27,6 +27,8 @@ pub struct Imports {
     pub dynamic: bool,
     /// Imports by the name that they give, the last one last.
     modules: BTreeMap<String, Vec<Import>>,
+    /// Names that imports would have given whose modules were not found, which has been reported.
+    failed: BTreeSet<String>,
 }
 
 impl Imports {
@@ -40,6 +42,7 @@ impl Imports {
     /// Adds an import.
     pub fn add(&mut self, import: &Import) {
         let (name, _) = import.binding();
+        self.failed.remove(name);
         self.modules.entry(name.to_string()).or_default().push(import.clone());
     }
 
@@ -47,6 +50,11 @@ impl Imports {
     pub(super) fn source_of(&self, selector: &str) -> Option<ImportSource> {
         let (first, _) = selector.split_once('.').filter(|_| self.dynamic)?;
         Some(self.modules.get(first)?.last()?.source_of(selector))
+    }
+
+    /// Notes an import whose module was not found: what is named through it is no further mistake.
+    pub fn add_failed(&mut self, import: &Import) {
+        self.failed.insert(import.binding().0.to_string());
     }
 
     /// Whether nothing was imported.
@@ -58,7 +66,7 @@ impl Imports {
 /// Whether a module is built in: it, or a module below it, holds a configurable.
 pub fn is_builtin(module: &str, registry: &Registry) -> bool {
     let below = format!("{module}.");
-    KNOWN_MODULES.contains(&module)
+    BUILT_IN_MODULES.contains(&module)
         || registry.names().any(|name| name.starts_with(&below) || name == module)
 }
 
@@ -68,13 +76,16 @@ pub enum Unresolved {
     Unknown(Diagnostic),
     /// There are several.
     Ambiguous(Diagnostic),
+    /// It is named through an import that has been reported.
+    Reported,
 }
 
 impl Unresolved {
-    /// What to tell the user.
-    pub fn into_diagnostic(self) -> Diagnostic {
+    /// What to tell the user, unless that was told.
+    pub fn into_diagnostic(self) -> Option<Diagnostic> {
         match self {
-            Self::Unknown(diagnostic) | Self::Ambiguous(diagnostic) => diagnostic,
+            Self::Unknown(diagnostic) | Self::Ambiguous(diagnostic) => Some(diagnostic),
+            Self::Reported => None,
         }
     }
 }
@@ -88,7 +99,7 @@ pub fn resolve(
     registry: &Registry,
 ) -> Result<&'static Schema, Unresolved> {
     if imports.dynamic {
-        return through_imports(selector, span, imports, registry).map_err(Unresolved::Unknown);
+        return through_imports(selector, span, imports, registry);
     }
     if let Some(schema) = registry.get(selector) {
         return Ok(schema);
@@ -100,8 +111,12 @@ pub fn resolve(
     let reserved = registry.any_module.then(|| gins_own(selector)).flatten();
     match (&earlier[..], &matching[..]) {
         ([one], _) | ([], [one]) if reserved.is_none_or(|own| own == one.name) => Ok(one),
-        ([], []) => through_imports(selector, span, imports, registry)
-            .map_err(|_| Unresolved::Unknown(unknown(selector, span, registry))),
+        ([], []) => {
+            through_imports(selector, span, imports, registry).map_err(|error| match error {
+                Unresolved::Reported => Unresolved::Reported,
+                _ => Unresolved::Unknown(unknown(selector, span, registry)),
+            })
+        }
         _ => {
             let names = matching.iter().map(|schema| schema.name).chain(reserved);
             let names: BTreeSet<_> = names.map(|name| format!("`{name}`")).collect();
@@ -118,16 +133,21 @@ fn through_imports(
     span: Span,
     imports: &Imports,
     registry: &Registry,
-) -> Result<&'static Schema, Diagnostic> {
+) -> Result<&'static Schema, Unresolved> {
     let (first, rest) = selector.split_once('.').unwrap_or((selector, ""));
     if let Some(own) = registry.get(selector).filter(|_| first == "gin") {
         return Ok(own);
     }
+    if imports.failed.contains(first) {
+        return Err(Unresolved::Reported);
+    }
     let Some(modules) = imports.modules.get(first) else {
-        return Err(not_imported(first, span, registry));
+        return Err(Unresolved::Unknown(not_imported((first, rest), span, registry)));
     };
-    // A later import of the same name replaces the earlier one, as in Python.
-    let newest_first = modules.iter().rev();
+    // A later import of the same name replaces the earlier one, as in Python. On the command line the
+    // imports of all files count.
+    let replaced = if imports.dynamic { modules.len() - 1 } else { 0 };
+    let newest_first = modules[replaced..].iter().rev();
     let found = newest_first.flat_map(|import| modules_of(import, registry)).find_map(|module| {
         let full = if rest.is_empty() { module } else { format!("{module}.{rest}") };
         registry.get(&full)
@@ -136,8 +156,8 @@ fn through_imports(
         let (_, module) = modules.last().expect("a name was imported").binding();
         let inside = format!("{module}.");
         let names = registry.names().filter_map(|name| name.strip_prefix(inside.as_str()));
-        Diagnostic::error(span, format!("module `{module}` has no configurable `{rest}`"))
-            .help(did_you_mean(rest, names))
+        let message = format!("module `{module}` has no configurable `{rest}`");
+        Unresolved::Unknown(Diagnostic::error(span, message).help(did_you_mean(rest, names)))
     })
 }
 
@@ -158,17 +178,34 @@ pub(super) fn modules_of(import: &Import, registry: &Registry) -> Vec<String> {
     modules
 }
 
-fn not_imported(name: &str, span: Span, registry: &Registry) -> Diagnostic {
+/// That a file imports nothing of the name that a selector begins with, and which module has the rest.
+fn not_imported((name, rest): (&str, &str), span: Span, registry: &Registry) -> Diagnostic {
     let diagnostic = Diagnostic::error(span, format!("`{name}` is not imported in this file"));
     let inner = format!(".{name}.");
-    let module = registry.names().find_map(|known| {
-        let at = known.find(&inner)?;
-        Some((&known[..at], &known[at + 1..at + inner.len() - 1]))
-    });
-    let hint = match module {
-        Some((package, module)) => format!("add `from {package} import {module}`"),
-        None if is_builtin(name, registry) => format!("add `import {name}`"),
-        None => "with dynamic registration every name comes from an import".to_string(),
+    let known: Vec<(&str, &str)> = registry
+        .names()
+        .filter_map(|known| {
+            let at = known.find(&inner)?;
+            Some((&known[..at], &known[at + inner.len()..]))
+        })
+        .collect();
+    let inside: Vec<&str> = known.iter().map(|(_, path)| *path).collect();
+    let meant =
+        inside.iter().copied().find(|path| *path == rest).or_else(|| nearest(rest, &inside));
+    let mut packages: Vec<&str> = known
+        .iter()
+        .filter(|(_, path)| meant.is_none_or(|meant| *path == meant))
+        .map(|(package, _)| *package)
+        .collect();
+    packages.dedup();
+    let hint = if is_builtin(name, registry) && packages.is_empty() {
+        format!("add `import {name}`")
+    } else if packages.is_empty() {
+        "with dynamic registration every name comes from an import".to_string()
+    } else {
+        let imports: Vec<String> =
+            packages.iter().map(|package| format!("`from {package} import {name}`")).collect();
+        format!("add {}", imports.join(" or "))
     };
     diagnostic.help(hint)
 }

@@ -198,6 +198,7 @@ impl Param {
 }
 
 /// Every configurable by full name and alias, and every constant.
+#[derive(Clone)]
 pub struct Registry {
     by_name: BTreeMap<&'static str, &'static Schema>,
     /// The same, by the name's components in reverse order, so that a suffix is a prefix.

@@ -6,9 +6,11 @@ use std::collections::BTreeSet;
 use super::config::{Bound, Config, scope_components};
 use super::diagnostic::Diagnostic;
 use super::find::LIBRARY;
+use super::includes::successive;
+use super::load::Running;
 use super::reach::{Reached, reach};
-use super::schema::{Registry, Schema};
-use super::source::{FileId, SourceMap, Span};
+use super::schema::Registry;
+use super::source::{SourceMap, Span};
 use super::suggest::nearest;
 use super::value::ValueKind;
 
@@ -20,37 +22,23 @@ pub(super) fn ineffective(config: &Config, sources: &SourceMap) -> Vec<Diagnosti
     out
 }
 
-/// Bindings that the same file, or one that it includes later, binds again.
+/// Bindings that the same file binds again.
 fn shadowed(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
     let arguments = config.bindings.values().flat_map(|arguments| arguments.values());
-    let mut out = Vec::new();
-    for bound in arguments.chain(config.macros.values()) {
-        let keys = bound.overridden.iter().map(|earlier| earlier.key).chain([bound.key]);
-        let (earlier, later) = (keys.clone(), keys.skip(1));
-        for (earlier, later) in earlier.zip(later) {
-            if includes(earlier.file, later.file, sources) {
-                let message = format!("`{}` is bound again later", sources.text(earlier));
-                let diagnostic = Diagnostic::error(earlier, message)
-                    .label("this has no effect")
-                    .related(later, "bound again here")
-                    .warning();
-                out.push(diagnostic);
-            }
-        }
-    }
-    out
+    let keys = arguments.chain(config.macros.values()).flat_map(successive);
+    let again = keys.filter(|(earlier, later)| earlier.file == later.file);
+    let warning = |(earlier, later): (Span, Span)| {
+        let message = format!("`{}` is bound again later", sources.text(earlier));
+        Diagnostic::error(earlier, message)
+            .label("this has no effect")
+            .related(later, "bound again here")
+            .warning()
+    };
+    again.map(warning).collect()
 }
 
-/// Whether `outer` is `inner`, or includes it.
-fn includes(outer: FileId, inner: FileId, sources: &SourceMap) -> bool {
-    let mut chain = std::iter::successors(Some(inner), |file| {
-        sources.file(*file).included_from.map(|span| span.file)
-    });
-    chain.any(|file| file == outer)
-}
-
-/// Macros that the user has typed on the command line and that nothing uses: misspelled, most likely.
-/// Files may well define more than a run needs.
+/// Macros that nothing uses: misspelled, most likely. A file may well define more than a run needs: there
+/// only names are told that are nearly those of a macro that is used.
 fn unused_macros(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
     let mut used = BTreeSet::new();
     let arguments = config.bindings.values().flat_map(|arguments| arguments.values());
@@ -61,40 +49,49 @@ fn unused_macros(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
             }
         });
     }
-    let typed = |span: Span| sources.file(span.file).name.starts_with("--");
+    let others: Vec<&str> = used.iter().map(String::as_str).collect();
     // A use in a scope may find the macro of an outer one.
     let is_used =
         |name: &str| used.iter().any(|path| path == name || path.ends_with(&format!("/{name}")));
-    let unused = config.macros.iter().filter(|(name, bound)| typed(bound.key) && !is_used(name));
-    unused
-        .map(|(name, bound)| {
-            let others: Vec<&str> = used.iter().map(String::as_str).collect();
-            let help = match nearest(name, &others) {
-                Some(other) => format!("did you mean `{other}`?"),
-                None => format!("it would be read as `%{name}`"),
-            };
-            let message = format!("macro `{name}` is used nowhere");
-            Diagnostic::error(bound.key, message).help(help).warning()
-        })
-        .collect()
+    let unused =
+        config.macros.iter().filter(|(name, bound)| !is_used(name) && !is_library(bound, sources));
+    let warning = |(name, bound): (&String, &Bound)| {
+        let is_typed = sources.file(bound.key.file).name.starts_with("--");
+        let help = match nearest(name, &others) {
+            Some(other) => format!("did you mean `{other}`?"),
+            None if is_typed => format!("it would be read as `%{name}`"),
+            None => return None,
+        };
+        let message = format!("macro `{name}` is used nowhere");
+        Some(Diagnostic::error(bound.key, message).help(help).warning())
+    };
+    unused.filter_map(warning).collect()
 }
 
-/// Bindings that running any of the `roots` does not read, in the order of the texts. Whatever tasks may name
-/// (what is `open`) counts as run.
-pub(super) fn unread(
-    config: &Config,
-    sources: &SourceMap,
-    roots: &[&'static Schema],
-    registry: &Registry,
-) -> Vec<Diagnostic> {
+/// What running each of the configurables in its scope reaches. Whatever tasks may name (what is `open`)
+/// counts as run.
+pub(super) fn run(config: &Config, running: &[Running], registry: &Registry) -> Reached {
     let open = config.bindings.keys().filter_map(|(scope, name)| {
         let schema = registry.get(name).filter(|schema| schema.open)?;
         Some((scope_components(scope), schema))
     });
-    let roots = roots.iter().map(|root| (Vec::new(), *root));
-    let reached = reach(config, registry, roots.chain(open));
-    let mut out = Vec::new();
+    let roots = running.iter().map(|(scope, root)| (scope_components(scope), *root));
+    reach(config, registry, roots.chain(open))
+}
+
+/// Bindings that were not read, and scopes of references that are probably misspelled, in the order of the
+/// texts.
+pub(super) fn unread(
+    config: &Config,
+    sources: &SourceMap,
+    reached: &Reached,
+    registry: &Registry,
+) -> Vec<Diagnostic> {
+    let (mut out, meant) = misspelled_scopes(config, reached);
     for ((scope, name), arguments) in &config.bindings {
+        if meant.contains(scope) {
+            continue;
+        }
         let schema = registry.get(name).expect("bindings name what the registry holds");
         let unread = arguments.iter().filter(|(argument, bound)| {
             let key = (scope.clone(), *name, argument.to_string());
@@ -102,11 +99,48 @@ pub(super) fn unread(
         });
         for (argument, bound) in unread {
             let key = format!("{}.{argument}", registry.minimal_selector(schema));
-            out.push(why_unread(scope, &key, name, bound, &reached));
+            out.push(why_unread(scope, &key, name, bound, reached));
         }
     }
     out.sort_by_key(|diagnostic| diagnostic.place.as_ref().map(|(span, _)| *span));
     out
+}
+
+/// References in a scope in which nothing is bound, where nearly the same name is a scope with bindings that
+/// nothing enters; and the names of the latter.
+fn misspelled_scopes<'a>(
+    config: &'a Config,
+    reached: &Reached,
+) -> (Vec<Diagnostic>, BTreeSet<&'a String>) {
+    let is_entered = |scope: &str| {
+        let inside = format!("{scope}/");
+        reached.scopes.iter().any(|entered| entered == scope || entered.starts_with(&inside))
+    };
+    let bound: BTreeSet<&String> = config.bindings.keys().map(|(scope, _)| scope).collect();
+    let forgotten: Vec<&str> =
+        bound.iter().map(|scope| scope.as_str()).filter(|scope| !is_entered(scope)).collect();
+    let (mut out, mut meant) = (Vec::new(), BTreeSet::new());
+    let arguments = config.bindings.values().flat_map(|arguments| arguments.values());
+    for value in arguments.chain(config.macros.values()).map(|bound| &bound.value) {
+        value.for_each(&mut |value| {
+            let ValueKind::Reference(reference) = &value.kind else { return };
+            let scope = reference.scope.join("/");
+            let inside = format!("{scope}/");
+            let has_bindings = bound.iter().any(|bound| **bound == scope)
+                || config.macros.keys().any(|path| path.starts_with(&inside))
+                || bound.iter().any(|bound| bound.starts_with(&inside));
+            let near = nearest(&scope, &forgotten).filter(|near| !near.is_empty());
+            if let (false, false, Some(near)) = (scope.is_empty(), has_bindings, near) {
+                let warning =
+                    Diagnostic::error(value.span, format!("nothing is bound in scope `{scope}`"))
+                        .label(format!("did you mean `{near}/`?"))
+                        .help(format!("scope `{near}` has bindings, and nothing enters it"));
+                out.push(warning.warning());
+                meant.extend(bound.iter().copied().filter(|bound| *bound == near));
+            }
+        });
+    }
+    (out, meant)
 }
 
 fn is_library(bound: &Bound, sources: &SourceMap) -> bool {

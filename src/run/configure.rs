@@ -2,8 +2,8 @@
 
 use crate::data::{Mixture, Task, TaskFamily, set_tfds_data_dir};
 use crate::gin::{
-    Config, Configurable, Diagnostic, Diagnostics, Evaluator, Loaded, Registry, Schema, Severity,
-    Source, load_anyway,
+    Config, Configurable, Diagnostic, Diagnostics, Evaluator, Loaded, Registry, Running, Schema,
+    Severity, Source, load_anyway,
 };
 use crate::storage::{Path, parse_path_map, set_path_map};
 use crate::train::{Evaluate, Train, UnfitSpec, check, check_evaluate};
@@ -82,8 +82,10 @@ pub fn configure<T: Root>(
     color: bool,
 ) -> Result<Configured<T>, Failure> {
     let (mut loaded, registry) = load_files(args, Wanted::Run, source)?;
-    let roots = roots::<T>(&loaded, &registry);
-    loaded.diagnostics.extend(loaded.unread(&roots, &registry));
+    let roots = [vec![T::schema()], bound_roots(&loaded.config, &registry)].concat();
+    let unread = loaded.settle(&running(&roots, &loaded.config), &registry);
+    let mut loaded = loaded.checked()?;
+    loaded.diagnostics.extend(unread);
     let loaded = strict(args, loaded)?;
     let spec = evaluate::<T>(&loaded, &registry)?;
     spec.check().map_err(Failure::usage)?;
@@ -94,16 +96,22 @@ pub fn configure<T: Root>(
     Ok(Configured { spec, config, tasks, settings, warnings })
 }
 
-/// The command's own root, and those of other commands that the files bind too: the configuration of a
-/// training may be evaluated, and what only training reads is no mistake then.
-fn roots<T: Root>(loaded: &Loaded, registry: &Registry) -> Vec<&'static Schema> {
-    [vec![T::schema()], bound_roots(&loaded.config, registry)].concat()
-}
-
 /// The roots of commands that the files bind or refer to.
 pub fn bound_roots(config: &Config, registry: &Registry) -> Vec<&'static Schema> {
     let bound = ROOTS.into_iter().filter(|root| config.mentioned.contains(root));
     bound.filter_map(|root| registry.get(root)).collect()
+}
+
+/// What is run of a configuration: the roots, and each task and mixture that it declares, in its scope. The
+/// roots are the command's own and those of other commands that the files bind too: the configuration of a
+/// training may be evaluated, and what only training reads is no mistake then.
+pub fn running(roots: &[&'static Schema], config: &Config) -> Vec<Running> {
+    let declared = [Task::schema(), TaskFamily::schema(), Mixture::schema()].into_iter();
+    let declared = declared
+        .flat_map(|schema| config.scopes_of(schema.name).into_iter().map(move |s| (s, schema)))
+        .filter(|(scope, _)| !scope.is_empty())
+        .map(|(scope, schema)| (scope.to_string(), schema));
+    roots.iter().map(|root| (String::new(), *root)).chain(declared).collect()
 }
 
 /// The tasks that gin files and modules declare, and warnings to show. No run is evaluated, so the values that a
@@ -117,8 +125,11 @@ pub fn configure_tasks(
     source: &dyn Source,
     color: bool,
 ) -> Result<(GinTasks, String), Failure> {
-    let (loaded, registry) = load_files(args, Wanted::Tasks { modules }, source)?;
-    let loaded = strict(args, loaded)?;
+    let (mut loaded, registry) = load_files(args, Wanted::Tasks { modules }, source)?;
+    // What a run does not read is told when it is run.
+    let roots = bound_roots(&loaded.config, &registry);
+    loaded.settle(&running(&roots, &loaded.config), &registry);
+    let loaded = strict(args, loaded.checked()?)?;
     let warnings = warnings(&loaded, color);
     Ok((GinTasks::new(loaded, registry), warnings))
 }
@@ -149,7 +160,7 @@ fn load_files(
     let registry = registry();
     let mut loaded = load_anyway(&request, source, &registry);
     loaded.diagnostics.splice(0..0, missing_folders(&request.search_paths));
-    Ok((loaded.checked()?, registry))
+    Ok((loaded, registry))
 }
 
 /// Warns of folders that are searched and not there.

@@ -1,23 +1,42 @@
-//! Which tasks and mixtures task files declare, and where.
+//! Which tasks and mixtures a configuration declares, and where: in its task files, or in blocks of its own.
 
 use std::collections::BTreeMap;
 
 use crate::data::{Mixture, Task, TaskFamily};
 use crate::gin::{
-    Configurable, Diagnostics, Evaluator, Fields, Loaded, Registry, Rows, Value, ValueKind,
+    Config, Configurable, Diagnostics, Evaluator, Fields, Loaded, Registry, Rows, Value, ValueKind,
 };
 
 use super::derived::{Derived, derived};
+
+/// Which texts declare a task: a task file's, or the run's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    TaskFile,
+    Run,
+}
+
+impl Origin {
+    pub const ALL: [Self; 2] = [Self::TaskFile, Self::Run];
+
+    /// The bindings among which the block stands.
+    pub fn table(self, loaded: &Loaded) -> &Config {
+        match self {
+            Self::TaskFile => &loaded.tasks,
+            Self::Run => &loaded.config,
+        }
+    }
+}
 
 /// What declares a task or mixture.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Declaration {
     /// `seqio.Task` in its scope.
-    Task,
+    Task(Origin),
     /// `seqio.Mixture` in its scope.
-    Mixture,
+    Mixture(Origin),
     /// A row of `seqio.TaskFamily` in its scope.
-    Row(Fields),
+    Row(Origin, Fields),
     /// A block in its scope that makes a task or mixture of another.
     Derived(Derived),
 }
@@ -25,17 +44,13 @@ pub(super) enum Declaration {
 impl Declaration {
     /// `file:line` of the first binding in a task's scope.
     pub fn place(&self, scope: &str, loaded: &Loaded) -> String {
-        let schema = match self {
-            Self::Task => Task::schema(),
-            Self::Mixture => Mixture::schema(),
-            Self::Row(_) => TaskFamily::schema(),
-            Self::Derived(block) => block.helper.schema(),
+        let (origin, schema) = match self {
+            Self::Task(origin) => (origin, Task::schema()),
+            Self::Mixture(origin) => (origin, Mixture::schema()),
+            Self::Row(origin, _) => (origin, TaskFamily::schema()),
+            Self::Derived(block) => (&block.origin, block.helper.schema()),
         };
-        let table = match self {
-            Self::Derived(block) => block.table(loaded),
-            _ => &loaded.tasks,
-        };
-        let bindings = table.bindings.get(&(scope.to_string(), schema.name));
+        let bindings = origin.table(loaded).bindings.get(&(scope.to_string(), schema.name));
         let keys = bindings.into_iter().flat_map(|bound| bound.values().map(|bound| bound.key));
         let Some(first) = keys.min_by_key(|key| (key.file, key.start)) else {
             return "a declaration without bindings".to_string();
@@ -45,7 +60,7 @@ impl Declaration {
     }
 }
 
-/// Name to scope and declaration of every task and mixture that task files declare.
+/// Name to scope and declaration of every task and mixture that a configuration declares.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Declarations {
     /// By name.
@@ -57,12 +72,13 @@ pub(super) struct Declarations {
 }
 
 impl Declarations {
-    fn add(&mut self, name: String, scope: &str, declaration: Declaration) {
+    fn add(&mut self, name: String, scope: &str, declaration: Declaration, loaded: &Loaded) {
+        let place = declaration.place(scope, loaded);
         let found = (scope.to_string(), declaration);
-        if let Some((other, _)) = self.names.insert(name.clone(), found) {
+        if let Some((other, earlier)) = self.names.insert(name.clone(), found) {
+            let earlier = earlier.place(&other, loaded);
             let mistake = format!(
-                "`{name}` is declared twice, in scope `{other}` and in scope `{scope}`; give one of \
-                 them another name"
+                "`{name}` is declared twice, at {earlier} and at {place}; rename one of them"
             );
             self.twice.insert(name, mistake);
         }
@@ -87,30 +103,47 @@ impl Declared {
     }
 }
 
-/// What the task files of a configuration declare.
+/// What a configuration declares, in its task files and in its own files.
 pub(super) fn declared(loaded: &Loaded, registry: &Registry) -> Declarations {
-    let tasks = &loaded.tasks;
     let mut out = Declarations::default();
-    for (schema, declaration) in
-        [(Task::schema(), Declaration::Task), (Mixture::schema(), Declaration::Mixture)]
-    {
-        for scope in tasks.scopes_of(schema.name) {
+    for origin in Origin::ALL {
+        declared_in(origin, loaded, registry, &mut out);
+    }
+    for found in derived(loaded, registry) {
+        match found {
+            Ok((name, scope, block)) => {
+                out.add(name, &scope, Declaration::Derived(block), loaded);
+            }
+            Err(mistake) => out.unread.push(mistake),
+        }
+    }
+    out
+}
+
+/// Adds the tasks, mixtures and families of one table.
+fn declared_in(origin: Origin, loaded: &Loaded, registry: &Registry, out: &mut Declarations) {
+    let table = origin.table(loaded);
+    for (schema, declaration) in [
+        (Task::schema(), Declaration::Task(origin)),
+        (Mixture::schema(), Declaration::Mixture(origin)),
+    ] {
+        for scope in table.scopes_of(schema.name) {
             let parts: Vec<String> = scope.split('/').map(str::to_string).collect();
-            let named = tasks.bound(&parts, schema.name, "name");
+            let named = table.bound(&parts, schema.name, "name");
             let name = match named {
                 Some(Value { kind: ValueKind::Str(name), .. }) => name.clone(),
                 _ => scope.to_string(),
             };
             if !name.is_empty() {
-                out.add(name, scope, declaration.clone());
+                out.add(name, scope, declaration.clone(), loaded);
             }
         }
     }
-    for scope in tasks.scopes_of(TaskFamily::schema().name) {
-        match rows(loaded, registry, scope) {
+    for scope in table.scopes_of(TaskFamily::schema().name) {
+        match rows(origin, loaded, registry, scope) {
             Ok(rows) => {
                 for (name, row) in rows {
-                    out.add(name, scope, Declaration::Row(row));
+                    out.add(name, scope, Declaration::Row(origin, row), loaded);
                 }
             }
             Err(detail) => {
@@ -118,22 +151,16 @@ pub(super) fn declared(loaded: &Loaded, registry: &Registry) -> Declarations {
             }
         }
     }
-    for found in derived(loaded, registry) {
-        match found {
-            Ok((name, scope, block)) => out.add(name, &scope, Declaration::Derived(block)),
-            Err(mistake) => out.unread.push(mistake),
-        }
-    }
-    out
 }
 
 /// The rows of a family, each completed by the defaults, with the name of its task.
 fn rows(
+    origin: Origin,
     loaded: &Loaded,
     registry: &Registry,
     scope: &str,
 ) -> Result<Vec<(String, Fields)>, String> {
-    let new = || Evaluator::new(&loaded.tasks, registry).with_run_config(&loaded.config);
+    let new = || Evaluator::new(origin.table(loaded), registry).with_run_config(&loaded.config);
     let mut evaluator = new();
     let rows = evaluator.argument_in::<TaskFamily, Rows>(scope, "rows", None);
     let defaults =

@@ -4,9 +4,9 @@ use crate::data::{
     DataError, Derivation, TaskOrMixture, TaskProvider, WithMissingTaskSplitsRemoved, WithNewVocab,
     WithTruncatedData, part_name, subtasks,
 };
-use crate::gin::{Config, Configurable, Evaluator, Loaded, Registry, Schema};
+use crate::gin::{Configurable, Evaluator, Loaded, Registry, Schema};
 
-use super::declarations::checked;
+use super::declarations::{Origin, checked};
 
 /// The helper that a block names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,13 +14,6 @@ pub(super) enum Helper {
     NewVocab,
     TruncatedData,
     MissingTaskSplitsRemoved,
-}
-
-/// Which texts declare it: a task file's, or the run's own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
-    TaskFile,
-    Run,
 }
 
 /// A block that makes a task or mixture of another.
@@ -49,14 +42,6 @@ impl Helper {
 }
 
 impl Derived {
-    /// The bindings among which the block stands.
-    pub(super) fn table(self, loaded: &Loaded) -> &Config {
-        match self.origin {
-            Origin::TaskFile => &loaded.tasks,
-            Origin::Run => &loaded.config,
-        }
-    }
-
     /// What the block says in its scope.
     pub(super) fn evaluate(
         self,
@@ -64,7 +49,8 @@ impl Derived {
         registry: &Registry,
         scope: &str,
     ) -> Result<Derivation, String> {
-        let mut cx = Evaluator::new(self.table(loaded), registry).with_run_config(&loaded.config);
+        let mut cx =
+            Evaluator::new(self.origin.table(loaded), registry).with_run_config(&loaded.config);
         let derivation = match self.helper {
             Helper::NewVocab => cx.evaluate_in(scope).map(Derivation::NewVocab),
             Helper::TruncatedData => cx.evaluate_in(scope).map(Derivation::TruncatedData),
@@ -82,7 +68,8 @@ impl Derived {
         registry: &Registry,
         scope: &str,
     ) -> Result<Option<String>, String> {
-        let mut cx = Evaluator::new(self.table(loaded), registry).with_run_config(&loaded.config);
+        let mut cx =
+            Evaluator::new(self.origin.table(loaded), registry).with_run_config(&loaded.config);
         let none = Some((|| None) as fn() -> Option<String>);
         let name = match self.helper {
             Helper::NewVocab => {
@@ -106,10 +93,10 @@ pub(super) fn derived(
     registry: &Registry,
 ) -> Vec<Result<(String, String, Derived), String>> {
     let mut out = Vec::new();
-    for origin in [Origin::TaskFile, Origin::Run] {
+    for origin in Origin::ALL {
         for helper in HELPERS {
             let block = Derived { helper, origin };
-            for scope in block.table(loaded).scopes_of(helper.schema().name) {
+            for scope in origin.table(loaded).scopes_of(helper.schema().name) {
                 match block.name(loaded, registry, scope) {
                     // Bindings outside of any scope without a name are those that blocks share.
                     Ok(None) => {}

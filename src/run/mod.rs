@@ -15,6 +15,7 @@ mod failure;
 mod functions;
 mod interrupt;
 mod library;
+mod named_tasks;
 mod output;
 mod shell;
 mod shims;

@@ -8,10 +8,11 @@ use crate::data::{
 };
 use crate::gin::{Configurable, Evaluator, Fields, Loaded, Registry, did_you_mean};
 
-use super::declarations::{Declaration, Declarations, Declared, checked, declared};
+use super::declarations::{Declaration, Declarations, Declared, Origin, checked, declared};
 use super::derived::{Derived, part_of};
+use super::named_tasks::named_tasks;
 
-/// The tasks that a configuration's task files declare.
+/// The tasks that a configuration declares, in task files and in its own.
 pub struct GinTasks {
     loaded: Loaded,
     registry: Registry,
@@ -61,8 +62,8 @@ impl GinTasks {
 
     fn is_mixture(&self, name: &str, declaration: &Declaration) -> bool {
         match declaration {
-            Declaration::Mixture => true,
-            Declaration::Task | Declaration::Row(_) => false,
+            Declaration::Mixture(_) => true,
+            Declaration::Task(_) | Declaration::Row(..) => false,
             // Only mixtures lose tasks; looking at its tasks would ask for their data.
             Declaration::Derived(block) if !block.helper.renames_tasks() => true,
             Declaration::Derived(_) => matches!(self.get(name), Ok(TaskOrMixture::Mixture(_))),
@@ -100,19 +101,24 @@ impl GinTasks {
         }
     }
 
-    /// What is wrong with the declarations themselves, in words.
-    pub fn mistakes(&self) -> Vec<String> {
-        let Declarations { twice, unread, .. } = self.declarations();
-        twice.values().chain(unread).cloned().collect()
+    /// Why blocks cannot be read that declare nobody knows what.
+    pub fn unread(&self) -> &[String] {
+        &self.declarations().unread
+    }
+
+    /// The tasks and mixtures that the run's datasets name.
+    pub fn named_by_run(&self) -> Vec<String> {
+        let named = named_tasks(&self.loaded, &self.registry).into_iter();
+        named.map(|named| named.task.0).collect()
     }
 
     fn evaluate<T: Configurable>(
         &self,
-        name: &str,
-        scope: &str,
+        (name, scope): (&str, &str),
+        origin: Origin,
         row: Fields,
     ) -> Result<T, DataError> {
-        let mut evaluator = Evaluator::new(&self.loaded.tasks, &self.registry)
+        let mut evaluator = Evaluator::new(origin.table(&self.loaded), &self.registry)
             .with_run_config(&self.loaded.config)
             .with_row(row.0, scope);
         let result = evaluator.evaluate_in::<T>(scope);
@@ -156,17 +162,18 @@ impl GinTasks {
         declaration: &Declaration,
     ) -> Result<TaskOrMixture, DataError> {
         Ok(match declaration {
-            Declaration::Mixture => {
-                let mixture = self.evaluate::<Mixture>(name, scope, Fields::default())?;
+            Declaration::Mixture(origin) => {
+                let mixture =
+                    self.evaluate::<Mixture>((name, scope), *origin, Fields::default())?;
                 check_entries(&mixture)?;
                 TaskOrMixture::Mixture(Arc::new(mixture))
             }
-            Declaration::Task => {
-                let task = self.evaluate(name, scope, Fields::default())?;
+            Declaration::Task(origin) => {
+                let task = self.evaluate((name, scope), *origin, Fields::default())?;
                 TaskOrMixture::Task(Arc::new(task))
             }
-            Declaration::Row(row) => {
-                let family = self.evaluate::<TaskFamily>(name, scope, row.clone())?;
+            Declaration::Row(origin, row) => {
+                let family = self.evaluate::<TaskFamily>((name, scope), *origin, row.clone())?;
                 TaskOrMixture::Task(Arc::new(family.into()))
             }
             Declaration::Derived(_) => unreachable!("made of others"),

@@ -302,8 +302,16 @@ fn mistakes_are_told_before_anything_is_written() {
         refused(&folder, &eval(&folder, mode, paths), words);
     };
     check("newest", &["model"], &["'newest'", "'all'"]);
-    check("all", &["none"], &["`none` is not a checkpoint", "'all' needs an existing folder"]);
-    check("all", &["model/checkpoint_7"], &["is one checkpoint", "mode = 'specific'"]);
+    check(
+        "all",
+        &["none"],
+        &["`none` is not a folder of checkpoints", "'all' needs an existing folder"],
+    );
+    check(
+        "all",
+        &["model/checkpoint_7"],
+        &["is not a folder of checkpoints: it is one checkpoint", "mode = 'specific'"],
+    );
     check("latest", &["evaluated-not"], &["'latest' needs an existing folder"]);
     check(
         "specific",

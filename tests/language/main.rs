@@ -2,6 +2,7 @@
 //! a user is told when it does not. `reference.py` makes the reference data.
 
 mod accept;
+mod checks;
 mod config_str;
 mod derived;
 mod editors;

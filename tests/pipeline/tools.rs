@@ -182,6 +182,57 @@ no_task/seqio.Mixture.tasks = [("pair", 1)]
 }
 
 #[test]
+fn a_task_block_in_the_runs_own_file_declares_the_task() {
+    let folder = folder("");
+    std::fs::rename(folder.path().join("my_tasks.gin"), folder.path().join("run.gin")).unwrap();
+    let run = |tool: &str, words: &[&str]| {
+        gimlet(folder.path(), &[&["task", tool, "--gin_file=run.gin"], words].concat(), "")
+    };
+    let (status, out, error) = run("list", &[]);
+    assert_eq!((status, out.lines().count()), (0, 3), "{error}");
+    assert!(out.contains("pairs  run.gin:6  inputs, targets"), "{out}");
+    let (status, out, error) = run("check", &[]);
+    assert_eq!((status, out.as_str()), (0, "2 tasks and 1 mixtures: no mistakes\n"), "{error}");
+    let (status, out, error) = run("show", &["pairs", "--num_examples=1"]);
+    assert_eq!(status, 0, "{error}");
+    assert!(out.starts_with("pairs: source, split 'train'\n"), "{out}");
+    let (status, out, error) = gimlet(folder.path(), &["gin", "check", "run.gin"], "");
+    assert_eq!((status, error.as_str()), (0, ""), "{out}");
+}
+
+#[test]
+fn a_task_that_is_declared_twice_is_refused_with_both_places() {
+    let folder = folder("");
+    let run = "import my_tasks\npairs/seqio.Task.source = @seqio.TextLineDataSource()\n";
+    std::fs::write(folder.path().join("run.gin"), run).unwrap();
+    let words = ["task", "check", "--offline", "--gin_file=run.gin"];
+    let (status, _, error) = gimlet(folder.path(), &words, "");
+    assert_eq!(status, 2);
+    assert!(
+        error.contains("`pairs` is declared twice, at my_tasks.gin:6 and at run.gin:2"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_tasks_of_the_given_files_are_checked_and_not_those_of_the_library() {
+    let folder = folder("");
+    let check = |words: &[&str]| {
+        gimlet(folder.path(), &[&["task", "check", "--offline"], words].concat(), "")
+    };
+    let (status, _, error) = check(&[]);
+    assert_eq!(status, 2);
+    assert!(error.contains("nothing to check: name tasks, or give their files"), "{error}");
+    let (status, out, error) = check(&["quickstart_dates"]);
+    assert_eq!((status, out.as_str()), (0, "1 tasks and 0 mixtures: no mistakes\n"), "{error}");
+    std::fs::write(folder.path().join("run.gin"), "import my_tasks\nimport quickstart\n").unwrap();
+    let (status, out, error) = check(&["--gin_file=run.gin"]);
+    assert_eq!((status, out.as_str()), (0, "2 tasks and 1 mixtures: no mistakes\n"), "{error}");
+    let (_, out, _) = check(&["--module_import=quickstart"]);
+    assert!(!out.starts_with("0 tasks"), "{out}");
+}
+
+#[test]
 fn mistakes_in_mixtures_are_reported_with_their_line_by_every_tool() {
     let folder = folder(
         r#"no_task/seqio.Mixture.tasks = [("pair", 1)]

@@ -24,6 +24,11 @@ pub(crate) trait Source {
     /// Its splits, by the names that the task gives them.
     fn splits(&self, task: &str) -> Result<Vec<String>, DataError>;
 
+    /// The names of its splits where gin files say them, so that nothing is opened.
+    fn written_splits(&self) -> Option<Vec<String>> {
+        None
+    }
+
     /// The files of a split in their order without shuffling, and how to read them;
     /// [`DataError::UnknownSplit`] where it has no such split.
     fn split(&self, task: &str, split: &str) -> Result<SplitFiles, DataError>;
@@ -61,6 +66,11 @@ impl DataSource {
     /// The splits, by the names that the task gives them.
     pub(crate) fn splits(&self, task: &str) -> Result<Vec<String>, DataError> {
         self.spec().splits(task)
+    }
+
+    /// The names of its splits where gin files say them.
+    pub fn written_splits(&self) -> Option<Vec<String>> {
+        self.spec().written_splits()
     }
 
     /// The files of a split, and how to read them.
@@ -175,6 +185,10 @@ macro_rules! pattern_source {
                 _: &str,
             ) -> ::core::result::Result<Vec<String>, $crate::data::error::DataError> {
                 Ok(self.split_to_filepattern.keys().cloned().collect())
+            }
+
+            fn written_splits(&self) -> Option<Vec<String>> {
+                Some(self.split_to_filepattern.keys().cloned().collect())
             }
 
             fn split(

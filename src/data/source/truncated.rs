@@ -27,6 +27,10 @@ impl Source for TruncatedDatasetProvider {
         self.child.0.splits(task)
     }
 
+    fn written_splits(&self) -> Option<Vec<String>> {
+        self.child.0.written_splits()
+    }
+
     fn split(&self, task: &str, split: &str) -> Result<SplitFiles, DataError> {
         let child = &self.child.0;
         if child.few_shot().is_some() {

@@ -12,6 +12,7 @@ use super::config::{Config, scope_components};
 use super::configurable::{Configurable, FromGin};
 use super::diagnostic::{Diagnostic, Reported};
 use super::expression::Expression;
+use super::reach::no_value;
 use super::schema::{Registry, Schema};
 use super::source::Span;
 use super::value::{Value, ValueKind};
@@ -157,6 +158,11 @@ impl<'a> Evaluator<'a> {
         self.in_call(schema, Some(scope_components(scope)), None, T::evaluate)
     }
 
+    /// The mistakes found since they were last taken.
+    pub(in crate::gin) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
+        std::mem::take(&mut self.diagnostics)
+    }
+
     /// The mistakes found, each once.
     pub fn into_diagnostics(self) -> Vec<Diagnostic> {
         self.diagnostics
@@ -264,20 +270,9 @@ impl<'a> Evaluator<'a> {
     }
 
     fn missing(&mut self, schema: &'static Schema, name: &str) -> Reported {
-        let scope = if self.scope.is_empty() { String::new() } else { self.scope_path() + "/" };
         let param = schema.param(name).expect("the derive asks for declared parameters");
-        let binding = format!("{scope}{}.{name}", schema.short_name());
-        let message = format!("`{binding}` is required and has no value");
         let place = self.calls.iter().rev().find_map(|(_, _, place)| *place);
-        let mut diagnostic = match place {
-            Some(span) => Diagnostic::error(span, message),
-            None => Diagnostic::nowhere(message),
-        };
-        diagnostic = diagnostic.help(format!("bind it: `{binding} = ...` ({})", param.expected));
-        if !param.doc.is_empty() {
-            let summary = param.doc.lines().next().unwrap_or_default();
-            diagnostic = diagnostic.help(format!("{name}: {summary}"));
-        }
+        let diagnostic = no_value(schema, param, &self.scope, place.unwrap_or(Span::NOWHERE));
         self.report(diagnostic)
     }
 }

@@ -77,8 +77,35 @@ fn bare_word(found: Place<'_>, key: Option<&Key>, whole: bool) -> Diagnostic {
                 .help(format!("to call a configurable, write `@{name}()` and bind its arguments")),
         };
     }
-    let error = error.label("did you forget the quotes?");
+    if looks_like_macro(text) {
+        return error.label(format!("did you mean `%{text}`?")).help(format!(
+            "a macro is used as `%{text}`; a text needs quotes: `{}`",
+            repr_str(text)
+        ));
+    }
+    unquoted(error, text, key, whole)
+}
+
+/// A text without its quotes, which the shell may have taken away.
+fn unquoted(error: Diagnostic, text: &str, key: Option<&Key>, whole: bool) -> Diagnostic {
+    let mut error = error.label("did you forget the quotes?");
     let quoted = repr_str(text);
+    let as_flag = match (key, item_of_dict(text)) {
+        (Some(key), _) if !whole => Some(format!(
+            "put texts in single quotes, and for the shell the whole value in double ones: \
+             `--gin.{}=\"['a', 'b']\"`",
+            key.text
+        )),
+        (Some(key), Some(item)) => Some(format!(
+            "write `--gin.{}=\"{{{item}}}\"`: the shell eats braces and quotes that are not in \
+             double quotes",
+            key.text
+        )),
+        _ => None,
+    };
+    if let Some(help) = as_flag {
+        error = error.flag_help(help);
+    }
     match key.filter(|_| whole) {
         None => error.help(format!("write `{quoted}`")),
         Some(key) => {
@@ -86,6 +113,7 @@ fn bare_word(found: Place<'_>, key: Option<&Key>, whole: bool) -> Diagnostic {
             // Inside the shell's double quotes these mean something else.
             match text.contains(['"', '$', '`', '\\', '\'', '!']) {
                 true => error,
+                false if error.flag_help.is_some() => error,
                 false => error.flag_help(format!(
                     "write `--gin.{}=\"{quoted}\"`: the shell eats the outer quotes",
                     key.text
@@ -93,6 +121,22 @@ fn bare_word(found: Place<'_>, key: Option<&Key>, whole: bool) -> Diagnostic {
             }
         }
     }
+}
+
+/// Macros are in capitals by custom, and texts rarely are.
+fn looks_like_macro(text: &str) -> bool {
+    let of_macro = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    text.len() > 1
+        && text.starts_with(|c: char| c.is_ascii_uppercase())
+        && text.chars().all(of_macro)
+}
+
+/// `'key': value` of `key:value`, which is what a shell leaves of an item of a dict.
+fn item_of_dict(text: &str) -> Option<String> {
+    let (key, value) = text.split_once(':')?;
+    let is_name = |text: &str| text.chars().all(|c| c.is_alphanumeric() || c == '_');
+    (!key.is_empty() && is_name(key) && value.parse::<f64>().is_ok())
+        .then(|| format!("{}: {value}", repr_str(key)))
 }
 
 const PYTHON_TYPES: [&str; 9] =
@@ -135,18 +179,7 @@ pub(in crate::gin) fn after_value(
 ) -> Diagnostic {
     let whole = value.span.to(rest.span);
     match rest.text.as_bytes()[0] {
-        b',' => {
-            let error = Diagnostic::error(rest.prefix(1).span, "a tuple needs parentheses");
-            match key {
-                Some(key) => error.help(format!(
-                    "write `{} = ({}{})`",
-                    key.text,
-                    shortened(value.text),
-                    shortened(rest.text)
-                )),
-                None => error,
-            }
-        }
+        b',' => after_comma(value, rest, key),
         b'=' => Diagnostic::error(rest.prefix(1).span, "one statement has one `=`")
             .help("write each binding on a line of its own"),
         b';' => semicolon(rest),
@@ -157,6 +190,33 @@ pub(in crate::gin) fn after_value(
                 false => error,
             }
         }),
+    }
+}
+
+/// The user has written several values, or a number with separators.
+fn after_comma(value: Place<'_>, rest: Place<'_>, key: Option<&Key>) -> Diagnostic {
+    let groups = rest.text[1..].split(',');
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = is_digits(value.text)
+        && (1..=3).contains(&value.text.len())
+        && groups.clone().all(|group| group.len() == 3 && is_digits(group));
+    if is_number {
+        let number = [value.text, &groups.collect::<String>()].concat();
+        let error = Diagnostic::error(rest.prefix(1).span, "a number has no commas");
+        return match key {
+            Some(key) => error
+                .help(format!("write `{} = {number}`", key.text))
+                .flag_help(format!("write `--gin.{}={number}`", key.text)),
+            None => error.help(format!("write `{number}`")),
+        };
+    }
+    let error = Diagnostic::error(rest.prefix(1).span, "a tuple needs parentheses");
+    let Some(key) = key else { return error };
+    let (value, rest) = (shortened(value.text), shortened(rest.text));
+    let error = error.help(format!("write `{} = ({value}{rest})`", key.text));
+    match [&value, &rest].iter().any(|text| text.contains(['"', '$', '`', '\\', '!'])) {
+        true => error,
+        false => error.flag_help(format!("write `--gin.{}=\"({value}{rest})\"`", key.text)),
     }
 }
 

@@ -4,6 +4,8 @@ use clap::Args;
 
 use crate::gin::Severity;
 use crate::run::failure::Failure;
+use crate::run::named_tasks::{named_tasks, unknown_name};
+use crate::run::tasks::GinTasks;
 
 use super::project::ProjectArgs;
 use super::write;
@@ -23,8 +25,11 @@ pub fn run(args: &CheckArgs, schemas: &[String], color: bool) -> Result<(), Fail
     let project = args.project.load(schemas)?;
     let project = project.complete();
     let mut list = project.loaded.diagnostics.clone();
-    if !project.roots.is_empty() {
-        list.extend(project.loaded.unread(&project.roots, &project.registry));
+    if schemas.is_empty() && !project.loaded.incomplete {
+        let (loaded, registry) = (&project.loaded, &project.registry);
+        let tasks = GinTasks::new(loaded.clone(), registry.clone());
+        let named = named_tasks(loaded, registry);
+        list.extend(named.iter().filter_map(|named| unknown_name(named, &tasks)));
     }
     if args.strict {
         list.iter_mut().for_each(|diagnostic| diagnostic.severity = Severity::Error);

@@ -8,7 +8,7 @@ use crate::gin::{
     registry_of,
 };
 use crate::run::cli::GinFileArgs;
-use crate::run::configure::{ROOTS, bound_roots, registry};
+use crate::run::configure::{ROOTS, bound_roots, registry, running};
 use crate::run::failure::Failure;
 use crate::run::library::{Library, read_anywhere};
 use crate::storage::Path;
@@ -53,6 +53,8 @@ pub struct ReadingArgs {
 pub struct Project {
     /// Values still required and macros that nothing defines, which are no mistakes in a part.
     lacking: Vec<Diagnostic>,
+    /// Warnings of what nothing reads.
+    unread: Vec<Diagnostic>,
     /// Every configurable that the files may name.
     pub registry: Registry,
     /// The configuration, mistakes among its warnings.
@@ -89,14 +91,19 @@ impl Project {
             }
             None => bound_roots(&loaded.config, &registry),
         };
-        Ok(Self { registry, loaded, lacking, roots })
+        let unread = loaded.settle(&running(&roots, &loaded.config), &registry);
+        Ok(Self { registry, loaded, lacking, unread, roots })
     }
 
-    /// The project with what is missing for its root to run among the diagnostics.
+    /// The project with what is missing for its root to run, and what nothing reads, among the diagnostics.
     pub fn complete(mut self) -> Self {
+        let running = running(&self.roots, &self.loaded.config);
         if !self.roots.is_empty() {
             self.loaded.diagnostics.append(&mut self.lacking);
+            self.loaded.diagnostics.append(&mut self.unread);
         }
+        let unbound = self.loaded.unbound(&running, &self.registry);
+        self.loaded.diagnostics.extend(unbound);
         self
     }
 

@@ -25,7 +25,8 @@ use super::TaskFileArgs;
 /// Flags of `gimlet task check`.
 #[derive(Args, Debug)]
 pub struct CheckArgs {
-    /// Names of tasks and mixtures; all by default.
+    /// Names of tasks and mixtures; by default those that the given files declare, and those that a run
+    /// names.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Check what gin files say, and neither vocabularies nor data.
@@ -37,15 +38,18 @@ pub struct CheckArgs {
 
 /// Prints what is wrong on standard error, and a summary.
 pub(super) fn run(args: &CheckArgs, color: bool) -> Result<(), Failure> {
+    if args.names.is_empty() && args.files.says_nothing() {
+        return Err(Failure::usage(anyhow!(
+            "nothing to check: name tasks, or give their files with --gin_file or --module_import"
+        )));
+    }
     let tasks = args.files.load(color)?;
-    let selected = selected(&args.names, &tasks)?;
-    let mut bad = 0;
-    // Families whose rows cannot be read declare no tasks that could be asked for.
-    for mistake in tasks.mistakes() {
+    let selected = selected(args, &tasks)?;
+    for mistake in tasks.unread() {
         eprintln!("error: {}", mistake.trim_end());
-        bad += 1;
     }
     let asked = (!args.offline).then(Asked::default);
+    let mut bad = 0;
     let found = each(&selected, |one| mistakes(one, &tasks, asked.as_ref()));
     for (one, mistakes) in selected.iter().zip(found) {
         for mistake in &mistakes {
@@ -56,17 +60,15 @@ pub(super) fn run(args: &CheckArgs, color: bool) -> Result<(), Failure> {
     }
     let mixtures = selected.iter().filter(|one| one.is_mixture).count();
     let all = format!("{} tasks and {mixtures} mixtures", selected.len() - mixtures);
-    match bad {
-        0 => write(&format!("{all}: no mistakes\n")),
-        bad => Err(Failure::usage(anyhow!("{bad} of {all} cannot be used"))),
+    match (bad, tasks.unread().len()) {
+        (0, 0) => write(&format!("{all}: no mistakes\n")),
+        (0, unread) => Err(Failure::usage(anyhow!("{unread} declarations cannot be read"))),
+        (bad, _) => Err(Failure::usage(anyhow!("{bad} of {all} cannot be used"))),
     }
 }
 
-fn selected(names: &[String], tasks: &GinTasks) -> Result<Vec<Declared>, Failure> {
+fn selected(args: &CheckArgs, tasks: &GinTasks) -> Result<Vec<Declared>, Failure> {
     let declared = tasks.declared();
-    if names.is_empty() {
-        return Ok(declared);
-    }
     let find = |name: &String| {
         declared.iter().find(|one| one.name == *name).cloned().ok_or_else(|| {
             let suggestion = did_you_mean(name, declared.iter().map(|one| one.name.as_str()));
@@ -74,7 +76,18 @@ fn selected(names: &[String], tasks: &GinTasks) -> Result<Vec<Declared>, Failure
             Failure::usage(DataError::UnknownTask { name, suggestion })
         })
     };
-    names.iter().map(find).collect()
+    if !args.names.is_empty() {
+        return args.names.iter().map(find).collect();
+    }
+    let mut selected: Vec<Declared> =
+        declared.iter().filter(|one| args.files.declare(one)).cloned().collect();
+    for name in tasks.named_by_run() {
+        let named = find(&name)?;
+        if !selected.contains(&named) {
+            selected.push(named);
+        }
+    }
+    Ok(selected)
 }
 
 /// Tasks that are checked at once: most of the time goes into waiting for servers.

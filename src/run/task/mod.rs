@@ -16,6 +16,7 @@ use crate::gin::TASK_LIBRARY;
 use super::cache::caches_of;
 use super::cli::GinArgs;
 use super::configure::configure_tasks;
+use super::declarations::Declared;
 use super::failure::Failure;
 use super::library::Library;
 use super::tasks::GinTasks;
@@ -72,17 +73,26 @@ pub struct TaskFileArgs {
 
 impl TaskFileArgs {
     fn load(&self, color: bool) -> Result<GinTasks, Failure> {
-        let files = &self.gin.files;
-        let says_nothing = files.gin_file.is_empty()
-            && files.gin_bindings.is_empty()
-            && self.module_import.is_empty();
-        let modules = match says_nothing {
+        let modules = match self.says_nothing() {
             true => library_modules(),
             false => self.module_import.clone(),
         };
         let (tasks, warnings) = configure_tasks(&self.gin, &modules, &Library, color)?;
         eprint!("{warnings}");
         Ok(tasks.with_caches(self.caches()))
+    }
+
+    fn says_nothing(&self) -> bool {
+        let files = &self.gin.files;
+        files.gin_file.is_empty() && files.gin_bindings.is_empty() && self.module_import.is_empty()
+    }
+
+    /// Whether the given files declare it: not a module of the library that they only import.
+    fn declare(&self, one: &Declared) -> bool {
+        let Some(path) = one.place.strip_prefix(TASK_LIBRARY) else { return true };
+        let path = path.trim_start_matches('/');
+        let file = |module: &String| format!("{}.gin:", module.replace('.', "/"));
+        self.module_import.iter().any(|module| path.starts_with(&file(module)))
     }
 
     /// Where the caches of the tasks are looked for.

@@ -160,7 +160,10 @@ mod tests {
             let refused = chosen(&root, RestoreMode::All, &[folder]).unwrap_err();
             assert!(refused.contains(expected), "{refused}");
         };
-        check("none", "mode = 'all' needs an existing folder of checkpoints");
-        check("a/checkpoint_10", "it is one checkpoint, no folder of them; use mode = 'specific'");
+        check("none", "not a folder of checkpoints: mode = 'all' needs an existing folder");
+        check(
+            "a/checkpoint_10",
+            "not a folder of checkpoints: it is one checkpoint; use mode = 'specific'",
+        );
     }
 }

@@ -93,8 +93,10 @@ fn examples(run: &str, pattern: &str) -> (Vec<Pair>, Vec<String>) {
 /// The same for another task file.
 fn examples_of(run: &str, tasks: &str) -> (Vec<Pair>, Vec<String>) {
     let registry = registry();
-    let loaded = load_texts(run, tasks).unwrap_or_else(|error| panic!("{}", error.render(false)));
-    let unread = loaded.unread(&[registry.get("t5x.train.train").unwrap()], &registry);
+    let mut loaded =
+        load_texts(run, tasks).unwrap_or_else(|error| panic!("{}", error.render(false)));
+    let train = (String::new(), registry.get("t5x.train.train").unwrap());
+    let unread = loaded.settle(&[train], &registry);
     let warnings = unread.iter().map(|warning| warning.message.clone()).collect();
     let TaskOrMixture::Task(task) =
         GinTasks::new(loaded, registry).get("unsupervised_book").unwrap()

@@ -12,7 +12,7 @@ use crate::gin::{
     Severity, Span, Value, load_anyway, parse,
 };
 use crate::run::cli::{Command, GinFileArgs, try_parse};
-use crate::run::configure::bound_roots;
+use crate::run::configure::{bound_roots, running};
 
 use super::files::Files;
 
@@ -74,14 +74,15 @@ impl Reading<'_> {
 impl Analysis {
     /// Analyses a file.
     pub fn new(path: &Path, text: String, reading: &Reading<'_>) -> Self {
-        let loaded = reading.load(path, &text);
+        let mut loaded = reading.load(path, &text);
         let ids = reading.ids_of(path, &loaded);
         let roots = bound_roots(&loaded.config, reading.registry);
         let is_run = !roots.is_empty() || binds_entry_point(&loaded.config);
-        let unread = match !roots.is_empty() && can_be_run(&loaded) {
-            true => loaded.unread(&roots, reading.registry),
-            false => Vec::new(),
-        };
+        let running = running(&roots, &loaded.config);
+        let mut unread = loaded.settle(&running, reading.registry);
+        if roots.is_empty() || !can_be_run(&loaded) {
+            unread.clear();
+        }
         Self { path: path.to_path_buf(), text, loaded, unread, ids, is_run }
     }
 

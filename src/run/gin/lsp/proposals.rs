@@ -246,7 +246,7 @@ impl Desk<'_> {
         let kind = CompletionItemKind::Value;
         let mut out: Vec<Proposal> = here
             .map(|(name, (_, declaration))| {
-                let is_mixture = declaration == Declaration::Mixture;
+                let is_mixture = matches!(declaration, Declaration::Mixture(_));
                 Proposal::new(name, kind).detail(if is_mixture { "mixture" } else { "task" })
             })
             .collect();

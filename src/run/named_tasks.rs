@@ -1,0 +1,80 @@
+//! The tasks and splits that a run names, and whether they are declared. Nothing is opened for it.
+
+use crate::data::{DataError, Task, TaskProvider, subtasks};
+use crate::gin::{
+    Config, Diagnostic, Loaded, Registry, Span, Value, ValueKind, did_you_mean, reach,
+};
+
+use super::configure::bound_roots;
+use super::tasks::GinTasks;
+
+/// The parameter of a dataset that names a task or mixture.
+const TASK: &str = "mixture_or_task_name";
+
+/// The parameter that names a split of it.
+const SPLIT: &str = "split";
+
+/// A name and where it stands.
+type Placed = (String, Span);
+
+/// A task or mixture that a dataset of a run names, and the split of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedTask {
+    pub task: Placed,
+    pub split: Option<Placed>,
+}
+
+/// What the datasets name that running the roots of a configuration reaches.
+pub fn named_tasks(loaded: &Loaded, registry: &Registry) -> Vec<NamedTask> {
+    let roots = bound_roots(&loaded.config, registry).into_iter().map(|root| (Vec::new(), root));
+    let reached = reach(&loaded.config, registry, roots);
+    let mut out = Vec::new();
+    for arguments in reached.sections.values() {
+        let text = |name| written(arguments.get(name)?, &loaded.config);
+        let named = text(TASK).map(|task| NamedTask { task, split: text(SPLIT) });
+        out.extend(named.filter(|named| !out.contains(named)));
+    }
+    out
+}
+
+/// The text that a value is, itself or through macros, and where it stands.
+fn written<'a>(mut value: &'a Value, config: &'a Config) -> Option<Placed> {
+    // Macros that lead back to themselves have been reported.
+    for _ in 0..=config.macros.len() {
+        match &value.kind {
+            ValueKind::Str(text) => return Some((text.clone(), value.span)),
+            ValueKind::Macro(used) => value = config.macro_value(&used.path())?,
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// That a task is not declared, or has no such split as far as gin files say its splits.
+pub fn unknown_name(named: &NamedTask, tasks: &GinTasks) -> Option<Diagnostic> {
+    let (task, place) = &named.task;
+    if let Err(DataError::UnknownTask { name, suggestion }) = tasks.get(task) {
+        let message = format!("no task or mixture is named `{name}`");
+        let help = "`import MODULE` brings the tasks of a task file";
+        return Some(at(*place, message).help(suggestion).help(help));
+    }
+    let (split, place) = named.split.as_ref()?;
+    let name = split.split('[').next().unwrap_or_default();
+    let splits = |task: &std::sync::Arc<Task>| task.source.written_splits();
+    let of_tasks: Vec<Vec<String>> =
+        subtasks(task, tasks).ok()?.iter().map(splits).collect::<Option<_>>()?;
+    // A mixture leaves out the tasks that lack the split.
+    let is_known = of_tasks.iter().flatten().any(|known| known == name);
+    if is_known || of_tasks.is_empty() || name.contains('+') {
+        return None;
+    }
+    let help = did_you_mean(name, of_tasks.iter().flatten().map(String::as_str));
+    Some(at(*place, format!("`{task}` has no split `{name}`")).help(help))
+}
+
+fn at(place: Span, message: String) -> Diagnostic {
+    match place == Span::NOWHERE {
+        true => Diagnostic::nowhere(message),
+        false => Diagnostic::error(place, message),
+    }
+}
