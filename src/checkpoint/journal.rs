@@ -159,8 +159,8 @@ pub(super) fn noted<P: DeserializeOwned>(
     let found = lines.next().and_then(|first| serde_json::from_slice::<Job>(first).ok());
     if found.as_ref() != Some(job) {
         telemetry::notice(&format!(
-            "{path}: of a conversion that was interrupted and is begun anew, for the checkpoint, the options \
-             or Gimlet have changed since"
+            "{path}: the interrupted conversion starts over, since the checkpoint, the options or Gimlet \
+             have changed"
         ));
         return Ok(None);
     }
@@ -172,7 +172,7 @@ pub(super) fn noted<P: DeserializeOwned>(
 pub(super) fn tell_kept(target: &Path, count: usize, pieces: &str, bytes: u64) {
     if count > 0 {
         telemetry::notice(&format!(
-            "{target}: goes on where a conversion was interrupted; kept {count} {pieces} of {:.1} MB",
+            "{target}: continues where a conversion was interrupted; kept {count} {pieces} of {:.1} MB",
             bytes as f64 / 1e6
         ));
     }

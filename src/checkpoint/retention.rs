@@ -123,7 +123,9 @@ pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
 /// Whether what is in nobody's way was removed; else the user is told, and the next run tries it again.
 fn is_gone(removed: Result<(), CheckpointError>) -> bool {
     if let Err(error) = &removed {
-        telemetry::warn(&format!("{error}; the run goes on without, and the next one tries again"));
+        telemetry::warn(&format!(
+            "{error}; the run continues without it, and the next one tries again"
+        ));
     }
     removed.is_ok()
 }

@@ -237,7 +237,7 @@ impl Saving {
     fn prune(&self, step: u64, best: Option<&Best>) {
         if let Err(error) = self.retention.apply(&self.model_dir, step, best) {
             telemetry::warn(&format!(
-                "{error}; the run goes on, and old checkpoints are removed after the next save"
+                "{error}; the run continues, and old checkpoints are removed after the next save"
             ));
         }
     }

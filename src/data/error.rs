@@ -245,7 +245,7 @@ pub enum DataError {
     },
     /// A cache whose description and files do not fit.
     #[error(
-        "the cache `{folder}` cannot be used: {reason}; make it anew with `gimlet cache --overwrite`"
+        "the cache `{folder}` cannot be used: {reason}; make it again with `gimlet cache --overwrite`"
     )]
     UnfitCache {
         /// The task's folder.
@@ -255,8 +255,8 @@ pub enum DataError {
     },
     /// A record whose bytes are not those that were written.
     #[error(
-        "`{file}`, record {number} at byte {offset}: {reason}; the file is damaged: fetch it anew, or \
-         make a cache anew with `gimlet cache --overwrite`"
+        "`{file}`, record {number} at byte {offset}: {reason}; the file is damaged: fetch it again, or \
+         make a cache again with `gimlet cache --overwrite`"
     )]
     TfRecord {
         /// The file.
@@ -279,7 +279,7 @@ pub enum DataError {
     /// A bad record that may be skipped, and with which what lies behind it would be lost.
     #[error(
         "{error}; one bad record may be skipped, and here the rest of the file cannot be read \
-         either ({rest}): fetch the file anew, or leave it out"
+         either ({rest}): fetch the file again, or leave it out"
     )]
     RestOfFile {
         /// The error of the record.
@@ -329,7 +329,7 @@ pub enum DataError {
     /// The saved position belongs to another pipeline.
     #[error(
         "the saved data position does not fit this run: {reason}; restore with \
-         `utils.RestoreCheckpointConfig.restore_dataset = False` to start the data anew"
+         `utils.RestoreCheckpointConfig.restore_dataset = False` to start the data over"
     )]
     State {
         /// What differs.

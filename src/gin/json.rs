@@ -53,7 +53,7 @@ pub fn from_json(json: &Json) -> Result<ValueKind, String> {
         Json::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(value), _) => ValueKind::from(value),
             (None, Some(value)) => ValueKind::Float(value),
-            (None, None) => return Err(format!("{number} is no number of 64 bits")),
+            (None, None) => return Err(format!("{number} is not a 64-bit number")),
         },
         Json::String(text) => ValueKind::Str(text.clone()),
         Json::Array(items) => ValueKind::List(values(items)?),

@@ -59,7 +59,7 @@ pub(super) fn number(text: &str, negative: bool) -> Result<ValueKind, BadLiteral
             ValueKind::Complex(0.0, imaginary)
         });
     }
-    let error = BadLiteral::new(all, format!("`{text}` is no number"));
+    let error = BadLiteral::new(all, format!("`{text}` is not a valid number"));
     Err(error.help("if it is a text, put it in quotes"))
 }
 
@@ -228,7 +228,7 @@ impl Decoder<'_> {
             return Ok(());
         }
         let Some(c) = char::from_u32(code) else {
-            let message = format!("U+{code:04X} is no character");
+            let message = format!("U+{code:04X} is not a character");
             let error = BadLiteral::new(start..self.at, message);
             return Err(error.help("write the character itself instead of a surrogate pair"));
         };

@@ -280,7 +280,7 @@ impl<'a> Loader<'a> {
 
     fn gin_feature(&mut self, feature: &str, import: &Import, imports: &mut Imports) {
         if feature != "dynamic_registration" {
-            let message = format!("`{feature}` is no feature of gin");
+            let message = format!("`{feature}` is not a feature of gin");
             let diagnostic = Diagnostic::error(import.span, message);
             self.diagnostics.push(diagnostic.help(did_you_mean(feature, ["dynamic_registration"])));
         } else if !imports.is_empty() {

@@ -283,7 +283,7 @@ mod tests {
             "f:\n  a = 1\n    b = 2\n c = 3",
             &[
                 ("", "this line is indented more than the block it is in"),
-                ("", "this line's indentation is that of no line above it"),
+                ("", "this line's indentation is not that of any line above it"),
             ],
         );
         assert_eq!(parsed("  a = 1\n    b = 2\n  c = 3").len(), 3);

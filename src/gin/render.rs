@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_diagnostic_shows_the_line_the_caret_and_the_includes() {
-        let expected = "error: `adam` is no value
+        let expected = "error: `adam` is not a valid value
  --> b.gin:2:5
   |
 2 | X = adam
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_flag_is_named_and_its_remedy_is_for_the_shell() {
-        let expected = "error: `adam` is no value
+        let expected = "error: `adam` is not a valid value
 --> --gin.X
  |
  | X = adam

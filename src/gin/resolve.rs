@@ -182,13 +182,14 @@ pub(super) fn modules_of(import: &Import, registry: &Registry) -> Vec<String> {
 fn not_imported((name, rest): (&str, &str), span: Span, registry: &Registry) -> Diagnostic {
     let diagnostic = Diagnostic::error(span, format!("`{name}` is not imported in this file"));
     let inner = format!(".{name}.");
-    let known: Vec<(&str, &str)> = registry
-        .names()
-        .filter_map(|known| {
-            let at = known.find(&inner)?;
-            Some((&known[..at], &known[at + inner.len()..]))
-        })
-        .collect();
+    let below = |known: &'static str| {
+        let at = known.find(&inner)?;
+        Some((&known[..at], &known[at + inner.len()..]))
+    };
+    let mut known: Vec<(&str, &str)> = registry.iter().filter_map(|s| below(s.name)).collect();
+    if known.is_empty() {
+        known = registry.names().filter_map(below).collect();
+    }
     let inside: Vec<&str> = known.iter().map(|(_, path)| *path).collect();
     let meant =
         inside.iter().copied().find(|path| *path == rest).or_else(|| nearest(rest, &inside));

@@ -1,7 +1,8 @@
 //! What is written and has no effect: bindings that nothing reads, scopes that nothing enters,
 //! macros that nothing uses, and bindings that a later one of the same file replaces.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops;
 
 use super::config::{Bound, Config, scope_components};
 use super::diagnostic::Diagnostic;
@@ -13,6 +14,12 @@ use super::schema::Registry;
 use super::source::{SourceMap, Span};
 use super::suggest::nearest;
 use super::value::ValueKind;
+
+/// The shortest name in a file that may be a misspelled one.
+const MIN_NAME: usize = 4;
+
+/// How many names are compared, and misspelled ones told, at most.
+const MAX_NAMES: usize = 500;
 
 /// What has no effect whatever is run, in the order of the texts.
 pub(super) fn ineffective(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
@@ -45,27 +52,32 @@ fn unused_macros(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
     for bound in arguments.chain(config.macros.values()) {
         bound.value.for_each(&mut |value| {
             if let ValueKind::Macro(macro_use) = &value.kind {
-                used.insert(macro_use.path());
+                // A use in a scope may find the macro of an outer one.
+                let path = macro_use.path();
+                let inner = path.match_indices('/').map(|(at, _)| path[at + 1..].to_string());
+                used.extend(inner.chain([path.clone()]));
             }
         });
     }
-    let others: Vec<&str> = used.iter().map(String::as_str).collect();
-    // A use in a scope may find the macro of an outer one.
-    let is_used =
-        |name: &str| used.iter().any(|path| path == name || path.ends_with(&format!("/{name}")));
-    let unused =
-        config.macros.iter().filter(|(name, bound)| !is_used(name) && !is_library(bound, sources));
+    let others: Vec<&str> = used.iter().map(String::as_str).take(MAX_NAMES).collect();
+    let unused = config
+        .macros
+        .iter()
+        .filter(|(name, bound)| !used.contains(*name) && !is_library(bound, sources));
     let warning = |(name, bound): (&String, &Bound)| {
         let is_typed = sources.file(bound.key.file).name.starts_with("--");
         let help = match nearest(name, &others) {
-            Some(other) => format!("did you mean `{other}`?"),
-            None if is_typed => format!("it would be read as `%{name}`"),
-            None => return None,
+            // Every name is near to one as short as that.
+            Some(other) if is_typed || name.len() >= MIN_NAME => {
+                format!("did you mean `{other}`?")
+            }
+            _ if is_typed => format!("it would be read as `%{name}`"),
+            _ => return None,
         };
-        let message = format!("macro `{name}` is used nowhere");
+        let message = format!("macro `{name}` is never used");
         Some(Diagnostic::error(bound.key, message).help(help).warning())
     };
-    unused.filter_map(warning).collect()
+    unused.filter_map(warning).take(MAX_NAMES).collect()
 }
 
 /// What running each of the configurables in its scope reaches. Whatever tasks may name (what is `open`)
@@ -89,7 +101,7 @@ pub(super) fn unread(
 ) -> Vec<Diagnostic> {
     let (mut out, meant) = misspelled_scopes(config, reached);
     for ((scope, name), arguments) in &config.bindings {
-        if meant.contains(scope) {
+        if meant.contains(scope.as_str()) {
             continue;
         }
         let schema = registry.get(name).expect("bindings name what the registry holds");
@@ -111,36 +123,42 @@ pub(super) fn unread(
 fn misspelled_scopes<'a>(
     config: &'a Config,
     reached: &Reached,
-) -> (Vec<Diagnostic>, BTreeSet<&'a String>) {
-    let is_entered = |scope: &str| {
-        let inside = format!("{scope}/");
-        reached.scopes.iter().any(|entered| entered == scope || entered.starts_with(&inside))
-    };
-    let bound: BTreeSet<&String> = config.bindings.keys().map(|(scope, _)| scope).collect();
-    let forgotten: Vec<&str> =
-        bound.iter().map(|scope| scope.as_str()).filter(|scope| !is_entered(scope)).collect();
-    let (mut out, mut meant) = (Vec::new(), BTreeSet::new());
+) -> (Vec<Diagnostic>, BTreeSet<&'a str>) {
+    let of_macros = config.macros.keys().filter_map(|path| Some(path.rsplit_once('/')?.0));
+    let of_bindings = config.bindings.keys().map(|(scope, _)| scope.as_str());
+    let bound: BTreeSet<&str> = of_bindings.chain(of_macros).collect();
+    let entered: BTreeSet<&str> = reached.scopes.iter().map(String::as_str).collect();
+    let forgotten =
+        bound.iter().copied().filter(|scope| !scope.is_empty() && !holds(&entered, scope));
+    let forgotten: Vec<&str> = forgotten.take(MAX_NAMES).collect();
+    let mut out: BTreeMap<Span, Diagnostic> = BTreeMap::new();
+    let mut meant = BTreeSet::new();
     let arguments = config.bindings.values().flat_map(|arguments| arguments.values());
     for value in arguments.chain(config.macros.values()).map(|bound| &bound.value) {
         value.for_each(&mut |value| {
             let ValueKind::Reference(reference) = &value.kind else { return };
             let scope = reference.scope.join("/");
-            let inside = format!("{scope}/");
-            let has_bindings = bound.iter().any(|bound| **bound == scope)
-                || config.macros.keys().any(|path| path.starts_with(&inside))
-                || bound.iter().any(|bound| bound.starts_with(&inside));
-            let near = nearest(&scope, &forgotten).filter(|near| !near.is_empty());
-            if let (false, false, Some(near)) = (scope.is_empty(), has_bindings, near) {
-                let warning =
-                    Diagnostic::error(value.span, format!("nothing is bound in scope `{scope}`"))
-                        .label(format!("did you mean `{near}/`?"))
-                        .help(format!("scope `{near}` has bindings, and nothing enters it"));
-                out.push(warning.warning());
-                meant.extend(bound.iter().copied().filter(|bound| *bound == near));
+            if scope.is_empty() || out.len() == MAX_NAMES || holds(&bound, &scope) {
+                return;
             }
+            let Some(near) = nearest(&scope, &forgotten) else { return };
+            let warning =
+                Diagnostic::error(value.span, format!("nothing is bound in scope `{scope}`"))
+                    .label(format!("did you mean `{near}/`?"))
+                    .help(format!("scope `{near}` has bindings, and nothing enters it"));
+            out.insert(value.span, warning.warning());
+            meant.insert(near);
         });
     }
-    (out, meant)
+    (out.into_values().collect(), meant)
+}
+
+/// Whether a scope, or one within it, is among the others.
+fn holds(scopes: &BTreeSet<&str>, scope: &str) -> bool {
+    let inside = format!("{scope}/");
+    let mut behind =
+        scopes.range::<str, _>((ops::Bound::Included(&inside[..]), ops::Bound::Unbounded));
+    scopes.contains(scope) || behind.next().is_some_and(|next| next.starts_with(&inside))
 }
 
 fn is_library(bound: &Bound, sources: &SourceMap) -> bool {
@@ -157,20 +175,20 @@ fn why_unread(scope: &str, key: &str, name: &str, bound: &Bound, reached: &Reach
     let warning = |message: String| Diagnostic::error(bound.key, message).warning();
     if runs_in.is_empty() {
         let name = key.rsplit_once('.').map_or(key, |(name, _)| name);
-        return warning(format!("`{key}` is read by nothing"))
+        return warning(format!("`{key}` is never read"))
             .label(format!("nothing that runs refers to `{name}`"));
     }
     let known: Vec<&str> = reached.scopes.iter().map(String::as_str).collect();
     if !scope.is_empty() && !reached.scopes.contains(scope) {
-        let warning = warning(format!("scope `{scope}` is never entered"))
-            .label("so this is read by nothing");
+        let warning =
+            warning(format!("scope `{scope}` is never entered")).label("so this is never read");
         return match nearest(scope, &known) {
             Some(near) if !near.is_empty() => warning.help(format!("did you mean `{near}`?")),
             _ => warning,
         };
     }
     let scopes: Vec<String> = runs_in.iter().map(|scope| described(scope)).collect();
-    warning(format!("`{key}` is read by nothing"))
+    warning(format!("`{key}` is never read"))
         .label(format!("it is run in {}", scopes.join(" and ")))
 }
 

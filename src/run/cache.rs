@@ -158,7 +158,7 @@ fn is_there(args: &CacheArgs, task: &Task, cache: &CacheFolder) -> Result<bool, 
         }
     }
     if cache.is_complete()? && !args.overwrite {
-        let flag = "--overwrite makes it anew";
+        let flag = "--overwrite makes it again";
         notice(&format!("{name}: skipped, it is cached in {}; {flag}", cache.path()));
         return Ok(true);
     }

@@ -171,7 +171,7 @@ fn missing_folders(search_paths: &[String]) -> Vec<Diagnostic> {
     };
     let warning = |path: &String| Diagnostic {
         severity: Severity::Warning,
-        ..Diagnostic::nowhere(format!("--gin_search_paths names `{path}`, which is no folder"))
+        ..Diagnostic::nowhere(format!("--gin_search_paths names `{path}`, which is not a folder"))
     };
     search_paths.iter().filter(is_missing).map(warning).collect()
 }

@@ -91,7 +91,7 @@ fn read_file(path: &Path) -> io::Result<String> {
         return Err(io::Error::new(ErrorKind::IsADirectory, "it is a folder"));
     }
     if !kind.is_file() {
-        let message = "it is no file but a device or a pipe";
+        let message = "it is a device or a pipe, not a file";
         return Err(io::Error::new(ErrorKind::InvalidInput, message));
     }
     read_text(File::open(path)?)
@@ -107,7 +107,7 @@ pub(super) fn read_text(reader: impl Read) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        let message = format!("it is no text in UTF-8 (line {line})");
+        let message = format!("it is not text in UTF-8 (line {line})");
         io::Error::new(ErrorKind::InvalidData, message)
     })
 }

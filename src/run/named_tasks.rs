@@ -20,7 +20,9 @@ type Placed = (String, Span);
 /// A task or mixture that a dataset of a run names, and the split of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTask {
+    /// The name of the task or mixture.
     pub task: Placed,
+    /// That of the split, where it is a text.
     pub split: Option<Placed>,
 }
 

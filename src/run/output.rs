@@ -16,6 +16,15 @@ pub(super) fn write(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// A number of things in words: `no errors`, `1 error`, `2 errors`.
+pub(super) fn counted(count: usize, what: &str) -> String {
+    match count {
+        0 => format!("no {what}s"),
+        1 => format!("1 {what}"),
+        more => format!("{more} {what}s"),
+    }
+}
+
 /// When output is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColorChoice {

@@ -101,9 +101,10 @@ impl GinTasks {
         }
     }
 
-    /// Why blocks cannot be read that declare nobody knows what.
-    pub fn unread(&self) -> &[String] {
-        &self.declarations().unread
+    /// What is wrong with the declarations themselves, in words.
+    pub fn mistakes(&self) -> Vec<String> {
+        let Declarations { twice, unread, .. } = self.declarations();
+        twice.values().chain(unread).cloned().collect()
     }
 
     /// The tasks and mixtures that the run's datasets name.
@@ -214,7 +215,7 @@ impl GinTasks {
         within: &[&str],
     ) -> Result<Option<TaskOrMixture>, DataError> {
         if within.contains(&new) {
-            return Err(DataError::Config(format!("`{new}` is made of itself")));
+            return Err(DataError::Config(format!("`{new}` is derived from itself")));
         }
         let derivation = block
             .evaluate(&self.loaded, &self.registry, scope)

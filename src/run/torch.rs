@@ -130,7 +130,7 @@ fn say_what_was_evaluated(evaluations: &Evaluations, spec: &Evaluate) {
         let all = spec.restore_checkpoint_cfg.mode == RestoreMode::All;
         let left =
             if all { "the checkpoints that are left" } else { "that checkpoint from its start" };
-        telemetry::notice(&format!("interrupted; the same command goes on with {left}"));
+        telemetry::notice(&format!("interrupted; the same command continues with {left}"));
     }
     let (checkpoints, output_dir) = (&spec.restore_checkpoint_cfg.path.0, &spec.output_dir);
     telemetry::notice(&match evaluations.count {
@@ -148,7 +148,7 @@ fn say_how_it_ended(outcome: Outcome, train: &Train) {
             format!("interrupted at step {step}; this run saves no checkpoints")
         }
         Outcome::Interrupted { step } => {
-            format!("interrupted: step {step} is saved; the same command goes on from there")
+            format!("interrupted: step {step} is saved; the same command continues from there")
         }
     });
     telemetry::notice(&format!("checkpoints and logs are in {}", train.model_dir));

@@ -251,7 +251,7 @@ fn parse_ids(text: &str) -> Result<Vec<i32>, Failure> {
     let is_gap = |c: char| c == ',' || c == '[' || c == ']' || c.is_whitespace();
     let words = text.split(is_gap).filter(|word| !word.is_empty());
     let parse = |word: &str| {
-        word.parse().map_err(|_| Failure::usage(anyhow!("`{word}` is no id, in `{text}`")))
+        word.parse().map_err(|_| Failure::usage(anyhow!("`{word}` is not an id, in `{text}`")))
     };
     words.map(parse).collect()
 }

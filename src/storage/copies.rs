@@ -60,7 +60,7 @@ impl Copies {
             Ok(size) if size > 0.0 => Ok(size),
             _ => Err(StorageError::Invalid {
                 path: format!("${CACHE_SIZE_VARIABLE}"),
-                reason: format!("`{text}` is no size in GB"),
+                reason: format!("`{text}` is not a size in GB"),
             }),
         });
         let most = (size.transpose()?.unwrap_or(DEFAULT_SIZE) * 1e9) as u64;

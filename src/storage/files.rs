@@ -242,7 +242,7 @@ impl Path {
 
     /// Makes the file so many bytes long, creating it where it is missing; new bytes are 0.
     pub fn set_size(&self, size: u64) -> Result<(), StorageError> {
-        let local = self.on_disk("resize", "write the file anew")?;
+        let local = self.on_disk("resize", "write the file again")?;
         let open = OpenOptions::new().write(true).create(true).truncate(false).open(local);
         self.done("write", open.and_then(|file| file.set_len(size)))
     }

@@ -300,7 +300,7 @@ fn found(remote: &Remote) -> Result<Option<(Holder, Version)>, StorageError> {
     let Some((text, version)) = remote.read_state()? else { return Ok(None) };
     match serde_json::from_slice::<Holder>(&text) {
         Ok(holder) => Ok(Some((Holder { written: version.modified, ..holder }, version))),
-        Err(error) => Err(remote.unfit(&format!("it is no lease ({error}): remove it"))),
+        Err(error) => Err(remote.unfit(&format!("it is not a lease ({error}): remove it"))),
     }
 }
 

@@ -91,7 +91,7 @@ impl<'a> Checkpoints<'a> {
         if let Some(restored) = self.resume(state)? {
             if restored.data.is_none() {
                 let path = &restored.path;
-                telemetry::warn(&format!("{path}: no data position: the data begin anew"));
+                telemetry::warn(&format!("{path}: no data position: the data starts over"));
             }
             return Ok(Some(restored));
         }

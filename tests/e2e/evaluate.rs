@@ -151,7 +151,7 @@ fn an_evaluation_that_was_killed_or_asked_to_end_goes_on_with_what_is_left() {
     assert_eq!(killed.status, None, "{}", killed.stderr);
     let asked = stopped_by(libc::SIGTERM);
     assert_eq!(asked.status, Some(128 + libc::SIGTERM), "{}", asked.stderr);
-    assert_said(&asked, &["interrupted; the same command goes on with the checkpoints"]);
+    assert_said(&asked, &["interrupted; the same command continues with the checkpoints"]);
     let done = num_done();
     assert!((2..40).contains(&done), "{done}");
 

@@ -26,7 +26,7 @@ fn a_run_that_is_asked_to_end_saves_and_goes_on() {
     // As shells tell of programs that the signal ended: nobody is to take the run for done.
     assert_eq!(ended.status, Some(128 + libc::SIGTERM), "{}", ended.stderr);
     let saved = *steps(&model_dir).last().expect("it saved");
-    let said = format!("interrupted: step {saved} is saved; the same command goes on");
+    let said = format!("interrupted: step {saved} is saved; the same command continues");
     assert!(ended.stderr.contains(&said), "{}", ended.stderr);
 
     let end = saved + STEPS;
@@ -187,7 +187,7 @@ fn a_run_of_other_rows_begins_its_data_anew_if_asked_to() {
     assert!(refused.stderr.contains(remedy), "{}", refused.stderr);
 
     let begun = other().bind("utils.RestoreCheckpointConfig.restore_dataset", "False").succeeds();
-    assert!(begun.stderr.contains("no data position: the data begin anew"), "{}", begun.stderr);
+    assert!(begun.stderr.contains("no data position: the data starts over"), "{}", begun.stderr);
     assert_eq!(steps(&folder.path("model")), [0, 4, 8]);
 }
 

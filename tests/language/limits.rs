@@ -70,8 +70,8 @@ fn what_is_no_file_is_refused_in_place_of_a_hang() {
     let (pipe, folder) = (pipe.display().to_string(), folder.path().display().to_string());
     for (path, message) in [
         (folder.as_str(), "it is a folder"),
-        (pipe.as_str(), "it is no file but a device or a pipe"),
-        ("/dev/zero", "it is no file but a device or a pipe"),
+        (pipe.as_str(), "it is a device or a pipe, not a file"),
+        ("/dev/zero", "it is a device or a pipe, not a file"),
     ] {
         for (args, status) in [(["gin", "parse", path], 1), (["train", "--gin_file", path], 2)] {
             let output = Command::new(env!("CARGO_BIN_EXE_gimlet"))
@@ -94,7 +94,7 @@ fn what_is_no_text_is_refused_with_its_line() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));
     let output = command.args(["gin", "parse"]).arg(&path).output().expect("gimlet starts");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.ends_with("it is no text in UTF-8 (line 2)\n"), "{said}");
+    assert!(said.ends_with("it is not text in UTF-8 (line 2)\n"), "{said}");
 }
 
 #[test]

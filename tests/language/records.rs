@@ -18,7 +18,8 @@ fn the_first_mistake_ends_a_file_s_records_and_the_next_file_is_read() {
     let text = "a = 1\nf:\n  b = x\n  c = 2\nd = 3\n";
     let binding =
         json!({"file": "-", "kind": "macro", "scope": "", "selector": "a", "value": 1, "line": 1});
-    let error = json!({"file": "-", "kind": "error", "message": "`x` is no value", "line": 3});
+    let error =
+        json!({"file": "-", "kind": "error", "message": "`x` is not a valid value", "line": 3});
     let eof = json!({"file": "-", "kind": "eof", "statements": 0});
     assert_eq!(parse(&["-", "-"], text), (1, vec![binding, error, eof]));
 }

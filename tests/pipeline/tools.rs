@@ -152,7 +152,7 @@ fn colours_tell_the_examples_of_a_row_apart() {
 fn every_mistake_is_reported_with_its_line() {
     let sound = folder("");
     let (status, out, error) = task(&sound, &["check"]);
-    assert_eq!((status, &out[..]), (0, "2 tasks and 1 mixtures: no mistakes\n"), "{error}");
+    assert_eq!((status, &out[..]), (0, "2 tasks and 1 mixture: no mistakes\n"), "{error}");
 
     let folder = folder(
         r#"lost/seqio.TextLineDataSource.split_to_filepattern = {"train": "FOLDER/none*"}
@@ -192,7 +192,7 @@ fn a_task_block_in_the_runs_own_file_declares_the_task() {
     assert_eq!((status, out.lines().count()), (0, 3), "{error}");
     assert!(out.contains("pairs  run.gin:6  inputs, targets"), "{out}");
     let (status, out, error) = run("check", &[]);
-    assert_eq!((status, out.as_str()), (0, "2 tasks and 1 mixtures: no mistakes\n"), "{error}");
+    assert_eq!((status, out.as_str()), (0, "2 tasks and 1 mixture: no mistakes\n"), "{error}");
     let (status, out, error) = run("show", &["pairs", "--num_examples=1"]);
     assert_eq!(status, 0, "{error}");
     assert!(out.starts_with("pairs: source, split 'train'\n"), "{out}");
@@ -224,12 +224,12 @@ fn the_tasks_of_the_given_files_are_checked_and_not_those_of_the_library() {
     assert_eq!(status, 2);
     assert!(error.contains("nothing to check: name tasks, or give their files"), "{error}");
     let (status, out, error) = check(&["quickstart_dates"]);
-    assert_eq!((status, out.as_str()), (0, "1 tasks and 0 mixtures: no mistakes\n"), "{error}");
+    assert_eq!((status, out.as_str()), (0, "1 task and no mixtures: no mistakes\n"), "{error}");
     std::fs::write(folder.path().join("run.gin"), "import my_tasks\nimport quickstart\n").unwrap();
     let (status, out, error) = check(&["--gin_file=run.gin"]);
-    assert_eq!((status, out.as_str()), (0, "2 tasks and 1 mixtures: no mistakes\n"), "{error}");
+    assert_eq!((status, out.as_str()), (0, "2 tasks and 1 mixture: no mistakes\n"), "{error}");
     let (_, out, _) = check(&["--module_import=quickstart"]);
-    assert!(!out.starts_with("0 tasks"), "{out}");
+    assert!(!out.starts_with("no tasks"), "{out}");
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn ids_that_are_none_are_named() {
         gimlet(folder.path(), &["vocab", "show", "bytes", "--ids", "[119, 107, 1]"], "");
     assert_eq!(out, "pieces  t h </s>\nids     119 107 1\ntext    th\n");
     let (status, _, error) = gimlet(folder.path(), &["vocab", "show", "bytes", "--ids", "1 x"], "");
-    assert_eq!((status, &error[..]), (2, "error: `x` is no id, in `1 x`\n"));
+    assert_eq!((status, &error[..]), (2, "error: `x` is not an id, in `1 x`\n"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn the_page_of_configurables_is_current() {
     if let Some((index, (found, expected))) = lines.find(|(_, (found, new))| found != new) {
         let line = index + 1;
         panic!(
-            "docs/configurables.md:{line} is stale: `gimlet gin reference` writes it anew\n\
+            "docs/configurables.md:{line} is out of date: `gimlet gin reference` writes it again\n\
              found    {found}\nexpected {expected}"
         );
     }

@@ -25,7 +25,9 @@ pub(super) fn sentencepiece_files(
     let refused = |reason: String| CheckpointError::Export { path: vocabulary.to_string(), reason };
     let model = vocabulary.read()?;
     let count = count_pieces(&model).ok_or_else(|| {
-        refused("it is no SentencePiece model; expected a file such as `spiece.model`".to_string())
+        refused(
+            "it is not a SentencePiece model; expected a file such as `spiece.model`".to_string(),
+        )
     })?;
     let extra_ids = sentinels(count, extra_ids, num_rows).map_err(refused)?;
     let mut config = specials(extra_ids);

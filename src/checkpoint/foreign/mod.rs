@@ -189,8 +189,9 @@ impl Stored for Foreign {
             Origin::Step(raw) => {
                 let stored = self.read_straight(raw, part)?;
                 let step = stored.to_int().and_then(|step| i32::try_from(step).ok());
-                let damaged =
-                    || CheckpointError::damaged(&self.path, format!("`{raw}` is no step number"));
+                let damaged = || {
+                    CheckpointError::damaged(&self.path, format!("`{raw}` is not a step number"))
+                };
                 step.map(Array::scalar_i32).ok_or_else(damaged)
             }
             Origin::Tensor(raw, Axes::Same) => self.read_straight(raw, part),

@@ -34,12 +34,12 @@ pub(super) fn arrays(file: &RangeFile) -> Result<BTreeMap<String, Placed>, Check
     let mut scanner = Scanner { file, at: 0, num_nodes: 0, window: Vec::new(), window_start: 0 };
     let root = scanner.node(MAX_DEPTH)?;
     if scanner.at != file.size() {
-        return Err(scanner.damaged("goes on after the end of its map"));
+        return Err(scanner.damaged("has more bytes after the end of its map"));
     }
     let mut found = BTreeMap::new();
     match root {
         Node::Map(_) => flatten(file.path(), String::new(), root, &mut found)?,
-        _ => return Err(other(file.path(), "it is no map at its root")),
+        _ => return Err(other(file.path(), "its root is not a map")),
     }
     Ok(found)
 }
@@ -222,13 +222,13 @@ impl Scanner<'_> {
             head @ 0xa0..=0xbf => u64::from(head & 0x1f),
             head @ 0xd9..=0xdb => self.number(1 << (head - 0xd9))?,
             head @ 0xc4..=0xc6 => self.number(1 << (head - 0xc4))?,
-            _ => return Err(self.damaged("has a key or type that is no text")),
+            _ => return Err(self.damaged("has a key or type that is not text")),
         };
         if length > MAX_TEXT {
             return Err(self.damaged(&format!("has a key or type of {length} bytes")));
         }
         let text = std::str::from_utf8(self.bytes(length)?).map(str::to_string);
-        text.map_err(|_| self.damaged("has a key or type that is no text"))
+        text.map_err(|_| self.damaged("has a key or type that is not text"))
     }
 
     /// An array: the packed list `[shape, dtype, bytes]`.
@@ -240,7 +240,7 @@ impl Scanner<'_> {
         }
         let start = self.at;
         if self.byte()? != 0x93 {
-            return Err(self.damaged("has an array that is no list of shape, type and bytes"));
+            return Err(self.damaged("has an array that is not a list of shape, type and bytes"));
         }
         let shape = self.shape()?;
         let name = self.text()?;

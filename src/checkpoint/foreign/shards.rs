@@ -40,7 +40,7 @@ impl Shards {
     pub fn open(index: &Path, open: Opener<'_>) -> Result<Self, CheckpointError> {
         let damaged = |reason| CheckpointError::damaged(index, reason);
         let parsed: Index = serde_json::from_slice(&index.read_up_to(MAX_INDEX)?)
-            .map_err(|error| damaged(format!("it is no index of files: {error}")))?;
+            .map_err(|error| damaged(format!("it is not an index of files: {error}")))?;
         let dir = index.folder();
         let mut shards =
             Self { files: Vec::new(), tensors: RawInfos::new(), places: BTreeMap::new() };

@@ -72,7 +72,7 @@ impl Share {
         checksums: Checksums,
     ) -> Result<(), CheckpointError> {
         if !self.has_started(folder)? {
-            let reason = "process 0 has given it up, or begun it anew".to_string();
+            let reason = "process 0 has given it up, or started it over".to_string();
             return Err(self.incomplete(folder, reason));
         }
         let done = Done { save_id: self.save_id.clone(), arrays, checksums };

@@ -48,7 +48,7 @@ impl TryFrom<String> for Crc32c {
     fn try_from(text: String) -> Result<Self, String> {
         let sum = u32::from_str_radix(&text, 16).ok().map(Self);
         sum.filter(|sum| sum.to_string() == text)
-            .ok_or_else(|| format!("`{text}` is no checksum, expected eight hexadecimal digits"))
+            .ok_or_else(|| format!("`{text}` is not a checksum, expected eight hexadecimal digits"))
     }
 }
 

@@ -125,7 +125,7 @@ impl Window<'_> {
         let end = self.filled.checked_add(length).filter(|end| *end <= self.out.len());
         let (Some(end), 1..) = (end, distance) else { return Err(invalid("it is too long")) };
         let Some(from) = self.filled.checked_sub(distance) else {
-            return Err(invalid("it refers to what lies before its start"));
+            return Err(invalid("it refers to bytes before its start"));
         };
         for at in self.filled..end {
             self.out[at] = self.out[from + at - self.filled];

@@ -185,7 +185,7 @@ impl<'a> Builder<'a> {
                 return Err(DataError::State { reason });
             }
             let (saved, read) = (data_set(&state.stream), data_set(&stream));
-            notices.push(format!("the saved data position is of `{saved}`: `{read}` begins anew"));
+            notices.push(format!("the saved data position is of `{saved}`: `{read}` starts over"));
         }
         let (positions, bad_records) = Default::default();
         let (seed, next_stream) = (self.seed, 0);

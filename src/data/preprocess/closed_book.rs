@@ -206,7 +206,7 @@ impl MaskSalientSpans {
                 ("targets".into(), Value::Text(text[from..to].to_string())),
             ])),
             _ => Err(format!(
-                "the span from {start} to {limit} is none of the text, which has {} bytes",
+                "the span from {start} to {limit} is not within the text, which has {} bytes",
                 text.len()
             )),
         };

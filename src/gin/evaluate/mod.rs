@@ -221,6 +221,10 @@ impl<'a> Evaluator<'a> {
     pub fn read<T: FromGin>(&mut self, value: &Value) -> Result<T, Reported> {
         match &value.kind {
             ValueKind::Macro(used) => self.expand(used, value.span, |cx, value| cx.read(value)),
+            // That it means nothing was reported when it was loaded.
+            ValueKind::Reference(reference) if self.registry.get(&reference.target).is_none() => {
+                Err(Reported)
+            }
             ValueKind::Reference(reference) if reference.called => {
                 if reference.target == SINGLETON {
                     return self.singleton(reference, value.span, |cx, value| cx.read(value));

@@ -12,7 +12,7 @@ pub(in crate::gin) fn byte_order_mark(span: Span) -> Diagnostic {
 }
 
 pub(in crate::gin) fn binary(span: Span) -> Diagnostic {
-    Diagnostic::error(span, "this is no gin file: it holds a NUL character")
+    Diagnostic::error(span, "this is not a gin file: it holds a NUL character")
         .help("gin files are text in UTF-8")
 }
 
@@ -53,7 +53,7 @@ pub(in crate::gin) fn unfinished(key: &Key, rest: Place<'_>) -> Diagnostic {
                 .help("a binding replaces the whole value: `=`")
         }
         Some('.' | '/') => malformed_path(rest),
-        Some('(') => Diagnostic::error(key.span, "calls are no statements")
+        Some('(') => Diagnostic::error(key.span, "a call is not a statement")
             .help(format!("bind an argument: `{}.argument = value`", key.text)),
         Some(';') => semicolon(rest),
         Some(c) if unusual(&rest.text[..c.len_utf8()]).is_some() => unexpected(first_char(rest)),
@@ -146,7 +146,7 @@ pub(in crate::gin) fn over_indented(at: Span, tabs: bool) -> Diagnostic {
 }
 
 pub(in crate::gin) fn misaligned(at: Span, tabs: bool) -> Diagnostic {
-    let error = Diagnostic::error(at, "this line's indentation is that of no line above it");
+    let error = Diagnostic::error(at, "this line's indentation is not that of any line above it");
     about_indentation(error, tabs)
 }
 

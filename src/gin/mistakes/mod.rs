@@ -55,7 +55,7 @@ fn malformed_path(rest: Place<'_>) -> Diagnostic {
 }
 
 fn semicolon(rest: Place<'_>) -> Diagnostic {
-    Diagnostic::error(rest.prefix(1).span, "a `;` does not part statements")
+    Diagnostic::error(rest.prefix(1).span, "a `;` does not separate statements")
         .help("write each statement on a line of its own")
 }
 

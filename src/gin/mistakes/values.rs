@@ -63,7 +63,8 @@ fn bare_word(found: Place<'_>, key: Option<&Key>, whole: bool) -> Diagnostic {
         "null" | "none" | "nil" | "NULL" | "NONE" => Some("None"),
         _ => None,
     };
-    let error = Diagnostic::error(found.span, format!("`{}` is no value", shortened(text)));
+    let error =
+        Diagnostic::error(found.span, format!("`{}` is not a valid value", shortened(text)));
     if let Some(meant) = meant {
         return error.label(format!("did you mean `{meant}`?"));
     }

@@ -33,7 +33,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<(), Failure> {
         for one in checkpoints(text)? {
             let found = match damages(&one) {
                 Err(CheckpointError::Storage(error)) if error.is_not_found() => {
-                    notice(&format!("{}: left out, it was deleted meanwhile", one.path));
+                    notice(&format!("{}: left out, it was deleted in the meantime", one.path));
                     continue;
                 }
                 found => found.map_err(|error| error.to_string()),

@@ -66,7 +66,7 @@ impl OutputArgs {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Train the model that gin files describe, going on from MODEL_DIR's newest checkpoint.
+    /// Train the model that gin files describe, continuing from MODEL_DIR's newest checkpoint.
     Train(Box<TrainArgs>),
     /// Measure checkpoints with the metrics of a task or mixture, as T5X's eval.py does.
     Eval(Box<EvalArgs>),
@@ -158,7 +158,7 @@ pub struct CacheArgs {
     /// Cache tasks that other folders have, too.
     #[arg(long = "ignore_other_caches")]
     pub ignore_other_caches: bool,
-    /// Make caches anew that are complete.
+    /// Make complete caches again.
     #[arg(long = "overwrite")]
     pub overwrite: bool,
     /// Files a split at least; as many as its source has, if those are more.
@@ -179,7 +179,7 @@ pub struct CacheArgs {
     /// SeqIO's flag for ArrayRecord, which is not written.
     #[arg(long = "preserve_random_access", hide = true)]
     pub preserve_random_access: bool,
-    /// Beam's options, of no effect: this machine's cores do the work.
+    /// Beam's options, without effect: this machine's cores do the work.
     #[arg(long = "pipeline_options", value_name = "OPTION,...", hide = true)]
     pub pipeline_options: Vec<String>,
     /// Say what would be written, and stop.

@@ -5,6 +5,7 @@ use clap::Args;
 use crate::gin::Severity;
 use crate::run::failure::Failure;
 use crate::run::named_tasks::{named_tasks, unknown_name};
+use crate::run::output::counted;
 use crate::run::tasks::GinTasks;
 
 use super::project::ProjectArgs;
@@ -44,12 +45,4 @@ pub fn run(args: &CheckArgs, schemas: &[String], color: bool) -> Result<(), Fail
     };
     write(&format!("{what}: {}, {}\n", counted(errors, "error"), counted(warnings, "warning")))?;
     if errors > 0 { Err(Failure::Said) } else { Ok(()) }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    match count {
-        0 => format!("no {what}s"),
-        1 => format!("1 {what}"),
-        more => format!("{more} {what}s"),
-    }
 }

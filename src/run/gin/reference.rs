@@ -36,6 +36,6 @@ pub fn run(args: &ReferenceArgs, registry: &Registry) -> Result<(), Failure> {
     if found == page {
         return Ok(());
     }
-    write(&format!("{file} is stale: `gimlet gin reference` writes it anew\n"))?;
+    write(&format!("{file} is out of date: `gimlet gin reference` writes it again\n"))?;
     Err(Failure::Said)
 }

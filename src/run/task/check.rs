@@ -15,7 +15,7 @@ use crate::data::{
 use crate::gin::did_you_mean;
 use crate::run::declarations::Declared;
 use crate::run::failure::Failure;
-use crate::run::output::write;
+use crate::run::output::{counted, write};
 use crate::run::tasks::GinTasks;
 use crate::storage::StorageError;
 use crate::vocab::VocabularySpec;
@@ -45,24 +45,28 @@ pub(super) fn run(args: &CheckArgs, color: bool) -> Result<(), Failure> {
     }
     let tasks = args.files.load(color)?;
     let selected = selected(args, &tasks)?;
-    for mistake in tasks.unread() {
+    let declarations = if args.names.is_empty() { tasks.mistakes() } else { Vec::new() };
+    for mistake in &declarations {
         eprintln!("error: {}", mistake.trim_end());
     }
     let asked = (!args.offline).then(Asked::default);
     let mut bad = 0;
     let found = each(&selected, |one| mistakes(one, &tasks, asked.as_ref()));
     for (one, mistakes) in selected.iter().zip(found) {
-        for mistake in &mistakes {
+        for mistake in mistakes.iter().filter(|mistake| !declarations.contains(mistake)) {
             let mistake = mistake.trim_end();
             eprintln!("error: {} `{}` ({}): {mistake}", one.kind(), one.name, one.place);
         }
         bad += usize::from(!mistakes.is_empty());
     }
     let mixtures = selected.iter().filter(|one| one.is_mixture).count();
-    let all = format!("{} tasks and {mixtures} mixtures", selected.len() - mixtures);
-    match (bad, tasks.unread().len()) {
+    let tasks_of_all = counted(selected.len() - mixtures, "task");
+    let all = format!("{tasks_of_all} and {}", counted(mixtures, "mixture"));
+    match (bad, declarations.len()) {
         (0, 0) => write(&format!("{all}: no mistakes\n")),
-        (0, unread) => Err(Failure::usage(anyhow!("{unread} declarations cannot be read"))),
+        (0, unread) => {
+            Err(Failure::usage(anyhow!("{} cannot be read", counted(unread, "declaration"))))
+        }
         (bad, _) => Err(Failure::usage(anyhow!("{bad} of {all} cannot be used"))),
     }
 }

@@ -202,7 +202,9 @@ fn next_link(header: &str) -> Option<String> {
 fn at_endpoint(link: &str) -> Result<String, Failure> {
     match link.find("/api/") {
         Some(at) => Ok(format!("{}{}", endpoint(), &link[at..])),
-        None => Err(Failure::Permanent(format!("its listing goes on at `{link}`, not at the hub"))),
+        None => {
+            Err(Failure::Permanent(format!("its listing continues at `{link}`, not at the hub")))
+        }
     }
 }
 

@@ -153,7 +153,8 @@ fn listed(error: object_store::Error) -> Failure {
 }
 
 fn parse(key: &str) -> Result<Key, Failure> {
-    Key::parse(key).map_err(|error| Failure::Permanent(format!("it is no name of a file: {error}")))
+    Key::parse(key)
+        .map_err(|error| Failure::Permanent(format!("it is not a valid file name: {error}")))
 }
 
 fn version(got: &GetResult) -> Version {

@@ -61,7 +61,7 @@ impl Running {
         }
         Err(Failure::Damaged(format!(
             "the CRC-32C of its {count} bytes is {sum:08x}, and the store says {expected:08x}: they were \
-             damaged on the way or where they lie; read it again, and else put the file there anew"
+             damaged on the way or where they lie; read it again, and else put the file there again"
         )))
     }
 }

@@ -38,7 +38,7 @@ impl Store for Web {
     }
 
     fn list<'a>(&'a self, _: &'a str, _: Depth) -> Attempt<'a, Vec<Found>> {
-        let remedy = "web servers do not tell what a folder holds; name each file";
+        let remedy = "web servers do not list folders; name each file";
         Box::pin(async move { Err(Failure::Unsupported(remedy.to_string())) })
     }
 
@@ -54,7 +54,7 @@ pub(super) async fn get(
     range: Option<Range<u64>>,
 ) -> Result<HttpResponse, Failure> {
     let mut request = HttpRequest::new(HttpRequestBody::empty());
-    let no_url = |_| Failure::Permanent(format!("`{url}` is no URL"));
+    let no_url = |_| Failure::Permanent(format!("`{url}` is not a URL"));
     *request.uri_mut() = url.parse().map_err(no_url)?;
     if request.uri().host().is_none() {
         return Err(Failure::Permanent(format!("`{url}` names no server")));

@@ -230,7 +230,7 @@ impl Evaluation<'_> {
 fn left_out(path: &Path, error: CheckpointError) -> Result<Option<String>, TrainError> {
     let is_missing = matches!(&error, CheckpointError::Storage(missing) if missing.is_not_found());
     if (is_missing || error.is_damage()) && is_gone(path)? {
-        telemetry::notice(&format!("{path} is gone meanwhile; it is left out"));
+        telemetry::notice(&format!("{path} was deleted in the meantime; it is left out"));
         return Ok(None);
     }
     let is_users = matches!(error, CheckpointError::OtherModel(_) | CheckpointError::Assignment(_));

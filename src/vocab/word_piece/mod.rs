@@ -37,7 +37,7 @@ impl WordPiece {
             return Err(unfit(format!("`pad_id` is {}, and rows are padded with 0", spec.pad_id)));
         }
         let text = String::from_utf8(path.read()?)
-            .map_err(|_| unfit("it is no text in UTF-8".to_string()))?;
+            .map_err(|_| unfit("it is not text in UTF-8".to_string()))?;
         let pieces: Vec<String> = text.lines().map(|line| line.replace('\r', "")).collect();
         let mut ids = HashMap::new();
         for (piece, id) in pieces.iter().zip(0..) {

@@ -40,7 +40,7 @@ fn names_that_mean_nothing() {
 fn a_macro_that_nothing_uses_is_warned_of() {
     let folder = Folder::new();
     let ended = folder.pretrain(4).bind("BATCHSIZE", 2).arg("--dry_run").succeeds();
-    let words = ["warning: macro `BATCHSIZE` is used nowhere", "did you mean `BATCH_SIZE`?"];
+    let words = ["warning: macro `BATCHSIZE` is never used", "did you mean `BATCH_SIZE`?"];
     words.iter().for_each(|words| assert!(ended.stderr.contains(words), "{}", ended.stderr));
 }
 
@@ -48,11 +48,11 @@ fn a_macro_that_nothing_uses_is_warned_of() {
 fn a_search_path_that_is_no_folder_is_warned_of() {
     let folder = Folder::new();
     let pretrain = || folder.pretrain(4).arg("--gin_search_paths=gni").arg("--dry_run");
-    let warning = "warning: --gin_search_paths names `gni`, which is no folder";
+    let warning = "warning: --gin_search_paths names `gni`, which is not a folder";
     let ended = pretrain().succeeds();
     assert!(ended.stderr.contains(warning), "{}", ended.stderr);
     check(&pretrain().gin_file("no.gin"), USER, &[warning, "there is no gin file `no.gin`"]);
-    check(&pretrain().arg("--strict"), USER, &["names `gni`, which is no folder"]);
+    check(&pretrain().arg("--strict"), USER, &["names `gni`, which is not a folder"]);
 }
 
 #[test]

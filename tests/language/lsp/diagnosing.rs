@@ -24,7 +24,10 @@ fn mistakes_come_and_go_as_one_types() {
     assert_eq!(said(&editor.open("a.gin", "A = 1\n")), [""; 0]);
     let wrong = editor.edit("a.gin", "A = 𝒳𝒳\nutils.DatasetConfig.batch_sise = 1\n");
     let unknown = "`DatasetConfig` has no parameter `batch_sise`";
-    assert_eq!(said(&wrong), ["1 0:4-8 `𝒳𝒳` is no value", &format!("1 1:20-30 {unknown}")]);
+    assert_eq!(
+        said(&wrong),
+        ["1 0:4-8 `𝒳𝒳` is not a valid value", &format!("1 1:20-30 {unknown}")]
+    );
     let help = wrong[1]["message"].as_str().expect("a text");
     assert!(help.ends_with("help: did you mean `batch_size`?"), "{help}");
     let fixed = editor.edit("a.gin", "A = 'x'\r\nutils.DatasetConfig.batch_size = 1\r\n");
@@ -67,7 +70,7 @@ fn what_a_run_does_not_read_is_said() {
     let mut editor = Client::new(&[]);
     let text = "train.total_steps = 1\nnone/utils.DatasetConfig.seed = 1\n";
     let found = said(&editor.open("run.gin", text));
-    assert_eq!(found, ["2 1:25-29 `DatasetConfig.seed` is read by nothing"]);
+    assert_eq!(found, ["2 1:25-29 `DatasetConfig.seed` is never read"]);
 }
 
 #[test]
@@ -96,7 +99,7 @@ fn a_comment_says_how_a_file_is_run() {
 fn mistakes_of_included_files_show_at_the_include() {
     let mut editor = Client::new(&[("sub/b.gin", "B = x\n")]);
     let found = editor.open("a.gin", "# é\ninclude 'sub/b.gin'\n");
-    assert_eq!(said(&found), ["1 1:8-19 sub/b.gin:1: `x` is no value"]);
+    assert_eq!(said(&found), ["1 1:8-19 sub/b.gin:1: `x` is not a valid value"]);
     let related = &found[0]["relatedInformation"][0]["location"];
     assert_eq!(related["uri"], editor.uri("sub/b.gin"));
     assert_eq!(place(&related["range"]), "0:4-5");
@@ -109,7 +112,7 @@ fn unsaved_changes_reach_the_files_that_include_them() {
     assert_eq!(said(&editor.open("a.gin", "include 'b.gin'\n")), [""; 0]);
     editor.edit("b.gin", "B = x\n");
     let found = editor.edit("a.gin", "include 'b.gin'\nA = %B\n");
-    assert_eq!(said(&found), ["1 0:8-15 b.gin:1: `x` is no value"]);
+    assert_eq!(said(&found), ["1 0:8-15 b.gin:1: `x` is not a valid value"]);
 }
 
 #[test]
@@ -121,7 +124,7 @@ fn changes_may_be_parts_of_the_text() {
         "start": {"line": 0, "character": 9}, "end": {"line": 1, "character": 4},
     });
     let found = editor.change("a.gin", serde_json::json!({"range": range, "text": "\nB = x"}));
-    assert_eq!(said(&found), ["1 1:4-6 `x1` is no value"]);
+    assert_eq!(said(&found), ["1 1:4-6 `x1` is not a valid value"]);
 }
 
 #[test]

@@ -26,6 +26,6 @@ fn a_file_is_laid_out_by_one_edit() {
 
 #[test]
 fn a_file_with_mistakes_is_left_alone() {
-    let refusal = "mend the mistakes first: `x` is no value";
+    let refusal = "fix the mistakes first: `x` is not a valid value";
     assert_eq!(formatted("A=x\n"), Err(refusal.to_string()));
 }

@@ -189,8 +189,8 @@ fn names_that_are_taken_or_not_ours_are_refused() {
     let mut refusal =
         |name, text: &str, to| renamed(&mut editor, name, text, to).expect_err("refused");
     assert_eq!(refusal("runs/a.gin", &text, "SIZE_2"), "runs/a.gin has a macro `SIZE_2` already");
-    assert_eq!(refusal("runs/a.gin", &text, "2 x"), "`2 x` is no name for a macro");
-    assert_eq!(refusal("runs/a.gin", &text, "x.y"), "`x.y` is no name for a macro");
+    assert_eq!(refusal("runs/a.gin", &text, "2 x"), "`2 x` is not a valid name for a macro");
+    assert_eq!(refusal("runs/a.gin", &text, "x.y"), "`x.y` is not a valid name for a macro");
     assert_eq!(refusal("c.gin", "utils.DatasetConfig.s|eed = 1\n", "x"), "only macros are renamed");
     let library = "include 't5x/configs/runs/pretrain.gin'\nTRAIN|_STEPS = 1\n";
     let found = refusal("d.gin", library, "STEPS");

@@ -259,9 +259,9 @@ fn a_flax_file_that_is_cut_or_something_else_is_refused() {
         let message = open(&file).unwrap_err().to_string();
         assert!(message.contains(expected), "{message}");
     };
-    check(&[&whole[..], b"x"].concat(), "goes on after the end of its map");
+    check(&[&whole[..], b"x"].concat(), "has more bytes after the end of its map");
     check(b"\xca\0\0\0\0", "byte 0 is 0xca, expected flax's msgpack of a map of arrays");
-    check(b"\x01", "it is no map at its root");
+    check(b"\x01", "its root is not a map");
     check(&b"\x81\xa1a".repeat(1000), "maps in maps without end");
     check(b"\xdf\xff\xff\xff\xff\xa1a\xc0", "ends within its map");
     // Five million keys without a letter, and nothing under each.

@@ -189,7 +189,7 @@ fn what_changed_since_is_not_kept() {
         // Another option, and then another state of what is read.
         interrupt();
         let told = end(start(&from, &to, &[flags, &["--dtype=float16"]].concat()));
-        assert!(told.contains("begun anew") && !told.contains("kept"), "{told}");
+        assert!(told.contains("starts over") && !told.contains("kept"), "{told}");
         assert!(
             journal(&out).is_empty() && !files_below(&out).iter().any(|file| is_unfinished(file))
         );
@@ -197,7 +197,7 @@ fn what_changed_since_is_not_kept() {
         interrupt();
         from.join("gimlet/note").write_atomic(name.as_bytes()).unwrap();
         let told = end(start(&from, &to, flags));
-        assert!(told.contains("begun anew") && !told.contains("kept"), "{told}");
+        assert!(told.contains("starts over") && !told.contains("kept"), "{told}");
         to.remove_dir_all().unwrap();
     }
 }

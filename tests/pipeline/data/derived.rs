@@ -241,7 +241,7 @@ fn what_cannot_be_derived_says_why() {
             ),
             "has dtype 'float32' and rank 1, expected 'int32' and 1 as in `a`",
         ),
-        (block("truncated_data", "'odd'\n  split_sizes = {}"), "`odd` is made of itself"),
+        (block("truncated_data", "'odd'\n  split_sizes = {}"), "`odd` is derived from itself"),
         (block("truncated_data", "'c'\n  split_sizes = {}"), "no task or mixture is named `c`"),
         (
             "odd/seqio.mixture_with_missing_task_splits_removed:\n  mixture_name = 'a'\n  \

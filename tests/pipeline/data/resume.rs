@@ -230,7 +230,7 @@ fn another_data_set_begins_anew_and_says_so() {
     take(&mut pretrained, 2);
     let other = config("lines", (64, 32));
     let mut begun = start(&other, &tasks, Some(&pretrained.state()));
-    let said = "the saved data position is of `spans train`: `lines train` begins anew";
+    let said = "the saved data position is of `spans train`: `lines train` starts over";
     assert_eq!(begun.notices(), [said]);
     assert_eq!(take(&mut begun, 3), take(&mut start(&other, &tasks, None), 3));
 }

@@ -220,7 +220,7 @@ fn a_lease_that_cannot_be_read_is_named() {
     let folder = bucket.path("run");
     folder.join("gimlet.lease").write_atomic(b"?").unwrap();
     let message = folder.lease(Takeover::No).unwrap_err().to_string();
-    assert!(message.contains("gimlet.lease`: it is no lease"), "{message}");
+    assert!(message.contains("gimlet.lease`: it is not a lease"), "{message}");
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn block(bytes: &[u8], handle: Handle) -> Result<Vec<u8>, String> {
     let (data, kind) = summed.split_at(length as usize);
     match kind[0] {
         0 => Ok(data.to_vec()),
-        1 => decompress(data).ok_or_else(|| format!("the block at byte {offset} is no snappy")),
+        1 => decompress(data).ok_or_else(|| format!("the block at byte {offset} is not snappy")),
         other => Err(format!("the block at byte {offset} has the unknown compression {other}")),
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
     let magic = next(&mut machine);
     if !magic.is_ok_and(|magic| is(&magic, MAGIC)) {
         let reason =
-            "it is no file of torch.save, which begins with a magic number or is a zip archive";
+            "it is not a file of torch.save, which begins with a magic number or is a zip archive";
         let (path, reason) = (path.to_string(), reason.to_string());
         return Err(CheckpointError::NotACheckpoint { path, reason });
     }

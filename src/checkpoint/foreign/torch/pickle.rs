@@ -185,7 +185,7 @@ impl<R: Read> Pickle<'_, R> {
                 let (name, module) = (self.machine.pop()?, self.machine.pop()?);
                 match (module.text(), name.text()) {
                     (Some(module), Some(name)) => self.name(module, name),
-                    _ => Err(Refused::damaged("the name of a class is no text")),
+                    _ => Err(Refused::damaged("the name of a class is not text")),
                 }
             }
             b'Q' => {
@@ -247,7 +247,7 @@ impl<R: Read> Pickle<'_, R> {
                 let items = items.iter().map(|item| {
                     match self.machine.list(item, "an item of a dict")? {
                         [key, value] => Ok((key.clone(), value.clone())),
-                        _ => Err(Refused::damaged("an item of a dict is no pair")),
+                        _ => Err(Refused::damaged("an item of a dict is not a pair")),
                     }
                 });
                 let items = items.collect::<Result<Vec<_>, _>>()?;

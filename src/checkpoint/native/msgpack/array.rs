@@ -22,7 +22,7 @@ const BINARY: RangeInclusive<u8> = 0xc4..=0xc6;
 pub(super) fn array(packed: &[u8]) -> Result<Array, DecodeError> {
     let parts = parts(packed);
     let (shape, name, data) =
-        parts.ok_or_else(|| damaged("is no packed array of shape, type and bytes"))?;
+        parts.ok_or_else(|| damaged("is not a packed array of shape, type and bytes"))?;
     let shape = sizes(&shape).ok_or_else(|| damaged("has a shape that is not of sizes"))?;
     // Files written by Python 2 and the earliest flax name the type in bytes.
     let name = match &name {

@@ -39,12 +39,13 @@ fn is_placeholder(leaf: &Leaf) -> bool {
 const MAX_NAME_BYTES: usize = 256 << 20;
 
 fn read_root(mut source: impl Read) -> Result<Value, DecodeError> {
-    let root = read_value(&mut source, MAX_HEADS)
-        .map_err(|error| Damaged(format!("the file `checkpoint` is no whole msgpack: {error}")))?;
+    let root = read_value(&mut source, MAX_HEADS).map_err(|error| {
+        Damaged(format!("the file `checkpoint` is not complete msgpack: {error}"))
+    })?;
     if source.read(&mut [0]).unwrap_or(0) != 0 {
         let reason = match root.is_map() {
-            true => "the file `checkpoint` goes on after its end",
-            false => "the file `checkpoint` is no msgpack map",
+            true => "the file `checkpoint` has more bytes after its end",
+            false => "the file `checkpoint` is not a msgpack map",
         };
         return Err(Damaged(reason.to_string()));
     }
@@ -103,7 +104,7 @@ impl Found {
             Value::Map(entries) => entries.into_iter().try_for_each(|(key, value)| {
                 let key = key
                     .as_str()
-                    .ok_or_else(|| in_leaf(&name, damaged("has a key that is no text")))?;
+                    .ok_or_else(|| in_leaf(&name, damaged("has a key that is not text")))?;
                 let child = if name.is_empty() { key.to_string() } else { format!("{name}/{key}") };
                 self.walk(child, value)
             }),
@@ -337,7 +338,7 @@ mod tests {
         let data = [&[0x93, 0x90, 0xa7][..], b"float32", &nils(5_000)].concat();
         for packed in [shape, data] {
             let array = Value::Ext(EXT_ARRAY, packed);
-            check(&file(map(&[("x", array)])), "`target/x` is no packed array of shape");
+            check(&file(map(&[("x", array)])), "`target/x` is not a packed array of shape");
         }
         // Each name holds the long one above it.
         let keys: Vec<String> = (0..3_000).map(|key| key.to_string()).collect();

@@ -117,7 +117,7 @@ impl<'a> Fields<'a> {
     pub fn finish(self) -> Result<(), String> {
         match self.rest.is_empty() {
             true => Ok(()),
-            false => Err(format!("goes on for {} bytes after its end", self.rest.len())),
+            false => Err(format!("has {} bytes after its end", self.rest.len())),
         }
     }
 }

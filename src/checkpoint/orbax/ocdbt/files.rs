@@ -22,7 +22,7 @@ pub fn read(fields: &mut Fields<'_>, base: &str) -> Result<Vec<DataFile>, String
     let paths = prefixed.texts(fields, MAX_PATH_BYTES)?;
     let mut bytes = 0;
     let file = |(path, base_length): (Vec<u8>, usize)| {
-        let path = String::from_utf8(path).map_err(|_| "names a file that is no text")?;
+        let path = String::from_utf8(path).map_err(|_| "names a file whose name is not text")?;
         let own = path.get(..base_length).ok_or("names a file outside of its folder")?;
         let file = DataFile { base: format!("{base}{own}"), path: format!("{base}{path}") };
         // A long base makes many bytes of short names.

@@ -136,7 +136,7 @@ impl Walk<'_> {
         let mut offsets = fields.numbers(num_indirect)?.into_iter();
         for ((key, length), kind) in keys.into_iter().zip(lengths).zip(kinds) {
             let key = String::from_utf8([prefix, &key].concat())
-                .map_err(|_| "has a key that is no text")?;
+                .map_err(|_| "has a key that is not text")?;
             self.hold(ENTRY_BYTES + key.len())?;
             let value = match kind {
                 0 => {

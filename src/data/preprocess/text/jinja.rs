@@ -74,7 +74,7 @@ fn choice(state: &State<'_, '_>, items: Value) -> Result<Value, Error> {
     let randomness =
         randomness.as_ref().and_then(|value| value.downcast_object_ref::<Randomness>());
     match (randomness, items.len()) {
-        (_, 0) => Err(invalid("`choice` of no items")),
+        (_, 0) => Err(invalid("`choice` of an empty list")),
         (None, _) => Err(invalid("`choice` is random, and answer choices must not be")),
         (Some(randomness), count) => {
             let mut draw = randomness.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -155,7 +155,7 @@ fn int(value: Value, default: Option<i64>) -> Result<Value, Error> {
     let whole = value.as_str().and_then(|text| text.trim().replace('_', "").parse::<i64>().ok());
     let whole = whole.or_else(|| number(&value).filter(|x| x.is_finite()).map(|x| x as i64));
     if value.is_undefined() {
-        return Err(invalid("`int` of what is not defined"));
+        return Err(invalid("`int` of an undefined value"));
     }
     Ok(Value::from(whole.unwrap_or(default.unwrap_or(0))))
 }
@@ -163,7 +163,7 @@ fn int(value: Value, default: Option<i64>) -> Result<Value, Error> {
 /// Python's `float`, or a default of what is no number. Jinja's own filter.
 fn float(value: Value, default: Option<f64>) -> Result<f64, Error> {
     if value.is_undefined() {
-        return Err(invalid("`float` of what is not defined"));
+        return Err(invalid("`float` of an undefined value"));
     }
     Ok(number(&value).unwrap_or(default.unwrap_or(0.0)))
 }

@@ -107,7 +107,7 @@ impl Code {
             first = (first + count) << 1;
             code <<= 1;
         }
-        let reason = "corrupt deflate stream: bits that are no symbol's code";
+        let reason = "corrupt deflate stream: bits that are not the code of a symbol";
         Err(io::Error::new(io::ErrorKind::InvalidData, reason))
     }
 }

@@ -65,7 +65,8 @@ impl TokenType {
             Self::I32 => bytes.as_chunks().0.iter().map(|id| i32::from_le_bytes(*id)).collect(),
             Self::I64 => {
                 let longs = bytes.as_chunks().0.iter().map(|id| i64::from_le_bytes(*id));
-                let id = |long| i32::try_from(long).map_err(|_| format!("{long} is no token id"));
+                let id =
+                    |long| i32::try_from(long).map_err(|_| format!("{long} is not a token id"));
                 longs.map(id).collect::<Result<_, _>>()?
             }
         })
@@ -92,7 +93,7 @@ impl Index {
         let head = path.read_range(0..HEADER.min(size))?;
         let number = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("8 bytes"));
         if (head.len() as u64) < HEADER || !head.starts_with(MAGIC) {
-            return Err(file_error(&path, "it is no index of Megatron (\"MMIDIDX\")"));
+            return Err(file_error(&path, "it is not an index of Megatron (\"MMIDIDX\")"));
         }
         if number(9) != VERSION {
             let found = format!("it is of version {}, expected {VERSION}", number(9));
@@ -100,7 +101,7 @@ impl Index {
         }
         let code = head[17];
         let Some(dtype) = TokenType::of_code(code) else {
-            return Err(file_error(&path, format!("its type {code} is none of token ids")));
+            return Err(file_error(&path, format!("its type {code} is not one of token ids")));
         };
         let (num_sequences, entries) = (number(18), number(26));
         let expected = (num_sequences.checked_mul(12))

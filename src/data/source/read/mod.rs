@@ -218,7 +218,7 @@ impl Part {
         let (found, expected) = (self.reader.position().records, self.range.end);
         let reason = format!(
             "it ends after {found} of at least {expected} records, which its data set says that it \
-             has; fetch or prepare the file anew"
+             has; fetch or prepare the file again"
         );
         file_error(&self.path, reason)
     }

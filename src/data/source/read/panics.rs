@@ -26,7 +26,7 @@ pub(super) fn decoded<T>(
     let result = panic::catch_unwind(AssertUnwindSafe(decode));
     DECODING.set(outer);
     result.unwrap_or_else(|payload| {
-        let reason = format!("it is damaged ({}); fetch it anew", message(&*payload));
+        let reason = format!("it is damaged ({}); fetch it again", message(&*payload));
         Err(file_error(path, reason))
     })
 }

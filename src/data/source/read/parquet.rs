@@ -117,7 +117,7 @@ impl ParquetRows {
         let within = |columns: &Vec<Range<u64>>| columns.iter().all(|c| c.end <= self.file.len());
         let Some(columns) = columns.filter(within) else {
             return Err(
-                self.error("a column lies outside the file, which is damaged: fetch it anew")
+                self.error("a column lies outside the file, which is damaged: fetch it again")
             );
         };
         self.file.expect(columns);

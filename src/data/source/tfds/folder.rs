@@ -46,7 +46,7 @@ impl<'a> TfdsName<'a> {
         let has_climb = name.split('/').any(|part| part.is_empty() || part.starts_with('.'));
         if version.split('.').count() != 3 || !version.split('.').all(is_number) || has_climb {
             return Err(DataError::Config(format!(
-                "`{full}` is no TFDS name: expected NAME:VERSION or NAME/CONFIG:VERSION, such as \
+                "`{full}` is not a TFDS name: expected NAME:VERSION or NAME/CONFIG:VERSION, such as \
                  `c4/en:2.2.0`"
             )));
         }

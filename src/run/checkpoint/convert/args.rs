@@ -17,7 +17,7 @@ const TORCH_ENDINGS: [&str; 3] = [".pth", ".pt", ".bin"];
 #[derive(Args, Debug)]
 #[command(
     after_help = "Of a folder of checkpoints, each becomes TO/checkpoint_N, or TO/model.ckpt-N; those \
-    that are there\nare left. A killed conversion goes on where it was. Formats are recognized when they \
+    that are there\nare left. A killed conversion continues where it was. Formats are recognized when they \
     are read.\nExample: gimlet checkpoint convert gs://my-bucket/ro_t5x_base ro_t5x_base_pt --to torch \
     --vocabulary ro.model"
 )]

@@ -46,7 +46,7 @@ fn convert_listed(args: &ConvertArgs, one: &Listed, target: &Path) -> Result<(),
     }
     match open(&one.path) {
         Err(CheckpointError::Storage(error)) if error.is_not_found() => {
-            notice(&format!("{}: left out, it was deleted meanwhile", one.path));
+            notice(&format!("{}: left out, it was deleted in the meantime", one.path));
             Ok(())
         }
         stored => convert(args, &*stored?, target),

@@ -208,7 +208,7 @@ fn formatted(
     let new_text = format(text).map_err(|why| match why {
         Unformatted::Mistakes(mistakes) => {
             let first = mistakes.first().map_or("", |mistake| &mistake.message);
-            format!("mend the mistakes first: {first}")
+            format!("fix the mistakes first: {first}")
         }
         Unformatted::Unfaithful => {
             "a bug in gimlet: the text would mean something else".to_string()

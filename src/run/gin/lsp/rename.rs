@@ -66,7 +66,7 @@ fn check_name(name: &str, registry: &Registry) -> Result<(), String> {
     let is_name = matches!(&statements[..], [statement]
         if matches!(&statement.kind, StatementKind::Macro(found) if found.path == name));
     if !wrong.is_empty() || !is_name || name.contains('/') {
-        return Err(format!("`{name}` is no name for a macro"));
+        return Err(format!("`{name}` is not a valid name for a macro"));
     }
     match registry.matching_constants(name).first() {
         Some(constant) => Err(format!("`%{name}` is the constant `{constant}`")),

@@ -196,7 +196,7 @@ fn sentinels_have_rows_of_the_embedding() {
         export_hugging_face(model.as_ref(), &to, &options).map_err(|error| error.to_string())
     };
     vocabulary.write_atomic(b"a vocabulary").unwrap();
-    assert!(export(None).unwrap_err().contains("it is no SentencePiece model"));
+    assert!(export(None).unwrap_err().contains("it is not a SentencePiece model"));
     let pieces = ["<pad>", "</s>", "<unk>", "▁<extra_id_1>", "▁<extra_id_0>"];
     vocabulary.write_atomic(&sentencepiece(&pieces)).unwrap();
     let expected = "5 pieces and 8 extra ids are more than the 12 rows of the model's embedding; \

@@ -71,7 +71,7 @@ fn an_index_names_files_beside_it_only() {
         assert!(message.contains("is not the name of a file beside it"), "{message}");
     }
     let message = open_folder("{}");
-    assert!(message.contains("it is no index of files"), "{message}");
+    assert!(message.contains("it is not an index of files"), "{message}");
     let message = open_folder(r#"{"weight_map": {}}"#);
     assert!(message.contains("it holds no tensors"), "{message}");
 }

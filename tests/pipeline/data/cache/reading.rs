@@ -123,7 +123,7 @@ fn damage_is_named_with_file_record_and_byte() {
     }
     std::fs::remove_file(&file).unwrap();
     let error = examples(&task, options(Some(caches(&folder)))).unwrap_err().to_string();
-    assert!(error.contains("train.tfrecord-00000-of-00001 is missing; make it anew"), "{error}");
+    assert!(error.contains("train.tfrecord-00000-of-00001 is missing; make it again"), "{error}");
 }
 
 #[test]

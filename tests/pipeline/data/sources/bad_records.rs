@@ -72,7 +72,7 @@ fn a_file_that_breaks_off_yields_what_comes_before() {
 fn check_rest(source: &str, bytes: &[u8], params: &[(&str, &str)], expected: &[&str]) {
     let (_folder, task) = over(source, bytes, &[params, &[SKIP]].concat());
     let remedy = "the rest of the file cannot be read either";
-    check_error(&task, "train", &[expected, &[remedy, "fetch the file anew"]].concat());
+    check_error(&task, "train", &[expected, &[remedy, "fetch the file again"]].concat());
 }
 
 #[test]
