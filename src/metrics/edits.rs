@@ -6,7 +6,7 @@ use fancy_regex::Regex;
 
 use crate::gin::Configurable;
 
-use super::task::{Metric, MetricError, Pairs, Values};
+use super::task::{Metric, MetricError, Pairs, Values, named};
 
 /// What parts words: Python's `\W`.
 static NO_WORD: LazyLock<Regex> =
@@ -23,6 +23,10 @@ pub struct EditDistance {
 }
 
 impl Metric for EditDistance {
+    fn keys(&self) -> Vec<String> {
+        named(&["min_edit", "max_edit", "mean_edit", "median_edit", "sum_edit"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         let read = |value| {
             let text = pairs.text(value)?;

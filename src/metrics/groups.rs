@@ -21,6 +21,10 @@ pub struct DeduplicateMetric {
 }
 
 impl Metric for DeduplicateMetric {
+    fn keys(&self) -> Vec<String> {
+        self.metric_fn.keys()
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         let groups = groups(pairs, &self.group_key, &self.value_key)?;
         let firsts = groups.into_iter().map(|group| (group.targets[0], group.predictions[0]));
@@ -51,6 +55,10 @@ pub struct MeanGroupMetric {
 }
 
 impl Metric for MeanGroupMetric {
+    fn keys(&self) -> Vec<String> {
+        self.metric_fn.keys()
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         let groups = groups(pairs, &self.group_key, &self.value_key)?;
         let (mut sums, mut subgroups) = (Values::new(), Values::new());

@@ -2,9 +2,11 @@
 //!
 //! Sources: t5 `evaluation/metrics.py`; scikit-learn's definitions, with 0 for what is divided by 0.
 
-use crate::gin::{Configurable, Ref};
+use serde_json::Value;
 
-use super::task::{Metric, MetricError, Pairs, Values, one};
+use crate::gin::Configurable;
+
+use super::task::{Metric, MetricError, Pairs, Values, named, one};
 
 /// Share of predictions that equal their target, times 100: `accuracy`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
@@ -12,6 +14,10 @@ use super::task::{Metric, MetricError, Pairs, Values, one};
 pub struct Accuracy;
 
 impl Metric for Accuracy {
+    fn keys(&self) -> Vec<String> {
+        named(&["accuracy"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         Ok(one("accuracy", pairs.share_equal()))
     }
@@ -23,6 +29,10 @@ impl Metric for Accuracy {
 pub struct SequenceAccuracy;
 
 impl Metric for SequenceAccuracy {
+    fn keys(&self) -> Vec<String> {
+        named(&["sequence_accuracy"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         Ok(one("sequence_accuracy", pairs.share_equal()))
     }
@@ -34,6 +44,10 @@ impl Metric for SequenceAccuracy {
 pub struct AllMatch;
 
 impl Metric for AllMatch {
+    fn keys(&self) -> Vec<String> {
+        named(&["exact_match"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         let all = pairs.share_equal() == 100.0;
         Ok(one("exact_match", if all { 100.0 } else { 0.0 }))
@@ -49,9 +63,13 @@ pub struct MeanMulticlassF1 {
 }
 
 impl Metric for MeanMulticlassF1 {
+    fn keys(&self) -> Vec<String> {
+        vec![format!("mean_{}class_f1", self.num_classes)]
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         let labels = Labels::of(pairs)?;
-        let sum: f64 = (0..self.num_classes as i64).map(|class| labels.counts(class).f1()).sum();
+        let sum: f64 = (0..self.num_classes as i64).map(|class| labels.counts(&class).f1()).sum();
         let key = format!("mean_{}class_f1", self.num_classes);
         Ok(one(&key, 100.0 * sum / self.num_classes as f64))
     }
@@ -63,8 +81,12 @@ impl Metric for MeanMulticlassF1 {
 pub struct F1ScoreWithInvalid;
 
 impl Metric for F1ScoreWithInvalid {
+    fn keys(&self) -> Vec<String> {
+        named(&["f1"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
-        Ok(one("f1", 100.0 * Labels::of(pairs)?.with_invalid_flipped().counts(1).f1()))
+        Ok(one("f1", 100.0 * Labels::of(pairs)?.with_invalid_flipped().counts(&1).f1()))
     }
 }
 
@@ -74,91 +96,29 @@ impl Metric for F1ScoreWithInvalid {
 pub struct MultircF1OverAllAnswers;
 
 impl Metric for MultircF1OverAllAnswers {
+    fn keys(&self) -> Vec<String> {
+        named(&["f1"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         let value = |pairs: &Pairs<'_>, value: &_| pairs.label(pairs.field(value, "value")?);
         let labels = Labels {
             targets: pairs.read(pairs.targets, value)?,
             predictions: pairs.read(pairs.predictions, value)?,
         };
-        Ok(one("f1", 100.0 * labels.with_invalid_flipped().counts(1).f1()))
+        Ok(one("f1", 100.0 * labels.with_invalid_flipped().counts(&1).f1()))
     }
-}
-
-/// A metric of scikit-learn by its name.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5.evaluation.metrics.sklearn_metrics_wrapper")]
-pub struct SklearnMetricsWrapper {
-    /// The metric.
-    pub metric_str: SklearnMetric,
-    /// Its key; its name if not given.
-    #[gin(default = None)]
-    pub metric_dict_str: Option<String>,
-    /// What is done to its value: `@gimlet.metrics.percentage`.
-    #[gin(default = None)]
-    pub metric_post_process_fn: Option<Ref<Percentage>>,
-}
-
-/// A hundred times the value: what the t5 library does to scores between 0 and 1. Gimlet's own.
-#[derive(Clone, Debug, Default, PartialEq, Configurable)]
-#[gin(name = "gimlet.metrics.percentage")]
-pub struct Percentage;
-
-/// Metrics of scikit-learn, of labels (1 is the positive one) or of numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
-pub enum SklearnMetric {
-    /// Share of equal labels.
-    AccuracyScore,
-    /// F1 of label 1.
-    F1Score,
-    /// Correlation of labels, of any number of classes.
-    MatthewsCorrcoef,
-    /// Mean distance of numbers.
-    MeanAbsoluteError,
-    /// Mean squared distance of numbers.
-    MeanSquaredError,
-    /// Share of predicted 1s that are.
-    PrecisionScore,
-    /// Share of 1s that are predicted.
-    RecallScore,
-}
-
-impl Metric for SklearnMetricsWrapper {
-    fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
-        let value = match self.metric_str {
-            SklearnMetric::AccuracyScore => pairs.share_equal() / 100.0,
-            SklearnMetric::F1Score => Labels::of(pairs)?.counts(1).f1(),
-            SklearnMetric::MatthewsCorrcoef => Labels::of(pairs)?.matthews_corrcoef(),
-            SklearnMetric::MeanAbsoluteError => mean_distance(pairs, f64::abs)?,
-            SklearnMetric::MeanSquaredError => mean_distance(pairs, |d| d * d)?,
-            SklearnMetric::PrecisionScore => Labels::of(pairs)?.counts(1).precision(),
-            SklearnMetric::RecallScore => Labels::of(pairs)?.counts(1).recall(),
-        };
-        let factor = if self.metric_post_process_fn.is_some() { 100.0 } else { 1.0 };
-        let key = self.metric_dict_str.as_deref().unwrap_or(self.metric_str.as_str());
-        Ok(one(key, factor * value))
-    }
-}
-
-fn mean_distance(pairs: &Pairs<'_>, of: impl Fn(f64) -> f64) -> Result<f64, MetricError> {
-    let mut sum = 0.0;
-    for (target, prediction) in pairs.iter() {
-        sum += of(pairs.number(target)? - pairs.number(prediction)?);
-    }
-    Ok(sum / pairs.len() as f64)
 }
 
 /// Labels of targets and predictions.
-struct Labels {
-    targets: Vec<i64>,
-    predictions: Vec<i64>,
+pub(super) struct Labels<T = i64> {
+    targets: Vec<T>,
+    predictions: Vec<T>,
 }
 
 impl Labels {
     fn of(pairs: &Pairs<'_>) -> Result<Self, MetricError> {
-        Ok(Self {
-            targets: pairs.read(pairs.targets, Pairs::label)?,
-            predictions: pairs.read(pairs.predictions, Pairs::label)?,
-        })
+        Self::read(pairs, |pairs, value| pairs.label(value))
     }
 
     /// Predictions other than 0 and 1 become the label that the target is not.
@@ -170,26 +130,41 @@ impl Labels {
         }
         self
     }
+}
 
-    fn counts(&self, class: i64) -> Counts {
-        let is_class = |label: &&i64| **label == class;
+impl<T: Ord + Clone> Labels<T> {
+    pub(super) fn read(
+        pairs: &Pairs<'_>,
+        read: impl Fn(&Pairs<'_>, &Value) -> Result<T, MetricError>,
+    ) -> Result<Self, MetricError> {
+        let targets = pairs.read(pairs.targets, &read)?;
+        Ok(Self { targets, predictions: pairs.read(pairs.predictions, &read)? })
+    }
+
+    /// All labels that occur, in their order.
+    pub(super) fn classes(&self) -> Vec<T> {
+        let mut classes: Vec<T> = self.targets.iter().chain(&self.predictions).cloned().collect();
+        classes.sort_unstable();
+        classes.dedup();
+        classes
+    }
+
+    pub(super) fn counts(&self, class: &T) -> Counts {
+        let is_class = |label: &&T| *label == class;
         let both = self.targets.iter().zip(&self.predictions);
         Counts {
-            hits: both.filter(|(t, p)| **t == class && **p == class).count() as f64,
+            hits: both.filter(|(t, p)| *t == class && *p == class).count() as f64,
             targets: self.targets.iter().filter(is_class).count() as f64,
             predictions: self.predictions.iter().filter(is_class).count() as f64,
         }
     }
 
     /// The correlation of two labellings (Gorodkin 2004), 0 where one of them is constant.
-    fn matthews_corrcoef(&self) -> f64 {
-        let mut classes: Vec<i64> = self.targets.iter().chain(&self.predictions).copied().collect();
-        classes.sort_unstable();
-        classes.dedup();
+    pub(super) fn matthews_corrcoef(&self) -> f64 {
         let total = self.targets.len() as f64;
         let (mut hits, mut products, mut targets, mut predictions) = (0.0, 0.0, 0.0, 0.0);
-        for class in classes {
-            let counts = self.counts(class);
+        for class in self.classes() {
+            let counts = self.counts(&class);
             hits += counts.hits;
             products += counts.targets * counts.predictions;
             targets += counts.targets * counts.targets;
@@ -207,20 +182,30 @@ pub(super) struct Counts {
     pub(super) predictions: f64,
 }
 
-impl Counts {
-    pub(super) fn f1(&self) -> f64 {
-        ratio(2.0 * self.hits, self.targets + self.predictions)
-    }
-
-    fn precision(&self) -> f64 {
-        ratio(self.hits, self.predictions)
-    }
-
-    fn recall(&self) -> f64 {
-        ratio(self.hits, self.targets)
+impl<'a> std::iter::Sum<&'a Counts> for Counts {
+    fn sum<I: Iterator<Item = &'a Self>>(counts: I) -> Self {
+        let none = Self { hits: 0.0, targets: 0.0, predictions: 0.0 };
+        counts.fold(none, |sum, counts| Self {
+            hits: sum.hits + counts.hits,
+            targets: sum.targets + counts.targets,
+            predictions: sum.predictions + counts.predictions,
+        })
     }
 }
 
-fn ratio(part: f64, whole: f64) -> f64 {
-    if whole == 0.0 { 0.0 } else { part / whole }
+impl Counts {
+    pub(super) fn f1(&self) -> f64 {
+        self.fbeta(1.0, 0.0)
+    }
+
+    /// The F score with `beta` times as much weight on recall (van Rijsbergen 1979).
+    pub(super) fn fbeta(&self, beta: f64, or: f64) -> f64 {
+        let square = beta * beta;
+        ratio_or((1.0 + square) * self.hits, square * self.targets + self.predictions, or)
+    }
+}
+
+/// A share, or `or` where it is one of nothing.
+pub(super) fn ratio_or(part: f64, whole: f64, or: f64) -> f64 {
+    if whole == 0.0 { or } else { part / whole }
 }

@@ -10,28 +10,32 @@ mod labels;
 mod multilingual;
 mod numbers;
 mod python;
+mod python_text;
 mod question_answering;
 mod ranking;
+mod sklearn;
 mod summaries;
 mod sums;
 mod task;
 mod train;
 mod translation;
-mod words;
 
 pub use edits::EditDistance;
 pub use groups::{DeduplicateMetric, MeanGroupMetric};
 pub use labels::{
-    Accuracy, AllMatch, F1ScoreWithInvalid, MeanMulticlassF1, MultircF1OverAllAnswers, Percentage,
-    SequenceAccuracy, SklearnMetric, SklearnMetricsWrapper,
+    Accuracy, AllMatch, F1ScoreWithInvalid, MeanMulticlassF1, MultircF1OverAllAnswers,
+    SequenceAccuracy,
 };
 pub use multilingual::{Mlqa, MlqaLanguage, SpanF1};
 pub use numbers::{PearsonCorrcoef, SpearmanCorrcoef};
 pub use python::PythonMetric;
+pub(crate) use python_text::{is_space, with_ascii_digits, without_underscores};
 pub use question_answering::{CoqaF1, NaturalQuestions, SpanSquad, Squad, TriviaQa};
 pub use ranking::{Auc, RankClassification, ScoreAuc};
+pub use sklearn::{Average, ClassLabel, Percentage, SklearnMetric, SklearnMetricsWrapper};
 pub use summaries::{Rouge, RougeKey, RougeMean};
 pub use sums::{FeatureSums, LossSums};
+pub(crate) use task::number_value;
 pub use task::{MetricError, MetricFn, ModelOutput};
 pub use train::{TrainMetrics, Window};
 pub use translation::{Bleu, BleuTokenizer};

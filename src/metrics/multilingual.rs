@@ -6,9 +6,9 @@ use fancy_regex::Regex;
 
 use crate::gin::Configurable;
 
+use super::python_text::words;
 use super::question_answering::{em_and_f1, word_runs};
-use super::task::{Metric, MetricError, Pairs, Values, one};
-use super::words::words;
+use super::task::{Metric, MetricError, Pairs, Values, named, one};
 
 /// Exact match and F1 (`em`, `f1`, times 100) of answers in one of MLQA's languages, after its
 /// normalization; targets are lists of answers.
@@ -39,6 +39,10 @@ pub enum MlqaLanguage {
 }
 
 impl Metric for Mlqa {
+    fn keys(&self) -> Vec<String> {
+        named(&["em", "f1"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         em_and_f1(pairs, |text| normalize(text, self.lang))
     }
@@ -93,6 +97,10 @@ fn chinese_words(text: &str) -> String {
 pub struct SpanF1;
 
 impl Metric for SpanF1 {
+    fn keys(&self) -> Vec<String> {
+        named(&["span_f1"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         let (mut right, mut wrong, mut missed) = (0.0, 0.0, 0.0);
         for (target, prediction) in pairs.iter() {

@@ -2,7 +2,7 @@
 
 use crate::gin::Configurable;
 
-use super::task::{Metric, MetricError, Pairs, Values, one};
+use super::task::{Metric, MetricError, Pairs, Values, named, one};
 
 /// Pearson's correlation, times 100: `pearson_corrcoef`; not a number where one side is constant.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
@@ -10,22 +10,35 @@ use super::task::{Metric, MetricError, Pairs, Values, one};
 pub struct PearsonCorrcoef;
 
 impl Metric for PearsonCorrcoef {
+    fn keys(&self) -> Vec<String> {
+        named(&["pearson_corrcoef"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
+        if pairs.len() < 2 {
+            let reason = "a correlation needs at least 2 examples, found 1".to_string();
+            return Err(pairs.unfit(reason));
+        }
         let (targets, predictions) = numbers(pairs)?;
         Ok(one("pearson_corrcoef", 100.0 * correlation(&targets, &predictions)))
     }
 }
 
-/// Spearman's correlation of ranks, times 100: `spearman_corrcoef`.
+/// Spearman's correlation of ranks, times 100: `spearman_corrcoef`; not a number of one example, nor where one side is
+/// constant.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.evaluation.metrics.spearman_corrcoef")]
 pub struct SpearmanCorrcoef;
 
 impl Metric for SpearmanCorrcoef {
+    fn keys(&self) -> Vec<String> {
+        named(&["spearman_corrcoef"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         let (targets, predictions) = numbers(pairs)?;
         let is_nan = |numbers: &[f64]| numbers.iter().any(|number| number.is_nan());
-        let value = match is_nan(&targets) || is_nan(&predictions) {
+        let value = match pairs.len() < 2 || is_nan(&targets) || is_nan(&predictions) {
             true => f64::NAN,
             false => correlation(&ranks(&targets), &ranks(&predictions)),
         };
@@ -34,24 +47,51 @@ impl Metric for SpearmanCorrcoef {
 }
 
 fn numbers(pairs: &Pairs<'_>) -> Result<(Vec<f64>, Vec<f64>), MetricError> {
-    if pairs.len() < 2 {
-        return Err(pairs.unfit("a correlation needs at least 2 examples, found 1".to_string()));
-    }
     let targets = pairs.read(pairs.targets, Pairs::number)?;
     Ok((targets, pairs.read(pairs.predictions, Pairs::number)?))
 }
 
+/// SciPy's `pearsonr`: numbers are scaled by the largest before they are squared, which would overflow.
 fn correlation(left: &[f64], right: &[f64]) -> f64 {
-    let centred = |numbers: &[f64]| -> (Vec<f64>, f64) {
-        let mean = numbers.iter().sum::<f64>() / numbers.len() as f64;
-        let centred: Vec<f64> = numbers.iter().map(|number| number - mean).collect();
-        let norm = centred.iter().map(|number| number * number).sum::<f64>().sqrt();
-        (centred, norm)
-    };
-    let ((left, left_norm), (right, right_norm)) = (centred(left), centred(right));
-    let product: f64 =
-        left.iter().zip(&right).map(|(l, r)| (l / left_norm) * (r / right_norm)).sum();
-    product.clamp(-1.0, 1.0)
+    let is_constant = |numbers: &[f64]| numbers.iter().all(|number| *number == numbers[0]);
+    if is_constant(left) || is_constant(right) {
+        return f64::NAN;
+    }
+    let (left, right) = (unit(left), unit(right));
+    let products: Vec<f64> = left.iter().zip(&right).map(|(l, r)| l * r).collect();
+    let product = products.iter().sum::<f64>().clamp(-1.0, 1.0);
+    if products.len() == 2 { product.round() } else { product }
+}
+
+/// The numbers less their mean, divided by the root of the sum of squares of what is left.
+fn unit(numbers: &[f64]) -> Vec<f64> {
+    let mean = pairwise_sum(numbers) / numbers.len() as f64;
+    let centred: Vec<f64> = numbers.iter().map(|number| number - mean).collect();
+    let largest = centred.iter().fold(0.0_f64, |most, number| most.max(number.abs()));
+    let squares: Vec<f64> = centred.iter().map(|number| (number / largest).powi(2)).collect();
+    let norm = largest * pairwise_sum(&squares).sqrt();
+    centred.iter().map(|number| number / norm).collect()
+}
+
+/// NumPy's sum, whose last digits decide where numbers hardly differ from their mean.
+fn pairwise_sum(numbers: &[f64]) -> f64 {
+    const LANES: usize = 8;
+    const BLOCK: usize = 128;
+    if numbers.len() < LANES {
+        return numbers.iter().sum();
+    }
+    if numbers.len() > BLOCK {
+        let half = numbers.len() / 2;
+        let (left, right) = numbers.split_at(half - half % LANES);
+        return pairwise_sum(left) + pairwise_sum(right);
+    }
+    let (rows, rest) = numbers.as_chunks::<LANES>();
+    let mut sums = [0.0; LANES];
+    for row in rows {
+        sums.iter_mut().zip(row).for_each(|(sum, number)| *sum += number);
+    }
+    let [a, b, c, d, e, f, g, h] = sums;
+    rest.iter().fold(((a + b) + (c + d)) + ((e + f) + (g + h)), |sum, number| sum + number)
 }
 
 /// Ranks from 1; equal numbers share the mean of theirs.

@@ -36,6 +36,11 @@ pub struct PythonMetric {
 }
 
 impl Metric for PythonMetric {
+    /// Only the function knows them.
+    fn keys(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         let function = PythonFunction {
             module: self.module.clone(),

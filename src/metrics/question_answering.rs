@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::gin::Configurable;
 
-use super::task::{Metric, MetricError, Pairs, Values, one};
-use super::words::words;
+use super::python_text::{is_word, whole_number, words};
+use super::task::{Metric, MetricError, Pairs, Values, named, one};
 
 /// Exact match and F1 (`em`, `f1`, times 100) after SQuAD's normalization; targets are lists of answers.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
@@ -48,6 +48,10 @@ pub struct NaturalQuestions {
 }
 
 impl Metric for NaturalQuestions {
+    fn keys(&self) -> Vec<String> {
+        named(&["recall", "golden_answers"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         let (mut answered, mut right) = (0.0, 0.0);
         for (target, prediction) in pairs.iter() {
@@ -91,18 +95,30 @@ impl NaturalQuestions {
 }
 
 impl Metric for Squad {
+    fn keys(&self) -> Vec<String> {
+        named(&["em", "f1"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         em_and_f1(pairs, normalize_squad)
     }
 }
 
 impl Metric for TriviaQa {
+    fn keys(&self) -> Vec<String> {
+        named(&["em", "f1"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         em_and_f1(pairs, |text| normalize(text, "‘’´`_", Some(' ')))
     }
 }
 
 impl Metric for SpanSquad {
+    fn keys(&self) -> Vec<String> {
+        named(&["em", "f1"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         let (mut targets, mut predictions) = (Vec::new(), Vec::new());
         for (target, prediction) in pairs.iter() {
@@ -117,6 +133,10 @@ impl Metric for SpanSquad {
 }
 
 impl Metric for CoqaF1 {
+    fn keys(&self) -> Vec<String> {
+        named(&["f1"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         let mean = best_over_answers(pairs, normalize_squad, |answer, prediction| {
             let both_empty = answer.is_empty() && prediction.is_empty();
@@ -128,9 +148,10 @@ impl Metric for CoqaF1 {
 
 /// The words from the second to the fourth of `places`; nothing where those are no numbers.
 fn words_at(context: &[&str], places: &[&str]) -> String {
-    let number = |word: &str| word.parse::<usize>().ok();
     let [_, start, _, end, ..] = places else { return String::new() };
-    let (Some(start), Some(end)) = (number(start), number(end)) else { return String::new() };
+    let (Some(start), Some(end)) = (whole_number(start), whole_number(end)) else {
+        return String::new();
+    };
     let end = end.saturating_add(1).min(context.len());
     context.get(start..end).unwrap_or_default().join(" ")
 }
@@ -190,10 +211,6 @@ fn normalize(text: &str, more_punctuation: &str, replacement: Option<char>) -> S
         without_articles.push_str(if matches!(run, "a" | "an" | "the") { " " } else { run });
     }
     words(&without_articles).collect::<Vec<_>>().join(" ")
-}
-
-fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
 }
 
 /// The text cut into runs of word characters and runs of others.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::gin::Configurable;
 
 use super::labels::Counts;
-use super::task::{Metric, MetricError, ModelOutput, Pairs, Values, one};
+use super::task::{Metric, MetricError, ModelOutput, Pairs, Values, named, one};
 
 /// Areas under the ROC and the precision-recall curve of predicted numbers: `auc-roc`, `auc-pr`, between
 /// 0 and 1. Targets are 0 or 1.
@@ -20,6 +20,10 @@ pub struct Auc {
 }
 
 impl Metric for Auc {
+    fn keys(&self) -> Vec<String> {
+        named(&["auc-roc", "auc-pr"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         areas(pairs, self.targets_threshold)
     }
@@ -35,6 +39,10 @@ pub struct ScoreAuc {
 }
 
 impl Metric for ScoreAuc {
+    fn keys(&self) -> Vec<String> {
+        named(&["auc-roc", "auc-pr"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         areas(pairs, self.targets_threshold)
     }
@@ -45,9 +53,14 @@ impl Metric for ScoreAuc {
 }
 
 fn areas(pairs: &Pairs<'_>, threshold: Option<f64>) -> Result<Values, MetricError> {
-    let scores = pairs.read(pairs.predictions, Pairs::number)?;
+    // As scikit-learn's `check_array` does.
+    let scores = pairs.read(pairs.predictions, |pairs, value| match pairs.number(value)? {
+        score if score.is_finite() => Ok(score),
+        score => Err(pairs.unfit(format!("a prediction is {score}, expected a finite number"))),
+    })?;
     let targets = pairs.read(pairs.targets, |pairs, value| match threshold {
-        Some(threshold) => Ok(pairs.number(value)? >= threshold),
+        // NaN is not below the threshold.
+        Some(threshold) => pairs.number(value).map(|number| number.is_nan() || number >= threshold),
         None => match pairs.label(value)? {
             label @ (0 | 1) => Ok(label == 1),
             _ => Err(pairs.mismatch("a target of 0 or 1", value)),
@@ -117,6 +130,10 @@ struct Choice {
 }
 
 impl Metric for RankClassification {
+    fn keys(&self) -> Vec<String> {
+        named(&["accuracy"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         let mut choices = Vec::with_capacity(pairs.len());
         for (target, score) in pairs.iter() {

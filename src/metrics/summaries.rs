@@ -94,12 +94,20 @@ impl FromGin for RougeKey {
 }
 
 impl Metric for Rouge {
+    fn keys(&self) -> Vec<String> {
+        self.score_keys.iter().map(|key| key.name()).collect()
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         values(&self.score_keys, pairs, bootstrap)
     }
 }
 
 impl Metric for RougeMean {
+    fn keys(&self) -> Vec<String> {
+        self.score_keys.iter().map(|key| key.name()).collect()
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         values(&self.score_keys, pairs, mean)
     }

@@ -13,13 +13,14 @@ use super::edits::EditDistance;
 use super::groups::{DeduplicateMetric, MeanGroupMetric};
 use super::labels::{
     Accuracy, AllMatch, F1ScoreWithInvalid, MeanMulticlassF1, MultircF1OverAllAnswers,
-    SequenceAccuracy, SklearnMetricsWrapper,
+    SequenceAccuracy,
 };
 use super::multilingual::{Mlqa, SpanF1};
 use super::numbers::{PearsonCorrcoef, SpearmanCorrcoef};
 use super::python::PythonMetric;
 use super::question_answering::{CoqaF1, NaturalQuestions, SpanSquad, Squad, TriviaQa};
 use super::ranking::{Auc, RankClassification, ScoreAuc};
+use super::sklearn::SklearnMetricsWrapper;
 use super::summaries::{Rouge, RougeMean};
 use super::translation::Bleu;
 
@@ -111,6 +112,9 @@ pub(super) type Values = Vec<(String, f64)>;
 
 /// What gin names as a metric.
 pub(super) trait Metric {
+    /// The keys that it has whatever the examples are.
+    fn keys(&self) -> Vec<String>;
+
     /// Its values by key, of at least one example.
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError>;
 
@@ -121,6 +125,11 @@ pub(super) trait Metric {
 }
 
 impl MetricFn {
+    /// The keys that the metric has whatever the examples are.
+    pub fn keys(&self) -> Vec<String> {
+        self.spec().keys()
+    }
+
     /// What the model must supply.
     pub fn model_output(&self) -> ModelOutput {
         self.spec().model_output()
@@ -193,11 +202,13 @@ impl Pairs<'_> {
         }
     }
 
-    /// A number; JSON has `null` for what is none.
+    /// A number; JSON has `null` for NaN, and we write infinities as texts.
     pub(super) fn number(&self, value: &Value) -> Result<f64, MetricError> {
         match value {
             Value::Null => Ok(f64::NAN),
             Value::Bool(truth) => Ok(f64::from(u8::from(*truth))),
+            Value::String(text) if text == INFINITY => Ok(f64::INFINITY),
+            Value::String(text) if text == MINUS_INFINITY => Ok(f64::NEG_INFINITY),
             _ => value.as_f64().ok_or_else(|| self.mismatch("a number", value)),
         }
     }
@@ -228,12 +239,29 @@ impl Pairs<'_> {
     }
 }
 
+const INFINITY: &str = "Infinity";
+const MINUS_INFINITY: &str = "-Infinity";
+
+/// A number as a target or prediction, also one that JSON cannot write.
+pub(crate) fn number_value(number: f64) -> Value {
+    match number {
+        f64::INFINITY => Value::from(INFINITY),
+        f64::NEG_INFINITY => Value::from(MINUS_INFINITY),
+        number => Value::from(number),
+    }
+}
+
+/// Names as keys.
+pub(super) fn named(names: &[&str]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
 /// A single value of a metric.
 pub(super) fn one(key: &str, value: f64) -> Values {
     vec![(key.to_string(), value)]
 }
 
-/// Python's equality: 1 and 1.0 are the same.
+/// Python's equality: 1 and 1.0 are the same, and NaN, for which JSON has `null`, equals nothing.
 fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
@@ -243,6 +271,7 @@ fn equal(a: &Value, b: &Value) -> bool {
         (Value::Bool(a), Value::Number(b)) | (Value::Number(b), Value::Bool(a)) => {
             b.as_f64() == Some(f64::from(u8::from(*a)))
         }
+        (Value::Null, Value::Null) => false,
         _ => a == b,
     }
 }

@@ -9,10 +9,13 @@ use std::sync::LazyLock;
 use fancy_regex::Regex;
 use serde_json::Value;
 
-use crate::gin::Configurable;
+use crate::gin::{
+    Configurable, Diagnostic, Evaluator, FromGin, Reported, Value as GinValue, ValueKind, choose,
+    one_of,
+};
 
-use super::task::{Metric, MetricError, Pairs, Values, one};
-use super::words::words;
+use super::python_text::{is_space, words};
+use super::task::{Metric, MetricError, Pairs, Values, named, one};
 
 const MAX_ORDER: usize = 4;
 
@@ -27,20 +30,73 @@ pub struct Bleu {
 }
 
 /// sacreBLEU's tokenizers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BleuTokenizer {
     /// mteval v13a: ASCII punctuation is parted from words.
-    #[gin(name = "13a")]
     V13a,
     /// mteval v14, international: punctuation and symbols of any script.
     Intl,
     /// Every character is a token.
     Char,
+    /// Every Chinese character is a token, and the rest is cut as by '13a'.
+    Zh,
     /// Texts are tokenized already.
     None,
 }
 
+/// Those that are known, and their names.
+const TOKENIZERS: [BleuTokenizer; 5] = [
+    BleuTokenizer::V13a,
+    BleuTokenizer::Intl,
+    BleuTokenizer::Char,
+    BleuTokenizer::Zh,
+    BleuTokenizer::None,
+];
+const NAMES: [&str; 5] = ["13a", "intl", "char", "zh", "none"];
+
+/// Those that are not, and why.
+const REFUSED: [(&str, &str); 6] = [
+    ("ja-mecab", NEEDS_MECAB),
+    ("ko-mecab", NEEDS_MECAB),
+    ("spm", NEEDS_MODEL),
+    ("flores101", NEEDS_MODEL),
+    ("flores200", NEEDS_MODEL),
+    ("spBLEU-1K", NEEDS_MODEL),
+];
+
+const NEEDS_MECAB: &str = "sacrebleu cuts with MeCab and its dictionary, which Gimlet has not";
+const NEEDS_MODEL: &str = "sacrebleu cuts with a SentencePiece model that it downloads";
+
+impl FromGin for BleuTokenizer {
+    fn expected() -> String {
+        one_of(&NAMES)
+    }
+
+    fn from_gin(value: &GinValue, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        if let ValueKind::Str(name) = &value.kind
+            && let Some((name, reason)) = REFUSED.iter().find(|(refused, _)| refused == name)
+        {
+            let message = format!("the BLEU tokenizer '{name}' is not supported: {reason}");
+            let known = Self::expected();
+            let help = format!("name {known}, or score the predictions with sacrebleu itself");
+            return Err(cx.report(Diagnostic::error(value.span, message).help(help)));
+        }
+        let name = choose(value, &NAMES, cx)?;
+        let index = NAMES.iter().position(|known| *known == name);
+        Ok(TOKENIZERS[index.expect("`choose` returns one of its options")])
+    }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        let index = TOKENIZERS.iter().position(|known| known == self)?;
+        NAMES[index].to_string().to_gin()
+    }
+}
+
 impl Metric for Bleu {
+    fn keys(&self) -> Vec<String> {
+        named(&["bleu"])
+    }
+
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
         let mut counts = BleuCounts::default();
         for (target, prediction) in pairs.iter() {
@@ -57,8 +113,9 @@ impl Metric for Bleu {
 }
 
 impl BleuTokenizer {
-    /// The text with spaces between tokens.
+    /// The text with spaces between tokens; like sacreBLEU, without the white space at its end.
     fn apply(self, text: &str) -> String {
+        let text = text.trim_end_matches(is_space);
         match self {
             Self::None => text.to_string(),
             Self::Char => {
@@ -66,6 +123,16 @@ impl BleuTokenizer {
                 chars.join(" ")
             }
             Self::Intl => replaced(text, &INTL),
+            Self::Zh => {
+                let mut spaced = String::with_capacity(2 * text.len());
+                for c in text.trim_start_matches(is_space).chars() {
+                    match is_chinese(c) {
+                        true => spaced.extend([' ', c, ' ']),
+                        false => spaced.push(c),
+                    }
+                }
+                replaced(&spaced, &V13A)
+            }
             Self::V13a => {
                 let mut text = text.replace("<skipped>", "").replace("-\n", "").replace('\n', " ");
                 for (entity, character) in
@@ -77,6 +144,17 @@ impl BleuTokenizer {
             }
         }
     }
+}
+
+/// What sacreBLEU's `tokenizer_zh.py` takes for Chinese. Two of its ranges are meant to lie above U+FFFF, but are written such
+/// that Python reads four digits of them: they hold the punctuation marks and symbols from U+2001 on.
+fn is_chinese(c: char) -> bool {
+    matches!(c,
+        '\u{2001}'..='\u{2a6d}' | '\u{2e80}'..='\u{2fdf}' | '\u{2ff0}'..='\u{303f}'
+        | '\u{3100}'..='\u{312f}' | '\u{31a0}'..='\u{31bf}' | '\u{31c0}'..='\u{31ef}'
+        | '\u{3200}'..='\u{4db5}' | '\u{4e00}'..='\u{9fbb}' | '\u{f900}'..='\u{fa2d}'
+        | '\u{fa30}'..='\u{fa6a}' | '\u{fa70}'..='\u{fad9}' | '\u{fe10}'..='\u{fe1f}'
+        | '\u{fe30}'..='\u{fe4f}' | '\u{ff00}'..='\u{ffef}')
 }
 
 /// A pattern and what takes its place.

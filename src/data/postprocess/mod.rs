@@ -8,6 +8,7 @@ mod python;
 use serde_json::{Map, Value, json};
 
 use crate::gin::{Configurable, Nested};
+use crate::metrics::{is_space, number_value, with_ascii_digits, without_underscores};
 
 pub use python::PythonPostprocessor;
 
@@ -92,24 +93,18 @@ pub struct StringToFloat {
 
 impl Postprocess for StringToFloat {
     fn prediction(&self, text: &str, _: &ExampleFeatures) -> Result<Value, String> {
-        Ok(json!(python_float(text).unwrap_or(self.default)))
+        Ok(number_value(python_float(text).unwrap_or(self.default)))
     }
 }
 
-/// Python's `float(text)`: white space around it and single `_` between digits are allowed.
+/// Python's `float(text)`: digits of any script, white space around them, and single `_` between them.
 fn python_float(text: &str) -> Option<f64> {
-    let text = text.trim_matches(|c: char| c.is_whitespace() || ('\x1c'..='\x1f').contains(&c));
-    let bytes = text.as_bytes();
-    let is_digit = |index: Option<usize>| {
-        index.and_then(|index| bytes.get(index)).is_some_and(u8::is_ascii_digit)
+    // Of ASCII texts only ASCII's white space is taken off.
+    let text = match text.is_ascii() {
+        true => text.trim_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']),
+        false => text.trim_matches(is_space),
     };
-    let underscores = text.match_indices('_');
-    let between_digits =
-        |(at, _): (usize, &str)| is_digit(at.checked_sub(1)) && is_digit(Some(at + 1));
-    match underscores.into_iter().all(between_digits) {
-        true => text.replace('_', "").parse().ok(),
-        false => None,
-    }
+    without_underscores(&with_ascii_digits(text))?.parse().ok()
 }
 
 /// The index of a label in `label_classes`.
