@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use crate::data;
 use crate::gin::Ref;
 use crate::metrics::{MetricError, MetricFn, ModelOutput};
 use crate::storage::{Path, StorageError, Unsent};
+use crate::vocab::Vocabulary;
 
 use super::loggers::{LogSink, Results};
 use super::spec::Logger;
@@ -18,6 +20,16 @@ pub struct Example {
     pub features: Map<String, Value>,
     /// The target before postprocessing: `targets_pretokenized`, else the decoded targets.
     pub target: String,
+}
+
+impl Example {
+    /// An example as logs show it, with the text that its prediction is compared to.
+    pub fn of(example: &data::Example, target: &str, vocabulary: &dyn Vocabulary) -> Self {
+        let features = example.iter().map(|(name, value)| (name.to_string(), json!(value)));
+        let pretokenized = example.text(&format!("{target}_pretokenized")).map(str::to_string);
+        let decoded = || vocabulary.decode(example.ints(target).unwrap_or_default());
+        Self { features: features.collect(), target: pretokenized.unwrap_or_else(decoded) }
+    }
 }
 
 /// Whether a text is the truth or the model's.

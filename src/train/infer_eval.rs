@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use serde_json::{Map, json};
+use serde_json::json;
 use tch::{Kind, Tensor};
 
 use crate::data::{
@@ -190,7 +190,7 @@ impl InferTask {
             task.output_features[&evaluator.target_field_name].vocabulary.build()?;
         let examples = features
             .iter()
-            .map(|example| described(example, &evaluator.target_field_name, &*target_vocabulary))
+            .map(|example| Example::of(example, &evaluator.target_field_name, &*target_vocabulary))
             .collect();
         let inputs = inputs(&task, &features)?;
         let converter = converter(&task, &lengths)?;
@@ -222,15 +222,6 @@ fn inputs(task: &Task, features: &[data::Example]) -> Result<Vec<String>, TrainE
         None => vocabulary.decode(example.ints("inputs").unwrap_or_default()),
     };
     Ok(features.iter().take(SHOWN).map(text).collect())
-}
-
-/// An example as logs show it, with the text its prediction is compared to.
-fn described(example: &data::Example, target: &str, vocabulary: &dyn Vocabulary) -> Example {
-    let features: Map<String, serde_json::Value> =
-        example.iter().map(|(name, value)| (name.to_string(), json!(value))).collect();
-    let pretokenized = example.text(&format!("{target}_pretokenized")).map(str::to_string);
-    let decoded = || vocabulary.decode(example.ints(target).unwrap_or_default());
-    Example { features, target: pretokenized.unwrap_or_else(decoded) }
 }
 
 /// Runs the model over one task's examples.

@@ -3,5 +3,6 @@
 mod checkpoint;
 mod command_line;
 mod data;
+mod predictions;
 mod storage;
 mod tools;

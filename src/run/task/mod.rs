@@ -1,8 +1,10 @@
 //! `gimlet task`: looks at tasks and mixtures before anything is trained on them.
 
+mod batches;
 mod check;
 mod import;
 mod list;
+mod metrics;
 mod show;
 mod stats;
 
@@ -42,6 +44,10 @@ pub enum TaskCommand {
     Import(import::ImportArgs),
     /// Measure a task: lengths, padding with and without packing, examples and tokens a second.
     Stats(stats::StatsArgs),
+    /// Print the batches that a run trains on: where the examples of each row lie, their tokens and text.
+    Batches(Box<batches::BatchesArgs>),
+    /// Score predictions in a file with a task's metrics.
+    Metrics(metrics::MetricsArgs),
 }
 
 impl TaskToolArgs {
@@ -56,6 +62,8 @@ impl TaskToolArgs {
             TaskCommand::Check(args) => check::run(args, color),
             TaskCommand::Import(args) => import::run(args),
             TaskCommand::Stats(args) => stats::run(args, color),
+            TaskCommand::Batches(args) => batches::run(args, color),
+            TaskCommand::Metrics(args) => metrics::run(args, color),
         }
     }
 }

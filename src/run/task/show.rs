@@ -166,6 +166,10 @@ impl<'a> Shown<'a> {
                 let rows: Vec<String> = rows.iter().map(|ids| self.ids(&key, ids)).collect();
                 rows.join(&format!("\n{}", self.name("")))
             }
+            Value::Lists(lists) => {
+                let lines = lists.iter().map(|list| self.feature("", list));
+                lines.collect::<String>().trim().replace('\n', &format!("\n{}", self.name("")))
+            }
             Value::FloatRows(rows) => {
                 let row = |row: &Vec<f64>| format!("[{}]", some(row.iter(), limit));
                 format!("[{}]", some(rows.iter().map(row), limit))
@@ -280,12 +284,12 @@ impl<'a> Shown<'a> {
 }
 
 /// The name of a line, wide enough for those that are usual.
-fn label(name: &str) -> String {
+pub(super) fn label(name: &str) -> String {
     format!("  {name:<21} ")
 }
 
 /// Values between spaces, at most `limit` of them.
-fn some<T: ToString>(values: impl ExactSizeIterator<Item = T>, limit: usize) -> String {
+pub(super) fn some<T: ToString>(values: impl ExactSizeIterator<Item = T>, limit: usize) -> String {
     let more = values.len().saturating_sub(limit);
     let mut shown: Vec<String> = values.take(limit).map(|value| value.to_string()).collect();
     if more > 0 {
