@@ -72,6 +72,16 @@ pub enum Value {
     IntRows(Vec<Vec<i32>>),
     /// Rows of numbers, of any lengths; rank 2.
     FloatRows(Vec<Vec<f64>>),
+    /// Lists of one type and rank: rows of texts, and whatever has a rank above 2.
+    Lists(Vec<Value>),
+}
+
+/// What a value is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaf {
+    Ints,
+    Floats,
+    Texts,
 }
 
 impl Value {
@@ -92,12 +102,19 @@ impl Value {
             Self::Texts(_) => "a list of texts",
             Self::IntRows(_) => "a list of lists of ints",
             Self::FloatRows(_) => "a list of lists of floats",
+            Self::Lists(lists) => match (self.rank(), lists.first().map(Self::leaf)) {
+                (2, Some(Leaf::Texts)) => "a list of lists of texts",
+                (2, _) => "a list of lists of long ints",
+                (_, Some(Leaf::Texts)) => "texts of three dimensions or more",
+                _ => "numbers of three dimensions or more",
+            },
         }
     }
 
     /// Number of dimensions.
     pub fn rank(&self) -> usize {
         match self {
+            Self::Lists(lists) => 1 + lists.first().map_or(1, Self::rank),
             Self::IntRows(_) | Self::FloatRows(_) => 2,
             Self::Ints(_) | Self::Longs(_) | Self::Floats(_) | Self::Texts(_) => 1,
             Self::Int(_) | Self::Float(_) | Self::Text(_) => 0,
@@ -106,7 +123,138 @@ impl Value {
 }
 
 impl Value {
-    /// Rows of numbers; `None` where one is none, or does not fit in 32 bits.
+    /// What it is made of. A list without values may be of any kind, and says ints.
+    pub(crate) fn leaf(&self) -> Leaf {
+        match self {
+            Self::Int(_) | Self::Ints(_) | Self::Longs(_) | Self::IntRows(_) => Leaf::Ints,
+            Self::Float(_) | Self::Floats(_) | Self::FloatRows(_) => Leaf::Floats,
+            Self::Text(_) | Self::Texts(_) => Leaf::Texts,
+            Self::Lists(lists) => lists.first().map_or(Leaf::Ints, Self::leaf),
+        }
+    }
+
+    /// Whether it holds whole numbers of which some do not fit in 32 bits, in a list.
+    pub(crate) fn is_long(&self) -> bool {
+        match self {
+            Self::Longs(_) => true,
+            Self::Lists(lists) => lists.iter().any(Self::is_long),
+            _ => false,
+        }
+    }
+
+    /// The same numbers as floats; texts stay as they are.
+    pub(crate) fn into_floats(self) -> Self {
+        match self {
+            Self::Int(number) => Self::Float(number as f64),
+            Self::Ints(ids) => Self::Floats(ids.into_iter().map(f64::from).collect()),
+            Self::Longs(longs) => Self::Floats(longs.into_iter().map(|long| long as f64).collect()),
+            Self::IntRows(rows) => {
+                let floats = |row: Vec<i32>| row.into_iter().map(f64::from).collect();
+                Self::FloatRows(rows.into_iter().map(floats).collect())
+            }
+            Self::Lists(lists) => {
+                let lists = lists.into_iter().map(Self::into_floats).collect();
+                Self::of_rows(lists).expect("all are floats of one rank")
+            }
+            other => other,
+        }
+    }
+
+    /// A list without values, of a kind and rank.
+    fn empty(leaf: Leaf, rank: usize) -> Self {
+        match (leaf, rank) {
+            (Leaf::Texts, ..=1) => Self::Texts(Vec::new()),
+            (Leaf::Floats, ..=1) => Self::Floats(Vec::new()),
+            (Leaf::Ints, ..=1) => Self::Ints(Vec::new()),
+            (Leaf::Floats, 2) => Self::FloatRows(Vec::new()),
+            (Leaf::Ints, 2) => Self::IntRows(Vec::new()),
+            _ => Self::Lists(Vec::new()),
+        }
+    }
+
+    /// The value as a feature has it: whole numbers as floats where floats are expected, and a list without
+    /// values, which has no type of its own, as one of the feature's.
+    pub(crate) fn fitted(self, leaf: Leaf, rank: usize) -> Self {
+        match self.leaf() {
+            _ if self.len() == Some(0) => Self::empty(leaf, rank),
+            Leaf::Ints if leaf == Leaf::Floats => self.into_floats(),
+            _ => self,
+        }
+    }
+
+    /// All values in one list, row after row.
+    pub(crate) fn flat(&self) -> Self {
+        match self {
+            Self::IntRows(rows) => Self::Ints(rows.concat()),
+            Self::FloatRows(rows) => Self::Floats(rows.concat()),
+            Self::Lists(lists) => {
+                let (mut longs, mut floats, mut texts) = (Vec::new(), Vec::new(), Vec::new());
+                for list in lists {
+                    match list.flat() {
+                        Self::Ints(ids) => longs.extend(ids.into_iter().map(i64::from)),
+                        Self::Longs(numbers) => longs.extend(numbers),
+                        Self::Floats(numbers) => floats.extend(numbers),
+                        Self::Texts(more) => texts.extend(more),
+                        _ => unreachable!("it is flat"),
+                    }
+                }
+                match self.leaf() {
+                    Leaf::Ints => Self::of_longs(longs),
+                    Leaf::Floats => Self::Floats(floats),
+                    Leaf::Texts => Self::Texts(texts),
+                }
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// The lengths of the rows of each dimension but the first, in their order.
+    pub(crate) fn row_lengths(&self) -> Vec<Vec<usize>> {
+        match self {
+            Self::IntRows(rows) => vec![rows.iter().map(Vec::len).collect()],
+            Self::FloatRows(rows) => vec![rows.iter().map(Vec::len).collect()],
+            Self::Lists(lists) => {
+                let mut all = vec![lists.iter().filter_map(Self::len).collect::<Vec<usize>>()];
+                for inner in lists.iter().map(Self::row_lengths) {
+                    for (depth, lengths) in inner.into_iter().enumerate() {
+                        match all.get_mut(depth + 1) {
+                            Some(known) => known.extend(lengths),
+                            None => all.push(lengths),
+                        }
+                    }
+                }
+                all
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Cuts a list into rows of these lengths; `None` where they do not add up to its own.
+    pub(crate) fn cut(self, lengths: &[usize]) -> Option<Self> {
+        fn rows<T>(list: Vec<T>, lengths: &[usize]) -> Option<Vec<Vec<T>>> {
+            let all = lengths.iter().fold(0_usize, |sum, length| sum.saturating_add(*length));
+            if all != list.len() {
+                return None;
+            }
+            let mut items = list.into_iter();
+            Some(lengths.iter().map(|length| items.by_ref().take(*length).collect()).collect())
+        }
+        fn lists<T>(rows: Option<Vec<Vec<T>>>, of: fn(Vec<T>) -> Value) -> Option<Value> {
+            Some(Value::Lists(rows?.into_iter().map(of).collect()))
+        }
+        match self {
+            Self::Ints(list) => rows(list, lengths).map(Self::IntRows),
+            Self::Floats(list) => rows(list, lengths).map(Self::FloatRows),
+            Self::Longs(list) => lists(rows(list, lengths), Self::Longs),
+            Self::Texts(list) => lists(rows(list, lengths), Self::Texts),
+            Self::IntRows(list) => lists(rows(list, lengths), Self::IntRows),
+            Self::FloatRows(list) => lists(rows(list, lengths), Self::FloatRows),
+            Self::Lists(list) => lists(rows(list, lengths), Self::Lists),
+            Self::Int(_) | Self::Float(_) | Self::Text(_) => None,
+        }
+    }
+
+    /// Rows of one type; `None` where they are of several, or one is a single value.
     pub(crate) fn of_rows(rows: Vec<Self>) -> Option<Self> {
         if rows.iter().all(|row| matches!(row, Self::Ints(_))) {
             let ints = |row| if let Self::Ints(ids) = row { Some(ids) } else { None };
@@ -117,7 +265,28 @@ impl Value {
             Self::Floats(numbers) => Some(numbers),
             _ => None,
         };
-        rows.into_iter().map(floats).collect::<Option<_>>().map(Self::FloatRows)
+        if rows.iter().all(|row| matches!(row, Self::Ints(_) | Self::Floats(_))) {
+            return rows.into_iter().map(floats).collect::<Option<_>>().map(Self::FloatRows);
+        }
+        Self::of_lists(rows)
+    }
+
+    /// Lists of which those without values take the type of the others.
+    fn of_lists(lists: Vec<Self>) -> Option<Self> {
+        let rank = lists.iter().map(Self::rank).max()?;
+        let full = || lists.iter().filter(|list| !list.is_empty());
+        let mut leaf = full().next().map_or(Leaf::Ints, Self::leaf);
+        if full().all(|list| list.leaf() != Leaf::Texts)
+            && full().any(|list| list.leaf() == Leaf::Floats)
+        {
+            leaf = Leaf::Floats;
+        }
+        let fits = |list: &Self| {
+            list.len() == Some(0)
+                || (list.rank() == rank && (list.is_empty() || list.leaf() == leaf))
+        };
+        let lists: Vec<Self> = lists.into_iter().map(|list| list.fitted(leaf, rank)).collect();
+        (rank > 0 && lists.iter().all(fits)).then_some(Self::Lists(lists))
     }
 }
 
@@ -131,6 +300,7 @@ macro_rules! with_list {
             Value::Texts($list) => $do,
             Value::IntRows($list) => $do,
             Value::FloatRows($list) => $do,
+            Value::Lists($list) => $do,
             Value::Int(_) | Value::Float(_) | Value::Text(_) => $otherwise,
         }
     };
@@ -147,6 +317,7 @@ impl Value {
         match self {
             Self::IntRows(rows) => rows.iter().all(Vec::is_empty),
             Self::FloatRows(rows) => rows.iter().all(Vec::is_empty),
+            Self::Lists(lists) => lists.iter().all(Self::is_empty),
             other => other.len() == Some(0),
         }
     }
@@ -177,6 +348,7 @@ impl Value {
             Self::FloatRows(list) => {
                 list.chunks(length).map(|run| Self::FloatRows(run.into())).collect()
             }
+            Self::Lists(list) => list.chunks(length).map(|run| Self::Lists(run.into())).collect(),
             Self::Int(_) | Self::Float(_) | Self::Text(_) => vec![self.clone()],
         }
     }
@@ -274,6 +446,16 @@ impl Example {
     /// The value of a feature, to be changed.
     pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         self.features.iter_mut().find(|(name, _)| **name == *key).map(|(_, value)| value)
+    }
+
+    /// Gives whole numbers of a float feature, and lists without values, the feature's type.
+    pub(crate) fn fit(&mut self, key: &str, leaf: Leaf, rank: usize) {
+        if let Some(value) = self.get_mut(key)
+            && (value.len() == Some(0) || (leaf == Leaf::Floats && value.leaf() == Leaf::Ints))
+        {
+            let held = std::mem::replace(value, Value::Int(0));
+            *value = held.fitted(leaf, rank);
+        }
     }
 
     /// The features in the order they were set.

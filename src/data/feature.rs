@@ -1,5 +1,6 @@
 //! The features that a task's examples end with.
 
+use super::example::Leaf;
 use crate::gin::{Configurable, Evaluator, Registry, Reported, Schema, Slot};
 use crate::vocab::{PassThroughVocabulary, VocabularySpec};
 
@@ -73,6 +74,15 @@ pub enum FeatureDtype {
     Int64,
     /// Real numbers.
     Float32,
+}
+
+impl FeatureDtype {
+    pub(crate) fn leaf(self) -> Leaf {
+        match self {
+            Self::Int32 | Self::Int64 => Leaf::Ints,
+            Self::Float32 => Leaf::Floats,
+        }
+    }
 }
 
 impl From<TokenFeature> for Feature {

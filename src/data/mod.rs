@@ -67,12 +67,13 @@ pub use rates::{
 };
 pub use source::{
     ArrowDataSource, BadPlaces, BadRecords, ColumnType, ConcatenatedDataSource, CsvDataSource,
-    DataSource, FeatureDescription, FeatureSpec, FewshotDataSource, FilePattern, FixedLenFeature,
-    FixedLenSequenceFeature, FunctionDataSource, GeneratedDataSource, GeneratedKind,
-    HuggingFaceDataSource, JsonLinesDataSource, LengthDistribution, MegatronDataSource,
-    OnBadRecord, OriginalSource, ParquetDataSource, ShortLength, TextLineDataSource, TfDtype,
-    TfExampleDataSource, TfdsDataSource, TfdsSplits, TruncatedDatasetProvider, VarLenFeature,
-    set_tfds_data_dir,
+    DataSource, FeatureDescription, FeatureSpec, FewshotDataSource, FileDataSource, FilePattern,
+    FixedLenFeature, FixedLenSequenceFeature, FunctionDataSource, GeneratedDataSource,
+    GeneratedKind, HuggingFaceDataSource, JsonLinesDataSource, LengthDistribution,
+    MegatronDataSource, OnBadRecord, OriginalSource, ParquetDataSource, ParseSingleExample,
+    ProtoDataSource, ReadFileFn, ShortLength, TextLineDataSource, TextLineDataset, TfDtype,
+    TfExampleDataSource, TfRecordDataset, TfdsDataSource, TfdsSplits, TruncatedDatasetProvider,
+    VarLenFeature, set_tfds_data_dir,
 };
 pub use task::{Task, TaskOrMixture, TaskProvider};
 

@@ -24,6 +24,7 @@ fn sent(value: &Value) -> Wire {
         Value::Texts(texts) => texts.iter().map(|text| Wire::from(&text[..])).collect(),
         Value::IntRows(rows) => rows.iter().map(|row| sent(&Value::Ints(row.clone()))).collect(),
         Value::FloatRows(rows) => rows.iter().map(|row| reals(row)).collect(),
+        Value::Lists(lists) => lists.iter().map(sent).collect(),
     }
 }
 

@@ -55,6 +55,27 @@ impl Task {
         self.name.as_deref().unwrap_or(&self.scope)
     }
 
+    /// Finds mistakes that the parts of a task alone do not show.
+    ///
+    /// # Errors
+    /// Two metrics of one key, of which one would be lost at the first evaluation.
+    pub fn check(&self) -> Result<(), DataError> {
+        let mut known: Vec<(String, &'static str)> = Vec::new();
+        for metric in &self.metric_fns {
+            for key in metric.keys() {
+                if let Some((_, first)) = known.iter().find(|(known, _)| *known == key) {
+                    let (task, second) = (self.task_name(), metric.name());
+                    return Err(DataError::Config(format!(
+                        "task `{task}` has two metrics with the key `{key}`, of `{first}` and `{second}`: \
+                         drop one of its metric_fns"
+                    )));
+                }
+                known.push((key, metric.name()));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether it has a cache step.
     ///
     /// # Errors

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::data::{
-    Caches, DataError, Mixture, TaskFamily, TaskOrMixture, TaskProvider, mixture_rates, subtasks,
+    Caches, DataError, Mixture, Task, TaskFamily, TaskOrMixture, TaskProvider, mixture_rates,
+    subtasks,
 };
 use crate::gin::{Configurable, Evaluator, Fields, Loaded, Registry, did_you_mean};
 
@@ -170,12 +171,15 @@ impl GinTasks {
                 TaskOrMixture::Mixture(Arc::new(mixture))
             }
             Declaration::Task(origin) => {
-                let task = self.evaluate((name, scope), *origin, Fields::default())?;
+                let task = self.evaluate::<Task>((name, scope), *origin, Fields::default())?;
+                task.check()?;
                 TaskOrMixture::Task(Arc::new(task))
             }
             Declaration::Row(origin, row) => {
                 let family = self.evaluate::<TaskFamily>((name, scope), *origin, row.clone())?;
-                TaskOrMixture::Task(Arc::new(family.into()))
+                let task = Task::from(family);
+                task.check()?;
+                TaskOrMixture::Task(Arc::new(task))
             }
             Declaration::Derived(_) => unreachable!("made of others"),
         })

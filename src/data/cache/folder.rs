@@ -4,6 +4,8 @@ use crate::data::error::DataError;
 use crate::storage::Path;
 
 const COMPLETED: &str = "COMPLETED";
+/// The format of the shards, as SeqIO writes it (`cache_tasks_main.py`, `completed_file_contents`).
+const COMPLETED_TEXT: &[u8] = b"tfrecord";
 /// What an unfinished cache needs to be gone on with.
 const PROGRESS: &str = ".progress.json";
 
@@ -31,7 +33,7 @@ impl CacheFolder {
 
     /// Makes the cache one that readers accept; called once everything else is durable.
     pub(super) fn complete(&self) -> Result<(), DataError> {
-        Ok(self.completed().write_atomic(b"")?)
+        Ok(self.completed().write_atomic(COMPLETED_TEXT)?)
     }
 
     pub(super) fn completed(&self) -> Path {

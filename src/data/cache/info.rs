@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::example::{Example, Value};
-use crate::data::source::{TfFeature, TfKind, TfShape};
+use crate::data::example::{Example, Leaf, Value};
+use crate::data::source::{Partition, TfFeature, TfKind, TfShape, ragged_lengths};
 use crate::data::task::{Feature, FeatureDtype};
 
 /// The version of SeqIO whose layout this is.
@@ -42,27 +42,41 @@ impl Info {
                 "string" => TfKind::Texts,
                 dtype => return Err(format!("feature '{name}' has the unknown dtype \"{dtype}\"")),
             };
-            let shape = match described.shape[..] {
-                [] => TfShape::One,
-                [_] => TfShape::List,
-                [count, Some(length)] => TfShape::Rows { count, length },
-                _ => {
-                    let shape = &described.shape;
-                    return Err(format!(
-                        "feature '{name}' has the shape {shape:?}, expected at most two dimensions, the \
-                         second of a fixed size"
-                    ));
-                }
-            };
             // The name that SeqIO used before `_pretokenized`.
             let key = match name.strip_suffix("_plaintext") {
                 Some(feature) => format!("{feature}_pretokenized"),
                 None => name.clone(),
             };
-            Ok(TfFeature { key: key.into(), ..TfFeature::new(name, kind, shape) })
+            let of_shape = |shape| {
+                vec![TfFeature { key: key.as_str().into(), ..TfFeature::new(name, kind, shape) }]
+            };
+            Ok(match &described.shape[..] {
+                [] => of_shape(TfShape::One),
+                [_] => of_shape(TfShape::List),
+                [count, inner @ ..] => {
+                    let inner = partitions(name, inner);
+                    let is_ragged = inner.iter().any(|one| matches!(one, Partition::Lengths(_)));
+                    TfFeature::of_rows(name, &key, kind, count.filter(|_| !is_ragged), inner)
+                }
+            })
         };
-        self.features.iter().map(read).collect()
+        let features: Vec<Vec<TfFeature>> =
+            self.features.iter().map(read).collect::<Result<_, String>>()?;
+        Ok(features.concat())
     }
+}
+
+/// How the dimensions of a feature are cut. Lengths are counted over those that vary, as SeqIO counts them.
+fn partitions(name: &str, dimensions: &[Option<usize>]) -> Vec<Partition> {
+    let mut num_ragged = 0;
+    let partition = |dimension: &Option<usize>| match dimension {
+        Some(length) => Partition::Uniform(*length),
+        None => {
+            num_ragged += 1;
+            Partition::Lengths(ragged_lengths(name, num_ragged - 1))
+        }
+    };
+    dimensions.iter().map(partition).collect()
 }
 
 /// The features of the examples of a split, learned as they come: all must have the same.
@@ -75,11 +89,20 @@ pub(super) struct FeatureTable {
 struct Known {
     dtype: String,
     is_list: bool,
-    /// The length of rows, where the list is one of rows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    row: Option<usize>,
+    /// The lengths of rows, by dimension behind the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    inner: Vec<RowLength>,
     /// Whether all were lists without values, which any list can follow.
     is_open: bool,
+}
+
+/// The length of the rows of a dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+enum RowLength {
+    /// There were none yet.
+    Open,
+    All(usize),
+    Varies,
 }
 
 impl FeatureTable {
@@ -91,19 +114,13 @@ impl FeatureTable {
     ) -> Result<(), String> {
         let is_first = self.features.is_empty();
         for (key, value) in example.iter() {
-            let known = Known::of(value, output_features.get(&**key)).ok_or_else(|| {
-                format!(
-                    "'{key}' is {} of different lengths, and a cache holds rows of one; make it behind \
-                     `CacheDatasetPlaceholder`",
-                    value.type_name()
-                )
-            })?;
+            let known = Known::of(value, output_features.get(&**key));
             match self.features.get_mut(&**key) {
-                Some(before) if known.fits(before) => {}
-                Some(before) if before.is_open && known.is_list => *before = known,
                 Some(before) => {
-                    let (found, expected) = (known.as_str(), before.as_str());
-                    return Err(format!("'{key}' is {found}, and {expected} in those before"));
+                    if !before.take_in(&known) {
+                        let (found, expected) = (known.as_str(), before.as_str());
+                        return Err(format!("'{key}' is {found}, and {expected} in those before"));
+                    }
                 }
                 None if is_first => {
                     self.features.insert(key.to_string(), known);
@@ -120,11 +137,7 @@ impl FeatureTable {
     /// The features as the file describes them.
     pub(super) fn described(&self) -> BTreeMap<String, Described> {
         let described = self.features.iter().map(|(name, known)| {
-            let shape = match (known.is_list, known.row) {
-                (false, _) => Vec::new(),
-                (true, None) => vec![None],
-                (true, row) => vec![None, row],
-            };
+            let shape = if known.is_list { known.shape() } else { Vec::new() };
             (name.clone(), Described { dtype: known.dtype.clone(), shape })
         });
         described.collect()
@@ -132,47 +145,86 @@ impl FeatureTable {
 }
 
 impl Known {
-    /// `None` for rows of different lengths.
-    fn of(value: &Value, feature: Option<&Feature>) -> Option<Self> {
-        let is_long = feature.is_some_and(|feature| feature.dtype == FeatureDtype::Int64);
-        let (dtype, is_list, is_open) = match value {
-            Value::Ints(ids) if is_long => ("int64", true, ids.is_empty()),
-            Value::Ints(ids) => ("int32", true, ids.is_empty()),
-            Value::Longs(_) => ("int64", true, false),
-            Value::IntRows(rows) => ("int32", true, rows.is_empty()),
-            Value::Floats(numbers) => ("float32", true, numbers.is_empty()),
-            Value::FloatRows(rows) => ("float32", true, rows.is_empty()),
-            Value::Texts(texts) => ("string", true, texts.is_empty()),
-            Value::Int(_) => ("int64", false, false),
-            Value::Float(_) => ("float32", false, false),
-            Value::Text(_) => ("string", false, false),
+    fn of(value: &Value, feature: Option<&Feature>) -> Self {
+        let is_long = feature.is_some_and(|feature| feature.dtype == FeatureDtype::Int64)
+            || value.len().is_none()
+            || value.is_long();
+        let dtype = match value.leaf() {
+            Leaf::Ints if is_long => "int64",
+            Leaf::Ints => "int32",
+            Leaf::Floats => "float32",
+            Leaf::Texts => "string",
         };
-        let row = match value {
-            Value::IntRows(rows) => common(rows.iter().map(Vec::len))?,
-            Value::FloatRows(rows) => common(rows.iter().map(Vec::len))?,
-            _ => None,
-        };
-        Some(Self { dtype: dtype.to_string(), is_list, row, is_open })
+        let inner = value.row_lengths().iter().map(|lengths| RowLength::of(lengths)).collect();
+        let (is_list, is_open) = (value.len().is_some(), value.is_empty());
+        Self { dtype: dtype.to_string(), is_list, inner, is_open }
     }
 
-    fn fits(&self, before: &Self) -> bool {
-        let is_like = self.dtype == before.dtype && self.row == before.row;
-        self.is_list == before.is_list && (self.is_open || is_like)
+    /// Makes it fit another value too; false where nothing does.
+    fn take_in(&mut self, other: &Self) -> bool {
+        if self.is_list != other.is_list {
+            return false;
+        }
+        match (self.is_open, other.is_open) {
+            (_, true) if self.inner.len() != other.inner.len() => true,
+            (true, false) => {
+                let inner = std::mem::take(&mut self.inner);
+                *self = other.clone();
+                self.merge(&inner);
+                true
+            }
+            _ if self.dtype == other.dtype || other.is_open => {
+                let fits = self.inner.len() == other.inner.len();
+                self.merge(&other.inner);
+                fits
+            }
+            _ => false,
+        }
+    }
+
+    fn merge(&mut self, inner: &[RowLength]) {
+        for (length, other) in self.inner.iter_mut().zip(inner) {
+            *length = length.and(*other);
+        }
+    }
+
+    /// As SeqIO describes a list: where any dimension varies, all that are cut have their lengths stored.
+    fn shape(&self) -> Vec<Option<usize>> {
+        let fixed = |length: &RowLength| match length {
+            RowLength::All(length) => Some(*length),
+            RowLength::Open | RowLength::Varies => None,
+        };
+        let inner: Option<Vec<usize>> = self.inner.iter().map(fixed).collect();
+        let inner = match inner {
+            Some(lengths) => lengths.into_iter().map(Some).collect(),
+            None => vec![None; self.inner.len()],
+        };
+        [vec![None], inner].concat()
     }
 
     fn as_str(&self) -> String {
-        match (self.is_list, self.row) {
+        match (self.is_list, self.inner.len()) {
             (false, _) => format!("one {}", self.dtype),
-            (true, None) => format!("a list of {}", self.dtype),
-            (true, Some(length)) => format!("rows of {length} {}", self.dtype),
+            (true, 0) => format!("a list of {}", self.dtype),
+            (true, 1) => format!("rows of {}", self.dtype),
+            (true, more) => format!("{} of {} dimensions", self.dtype, more + 1),
         }
     }
 }
 
-/// The length that all have: of none there is none, of different ones no answer.
-fn common(mut lengths: impl Iterator<Item = usize>) -> Option<Option<usize>> {
-    let first = lengths.next();
-    lengths.all(|length| Some(length) == first).then_some(first)
+impl RowLength {
+    fn of(lengths: &[usize]) -> Self {
+        let each = lengths.iter().map(|length| Self::All(*length));
+        each.fold(Self::Open, Self::and)
+    }
+
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Open, other) | (other, Self::Open) => other,
+            (Self::All(one), Self::All(two)) if one == two => self,
+            _ => Self::Varies,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -199,15 +251,22 @@ mod tests {
     }
 
     #[test]
-    fn rows_have_one_length() {
+    fn rows_of_one_length_have_a_shape_and_others_are_ragged() {
         let rows = |rows: &[&[i32]]| Value::IntRows(rows.iter().map(|row| row.to_vec()).collect());
         let (two, none) = (rows(&[&[1, 2], &[3, 4]]), rows(&[]));
         let found = note(&[&[("a", none.clone())], &[("a", two.clone())], &[("a", none)]]);
         assert_eq!(found.unwrap(), ["a int32 [None, Some(2)]"]);
-        let uneven = note(&[&[("a", rows(&[&[1, 2], &[3]]))]]).unwrap_err();
-        assert!(uneven.contains("'a' is a list of lists of ints of different lengths"), "{uneven}");
-        let other = note(&[&[("a", two)], &[("a", rows(&[&[1]]))]]).unwrap_err();
-        assert_eq!(other, "'a' is rows of 1 int32, and rows of 2 int32 in those before");
+        for ragged in [rows(&[&[1, 2], &[3]]), rows(&[&[1]]), rows(&[&[]])] {
+            let found = note(&[&[("a", two.clone())], &[("a", ragged)]]);
+            assert_eq!(found.unwrap(), ["a int32 [None, None]"]);
+        }
+        let cube = Value::Lists(vec![two.clone(), two.clone()]);
+        assert_eq!(note(&[&[("a", cube.clone())]]).unwrap(), ["a int32 [None, Some(2), Some(2)]"]);
+        let uneven = Value::Lists(vec![two.clone(), rows(&[&[1, 2]])]);
+        let found = note(&[&[("a", cube)], &[("a", uneven)]]);
+        assert_eq!(found.unwrap(), ["a int32 [None, None, None]"]);
+        let flat = note(&[&[("a", two)], &[("a", Value::Ints(vec![1]))]]).unwrap_err();
+        assert_eq!(flat, "'a' is a list of int32, and rows of int32 in those before");
     }
 
     #[test]

@@ -206,7 +206,10 @@ impl CacheWriter<'_> {
         let counter = Counter::new(self.task, self.options.enable_char_counts)?;
         let mut gauge = Gauge::new(self.task, plan)?;
         let mut flushed = Instant::now();
-        while let Some(example) = stage.pull()? {
+        while let Some(mut example) = stage.pull()? {
+            for (key, feature) in &self.task.output_features {
+                example.fit(key, feature.dtype.leaf(), feature.rank);
+            }
             self.add(&example, &counter, &mut shards)?;
             let written = shards.reached.stats.examples();
             if written.is_multiple_of(EXAMPLES_PER_REPORT) {

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
+use crate::data::example::Example;
 use crate::data::preprocess::{BuiltFeature, Features};
-use crate::data::task::FeatureDtype;
 
 use super::map::{MapItems, place};
 
@@ -28,6 +27,7 @@ pub(crate) struct Validate {
 impl MapItems<Example> for Validate {
     fn apply(&self, mut example: Example, counter: u64) -> Result<Option<Example>, DataError> {
         for (name, feature) in &self.features {
+            example.fit(name, feature.dtype.leaf(), feature.rank);
             check(feature, &example).map_err(|reason| {
                 let place = place(example.origin(), counter);
                 DataError::Features { task: self.task.clone(), place, reason }
@@ -113,17 +113,11 @@ fn check(feature: &BuiltFeature, example: &Example) -> Result<(), String> {
             "the expected output feature '{key}' is missing; the example has {found}"
         ));
     };
-    let is_integer = matches!(value, Value::Int(_) | Value::Ints(_) | Value::IntRows(_));
-    let is_float = matches!(value, Value::Float(_) | Value::Floats(_) | Value::FloatRows(_));
-    let fits = match feature.dtype {
-        FeatureDtype::Int32 | FeatureDtype::Int64 => is_integer,
-        FeatureDtype::Float32 => is_float,
-    };
-    if !fits {
+    if value.leaf() != feature.dtype.leaf() || value.is_long() {
         let (found, expected) = (value.type_name(), feature.dtype.as_str());
         return Err(format!("feature '{key}' is {found}, expected {expected}"));
     }
-    if value.rank() != feature.rank {
+    if value.rank() != feature.rank && value.len() != Some(0) {
         let (found, expected) = (value.rank(), feature.rank);
         return Err(format!("feature '{key}' has rank {found}, expected {expected}"));
     }

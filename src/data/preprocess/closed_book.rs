@@ -1,9 +1,9 @@
 //! Questions that are answered without a text (Roberts et al. 2020, arXiv:2002.08910).
 
-use super::text::{filter_map, flat_map, int_list_of, texts_of};
+use super::text::{filter_map, flat_map, int_list_of, texts_of, value_of};
 use super::{Context, Preprocess, Step, missing, text_of};
 use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
+use crate::data::example::{Example, Leaf, Value};
 use crate::data::random::Draw;
 use crate::gin::Configurable;
 
@@ -144,13 +144,17 @@ impl NaturalQuestionsNocontext {
 
     fn short_answers(&self, example: &Example) -> Result<ShortAnswers, String> {
         let of = |part: &str| format!("annotations/short_answers/{part}");
-        let all = texts_of(example, &of("text/flat_values"))?;
-        let counts = int_list_of(example, &of("text/row_lengths"))?;
+        let rows = value_of(example, &of("text"))?;
+        let Value::Texts(all) = rows.flat().fitted(Leaf::Texts, 1) else {
+            let (key, found) = (of("text"), rows.type_name());
+            return Err(format!("'{key}' is {found}, expected a list of lists of texts"));
+        };
+        let counts = rows.row_lengths().into_iter().next().unwrap_or_default();
         let kept: Vec<bool> = match self.max_tokens.filter(|most| *most > 0) {
             None => vec![true; all.len()],
             Some(most) => {
-                let starts = int_list_of(example, &of("start_token/flat_values"))?;
-                let ends = int_list_of(example, &of("end_token/flat_values"))?;
+                let starts = flat_ints(example, &of("start_token"))?;
+                let ends = flat_ints(example, &of("end_token"))?;
                 starts.iter().zip(ends).map(|(start, end)| end - start <= most).collect()
             }
         };
@@ -158,11 +162,16 @@ impl NaturalQuestionsNocontext {
         let mut pairs = all.iter().zip(&kept);
         for count in counts {
             starts.push(texts.len() as i64);
-            let of_annotator = pairs.by_ref().take(usize::try_from(count).unwrap_or(0));
+            let of_annotator = pairs.by_ref().take(count);
             texts.extend(of_annotator.filter(|(_, kept)| **kept).map(|(text, _)| text.clone()));
         }
         Ok(ShortAnswers { texts, starts })
     }
+}
+
+/// The whole numbers of a feature, row after row.
+fn flat_ints(example: &Example, key: &str) -> Result<Vec<i64>, String> {
+    int_list_of(&Example::of(key.into(), value_of(example, key)?.flat()), key)
 }
 
 /// One example for each salient span of a sentence: the sentence with a mask in its place behind a

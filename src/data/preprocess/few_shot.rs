@@ -112,6 +112,7 @@ fn item(key: &str, value: &Value, index: usize) -> Result<Value, String> {
         Value::Floats(floats) => floats.get(index).copied().map(Value::Float),
         Value::IntRows(rows) => rows.get(index).cloned().map(Value::Ints),
         Value::FloatRows(rows) => rows.get(index).cloned().map(Value::Floats),
+        Value::Lists(lists) => lists.get(index).cloned(),
         Value::Text(_) | Value::Int(_) | Value::Float(_) => None,
     };
     found.ok_or_else(|| {

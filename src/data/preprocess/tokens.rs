@@ -2,6 +2,7 @@
 
 use super::{BuiltFeature, Context, MapStep, Place, Preprocess, Step};
 use crate::data::error::DataError;
+use crate::data::example::Leaf;
 use crate::data::example::{Example, Key, Value};
 use crate::gin::Configurable;
 
@@ -98,6 +99,12 @@ impl FeatureTokenizer {
                 let rows = texts.iter().map(|text| vocabulary.encode(text));
                 return Ok(Value::IntRows(rows.collect()));
             }
+            (Value::Lists(lists), false) if value.leaf() == Leaf::Texts => {
+                let lists = lists.iter().map(|list| self.encode(list));
+                return Ok(Value::Lists(lists.collect::<Result<_, _>>()?));
+            }
+            // A list without values has no type of its own.
+            (list, false) if list.len() == Some(0) => return Ok(Value::IntRows(Vec::new())),
             (Value::Text(_) | Value::Texts(_), true) => "token ids or numbers",
             (_, true) => return Ok(value.clone()),
             (_, false) => "text",
@@ -192,6 +199,7 @@ fn truncate_rows(value: &mut Value, length: usize) {
     match value {
         Value::IntRows(rows) => rows.iter_mut().for_each(|row| row.truncate(length)),
         Value::FloatRows(rows) => rows.iter_mut().for_each(|row| row.truncate(length)),
+        Value::Lists(lists) => lists.iter_mut().for_each(|list| truncate_rows(list, length)),
         other => other.truncate(length),
     }
 }

@@ -12,8 +12,8 @@ use crate::data::error::DataError;
 use crate::gin::Configurable;
 
 /// Rows of Parquet files, one row group at a time and only the columns asked for. Structs are
-/// flattened (`answers/text`), lists of structs become lists (`answers/text`), and lists of lists
-/// are read where they hold numbers. Gimlet's own.
+/// flattened (`answers/text`), lists of structs become lists (`answers/text`), and lists of lists keep their
+/// dimensions. Gimlet's own.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.ParquetDataSource")]
 pub struct ParquetDataSource {

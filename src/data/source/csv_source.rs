@@ -73,6 +73,7 @@ impl CsvDataSource {
             quote: quote.transpose()?,
             column_names: self.column_names.clone(),
             skip: self.skip_header_lines,
+            typed: self.dtypes.keys().cloned().collect(),
         })))
     }
 

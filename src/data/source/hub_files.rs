@@ -17,7 +17,13 @@ pub(super) fn format_of(
     rows: &Arc<RowOptions>,
 ) -> Option<Format> {
     let csv = |delimiter| {
-        let options = CsvOptions { delimiter, quote: Some(b'"'), column_names: None, skip: 0 };
+        let options = CsvOptions {
+            delimiter,
+            quote: Some(b'"'),
+            column_names: None,
+            skip: 0,
+            typed: Vec::new(),
+        };
         Format::Csv(Arc::new(options))
     };
     match extension_of(file_name)? {

@@ -12,6 +12,7 @@ mod counts;
 mod csv_source;
 mod deal;
 mod few_shot;
+mod file_source;
 mod function;
 mod generated;
 mod hub_files;
@@ -41,6 +42,10 @@ pub use bad::{BadPlaces, BadRecords, OnBadRecord};
 pub use concatenated::ConcatenatedDataSource;
 pub use csv_source::{ColumnType, CsvDataSource};
 pub use few_shot::{FewshotDataSource, OriginalSource};
+pub use file_source::{
+    FileDataSource, ParseSingleExample, ProtoDataSource, ReadFileFn, TextLineDataset,
+    TfRecordDataset,
+};
 pub use function::FunctionDataSource;
 pub use generated::{GeneratedDataSource, GeneratedKind, LengthDistribution};
 pub use hugging_face::HuggingFaceDataSource;
@@ -63,5 +68,5 @@ pub(crate) use read::frame;
 pub(crate) use reader::{Reader, SharedReads};
 pub(crate) use spec::unknown_split;
 pub(crate) use split::{Format, Length, SourceFile, SplitFiles};
-pub(crate) use tf_encode::encode;
-pub(crate) use tf_example::{TfFeature, TfKind, TfShape};
+pub(crate) use tf_encode::{encode, ragged_lengths};
+pub(crate) use tf_example::{Partition, TfFeature, TfKind, TfShape};

@@ -6,6 +6,7 @@ use super::arrow_source::{ArrowDataSource, ParquetDataSource};
 use super::concatenated::ConcatenatedDataSource;
 use super::csv_source::CsvDataSource;
 use super::few_shot::FewshotDataSource;
+use super::file_source::{FileDataSource, ProtoDataSource};
 use super::function::FunctionDataSource;
 use super::generated::GeneratedDataSource;
 use super::hugging_face::HuggingFaceDataSource;
@@ -49,12 +50,14 @@ crate::gin::slot! {
         ConcatenatedDataSource,
         CsvDataSource,
         FewshotDataSource,
+        FileDataSource,
         FunctionDataSource,
         GeneratedDataSource,
         HuggingFaceDataSource,
         JsonLinesDataSource,
         MegatronDataSource,
         ParquetDataSource,
+        ProtoDataSource,
         TextLineDataSource,
         TfExampleDataSource,
         TfdsDataSource,

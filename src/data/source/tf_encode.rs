@@ -61,7 +61,14 @@ struct Int64List {
     value: Vec<i64>,
 }
 
-/// The serialized proto of an example, its features sorted by name.
+/// The feature that holds the lengths of a feature's rows. Source: SeqIO `utils.py`,
+/// `tfexample_ragged_length_key`.
+pub(crate) fn ragged_lengths(key: &str, depth: usize) -> String {
+    format!("_rl:{depth}:{key}")
+}
+
+/// The serialized proto of an example, its features sorted by name. Rows lie behind one another, and their
+/// lengths beside them, which only those read who do not know them.
 pub(crate) fn encode(example: &Example) -> Vec<u8> {
     let mut feature: Vec<Entry> = example
         .iter()
@@ -70,6 +77,14 @@ pub(crate) fn encode(example: &Example) -> Vec<u8> {
             value: Some(Feature { kind: kind_of(value) }),
         })
         .collect();
+    for (key, value) in example.iter() {
+        for (depth, lengths) in value.row_lengths().into_iter().enumerate() {
+            let value = lengths.into_iter().map(|length| length as i64).collect();
+            let kind = Some(Kind::Ints(Int64List { value }));
+            let key = ragged_lengths(key, depth);
+            feature.push(Entry { key, value: Some(Feature { kind }) });
+        }
+    }
     feature.sort_by(|one, other| one.key.cmp(&other.key));
     TfExample { features: Some(Features { feature }) }.encode_to_vec()
 }
@@ -84,9 +99,9 @@ fn kind_of(value: &Value) -> Option<Kind> {
         Value::Longs(numbers) => ints(numbers.clone()),
         Value::Floats(numbers) => floats(numbers.iter().map(|&number| number as f32).collect()),
         Value::Texts(texts) => bytes(texts.iter().map(|text| text.clone().into()).collect()),
-        // Whoever writes them keeps their length.
-        Value::IntRows(rows) => ints(rows.iter().flatten().map(|&id| id.into()).collect()),
-        Value::FloatRows(rows) => floats(rows.iter().flatten().map(|&x| x as f32).collect()),
+        rows @ (Value::IntRows(_) | Value::FloatRows(_) | Value::Lists(_)) => {
+            return kind_of(&rows.flat());
+        }
         Value::Int(number) => ints(vec![*number]),
         Value::Float(number) => floats(vec![*number as f32]),
         Value::Text(text) => bytes(vec![text.clone().into()]),

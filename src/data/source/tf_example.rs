@@ -24,8 +24,17 @@ pub(crate) enum TfShape {
     List,
     /// A list of this length.
     Fixed(usize),
-    /// Rows of this length, as many as there are or this number.
-    Rows { count: Option<usize>, length: usize },
+    /// Rows, cut dimension by dimension; as many as there are, or this number.
+    Rows { count: Option<usize>, inner: Vec<Partition> },
+}
+
+/// The lengths of the rows of a dimension.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Partition {
+    /// All have this length.
+    Uniform(usize),
+    /// The proto's feature of this name holds them.
+    Lengths(String),
 }
 
 /// A feature to be read from every proto.
@@ -39,6 +48,8 @@ pub(crate) struct TfFeature {
     pub shape: TfShape,
     /// What stands in where it is missing; else that is an error, but for lists of any length.
     pub default: Option<Value>,
+    /// Whether only others need it: the lengths of their rows.
+    pub is_hidden: bool,
     /// Whether it has one value a step, in a `tf.SequenceExample`.
     pub by_step: bool,
 }
@@ -47,7 +58,27 @@ impl TfFeature {
     /// A feature that has the same name in the example.
     pub(crate) fn new(name: &str, kind: TfKind, shape: TfShape) -> Self {
         let (stored, key) = (name.to_string(), name.into());
-        Self { stored, key, kind, shape, default: None, by_step: false }
+        Self { stored, key, kind, shape, default: None, is_hidden: false, by_step: false }
+    }
+
+    /// A feature of rows, and the hidden ones that hold their lengths.
+    pub(crate) fn of_rows(
+        stored: &str,
+        key: &str,
+        kind: TfKind,
+        count: Option<usize>,
+        inner: Vec<Partition>,
+    ) -> Vec<Self> {
+        let hidden = inner.iter().filter_map(|partition| match partition {
+            Partition::Uniform(_) => None,
+            Partition::Lengths(name) => {
+                let lengths = Self::new(name, TfKind::Ints, TfShape::List);
+                Some(Self { is_hidden: true, ..lengths })
+            }
+        });
+        let hidden: Vec<Self> = hidden.collect();
+        let rows = Self::new(stored, kind, TfShape::Rows { count, inner });
+        [vec![Self { key: key.into(), ..rows }], hidden].concat()
     }
 }
 
@@ -74,8 +105,13 @@ pub(crate) fn decode(
         Wrong::Proto(reason) => format!("no {name}: {reason}"),
         Wrong::Feature(name, reason) => format!("'{name}' {reason}"),
     })?;
-    let values = features.iter().zip(found).map(|(feature, values)| {
-        let value = value_of(feature, values);
+    let shown = features.iter().enumerate().filter(|(_, feature)| !feature.is_hidden);
+    let values = shown.map(|(index, feature)| {
+        let values = found[index].take();
+        let value = value_of(feature, values, |stored| {
+            let at = features.iter().position(|feature| feature.stored == stored)?;
+            found[at].as_ref()?.as_lengths()
+        });
         Ok((feature.key.clone(), value.map_err(|reason| format!("'{}' {reason}", feature.stored))?))
     });
     values.collect()
@@ -207,7 +243,40 @@ mod tests {
     }
 
     fn rows(count: Option<usize>, length: usize) -> TfShape {
-        TfShape::Rows { count, length }
+        TfShape::Rows { count, inner: vec![Partition::Uniform(length)] }
+    }
+
+    fn texts(texts: &[&str]) -> Value {
+        Value::Texts(texts.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn ragged_rows_and_tensors_of_three_dimensions_come_back_as_they_were() {
+        let ragged = Value::IntRows(vec![vec![1, 2], vec![], vec![3]]);
+        let words = Value::Lists(vec![texts(&["a"]), texts(&[]), texts(&["b", "c"])]);
+        let cube = Value::Lists(vec![
+            Value::FloatRows(vec![vec![1.0, 2.0], vec![3.0, 4.0]]),
+            Value::FloatRows(vec![vec![5.0, 6.0], vec![7.0, 8.0]]),
+        ]);
+        let deep = Value::Lists(vec![ragged.clone(), Value::IntRows(vec![vec![], vec![4]])]);
+        let all = [("ragged", &ragged), ("words", &words), ("cube", &cube), ("deep", &deep)];
+        let example: Example =
+            all.iter().map(|(name, value)| ((*name).into(), (*value).clone())).collect();
+        let lengths = |name: &str, depth| Partition::Lengths(format!("_rl:{depth}:{name}"));
+        let uniform = || vec![Partition::Uniform(2), Partition::Uniform(2)];
+        let of_rows =
+            |name: &str, kind, count, inner| TfFeature::of_rows(name, name, kind, count, inner);
+        let features = [
+            of_rows("ragged", TfKind::Ints, None, vec![lengths("ragged", 0)]),
+            of_rows("words", TfKind::Texts, None, vec![lengths("words", 0)]),
+            of_rows("cube", TfKind::Floats, Some(2), uniform()),
+            of_rows("deep", TfKind::Ints, None, vec![lengths("deep", 0), lengths("deep", 1)]),
+        ];
+        let bytes = encode(&example);
+        assert_eq!(decode(&features.concat(), Layout::Example, &bytes).unwrap(), example);
+        let wrong = of_rows("ragged", TfKind::Ints, None, vec![lengths("words", 0)]);
+        let error = decode(&wrong, Layout::Example, &encode(&Example::of("ragged".into(), ragged)));
+        assert_eq!(error.unwrap_err(), "'ragged' lacks the lengths of its rows, '_rl:0:words'");
     }
 
     #[test]

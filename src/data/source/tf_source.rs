@@ -6,7 +6,7 @@ use super::bad::OnBadRecord;
 use super::parse::RecordParser;
 use super::spec::{FilePattern, pattern_source};
 use super::split::Format;
-use super::tf_example::{TfFeature, TfKind, TfShape};
+use super::tf_example::{Partition, TfFeature, TfKind, TfShape};
 use crate::data::error::DataError;
 use crate::data::example::Value;
 use crate::gin::{self, Configurable, Evaluator, FromGin, Registry, Reported, Slot, ValueKind};
@@ -60,12 +60,10 @@ impl TfExampleDataSource {
     }
 
     fn parser(&self) -> Result<RecordParser, DataError> {
-        let read = |(name, description): (&String, &FeatureDescription)| description.feature(name);
-        let mut features: Vec<TfFeature> =
-            self.feature_description.iter().map(read).collect::<Result<_, _>>()?;
         let Some(by_step) = &self.sequence_feature_description else {
-            return Ok(RecordParser::of_tf_examples(features));
+            return parser_of(&self.feature_description);
         };
+        let mut features = features_of(&self.feature_description)?;
         for (name, description) in by_step {
             let feature = description.feature(name)?;
             features.push(TfFeature { by_step: true, shape: TfShape::List, ..feature });
@@ -75,6 +73,19 @@ impl TfExampleDataSource {
 }
 
 pattern_source!(TfExampleDataSource);
+
+/// A parser of `tf.Example`s that hold these features.
+pub(super) fn parser_of(
+    descriptions: &BTreeMap<String, FeatureDescription>,
+) -> Result<RecordParser, DataError> {
+    features_of(descriptions).map(RecordParser::of_tf_examples)
+}
+
+fn features_of(
+    descriptions: &BTreeMap<String, FeatureDescription>,
+) -> Result<Vec<TfFeature>, DataError> {
+    descriptions.iter().map(|(name, description)| description.feature(name)).collect()
+}
 
 /// The types of a `tf.Example`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
@@ -101,7 +112,7 @@ impl TfDtype {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "tf.io.FixedLenFeature")]
 pub struct FixedLenFeature {
-    /// `[]` for one value, `[n]` for a list of n.
+    /// `[]` for one value, `[n]` for a list of n, `[m, n]` for m rows of n.
     pub shape: Vec<usize>,
     /// Type of the values.
     pub dtype: TfDtype,
@@ -127,7 +138,7 @@ pub struct VarLenFeature {
     ignored(default_value = "nothing is padded", allow_missing = "a missing list is empty")
 )]
 pub struct FixedLenSequenceFeature {
-    /// The shape of each value, which must be `[]`.
+    /// The shape of each value: `[]` for a number or text, `[n]` for a row of n.
     pub shape: Vec<usize>,
     /// Type of the values.
     pub dtype: TfDtype,
@@ -190,11 +201,10 @@ impl FeatureDescription {
 
 impl Describe for FixedLenFeature {
     fn feature(&self, name: &str) -> Result<TfFeature, DataError> {
-        let shape = match self.shape[..] {
+        let shape = match &self.shape[..] {
             [] => TfShape::One,
-            [length] => TfShape::Fixed(length),
-            [count, length] => TfShape::Rows { count: Some(count), length },
-            _ => return Err(rank_error(name, self.shape.len())),
+            [length] => TfShape::Fixed(*length),
+            [count, inner @ ..] => TfShape::Rows { count: Some(*count), inner: uniform(inner) },
         };
         let default = self.default_value.as_ref().map(|value| self.default_of(name, value));
         let default = default.transpose()?;
@@ -249,17 +259,16 @@ impl Describe for VarLenFeature {
 
 impl Describe for FixedLenSequenceFeature {
     fn feature(&self, name: &str) -> Result<TfFeature, DataError> {
-        let shape = match self.shape[..] {
+        let shape = match &self.shape[..] {
             [] => TfShape::List,
-            [length] => TfShape::Rows { count: None, length },
-            _ => return Err(rank_error(name, self.shape.len() + 1)),
+            inner => TfShape::Rows { count: None, inner: uniform(inner) },
         };
         Ok(TfFeature::new(name, self.dtype.kind(), shape))
     }
 }
 
-fn rank_error(name: &str, rank: usize) -> DataError {
-    DataError::Config(format!("feature '{name}' has {rank} dimensions, at most 2 are read"))
+fn uniform(shape: &[usize]) -> Vec<Partition> {
+    shape.iter().map(|length| Partition::Uniform(*length)).collect()
 }
 
 impl FromGin for FeatureDescription {

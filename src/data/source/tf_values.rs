@@ -1,6 +1,6 @@
 //! The values of one feature of a proto: collected, counted and shaped.
 
-use super::tf_example::{TfFeature, TfKind, TfShape};
+use super::tf_example::{Partition, TfFeature, TfKind, TfShape};
 use super::wire::{Field, Wire};
 use crate::data::example::Value;
 
@@ -29,6 +29,14 @@ impl Values {
             Self::Longs(values) => values.len(),
             Self::Floats(values) => values.len(),
             Self::Texts(values) => values.len(),
+        }
+    }
+
+    /// The values as lengths of rows.
+    pub(super) fn as_lengths(&self) -> Option<Vec<usize>> {
+        match self {
+            Self::Ints(ids) => ids.iter().map(|id| usize::try_from(*id).ok()).collect(),
+            _ => None,
         }
     }
 
@@ -86,31 +94,36 @@ impl Values {
     }
 }
 
-/// What the values of a feature are in an example, where they are as many as they should be.
-pub(super) fn value_of(feature: &TfFeature, values: Option<Values>) -> Result<Value, String> {
+/// What the values of a feature are in an example, where they are as many as they should be. `lengths_of` gives
+/// those of rows, by the name under which they are stored.
+pub(super) fn value_of(
+    feature: &TfFeature,
+    values: Option<Values>,
+    lengths_of: impl Fn(&str) -> Option<Vec<usize>>,
+) -> Result<Value, String> {
     let Some(values) = values else {
         return match (&feature.default, &feature.shape) {
             (Some(default), _) => Ok(default.clone()),
             (None, TfShape::List) => Ok(list_of(Values::new(feature.kind))),
-            (None, TfShape::Rows { count: None, length }) => {
-                rows_of(Values::new(feature.kind), *length)
+            (None, TfShape::Rows { count: None, inner }) => {
+                rows_of(Values::new(feature.kind), inner, |_| Some(Vec::new()))
             }
             (None, _) => Err("is missing".to_string()),
         };
     };
     let found = values.len();
-    match feature.shape {
+    match &feature.shape {
         TfShape::List => Ok(list_of(values)),
-        TfShape::Fixed(length) if length == found => Ok(list_of(values)),
+        TfShape::Fixed(length) if *length == found => Ok(list_of(values)),
         TfShape::Fixed(length) => Err(format!("holds {found} values, expected {length}")),
-        TfShape::Rows { count, length } => {
-            let expected = count.unwrap_or_else(|| found / length.max(1)) * length;
-            match found == expected {
-                true => rows_of(values, length),
-                false => Err(match count {
-                    Some(count) => format!("holds {found} values, expected {count} x {length}"),
-                    None => format!("holds {found} values, expected rows of {length}"),
-                }),
+        TfShape::Rows { count, inner } => {
+            let rows = rows_of(values, inner, lengths_of);
+            let num_rows = rows.as_ref().ok().and_then(Value::len);
+            match count {
+                Some(count) if num_rows != Some(*count) => {
+                    Err(format!("holds {found} values, expected {count} x {}", shown(inner)))
+                }
+                _ => rows,
             }
         }
         TfShape::One => match values {
@@ -131,16 +144,36 @@ fn list_of(values: Values) -> Value {
     }
 }
 
-fn rows_of(values: Values, length: usize) -> Result<Value, String> {
-    fn cut<T: Clone>(values: &[T], length: usize) -> Vec<Vec<T>> {
-        values.chunks(length.max(1)).map(<[T]>::to_vec).collect()
+/// Cuts values into rows, the innermost dimension first.
+fn rows_of(
+    values: Values,
+    inner: &[Partition],
+    lengths_of: impl Fn(&str) -> Option<Vec<usize>>,
+) -> Result<Value, String> {
+    let found = values.len();
+    let mut value = list_of(values);
+    for partition in inner.iter().rev() {
+        let lengths = match partition {
+            Partition::Uniform(length) => {
+                let count = value.len().unwrap_or(0).checked_div(*length).unwrap_or(0);
+                vec![*length; count]
+            }
+            Partition::Lengths(name) => lengths_of(name)
+                .ok_or_else(|| format!("lacks the lengths of its rows, '{name}'"))?,
+        };
+        let unfit = || format!("holds {found} values, expected rows of {}", shown(inner));
+        value = value.cut(&lengths).ok_or_else(unfit)?;
     }
-    match values {
-        Values::Ints(ids) => Ok(Value::IntRows(cut(&ids, length))),
-        Values::Floats(floats) => Ok(Value::FloatRows(cut(&floats, length))),
-        Values::Longs(_) => Err("holds ints of more than 32 bits in rows".to_string()),
-        Values::Texts(_) => Err("holds rows of bytes, expected ints or floats".to_string()),
-    }
+    Ok(value)
+}
+
+/// `3 x 2`, or what gives the lengths.
+fn shown(inner: &[Partition]) -> String {
+    let one = |partition: &Partition| match partition {
+        Partition::Uniform(length) => length.to_string(),
+        Partition::Lengths(name) => format!("the lengths in '{name}'"),
+    };
+    inner.iter().map(one).collect::<Vec<_>>().join(" x ")
 }
 
 fn single<T>(values: Vec<T>) -> Result<T, String> {

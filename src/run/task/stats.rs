@@ -99,8 +99,9 @@ fn length(value: Option<&Value>) -> usize {
         Some(Value::Ints(ids)) => ids.len(),
         Some(Value::Floats(numbers)) => numbers.len(),
         Some(Value::Texts(texts)) => texts.len(),
-        Some(Value::IntRows(rows)) => rows.iter().map(Vec::len).sum(),
-        Some(Value::FloatRows(rows)) => rows.iter().map(Vec::len).sum(),
+        Some(rows @ (Value::IntRows(_) | Value::FloatRows(_) | Value::Lists(_))) => {
+            rows.row_lengths().last().into_iter().flatten().sum()
+        }
         Some(_) => 1,
         None => 0,
     }

@@ -70,14 +70,42 @@ fn every_feature_is_tokenized_trimmed_and_kept_as_its_rank_asks() {
 }
 
 #[test]
+fn lists_have_the_type_of_their_feature() {
+    let record = RECORD
+        .replace(r#"["abc", "", "d"]"#, "[]")
+        .replace("[1.5, 2.5, 3.5, 4.5]", "[1, 2]")
+        .replace("[[0.5, 1.0], [2, 3], [4.0, 5.5]]", "[[1, 2], [3, 4]]");
+    let [example] = &examples(&record, None).unwrap()[..] else { panic!("one example") };
+    assert_eq!(example.get("inputs"), Some(&Value::IntRows(Vec::new())));
+    assert_eq!(example.get("levels"), Some(&Value::Floats(vec![1.0, 2.0])));
+    let frames = Value::FloatRows(vec![vec![1.0, 2.0], vec![3.0, 4.0]]);
+    assert_eq!(example.get("frames"), Some(&frames));
+    let none = RECORD.replace("[1.5, 2.5, 3.5, 4.5]", "[]");
+    let found = examples(&none, None).unwrap();
+    assert_eq!(found[0].get("levels"), Some(&Value::Floats(Vec::new())));
+}
+
+#[test]
+fn rows_of_texts_and_features_of_three_dimensions_are_kept() {
+    let record = RECORD
+        .replace('}', r#", "words": [["a"], [], ["b", "c"]], "cube": [[[1], [2, 3]], [[4]]]}"#);
+    let [example] = &examples(&record, None).unwrap()[..] else { panic!("one example") };
+    let texts = |texts: &[&str]| Value::Texts(texts.iter().map(ToString::to_string).collect());
+    let words = Value::Lists(vec![texts(&["a"]), texts(&[]), texts(&["b", "c"])]);
+    assert_eq!(example.get("words"), Some(&words));
+    let cube = [vec![vec![1], vec![2, 3]], vec![vec![4]]].map(Value::IntRows);
+    assert_eq!(example.get("cube"), Some(&Value::Lists(cube.to_vec())));
+}
+
+#[test]
 fn what_does_not_fit_its_feature_is_named() {
     for (from, to, expected) in [
         (r#"["abc", "", "d"]"#, r#""abc""#, "feature 'inputs' has rank 1, expected 2"),
         (r#""xyz""#, r#"["xyz"]"#, "feature 'targets' has rank 2, expected 1"),
         (
-            r#"[1.5, 2.5, 3.5, 4.5]"#,
-            "[1, 2]",
-            "feature 'levels' is a list of ints, expected float32",
+            r#""xyz""#,
+            "[[\"xyz\"]]",
+            "'targets' is numbers of three dimensions or more, expected token ids",
         ),
         (r#"[1.5, 2.5, 3.5, 4.5]"#, r#""loud""#, "'levels' is text, and PassThroughVocabulary"),
     ] {

@@ -146,6 +146,9 @@ fn plain(value: &Value) -> String {
         Value::Floats(numbers) => list(numbers.iter().map(|number| repr_float(*number)).collect()),
         Value::IntRows(rows) => list(rows.iter().map(|row| format!("{row:?}")).collect()),
         Value::FloatRows(rows) => list(rows.iter().map(|row| format!("{row:?}")).collect()),
+        Value::Lists(lists) => {
+            list(lists.iter().map(|inner| format!("[{}]", plain(inner))).collect())
+        }
     }
 }
 

@@ -149,6 +149,8 @@ impl FromGin for Value {
             Self::Floats(numbers) => numbers.to_gin(),
             Self::Texts(texts) => texts.to_gin(),
             Self::FloatRows(rows) => rows.to_gin(),
+            // No function makes them.
+            Self::Lists(_) => None,
             Self::IntRows(rows) => {
                 let wide = |row: &Vec<i32>| row.iter().map(|id| i64::from(*id)).collect();
                 rows.iter().map(wide).collect::<Vec<Vec<i64>>>().to_gin()

@@ -109,7 +109,7 @@ impl PairKeys {
 }
 
 /// The value of a feature, or that there is none.
-fn value_of<'a>(example: &'a Example, key: &str) -> Result<&'a Value, String> {
+pub(super) fn value_of<'a>(example: &'a Example, key: &str) -> Result<&'a Value, String> {
     example.get(key).ok_or_else(|| missing(example, key))
 }
 

@@ -48,6 +48,10 @@ fn printed(value: &Value, summarize: Option<usize>) -> String {
             let row = |row: &Vec<i32>| printed(&Value::Ints(row.clone()), summarize);
             joined(&rows.iter().map(row).collect::<Vec<_>>(), summarize)
         }
+        Value::Lists(lists) => {
+            let list = |list: &Value| printed(list, summarize);
+            joined(&lists.iter().map(list).collect::<Vec<_>>(), summarize)
+        }
         Value::FloatRows(rows) => {
             let row = |row: &Vec<f64>| printed(&Value::Floats(row.clone()), summarize);
             joined(&rows.iter().map(row).collect::<Vec<_>>(), summarize)

@@ -187,5 +187,6 @@ fn jinja(value: &Value) -> Jinja {
         Value::Floats(numbers) => numbers.iter().map(|number| Jinja::from(*number)).collect(),
         Value::IntRows(rows) => rows.iter().map(|row| Jinja::from(row.clone())).collect(),
         Value::FloatRows(rows) => rows.iter().map(|row| Jinja::from(row.clone())).collect(),
+        Value::Lists(lists) => lists.iter().map(jinja).collect(),
     }
 }

@@ -187,7 +187,7 @@ fn tiled(value: &Value, count: usize) -> Result<Value, String> {
         Value::Text(text) => Value::Texts(vec![text.clone(); count]),
         Value::Ints(ids) => Value::IntRows(vec![ids.clone(); count]),
         Value::Floats(numbers) => Value::FloatRows(vec![numbers.clone(); count]),
-        value => return Err(format!("{} cannot be repeated as rows", value.type_name())),
+        list => Value::Lists(vec![list.clone(); count]),
     })
 }
 

@@ -50,8 +50,13 @@ mod tests {
     fn parse(record: &str) -> Result<Example, String> {
         let mut parser = RecordParser::of_columns(None);
         parser.dtypes.insert("n".to_string(), ColumnType::Int);
-        let options =
-            CsvOptions { delimiter: b'\t', quote: Some(b'"'), column_names: None, skip: 0 };
+        let options = CsvOptions {
+            delimiter: b'\t',
+            quote: Some(b'"'),
+            column_names: None,
+            skip: 0,
+            typed: Vec::new(),
+        };
         parser.parse_fields(record.as_bytes(), &["t".into(), "n".into()], &options)
     }
 

@@ -70,7 +70,11 @@ impl RecordParser {
         let example = match body {
             Body::Bytes(bytes) => match &file.format {
                 Format::Text => {
-                    let text = utf8(bytes, &file, number, offset)?;
+                    let mut text = utf8(bytes, &file, number, offset)?;
+                    // All of them, wherever they stand: TensorFlow `inputstream_interface.h`, `ReadLine`.
+                    if text.contains('\r') {
+                        text.retain(|c| c != '\r');
+                    }
                     Example::of(self.text.clone(), Value::Text(text))
                 }
                 Format::TfRecord => decode(&self.features, self.layout, &bytes).map_err(bad)?,
@@ -145,13 +149,23 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_text_have_no_carriage_returns() {
+        let example = parse(Format::Text, b"\ra\r\rb\r").unwrap().unwrap();
+        assert_eq!(example.text("text"), Some("ab"));
+    }
+
+    #[test]
     fn bad_lines_are_errors_with_file_and_line() {
         let json = Format::Json { field: None };
         assert_eq!(parse(json.clone(), b"  "), Ok(None));
         for (format, line, expected) in [
             (&Format::Text, &b"ab\xff"[..], "/data/f:7: not UTF-8 at byte 102"),
             (&json, b"\xff", "/data/f:7: not UTF-8 at byte 100"),
-            (&json, b"{\"a\": ", "/data/f:7 at byte 100: malformed JSON at column 6; each line"),
+            (
+                &json,
+                b"{\"a\": ",
+                "/data/f:7 at byte 100: malformed JSON at column 6: the object goes on",
+            ),
             (&json, b"[1]", "/data/f:7 at byte 100: not a JSON object"),
             (&Format::TfRecord, b"\xff", "/data/f, record 7 at byte 100: no tf.Example"),
         ] {

@@ -10,6 +10,7 @@ use super::restart::Restart;
 use super::{Body, RecordPosition, RecordReader, file_error, read_error};
 use crate::data::error::DataError;
 use crate::data::example::Key;
+use crate::gin::did_you_mean;
 use crate::storage::Path;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -24,6 +25,8 @@ pub(crate) struct CsvOptions {
     pub column_names: Option<Vec<String>>,
     /// Records dropped before the names.
     pub skip: u64,
+    /// Columns that each file must have, since a type is given for them.
+    pub typed: Vec<String>,
 }
 
 /// The fields of a record, or what is wrong with it.
@@ -143,7 +146,7 @@ impl CsvRecords {
         }
         if let Some(names) = &self.options.column_names {
             self.columns = names.iter().map(|name| Key::from(&name[..])).collect();
-            return Ok(());
+            return self.check_typed();
         }
         let mut head = Vec::new();
         self.read_record(&mut head)?;
@@ -152,7 +155,20 @@ impl CsvRecords {
         let names: Result<Vec<Key>, _> = names.into_iter().map(name).collect();
         let not_text = |_| file_error(&self.path, "the names in its first record are not UTF-8");
         self.columns = names.map_err(not_text)?.into();
-        Ok(())
+        self.check_typed()
+    }
+
+    /// Refuses a type of a column that is not there.
+    fn check_typed(&self) -> Result<(), DataError> {
+        let is_absent = |name: &&String| !self.columns.iter().any(|column| **column == ***name);
+        let Some(name) = self.options.typed.iter().find(is_absent) else { return Ok(()) };
+        let columns: Vec<&str> = self.columns.iter().map(|column| &**column).collect();
+        let suggestion = did_you_mean(name, columns.iter().copied());
+        let columns = columns.join("', '");
+        let reason = format!(
+            "`dtypes` names the column '{name}', and the columns are '{columns}': {suggestion}"
+        );
+        Err(file_error(&self.path, reason))
     }
 
     /// The next record that is not blank, without its end; `false` at the end of the file.
@@ -238,7 +254,13 @@ mod tests {
     use super::*;
 
     fn options() -> CsvOptions {
-        CsvOptions { delimiter: b',', quote: Some(b'"'), column_names: None, skip: 0 }
+        CsvOptions {
+            delimiter: b',',
+            quote: Some(b'"'),
+            column_names: None,
+            skip: 0,
+            typed: Vec::new(),
+        }
     }
 
     /// Fields as text, `|` between them, with the names of their columns before.

@@ -16,7 +16,7 @@ use crate::data::example::Value;
 
 /// The kind of a column without values.
 pub(super) const NULL: &str = "null";
-/// What no feature can be.
+/// The kind of a column of lists of texts in lists, which are cut dimension by dimension.
 pub(super) const TEXT_ROWS: &str = "a list of lists of texts";
 
 /// Where a list's items lie among those of all lists.

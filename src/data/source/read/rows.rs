@@ -1,8 +1,9 @@
 //! Rows of Arrow record batches: nested columns flattened, each value read by its type.
 //!
 //! A struct's fields are columns of their own (`answers/text`), as are those of a list of structs,
-//! whose values are lists. Of lists of lists those of numbers are features, of rank 2.
+//! whose values are lists. Lists of lists are features of as many dimensions.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use arrow_array::cast::AsArray;
@@ -10,7 +11,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 
 use super::leaf::{Leaf, NULL, TEXT_ROWS, range_of};
-use crate::data::example::{Example, Key};
+use crate::data::example::{Example, Key, Value};
 
 /// Rows decoded at once: few, as a row may be a whole document and many files are open.
 pub(super) const BATCH_ROWS: usize = 128;
@@ -100,6 +101,12 @@ enum Kind {
         rows: ArrayRef,
         items: Leaf,
     },
+    /// Lists of lists of texts, and whatever has more dimensions: where each dimension's items lie.
+    Nested {
+        lists: ArrayRef,
+        inner: Vec<ArrayRef>,
+        items: Leaf,
+    },
 }
 
 impl Rows {
@@ -118,7 +125,7 @@ impl Rows {
         let kind = |column: &Column| match &column.kind {
             Kind::One(leaf) => leaf.kind().0,
             Kind::Many { items, .. } => items.kind().1,
-            Kind::Rows { items, .. } => items.kind().2,
+            Kind::Rows { items, .. } | Kind::Nested { items, .. } => items.kind().2,
         };
         self.columns.iter().map(|column| (column.name.clone(), kind(column))).collect()
     }
@@ -138,6 +145,10 @@ impl Rows {
                 Kind::Rows { lists, rows, items } => {
                     items.rows(rows, range_of(lists, row)).map(Some)
                 }
+                Kind::Nested { lists, .. } if lists.is_null(row) => Ok(None),
+                Kind::Nested { lists, inner, items } => {
+                    nested(inner, items, range_of(lists, row)).map(Some)
+                }
             };
             if let Some(value) = value.map_err(|reason| format!("'{name}' {reason}"))? {
                 example.set(name.clone(), value);
@@ -145,6 +156,17 @@ impl Rows {
         }
         Ok(example)
     }
+}
+
+/// The values of lists of lists, dimension by dimension.
+fn nested(inner: &[ArrayRef], items: &Leaf, range: Range<usize>) -> Result<Value, String> {
+    let [lists, inner @ ..] = inner else { return items.list(range) };
+    let list = |at: usize| match lists.is_null(at) {
+        true => Err("holds null within lists".to_string()),
+        false => nested(inner, items, range_of(lists, at)),
+    };
+    let rows: Vec<Value> = range.map(list).collect::<Result<_, _>>()?;
+    Value::of_rows(rows).ok_or_else(|| "holds lists of several types".to_string())
 }
 
 /// Adds the columns that an array is, below the `lists` that hold its values.
@@ -192,7 +214,9 @@ fn flatten(
                 [lists, rows] if leaf.kind().2 != TEXT_ROWS => {
                     Kind::Rows { lists: lists.clone(), rows: rows.clone(), items: leaf }
                 }
-                _ => return Ok(()),
+                [lists, inner @ ..] => {
+                    Kind::Nested { lists: lists.clone(), inner: inner.to_vec(), items: leaf }
+                }
             };
             columns.push(Column { name: name.into(), parents: parents.to_vec(), kind });
             return Ok(());

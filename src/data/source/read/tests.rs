@@ -66,7 +66,13 @@ fn every_format_resumes_at_any_record() {
     check(reference("rows.stream"), Format::Arrow(rows()), 11);
     check(reference("array.json"), Format::Json { field: None }, 4);
     check(reference("field.json"), Format::Json { field: Some("data".to_string()) }, 4);
-    let csv = CsvOptions { delimiter: b',', quote: Some(b'"'), column_names: None, skip: 0 };
+    let csv = CsvOptions {
+        delimiter: b',',
+        quote: Some(b'"'),
+        column_names: None,
+        skip: 0,
+        typed: Vec::new(),
+    };
     // The record of the names counts.
     let file = SourceFile::new(reference("table.csv"), Format::Csv(Arc::new(csv)));
     let mut whole = open_records(&file, RecordPosition::default(), None).unwrap();

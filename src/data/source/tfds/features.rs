@@ -2,54 +2,54 @@
 
 use serde_json::Value as Json;
 
-use super::super::tf_example::{TfFeature, TfKind, TfShape};
+use super::super::tf_example::{Partition, TfFeature, TfKind, TfShape};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
-/// The features of a data set; those that an example cannot hold (images, tensors of rank 2) are left
-/// out. Of a list of lists `f` there are the values in one list, `f/flat_values`, and how many are in
-/// each inner list, `f/row_lengths`.
+/// The features of a data set; those that an example cannot hold (images, sounds, compressed tensors) are left
+/// out. Lists of lists are ragged: their values lie in `f/ragged_flat_values`, and how many each inner list has
+/// in `f/ragged_row_lengths_0` (TFDS `core/example_serializer.py`).
 pub(super) fn read(folder: &Path) -> Result<Vec<TfFeature>, DataError> {
     let file = folder.join("features.json");
     let unfit = |reason: String| DataError::File { file: file.to_string(), reason };
     let json: Json =
         serde_json::from_slice(&file.read()?).map_err(|error| unfit(error.to_string()))?;
     let mut features = Vec::new();
-    add("", &json, false, &mut features).map_err(unfit)?;
+    add("", &json, 0, &mut features).map_err(unfit)?;
     Ok(features)
 }
 
-/// Adds a feature, or those below it. In a sequence each holds a list.
-fn add(name: &str, json: &Json, in_list: bool, into: &mut Vec<TfFeature>) -> Result<(), String> {
+/// Adds a feature, or those below it, which lies in that many lists.
+fn add(name: &str, json: &Json, lists: usize, into: &mut Vec<TfFeature>) -> Result<(), String> {
     if let Some(inner) = json.pointer("/featuresDict/features").and_then(Json::as_object) {
         let prefix = if name.is_empty() { String::new() } else { format!("{name}/") };
         return inner
             .iter()
-            .try_for_each(|(key, feature)| add(&format!("{prefix}{key}"), feature, in_list, into));
+            .try_for_each(|(key, feature)| add(&format!("{prefix}{key}"), feature, lists, into));
     }
     if let Some(inner) = json.pointer("/sequence/feature") {
-        return if in_list { add_ragged(name, inner, into) } else { add(name, inner, true, into) };
+        return add(name, inner, lists + 1, into);
     }
     if let Some(translation) = json.get("translation") {
         let varies = translation.get("variableLanguagesPerExample").and_then(Json::as_bool);
         if varies == Some(true) {
             for part in ["language", "translation"] {
-                push(format!("{name}/{part}"), TfKind::Texts, true, into);
+                push(&format!("{name}/{part}"), TfKind::Texts, lists + 1, &[], into);
             }
             return Ok(());
         }
         let languages = translation.get("languages").and_then(Json::as_array);
         for language in languages.into_iter().flatten().filter_map(Json::as_str) {
-            push(format!("{name}/{language}"), TfKind::Texts, in_list, into);
+            push(&format!("{name}/{language}"), TfKind::Texts, lists, &[], into);
         }
         return Ok(());
     }
     if json.get("text").is_some() {
-        push(name.to_string(), TfKind::Texts, in_list, into);
+        push(name, TfKind::Texts, lists, &[], into);
     } else if json.get("classLabel").is_some() {
-        push(name.to_string(), TfKind::Ints, in_list, into);
+        push(name, TfKind::Ints, lists, &[], into);
     } else if let Some(tensor) = json.get("tensor") {
-        add_tensor(name, tensor, in_list, into)?;
+        add_tensor(name, tensor, lists, into)?;
     } else if ["image", "video", "audio"].iter().all(|kind| json.get(kind).is_none()) {
         let class = json.get("pythonClassName").and_then(Json::as_str).unwrap_or("no known kind");
         return Err(format!("feature '{name}' is of {class}, which is not read"));
@@ -57,33 +57,45 @@ fn add(name: &str, json: &Json, in_list: bool, into: &mut Vec<TfFeature>) -> Res
     Ok(())
 }
 
-/// Adds the features below a list of lists, which is stored with its lengths beside it.
-fn add_ragged(name: &str, inner: &Json, into: &mut Vec<TfFeature>) -> Result<(), String> {
-    let mut features = Vec::new();
-    add(name, inner, true, &mut features)?;
-    // Those of three lists and more are left out: they have more lengths.
-    let is_flat = |feature: &TfFeature| feature.stored == *feature.key;
-    for TfFeature { stored, kind, .. } in features.into_iter().filter(is_flat) {
-        for (part, key, kind) in [
-            ("ragged_flat_values", "flat_values", kind),
-            ("ragged_row_lengths_0", "row_lengths", TfKind::Ints),
-        ] {
-            let key = format!("{stored}/{key}").as_str().into();
-            let stored = format!("{stored}/{part}");
-            into.push(TfFeature { key, ..TfFeature::new(&stored, kind, TfShape::List) });
+/// Adds a feature whose values have the dimensions `shape` and lie in that many lists.
+fn push(
+    name: &str,
+    kind: TfKind,
+    lists: usize,
+    shape: &[Option<usize>],
+    into: &mut Vec<TfFeature>,
+) {
+    let uniform: Option<Vec<Partition>> =
+        shape.iter().map(|length| length.map(Partition::Uniform)).collect();
+    match (lists, shape, uniform) {
+        (0, [], _) => into.push(TfFeature::new(name, kind, TfShape::One)),
+        (0, [Some(length)], _) => into.push(TfFeature::new(name, kind, TfShape::Fixed(*length))),
+        (0, [None], _) | (1, [], _) => into.push(TfFeature::new(name, kind, TfShape::List)),
+        (0, [count, inner @ ..], _) => {
+            let inner: Option<Vec<Partition>> =
+                inner.iter().map(|length| length.map(Partition::Uniform)).collect();
+            // Tensors of which several dimensions vary are stored with their shapes, which are not read.
+            into.extend(
+                inner
+                    .into_iter()
+                    .flat_map(|inner| TfFeature::of_rows(name, name, kind, *count, inner)),
+            );
         }
+        (1, _, Some(inner)) => into.extend(TfFeature::of_rows(name, name, kind, None, inner)),
+        (lists, _, Some(inner)) => {
+            let lengths = |depth| Partition::Lengths(format!("{name}/ragged_row_lengths_{depth}"));
+            let inner = (0..lists - 1).map(lengths).chain(inner).collect();
+            let stored = format!("{name}/ragged_flat_values");
+            into.extend(TfFeature::of_rows(&stored, name, kind, None, inner));
+        }
+        (_, _, None) => {}
     }
-    Ok(())
-}
-
-fn push(name: String, kind: TfKind, in_list: bool, into: &mut Vec<TfFeature>) {
-    into.push(TfFeature::new(&name, kind, if in_list { TfShape::List } else { TfShape::One }));
 }
 
 fn add_tensor(
     name: &str,
     tensor: &Json,
-    in_list: bool,
+    lists: usize,
     into: &mut Vec<TfFeature>,
 ) -> Result<(), String> {
     let dtype = tensor.get("dtype").and_then(Json::as_str).unwrap_or_default();
@@ -96,21 +108,56 @@ fn add_tensor(
     };
     let dimensions = tensor.pointer("/shape/dimensions").and_then(Json::as_array);
     let dimensions = dimensions.map_or(&[][..], Vec::as_slice);
-    let encoded = tensor.get("encoding").and_then(Json::as_str).is_some_and(|e| e != "none");
     let size = |dimension: &Json| {
-        dimension.as_str().and_then(|text| text.parse::<i64>().ok()).or(dimension.as_i64())
+        let size = dimension.as_str().and_then(|text| text.parse::<i64>().ok());
+        usize::try_from(size.or(dimension.as_i64())?).ok()
     };
-    let shape = match dimensions {
-        // Compressed tensors are bytes that mean nothing as text.
-        _ if encoded => return Ok(()),
-        [] if in_list => TfShape::List,
-        [] => TfShape::One,
-        [one] if !in_list => match size(one).and_then(|size| usize::try_from(size).ok()) {
-            Some(length) => TfShape::Fixed(length),
-            None => TfShape::List,
-        },
-        _ => return Ok(()),
-    };
-    into.push(TfFeature::new(name, kind, shape));
+    let shape: Vec<Option<usize>> = dimensions.iter().map(size).collect();
+    // Compressed tensors are bytes that mean nothing as text.
+    if tensor.get("encoding").and_then(Json::as_str).is_none_or(|encoding| encoding == "none") {
+        push(name, kind, lists, &shape, into);
+    }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn features(name: &str, json: &Json) -> Vec<String> {
+        let mut found = Vec::new();
+        add(name, json, 0, &mut found).unwrap();
+        let shown = |feature: &TfFeature| {
+            let TfFeature { stored, key, shape, is_hidden, .. } = feature;
+            format!(
+                "{stored} {}{shape:?}",
+                if *is_hidden { String::new() } else { format!("as {key} ") }
+            )
+        };
+        found.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn tensors_and_lists_of_lists_have_the_shapes_that_tfds_gives_them() {
+        let tensor = |dimensions: &[&str]| json!({"tensor": {"shape": {"dimensions": dimensions}, "dtype": "int64", "encoding": "none"}});
+        let list = |inner: Json| json!({"sequence": {"feature": inner, "length": "-1"}});
+        for (json, expected) in [
+            (tensor(&["2", "3"]), &["t as t Rows { count: Some(2), inner: [Uniform(3)] }"][..]),
+            (tensor(&["-1", "3"]), &["t as t Rows { count: None, inner: [Uniform(3)] }"]),
+            (list(tensor(&["3"])), &["t as t Rows { count: None, inner: [Uniform(3)] }"]),
+            (
+                list(list(json!({"text": {}}))),
+                &[
+                    "t/ragged_flat_values as t Rows { count: None, inner: \
+                     [Lengths(\"t/ragged_row_lengths_0\")] }",
+                    "t/ragged_row_lengths_0 List",
+                ],
+            ),
+            (tensor(&["-1", "-1"]), &[]),
+        ] {
+            assert_eq!(features("t", &json), expected, "{json}");
+        }
+    }
 }

@@ -35,6 +35,7 @@ fn the_layout_is_seqios() {
         names,
         [["COMPLETED", "info.train.json", "stats.train.json"].as_slice(), &shards].concat()
     );
+    assert_eq!(found["COMPLETED"], b"tfrecord");
     let stats: serde_json::Value = serde_json::from_slice(&found["stats.train.json"]).unwrap();
     let lines = std::fs::read_to_string(texts.path().join("0.txt")).unwrap();
     let total: usize = lines.lines().map(str::len).sum();
@@ -47,6 +48,30 @@ fn the_layout_is_seqios() {
     let info: serde_json::Value = serde_json::from_slice(&found["info.train.json"]).unwrap();
     assert_eq!(info["features"]["inputs"], serde_json::json!({"dtype": "int32", "shape": [null]}));
     assert_eq!(info["num_shards"], 2);
+}
+
+#[test]
+fn rows_of_different_lengths_are_cached_as_seqio_caches_ragged_tensors() {
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let lines = [
+        r#"{"rows": [[1], [2, 3]], "words": [["a"], []], "targets": [1]}"#,
+        r#"{"rows": [], "words": [["b", "c"]], "targets": []}"#,
+        r#"{"rows": [[], [4]], "words": [], "targets": [2, 3]}"#,
+    ];
+    std::fs::write(data.path().join("rows.jsonl"), lines.join("\n")).unwrap();
+    let source = json_source(&format!("{}/rows.jsonl", data.path().display()));
+    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    let task = task("ragged", source, vec![placeholder()], features(&vocabulary, &["targets"]));
+    write(&task, &folder, 1).unwrap();
+    let info = std::fs::read(folder.path().join("ragged/info.train.json")).unwrap();
+    let info: serde_json::Value = serde_json::from_slice(&info).unwrap();
+    let ragged = |dtype| serde_json::json!({"dtype": dtype, "shape": [null, null]});
+    assert_eq!(info["features"]["rows"], ragged("int32"));
+    assert_eq!(info["features"]["words"], ragged("string"));
+    // One shard is read in the order of the source; a list without values has no type there.
+    let json = |found: Vec<Features>| serde_json::to_value(found).unwrap();
+    let cached = examples(&task, options(Some(caches(&folder)))).unwrap();
+    assert_eq!(json(cached), json(examples(&task, options(None)).unwrap()));
 }
 
 /// Two files of 800 lines of JSON, of which line 700 of the second is as long as it should be and

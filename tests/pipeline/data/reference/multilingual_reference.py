@@ -63,8 +63,8 @@ def flattened(record, prefix=""):
     if isinstance(value, dict):
       out.update(flattened(value, f"{prefix}{key}/"))
     elif isinstance(value, tf.RaggedTensor):
-      out[f"{prefix}{key}/flat_values"] = plain(value.flat_values.numpy())
-      out[f"{prefix}{key}/row_lengths"] = plain(value.row_lengths().numpy())
+      rows = iter(plain(value.flat_values.numpy()))
+      out[prefix + key] = [[next(rows) for _ in range(n)] for n in value.row_lengths().numpy()]
     else:
       out[prefix + key] = plain(value.numpy() if tf.is_tensor(value) else value)
   return out

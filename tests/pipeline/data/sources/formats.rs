@@ -31,6 +31,32 @@ fn tf_examples_are_those_of_seqio_however_files_are_compressed() {
 }
 
 #[test]
+fn protos_are_decoded_and_files_read_by_functions_of_tensorflow() {
+    let decode =
+        format!("@tf.io.parse_single_example\ntf.io.parse_single_example.features = {DESCRIPTION}");
+    let protos = over_file("ProtoDataSource", "examples.tfrecord", &[("decode_proto_fn", &decode)]);
+    check(&protos, &reference_json("sources.json")["tf_examples"]);
+    let lines = over_file("TextLineDataSource", "table.tsv", &[]);
+    let expected = serde_json::json!(read(&lines, &options("train")).unwrap());
+    let read_by =
+        |function| over_file("FileDataSource", "table.tsv", &[("read_file_fn", function)]);
+    check(&read_by("@tf.data.TextLineDataset"), &expected);
+    let expected = "gives serialized protos, of which no examples can be made: name `seqio.Proto";
+    check_error(&read_by("@tf.data.TFRecordDataset"), "train", &[expected]);
+}
+
+#[test]
+fn a_type_of_a_column_that_is_not_there_is_named_before_any_record() {
+    for names in ["None", "['text', 'count', 'weight']"] {
+        let params =
+            [("delimiter", r"'\t'"), ("column_names", names), ("dtypes", "{'cuont': 'int'}")];
+        let expected = "`dtypes` names the column 'cuont', and the columns are 'text', 'count', 'weight': \
+                        did you mean `count`?";
+        check_error(&over_file("CsvDataSource", "table.tsv", &params), "train", &[expected]);
+    }
+}
+
+#[test]
 fn a_tf_example_that_lacks_a_feature_is_named() {
     let task = over_file(
         "TFExampleDataSource",

@@ -1,0 +1,172 @@
+//! SeqIO's sources of files that a function reads, for the functions that are known here.
+
+use std::collections::BTreeMap;
+
+use super::bad::OnBadRecord;
+use super::parse::RecordParser;
+use super::spec::{FilePattern, pattern_source};
+use super::split::Format;
+use super::tf_source::{FeatureDescription, parser_of};
+use crate::data::error::DataError;
+use crate::gin::{Configurable, Ref};
+
+/// Files that a function of TensorFlow's reads. Source: SeqIO `dataset_providers.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "seqio.FileDataSource",
+    alias = "seqio.dataset_providers.FileDataSource",
+    ignored(
+        caching_permitted = "caching is asked for by `CacheDatasetPlaceholder`",
+        file_shuffle_buffer_size = "all files are shuffled at once",
+        performs_internal_shuffling = "examples are shuffled by the task"
+    )
+)]
+pub struct FileDataSource {
+    /// How a file is read: `@tf.data.TextLineDataset`, whose lines become `{'text': line}`.
+    pub read_file_fn: Ref<ReadFileFn>,
+    /// Split to a glob or a list of globs, in any storage.
+    pub split_to_filepattern: BTreeMap<String, FilePattern>,
+    /// Split to its number of examples, where known.
+    #[gin(default = None)]
+    pub num_input_examples: Option<BTreeMap<String, u64>>,
+    /// Files read in turn.
+    #[gin(default = 16)]
+    pub cycle_length: usize,
+    /// Records taken from a file before the next one's turn.
+    #[gin(default = 16)]
+    pub block_length: usize,
+    /// What is done with a line that is no text, or a file that breaks off. Gimlet's own.
+    #[gin(default = OnBadRecord::Error)]
+    pub on_bad_record: OnBadRecord,
+    /// Records that may be skipped before it is an error after all. Gimlet's own.
+    #[gin(default = 1000)]
+    pub max_bad_records: u64,
+}
+
+/// A function that reads a file.
+trait ReadFile {
+    fn format(&self) -> Result<Format, DataError>;
+}
+
+crate::gin::slot! {
+    /// Any function that `FileDataSource.read_file_fn` can name, as a bare reference.
+    pub enum ReadFileFn: ReadFile {
+        TextLineDataset,
+        TfRecordDataset,
+    }
+}
+
+/// The lines of a file. Source: TensorFlow `data/ops/readers.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(
+    name = "tf.data.TextLineDataset",
+    ignored(
+        compression_type = "files say how they are compressed",
+        buffer_size = "files are read ahead as fits them",
+        num_parallel_reads = "`cycle_length` says how many"
+    )
+)]
+pub struct TextLineDataset;
+
+/// The records of a TFRecord file, which only a decoding function makes examples of. Source: TensorFlow
+/// `data/ops/readers.py`.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(
+    name = "tf.data.TFRecordDataset",
+    ignored(
+        compression_type = "files say how they are compressed",
+        buffer_size = "files are read ahead as fits them",
+        num_parallel_reads = "`cycle_length` says how many"
+    )
+)]
+pub struct TfRecordDataset;
+
+impl ReadFile for TextLineDataset {
+    fn format(&self) -> Result<Format, DataError> {
+        Ok(Format::Text)
+    }
+}
+
+impl ReadFile for TfRecordDataset {
+    fn format(&self) -> Result<Format, DataError> {
+        Err(DataError::Config(
+            "`FileDataSource.read_file_fn = @tf.data.TFRecordDataset` gives serialized protos, of which \
+             no examples can be made: name `seqio.ProtoDataSource` with its `decode_proto_fn`, or \
+             `seqio.TFExampleDataSource`"
+                .to_string(),
+        ))
+    }
+}
+
+impl FileDataSource {
+    fn format(&self) -> Result<Format, DataError> {
+        self.read_file_fn.0.spec().format()
+    }
+
+    fn header_lines(&self) -> u64 {
+        0
+    }
+
+    fn parser(&self) -> Result<RecordParser, DataError> {
+        Ok(RecordParser::of_columns(None))
+    }
+}
+
+pattern_source!(FileDataSource);
+
+/// Protos in TFRecord files, which a function decodes. Source: SeqIO `dataset_providers.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "seqio.ProtoDataSource",
+    alias = "seqio.dataset_providers.ProtoDataSource",
+    ignored(
+        reader_cls = "files are TFRecords, however they are compressed",
+        caching_permitted = "caching is asked for by `CacheDatasetPlaceholder`",
+        file_shuffle_buffer_size = "all files are shuffled at once"
+    )
+)]
+pub struct ProtoDataSource {
+    /// Split to a glob or a list of globs, in any storage.
+    pub split_to_filepattern: BTreeMap<String, FilePattern>,
+    /// The function that makes an example of a proto: `@tf.io.parse_single_example`.
+    pub decode_proto_fn: Ref<ParseSingleExample>,
+    /// Split to its number of examples, where known.
+    #[gin(default = None)]
+    pub num_input_examples: Option<BTreeMap<String, u64>>,
+    /// Files read in turn.
+    #[gin(default = 16)]
+    pub cycle_length: usize,
+    /// Records taken from a file before the next one's turn.
+    #[gin(default = 16)]
+    pub block_length: usize,
+    /// What is done with a record that is damaged or lacks a feature. Gimlet's own.
+    #[gin(default = OnBadRecord::Error)]
+    pub on_bad_record: OnBadRecord,
+    /// Records that may be skipped before it is an error after all. Gimlet's own.
+    #[gin(default = 1000)]
+    pub max_bad_records: u64,
+}
+
+/// Decodes a `tf.Example`. Source: TensorFlow `python/ops/parsing_ops.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "tf.io.parse_single_example", ignored(example_names = "errors name the record"))]
+pub struct ParseSingleExample {
+    /// Feature to what it holds, as `seqio.TFExampleDataSource.feature_description` says it.
+    pub features: BTreeMap<String, FeatureDescription>,
+}
+
+impl ProtoDataSource {
+    fn format(&self) -> Result<Format, DataError> {
+        Ok(Format::TfRecord)
+    }
+
+    fn header_lines(&self) -> u64 {
+        0
+    }
+
+    fn parser(&self) -> Result<RecordParser, DataError> {
+        parser_of(&self.decode_proto_fn.0.features)
+    }
+}
+
+pattern_source!(ProtoDataSource);
