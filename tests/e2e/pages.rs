@@ -24,7 +24,7 @@ fn the_commands_of_all_pages_work_and_print_what_the_pages_say() {
         .collect();
     others.sort();
     let folder = tempfile::tempdir().expect("a temporary folder");
-    for page in FIRST.map(str::to_owned).into_iter() {
+    for page in FIRST.map(str::to_owned).into_iter().chain(others) {
         let path = root.join(&page);
         let text = fs::read_to_string(&path).expect("the page is there");
         compare(&path, &played(&text, folder.path()));
