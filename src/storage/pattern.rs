@@ -82,20 +82,32 @@ pub(super) fn is_hidden(name: &str) -> bool {
     name.starts_with('.')
 }
 
-/// Whether a name below a folder matches; `parts` do not climb.
-pub(super) fn matches(parts: &[Part], names: &[&str]) -> bool {
-    match (parts.split_first(), names.split_first()) {
-        (None, _) => names.is_empty(),
-        (Some((Part::Below, rest)), first) => {
-            matches(rest, names)
-                || first.is_some_and(|(name, below)| !is_hidden(name) && matches(parts, below))
-        }
-        (Some(_), None) => false,
-        (Some((Part::Named(named), rest)), Some((name, below))) => {
-            named == name && matches(rest, below)
-        }
-        (Some((Part::Like(like), rest)), Some((name, below))) => {
-            like.matches(name) && matches(rest, below)
+/// A file or folder by the names that lead to it from the folder where a pattern starts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Below<'a> {
+    pub names: &'a [&'a str],
+    pub is_folder: bool,
+}
+
+impl Below<'_> {
+    /// Whether it matches; `parts` do not climb.
+    pub(super) fn matches(self, parts: &[Part]) -> bool {
+        let inner = |names| Below { names, ..self };
+        match (parts.split_first(), self.names.split_first()) {
+            (None, first) => first.is_none(),
+            (Some((Part::Below, rest)), _) => {
+                // `a/**` stands for `a` itself only where that is a folder.
+                let least = usize::from(self.names.is_empty() && !self.is_folder);
+                let most = self.names.iter().take_while(|name| !is_hidden(name)).count();
+                (least..=most).any(|taken| inner(&self.names[taken..]).matches(rest))
+            }
+            (Some(_), None) => false,
+            (Some((Part::Named(named), rest)), Some((name, below))) => {
+                named == name && inner(below).matches(rest)
+            }
+            (Some((Part::Like(like), rest)), Some((name, below))) => {
+                like.matches(name) && inner(below).matches(rest)
+            }
         }
     }
 }
@@ -134,7 +146,7 @@ mod tests {
 
     fn matches_text(pattern: &str, name: &str) -> bool {
         let names: Vec<&str> = name.split('/').filter(|name| !name.is_empty()).collect();
-        matches(&Pattern::parse(pattern).parts, &names)
+        Below { names: &names, is_folder: name.is_empty() }.matches(&Pattern::parse(pattern).parts)
     }
 
     #[test]
@@ -152,6 +164,7 @@ mod tests {
             ("**/b", "a/.c/b", false),
             ("**/.c/b", "a/.c/b", true),
             ("**", "", true),
+            ("*/**", "file", false),
             (".//a/./b", "a/b", true),
             ("é?", "éß", true),
         ] {

@@ -3,7 +3,8 @@
 //! The word behind three backquotes says what a block is:
 //! - `LANGUAGE file=NAME` is written into the folder;
 //! - `console` holds commands behind `$ ` and what they print, with `[exit status N]` if one fails.
-//!   A line `...` stands for any lines, and `...` within a line for any text;
+//!   A line `...` stands for any lines, and `...` within a line for any text. In `console numbers=any` any number
+//!   stands for any other: what training computes differs a little from machine to machine;
 //! - `sh` holds commands that must succeed, whatever they print;
 //! - `LANGUAGE needs=THING` is not played where the machine does not have the thing, one of [`THINGS`];
 //! - `text` is only to be read;
@@ -50,7 +51,7 @@ fn play(info: &str, block: &[&str], folder: &Path) -> String {
         return text;
     }
     match language {
-        "console" => return console(block, folder),
+        "console" => return console(block, option == "numbers=any", folder),
         "text" => (),
         "sh" => must_succeed(&text, folder),
         "gin" => {
@@ -74,7 +75,7 @@ fn must_succeed(commands: &str, folder: &Path) {
 }
 
 /// The commands of a block, each with what it prints.
-fn console(block: &[&str], folder: &Path) -> String {
+fn console(block: &[&str], any_numbers: bool, folder: &Path) -> String {
     let mut out = String::new();
     let mut lines = block.iter().peekable();
     while let Some(line) = lines.next() {
@@ -90,21 +91,44 @@ fn console(block: &[&str], folder: &Path) -> String {
         let shown: Vec<&str> = std::iter::from_fn(|| lines.next_if(is_output)).copied().collect();
         let printed = printed(&command, folder);
         let found: Vec<&str> = printed.lines().collect();
-        let lines = if agrees(&shown, &found) { shown } else { found };
+        let compared = |lines: &[&str]| -> Vec<String> {
+            let line =
+                |line: &&str| if any_numbers { without_numbers(line) } else { line.to_string() };
+            lines.iter().map(line).collect()
+        };
+        let lines = if agrees(&compared(&shown), &compared(&found)) { shown } else { found };
         lines.iter().for_each(|line| out.push_str(&format!("{line}\n")));
     }
     out
 }
 
 /// Whether a page's lines are those that were found, where `...` stands for any.
-fn agrees(shown: &[&str], found: &[&str]) -> bool {
+fn agrees(shown: &[String], found: &[String]) -> bool {
     match shown {
         [] => found.is_empty(),
-        ["...", rest @ ..] => (0..=found.len()).any(|skipped| agrees(rest, &found[skipped..])),
+        [dots, rest @ ..] if dots == "..." => {
+            (0..=found.len()).any(|skipped| agrees(rest, &found[skipped..]))
+        }
         [line, rest @ ..] => {
             found.first().is_some_and(|found| fits(line, found)) && agrees(rest, &found[1..])
         }
     }
+}
+
+/// A line with `0` in place of each number, such as `1,024`, `1.5e-3`.
+fn without_numbers(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let end = rest[at..].find(|c: char| !c.is_ascii_digit() && !",.e-".contains(c));
+        let (number, behind) = rest[at..].split_at(end.unwrap_or(rest.len() - at));
+        let dots = number.find("...").unwrap_or(number.len());
+        out.push_str(&rest[..at]);
+        out.push('0');
+        out.push_str(&number[dots..]);
+        rest = behind;
+    }
+    out + rest
 }
 
 /// Whether a line is the one found, where `...` stands for any text.
@@ -139,9 +163,18 @@ fn run(commands: &str, folder: &Path) -> (String, Option<i32>) {
 
 #[test]
 fn dots_on_a_page_stand_for_any_lines_or_text() {
-    let found = ["step 10 · loss 4.6 · 1 s", "step 20 · loss 4.1 · 2 s", "finished"];
-    assert!(agrees(&["step 10 · loss ... s", "...", "finished"], &found));
-    assert!(agrees(&["...", "finished", "..."], &found));
-    assert!(!agrees(&["step 10 · loss ...", "finished"], &found));
-    assert!(!agrees(&["...", "step 20 · loss 4.2..."], &found));
+    let lines = |text: &[&str]| text.iter().map(|line| line.to_string()).collect::<Vec<_>>();
+    let found = lines(&["step 10 · loss 4.6 · 1 s", "step 20 · loss 4.1 · 2 s", "finished"]);
+    let agrees = |shown: &[&str]| agrees(&lines(shown), &found);
+    assert!(agrees(&["step 10 · loss ... s", "...", "finished"]));
+    assert!(agrees(&["...", "finished", "..."]));
+    assert!(!agrees(&["step 10 · loss ...", "finished"]));
+    assert!(!agrees(&["...", "step 20 · loss 4.2..."]));
+}
+
+#[test]
+fn a_number_may_stand_for_any_other() {
+    let shown = without_numbers("step 400: loss 0.0301, 13,201 tokens/s ...");
+    assert_eq!(shown, without_numbers("step 400: loss 1.2e-3, 9 tokens/s ..."));
+    assert_ne!(shown, without_numbers("step 400: lost 0.0301, 13,201 tokens/s ..."));
 }

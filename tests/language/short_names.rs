@@ -60,9 +60,12 @@ fn a_name_of_several_configurables_is_refused_with_all_of_them() {
     assert_eq!(told_of("text.Encoder"), None);
 }
 
-/// Modules whose functions share names in t5 as well: `squad` is a preprocessor and a metric there, and
-/// files say `preprocessors.squad`.
-const T5_MODULES: [&str; 5] = [
+/// Modules whose functions share names: `squad` is a preprocessor and a metric of t5, and files say
+/// `preprocessors.squad`. `python` runs a function of the user's as any of the three.
+const SHARING_MODULES: [&str; 8] = [
+    "gimlet.metrics.",
+    "gimlet.postprocessors.",
+    "gimlet.preprocessors.",
     "t5.data.postprocessors.",
     "t5.data.preprocessors.",
     "t5.evaluation.metrics.",
@@ -83,10 +86,10 @@ fn every_short_name_of_the_shipped_registry_means_one_configurable() {
         }
     }
     assert!(meanings.contains_key("T5Config"));
-    let of_t5 = |name: &&str| T5_MODULES.iter().any(|module| name.starts_with(module));
+    let is_shared = |name: &&str| SHARING_MODULES.iter().any(|module| name.starts_with(module));
     for (suffix, mut names) in meanings {
         names.dedup();
-        let t5s_own = !suffix.contains('.') && names.iter().all(of_t5);
-        assert!(names.len() == 1 || t5s_own, "`{suffix}` means {names:?}");
+        let is_shared = !suffix.contains('.') && names.iter().all(is_shared);
+        assert!(names.len() == 1 || is_shared, "`{suffix}` means {names:?}");
     }
 }

@@ -10,7 +10,7 @@ use super::limits::limits;
 use super::retry::retry;
 use super::store::{Depth, Found};
 use super::{Remote, join};
-use crate::storage::pattern::{Part, Pattern, matches};
+use crate::storage::pattern::{Below, Part, Pattern};
 
 /// Folders that are listed at once.
 const AT_ONCE: usize = 8;
@@ -67,7 +67,7 @@ async fn one(folder: &Remote, base: &str, step: &Step<'_>) -> Result<Vec<String>
     let listed = retry(limits(), &folder.path, || folder.store.list(&key, step.depth)).await?;
     let is_kept = |name: &str, is_folder: bool| {
         let names: Vec<&str> = name.split('/').filter(|name| !name.is_empty()).collect();
-        (is_folder || !step.only_folders) && matches(step.parts, &names)
+        (is_folder || !step.only_folders) && Below { names: &names, is_folder }.matches(step.parts)
     };
     let named = with_folders(&listed);
     let kept = named.into_iter().filter(|(name, is_folder)| is_kept(name, *is_folder));

@@ -258,7 +258,7 @@ fn what_cannot_be_derived_says_why() {
                   tiny/seqio.mixture_or_task_with_truncated_data:\n  mixture_or_task = 'loop'\n  \
                   split_sizes = {}\n";
     let error = subtasks("loop", &load(&folder, "", looped)).unwrap_err().to_string();
-    assert!(error.contains("is made of itself"), "{error}");
+    assert!(error.contains("is derived from itself"), "{error}");
 }
 
 #[test]

@@ -271,7 +271,7 @@ fn registered_tasks_become_a_task_file_that_checks() {
     assert_eq!(written, std::fs::read_to_string(golden).unwrap());
     let check = ["task", "check", "--offline", "--module_import=lab.tasks"];
     let (status, out, error) = gimlet(folder.path(), &check);
-    assert_eq!((status, &out[..]), (0, "3 tasks and 1 mixtures: no mistakes\n"), "{error}");
+    assert_eq!((status, &out[..]), (0, "3 tasks and 1 mixture: no mistakes\n"), "{error}");
     // A file is not replaced by accident.
     let (status, _, error) = gimlet(folder.path(), &["task", "import", "lab.tasks"]);
     assert!(status == 2 && error.contains("`lab/tasks.gin` exists already"), "{error}");

@@ -154,19 +154,20 @@ fn fnmatch(pattern: &[char], name: &[char]) -> bool {
     }
 }
 
-/// Whether Python's `glob` with `recursive=True` names this, from its documentation.
-fn is_named(pattern: &[&str], name: &[&str]) -> bool {
+/// Whether Python's `glob` with `recursive=True` names this file or folder, from its documentation.
+fn is_named(pattern: &[&str], name: &[&str], is_dir: bool) -> bool {
     let is_hidden = |name: &str| name.starts_with('.');
     let chars = |text: &str| text.chars().collect::<Vec<_>>();
     match (pattern.split_first(), name.split_first()) {
-        (None, rest) => rest.is_none(),
-        (Some((&"**", after)), rest) => {
-            is_named(after, name)
-                || rest.is_some_and(|(first, rest)| !is_hidden(first) && is_named(pattern, rest))
-        }
+        (None, first) => first.is_none(),
+        (Some((&"**", after)), _) => (0..=name.len()).any(|taken| {
+            let is_open = name[..taken].iter().all(|name| !is_hidden(name));
+            let is_itself = taken == 0 && name.is_empty();
+            is_open && (is_dir || !is_itself) && is_named(after, &name[taken..], is_dir)
+        }),
         (Some((part, after)), Some((first, rest))) => {
             let may = !is_hidden(first) || is_hidden(part);
-            may && fnmatch(&chars(part), &chars(first)) && is_named(after, rest)
+            may && fnmatch(&chars(part), &chars(first)) && is_named(after, rest, is_dir)
         }
         (Some(_), None) => false,
     }
@@ -200,7 +201,7 @@ proptest! {
             }
             let only_folders = pattern.ends_with('/') || pattern.ends_with("/.");
             let kept = |(name, is_dir): &&(String, bool)| {
-                (*is_dir || !only_folders) && is_named(&components, &name.split_terminator('/').collect::<Vec<_>>())
+                (*is_dir || !only_folders) && is_named(&components, &name.split_terminator('/').collect::<Vec<_>>(), *is_dir)
             };
             let expected = sorted(names.iter().filter(kept).map(|(name, _)| root.join(name)).collect());
             prop_assert_eq!(root.glob_below(&pattern).unwrap(), expected, "{}", pattern);
