@@ -95,8 +95,8 @@ impl Path {
         let fixed = pattern::fixed_folder(pattern);
         let folder = if fixed.is_empty() { Self::here() } else { Self::parse(fixed)? };
         let mut found = folder.glob_below(&pattern[fixed.len()..])?;
-        // A bare `**` does not name the current folder.
-        found.retain(|path| !fixed.is_empty() || *path != folder);
+        // A bare `**` does not name the current folder; `.` does.
+        found.retain(|path| !fixed.is_empty() || *path != folder || !pattern.contains('*'));
         Ok(found)
     }
 

@@ -8,7 +8,7 @@
 //! - `sh` holds commands that must succeed, whatever they print;
 //! - `LANGUAGE needs=THING` is not played where the machine does not have the thing, one of [`THINGS`];
 //! - `text` is only to be read;
-//! - `gin` alone is a part of a configuration, which `gimlet gin check` accepts.
+//! - `gin` alone is a part of a configuration, whose names and types `gimlet gin print` accepts.
 //!
 //! `UPDATE_GOLDEN=1` rewrites what a page says that commands print.
 
@@ -56,7 +56,7 @@ fn play(info: &str, block: &[&str], folder: &Path) -> String {
         "sh" => must_succeed(&text, folder),
         "gin" => {
             write(&folder.join("part.gin"), &text);
-            must_succeed("gimlet gin check part.gin", folder);
+            must_succeed("gimlet gin print part.gin", folder);
         }
         _ => panic!("```{info}: this is no kind of block that tests can play"),
     }

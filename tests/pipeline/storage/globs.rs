@@ -107,6 +107,7 @@ fn a_bare_pattern_is_of_the_current_folder() {
         assert!(found[0].read_to_string().unwrap().contains("[package]"));
     }
     assert_eq!(Path::glob("./Carg?.toml").unwrap(), [path("Cargo.toml")]);
+    assert_eq!(Path::glob(".").unwrap(), [path(".")]);
 }
 
 #[test]
