@@ -102,10 +102,10 @@ impl Value {
             Self::Texts(_) => "a list of texts",
             Self::IntRows(_) => "a list of lists of ints",
             Self::FloatRows(_) => "a list of lists of floats",
-            Self::Lists(lists) => match (self.rank(), lists.first().map(Self::leaf)) {
-                (2, Some(Leaf::Texts)) => "a list of lists of texts",
+            Self::Lists(_) => match (self.rank(), self.leaf()) {
+                (2, Leaf::Texts) => "a list of lists of texts",
                 (2, _) => "a list of lists of long ints",
-                (_, Some(Leaf::Texts)) => "texts of three dimensions or more",
+                (_, Leaf::Texts) => "texts of three dimensions or more",
                 _ => "numbers of three dimensions or more",
             },
         }
@@ -114,7 +114,7 @@ impl Value {
     /// Number of dimensions.
     pub fn rank(&self) -> usize {
         match self {
-            Self::Lists(lists) => 1 + lists.first().map_or(1, Self::rank),
+            Self::Lists(lists) => 1 + lists.iter().map(Self::rank).max().unwrap_or(1),
             Self::IntRows(_) | Self::FloatRows(_) => 2,
             Self::Ints(_) | Self::Longs(_) | Self::Floats(_) | Self::Texts(_) => 1,
             Self::Int(_) | Self::Float(_) | Self::Text(_) => 0,
@@ -129,7 +129,9 @@ impl Value {
             Self::Int(_) | Self::Ints(_) | Self::Longs(_) | Self::IntRows(_) => Leaf::Ints,
             Self::Float(_) | Self::Floats(_) | Self::FloatRows(_) => Leaf::Floats,
             Self::Text(_) | Self::Texts(_) => Leaf::Texts,
-            Self::Lists(lists) => lists.first().map_or(Leaf::Ints, Self::leaf),
+            Self::Lists(lists) => {
+                lists.iter().find(|list| !list.is_empty()).map_or(Leaf::Ints, Self::leaf)
+            }
         }
     }
 

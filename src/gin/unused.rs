@@ -60,13 +60,17 @@ fn unused_macros(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
         });
     }
     let others: Vec<&str> = used.iter().map(String::as_str).take(MAX_NAMES).collect();
+    // A file that binds both names means both: `EVAL_OUTPUT_DIR` is no misspelled `INFER_OUTPUT_DIR`.
+    let is_bound =
+        |name: &&str| config.macros.get(*name).is_some_and(|bound| !is_library(bound, sources));
+    let unbound: Vec<&str> = others.iter().copied().filter(|name| !is_bound(name)).collect();
     let unused = config
         .macros
         .iter()
         .filter(|(name, bound)| !used.contains(*name) && !is_library(bound, sources));
     let warning = |(name, bound): (&String, &Bound)| {
         let is_typed = sources.file(bound.key.file).name.starts_with("--");
-        let help = match nearest(name, &others) {
+        let help = match nearest(name, if is_typed { &others } else { &unbound }) {
             // Every name is near to one as short as that.
             Some(other) if is_typed || name.len() >= MIN_NAME => {
                 format!("did you mean `{other}`?")

@@ -31,8 +31,11 @@ impl Interpreter {
 /// A command that runs a script, which it is to read from the beginning of its standard input. The
 /// working directory is searched for modules first, as with `python3 -m`.
 fn command(python: &Interpreter, name: &str, script: &str) -> Command {
+    // Programs that the user's functions start inherit the standard input: they must not find requests there.
     let bootstrap = format!(
-        "import sys; exec(compile(sys.stdin.buffer.read({}), '{name}', 'exec'))",
+        "import io, os, sys; sys.stdin = io.TextIOWrapper(os.fdopen(os.dup(0), 'rb'), 'utf-8'); \
+         os.dup2(os.open(os.devnull, os.O_RDONLY), 0); \
+         exec(compile(sys.stdin.buffer.read({}), '{name}', 'exec'))",
         script.len()
     );
     let mut command = Command::new(&python.program);

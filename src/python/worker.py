@@ -230,7 +230,8 @@ def as_numpy(value):
       made[index] = item
     return made
   if isinstance(value, list):
-    return np.array(value, dtype=np.int32 if all(isinstance(i, int) for i in value) else None)
+    is_short = all(isinstance(i, int) and -2**31 <= i < 2**31 for i in value)
+    return np.array(value, dtype=np.int32 if is_short else None)
   return np.int64(value) if isinstance(value, int) else value
 
 
@@ -486,11 +487,16 @@ def source_records(request):
   position, count = request["position"], request["count"]
   if (Reading.key, Reading.position) != (key, position):
     Reading.key = None
-    set_seeds(0)
     if "task" in request:
-      dataset = registered_task(request).source.get_dataset(split=request["split"], shuffle=False)
+      source = registered_task(request).source
+      read = functools.partial(source.get_dataset, split=request["split"], shuffle=False)
     else:
-      dataset = function_of(request)(split=request["split"], shuffle_files=False)
+      read = functools.partial(function_of(request), split=request["split"], shuffle_files=False)
+    # The module has imported what it draws random numbers with.
+    set_seeds(0)
+    if "tensorflow" in sys.modules:
+      sys.modules["tensorflow"].random.set_seed(0)
+    dataset = read()
     if hasattr(dataset, "skip"):
       Reading.records = in_order(dataset.skip(position))
     else:
@@ -553,7 +559,7 @@ def main():
   # Ctrl-C goes to all processes of a terminal: the run decides when its workers end.
   for name in ("SIGINT", "SIGHUP"):
     signal.signal(getattr(signal, name), signal.SIG_IGN)
-  requests = sys.stdin.buffer
+  requests = sys.stdin.detach()
   answers = os.fdopen(os.dup(1), "wb")
   # What modules print would be taken for an answer.
   os.dup2(2, 1)

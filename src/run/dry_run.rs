@@ -35,8 +35,10 @@ pub fn dry_run_evaluation(spec: &Evaluate, tasks: &dyn TaskProvider) -> Result<S
     let mut out = String::new();
     let _ = writeln!(out, "output_dir   {}", spec.output_dir);
     describe_model(&spec.model, &mut out);
-    describe_checkpoints(spec, &mut out)?;
-    foresee_evaluation(spec, tasks)?;
+    // Where nothing is left to evaluate, the run does not ask for data either.
+    if describe_checkpoints(spec, &mut out)? > 0 {
+        foresee_evaluation(spec, tasks)?;
+    }
     describe_batches(&spec.dataset_cfg, &mut out);
     let Model::EncoderDecoder(model) = &spec.model;
     let parameters = bytes(4 * model.config().num_params());
@@ -45,13 +47,14 @@ pub fn dry_run_evaluation(spec: &Evaluate, tasks: &dyn TaskProvider) -> Result<S
     Ok(out)
 }
 
-fn describe_checkpoints(spec: &Evaluate, out: &mut String) -> Result<(), Failure> {
+/// Lists the checkpoints that are left to evaluate, and counts them.
+fn describe_checkpoints(spec: &Evaluate, out: &mut String) -> Result<usize, Failure> {
     let Chosen { paths, num_done } = left_to_evaluate(spec)?;
     let _ = writeln!(out, "checkpoints  {} to evaluate, {num_done} done", paths.len());
-    for path in paths {
+    for path in &paths {
         let _ = writeln!(out, "             {path}");
     }
-    Ok(())
+    Ok(paths.len())
 }
 
 fn describe_model(model: &Model, out: &mut String) {

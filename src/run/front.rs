@@ -16,7 +16,7 @@ use crate::train::{Evaluate, Train};
 
 use super::bench;
 use super::cache::cache_command;
-use super::cli::{Command, DistributedArgs, EvalArgs, TrainArgs, parse};
+use super::cli::{Command, DistributedArgs, EvalArgs, TrainArgs, expand_flag_files, parse};
 use super::configure::{Configured, configure};
 use super::doctor;
 use super::dry_run::{dry_run, dry_run_evaluation};
@@ -52,6 +52,8 @@ pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
 }
 
 fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
+    // Read once: `gimlet-torch` must see what is checked here, and a flag file may be a pipe.
+    let args = expand_flag_files(args).map_err(Failure::Usage)?;
     let cli = parse(args.clone())?;
     match cli.command {
         Command::Train(train) => check_train(&train, color)?,

@@ -147,6 +147,10 @@ fn say_how_it_ended(outcome: Outcome, train: &Train) {
         Outcome::Interrupted { step } if train.checkpoint_cfg.save.is_none() => {
             format!("interrupted at step {step}; this run saves no checkpoints")
         }
+        Outcome::Interrupted { step } if train.relative().is_some() => format!(
+            "interrupted: step {step} is saved; the same command trains as many steps again from there, \
+             since TRAIN_STEPS_RELATIVE counts from the start: give TRAIN_STEPS to end where this run would have"
+        ),
         Outcome::Interrupted { step } => {
             format!("interrupted: step {step} is saved; the same command continues from there")
         }

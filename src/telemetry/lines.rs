@@ -105,6 +105,15 @@ impl MetricLines {
     }
 }
 
+/// A store that refused the last lines is told of at the end.
+impl Drop for MetricLines {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.file.take().map(GrowingFile::finish) {
+            warn_once(&format!("cannot write metrics to {}: {error}", self.path));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! What keeps a run from starting, found for `--dry_run` as the run itself would find it: without libtorch,
 //! and without reading data. Checkpoints are opened and vocabularies loaded; of data files, names are looked at.
 
-use crate::checkpoint::list_steps;
+use crate::checkpoint::{RestoreCheckpointConfig, Shapes, Stored, list_steps};
 use crate::data::{DataError, DatasetConfig, TaskProvider, check_split};
 use crate::models::Model;
 use crate::storage::Path;
@@ -63,9 +63,19 @@ fn first_step(spec: &Train) -> Result<u64, TrainError> {
     }
     let Some(restore) = &spec.checkpoint_cfg.restore else { return Ok(0) };
     Ok(match initial(restore)? {
-        Some(stored) if stored.leaves().iter().any(|leaf| leaf.name == STEP) => stored.step()?,
+        Some(stored) if takes_step(restore, &*stored) => stored.step()?,
         _ => 0,
     })
+}
+
+/// Whether a run that restores a checkpoint continues at its step: there is one, and no rule drops it.
+fn takes_step(restore: &RestoreCheckpointConfig, stored: &dyn Stored) -> bool {
+    let found = stored.shapes();
+    let Some(shape) = found.get(STEP) else { return false };
+    let needs = Shapes::from([(STEP.to_string(), shape.clone())]);
+    let rest: Vec<String> = found.keys().cloned().collect();
+    // A plan that fails is the run's to tell: it knows what the model needs.
+    restore.plan_part(stored, &needs, &rest).map_or(true, |plan| plan.sources.contains_key(STEP))
 }
 
 /// What is wrong with a data set; a split that none of its tasks has is the inner error. Data that cannot be

@@ -93,6 +93,8 @@ fn parameters_of_other_projects_that_nothing_gives_are_found() {
 fn a_macro_of_a_file_that_nothing_reads_is_probably_misspelled() {
     let said = run("BATCHSIZE = 64\nOTHER = 3\n");
     says(&said, &["macro `BATCHSIZE` is never used", "did you mean `BATCH_SIZE`?", "1 warning"]);
+    let both = "EVAL_LENGTHS = {}\nTRAIN_LENGTHS = {}\nutils.DatasetConfig.task_feature_lengths = %TRAIN_LENGTHS\n";
+    says_nothing_of(&run(both), &["EVAL_LENGTHS"]);
 }
 
 #[test]

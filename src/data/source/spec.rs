@@ -1,6 +1,6 @@
 //! The slot that all sources fill, and what their specs share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::arrow_source::{ArrowDataSource, ParquetDataSource};
 use super::concatenated::ConcatenatedDataSource;
@@ -99,6 +99,18 @@ pub(crate) struct Patterns<'a> {
     pub root: Option<&'a Path>,
 }
 
+/// The files of what `**` matches, which are folders too. In a bucket a folder is what files lie in.
+fn files_of(found: Vec<Path>) -> Result<Vec<Path>, DataError> {
+    let folders: BTreeSet<Path> = found.iter().filter_map(Path::parent).collect();
+    let mut files = Vec::new();
+    for path in found {
+        if !folders.contains(&path) && (path.is_remote() || !path.is_dir()?) {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
 impl Patterns<'_> {
     /// The names of the splits.
     pub(crate) fn splits(&self) -> Vec<String> {
@@ -122,7 +134,7 @@ impl Patterns<'_> {
                 let (task, split) = (task.to_string(), split.to_string());
                 return Err(DataError::NoFiles { task, split, pattern, help });
             }
-            paths.extend(found);
+            paths.extend(if pattern.ends_with("**") { files_of(found)? } else { found });
         }
         Ok(paths)
     }

@@ -198,7 +198,9 @@ pub(in crate::gin) fn after_value(
 fn after_comma(value: Place<'_>, rest: Place<'_>, key: Option<&Key>) -> Diagnostic {
     let groups = rest.text[1..].split(',');
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let is_number = is_digits(value.text)
+    // Lengths such as `512,114` are two numbers.
+    let is_number = (groups.clone().count() > 1 || rest.text.ends_with("000"))
+        && is_digits(value.text)
         && (1..=3).contains(&value.text.len())
         && groups.clone().all(|group| group.len() == 3 && is_digits(group));
     if is_number {

@@ -9,6 +9,7 @@ mod misplaced;
 mod parse;
 mod words;
 
+pub use flag_file::expand as expand_flag_files;
 pub use parse::{parse, try_parse};
 
 use clap::{Args, Parser, Subcommand};

@@ -91,6 +91,21 @@ fn a_dry_run_fails_as_the_run_would() {
 }
 
 #[test]
+fn a_dry_run_of_weights_alone_starts_at_their_run_s_step() {
+    let folder = Folder::new();
+    folder.pretrain(4).succeeds();
+    let weights = folder
+        .pretrain(2)
+        .bind_text("MODEL_DIR", "other")
+        .bind_text("utils.RestoreCheckpointConfig.path", "model/checkpoint_4")
+        .bind_text("utils.RestoreCheckpointConfig.mode", "specific")
+        .bind("utils.RestoreCheckpointConfig.assignment_map", "[('state/.*', None)]")
+        .bind("utils.RestoreCheckpointConfig.fallback_to_scratch", "True");
+    let said = weights.arg("--dry_run").succeeds().stdout;
+    assert!(said.contains("steps        to 2\n"), "{said}");
+}
+
+#[test]
 fn a_dry_run_does_not_look_for_data() {
     let folder = Folder::new();
     for file in ["lines-0.txt", "lines-1.txt", "held-out.txt"] {

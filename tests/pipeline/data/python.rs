@@ -69,6 +69,13 @@ fn read(task: &Task) -> Result<Vec<String>, DataError> {
 }
 
 #[test]
+fn programs_that_a_function_starts_find_no_requests_on_their_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let read = read(&texts(&folder, &["a", "b"], vec![step("piped")])).unwrap();
+    assert_eq!(read, ["a", "b"]);
+}
+
+#[test]
 fn a_function_changes_drops_and_multiplies_records_in_their_order() {
     let folder = tempfile::tempdir().unwrap();
     let mark = PythonPreprocessor {

@@ -88,13 +88,15 @@ fn lists_have_the_type_of_their_feature() {
 #[test]
 fn rows_of_texts_and_features_of_three_dimensions_are_kept() {
     let record = RECORD
-        .replace('}', r#", "words": [["a"], [], ["b", "c"]], "cube": [[[1], [2, 3]], [[4]]]}"#);
+        .replace('}', r#", "words": [["a"], [], ["b", "c"]], "cube": [[[1], [2, 3]], [[4]]], "late": [[], [["x"]]]}"#);
     let [example] = &examples(&record, None).unwrap()[..] else { panic!("one example") };
     let texts = |texts: &[&str]| Value::Texts(texts.iter().map(ToString::to_string).collect());
     let words = Value::Lists(vec![texts(&["a"]), texts(&[]), texts(&["b", "c"])]);
     assert_eq!(example.get("words"), Some(&words));
     let cube = [vec![vec![1], vec![2, 3]], vec![vec![4]]].map(Value::IntRows);
     assert_eq!(example.get("cube"), Some(&Value::Lists(cube.to_vec())));
+    let late = example.get("late").map(Value::type_name);
+    assert_eq!(late, Some("texts of three dimensions or more"));
 }
 
 #[test]

@@ -222,11 +222,13 @@ class File:
     found = re.fullmatch(r"mean_(\d+)class_f1", held.get("metric_dict_str") or "")
     if found:
       count = int(found[1])
-      is_macro = extra.pop("average", None) == "macro" and extra.pop("beta", None) == 1
-      if is_macro and list(extra.pop("labels", ())) == list(range(count)) and not extra:
+      macro = {"average": "macro", "beta": 1, "labels": list(range(count))}
+      if {**extra, "labels": list(extra.get("labels") or ())} == macro:
         return self.known[(slot, *self.key("t5.evaluation.metrics.mean_multiclass_f1"))], {"num_classes": count}
-    if extra:
-      raise Untranslatable(f"Gimlet's {entry['name']} has no parameter `{sorted(extra)[0]}`")
+    unknown = sorted(set(extra) - set(entry["params"]))
+    if unknown:
+      raise Untranslatable(f"Gimlet's {entry['name']} has no parameter `{unknown[0]}`")
+    args.update({name: list(v) if isinstance(v, range) else v for name, v in extra.items()})
     process = held.get("metric_post_process_fn")
     if process is not None and process(0.37) != 0.37:
       if not is_hundredfold(process):

@@ -31,6 +31,19 @@ fn tf_examples_are_those_of_seqio_however_files_are_compressed() {
 }
 
 #[test]
+fn all_below_a_folder_is_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("inner/empty")).unwrap();
+    std::fs::write(folder.path().join("a.txt"), "a\n").unwrap();
+    std::fs::write(folder.path().join("inner/b.txt"), "b\n").unwrap();
+    let files = format!("{{'train': '{}/**'}}", folder.path().display());
+    let lines = task_over("TextLineDataSource", &[("split_to_filepattern", &files)]);
+    let found = read(&lines, &options("train")).unwrap();
+    let texts: Vec<_> = found.iter().map(|example| &example["text"]).collect();
+    assert_eq!(texts, ["a", "b"]);
+}
+
+#[test]
 fn protos_are_decoded_and_files_read_by_functions_of_tensorflow() {
     let decode =
         format!("@tf.io.parse_single_example\ntf.io.parse_single_example.features = {DESCRIPTION}");

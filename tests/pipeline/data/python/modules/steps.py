@@ -2,6 +2,7 @@
 
 import os
 import random
+import subprocess
 
 
 def shout(record, mark="!"):
@@ -13,6 +14,12 @@ def none_or_several(record):
   """As many records as the text has characters, modulo 3."""
   count = len(record["targets"]) % 3
   return [{**record, "targets": record["targets"] + str(i)} for i in range(count)] or None
+
+
+def piped(record):
+  """What another program makes of a standard input that nobody gave it."""
+  made = subprocess.run(["cat"], capture_output=True, text=True, check=True).stdout
+  return {**record, "targets": record["targets"] + made}
 
 
 def noisy(record, seed):
