@@ -81,7 +81,7 @@ impl RestoreCheckpointConfig {
 }
 
 impl Plan {
-    /// What the user is told of arrays that are initialized, and of those that a rule does not reach.
+    /// Notices of arrays that are initialized, and of those that a rule does not reach.
     pub fn notices(&self) -> Vec<String> {
         self.of_initialized().into_iter().chain(self.of_put_back()).collect()
     }

@@ -76,7 +76,7 @@ pub enum Value {
     Lists(Vec<Value>),
 }
 
-/// What a value is made of.
+/// The kind of a value's single items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaf {
     Ints,
@@ -123,7 +123,7 @@ impl Value {
 }
 
 impl Value {
-    /// What it is made of. A list without values may be of any kind, and says ints.
+    /// The kind of its single items. A list without values may be of any kind, and counts as ints.
     pub(crate) fn leaf(&self) -> Leaf {
         match self {
             Self::Int(_) | Self::Ints(_) | Self::Longs(_) | Self::IntRows(_) => Leaf::Ints,

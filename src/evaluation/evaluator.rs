@@ -82,7 +82,7 @@ pub enum EvalError {
         task: String,
         /// The example, from 1.
         number: usize,
-        /// What was found and what was expected.
+        /// The value that was found, and the expected one.
         reason: String,
     },
     /// Two metrics of a task use one key.
@@ -121,7 +121,7 @@ impl TaskEvaluator {
         self.sinks.iter_mut().try_for_each(LogSink::settle)
     }
 
-    /// What a store may not have yet of what was logged.
+    /// Logged values that a store may not have yet.
     pub fn unsent(&self) -> Vec<Unsent> {
         self.sinks.iter().flat_map(LogSink::unsent).collect()
     }

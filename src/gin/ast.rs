@@ -105,7 +105,7 @@ impl Import {
     }
 }
 
-/// Where a configurable was found: an import and the path inside what it imports.
+/// The place of a configurable: an import, and the path inside the imported module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportSource {
     /// The import.

@@ -97,7 +97,7 @@ pub(super) fn arguments_of(schema: &Schema, bound: Bindings, supplied: &[String]
     out
 }
 
-/// That a parameter without a default has no value in a scope. The place is that of the reference which
+/// Reports that a parameter without a default has no value in a scope. The place is that of the reference which
 /// needs it, if there is one.
 pub(super) fn no_value(schema: &Schema, param: &Param, scope: &[String], at: Span) -> Diagnostic {
     let scope: String = scope.iter().map(|part| format!("{part}/")).collect();

@@ -81,7 +81,7 @@ pub enum Unresolved {
 }
 
 impl Unresolved {
-    /// What to tell the user, unless that was told.
+    /// The diagnostic for the user, unless it has been reported.
     pub fn into_diagnostic(self) -> Option<Diagnostic> {
         match self {
             Self::Unknown(diagnostic) | Self::Ambiguous(diagnostic) => Some(diagnostic),
@@ -178,7 +178,7 @@ pub(super) fn modules_of(import: &Import, registry: &Registry) -> Vec<String> {
     modules
 }
 
-/// That a file imports nothing of the name that a selector begins with, and which module has the rest.
+/// Reports that a file imports nothing under a selector's first name, and proposes the module that has the rest.
 fn not_imported((name, rest): (&str, &str), span: Span, registry: &Registry) -> Diagnostic {
     let diagnostic = Diagnostic::error(span, format!("`{name}` is not imported in this file"));
     let inner = format!(".{name}.");

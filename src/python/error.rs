@@ -49,7 +49,7 @@ pub enum PythonError {
     Unfit {
         /// The function, as `module:function`.
         function: String,
-        /// What was found and what was expected.
+        /// The value that was found, and the expected one.
         reason: String,
     },
 }

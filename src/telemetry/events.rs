@@ -84,7 +84,7 @@ impl EventWriter {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// What a store may not have yet.
+    /// Bytes that a store may not have yet.
     pub fn unsent(&self) -> Option<Unsent> {
         self.file.as_ref().and_then(GrowingFile::unsent)
     }

@@ -64,7 +64,7 @@ impl MetricLines {
         }
     }
 
-    /// What a store may not have yet.
+    /// Bytes that a store may not have yet.
     pub fn unsent(&self) -> Option<Unsent> {
         self.file.as_ref().and_then(GrowingFile::unsent)
     }

@@ -104,7 +104,7 @@ impl InferEval {
         Ok(self.evaluator.settle()?)
     }
 
-    /// What a store may not have yet of what was logged.
+    /// Logged values that a store may not have yet.
     pub fn unsent(&self) -> Vec<Unsent> {
         self.evaluator.unsent()
     }

@@ -73,7 +73,7 @@ pub(crate) enum Body {
     Row { batch: Arc<Rows>, index: usize },
     /// Token ids.
     Tokens { bytes: Vec<u8>, dtype: TokenType },
-    /// What Python made.
+    /// The examples that Python made.
     Example(Box<Example>),
     /// Nothing: the record's number says all.
     Number,
