@@ -34,13 +34,15 @@ impl Source for Text<'_> {
 }
 
 fuzz_target!(|text: &str| {
-    let loaded = loaded(text);
+    let mut loaded = loaded(text);
     let root = Train::schema();
     let reached = reach(&loaded.config, &REGISTRY, [(Vec::new(), root)]);
     operative_config_str(&loaded.config, &reached, &REGISTRY);
     tree(&loaded.config, &REGISTRY, root);
-    loaded.unread(&[root], &REGISTRY);
+    let running = [(String::new(), root)];
+    loaded.unbound(&running, &REGISTRY);
     if is_wrong(&loaded) {
+        loaded.settle(&running, &REGISTRY);
         return;
     }
     let printed = config_str(&loaded.config, &REGISTRY);
