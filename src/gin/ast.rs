@@ -1,4 +1,4 @@
-//! What one gin text says, statement by statement, before names are resolved.
+//! The statements of one gin text, before names are resolved.
 
 use std::fmt::{Display, Formatter};
 
@@ -8,7 +8,7 @@ use super::value::Value;
 /// One statement and the text it covers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
-    /// What it says.
+    /// The kind of the statement, with its parts.
     pub kind: StatementKind,
     /// The whole statement.
     pub span: Span,
@@ -36,7 +36,7 @@ pub struct Target {
     pub scope: Vec<String>,
     /// The selector as written, without the argument.
     pub selector: String,
-    /// Where the selector stands.
+    /// Place of the selector in the text.
     pub span: Span,
 }
 
@@ -45,7 +45,7 @@ pub struct Target {
 pub struct Argument {
     /// The argument's name.
     pub name: String,
-    /// Where the name stands.
+    /// Place of the name.
     pub span: Span,
     /// The value bound.
     pub value: Value,
@@ -56,7 +56,7 @@ pub struct Argument {
 pub struct MacroDefinition {
     /// Scope components and the macro's name, joined with `/`.
     pub path: String,
-    /// Where the key stands.
+    /// Place of the key.
     pub span: Span,
     /// The macro's value.
     pub value: Value,
@@ -65,19 +65,19 @@ pub struct MacroDefinition {
 /// An import of a module or of a symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
-    /// The full dotted path of what is imported: `a.b` for `import a.b` and for `from a import b`.
+    /// The full dotted path of the import: `a.b` for `import a.b` and for `from a import b`.
     pub module: String,
     /// Whether it was written `from a import b`.
     pub from: bool,
     /// The name after `as`.
     pub alias: Option<String>,
-    /// Where the module stands.
+    /// Place of the module's name.
     pub span: Span,
 }
 
 impl Import {
-    /// The first component under which the file may name what it imported, and the dotted module
-    /// which that component stands for.
+    /// The first component under which the file may name the imported thing, and the dotted module
+    /// for which that component stands.
     pub fn binding(&self) -> (&str, &str) {
         if let Some(alias) = &self.alias {
             return (alias, &self.module);
@@ -90,7 +90,7 @@ impl Import {
         (root, root)
     }
 
-    /// The import as far as a name follows it, and the path inside, as gin-config's
+    /// The part of the import that a selector uses, and the rest of the path, as gin-config's
     /// `ParseContext._import_source`: to `import a.b`, `a.c.f` is `c.f` inside `a`.
     pub(super) fn source_of(&self, selector: &str) -> ImportSource {
         if self.from || self.alias.is_some() {
@@ -132,6 +132,6 @@ impl Display for Import {
 pub struct Include {
     /// The path as written.
     pub path: String,
-    /// Where the path stands.
+    /// Place of the path in the text.
     pub span: Span,
 }

@@ -11,13 +11,13 @@ use super::schema::{REQUIRED, Registry};
 use super::suggest::did_you_mean;
 use super::value::{Value, ValueKind};
 
-/// Cycles and values of the wrong type, which no further text mends.
+/// Reports cycles and values of the wrong type, which no further text can fix.
 pub(super) fn inconsistent(config: &Config, registry: &Registry) -> Vec<Diagnostic> {
     let cycles = reach_all(config, registry).cycles;
     in_order(if cycles.is_empty() { wrong_types(config, registry) } else { cycles })
 }
 
-/// What is missing for the configuration to be evaluated.
+/// Reports the values and macros without which the configuration cannot be evaluated.
 pub(super) fn incomplete(config: &Config, registry: &Registry) -> Vec<Diagnostic> {
     let mut out = Vec::new();
     let fields = row_fields(config, registry);
@@ -36,7 +36,7 @@ pub(super) fn incomplete(config: &Config, registry: &Registry) -> Vec<Diagnostic
     in_order(out)
 }
 
-/// In the order of the texts, each once.
+/// Sorts the diagnostics in the order of the texts and keeps each of them once.
 fn in_order(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
     diagnostics.sort_by_key(|diagnostic| diagnostic.place.as_ref().map(|(span, _)| *span));
     let mut out: Vec<Diagnostic> = Vec::new();
@@ -52,7 +52,7 @@ fn in_order(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
     out
 }
 
-/// Values that their parameters do not take.
+/// Reports values that their parameters do not accept.
 fn wrong_types(config: &Config, registry: &Registry) -> Vec<Diagnostic> {
     let mut evaluator = Evaluator::new(config, registry).without_calls();
     let mut out = Vec::new();
@@ -72,7 +72,7 @@ fn wrong_types(config: &Config, registry: &Registry) -> Vec<Diagnostic> {
     out
 }
 
-/// Where macros may come from.
+/// The possible origins of macros: the configuration, the registry and the fields of rows.
 struct Known<'a> {
     config: &'a Config,
     registry: &'a Registry,
@@ -101,7 +101,7 @@ fn row_fields(config: &Config, registry: &Registry) -> BTreeSet<String> {
     fields
 }
 
-/// How deep tables lie within lists and macros, at most: those that hold themselves are refused later.
+/// The greatest depth of tables within lists and macros; cyclic ones are refused later.
 const MAX_LISTS: usize = 8;
 
 fn add_keys(value: &Value, config: &Config, depth: usize, fields: &mut BTreeSet<String>) {

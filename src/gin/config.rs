@@ -1,4 +1,4 @@
-//! A resolved configuration: who is bound to what, and where it was written.
+//! A resolved configuration: the value bound to each parameter, and the place of each binding.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,9 +29,9 @@ pub struct Config {
 pub struct Bound {
     /// The value, references resolved.
     pub value: Value,
-    /// Where the key stands.
+    /// Place of the key.
     pub key: Span,
-    /// What was bound to the key before, oldest first.
+    /// Values that were bound to the key before, oldest first.
     pub overridden: Vec<Overridden>,
 }
 
@@ -40,12 +40,12 @@ pub struct Bound {
 pub struct Overridden {
     /// The value.
     pub value: Value,
-    /// Where its key stands.
+    /// Place of its key.
     pub key: Span,
 }
 
 impl Bound {
-    /// A value that takes the place of what was bound to its key before.
+    /// Makes a value that replaces the one bound to its key before.
     pub fn replacing(value: Value, key: Span, before: Option<Bound>) -> Self {
         let overridden = match before {
             None => Vec::new(),
@@ -58,13 +58,13 @@ impl Bound {
     }
 }
 
-/// `a/b` to its components; none for the root, which is empty.
+/// Splits `a/b` into its components; the root is the empty path and has none.
 pub(super) fn scope_components(path: &str) -> Vec<String> {
     path.split('/').filter(|part| !part.is_empty()).map(str::to_string).collect()
 }
 
 impl Config {
-    /// The innermost binding along the prefixes of `scope`.
+    /// Returns the innermost binding along the prefixes of `scope`.
     pub fn bound(&self, scope: &[String], name: Name, arg: &str) -> Option<&Value> {
         (0..=scope.len()).rev().find_map(|depth| {
             let bindings = self.bindings.get(&(scope[..depth].join("/"), name))?;
@@ -72,7 +72,7 @@ impl Config {
         })
     }
 
-    /// The value of macro `path`, or of the scopes it lies in.
+    /// Returns the value of macro `path`: its own, or that of the innermost outer scope with one.
     pub fn macro_value(&self, path: &str) -> Option<&Value> {
         let mut path = path;
         loop {
@@ -83,12 +83,12 @@ impl Config {
         }
     }
 
-    /// The macros' paths, sorted.
+    /// Returns the macros' paths, sorted.
     pub fn macro_names(&self) -> impl Iterator<Item = &str> {
         self.macros.keys().map(String::as_str)
     }
 
-    /// The scopes in which `name` has bindings, sorted.
+    /// Returns the scopes in which `name` has bindings, sorted.
     pub fn scopes_of(&self, name: &str) -> Vec<&str> {
         let keys = self.bindings.keys().filter(|(_, bound)| *bound == name);
         keys.map(|(scope, _)| scope.as_str()).collect()

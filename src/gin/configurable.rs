@@ -1,4 +1,4 @@
-//! What a type must offer for gin to name it, or to write its values. The derive implements most of it.
+//! The traits of types that gin can name or whose values it can write. The derive implements most.
 
 use super::diagnostic::Reported;
 use super::evaluate::Evaluator;
@@ -7,10 +7,10 @@ use super::value::{Value, ValueKind};
 
 /// A type that a gin value can become.
 pub trait FromGin: Sized + 'static {
-    /// What the user is told was expected: `an int`, `a str or None`.
+    /// Describes the expected value for error messages: `an int`, `a str or None`.
     fn expected() -> String;
 
-    /// Reads a value that is no macro and no call of a function; see [`Evaluator::read`].
+    /// Reads a value that is neither a macro nor a call of a function; see [`Evaluator::read`].
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported>;
 
     /// Adds the configurables that can be named inside such a value.
@@ -21,7 +21,7 @@ pub trait FromGin: Sized + 'static {
         CallSite::later()
     }
 
-    /// The value as gin writes it; `None` for what only a reference stands for.
+    /// Returns the value as gin writes it; `None` for a value that only a reference can express.
     fn to_gin(&self) -> Option<ValueKind> {
         None
     }

@@ -12,7 +12,7 @@ use super::source::Span;
 use super::syntax::{Grammar, Rule, split_scope};
 use super::value::{MacroUse, Value, ValueKind};
 
-/// How many operators one expression has, at most. Their tree is walked by recursion.
+/// The greatest number of operators in one expression. Recursion walks their tree.
 const MAX_OPERATORS: usize = 200;
 
 /// The expression of an `expression`. `base` starts where the pair's text starts.
@@ -103,7 +103,7 @@ struct Reader<'t> {
     base: Span,
     raw: bool,
     quotes: &'t str,
-    /// Where the closing quotes stand.
+    /// Offset of the closing quotes.
     end: usize,
 }
 
@@ -165,7 +165,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What stands between braces.
+    /// Reads the expression between braces.
     fn braces(&self, range: Range<usize>) -> Result<Expression, BadLiteral> {
         let text = &self.piece[range.clone()];
         let start = self.base.start + range.start;

@@ -11,7 +11,7 @@ pub enum Severity {
     Error,
 }
 
-/// What a configuration still lacks; a later file or flag may well give it.
+/// A part that the configuration does not have yet; a later file or flag may still supply it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// The value of a parameter or macro that is `%gin.REQUIRED`.
@@ -25,7 +25,7 @@ pub enum Missing {
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
-    /// What was found and what was expected: lower case, no full stop.
+    /// The message with found and expected values: lower case, no full stop.
     pub message: String,
     /// The place, if there is one, and what to say under the caret (may be empty).
     pub place: Option<(Span, String)>,
@@ -35,10 +35,10 @@ pub struct Diagnostic {
     pub help: Vec<String>,
     /// The remedy as a shell user types it; shown instead of `help` where a flag gave the text.
     pub flag_help: Option<String>,
-    /// What is lacking, where that is all that is wrong.
+    /// The missing part, if nothing else is wrong.
     pub missing: Option<Missing>,
-    /// The parameters whose value is wrong, where that matters only if one of them is read: scope,
-    /// configurable and argument.
+    /// The parameters whose value is wrong, if the error matters only when one of them is read:
+    /// scope, configurable and argument.
     pub wrong_for: Vec<BindingKey>,
 }
 
@@ -91,7 +91,7 @@ impl Diagnostic {
         self
     }
 
-    /// Says that something is lacking and nothing else is wrong.
+    /// Marks the diagnostic as one of a missing part, with nothing else wrong.
     pub(super) fn lacks(mut self, missing: Missing) -> Self {
         self.missing = Some(missing);
         self

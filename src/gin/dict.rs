@@ -1,4 +1,4 @@
-//! Python's dict: keys that are equal are one, the first one's place and the last one's value.
+//! Python's dict: equal keys are one key, with the first one's place and the last one's value.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::value::{Value, ValueKind};
 /// The entries of a dict literal, duplicates merged as they come.
 pub(super) struct Entries {
     entries: Vec<(Value, Value)>,
-    /// Where each key stands in `entries`.
+    /// Index of each key in `entries`.
     places: HashMap<String, usize>,
 }
 
@@ -20,7 +20,7 @@ impl Entries {
         Self { entries: Vec::with_capacity(size), places: HashMap::with_capacity(size) }
     }
 
-    /// Adds an entry. If the key is there already, returns where it stood and where it stands again.
+    /// Adds an entry. If the key exists already, returns the places of its earlier and this use.
     pub fn insert(&mut self, key: Value, value: Value) -> Option<(Span, Span)> {
         match self.places.get(&identity(&key)) {
             Some(&at) => {
@@ -40,7 +40,7 @@ impl Entries {
     }
 }
 
-/// Refuses keys that Python cannot hash, with the name of the type that it cannot.
+/// Refuses keys that Python cannot hash, with the name of the type that is not hashable.
 pub(super) fn check_key(key: &Value) -> Result<(), &'static str> {
     match &key.kind {
         kind @ (ValueKind::List(_) | ValueKind::Dict(_)) => Err(kind.type_name()),
@@ -49,7 +49,7 @@ pub(super) fn check_key(key: &Value) -> Result<(), &'static str> {
     }
 }
 
-/// A text that is the same for keys that Python takes as equal: `1`, `1.0` and `True` are, `0j` and `-0j` too.
+/// Returns a text that is the same for keys that Python takes as equal, such as `1`, `1.0` and `True`.
 fn identity(key: &Value) -> String {
     match &key.kind {
         ValueKind::Bool(value) => u8::from(*value).to_string(),

@@ -18,10 +18,10 @@ const MAX_BITS: u64 = 14_284;
 /// Longer texts are refused, for the same reason.
 const MAX_TEXT: usize = 1 << 20;
 
-/// What is said of an integer that no float comes near.
+/// The error message for an integer outside the range of floats.
 const TOO_LARGE: &str = "an integer is too large for a float";
 
-/// What a derived value is computed from.
+/// The expression from which a derived value is computed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expression {
     /// A number, a macro or a piece of a text.
@@ -34,7 +34,7 @@ pub enum Expression {
     Text(Vec<Expression>),
 }
 
-/// What stands between two operands.
+/// An operator between two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// `+`
@@ -52,7 +52,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// The operator that is written so.
+    /// Returns the operator with this spelling.
     pub(super) fn from_text(text: &str) -> Option<Self> {
         Some(match text {
             "+" => Self::Add,
@@ -76,7 +76,7 @@ impl Operator {
         }
     }
 
-    /// Operators that bind tighter have a higher one.
+    /// Returns the precedence: operators that bind tighter have a higher one.
     fn precedence(self) -> u8 {
         match self {
             Self::Add | Self::Subtract => 1,
@@ -86,7 +86,7 @@ impl Operator {
 }
 
 impl Expression {
-    /// Shows every number, macro and piece of text in it.
+    /// Passes every number, macro and piece of text in the expression to `visit`.
     pub fn for_each(&self, visit: &mut impl FnMut(&Value)) {
         match self {
             Self::Value(value) => value.for_each(visit),
@@ -99,7 +99,7 @@ impl Expression {
         }
     }
 
-    /// As [`Expression::for_each`], to change what is shown.
+    /// Does the same as [`Expression::for_each`], but lets `visit` change the values.
     pub fn for_each_mut(&mut self, visit: &mut impl FnMut(&mut Value)) {
         match self {
             Self::Value(value) => value.for_each_mut(visit),
@@ -112,10 +112,10 @@ impl Expression {
         }
     }
 
-    /// The value, where `read` gives the values of macros.
+    /// Computes the value; `read` gives the values of macros.
     ///
     /// # Errors
-    /// Those of `read`; else what cannot be computed, in words.
+    /// Those of `read`; else the reason why the value cannot be computed, in words.
     pub fn compute<E: From<String>>(
         &self,
         read: &mut impl FnMut(&Value) -> Result<ValueKind, E>,
@@ -190,7 +190,7 @@ impl Display for Expression {
     }
 }
 
-/// An expression without what marks it as one.
+/// An expression to print without its `%(` and `)`.
 struct Inner<'a>(&'a Expression);
 
 impl Display for Inner<'_> {
@@ -199,7 +199,7 @@ impl Display for Inner<'_> {
     }
 }
 
-/// What can be computed with.
+/// A number in a computation.
 enum Number {
     Int(BigInt),
     Float(f64),
@@ -263,7 +263,7 @@ fn on_floats(left: f64, operator: Operator, right: f64) -> Result<f64, String> {
         _ if right == 0.0 => return Err("division by zero".to_string()),
         Operator::Divide => left / right,
         Operator::FloorDivide => {
-            // `1 // 0.1` is 9, although `1 / 0.1` rounds to 10: what is left over decides.
+            // `1 // 0.1` is 9, although `1 / 0.1` rounds to 10: the remainder decides.
             let floor = ((left - modulo(left, right)) / right).round();
             if floor == 0.0 { floor.copysign(left / right) } else { floor }
         }
@@ -271,14 +271,14 @@ fn on_floats(left: f64, operator: Operator, right: f64) -> Result<f64, String> {
     })
 }
 
-/// `left / right`, rounded once: either may have more digits than a float.
+/// Returns `left / right`, rounded once: either may have more digits than a float.
 fn quotient(left: &BigInt, right: &BigInt) -> Result<f64, String> {
     if right.is_zero() {
         return Err("division by zero".to_string());
     }
     let shift = (right.bits() + 66).saturating_sub(left.bits());
     let (mut digits, rest) = (left.magnitude() << shift).div_rem(right.magnitude());
-    // What is left over is more than nothing, which decides a tie.
+    // The remainder is more than zero, which decides a tie.
     digits.set_bit(0, digits.bit(0) || !rest.is_zero());
     let half = 2_f64.powi(-(shift as i32 / 2));
     let float = digits.to_f64().unwrap_or(f64::INFINITY) * half * half;
@@ -289,7 +289,7 @@ fn quotient(left: &BigInt, right: &BigInt) -> Result<f64, String> {
     Ok(if left.is_negative() == right.is_negative() { float } else { -float })
 }
 
-/// What is left over, with the sign of the divisor.
+/// Returns the remainder, with the sign of the divisor.
 fn modulo(left: f64, right: f64) -> f64 {
     match left % right {
         0.0 => 0.0_f64.copysign(right),
@@ -298,7 +298,7 @@ fn modulo(left: f64, right: f64) -> f64 {
     }
 }
 
-/// Python's `str`.
+/// Converts a value to text as Python's `str` does.
 fn as_text(kind: ValueKind) -> Result<String, String> {
     match kind {
         ValueKind::Str(text) => Ok(text),

@@ -26,18 +26,18 @@ pub struct Finder<'a> {
 pub type Found = (String, String);
 
 impl<'a> Finder<'a> {
-    /// Looks in the working directory, then in the folders given.
+    /// Creates a finder for the working directory and then the given folders.
     pub fn new(source: &'a dyn Source, search_paths: &[String]) -> Self {
         let working_directory = std::iter::once(String::new());
         let search_paths = working_directory.chain(search_paths.iter().cloned()).collect();
         Self { source, search_paths }
     }
 
-    /// The first file of that path, `None` if there is none. `library` is where the files of its
-    /// kind are that come with Gimlet, `including` the name of the file that names it.
+    /// Returns the first file of that path, `None` if there is none. `library` is the folder of
+    /// Gimlet's own files of that kind, `including` the name of the file that names this one.
     ///
     /// # Errors
-    /// A file that is there and cannot be read.
+    /// An existing file that cannot be read.
     pub fn find(
         &self,
         path: &str,
@@ -59,7 +59,7 @@ impl<'a> Finder<'a> {
             }
         }
         for name in candidates {
-            // Buckets have no `..`; what includes a file from beside its folder may say so.
+            // Buckets have no `..`; an include of a file beside the folder may contain it.
             let name = if name.contains("://") { plain(&name) } else { name };
             match self.source.read(&name) {
                 Ok(Some(text)) => return Ok(Some((name, text))),
@@ -70,7 +70,8 @@ impl<'a> Finder<'a> {
         Ok(None)
     }
 
-    /// That there is no such gin file, where it was searched, and what has nearly that name.
+    /// Reports that a gin file does not exist, with the searched folders and files of similar
+    /// names.
     pub(super) fn missing_file(&self, path: &str, library: &str) -> Diagnostic {
         let diagnostic = Diagnostic::nowhere(format!("there is no gin file `{path}`"))
             .help(format!("searched in {}", self.searched(library)));
@@ -83,7 +84,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// That no task file stands for a module, and what to do about it.
+    /// Reports that no task file stands for a module, with remedies.
     pub(super) fn missing_module(&self, import: &Import, registry: &Registry) -> Diagnostic {
         let module = &import.module;
         let path = module.replace('.', "/");
@@ -111,7 +112,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Modules that task files stand for, spelled nearly like the one of that path.
+    /// Returns modules with task files that are spelled nearly like the one of that path.
     fn similar_modules(&self, path: &str) -> Vec<String> {
         let roots = self.search_paths.iter().map(String::as_str).chain([TASK_LIBRARY]);
         let files = roots.flat_map(|root| {
@@ -134,7 +135,7 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// `pkg/sub/x.gin` of `pkg.sub/x.gin`, which names a file of a Python package (gin-config
+/// Converts `pkg.sub/x.gin`, which names a file of a Python package, to `pkg/sub/x.gin` (gin-config
 /// `resource_reader.py`).
 fn in_package(path: &str) -> Option<String> {
     let (package, file) = path.rsplit_once('/')?;
@@ -143,7 +144,7 @@ fn in_package(path: &str) -> Option<String> {
     (is_package && package.contains('.')).then(|| format!("{}/{file}", package.replace('.', "/")))
 }
 
-/// The path without `.` and `..`: files that include each other by `../` have ever longer names.
+/// Removes `.` and `..` from a path: files that include each other by `../` have ever longer names.
 pub(super) fn plain(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {

@@ -31,8 +31,8 @@ impl<T: FromGin> FromGin for Box<T> {
     }
 }
 
-/// A value whose type holds it again: a metric of a metric. Its expectation names no choices, since
-/// that would ask for the schema that is being made.
+/// A value whose type contains itself: a metric of a metric. Its expectation names no choices,
+/// since they would need the schema that is being built.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nested<T>(
     /// The value.
@@ -181,7 +181,7 @@ impl<A: FromGin, B: FromGin> FromGin for (A, B) {
     }
 }
 
-/// The value as written, unread.
+/// The value as written, not evaluated.
 impl FromGin for Value {
     fn expected() -> String {
         "any value".to_string()

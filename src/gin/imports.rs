@@ -1,8 +1,8 @@
 //! The imports of a printed configuration, and how its text names configurables.
 //!
-//! Without dynamic registration that is the shortest suffix of the full name that means one thing.
-//! With it, as in gin-config (`ImportManager`), it is the import through which a file first named it
-//! and the path inside, or for what no such file named, the module that it lies in.
+//! Without dynamic registration a text uses the shortest unique suffix of the full name.
+//! With it, as in gin-config (`ImportManager`), a text uses the import through which a file first
+//! named the configurable and the path inside; for other configurables, the module of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,14 +50,14 @@ impl<'a> ImportTable<'a> {
         }
     }
 
-    /// The import statements, sorted; dynamic registration must come first.
+    /// Returns the import statements, sorted; dynamic registration must come first.
     pub fn statements(&self) -> Vec<String> {
         let mut imports: Vec<&Import> = self.imports.iter().collect();
         imports.sort_by_key(|import| (import.module != DYNAMIC_REGISTRATION, &import.module));
         imports.into_iter().map(Import::to_string).collect()
     }
 
-    /// How keys name the configurable.
+    /// Returns the name of the configurable in keys.
     pub fn selector(&self, schema: &'static Schema) -> String {
         if !self.dynamic {
             return self.registry.minimal_selector(schema).to_string();
@@ -67,7 +67,7 @@ impl<'a> ImportTable<'a> {
         format!("{name}.{path}")
     }
 
-    /// How a reference to the configurable of that full name is printed; `None` as written.
+    /// Returns the printed name of a referenced configurable; `None` to print it as written.
     pub fn reference(&self, target: &str) -> Option<String> {
         let schema = self.registry.get(target).filter(|_| self.dynamic)?;
         Some(self.selector(schema))
@@ -85,7 +85,7 @@ impl<'a> ImportTable<'a> {
         })
     }
 
-    /// Adds an import under a name that no other has, each module once.
+    /// Adds an import under a name that no other import has, each module once.
     fn add(&mut self, mut import: Import) {
         if self.modules.contains_key(&import.module) {
             return;

@@ -1,4 +1,4 @@
-//! Includes that come too late: what they bind replaces what stands above them.
+//! Includes that come too late: their bindings replace those above them.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::source::{FileId, SourceMap, Span};
 /// How many names a message lists.
 const MAX_NAMES: usize = 6;
 
-/// Includes by their place, with the keys above each that it binds again.
+/// Includes by their place, each with the keys above it that it binds again.
 pub(super) struct LateIncludes(BTreeMap<Span, Vec<Replaced>>);
 
 struct Replaced {
@@ -18,11 +18,11 @@ struct Replaced {
     earlier: Span,
     /// The key that replaces it.
     later: Span,
-    /// Whether a value is required after all.
+    /// Whether the later binding asks for a value (`%gin.REQUIRED`).
     requires: bool,
 }
 
-/// The includes that replace what the including file binds above them.
+/// Finds the includes that replace bindings which the including file makes above them.
 pub(super) fn late_includes(config: &Config, sources: &SourceMap) -> LateIncludes {
     let arguments = config.bindings.values().flat_map(|arguments| arguments.values());
     let mut out: BTreeMap<Span, Vec<Replaced>> = BTreeMap::new();
@@ -51,7 +51,7 @@ pub(super) fn including(outer: FileId, inner: FileId, sources: &SourceMap) -> Op
 }
 
 impl LateIncludes {
-    /// Whether a value is missing since an include asks for it again.
+    /// Whether a value is missing because an include asks for it again.
     pub fn explain(&self, missing: &Diagnostic) -> bool {
         let Some((span, _)) = &missing.place else { return false };
         let mut replaced = self.0.values().flatten();

@@ -1,4 +1,4 @@
-//! Values as JSON. What JSON lacks is an object with one key that starts with `$`.
+//! Values as JSON. A value without a JSON form becomes an object with one key that starts with `$`.
 //!
 //! ```text
 //! (1, 2.0)   {"$tuple":[1,2.0]}        {1: 2}        {"$dict":[[1,2]]}
@@ -42,10 +42,10 @@ pub fn to_json(value: &Value) -> Json {
     }
 }
 
-/// The value that [`to_json`] writes so.
+/// Reads a value that [`to_json`] wrote.
 ///
 /// # Errors
-/// What is no such JSON, in words.
+/// JSON of another form, in words.
 pub fn from_json(json: &Json) -> Result<ValueKind, String> {
     Ok(match json {
         Json::Null => ValueKind::None,
@@ -68,7 +68,7 @@ pub fn from_json(json: &Json) -> Result<ValueKind, String> {
     })
 }
 
-/// The value that an object with this one key stands for.
+/// Returns the value that an object with this one key stands for.
 fn special(key: &str, json: &Json) -> Result<ValueKind, String> {
     let wrong = || format!("{json} cannot be the value of `{key}`");
     let text = || json.as_str().ok_or_else(wrong);

@@ -1,4 +1,4 @@
-//! Keys: from `scope/selector.arg` as written to what it addresses.
+//! Keys: from `scope/selector.arg` as written to the target that the key addresses.
 
 use super::ast::{Argument, MacroDefinition, StatementKind, Target};
 use super::diagnostic::Diagnostic;

@@ -1,4 +1,4 @@
-//! Python's number and string literals, decoded. Errors say what is wrong, for the caller to place.
+//! Python's number and string literals, decoded. Errors carry a message, which the caller places.
 
 use num_bigint::BigInt;
 
@@ -10,7 +10,7 @@ const MAX_DIGITS: usize = 4300;
 /// Longer integers in other bases are refused: printing them takes long.
 const MAX_BINARY_DIGITS: usize = 1 << 16;
 
-/// What is wrong with a literal, and the remedy.
+/// The error in a literal, and the remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadLiteral {
     pub message: String,
@@ -67,12 +67,12 @@ fn is_number(group: &str, radix: u32) -> bool {
     !group.is_empty() && group.chars().all(|c| c.is_digit(radix))
 }
 
-/// Digits alone, as `007j` has them, or a float.
+/// Whether the text is digits alone, as in `007j`, or a float.
 fn is_imaginary(text: &str) -> bool {
     is_float(text) || text.split('_').all(|group| is_number(group, 10))
 }
 
-/// `None` for an integer that is too long.
+/// Reads an integer; `None` if it is too long.
 fn integer(digits: &str, radix: u32, negative: bool) -> Option<ValueKind> {
     if digits.len() > if radix == 10 { MAX_DIGITS } else { MAX_BINARY_DIGITS } {
         return None;
@@ -125,7 +125,7 @@ pub(super) enum Text {
     Bytes(Vec<u8>),
 }
 
-/// Decodes one string literal with its prefix and quotes.
+/// Decodes one string literal, given with its prefix and quotes.
 pub(super) fn string(text: &str) -> Result<Text, BadLiteral> {
     let opener = text.find(['\'', '"']).expect("the grammar gives a string literal");
     let prefix = text[..opener].to_ascii_lowercase();
@@ -185,7 +185,7 @@ impl Decoder<'_> {
         Ok(Text::Str(String::from_utf8(self.out).expect("only whole characters were pushed")))
     }
 
-    /// Decodes the escape whose backslash is at `start`; the decoder is behind the backslash.
+    /// Decodes the escape whose backslash is at `start`; the decoder stands after the backslash.
     fn escape(&mut self, start: usize) -> Result<(), BadLiteral> {
         let Some(c) = self.text[self.at..].chars().next() else {
             self.out.push(b'\\');
@@ -236,7 +236,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Up to three octal digits; the decoder is behind the first.
+    /// Reads up to three octal digits; the decoder stands after the first.
     fn octal(&mut self) -> u32 {
         let digits = &self.text.as_bytes()[self.at - 1..];
         let count = digits.iter().take(3).take_while(|b| matches!(b, b'0'..=b'7')).count();
@@ -261,7 +261,7 @@ impl Decoder<'_> {
         Ok(u32::from_str_radix(text, 16).expect("checked to be at most eight hexadecimal digits"))
     }
 
-    /// The character named by `{NAME}` behind `\N`.
+    /// Returns the character named by `{NAME}` behind `\N`.
     fn named(&mut self, start: usize) -> Result<u32, BadLiteral> {
         let rest = &self.text[self.at..];
         let name =
@@ -274,7 +274,7 @@ impl Decoder<'_> {
             .help("for a backslash, double it or use a raw string: `r'...'`"));
         };
         self.at += name.len() + 2;
-        // The crate looks at what stands before a hyphen, and fails where that is nothing.
+        // The crate looks at the character before a hyphen, and fails if there is none.
         let character = if name.starts_with('-') { None } else { unicode_names2::character(name) };
         character.map(u32::from).ok_or_else(|| {
             BadLiteral::new(start..self.at, format!("no character is named `{name}`"))

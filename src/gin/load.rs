@@ -1,4 +1,4 @@
-//! What can be loaded, and what loading gives; [`super::loader`] does it.
+//! The request and the result of loading; [`super::loader`] does the work.
 
 use super::config::Config;
 use super::diagnostic::{Diagnostic, Diagnostics, Severity};
@@ -7,7 +7,7 @@ use super::schema::{Registry, Schema};
 use super::source::{Source, SourceMap, Span};
 use super::unused::{run, unread};
 
-/// What to load, in this order: files, then bindings.
+/// The texts to load, in this order: files, then bindings.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Paths as given with `--gin_file`.
@@ -16,16 +16,16 @@ pub struct Request {
     pub bindings: Vec<(String, String)>,
     /// Folders that includes and task files are searched in, after the working directory.
     pub search_paths: Vec<String>,
-    /// Which bindings of unknown configurables are dropped.
+    /// The bindings of unknown configurables to drop.
     pub skip_unknown: SkipUnknown,
-    /// Leaves includes and imports out.
+    /// Whether includes and imports are skipped.
     pub alone: bool,
-    /// Takes the texts for a part of a configuration: values still required and macros that others
-    /// define are no mistakes.
+    /// Whether the texts are only a part of a configuration: missing values and undefined macros
+    /// are then no mistakes.
     pub fragment: bool,
 }
 
-/// Which bindings of unknown configurables are dropped instead of refused.
+/// The bindings of unknown configurables that are dropped instead of refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SkipUnknown {
     /// None of them.
@@ -33,7 +33,7 @@ pub enum SkipUnknown {
     No,
     /// All of them.
     All,
-    /// Those whose selector is written so.
+    /// The ones with one of these selectors, as written.
     Named(Vec<String>),
 }
 
@@ -60,30 +60,30 @@ impl SkipUnknown {
 pub struct Loaded {
     /// Every text read.
     pub sources: SourceMap,
-    /// What the run is bound to.
+    /// The run's bindings and macros.
     pub config: Config,
-    /// What task files bind.
+    /// The bindings and macros of task files.
     pub tasks: Config,
-    /// What is legal and probably not meant; from [`load_anyway`], errors too.
+    /// Warnings of legal but probably unintended statements; from [`load_anyway`], errors too.
     pub diagnostics: Vec<Diagnostic>,
-    /// What the texts name, in the order met.
+    /// The mentions in the texts, in the order met.
     pub mentions: Vec<Mention>,
-    /// Whether a statement or a file could not be read, so that nobody can say what is missing.
+    /// Whether a statement or a file could not be read, so that missing parts are not known.
     pub incomplete: bool,
 }
 
-/// A place in a text that names something.
+/// A place in a text that names a configurable, parameter, macro or file.
 #[derive(Clone, Debug)]
 pub struct Mention {
     /// The place.
     pub span: Span,
-    /// What it names.
+    /// The named thing.
     pub named: Named,
-    /// Whether a task file says it.
+    /// Whether the place is in a task file.
     pub in_task_file: bool,
 }
 
-/// What a text can name.
+/// A thing that a text can name.
 #[derive(Clone, Debug)]
 pub enum Named {
     /// A configurable, in a key or a reference.
@@ -94,17 +94,17 @@ pub enum Named {
     MacroDefinition(String),
     /// A macro that is used.
     MacroUse(String),
-    /// A file that is included or imported, by the name it was found under.
+    /// An included or imported file, by the name under which it was found.
     File(String),
 }
 
-/// A configurable that is run, and the scope it is run in.
+/// A configurable that is run, and the scope in which it runs.
 pub type Running = (String, &'static Schema);
 
 impl Loaded {
-    /// Takes note of what runs: a value of the wrong type is no mistake where nothing reads it. Gives
-    /// warnings of bindings that nothing reads and of misspelled scopes. Those of the library are left
-    /// out: it serves many runs.
+    /// Drops type errors of values that nothing in `running` reads. Returns warnings of bindings
+    /// that nothing reads and of misspelled scopes; bindings of the library are left out, because
+    /// it serves many runs.
     pub fn settle(&mut self, running: &[Running], registry: &Registry) -> Vec<Diagnostic> {
         if self.incomplete || running.is_empty() {
             return Vec::new();
@@ -117,7 +117,7 @@ impl Loaded {
         unread(&self.config, &self.sources, &reached, registry)
     }
 
-    /// The parameters that have neither a value nor a default although they are needed by what runs.
+    /// Reports parameters that the run needs and that have neither a value nor a default.
     pub fn unbound(&self, running: &[Running], registry: &Registry) -> Vec<Diagnostic> {
         match self.incomplete {
             true => Vec::new(),
@@ -125,7 +125,7 @@ impl Loaded {
         }
     }
 
-    /// The configuration if nothing is wrong with it.
+    /// Returns the configuration if it has no errors.
     ///
     /// # Errors
     /// Every mistake found in any of the texts.
@@ -149,7 +149,7 @@ pub fn load(
     load_anyway(request, source, registry).checked()
 }
 
-/// Loads what can be loaded of a configuration, with its mistakes among the diagnostics.
+/// Loads as much of a configuration as possible, with its mistakes among the diagnostics.
 pub fn load_anyway(request: &Request, source: &dyn Source, registry: &Registry) -> Loaded {
     let mut loader = Loader::new(request, source, registry);
     for file in &request.files {

@@ -1,6 +1,6 @@
 //! Loading: files and command-line bindings become one resolved [`Config`].
 //!
-//! Statements apply in the order of the text, an `include` where it stands. `import` of a module
+//! Statements apply in the order of the text, an `include` at its place. An `import` of a module
 //! that is not built in loads a task file, whose statements go into a table of their own.
 
 use super::ast::{Argument, Import, Include, MacroDefinition, Statement, StatementKind, Target};
@@ -20,10 +20,10 @@ use super::suggest::did_you_mean;
 use super::unused::ineffective;
 use super::value::{MacroUse, Value, ValueKind};
 
-/// How deep files include each other, at most; it bounds the stack.
+/// The greatest depth of files that include each other; it bounds the stack.
 const MAX_OPEN: usize = 100;
 
-/// Which table a text's statements go into.
+/// The table into which a text's statements go.
 #[derive(Clone, Copy, PartialEq)]
 enum Table {
     Run,
@@ -40,13 +40,13 @@ pub(super) struct Loader<'a> {
     tasks: Config,
     diagnostics: Vec<Diagnostic>,
     mentions: Vec<Mention>,
-    /// Whether a statement or a file is missing, so that what it would have bound is no mistake.
+    /// Whether a statement or a file is missing, so that missing bindings are not reported.
     incomplete: bool,
     /// Files being read, outermost first.
     open: Vec<String>,
-    /// Task files read already: importing one again does nothing.
+    /// Task files read already: a second import does nothing.
     imported: Vec<String>,
-    /// Imports of all files, through which command-line bindings may name things too.
+    /// Imports of all files, which command-line bindings may use too.
     all_imports: Imports,
 }
 
@@ -125,13 +125,13 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Records a mistake that leaves something out.
+    /// Records a mistake because of which a statement or file is missing.
     fn lacks(&mut self, diagnostic: Diagnostic) {
         self.incomplete = true;
         self.diagnostics.push(diagnostic);
     }
 
-    /// Records a name that means nothing.
+    /// Records an unknown or ambiguous name.
     fn unresolved(&mut self, unresolved: Unresolved) {
         self.incomplete = true;
         self.diagnostics.extend(unresolved.into_diagnostic());
@@ -200,7 +200,7 @@ impl<'a> Loader<'a> {
         macros.insert(path, Bound::replacing(value, span, before));
     }
 
-    /// The configurable that a selector means.
+    /// Finds the configurable that a selector means.
     fn resolve(
         &mut self,
         selector: &str,
@@ -222,14 +222,14 @@ impl<'a> Loader<'a> {
         Ok(schema)
     }
 
-    /// Whether a selector is gin's own `macro`: where a project has one too, and with dynamic
-    /// registration, only by its full name.
+    /// Whether a selector is gin's own `macro`. If a project also has a `macro`, and with dynamic
+    /// registration, only the full name counts.
     fn is_macro(&self, selector: &str, imports: &Imports) -> bool {
         let alone = || !imports.dynamic && self.registry.with_suffix("macro").is_empty();
         is_macro(selector) && (selector == "gin.macro" || alone())
     }
 
-    /// Gives every reference and constant in a value the full name of what it means.
+    /// Replaces every reference and constant in a value by its full name.
     fn resolve_names(&mut self, value: &mut Value, imports: &Imports, table: Table) {
         value.for_each_mut(&mut |value| match &mut value.kind {
             ValueKind::Reference(reference) if self.is_macro(&reference.selector, imports) => {
@@ -335,7 +335,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Imports the modules that values of the run name.
+    /// Imports the modules named by values of the run.
     fn named_modules(&mut self) {
         for (module, span) in named_modules(&self.run, self.registry) {
             let import = Import { module, from: false, alias: None, span };
@@ -352,7 +352,7 @@ impl<'a> Loader<'a> {
         for config in [&self.run, &self.tasks] {
             self.diagnostics.extend(check::inconsistent(config, self.registry));
         }
-        // What a text that failed would have bound is not missing: it would be noise to say so.
+        // After a failed text, reports of missing values would be noise: it may have bound them.
         if !self.incomplete {
             let late = late_includes(&self.run, &self.sources);
             for config in [&self.run, &self.tasks].into_iter().filter(|_| !self.request.fragment) {
@@ -360,7 +360,7 @@ impl<'a> Loader<'a> {
                 self.diagnostics.extend(missing.filter(|missing| !late.explain(missing)));
             }
             let late = late.into_diagnostics(&self.sources).into_iter();
-            // What a part of a configuration still requires is no mistake.
+            // In a part of a configuration, values may still be missing.
             self.diagnostics.extend(late.map(|late| match self.request.fragment {
                 true => late.warning(),
                 false => late,

@@ -1,5 +1,5 @@
-//! Values that name a module to import, as `utils.DatasetConfig.module` does. Such a module is imported when
-//! everything is bound, since a later statement may bind another one.
+//! Values that name a module to import, as `utils.DatasetConfig.module` does. The import happens
+//! after all statements, since a later one may bind another module.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use super::schema::Registry;
 use super::source::Span;
 use super::value::{Value, ValueKind};
 
-/// The name of a module: a parameter of this type imports what it is bound to.
+/// The name of a module: a value of a parameter of this type is imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleName(
-    /// As `import` names it: `t5.data.mixtures`.
+    /// The name as in an `import` statement: `t5.data.mixtures`.
     pub String,
 );
 
@@ -42,7 +42,7 @@ impl fmt::Display for ModuleName {
     }
 }
 
-/// A text, and the place where it stands.
+/// A text, and its place.
 struct Placed(Option<(String, Span)>);
 
 impl FromGin for Placed {
@@ -52,14 +52,14 @@ impl FromGin for Placed {
 
     fn from_gin(value: &Value, _: &mut Evaluator<'_>) -> Result<Self, Reported> {
         Ok(Self(match &value.kind {
-            // As in T5X, an empty text is as good as None.
+            // As in T5X, an empty text counts as None.
             ValueKind::Str(text) if !text.is_empty() => Some((text.clone(), value.span)),
             _ => None,
         }))
     }
 }
 
-/// Every module that the bindings name, each once. What has no value or another type is reported elsewhere.
+/// Returns every module that the bindings name, each once. Other errors in values are reported elsewhere.
 pub(super) fn named_modules(config: &Config, registry: &Registry) -> Vec<(String, Span)> {
     let mut found: Vec<(String, Span)> = Vec::new();
     for ((scope, name), arguments) in &config.bindings {

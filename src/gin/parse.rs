@@ -1,7 +1,7 @@
 //! The parser: text to statements, with every mistake of the text reported at once.
 //!
 //! [`super::scan`] cuts the text into logical lines, [`super::syntax`] reads one of them at a time, and this
-//! module puts indented lines into blocks. A wrong line costs itself only.
+//! module puts indented lines into blocks. A wrong line affects no other line.
 //!
 //! Indentation outside blocks means nothing, as in gin-config.
 
@@ -14,7 +14,7 @@ use super::source::{FileId, Span};
 use super::syntax::{self, Content};
 use super::value::Value;
 
-/// Parses a text. Statements with errors are left out; the diagnostics may be warnings only.
+/// Parses a text. Wrong statements are left out; the diagnostics may contain only warnings.
 pub fn parse(file: FileId, text: &str) -> (Vec<Statement>, Vec<Diagnostic>) {
     let mut diagnostics = Vec::new();
     let lines = logical_lines(file, text, &mut diagnostics);
@@ -38,12 +38,12 @@ pub fn parse(file: FileId, text: &str) -> (Vec<Statement>, Vec<Diagnostic>) {
     }
     parser.end_block();
     let mut diagnostics = parser.diagnostics;
-    // Scanning came first; the reader wants the order of the text.
+    // The scanner's reports came first; the reader wants the order of the text.
     diagnostics.sort_by_key(|diagnostic| diagnostic.place.as_ref().map(|(span, _)| span.start));
     (parser.statements, diagnostics)
 }
 
-/// The logical lines of a text, right or wrong; their mistakes are dropped.
+/// Returns the logical lines of a text, right or wrong, without reporting mistakes.
 pub fn lines(text: &str) -> Vec<Line> {
     logical_lines(FileId(0), text, &mut Vec::new())
 }
@@ -70,7 +70,7 @@ pub fn parse_value(file: FileId, text: &str) -> Result<Value, Vec<Diagnostic>> {
     value.ok_or(diagnostics)
 }
 
-/// Cuts the text into logical lines, unless it cannot be gin at all.
+/// Cuts the text into logical lines, unless the text is binary.
 fn logical_lines(file: FileId, text: &str, diagnostics: &mut Vec<Diagnostic>) -> Vec<Line> {
     if let Some(at) = text.find('\0') {
         diagnostics.push(mistakes::binary(Span { file, start: at, end: at + 1 }));
@@ -220,7 +220,7 @@ impl FileParser<'_> {
         Span { file: self.file, start: line.start, end: line.end }
     }
 
-    /// Whether tabs may be why indentations do not look as they count.
+    /// Whether the text has tabs, which may explain indentation that looks right and is wrong.
     fn uses_tabs(&self) -> bool {
         self.text.contains('\t')
     }

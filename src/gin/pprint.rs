@@ -1,8 +1,8 @@
 //! Python's `pprint.pformat`, which lays out the values of gin's printed configurations.
 //!
 //! The algorithm is that of CPython 3.11's `pprint.PrettyPrinter` with one space of indentation:
-//! what fits stays on one line; else containers take one line an item, and strings are split at
-//! blanks. Lengths count characters.
+//! a value that fits stays on one line; else containers take one line an item, and strings are
+//! split at blanks. Lengths count characters.
 
 use num_traits::ToPrimitive;
 
@@ -17,14 +17,14 @@ pub fn pformat(value: &Value, width: usize) -> String {
     printer.out
 }
 
-/// Where a value goes.
+/// The position of a value in the layout.
 #[derive(Clone, Copy)]
 struct Place {
-    /// The column it starts in.
+    /// The column in which the value starts.
     indent: usize,
-    /// How many columns what follows it takes.
+    /// The number of columns that the following text takes.
     allowance: usize,
-    /// How many containers it is in.
+    /// The number of containers around the value.
     level: usize,
 }
 
@@ -118,7 +118,8 @@ impl Printer {
         let room = self.width.saturating_sub(indent);
         let mut chunks = Vec::new();
         let mut current: Vec<u8> = Vec::new();
-        // Python splits bytes in fours; the last four leave room for what follows.
+        // Python splits bytes into groups of four; the last group leaves room for the following
+        // text.
         let last = bytes.len() / 4 * 4;
         for (i, part) in bytes.chunks(4).enumerate() {
             let room = if i * 4 == last { room.saturating_sub(allowance) } else { room };
@@ -233,8 +234,8 @@ fn sorted(value: &Value) -> Value {
     Value { kind, span: value.span }
 }
 
-/// Python's order within a type, and the order of type names between types; numbers are one type.
-/// References have no order of their own and stay as they are.
+/// Compares values in Python's order within a type, and by type name otherwise; numbers are one
+/// type. References have no order and stay as they are.
 fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
     use ValueKind::{Bytes, Str, Tuple};
     use std::cmp::Ordering;

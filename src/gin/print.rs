@@ -1,6 +1,6 @@
 //! A configuration as text: gin's own `config_str` layout, which parses back to itself.
 //!
-//! Deviations from gin-config: infinity prints as `1e999`, which reads back, where gin drops it.
+//! A deviation from gin-config: infinity prints as `1e999`, which reads back, while gin drops it.
 
 use super::config::Config;
 use super::imports::ImportTable;
@@ -10,13 +10,13 @@ use super::schema::{CONSTANT, Registry, Schema};
 use super::spellings;
 use super::value::{Value, ValueKind};
 
-/// How long lines are, about.
+/// The approximate length of lines.
 const WIDTH: usize = 80;
 
-/// How far a value is indented that goes onto lines of its own.
+/// The indentation of a value on lines of its own.
 const CONTINUATION: usize = 4;
 
-/// Everything bound: imports, macros, then one section for each configurable and scope.
+/// Prints everything bound: imports, macros, then one section for each configurable and scope.
 ///
 /// `registry` must be the one that `config` was loaded with.
 pub fn config_str(config: &Config, registry: &Registry) -> String {
@@ -28,8 +28,8 @@ pub fn config_str(config: &Config, registry: &Registry) -> String {
     printed(config, macros.collect(), sections.collect(), registry)
 }
 
-/// What running some root reached, in the same layout: values that were used, defaults included,
-/// and only the macros that were used.
+/// Prints the part of the configuration that the run reached, in the same layout: used values,
+/// defaults included, and only the used macros.
 pub fn operative_config_str(config: &Config, reached: &Reached, registry: &Registry) -> String {
     let macros = reached.macros.iter().map(|(path, value)| (path.as_str(), value));
     let sections = reached.sections.iter().map(|((scope, name), arguments)| {
@@ -78,11 +78,11 @@ fn print_macros(mut macros: Vec<(&str, &Value)>, table: &ImportTable<'_>, lines:
     lines.push(String::new());
 }
 
-/// What is bound to one configurable in one scope.
+/// The values bound to one configurable in one scope.
 pub(super) struct Section<'a> {
     pub scope: &'a str,
     pub schema: &'static Schema,
-    /// In the order of their names.
+    /// The arguments in the order of their names.
     pub arguments: Vec<(&'a str, &'a Value)>,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Section<'a> {
         Self { scope, schema, arguments }
     }
 
-    /// By name, then module, then innermost scope, as gin sorts.
+    /// Returns the key for gin's order: by name, then module, then innermost scope.
     fn sort_key(&self, registry: &Registry) -> Vec<String> {
         let mut key = reversed(&self.schema.name.to_lowercase(), '.');
         if registry.is_method(self.schema) {

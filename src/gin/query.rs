@@ -1,4 +1,4 @@
-//! Looks up what one key is bound to, as gin's `query_parameter` does.
+//! Looks up the value bound to one key, as gin's `query_parameter` does.
 
 use super::config::Bound;
 use super::diagnostic::Diagnostic;
@@ -10,17 +10,17 @@ use super::source::Span;
 use super::suggest::did_you_mean;
 use super::value::ValueKind;
 
-/// Why a key has no value, in words.
+/// The reason why a key has no value, in words.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failed(
     /// The reason, with the nearest names.
     pub String,
 );
 
-/// The configurable that a selector means to the files that were loaded.
+/// Returns the configurable that a selector means in the loaded files.
 ///
 /// # Errors
-/// A selector that means none, or several.
+/// A selector that means no configurable, or several.
 pub fn configurable(
     selector: &str,
     loaded: &Loaded,
@@ -32,10 +32,11 @@ pub fn configurable(
     )
 }
 
-/// The value bound to `scope/selector.argument` in that scope alone, to `%MACRO`, or of a constant.
+/// Returns the value of `scope/selector.argument` in that scope alone, of `%MACRO`, or of a
+/// constant.
 ///
 /// # Errors
-/// A key that names nothing, or to which nothing is bound.
+/// A key that names nothing, or that has no binding.
 pub fn query(key: &str, loaded: &Loaded, registry: &Registry) -> Result<ValueKind, Failed> {
     bound(key, loaded, registry).map(|bound| bound.value.kind.clone()).or_else(|failed| {
         match registry.matching_constants(key)[..] {
@@ -48,7 +49,7 @@ pub fn query(key: &str, loaded: &Loaded, registry: &Registry) -> Result<ValueKin
     })
 }
 
-/// As [`query`], with what the value replaced and where it was set; no constants.
+/// Does the same as [`query`], with the replaced values and the place of the binding; no constants.
 ///
 /// # Errors
 /// As [`query`].

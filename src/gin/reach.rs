@@ -1,7 +1,7 @@
-//! What running a root configurable reaches: which configurables in which scopes, with which values.
+//! The configurables that a run of a root configurable reaches, with their scopes and values.
 //!
-//! This follows references as gin runs them (docs/gin.md, "Scopes"), by schemas alone: nothing is
-//! evaluated to a spec. It gives the operative configuration, what is unused, and cycles.
+//! The walk follows references as gin runs them (docs/gin.md, "Scopes"), by schemas alone: nothing
+//! is evaluated to a spec. It gives the operative configuration, unused bindings, and cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,21 +11,21 @@ use super::schema::{CallSite, Fallback, Param, Registry, Schema};
 use super::source::Span;
 use super::value::{MacroUse, Reference, Value, ValueKind};
 
-/// How deep references and macros may lead from one to the next; it bounds the stack.
+/// The greatest depth of references and macros that lead to each other; it bounds the stack.
 pub(super) const MAX_CALLS: usize = 200;
 
-/// What is said of deeper ones.
+/// The error message beyond that depth.
 pub(super) const TOO_DEEP: &str = "references and macros lead deeper than 200 levels";
 
 /// The parameters of one configurable in one scope.
 type Arguments = BTreeMap<String, Value>;
 
-/// What was reached.
+/// The result of following references and macros.
 #[derive(Debug, Default)]
 pub struct Reached {
     /// `(scope, configurable)` to its parameters: those bound, and defaults that gin can write.
     pub sections: BTreeMap<(String, &'static str), Arguments>,
-    /// Macros that were used, by the path they were asked for.
+    /// Macros that were used, by the path in the use.
     pub macros: BTreeMap<String, Value>,
     /// `(scope, configurable, argument)` of the bindings that had an effect.
     pub used: BTreeSet<(String, &'static str, String)>,
@@ -50,7 +50,7 @@ pub fn reach(
     walk.reached
 }
 
-/// Follows everything that is bound, as if each configurable was run in the scope it is bound in.
+/// Follows all bindings, as if each configurable was run in the scope of its bindings.
 pub fn reach_all(config: &Config, registry: &Registry) -> Reached {
     let mut walk = Walk::new(config, registry);
     for (scope, name) in config.bindings.keys() {
@@ -65,10 +65,10 @@ pub fn reach_all(config: &Config, registry: &Registry) -> Reached {
     walk.reached
 }
 
-/// Bound arguments, with the scope each is bound in.
+/// Bound arguments, each with the scope of its binding.
 pub(super) type Bindings = BTreeMap<String, (Value, String)>;
 
-/// What is bound to a configurable that runs in `scope`: inner scopes win.
+/// Returns the arguments bound to a configurable that runs in `scope`: inner scopes win.
 pub(super) fn bindings_of(config: &Config, schema: &Schema, scope: &[String]) -> Bindings {
     let mut out = Bindings::new();
     for depth in 0..=scope.len() {
@@ -82,7 +82,7 @@ pub(super) fn bindings_of(config: &Config, schema: &Schema, scope: &[String]) ->
     out
 }
 
-/// What a configurable is given that its caller does not supply: what is `bound` to it, and
+/// Returns the arguments of a configurable that its caller does not supply: those in `bound`, and
 /// defaults that gin can write and bind.
 pub(super) fn arguments_of(schema: &Schema, bound: Bindings, supplied: &[String]) -> Arguments {
     let default = |param: &Param| match &param.default {
@@ -170,7 +170,7 @@ impl<'a> Walk<'a> {
         self.calls.pop();
     }
 
-    /// Records the parameters of a call, and gives those that are bound.
+    /// Records the parameters of a call, and returns the bound ones.
     fn arguments(
         &mut self,
         schema: &'static Schema,
@@ -188,8 +188,8 @@ impl<'a> Walk<'a> {
         bound
     }
 
-    /// Notes the parameters of a call that nothing gives. What another project's program runs first may
-    /// get arguments from there.
+    /// Notes the parameters of a call that have no value. In another project, the root configurable
+    /// is exempt: the program that runs it may pass arguments.
     fn note_missing(
         &mut self,
         schema: &'static Schema,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::schema::{Fallback, Param, Registry, Schema};
 
-/// What stands above the configurables.
+/// The text above the configurables.
 const HEAD: &str = "# Configurables
 
 Everything that a gin file can name. `gimlet gin reference` writes this page from the schemas of the
@@ -12,7 +12,7 @@ program; [gin.md](gin.md) teaches the language. A parameter without a default mu
 supplied by the caller.
 ";
 
-/// The page.
+/// Writes the page.
 pub fn reference(registry: &Registry) -> String {
     let mut modules: BTreeMap<&str, Vec<&'static Schema>> = BTreeMap::new();
     for schema in registry.iter() {

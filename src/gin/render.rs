@@ -15,25 +15,26 @@ use annotate_snippets::{Annotation, AnnotationKind, Element, Group, Level, Rende
 use super::diagnostic::{Diagnostic, Diagnostics, Severity};
 use super::source::{SourceMap, Span};
 
-/// How many errors are shown; one mistake can cause many.
+/// The number of shown errors; one mistake can cause many.
 const MAX_SHOWN: usize = 20;
 
-/// Longer pictures are cut around the place that matters.
+/// Longer pictures are cut around the relevant place.
 const MAX_WINDOW: usize = 2000;
 
-/// How much of a cut line is shown.
+/// The length of the shown part of a cut line.
 const MAX_LINE: usize = 200;
 
 /// Places within this many lines and bytes share a picture.
 const NEAR: (usize, usize) = (10, MAX_WINDOW);
 
 impl Diagnostics {
-    /// The first of each severity as text, warnings first, with terminal colours if asked for.
+    /// Renders the first diagnostics of each severity, warnings first, with terminal colours on
+    /// request.
     pub fn render(&self, color: bool) -> String {
         self.render_up_to(MAX_SHOWN, color)
     }
 
-    /// All of it.
+    /// Renders all diagnostics.
     pub fn render_all(&self, color: bool) -> String {
         self.render_up_to(usize::MAX, color)
     }
@@ -64,8 +65,9 @@ impl Diagnostics {
     fn one(&self, diagnostic: &Diagnostic, renderer: &Renderer) -> String {
         let text = renderer.render(&[group(diagnostic, &self.sources)]);
         let Some((span, _)) = diagnostic.place else { return text };
-        // The renderer counts columns from the start of what it is shown, which for a very long
-        // line is not the line's; and in the text of a flag a position means little.
+        // The renderer counts columns from the start of the text that it gets, which for a very
+        // long line is not the start of the line; and in the text of a flag a position means
+        // little.
         let file = self.sources.file(span.file);
         let shown = position(span, &self.sources, window(&file.text, &[span]).start);
         let meant = match is_flag(&self.sources, span) {
@@ -109,7 +111,7 @@ fn group<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Group<'a> {
     group.elements(help.iter().map(|help| Level::HELP.message(help.as_str())))
 }
 
-/// The place, and with it or after it the related ones.
+/// Returns the element of the place, together with the related ones, which may share its picture.
 fn place<'a>(
     span: Span,
     label: &'a str,
@@ -131,7 +133,7 @@ fn place<'a>(
 
 type Mark<'a> = (Span, &'a str, AnnotationKind);
 
-/// Lines that hold the marks, which lie near each other; the first mark gives the position.
+/// Returns the lines with the marks, which lie near each other; the first mark gives the position.
 fn snippet<'a>(marks: &[Mark<'a>], sources: &'a SourceMap) -> Element<'a> {
     let (first, ..) = marks[0];
     let file = sources.file(first.file);
@@ -178,7 +180,7 @@ fn include_chain(span: Span, sources: &SourceMap) -> Vec<String> {
     includes.map(line).map(|(name, line)| format!("included from {name}:{line}")).collect()
 }
 
-/// Whether the text was given by a flag, whose name it then bears.
+/// Whether a flag gave the text; the text is then named like the flag.
 fn is_flag(sources: &SourceMap, span: Span) -> bool {
     sources.file(span.file).name.starts_with("--")
 }

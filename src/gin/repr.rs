@@ -1,10 +1,10 @@
-//! Python's `repr` of values: what gin prints, and what parses back.
+//! Python's `repr` of values, which gin prints and parses back.
 
 use std::fmt::{Display, Formatter, Result, Write};
 
 use super::value::{MacroUse, Reference, Value, ValueKind};
 
-/// `repr` of a string: single quotes, unless it holds single and no double ones.
+/// `repr` of a string: single quotes, unless the text contains single and no double quotes.
 pub fn repr_str(text: &str) -> String {
     let quote = preferred_quote(text.contains('\''), text.contains('"'));
     let mut out = String::with_capacity(text.len() + 2);

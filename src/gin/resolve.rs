@@ -1,8 +1,8 @@
-//! Names: from a selector as written to the configurable it means.
+//! Names: from a selector as written to its configurable.
 //!
 //! A file that begins with `from __gin__ import dynamic_registration` names things through its own
 //! imports only; any other text (and the command line) by a dotted suffix that is unique, first
-//! among what earlier statements mentioned, then in the whole registry.
+//! among the configurables that earlier statements mentioned, then in the whole registry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,23 +16,23 @@ use super::suggest::{did_you_mean, nearest};
 const ENTRY_MODULES: [&str; 5] =
     ["t5x.train", "t5x.eval", "t5x.infer", "t5x.precompile", "t5x.export"];
 
-/// Packages whose modules need no task file, even where none of their names is known here.
+/// Packages whose modules need no task file, even if the registry has none of their names.
 pub(super) const BUILT_IN_MODULES: [&str; 8] =
     ["__main__", "__gin__", "t5x", "t5", "t5.data", "seqio", "jax", "jax.numpy"];
 
-/// What one text has imported so far.
+/// The imports of one text so far.
 #[derive(Clone, Debug, Default)]
 pub struct Imports {
     /// Whether names resolve through the imports alone.
     pub dynamic: bool,
-    /// Imports by the name that they give, the last one last.
+    /// Imports by the name that they define, the last one last.
     modules: BTreeMap<String, Vec<Import>>,
-    /// Names that imports would have given whose modules were not found, which has been reported.
+    /// Names of imports whose modules were not found, which has been reported.
     failed: BTreeSet<String>,
 }
 
 impl Imports {
-    /// What a list of imports makes known.
+    /// Collects a list of imports.
     pub fn of<'a>(list: impl IntoIterator<Item = &'a Import>) -> Self {
         let mut imports = Self::default();
         list.into_iter().for_each(|import| imports.add(import));
@@ -46,13 +46,13 @@ impl Imports {
         self.modules.entry(name.to_string()).or_default().push(import.clone());
     }
 
-    /// How a file with dynamic registration names a configurable.
+    /// Returns the import and path by which a file with dynamic registration names a configurable.
     pub(super) fn source_of(&self, selector: &str) -> Option<ImportSource> {
         let (first, _) = selector.split_once('.').filter(|_| self.dynamic)?;
         Some(self.modules.get(first)?.last()?.source_of(selector))
     }
 
-    /// Notes an import whose module was not found: what is named through it is no further mistake.
+    /// Notes an import whose module was not found: uses of its name are not reported again.
     pub fn add_failed(&mut self, import: &Import) {
         self.failed.insert(import.binding().0.to_string());
     }
@@ -63,20 +63,20 @@ impl Imports {
     }
 }
 
-/// Whether a module is built in: it, or a module below it, holds a configurable.
+/// Whether a module is built in, which means that it or a module below it holds a configurable.
 pub fn is_builtin(module: &str, registry: &Registry) -> bool {
     let below = format!("{module}.");
     BUILT_IN_MODULES.contains(&module)
         || registry.names().any(|name| name.starts_with(&below) || name == module)
 }
 
-/// Why a selector means no configurable.
+/// The reason why a selector means no configurable.
 pub enum Unresolved {
-    /// There is none of that name.
+    /// No configurable has that name.
     Unknown(Diagnostic),
-    /// There are several.
+    /// Several configurables have that name.
     Ambiguous(Diagnostic),
-    /// It is named through an import that has been reported.
+    /// The name uses an import that has been reported.
     Reported,
 }
 
@@ -107,7 +107,7 @@ pub fn resolve(
     let matching = registry.with_suffix(selector);
     let known = |schema: &&Schema| schema.module.is_some() || mentioned.contains(schema.name);
     let earlier: Vec<_> = matching.iter().copied().filter(known).collect();
-    // In another project's files, names that gin-config takes for several are refused as it does.
+    // In another project's files, names that gin-config finds ambiguous are refused as well.
     let reserved = registry.any_module.then(|| gins_own(selector)).flatten();
     match (&earlier[..], &matching[..]) {
         ([one], _) | ([], [one]) if reserved.is_none_or(|own| own == one.name) => Ok(one),
@@ -161,9 +161,9 @@ fn through_imports(
     })
 }
 
-/// The dotted names that may stand for what was imported: its own, for `__main__` those of every entry
-/// point, and in another project, where gin-config has registered what it found there under the alias,
-/// its own with the alias at its end.
+/// Returns the dotted names that may stand for the imported module: its own; for `__main__`, those
+/// of every entry point; and in another project, where gin-config has registered configurables
+/// under the alias, its own with the alias at its end.
 pub(super) fn modules_of(import: &Import, registry: &Registry) -> Vec<String> {
     let (_, module) = import.binding();
     let mut modules = vec![module.to_string()];

@@ -1,6 +1,7 @@
-//! Tables in gin: what makes many specs out of one block.
+//! Tables in gin, which make many specs out of one block.
 //!
-//! A row is a dict. While a block is evaluated for a row, its fields are macros: `%LABELS`, or
+//! A row is a dict. While a block is evaluated for a row, the row's fields are macros: `%LABELS`,
+//! or
 //! `f'glue_{NAME}'` within a text. See [`super::Evaluator::with_row`].
 
 use std::collections::BTreeMap;

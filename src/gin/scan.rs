@@ -1,17 +1,17 @@
 //! Cuts gin text into logical lines, as Python's `tokenize` does.
 //!
-//! A logical line ends at a line break outside strings and brackets that no backslash precedes. What
-//! is wrong with strings and brackets is reported here, where the opener is known; such a line is
-//! marked broken and the scan goes on behind it. Every byte is looked at once.
+//! A logical line ends at a line break outside strings and brackets that no backslash precedes.
+//! Mistakes in strings and brackets are reported here, where the opener is known; such a line is
+//! marked broken and the scan continues behind it. Every byte is looked at once.
 
 use super::diagnostic::Diagnostic;
 use super::mistakes::MAX_MISTAKES;
 use super::source::{FileId, Span};
 
-/// How deep brackets nest, at most. CPython's own limit; it bounds the stack of every later stage.
+/// The greatest depth of nested brackets. CPython's own limit; it bounds the stack of later stages.
 pub(super) const MAX_DEPTH: usize = 200;
 
-/// How long a logical line is, at most, in bytes. Its parts take a hundred times its length in memory.
+/// The greatest length of a logical line in bytes. Its parts take a hundred times as much memory.
 pub(super) const MAX_LENGTH: usize = 8 << 20;
 
 /// A logical line: from its first token to its last, without a trailing comment.
@@ -23,7 +23,7 @@ pub struct Line {
     pub end: usize,
     /// Its indentation; a tab goes to the next multiple of eight.
     pub column: usize,
-    /// Whether something in it is reported already, so that it must not be parsed.
+    /// Whether a mistake in it is reported already, so that it must not be parsed.
     pub broken: bool,
 }
 
@@ -63,7 +63,7 @@ impl Scanner<'_> {
         None
     }
 
-    /// Scans tokens up to the end of the logical line; `None` if it has none.
+    /// Scans tokens up to the end of the logical line; `None` if there are none.
     fn logical_line(&mut self, column: usize) -> Option<Line> {
         let start = self.at;
         let mut line = Line { start, end: start, column, broken: false };
@@ -123,7 +123,7 @@ impl Scanner<'_> {
         (line.end > line.start).then_some(line)
     }
 
-    /// Skips the backslash here and the line break that it hides; else reports it.
+    /// Skips the backslash here and the line break after it; reports other backslashes.
     fn continuation(&mut self, line: &mut Line) {
         match &self.text[self.at + 1..] {
             [b'\r', b'\n', _, ..] => self.at += 3,
@@ -142,7 +142,7 @@ impl Scanner<'_> {
                     self.report(self.at, self.at + 1, message, "this backslash", help);
                 }
                 line.broken = true;
-                // Behind blanks, the next line is meant to belong to this one.
+                // After blanks, the next line probably belongs to this one.
                 self.at += 1 + if ends { blanks } else { 0 };
                 if ends && self.peek().is_some() {
                     self.at += if self.text[self.at..].starts_with(b"\r\n") { 2 } else { 1 };

@@ -1,4 +1,4 @@
-//! The registry: what can be named in gin, written once, on the spec's own type.
+//! The registry of names for gin, each declared once, on the spec's own type.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -17,36 +17,36 @@ pub struct Schema {
     pub aliases: &'static [&'static str],
     /// The doc comment of the type.
     pub doc: &'static str,
-    /// The Python module in which a decorator registers it, through which gin-config prints it; `None`
-    /// where gin files do, by the names they give it, or where that is not known.
+    /// The Python module in which a decorator registers it, under which gin-config prints it;
+    /// `None` if gin files register it by their imports, or if that is not known.
     pub module: Option<&'static str>,
     /// Whether bindings of a run also reach this configurable inside task files.
     pub open: bool,
     /// The parameters in the order declared.
     pub params: Vec<Param>,
-    /// Whether it takes any other argument too, as Python's `**kwargs`.
+    /// Whether it takes any other argument too, as with Python's `**kwargs`.
     pub takes_any: bool,
     /// The only arguments that gin may bind; empty for all.
     pub allowed: Vec<String>,
     /// Arguments that gin may not bind.
     pub denied: Vec<String>,
-    /// What it runs by itself, beside what its parameters refer to.
+    /// Configurables that it runs by itself, beside those in its parameters.
     pub calls: Vec<Call>,
 }
 
 /// A configurable that another one runs by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Full name of the one that is run.
+    /// Full name of the called configurable.
     pub target: String,
-    /// How.
+    /// The way of the call.
     pub site: CallSite,
 }
 
-/// How a configurable is called by the code that was given it.
+/// The way in which code calls a configurable that it was given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallSite {
-    /// Scopes that the caller enters before, outermost first.
+    /// Scopes that the caller enters before the call, outermost first.
     pub enters: Vec<String>,
     /// Arguments that the caller supplies; bindings of them have no effect.
     pub supplies: Vec<String>,
@@ -55,12 +55,12 @@ pub struct CallSite {
 }
 
 impl CallSite {
-    /// The scope in which a bare reference with the scope `own` is run for `consumer`.
+    /// Returns the scope in which a bare reference with the scope `own` is run for `consumer`.
     pub(super) fn scope_of(&self, own: &[String], consumer: &[String]) -> Vec<String> {
         if own.is_empty() { self.scope_from(consumer) } else { own.to_vec() }
     }
 
-    /// The scope of the call by a consumer that runs in `consumer`.
+    /// Returns the scope of the call by a consumer that runs in the scope `consumer`.
     pub fn scope_from(&self, consumer: &[String]) -> Vec<String> {
         let active = if self.later { &[] } else { consumer };
         active.iter().chain(&self.enters).cloned().collect()
@@ -78,7 +78,7 @@ impl Schema {
         self.params.iter().find(|param| param.name == name)
     }
 
-    /// Why gin may not bind the argument, if it may not.
+    /// Returns the reason why gin may not bind the argument, if it may not.
     pub fn refusal(&self, argument: &str) -> Option<String> {
         let name = self.short_name();
         let is = |known: &String| known == argument;
@@ -103,7 +103,7 @@ impl Schema {
     }
 }
 
-/// What a parameter is when nothing is bound.
+/// The value of a parameter without a binding.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Fallback {
     /// A value must be bound, or the caller supplies it.
@@ -111,7 +111,7 @@ pub enum Fallback {
     Required,
     /// A value that gin can write.
     Value(ValueKind),
-    /// Something else, as its own language writes it.
+    /// Another value, as its own language writes it.
     Opaque(String),
 }
 
@@ -125,10 +125,10 @@ impl std::fmt::Display for Fallback {
     }
 }
 
-/// Records what is wrong with the type of a value.
+/// A check that records type errors in a value.
 type TypeCheck = fn(&Value, &mut Evaluator<'_>) -> Result<(), Reported>;
 
-/// A default as its own language writes it, and what makes it.
+/// A default as its own language writes it, and the function that makes it.
 type DefaultOf<T> = (&'static str, fn() -> T);
 
 /// One parameter of a configurable.
@@ -138,24 +138,24 @@ pub struct Param {
     pub name: &'static str,
     /// The doc comment of the field; for an ignored parameter, why it has no effect here.
     pub doc: &'static str,
-    /// What may be bound: `an int`, `a str or None`.
+    /// The expected values: `an int`, `a str or None`.
     pub expected: String,
-    /// What it is when nothing is bound.
+    /// The value without a binding.
     pub default: Fallback,
     /// Accepted for compatibility, without effect.
     pub ignored: bool,
-    /// How a bare reference bound to it is called; `None` where that is not known.
+    /// The way in which a bare reference bound to it is called; `None` if that is not known.
     pub call: Option<CallSite>,
-    /// Whether the keys of the dicts bound to it can be used as macros.
+    /// Whether the keys of its dicts can be used as macros.
     pub(super) declares_macros: bool,
-    /// Whether the values bound to it are names of modules, which are imported.
+    /// Whether its values are names of modules, which are imported.
     pub names_module: bool,
-    /// Checks a value's type; `None` where any may be bound.
+    /// Checks a value's type; `None` if any value is accepted.
     pub(super) check: Option<TypeCheck>,
 }
 
 impl Param {
-    /// A parameter that a field of type `T` holds, with its default as written and as made.
+    /// Makes the parameter for a field of type `T`, from its default as written and as made.
     pub fn of<T: FromGin>(
         name: &'static str,
         doc: &'static str,
@@ -207,12 +207,12 @@ pub struct Registry {
     constants: BTreeMap<String, Option<ValueKind>>,
     /// Whether modules that hold none of the configurables may be imported as well.
     pub any_module: bool,
-    /// Whether a name within another configurable's is nothing but a longer name.
+    /// Whether a name that extends another configurable's name is never a method.
     pub(super) without_methods: bool,
 }
 
 impl Default for Registry {
-    /// What gin itself registers.
+    /// Creates a registry with gin's own configurables.
     fn default() -> Self {
         let mut registry = Self {
             by_name: BTreeMap::new(),
@@ -236,17 +236,17 @@ fn reversed(name: &str) -> String {
 /// The constant that stands for a value still to be given.
 pub const REQUIRED: &str = "gin.REQUIRED";
 
-/// The functions that gin-config registers itself, so that their short names are taken.
+/// The functions that gin-config registers itself, which reserves their short names.
 const GINS_OWN: [&str; 3] = ["gin.constant", "gin.macro", "gin.singleton"];
 
-/// The function of gin's own that a selector may mean.
+/// Returns the function of gin's own that a selector may mean.
 pub(super) fn gins_own(selector: &str) -> Option<&'static str> {
     let fits =
         |own: &&&str| own.strip_suffix(selector).is_some_and(|rest| matches!(rest, "" | "gin."));
     GINS_OWN.iter().find(fits).copied()
 }
 
-/// What `%gin.REQUIRED` calls, which is printed by that sign and needs its module's import.
+/// The configurable behind `%gin.REQUIRED`, printed as that sign; it needs its module's import.
 pub(super) static CONSTANT: LazyLock<Schema> = LazyLock::new(|| Schema {
     name: "gin.constant",
     aliases: &["gin.config.constant"],
@@ -274,18 +274,18 @@ static SINGLETON: LazyLock<Schema> = LazyLock::new(|| Schema {
 type Run = fn(&mut Evaluator<'_>) -> Result<Result<ValueKind, String>, Reported>;
 
 impl Registry {
-    /// An empty registry for another project's configurables: of its modules, not all are known.
+    /// Creates an empty registry for another project, some of whose modules are not known.
     pub fn of_another_project() -> Self {
         Self { any_module: true, ..Self::default() }
     }
 
-    /// The registry of everything that can be reached from `T`.
+    /// Adds everything that can be reached from `T`.
     pub fn with<T: FromGin>(mut self) -> Self {
         T::register(&mut self);
         self
     }
 
-    /// Adds a configurable; `false` if it is known already. Two types of one name are our bug.
+    /// Adds a configurable; `false` if it is known already. Two types of one name are a bug.
     pub fn add(&mut self, schema: &'static Schema) -> bool {
         for name in schema.names() {
             if let Some(known) = self.by_name.insert(name, schema) {
@@ -297,7 +297,7 @@ impl Registry {
         true
     }
 
-    /// Configurables of which some name ends in `.selector`, each once, sorted by name.
+    /// Returns configurables with a name that ends in `.selector`, each once, sorted by name.
     pub fn with_suffix(&self, selector: &str) -> Vec<&'static Schema> {
         let prefix = reversed(selector) + ".";
         let matching = self.by_reversed.range(prefix.clone()..);
@@ -307,7 +307,7 @@ impl Registry {
             .collect();
         found.sort_by_key(|schema| schema.name);
         found.dedup_by_key(|schema| schema.name);
-        // An alias counts where no name fits.
+        // An alias counts if no name fits.
         let prefix = format!(".{selector}");
         let by_name = |schema: &&Schema| schema.name.ends_with(&prefix);
         if found.iter().any(by_name) {
@@ -323,7 +323,7 @@ impl Registry {
         self
     }
 
-    /// The function of that full name, if it is one.
+    /// Returns the function of that full name, if the name is that of a function.
     pub fn function(&self, name: &str) -> Option<(&'static Schema, Run)> {
         let schema = self.get(name)?;
         Some((schema, *self.functions.get(schema.name)?))
@@ -334,12 +334,12 @@ impl Registry {
         self.by_name.get(name).copied()
     }
 
-    /// Adds a constant; one without a value can be named, and not computed with.
+    /// Adds a constant; without a value it can be named, but not used in computations.
     pub fn add_constant(&mut self, name: String, value: Option<ValueKind>) {
         self.constants.insert(name, value);
     }
 
-    /// Full names of the constants that `name` is, or is a dotted suffix of.
+    /// Returns full names of the constants that `name` is, or is a dotted suffix of.
     pub fn matching_constants(&self, name: &str) -> Vec<&str> {
         if let Some((exact, _)) = self.constants.get_key_value(name) {
             return vec![exact];
@@ -359,13 +359,14 @@ impl Registry {
         self.constants.keys().map(String::as_str)
     }
 
-    /// Whether the configurable is a method: its name is that of another one and a last component.
+    /// Whether the configurable is a method: its name is another one's, followed by one more
+    /// component.
     pub fn is_method(&self, schema: &Schema) -> bool {
         let class = schema.name.rsplit_once('.').map(|(class, _)| class);
         !self.without_methods && class.is_some_and(|class| self.get(class).is_some())
     }
 
-    /// The module that a configurable is in; that of its class for a method.
+    /// Returns the module of a configurable; for a method, that of its class.
     pub fn module_of(&self, schema: &Schema) -> &'static str {
         let components = if self.is_method(schema) { 2 } else { 1 };
         let dot = schema.name.rmatch_indices('.').nth(components - 1);

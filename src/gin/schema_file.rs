@@ -45,7 +45,7 @@ struct Parameter {
     name: String,
     #[serde(default)]
     doc: String,
-    /// Absent where the parameter has none; null for Python's None.
+    /// Absent if the parameter has none; null for Python's None.
     #[serde(default, deserialize_with = "present")]
     default: Option<Json>,
     call: Option<Site>,
@@ -59,7 +59,7 @@ struct Site {
     later: bool,
 }
 
-/// A site with the configurable that is called; `deny_unknown_fields` does not go with `flatten`.
+/// A site and the called configurable; `deny_unknown_fields` does not work with `flatten`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Target {
@@ -72,7 +72,7 @@ struct Target {
     later: bool,
 }
 
-/// Keeps a null apart from an absent key.
+/// Distinguishes a null from an absent key.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
     Json::deserialize(deserializer).map(Some)
 }
@@ -80,7 +80,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<J
 /// The registry of the configurables and constants that files of JSON declare.
 ///
 /// # Errors
-/// What is wrong with a text, with its name, line and column.
+/// An error in a text, with its name, line and column.
 pub fn registry_of<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<Registry, String> {
@@ -90,7 +90,7 @@ pub fn registry_of<'a>(
         let mut taken: BTreeSet<_> =
             file.configurables.iter().map(|e| e.selector.clone()).collect();
         for mut entry in file.configurables {
-            // A name that two of them have means neither.
+            // A name that two configurables have means neither of them.
             entry.names.retain(|name| registry.get(name).is_none() && taken.insert(name.clone()));
             let selector = entry.selector.clone();
             if registry.get(&selector).is_some() {
@@ -150,7 +150,7 @@ fn param(parameter: Parameter) -> Result<Param, String> {
     })
 }
 
-/// The registry as such a file. Parameters that have no effect here have a default that is not
+/// Converts the registry to such a file. Parameters without effect here have a default that is not
 /// written out.
 pub fn registry_to_json(registry: &Registry) -> Json {
     let others = registry.iter().filter(|schema| !schema.name.starts_with("gin."));
@@ -189,7 +189,7 @@ fn param_to_json(param: &Param) -> Json {
     out
 }
 
-/// A value, or for what gin cannot write, `{"$opaque": "text"}`, that text.
+/// Reads a value, or the text of `{"$opaque": "text"}`, which stands for a value gin cannot write.
 fn literal(json: &Json) -> Result<Result<super::ValueKind, String>, String> {
     match json.get("$opaque") {
         Some(Json::String(text)) => Ok(Err(text.clone())),

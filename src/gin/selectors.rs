@@ -1,7 +1,7 @@
-//! How a file may name each configurable: what editors propose.
+//! The names by which a file may use each configurable; editors propose them.
 //!
-//! With dynamic registration that is through its imports, and what it has not imported is proposed
-//! with the import it needs. Without, it is the shortest suffix that means one thing.
+//! With dynamic registration, a file uses its imports, and other configurables are proposed with
+//! the import that they need. Without it, the name is the shortest unique suffix.
 
 use super::ast::Import;
 use super::resolve::modules_of;
@@ -10,11 +10,11 @@ use super::schema::{Registry, Schema};
 /// A name of a configurable that a file may use.
 #[derive(Clone, Debug)]
 pub struct Selector {
-    /// As it is written: `utils.DatasetConfig`.
+    /// The name as written: `utils.DatasetConfig`.
     pub text: String,
-    /// What it means.
+    /// The configurable that it means.
     pub schema: &'static Schema,
-    /// The statement that the file needs first, if it does.
+    /// The statement that the file needs first, if any.
     pub import: Option<String>,
 }
 
@@ -49,7 +49,7 @@ fn through(imports: &[Import], schema: &'static Schema, registry: &Registry) -> 
     Some(Selector { text, schema, import: None })
 }
 
-/// The name after one more import; gin's own need none.
+/// Returns the name after one more import; gin's own configurables need none.
 fn imported(schema: &'static Schema, registry: &Registry) -> Option<Selector> {
     if schema.name.starts_with("gin.") {
         return Some(Selector { text: schema.name.to_string(), schema, import: None });

@@ -1,4 +1,4 @@
-//! How values that are references are read.
+//! The reading of values that are references.
 
 use std::ops::Deref;
 
@@ -34,7 +34,7 @@ macro_rules! read_slot {
 /// else in the root scope, and supplies the arguments that are not in its schema.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ref<T>(
-    /// What the call will see.
+    /// The configurable for the call.
     pub T,
 );
 
@@ -67,11 +67,11 @@ impl<T: Slot> FromGin for Ref<T> {
     }
 }
 
-/// A bare `@f` that the function which is given it calls while it runs: in the reference's own scope,
-/// else in that of the function.
+/// A bare `@f` that a function gets and calls while it runs: in the reference's own scope, else in
+/// the scope of the function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FnRef<T>(
-    /// What the call will see.
+    /// The configurable for the call.
     pub T,
 );
 

@@ -1,6 +1,6 @@
-//! Where gin text comes from: files with their include chain, and places within them.
+//! Sources of gin text: files with their include chain, and places within them.
 //!
-//! L0 knows no storage: whoever runs the language supplies a [`Source`] that finds text by path.
+//! L0 knows no storage: its caller supplies a [`Source`] that finds text by path.
 
 use std::sync::OnceLock;
 
@@ -20,7 +20,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The place of what stands in no text.
+    /// The place of values that stand in no text.
     pub const NOWHERE: Span = Span { file: FileId(u32::MAX), start: 0, end: 0 };
 
     /// The smallest span that covers both; they must lie in one file.
@@ -33,11 +33,11 @@ impl Span {
 /// One parsed text.
 #[derive(Clone, Debug)]
 pub struct SourceFile {
-    /// What errors call it: a path, or the flag it was given with (`--gin.BATCH_SIZE`).
+    /// The name in errors: a path, or the flag that gave the text (`--gin.BATCH_SIZE`).
     pub name: String,
     /// Its whole text.
     pub text: String,
-    /// The `include` or `import` that brought it, if any.
+    /// The `include` or `import` that loaded it, if any.
     pub included_from: Option<Span>,
 }
 
@@ -45,7 +45,7 @@ pub struct SourceFile {
 #[derive(Clone, Debug, Default)]
 pub struct SourceMap {
     files: Vec<SourceFile>,
-    /// Where each file's lines start, once it was asked for.
+    /// Offsets at which each file's lines start, computed on first use.
     line_starts: Vec<OnceLock<Vec<usize>>>,
 }
 
@@ -68,7 +68,7 @@ impl SourceMap {
         (0..).map(FileId).zip(&self.files)
     }
 
-    /// The text a span covers.
+    /// Returns the text of a span.
     pub fn text(&self, span: Span) -> &str {
         &self.file(span.file).text[span.start..span.end]
     }
@@ -89,7 +89,7 @@ impl SourceMap {
 /// Finds gin text by path. Implemented by `run/` over the disk, the embedded library and mapped
 /// buckets.
 pub trait Source {
-    /// The text at `path`, or `None` where there is nothing; an unreadable file is an error.
+    /// Returns the text at `path`, or `None` if there is no file; an unreadable file is an error.
     fn read(&self, path: &str) -> std::io::Result<Option<String>>;
 
     /// Paths that exist and are spelled like `path`, for "did you mean".

@@ -1,5 +1,5 @@
-//! Spellings in a text whose names nobody has resolved: `f.x` and `lib.f.x` may well be one parameter, whose
-//! last binding counts. So they are printed in the order in which they were bound.
+//! Spellings in a text whose names are not resolved: `f.x` and `lib.f.x` may be one parameter,
+//! whose last binding counts. So they are printed in the order of the bindings.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub(super) fn in_order<'a>(sections: Vec<Section<'a>>, config: &Config) -> Vec<S
     groups.into_values().flat_map(|group| as_bound(group, config)).collect()
 }
 
-/// Whether both names may mean one configurable, of which both bind a parameter.
+/// Whether both names may mean one configurable, and both bind the same parameter.
 fn compete(one: &Section<'_>, other: &Section<'_>) -> bool {
     let ends =
         |long: &str, short: &str| long.strip_suffix(short).is_some_and(|rest| rest.ends_with('.'));
@@ -47,7 +47,8 @@ fn compete(one: &Section<'_>, other: &Section<'_>) -> bool {
         && one.arguments.iter().any(|(name, _)| other.arguments.iter().any(|(o, _)| o == name))
 }
 
-/// The bindings of a group in the order of the text, a section for each stretch of one name.
+/// Returns the bindings of a group in the order of the text, a section for each stretch of one
+/// name.
 fn as_bound<'a>(group: Vec<Section<'a>>, config: &Config) -> Vec<Section<'a>> {
     if group.len() == 1 {
         return group;

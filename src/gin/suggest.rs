@@ -1,6 +1,6 @@
 //! "Did you mean": the known name nearest to what was written.
 
-/// `did you mean `x`?`, or a list of what exists where nothing is near.
+/// Returns `did you mean `x`?`, or a list of the known names if none is near.
 pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let mut known: Vec<&str> = known.into_iter().collect();
     known.sort_unstable();
@@ -15,7 +15,7 @@ pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>)
     }
 }
 
-/// The known name within a third of the written one's length in edits, if there is one.
+/// Returns the nearest known name within a third of the written one's length in edits, if any.
 pub fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
     let budget = (written.chars().count() / 3).max(1);
     known

@@ -1,5 +1,5 @@
-//! What a root configurable is given, by the path from the root: macros, scopes and references are
-//! gone, so that two configurations that mean the same give the same lines.
+//! The values that a root configurable gets, by the path from the root. Macros, scopes and
+//! references are resolved, so that two configurations that mean the same give the same lines.
 //!
 //! ```text
 //! train.model.module.config.emb_dim = 768
@@ -12,13 +12,13 @@ use super::reach::{arguments_of, bindings_of};
 use super::schema::{CallSite, Registry, Schema};
 use super::value::{Reference, Value, ValueKind};
 
-/// A configuration that refers to its parts so often that it takes more steps is cut.
+/// The greatest number of steps, after which a configuration with very many references is cut.
 const MAX_STEPS: usize = 1_000_000;
 
-/// How deep configurables hold each other, at most; a cycle ends here.
+/// The greatest depth of configurables that hold each other; a cycle ends here.
 const MAX_DEPTH: usize = 100;
 
-/// Every parameter below `root`, and which configurable stands where one is referred to.
+/// Returns every parameter below `root`, and the configurable of each reference.
 pub fn tree(
     config: &Config,
     registry: &Registry,
@@ -42,7 +42,7 @@ struct Place<'a> {
     depth: usize,
 }
 
-/// Where a value is evaluated, and for whom.
+/// The scope in which a value is evaluated, and its consumer's scope.
 #[derive(Clone, Copy)]
 struct Context<'a> {
     scope: &'a [String],
@@ -125,7 +125,7 @@ impl Grower<'_> {
         }
     }
 
-    /// Counts a step.
+    /// Counts a step; `false` after the last permitted one.
     fn may_go_on(&mut self) -> bool {
         self.steps += 1;
         self.steps <= MAX_STEPS
@@ -135,7 +135,7 @@ impl Grower<'_> {
         self.lines.insert(at.path.to_string(), text);
     }
 
-    /// A number or text behind macros.
+    /// Evaluates a number or text behind macros.
     fn plain(&mut self, leaf: &Value, depth: usize) -> Result<ValueKind, String> {
         if depth >= MAX_DEPTH || !self.may_go_on() {
             return Err("macros lead too deep".to_string());
@@ -153,7 +153,7 @@ impl Grower<'_> {
     }
 }
 
-/// Whether something in it is no plain value.
+/// Whether a value in it is not plain.
 fn holds_references(value: &Value) -> bool {
     let mut found = false;
     value.for_each(&mut |leaf| {

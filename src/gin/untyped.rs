@@ -1,4 +1,4 @@
-//! A registry in which everything that some texts name is known and takes any argument.
+//! A registry in which every name in some texts is known and takes any argument.
 
 use super::ast::{Statement, StatementKind};
 use super::parse::parse;
@@ -6,10 +6,10 @@ use super::schema::{Registry, Schema};
 use super::source::FileId;
 use super::value::{Value, ValueKind};
 
-/// The registry for texts whose configurables nobody has declared: each selector names itself.
+/// Builds the registry for texts without schemas: each selector is its own full name.
 pub fn untyped<'a>(texts: impl IntoIterator<Item = &'a str>) -> Registry {
     let mut registry = Registry::of_another_project();
-    // Nobody has said which of them are classes.
+    // The texts do not say which names are classes.
     registry.without_methods = true;
     for text in texts {
         // Mistakes are reported when the text is loaded.

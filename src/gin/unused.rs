@@ -1,4 +1,4 @@
-//! What is written and has no effect: bindings that nothing reads, scopes that nothing enters,
+//! Statements without effect: bindings that nothing reads, scopes that nothing enters,
 //! macros that nothing uses, and bindings that a later one of the same file replaces.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,13 +15,13 @@ use super::source::{SourceMap, Span};
 use super::suggest::nearest;
 use super::value::ValueKind;
 
-/// The shortest name in a file that may be a misspelled one.
+/// The shortest name in a file that is checked for misspelling.
 const MIN_NAME: usize = 4;
 
-/// How many names are compared, and misspelled ones told, at most.
+/// The greatest number of names that are compared, and of misspelled names that are reported.
 const MAX_NAMES: usize = 500;
 
-/// What has no effect whatever is run, in the order of the texts.
+/// Reports statements that have no effect in any run, in the order of the texts.
 pub(super) fn ineffective(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
     let mut out = shadowed(config, sources);
     out.extend(unused_macros(config, sources));
@@ -44,8 +44,8 @@ fn shadowed(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
     again.map(warning).collect()
 }
 
-/// Macros that nothing uses: misspelled, most likely. A file may well define more than a run needs: there
-/// only names are told that are nearly those of a macro that is used.
+/// Reports macros that nothing uses, which are probably misspelled. A file may define more than a
+/// run needs: there only names are reported that are similar to a used macro.
 fn unused_macros(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
     let mut used = BTreeSet::new();
     let arguments = config.bindings.values().flat_map(|arguments| arguments.values());
@@ -60,7 +60,7 @@ fn unused_macros(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
         });
     }
     let others: Vec<&str> = used.iter().map(String::as_str).take(MAX_NAMES).collect();
-    // A file that binds both names means both: `EVAL_OUTPUT_DIR` is no misspelled `INFER_OUTPUT_DIR`.
+    // A file that binds both names needs both: `EVAL_OUTPUT_DIR` is no misspelled `INFER_OUTPUT_DIR`.
     let is_bound =
         |name: &&str| config.macros.get(*name).is_some_and(|bound| !is_library(bound, sources));
     let unbound: Vec<&str> = others.iter().copied().filter(|name| !is_bound(name)).collect();
@@ -71,7 +71,7 @@ fn unused_macros(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
     let warning = |(name, bound): (&String, &Bound)| {
         let is_typed = sources.file(bound.key.file).name.starts_with("--");
         let help = match nearest(name, if is_typed { &others } else { &unbound }) {
-            // Every name is near to one as short as that.
+            // Every name is near to such a short one.
             Some(other) if is_typed || name.len() >= MIN_NAME => {
                 format!("did you mean `{other}`?")
             }
@@ -84,8 +84,8 @@ fn unused_macros(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
     unused.filter_map(warning).take(MAX_NAMES).collect()
 }
 
-/// What running each of the configurables in its scope reaches. Whatever tasks may name (what is `open`)
-/// counts as run.
+/// Returns everything that a run of each configurable in its scope reaches. Configurables that
+/// tasks may name (`open`) count as run.
 pub(super) fn run(config: &Config, running: &[Running], registry: &Registry) -> Reached {
     let open = config.bindings.keys().filter_map(|(scope, name)| {
         let schema = registry.get(name).filter(|schema| schema.open)?;
@@ -122,8 +122,8 @@ pub(super) fn unread(
     out
 }
 
-/// References in a scope in which nothing is bound, where nearly the same name is a scope with bindings that
-/// nothing enters; and the names of the latter.
+/// Returns references in a scope without bindings, if nearly the same name is a scope with bindings
+/// that nothing enters; and the names of the latter.
 fn misspelled_scopes<'a>(
     config: &'a Config,
     reached: &Reached,

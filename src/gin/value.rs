@@ -1,4 +1,4 @@
-//! A gin value: a Python literal, a reference, a use of a macro or what is computed from macros, with
+//! A gin value: a Python literal, a reference, a use of a macro or an expression over macros, with
 //! its place in the text.
 
 use num_bigint::BigInt;
@@ -6,12 +6,12 @@ use num_bigint::BigInt;
 use super::expression::Expression;
 use super::source::Span;
 
-/// A value and where it was written. Equality ignores the place.
+/// A value and its place in the text. Equality ignores the place.
 #[derive(Clone, Debug)]
 pub struct Value {
     /// The value itself.
     pub kind: ValueKind,
-    /// Where it was written.
+    /// Place of the value in the text.
     pub span: Span,
 }
 
@@ -81,12 +81,12 @@ pub struct MacroUse {
 }
 
 impl Value {
-    /// A value that stands in no text.
+    /// Creates a value that stands in no text.
     pub fn unplaced(kind: ValueKind) -> Self {
         Self { kind, span: Span::NOWHERE }
     }
 
-    /// Shows every value within this one that holds no others, keys of dicts included.
+    /// Passes every value within this one that holds no others, keys of dicts included, to `visit`.
     pub fn for_each(&self, visit: &mut impl FnMut(&Value)) {
         match &self.kind {
             ValueKind::List(items) | ValueKind::Tuple(items) => {
@@ -105,7 +105,7 @@ impl Value {
 }
 
 impl Value {
-    /// As [`Value::for_each`], to change what is shown.
+    /// Does the same as [`Value::for_each`], but lets `visit` change the values.
     pub fn for_each_mut(&mut self, visit: &mut impl FnMut(&mut Value)) {
         match &mut self.kind {
             ValueKind::List(items) | ValueKind::Tuple(items) => {
@@ -133,7 +133,7 @@ impl MacroUse {
 }
 
 impl ValueKind {
-    /// The Python type a user would name in an error: `an int`, `a list`.
+    /// Returns the Python type that a user would name in an error: `an int`, `a list`.
     pub fn type_name(&self) -> &'static str {
         match self {
             ValueKind::None => "None",

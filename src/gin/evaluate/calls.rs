@@ -1,4 +1,4 @@
-//! What references and macros stand for, each read in the scope that gin gives it.
+//! Evaluates references and macros, each in the scope that gin gives it.
 
 use super::{Evaluator, SINGLETON};
 use crate::gin::config::scope_components;
@@ -11,7 +11,7 @@ use crate::gin::suggest::did_you_mean;
 use crate::gin::value::{MacroUse, Reference, Value, ValueKind};
 
 impl Evaluator<'_> {
-    /// Evaluates `@f()`: the spec it names.
+    /// Evaluates `@f()` to the spec that it names.
     pub fn called<T: Slot>(&mut self, value: &Value) -> Result<T, Reported> {
         let (reference, schema) = self.filling::<T>(value)?;
         if !reference.called {
@@ -26,20 +26,21 @@ impl Evaluator<'_> {
         self.in_reference(&reference, schema, value.span, |cx| T::evaluate_as(schema, cx))
     }
 
-    /// Evaluates a bare `@f` for a caller that enters no scope: the reference's own, else the root.
+    /// Evaluates a bare `@f` for a caller that enters no scope: in the reference's own, else the
+    /// root.
     pub fn referenced<T: Slot>(&mut self, value: &Value) -> Result<T, Reported> {
         let (reference, schema) = self.bare::<T>(value)?;
         let scope = Some(reference.scope.clone());
         self.in_call(schema, scope, Some(value.span), |cx| T::evaluate_as(schema, cx))
     }
 
-    /// Evaluates a bare `@f` for a caller that is running: the reference's own scope, else the active one.
+    /// Evaluates a bare `@f` for a running caller: in the reference's own scope, else the active one.
     pub fn passed<T: Slot>(&mut self, value: &Value) -> Result<T, Reported> {
         let (reference, schema) = self.bare::<T>(value)?;
         self.in_reference(&reference, schema, value.span, |cx| T::evaluate_as(schema, cx))
     }
 
-    /// The reference that `value` is, which must not be called.
+    /// Returns the reference in `value`, which must not be called.
     fn bare<T: Slot>(&mut self, value: &Value) -> Result<(Reference, &'static Schema), Reported> {
         let (reference, schema) = self.filling::<T>(value)?;
         if reference.called {
@@ -54,7 +55,7 @@ impl Evaluator<'_> {
         Ok((reference, schema))
     }
 
-    /// The reference that `value` is, and which of `T`'s configurables it names.
+    /// Returns the reference in `value`, and the one of `T`'s configurables that it names.
     fn filling<T: Slot>(
         &mut self,
         value: &Value,
@@ -145,7 +146,7 @@ impl Evaluator<'_> {
         result
     }
 
-    /// Refuses what would need too much stack.
+    /// Refuses calls that would need too much stack.
     fn check_depth(&mut self, place: Option<Span>) -> Result<(), Reported> {
         match (self.calls.len() + self.macros.len() < MAX_CALLS, place) {
             (true, _) => Ok(()),
@@ -165,7 +166,7 @@ impl Evaluator<'_> {
         if let Some(constant) = self.registry.constant(&used.name) {
             return match constant.cloned() {
                 Some(kind) => body(self, &Value { kind, span }),
-                // Checked once already, with what is bound to it.
+                // Checked once already, together with its binding.
                 None if self.without_calls => Err(Reported),
                 None if used.name == REQUIRED => {
                     Err(self.report(Diagnostic::error(span, "a value is required here")))
@@ -180,7 +181,7 @@ impl Evaluator<'_> {
             let message = format!("macro `{path}` is defined by itself");
             return Err(self.report(Diagnostic::error(span, message)));
         }
-        // A run's own macros know nothing of the rows of a task file.
+        // Macros that the run itself defines do not see the rows of a task file.
         let in_row = std::ptr::eq(self.bound_in, self.config);
         if let Some(value) = self.row.get(&path).filter(|_| in_row).cloned() {
             let scope = self.row_scope.clone();

@@ -1,8 +1,8 @@
-//! Evaluation: bindings become specs. Pure: nothing is opened, built or run.
+//! Evaluation: turns bindings into specs. It is pure: it opens, builds and runs nothing.
 //!
 //! The evaluator carries gin's active scope. A parameter's value is the innermost binding along the
-//! scope's prefixes, else the field's default. Every mistake is recorded and evaluation goes on, so
-//! that one run reports them all.
+//! scope's prefixes, else the field's default. Every mistake is recorded and evaluation continues,
+//! so that one run reports all mistakes.
 
 mod calls;
 
@@ -20,7 +20,7 @@ use super::value::{Value, ValueKind};
 /// `@key/gin.singleton()` stands for the one object of that key.
 const SINGLETON: &str = "gin.singleton";
 
-/// Why a derived value has none.
+/// The reason why a derived value could not be computed.
 enum NotComputed {
     Reported(Reported),
     Because(String),
@@ -37,7 +37,7 @@ pub struct Evaluator<'a> {
     config: &'a Config,
     /// A run's configuration while task files are evaluated; only `open` configurables see it.
     run_config: Option<&'a Config>,
-    /// Where the value being read was bound, whose macros it means.
+    /// The configuration that binds the value being read; its macros apply.
     bound_in: &'a Config,
     registry: &'a Registry,
     scope: Vec<String>,
@@ -47,7 +47,8 @@ pub struct Evaluator<'a> {
     /// The parameter whose value is being read.
     parameter: Option<(&'static Schema, &'static str)>,
     diagnostics: Vec<Diagnostic>,
-    /// Values of the macros that derived values were computed from, and whether of a run's.
+    /// Values of macros that derived values use, by whether the macro is the run's, and by its
+    /// path.
     computed: BTreeMap<(bool, String), ValueKind>,
     /// Whether references are only looked at and never run.
     without_calls: bool,
@@ -94,7 +95,7 @@ impl<'a> Evaluator<'a> {
         self.in_call(schema, scope, None, |cx| cx.param::<V>(schema, name, default))
     }
 
-    /// Has it check types only: references are looked at and never run.
+    /// Limits the evaluator to checks of types: references are looked at and never run.
     pub(in crate::gin) fn without_calls(mut self) -> Self {
         self.without_calls = true;
         self
@@ -110,7 +111,7 @@ impl<'a> Evaluator<'a> {
         self.read(value)
     }
 
-    /// Records what is wrong with the type of a value that is bound to a parameter in `scope`.
+    /// Records type errors in a value that is bound to a parameter in `scope`.
     pub(in crate::gin) fn check_type(
         &mut self,
         scope: &str,
@@ -122,12 +123,12 @@ impl<'a> Evaluator<'a> {
         let known = schema.param(argument).and_then(|param| Some((param, param.check?)));
         let Some((param, check)) = known else { return self.check_computed(value) };
         self.parameter = Some((schema, param.name));
-        // What is wrong is in the diagnostics.
+        // Errors are in the diagnostics.
         let _ = check(value, self);
         self.parameter = None;
     }
 
-    /// Records what cannot be computed in a value of any type.
+    /// Records errors of computation in a value of any type.
     pub(in crate::gin) fn check_computed(&mut self, value: &Value) {
         match &value.kind {
             ValueKind::List(items) | ValueKind::Tuple(items) => {
@@ -158,22 +159,22 @@ impl<'a> Evaluator<'a> {
         self.in_call(schema, Some(scope_components(scope)), None, T::evaluate)
     }
 
-    /// The mistakes found since they were last taken.
+    /// Returns the mistakes found since the last call.
     pub(in crate::gin) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
         std::mem::take(&mut self.diagnostics)
     }
 
-    /// The mistakes found, each once.
+    /// Returns the mistakes found, each once.
     pub fn into_diagnostics(self) -> Vec<Diagnostic> {
         self.diagnostics
     }
 
-    /// The active scope, `a/b`; empty at the root.
+    /// Returns the active scope, `a/b`; empty at the root.
     pub fn scope_path(&self) -> String {
         self.scope.join("/")
     }
 
-    /// Records a mistake, once however often its place is evaluated.
+    /// Records a mistake, only once even if its place is evaluated several times.
     pub fn report(&mut self, diagnostic: Diagnostic) -> Reported {
         if !self.diagnostics.contains(&diagnostic) {
             self.diagnostics.push(diagnostic);
@@ -186,7 +187,7 @@ impl<'a> Evaluator<'a> {
         self.unfit(value, expected, value.kind.type_name())
     }
 
-    /// Records that a value was expected to be something else than what was `found`.
+    /// Records that another value was expected than the one that was `found`.
     pub fn unfit(&mut self, value: &Value, expected: &str, found: &str) -> Reported {
         let parameter = match self.parameter {
             Some((schema, name)) => format!(" for `{}.{name}`", schema.short_name()),
@@ -196,7 +197,7 @@ impl<'a> Evaluator<'a> {
         self.report(Diagnostic::error(value.span, message).label(format!("expected {expected}")))
     }
 
-    /// The value of a parameter: the innermost binding, else the default.
+    /// Returns the value of a parameter: the innermost binding, else the default.
     pub fn param<T: FromGin>(
         &mut self,
         schema: &'static Schema,
@@ -217,11 +218,11 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Reads a value: macros are looked up, functions called, then `T` takes it.
+    /// Reads a value: looks up macros, calls functions, then converts the result to `T`.
     pub fn read<T: FromGin>(&mut self, value: &Value) -> Result<T, Reported> {
         match &value.kind {
             ValueKind::Macro(used) => self.expand(used, value.span, |cx, value| cx.read(value)),
-            // That it means nothing was reported when it was loaded.
+            // The unknown name was reported when the text was loaded.
             ValueKind::Reference(reference) if self.registry.get(&reference.target).is_none() => {
                 Err(Reported)
             }
@@ -251,7 +252,7 @@ impl<'a> Evaluator<'a> {
         let computed = expression.compute(&mut |leaf| {
             let ValueKind::Macro(used) = &leaf.kind else { return Ok(leaf.kind.clone()) };
             let key = (!std::ptr::eq(self.bound_in, self.config), used.path());
-            // Macros computed from each other are computed once each, not once for each way to them.
+            // Each macro is computed once, not once for each path that leads to it.
             if let Some(known) = self.computed.get(&key) {
                 return Ok(known.clone());
             }
@@ -265,7 +266,7 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// What is bound to a parameter, and where.
+    /// Returns the value bound to a parameter, and the configuration that binds it.
     fn bound(&self, schema: &'static Schema, name: &str) -> Option<(&'a Value, &'a Config)> {
         let find = |config: &'a Config| {
             config.bound(&self.scope, schema.name, name).map(|value| (value, config))

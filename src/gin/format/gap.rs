@@ -1,6 +1,6 @@
-//! What stands between the parts that mean something: blanks, line breaks, separators, comments.
+//! The text between the parts that have a meaning: blanks, line breaks, separators, comments.
 
-/// A comment and where it stands.
+/// A comment and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Comment<'t> {
     /// From `#` to its last character that is no blank.
@@ -19,12 +19,12 @@ pub(super) struct Gap<'t> {
     pub comments: Vec<Comment<'t>>,
     /// Blank lines behind the last comment.
     pub blank_lines: usize,
-    /// Whether a line ends in it.
+    /// Whether a line ends in the gap.
     pub has_line_break: bool,
 }
 
 impl<'t> Gap<'t> {
-    /// Reads a gap, at whose start a line may start.
+    /// Reads a gap; `starts_line` says whether a line starts at its beginning.
     pub fn read(text: &'t str, starts_line: bool) -> Self {
         let mut comments = Vec::new();
         let (mut breaks, mut column, mut at) = (usize::from(starts_line), 0, 0);

@@ -3,7 +3,7 @@
 use super::gap::Comment;
 use super::tree::{Container, Item, Node, Piece};
 
-/// Lines are at most so long where they can be.
+/// The greatest length of lines, where it is possible.
 const WIDTH: usize = 80;
 
 /// How far the items of a container are indented.
@@ -27,8 +27,8 @@ impl<'o> Layout<'o> {
         self.out.push_str(words);
     }
 
-    /// `key = value`. Whether the value stood on a line below its key matters only if it does not
-    /// fit beside it.
+    /// Writes `key = value`. The value keeps its place on a line below the key only if it does not
+    /// fit beside the key.
     pub fn binding(&mut self, key: &str, value: &Node<'_>, indent: usize, was_below: bool) {
         self.words(key);
         self.words(" = ");
@@ -49,7 +49,7 @@ impl<'o> Layout<'o> {
         }
     }
 
-    /// A value in brackets; strings are continued at a column of their own.
+    /// Writes a value in brackets; continued strings start at column `continued`.
     fn node(&mut self, node: &Node<'_>, indent: usize, continued: usize) {
         if self.push_flat(node, 1) {
             return;
@@ -60,7 +60,8 @@ impl<'o> Layout<'o> {
         }
     }
 
-    /// A value that fits on no line; strings are continued on the next with `continuation`.
+    /// Writes a value that does not fit on one line; strings continue on the next after
+    /// `continuation`.
     fn scalar(&mut self, node: &Node<'_>, indent: usize, continuation: &str) {
         match node {
             Node::Word(word) => self.words(word),
@@ -77,7 +78,7 @@ impl<'o> Layout<'o> {
         }
     }
 
-    /// A string and the comments behind it, which only a string in brackets has.
+    /// Writes a string and the comments behind it; only strings in brackets have such comments.
     fn piece(&mut self, piece: &Piece<'_>, indent: usize) {
         self.words(piece.text);
         for comment in &piece.comments {
@@ -89,13 +90,13 @@ impl<'o> Layout<'o> {
         }
     }
 
-    /// One item a line.
+    /// Writes a container with one item a line.
     fn container(&mut self, container: &Container<'_>, indent: usize) {
         let inner = indent + INDENT;
         self.out.push(container.brackets.0);
         self.behind(container.comment);
         for (i, item) in container.items.iter().enumerate() {
-            // A text in parentheses is no item among others that its parts could be taken for.
+            // The parts of a text in parentheses cannot be taken for other items.
             let continued = if container.takes_comma { inner + CONTINUED } else { inner };
             self.item(item, (inner, continued), i > 0);
             if container.takes_comma {
@@ -144,7 +145,7 @@ impl<'o> Layout<'o> {
         }
     }
 
-    /// Writes the value if it fits on this line, with so many characters behind it.
+    /// Writes the value if it fits on this line together with `suffix` further characters.
     fn push_flat(&mut self, node: &Node<'_>, suffix: usize) -> bool {
         let line = self.out.rfind('\n').map_or(0, |at| at + 1);
         let column = self.out[line..].chars().count();
@@ -162,7 +163,7 @@ impl<'o> Layout<'o> {
     }
 }
 
-/// One line under construction; `None` is given as soon as something does not go into it.
+/// One line under construction; methods return `None` as soon as a part does not fit.
 struct Flat {
     text: String,
     /// Characters that still fit.
@@ -213,7 +214,7 @@ impl Flat {
     }
 
     fn push(&mut self, text: &str) -> Option<()> {
-        // What holds a line break is on no line.
+        // A text with a line break does not fit on one line.
         if text.contains('\n') {
             return None;
         }

@@ -2,9 +2,9 @@
 //!
 //! The layout is that of T5X's published files: one space around `=`, blocks indented by two, and a
 //! container that does not fit in 80 columns has one item a line, indented by two, each with a comma.
-//! A container stays so if its first item stands on a line of its own. Comments, quotes, the order of
-//! statements and blank lines up to two are the writer's. Nothing else depends on how the text was
-//! laid out, so that formatting twice changes nothing.
+//! A container is also broken if its first item stands on a line of its own. Comments, quotes, the
+//! order of statements and blank lines up to two are the writer's. Nothing else depends on the
+//! earlier layout, so that formatting twice changes nothing.
 //!
 //! ```text
 //! a.b=[1,2]  # x         a.b = [1, 2]  # x
@@ -38,19 +38,19 @@ const BLOCK_INDENT: usize = 2;
 /// How many blank lines may follow each other, outside blocks and in them.
 const MAX_BLANK_LINES: (usize, usize) = (2, 1);
 
-/// Why a text is left as it is.
+/// The reason why a text is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unformatted {
-    /// What is wrong with the text, with places in file 0.
+    /// Mistakes in the text, with places in file 0.
     Mistakes(Vec<Diagnostic>),
-    /// The result would not mean the same: our mistake.
+    /// The result would not mean the same, which is a bug of the formatter.
     Unfaithful,
 }
 
 /// The text in the layout of the house. Line breaks become `\n`.
 ///
 /// # Errors
-/// Where the text is no gin.
+/// A text that is not gin.
 pub fn format(text: &str) -> Result<String, Unformatted> {
     // Python, too, reads all line breaks of a file as this one.
     let unix_text = text.replace("\r\n", "\n").replace('\r', "\n");
@@ -124,8 +124,8 @@ impl<'t> Formatter<'t> {
         at.is_ok_and(|at| matches!(self.statements[at].kind, StatementKind::Block(..)))
     }
 
-    /// What stands between two statements, or before the first or behind the last. `next` says
-    /// whether a statement in a block follows, if any does.
+    /// Writes the gap between two statements, or before the first or behind the last. `next` says
+    /// whether the next statement is in a block; it is `None` at the end.
     fn gap(&mut self, text: &'t str, mut in_block: bool, next: Option<bool>) {
         let gap = Gap::read(text, self.out.is_empty());
         for comment in &gap.comments {
@@ -192,7 +192,7 @@ impl<'t> Formatter<'t> {
     }
 }
 
-/// What a statement says, without where.
+/// Returns the meaning of a statement, without places.
 fn meaning(statement: &Statement) -> Vec<String> {
     match &statement.kind {
         StatementKind::Binding(target, argument) => {

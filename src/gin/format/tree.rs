@@ -8,9 +8,9 @@ use super::gap::{Comment, Gap};
 /// A value.
 #[derive(Debug)]
 pub(super) enum Node<'t> {
-    /// A number, constant, reference, macro or computed value.
+    /// A number, constant, reference, macro or derived value.
     Word(String),
-    /// Literals that are one text together.
+    /// String literals that form one text together.
     Strings(Vec<Piece<'t>>),
     /// A list, tuple, dict, or a value in parentheses.
     Container(Container<'t>),
@@ -23,16 +23,16 @@ pub(super) struct Piece<'t> {
     pub comments: Vec<Comment<'t>>,
 }
 
-/// What brackets hold.
+/// The content of a pair of brackets.
 #[derive(Debug)]
 pub(super) struct Container<'t> {
     pub brackets: (char, char),
-    /// Behind the opening bracket, on its line.
+    /// The comment behind the opening bracket, on its line.
     pub comment: Option<Comment<'t>>,
     pub items: Vec<Item<'t>>,
-    /// Before the closing bracket, on lines of their own.
+    /// The comments before the closing bracket, on lines of their own.
     pub end: Vec<Comment<'t>>,
-    /// Whether a comma may follow the last item: not behind a value in parentheses.
+    /// Whether a comma may follow the last item; not so for a value in parentheses.
     pub takes_comma: bool,
     /// Whether the writer broke the line behind the opening bracket.
     pub broken: bool,
@@ -41,13 +41,13 @@ pub(super) struct Container<'t> {
 /// An item of a container.
 #[derive(Debug)]
 pub(super) struct Item<'t> {
-    /// On lines of their own before it.
+    /// The comments before the item, on lines of their own.
     pub before: Vec<Comment<'t>>,
     /// Blank lines directly before it.
     pub blank_lines: usize,
     /// One value, or a key and its value.
     pub parts: Vec<Node<'t>>,
-    /// Behind it, on its line.
+    /// The comment behind the item, on its line.
     pub comment: Option<Comment<'t>>,
 }
 
@@ -139,7 +139,7 @@ fn split(mut comments: Vec<Comment<'_>>) -> (Option<Comment<'_>>, Vec<Comment<'_
     }
 }
 
-/// Where a value ends. The end of its pair may lie behind blanks and comments that follow it.
+/// Returns the end of a value. The end of its pair may lie behind blanks and comments that follow.
 fn end_of(pair: &Pair<'_, Rule>) -> usize {
     match pair.as_rule() {
         Rule::reference | Rule::macro_use | Rule::number | Rule::string => {

@@ -1,4 +1,4 @@
-//! What users write that gin does not take: what to say about it, and what to write instead.
+//! Texts that gin refuses: the error message for each mistake, and the remedy.
 
 mod lines;
 mod values;
@@ -9,7 +9,7 @@ use super::syntax::Place;
 pub(super) use lines::*;
 pub(super) use values::*;
 
-/// Reading stops after so many mistakes, so that those of a large text do not fill the memory.
+/// The parser stops after this many mistakes, so that those of a large text do not fill the memory.
 pub(super) const MAX_MISTAKES: usize = 1000;
 
 /// A character that gin text does not have outside strings.
@@ -31,7 +31,7 @@ pub(super) fn unexpected(found: Place<'_>) -> Diagnostic {
     }
 }
 
-/// What to do about a character that no statement has.
+/// Returns the remedy for a character that no statement has.
 fn unusual(text: &str) -> Option<&'static str> {
     match text.chars().next()? {
         '“' | '”' | '‘' | '’' | '«' | '»' => Some("write straight quotes: `'` or `\"`"),
@@ -73,7 +73,7 @@ fn first_word(place: Place<'_>) -> Place<'_> {
     place.prefix(end.max(first_char(place).text.len()).min(place.text.len()))
 }
 
-/// The text, cut to what fits in a message.
+/// Shortens the text to the part that fits in a message.
 pub(super) fn shortened(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     match line.char_indices().nth(40) {

@@ -21,7 +21,7 @@ pub(in crate::gin) fn no_value(key: Option<&Key>, end: Span) -> Diagnostic {
     }
 }
 
-/// What stands where the line's value should.
+/// Reports a text that stands in the place of the line's value.
 pub(in crate::gin) fn not_a_value(found: Place<'_>, key: Option<&Key>) -> Diagnostic {
     if found.text.starts_with('=') {
         return Diagnostic::error(found.prefix(1).span, "gin has no `==`")
@@ -34,7 +34,7 @@ pub(in crate::gin) fn not_a_value(found: Place<'_>, key: Option<&Key>) -> Diagno
     wrong_value(found, key, true)
 }
 
-/// What stands where a container's item should.
+/// Reports a text that stands in the place of a container's item.
 pub(in crate::gin) fn not_an_item(found: Place<'_>, key: Option<&Key>) -> Diagnostic {
     wrong_value(found, key, false)
 }
@@ -87,7 +87,7 @@ fn bare_word(found: Place<'_>, key: Option<&Key>, whole: bool) -> Diagnostic {
     unquoted(error, text, key, whole)
 }
 
-/// A text without its quotes, which the shell may have taken away.
+/// Reports a text without its quotes, which the shell may have removed.
 fn unquoted(error: Diagnostic, text: &str, key: Option<&Key>, whole: bool) -> Diagnostic {
     let mut error = error.label("did you forget the quotes?");
     let quoted = repr_str(text);
@@ -111,7 +111,7 @@ fn unquoted(error: Diagnostic, text: &str, key: Option<&Key>, whole: bool) -> Di
         None => error.help(format!("write `{quoted}`")),
         Some(key) => {
             let error = error.help(format!("write `{} = {quoted}`", key.text));
-            // Inside the shell's double quotes these mean something else.
+            // Inside the shell's double quotes these characters have another meaning.
             match text.contains(['"', '$', '`', '\\', '\'', '!']) {
                 true => error,
                 false if error.flag_help.is_some() => error,
@@ -124,7 +124,7 @@ fn unquoted(error: Diagnostic, text: &str, key: Option<&Key>, whole: bool) -> Di
     }
 }
 
-/// Macros are in capitals by custom, and texts rarely are.
+/// Whether a text is probably a macro: macros are usually in capitals, and texts rarely are.
 fn looks_like_macro(text: &str) -> bool {
     let of_macro = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     text.len() > 1
@@ -132,7 +132,7 @@ fn looks_like_macro(text: &str) -> bool {
         && text.chars().all(of_macro)
 }
 
-/// `'key': value` of `key:value`, which is what a shell leaves of an item of a dict.
+/// Returns `'key': value` for `key:value`, the rest that a shell leaves of an item of a dict.
 fn item_of_dict(text: &str) -> Option<String> {
     let (key, value) = text.split_once(':')?;
     let is_name = |text: &str| text.chars().all(|c| c.is_alphanumeric() || c == '_');
@@ -143,7 +143,7 @@ fn item_of_dict(text: &str) -> Option<String> {
 const PYTHON_TYPES: [&str; 9] =
     ["set", "dict", "list", "tuple", "int", "float", "str", "bool", "range"];
 
-/// `name` of `name(...)`.
+/// Returns `name` for `name(...)`.
 fn called_name(text: &str) -> Option<&str> {
     let (name, _) = text.strip_suffix(')')?.split_once('(')?;
     let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
@@ -172,7 +172,7 @@ fn bad_sign(found: Place<'_>) -> Diagnostic {
     }
 }
 
-/// What follows the line's value.
+/// Reports the text that follows the line's value.
 pub(in crate::gin) fn after_value(
     value: Place<'_>,
     rest: Place<'_>,
@@ -194,7 +194,7 @@ pub(in crate::gin) fn after_value(
     }
 }
 
-/// The user has written several values, or a number with separators.
+/// Reports several values, or a number with separators.
 fn after_comma(value: Place<'_>, rest: Place<'_>, key: Option<&Key>) -> Diagnostic {
     let groups = rest.text[1..].split(',');
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -223,7 +223,7 @@ fn after_comma(value: Place<'_>, rest: Place<'_>, key: Option<&Key>) -> Diagnost
     }
 }
 
-/// What follows a value inside a container that `closer` closes.
+/// Reports the text after a value inside a container that `closer` closes.
 pub(in crate::gin) fn stray(value: Place<'_>, rest: Place<'_>, closer: char) -> Diagnostic {
     expression(value, rest, value.span.to(rest.span)).unwrap_or_else(|| {
         let found = first_word(rest);
@@ -237,7 +237,7 @@ pub(in crate::gin) fn stray(value: Place<'_>, rest: Place<'_>, closer: char) -> 
     })
 }
 
-/// The user tried to compute something.
+/// Reports an attempt to compute a value.
 fn expression(value: Place<'_>, rest: Place<'_>, whole: Span) -> Option<Diagnostic> {
     let is_reference = value.text.starts_with(['@', '%']);
     let word = rest.text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
@@ -273,7 +273,7 @@ fn no_expressions(whole: Span) -> Diagnostic {
         .help("write `%(A * 2)`, in which a name is a macro's, or `f'{A}/b'` for a text")
 }
 
-/// What stands in `%( )` and cannot be computed.
+/// Reports a text in `%( )` that cannot be computed.
 pub(in crate::gin) fn bad_expression(found: Place<'_>) -> Diagnostic {
     Diagnostic::error(found.span, "this cannot be computed")
         .label("expected numbers, macros and `+ - * / // %`")

@@ -1,6 +1,7 @@
 //! From one logical line to its parts: drives the grammar and turns pest's pairs into values.
 //!
-//! The grammar takes every line; what it filed under a mistake is reported by [`mistakes`].
+//! The grammar accepts every line; the parts that it marks as mistakes are reported by
+//! [`mistakes`].
 
 mod values;
 
@@ -18,7 +19,7 @@ use super::value::{Value, ValueKind};
 #[grammar = "grammar/gin.pest"]
 pub(in crate::gin) struct Grammar;
 
-/// What one logical line says, before blocks are put together.
+/// The content of one logical line, before blocks are put together.
 #[derive(Debug)]
 pub(in crate::gin) enum Content {
     Assignment { key: Key, value: Value },
@@ -77,7 +78,7 @@ struct Builder<'d> {
     diagnostics: &'d mut Vec<Diagnostic>,
 }
 
-/// A piece of text and where it stands.
+/// A piece of text and its place.
 #[derive(Clone, Copy)]
 pub(in crate::gin) struct Place<'t> {
     pub text: &'t str,
@@ -91,7 +92,7 @@ impl<'t> Place<'t> {
         Place { text: &self.text[..length], span }
     }
 
-    /// What follows the first `length` bytes.
+    /// Returns the text after the first `length` bytes.
     pub fn suffix(self, length: usize) -> Place<'t> {
         let span = Span { start: self.span.start + length, ..self.span };
         Place { text: &self.text[length..], span }
@@ -142,7 +143,7 @@ impl Builder<'_> {
                 let before = self.diagnostics.len();
                 let place = self.place(&value);
                 let value = self.value(value, key);
-                // What follows a wrong value is most often a part of the same mistake.
+                // The text after a wrong value is most often a part of the same mistake.
                 if let Some(rest) = parts.next().filter(|_| self.no_errors_since(before)) {
                     let mistake = mistakes::after_value(place, self.place(&rest), key);
                     self.refuse::<()>(mistake);
@@ -213,7 +214,7 @@ impl Builder<'_> {
         self.refuse(mistakes::unfinished(&key, rest))
     }
 
-    /// A result whose mistake has a place within the line.
+    /// Unwraps a result; a mistake is reported at its place within the line.
     fn located<T>(&mut self, result: Result<T, BadLiteral>) -> Option<T> {
         result
             .map_err(|bad| {
@@ -233,7 +234,7 @@ impl Builder<'_> {
         Place { text, span: Span { file: self.file, start, end: start + text.len() } }
     }
 
-    /// Where a pair stands, without the blanks that pest may count to its end.
+    /// Returns the place of a pair, without the blanks that pest may count to its end.
     fn pair_span(&self, pair: &Pair<'_, Rule>) -> Span {
         self.place(pair).span
     }
@@ -252,7 +253,7 @@ impl Builder<'_> {
     }
 }
 
-/// The scope's components and what follows the last `/`.
+/// Returns the scope's components and the name after the last `/`.
 pub(in crate::gin) fn split_scope(path: &str) -> (Vec<String>, &str) {
     match path.rsplit_once('/') {
         None => (Vec::new(), path),

@@ -86,8 +86,8 @@ impl Builder<'_> {
         Some(ValueKind::Dict(entries.into_vec()))
     }
 
-    /// The elements of a container, and whether a comma follows the last; each value of an element
-    /// is parted from the next by a colon. `None` if one of them is wrong.
+    /// Returns the elements of a container, and whether a comma follows the last; colons separate
+    /// the values of an element. `None` if one of them is wrong.
     fn elements(
         &mut self,
         pair: Pair<'_, Rule>,
@@ -138,7 +138,7 @@ impl Builder<'_> {
         self.no_errors_since(before).then_some((elements, comma))
     }
 
-    /// A value of a container, or what stands in its place.
+    /// Reads a value of a container; reports another text in its place.
     fn item(&mut self, pair: Pair<'_, Rule>, key: Option<&Key>) -> Option<Value> {
         match pair.as_rule() {
             Rule::absent => self.refuse(mistakes::no_entry_value(self.place(&pair))),
@@ -174,7 +174,7 @@ impl Builder<'_> {
         Some(Value { kind, span })
     }
 
-    /// A string of which some piece is `f'...'`.
+    /// Reads a string with at least one piece `f'...'`.
     fn interpolated(&mut self, pair: Pair<'_, Rule>) -> Option<Value> {
         let span = self.pair_span(&pair);
         let mut pieces = Vec::new();
