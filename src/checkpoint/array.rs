@@ -70,7 +70,7 @@ impl DType {
         self.names().1
     }
 
-    /// The type of that numpy name.
+    /// Finds the type by its numpy name.
     pub fn from_name(name: &str) -> Option<Self> {
         NAMES.iter().find(|names| names.1 == name).map(|names| names.0)
     }
@@ -84,7 +84,7 @@ impl DType {
         NAMES.iter().find(|names| names.2 == name).map(|names| names.0)
     }
 
-    /// Whether values round to other float types, as a change of the save dtype does.
+    /// Whether values can be rounded to another float type, as a change of the save dtype does.
     pub fn is_float(self) -> bool {
         matches!(self, DType::Bf16 | DType::F16 | DType::F32 | DType::F64)
     }
@@ -173,12 +173,13 @@ impl Array {
         Self { dtype, data, shape: self.shape }
     }
 
-    /// The part that lies in these ranges of the dimensions; panics where they lie outside.
+    /// The part within these ranges, one for each dimension; panics when a range lies outside the
+    /// array.
     pub fn part(&self, part: &[Range<usize>]) -> Self {
         assert_eq!(part.len(), self.shape.len(), "one range for each dimension");
         let mut data = self.data.clone();
         let mut shape = self.shape.clone();
-        // One dimension after the other: rows of what lies below it, kept or dropped.
+        // One dimension after the other keeps or drops its rows, with everything below it.
         for (axis, range) in part.iter().enumerate() {
             let row = num_elements(&shape[axis + 1..]) * self.dtype.size();
             if *range != (0..shape[axis]) && row > 0 {
@@ -199,7 +200,7 @@ impl Array {
     }
 }
 
-/// An array whose bytes lie elsewhere.
+/// An array that borrows its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayView<'a> {
     /// The type of the elements.
@@ -216,21 +217,21 @@ impl ArrayView<'_> {
         Array { dtype: self.dtype, shape: self.shape.to_vec(), data: self.data.to_vec() }
     }
 
-    /// The bytes with floats rounded to another float type; panics for other types.
+    /// The bytes with floats rounded to another float type; panics for types that are not floats.
     pub fn cast_bytes(&self, dtype: DType) -> Vec<u8> {
         cast_floats(self.data, self.dtype, dtype)
     }
 }
 
-/// The bytes of an array; `None` for one that no machine could hold.
+/// Number of bytes of an array; `None` when no machine could hold them.
 pub(super) fn num_bytes(shape: &[usize], dtype: DType) -> Option<usize> {
     let start = Some(dtype.size());
     let bytes = shape.iter().fold(start, |bytes, &size| bytes?.checked_mul(size));
     bytes.filter(|&bytes| isize::try_from(bytes).is_ok())
 }
 
-/// Whether an array may have this shape: the largest ones of models are far smaller. Empty dimensions
-/// count as one, for whoever divides the others.
+/// Whether an array may have this shape: the largest arrays of models are far smaller. Empty
+/// dimensions count as one, so that callers may divide by the others.
 pub(super) fn is_plausible(shape: &[usize], dtype: DType) -> bool {
     const MAX_EXTENT: usize = 1 << 40;
     const MAX_BYTES: usize = 1 << 46;
@@ -289,7 +290,8 @@ mod tests {
 
     #[test]
     fn bfloat16_rounds_to_nearest_even() {
-        // 1 + 2^-8 lies halfway between 1 and 1 + 2^-7; 1 + 3 * 2^-8 between two others.
+        // 1 + 2^-8 lies halfway between 1 and 1 + 2^-7, as does 1 + 3 * 2^-8 between its
+        // neighbours.
         let array = Array::from_f32(&[3], &[1.0 + 1.0 / 256.0, 1.0 + 3.0 / 256.0, f32::INFINITY]);
         let rounded = array.cast(DType::Bf16);
         assert_eq!(rounded.to_f32().unwrap(), [1.0, 1.0 + 4.0 / 256.0, f32::INFINITY]);

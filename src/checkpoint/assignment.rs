@@ -1,4 +1,4 @@
-//! `assignment_map`: which array of a checkpoint goes where in the model.
+//! `assignment_map`: maps the arrays of a checkpoint to the arrays of the model.
 //! Source: `apply_assignment_map` of T5X's `state_utils.py`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +14,14 @@ use super::spec::RestoreCheckpointConfig;
 use super::stored::Stored;
 use crate::telemetry::quoted_names;
 
-/// A rule: a pattern for whole names in the model, and the name in the checkpoint that it stands
-/// for (with `\1` or `\g<name>`), or `None` to leave what matches initialized.
+/// A rule: a pattern for whole names in the model, and the name in the checkpoint to read instead
+/// (with `\1` or `\g<name>`), or `None` to leave the matching arrays initialized.
 pub type Rule = (String, Option<String>);
 
-/// Names that a notice gives.
+/// Maximum number of names in a notice.
 const MAX_NAMED: usize = 8;
 
-/// Where the arrays of a model come from.
+/// The source of each array of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Name in the model to name in the checkpoint.
@@ -30,25 +30,26 @@ pub struct Plan {
     pub from_scratch: Vec<String>,
     /// Names in the model that the assignment map leaves initialized.
     pub dropped: BTreeSet<String>,
-    /// Names in the model that the checkpoint holds itself, so that a rule for them has no effect.
+    /// Names in the model that the checkpoint itself holds, so that a rule for them has no effect.
     pub put_back: Vec<String>,
-    /// Names in the checkpoint that nothing uses. T5X leaves them unread without a word.
+    /// Names in the checkpoint that are not used. T5X ignores them silently.
     pub unused: Vec<String>,
-    /// What the checkpoint's format never holds.
+    /// The parts of a training state that the checkpoint's format never holds.
     pub without: Without,
 }
 
 impl RestoreCheckpointConfig {
-    /// Plans how a fresh run takes a checkpoint: the assignment map, then every array that the model
-    /// `needs` must be there with its shape, unless it is initialized. What a format never holds is:
-    /// the optimizer's state and the step of a Hugging Face model. `strict` asks the reverse of
-    /// TensorFlow's, as T5X does.
+    /// Plans how a fresh run reads a checkpoint: applies the assignment map; then every array that
+    /// the model `needs` must be there with its shape, unless it is initialized. Arrays that a
+    /// format never holds are initialized: the optimizer's state and the step of a Hugging Face
+    /// model. With `strict` and without rules, every array of a TensorFlow checkpoint must be used
+    /// too, as in T5X.
     pub fn plan(&self, stored: &dyn Stored, needs: &Shapes) -> Result<Plan, CheckpointError> {
         self.plan_part(stored, needs, &[])
     }
 
-    /// As [`RestoreCheckpointConfig::plan`], for who takes a part of a training state. The names of the
-    /// `rest` are there for the rules that a configuration of training has for them.
+    /// Like [`RestoreCheckpointConfig::plan`], for callers that need only a part of a training state.
+    /// The names of the `rest` count as names of the model for rules of a training configuration.
     pub fn plan_part(
         &self,
         stored: &dyn Stored,
@@ -81,7 +82,7 @@ impl RestoreCheckpointConfig {
 }
 
 impl Plan {
-    /// Notices of arrays that are initialized, and of those that a rule does not reach.
+    /// Notices of arrays that are initialized, and of arrays on which a rule has no effect.
     pub fn notices(&self) -> Vec<String> {
         self.of_initialized().into_iter().chain(self.of_put_back()).collect()
     }
@@ -96,7 +97,7 @@ impl Plan {
         })
     }
 
-    /// `None` where there are none.
+    /// `None` when no array is initialized.
     fn of_initialized(&self) -> Option<String> {
         let count = self.from_scratch.len();
         let unheld = |name: &&String| self.without.concerns(name);
@@ -139,7 +140,7 @@ impl Plan {
     }
 }
 
-/// Plans how a run takes its own checkpoint again: everything under its own name.
+/// Plans how a run resumes from its own checkpoint: every array under its own name.
 pub fn plan_resume(stored: &dyn Stored, needs: &Shapes) -> Result<Plan, CheckpointError> {
     let found = stored.shapes();
     let same = |name: &String| (name.clone(), name.clone());
@@ -160,7 +161,7 @@ fn plan(
     found: &Shapes,
     initializes: &dyn Fn(&str) -> bool,
 ) -> Result<Plan, CheckpointError> {
-    // What the checkpoint offers, under the names of the model.
+    // The arrays of the checkpoint, under the names of the model.
     let offered: Shapes =
         sources.iter().map(|(new, old)| (new.clone(), found[old].clone())).collect();
     let lacking = needs.keys().filter(|name| !offered.contains_key(*name));
@@ -179,7 +180,7 @@ fn plan(
     Ok(Plan { sources, from_scratch, unused, ..Plan::default() })
 }
 
-/// What the rules make of a model and a checkpoint.
+/// The result of applying the rules to a model and a checkpoint.
 #[derive(Debug)]
 pub struct Assigned {
     /// Name in the model to name in the checkpoint.
@@ -190,13 +191,13 @@ pub struct Assigned {
     pub put_back: Vec<String>,
 }
 
-/// Applies the rules: for each name in the model the first that matches it; names without a rule
-/// keep their name where the checkpoint has it. So does a name with a rule where the checkpoint has it and no rule
-/// takes it for another: T5X puts back whatever was not taken. A rule without a match there or in the `rest` of the
-/// training state is an error, as in T5X.
+/// Applies the rules. The first rule that matches a name in the model decides about it; a name without a rule stays
+/// as it is if the checkpoint has it. So does a name with a rule if the checkpoint has the name and no rule reads
+/// it for another: T5X puts back every array that was not taken. A rule without a match in the model or in the
+/// `rest` of the training state is an error, as in T5X.
 ///
 /// # Errors
-/// A pattern or replacement that is none; a source that the checkpoint lacks; an unused rule.
+/// A pattern or replacement is not valid; the checkpoint lacks a source; a rule is not used.
 pub fn assign<'a>(
     rules: &[Rule],
     model: impl IntoIterator<Item = &'a String>,
@@ -312,7 +313,7 @@ fn expand(template: &str, captures: &Captures<'_, str>) -> Result<String, String
     Ok(out)
 }
 
-/// The text of a group; empty for one that took no part in the match.
+/// The text of a group; empty for a group that took no part in the match.
 fn group<'c>(template: &str, name: &str, captures: &Captures<'c, str>) -> Result<&'c str, String> {
     let found = match name.parse::<usize>() {
         Ok(number) if number < captures.len() => captures.get(number),

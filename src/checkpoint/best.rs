@@ -1,22 +1,22 @@
-//! Which checkpoints are the best by a metric. Source: `SaveBestCheckpointer` of T5X's
+//! Chooses the best checkpoints by a metric. Source: `SaveBestCheckpointer` of T5X's
 //! `checkpoints.py`.
 
 use std::collections::BTreeMap;
 
 use super::checkpointers::{KeepBest, MetricMode};
 
-/// What decides which checkpoints stay, beside their number: the newest does always, and of the others
-/// those with the best metrics.
+/// The rule that decides which checkpoints are kept: always the newest, and of the others those
+/// with the best metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Best {
     /// The rule.
     pub keep: KeepBest,
-    /// The metric by step, where it is known.
+    /// The metric by step, if known.
     pub metrics: BTreeMap<u64, f64>,
 }
 
 impl Best {
-    /// Those of the ascending `steps` that go, the worst first.
+    /// Returns the steps of the ascending `steps` to remove, the worst first.
     pub fn excess(&self, steps: &[u64], keep: usize) -> Vec<u64> {
         let Some((newest, older)) = steps.split_last() else { return Vec::new() };
         debug_assert!(older.iter().all(|step| step < newest), "steps ascend");
@@ -26,13 +26,14 @@ impl Best {
         let mut removable: Vec<u64> =
             older.iter().copied().filter(|step| !is_forced(*step) && !waits(*step)).collect();
         let num_removed = removable.len().saturating_sub(keep);
-        // Stable: of equals the oldest goes first.
+        // The sort is stable: of equal checkpoints the oldest goes first.
         removable.sort_by(|a, b| self.goodness(*a).total_cmp(&self.goodness(*b)));
         removable.truncate(num_removed);
         removable
     }
 
-    /// Larger is better; what is not known or no number is the worst.
+    /// Returns a value that is larger for better checkpoints; an unknown metric or NaN is the
+    /// worst.
     fn goodness(&self, step: u64) -> f64 {
         let value = self.metrics.get(&step).copied().filter(|value| !value.is_nan());
         match self.keep.mode {

@@ -1,17 +1,17 @@
-//! Arrays in blocks that fit in memory, however large they are.
+//! Cuts arrays of any size into blocks that fit in memory.
 
 use std::ops::Range;
 
 use super::array::{ArrayInfo, num_elements};
 use super::zarr::{self, choose_chunks};
 
-/// Bytes of a block at most; those of T5X's chunks, so that none is read twice.
+/// Maximum bytes of a block: the size of T5X's chunks, so that no chunk is read twice.
 pub(super) const BLOCK_BYTES: usize = 64 << 20;
 
 /// The ranges of a part of an array, one for each dimension.
 pub(super) type Part = Vec<Range<usize>>;
 
-/// Parts that cover an array: the chunks that T5X would cut it into, where these are not tiny.
+/// Parts that cover an array: the chunks into which T5X would cut it, unless these are tiny.
 pub(super) fn blocks(array: ArrayInfo<'_>) -> Vec<Part> {
     let (shape, size) = (array.shape, array.dtype.size());
     let chunks = choose_chunks(shape, size);
@@ -22,7 +22,8 @@ pub(super) fn blocks(array: ArrayInfo<'_>) -> Vec<Part> {
     zarr::parts(shape, &chunks)
 }
 
-/// Parts that cover an array in C order: their bytes one after the other are those of the array.
+/// Parts that cover an array in C order: their bytes, one part after the other, are the array's
+/// bytes.
 pub(super) fn slabs(array: ArrayInfo<'_>) -> Vec<Part> {
     let (shape, size) = (array.shape, array.dtype.size());
     let row_bytes = |axis: usize| num_elements(&shape[axis + 1..]) * size;
@@ -39,15 +40,15 @@ pub(super) fn slabs(array: ArrayInfo<'_>) -> Vec<Part> {
     zarr::parts(shape, &steps)
 }
 
-/// Parts that cover a matrix column by column: the rows of what it is transposed.
+/// Parts that cover a matrix column by column: rows of the transposed matrix.
 pub(super) fn columns(array: ArrayInfo<'_>) -> Vec<Part> {
     let [height, width] = *array.shape else { panic!("only matrices are transposed") };
     let step = rows(width, height * array.dtype.size());
     zarr::parts(array.shape, &[height.max(1), step])
 }
 
-/// How many of so many rows make a block: a divisor of their number, as T5X chooses, where that is
-/// not much less than fits.
+/// Number of rows in a block: a divisor of `count`, as T5X chooses, unless the divisor is much
+/// smaller than the number of rows that fit.
 fn rows(count: usize, row_bytes: usize) -> usize {
     let fitting = (BLOCK_BYTES / row_bytes.max(1)).clamp(1, count.max(1));
     let divisor = (1..=fitting).rev().find(|rows| count.is_multiple_of(*rows));
@@ -74,7 +75,7 @@ mod tests {
 
     #[test]
     fn large_arrays_are_cut_and_no_block_is_too_large() {
-        // The last has a prime number of rows, which T5X would write one by one.
+        // The last array has a prime number of rows, which T5X would write one by one.
         for shape in [&[250_112, 1024][..], &[3, 5_000, 3_000], &[1_000_003, 300]] {
             for parts in [blocks(info(shape)), slabs(info(shape))] {
                 let elements = |part: &Part| part.iter().map(Range::len).product::<usize>();

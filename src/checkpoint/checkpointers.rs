@@ -1,5 +1,5 @@
-//! T5X's classes that write and read checkpoints. All of them write and read the same here; what they
-//! say is which checkpoints stay. Source: T5X `checkpoints.py`.
+//! T5X's classes that write and read checkpoints. Here all of them write and read alike; they
+//! differ in which checkpoints they keep. Source: T5X `checkpoints.py`.
 
 use crate::gin::Configurable;
 
@@ -102,7 +102,7 @@ impl Default for CheckpointManagerClass {
 }
 
 impl CheckpointerClass {
-    /// By which metric it keeps checkpoints; `None` keeps the newest.
+    /// The metric by which it keeps checkpoints; `None` keeps the newest.
     pub fn keep_best(&self) -> Option<KeepBest> {
         match self {
             Self::Checkpointer(_) => None,
@@ -117,7 +117,7 @@ impl CheckpointerClass {
 }
 
 impl CheckpointManagerClass {
-    /// By which metric it keeps checkpoints; `None` keeps the newest.
+    /// The metric by which it keeps checkpoints; `None` keeps the newest.
     pub fn keep_best(&self) -> Option<KeepBest> {
         let Self::Orbax(class) = self;
         Some(KeepBest {

@@ -1,4 +1,4 @@
-//! What can go wrong with a checkpoint.
+//! Errors of reading and writing checkpoints.
 
 use super::mismatch::Mismatch;
 use crate::storage::{Path, StorageError};
@@ -6,15 +6,15 @@ use crate::storage::{Path, StorageError};
 /// A checkpoint that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// The disk or the path is at fault.
+    /// A file could not be read or written, or the path is not valid.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The checkpoint is half-written or its bytes changed since.
+    /// The checkpoint is incomplete, or its bytes changed after it was written.
     #[error("checkpoint `{path}` is damaged: {reason}")]
     Damaged {
         /// The checkpoint.
         path: String,
-        /// Which file, what was found and what was expected.
+        /// The file, and what was found and what was expected.
         reason: String,
     },
     /// No complete checkpoint is left in a folder that holds some.
@@ -28,7 +28,7 @@ pub enum CheckpointError {
         /// Each checkpoint with its reason.
         reasons: String,
     },
-    /// T5X's own format was expected.
+    /// The checkpoint is not in T5X's own format.
     #[error(
         "`{path}` is an Orbax checkpoint; expected one of T5X's own: a folder `checkpoint_N` that holds a \
          file `checkpoint`"
@@ -37,7 +37,7 @@ pub enum CheckpointError {
         /// The path as given.
         path: String,
     },
-    /// Another process saves into the folder, or has taken it over since this one began to.
+    /// Another process saves into the folder, or has taken the folder over from this process.
     #[error(
         "{by} trains into `{path}`: nothing is saved there by this process; wait until it ends, end it, \
          or set MODEL_DIR to another folder"
@@ -48,7 +48,7 @@ pub enum CheckpointError {
         /// The process and its host.
         by: String,
     },
-    /// Another process writes the checkpoint, or may do so.
+    /// Another process writes the checkpoint, or may be writing it.
     #[error(
         "{by} writes `{path}`, or was killed while it did: nothing is written there by this process; wait \
          until it ends or, if it has ended, pass `--take_over` or remove the folder"
@@ -64,39 +64,39 @@ pub enum CheckpointError {
     Incomplete {
         /// The folder that is written.
         path: String,
-        /// Which process, or which file.
+        /// The process or the file that is missing.
         reason: String,
     },
-    /// Something else than a checkpoint.
+    /// The path holds something else than a checkpoint.
     #[error("`{path}` is not a checkpoint: {reason}")]
     NotACheckpoint {
         /// The path as given.
         path: String,
-        /// What was found and what was expected.
+        /// Description of what was found and what was expected.
         reason: String,
     },
-    /// Something else than a folder of checkpoints, which a mode needs.
+    /// The path is not a folder of checkpoints, which the mode needs.
     #[error("`{path}` is not a folder of checkpoints: {reason}")]
     NotAFolder {
         /// The path as given.
         path: String,
-        /// What was found and what was expected.
+        /// Description of what was found and what was expected.
         reason: String,
     },
-    /// The checkpoint is whole, but uses something that T5X's own reader would refuse too.
+    /// The checkpoint is complete, but uses something that T5X's own reader would refuse too.
     #[error("checkpoint `{path}` cannot be read: {reason}")]
     Unsupported {
         /// The checkpoint.
         path: String,
-        /// What was found.
+        /// Description of what was found.
         reason: String,
     },
-    /// Another program has no form for it, or the target is in use.
+    /// The target format cannot express the checkpoint, or the target is in use.
     #[error("`{path}` cannot be exported: {reason}")]
     Export {
         /// The checkpoint, or the target.
         path: String,
-        /// What was found and what was expected.
+        /// Description of what was found and what was expected.
         reason: String,
     },
     /// An array that the checkpoint does not hold.
@@ -107,7 +107,7 @@ pub enum CheckpointError {
         /// The name asked for.
         name: String,
     },
-    /// The arrays are not those of the model at hand.
+    /// The checkpoint's arrays do not fit the model.
     #[error("{0}")]
     OtherModel(Mismatch),
     /// The assignment map does not fit.
@@ -116,17 +116,18 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
-    /// Whether the checkpoint itself is at fault, so that an older one may serve.
+    /// Whether the checkpoint itself is at fault, so that an older checkpoint may be usable.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. })
     }
 
-    /// What is wrong with the checkpoint, if it is damaged.
+    /// Describes the damage, if the checkpoint is damaged.
     pub fn damage(&self) -> Option<String> {
         self.is_damage().then(|| self.to_string())
     }
 
-    /// Whether the user's configuration is at fault rather than the world: exit status 2, not 1.
+    /// Whether the user's configuration is at fault, rather than the environment: exit status 2,
+    /// not 1.
     pub fn is_users(&self) -> bool {
         match self {
             Self::Storage(error) => error.is_users(),
@@ -135,7 +136,7 @@ impl CheckpointError {
         }
     }
 
-    /// Whether the same may succeed at another time: a disk was full, or a server did not answer.
+    /// Whether a retry may succeed later: a disk was full, or a server did not answer.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Storage(error) if error.may_pass())
     }

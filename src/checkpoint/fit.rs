@@ -1,11 +1,12 @@
-//! Whether a checkpoint holds the arrays of the model at hand.
+//! Checks whether a checkpoint holds the arrays of the model.
 
 use super::array::Shapes;
 use super::error::CheckpointError;
 use super::mismatch::Mismatch;
 
-/// Checks that everything the model `needs` is `found` in the checkpoint of that path, and yields
-/// the names that only the checkpoint has: T5X leaves them unread, and so may the caller, aloud.
+/// Checks that everything the model `needs` is `found` in the checkpoint at `path`, and returns the
+/// names that only the checkpoint has: T5X does not read them, and the caller may skip them with a
+/// notice.
 ///
 /// # Errors
 /// [`CheckpointError::OtherModel`] with every difference.

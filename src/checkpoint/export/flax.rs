@@ -1,4 +1,5 @@
-//! To `flax_model.msgpack`, which transformers' Flax models load: a tree of arrays in flax's msgpack.
+//! Writes `flax_model.msgpack`, which transformers' Flax models load: a tree of arrays in flax's
+//! msgpack.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -11,7 +12,7 @@ use crate::checkpoint::names::Axes;
 use crate::checkpoint::native::{Pieces, write_map_head};
 use crate::checkpoint::stored::Stored;
 
-/// Writes the tensors into a file, which is yet to be finished.
+/// Writes the tensors into a file; the caller finishes the file.
 pub(super) fn write_file(
     from: &dyn Stored,
     tensors: &[&Tensor],
@@ -29,8 +30,8 @@ pub(super) fn write_file(
     Ok(out)
 }
 
-/// Where Flax's models keep what PyTorch's do under a name, and how its axes relate to T5X's: kernels have
-/// the same, for both are flax.
+/// Returns the path in Flax's models of a tensor with a PyTorch name, and its axes relative to
+/// T5X's: kernels keep their axes, since T5X uses flax too.
 fn in_flax(tensor: &Tensor) -> (String, Axes) {
     let path = tensor.name.replace('.', "/");
     let module = path.strip_suffix("/weight").unwrap_or(&path);

@@ -1,4 +1,4 @@
-//! A folder that Hugging Face's transformers load: weights, configuration, tokenizer.
+//! Writes a folder that Hugging Face's transformers load: weights, configuration, tokenizer.
 
 use serde_json::{Value, json};
 
@@ -14,14 +14,14 @@ use crate::checkpoint::journal::Job;
 use crate::checkpoint::stored::Stored;
 use crate::storage::Path;
 
-/// Rows of ByT5's embedding.
+/// Number of rows of ByT5's embedding.
 const BYT5_VOCAB: usize = 384;
 
-/// Writes the parameters of a checkpoint as a folder that transformers load. The weights appear last
-/// and whole.
+/// Writes the parameters of a checkpoint as a folder that transformers load. The weights become
+/// visible last and only when they are complete.
 ///
 /// # Errors
-/// The checkpoint holds no T5; the target holds a model already; reading or writing fails.
+/// The checkpoint does not hold a T5; the target already holds a model; reading or writing fails.
 pub fn export_hugging_face(
     from: &dyn Stored,
     to: &Path,
@@ -46,7 +46,8 @@ pub fn export_hugging_face(
     write_weights(from, &model, options, &Target { file: to.join(name), beside: missing })
 }
 
-/// Files that are not there yet; those that are there are someone's, and must be the same.
+/// Returns the files that do not exist yet; existing files are not overwritten and must have the
+/// same content.
 fn missing(to: &Path, files: Files) -> Result<Vec<(Path, Vec<u8>)>, CheckpointError> {
     let mut missing = Vec::new();
     for (name, bytes) in files {
@@ -67,10 +68,10 @@ fn holds_another(to: &Path, name: &str) -> CheckpointError {
 }
 
 /// Writes the parameters of a checkpoint as a state dictionary under transformers' names, which
-/// `torch.load` reads; it appears whole.
+/// `torch.load` reads; the file becomes visible only when it is complete.
 ///
 /// # Errors
-/// As of [`export_hugging_face`].
+/// The same as those of [`export_hugging_face`].
 pub fn export_torch(
     from: &dyn Stored,
     file: &Path,
@@ -90,7 +91,7 @@ pub fn export_torch(
     write_weights(from, &model, &options, &target)
 }
 
-/// What an export adds.
+/// The files that an export adds.
 struct Target {
     /// The file of weights.
     file: Path,
@@ -98,24 +99,25 @@ struct Target {
     beside: Vec<(Path, Vec<u8>)>,
 }
 
-/// Writes weights and small files such that the weights appear last and whole. Where that fails or the process
-/// is killed nothing stays but what the next conversion goes on with.
+/// Writes weights and small files such that the weights become visible last and only when they are
+/// complete. If the export fails or the process is killed, only the files that the next conversion
+/// continues with remain.
 fn write_weights(
     from: &dyn Stored,
     model: &Model,
     options: &HuggingFaceOptions,
     target: &Target,
 ) -> Result<(), CheckpointError> {
-    // Who is refused has written nothing that could be taken back.
+    // An export that is refused here has not written anything that must be removed.
     let out = TensorFile::begin(&target.file, &target.file, &Job::of(from, options)?)?;
     let mut added = Vec::new();
     let written = write_in_order(from, model, options.weights, target, (out, &mut added));
-    // Should the weights be there all the same, as where a store's answer got lost, the small files belong
-    // to them.
+    // If the weights exist in spite of the error, for example because a store's answer was lost,
+    // the small files belong to them.
     if let Err(error) = &written
         && matches!(target.file.exists(), Ok(false))
     {
-        // What cannot be removed stays, for the failure itself is what counts.
+        // Errors of removing are ignored, since the original error is the one to report.
         added.iter().for_each(|file| drop(file.remove_file()));
         let _ = TensorFile::give_up(&target.file, error);
     }
@@ -148,7 +150,7 @@ fn write_in_order(
     out.finish()
 }
 
-/// `generation_config.json`: every T5 begins with padding.
+/// `generation_config.json`: decoding starts with the padding token in every T5.
 fn generation_config() -> Value {
     json!({"decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0})
 }

@@ -1,5 +1,5 @@
-//! Checkpoints for other programs, written block by block from any that can be read. What is written is
-//! seen when it is whole, and not before.
+//! Exports any readable checkpoint for other programs, block by block. The output becomes visible
+//! only when it is complete.
 
 mod flax;
 mod hugging_face;
@@ -25,7 +25,8 @@ pub use native::{NativeOptions, export_orbax, export_t5x};
 pub use options::{HuggingFaceOptions, Weights};
 pub use tensorflow::{export_mesh_tensorflow, name_newest};
 
-/// What an error of writing a file was: of reading the checkpoint, which came wrapped, or of the file.
+/// Converts an error of writing a file: either a wrapped error of reading the checkpoint, or an
+/// error of the file.
 fn unwrapped(file: &Path, error: io::Error) -> CheckpointError {
     let read = error.downcast::<CheckpointError>();
     read.unwrap_or_else(|error| StorageError::new("write", file, error).into())

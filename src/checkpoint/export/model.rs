@@ -1,4 +1,4 @@
-//! What a checkpoint holds, as transformers see it: the tensors and the configuration.
+//! The tensors and the configuration of a checkpoint, as transformers see them.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::checkpoint::names::Axes;
 use crate::checkpoint::names::hugging_face::{EncoderAttention, from_t5x, shape_from_t5x};
 use crate::checkpoint::stored::Stored;
 
-/// The families of which transformers has a class.
+/// The model families for which transformers has a class.
 const FAMILIES: [(&str, &str); 4] = [
     ("t5", "T5ForConditionalGeneration"),
     ("mt5", "MT5ForConditionalGeneration"),
@@ -20,19 +20,19 @@ const FAMILIES: [(&str, &str); 4] = [
     ("longt5", "LongT5ForConditionalGeneration"),
 ];
 
-/// Rows of mT5's embedding, by which it is told from a T5: the networks are the same.
+/// Number of rows of mT5's embedding, which distinguishes it from T5: the networks are the same.
 const MT5_VOCAB: usize = 250_112;
 
 /// The distance beyond which all positions share a bucket, the same in every T5.
 const MAX_DISTANCE: usize = 128;
 
-/// What the arrays of a checkpoint tell of its model.
+/// The model, as far as the arrays of a checkpoint describe it.
 pub(super) struct Model {
     model_type: String,
     attention: EncoderAttention,
     /// Every tensor under its name in transformers.
     pub tensors: BTreeMap<String, Tensor>,
-    /// Rows of the embedding.
+    /// Number of rows of the embedding.
     pub vocab_size: usize,
     emb_dim: usize,
     num_heads: usize,
@@ -45,7 +45,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Looks at the names and shapes.
+    /// Reads the model from the names and shapes of the arrays.
     pub(super) fn of(
         from: &dyn Stored,
         options: &HuggingFaceOptions,
@@ -198,7 +198,7 @@ fn tensors(
     Ok(tensors)
 }
 
-/// One more than the largest number of a layer.
+/// The number of layers: one more than the largest layer number.
 fn num_layers(params: &Params<'_>, stack: &str) -> usize {
     let number = |name: &&str| {
         let rest = name.strip_prefix(stack)?.strip_prefix("/layers_")?;

@@ -1,4 +1,4 @@
-//! To the formats of T5X: its own, and Orbax's.
+//! Writes checkpoints in the formats of T5X: its own, and Orbax's.
 
 use crate::checkpoint::array::{Array, ArrayInfo, DType};
 use crate::checkpoint::error::CheckpointError;
@@ -11,24 +11,24 @@ use crate::checkpoint::stored::{STEP, Stored, read_block};
 use crate::checkpoint::zarr::Compression;
 use crate::storage::{Path, Takeover};
 
-/// Arrays written at a time at most: each holds a block or two.
+/// Maximum number of arrays written at the same time: each holds a block or two in memory.
 const MAX_THREADS: usize = 4;
 
-/// As a run saves by default: packing weights takes longer than writing what it spares.
+/// The default of a run: compressing weights takes longer than writing the bytes that it saves.
 const COMPRESSION: Compression = Compression::None;
 
-/// How a checkpoint is written in a format of T5X.
+/// Options for writing a checkpoint in a format of T5X.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NativeOptions {
-    /// The type that floats below `target/` are rounded to; `None` keeps theirs.
+    /// The type to which floats below `target/` are rounded; `None` keeps their types.
     pub dtype: Option<DType>,
-    /// Whether to go on with what another process has begun in a bucket, which is known to be dead.
+    /// Whether to continue a checkpoint in a bucket whose writer is known to be dead.
     pub takeover: Takeover,
 }
 
-/// Writes everything that a checkpoint holds as the checkpoint of a step, and yields its folder. What it has
-/// of ours beside its arrays goes along: its place in the data, its run. What a conversion of the same has
-/// left that was killed is gone on with.
+/// Writes everything that a checkpoint holds as the checkpoint of a step, and returns its folder.
+/// Gimlet's own entries are copied too: the position in the data and the run. If an earlier
+/// conversion of the same checkpoint was killed, this one continues its work.
 ///
 /// # Errors
 /// Arrays that cannot be read; a folder that cannot be written.
@@ -40,10 +40,10 @@ pub fn export_t5x(
     export(from, at, &T5X, options)
 }
 
-/// As [`export_t5x`], in Orbax's format, without OCDBT: each array has a folder.
+/// Like [`export_t5x`], in Orbax's format without OCDBT: each array has a folder.
 ///
 /// # Errors
-/// As of [`export_t5x`]; values for which Orbax has no place.
+/// The same as those of [`export_t5x`]; values that Orbax cannot store.
 pub fn export_orbax(
     from: &dyn Stored,
     at: (Path, u64),
@@ -70,7 +70,7 @@ fn export(
     }
 }
 
-/// Writes everything but the tree.
+/// Writes everything except the tree.
 fn fill(
     writer: &Writer,
     from: &dyn Stored,
@@ -91,7 +91,7 @@ fn fill(
             None => writer.other(name, value),
         }
     }
-    // Before hours of work.
+    // Checks before hours of work.
     writer.check()?;
     if arrays.iter().all(|array| is_other(array.name)) {
         let step = i32::try_from(step).map_err(|_| {
@@ -111,7 +111,7 @@ fn fill(
     Ok(())
 }
 
-/// Checks that every array is of a type that the format has.
+/// Checks that the format supports the type of every array.
 fn refuse_types(
     from: &dyn Stored,
     arrays: &[ArrayInfo<'_>],
@@ -125,7 +125,8 @@ fn refuse_types(
     })
 }
 
-/// A number as an array of no dimensions, of the type that NumPy gives to one of Python.
+/// Converts a number to an array without dimensions, of the type that NumPy gives to a Python
+/// number.
 fn number(value: &rmpv::Value) -> Option<Array> {
     let (dtype, data) = match value {
         rmpv::Value::Boolean(is) => (DType::Bool, vec![u8::from(*is)]),

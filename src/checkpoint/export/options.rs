@@ -1,4 +1,4 @@
-//! How weights are written for transformers and PyTorch.
+//! Options for writing weights for transformers and PyTorch.
 
 use crate::checkpoint::array::DType;
 use crate::checkpoint::names::hugging_face;
@@ -17,7 +17,7 @@ pub enum Weights {
 }
 
 impl Weights {
-    /// The name of the file; it appears last and whole.
+    /// The name of the file, which becomes visible last and only when it is complete.
     pub fn file_name(self) -> &'static str {
         match self {
             Self::Safetensors => hugging_face::SAFETENSORS,
@@ -27,25 +27,25 @@ impl Weights {
     }
 }
 
-/// What a checkpoint does not say of a model.
+/// Properties of a model that a checkpoint does not describe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HuggingFaceOptions {
     /// The file of weights to write.
     pub weights: Weights,
-    /// The type of the weights; `None` keeps theirs.
+    /// The type of the written weights; `None` keeps their types.
     pub dtype: Option<DType>,
     /// The SentencePiece model, copied as `spiece.model`.
     pub vocabulary: Option<Path>,
-    /// Sentinel tokens behind the vocabulary's own pieces; by default 100, none where those hold them,
-    /// and ByT5's 125.
+    /// Number of sentinel tokens after the vocabulary's own pieces; by default 100, 0 if the pieces
+    /// include sentinels, and 125 for ByT5.
     pub extra_ids: Option<usize>,
-    /// Attention heads; by default those of the bias of relative positions.
+    /// Number of attention heads; by default that of the relative position bias.
     pub num_heads: Option<usize>,
-    /// `t5`, `mt5`, `umt5` or `longt5`; by default what the arrays look like.
+    /// `t5`, `mt5`, `umt5` or `longt5`; by default derived from the arrays.
     pub model_type: Option<String>,
-    /// LongT5's window on either side; by default 127. Its attention is local where `model_type` is
+    /// LongT5's window on either side; by default 127. Its attention is local when `model_type` is
     /// `longt5` and the arrays have no global attention.
     pub local_radius: Option<usize>,
-    /// Tokens that LongT5 sums up in a global one; by default 16.
+    /// Number of tokens that LongT5 summarizes in a global token; by default 16.
     pub global_block_size: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! To a file of safetensors: all sizes first, then the tensors one after the other.
+//! Writes a file of safetensors: a header with all sizes, then the tensors one after the other.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::foreign::type_name;
 use crate::checkpoint::stored::Stored;
 
-/// Writes the tensors into a file, which is yet to be finished.
+/// Writes the tensors into a file; the caller finishes the file.
 pub(super) fn write_file(
     from: &dyn Stored,
     tensors: &[&Tensor],
@@ -27,7 +27,7 @@ pub(super) fn write_file(
 
 fn header(from: &dyn Stored, tensors: &[&Tensor]) -> Result<Vec<u8>, CheckpointError> {
     let mut header = Map::new();
-    // transformers asks for it.
+    // transformers require this entry.
     header.insert("__metadata__".to_string(), json!({"format": "pt"}));
     let mut end = 0;
     for tensor in tensors {
@@ -42,7 +42,7 @@ fn header(from: &dyn Stored, tensors: &[&Tensor]) -> Result<Vec<u8>, CheckpointE
         header.insert(tensor.name.clone(), entry);
     }
     let mut header = serde_json::to_vec(&header).expect("plain data becomes JSON");
-    // Spaces, so that the tensors begin at a multiple of eight bytes.
+    // Spaces pad the header, so that the tensors begin at a multiple of eight bytes.
     header.resize(header.len().next_multiple_of(8), b' ');
     Ok(header)
 }

@@ -1,4 +1,4 @@
-//! A tensor that is written as it is read, block by block.
+//! A tensor that is read and written block by block.
 
 use std::io::{self, Write};
 
@@ -18,16 +18,16 @@ pub(super) struct Tensor {
     pub shape: Vec<usize>,
     /// Its dimensions in the file.
     pub out_shape: Vec<usize>,
-    /// How the two relate.
+    /// Relation of the axes in the checkpoint to those in the file.
     pub axes: Axes,
-    /// The type that is written.
+    /// The type in the file.
     pub dtype: DType,
     /// The type in the checkpoint.
     pub source_dtype: DType,
 }
 
 impl Tensor {
-    /// Writes its elements in C order, block by block. An error of reading is wrapped; see
+    /// Writes the tensor's elements in C order, block by block. A read error is wrapped; see
     /// [`unwrapped`](super::unwrapped).
     pub(super) fn write(
         &self,
@@ -51,7 +51,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// Its bytes as they are written.
+    /// Number of bytes in the file.
     pub(super) fn num_bytes(&self) -> usize {
         self.shape.iter().product::<usize>() * self.dtype.size()
     }

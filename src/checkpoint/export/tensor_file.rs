@@ -1,6 +1,6 @@
-//! The one file of weights while it is written, tensor by tensor. On disk it has another name until it is
-//! whole, and a journal beside it: where the conversion is killed, the next one goes on behind the last whole
-//! tensor. In a store nothing is seen of an upload that is not whole, and it begins anew.
+//! The file of weights while it is written, tensor by tensor. On disk it has another name until it
+//! is complete, and a journal beside it: if the conversion is killed, the next one continues after
+//! the last complete tensor. In a store an incomplete upload is not visible, and it starts over.
 
 use std::collections::VecDeque;
 use std::io::{self, BufReader, Read, Write};
@@ -13,55 +13,56 @@ use crate::checkpoint::journal::{Job, Journal, noted, tell_kept, tell_left};
 use crate::storage::{FileWriter, Lock, Locked, Path, StorageError};
 use crate::telemetry::Wait;
 
-/// What ends the name of the file while it is written, and that of its journal.
+/// Suffixes of the unfinished file and of its journal.
 const UNFINISHED: &str = ".unfinished";
 const JOURNAL: &str = ".jsonl";
 
-/// Where a tensor lies in the file.
+/// The position of a tensor in the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Segment {
     start: u64,
     end: u64,
-    /// The sums of its bytes.
+    /// Checksums of its bytes.
     #[serde(flatten)]
     sums: Sums,
-    /// CRC-32 of what lies between the tensor before and it.
+    /// CRC-32 of the bytes between the previous tensor and this tensor.
     before: u32,
 }
 
-/// The checksums that formats ask for.
+/// The checksums that the formats need.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sums {
-    /// That of zip archives.
+    /// CRC-32, used by zip archives.
     pub crc32: u32,
-    /// That of TensorFlow.
+    /// CRC-32C, used by TensorFlow.
     pub crc32c: u32,
 }
 
-/// A file of tensors being written. Dropped before [`TensorFile::finish`], it leaves on disk what the next
-/// conversion goes on with; see [`TensorFile::give_up`].
+/// A file of tensors that is being written. When it is dropped before [`TensorFile::finish`], it
+/// leaves on disk the part with which the next conversion continues; see [`TensorFile::give_up`].
 pub(super) struct TensorFile {
     target: Path,
     /// `None` in a store.
     staged: Option<Staged>,
     out: FileWriter,
     position: u64,
-    /// Tensors that are there already and have yet to come, in their order.
+    /// Tensors that are already in the file and have not been requested yet, in their order.
     kept: VecDeque<Segment>,
-    /// Where the last of them ends.
+    /// Offset of the end of the last kept tensor.
     kept_end: u64,
-    /// The sum of what was written since the last tensor.
+    /// CRC-32 of the bytes since the last tensor.
     crc: Crc,
-    /// The same, as TensorFlow sums.
+    /// CRC-32C of the same bytes.
     crc32c: u32,
 }
 
 impl TensorFile {
-    /// Begins a file, or goes on with what a conversion of the same job has left of it that was killed. It is
-    /// seen where `mark` is there, which may be the file itself; without, its name is given anew.
+    /// Begins a file, or continues the file of an earlier conversion of the same job that was
+    /// killed. The file counts as finished if `mark` exists, which may be the file itself;
+    /// otherwise an older file of that name is replaced.
     ///
     /// # Errors
-    /// Another process writes it; it cannot be written.
+    /// Another process writes the file; it cannot be written.
     pub(super) fn begin(target: &Path, mark: &Path, job: &Job) -> Result<Self, CheckpointError> {
         if !target.is_on_disk() {
             return Ok(Self::of(target, None, target.create()?, VecDeque::new()));
@@ -77,7 +78,7 @@ impl TensorFile {
             }
         };
         if mark.exists()? {
-            // Another has finished it meanwhile.
+            // Another process has finished the file in the meantime.
             if lock.is_some() {
                 unfinished.remove_file()?;
             }
@@ -86,7 +87,7 @@ impl TensorFile {
         }
         let noted = match &lock {
             Some(_) => noted(&journal, job)?.unwrap_or_default(),
-            // Its writer may be alive.
+            // The writer may be alive.
             None => Vec::new(),
         };
         let kept = whole_ones(&unfinished, noted)?;
@@ -106,12 +107,12 @@ impl TensorFile {
         Self { target, staged, out, position: 0, kept, kept_end, crc: Crc::new(), crc32c: 0 }
     }
 
-    /// The bytes so far.
+    /// Number of bytes so far.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
 
-    /// Adds a tensor, unless it is there already, and yields the sums of its bytes.
+    /// Adds a tensor, unless it is already in the file, and returns the checksums of its bytes.
     pub(super) fn tensor(
         &mut self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -136,20 +137,20 @@ impl TensorFile {
         Ok(sums)
     }
 
-    /// The sums of what was written since they were taken last.
+    /// Returns and resets the checksums of the bytes since the last call.
     fn take_sums(&mut self) -> Sums {
         let crc32 = std::mem::take(&mut self.crc).sum();
         Sums { crc32, crc32c: std::mem::take(&mut self.crc32c) }
     }
 
-    /// Takes note of bytes that are in the file.
+    /// Updates checksums and position for bytes that are in the file.
     fn passed(&mut self, bytes: &[u8]) {
         self.crc.update(bytes);
         self.crc32c = crc32c::crc32c_append(self.crc32c, bytes);
         self.position += bytes.len() as u64;
     }
 
-    /// Makes the file durable and gives it its name.
+    /// Makes the file durable and renames it to its final name.
     pub(super) fn finish(self) -> Result<(), CheckpointError> {
         let Self { target, staged, out, kept, position, .. } = self;
         out.finish()?;
@@ -161,7 +162,7 @@ impl TensorFile {
         staged.name(&target)
     }
 
-    /// What is there is not what this conversion would have written.
+    /// Reports that the existing tensors differ from those that this conversion writes.
     fn refuse_kept(&mut self) -> io::Error {
         let Self { target, staged, .. } = self;
         staged.iter_mut().for_each(|staged| staged.stays = false);
@@ -170,8 +171,8 @@ impl TensorFile {
         ))
     }
 
-    /// Gives up what a conversion left that failed. It stays where the next one may succeed, and is removed
-    /// elsewhere, unless another goes on with it by now.
+    /// Handles the partial file of a failed conversion. The file stays if a retry may succeed, and
+    /// is removed otherwise, unless another process has continued it.
     pub(super) fn give_up(target: &Path, error: &CheckpointError) -> Result<(), CheckpointError> {
         let (unfinished, journal) = beside(target);
         if !target.is_on_disk() || !unfinished.exists()? {
@@ -187,7 +188,7 @@ impl TensorFile {
     }
 }
 
-/// The names that a file on disk has until it is whole, and its journal.
+/// The name of a file on disk until it is complete, and the name of its journal.
 fn beside(target: &Path) -> (Path, Path) {
     let unfinished = target.suffixed(UNFINISHED);
     let journal = unfinished.suffixed(JOURNAL);
@@ -196,7 +197,7 @@ fn beside(target: &Path) -> (Path, Path) {
 
 impl Write for TensorFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // What comes before a tensor that is there is there too.
+        // Bytes before an existing tensor exist too.
         let num_kept = self.kept_end.saturating_sub(self.position).min(bytes.len() as u64);
         if num_kept > 0 {
             self.passed(&bytes[..num_kept as usize]);
@@ -212,14 +213,15 @@ impl Write for TensorFile {
     }
 }
 
-/// A file on disk under the name that it has until it is whole.
+/// A file on disk under its temporary name.
 struct Staged {
     unfinished: Path,
     /// `None` once all tensors are written.
     journal: Option<Journal>,
-    /// Whether it is not removed when dropped: it has its name, or the next conversion may go on with it.
+    /// Whether the file is kept when dropped: it has its final name, or the next conversion may
+    /// continue it.
     stays: bool,
-    /// Shows others that the writer is alive.
+    /// Shows other processes that the writer is alive.
     _lock: Option<Lock>,
 }
 
@@ -237,14 +239,14 @@ impl Drop for Staged {
     fn drop(&mut self) {
         let is_empty = self.journal.as_ref().is_some_and(|journal| !journal.has_pieces());
         if !self.stays || is_empty {
-            // The error that matters is told by whoever gives up.
+            // The caller that gives up reports the error that matters.
             let _ = self.journal.take().map(Journal::end);
             let _ = self.unfinished.remove_file();
         }
     }
 }
 
-/// The tensors, from the first on, whose bytes are as they were written.
+/// Returns the leading tensors whose bytes still have their checksums.
 fn whole_ones(file: &Path, noted: Vec<Segment>) -> Result<VecDeque<Segment>, CheckpointError> {
     let mut whole = VecDeque::new();
     let total = noted.last().map_or(0, |last| last.end);

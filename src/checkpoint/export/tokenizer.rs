@@ -1,4 +1,4 @@
-//! The files beside a model from which transformers makes its tokenizer.
+//! The files beside a model from which transformers build its tokenizer.
 
 use serde_json::{Value, json};
 
@@ -6,17 +6,18 @@ use crate::checkpoint::error::CheckpointError;
 use crate::storage::Path;
 use crate::vocab::{PieceCount, count_pieces, tokenizer_json};
 
-/// Sentinels of a T5, which its SentencePiece model does not hold.
+/// Number of sentinels of a T5, which its SentencePiece model does not contain.
 const T5_EXTRA_IDS: usize = 100;
 
-/// Ids of ByT5 that are no bytes: padding, end, unknown.
+/// Ids of ByT5 that are not bytes: padding, end, unknown.
 const BYTE_SPECIALS: [(&str, usize); 3] = [("<pad>", 0), ("</s>", 1), ("<unk>", 2)];
 
 /// Files by name.
 pub(super) type Files = Vec<(&'static str, Vec<u8>)>;
 
-/// A SentencePiece model and what transformers' `T5Tokenizer` asks for, beside an embedding of so many
-/// rows. Without `extra_ids` those of a T5, unless the model's own pieces hold them.
+/// Returns a SentencePiece model and the other files that transformers' `T5Tokenizer` needs, for an
+/// embedding of `num_rows` rows. Without `extra_ids` it adds T5's sentinels, unless the model's own
+/// pieces include sentinels.
 pub(super) fn sentencepiece_files(
     vocabulary: &Path,
     extra_ids: Option<usize>,
@@ -32,11 +33,11 @@ pub(super) fn sentencepiece_files(
     let extra_ids = sentinels(count, extra_ids, num_rows).map_err(refused)?;
     let mut config = specials(extra_ids);
     config["tokenizer_class"] = json!("T5Tokenizer");
-    // Text after a special token is tokenized as SentencePiece does.
+    // Text after a special token is tokenized by the rules of SentencePiece.
     config["legacy"] = json!(false);
     config["sp_model_kwargs"] = json!({});
     let mut files = both(&config, extra_ids);
-    // Transformers 5 needs it unless the package sentencepiece is there.
+    // Transformers 5 needs this file unless the package sentencepiece is installed.
     if let Some(json) = tokenizer_json(&model, extra_ids) {
         files.push(("tokenizer.json", json.to_string().into_bytes()));
     }
@@ -44,7 +45,8 @@ pub(super) fn sentencepiece_files(
     Ok(files)
 }
 
-/// How many sentinels stand behind the pieces. One without a row in the embedding could not be used.
+/// Number of sentinels after the pieces. A sentinel without a row in the embedding would be
+/// unusable.
 fn sentinels(count: PieceCount, asked: Option<usize>, num_rows: usize) -> Result<usize, String> {
     let PieceCount { num_pieces, num_sentinels } = count;
     let fits = |extra_ids: usize| num_pieces.saturating_add(extra_ids) <= num_rows;
@@ -64,7 +66,7 @@ fn sentinels(count: PieceCount, asked: Option<usize>, num_rows: usize) -> Result
     }
 }
 
-/// What transformers' `ByT5Tokenizer` asks for.
+/// The files that transformers' `ByT5Tokenizer` needs.
 pub(super) fn byte_files(extra_ids: usize) -> Files {
     let mut config = specials(extra_ids);
     config["tokenizer_class"] = json!("ByT5Tokenizer");
@@ -94,7 +96,7 @@ fn specials(extra_ids: usize) -> Value {
     })
 }
 
-/// JSON as transformers lays it out.
+/// Formats JSON like transformers.
 pub(super) fn pretty(value: &Value) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(value).expect("plain data becomes JSON");
     text.push(b'\n');
@@ -119,7 +121,7 @@ mod tests {
     #[test]
     fn sentinels_are_those_that_the_model_lacks_and_the_embedding_has() {
         check([32_000, 0], None, 32_128, Ok(100));
-        // mT5, whose model has no sentinels, with no room for any.
+        // mT5, whose model has no sentinels, without room for any.
         check([250_100, 0], None, 250_112, Ok(0));
         check([250_100, 100], None, 250_112, Ok(0));
         check([64_000, 100], None, 64_256, Ok(0));

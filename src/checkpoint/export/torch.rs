@@ -1,5 +1,5 @@
-//! To a state dictionary as `torch.save` writes it: a zip archive of a pickle that names the tensors, and
-//! a file with the elements of each.
+//! Writes a state dictionary like `torch.save`: a zip archive of a pickle that names the tensors,
+//! and a file with the elements of each tensor.
 
 use std::io;
 
@@ -10,17 +10,17 @@ use crate::checkpoint::array::DType;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::stored::Stored;
 
-/// The folder of all files in the archive; `torch.save` takes the name of the file.
+/// The folder of all files in the archive; `torch.save` uses the name of the file.
 const FOLDER: &str = "archive";
 
-/// Names that stand for the embedding in the models of transformers, which share it.
+/// Aliases of the embedding in the models of transformers, which share its tensor.
 const EMBEDDING: &str = "shared.weight";
 const ITS_ALIASES: [&str; 2] = ["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"];
 
-/// The projection to logits, which a model without one of its own takes from the embedding.
+/// The projection to logits; a model without this tensor uses the embedding instead.
 const HEAD: &str = "lm_head.weight";
 
-/// Writes the tensors into a file, which is yet to be finished.
+/// Writes the tensors into a file; the caller finishes the file.
 pub(super) fn write_file(
     from: &dyn Stored,
     tensors: &[&Tensor],
@@ -65,7 +65,8 @@ fn pickle(tensors: &[&Tensor]) -> Vec<u8> {
     out
 }
 
-/// A call of the function that makes a tensor of a storage, which the reader finds by its number.
+/// Appends a call of the function that builds a tensor from a storage, which the reader finds by
+/// its number.
 fn put_tensor(out: &mut Vec<u8>, tensor: &Tensor, index: usize) {
     let shape = &tensor.out_shape;
     let strides: Vec<usize> =

@@ -1,5 +1,5 @@
-//! A checkpoint of a model with `scan_layers`, which keeps all layers of a stack in one array, shown with
-//! an array for every layer. Source: T5X's `scalable_t5`, of which umT5's checkpoints are.
+//! Presents a checkpoint of a model with `scan_layers`, which keeps all layers of a stack in one
+//! array, with one array per layer. Source: T5X's `scalable_t5`, which wrote umT5's checkpoints.
 //!
 //! `encoder/encoder/attention/query/kernel` of shape `[emb_dim, num_layers, num_heads, head_dim]` is
 //! `encoder/layers_#/attention/query/kernel` of shape `[emb_dim, num_heads * head_dim]`.
@@ -16,28 +16,28 @@ use crate::storage::Path;
 /// The axis of the layers.
 const LAYERS: usize = 1;
 
-/// More layers are the claim of a damaged file.
+/// A file with more layers than this is damaged.
 const MAX_LAYERS: usize = 10_000;
 
-/// A checkpoint, with layers apart.
+/// A checkpoint with separate layers.
 #[derive(Debug)]
 pub(super) struct Unstacked<'a> {
     from: &'a dyn Stored,
     arrays: BTreeMap<String, Part>,
 }
 
-/// An array, or one layer of it.
+/// An array, or one layer of an array.
 #[derive(Debug)]
 struct Part {
     source: String,
     dtype: DType,
     shape: Vec<usize>,
-    /// Its layer, and the dimensions there.
+    /// The index of the layer, and the dimensions in the stacked array.
     layer: Option<(usize, Vec<usize>)>,
 }
 
 impl<'a> Unstacked<'a> {
-    /// Shows a checkpoint, which may have its layers apart already.
+    /// Wraps a checkpoint, whose layers may already be separate.
     pub(super) fn new(from: &'a dyn Stored) -> Self {
         let mut arrays = BTreeMap::new();
         for ArrayInfo { name, dtype, shape } in from.leaves() {
@@ -62,7 +62,7 @@ impl<'a> Unstacked<'a> {
     }
 }
 
-/// The stack and the rest of a name: `target/encoder/encoder/mlp/wo/kernel`.
+/// Splits a name into the stack and the rest: `target/encoder/encoder/mlp/wo/kernel`.
 fn stacked(name: &str) -> Option<(&'static str, &str)> {
     ["encoder", "decoder"].into_iter().find_map(|stack| {
         let rest = name.strip_prefix("target/")?.strip_prefix(stack)?.strip_prefix('/')?;
@@ -70,12 +70,12 @@ fn stacked(name: &str) -> Option<(&'static str, &str)> {
     })
 }
 
-/// The axis that is one with the next where a kernel has its heads apart.
+/// The axis that is merged with the next axis when a kernel has separate heads.
 fn heads_axis(name: &str) -> usize {
     if name.ends_with("out/kernel") { 0 } else { 1 }
 }
 
-/// The dimensions with heads and their dimensions as one.
+/// The dimensions with the axis of heads merged with the axis of their size.
 fn merged(name: &str, shape: &[usize]) -> Vec<usize> {
     let mut merged = shape.to_vec();
     if shape.len() == 3 {
@@ -119,7 +119,7 @@ impl Stored for Unstacked<'_> {
         let Part { source, layer, .. } = self.part(name)?;
         let Some((layer, inner)) = layer else { return self.from.read_part(source, part) };
         let mut wanted = part.to_vec();
-        // What to keep of what is read: heads are read whole.
+        // The range to keep of the elements read: heads are read completely.
         let mut kept: Vec<Range<usize>> = part.iter().map(|range| 0..range.len()).collect();
         if let [_, _, _] = inner[..] {
             let axis = heads_axis(name);

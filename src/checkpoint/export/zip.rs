@@ -1,10 +1,11 @@
-//! Zip archives of files that are stored, not compressed, written as a stream: what `torch.save` makes.
+//! Writes zip archives of stored, not compressed, files as a stream, like `torch.save`.
 
 use std::io::{self, Write};
 
 use super::tensor_file::TensorFile;
 
-/// What the data of each file is aligned to, as PyTorch does: it can then be mapped into memory.
+/// Alignment of the data of each file in bytes; PyTorch's, so that the data can be mapped into
+/// memory.
 const ALIGNMENT: u64 = 64;
 
 /// The identifier of the field that fills the space before the data; PyTorch's.
@@ -13,16 +14,16 @@ const PADDING_FIELD: u16 = 0x4246;
 /// The identifier of the field with sizes and offsets of 64 bits.
 const ZIP64_FIELD: u16 = 1;
 
-/// Sums and sizes follow the data; names are UTF-8.
+/// Checksums and sizes follow the data; names are UTF-8.
 const FLAGS: u16 = 0x0808;
 
-/// The first of January 1980, the earliest date that zip knows.
+/// 1 January 1980, the earliest date that zip can express.
 const DATE: u16 = 0x21;
 
-/// Stands in a field of 32 bits for a number that the zip64 field holds.
+/// Value of a 32-bit field whose number is in the zip64 field.
 const ELSEWHERE: u32 = u32::MAX;
 
-/// An archive being written.
+/// An archive that is being written.
 pub(super) struct ZipWriter {
     out: TensorFile,
     entries: Vec<Entry>,
@@ -32,7 +33,7 @@ struct Entry {
     name: String,
     crc: u32,
     size: u64,
-    /// Where its header begins.
+    /// Offset of its header.
     offset: u64,
 }
 
@@ -41,7 +42,7 @@ impl ZipWriter {
         Self { out, entries: Vec::new() }
     }
 
-    /// Writes a file of a size known before; `write` fills it.
+    /// Writes a file whose size is known in advance; `write` fills it.
     pub(super) fn file(
         &mut self,
         name: &str,
@@ -65,7 +66,7 @@ impl ZipWriter {
         Ok(())
     }
 
-    /// Writes the directory, and yields what is behind the archive.
+    /// Writes the directory, and returns the underlying file.
     pub(super) fn finish(mut self) -> io::Result<TensorFile> {
         let start = self.out.position();
         let directory: Vec<u8> = self.entries.iter().flat_map(directory_entry).collect();
@@ -86,7 +87,7 @@ impl ZipWriter {
     }
 }
 
-/// A number in a field of 32 bits, where it fits.
+/// Encodes a number in a 32-bit field, if it fits.
 fn long(number: u64) -> [u8; 4] {
     u32::try_from(number).unwrap_or(ELSEWHERE).to_le_bytes()
 }
@@ -101,13 +102,13 @@ fn local_header(name: &str, size: u64, offset: u64) -> Vec<u8> {
     if size >= ELSEWHERE.into() {
         extra = field(ZIP64_FIELD, &[size.to_le_bytes(); 2].concat());
     }
-    // 30 bytes of header, and 4 before the padding itself.
+    // The header has 30 bytes, and 4 bytes come before the padding itself.
     let before = offset + 30 + name.len() as u64 + extra.len() as u64 + 4;
     let padding = before.next_multiple_of(ALIGNMENT) - before;
     extra.extend(field(PADDING_FIELD, &vec![0; padding as usize]));
     let mut header = b"PK\x03\x04".to_vec();
     header.extend(common(size));
-    header.extend([0; 4]); // The sum follows the data.
+    header.extend([0; 4]); // The checksum follows the data.
     header.extend([long(size); 2].concat());
     header.extend(lengths(name, &extra));
     header.extend(name.bytes());
@@ -115,7 +116,7 @@ fn local_header(name: &str, size: u64, offset: u64) -> Vec<u8> {
     header
 }
 
-/// Version needed, flags, method, time and date.
+/// Encodes version needed, flags, method, time and date.
 fn common(size: u64) -> Vec<u8> {
     let version: u16 = if size >= ELSEWHERE.into() { 45 } else { 20 };
     [version, FLAGS, 0, 0, DATE].iter().flat_map(|number| number.to_le_bytes()).collect()
@@ -149,7 +150,7 @@ fn directory_entry(entry: &Entry) -> Vec<u8> {
     out
 }
 
-/// The end of a directory that 32 bits cannot describe, and the note that tells where it is.
+/// The end of a directory that 32 bits cannot describe, and the locator with its offset.
 fn zip64_end(count: u64, size: u64, start: u64, end: u64) -> Vec<u8> {
     let mut out = b"PK\x06\x06".to_vec();
     out.extend(44u64.to_le_bytes());

@@ -8,19 +8,19 @@ use crate::checkpoint::format::Format;
 use crate::checkpoint::names::hugging_face::{Traits, entries};
 use crate::storage::Path;
 
-/// What of `config.json` decides how tensors are read.
+/// The fields of `config.json` that decide how tensors are read.
 #[derive(Debug, Deserialize)]
 struct Config {
     model_type: Option<String>,
     tie_word_embeddings: Option<bool>,
-    /// Since transformers 5, whose T5 always says to be tied.
+    /// Written since transformers 5, whose T5 models always claim to be tied.
     scale_decoder_outputs: Option<bool>,
 }
 
-/// Bytes of two tensors that are compared at a time.
+/// Number of bytes of two tensors that are compared at a time.
 const COMPARED_BYTES: usize = 1 << 20;
 
-/// Names the tensors of a file, or of several in `dir`.
+/// Opens the tensors of one or several files in `dir` under their mapped names.
 pub(super) fn with_config(
     path: &Path,
     dir: &Path,
@@ -41,7 +41,7 @@ pub(super) fn with_config(
     Ok(Foreign::new(path, format, raw, entries))
 }
 
-/// Whether two tensors hold the same values; what cannot be read is none's equal.
+/// Whether two tensors hold the same values; a tensor that cannot be read equals no other.
 fn are_equal(raw: &dyn RawTensors, name: &str, other: &str) -> bool {
     let info = &raw.tensors()[name];
     if *info != raw.tensors()[other] {
@@ -79,7 +79,8 @@ impl Config {
                 ),
             });
         }
-        // transformers 5 calls every T5 tied, and ties a head only to an embedding that is equal.
+        // transformers 5 calls every T5 tied, but ties a head to an embedding only if both are
+        // equal.
         let is_untied = self.tie_word_embeddings == Some(false);
         let scales_by_name = matches!(model_type, "t5" | "longt5");
         Ok(Traits {

@@ -1,4 +1,4 @@
-//! `flax_model.msgpack` of transformers' Flax models.
+//! Reads `flax_model.msgpack` of transformers' Flax models.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,10 +20,10 @@ pub(super) struct FlaxFile {
 }
 
 impl FlaxFile {
-    /// Finds the arrays.
+    /// Opens a file and finds its arrays.
     ///
     /// # Errors
-    /// The file is cut, or holds something else than maps of arrays.
+    /// The file is truncated, or holds something else than maps of arrays.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let file = path.open_ranges()?;
         let (mut tensors, mut extents) = (RawInfos::new(), BTreeMap::new());
@@ -64,7 +64,7 @@ impl RawTensors for FlaxFile {
     }
 }
 
-/// Some of the bytes that the extents hold one after the other.
+/// Reads a range of the bytes that the extents hold one after the other.
 fn read(
     file: &RangeFile,
     extents: &[Range<u64>],

@@ -1,4 +1,4 @@
-//! Folders of Hugging Face's transformers: `config.json` and weights in one file or several.
+//! Reads folders of Hugging Face's transformers: `config.json` and weights in one or several files.
 
 use super::config::with_config;
 use super::flax::FlaxFile;
@@ -11,7 +11,7 @@ use crate::checkpoint::format::Format;
 use crate::checkpoint::names::hugging_face::{FLAX, SAFETENSORS, TORCH};
 use crate::storage::Path;
 
-/// The weights that a folder may hold, the ones to be preferred first, and what opens them.
+/// The files of weights that a folder may hold, the preferred ones first, and their kinds.
 const WEIGHTS: [(&str, Weights); 6] = [
     (SAFETENSORS, Weights::SafeTensors),
     ("model.safetensors.index.json", Weights::SafeTensorsIndex),
@@ -21,7 +21,7 @@ const WEIGHTS: [(&str, Weights); 6] = [
     ("flax_model.msgpack.index.json", Weights::FlaxIndex),
 ];
 
-/// Files of which one lies in every model folder.
+/// File names that mark a model folder: every model folder has one of them.
 pub(in crate::checkpoint) fn marks() -> [&'static str; 6] {
     WEIGHTS.map(|(name, _)| name)
 }
@@ -56,7 +56,7 @@ impl Weights {
 /// Opens a folder of weights.
 ///
 /// # Errors
-/// Damaged files; a model that is no T5.
+/// Damaged files; a model that is not a T5.
 pub(in crate::checkpoint) fn open_hugging_face(dir: &Path) -> Result<Foreign, CheckpointError> {
     for (name, weights) in WEIGHTS {
         let file = dir.join(name);
@@ -70,10 +70,10 @@ pub(in crate::checkpoint) fn open_hugging_face(dir: &Path) -> Result<Foreign, Ch
     Err(CheckpointError::NotACheckpoint { path: dir.to_string(), reason })
 }
 
-/// Opens a file of weights; the `config.json` beside it is heeded.
+/// Opens a file of weights, and uses the `config.json` beside it.
 ///
 /// # Errors
-/// A damaged file; a model that is no T5.
+/// A damaged file; a model that is not a T5.
 pub(in crate::checkpoint) fn open_file(file: &Path) -> Result<Foreign, CheckpointError> {
     let weights = match file.file_name().ends_with(".msgpack") {
         true => Weights::Flax,

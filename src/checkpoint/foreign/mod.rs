@@ -1,5 +1,6 @@
-//! Checkpoints of other programs. A reader of a file format ([`RawTensors`]) yields tensors under their
-//! own names; a map (`names`) gives them T5X's names, shapes and order of axes; [`Foreign`] is both.
+//! Reads checkpoints of other programs. A reader of a file format ([`RawTensors`]) returns tensors
+//! under their own names; a map (`names`) gives them T5X's names, shapes and order of axes;
+//! [`Foreign`] combines both.
 
 mod config;
 mod flax;
@@ -40,10 +41,10 @@ pub(super) use torch::open_torch;
 
 use sums::Piece;
 
-/// The dimensions that a tensor has at most: numpy has as many.
+/// Maximum number of dimensions of a tensor, as in numpy.
 const MAX_RANK: usize = 64;
 
-/// A file, or several, of tensors under their own names.
+/// One or several files of tensors under their own names.
 pub(super) trait RawTensors: fmt::Debug + Send + Sync {
     /// Every tensor.
     fn tensors(&self) -> &RawInfos;
@@ -51,15 +52,15 @@ pub(super) trait RawTensors: fmt::Debug + Send + Sync {
     /// The bytes of some rows of a listed tensor, in C order; all rows of a scalar are `0..1`.
     fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<u8>, CheckpointError>;
 
-    /// Where the bytes of all tensors lie, and their checksums.
+    /// The byte ranges of all tensors, and their checksums.
     fn pieces(&self) -> Vec<Piece<'_>>;
 
-    /// How a T5's tensors are named in it.
+    /// The naming scheme of a T5's tensors in these files.
     fn dialect(&self) -> Dialect {
         Dialect::PyTorch
     }
 
-    /// Names that stand for the same bytes as another's, such as tied embeddings.
+    /// Whether two names stand for the same bytes, such as tied embeddings.
     fn is_same(&self, _name: &str, _other: &str) -> bool {
         false
     }
@@ -88,7 +89,7 @@ impl Foreign {
         self.entries.get(name).ok_or_else(|| self.no_array(name))
     }
 
-    /// A part of a matrix that lies transposed, some rows of the file at a time.
+    /// Reads a part of a matrix that is stored transposed, some rows of the file at a time.
     fn read_transposed(
         &self,
         raw: &str,

@@ -1,4 +1,5 @@
-//! The arrays of a file of flax's msgpack: their names, and where their bytes lie. Those are not read.
+//! Finds the arrays in a file of flax's msgpack: their names and byte ranges. The elements are not
+//! read.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,26 +11,26 @@ use crate::checkpoint::native::{CHUNKED_KEY, EXT_ARRAY, MAX_HEADS};
 use crate::checkpoint::raw::RawInfo;
 use crate::storage::{Path, RangeFile};
 
-/// Bytes that are read at a time: the heads of arrays lie far apart.
+/// Number of bytes that are read at a time: the headers of arrays lie far apart.
 const WINDOW: u64 = 1 << 12;
 
-/// Trees of models have ten levels or so; each takes some of the stack.
+/// Maximum depth of the tree: models have about ten levels, and each level uses some of the stack.
 const MAX_DEPTH: usize = 100;
 
-/// The longest name of a key, of an array with all keys that lead to it, or of a type.
+/// Maximum length of a key, of a whole name with all its keys, or of a type.
 const MAX_TEXT: u64 = 1 << 10;
 
-/// An array and where its elements lie, one extent after the other in C order.
+/// An array and the byte ranges of its elements, one after the other in C order.
 #[derive(Debug)]
 pub(super) struct Placed {
     pub info: RawInfo,
     pub extents: Vec<Range<u64>>,
 }
 
-/// Every array by the keys that lead to it: `encoder/block/0/layer/0/layer_norm/weight`.
+/// Returns every array under its path of keys: `encoder/block/0/layer/0/layer_norm/weight`.
 ///
 /// # Errors
-/// The file is cut, or holds something else than maps of arrays.
+/// The file is truncated, or holds something else than maps of arrays.
 pub(super) fn arrays(file: &RangeFile) -> Result<BTreeMap<String, Placed>, CheckpointError> {
     let mut scanner = Scanner { file, at: 0, num_nodes: 0, window: Vec::new(), window_start: 0 };
     let root = scanner.node(MAX_DEPTH)?;
@@ -48,7 +49,7 @@ enum Node {
     Map(Vec<(String, Node)>),
     Array(Placed),
     Number(u64),
-    /// True, or nothing.
+    /// A value that is not an array or a number, such as a boolean or nil.
     Plain,
 }
 
@@ -57,7 +58,7 @@ fn other(path: &Path, what: &str) -> CheckpointError {
     CheckpointError::NotACheckpoint { path: path.to_string(), reason }
 }
 
-/// Numbers and the like among the arrays are no model's.
+/// Collects the arrays of a tree; numbers and other plain values are not part of a model.
 fn flatten(
     path: &Path,
     name: String,
@@ -88,7 +89,7 @@ fn flatten(
     Ok(())
 }
 
-/// An array that flax cut in pieces: `{shape: {"0": ..}, chunks: {"0": array, ..}}`.
+/// Joins an array that flax cut into pieces: `{shape: {"0": ..}, chunks: {"0": array, ..}}`.
 fn joined(entries: Vec<(String, Node)>) -> Option<Placed> {
     let (mut shape, mut pieces) = (Vec::new(), Vec::new());
     for (key, node) in entries {
@@ -117,7 +118,7 @@ fn joined(entries: Vec<(String, Node)>) -> Option<Placed> {
         .then_some(Placed { info, extents })
 }
 
-/// The values of a map from `"0"`, `"1"`, ..., which flax writes for a tuple.
+/// Returns the values of a map from `"0"`, `"1"`, ..., which flax writes for a tuple.
 fn numbered(entries: Vec<(String, Node)>) -> Option<Vec<Node>> {
     let mut numbered = BTreeMap::new();
     for (key, node) in entries {
@@ -131,9 +132,9 @@ fn numbered(entries: Vec<(String, Node)>) -> Option<Vec<Node>> {
 struct Scanner<'a> {
     file: &'a RangeFile,
     at: u64,
-    /// Nodes so far: each takes a hundred bytes, and two in the file.
+    /// Number of nodes so far: each takes a hundred bytes in memory, and two in the file.
     num_nodes: usize,
-    /// What was read last, from `window_start` on.
+    /// The bytes that were read last, from `window_start` on.
     window: Vec<u8>,
     window_start: u64,
 }
@@ -143,7 +144,7 @@ impl Scanner<'_> {
         CheckpointError::damaged(self.file.path(), format!("it {reason}, at byte {}", self.at))
     }
 
-    /// The next bytes, which are few.
+    /// Reads the next bytes, which are few.
     fn bytes(&mut self, length: u64) -> Result<&[u8], CheckpointError> {
         let (start, end) = (self.at, self.at + length);
         if end > self.file.size() {
@@ -172,7 +173,7 @@ impl Scanner<'_> {
         Ok(self.bytes(1)?[0])
     }
 
-    /// A number of so many bytes, the highest first.
+    /// Reads a big-endian number of `length` bytes.
     fn number(&mut self, length: u64) -> Result<u64, CheckpointError> {
         Ok(self.bytes(length)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
@@ -207,7 +208,7 @@ impl Scanner<'_> {
     }
 
     fn map(&mut self, length: u64, depth: usize) -> Result<Node, CheckpointError> {
-        // Not reserved: the length may be a claim.
+        // No capacity is reserved, because the length in the file may be false.
         let mut entries = Vec::new();
         for _ in 0..length {
             let key = self.text()?;
@@ -216,7 +217,7 @@ impl Scanner<'_> {
         Ok(Node::Map(entries))
     }
 
-    /// A text, or bytes that are one: Python 2 and the earliest flax name types so.
+    /// Reads a text, or bytes that hold text: Python 2 and the earliest flax write type names so.
     fn text(&mut self) -> Result<String, CheckpointError> {
         let length = match self.byte()? {
             head @ 0xa0..=0xbf => u64::from(head & 0x1f),
@@ -231,7 +232,7 @@ impl Scanner<'_> {
         text.map_err(|_| self.damaged("has a key or type that is not text"))
     }
 
-    /// An array: the packed list `[shape, dtype, bytes]`.
+    /// Reads an array: the packed list `[shape, dtype, bytes]`.
     fn extension(&mut self, length: u64) -> Result<Node, CheckpointError> {
         let kind = self.byte()?.cast_signed();
         if kind != EXT_ARRAY {

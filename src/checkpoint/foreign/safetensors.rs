@@ -1,4 +1,5 @@
-//! Files of safetensors: eight bytes of length, a JSON header, and the tensors one after the other.
+//! Reads files of safetensors: eight bytes of length, a JSON header, and the tensors one after the
+//! other.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +18,7 @@ use crate::storage::{Path, RangeFile};
 /// The longest header that the format allows.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// The entry of the header that is no tensor.
+/// The entry of the header that is not a tensor.
 const METADATA: &str = "__metadata__";
 
 /// The types of the format with numpy's names.
@@ -46,7 +47,7 @@ pub(in crate::checkpoint) fn type_name(dtype: DType) -> Option<&'static str> {
 pub(super) struct SafeTensors {
     file: RangeFile,
     tensors: RawInfos,
-    /// Where each tensor begins in the file.
+    /// Offset of each tensor in the file.
     offsets: BTreeMap<String, u64>,
 }
 
@@ -57,7 +58,7 @@ struct Tensor {
     data_offsets: (u64, u64),
 }
 
-/// Every tensor by its name.
+/// The tensors of a header by name.
 struct Header(BTreeMap<String, Tensor>);
 
 impl<'de> Deserialize<'de> for Header {
@@ -66,7 +67,7 @@ impl<'de> Deserialize<'de> for Header {
     }
 }
 
-/// Takes the entries one by one: of what is no tensor nothing is held.
+/// Reads the entries one by one; entries that are not tensors are not kept in memory.
 struct Tensors;
 
 impl<'de> Visitor<'de> for Tensors {
@@ -95,10 +96,10 @@ impl<'de> Visitor<'de> for Tensors {
 }
 
 impl SafeTensors {
-    /// Reads the header.
+    /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// The file is cut, or its header does not describe it.
+    /// The file is truncated, or its header does not describe it.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let file = path.open_ranges()?;
         let (header, start) = read_header(&file)?;
@@ -155,7 +156,7 @@ impl RawTensors for SafeTensors {
     }
 }
 
-/// The header, and where the tensors begin.
+/// Reads the header, and the offset of the first tensor.
 fn read_header(file: &RangeFile) -> Result<(Header, u64), CheckpointError> {
     let path = file.path();
     let short =
@@ -187,7 +188,7 @@ fn dtype(path: &Path, tensor: &str, name: &str) -> Result<DType, CheckpointError
     })
 }
 
-/// Checks that the tensors fill the file, without gaps and without sharing bytes.
+/// Checks that the tensors fill the file, without gaps and without overlaps.
 fn check_extents(
     file: &RangeFile,
     mut extents: Vec<(u64, u64)>,

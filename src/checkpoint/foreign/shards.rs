@@ -1,4 +1,4 @@
-//! Several files that together hold the tensors of a model, as an index in JSON tells.
+//! Reads the tensors of a model from several files, which a JSON index lists.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::checkpoint::names::hugging_face::Dialect;
 use crate::checkpoint::raw::RawInfos;
 use crate::storage::Path;
 
-/// What opens one of the files.
+/// A function that opens one of the files.
 type Opener<'a> = &'a dyn Fn(&Path) -> Result<Box<dyn RawTensors>, CheckpointError>;
 
 /// The files of one model.
@@ -20,11 +20,11 @@ type Opener<'a> = &'a dyn Fn(&Path) -> Result<Box<dyn RawTensors>, CheckpointErr
 pub(super) struct Shards {
     files: Vec<Box<dyn RawTensors>>,
     tensors: RawInfos,
-    /// Which file holds a tensor.
+    /// Index of the file that holds each tensor.
     places: BTreeMap<String, usize>,
 }
 
-/// Bytes of an index at most.
+/// Maximum size of an index in bytes.
 const MAX_INDEX: u64 = 64 << 20;
 
 #[derive(Deserialize)]
@@ -71,7 +71,7 @@ impl Shards {
     }
 }
 
-/// A file that an index names and that is not there is damage of the model.
+/// Reports a file that the index names but that does not exist as damage of the model.
 fn missing(index: &Path, error: CheckpointError) -> CheckpointError {
     match error {
         CheckpointError::Storage(error) if error.is_not_found() => {

@@ -1,4 +1,4 @@
-//! Checksums of files of other programs, compared piece by piece however large the tensors are.
+//! Compares checksums of files of other programs, piece by piece however large the tensors are.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,29 +10,29 @@ use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::parallel;
 use crate::storage::{Path, RangeFile};
 
-/// Bytes of a file that have one checksum, if any.
+/// A byte range of a file with at most one checksum.
 pub(in crate::checkpoint) struct Piece<'a> {
-    /// A tensor that lies there.
+    /// Name of a tensor in the range.
     pub name: &'a str,
-    /// The file.
+    /// File that holds the bytes.
     pub file: &'a RangeFile,
-    /// Where in the file.
+    /// Byte range in the file.
     pub range: Range<u64>,
-    /// What the bytes must sum to; `None` where the format does not tell.
+    /// Expected checksum of the bytes; `None` when the format has none.
     pub expected: Option<Expected<'a>>,
 }
 
-/// What a piece must sum to.
+/// The expected checksum of a piece.
 #[derive(Clone, Copy)]
 pub(in crate::checkpoint) struct Expected<'a> {
-    /// The checksum.
+    /// The checksum itself.
     pub sum: Sum,
-    /// Where it is noted that the piece has it.
+    /// The set of pieces that already passed the comparison.
     pub compared: &'a Compared,
 }
 
-/// The pieces, by file and start, that were found to have their checksums: of tensors that are read in
-/// parts each is read as a whole only once.
+/// The pieces, by file and start, whose checksums were correct: a tensor that is read in parts is
+/// verified as a whole only once.
 #[derive(Debug, Default)]
 pub(in crate::checkpoint) struct Compared(Mutex<BTreeSet<(String, u64)>>);
 
@@ -45,9 +45,9 @@ impl Compared {
 /// A checksum of one of the kinds that formats use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::checkpoint) enum Sum {
-    /// That of zip archives.
+    /// CRC-32, used by zip archives.
     Crc32(u32),
-    /// TensorFlow's: CRC-32C, masked.
+    /// TensorFlow's checksum: CRC-32C, masked.
     MaskedCrc32c(u32),
 }
 
@@ -60,7 +60,7 @@ impl Sum {
     }
 }
 
-/// A checksum being made.
+/// A checksum that is being computed.
 enum Running {
     Crc32(flate2::Crc),
     Crc32c(u32),
@@ -89,14 +89,14 @@ impl Running {
     }
 }
 
-/// As TensorFlow hides checksums of what holds checksums itself.
+/// Masks a checksum as TensorFlow does for data that contain checksums themselves.
 pub(in crate::checkpoint) fn mask(crc32c: u32) -> u32 {
     crc32c.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 impl Piece<'_> {
-    /// Reads some of the bytes, which lie in these of the file, and compares the whole piece where that
-    /// was not done before.
+    /// Reads the given byte range of the file, which lies in the piece, and verifies the whole
+    /// piece if that has not been done before.
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>, CheckpointError> {
         let is_whole = range == self.range;
         let bytes = self.file.read(range)?;
@@ -114,7 +114,7 @@ impl Piece<'_> {
         (self.file.path().to_string(), self.range.start)
     }
 
-    /// Reads the bytes and compares.
+    /// Reads all bytes and compares their checksum.
     fn check(&self) -> Result<(), CheckpointError> {
         let expected = self.expected.map(|expected| expected.sum);
         let mut running = expected.map(Running::new);
@@ -141,13 +141,13 @@ impl Piece<'_> {
     }
 }
 
-/// Reads all bytes of tensors by several threads; the first damage ends it.
+/// Reads and verifies all bytes of the tensors in several threads; stops at the first damage.
 pub(super) fn verify(path: &Path, raw: &dyn RawTensors) -> Result<(), CheckpointError> {
     let pieces = raw.pieces();
     parallel::for_each(parallel::num_threads(path), pieces.iter(), Piece::check)
 }
 
-/// Every damage that [`verify`] would stop at; `tell` is told of the bytes done.
+/// Returns every damage at which [`verify`] would stop; calls `tell` with the number of bytes done.
 pub(super) fn damages(
     raw: &dyn RawTensors,
     tell: &mut dyn FnMut(u64),

@@ -1,4 +1,4 @@
-//! The data of a bundle, and the table that says where each variable lies in it.
+//! The data of a bundle, and the table with the position of each variable.
 
 use std::io;
 
@@ -12,11 +12,11 @@ use crate::checkpoint::foreign::{BundleEntry, Dim, Header, Shape, Version, mask,
 use crate::checkpoint::raw::RawInfo;
 use crate::checkpoint::stored::Stored;
 
-/// The version of the form of bundles; there has been one.
+/// The version of the bundle format; there has been only one.
 const PRODUCER: i32 = 1;
 
-/// Writes the variables into a file, which is yet to be finished, and yields the bytes of the table. They lie one
-/// behind the other in the order of their names, as TensorFlow's own writer has them.
+/// Writes the variables into a file, which the caller finishes, and returns the bytes of the table. The variables
+/// follow one another in the order of their names, as in files of TensorFlow's own writer.
 pub(super) fn write_data(
     from: &dyn Stored,
     variables: &Variables,

@@ -1,6 +1,6 @@
-//! To a TensorFlow checkpoint as Mesh TensorFlow T5 writes it: `model.ckpt-N.data-00000-of-00001` with the
-//! bytes of the variables, `model.ckpt-N.index`, by which it is seen, and the file `checkpoint`, which names
-//! the newest of the folder.
+//! Writes a TensorFlow checkpoint in the layout of Mesh TensorFlow T5: `model.ckpt-N.data-00000-of-00001`
+//! with the bytes of the variables, `model.ckpt-N.index`, which makes the checkpoint visible, and the file
+//! `checkpoint`, which names the newest checkpoint of the folder.
 
 mod bundle;
 mod newest;
@@ -21,12 +21,12 @@ use crate::storage::Path;
 
 pub use newest::name_newest;
 
-/// Writes the parameters, Adafactor's state and the step of a checkpoint as that of a step of Mesh
-/// TensorFlow's T5, and yields what the names of its files begin with. Parameters are rounded to `dtype`. What a
-/// conversion of the same has left that was killed is gone on with.
+/// Writes the parameters, Adafactor's state and the step of a checkpoint as a step of Mesh
+/// TensorFlow's T5, and returns the prefix of its files' names. Parameters are rounded to `dtype`.
+/// If an earlier conversion of the same checkpoint was killed, this one continues its work.
 ///
 /// # Errors
-/// The checkpoint holds no T5; the step is there already; reading or writing fails.
+/// The checkpoint does not hold a T5; the step already exists; reading or writing fails.
 pub fn export_mesh_tensorflow(
     from: &dyn Stored,
     (folder, step): (Path, u64),
@@ -44,12 +44,12 @@ pub fn export_mesh_tensorflow(
     let written = written.map_err(|error| unwrapped(&data, error));
     let finished = written.and_then(|(table, out)| out.finish().map(|()| table));
     let table = finished.inspect_err(|error| {
-        // The failure itself is what counts.
+        // Only the original error is reported.
         let _ = TensorFile::give_up(&data, error);
     })?;
     if let Err(error) = index.write_atomic(&table) {
-        // Unless a store's answer got lost, nobody sees the data; what cannot be removed is written over by the
-        // next conversion.
+        // Unless a store's answer was lost, the data are not visible; the next conversion
+        // overwrites data that cannot be removed.
         if matches!(index.exists(), Ok(false)) {
             let _ = data.remove_file();
         }
@@ -59,10 +59,10 @@ pub fn export_mesh_tensorflow(
     Ok(prefix)
 }
 
-/// Takes a damaged checkpoint out of sight, which is then written anew.
+/// Removes the index of a damaged checkpoint, which is then written again.
 ///
 /// # Errors
-/// A whole one is there.
+/// A complete checkpoint is there.
 fn make_room(prefix: &Path, index: &Path) -> Result<(), CheckpointError> {
     if !index.exists()? {
         return Ok(());

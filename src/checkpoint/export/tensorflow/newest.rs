@@ -1,4 +1,4 @@
-//! The file `checkpoint` of a folder, by which TensorFlow finds the newest of its checkpoints.
+//! The file `checkpoint` of a folder, in which TensorFlow finds the newest checkpoint.
 
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::foreign::STATE_FILE;
@@ -7,8 +7,8 @@ use crate::checkpoint::open::recognize;
 use crate::checkpoint::steps::{bundle_prefix, step_of_bundle};
 use crate::storage::Path;
 
-/// Has the file `checkpoint` of a folder name the newest of TensorFlow's checkpoints there, and all of them,
-/// unless it does so already.
+/// Makes the file `checkpoint` of a folder list all TensorFlow checkpoints there and name the
+/// newest, unless it already does.
 ///
 /// # Errors
 /// The folder cannot be read or written; its file `checkpoint` is not TensorFlow's.
@@ -35,7 +35,7 @@ pub fn name_newest(folder: &Path) -> Result<(), CheckpointError> {
 /// Checks that the file `checkpoint` of a folder, if there is one, is TensorFlow's.
 ///
 /// # Errors
-/// It is T5X's, or someone else's.
+/// The file is T5X's or another program's.
 pub(super) fn refuse_other(folder: &Path) -> Result<(), CheckpointError> {
     let is_there = folder.join(STATE_FILE).exists()?;
     if !is_there || recognize(folder)? == Format::MeshTensorFlow {

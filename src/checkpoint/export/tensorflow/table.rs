@@ -1,21 +1,22 @@
-//! A sorted table of keys and values as LevelDB and TensorFlow write it, byte for byte: blocks of entries that
+//! Writes a sorted table of keys and values like LevelDB and TensorFlow, byte for byte: blocks of entries that
 //! share prefixes, a block that lists them, a footer. The reader is `foreign/tensorflow/table.rs`.
 
 use crate::checkpoint::foreign::{FOOTER, MAGIC, masked_crc32c};
 
-/// Bytes of a block after which the next begins; TensorFlow's.
+/// Size in bytes at which a block ends, as in TensorFlow.
 const BLOCK_SIZE: usize = 256 << 10;
 
-/// Entries of a block of which one has its key in full; in the block that lists the others, every entry.
+/// One in this many entries of a block has its full key; in the block that lists the others, every
+/// entry has.
 const RESTART_INTERVAL: usize = 16;
 
-/// A table being written.
+/// A table that is being written.
 pub(super) struct TableBuilder {
     out: Vec<u8>,
     block: Block,
     index: Block,
     last_key: Vec<u8>,
-    /// The place of the block that has ended, until the first key behind it is known.
+    /// The place of the last complete block, until the first key after it is known.
     ended: Option<[u64; 2]>,
     block_size: usize,
 }
@@ -32,7 +33,7 @@ impl TableBuilder {
         Self { out: Vec::new(), block, index, last_key: Vec::new(), ended: None, block_size }
     }
 
-    /// Adds an entry, whose key comes behind the last one's.
+    /// Adds an entry; its key must be greater than the last one.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) {
         if let Some(place) = self.ended.take() {
             self.index.add(&separator(&self.last_key, key), &handle(place));
@@ -49,7 +50,7 @@ impl TableBuilder {
         if !self.block.is_empty() {
             self.end_block();
         }
-        // What LevelDB keeps of filters, of which TensorFlow has none.
+        // LevelDB's block of filters; TensorFlow has none.
         let filters = self.put(Block::new(RESTART_INTERVAL));
         if let Some(place) = self.ended.take() {
             self.index.add(&successor(&self.last_key), &handle(place));
@@ -68,7 +69,7 @@ impl TableBuilder {
         self.ended = Some(self.put(block));
     }
 
-    /// Writes a block with its trailer, and yields where it begins and its bytes.
+    /// Writes a block with its trailer, and returns its offset and its length in bytes.
     fn put(&mut self, block: Block) -> [u64; 2] {
         let (start, mut bytes) = (self.out.len(), block.finish());
         let length = bytes.len();
@@ -81,13 +82,13 @@ impl TableBuilder {
     }
 }
 
-/// Entries of which each says how much of its key it shares with the one before.
+/// A block of entries; each entry stores how many bytes of its key it shares with the entry before.
 struct Block {
     bytes: Vec<u8>,
-    /// Where the entries are that share nothing.
+    /// Offsets of the entries that share nothing.
     restarts: Vec<u32>,
     interval: usize,
-    /// Entries since the last of those.
+    /// Number of entries since the last restart.
     count: usize,
     last_key: Vec<u8>,
 }
@@ -129,12 +130,13 @@ impl Block {
     }
 }
 
-/// The bytes that two keys begin with alike.
+/// Number of leading bytes that two keys have in common.
 fn shared(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// A short key that is no less than the last of a block and less than the first of the next.
+/// Returns a short key that is at least the last key of a block and less than the first key of the
+/// next.
 fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     let at = shared(last, next);
     match (last.get(at), next.get(at)) {
@@ -145,7 +147,7 @@ fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A short key that is no less than the last of all.
+/// Returns a short key that is at least the last key of the table.
 fn successor(last: &[u8]) -> Vec<u8> {
     match last.iter().position(|byte| *byte != 0xff) {
         Some(at) => [&last[..at], &[last[at] + 1]].concat(),
@@ -159,7 +161,7 @@ fn handle(place: [u64; 2]) -> Vec<u8> {
     bytes
 }
 
-/// A number of seven bits a byte, the lowest first.
+/// Appends a varint: seven bits per byte, the lowest first.
 fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     while number > 0x7f {
         out.push(number as u8 | 0x80);
@@ -179,7 +181,7 @@ mod tests {
     use crate::checkpoint::foreign::read_table;
     use crate::storage::Path;
 
-    /// What the reader finds in a table of these entries.
+    /// Reads back a table of these entries.
     fn read(entries: &BTreeMap<Vec<u8>, Vec<u8>>, block_size: usize) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let mut table = TableBuilder::with_blocks_of(block_size);
         entries.iter().for_each(|(key, value)| table.add(key, value));

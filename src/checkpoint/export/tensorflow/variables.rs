@@ -1,4 +1,4 @@
-//! Which variables a checkpoint makes.
+//! Chooses the variables for a checkpoint.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,14 +13,14 @@ use crate::checkpoint::raw::{RawInfo, RawInfos};
 use crate::checkpoint::stored::{STEP, Stored};
 use crate::telemetry::{notice, quoted_names};
 
-/// Names that a message lists.
+/// Maximum number of names in a message.
 const MAX_NAMES: usize = 3;
 
-/// A variable to be written.
+/// A variable that is to be written.
 pub(super) enum Variable {
-    /// An array of the checkpoint.
+    /// A variable from an array of the checkpoint.
     Array(Tensor),
-    /// The count of updates.
+    /// The number of updates.
     Step(i64),
 }
 
@@ -47,11 +47,11 @@ impl Variable {
 /// Variables by name.
 pub(super) type Variables = BTreeMap<String, Variable>;
 
-/// The variables that are the arrays of a checkpoint, and the step. An optimizer's state that is not Mesh
-/// TensorFlow's Adafactor's stays behind, as a whole and with a word to the user.
+/// Returns the variables for the arrays of a checkpoint, and the step. The state of an optimizer
+/// other than Mesh TensorFlow's Adafactor is omitted as a whole, with a notice to the user.
 ///
 /// # Errors
-/// A parameter has no variable of its own; the step is none.
+/// A parameter has no matching variable; the step does not fit into 64 bits.
 pub(super) fn of(
     from: &dyn Stored,
     step: u64,
@@ -107,8 +107,8 @@ fn tensor(name: String, leaf: ArrayInfo<'_>, dtype: Option<DType>) -> Tensor {
     }
 }
 
-/// Whether it is the zero that T5X's Adafactor keeps for a slot that it does not use: whoever reads the
-/// variables makes it again.
+/// Whether the leaf is the zero that T5X's Adafactor keeps for an unused slot: readers of the
+/// variables create it again.
 fn is_placeholder(leaf: &ArrayInfo<'_>, shapes: &BTreeMap<&str, &[usize]>) -> bool {
     let Some((param, slot)) =
         leaf.name.strip_prefix("state/param_states/").and_then(|name| name.rsplit_once('/'))
@@ -126,7 +126,8 @@ fn is_placeholder(leaf: &ArrayInfo<'_>, shapes: &BTreeMap<&str, &[usize]>) -> bo
         }
 }
 
-/// The parameters, and the other arrays, that reading the variables would not yield as they are.
+/// Returns the parameters, and the other arrays, that cannot be recovered from the variables
+/// unchanged.
 fn homeless<'a>(leaves: &[ArrayInfo<'a>], variables: &Variables) -> (Vec<&'a str>, Vec<&'a str>) {
     let infos: RawInfos =
         variables.iter().map(|(name, variable)| (name.clone(), variable.info())).collect();
