@@ -1,4 +1,4 @@
-//! The formats of checkpoints, and what each has no place for.
+//! The formats of checkpoints, and the arrays that each format cannot store.
 
 use std::fmt;
 
@@ -7,23 +7,23 @@ use super::array::Shapes;
 /// The formats of checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// T5X's own: msgpack and zarr.
+    /// T5X's own format: msgpack and zarr.
     T5x,
-    /// Orbax's, which T5X writes by default: OCDBT or one folder an array.
+    /// Orbax's format, which T5X writes by default: OCDBT or one folder per array.
     Orbax,
     /// A folder of Hugging Face's transformers: `config.json` and weights.
     HuggingFace,
     /// A state dictionary that `torch.save` wrote.
     Torch,
-    /// TensorFlow's, as Mesh TensorFlow T5 writes it: `model.ckpt-N.index` and its data.
+    /// TensorFlow's format as Mesh TensorFlow T5 writes it: `model.ckpt-N.index` and its data.
     MeshTensorFlow,
 }
 
-/// What a checkpoint lacks because its format has no place for it, or its writer left it out as all of
-/// that kind do.
+/// The arrays that a checkpoint lacks because its format cannot store them, or because writers of
+/// that kind always omit them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Without {
-    /// Nothing: what is missing is a mistake.
+    /// Nothing: a missing array is an error.
     #[default]
     Nothing,
     /// The optimizer's state.
@@ -33,7 +33,7 @@ pub enum Without {
 }
 
 impl Without {
-    /// Whether an array is one of those.
+    /// Whether an array is one of these.
     pub fn concerns(self, name: &str) -> bool {
         match self {
             Self::Nothing => false,
@@ -55,12 +55,12 @@ impl Format {
         }
     }
 
-    /// What a checkpoint of this format with these arrays lacks.
+    /// The arrays that a checkpoint of this format with these arrays lacks.
     pub(super) fn without_state(self, found: &Shapes) -> Without {
         match self {
             Self::T5x | Self::Orbax => Without::Nothing,
             Self::HuggingFace | Self::Torch => Without::State,
-            // Published ones often have no slots, but always a step.
+            // Published checkpoints often have no slots, but always have a step.
             Self::MeshTensorFlow if found.keys().any(|name| Without::Slots.concerns(name)) => {
                 Without::Nothing
             }

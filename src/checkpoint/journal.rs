@@ -1,10 +1,12 @@
-//! What a conversion has written so far, in a file beside it: where it is killed, the next one goes on there.
-//! The first line tells what is converted and how, each other line a piece that was written to its end:
+//! A journal of the finished parts of a conversion, in a file beside its output: if the conversion
+//! is killed, the next one continues from there. The first line describes the conversion, and each
+//! other line a piece that was written completely:
 //! ```text
 //! {"version":"0.1.0","from":"runs/checkpoint_6","files":{"checkpoint":"1713 bytes, ..."},"options":"(\"t5x\", None, None)"}
 //! {"file":"target.a/0.0","bytes":16777216,"crc32c":"8a9136aa"}
 //! ```
-//! A line tells the checksum of its piece, since what was not made durable may be lost or cut with the machine.
+//! Each line has the checksum of its piece, since bytes that were not durable may be lost or
+//! truncated in a crash.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,27 +22,27 @@ use super::stored::Stored;
 use crate::storage::{GrowingFile, Path};
 use crate::telemetry;
 
-/// What says more of a single file of tensors beside it.
+/// The file beside a single file of tensors that describes it.
 const CONFIG_FILE: &str = "config.json";
 
-/// What is converted, and how: where these agree, so does every byte that is written.
+/// The input and the options of a conversion: if they are equal, so is every byte that is written.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Job {
-    /// Gimlet's, for another one may write other bytes.
+    /// Gimlet's version, since another version may write other bytes.
     version: String,
     /// The checkpoint that is read.
     from: String,
     /// The state of each of its files.
     files: BTreeMap<String, String>,
-    /// What else decides on the bytes.
+    /// The other options that decide the bytes.
     options: String,
 }
 
 impl Job {
-    /// The conversion of a checkpoint.
+    /// Describes the conversion of a checkpoint.
     ///
     /// # Errors
-    /// A file of it cannot be looked at.
+    /// A file of the checkpoint cannot be inspected.
     pub(super) fn of(from: &dyn Stored, options: &dyn fmt::Debug) -> Result<Self, CheckpointError> {
         Ok(Self {
             version: env!("CARGO_PKG_VERSION").to_string(),
@@ -52,7 +54,7 @@ impl Job {
 }
 
 impl Job {
-    /// Whether a journal is there and tells another job.
+    /// Whether a journal exists and describes another job.
     pub(super) fn differs(&self, journal: &Path) -> Result<bool, CheckpointError> {
         let text = match journal.read() {
             Err(error) if error.is_not_found() => return Ok(false),
@@ -63,8 +65,8 @@ impl Job {
     }
 }
 
-/// The state of each file of a checkpoint, and of the `config.json` that decides on what a single file holds.
-/// Where one cannot be told, as on the web, it is like no other.
+/// The state of each file of a checkpoint, and of the `config.json` that decides how a single file
+/// is read. An unknown state, as of a file on the web, equals no other state.
 fn states(checkpoint: &Path) -> Result<BTreeMap<String, String>, CheckpointError> {
     let is_dir = checkpoint.is_dir()?;
     let Ok(sizes) = file_sizes(checkpoint) else {
@@ -93,7 +95,8 @@ fn like_no_other() -> String {
     format!("unknown {:016x}", rand::random::<u64>())
 }
 
-/// A journal being written. In a store it is sent from time to time, so that its last lines may be missing.
+/// A journal that is being written. In a store it is uploaded from time to time, so that its last
+/// lines may be missing.
 pub(super) struct Journal {
     path: Path,
     file: GrowingFile,
@@ -101,8 +104,8 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Begins the journal of a job, in the place of one that may be there, with what is kept of an earlier
-    /// conversion.
+    /// Begins the journal of a job with the pieces kept from an earlier conversion, and replaces an
+    /// existing journal.
     pub(super) fn begin<P: Serialize>(
         path: Path,
         job: &Job,
@@ -118,22 +121,22 @@ impl Journal {
         Ok(Self { path, file, num_pieces })
     }
 
-    /// Notes a piece that was written to its end.
+    /// Records a piece that was written completely.
     pub(super) fn add(&mut self, piece: &impl Serialize) -> Result<(), CheckpointError> {
         self.file.append(&line(piece))?;
         self.num_pieces += 1;
         Ok(())
     }
 
-    /// Whether there is anything to go on with.
+    /// Whether there are pieces with which a later conversion can continue.
     pub(super) fn has_pieces(&self) -> bool {
         self.num_pieces > 0
     }
 
-    /// Removes it: all is written.
+    /// Removes the journal, because everything is written.
     pub(super) fn end(self) -> Result<(), CheckpointError> {
         let Self { path, file, .. } = self;
-        // Nothing is sent to a store behind the removal.
+        // No upload to a store may follow the removal.
         drop(file);
         remove(&path)
     }
@@ -145,8 +148,8 @@ impl fmt::Debug for Journal {
     }
 }
 
-/// The pieces that an interrupted conversion has noted; `None` where there was none, or, with a word to the
-/// user, it was another job.
+/// Returns the pieces that an interrupted conversion recorded; `None` when there was no such
+/// conversion or, with a notice to the user, when it was another job.
 pub(super) fn noted<P: DeserializeOwned>(
     path: &Path,
     job: &Job,
@@ -164,11 +167,11 @@ pub(super) fn noted<P: DeserializeOwned>(
         ));
         return Ok(None);
     }
-    // The last line may be half-written.
+    // The last line may be incomplete.
     Ok(Some(lines.map_while(|line| serde_json::from_slice(line).ok()).collect()))
 }
 
-/// Tells the user what is kept.
+/// Tells the user which pieces are kept.
 pub(super) fn tell_kept(target: &Path, count: usize, pieces: &str, bytes: u64) {
     if count > 0 {
         telemetry::notice(&format!(
@@ -178,7 +181,7 @@ pub(super) fn tell_kept(target: &Path, count: usize, pieces: &str, bytes: u64) {
     }
 }
 
-/// Tells the user that a conversion which failed left what it has written, and where.
+/// Tells the user the place of the output that a failed conversion left.
 pub(super) fn tell_left(place: &Path) {
     telemetry::notice(&format!(
         "{place}: stays for the same command to go on with; remove it if there will be none"

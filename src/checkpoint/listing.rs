@@ -1,5 +1,5 @@
-//! Everything in a folder of checkpoints, also what is damaged or half-written: for people to look at.
-//! What a run may use is told by [`super::steps`].
+//! Lists everything in a folder of checkpoints for people, including damaged and unfinished
+//! checkpoints. [`super::steps`] lists those that a run may use.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -13,35 +13,35 @@ use super::steps::{step_of, step_of_bundle};
 use super::unfinished;
 use crate::storage::{Entry, Path};
 
-/// What the names of half-written checkpoints hold: T5X's and ours, and Orbax's.
+/// Marks in the names of unfinished checkpoints: T5X's and Gimlet's, and Orbax's.
 const TEMPORARY_MARKS: [&str; 2] = [".tmp-", ".orbax-checkpoint-tmp"];
 
 /// A checkpoint as a listing shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
-    /// Where it lies.
+    /// Path of the checkpoint.
     pub path: Path,
-    /// Its step, where its name or its arrays tell one.
+    /// Step of the checkpoint, if its name or its arrays contain one.
     pub step: Option<u64>,
-    /// Its format; `None` while it is half-written.
+    /// Format of the checkpoint; `None` while it is unfinished.
     pub format: Option<Format>,
-    /// The number of its files.
+    /// Number of files.
     pub num_files: usize,
-    /// The sum of their sizes.
+    /// Total size of the files in bytes.
     pub bytes: u64,
-    /// When it was finished.
+    /// Time at which the checkpoint was finished.
     pub modified: Option<SystemTime>,
-    /// Whether a file `PINNED` keeps it.
+    /// Whether a file `PINNED` protects the checkpoint.
     pub is_pinned: bool,
-    /// Whether it can be used.
+    /// Whether the checkpoint can be used.
     pub condition: Condition,
 }
 
 impl Listed {
-    /// Whether its writer said that it is not finished, by its name or a mark in it.
+    /// Whether its writer marked the checkpoint as unfinished, by its name or a file in it.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The checkpoint cannot be read.
     pub fn is_unfinished(&self) -> Result<bool, CheckpointError> {
         Ok(is_temporary(&self.path) || unfinished::is_unfinished(&self.path)?)
     }
@@ -52,18 +52,18 @@ impl Listed {
 pub enum Condition {
     /// Everything is there.
     Whole,
-    /// Its writer is at work, or was killed.
+    /// The writer is still running, or was killed.
     HalfWritten,
-    /// This is missing or wrong.
+    /// A part is missing or wrong, as described.
     Damaged(String),
-    /// It is nothing that Gimlet reads, for this reason.
+    /// Gimlet cannot read the checkpoint, for this reason.
     Unreadable(String),
 }
 
-/// The checkpoints of a folder by step; or the one that the path itself is.
+/// Returns the checkpoints of a folder by step, or the checkpoint at the path itself.
 ///
 /// # Errors
-/// There is nothing at the path, or it cannot be listed. What is wrong with one checkpoint is part of
+/// There is nothing at the path, or it cannot be listed. Damage of a single checkpoint is part of
 /// the result.
 pub fn list(path: &Path) -> Result<Vec<Listed>, CheckpointError> {
     if !path.is_dir()? {
@@ -87,7 +87,8 @@ pub fn list(path: &Path) -> Result<Vec<Listed>, CheckpointError> {
     Ok(found)
 }
 
-/// As [`listed`]; `None` for what a run beside renames or deletes meanwhile.
+/// Like [`listed`]; `None` for a checkpoint that a concurrent run renames or deletes in the
+/// meantime.
 fn listed_beside(entry: &Path, path: &Path, name: &str) -> Result<Option<Listed>, CheckpointError> {
     match listed(path, name) {
         Err(CheckpointError::Storage(error)) if error.is_not_found() => Ok(None),
@@ -149,8 +150,8 @@ fn is_temporary(path: &Path) -> bool {
     })
 }
 
-/// The files of a checkpoint with their sizes; those beside each other that share a prefix are one of
-/// TensorFlow.
+/// Returns the files of a checkpoint with their sizes; files beside each other that share a prefix
+/// form one TensorFlow checkpoint.
 ///
 /// # Errors
 /// There is nothing at the path, or it cannot be listed.
@@ -171,7 +172,8 @@ pub fn file_sizes(path: &Path) -> Result<BTreeMap<String, u64>, CheckpointError>
     Ok(sizes)
 }
 
-/// That of the file that finished it, for stores know no times of folders; some servers know none at all.
+/// The time of the file that completed the checkpoint, since stores have no times of folders; some
+/// servers have no times at all.
 fn modified(path: &Path, name: &str) -> Option<SystemTime> {
     let beside = path.parent().map(|folder| folder.join(&format!("{name}.index")));
     let inside = [CHECKPOINT_FILE, ORBAX_BEGINNING].map(|file| Some(path.join(file)));

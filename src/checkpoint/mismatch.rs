@@ -1,14 +1,14 @@
-//! How a checkpoint and the model at hand differ, as a message tells it.
+//! Formats the differences between a checkpoint and a model for messages.
 
 use std::cmp::Reverse;
 use std::fmt;
 
 use crate::gin::nearest;
 
-/// How many names of a kind a message lists.
+/// Maximum number of names of a kind in a message.
 const LISTED: usize = 8;
 
-/// How the arrays of a checkpoint and those of a model differ.
+/// The differences between the arrays of a checkpoint and those of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// The checkpoint.
@@ -19,7 +19,7 @@ pub struct Mismatch {
     pub extra: Vec<String>,
     /// Name, shape in the checkpoint, shape in the model.
     pub shapes: Vec<(String, Vec<usize>, Vec<usize>)>,
-    /// Whether a run goes on from it in its MODEL_DIR, where names are not mapped.
+    /// Whether a run resumes from the checkpoint in its MODEL_DIR, where names are not mapped.
     pub is_resumed: bool,
 }
 
@@ -52,14 +52,14 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// A name and what is said of it.
+/// A name and a remark.
 type Row = [String; 2];
 
 fn row(name: &str, remark: String) -> Row {
     [name.to_string(), remark]
 }
 
-/// A title with the number of items, and the first of them in two columns.
+/// Writes a title with the number of items, and the first items in two columns.
 fn table<T>(
     f: &mut fmt::Formatter<'_>,
     title: &str,
@@ -84,8 +84,8 @@ fn table<T>(
     }
 }
 
-/// The array that the checkpoint may have instead: of a similar name, else of a similar place with the
-/// same last parts, such as `attention/query/kernel`.
+/// Returns the array that the checkpoint may have instead: one with a similar name, otherwise one
+/// with the same last parts, such as `attention/query/kernel`.
 fn nearest_array<'a>(name: &str, offered: &[&'a str]) -> Option<&'a str> {
     let alike = |other: &str| {
         let pairs = name.rsplit('/').zip(other.rsplit('/'));
@@ -113,7 +113,7 @@ mod tests {
             assert_eq!(nearest_array(name, &offered), expected, "{name}");
         };
         check("target/encoder/layer_0/attention/query/kernel", Some(offered[1]));
-        // Moved below another name altogether: the end tells.
+        // The array moved to a completely different path; only the end of the name matches.
         check("target/transformer/stack_a/block_000/layer_000/query/kernel", Some(offered[0]));
         check("target/token_embedder/embedding", None);
     }

@@ -2,10 +2,10 @@
 //!
 //! A checkpoint is a folder `checkpoint_N` with a msgpack file `checkpoint` (tree, small arrays) and
 //! a zarr folder for every other array. Real T5X reads what [`Writer`] writes, and [`Reader`] reads
-//! what T5X wrote. What is ours lies in `checkpoint_N/gimlet/`, which T5X ignores. A checkpoint is
-//! either whole or invisible: it is written under a temporary name, made durable and renamed; in a store,
-//! which renames no folders, its file `checkpoint` comes last. What [`open()`] finds is [`Stored`]: arrays
-//! under T5X's names, whatever the format.
+//! what T5X wrote. Gimlet's own files lie in `checkpoint_N/gimlet/`, which T5X ignores. A
+//! checkpoint is either complete or invisible: it is written under a temporary name, made durable
+//! and renamed; in a store, which cannot rename folders, its file `checkpoint` is written last.
+//! [`open()`] returns a [`Stored`] with arrays under T5X's names, whatever the format.
 //! ```
 //! # use gimlet::{checkpoint::{Array, Stored, Writer, open}, storage::Path};
 //! # let dir = std::env::temp_dir().join(format!("gimlet-doc-{}", std::process::id()));

@@ -1,7 +1,8 @@
-//! The names of Mesh TensorFlow's T5, optimizer included, both ways. Source: `checkpoint_importer.py` of T5X.
+//! Translates the names of Mesh TensorFlow's T5, optimizer included, in both directions. Source:
+//! `checkpoint_importer.py` of T5X.
 //!
 //! `encoder/block_003/layer_000/SelfAttention/q` is `encoder/layers_3/attention/query/kernel`. No matrix
-//! is transposed. A bias of relative positions in the first block alone serves the whole stack.
+//! is transposed. A relative position bias in the first block alone is used by the whole stack.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +11,24 @@ use crate::checkpoint::array::DType;
 use crate::checkpoint::raw::RawInfos;
 use crate::checkpoint::stored::STEP;
 
-/// Optimizer state of a variable: the end of its name here and in T5X.
+/// Optimizer state of a variable: the suffix of its name here and in T5X.
 const SLOTS: [(&str, &str); 4] =
     [("_slot_vr", "v_row"), ("_slot_vc", "v_col"), ("_slot_v", "v"), ("_slot_m", "m")];
 
-/// The count of updates.
+/// The number of updates.
 pub(in crate::checkpoint) const GLOBAL_STEP: &str = "global_step";
 
-/// The bias of relative positions, in the first layer of a block, and T5X's name for it.
+/// The relative position bias, in the first layer of a block, and T5X's name for it.
 const BIAS: (&str, &str) = ("SelfAttention/relative_attention_bias", "relpos_bias/rel_embedding");
 
 /// The embedding that both stacks share.
 const EMBEDDING: (&str, &str) = ("shared/embedding", "token_embedder/embedding");
 
-/// What maps to logits.
+/// The matrix that maps to logits.
 const LOGITS: (&str, &str) = ("logits/kernel", "logits_dense/kernel");
 
-/// The norm before a layer and the one of the stack, which Mesh TensorFlow's legacy mode calls otherwise.
+/// The norm before a layer and the norm of the stack, which have other names in Mesh TensorFlow's
+/// legacy mode.
 const NORM: &str = "rms_norm/scale";
 const LEGACY_NORMS: [&str; 2] = ["layer_norm/scale", "final_layer_norm/scale"];
 
@@ -42,9 +44,9 @@ const MLP_KERNELS: &[(&str, &str)] = &[
 
 /// A layer of every block.
 struct Layer {
-    /// What attends or feeds forward, here and in T5X.
+    /// Attention or feed-forward module, here and in T5X.
     module: (&'static str, &'static str),
-    /// What lies in it, here and in T5X.
+    /// Kernels of the module, here and in T5X.
     kernels: &'static [(&'static str, &'static str)],
     /// T5X's name of the norm before it.
     norm: &'static str,
@@ -81,11 +83,12 @@ struct Stack {
 const STACKS: [Stack; 3] = [
     Stack { name: "encoder", t5x: "encoder", layers: &[ENCODER_ATTENTION, MLP] },
     Stack { name: "decoder", t5x: "decoder", layers: &[SELF_ATTENTION, CROSS_ATTENTION, MLP] },
-    // A decoder without encoder.
+    // A decoder without an encoder.
     Stack { name: "transformer", t5x: "decoder", layers: &[SELF_ATTENTION, MLP] },
 ];
 
-/// The arrays of T5X that the variables are. Those that no T5 has keep their names below `target/`.
+/// Returns the T5X arrays for the variables. Variables that do not belong to a T5 keep their names
+/// below `target/`.
 pub(in crate::checkpoint) fn entries(tensors: &RawInfos) -> BTreeMap<String, Entry> {
     let mut entries = BTreeMap::new();
     let per_layer = tensors
@@ -119,7 +122,7 @@ fn split_slot(raw: &str) -> (&str, Option<&'static str>) {
     }
 }
 
-/// T5X's Adafactor keeps zeros of one element for every slot that it does not use.
+/// Adds zeros of one element for every slot that T5X's Adafactor does not use, as T5X does.
 fn add_missing_slots(entries: &mut BTreeMap<String, Entry>) {
     let params = entries.keys().filter_map(|name| name.strip_prefix("target/"));
     let params: Vec<String> = params.map(|name| format!("state/param_states/{name}")).collect();
@@ -170,8 +173,8 @@ fn to_t5x(variable: &str, per_layer: bool) -> Option<String> {
     Some(format!("{t5x}/layers_{block}/{}/{kernel}", layer.module.1))
 }
 
-/// The variable that is an array of T5X's, `target/` or a slot of the optimizer's included; `None` where
-/// Mesh TensorFlow's T5 has none.
+/// Returns the variable for a T5X array, given its full name below `target/` or
+/// `state/param_states/`; `None` when Mesh TensorFlow's T5 has no such variable.
 pub(in crate::checkpoint) fn from_t5x(name: &str, has_encoder: bool) -> Option<String> {
     if let Some(param) = name.strip_prefix("target/") {
         return variable(param, has_encoder);
@@ -211,7 +214,7 @@ fn variable(param: &str, has_encoder: bool) -> Option<String> {
 }
 
 impl Layer {
-    /// The name in it, or that of the norm before it, of a part of T5X's layers.
+    /// Returns the name here of a part of a T5X layer, or of the norm before the layer.
     fn part(&self, t5x: &str) -> Option<String> {
         let (module, rest) = t5x.split_once('/')?;
         if module == self.norm && rest == "scale" {
@@ -222,7 +225,7 @@ impl Layer {
     }
 }
 
-/// The number of `block_003`.
+/// Parses the number in a name such as `block_003`.
 fn number(part: &str, before: &str) -> Option<usize> {
     let digits = part.strip_prefix(before)?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?

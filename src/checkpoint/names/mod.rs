@@ -1,34 +1,35 @@
-//! How other programs name and lay out the arrays of a T5. One table a family, read in both directions.
+//! Names and layouts of a T5's arrays in other programs. Each family has one table, which is read
+//! in both directions.
 
 pub(super) mod hugging_face;
 pub(super) mod mesh;
 
 use super::array::DType;
 
-/// How the axes of a stored matrix relate to those of T5X's.
+/// Relation of the axes of a stored matrix to T5X's axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Axes {
-    /// They are the same.
+    /// The axes are the same.
     Same,
-    /// The first is T5X's second: PyTorch's `Linear` holds `[out, in]`, flax `[in, out]`.
+    /// The axes are swapped: PyTorch's `Linear` stores `[out, in]`, flax `[in, out]`.
     Swapped,
 }
 
-/// Where an array under T5X's name comes from.
+/// Source of an array under T5X's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The tensor of this name.
     Tensor(String, Axes),
     /// The number of this name, which T5X keeps in 32 bits.
     Step(String),
-    /// Nowhere: T5X's optimizers want zeros where the program keeps nothing.
+    /// No source: T5X's optimizers expect zeros that the other program does not store.
     Zeros,
 }
 
-/// An array as T5X would hold it.
+/// An array as T5X would store it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Where its values come from.
+    /// Source of its values.
     pub origin: Origin,
     /// The type of its elements.
     pub dtype: DType,
@@ -36,8 +37,8 @@ pub(super) struct Entry {
     pub shape: Vec<usize>,
 }
 
-/// A name without its number, which follows `before` and ends with `after`: `layers_12/x` is
-/// (`layers_#/x`, 12). `None` where there is no number, or one with a leading zero.
+/// Splits a name and its number, which follows `before` and precedes `after`: `layers_12/x` gives
+/// (`layers_#/x`, 12). `None` when there is no number, or a number with a leading zero.
 fn take_number(name: &str, before: &str, after: char) -> Option<(String, usize)> {
     let at = name.find(before)? + before.len();
     let digits = name[at..].split(after).next()?;

@@ -19,18 +19,20 @@ use crate::telemetry::Wait;
 /// The file, relative to the checkpoint.
 pub(in crate::checkpoint) const FILE: &str = "gimlet/checksums.json";
 
-/// The journal of a conversion, which is there until the checkpoint is whole.
+/// The journal of a conversion, which exists until the checkpoint is complete.
 pub(in crate::checkpoint) const JOURNAL_FILE: &str = "gimlet/conversion.jsonl";
 
-/// What every file of a checkpoint must be, by its path relative to the folder of arrays.
+/// The expected sizes and checksums of a checkpoint's files, by path relative to the folder of
+/// arrays.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::checkpoint) struct Checksums {
     pub(super) files: BTreeMap<String, Checksum>,
-    /// The same of those beside that folder, relative to the checkpoint.
+    /// The same for files outside that folder, relative to the checkpoint.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) beside: BTreeMap<String, Checksum>,
-    /// That of all the above, so that damage of the list is not taken for damage of a file.
+    /// Checksum of the lists above, so that damage of the lists is not mistaken for damage of a
+    /// file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     own: Option<Crc32c>,
 }
@@ -49,11 +51,11 @@ impl Noted {
     }
 }
 
-/// Bytes of a list at most: that of two million files.
+/// Maximum size of a list in bytes: the list of two million files.
 const MAX_BYTES: u64 = 256 << 20;
 
 impl Checksums {
-    /// Those of a checkpoint; `None` where the writer left none, as T5X does.
+    /// Loads the checksums of a checkpoint; `None` when its writer left none, as T5X does.
     pub fn load(checkpoint: &Path) -> Result<Option<Self>, CheckpointError> {
         let text = match checkpoint.join(FILE).read_up_to(MAX_BYTES) {
             Err(error) if error.is_not_found() => return Ok(None),
@@ -76,30 +78,30 @@ impl Checksums {
         }
     }
 
-    /// Of what the list says, however it is laid out.
+    /// The checksum of the lists' contents, whatever their layout.
     fn sum(&self) -> Crc32c {
         let listed = serde_json::to_vec(&(&self.files, &self.beside));
         Crc32c::of(&listed.expect("plain data becomes JSON"))
     }
 
-    /// What a conversion of the same job has noted in a folder that it has not finished.
+    /// Reads the files that a conversion of the same job recorded in an unfinished folder.
     pub(super) fn noted(folder: &Path, job: &Job) -> Result<Option<Self>, CheckpointError> {
         let noted = journal::noted(&folder.join(JOURNAL_FILE), job)?;
         let by_name = |noted: Vec<Noted>| noted.into_iter().map(|file| (file.file, file.checksum));
         Ok(noted.map(|noted| Self { files: by_name(noted).collect(), ..Self::default() }))
     }
 
-    /// Begins a journal in a folder with these files.
+    /// Begins a journal in a folder, with these files.
     pub(super) fn journal(&self, folder: &Path, job: &Job) -> Result<Journal, CheckpointError> {
         let path = folder.join(JOURNAL_FILE);
         path.parent().expect("it lies in a folder").create_dir_all()?;
         Journal::begin(path, job, self.files.iter().map(|(name, sum)| Noted::of(name, sum)))
     }
 
-    /// Those files that are as they were written. On disk their bytes count; a store shows no half of a
-    /// file, so that their sizes do there.
+    /// Keeps the files that are unchanged since they were written. On disk their bytes are
+    /// compared; a store never shows a partial file, so their sizes are compared there.
     pub(super) fn whole_ones(mut self, folder: &Path) -> Result<Self, CheckpointError> {
-        // The folder of none may not be there.
+        // Without files there may be no folder.
         if self.files.is_empty() {
             return Ok(self);
         }
@@ -129,7 +131,7 @@ impl Checksums {
         Ok(self)
     }
 
-    /// Bytes of all files.
+    /// Total number of bytes of all files.
     pub(super) fn bytes(&self) -> u64 {
         self.files.values().fold(0, |sum, file| sum.saturating_add(file.bytes))
     }
@@ -137,11 +139,11 @@ impl Checksums {
     /// The text of the file.
     pub(super) fn into_text(mut self) -> Vec<u8> {
         self.own = Some(self.sum());
-        // No newline at the end: then every cut is noticed.
+        // The text has no newline at the end, so that every truncation is noticed.
         serde_json::to_vec_pretty(&self).expect("plain data becomes JSON")
     }
 
-    /// Reads every file, several at a time, and compares. Pruned data positions may be missing.
+    /// Reads and compares every file, several at a time. Pruned data positions may be missing.
     pub fn verify_all(&self, checkpoint: &Path) -> Result<(), CheckpointError> {
         let num_threads = parallel::num_threads(checkpoint);
         let wait = Wait::new(&format!("verifying {checkpoint}"), Some(self.bytes()));
@@ -155,12 +157,13 @@ impl Checksums {
         })
     }
 
-    /// Size and CRC-32C of a file, for whoever reads it anyway.
+    /// The size and CRC-32C of a file, for callers that read the file anyway.
     pub fn expected(&self, name: &str) -> Option<(u64, u32)> {
         self.files.get(name).map(|checksum| (checksum.bytes, checksum.crc32c.0))
     }
 
-    /// Every damage that [`Checksums::verify_all`] would stop at; `tell` is told of the bytes done.
+    /// Returns every damage at which [`Checksums::verify_all`] would stop; calls `tell` with the
+    /// number of bytes done.
     pub fn damages(
         &self,
         checkpoint: &Path,
@@ -181,7 +184,8 @@ impl Checksums {
         Ok(damages)
     }
 
-    /// The files that are missing or of another size. Pruned data positions may be missing.
+    /// Returns the files that are missing or have another size. Pruned data positions may be
+    /// missing.
     pub fn misfits(&self, sizes: &BTreeMap<String, u64>) -> Vec<String> {
         let misfit = |(name, expected): (&String, &Checksum)| match sizes.get(name) {
             Some(bytes) if *bytes == expected.bytes => None,
@@ -192,12 +196,12 @@ impl Checksums {
         self.files.iter().filter_map(misfit).collect()
     }
 
-    /// Reads one file and compares; one that is not listed passes.
+    /// Reads and compares one file; a file that is not listed passes.
     pub fn verify(&self, checkpoint: &Path, name: &str) -> Result<(), CheckpointError> {
         self.files.get(name).map_or(Ok(()), |expected| compare(checkpoint, name, expected))
     }
 
-    /// As [`Checksums::verify_all`], of the files beside the folder of arrays.
+    /// Like [`Checksums::verify_all`], for the files outside the folder of arrays.
     pub fn verify_beside(&self, checkpoint: &Path) -> Result<(), CheckpointError> {
         self.beside.iter().try_for_each(|(name, expected)| compare(checkpoint, name, expected))
     }
@@ -206,7 +210,7 @@ impl Checksums {
 fn compare(checkpoint: &Path, name: &str, expected: &Checksum) -> Result<(), CheckpointError> {
     let file = checkpoint.join(name);
     let found = match file.open() {
-        // No further than it takes to see that there is more.
+        // Reads only far enough to notice additional bytes.
         Ok(source) => sum(source.take(expected.bytes.saturating_add(1)))
             .map_err(|error| StorageError::new("read", &file, error))?,
         Err(error) if error.is_not_found() => {
@@ -226,7 +230,7 @@ fn compare(checkpoint: &Path, name: &str, expected: &Checksum) -> Result<(), Che
     Err(CheckpointError::damaged(checkpoint, reason))
 }
 
-/// The folder of an array, whose files are compared with their checksums where there are any.
+/// The folder of an array, whose files are compared with their checksums, if there are any.
 pub(in crate::checkpoint) struct Checked<'a> {
     pub folder: zarr::Folder<'a>,
     /// The folder's name in the checkpoint.
@@ -251,17 +255,17 @@ impl zarr::Files for Checked<'_> {
     }
 }
 
-/// Reads a file beside the arrays of a checkpoint; `None` if there is none and none was written.
+/// Reads a file beside the arrays of a checkpoint; `None` if it neither exists nor is expected.
 ///
 /// # Errors
-/// It is not as it was written.
+/// The file changed since it was written.
 pub(in crate::checkpoint) fn read_extra(
     (checkpoint, checksums): (&Path, Option<&Checksums>),
     relative: &str,
 ) -> Result<Option<Vec<u8>>, CheckpointError> {
     match checkpoint.join(relative).read() {
         Err(error) if error.is_not_found() => {
-            // Data positions are pruned; everything else that was written must be there.
+            // Data positions are pruned; every other written file must exist.
             let is_listed = checksums.is_some_and(|sums| sums.expected(relative).is_some());
             if is_listed && !is_dataset_file(relative) {
                 let reason = format!("`{relative}` is missing");
@@ -277,8 +281,8 @@ pub(in crate::checkpoint) fn read_extra(
     }
 }
 
-/// Names of the files beside the arrays of a checkpoint that are the run's: its record, its places in the
-/// data; not how or by whom the checkpoint was written.
+/// Returns the names of a checkpoint's files beside its arrays that belong to the run: its record
+/// and its positions in the data; but not the files about the writing of the checkpoint itself.
 pub(in crate::checkpoint) fn extras(checkpoint: &Path) -> Result<Vec<String>, CheckpointError> {
     let is_extra = |name: &String| {
         let is_own = [FILE, JOURNAL_FILE, MARK].contains(&&name[..]);

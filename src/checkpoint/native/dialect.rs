@@ -1,4 +1,5 @@
-//! In what the two formats differ that T5X writes: where files lie, and how the tree is written down.
+//! The differences between the two formats that T5X writes: locations of files, and the encoding of
+//! the tree.
 
 use std::fmt;
 use std::io;
@@ -10,49 +11,50 @@ use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::journal::Job;
 use crate::storage::{Path, StorageError, Takeover};
 
-/// A small file: its path relative to the checkpoint, and what is in it.
+/// A small file: its path relative to the checkpoint, and its content.
 pub(in crate::checkpoint) type SmallFile = (String, Vec<u8>);
 
-/// What is written of another checkpoint, and how.
+/// A conversion of another checkpoint.
 pub(in crate::checkpoint) struct Conversion<'a> {
     pub dialect: &'static Dialect,
-    /// The type that parameters are rounded to.
+    /// The type to which parameters are rounded.
     pub dtype: Option<DType>,
     pub job: &'a Job,
-    /// Whether to take the place of a process that seems alive.
+    /// Whether to take over from a process that seems alive.
     pub takeover: Takeover,
 }
 
 /// A format that [`Writer`](super::Writer) writes.
 pub(in crate::checkpoint) struct Dialect {
-    /// Its name, in what is noted of a conversion.
+    /// Its name in the journal of a conversion.
     pub name: &'static str,
-    /// The folder of the checkpoint in which the arrays and what is ours lie; `None`: the checkpoint itself.
+    /// The folder of the checkpoint that holds the arrays and Gimlet's files; `None`: the checkpoint itself.
     pub folder: Option<&'static str>,
     /// Names that the folder of an array cannot have.
     pub reserved: &'static [&'static str],
     /// Types that arrays cannot have.
     pub refused_types: &'static [DType],
-    /// Whether an array of this name and shape lies in the tree.
+    /// Whether an array of this name and shape is stored in the tree.
     pub is_inline: fn(&str, &[usize]) -> bool,
-    /// Whether the tree keeps single numbers as such; else they are arrays.
+    /// Whether the tree stores single numbers as numbers; otherwise they become arrays.
     pub has_numbers: bool,
-    /// The files of the tree of a checkpoint that will lie at a path. The last one makes it a checkpoint.
+    /// Builds the files of the tree of a checkpoint for its final path. The last file makes it a
+    /// checkpoint.
     pub tree: fn(&Leaves, &Path) -> Result<Vec<SmallFile>, CheckpointError>,
 }
 
 impl Dialect {
-    /// The folder of a checkpoint in which the arrays lie.
+    /// The folder of a checkpoint that holds the arrays.
     pub fn item(&self, checkpoint: &Path) -> Path {
         self.folder.map_or_else(|| checkpoint.clone(), |folder| checkpoint.join(folder))
     }
 
-    /// The name that a file of the arrays' folder has in the checkpoint.
+    /// Converts a file name in the arrays' folder to its name in the checkpoint.
     pub fn in_checkpoint(&self, name: &str) -> String {
         self.folder.map_or_else(|| name.to_string(), |folder| format!("{folder}/{name}"))
     }
 
-    /// The name that a file has in the arrays' folder; `None` if it lies beside it.
+    /// Converts a file name to its name in the arrays' folder; `None` if the file lies outside it.
     pub fn in_item<'a>(&self, file: &'a str) -> Option<&'a str> {
         match self.folder {
             Some(folder) => file.strip_prefix(folder)?.strip_prefix('/'),
@@ -67,12 +69,12 @@ impl fmt::Debug for Dialect {
     }
 }
 
-/// T5X's own: the tree in msgpack, with the small arrays.
+/// T5X's own format: the tree in msgpack, with the small arrays.
 pub(in crate::checkpoint) static T5X: Dialect = Dialect {
     name: "t5x",
     folder: None,
     reserved: &[CHECKPOINT_FILE, "gimlet"],
-    // It stood for bfloat16 before 2021, and is refused when it is read.
+    // uint16 stood for bfloat16 before 2021, and is refused on reading.
     refused_types: &[DType::U16],
     is_inline: is_unpartitioned,
     has_numbers: true,
@@ -84,7 +86,8 @@ pub(in crate::checkpoint) static T5X: Dialect = Dialect {
     },
 };
 
-/// What T5X gives no partition axes: scalars, Adafactor's factored states and its dummies.
+/// Whether T5X gives the array no partition axes: scalars, Adafactor's factored states and its
+/// placeholders.
 fn is_unpartitioned(name: &str, shape: &[usize]) -> bool {
     let slot = name.rsplit('/').next().expect("split yields one part");
     let is_factored = matches!(slot, "v_row" | "v_col");

@@ -1,5 +1,6 @@
 //! T5X's own format, version 3: a folder `checkpoint_N` with a msgpack file `checkpoint` (tree, small
-//! arrays) and a zarr folder for every other array. What is ours lies in `checkpoint_N/gimlet/`.
+//! arrays) and a zarr folder for every other array. Gimlet's own files lie in
+//! `checkpoint_N/gimlet/`.
 
 mod checksums;
 mod dialect;

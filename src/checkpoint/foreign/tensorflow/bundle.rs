@@ -1,4 +1,5 @@
-//! A tensor bundle: its table describes the tensors, whose bytes lie in `.data-00000-of-0000N`.
+//! Reads a tensor bundle: its table describes the tensors, whose bytes lie in
+//! `.data-00000-of-0000N`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,13 +16,13 @@ use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::raw::{RawInfo, RawInfos};
 use crate::storage::{Path, RangeFile};
 
-/// The number of the type of texts, which are no arrays.
+/// The number of the string type; strings are not arrays.
 const STRING: i32 = 7;
 
-/// Files that a bundle may have: those of the largest models have hundreds.
+/// Maximum number of files of a bundle: the largest models have hundreds of files.
 const MAX_SHARDS: i32 = 100_000;
 
-/// Where a tensor's bytes lie.
+/// The byte range of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Extent {
     shard: usize,
@@ -30,7 +31,7 @@ struct Extent {
     crc32c: u32,
 }
 
-/// A tensor or a slice of one: what it holds, and where that lies.
+/// A tensor or a slice of a tensor: its region and its byte range.
 #[derive(Debug)]
 struct Part {
     region: Vec<Range<usize>>,
@@ -46,16 +47,16 @@ pub(super) struct Bundle {
     index: Path,
     shards: BTreeMap<usize, RangeFile>,
     tensors: RawInfos,
-    /// Of a tensor that lies in one piece, one that is all of it.
+    /// The parts of each tensor; a tensor that is not sliced has one part with all of its elements.
     parts: BTreeMap<String, Vec<Part>>,
     compared: Compared,
 }
 
 impl Bundle {
-    /// Reads the table and looks at the files that it speaks of.
+    /// Reads the table and opens the data files that it names.
     ///
     /// # Errors
-    /// A file is missing, cut or damaged.
+    /// A file is missing, truncated or damaged.
     pub fn open(prefix: &Path) -> Result<Self, CheckpointError> {
         let index = index_of(prefix);
         let table = read_table(&index.open_ranges()?)?;
@@ -116,12 +117,12 @@ impl Bundle {
         Ok(())
     }
 
-    /// Every part with its tensor's name.
+    /// Returns every part with the name of its tensor.
     fn all_parts(&self) -> impl Iterator<Item = (&String, &Part)> {
         self.parts.iter().flat_map(|(name, parts)| parts.iter().map(move |part| (name, part)))
     }
 
-    /// Opens the files in which tensors lie.
+    /// Opens the data files that hold tensors.
     fn open_shards(&mut self, prefix: &Path, num_shards: usize) -> Result<(), CheckpointError> {
         let used: BTreeSet<usize> = self.all_parts().map(|(_, part)| part.extent.shard).collect();
         for shard in used {
@@ -154,7 +155,7 @@ impl Bundle {
         }
     }
 
-    /// Some rows of a part, counted from its first.
+    /// Reads some rows of a part, counted from the part's first row.
     fn rows_of(
         &self,
         name: &str,
@@ -168,7 +169,7 @@ impl Bundle {
         self.piece(name, extent).read(range)
     }
 
-    /// Each byte belongs to one tensor.
+    /// Checks that no byte belongs to two tensors.
     fn check_overlaps(&self) -> Result<(), CheckpointError> {
         let extents = self.all_parts().map(|(name, part)| (part.extent, name));
         let mut extents: Vec<_> = extents.filter(|(e, _)| e.end > e.start).collect();
@@ -199,10 +200,10 @@ fn num_shards(index: &Path, header: &[u8]) -> Result<usize, CheckpointError> {
     }
 }
 
-/// What an entry says of a tensor that lies in one piece.
+/// Reads the entry of a tensor that is not sliced.
 ///
 /// # Errors
-/// It is not one that a file can hold.
+/// The entry does not fit the files.
 fn part(entry: &Entry, info: &RawInfo, shards: usize) -> Result<Part, String> {
     let (start, size) = (u64::try_from(entry.offset), u64::try_from(entry.size));
     let (Ok(start), Ok(size)) = (start, size) else {
@@ -220,10 +221,10 @@ fn part(entry: &Entry, info: &RawInfo, shards: usize) -> Result<Part, String> {
     Ok(Part { region, extent: Extent { shard, start, end, crc32c: entry.crc32c } })
 }
 
-/// What the entries of its slices say of a tensor.
+/// Reads the entries of the slices of a tensor.
 ///
 /// # Errors
-/// They do not make it up.
+/// The slices do not cover the tensor.
 fn sliced(
     key: &[u8],
     entry: &Entry,
@@ -261,7 +262,7 @@ fn sliced(
     Ok(parts)
 }
 
-/// The dimensions of an entry; `None` where it has none that a tensor can have.
+/// The dimensions of an entry; `None` when they are not valid for a tensor.
 fn shape(entry: &Entry) -> Option<Vec<usize>> {
     let shape = entry.shape.clone().unwrap_or_default();
     let is_known = !shape.unknown_rank && shape.dim.len() <= MAX_RANK;

@@ -1,5 +1,5 @@
-//! TensorFlow's tensor bundles: `model.ckpt-N.index`, a sorted table of names, and `.data-*` with the
-//! bytes of the tensors.
+//! Reads TensorFlow's tensor bundles: `model.ckpt-N.index`, a sorted table of names, and `.data-*`
+//! with the bytes of the tensors.
 
 mod bundle;
 mod proto;
@@ -24,7 +24,7 @@ pub(in crate::checkpoint) use table::{FOOTER, MAGIC, masked_crc32c};
 /// The file of a folder that names its newest checkpoint.
 pub(in crate::checkpoint) const STATE_FILE: &str = "checkpoint";
 
-/// The longest such file that is read.
+/// Maximum number of bytes that are read of the file `checkpoint`.
 const MAX_STATE: u64 = 1 << 20;
 
 /// Opens a checkpoint of Mesh TensorFlow: its prefix, its `.index`, or a folder with a file
@@ -39,7 +39,7 @@ pub(in crate::checkpoint) fn open_tensorflow(path: &Path) -> Result<Foreign, Che
     Ok(Foreign::new(&prefix, Format::MeshTensorFlow, Box::new(bundle), entries))
 }
 
-/// What the names of a checkpoint's files begin with.
+/// Returns the common prefix of the names of a checkpoint's files.
 pub(in crate::checkpoint) fn prefix_of(path: &Path) -> Result<Path, CheckpointError> {
     if let Some(prefix) = path.as_str().strip_suffix(".index") {
         return Ok(Path::parse(prefix)?);
@@ -51,7 +51,8 @@ pub(in crate::checkpoint) fn prefix_of(path: &Path) -> Result<Path, CheckpointEr
     };
     let dir = file.folder();
     let named = newest(&file)?;
-    // Folders are moved and downloaded: what lies beside the file comes before what it names in full.
+    // Folders are moved and downloaded, so a checkpoint beside the file is preferred to the full
+    // path in the file.
     let beside = dir.join(named.rsplit('/').next().expect("split yields one part"));
     if index_of(&beside).exists()? || named.is_empty() {
         return Ok(beside);
@@ -62,12 +63,13 @@ pub(in crate::checkpoint) fn prefix_of(path: &Path) -> Result<Path, CheckpointEr
     }
 }
 
-/// The table of the checkpoint with this prefix.
+/// Returns the table file of the checkpoint with this prefix.
 pub fn index_of(prefix: &Path) -> Path {
     prefix.suffixed(".index")
 }
 
-/// What the file `checkpoint` names: `model_checkpoint_path: "model.ckpt-1000"`.
+/// Returns the name of the checkpoint in the file `checkpoint`: `model_checkpoint_path:
+/// "model.ckpt-1000"`.
 fn newest(file: &Path) -> Result<String, CheckpointError> {
     let mut text = String::new();
     let read = file.open()?.take(MAX_STATE).read_to_string(&mut text);

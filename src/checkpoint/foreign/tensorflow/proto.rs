@@ -1,11 +1,12 @@
-//! What the table of a tensor bundle says of it and of its tensors: TensorFlow's messages, read and written.
+//! TensorFlow's messages in the table of a tensor bundle, which describe the bundle and its
+//! tensors; read and written.
 
 use prost::Message;
 
 use super::slices::Slice;
 use crate::checkpoint::array::DType;
 
-/// TensorFlow's numbers of types.
+/// TensorFlow's type numbers.
 const TYPES: [(i32, DType); 13] = [
     (1, DType::F32),
     (2, DType::F64),
@@ -22,7 +23,7 @@ const TYPES: [(i32, DType); 13] = [
     (23, DType::U64),
 ];
 
-/// The type of this number; `None` for those that no array has.
+/// The type with this number; `None` for types that arrays cannot have.
 pub(super) fn numpy_type(number: i32) -> Option<DType> {
     TYPES.iter().find(|(known, _)| *known == number).map(|(_, dtype)| *dtype)
 }
@@ -48,7 +49,7 @@ pub(in crate::checkpoint) struct Header {
 /// `tensorflow.VersionDef`.
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::checkpoint) struct Version {
-    /// The version of the form that the writer follows.
+    /// The format version that the writer follows.
     #[prost(int32, tag = "1")]
     pub producer: i32,
 }
@@ -66,10 +67,10 @@ pub(in crate::checkpoint) struct Entry {
     pub offset: i64,
     #[prost(int64, tag = "5")]
     pub size: i64,
-    /// Masked.
+    /// Masked CRC-32C.
     #[prost(fixed32, tag = "6")]
     pub crc32c: u32,
-    /// What the parts hold of a tensor that lies in parts, each with an entry of its own.
+    /// The slices of a sliced tensor, each with a separate entry.
     #[prost(message, repeated, tag = "7")]
     pub slices: Vec<Slice>,
 }

@@ -1,5 +1,6 @@
-//! Variables that lie in slices, as `tf.compat.v1`'s partitioned ones do: the entry of the name lists
-//! the slices, and each slice has an entry of its own under a key that names both.
+//! Variables that are stored in slices, such as the partitioned variables of `tf.compat.v1`: the
+//! entry of the name lists the slices, and each slice has a separate entry under a key of the name
+//! and the slice.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -9,20 +10,21 @@ use prost::Message;
 use crate::checkpoint::array::num_elements;
 use crate::checkpoint::zarr::indices;
 
-/// Slices of one variable at most: a partitioned variable has one for each machine that held it.
+/// Maximum number of slices of a variable: a partitioned variable has one for each machine that
+/// held it.
 pub(super) const MAX_SLICES: usize = 4096;
 
-/// What the keys of slices begin with, and no name does.
+/// First byte of the keys of slices; no name begins with this byte.
 pub(super) const SLICE: u8 = 0;
 
-/// `tensorflow.TensorSliceProto`: what a slice holds of a variable.
+/// `tensorflow.TensorSliceProto`: the region of a variable that a slice holds.
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::checkpoint) struct Slice {
     #[prost(message, repeated, tag = "1")]
     extent: Vec<Extent>,
 }
 
-/// One dimension; without a length all of it.
+/// The range in one dimension; without a length, the whole dimension.
 #[derive(Clone, PartialEq, Message)]
 struct Extent {
     #[prost(int64, tag = "1")]
@@ -32,8 +34,9 @@ struct Extent {
 }
 
 impl Slice {
-    /// The key of its entry, in TensorFlow's order-preserving code. Source: `EncodeTensorNameSlice`
-    /// of `core/util/saved_tensor_slice_util.cc`, `core/lib/strings/ordered_code.cc`.
+    /// The key of the slice's entry, in TensorFlow's order-preserving code. Source:
+    /// `EncodeTensorNameSlice` of `core/util/saved_tensor_slice_util.cc`,
+    /// `core/lib/strings/ordered_code.cc`.
     pub(super) fn key(&self, name: &[u8]) -> Vec<u8> {
         let mut key = vec![SLICE];
         for byte in name {
@@ -55,7 +58,7 @@ impl Slice {
         key
     }
 
-    /// The part of a variable that it is; `None` where that has no such part.
+    /// The region of the variable that the slice holds; `None` when it lies outside the variable.
     pub(super) fn region(&self, shape: &[usize]) -> Option<Vec<Range<usize>>> {
         let range = |(extent, size): (&Extent, &usize)| {
             let Some(length) = extent.length else { return Some(0..*size) };
@@ -68,8 +71,8 @@ impl Slice {
     }
 }
 
-/// A number in as many bytes as it needs, seven bits each. As many ones as there are bytes stand
-/// before it, and zeros before a negative one.
+/// Appends a number in as few bytes as possible, seven bits each. As many one bits as there are
+/// bytes come first, or zero bits for a negative number.
 fn push_signed(number: i64, out: &mut Vec<u8>) {
     let magnitude = if number < 0 { !number } else { number };
     let bits = (64 - magnitude.leading_zeros()) as usize;
@@ -82,12 +85,12 @@ fn push_signed(number: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(encoded);
 }
 
-/// Checks that parts of a variable make it up, each element in one of them. None of them is empty.
+/// Checks that parts of a variable cover it, each element in exactly one part. No part is empty.
 ///
 /// # Errors
-/// What is wrong with them.
+/// Description of the gap or overlap.
 pub(super) fn check_cover(parts: &[&[Range<usize>]], shape: &[usize]) -> Result<(), String> {
-    // Along the dimension in which most of them begin elsewhere, only neighbours can share elements.
+    // Along the dimension with the most distinct starts, only neighbours can overlap.
     let starts = |axis: &usize| parts.iter().map(|part| part[*axis].start).collect::<BTreeSet<_>>();
     let axis = (0..shape.len()).max_by_key(|axis| starts(axis).len());
     let along = |part: &[Range<usize>]| axis.map_or(0..1, |axis| part[axis].clone());
@@ -112,8 +115,8 @@ pub(super) fn check_cover(parts: &[&[Range<usize>]], shape: &[usize]) -> Result<
     }
 }
 
-/// Copies the elements of a part of a tensor, of which there is one at least, in C order, to where they lie in it; `size` is that of an
-/// element in bytes, and of the tensor `into` may hold the first rows only.
+/// Copies the elements of a non-empty part of a tensor, in C order, to their positions in `into`; `size` is the size of
+/// an element in bytes, and `into` may hold only the first rows of the tensor.
 pub(super) fn place(
     bytes: &[u8],
     region: &[Range<usize>],
@@ -121,7 +124,8 @@ pub(super) fn place(
     size: usize,
     into: &mut [u8],
 ) {
-    // Inner dimensions that the part spans entirely are one run, with the one around them.
+    // Inner dimensions that the part spans completely form one run, together with the next outer
+    // dimension.
     let is_whole = |at: &usize| region[*at].len() == shape[*at];
     let inner = (1..shape.len()).rev().take_while(is_whole).count();
     let outer = shape.len() - 1 - inner;
@@ -141,7 +145,8 @@ mod tests {
 
     #[test]
     fn numbers_are_coded_as_tensorflow_does() {
-        // `OrderedCode::WriteSignedNumIncreasing`, by its own unit tests and rules.
+        // Expected bytes follow the unit tests and rules of
+        // `OrderedCode::WriteSignedNumIncreasing`.
         for (number, expected) in [
             (0, &[0x80][..]),
             (-1, &[0x7f]),
@@ -187,7 +192,7 @@ mod tests {
         check(&[&[0..2, 0..6], &[3..4, 0..6]], "its slices hold 18 of its 24 elements");
         check(&[&[0..3, 0..6], &[2..4, 0..6]], "hold the same elements");
         check(&[&[0..4, 2..6], &[0..3, 0..2], &[3..4, 0..3]], "hold the same elements");
-        // Like bricks, first along the one dimension and then along the other.
+        // Parts laid like bricks, first along one dimension and then along the other.
         let bricks = |flip: bool| {
             let wall = [[0..1, 0..3], [0..1, 3..6], [1..4, 0..2], [1..4, 2..5], [1..4, 5..6]];
             wall.map(|[row, column]| if flip { vec![column, row] } else { vec![row, column] })

@@ -1,39 +1,41 @@
-//! Sorted tables of keys and values as LevelDB and TensorFlow write them: blocks of entries that share
-//! prefixes, each with a checksum, perhaps compressed; a block that lists them; a footer.
+//! Reads sorted tables of keys and values in the format of LevelDB and TensorFlow: blocks of
+//! entries that share prefixes, each with a checksum, optionally compressed; a block that lists
+//! them; a footer.
 
 use super::super::sums::mask;
 use crate::checkpoint::error::CheckpointError;
 use crate::storage::RangeFile;
 
-/// What the footer ends with.
+/// The last bytes of the footer.
 pub(in crate::checkpoint) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 
-/// Its bytes.
+/// Length of the footer in bytes.
 pub(in crate::checkpoint) const FOOTER: u64 = 48;
 
-/// Bytes behind a block: how it is compressed, and its checksum.
+/// Number of bytes after a block: the kind of compression and the checksum.
 const TRAILER: u64 = 5;
 
-/// The longest table that is read: the one of a model of 10,000 arrays has half a megabyte.
+/// Maximum size in bytes of a table: the table of a model of 10,000 arrays has half a megabyte.
 const MAX_TABLE: u64 = 64 << 20;
 
-/// Bytes of all keys and values together; prefixes that are shared make them more than the file's.
+/// Maximum bytes of all keys and values together, which can exceed the file's size because of
+/// shared prefixes.
 const MAX_ENTRIES: usize = 256 << 20;
 
 /// A key with its value.
 pub(in crate::checkpoint) type KeyValue = (Vec<u8>, Vec<u8>);
 
-/// A block's place in the file.
+/// The position of a block in the file.
 #[derive(Clone, Copy)]
 struct Handle {
     offset: u64,
     length: u64,
 }
 
-/// Every entry of a table, sorted by key.
+/// Returns every entry of a table, sorted by key.
 ///
 /// # Errors
-/// The table is cut or its bytes changed.
+/// The table is truncated, or its bytes changed.
 pub(in crate::checkpoint) fn read_table(
     file: &RangeFile,
 ) -> Result<Vec<KeyValue>, CheckpointError> {
@@ -62,7 +64,8 @@ pub(in crate::checkpoint) fn read_table(
     }
 }
 
-/// The blocks that the footer names: one that TensorFlow leaves empty, and the one that lists the others.
+/// Returns the blocks that the footer names: one that TensorFlow leaves empty, and the one that
+/// lists the others.
 fn handles(bytes: &[u8]) -> Option<(Handle, Handle)> {
     let footer = &bytes[bytes.len() - FOOTER as usize..];
     let (mut handles, magic) = footer.split_at(40);
@@ -76,7 +79,7 @@ fn handle(bytes: &mut &[u8]) -> Option<Handle> {
     Some(Handle { offset: varint(bytes)?, length: varint(bytes)? })
 }
 
-/// A block, checked and decompressed.
+/// Returns a block, verified and decompressed.
 fn block(bytes: &[u8], handle: Handle) -> Result<Vec<u8>, String> {
     let Handle { offset, length } = handle;
     let outside = || format!("a block of {length} bytes from {offset} on lies outside of it");
@@ -96,20 +99,21 @@ fn block(bytes: &[u8], handle: Handle) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Snappy, with a claim of a length that it cannot have refused before memory is taken.
+/// Decompresses Snappy data; a length that is impossible for the data is refused before memory is
+/// allocated.
 fn decompress(data: &[u8]) -> Option<Vec<u8>> {
-    // Three bytes copy at most 64.
+    // Three bytes encode a copy of at most 64 bytes.
     let length = snap::raw::decompress_len(data).ok()?;
     let possible = data.len().saturating_mul(22) + 64;
     (length <= possible).then(|| snap::raw::Decoder::new().decompress_vec(data).ok())?
 }
 
-/// CRC-32C as LevelDB stores it: rotated and shifted, since sums of sums are weak.
+/// CRC-32C as LevelDB stores it: rotated and shifted, since checksums of checksums are weak.
 pub(in crate::checkpoint) fn masked_crc32c(bytes: &[u8]) -> u32 {
     mask(crc32c::crc32c(bytes))
 }
 
-/// Entries as they are read.
+/// The entries that were read so far.
 struct Reader {
     entries: Vec<KeyValue>,
     size: usize,
@@ -148,7 +152,7 @@ impl Reader {
     }
 }
 
-/// A number of seven bits a byte, the lowest first.
+/// Reads a varint: seven bits per byte, the lowest first.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
@@ -170,13 +174,13 @@ mod tests {
     fn a_claim_that_snappy_cannot_keep_is_refused() {
         let honest = snap::raw::Encoder::new().compress_vec(&[7; 10_000]).unwrap();
         assert_eq!(decompress(&honest).unwrap(), [7; 10_000]);
-        // A length of 2^32 - 1 before one literal byte.
+        // A claimed length of 2^32 - 1 before one literal byte.
         assert_eq!(decompress(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0, 7]), None);
     }
 
     #[test]
     fn names_that_grow_without_end_are_refused() {
-        // Each entry shares all of the name before it and adds bytes; none has a value.
+        // Each entry shares the whole previous name and adds bytes; no entry has a value.
         let mut block = Vec::new();
         let mut length = 0u32;
         while length < 1 << 16 {

@@ -1,5 +1,5 @@
-//! Files of PyTorch before 1.6: five pickles (a magic number, the version, the machine, the object, the
-//! names of the storages), then each storage with its length before it.
+//! Reads files of PyTorch before 1.6: five pickles (a magic number, the version, a description of
+//! the machine, the object, the names of the storages), then each storage after its length.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
@@ -11,13 +11,13 @@ use super::{Contents, Extent, MAX_PICKLE};
 use crate::checkpoint::error::CheckpointError;
 use crate::storage::RangeFile;
 
-/// What the first pickle holds.
+/// Value of the first pickle.
 const MAGIC: i128 = 0x1950_a86a_20f9_469c_fc6c;
 
-/// The only version there is.
+/// The only version of the format.
 const VERSION: i128 = 1001;
 
-/// A reader that knows how far it is.
+/// A reader that counts the bytes that it has read.
 struct Counted<R> {
     source: R,
     at: u64,
@@ -31,7 +31,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// The tensors of a file and where its storages lie.
+/// Reads the tensors of a file and the byte ranges of its storages.
 pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
     let path = file.path();
     let source = BufReader::with_capacity(1 << 16, path.open()?.take(MAX_PICKLE));
@@ -69,8 +69,9 @@ fn is_big_endian(machine: &Machine, system: &Value) -> bool {
         .any(|(key, value)| key.text() == Some("little_endian") && matches!(value, Value::Int(0)))
 }
 
-/// Where the storages lie: in the order of their names, each behind the number of its elements, which
-/// the pickle tells as well. So all numbers are read at once.
+/// Returns the byte ranges of the storages. They follow in the order of their names, each after the
+/// number of its elements. The pickle contains these numbers too, so all numbers in the file can be
+/// read at once.
 fn storages(
     file: &RangeFile,
     machine: &Machine,

@@ -1,5 +1,6 @@
-//! Pickle's machine: a stack of values that opcodes move. Containers lie in one list and values point
-//! into it, so that neither depth nor sharing of what a hostile file builds costs stack or memory.
+//! Pickle's machine: a stack of values that opcodes change. Containers lie in one list and values
+//! point into the list, so that deep nesting or sharing in a hostile file costs neither stack nor
+//! memory.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -7,16 +8,16 @@ use std::rc::Rc;
 use super::refused::Refused;
 use crate::checkpoint::array::DType;
 
-/// What a pickle may do before it is taken for hostile: a model of 100,000 tensors needs less.
+/// Maximum number of operations of a pickle: a model of 100,000 tensors needs fewer.
 const MAX_OPERATIONS: usize = 8_000_000;
 
-/// Bytes that it may build at most: a model of 100,000 tensors takes 150 MB.
+/// Maximum number of bytes that a pickle may build: a model of 100,000 tensors needs 150 MB.
 const MAX_BYTES: usize = 256 << 20;
 
-/// Bytes of what is remembered, with the room that a table leaves free.
+/// Bytes per remembered value, including the free space of a hash table.
 const MEMO_BYTES: usize = 2 * size_of::<(u32, Value)>();
 
-/// A value; the numbers of `List` and `Dict` are places in [`Machine`].
+/// A value; the numbers of `List` and `Dict` are indices in [`Machine`].
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     None,
@@ -29,7 +30,7 @@ pub(super) enum Value {
     List(usize),
     /// A dict or OrderedDict.
     Dict(usize),
-    /// Something that a module offers; only those that [`super::pickle`] admits.
+    /// An attribute of a module; only those that [`super::pickle`] allows.
     Global(Rc<str>),
     /// A storage of the file.
     Storage(usize),
@@ -37,14 +38,14 @@ pub(super) enum Value {
     Tensor(usize),
 }
 
-/// A storage as the pickle names it.
+/// A storage as the pickle describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Storage {
     pub key: String,
     pub dtype: DType,
-    /// Elements before those that are meant: views of old files.
+    /// Number of elements to skip at the start of the storage: views of old files.
     pub offset: usize,
-    /// All elements of the storage, as the pickle says.
+    /// Number of all elements of the storage, according to the pickle.
     pub elements: usize,
 }
 
@@ -57,15 +58,15 @@ pub(super) struct PickledTensor {
     pub strides: Vec<usize>,
 }
 
-/// What a pickle has built.
+/// The state of the machine while it reads a pickle, with everything that the pickle has built.
 #[derive(Debug, Default)]
 pub(super) struct Machine {
     stack: Vec<Value>,
-    /// Heights of the stack at which marks lie.
+    /// Heights of the stack at the marks.
     marks: Vec<usize>,
     memo: HashMap<u32, Value>,
     operations: usize,
-    /// Values that went into lists and dicts.
+    /// Number of values in lists and dicts.
     contained: usize,
     pub lists: Vec<Vec<Value>>,
     pub dicts: Vec<Vec<(Value, Value)>>,
@@ -74,7 +75,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Counts operations, so that what they build is bounded.
+    /// Counts operations, and refuses a pickle that exceeds the limits of operations or bytes.
     pub fn spend(&mut self, operations: usize) -> Result<(), Refused> {
         self.operations += operations;
         if self.operations > MAX_OPERATIONS {
@@ -91,7 +92,7 @@ impl Machine {
         Ok(())
     }
 
-    /// About what its values take.
+    /// The approximate number of bytes of all values.
     fn bytes(&self) -> usize {
         let containers = self.lists.len() + self.dicts.len();
         (self.stack.len() + self.contained) * size_of::<Value>()
@@ -103,7 +104,7 @@ impl Machine {
         self.stack.push(value);
     }
 
-    /// The topmost value above the last mark.
+    /// Removes the topmost value above the last mark.
     pub fn pop(&mut self) -> Result<Value, Refused> {
         if self.stack.len() <= self.marks.last().copied().unwrap_or(0) {
             return Err(Refused::damaged("it takes a value from an empty stack"));
@@ -120,7 +121,7 @@ impl Machine {
         self.marks.push(self.stack.len());
     }
 
-    /// Everything above the last mark, which goes.
+    /// Removes the last mark and everything above the mark.
     pub fn pop_to_mark(&mut self) -> Result<Vec<Value>, Refused> {
         let missing = || Refused::damaged("it goes back to a mark that is not there");
         let height = self.marks.pop().ok_or_else(missing)?;
@@ -145,7 +146,7 @@ impl Machine {
         self.push(Value::Dict(self.dicts.len() - 1));
     }
 
-    /// Appends to the list on top.
+    /// Appends to the list on top of the stack.
     pub fn extend_list(&mut self, values: Vec<Value>) -> Result<(), Refused> {
         self.contained += values.len();
         match self.top()? {
@@ -157,7 +158,7 @@ impl Machine {
         }
     }
 
-    /// Sets keys of the dict on top.
+    /// Sets keys of the dict on top of the stack.
     pub fn extend_dict(&mut self, values: Vec<Value>) -> Result<(), Refused> {
         self.contained += values.len();
         match self.top()? {
@@ -175,7 +176,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Remembers at the next free place.
+    /// Remembers the topmost value under the next free number.
     pub fn memoize(&mut self) -> Result<(), Refused> {
         self.remember(self.memo.len() as u32)
     }
@@ -205,7 +206,7 @@ impl Machine {
     }
 }
 
-/// Keys and values that alternate.
+/// Groups alternating keys and values.
 pub(super) fn pairs(values: Vec<Value>) -> Result<Vec<(Value, Value)>, Refused> {
     if !values.len().is_multiple_of(2) {
         return Err(Refused::damaged("a key of a dict has no value"));
@@ -215,7 +216,7 @@ pub(super) fn pairs(values: Vec<Value>) -> Result<Vec<(Value, Value)>, Refused> 
 }
 
 impl Value {
-    /// What it is, for messages.
+    /// The kind of the value, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::None => "None",
@@ -231,7 +232,7 @@ impl Value {
         }
     }
 
-    /// A number that counts something.
+    /// Converts a number to a count.
     pub fn count(&self, what: &str) -> Result<usize, Refused> {
         match self {
             Value::Int(number) => usize::try_from(*number)
@@ -252,7 +253,7 @@ impl Value {
 mod tests {
     use super::*;
 
-    /// Lists that nest and are remembered took 160 times the bytes of their pickle.
+    /// Nested and remembered lists once used 160 times the bytes of their pickle.
     #[test]
     fn what_a_pickle_builds_is_bounded() {
         let mut machine = Machine::default();

@@ -1,5 +1,5 @@
-//! State dictionaries that `torch.save` wrote, as a zip archive or in the form before PyTorch 1.6. Both
-//! hold a pickle, which is read as a description of tensors: nothing in it is ever run.
+//! Reads state dictionaries that `torch.save` wrote, as a zip archive or in the format before PyTorch
+//! 1.6. Both contain a pickle, which is read as a description of tensors and never executed.
 
 mod legacy;
 mod machine;
@@ -22,28 +22,28 @@ use crate::storage::{Path, RangeFile};
 
 use state_dict::Tensor;
 
-/// Bytes of a tensor at most that repeats elements of its storage, as `expand` leaves it.
+/// Maximum number of bytes of a tensor that repeats elements of its storage, as `expand` creates.
 const MAX_EXPANDED: u64 = 1 << 30;
 
-/// The longest pickle that is read: one of a million tensors is shorter.
+/// Maximum number of bytes that are read of a pickle: a pickle of a million tensors is shorter.
 const MAX_PICKLE: u64 = 256 << 20;
 
-/// Bytes of a storage, in the file.
+/// The byte range of a storage in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extent {
     start: u64,
     length: u64,
-    /// CRC-32 of all of them, where the file tells.
+    /// CRC-32 of the whole storage, if the file has one.
     crc32: Option<u32>,
 }
 
-/// Tensors by name, and where the storages lie that they name.
+/// Tensors by name, and the byte ranges of their storages.
 type Contents = (BTreeMap<String, Tensor>, BTreeMap<String, Extent>);
 
-/// Opens a file of `torch.save`; the `config.json` beside it is heeded.
+/// Opens a file of `torch.save`, and uses the `config.json` beside it.
 ///
 /// # Errors
-/// A damaged file; a pickle that holds other things than tensors and plain containers.
+/// A damaged file; a pickle that contains anything except tensors and plain containers.
 pub(in crate::checkpoint) fn open_torch(file: &Path) -> Result<Foreign, CheckpointError> {
     let raw = Box::new(TorchFile::open(file)?);
     let dir = file.folder();
@@ -64,7 +64,7 @@ impl TorchFile {
     /// Reads the description of the tensors.
     ///
     /// # Errors
-    /// A damaged file; a pickle that holds other things than tensors and plain containers.
+    /// A damaged file; a pickle that contains anything except tensors and plain containers.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let file = path.open_ranges()?;
         let is_zip = file.size() >= 4 && file.read(0..4)? == b"PK\x03\x04";
@@ -121,7 +121,7 @@ impl RawTensors for TorchFile {
         }
     }
 
-    /// Each storage once, however many tensors lie in it.
+    /// Returns each storage once, however many tensors lie in the storage.
     fn pieces(&self) -> Vec<Piece<'_>> {
         let storages = self.tensors.iter().map(|(name, tensor)| (&tensor.storage, name));
         let names: BTreeMap<_, _> = storages.collect();
@@ -148,17 +148,17 @@ fn check(
     let (held, most) = (extent.length / size, MAX_EXPANDED / size);
     let Tensor { shape, strides, offset, .. } = tensor;
     let elements = shape.iter().try_fold(1u64, |count, n| count.checked_mul(*n as u64));
-    // The last element's place; nothing where there are no elements.
+    // The position of the last element; empty tensors have none.
     let last = shape.iter().zip(strides).try_fold(*offset as u64, |at, (n, stride)| {
         at.checked_add((*n as u64).saturating_sub(1).checked_mul(*stride as u64)?)
     });
     match (elements, last) {
-        // What other dimensions claim is counted all the same by who goes through them.
+        // The sizes of the other dimensions still matter to callers that iterate over them.
         (Some(0), _) if !is_plausible(shape, tensor.dtype) => {
             damaged(format!("no machine holds {} of shape {shape:?}", tensor.dtype))
         }
         (Some(0), Some(_)) => Ok(()),
-        // More elements than the storage has: an expanded one, which may claim any size.
+        // A tensor with more elements than its storage is expanded, and may claim any size.
         (Some(elements), Some(last)) if elements <= held.max(most) && last < held => Ok(()),
         _ => damaged(format!(
             "shape {shape:?} with strides {strides:?} from {offset} on does not fit its storage of \
@@ -176,14 +176,14 @@ fn is_contiguous(shape: &[usize], strides: &[usize]) -> bool {
     })
 }
 
-/// The elements of a strided tensor in C order.
+/// Copies the elements of a strided tensor in C order.
 fn gather(bytes: &[u8], shape: &[usize], strides: &[usize], size: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(num_elements(shape) * size);
     let mut index = vec![0; shape.len()];
     let mut at = 0;
     loop {
         out.extend_from_slice(&bytes[at * size..(at + 1) * size]);
-        // Count up, the last dimension fastest.
+        // Counts up, the last dimension fastest.
         let mut axis = shape.len();
         loop {
             if axis == 0 {

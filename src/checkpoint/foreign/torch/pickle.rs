@@ -1,5 +1,5 @@
-//! A reader of pickles that knows tensors and plain containers. Whatever else a pickle asks for is
-//! refused by name; nothing is looked up, called or run.
+//! Reads pickles of tensors and plain containers. Everything else in a pickle is refused by name;
+//! nothing is looked up, called or executed.
 
 use std::io::Read;
 use std::rc::Rc;
@@ -8,10 +8,10 @@ use super::machine::{Machine, PickledTensor, Storage, Value, pairs};
 use super::refused::Refused;
 use super::storage_dtype;
 
-/// What makes tensors of newer types, float8 among them, whose storages are plain bytes.
+/// The function that builds tensors of newer types, such as float8, whose storages are plain bytes.
 const WITH_DTYPE: &str = "torch._utils._rebuild_tensor_v3";
 
-/// What may be named besides the storage classes of `torch`. The two forms of sets come from Python 2
+/// Allowed names besides the storage classes of `torch`. The two names of sets come from Python 2
 /// and 3.
 const ADMITTED: [&str; 8] = [
     "collections.OrderedDict",
@@ -24,13 +24,13 @@ const ADMITTED: [&str; 8] = [
     "torch.nn.parameter.Parameter",
 ];
 
-/// Numeric types of `torch` that may stand in a dict.
+/// Numeric types of `torch` that are allowed in a dict.
 const DTYPES: [&str; 12] = [
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
     "bool", "float", "half",
 ];
 
-/// Reads one pickle and yields its value; the machine keeps what earlier ones have built.
+/// Reads one pickle and returns its value; the machine keeps the values of earlier pickles.
 pub(super) fn read_pickle(source: &mut impl Read, machine: &mut Machine) -> Result<Value, Refused> {
     let mut reader = Pickle { source, machine };
     while reader.goes_on()? {}
@@ -43,7 +43,7 @@ struct Pickle<'a, R> {
 }
 
 impl<R: Read> Pickle<'_, R> {
-    /// Reads one opcode and does it; false after the last.
+    /// Reads and executes one opcode; returns false after the last opcode.
     fn goes_on(&mut self) -> Result<bool, Refused> {
         let opcode = self.bytes::<1>()?[0];
         self.machine.spend(1)?;
@@ -193,7 +193,7 @@ impl<R: Read> Pickle<'_, R> {
                 self.storage(&id)
             }
             b'b' => {
-                // The attributes of an OrderedDict, where PyTorch keeps versions of modules.
+                // The attributes of an OrderedDict, in which PyTorch keeps versions of modules.
                 self.machine.pop()?;
                 match self.machine.top()? {
                     Value::Dict(_) | Value::Tensor(_) => Ok(()),
@@ -210,7 +210,7 @@ impl<R: Read> Pickle<'_, R> {
         }
     }
 
-    /// Something that a module offers.
+    /// Pushes an attribute of a module.
     fn name(&mut self, module: &str, name: &str) -> Result<(), Refused> {
         let full = format!("{module}.{name}");
         let is_type =
@@ -232,7 +232,7 @@ impl<R: Read> Pickle<'_, R> {
         Ok(())
     }
 
-    /// What an admitted function would yield.
+    /// Pushes the result of calling an allowed function.
     fn call(&mut self, called: &Value, arguments: &Value) -> Result<(), Refused> {
         let Value::Global(called) = called else {
             return Err(Refused::damaged(format!("it calls {}", called.kind())));
@@ -293,7 +293,8 @@ impl<R: Read> Pickle<'_, R> {
         Ok(())
     }
 
-    /// A storage: `('storage', class, key, device, elements)`, and in old files a view of it.
+    /// Adds a storage: `('storage', class, key, device, elements)`, and in old files a view of the
+    /// storage.
     fn storage(&mut self, id: &Value) -> Result<(), Refused> {
         let damaged = || Refused::damaged("a storage is described in a way that is not known");
         let id = self.machine.list(id, "a storage's description")?.to_vec();
@@ -333,7 +334,7 @@ impl<R: Read> Pickle<'_, R> {
         Ok(bytes)
     }
 
-    /// So many bytes; no more is allocated than the file has.
+    /// Reads `length` bytes, without allocating more than the file has.
     fn take(&mut self, length: u64) -> Result<Vec<u8>, Refused> {
         let mut bytes = Vec::new();
         self.source.by_ref().take(length).read_to_end(&mut bytes).map_err(cut)?;
@@ -349,7 +350,7 @@ impl<R: Read> Pickle<'_, R> {
         Ok(Value::Str(Rc::from(text)))
     }
 
-    /// An integer of so many bytes, the lowest first.
+    /// Reads a little-endian integer of `length` bytes.
     fn long(&mut self, length: u64) -> Result<Value, Refused> {
         if length > 16 {
             return Err(Refused::Unsupported(format!("its pickle has a number of {length} bytes")));
@@ -361,7 +362,7 @@ impl<R: Read> Pickle<'_, R> {
         Ok(Value::Int(i128::from_le_bytes(whole)))
     }
 
-    /// A line of text, without its end.
+    /// Reads a line of text, without its end.
     fn line(&mut self) -> Result<String, Refused> {
         let mut line = Vec::new();
         loop {

@@ -1,11 +1,11 @@
-//! Why a pickle is not read.
+//! Reasons for refusing a pickle.
 
-/// What is wrong with it.
+/// The reason.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// It is no pickle, or cut.
+    /// The bytes are not a pickle, or are truncated.
     Damaged(String),
-    /// It holds something else than tensors and plain containers.
+    /// The pickle contains something else than tensors and plain containers.
     Unsupported(String),
     /// Reading failed.
     Io(std::io::Error),

@@ -1,5 +1,5 @@
-//! Which of a pickle's values is the state dictionary: the root, or what training scripts save under a
-//! usual name.
+//! Finds the state dictionary among a pickle's values: the root, or a dictionary that training
+//! scripts save under a usual name.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ pub(super) struct Tensor {
     pub storage: String,
     /// The type of the elements.
     pub dtype: DType,
-    /// Elements of the storage before the first.
+    /// Number of elements of the storage before the first element.
     pub offset: usize,
     /// Its dimensions.
     pub shape: Vec<usize>,
-    /// Elements of the storage from one index of a dimension to the next.
+    /// Distance in elements of the storage between neighbouring indices of each dimension.
     pub strides: Vec<usize>,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn state_dict(
     other(format!("its dict holds {keys}, expected tensors, or a state dictionary as `model`"))
 }
 
-/// The tensors directly in a dict; numbers beside them are not a model's.
+/// Returns the tensors directly in a dict; numbers beside them are not part of a model.
 fn tensors(machine: &Machine, dict: usize) -> BTreeMap<String, Tensor> {
     let tensor = |(key, value): &(Value, Value)| match (key, value) {
         (Value::Str(name), Value::Tensor(at)) => {
@@ -74,7 +74,7 @@ fn tensors(machine: &Machine, dict: usize) -> BTreeMap<String, Tensor> {
     machine.dicts[dict].iter().filter_map(tensor).collect()
 }
 
-/// The error of a file whose pickle is refused.
+/// Converts the reason for refusing a pickle to the error of its file.
 pub(super) fn refused(path: &Path, reason: Refused) -> CheckpointError {
     match reason {
         Refused::Damaged(reason) => CheckpointError::damaged(path, reason),

@@ -1,5 +1,5 @@
-//! Zip archives as `torch.save` writes them: a pickle `data.pkl` and one uncompressed entry for each
-//! storage, in a folder of any name.
+//! Reads zip archives that `torch.save` wrote: a pickle `data.pkl` and one uncompressed entry for
+//! each storage, in a folder of any name.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,24 @@ use super::{Contents, Extent, MAX_PICKLE};
 use crate::checkpoint::error::CheckpointError;
 use crate::storage::RangeFile;
 
-/// What the record at the end of an archive begins with, and its length without the comment.
+/// First bytes of the record at the end of an archive, and its length without the comment.
 const END: (&[u8], u64) = (b"PK\x05\x06", 22);
 
-/// The same of the record that large archives have before it, and of the one that leads to that.
+/// First bytes and lengths of the record that large archives have before the end, and of its
+/// locator.
 const END_64: (&[u8], u64) = (b"PK\x06\x06", 56);
 const LOCATOR_64: (&[u8], u64) = (b"PK\x06\x07", 20);
 
-/// What an entry of the central directory begins with, and its least length.
+/// First bytes of an entry of the central directory, and its minimum length.
 const ENTRY: (&[u8], usize) = (b"PK\x01\x02", 46);
 
-/// What an entry begins with before its bytes.
+/// First bytes of the local header of an entry, and its minimum length.
 const LOCAL: (&[u8], u64) = (b"PK\x03\x04", 30);
 
-/// The longest central directory that is read.
+/// Maximum size in bytes of a central directory.
 const MAX_DIRECTORY: u64 = 256 << 20;
 
-/// The value of 32 bits that says: look at the 64.
+/// The 32-bit value that refers to the 64-bit field.
 const IN_64: u64 = 0xffff_ffff;
 
 /// A file in the archive.
@@ -36,11 +37,11 @@ struct Entry {
     crc32: u32,
     length: u64,
     stored: u64,
-    /// Where its local header begins.
+    /// Offset of its local header.
     header: u64,
 }
 
-/// The tensors of an archive and where its storages lie.
+/// Reads the tensors of an archive and the byte ranges of its storages.
 pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
     let path = file.path();
     let entries = entries(file)?;
@@ -70,7 +71,7 @@ pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
     let root =
         read_pickle(&mut &pickle[..], &mut machine).map_err(|reason| refused(path, reason))?;
     let tensors = state_dict(path, &machine, &root)?;
-    // One that is missing is missed when the tensors are checked.
+    // A missing entry is reported when the tensors are checked.
     let place = |tensor: &Tensor| {
         let name = format!("{folder}data/{}", tensor.storage);
         entries
@@ -90,7 +91,7 @@ pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
     Ok((tensors, places.into_keys().zip(found).collect()))
 }
 
-/// The contents of a small entry.
+/// Reads the contents of a small entry.
 fn bytes(file: &RangeFile, name: &str, entry: &Entry) -> Result<Vec<u8>, CheckpointError> {
     let extent = extents(file, &[(name, entry)])?[0];
     if extent.length > MAX_PICKLE {
@@ -109,8 +110,8 @@ fn bytes(file: &RangeFile, name: &str, entry: &Entry) -> Result<Vec<u8>, Checkpo
     }
 }
 
-/// Where the bytes of entries lie: behind their local headers, whose lengths only they tell. All are
-/// read at once.
+/// Returns the byte ranges of entries. The bytes follow the local headers, whose lengths only these
+/// headers contain. All headers are read at once.
 fn extents(file: &RangeFile, entries: &[(&str, &Entry)]) -> Result<Vec<Extent>, CheckpointError> {
     let damaged = |name: &str, reason: &str| {
         CheckpointError::damaged(file.path(), format!("entry `{name}` {reason}"))
@@ -135,14 +136,14 @@ fn extents(file: &RangeFile, entries: &[(&str, &Entry)]) -> Result<Vec<Extent>, 
         let names = u64::from(u16_at(&header, 26)) + u64::from(u16_at(&header, 28));
         let start = entry.header + LOCAL.1 + names;
         within(name, start, entry.length)?;
-        // Written with `set_crc32_options(False)` an archive has no checksums, but zeros.
+        // Archives written with `set_crc32_options(False)` have zeros instead of checksums.
         let crc32 = Some(entry.crc32).filter(|crc32| *crc32 != 0);
         extents.push(Extent { start, length: entry.length, crc32 });
     }
     Ok(extents)
 }
 
-/// Every entry of the central directory by name.
+/// Returns every entry of the central directory by name.
 fn entries(file: &RangeFile) -> Result<BTreeMap<String, Entry>, CheckpointError> {
     let damaged = |reason: &str| CheckpointError::damaged(file.path(), reason);
     let cut = || damaged("its list of entries is cut");
@@ -172,7 +173,7 @@ fn entries(file: &RangeFile) -> Result<BTreeMap<String, Entry>, CheckpointError>
     Ok(entries)
 }
 
-/// An entry of the directory. Numbers that 32 bits do not hold follow in an extra field.
+/// Reads an entry of the directory. Numbers that do not fit into 32 bits follow in an extra field.
 fn entry(record: &[u8], extra: &[u8]) -> Option<Entry> {
     let mut large = extra_64(extra);
     let mut wide = |at: usize| match u64::from(u32_at(record, at)) {
@@ -187,7 +188,7 @@ fn entry(record: &[u8], extra: &[u8]) -> Option<Entry> {
     Some(Entry { method: u16_at(record, 10), crc32: u32_at(record, 16), length, stored, header })
 }
 
-/// The field of 64-bit numbers among the extra fields; empty where there is none.
+/// The field of 64-bit numbers among the extra fields; empty when it is missing.
 fn extra_64(mut extra: &[u8]) -> &[u8] {
     while extra.len() >= 4 {
         let (id, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
@@ -200,7 +201,7 @@ fn extra_64(mut extra: &[u8]) -> &[u8] {
     &[]
 }
 
-/// Where the central directory begins, and its length.
+/// Returns the offset of the central directory and its length.
 fn directory(file: &RangeFile) -> Result<(u64, u64), CheckpointError> {
     let cut = || CheckpointError::damaged(file.path(), "its end is missing, as of a cut file");
     // A comment of up to 64 KiB may follow.

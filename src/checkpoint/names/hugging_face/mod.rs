@@ -1,7 +1,7 @@
 //! The names of T5, mT5, umT5, ByT5 and LongT5 in Hugging Face's transformers.
 //!
 //! `encoder.block.3.layer.0.SelfAttention.q.weight` is `encoder/layers_3/attention/query/kernel`,
-//! transposed. umT5 has a relative bias in every layer, the others one in the first for all.
+//! transposed. umT5 has a relative bias in every layer, the others one in the first layer for all.
 
 mod table;
 
@@ -14,13 +14,13 @@ use crate::checkpoint::raw::RawInfos;
 /// The file of weights of a folder, as safetensors.
 pub const SAFETENSORS: &str = "model.safetensors";
 
-/// The same, written by `torch.save`.
+/// The file of weights that `torch.save` writes.
 pub const TORCH: &str = "pytorch_model.bin";
 
-/// The same, of transformers' Flax models.
+/// The file of weights of transformers' Flax models.
 pub const FLAX: &str = "flax_model.msgpack";
 
-/// How a T5's tensors are named and laid out.
+/// The naming and layout of a T5's tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::checkpoint) enum Dialect {
     /// `encoder.final_layer_norm.weight`; matrices are `[out, in]`.
@@ -30,7 +30,7 @@ pub(in crate::checkpoint) enum Dialect {
 }
 
 impl Dialect {
-    /// PyTorch's name of a tensor.
+    /// Converts a name to PyTorch's name of the tensor.
     fn to_pytorch(self, raw: &str) -> String {
         match (self, raw.rsplit_once('/')) {
             (Self::Flax, Some((module, "kernel" | "embedding" | "weight"))) => {
@@ -41,7 +41,7 @@ impl Dialect {
         }
     }
 
-    /// How the axes of a tensor relate to T5X's, where those of PyTorch's do so.
+    /// The relation of a tensor's axes to T5X's, given that of PyTorch's axes.
     fn axes(self, raw: &str, of_pytorch: Axes) -> Axes {
         match self {
             Self::Flax if raw.ends_with("/kernel") => Axes::Same,
@@ -50,20 +50,20 @@ impl Dialect {
     }
 }
 
-/// What must be known of a model besides its tensors.
+/// Properties of a model that its tensors do not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::checkpoint) struct Traits {
-    /// Whether logits have a matrix of their own even where it equals the embedding.
+    /// Whether logits have a separate matrix even if it equals the embedding.
     pub is_untied: bool,
-    /// Whether an embedding that maps to logits too does so as it is. T5X divides by the root of its width
-    /// first, and has a matrix of its own where that is not done.
+    /// Whether a shared embedding maps to logits without scaling. T5X first divides by the square
+    /// root of its width, and uses a separate matrix when there is no scaling.
     pub is_unscaled: bool,
-    /// Whether every layer has a relative bias of its own; `None` where the tensors tell.
+    /// Whether every layer has a separate relative bias; `None` when the tensors decide.
     pub bias_per_layer: Option<bool>,
 }
 
-/// The arrays of T5X that a model's tensors are. Tensors that no T5 has keep their names below
-/// `target/`, so that they are seen and can be assigned.
+/// Returns the T5X arrays for a model's tensors. Tensors that do not belong to a T5 keep their
+/// names below `target/`, so that they are visible and can be assigned.
 pub(in crate::checkpoint) fn entries(
     tensors: &RawInfos,
     dialect: Dialect,
@@ -85,7 +85,7 @@ pub(in crate::checkpoint) fn entries(
     });
     let mut entries = BTreeMap::new();
     let mut order: Vec<_> = by_name.iter().collect();
-    // Where `a.b` and `a/b` are both there, the first keeps its name.
+    // If both `a.b` and `a/b` exist, `a/b` gets the name with the slash.
     order.sort_by_key(|(name, _)| name.contains('.'));
     for (name, raw) in order {
         let is_spare = EMBEDDINGS.contains(&&name[..]) && embedding != Some(&name[..]);
@@ -98,7 +98,7 @@ pub(in crate::checkpoint) fn entries(
         };
         let known = known.map(|(t5x, axes)| (t5x, dialect.axes(raw, axes)));
         let info = &tensors[*raw];
-        // An axis cannot be swapped where there are not two: then the tensor is something else.
+        // Only a matrix can have its axes swapped: a tensor of another rank is something else.
         let known = known.filter(|(_, axes)| *axes == Axes::Same || info.shape.len() == 2);
         let (t5x, axes) = known.unwrap_or_else(|| (name.replace('.', "/"), Axes::Same));
         let mut shape = info.shape.clone();
@@ -119,7 +119,7 @@ pub(in crate::checkpoint) fn entries(
     entries
 }
 
-/// The matrix that maps to logits, made of the embedding.
+/// Builds the matrix that maps to logits from the embedding.
 fn head_of_embedding(entries: &BTreeMap<String, Entry>) -> Option<(String, Entry)> {
     let Entry { origin: Origin::Tensor(raw, _), dtype, shape } =
         entries.get(&format!("target/{EMBEDDING}"))?
@@ -132,7 +132,7 @@ fn head_of_embedding(entries: &BTreeMap<String, Entry>) -> Option<(String, Entry
     Some((format!("target/{LOGITS}"), entry))
 }
 
-/// What wrappers of PyTorch put before every name.
+/// The prefix that wrappers of PyTorch put before every name.
 fn common_prefix(tensors: &RawInfos) -> &'static str {
     let all = |prefix: &&str| !tensors.is_empty() && tensors.keys().all(|n| n.starts_with(*prefix));
     ["module._orig_mod.", "_orig_mod.module.", "module.", "_orig_mod."]
@@ -166,14 +166,14 @@ fn bias_to_t5x(name: &str, per_layer: bool) -> Option<(String, Axes)> {
     })
 }
 
-/// Which attention the encoder has, as transformers names it.
+/// The kind of attention of the encoder, as in transformers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::checkpoint) enum EncoderAttention {
-    /// Everything sees everything.
+    /// Full attention.
     Full,
-    /// LongT5's windows.
+    /// LongT5's attention in windows.
     Local,
-    /// LongT5's windows and global tokens made on the way.
+    /// LongT5's attention in windows and to global tokens computed on the fly.
     TransientGlobal,
 }
 
@@ -188,7 +188,7 @@ impl EncoderAttention {
     }
 }
 
-/// The name in transformers of a parameter of T5X, without `target/`, and how its axes lie there.
+/// Returns the transformers name of a T5X parameter without `target/`, and its axes there.
 pub(in crate::checkpoint) fn from_t5x(
     name: &str,
     attention: EncoderAttention,
@@ -209,7 +209,7 @@ pub(in crate::checkpoint) fn from_t5x(
         }
     }
     let (hf, _, axes) = table().into_iter().find(|(hf, t5x, _)| {
-        // LongT5's parameters of global attention are in the table under the one name they have.
+        // The table lists LongT5's parameters of global attention under their only name.
         let is_attention =
             t5x.starts_with("encoder/layers_#/attention/") && hf.contains("SelfAttention");
         *t5x == general && (!is_attention || hf.contains(&format!(".{}.", attention.module())))
@@ -217,7 +217,7 @@ pub(in crate::checkpoint) fn from_t5x(
     Some((hf.replace('#', &layer.to_string()), axes))
 }
 
-/// The dimensions of a T5X array in transformers.
+/// Returns the dimensions in transformers of a T5X array.
 pub(in crate::checkpoint) fn shape_from_t5x(shape: &[usize], axes: Axes) -> Vec<usize> {
     match axes {
         Axes::Same => shape.to_vec(),

@@ -1,15 +1,15 @@
-//! Names of transformers and T5X's.
+//! Names in transformers and in T5X.
 
 use crate::checkpoint::names::Axes;
 
-/// The bias of relative positions in a block of Hugging Face's, which is T5X's of the whole stack or of
-/// a layer.
+/// Transformers' name of the relative position bias of a block; T5X has it for the whole stack or
+/// for a layer.
 pub(super) const BIAS: &str = "relative_attention_bias.weight";
 
-/// The same of T5X.
+/// T5X's name of the relative position bias.
 pub(super) const REL_EMBEDDING: &str = "relpos_bias/rel_embedding";
 
-/// Names in transformers of what attends, with T5X's names.
+/// Transformers' names of attention blocks, with T5X's names.
 const ATTENTIONS: [(&str, &str); 5] = [
     ("encoder.block.#.layer.0.SelfAttention", "encoder/layers_#/attention"),
     ("encoder.block.#.layer.0.LocalSelfAttention", "encoder/layers_#/attention"),
@@ -31,13 +31,13 @@ const MLP_KERNELS: [&str; 4] = ["wi", "wi_0", "wi_1", "wo"];
 /// The matrix that maps to logits.
 pub(super) const HEAD: &str = "lm_head.weight";
 
-/// The same of T5X.
+/// T5X's name of the matrix that maps to logits.
 pub(super) const LOGITS: &str = "decoder/logits_dense/kernel";
 
 /// T5X's embedding.
 pub(super) const EMBEDDING: &str = "token_embedder/embedding";
 
-/// What is neither attention nor feed-forward.
+/// Parameters that belong neither to attention nor to feed-forward blocks.
 const OTHERS: [(&str, &str, Axes); 11] = [
     ("shared.weight", EMBEDDING, Axes::Same),
     (HEAD, LOGITS, Axes::Swapped),
@@ -80,15 +80,15 @@ const OTHERS: [(&str, &str, Axes); 11] = [
     ),
 ];
 
-/// Names under which transformers keeps the embedding a second time.
+/// Names under which transformers store copies of the embedding.
 pub(super) const EMBEDDINGS: [&str; 3] =
     ["shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"];
 
-/// Cross attention has no bias, though the first published models hold one: transformers drops it too.
+/// Cross attention has no bias, but the first published models contain one: transformers drop it too.
 pub(super) const DROPPED: &str =
     "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
 
-/// Names of transformers with T5X's, both with `#` for the number of the layer, and the axes.
+/// Transformers' names with T5X's, both with `#` for the number of the layer, and the axes.
 pub(super) fn table() -> Vec<(String, String, Axes)> {
     let mut table: Vec<_> =
         OTHERS.iter().map(|(hf, t5x, axes)| (hf.to_string(), t5x.to_string(), *axes)).collect();

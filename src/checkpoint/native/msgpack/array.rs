@@ -1,4 +1,4 @@
-//! Arrays within the file itself: flax's extension, whole or cut in pieces.
+//! Decodes arrays within the msgpack file: flax's extension, in one or several pieces.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -11,20 +11,20 @@ use super::error::DecodeError::{self, Unsupported};
 use super::error::damaged;
 use crate::checkpoint::array::{Array, DType, num_bytes};
 
-/// Heads of values before the elements of an array: its shape and its type.
+/// Maximum number of value headers before the elements of an array: its shape and its type.
 const MAX_ARRAY_HEADS: usize = 1000;
 
-/// Heads of msgpack.
+/// Header bytes of msgpack.
 const LIST_OF_THREE: [u8; 1] = [0x93];
 const BINARY: RangeInclusive<u8> = 0xc4..=0xc6;
 
-/// The packed list `[shape, dtype, bytes]` of an extension.
+/// Decodes the packed list `[shape, dtype, bytes]` of an extension.
 pub(super) fn array(packed: &[u8]) -> Result<Array, DecodeError> {
     let parts = parts(packed);
     let (shape, name, data) =
         parts.ok_or_else(|| damaged("is not a packed array of shape, type and bytes"))?;
     let shape = sizes(&shape).ok_or_else(|| damaged("has a shape that is not of sizes"))?;
-    // Files written by Python 2 and the earliest flax name the type in bytes.
+    // Files written by Python 2 and the earliest flax store the type's name as bytes.
     let name = match &name {
         Value::Binary(bytes) => std::str::from_utf8(bytes).unwrap_or_default(),
         other => other.as_str().unwrap_or_default(),
@@ -41,7 +41,7 @@ fn parts(packed: &[u8]) -> Option<(Value, Value, &[u8])> {
     let mut rest = packed.strip_prefix(&LIST_OF_THREE)?;
     let shape = read_value(&mut rest, MAX_ARRAY_HEADS).ok()?;
     let name = read_value(&mut rest, MAX_ARRAY_HEADS).ok()?;
-    // Nothing else is tried: a list could hold more values than memory.
+    // Other values are not decoded: a list could hold more values than fit in memory.
     if !BINARY.contains(rest.first()?) {
         return None;
     }
@@ -60,7 +60,7 @@ pub(super) fn unknown_type(name: &str) -> DecodeError {
     })
 }
 
-/// An array that flax cut in pieces: `{shape: {"0": ..}, chunks: {"0": array, ..}}`.
+/// Joins an array that flax cut into pieces: `{shape: {"0": ..}, chunks: {"0": array, ..}}`.
 pub(super) fn joined(entries: &[(Value, Value)]) -> Result<Array, DecodeError> {
     let numbered = |name: &str| {
         let map = entries.iter().find(|(key, _)| key.as_str() == Some(name))?.1.as_map()?;

@@ -1,18 +1,18 @@
-//! Msgpack values that take no more memory than the trees of checkpoints: in a file a value may take one
-//! byte, in memory it takes forty and more.
+//! Reads msgpack values with limited memory: a value may need one byte in a file, but forty and
+//! more in memory.
 
 use std::io::{self, Read};
 
 use rmpv::Value;
 
-/// Trees of models have ten levels or so; each takes some of the stack.
+/// Maximum depth of the tree: models have about ten levels, and each level uses some of the stack.
 const MAX_DEPTH: usize = 100;
 
-/// Bytes read one by one of which a file may consist: the head of each value is one, and few are more.
-/// Those of a hundred thousand arrays.
+/// Maximum number of bytes of a file that are read singly: each value has one such header byte, and
+/// few others. It is enough for a hundred thousand arrays.
 pub(in crate::checkpoint) const MAX_HEADS: usize = 4 << 20;
 
-/// Reads a value with no more than `max_heads` heads in it.
+/// Reads a value with at most `max_heads` headers.
 pub(super) fn read_value(source: &mut impl Read, max_heads: usize) -> Result<Value, String> {
     let mut bounded = Bounded { source, left: max_heads, is_over: false };
     let read = rmpv::decode::read_value_with_max_depth(&mut bounded, MAX_DEPTH);
@@ -30,7 +30,7 @@ struct Bounded<R> {
 
 impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // rmpv has no bound of its own, but asks for each head alone.
+        // rmpv has no limit, but reads each header byte separately.
         if buffer.len() == 1 {
             match self.left.checked_sub(1) {
                 Some(left) => self.left = left,

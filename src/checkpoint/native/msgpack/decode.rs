@@ -1,4 +1,4 @@
-//! From T5X's bytes to leaves.
+//! Decodes T5X's bytes to leaves.
 
 use std::io::Read;
 
@@ -13,7 +13,7 @@ use crate::checkpoint::array::{DType, is_plausible};
 use crate::checkpoint::steps::step_of_name;
 use crate::checkpoint::zarr::Compression;
 
-/// Reads the file. Holds its inline arrays once.
+/// Decodes the file. Only one copy of its inline arrays is in memory.
 pub(in crate::checkpoint) fn decode(source: impl Read) -> Result<Leaves, DecodeError> {
     let leaves = leaves(optimizer(read_root(source)?)?)?;
     match leaves.values().any(is_placeholder) {
@@ -22,12 +22,12 @@ pub(in crate::checkpoint) fn decode(source: impl Read) -> Result<Leaves, DecodeE
     }
 }
 
-/// Reads a file of any tree, such as the one that Orbax keeps beside its arrays.
+/// Decodes a file of any tree, such as the one that Orbax stores beside its arrays.
 pub(in crate::checkpoint) fn decode_tree(source: impl Read) -> Result<Leaves, DecodeError> {
     leaves(read_root(source)?)
 }
 
-/// What Orbax leaves in the tree for an array that lies elsewhere.
+/// Prefix of Orbax's text in the tree for an array that is stored elsewhere.
 pub(in crate::checkpoint) const PLACEHOLDER: &str = "PLACEHOLDER://";
 
 fn is_placeholder(leaf: &Leaf) -> bool {
@@ -35,7 +35,7 @@ fn is_placeholder(leaf: &Leaf) -> bool {
     text.as_str().is_some_and(|text| text.starts_with(PLACEHOLDER))
 }
 
-/// What the names of all leaves may take together: a long one makes many bytes of the short ones below it.
+/// Maximum bytes of the names of all leaves: one long name is repeated in every short name below it.
 const MAX_NAME_BYTES: usize = 256 << 20;
 
 fn read_root(mut source: impl Read) -> Result<Value, DecodeError> {
@@ -52,7 +52,7 @@ fn read_root(mut source: impl Read) -> Result<Value, DecodeError> {
     Ok(root)
 }
 
-/// The train state in the root map. Standard flax checkpoints are the state itself.
+/// Returns the train state in the root map. A standard flax checkpoint is the state itself.
 fn optimizer(root: Value) -> Result<Value, DecodeError> {
     let Value::Map(mut entries) = root else {
         return Err(NotACheckpoint("expected a msgpack map at the root".to_string()));
@@ -128,7 +128,7 @@ impl Found {
     }
 }
 
-/// Says which leaf an error is about.
+/// Adds the name of the leaf to an error.
 fn in_leaf(name: &str, error: DecodeError) -> DecodeError {
     match error {
         Damaged(reason) => Damaged(format!("`{name}` {reason}")),
@@ -141,7 +141,7 @@ fn has(entries: &[(Value, Value)], name: &str) -> bool {
     entries.iter().any(|(key, _)| key.as_str() == Some(name))
 }
 
-/// The spec of a zarr array.
+/// Decodes the spec of a zarr array.
 fn spec(value: &Value) -> Result<ZarrLeaf, DecodeError> {
     let driver = value["driver"].as_str().unwrap_or_default();
     if driver != "zarr" {
@@ -165,20 +165,21 @@ fn spec(value: &Value) -> Result<ZarrLeaf, DecodeError> {
     })
 }
 
-/// The folder of a zarr array, relative to the checkpoint wherever that was when it was written. The
-/// spec names it in `kvstore`, a map or an address, or beside it.
+/// Returns the folder of a zarr array relative to the checkpoint, wherever the checkpoint was
+/// written. The spec names the folder in `kvstore`, a map or an address, or beside `kvstore`.
 fn folder(spec: &Value) -> Result<String, DecodeError> {
     let store = &spec["kvstore"];
     let address = store.as_str().map(|address| match address.split_once("://") {
         Some(("file", path)) => path,
-        // The bucket comes first.
+        // The first part is the bucket.
         Some((_, path)) => path.split_once('/').map_or("", |(_, path)| path),
         None => address,
     });
     let path = store["path"].as_str().or(address).or_else(|| spec["path"].as_str());
     let path = path.ok_or_else(|| damaged("has a TensorStore spec without a path"))?;
     let mut parts: Vec<&str> = path.trim_end_matches('/').split('/').collect();
-    // Specs are relative, but TensorStore's own are not: what follows the checkpoint's name counts.
+    // Specs are relative, but TensorStore's own specs are not: only the path after the checkpoint's
+    // name counts.
     if let Some(at) = parts.iter().rposition(|part| step_of_name(part).is_some()) {
         parts.drain(..=at);
     }
@@ -188,7 +189,7 @@ fn folder(spec: &Value) -> Result<String, DecodeError> {
     }
 }
 
-/// How it says that chunks are compressed; their own metadata decides when they are read.
+/// The compression of chunks according to the spec; for reading, the chunks' own metadata decide.
 fn compression(value: &Value) -> Compression {
     let level = value["level"].as_i64();
     match (value["id"].as_str(), level) {
@@ -333,14 +334,14 @@ mod tests {
             [&[0xdd][..], &(count as u32).to_be_bytes(), &vec![0xc0; count]].concat()
         };
         check(&nils(5_000_000), "holds more than 4194304 values");
-        // Within an extension, as its shape and as its bytes.
+        // Values within an extension, as its shape and as its bytes.
         let shape = [&[0x93][..], &nils(5_000)].concat();
         let data = [&[0x93, 0x90, 0xa7][..], b"float32", &nils(5_000)].concat();
         for packed in [shape, data] {
             let array = Value::Ext(EXT_ARRAY, packed);
             check(&file(map(&[("x", array)])), "`target/x` is not a packed array of shape");
         }
-        // Each name holds the long one above it.
+        // Each name repeats the long one above it.
         let keys: Vec<String> = (0..3_000).map(|key| key.to_string()).collect();
         let below: Vec<(&str, Value)> = keys.iter().map(|key| (&key[..], Value::Nil)).collect();
         let long = "x".repeat(100_000);

@@ -1,4 +1,4 @@
-//! From leaves to the bytes that T5X would write.
+//! Encodes leaves to the bytes that T5X would write.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -9,20 +9,20 @@ use rmpv::encode::write_value;
 use super::{CHUNKED_KEY, EXT_ARRAY, Leaf, Leaves, VERSION, ZarrLeaf};
 use crate::checkpoint::array::{Array, DType, num_elements};
 
-/// flax cuts larger arrays in pieces of this many bytes.
+/// flax cuts larger arrays into pieces of this many bytes.
 const MAX_INLINE_BYTES: usize = 1 << 30;
 
-/// Writes the file. Leaves stream: no second copy of the inline arrays is made.
+/// Writes the file. Leaves are streamed, without a second copy of the inline arrays.
 pub fn encode(leaves: &Leaves, mut out: &mut dyn Write) -> io::Result<()> {
     Encoder { out: &mut out, max_inline_bytes: MAX_INLINE_BYTES }.file(leaves)
 }
 
-/// Checks that the names make up a tree.
+/// Checks that the names form a tree.
 pub fn check_tree(leaves: &Leaves) -> io::Result<()> {
     Node::tree(leaves).map(drop)
 }
 
-/// Maps sort their keys, as JAX does.
+/// A node of the tree; maps sort their keys, as in JAX.
 #[derive(Default)]
 struct Node<'a> {
     children: BTreeMap<&'a str, Node<'a>>,
@@ -91,22 +91,22 @@ impl<W: Write> Encoder<'_, W> {
     }
 }
 
-/// An array being written, whose elements are written to it in C order. As flax does, a large one is cut
-/// in flat pieces, because msgpack's lengths have 32 bits.
+/// An array that is being written; its elements follow in C order. Like flax, it cuts a large array
+/// into flat pieces, because msgpack's lengths have 32 bits.
 pub struct Pieces<'w> {
     out: &'w mut dyn Write,
     dtype: DType,
-    /// The bytes of a piece, but for the last.
+    /// Number of bytes of each piece except the last.
     piece_bytes: usize,
-    /// The bytes that are missing from the piece at hand.
+    /// Number of bytes missing from the current piece.
     missing: usize,
-    /// The bytes that come after the piece at hand.
+    /// Number of bytes after the current piece.
     rest: usize,
     num_pieces: usize,
 }
 
 impl<'w> Pieces<'w> {
-    /// Writes what comes before the elements.
+    /// Writes everything before the elements.
     pub fn new(out: &'w mut dyn Write, dtype: DType, shape: &[usize]) -> io::Result<Self> {
         Self::begin(out, (dtype, shape), MAX_INLINE_BYTES)
     }
@@ -157,7 +157,7 @@ impl Write for Pieces<'_> {
     }
 }
 
-/// Extension 1: the packed list `[shape, dtype, bytes]`, up to the bytes.
+/// Writes extension 1: the packed list `[shape, dtype, bytes]`, up to the bytes.
 fn write_array_head(out: &mut dyn Write, dtype: DType, shape: &[usize]) -> io::Result<()> {
     let mut head = vec![0x93];
     let sizes = shape.iter().map(|&size| (size as u64).into()).collect();
@@ -169,7 +169,7 @@ fn write_array_head(out: &mut dyn Write, dtype: DType, shape: &[usize]) -> io::R
     out.write_all(&head)
 }
 
-/// The head of a map with so many keys.
+/// Writes the header of a map with `length` keys.
 pub fn write_map_head(out: &mut dyn Write, length: usize) -> io::Result<()> {
     match length {
         0..16 => out.write_all(&[0x80 | length as u8]),
@@ -212,7 +212,7 @@ fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Map(entries.map(|(key, value)| (key.into(), value)).to_vec())
 }
 
-/// flax writes a tuple as a map from `"0"`, `"1"`, ...
+/// Encodes a tuple as flax does, as a map from `"0"`, `"1"`, ...
 fn numbered(values: impl Iterator<Item = Value>) -> Value {
     Value::Map(values.enumerate().map(|(i, value)| (i.to_string().into(), value)).collect())
 }

@@ -1,15 +1,15 @@
-//! Why a file could not be decoded.
+//! Errors of decoding a file.
 
-/// What is wrong with it.
+/// The reason.
 #[derive(Debug)]
 pub(in crate::checkpoint) enum DecodeError {
-    /// It is cut or was changed.
+    /// The file is truncated or was changed.
     Damaged(String),
-    /// It is valid, but nothing that can be restored.
+    /// The file is valid, but cannot be restored.
     Unsupported(String),
-    /// It is something else.
+    /// The file is something else than a checkpoint.
     NotACheckpoint(String),
-    /// Its arrays lie where Orbax put them.
+    /// The arrays are stored in Orbax's format.
     Orbax,
 }
 
