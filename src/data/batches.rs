@@ -1,4 +1,4 @@
-//! Batches, made ahead of time on a thread of their own.
+//! Batches that a separate thread makes ahead of time.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -19,17 +19,19 @@ type Positions = Arc<BTreeMap<usize, StageState>>;
 
 /// A position in a data set: after the last batch handed out. Kept in checkpoints.
 ///
-/// It is a few counters a stream, whatever the buffers hold: those are filled again on restart.
+/// It is a few counters for each stream, whatever the size of the buffers: a restart fills the
+/// buffers again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatasetState {
-    /// What the data are made of; a state fits only a run with the same.
+    /// A description of the data set; a state fits only a run with the same description.
     pub stream: String,
-    /// The seed in use, which a run without a seed of its own takes over.
+    /// The seed in use, which a run that sets no seed takes over.
     pub seed: u64,
     /// Batches handed out since the data began.
     pub batches: u64,
-    /// The stream that gives the first row of the next batch beyond what all give; other than 0 only where a run
-    /// continued with a batch size that its streams do not divide.
+    /// The stream that gives the first row of the next batch, apart from the rows that all streams
+    /// give; other than 0 only in a run that continued with a batch size that is not divisible by
+    /// its number of streams.
     #[serde(default, skip_serializing_if = "is_first")]
     pub next_stream: usize,
     /// The positions of the streams that this host reads; none at the beginning.
@@ -40,8 +42,8 @@ pub struct DatasetState {
 }
 
 impl DatasetState {
-    /// The position of all hosts, of which each knows that of its own streams: any number of hosts
-    /// can go on from there.
+    /// Merges the positions of all hosts, each of which knows only its own streams; any number of
+    /// hosts can continue from the result.
     ///
     /// # Errors
     /// Positions of other data, or after another number of batches.
@@ -77,7 +79,7 @@ fn is_first(stream: &usize) -> bool {
 pub(super) struct Batching {
     /// Rows of a whole batch on this host.
     pub rows_of_host: usize,
-    /// Which stream gives which row of the next batch.
+    /// The assignment of the next batch's rows to streams.
     pub deal: RowDeal,
     pub drop_remainder: bool,
     pub prefetch: NonZeroUsize,
@@ -175,7 +177,7 @@ impl BatchIterator {
         self.bad_records.count()
     }
 
-    /// What the user should know about this data set, each line once.
+    /// Notices for the user about this data set, each line once.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
@@ -205,13 +207,13 @@ struct Producer {
 }
 
 impl Producer {
-    /// Makes batches until the end, an error, or nobody waits for them.
+    /// Makes batches until the end, an error, or until the receiver is dropped.
     fn run(&mut self, sender: &SyncSender<Result<Prefetched, DataError>>) {
         loop {
             let next = self.next_batch().transpose();
             let Some(next) = next else { return };
             let ended = next.is_err();
-            // Nobody waits for it when the iterator is being dropped.
+            // The receiver is gone when the iterator is being dropped.
             if sender.send(next).is_err() || ended {
                 return;
             }

@@ -30,22 +30,23 @@ pub struct WithNewVocab {
     /// The scope in which it was declared.
     #[gin(scope)]
     pub scope: String,
-    /// Name of the task or mixture that it is made of.
+    /// Name of the task or mixture that gets the new vocabulary.
     pub mixture_or_task: String,
-    /// Name under which the new one is known; the scope if not given.
+    /// Name of the new task or mixture; the scope if not given.
     #[gin(default = None)]
     pub new_mixture_or_task_name: Option<String>,
     /// The vocabulary of all features.
     #[gin(default = None)]
     pub new_vocab: Option<VocabularySpec>,
-    /// The features, by name, where they do not share a vocabulary; without `new_vocab`.
+    /// The features, by name, if they do not share a vocabulary; instead of `new_vocab`.
     #[gin(default = None)]
     pub new_output_features: Option<BTreeMap<String, Feature>>,
-    /// Lets tasks be cached that could not be: up to the first step that depends on
+    /// Allows caching of tasks without a cache step: up to the first preprocessor that depends on
     /// `task_feature_lengths`.
     #[gin(default = false)]
     pub add_cache_placeholder: bool,
-    /// Whether the features must be those of the task, but for `vocabulary`, `add_eos` and `required`.
+    /// Whether the features must be those of the task, except for `vocabulary`, `add_eos` and
+    /// `required`.
     #[gin(default = true)]
     pub validate_features: bool,
 }
@@ -63,9 +64,9 @@ pub struct WithTruncatedData {
     /// The scope in which it was declared.
     #[gin(scope)]
     pub scope: String,
-    /// Name of the task or mixture that it is made of.
+    /// Name of the task or mixture that is truncated.
     pub mixture_or_task: String,
-    /// Name under which the new one is known; the scope if not given.
+    /// Name of the new task or mixture; the scope if not given.
     #[gin(default = None)]
     pub new_mixture_or_task_name: Option<String>,
     /// Split to the number of its examples that are kept, of each task; other splits stay whole.
@@ -85,7 +86,7 @@ pub struct WithMissingTaskSplitsRemoved {
     /// The scope in which it was declared.
     #[gin(scope)]
     pub scope: String,
-    /// Name of the mixture that it is made of.
+    /// Name of the mixture whose tasks are filtered.
     pub mixture_name: String,
     /// The split that tasks must have.
     pub split: String,
@@ -94,7 +95,7 @@ pub struct WithMissingTaskSplitsRemoved {
     pub new_mixture_name: Option<String>,
 }
 
-/// What makes a task or mixture of another.
+/// A call that makes a task or mixture from another one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Derivation {
     /// See [`WithNewVocab`].
@@ -106,7 +107,7 @@ pub enum Derivation {
 }
 
 impl Derivation {
-    /// The name of the task or mixture that it is made of.
+    /// The name of the original task or mixture.
     pub fn original(&self) -> &str {
         match self {
             Self::NewVocab(spec) => &spec.mixture_or_task,
@@ -115,7 +116,7 @@ impl Derivation {
         }
     }
 
-    /// What becomes of the original under a new name.
+    /// Makes the new task or mixture from the original.
     ///
     /// # Errors
     /// Features that do not fit the original's, a task where a mixture is expected, and splits that
@@ -253,7 +254,7 @@ impl WithMissingTaskSplitsRemoved {
     }
 }
 
-/// The value of a call is the name of what the block declares.
+/// Returns the name that the block declares, which is the value of the call.
 fn call(given: Option<String>, scope: String, parameter: &str) -> Result<ValueKind, String> {
     match given.unwrap_or(scope) {
         name if name.is_empty() => Err(format!("the new name is missing; bind `{parameter}`")),

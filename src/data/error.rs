@@ -1,4 +1,4 @@
-//! What can go wrong between files and batches, with the place and the remedy.
+//! Errors between files and batches, with their place and a remedy.
 
 use std::io;
 
@@ -13,17 +13,17 @@ pub enum DataError {
     UnknownTask {
         /// The name as written.
         name: String,
-        /// "did you mean", or what is known.
+        /// "did you mean", or the known names.
         suggestion: String,
     },
-    /// A mixture that cannot be used, with where it is declared.
+    /// A mixture that cannot be used, with the place of its declaration.
     #[error("mixture `{mixture}` ({place}): {error}")]
     Mixture {
         /// The mixture.
         mixture: String,
         /// `file:line` of its first binding.
         place: String,
-        /// What is wrong with it.
+        /// The error of the mixture.
         error: Box<DataError>,
     },
     /// The task's source has no such split.
@@ -45,7 +45,7 @@ pub enum DataError {
         split: String,
         /// The pattern or folder.
         pattern: String,
-        /// What to check.
+        /// A hint about what to check.
         help: String,
     },
     /// A file cannot be reached.
@@ -66,7 +66,7 @@ pub enum DataError {
         /// The system's or decoder's reason.
         source: io::Error,
     },
-    /// A line that is no text.
+    /// A line that is not text.
     #[error(
         "{file}:{line}: not UTF-8 at byte {offset}; convert the file, for example with `iconv -t \
          UTF-8`"
@@ -76,22 +76,22 @@ pub enum DataError {
         file: String,
         /// The line, from 1.
         line: u64,
-        /// The first byte that is no text, from 0, of the uncompressed file.
+        /// The first byte that is not text, from 0, of the uncompressed file.
         offset: u64,
     },
-    /// A line that is no JSON object.
+    /// A line that is not a JSON object.
     #[error("{file}:{line} at byte {offset}: {reason}; each line is one JSON object")]
     Json {
         /// The file.
         file: String,
         /// The line, from 1.
         line: u64,
-        /// Where it begins, in bytes of the uncompressed file.
+        /// The byte offset of the line in the uncompressed file.
         offset: u64,
-        /// What is wrong with it.
+        /// The mistake in the line.
         reason: String,
     },
-    /// A file whose name no reader knows.
+    /// A file name that no reader supports.
     #[error(
         "`{file}` is of no known format: Parquet (.parquet), Arrow (.arrow), JSON (.json, .jsonl), \
          CSV (.csv, .tsv) and text (.txt) are read, also .gz and .zst"
@@ -107,10 +107,10 @@ pub enum DataError {
         task: String,
         /// The split.
         split: String,
-        /// Where they got lost.
+        /// An explanation of where the examples were lost.
         detail: String,
     },
-    /// A step found an example unfit.
+    /// An example that does not fit a preprocessor.
     #[error("task `{task}`, {step}: {reason} ({place})")]
     Preprocess {
         /// The task.
@@ -119,7 +119,7 @@ pub enum DataError {
         step: String,
         /// The example: file, line or record and byte, or its number.
         place: String,
-        /// What was found and what was expected.
+        /// The value that was found, and the expected one.
         reason: String,
     },
     /// A function of the user's Python failed.
@@ -139,17 +139,17 @@ pub enum DataError {
         task: String,
         /// The example: file, line or record and byte, or its number.
         place: String,
-        /// What was found and what was expected.
+        /// The value that was found, and the expected one.
         reason: String,
     },
-    /// The targets' length leaves no room for what span corruption makes.
+    /// The targets' length leaves no room for the result of span corruption.
     #[error(
         "expected targets length for span corruption ({needed}) is greater than configured \
          targets length ({configured}); set TASK_FEATURE_LENGTHS = {{'inputs': {inputs}, \
          'targets': {needed}}}"
     )]
     TargetsTooShort {
-        /// What span corruption makes.
+        /// Number of tokens that span corruption makes.
         needed: usize,
         /// `task_feature_lengths['targets']`.
         configured: usize,
@@ -210,10 +210,10 @@ pub enum DataError {
         task: String,
         /// The folders in which it was looked for.
         searched: String,
-        /// What makes it.
+        /// The command that makes the cache.
         command: String,
     },
-    /// Tasks to be cached that do not say up to where.
+    /// Tasks that are to be cached and have no cache step.
     #[error(
         "no cache step in `{task}`: put `@seqio.CacheDatasetPlaceholder()` behind the preprocessors \
          to run ahead of time"
@@ -240,7 +240,7 @@ pub enum DataError {
         split: String,
         /// The example, from 1.
         number: u64,
-        /// How it differs.
+        /// The difference.
         reason: String,
     },
     /// A cache whose description and files do not fit.
@@ -250,10 +250,10 @@ pub enum DataError {
     UnfitCache {
         /// The task's folder.
         folder: String,
-        /// What is wrong.
+        /// The mistake.
         reason: String,
     },
-    /// A record whose bytes are not those that were written.
+    /// A damaged record: its bytes are not those that were written.
     #[error(
         "`{file}`, record {number} at byte {offset}: {reason}; the file is damaged: fetch it again, or \
          make a cache again with `gimlet cache --overwrite`"
@@ -263,20 +263,20 @@ pub enum DataError {
         file: String,
         /// The record, from 1.
         number: u64,
-        /// Where it begins, in bytes.
+        /// The byte offset of the record.
         offset: u64,
-        /// What was found and what was expected.
+        /// The value that was found, and the expected one.
         reason: String,
     },
-    /// A record of which no example can be made.
+    /// A record that cannot be turned into an example.
     #[error("{place}: {reason}")]
     Record {
         /// File, record and, where known, byte.
         place: String,
-        /// What was found and what was expected.
+        /// The value that was found, and the expected one.
         reason: String,
     },
-    /// A bad record that may be skipped, and with which what lies behind it would be lost.
+    /// A bad record that may be skipped, but whose file cannot be read further.
     #[error(
         "{error}; one bad record may be skipped, and here the rest of the file cannot be read \
          either ({rest}): fetch the file again, or leave it out"
@@ -284,15 +284,15 @@ pub enum DataError {
     RestOfFile {
         /// The error of the record.
         error: Box<DataError>,
-        /// How much would be lost.
+        /// The amount of data that would be lost.
         rest: String,
     },
-    /// A file that is not what its source takes it for.
+    /// A file whose content is not what its source expects.
     #[error("`{file}`: {reason}")]
     File {
         /// The file.
         file: String,
-        /// What was found and what was expected.
+        /// The value that was found, and the expected one.
         reason: String,
     },
     /// More records than may be skipped.
@@ -307,7 +307,7 @@ pub enum DataError {
         split: String,
         /// Bad records found.
         count: u64,
-        /// Those that may be skipped.
+        /// Number of bad records that may be skipped.
         limit: u64,
         /// The error of the last one.
         last: String,
@@ -321,9 +321,9 @@ pub enum DataError {
     NotPrepared {
         /// The data set as the task names it.
         name: String,
-        /// Where it was looked for.
+        /// The folder that was searched.
         folder: String,
-        /// What is there.
+        /// The content of that folder.
         there: String,
     },
     /// The saved position belongs to another pipeline.
@@ -332,12 +332,12 @@ pub enum DataError {
          `utils.RestoreCheckpointConfig.restore_dataset = False` to start the data over"
     )]
     State {
-        /// What differs.
+        /// The difference.
         reason: String,
     },
 }
 
-/// What was found of a split; `None` where there is no such split.
+/// The result for a split; `None` if there is no such split.
 pub(crate) fn if_split<T>(found: Result<T, DataError>) -> Result<Option<T>, DataError> {
     match found {
         Err(DataError::UnknownSplit { .. }) => Ok(None),
@@ -346,8 +346,8 @@ pub(crate) fn if_split<T>(found: Result<T, DataError>) -> Result<Option<T>, Data
 }
 
 impl DataError {
-    /// Whether one record is wrong, so that leaving it out helps: as damaged bytes, as the end of a
-    /// file that breaks off, or as an example that a preprocessor can make nothing of.
+    /// Whether a single record is wrong, so that skipping it helps: damaged bytes, a file that
+    /// breaks off, or an example that a preprocessor cannot process.
     pub(crate) fn is_bad_record(&self) -> bool {
         use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
         match self {
@@ -363,7 +363,7 @@ impl DataError {
         }
     }
 
-    /// Whether the user's input is wrong rather than the world: exit status 2 instead of 1.
+    /// Whether the user's input is wrong rather than the environment: exit status 2 instead of 1.
     pub fn is_users(&self) -> bool {
         match self {
             Self::Storage(error) => error.is_users(),

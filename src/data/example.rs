@@ -50,7 +50,7 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
-/// What a feature holds.
+/// The value of a feature.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -72,7 +72,7 @@ pub enum Value {
     IntRows(Vec<Vec<i32>>),
     /// Rows of numbers, of any lengths; rank 2.
     FloatRows(Vec<Vec<f64>>),
-    /// Lists of one type and rank: rows of texts, and whatever has a rank above 2.
+    /// Lists of one type and rank: rows of texts, and any value of a rank above 2.
     Lists(Vec<Value>),
 }
 
@@ -91,7 +91,7 @@ impl Value {
         ids.map_or_else(|_| Self::Longs(longs), Self::Ints)
     }
 
-    /// What a user would call it: `ids`, `text`.
+    /// Name of the type in messages, such as `a list of ints`.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::Ints(_) | Self::Longs(_) => "a list of ints",
@@ -135,7 +135,7 @@ impl Value {
         }
     }
 
-    /// Whether it holds whole numbers of which some do not fit in 32 bits, in a list.
+    /// Whether the value holds, in a list, whole numbers of which some do not fit in 32 bits.
     pub(crate) fn is_long(&self) -> bool {
         match self {
             Self::Longs(_) => true,
@@ -174,8 +174,8 @@ impl Value {
         }
     }
 
-    /// The value as a feature has it: whole numbers as floats where floats are expected, and a list without
-    /// values, which has no type of its own, as one of the feature's.
+    /// The value in the type of its feature: whole numbers become floats where floats are expected,
+    /// and a list without values, which has no type, takes the feature's type.
     pub(crate) fn fitted(self, leaf: Leaf, rank: usize) -> Self {
         match self.leaf() {
             _ if self.len() == Some(0) => Self::empty(leaf, rank),
@@ -231,7 +231,8 @@ impl Value {
         }
     }
 
-    /// Cuts a list into rows of these lengths; `None` where they do not add up to its own.
+    /// Cuts a list into rows of these lengths; `None` if the lengths do not add up to the list's
+    /// length.
     pub(crate) fn cut(self, lengths: &[usize]) -> Option<Self> {
         fn rows<T>(list: Vec<T>, lengths: &[usize]) -> Option<Vec<Vec<T>>> {
             let all = lengths.iter().fold(0_usize, |sum, length| sum.saturating_add(*length));
@@ -256,7 +257,7 @@ impl Value {
         }
     }
 
-    /// Rows of one type; `None` where they are of several, or one is a single value.
+    /// Rows of one type; `None` if they have several types, or if one is a single value.
     pub(crate) fn of_rows(rows: Vec<Self>) -> Option<Self> {
         if rows.iter().all(|row| matches!(row, Self::Ints(_))) {
             let ints = |row| if let Self::Ints(ids) = row { Some(ids) } else { None };
@@ -273,7 +274,7 @@ impl Value {
         Self::of_lists(rows)
     }
 
-    /// Lists of which those without values take the type of the others.
+    /// Lists in one list; lists without values take the type of the others.
     fn of_lists(lists: Vec<Self>) -> Option<Self> {
         let rank = lists.iter().map(Self::rank).max()?;
         let full = || lists.iter().filter(|list| !list.is_empty());
@@ -292,7 +293,7 @@ impl Value {
     }
 }
 
-/// Does the same to whatever list a value is, or `else` where it is none.
+/// Does the same to a list of any type, or `else` if the value is not a list.
 macro_rules! with_list {
     ($value:expr, $list:ident => $do:expr, else $otherwise:expr) => {
         match $value {
@@ -309,7 +310,7 @@ macro_rules! with_list {
 }
 
 impl Value {
-    /// Length of the first dimension; `None` where there is none.
+    /// Length of the first dimension; `None` for a single value.
     pub fn len(&self) -> Option<usize> {
         with_list!(self, list => Some(list.len()), else None)
     }
@@ -356,13 +357,13 @@ impl Value {
     }
 }
 
-/// Where an example was read.
+/// The place from which an example was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub file: Arc<SourceFile>,
     /// The line or other record, from 1.
     pub number: u64,
-    /// Where it begins, in uncompressed bytes, where records are read by them.
+    /// Byte offset of the record in the uncompressed file, for records that are read by offset.
     pub offset: u64,
 }
 
@@ -372,17 +373,17 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Features by name. A handful, so a list is searched faster than any map.
+/// Features by name. There are only a few, so searching a list is faster than any map.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Example {
     features: Vec<(Key, Value)>,
-    /// For messages only; unknown where several examples were joined.
+    /// For messages only; unknown if several examples were joined.
     #[serde(skip)]
     origin: Option<Origin>,
 }
 
-/// Where an example comes from is no part of what it is.
+/// The origin of an example is not part of its value.
 impl PartialEq for Example {
     fn eq(&self, other: &Self) -> bool {
         self.features == other.features
@@ -400,12 +401,12 @@ impl Example {
         Self { origin, ..self }
     }
 
-    /// Where it was read; `None` where it was made of several.
+    /// The place from which the example was read; `None` if it was made of several examples.
     pub(crate) fn origin(&self) -> Option<&Origin> {
         self.origin.as_ref()
     }
 
-    /// Takes the memory of where it was read.
+    /// Takes the origin out of the example.
     pub(crate) fn take_origin(&mut self) -> Option<Origin> {
         self.origin.take()
     }
@@ -431,7 +432,7 @@ impl Example {
         }
     }
 
-    /// Sets a feature, replacing what it held.
+    /// Sets a feature and replaces its former value.
     pub fn set(&mut self, key: Key, value: Value) {
         match self.features.iter_mut().find(|(name, _)| *name == key) {
             Some((_, held)) => *held = value,
@@ -445,12 +446,12 @@ impl Example {
         Some(self.features.remove(index).1)
     }
 
-    /// The value of a feature, to be changed.
+    /// The value of a feature, for changes.
     pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         self.features.iter_mut().find(|(name, _)| **name == *key).map(|(_, value)| value)
     }
 
-    /// Gives whole numbers of a float feature, and lists without values, the feature's type.
+    /// Converts whole numbers of a float feature, and lists without values, to the feature's type.
     pub(crate) fn fit(&mut self, key: &str, leaf: Leaf, rank: usize) {
         if let Some(value) = self.get_mut(key)
             && (value.len() == Some(0) || (leaf == Leaf::Floats && value.leaf() == Leaf::Ints))
@@ -465,7 +466,7 @@ impl Example {
         self.features.iter().map(|(key, value)| (key, value))
     }
 
-    /// The features, to be changed.
+    /// The features, for changes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Key, &mut Value)> {
         self.features.iter_mut().map(|(key, value)| (&*key, value))
     }

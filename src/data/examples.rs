@@ -9,7 +9,7 @@ use super::pipeline::{Listing, Pull, Stage, TaskPlan, first_stages, task_stage};
 use super::source::{BadRecords, SharedReads};
 use super::task::Task;
 
-/// How the examples of one task are read for evaluation.
+/// Options for reading the examples of one task for evaluation.
 #[derive(Clone, Debug)]
 pub struct ExampleOptions {
     /// The split.
@@ -18,7 +18,7 @@ pub struct ExampleOptions {
     pub lengths: Option<BTreeMap<String, usize>>,
     /// Token ids that the model knows, others being an error; `None` admits all.
     pub num_ids: Option<usize>,
-    /// Reads a task with a cache step from its cache, looked for here; `None` reads its source.
+    /// Folders of caches, from which tasks with a cache step are read; `None` reads the source.
     pub cache: Option<Caches>,
     /// Whether files and examples are shuffled.
     pub shuffle: bool,
@@ -28,7 +28,7 @@ pub struct ExampleOptions {
     pub shard_index: usize,
     /// Number of shards.
     pub num_shards: usize,
-    /// Counts the records that the source skips; keep a clone to read it.
+    /// Counter of the records that the source skips; keep a clone to read it.
     pub bad_records: BadRecords,
 }
 
@@ -59,13 +59,13 @@ impl Iterator for ExampleIterator {
     }
 }
 
-/// The examples of a task, once each, with the features that its preprocessors leave.
+/// The examples of a task, once each, with all features that its preprocessors keep.
 pub fn task_examples(task: &Task, options: &ExampleOptions) -> Result<ExampleIterator, DataError> {
     task_stage(task, &plan(options)).map(ExampleIterator)
 }
 
-/// The examples of a task after its first `count` preprocessors, its source's records for none. With a
-/// cache, those after its step come from there.
+/// The examples of a task after its first `count` preprocessors; for a count of 0 the source's
+/// records. With a cache, examples after the cache step come from the cache.
 pub fn examples_after(
     task: &Task,
     options: &ExampleOptions,
@@ -82,7 +82,7 @@ pub fn task_splits(task: &Task) -> Result<Vec<String>, DataError> {
 /// The number of files of a split of a task's source.
 ///
 /// # Errors
-/// There is none.
+/// Returns an error if the split does not exist.
 pub fn split_files_found(task: &Task, split: &str) -> Result<usize, DataError> {
     task.source.split(task.task_name(), split).map(|split| split.files.len())
 }
@@ -106,8 +106,8 @@ fn plan(options: &ExampleOptions) -> TaskPlan {
     }
 }
 
-/// The length of the longest example of a task, by output feature, as `seqio.Evaluator` takes it
-/// where no lengths are given.
+/// The length of the longest example of a task, by output feature, as `seqio.Evaluator` computes it
+/// when no lengths are given.
 pub fn max_feature_lengths(
     task: &Task,
     options: &ExampleOptions,

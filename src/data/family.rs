@@ -11,8 +11,9 @@ use crate::gin::{
 };
 use crate::metrics::MetricFn;
 
-/// A task for each row of a table. Within a row its fields are macros, so that any part of the task,
-/// and of what it refers to, can differ by row. Gimlet's own, for the loops of Python task files.
+/// A task for each row of a table. Within a row its fields are macros, so that any part of the
+/// task, and of the blocks that it refers to, can differ by row. Gimlet's own, for the loops of
+/// Python task files.
 ///
 /// ```text
 /// wmt/seqio.TaskFamily:
@@ -28,21 +29,21 @@ pub struct TaskFamily {
     /// The scope in which the family was declared.
     #[gin(scope)]
     pub scope: String,
-    /// Name of a row's task, made of its fields.
+    /// Name of a row's task, built from the row's fields.
     pub name: String,
     /// The fields of each task, by name.
     pub rows: Rows,
     /// Values of the fields that a row leaves out.
     #[gin(default = Fields::default())]
     pub defaults: Fields,
-    /// Where raw examples come from.
+    /// Source of the raw examples.
     pub source: DataSource,
     /// Steps from raw examples to token ids, in order; lists of them are joined.
     #[gin(default = Steps::default())]
     pub preprocessors: Steps,
     /// The features that examples end with, by name.
     pub output_features: BTreeMap<String, Feature>,
-    /// Turns a decoded prediction or target into what the metrics compare.
+    /// Converts a decoded prediction or target into the form that the metrics compare.
     #[gin(default = None)]
     pub postprocess_fn: Option<Postprocessor>,
     /// Metrics of an evaluation of the task.
@@ -53,7 +54,7 @@ pub struct TaskFamily {
     pub shuffle_buffer_size: Option<usize>,
 }
 
-/// Preprocessors, and lists of them that rows stand for.
+/// Preprocessors, or lists of preprocessors from macros.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Steps(
     /// In the order written.

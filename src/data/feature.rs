@@ -4,7 +4,7 @@ use super::example::Leaf;
 use crate::gin::{Configurable, Evaluator, Registry, Reported, Schema, Slot};
 use crate::vocab::{PassThroughVocabulary, VocabularySpec};
 
-/// One output feature of a task, whichever of `seqio.Feature` and `seqio.ContinuousFeature` gin names.
+/// One output feature of a task, declared in gin as `seqio.Feature` or `seqio.ContinuousFeature`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Feature {
     /// Turns text into ids.
@@ -57,7 +57,7 @@ pub struct ContinuousFeature {
     /// Whether every example must have the feature.
     #[gin(default = true)]
     pub required: bool,
-    /// Type of the values; as in SeqIO, numbers that are not whole need 'float32' to be said.
+    /// Type of the values; as in SeqIO, fractional numbers need an explicit 'float32'.
     #[gin(default = FeatureDtype::Int32)]
     pub dtype: FeatureDtype,
     /// Number of dimensions.

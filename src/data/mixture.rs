@@ -22,19 +22,20 @@ pub struct Mixture {
     /// Rate of the entries without one.
     #[gin(default = None)]
     pub default_rate: Option<Rate>,
-    /// How examples are drawn; by rate until the first task ends if None. Of mixtures within it, those
-    /// of this one count.
+    /// How examples are drawn; by rate until the first task ends if None. The `sample_fn` of a
+    /// mixture within it is ignored.
     #[gin(default = None)]
     pub sample_fn: Option<Ref<SampleFromDatasets>>,
 }
 
-/// Draws by rate, as a bare reference: `@tf.data.Dataset.sample_from_datasets`. What it says matters where
-/// data end, as in an evaluation: training repeats them. Source: TensorFlow `dataset_ops.py`.
+/// Draws by rate, as a bare reference: `@tf.data.Dataset.sample_from_datasets`. Its parameter
+/// matters only where data end, as in an evaluation: training repeats the data. Source: TensorFlow
+/// `dataset_ops.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "tf.data.Dataset.sample_from_datasets")]
 pub struct SampleFromDatasets {
-    /// Whether the mixture ends with its first task; else with its last, and the tasks that are left are
-    /// drawn at their rates.
+    /// Whether the mixture ends with its first task that ends; otherwise it ends with the last one,
+    /// and the remaining tasks are drawn at their rates.
     #[gin(default = false)]
     pub stop_on_empty_dataset: bool,
 }
@@ -46,7 +47,7 @@ impl Mixture {
     }
 }
 
-/// What a mixture mixes.
+/// The tasks and mixtures of a mixture.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MixtureEntries(
     /// In the order written.
@@ -87,7 +88,7 @@ impl FromGin for MixtureEntries {
     }
 }
 
-/// An entry, or a list of them that a macro may stand for.
+/// An entry, or a list of entries that a macro contains.
 struct Item(Vec<MixtureEntry>);
 
 impl FromGin for Item {
@@ -105,7 +106,7 @@ impl FromGin for Item {
     }
 }
 
-/// Whether it is a name with its rate, not two names.
+/// Whether the items are a name and its rate, not two names.
 fn is_pair(items: &[Value]) -> bool {
     // The call of a function gives a name: `@seqio.mixture_or_task_with_new_vocab()`.
     let is_call =

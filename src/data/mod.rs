@@ -1,7 +1,7 @@
 //! L2: SeqIO tasks, from files to batches.
 //!
-//! A [`Task`] (a spec, made by gin) says where examples come from, how they are preprocessed and
-//! which features they end with; [`get_dataset`] builds its pipeline and hands out batches:
+//! A [`Task`] (a spec, made by gin) names the source of examples, their preprocessors and their
+//! final features; [`get_dataset`] builds its pipeline and returns batches:
 //!
 //! ```text
 //! files -> records -> preprocessors -> validate, trim -> shuffle -> mix -> pack or pad -> batch
@@ -11,7 +11,8 @@
 //! `CacheDatasetPlaceholder`.
 //!
 //! All randomness is a function of (seed, stage, counter), so a position in the data is a few
-//! counters and what the buffers hold: [`BatchIterator::state`] gives it, a later run resumes there.
+//! counters and the content of the buffers: [`BatchIterator::state`] returns the position, and a
+//! later run resumes there.
 
 mod batches;
 mod cache;

@@ -32,8 +32,8 @@ fn reals(floats: &[f64]) -> Wire {
     Wire::Ext(REALS, floats.iter().flat_map(|float| float.to_le_bytes()).collect())
 }
 
-/// The example that a map is. An empty list has the type of the feature of that name in `like`, which
-/// was given to the function.
+/// Converts a map to an example. An empty list gets the type of the feature of the same name in
+/// `like`, the example that the function received.
 pub(super) fn of_python(record: Wire, like: Option<&Example>) -> Result<Example, String> {
     let Wire::Map(entries) = record else {
         return Err(format!("expected a dict for each record, found {record}"));
@@ -57,7 +57,7 @@ pub(super) fn of_python(record: Wire, like: Option<&Example>) -> Result<Example,
     Ok(example)
 }
 
-/// A list of the same kind without items.
+/// An empty list of the same type.
 fn emptied(value: &Value) -> Option<Value> {
     value.len()?;
     let mut value = value.clone();
@@ -65,7 +65,7 @@ fn emptied(value: &Value) -> Option<Value> {
     Some(value)
 }
 
-/// The value of a feature, or what it is instead.
+/// The value of a feature, or a description of an unsupported value.
 fn received(wire: Wire) -> Result<Value, String> {
     Ok(match wire {
         Wire::Boolean(truth) => Value::Int(i64::from(truth)),
@@ -88,7 +88,7 @@ fn received(wire: Wire) -> Result<Value, String> {
     })
 }
 
-/// The list that values are.
+/// Converts values to one list.
 fn listed(items: Vec<Value>) -> Result<Value, String> {
     let is_whole = |item: &Value| matches!(item, Value::Int(_));
     let is_number = |item: &Value| matches!(item, Value::Int(_) | Value::Float(_));

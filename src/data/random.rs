@@ -1,6 +1,6 @@
 //! Randomness as a function of (seed, stage, counter).
 //!
-//! No generator state is ever saved: whoever knows the three numbers draws the same values. ChaCha
+//! No generator state is ever saved: the same three numbers always give the same values. ChaCha
 //! with eight rounds is seekable, equal on all machines, and good enough for shuffling.
 
 use rand_chacha::ChaCha8Rng;
@@ -41,7 +41,7 @@ impl StageSeed {
 pub(crate) struct Draw(ChaCha8Rng);
 
 impl Draw {
-    /// A uniform index below `n`, which is not 0.
+    /// A uniform index below `n`; `n` is not 0.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         debug_assert!(n > 0, "nothing lies below 0");
         // The bias of multiplying instead of rejecting is n / 2^64.
@@ -53,7 +53,7 @@ impl Draw {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A uniform number from `low` to below `high`, which is more.
+    /// A uniform number from `low` to below `high`; `high` is greater than `low`.
     pub(crate) fn between(&mut self, low: i64, high: i64) -> i64 {
         debug_assert!(low < high, "nothing lies from {low} to below {high}");
         low + self.below((high - low) as usize) as i64
@@ -67,7 +67,7 @@ impl Draw {
     }
 }
 
-/// FNV-1a, 64 bits: fixed for all times, unlike the standard library's hash.
+/// FNV-1a, 64 bits: a hash that never changes, unlike the standard library's.
 pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

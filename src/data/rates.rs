@@ -5,7 +5,7 @@ use super::error::DataError;
 use super::task::Task;
 use crate::gin::{Configurable, Evaluator, FromGin, Ref, Registry, Reported, Value, ValueKind};
 
-/// How often a task is drawn, relative to the others.
+/// The relative frequency at which a task is drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rate {
     /// A fixed rate.
@@ -75,13 +75,13 @@ pub struct RateNumExamples {
     /// Larger tasks count as this large.
     #[gin(default = None)]
     pub maximum: Option<f64>,
-    /// Above 1, small tasks are drawn more often than their size asks for.
+    /// Above 1, small tasks are drawn more often than in proportion to their size.
     #[gin(default = 1.0)]
     pub temperature: f64,
     /// A factor, applied before the maximum.
     #[gin(default = 1.0)]
     pub scale: f64,
-    /// Whether a task without a cache counts as its source's number of examples.
+    /// Whether the number of examples of a task without a cache is taken from its source.
     #[gin(default = true)]
     pub fallback_to_num_input_examples: bool,
 }
@@ -117,10 +117,10 @@ pub struct MixingRateNumExamples {
     /// A factor, applied before the maximum.
     #[gin(default = 1.0)]
     pub scale: f64,
-    /// Above 1, small tasks are drawn more often than their size asks for.
+    /// Above 1, small tasks are drawn more often than in proportion to their size.
     #[gin(default = 1.0)]
     pub temperature: f64,
-    /// Whether a task without a cache counts as its source's number of examples.
+    /// Whether the number of examples of a task without a cache is taken from its source.
     #[gin(default = true)]
     pub fallback_to_num_input_examples: bool,
     /// The split whose examples are counted.
@@ -131,7 +131,7 @@ pub struct MixingRateNumExamples {
 impl MixingRateNumExamples {
     fn rate(&self, task: &Task, caches: &Caches) -> Result<f64, DataError> {
         let scaled = self.num_examples(task, caches)? as f64 * self.scale;
-        // As in SeqIO, a maximum of 0 is none.
+        // As in SeqIO, a maximum of 0 means no maximum.
         let maximum = self.maximum.filter(|maximum| *maximum != 0.0);
         let rate = maximum.map_or(scaled, |maximum| scaled.min(maximum));
         Ok(rate.powf(1.0 / self.temperature))
@@ -166,10 +166,10 @@ impl MixingRateNumExamples {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.mixing_rate_num_characters", alias = "seqio.utils.mixing_rate_num_characters")]
 pub struct MixingRateNumCharacters {
-    /// Above 1, small tasks are drawn more often than their size asks for.
+    /// Above 1, small tasks are drawn more often than in proportion to their size.
     #[gin(default = 1.0)]
     pub temperature: f64,
-    /// The count in the cache's `stats.train.json`.
+    /// Name of the count in the cache's `stats.train.json`.
     #[gin(default = "text_chars".to_string())]
     pub char_count_name: String,
 }

@@ -1,10 +1,11 @@
-//! The rows of each batch, made by several streams side by side.
+//! The rows of each batch, made by several parallel streams.
 //!
-//! A data set that repeats is dealt out to streams, each of its tasks by file where there are enough files, else by
-//! record. Each stream is a pipeline of its own and gives the same number of rows to every global
-//! batch (one more or less where a run continues with another batch size), so the batch at a step is the same set of rows however many threads or hosts there are. A
-//! host runs the streams that its rows come from and opens no other stream's files; its streams that
-//! share the records of a few files read each of them once. Without shuffling a stream keeps the order
+//! A data set that repeats is divided among streams: each of its tasks by file if there are enough
+//! files, otherwise by record. Each stream is a separate pipeline and gives the same number of rows
+//! to every global batch (one more or less if a run continues with another batch size), so the
+//! batch at a step is the same set of rows for any number of threads and hosts. A host runs the
+//! streams that its rows come from and opens no other stream's files; its streams that share the
+//! records of a few files read each of these files once. Without shuffling a stream keeps the order
 //! of its files. Data that end are one stream.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,21 +18,21 @@ use super::convert::{Row, Rows};
 use super::error::DataError;
 use super::pipeline::{Pull, StageState};
 
-/// Streams at most. As many files are open as SeqIO's interleaving opens.
+/// Maximum number of streams. SeqIO's interleaving opens the same number of files.
 const MAX_STREAMS: usize = 16;
-/// A stream is worth its while from here on; smaller data keep the order that SeqIO has on one host.
+/// Minimum size for each stream; smaller data keep the order that SeqIO has on one host.
 const BYTES_PER_STREAM: u64 = 256 << 10;
-/// Bytes from which on more of them make no difference.
+/// Number of bytes from which more bytes do not change the number of streams.
 pub(super) const ENOUGH_BYTES: u64 = BYTES_PER_STREAM * MAX_STREAMS as u64;
 
-/// The numbers of streams that there can be.
+/// The possible numbers of streams.
 pub(super) fn stream_counts() -> impl DoubleEndedIterator<Item = usize> {
     1..=MAX_STREAMS
 }
 
-/// The number of streams of a data set that repeats: a function of its bytes and the batch size alone.
-/// The number of hosts divides the batch size too, and is a power of two more often than not: the more often
-/// two divides the number of streams, the fewer streams are those of several hosts.
+/// The number of streams of a data set that repeats: a function of its bytes and the batch size
+/// alone. The number of hosts divides the batch size too, and is usually a power of two: the more
+/// factors of two the number of streams has, the fewer streams are shared by several hosts.
 pub(super) fn num_streams(batch_size: usize, num_bytes: u64) -> usize {
     let fits = |count: &usize| {
         batch_size.is_multiple_of(*count) && *count as u64 * BYTES_PER_STREAM <= num_bytes
@@ -40,18 +41,19 @@ pub(super) fn num_streams(batch_size: usize, num_bytes: u64) -> usize {
     counts.max_by_key(|count| (count.trailing_zeros(), *count)).unwrap_or(1)
 }
 
-/// Which rows of a batch each stream gives: as if they were dealt out one by one, from batch to batch, and
-/// each stream's then laid side by side.
+/// The distribution of a batch's rows over the streams: rows are dealt out one by one, from batch
+/// to batch, and the rows of each stream are then placed side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RowDeal {
     pub batch_size: usize,
     pub num_streams: usize,
-    /// The stream that is dealt the first row of the next batch; 0 where the streams divide the batch.
+    /// The stream that gets the first row of the next batch; 0 if the batch size is divisible by
+    /// the number of streams.
     pub next_stream: usize,
 }
 
 impl RowDeal {
-    /// The same, after a batch.
+    /// The distribution of the batch after this one.
     pub fn next(self) -> Self {
         Self { next_stream: (self.next_stream + self.batch_size) % self.num_streams, ..self }
     }
@@ -68,7 +70,7 @@ impl RowDeal {
         self.batch_size / self.num_streams + usize::from(has_more)
     }
 
-    /// The streams that a host's rows of some batch come from.
+    /// The streams from which a host's rows of any batch come.
     pub fn streams_of(self, rows_of_host: &Range<usize>) -> Vec<usize> {
         let mut found = BTreeSet::new();
         let mut deal = self;
@@ -83,18 +85,18 @@ impl RowDeal {
     }
 }
 
-/// The part of `rows` that lies in `others`.
+/// The intersection of `rows` and `others`.
 fn overlap(rows: &Range<usize>, others: &Range<usize>) -> Range<usize> {
     rows.start.max(others.start)..rows.end.min(others.end)
 }
 
-/// One stream, and what this host takes of it.
+/// One stream, and the part of it that this host reads.
 pub(super) struct Stream {
     pub index: usize,
     pub rows: Rows,
-    /// Which rows of the next batch are its own.
+    /// The distribution of the next batch's rows.
     pub deal: RowDeal,
-    /// The rows of a batch that are this host's.
+    /// The rows of a batch that belong to this host.
     pub rows_of_host: Range<usize>,
 }
 
@@ -106,7 +108,7 @@ pub(super) struct Share {
     pub positions: BTreeMap<usize, StageState>,
 }
 
-/// What one stream gives to one batch.
+/// The rows that one stream gives to one batch.
 struct Chunk {
     rows: Vec<Row>,
     is_whole: bool,
@@ -134,9 +136,9 @@ impl Stream {
 
 /// Streams that are run here or on threads.
 pub(super) enum Streams {
-    /// On the thread that asks.
+    /// Streams on the calling thread.
     Here(Vec<Stream>),
-    /// On threads of their own.
+    /// Streams on separate threads.
     Threads(Threads),
 }
 
@@ -147,7 +149,7 @@ pub(super) struct Threads {
 }
 
 impl Streams {
-    /// Deals the streams out to `num_threads`, which work `ahead` batches ahead.
+    /// Divides the streams among `num_threads`, which work `ahead` batches ahead.
     pub(super) fn start(
         streams: Vec<Stream>,
         num_threads: Option<NonZeroUsize>,
@@ -199,7 +201,7 @@ impl Streams {
     }
 }
 
-/// Makes chunks for each of a thread's streams in turn, until nobody waits for them.
+/// Makes chunks for each of a thread's streams in turn, until the receiver is dropped.
 fn work(streams: &mut [(Stream, SyncSender<Result<Chunk, DataError>>)]) {
     loop {
         for (stream, sender) in &mut *streams {
@@ -214,7 +216,7 @@ fn work(streams: &mut [(Stream, SyncSender<Result<Chunk, DataError>>)]) {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // Threads end when nobody listens any more.
+        // Threads end when their receivers are gone.
         self.queues.clear();
         for thread in self.threads.drain(..) {
             // A panic was reported when it happened.

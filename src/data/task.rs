@@ -31,14 +31,14 @@ pub struct Task {
     /// Name under which the task is known; the scope if not given.
     #[gin(default = None)]
     pub name: Option<String>,
-    /// Where raw examples come from.
+    /// Source of the raw examples.
     pub source: DataSource,
     /// Steps from raw examples to token ids, in order.
     #[gin(default = Vec::new())]
     pub preprocessors: Vec<Preprocessor>,
     /// The features that examples end with, by name.
     pub output_features: BTreeMap<String, Feature>,
-    /// Turns a decoded prediction or target into what the metrics compare.
+    /// Converts a decoded prediction or target into the form that the metrics compare.
     #[gin(default = None)]
     pub postprocess_fn: Option<Postprocessor>,
     /// Metrics of an evaluation of this task.
@@ -58,7 +58,7 @@ impl Task {
     /// Finds mistakes that the parts of a task alone do not show.
     ///
     /// # Errors
-    /// Two metrics of one key, of which one would be lost at the first evaluation.
+    /// Two metrics of one key; one of them would be lost at the first evaluation.
     pub fn check(&self) -> Result<(), DataError> {
         let mut known: Vec<(String, &'static str)> = Vec::new();
         for metric in &self.metric_fns {
@@ -76,7 +76,7 @@ impl Task {
         Ok(())
     }
 
-    /// Whether it has a cache step.
+    /// Whether the task has a cache step.
     ///
     /// # Errors
     /// A cache step that SeqIO would not accept.
@@ -85,7 +85,7 @@ impl Task {
     }
 }
 
-/// What a name in `mixture_or_task_name` stands for.
+/// The task or mixture that a name in `mixture_or_task_name` refers to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TaskOrMixture {
     /// One task.
@@ -96,7 +96,7 @@ pub enum TaskOrMixture {
 
 /// Finds tasks and mixtures by name, and their caches; the run implements it over its task files.
 pub trait TaskProvider {
-    /// Where the caches of its tasks are looked for.
+    /// The folders that are searched for the caches of its tasks.
     fn caches(&self) -> Caches {
         Caches::default()
     }
@@ -104,7 +104,7 @@ pub trait TaskProvider {
     /// The task or mixture of that name, or [`DataError::UnknownTask`] with the nearest names.
     fn get(&self, name: &str) -> Result<TaskOrMixture, DataError>;
 
-    /// An error met with the tasks of a name; where a mixture is the mistake, with its place.
+    /// Adds the place to an error of the tasks of a name, if a mixture is the mistake.
     fn placed(&self, _name: &str, error: DataError) -> DataError {
         error
     }

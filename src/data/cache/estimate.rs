@@ -1,4 +1,4 @@
-//! What a split's cache will be, judged by a sample of one of its files.
+//! Estimates of a split's cache, from a sample of one of its files.
 
 use std::time::{Duration, Instant};
 
@@ -10,28 +10,28 @@ use crate::data::pipeline::{Listing, Pull, TaskPlan, precache_stage};
 use crate::data::source::{Reader, SplitFiles, encode, frame};
 use crate::data::task::Task;
 
-/// How long a file is read at most.
+/// Maximum time for which a file is read.
 const SAMPLING: Duration = Duration::from_secs(1);
 
-/// What a split's cache will be.
+/// The estimated cache of a split.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
-    /// Examples from which it is judged.
+    /// Examples in the sample.
     pub num_sampled: u64,
-    /// Examples in it.
+    /// Examples in the cache.
     pub num_examples: u64,
     /// Bytes of its shards.
     pub bytes: u64,
-    /// How long writing it takes with the same threads.
+    /// Time to write the cache with the same number of threads.
     pub time: Duration,
 }
 
-/// Estimates a split's cache, where a sample can tell: `num_examples` of its first file that is not
-/// empty are preprocessed, or as many as a second yields, and what its steps hold back meanwhile. The rest is taken
-/// to be like them.
+/// Estimates a split's cache, if a sample suffices: `num_examples` of its first file that is not
+/// empty are preprocessed, or as many as one second yields, together with examples that its steps
+/// hold back. The estimate assumes that the rest is similar.
 ///
 /// # Errors
-/// Whatever is wrong with the data read.
+/// Any error in the data that were read.
 pub fn estimate(
     task: &Task,
     plan: &SplitPlan,
@@ -53,7 +53,7 @@ pub fn estimate(
     };
     let mut stage = precache_stage(task, &task_plan)?;
     let (mut num_sampled, mut framed, mut bytes) = (0, Vec::new(), 0);
-    // A file that comes to its end was read whole.
+    // A file that reached its end was read completely.
     let mut share = 1.0;
     let mut enough_at = None;
     let started = Instant::now();
@@ -65,7 +65,7 @@ pub fn estimate(
         if num_sampled < num_examples && started.elapsed() < SAMPLING {
             continue;
         }
-        // Examples come in chunks, and the position is where that of the last one begins.
+        // Examples come in chunks, and the position is the beginning of the last example's chunk.
         let position = Reader::file_position(&stage.save());
         if *enough_at.get_or_insert(position) != position {
             share = file.length()?.share_before(position);

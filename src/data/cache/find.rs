@@ -1,13 +1,13 @@
-//! Finds the cache of a task, or says how to make it.
+//! Finds the cache of a task, or explains how to make it.
 
 use super::folder::CacheFolder;
 use crate::data::error::DataError;
 use crate::storage::Path;
 
-/// Where the caches of tasks are looked for.
+/// The folders that are searched for the caches of tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caches {
-    /// Folders of caches; the first that has a task's cache is taken.
+    /// Folders of caches; the first one with a task's cache is used.
     pub folders: Vec<String>,
     /// The flags, as words, by which `gimlet cache` finds the same tasks as this run.
     pub task_flags: Vec<String>,
@@ -17,7 +17,7 @@ impl Caches {
     /// The complete cache of a task in the first folder that has it.
     ///
     /// # Errors
-    /// Folders that cannot be looked into.
+    /// Folders that cannot be listed.
     pub fn find(&self, task: &str) -> Result<Option<CacheFolder>, DataError> {
         for folder in &self.folders {
             let cache = CacheFolder::of(&Path::parse(folder)?, task);
@@ -48,7 +48,7 @@ impl Caches {
             true => "no folder was searched".to_string(),
             false => format!("searched {}", searched.join(", ")),
         };
-        // Without a folder to search, the run must be told of the new one.
+        // Without a folder to search, the run needs a flag for the new one.
         let (target, then) = match self.folders.first() {
             Some(folder) => (&folder[..], String::new()),
             None => {
@@ -65,10 +65,10 @@ impl Caches {
     }
 }
 
-/// `--flag=value` as a shell takes it.
+/// `--flag=value`, quoted for a shell.
 fn quoted(flag: &str) -> String {
     let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
-    // A zero byte, which no shell takes, cannot have come through one.
+    // A zero byte, which no shell accepts, cannot have come through one.
     let value = shlex::try_quote(value).unwrap_or(value.into());
     format!("{name}={value}")
 }

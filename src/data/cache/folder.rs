@@ -1,4 +1,4 @@
-//! Where the files of a task's cache lie.
+//! The paths of the files of a task's cache.
 
 use crate::data::error::DataError;
 use crate::storage::Path;
@@ -6,7 +6,7 @@ use crate::storage::Path;
 const COMPLETED: &str = "COMPLETED";
 /// The format of the shards, as SeqIO writes it (`cache_tasks_main.py`, `completed_file_contents`).
 const COMPLETED_TEXT: &[u8] = b"tfrecord";
-/// What an unfinished cache needs to be gone on with.
+/// The file that an unfinished cache needs to continue.
 const PROGRESS: &str = ".progress.json";
 
 /// The folder that holds, or will hold, a task's cache.
@@ -26,12 +26,13 @@ impl CacheFolder {
         &self.path
     }
 
-    /// Whether all of the task is there.
+    /// Whether the cache is complete.
     pub fn is_complete(&self) -> Result<bool, DataError> {
         Ok(self.completed().exists()?)
     }
 
-    /// Makes the cache one that readers accept; called once everything else is durable.
+    /// Marks the cache as complete, so that readers accept it; called after all other files are
+    /// durable.
     pub(super) fn complete(&self) -> Result<(), DataError> {
         Ok(self.completed().write_atomic(COMPLETED_TEXT)?)
     }
@@ -56,7 +57,7 @@ impl CacheFolder {
         self.path.join(PROGRESS)
     }
 
-    /// The splits that are described.
+    /// The splits that have an info file.
     pub(super) fn splits(&self) -> Result<Vec<String>, DataError> {
         let names = self.path.list()?;
         let split = |path: &Path| {
@@ -66,7 +67,7 @@ impl CacheFolder {
         Ok(names.iter().filter_map(split).collect())
     }
 
-    /// Removes the files of a cache and nothing else. It stops being complete first.
+    /// Removes the files of a cache and no other files. The mark of completion is removed first.
     pub fn clear(&self) -> Result<(), DataError> {
         let mut files: Vec<Path> = self.path.list()?.into_iter().filter(is_of_cache).collect();
         files.sort_by_key(|file| file.file_name() != COMPLETED);

@@ -33,7 +33,7 @@ impl Info {
         Self { features, num_shards, seqio_version: Some(SEQIO_VERSION.to_string()) }
     }
 
-    /// The features to read, or which of them cannot be.
+    /// The features to read, or the name of a feature that cannot be read.
     pub(super) fn tf_features(&self) -> Result<Vec<TfFeature>, String> {
         let read = |(name, described): (&String, &Described)| {
             let kind = match &described.dtype[..] {
@@ -66,7 +66,8 @@ impl Info {
     }
 }
 
-/// How the dimensions of a feature are cut. Lengths are counted over those that vary, as SeqIO counts them.
+/// Partitions of the dimensions of a feature. Lengths are counted over the dimensions that vary, as
+/// SeqIO counts them.
 fn partitions(name: &str, dimensions: &[Option<usize>]) -> Vec<Partition> {
     let mut num_ragged = 0;
     let partition = |dimension: &Option<usize>| match dimension {
@@ -79,7 +80,8 @@ fn partitions(name: &str, dimensions: &[Option<usize>]) -> Vec<Partition> {
     dimensions.iter().map(partition).collect()
 }
 
-/// The features of the examples of a split, learned as they come: all must have the same.
+/// The features of the examples of a split, collected from the examples: all must have the same
+/// features.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct FeatureTable {
     features: BTreeMap<String, Known>,
@@ -92,21 +94,21 @@ struct Known {
     /// The lengths of rows, by dimension behind the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     inner: Vec<RowLength>,
-    /// Whether all were lists without values, which any list can follow.
+    /// Whether all values were empty lists; any list can follow.
     is_open: bool,
 }
 
 /// The length of the rows of a dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 enum RowLength {
-    /// There were none yet.
+    /// No rows so far.
     Open,
     All(usize),
     Varies,
 }
 
 impl FeatureTable {
-    /// Takes note of an example's features, or says how they differ from those before.
+    /// Records an example's features, or returns how they differ from the earlier ones.
     pub(super) fn note(
         &mut self,
         example: &Example,
@@ -160,7 +162,7 @@ impl Known {
         Self { dtype: dtype.to_string(), is_list, inner, is_open }
     }
 
-    /// Makes it fit another value too; false where nothing does.
+    /// Widens the description to include another value; false if that is not possible.
     fn take_in(&mut self, other: &Self) -> bool {
         if self.is_list != other.is_list {
             return false;
@@ -188,7 +190,8 @@ impl Known {
         }
     }
 
-    /// As SeqIO describes a list: where any dimension varies, all that are cut have their lengths stored.
+    /// Describes a list as SeqIO does: if any dimension varies, the lengths of all partitioned
+    /// dimensions are stored.
     fn shape(&self) -> Vec<Option<usize>> {
         let fixed = |length: &RowLength| match length {
             RowLength::All(length) => Some(*length),

@@ -1,6 +1,6 @@
-//! What is to be cached.
+//! Plans for caches.
 
-/// What will be written of a split.
+/// The plan for the cache of a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitPlan {
     /// The split.

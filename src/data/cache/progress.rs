@@ -1,4 +1,5 @@
-//! `.progress.json`: how far an unfinished cache is, so that a killed run goes on.
+//! `.progress.json`: the progress of an unfinished cache, from which a run continues after a killed
+//! one.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +10,10 @@ use crate::data::error::DataError;
 use crate::data::pipeline::StageState;
 use crate::data::source::BadPlaces;
 
-/// How far a task's cache is. What it speaks of is on the disk.
+/// The progress of a task's cache. All data that it mentions are on the disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Progress {
-    /// What the cache is made of; another recipe starts anew.
+    /// A description of the cache's content; another recipe starts over.
     pub recipe: String,
     /// The splits that are finished.
     pub finished: Vec<String>,
@@ -23,13 +24,13 @@ pub(super) struct Progress {
     pub bad_records: BadPlaces,
 }
 
-/// How far a split is.
+/// The progress of a split.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct SplitProgress {
     pub split: String,
     /// The position in the source and its preprocessors; `None` at the beginning.
     pub position: Option<StageState>,
-    /// Bytes of each shard that count; what lies behind came later.
+    /// Number of valid bytes of each shard; any bytes after them were written later.
     pub lengths: Vec<u64>,
     pub stats: Stats,
     pub features: FeatureTable,
@@ -40,7 +41,7 @@ impl Progress {
     pub(super) fn resume(cache: &CacheFolder, recipe: String) -> Result<Self, DataError> {
         let file = cache.progress();
         if file.exists()? {
-            // A file that cannot be understood was written by another version.
+            // A file that cannot be parsed was written by another version.
             match serde_json::from_slice::<Self>(&file.read()?) {
                 Ok(progress) if progress.recipe == recipe => return Ok(progress),
                 _ => {}
@@ -57,7 +58,7 @@ impl Progress {
         Ok(cache.progress().write_atomic(&json)?)
     }
 
-    /// How far a split is, if it is the current one.
+    /// The progress of a split, if it is the current one.
     pub(super) fn of(&self, split: &str) -> Option<&SplitProgress> {
         self.current.as_ref().filter(|current| current.split == split)
     }

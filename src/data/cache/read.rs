@@ -28,12 +28,12 @@ pub(crate) fn cached_split(
         true => Ok(SourceFile::new(path, Format::TfRecord)),
         false => Err(unfit(format!("{} is missing", path.file_name()))),
     });
-    // SeqIO reads every cache in the same way, whatever its task's source says.
+    // SeqIO reads every cache in the same way, independent of its task's source.
     let parser = RecordParser::of_tf_examples(features);
     Ok(SplitFiles::new(files.collect::<Result<_, _>>()?, parser))
 }
 
-/// A count of the split's `stats.json`, such as `examples`; `None` where it is not there.
+/// A count of the split's `stats.json`, such as `examples`; `None` if it is missing.
 pub(crate) fn cached_count(
     cache: &CacheFolder,
     split: &str,

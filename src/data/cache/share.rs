@@ -1,4 +1,4 @@
-//! What files weigh against each other, and how much of them is read.
+//! The weights of files relative to each other, and the share of them that has been read.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use crate::data::pipeline::{Pull, Stage, StageState};
 use crate::data::source::{Length, Reader, SourceFile, SplitFiles};
 use crate::data::task::Task;
 
-/// How long the share that is read counts as known: finding it asks all stages for their places.
+/// Time for which a computed share stays valid: computing it asks all stages for their positions.
 const SHARE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What each of a split's files weighs: its bytes; where parts of files are read, the records to read,
-/// and `None` where not all files tell those.
+/// The weight of each of a split's files: its bytes; if only parts of files are read, the number of
+/// records to read, and `None` if not all files tell that number.
 pub(super) fn weights(
     files: &[SourceFile],
     plan: &SplitPlan,
@@ -28,7 +28,7 @@ pub(super) fn weights(
     files.iter().map(records).collect()
 }
 
-/// Knows how much of a split's source is read.
+/// Reports the share of a split's source that has been read.
 pub(super) struct Gauge {
     files: Option<ShareRead>,
     known: Option<(Instant, Option<f64>)>,
@@ -40,7 +40,7 @@ impl Gauge {
         Ok(Self { files: ShareRead::new(split, plan)?, known: None })
     }
 
-    /// The share from 0 to 1, where the files tell.
+    /// The share from 0 to 1, if the files tell it.
     pub(super) fn share(&mut self, stage: &Stage) -> Result<Option<f64>, DataError> {
         if let Some((since, share)) = self.known
             && since.elapsed() < SHARE_INTERVAL
@@ -56,25 +56,25 @@ impl Gauge {
     }
 }
 
-/// Tells how much of a split's files is read, once each in their order.
+/// Tells the share of a split's files that has been read; each file is read once, in order.
 struct ShareRead {
     files: Vec<SourceFile>,
-    /// Records read of them at most.
+    /// Maximum number of records that are read.
     most: Option<u64>,
     weights: Vec<f64>,
-    /// What there is to read of files that were open, which takes reading to know.
+    /// The lengths of files that were open, which are found by reading the files.
     lengths: HashMap<usize, Length>,
 }
 
 impl ShareRead {
-    /// `None` where the files do not tell.
+    /// `None` if the files do not tell their lengths.
     fn new(split: SplitFiles, plan: &SplitPlan) -> Result<Option<Self>, DataError> {
         let SplitFiles { files, most, .. } = split;
         let weights = weights(&files, plan)?.filter(|weights| weights.len() == files.len());
         Ok(weights.map(|weights| Self { files, most, weights, lengths: HashMap::new() }))
     }
 
-    /// The share that lies before a position, from 0 to 1.
+    /// The share before a position, from 0 to 1.
     fn before(&mut self, state: &StageState) -> Result<Option<f64>, DataError> {
         let Some(reached) = Reader::reached(state) else { return Ok(None) };
         let mut read: f64 = self.weights.iter().take(reached.num_opened).sum();

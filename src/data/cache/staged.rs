@@ -1,5 +1,5 @@
-//! Caches in stores, whose files do not grow: each is made on disk and then sent, so a run that is killed
-//! goes on there with what it has. What makes it complete is sent last.
+//! Caches in stores, whose files cannot grow: each cache is made on disk and then sent, so a run
+//! continues there after a killed one. The file that marks completion is sent last.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,8 +9,8 @@ use super::plan::SplitPlan;
 use crate::data::error::DataError;
 use crate::storage::{Path, StorageError};
 
-/// Where the cache is made: a folder below that for temporary files, the same each time for the same
-/// recipe. Its name can be foreseen, so it is nobody else's.
+/// Returns the folder in which the cache is made: a folder below the one for temporary files, the
+/// same for the same recipe. Its name is predictable, so the folder is private to the user.
 pub(super) fn staging(cache: &CacheFolder, recipe: &str) -> Result<CacheFolder, DataError> {
     let mut hasher = DefaultHasher::new();
     (cache.path(), recipe).hash(&mut hasher);
@@ -20,7 +20,7 @@ pub(super) fn staging(cache: &CacheFolder, recipe: &str) -> Result<CacheFolder, 
     Ok(staged)
 }
 
-/// Sends a complete cache to its store, and removes it here.
+/// Sends a complete cache to its store, and removes the local copy.
 pub(super) fn publish(
     staged: &CacheFolder,
     cache: &CacheFolder,
@@ -38,7 +38,7 @@ pub(super) fn publish(
     Ok(staged.path().remove_dir_all()?)
 }
 
-/// Checks that all is there: what cleans up folders for temporary files takes the oldest first.
+/// Checks that no file is missing: cleanup of temporary folders removes the oldest files first.
 fn check(staged: &CacheFolder, plans: &[SplitPlan]) -> Result<(), DataError> {
     let found: BTreeSet<Path> = staged.path().list()?.into_iter().collect();
     let of_split = |plan: &SplitPlan| {

@@ -1,4 +1,4 @@
-//! `stats.{split}.json`: how many examples, tokens and characters. Source: SeqIO `beam_utils.py`.
+//! `stats.{split}.json`: numbers of examples, tokens and characters. Source: SeqIO `beam_utils.py`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::data::example::{Example, Value};
 use crate::data::task::Task;
 use crate::vocab::{PAD_ID, Vocabulary, VocabularySpec};
 
-/// Counts by the names that the file gives them.
+/// Counts by their names in the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Stats(BTreeMap<String, u64>);
@@ -34,10 +34,10 @@ impl Stats {
     }
 }
 
-/// Counts what examples hold.
+/// Counts examples, their tokens and characters.
 pub(super) struct Counter {
     features: Vec<Counted>,
-    /// Whether characters are counted too, for which ids are decoded.
+    /// Whether characters are counted too; ids are then decoded.
     counts_chars: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Where a task's preprocessors are divided into what is cached and what is not.
+//! The step that divides a task's preprocessors into cached and uncached ones.
 
 use crate::data::error::DataError;
 use crate::data::preprocess::Preprocessor;
@@ -13,7 +13,7 @@ pub(crate) struct CacheStep {
 }
 
 /// The cache step of a task, if it has one. SeqIO's rules: at most one, and no preprocessor before
-/// it that looks at `task_feature_lengths`, which differ from run to run.
+/// it that depends on `task_feature_lengths`, which differ from run to run.
 pub(crate) fn cache_step(task: &Task) -> Result<Option<CacheStep>, DataError> {
     let steps = task.preprocessors.iter().enumerate().filter_map(|(index, step)| match step {
         Preprocessor::CacheDatasetPlaceholder(placeholder) => {

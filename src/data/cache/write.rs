@@ -1,9 +1,10 @@
 //! Writes a task's cache.
 //!
-//! Examples are dealt out to the shards, in another order each round, which shuffles them over the
-//! whole split as SeqIO's caching does and keeps shards equally long. They are held until there are [`CacheOptions::flush_bytes`] of them, appended to
-//! the shards, and only then [`Progress`] says so: memory is bounded, and a killed run loses what
-//! came after.
+//! Examples are dealt out to the shards, in another order each round; this shuffles them over the
+//! whole split as SeqIO's caching does, and keeps shards equally long. They are held until there
+//! are [`CacheOptions::flush_bytes`] of them and then appended to the shards; only then
+//! [`Progress`] records them. So memory is bounded, and a killed run loses only the examples after
+//! the last append.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -25,27 +26,27 @@ use crate::data::source::{BadRecords, SharedReads, encode, frame};
 use crate::data::task::Task;
 use crate::storage::{Locked, StorageError};
 
-/// After so long, examples are written whatever their size.
+/// After this time, examples are written whatever their size.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 /// Examples between two calls of the observer.
 const EXAMPLES_PER_REPORT: u64 = 256;
 
-/// How a cache is made; names and defaults of SeqIO's `seqio_cache_tasks`.
+/// Options of a cache; names and defaults are those of SeqIO's `seqio_cache_tasks`.
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
-    /// At least so many shards a split; as many as the source has files, if those are more.
+    /// Minimum number of shards of a split; the number of the source's files, if that is greater.
     pub min_shards: usize,
-    /// At most so many shards a split; 0 sets no limit.
+    /// Maximum number of shards of a split; 0 sets no limit.
     pub max_shards: usize,
     /// Seed of random preprocessors and of the order.
     pub base_seed: u64,
-    /// Counts characters for `stats.{split}.json`, for which token ids are decoded.
+    /// Counts characters for `stats.{split}.json`, which requires decoding the token ids.
     pub enable_char_counts: bool,
     /// Threads that parse and tokenize.
     pub num_threads: NonZeroUsize,
     /// Bytes of examples held in memory.
     pub flush_bytes: usize,
-    /// Makes anew what an earlier run has made on disk of the cache of a store.
+    /// Discards the part of a store's cache that an earlier run has made on disk.
     pub overwrite: bool,
     /// Counts the records that sources skip.
     pub bad_records: BadRecords,
@@ -66,17 +67,17 @@ impl Default for CacheOptions {
     }
 }
 
-/// How far a split is.
+/// The progress of a split.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Written {
     /// Examples written.
     pub examples: u64,
-    /// The share of the source that is read, from 0 to 1, where its files tell: steps may make more or
-    /// fewer examples than the source has.
+    /// The share of the source that has been read, from 0 to 1, if its files tell it: steps may
+    /// make more or fewer examples than the source has.
     pub share: Option<f64>,
 }
 
-/// What will be written of a task: all its splits.
+/// The plans for all splits of a task.
 ///
 /// # Errors
 /// A task without cache step, and files that cannot be reached.
@@ -99,11 +100,12 @@ pub fn split_plans(task: &Task, options: &CacheOptions) -> Result<Vec<SplitPlan>
     task.source.splits(name)?.into_iter().map(plan).collect()
 }
 
-/// Writes the cache of a task, going on where a killed run with the same recipe was. `observe` is
-/// told the split and how far it is. That of a store is made on disk first.
+/// Writes the cache of a task, and continues from the progress of a killed run with the same
+/// recipe. `observe` receives the split and its progress. The cache of a store is made on disk
+/// first.
 ///
 /// # Errors
-/// Whatever is wrong with the task's data, and a folder that cannot be written or is being written.
+/// Any error in the task's data, and a folder that cannot be written or is being written.
 pub fn write_cache(
     task: &Task,
     cache: &CacheFolder,
@@ -113,12 +115,12 @@ pub fn write_cache(
     if cache.path().is_on_disk() {
         return write_on_disk(task, cache, options, observe);
     }
-    // Told before anything is computed where it cannot be written.
+    // A folder that cannot be written is reported before anything is computed.
     cache.path().create_dir_all()?;
     let plans = split_plans(task, options)?;
     let recipe = recipe(task, &plans, options)?;
     let staged = staging(cache, &recipe)?;
-    // Nobody else writes or sends it meanwhile.
+    // No other process writes or sends the cache meanwhile.
     let _lock = lock(&staged)?;
     if options.overwrite {
         staged.clear()?;
@@ -143,7 +145,7 @@ fn write_on_disk(
     CacheWriter { task, cache, options, progress }.write(&plans, observe)
 }
 
-/// Keeps other processes from the folder until dropped, where its file system knows locks.
+/// Locks the folder against other processes until dropped, if its file system supports locks.
 fn lock(cache: &CacheFolder) -> Result<Locked, DataError> {
     match cache.path().try_lock()? {
         Locked::Busy => Err(DataError::CacheBusy { folder: cache.path().to_string() }),
@@ -168,7 +170,7 @@ struct CacheWriter<'a> {
 }
 
 impl CacheWriter<'_> {
-    /// Writes what is not written yet of all splits.
+    /// Writes the missing part of all splits.
     fn write(
         mut self,
         plans: &[SplitPlan],
@@ -251,7 +253,7 @@ impl CacheWriter<'_> {
         Ok(())
     }
 
-    /// Describes a split whose shards are written.
+    /// Writes the description of a split whose shards are written.
     fn finish_split(&mut self, reached: &SplitProgress) -> Result<(), DataError> {
         let SplitProgress { split, lengths, stats, features, .. } = reached;
         if stats.examples() == 0 {
@@ -280,7 +282,7 @@ impl CacheWriter<'_> {
     }
 }
 
-/// How the examples of a split's cache are made.
+/// The plan for the examples of a split's cache.
 pub(super) fn task_plan(options: &CacheOptions, split: &str) -> TaskPlan {
     TaskPlan {
         split: split.to_string(),
@@ -306,13 +308,13 @@ fn pretty(value: &impl serde::Serialize) -> Vec<u8> {
     json
 }
 
-/// The shards of a split, of which the last examples are held in memory.
+/// The shards of a split; the last examples are held in memory.
 struct Shards<'a> {
     cache: &'a CacheFolder,
     reached: SplitProgress,
-    /// What is to be appended to each shard.
+    /// The bytes to be appended to each shard.
     held: Vec<Vec<u8>>,
-    /// Bytes of it.
+    /// Total number of held bytes.
     num_held: usize,
     seed: StageSeed,
     /// The round that deals out examples, and its order of shards.
@@ -320,7 +322,7 @@ struct Shards<'a> {
 }
 
 impl Shards<'_> {
-    /// Makes every shard as long as the progress says, as a killed run may have written more.
+    /// Truncates every shard to the length in the progress, as a killed run may have written more.
     fn trim(&self) -> Result<(), DataError> {
         for (index, &length) in self.reached.lengths.iter().enumerate() {
             self.path(index).set_size(length)?;
@@ -355,7 +357,7 @@ impl Shards<'_> {
         }
     }
 
-    /// Appends what is held and waits until the disk has it.
+    /// Appends the held bytes and waits until the disk has them.
     fn flush(&mut self) -> Result<(), DataError> {
         for index in 0..self.held.len() {
             if self.held[index].is_empty() {

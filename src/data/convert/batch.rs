@@ -1,4 +1,4 @@
-//! What a model is fed: rows of named features.
+//! The input of a model: rows of named features.
 
 use crate::data::example::Key;
 
@@ -40,7 +40,7 @@ impl Batch {
     /// The integers of a feature.
     ///
     /// # Panics
-    /// The batch has no such feature of integers: its converter is another one.
+    /// The batch has no such feature of integers: another converter made it.
     pub fn ints(&self, name: &str) -> &[i32] {
         match self.feature(name).map(|feature| &feature.values) {
             Some(BatchValues::Ints(values)) => values,
@@ -80,7 +80,7 @@ impl BatchFeature {
         }
     }
 
-    /// Appends a row of floats, padded, to a feature that has held nothing else.
+    /// Appends a row of floats, padded, to a feature that has held only floats or padding.
     pub(super) fn push_floats(&mut self, values: &[f64]) {
         if let BatchValues::Ints(ints) = &self.values {
             let zeros = ints.iter().map(|&value| value as f32).collect();

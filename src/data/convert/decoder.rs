@@ -1,4 +1,4 @@
-//! Decoder-only models: language models, and those that see a prefix at once.
+//! Decoder-only models: language models, and models that see a prefix at once.
 
 use super::{
     BatchFeature, Convert, Field, Lengths, Row, RowFeature, fields_of, shifted, take_ints,
@@ -21,14 +21,13 @@ pub struct LMFeatureConverter {}
     alias = "seqio.feature_converters.PrefixLMFeatureConverter"
 )]
 pub struct PrefixLMFeatureConverter {
-    /// Whether inputs count for nothing in the loss.
+    /// Whether inputs are excluded from the loss.
     #[gin(default = true)]
     pub loss_on_targets_only: bool,
 }
 
-/// As the prefix language model, with 'suffixes' behind the targets, which
-/// `target_suffix_weights` marks; where there is no suffix it marks the targets. Source: SeqIO
-/// `feature_converters.py`.
+/// As the prefix language model, with 'suffixes' behind the targets, which `target_suffix_weights`
+/// marks; without suffixes it marks the targets. Source: SeqIO `feature_converters.py`.
 #[derive(Clone, Debug, PartialEq, Eq, Configurable)]
 #[gin(
     name = "seqio.PrefixSuffixLMFeatureConverter",
@@ -37,15 +36,15 @@ pub struct PrefixLMFeatureConverter {
 )]
 pub struct PrefixSuffixLMFeatureConverter {}
 
-/// One of the three others, by which of 'inputs' and 'suffixes' the lengths name. Source: SeqIO
-/// `feature_converters.py`.
+/// One of the three others, chosen by whether the lengths name 'inputs' and 'suffixes'. Source:
+/// SeqIO `feature_converters.py`.
 #[derive(Clone, Debug, PartialEq, Eq, Configurable)]
 #[gin(
     name = "seqio.DecoderFeatureConverter",
     alias = "seqio.feature_converters.DecoderFeatureConverter"
 )]
 pub struct DecoderFeatureConverter {
-    /// Whether inputs count for nothing in the loss.
+    /// Whether inputs are excluded from the loss.
     #[gin(default = true)]
     pub loss_on_targets_only: bool,
 }
@@ -62,7 +61,8 @@ fn model_features(length: usize, is_packed: bool, more: &[&str]) -> Vec<Field> {
     names.map(|name| Field::new(name, length)).collect()
 }
 
-/// Appends what a language model reads; the features between belong to the caller.
+/// Appends the features that a language model reads; the features between them belong to the
+/// caller.
 fn push_lm(targets: &RowFeature, bos_id: i32, out: &mut [BatchFeature]) {
     let (first, rest) = out.split_at_mut(LM_FEATURES.len());
     let [decoder_targets, decoder_inputs, weights] = first else {
@@ -96,17 +96,18 @@ impl Convert for LMFeatureConverter {
     }
 }
 
-/// The fields of joined features: the tokens, and for each of them how many inputs there are.
+/// The fields of joined features: the tokens, and for each token the number of inputs.
 fn joined_fields(fields: Vec<Field>, more: &[&str]) -> Vec<Field> {
     let length = fields.iter().map(|field| field.length).sum();
     let names = ["targets", WIDTH].into_iter().chain(more.iter().copied());
     names.map(|name| Field::new(name, length)).collect()
 }
 
-/// Inputs and what follows them, and their width for each token. Zero is told from padding by -1.
+/// Joins the inputs and the tokens after them, and returns the number of inputs for each token. A
+/// width of 0 is stored as -1, to distinguish it from padding.
 fn join(inputs: Vec<i32>, mut rest: Vec<i32>) -> [Vec<i32>; 2] {
     if rest.is_empty() {
-        // SeqIO gives an example without targets one that is padding.
+        // SeqIO gives an example without targets one padding token.
         rest.push(0);
     }
     let width = match inputs.len() {
@@ -118,11 +119,12 @@ fn join(inputs: Vec<i32>, mut rest: Vec<i32>) -> [Vec<i32>; 2] {
     [joined, widths]
 }
 
-/// Marks the inputs and the position after them; where asked, takes the inputs out of the loss.
+/// Marks the inputs and the position after them; with `loss_on_targets_only`, removes the inputs
+/// from the loss.
 fn push_prefix(row: &Row, loss_on_targets_only: bool, out: &mut [BatchFeature]) {
     let (targets, widths) = (&row.features[0], &row.features[1]);
     let length = out[0].length;
-    // Without packing a row is one example, and its positions go on through the padding.
+    // Without packing a row is one example, and its positions continue through the padding.
     let is_packed = !targets.positions.is_empty();
     let position = |i: usize| match is_packed {
         true => targets.positions.get(i).copied().unwrap_or(0),
@@ -174,7 +176,7 @@ impl Convert for PrefixSuffixLMFeatureConverter {
         let inputs = take_ints(example, "inputs")?;
         let mut targets = take_ints(example, "targets")?;
         let suffixes = take_ints(example, "suffixes")?;
-        // 2 marks what `target_suffix_weights` is to show.
+        // 2 marks the tokens that `target_suffix_weights` shows.
         let num_unmarked = match suffixes.is_empty() {
             true => inputs.len(),
             false => inputs.len() + targets.len(),
@@ -199,7 +201,7 @@ impl Convert for PrefixSuffixLMFeatureConverter {
 }
 
 impl DecoderFeatureConverter {
-    /// Which of the others it is, by the fields that it makes.
+    /// Returns the converter that makes these fields.
     fn delegate(&self, has_prefix: bool, has_suffix: bool) -> Box<dyn Convert> {
         match (has_prefix, has_suffix) {
             (_, true) => Box::new(PrefixSuffixLMFeatureConverter {}),

@@ -4,7 +4,7 @@ use super::{BatchFeature, Convert, Field, Lengths, Row, fields_of};
 use crate::data::error::DataError;
 use crate::gin::Configurable;
 
-/// Converts aligned 'inputs' and 'targets'; the loss is that of the masked inputs. Source: SeqIO
+/// Converts aligned 'inputs' and 'targets'; the loss counts the masked inputs. Source: SeqIO
 /// `feature_converters.py`.
 #[derive(Clone, Debug, PartialEq, Eq, Configurable)]
 #[gin(

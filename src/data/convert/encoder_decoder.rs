@@ -14,7 +14,7 @@ use crate::gin::Configurable;
 pub struct EncDecFeatureConverter {}
 
 /// As [`EncDecFeatureConverter`], for examples that are packed already: `inputs_segment_ids`,
-/// `inputs_positions` and those of the targets are features of theirs.
+/// `inputs_positions` and those of the targets are features of the examples.
 #[derive(Clone, Debug, PartialEq, Eq, Configurable)]
 #[gin(
     name = "seqio.PrePackedEncDecFeatureConverter",

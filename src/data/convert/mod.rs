@@ -1,7 +1,7 @@
-//! From task features to what a model is fed. Source: SeqIO `feature_converters.py`, `utils.py`.
+//! From task features to model features. Source: SeqIO `feature_converters.py`, `utils.py`.
 //!
-//! Every architecture has a converter. It says which fields a row holds and which model features
-//! become of them; trimming, packing and batching are the same for all.
+//! Every architecture has a converter. It defines the fields of a row and the model features made
+//! from them; trimming, packing and batching are the same for all.
 
 mod batch;
 mod decoder;
@@ -66,9 +66,9 @@ pub enum Packing {
     Dense,
 }
 
-/// What an architecture makes of examples.
+/// Converts a task's features into the model's inputs.
 pub(crate) trait Convert {
-    /// The fields of a row and their lengths, or what the task's lengths lack.
+    /// The fields of a row and their lengths, or an error about missing lengths.
     fn fields(&self, lengths: &Lengths) -> Result<Vec<Field>, DataError>;
 
     /// The values of the fields, in their order, for one example.
@@ -87,7 +87,7 @@ pub(crate) trait Convert {
         true
     }
 
-    /// Whether the features reach the model as they are.
+    /// Whether the model gets the features unchanged.
     fn passes_through(&self) -> bool {
         false
     }
@@ -120,7 +120,8 @@ impl FeatureConverter {
     /// The converter for tasks of these feature lengths. `bos_id` is the decoder's first input.
     ///
     /// # Errors
-    /// Lengths that the architecture lacks or needs, or packing where it cannot be.
+    /// Lengths that are missing or that the architecture does not use, or packing that it does not
+    /// support.
     pub fn new(
         class: &ConverterClass,
         lengths: &BTreeMap<String, usize>,
@@ -138,7 +139,7 @@ impl FeatureConverter {
         Ok(Self { class: class.clone(), packing, bos_id, fields, model_features })
     }
 
-    /// What of it and its lengths a saved position must agree on.
+    /// A description of the converter and its lengths, which a saved position must match.
     pub(crate) fn description(&self) -> String {
         let lengths: Vec<String> =
             self.fields.iter().map(|field| format!("{} {}", field.name, field.length)).collect();
@@ -168,7 +169,7 @@ impl FeatureConverter {
         Ok(Row { features, passed: convert.passes_through().then_some(example) })
     }
 
-    /// Whether `next` fits behind `row`.
+    /// Whether `next` fits in `row` after its examples.
     fn fits(&self, row: &Row, next: &Row) -> bool {
         let features = row.features.iter().zip(&next.features).zip(&self.fields);
         let mut sums = features
@@ -182,10 +183,10 @@ impl FeatureConverter {
         Batch { rows: 0, features: self.model_features.iter().map(feature).collect() }
     }
 
-    /// One unpacked row an example, in order; the rows up to `rows` are padding.
+    /// Makes one unpacked row for each example, in order; the rows up to `rows` are padding.
     ///
     /// # Errors
-    /// An example that lacks a feature; longer ones are trimmed.
+    /// An example without a required feature; longer features are trimmed.
     pub fn batch(&self, examples: &[Example], rows: usize) -> Result<Batch, DataError> {
         let mut batch = self.empty_batch(rows);
         for example in examples {
@@ -223,7 +224,7 @@ fn take_ints(example: &mut Example, key: &str) -> Result<Vec<i32>, DataError> {
     }
 }
 
-/// A field for each of these task features, which must be all that the lengths name.
+/// A field for each of these task features; the lengths must name no others.
 fn fields_of(class: &str, names: &[&str], lengths: &Lengths) -> Result<Vec<Field>, DataError> {
     if let Some(extra) = lengths.keys().find(|key| !names.contains(&&key[..])) {
         let takes: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();

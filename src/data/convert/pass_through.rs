@@ -1,11 +1,11 @@
-//! Features that are the model's already.
+//! Features that the model can read without conversion.
 
 use super::{BatchFeature, Convert, Field, Lengths, Row, feature_length, take_ints};
 use crate::data::error::DataError;
 use crate::data::example::{Example, Value};
 use crate::gin::Configurable;
 
-/// Hands on the features that `task_feature_lengths` names, padded. Source: SeqIO
+/// Passes on the features that `task_feature_lengths` names, padded. Source: SeqIO
 /// `feature_converters.py`.
 #[derive(Clone, Debug, PartialEq, Eq, Configurable)]
 #[gin(
@@ -14,7 +14,7 @@ use crate::gin::Configurable;
 )]
 pub struct PassThroughFeatureConverter {}
 
-/// Hands on the features of a packed language model, each as long as the targets. Source: SeqIO
+/// Passes on the features of a packed language model, each as long as the targets. Source: SeqIO
 /// `feature_converters.py`.
 #[derive(Clone, Debug, PartialEq, Eq, Configurable)]
 #[gin(
@@ -23,7 +23,7 @@ pub struct PassThroughFeatureConverter {}
 )]
 pub struct PrePackedLMFeatureConverter {}
 
-/// Hands on the features of a packed prefix language model, each as long as inputs and targets
+/// Passes on the features of a packed prefix language model, each as long as inputs and targets
 /// together. Source: SeqIO `feature_converters.py`.
 #[derive(Clone, Debug, PartialEq, Eq, Configurable)]
 #[gin(

@@ -13,7 +13,7 @@ const OPEN_ROWS: usize = 32;
 pub(crate) struct Row {
     /// In the order of the converter's fields.
     pub features: Vec<RowFeature>,
-    /// What the converter passes on as it is.
+    /// The example that the converter passes on unchanged.
     pub passed: Option<Example>,
 }
 
@@ -26,9 +26,9 @@ pub(crate) struct RowFeature {
 }
 
 impl RowFeature {
-    /// The number of each token's example, from 1; 0 where the token is.
+    /// The number of each token's example, from 1; 0 if the token is 0.
     ///
-    /// As in SeqIO, an example that lacks the feature counts for nothing here.
+    /// As in SeqIO, an example without the feature is not counted here.
     pub(super) fn segment_ids(&self) -> impl Iterator<Item = i32> {
         let mut segment = 0;
         self.tokens.iter().zip(&self.positions).map(move |(&token, &position)| {
@@ -70,19 +70,19 @@ impl Row {
     }
 }
 
-/// Makes rows of examples: one each, or packed.
+/// Makes rows of examples: one row for each example, or packed rows.
 pub(crate) struct Rows {
     input: Stage,
     converter: FeatureConverter,
     /// Examples of the current packing batch that were packed.
     in_batch: usize,
-    /// Rows with room, in the order they were begun.
+    /// Rows with room, oldest first.
     open: Vec<Row>,
     ended: bool,
 }
 
 impl Rows {
-    /// Rows of what `input` yields.
+    /// Makes rows of the examples that `input` yields.
     pub(crate) fn new(input: Stage, converter: FeatureConverter) -> Self {
         Self { input, converter, in_batch: 0, open: Vec::new(), ended: false }
     }
@@ -92,8 +92,8 @@ impl Rows {
         example.map(|example| self.converter.row(example)).transpose()
     }
 
-    /// SeqIO's way: in order, a row at a time. It packs batches of as many examples as the longest
-    /// row has tokens, and a row never crosses the end of such a batch.
+    /// Packs as SeqIO does: in order, a row at a time. Its packing batches have as many examples as
+    /// the longest row has tokens, and a row never crosses the end of such a batch.
     fn pull_greedy(&mut self) -> Result<Option<Row>, DataError> {
         let packing_batch = self.converter.fields.iter().map(|field| field.length).max();
         loop {
@@ -119,8 +119,8 @@ impl Rows {
         }
     }
 
-    /// Many rows at a time: each example goes to the fullest row that has room for it, and the
-    /// fullest of all makes way where none has.
+    /// Fills many rows at a time: each example goes to the fullest row that has room for it; if no
+    /// row has room, the fullest row is yielded.
     fn pull_dense(&mut self) -> Result<Option<Row>, DataError> {
         while !self.ended {
             let Some(next) = self.pull_row()? else {
@@ -129,7 +129,7 @@ impl Rows {
             };
             let fullest = |rows: &[Row], fits: &dyn Fn(&Row) -> bool| {
                 let fitting = rows.iter().enumerate().filter(|(_, row)| fits(row));
-                // The earliest of equals, so that none waits forever.
+                // The earliest of equally full rows, so that no row waits forever.
                 fitting.rev().max_by_key(|(_, row)| row.num_tokens()).map(|(i, _)| i)
             };
             let has_room = |row: &Row| self.converter.fits(row, &next);

@@ -1,4 +1,5 @@
-//! The parts of a data set: which streams, how each is read, what they agree on.
+//! The parts of a data set: its streams, the plans for reading them, and the settings that they
+//! share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(super) struct Builder<'a> {
     ends: MixEnds,
     caches: Caches,
     listing: Listing,
-    /// Who reads files for several streams.
+    /// Readers of files for several streams.
     pub(super) reads: SharedReads,
     seed: u64,
 }
@@ -58,7 +59,7 @@ impl<'a> Builder<'a> {
         Ok(Self { config, options, parts, ends, caches, listing, reads, seed })
     }
 
-    /// How tasks are read for one of several streams.
+    /// The plan for reading tasks for one of several streams.
     pub(super) fn plan(
         &self,
         lengths: Option<BTreeMap<String, usize>>,
@@ -84,13 +85,13 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Threads for a single stream; several have threads of their own.
+    /// Threads for a single stream; several streams start their own threads.
     pub(super) fn workers(&self, num_streams: usize) -> Option<Workers> {
         let num_threads = map_threads(self.config).filter(|_| num_streams == 1)?;
         Some(Workers::start(num_threads, self.parts.len()))
     }
 
-    /// The feature lengths: given, or those of the longest example of all shards.
+    /// The feature lengths: the given ones, or those of the longest example of all shards.
     pub(super) fn lengths(&self) -> Result<BTreeMap<String, usize>, DataError> {
         if let Some(lengths) = &self.config.task_feature_lengths {
             return Ok(lengths.clone());
@@ -117,8 +118,9 @@ impl<'a> Builder<'a> {
         Ok((Rows::new(self.examples(&plan)?, converter.clone()), converter))
     }
 
-    /// Streams of the data set: as many as before where a run goes on, even if its data have grown; one where
-    /// the data end, so that its last batch is one batch. `files` as [`Self::files`] has it.
+    /// Number of streams of the data set. A continued run keeps its number, even if its data have
+    /// grown; data that end have one stream, so that their last batch is one batch. `files` is the
+    /// result of [`Self::files`].
     pub(super) fn num_streams(
         &self,
         converter: &FeatureConverter,
@@ -138,14 +140,15 @@ impl<'a> Builder<'a> {
         let plan = self.plan(None, 0, 1);
         let mut bytes = 0;
         for (task, _) in self.drawn() {
-            // One without the split is left out, or the error of all, when the pipelines are built.
+            // A task without the split is omitted when the pipelines are built; if no task has the
+            // split, that is an error.
             let of_task = num_bytes(task, &plan, ENOUGH_BYTES.saturating_sub(bytes));
             bytes += if_split(of_task)?.unwrap_or(0);
         }
         Ok(num_streams(self.config.batch_size, bytes))
     }
 
-    /// The tasks that are not read as they were asked for.
+    /// Notices of tasks without the split or without a cache step.
     pub(super) fn notices(&self) -> Result<Vec<String>, DataError> {
         let (mut lacking, mut uncached) = (Vec::new(), Vec::new());
         let plan = self.plan(None, 0, 1);
@@ -167,9 +170,9 @@ impl<'a> Builder<'a> {
             .collect())
     }
 
-    /// Where to begin: at the position given, if it is one of these data. A position is that of examples, and so
-    /// another batch size continues from it. A position in another data set, as a run has that pretrained and
-    /// fine-tunes now, is left with a notice.
+    /// The position to begin at: the given one, if it belongs to these data. A position counts
+    /// examples, so another batch size continues from it. A position in another data set, for
+    /// example of a pretraining run that now fine-tunes, is dropped with a notice.
     pub(super) fn state(
         &self,
         stream: String,
@@ -192,7 +195,7 @@ impl<'a> Builder<'a> {
         Ok(DatasetState { stream, seed, batches: 0, next_stream, positions, bad_records })
     }
 
-    /// What follows from another batch size than that of the saved position.
+    /// A notice of a batch size that differs from that of the saved position.
     fn changed_batch(&self, state: &DatasetState) -> Option<String> {
         let (saved, now) = (batch_of(&state.stream)?.1, self.config.batch_size);
         (saved != now.to_string()).then(|| {
@@ -203,12 +206,13 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// The tasks that are read, with their rates. One of rate 0 is evaluated with its mixture and never drawn.
+    /// The tasks that are read, with their rates. A task of rate 0 is evaluated with its mixture
+    /// and never drawn.
     fn drawn(&self) -> impl Iterator<Item = &(Arc<Task>, f64)> {
         self.parts.values().filter(|(_, rate)| *rate > 0.0)
     }
 
-    /// Which files the data are, as far as their names tell: a position in others means nothing.
+    /// A description of the data's files by their names: a position in other files has no meaning.
     pub(super) fn files(&self) -> Result<String, DataError> {
         let (plan, mut names) = (self.plan(None, 0, 1), Vec::new());
         for (task, _) in self.drawn() {
@@ -248,7 +252,8 @@ impl<'a> Builder<'a> {
         Ok(Box::new(Mix::new(stages, seed, features, self.ends)))
     }
 
-    /// What a saved position must agree on with the run that takes it up; `files` as [`Self::files`] has it.
+    /// A description that a saved position must match before a run continues from it; `files` is
+    /// the result of [`Self::files`].
     pub(super) fn stream(
         &self,
         converter: &FeatureConverter,
@@ -275,7 +280,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// That tasks have not what was asked for, and what becomes of them.
+/// Reports tasks without a split or cache step, and how they are treated.
 fn notice_of(names: &[&str], what: &str, fate: &str) -> Option<String> {
     match names {
         [] => None,
@@ -287,24 +292,24 @@ fn notice_of(names: &[&str], what: &str, fate: &str) -> Option<String> {
     }
 }
 
-/// A description of streams around the size of their batches, and that size.
+/// Splits a description of streams into the parts around the batch size, and the batch size.
 fn batch_of(stream: &str) -> Option<((&str, &str), &str)> {
     let (before, rest) = stream.rsplit_once(" batch ")?;
     let (size, after) = rest.split_once(' ')?;
     Some(((before, after), size))
 }
 
-/// A description of streams, whatever the size of their batches.
+/// A description of streams without the batch size.
 fn without_batch(stream: &str) -> (&str, &str) {
     batch_of(stream).map_or((stream, ""), |(rest, _)| rest)
 }
 
-/// Name and split, which a description of streams begins with.
+/// Name and split, with which a description of streams begins.
 fn data_set(stream: &str) -> String {
     stream.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// T5X's default seed.
+/// T5X's default seed: the clock's seconds.
 fn seconds_of_clock() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |duration| duration.as_secs())

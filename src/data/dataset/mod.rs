@@ -18,7 +18,8 @@ use crate::gin::{Configurable, ModuleName};
 
 use build::Builder;
 
-/// Which examples, how long, in which order, how many at once. Source: T5X `utils.py`.
+/// The data of a run: the task, split and seed, the lengths of features, and the batch size.
+/// Source: T5X `utils.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "t5x.utils.DatasetConfig",
@@ -63,7 +64,7 @@ pub struct DatasetConfig {
     pub num_prefetch_threads: Option<usize>,
 }
 
-/// What a run adds to a [`DatasetConfig`].
+/// Options that a run adds to a [`DatasetConfig`].
 #[derive(Clone, Debug)]
 pub struct DatasetOptions {
     /// This host's shard, below `num_shards`.
@@ -84,13 +85,13 @@ pub struct DatasetOptions {
     pub drop_remainder: bool,
     /// Batches made ahead.
     pub prefetch: NonZeroUsize,
-    /// Counts the records that sources skip; keep a clone to read it.
+    /// Counter of the records that sources skip; keep a clone to read it.
     pub bad_records: BadRecords,
     /// A position of an earlier run.
     pub resume: Option<DatasetState>,
 }
 
-/// Batches made ahead unless a run says otherwise.
+/// Default number of batches made ahead.
 pub const PREFETCH: NonZeroUsize = NonZeroUsize::new(4).expect("4 is not 0");
 
 impl Default for DatasetOptions {
@@ -113,7 +114,7 @@ impl Default for DatasetOptions {
 
 /// The batches of a data set, as the model's converter makes them.
 ///
-/// All mistakes that can be known without reading examples are found here; the others come from
+/// All mistakes that can be found without reading examples are reported here; the others come from
 /// [`BatchIterator::next_batch`].
 pub fn get_dataset(
     config: &DatasetConfig,
@@ -156,7 +157,7 @@ pub fn get_dataset(
 /// The batches of T5X's training evaluation, by task: the rows of one epoch, repeated, of which
 /// each shard takes its part, until there are `eval_steps` batches.
 ///
-/// Tasks without the split are left out.
+/// Tasks without the split are omitted.
 pub fn training_eval_batches(
     config: &DatasetConfig,
     tasks: &dyn TaskProvider,
@@ -171,7 +172,7 @@ pub fn training_eval_batches(
             continue;
         }
         let config = DatasetConfig { mixture_or_task_name: name.clone(), ..config.clone() };
-        // Rows are dealt out to the shards, so that uneven files do no harm.
+        // Rows are dealt out to the shards, so uneven files cause no differences.
         let whole = DatasetOptions {
             num_shards: 1,
             shard_index: 0,
@@ -202,11 +203,11 @@ pub fn training_eval_batches(
     Ok(found)
 }
 
-/// Looks whether some task of a data set has its split. Where its source cannot tell otherwise, files are listed;
-/// none is read.
+/// Checks that at least one task of a data set has the split. If a source has no list of splits,
+/// its files are listed; no file is read.
 ///
 /// # Errors
-/// [`DataError::UnknownSplit`] where none has it; others where a source cannot be looked at.
+/// [`DataError::UnknownSplit`] if no task has it; other errors if a source cannot be accessed.
 pub fn check_split(config: &DatasetConfig, tasks: &dyn TaskProvider) -> Result<(), DataError> {
     let (name, split) = (&config.mixture_or_task_name, &config.split);
     let all = mixture_tasks(name, tasks)?;
@@ -240,12 +241,12 @@ fn unshared_split(config: &DatasetConfig) -> DataError {
     }
 }
 
-/// The tasks that a name stands for, by name: itself, or those of a mixture.
+/// The tasks that a name refers to, by name: the task itself, or the tasks of a mixture.
 pub fn subtasks(name: &str, tasks: &dyn TaskProvider) -> Result<Vec<Arc<Task>>, DataError> {
     Ok(mixture_tasks(name, tasks)?.into_values().collect())
 }
 
-/// The tasks that a name stands for, by name, and how often each is drawn, relative to the others.
+/// The tasks that a name refers to, by name, and their rates relative to each other.
 pub fn mixture_rates(
     name: &str,
     tasks: &dyn TaskProvider,

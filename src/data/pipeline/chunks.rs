@@ -1,4 +1,4 @@
-//! Joining examples and making several of one.
+//! Joining several examples to one, and splitting one example into several.
 
 use super::map::{place, skip};
 use super::pull::{Pull, Stage, StageState};
@@ -8,24 +8,24 @@ use crate::data::preprocess::{FlatMapStep, JoinStep, Place};
 use crate::data::random::StageSeed;
 use crate::data::source::BadRecordGuard;
 
-/// What a stage of a task's preprocessor needs besides its step.
+/// The context of a preprocessor's stage.
 pub(crate) struct StepContext {
     pub task: String,
     pub name: &'static str,
     pub seed: StageSeed,
-    /// What becomes of examples that the step can make nothing of.
+    /// Handles examples that the step cannot process.
     pub bad_records: BadRecordGuard,
 }
 
 impl StepContext {
-    /// What went wrong with an example.
+    /// The error for an example.
     pub(super) fn error(&self, origin: Option<&Origin>, counter: u64, reason: String) -> DataError {
         let (task, step) = (self.task.clone(), self.name.to_string());
         DataError::Preprocess { task, step, place: place(origin, counter), reason }
     }
 }
 
-/// Makes one example of several.
+/// Makes one example from several.
 pub(crate) struct Join {
     pub input: Stage,
     pub context: StepContext,
@@ -68,7 +68,7 @@ impl Pull for Join {
     }
 }
 
-/// Makes any number of examples of each.
+/// Makes any number of examples from each example.
 pub(crate) struct FlatMap {
     input: Stage,
     context: StepContext,
@@ -78,7 +78,7 @@ pub(crate) struct FlatMap {
     held: Option<Held>,
 }
 
-/// What was made of one example, and where that came from.
+/// The examples made from one example, and its position in the input.
 struct Held {
     input: StageState,
     made: std::vec::IntoIter<Example>,
@@ -86,12 +86,12 @@ struct Held {
 }
 
 impl FlatMap {
-    /// Applies `step` to what `input` yields.
+    /// Applies `step` to the examples that `input` yields.
     pub(crate) fn new(input: Stage, context: StepContext, step: Box<dyn FlatMapStep>) -> Self {
         Self { input, context, step, counter: 0, held: None }
     }
 
-    /// Takes hold of what the next example becomes; `false` at the end.
+    /// Holds the examples made from the next example; `false` at the end.
     fn hold_next(&mut self) -> Result<bool, DataError> {
         let input = self.input.save();
         let Some(mut example) = self.input.pull()? else {
@@ -133,7 +133,7 @@ impl Pull for FlatMap {
         }
     }
 
-    /// Where the example at hand came from, and how many of those made of it are gone.
+    /// Saves the position of the current example, and the number of results already taken.
     fn save(&self) -> StageState {
         let (counters, input) = match &self.held {
             Some(held) => (vec![self.counter - 1, held.taken], held.input.clone()),

@@ -5,14 +5,14 @@ use crate::data::convert::{BatchValues, FeatureConverter, Rows};
 use crate::data::error::DataError;
 use crate::data::example::{Example, Value};
 
-/// Makes each row of a converter an example, whose features are the model's.
+/// Converts each row of a converter to an example with the model's features.
 pub(crate) struct Convert {
     rows: Rows,
     converter: FeatureConverter,
 }
 
 impl Convert {
-    /// Converts what `input` yields.
+    /// Converts the examples that `input` yields.
     pub(crate) fn new(input: Stage, converter: FeatureConverter) -> Self {
         Self { rows: Rows::new(input, converter.clone()), converter }
     }

@@ -1,4 +1,4 @@
-//! What there is to read of a task, as far as that decides how it is shared out.
+//! The extent of a task's data, which decides how they are divided among streams.
 
 use super::task::{TaskPlan, cache_of, split_files};
 use crate::data::cache::cache_step;
@@ -11,13 +11,14 @@ fn planned_files(task: &Task, plan: &TaskPlan) -> Result<SplitFiles, DataError> 
     split_files(task, cache.as_ref(), plan)
 }
 
-/// The names of the files that a task is read from, in order; of split data sets, with the records that are.
+/// The names of the files that a task is read from, in order; for split data sets, with the range
+/// of records that is read.
 pub(crate) fn file_names(task: &Task, plan: &TaskPlan) -> Result<Vec<String>, DataError> {
     let files = planned_files(task, plan)?.files;
     Ok(files.iter().map(|file| format!("{}{:?}", file.path.file_name(), file.records)).collect())
 }
 
-/// Bytes of a task as they are stored, counted until there are `enough`; none where only its first records are
+/// Stored bytes of a task, counted until the sum reaches `enough`; 0 if only its first records are
 /// read, whose size is not known.
 pub(crate) fn num_bytes(task: &Task, plan: &TaskPlan, enough: u64) -> Result<u64, DataError> {
     let split = planned_files(task, plan)?;

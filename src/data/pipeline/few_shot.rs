@@ -8,11 +8,11 @@ use crate::data::example::{Example, Key, Value};
 pub(crate) struct FewShot {
     pub task: String,
     pub eval: Stage,
-    /// The training examples, without end; `None` for no shots.
+    /// The training examples, repeated forever; `None` for no shots.
     pub train: Option<Stage>,
     pub num_shots: usize,
     pub train_feature_keys: Vec<String>,
-    /// Where every example gets the same training examples: where those began, and what they are.
+    /// Set if every example gets the same training examples: their start position and the examples.
     pub fixed: Option<Option<(StageState, Vec<Example>)>>,
 }
 

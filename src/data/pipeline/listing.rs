@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::data::error::DataError;
 use crate::data::source::SplitFiles;
 
-/// What was listed of one split of each task. Clones share it.
+/// The listed files of one split of each task. Clones share the listing.
 #[derive(Clone, Default)]
 pub(crate) struct Listing(Arc<Mutex<HashMap<String, SplitFiles>>>);
 
@@ -17,7 +17,7 @@ impl Listing {
         Self(Arc::new(Mutex::new(HashMap::from([(task.to_string(), files)]))))
     }
 
-    /// The files of a task, which `list` finds when they are first asked for.
+    /// The files of a task; `list` finds them at the first call.
     pub(super) fn files_of(
         &self,
         task: &str,

@@ -1,4 +1,4 @@
-//! Maps of single examples, fused: the same for one thread and for many.
+//! Fused maps of single examples: the same for one thread and for many.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,16 +10,16 @@ use crate::data::preprocess::{MapStep, Place};
 use crate::data::random::StageSeed;
 use crate::data::source::{BadRecordGuard, Record, RecordParser};
 
-/// A map with what it needs besides the example.
+/// A map with its name and seed.
 pub(crate) struct NamedStep {
     pub name: &'static str,
     pub seed: StageSeed,
     pub step: Box<dyn MapStep>,
 }
 
-/// Maps in a row, a function of the item and its counter; shared by threads.
+/// A sequence of maps, a function of the item and its counter; shared by threads.
 pub(crate) trait MapItems<In>: Send + Sync {
-    /// The example, or `None` where a map drops it.
+    /// The example, or `None` if a map drops it.
     fn apply(&self, item: In, counter: u64) -> Result<Option<Example>, DataError>;
 }
 
@@ -27,7 +27,7 @@ pub(crate) trait MapItems<In>: Send + Sync {
 pub(crate) struct ExampleMaps {
     pub task: String,
     pub steps: Vec<NamedStep>,
-    /// What becomes of examples that a map can make nothing of.
+    /// Handles examples that a map cannot process.
     pub bad_records: BadRecordGuard,
 }
 
@@ -52,12 +52,12 @@ impl MapItems<Example> for ExampleMaps {
     }
 }
 
-/// An example as a message names it: by its line, else by how many were read before it.
+/// The name of an example in messages: its line, otherwise the number of examples read before it.
 pub(super) fn place(origin: Option<&Origin>, counter: u64) -> String {
     origin.map_or_else(|| format!("example {}", counter + 1), Origin::to_string)
 }
 
-/// Passes the error on, or takes note of an example that may be left out.
+/// Passes the error on, or records an example that may be skipped.
 pub(super) fn skip(
     bad_records: &BadRecordGuard,
     error: DataError,
@@ -99,7 +99,7 @@ pub(crate) struct Map<In: Pull> {
 }
 
 impl<In: Pull> Map<In> {
-    /// Applies `maps` to what `input` yields.
+    /// Applies `maps` to the items that `input` yields.
     pub(crate) fn new(input: In, maps: Arc<dyn MapItems<In::Item>>) -> Self {
         Self { input, maps, counter: 0 }
     }
@@ -123,7 +123,7 @@ impl<In: Pull> Pull for Map<In> {
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        // A machine with other threads saves the same maps as "parallel_map".
+        // A machine with other threads saves the state of the same maps as "parallel_map".
         if state.stage == "parallel_map" {
             state.expect("parallel_map", Some(2), 1)?;
             self.counter = state.counters[0];
@@ -139,7 +139,7 @@ impl<In: Pull> Pull for Map<In> {
     }
 }
 
-/// Counts what passes, so that the reader notices when nothing does.
+/// Counts the examples that pass, so that the reader notices when there are none.
 pub(crate) struct Count {
     pub input: Stage,
     pub produced: Arc<AtomicU64>,

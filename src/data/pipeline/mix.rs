@@ -1,4 +1,4 @@
-//! Mixtures: which tasks, at which rates, and drawing from them.
+//! Mixtures: their tasks, the rates of the tasks, and drawing from them.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -15,7 +15,8 @@ use crate::data::task::{Task, TaskOrMixture, TaskProvider};
 /// The tasks of a mixture by name, with their rates.
 pub(crate) type MixtureParts = BTreeMap<String, (Arc<Task>, f64)>;
 
-/// The tasks that a name stands for. The rates of a mixture within a mixture are scaled to its own.
+/// The tasks that a name refers to. The rates of a mixture within a mixture are scaled to its own
+/// rate.
 pub(crate) fn mixture_parts(
     name: &str,
     tasks: &dyn TaskProvider,
@@ -23,7 +24,8 @@ pub(crate) fn mixture_parts(
     Walk { tasks, with_rates: true, within: Vec::new(), parts: MixtureParts::new() }.parts_of(name)
 }
 
-/// The same tasks, for who draws from none of them: rates that cannot be computed are no mistake.
+/// The same tasks, for a caller that draws from none of them: rates that cannot be computed are not
+/// an error.
 pub(crate) fn mixture_tasks(
     name: &str,
     tasks: &dyn TaskProvider,
@@ -36,7 +38,7 @@ pub(crate) fn mixture_tasks(
 /// Follows mixtures within mixtures.
 struct Walk<'a> {
     tasks: &'a dyn TaskProvider,
-    /// Whether rates are computed; else all tasks count the same.
+    /// Whether rates are computed; otherwise all tasks have the same rate.
     with_rates: bool,
     /// Mixtures that are being followed, outermost first.
     within: Vec<String>,
@@ -121,7 +123,7 @@ fn rate_of(
     }
 }
 
-/// Tasks that are mixed have the same features, of the same vocabulary and type.
+/// Checks that mixed tasks have the same features, of the same vocabulary and type.
 fn check_compatible(name: &str, parts: &MixtureParts) -> Result<(), DataError> {
     let mut tasks = parts.values().map(|(task, _)| task);
     let Some(first) = tasks.next() else { return Ok(()) };
@@ -153,22 +155,24 @@ fn check_compatible(name: &str, parts: &MixtureParts) -> Result<(), DataError> {
     Ok(())
 }
 
-/// When a mixture ends.
+/// The end of a mixture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MixEnds {
-    /// With the first task that does.
+    /// With the first task that ends.
     WithTheFirst,
-    /// With the last; the others are drawn as before.
+    /// With the last task that ends; the others are drawn as before.
     WithTheLast,
 }
 
 /// Draws each example from a task chosen by rate.
 pub(crate) struct Mix {
     inputs: Vec<Stage>,
-    /// Where each task is, if that was asked for since it was drawn last: a batch draws from few of many tasks.
+    /// The position of each task, if it was saved since the task's last draw: a batch draws from
+    /// few of many tasks.
     saved: Vec<OnceCell<Arc<StageState>>>,
     ends: MixEnds,
-    /// Tasks that have ended; found anew after a position is taken up, since they stay so.
+    /// Tasks that have ended; after a restored position they are found again, since a task that has
+    /// ended stays so.
     ended: Vec<bool>,
     /// Sums of the rates up to each task.
     cumulative: Vec<f64>,

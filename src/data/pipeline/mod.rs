@@ -5,8 +5,8 @@
 //!        -> Shuffle -> Mix
 //! ```
 //!
-//! Every stage can [`save`](Pull::save) its position and take it up again. Stages that look ahead
-//! do not save what they hold but where it came from: they pull it again.
+//! Every stage can [`save`](Pull::save) its position and restore it. Stages that look ahead do not
+//! save the items they hold but the position of these items: they pull them again.
 
 mod chunks;
 mod convert;

@@ -13,14 +13,15 @@ use crate::data::error::DataError;
 use crate::data::example::Example;
 use crate::data::preprocess::BatchStep;
 
-/// Items that travel to a thread at once: enough to make the trip cheap, few enough that a
+/// Items that are sent to a thread at once: enough to make sending cheap, few enough that a
 /// restored pipeline repeats little.
 const CHUNK: usize = 64;
-/// Chunks that are sent for one that is handed on: two, so that soon as many are under way as may be.
+/// Chunks sent for each chunk that is yielded: two, so that the number of pending chunks soon
+/// reaches its maximum.
 const CHUNKS_AT_ONCE: usize = 2;
 type Mapped = Result<Vec<Example>, DataError>;
 
-/// Maps what a stage yields; this is where the time goes, so threads do it where there are some.
+/// Maps the items of a stage; most of the time is spent here, so threads do it if there are any.
 pub(crate) fn mapped<In>(
     input: In,
     maps: Arc<dyn MapItems<In::Item>>,
@@ -35,7 +36,7 @@ where
     }
 }
 
-/// A step over batches of what a stage yields.
+/// A step over batches of the examples that a stage yields.
 pub(super) fn batched(
     input: Stage,
     context: StepContext,
@@ -52,13 +53,13 @@ pub(super) fn batched(
     })
 }
 
-/// Items in a row, a function of them and the counter of the first; shared by threads.
+/// A function of a sequence of items and the counter of the first; shared by threads.
 trait MapChunk<In>: Send + Sync {
-    /// The examples that they become.
+    /// The examples made from the items.
     fn apply(&self, items: Vec<In>, counter: u64) -> Mapped;
 }
 
-/// Each item for itself.
+/// Maps each item separately.
 struct Each<In>(Arc<dyn MapItems<In>>);
 
 impl<In> MapChunk<In> for Each<In> {
@@ -68,7 +69,7 @@ impl<In> MapChunk<In> for Each<In> {
     }
 }
 
-/// A step that takes them together.
+/// A step that processes the items together.
 struct Batches {
     context: StepContext,
     step: Box<dyn BatchStep>,
@@ -89,14 +90,14 @@ impl MapChunk<Example> for Batches {
     }
 }
 
-/// A chunk that threads work on, and where it came from.
+/// A chunk that threads work on, and its position in the input.
 struct Pending {
     counter: u64,
     input: StageState,
     done: Receiver<Mapped>,
 }
 
-/// The chunk that is being handed on.
+/// The chunk whose examples are being yielded.
 struct Current {
     counter: u64,
     input: StageState,
@@ -104,9 +105,9 @@ struct Current {
     taken: u64,
 }
 
-/// Maps chunks of items on threads, where there are some; yields them in the order pulled.
+/// Maps chunks of items on threads, if there are any; yields the results in the order pulled.
 pub(crate) struct ParallelMap<In: Pull> {
-    /// As its state is named.
+    /// The name of the stage in its state.
     stage: &'static str,
     /// Items that are mapped at once.
     chunk: usize,
@@ -124,7 +125,7 @@ impl<In: Pull> ParallelMap<In>
 where
     In::Item: Send + 'static,
 {
-    /// Applies `maps` to what `input` yields.
+    /// Applies `maps` to the items that `input` yields.
     pub(crate) fn new(input: In, maps: Arc<dyn MapItems<In::Item>>, workers: Workers) -> Self {
         Self { workers: Some(workers), ..Self::of(input, Arc::new(Each(maps))) }
     }
@@ -135,8 +136,9 @@ where
         Self { stage, chunk, input, counter: 0, ended: false, maps, workers, pending, current }
     }
 
-    /// Keeps the threads busy. What is under way grows with what is handed on: a stage below may make one item
-    /// of many records, and the reader takes data that it has to repeat for nothing as empty.
+    /// Keeps the threads busy. The number of pending chunks grows with the number of yielded
+    /// chunks: a stage below may make one item from many records, and the reader treats data that
+    /// it repeats without any output as empty.
     fn fill(&mut self) -> Result<(), DataError> {
         let most = self.workers.as_ref().map_or(1, |workers| workers.max_pending);
         for _ in 0..CHUNKS_AT_ONCE {
@@ -148,7 +150,7 @@ where
         Ok(())
     }
 
-    /// Has a thread map the next chunk.
+    /// Sends the next chunk to a thread.
     fn send_chunk(&mut self) -> Result<(), DataError> {
         let (counter, input) = (self.counter, self.input.save());
         let mut items = Vec::with_capacity(self.chunk);
@@ -165,7 +167,7 @@ where
         let (done, result) = sync_channel(1);
         let maps = self.maps.clone();
         let map = move || {
-            // Nobody waits for it when the pipeline is being dropped.
+            // The receiver is gone when the pipeline is being dropped.
             let _ = done.send(maps.apply(items, counter));
         };
         match &self.workers {
@@ -208,7 +210,7 @@ where
         }
     }
 
-    /// Where the current chunk began, and how many of its examples are taken.
+    /// Saves the position of the current chunk, and the number of its examples already taken.
     fn save(&self) -> StageState {
         let (counters, input) = match &self.current {
             Some(current) => (vec![current.counter, current.taken], current.input.clone()),

@@ -18,15 +18,15 @@ struct Pool {
 #[derive(Clone)]
 pub(crate) struct Workers {
     pool: Arc<Pool>,
-    /// Chunks that one stage has under way at once.
+    /// Maximum number of pending chunks of one stage.
     pub max_pending: usize,
 }
 
-/// Chunks under way for each thread, over all stages where there are few.
+/// Pending chunks for each thread, over all stages if there are few stages.
 const CHUNKS_PER_THREAD: usize = 2;
 
 impl Workers {
-    /// Starts threads for as many stages.
+    /// Starts threads for this number of stages.
     pub(crate) fn start(num_threads: NonZeroUsize, num_stages: usize) -> Self {
         let (jobs, queue) = channel();
         let queue = Arc::new(Mutex::new(queue));
@@ -39,7 +39,7 @@ impl Workers {
         Self { pool: Arc::new(Pool { jobs: Some(jobs), threads }), max_pending }
     }
 
-    /// Has a thread run the job.
+    /// Runs the job on a thread.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
         let jobs = self.pool.jobs.as_ref().expect("the queue is open until drop");
         jobs.send(Box::new(job)).expect("the threads wait until drop");

@@ -1,4 +1,4 @@
-//! A stage of a pipeline: pulled item by item, and able to say and take up its position.
+//! A stage of a pipeline: it yields item by item, and can save and restore its position.
 
 use std::sync::Arc;
 
@@ -8,18 +8,19 @@ use crate::data::error::DataError;
 use crate::data::example::Example;
 use crate::data::source::Restart;
 
-/// Where a stage is: counters and buffered examples, and the same for the stages it pulls from.
+/// The position of a stage: counters and buffered examples, and the positions of the stages it
+/// pulls from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageState {
-    /// Name of the kind of stage, to notice a state of another pipeline.
+    /// Name of the kind of stage, to detect a state of another pipeline.
     pub stage: String,
-    /// Counters, in the stage's own order.
+    /// Counters, in an order that the stage defines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<u64>,
-    /// Examples that were pulled and not handed on.
+    /// Examples that were pulled and not yielded yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Example>,
-    /// For each file that is open, where decompressing can begin; empty where none is compressed.
+    /// For each open file, the point where decompression can begin; empty if no file is compressed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarts: Vec<Option<Arc<Restart>>>,
     /// The stages it pulls from.
@@ -38,7 +39,7 @@ impl StageState {
         Self { stage: stage.to_string(), counters, inputs, ..Self::default() }
     }
 
-    /// Checks that it is of this kind, with so many counters (`None`: any) and inputs.
+    /// Checks the kind of stage, the number of counters (`None`: any) and the number of inputs.
     pub(crate) fn expect(
         &self,
         stage: &str,
@@ -56,18 +57,18 @@ impl StageState {
     }
 }
 
-/// A stage that is pulled for its items.
+/// A stage that yields items on request.
 pub(crate) trait Pull: Send {
-    /// What it yields.
+    /// Type of the items.
     type Item;
 
-    /// The next item; `None` at the end, and ever after.
+    /// The next item; `None` at the end and for every later call.
     fn pull(&mut self) -> Result<Option<Self::Item>, DataError>;
 
     /// Its position after the last item it yielded.
     fn save(&self) -> StageState;
 
-    /// Takes up a position; called before the first pull.
+    /// Restores a position; called before the first pull.
     fn restore(&mut self, state: &StageState) -> Result<(), DataError>;
 }
 

@@ -1,11 +1,11 @@
-//! Cutting a stream of token ids into pieces of one length, across its examples.
+//! Cutting a sequence of token ids into pieces of one length, across examples.
 
 use super::chunks::StepContext;
 use super::pull::{Pull, Stage, StageState};
 use crate::data::error::DataError;
 use crate::data::example::{Example, Key, Value};
 
-/// Yields pieces of `length` tokens of one feature, the last of all shorter.
+/// Yields pieces of `length` tokens of one feature; the very last piece is shorter.
 pub(crate) struct Rebatch {
     input: Stage,
     context: StepContext,
@@ -13,13 +13,13 @@ pub(crate) struct Rebatch {
     length: usize,
     /// Examples pulled.
     counter: u64,
-    /// Tokens pulled; those before `start` are gone.
+    /// Tokens pulled; those before `start` have been yielded.
     tokens: Vec<i32>,
     start: usize,
 }
 
 impl Rebatch {
-    /// Cuts what `input` yields.
+    /// Cuts the tokens of the examples that `input` yields.
     pub(crate) fn new(input: Stage, context: StepContext, feature: Key, length: usize) -> Self {
         Self { input, context, feature, length, counter: 0, tokens: Vec::new(), start: 0 }
     }
@@ -62,7 +62,7 @@ impl Pull for Rebatch {
         }
     }
 
-    /// What is left of the last example pulled.
+    /// Saves the remaining tokens of the last example pulled.
     fn save(&self) -> StageState {
         let mut state = StageState::new("rebatch", vec![self.counter], vec![self.input.save()]);
         let rest = self.tokens[self.start..].to_vec();

@@ -7,26 +7,27 @@ use crate::data::error::DataError;
 use crate::data::example::Example;
 use crate::data::random::StageSeed;
 
-/// Yields blocks of `size` examples, each in a random order of its own, while it fills the next.
+/// Yields blocks of `size` examples, each block in a different random order, while it fills the
+/// next.
 ///
-/// `tf.data` draws from a buffer that it refills one by one, so that what the buffer holds depends
-/// on all that was read. A block depends on nothing but its place, so a position is where the block
-/// began and how much of it is gone, whatever the size.
+/// `tf.data` draws from a buffer that it refills one by one, so the content of the buffer depends
+/// on all examples read before. A block depends only on its index, so a position is the beginning
+/// of the block and the number of its examples already yielded, whatever the size.
 pub(crate) struct Shuffle {
     input: Stage,
     seed: StageSeed,
     size: usize,
-    /// The block being handed on, last one first, and what it was when it began.
+    /// The block being yielded, in reverse order, and the position at its beginning.
     block: Vec<Example>,
     taken: u64,
     start: Start,
-    /// The block being filled, as many as are taken of the other.
+    /// The block being filled; it grows by one for each example taken from the other block.
     next: Vec<Example>,
     next_start: Start,
     ended: bool,
 }
 
-/// Where a block begins.
+/// The beginning of a block.
 struct Start {
     /// Blocks before it.
     index: u64,
@@ -34,7 +35,7 @@ struct Start {
 }
 
 impl Shuffle {
-    /// Shuffles what `input` yields; `size` is at least 1.
+    /// Shuffles the examples that `input` yields; `size` is at least 1.
     pub(crate) fn new(input: Stage, seed: StageSeed, size: usize) -> Self {
         let start = || Start { index: 0, input: input.save().into() };
         let (start, next_start) = (start(), start());
@@ -84,7 +85,7 @@ impl Pull for Shuffle {
         }
         let Some(example) = self.block.pop() else { return Ok(None) };
         self.taken += 1;
-        // One for one, so that no batch waits for a whole block.
+        // One example is pulled for each one yielded, so that no batch waits for a whole block.
         self.fill((self.taken as usize).min(self.size))?;
         Ok(Some(example))
     }

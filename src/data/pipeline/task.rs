@@ -24,7 +24,7 @@ use crate::data::source::{
 };
 use crate::data::task::Task;
 
-/// How a task is to be read.
+/// The plan for reading a task.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskPlan {
     pub split: String,
@@ -32,7 +32,7 @@ pub(crate) struct TaskPlan {
     pub trim: bool,
     /// Token ids that the model knows; `None` admits all.
     pub num_ids: Option<usize>,
-    /// Where caches are looked for; `None` reads the source.
+    /// The folders that are searched for caches; `None` reads the source.
     pub cache: Option<Caches>,
     pub shuffle: bool,
     pub seed: u64,
@@ -40,17 +40,17 @@ pub(crate) struct TaskPlan {
     pub num_epochs: Option<u64>,
     pub shard_index: usize,
     pub num_shards: usize,
-    /// Who parses and tokenizes; `None` leaves it to the thread that pulls.
+    /// Threads that parse and tokenize; `None` uses the thread that pulls.
     pub workers: Option<Workers>,
     /// Counts the records that the source skips.
     pub bad_records: BadRecords,
     /// The tasks' files, shared by the plans of all streams.
     pub listing: Listing,
-    /// Who reads them, for streams that share their records; shared by the plans of all streams.
+    /// The shared readers of streams that share their records; shared by the plans of all streams.
     pub reads: SharedReads,
 }
 
-/// The output features of a task, vocabularies loaded.
+/// The output features of a task, with loaded vocabularies.
 fn build_features(task: &Task) -> Result<Features, DataError> {
     let built = task
         .output_features
@@ -92,14 +92,14 @@ pub(crate) fn task_stage(task: &Task, plan: &TaskPlan) -> Result<Stage, DataErro
                 task.task_name()
             )));
         };
-        // The shards share one buffer, so to speak.
+        // The shards divide one buffer among themselves.
         let size = size.div_ceil(plan.num_shards);
         stage = Box::new(Shuffle::new(stage, builder.seed("shuffle"), size));
     }
     Ok(stage)
 }
 
-/// The files that a task is read from.
+/// The files from which a task is read.
 pub(super) fn split_files(
     task: &Task,
     cache: Option<&CacheFolder>,
@@ -112,13 +112,13 @@ pub(super) fn split_files(
     })
 }
 
-/// What a task's cache holds, made from its source.
+/// The examples for a task's cache, made from its source.
 pub(crate) fn precache_stage(task: &Task, plan: &TaskPlan) -> Result<Stage, DataError> {
     first_stages(task, plan, cache_step(task)?.map_or(0, |step| step.index))
 }
 
-/// What the first `count` preprocessors make of a task's source; of its cache, where one is to be read
-/// and its step is among them.
+/// The result of the first `count` preprocessors of a task, on the records of its source; on those
+/// of its cache, if a cache is to be read and the cache step is among these preprocessors.
 pub(crate) fn first_stages(task: &Task, plan: &TaskPlan, count: usize) -> Result<Stage, DataError> {
     let builder = Builder { task, plan, produced: Arc::new(AtomicU64::new(0)) };
     let (steps, features) = (&task.preprocessors[..count], build_features(task)?);
@@ -133,7 +133,7 @@ pub(crate) fn first_stages(task: &Task, plan: &TaskPlan, count: usize) -> Result
 }
 
 /// The cache from which a task is to be read. SeqIO's rules: a task without a cache step is
-/// preprocessed on the fly, whatever was asked for; one whose cache is required never is.
+/// preprocessed on the fly, even if a cache was requested; a task whose cache is required is not.
 pub(super) fn cache_of(
     task: &Task,
     step: Option<CacheStep>,
@@ -150,9 +150,9 @@ pub(super) fn cache_of(
     }
 }
 
-/// Files to be read, and how often.
+/// Files to be read, and the number of passes.
 struct Part {
-    /// Tells its random draws from those of other parts of the same task.
+    /// Distinguishes the random draws of this part from those of other parts of the same task.
     label: &'static str,
     split: String,
     files: SplitFiles,
@@ -162,14 +162,14 @@ struct Part {
 }
 
 impl Part {
-    /// Those of the split that is planned.
+    /// The part of the planned split.
     fn of_plan(files: SplitFiles, plan: &TaskPlan) -> Self {
         let TaskPlan { split, shuffle, num_epochs, .. } = plan.clone();
         Self { label: "", split, files, shuffle, num_epochs }
     }
 }
 
-/// A step that needs a run of examples, and the maps after it.
+/// A step over several examples, and the maps after it.
 struct Group {
     /// `None` for the maps at the beginning.
     head: Option<(StepContext, Step)>,
@@ -193,7 +193,7 @@ impl Builder<'_> {
         StageSeed::new(self.plan.seed, &format!("{}/{stage}/{shard}", self.name()))
     }
 
-    /// The task's source with these of its preprocessors, the first ones.
+    /// The task's source, followed by these first preprocessors of the task.
     fn source_stage(
         &self,
         preprocessors: &[Preprocessor],
@@ -204,13 +204,14 @@ impl Builder<'_> {
             return self.preprocessed(Part::of_plan(files, self.plan), preprocessors, 0, features);
         };
         let joined: Stage = Box::new(self.few_shot(few_shot, features)?);
-        // Records of two splits are in an example: that it is bad says of none that it is.
+        // Examples contain records of two splits, so a bad example does not tell which record is
+        // bad.
         let guard = BadRecordGuard::default();
         let groups = self.groups("", preprocessors, 0, features, &guard)?.into_iter();
         Ok(groups.fold(joined, |stage, group| self.append(stage, group, &guard)))
     }
 
-    /// The examples of a split, each with some of the training split.
+    /// The examples of a split, each joined with some of the training split.
     fn few_shot(
         &self,
         source: &FewshotDataSource,
@@ -231,7 +232,7 @@ impl Builder<'_> {
             None
         } else {
             let files = original.split(task, &source.train_split)?;
-            // Always shuffled, so that no example is its own training example.
+            // Always shuffled, so that an example rarely becomes its own training example.
             let part = Part {
                 label: "train/",
                 split: source.train_split.clone(),
@@ -254,7 +255,7 @@ impl Builder<'_> {
         })
     }
 
-    /// Reads files and applies preprocessors, from the `first` on.
+    /// Reads files and applies preprocessors, beginning with preprocessor `first`.
     fn preprocessed(
         &self,
         part: Part,
@@ -305,12 +306,12 @@ impl Builder<'_> {
         Ok(groups)
     }
 
-    /// What of the files is this shard's.
+    /// The share of the files that this shard reads.
     fn deal(&self, files: &SplitFiles, num_epochs: Option<u64>) -> Deal {
         let TaskPlan { shard_index, num_shards, .. } = *self.plan;
         let num_files = files.files.len();
-        // The first records of all files are of all shards alike; where data end, SeqIO deals out records as soon as
-        // there is not a file for every shard.
+        // The first records of all files belong to all shards; for data that end, SeqIO deals out
+        // records if there are fewer files than shards.
         let by_record = files.most.is_some() || num_epochs.is_some() && num_files < num_shards;
         Deal::new(shard_index, num_shards, if by_record { 1 } else { num_files })
     }
@@ -320,9 +321,10 @@ impl Builder<'_> {
         let Part { label, split, files, shuffle, num_epochs } = part;
         let plan = self.plan;
         let deal = self.deal(&files, num_epochs);
-        // Streams open as many files together as one of SeqIO's hosts; an evaluation's shards are such hosts.
+        // Streams open as many files together as one host of SeqIO; each shard of an evaluation is
+        // such a host.
         let sharing = if plan.shuffle || plan.num_epochs.is_none() { deal.num_groups() } else { 1 };
-        // Those that share files agree on their order.
+        // Streams that share files use the same file order.
         let files_seed = format!("{}/{label}files/{}", self.name(), deal.group());
         let files_seed = StageSeed::new(plan.seed, &files_seed);
         let read_plan = ReadPlan {
@@ -359,7 +361,7 @@ impl Builder<'_> {
     }
 }
 
-/// A step over what a stage yields.
+/// A step over the examples that a stage yields.
 pub(super) fn staged(
     input: Stage,
     context: StepContext,

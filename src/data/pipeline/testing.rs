@@ -11,7 +11,7 @@ use crate::data::preprocess::Step;
 use crate::data::random::StageSeed;
 use crate::data::source::BadRecordGuard;
 
-/// Yields examples that are at hand.
+/// Yields given examples.
 struct Given {
     examples: Vec<Example>,
     next: usize,
@@ -36,7 +36,7 @@ impl Pull for Given {
     }
 }
 
-/// What the steps make of the examples; `seed` is that of the whole.
+/// Applies the steps to the examples; `seed` is that of the whole pipeline.
 pub(crate) fn run_steps(
     steps: impl Fn() -> Vec<Step>,
     examples: &[Example],
@@ -57,7 +57,7 @@ pub(crate) fn run_steps(
         made.push(example);
         states.push(whole.save());
     }
-    // From wherever it is resumed, it goes on with what would have come.
+    // After a restore from any state, the pipeline continues with the same examples.
     for (done, state) in states.iter().enumerate() {
         let mut resumed = start();
         resumed.restore(state)?;

@@ -1,4 +1,5 @@
-//! What a task promises about its examples and what the model can take, checked; trimmed to length.
+//! Checks of examples against a task's output features and the model's limits, and trimming to
+//! length.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +9,17 @@ use crate::data::preprocess::{BuiltFeature, Features};
 
 use super::map::{MapItems, place};
 
-/// What the model reads of an example.
+/// The features of an example that the model reads.
 const MODEL_FEATURES: [&str; 2] = ["inputs", "targets"];
 
-/// Checks output features, trims them, and refuses what the model cannot take.
+/// Checks output features, trims them, and rejects values that the model cannot read.
 pub(crate) struct Validate {
     pub task: String,
     pub split: String,
     pub features: Features,
-    /// Most tokens by feature.
+    /// Maximum number of tokens by feature.
     pub lengths: BTreeMap<String, usize>,
-    /// Whether longer output features are trimmed rather than refused.
+    /// Whether longer output features are trimmed rather than rejected.
     pub trims: bool,
     /// Token ids that the model knows; `None` admits all.
     pub num_ids: Option<usize>,
@@ -66,7 +67,8 @@ impl Validate {
         }
     }
 
-    /// Without a row of its own an id would fail in the middle of a step.
+    /// Checks that the model has an embedding for each id; an unknown id would fail in the middle
+    /// of a step.
     fn check_ids(
         &self,
         feature: &str,
@@ -75,8 +77,8 @@ impl Validate {
         counter: u64,
     ) -> Result<(), DataError> {
         let Some(num_ids) = self.num_ids else { return Ok(()) };
-        // A negative id is a huge one without its sign. Looking for the largest takes a quarter of the
-        // time of looking for one that is too large.
+        // A negative id becomes a very large one as an unsigned number. Finding the largest id
+        // takes a quarter of the time of finding an id that is too large.
         let largest = ids.iter().fold(0, |largest, &id| (id as u32).max(largest));
         if (largest as usize) < num_ids {
             return Ok(());

@@ -1,7 +1,7 @@
-//! From decoded text to what metrics compare. Source: t5 `data/postprocessors.py`.
+//! From decoded text to the values that metrics compare. Source: t5 `data/postprocessors.py`.
 //!
-//! A postprocessor sees the whole example, and gives the truth (the list of all right answers, the group
-//! that a question belongs to) another form than the model's prediction.
+//! A postprocessor sees the whole example, and converts the target (the list of all right answers,
+//! the group that a question belongs to) to another form than the model's prediction.
 
 mod python;
 
@@ -35,10 +35,10 @@ crate::gin::slot! {
 }
 
 impl Postprocessor {
-    /// The text in the form that metrics take, or why it has none.
+    /// The text in the form that metrics take, or the reason why it has no such form.
     ///
     /// # Errors
-    /// A feature that the example lacks.
+    /// A feature that is missing in the example.
     pub fn apply(
         &self,
         text: &str,
@@ -52,12 +52,12 @@ impl Postprocessor {
     }
 }
 
-/// What gin names as a postprocessor.
+/// A postprocessor that gin can name.
 trait Postprocess {
-    /// What becomes of a prediction.
+    /// Converts a prediction.
     fn prediction(&self, text: &str, example: &ExampleFeatures) -> Result<Value, String>;
 
-    /// What becomes of the truth.
+    /// Converts a target.
     fn target(&self, text: &str, example: &ExampleFeatures) -> Result<Value, String> {
         self.prediction(text, example)
     }
@@ -82,11 +82,11 @@ impl Postprocess for LowerText {
     }
 }
 
-/// The number that a text writes.
+/// Converts a text to a number.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.postprocessors.string_to_float")]
 pub struct StringToFloat {
-    /// What any other text stands for.
+    /// The number for any other text.
     #[gin(default = -1.0)]
     pub default: f64,
 }
@@ -99,7 +99,7 @@ impl Postprocess for StringToFloat {
 
 /// Python's `float(text)`: digits of any script, white space around them, and single `_` between them.
 fn python_float(text: &str) -> Option<f64> {
-    // Of ASCII texts only ASCII's white space is taken off.
+    // For ASCII texts only ASCII white space is removed.
     let text = match text.is_ascii() {
         true => text.trim_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']),
         false => text.trim_matches(is_space),
@@ -125,7 +125,7 @@ impl Postprocess for StringLabelToClassId {
     }
 }
 
-/// `{'value': 0 or 1}` of `False` or `True`; the truth also has its question as `group`.
+/// Converts `False` or `True` to `{'value': 0 or 1}`; the target also has its question as `group`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.postprocessors.multirc")]
 pub struct Multirc {}
@@ -143,7 +143,7 @@ impl Postprocess for Multirc {
     }
 }
 
-/// `{'value': answer}`; the truth has all `answers`, and passage and query as `group`.
+/// `{'value': answer}`; the target has all `answers`, and passage and query as `group`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.postprocessors.record")]
 pub struct Record {}
@@ -159,7 +159,7 @@ impl Postprocess for Record {
     }
 }
 
-/// The answer; for the truth, all `answers`.
+/// The answer; for the target, all `answers`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.postprocessors.qa")]
 pub struct Qa {}
@@ -174,12 +174,12 @@ impl Postprocess for Qa {
     }
 }
 
-/// The answers, each behind a prefix, as a list of one group; for the truth, a group for each annotator.
-/// Source: `t5_cbqa`'s `postprocessors.py`.
+/// The answers, each after a prefix, as a list of one group; for the target, a group for each
+/// annotator. Source: `t5_cbqa`'s `postprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5_cbqa.postprocessors.natural_questions")]
 pub struct NaturalQuestions {
-    /// What stands before each answer.
+    /// The text before each answer.
     #[gin(default = "answer:".to_string())]
     pub prefix: String,
 }
@@ -221,7 +221,7 @@ impl Postprocess for NaturalQuestions {
     }
 }
 
-/// The answer; for the truth, all `answers` and the `context`.
+/// The answer; for the target, all `answers` and the `context`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.postprocessors.span_qa")]
 pub struct SpanQa {}
@@ -237,8 +237,8 @@ impl Postprocess for SpanQa {
     }
 }
 
-/// Whether the prediction names what the pronoun stands for: 1, 0, or -1 if it names nothing. The truth is
-/// the example's `label`.
+/// Whether the prediction names the referent of the pronoun: 1, 0, or -1 if it names nothing. The
+/// target is the example's `label`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.postprocessors.wsc_simple")]
 pub struct WscSimple {}
@@ -278,12 +278,12 @@ fn without_determiners(text: &str) -> String {
     kept.join(" ")
 }
 
-/// Of the truth `(idx, is_correct, weight, length)`, for the metric `rank_classification`; scores stay
-/// as they are.
+/// Converts the target to `(idx, is_correct, weight, length)`, for the metric
+/// `rank_classification`; scores stay unchanged.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.postprocessors.rank_classification")]
 pub struct RankClassificationTargets {
-    /// Features added behind.
+    /// Features added at the end of the tuple.
     #[gin(default = None)]
     pub passthrough_feature_keys: Option<Vec<String>>,
 }
@@ -305,15 +305,15 @@ impl Postprocess for RankClassificationTargets {
     }
 }
 
-/// Takes the sentinels away that `add_sentinels` put before the targets, then goes on with another
+/// Removes the sentinels that `add_sentinels` put before the targets, then applies another
 /// postprocessor. Source: SeqIO `experimental.py`, `add_task_with_sentinels`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.experimental.remove_sentinels")]
 pub struct RemoveSentinels {
-    /// How many there are.
+    /// Number of sentinels.
     #[gin(default = 1)]
     pub num_sentinels: usize,
-    /// What the text then goes through.
+    /// The postprocessor that then gets the text.
     #[gin(default = None)]
     pub postprocess_fn: Option<Nested<Postprocessor>>,
 }
@@ -343,8 +343,8 @@ impl Postprocess for RemoveSentinels {
     }
 }
 
-/// The text without space around it, and where the answers are known, the index of it. Source: T0
-/// `seqio_tasks/tasks.py`.
+/// The text without white space around it, and if the answers are known, the index of the text
+/// among them. Source: T0 `seqio_tasks/tasks.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t0.strip_whitespace")]
 pub struct StripWhitespace {

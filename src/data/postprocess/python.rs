@@ -9,8 +9,8 @@ use super::{ExampleFeatures, Postprocess};
 use crate::gin::{Configurable, Value};
 use crate::python::{PythonFunction, PythonWorkers, map, of_json, to_json};
 
-/// A function of a text, which may also ask for `example` and `is_target`, run by the user's own Python
-/// (`docs/python_tasks.md`). Gimlet's own.
+/// A function of a text, which may also take `example` and `is_target`, run by the user's own
+/// Python (`docs/python_tasks.md`). Gimlet's own.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "gimlet.postprocessors.python")]
 pub struct PythonPostprocessor {
@@ -19,7 +19,7 @@ pub struct PythonPostprocessor {
     /// The function's name within the module; dots lead into classes.
     #[gin(default = None)]
     pub function: Option<String>,
-    /// In place of `function`: a task that the module registers with SeqIO, which has the postprocessor.
+    /// A task, instead of `function`, that the module registers with SeqIO; its postprocessor is used.
     #[gin(default = None)]
     pub task: Option<String>,
     /// Further arguments of the function, by name.

@@ -23,16 +23,17 @@ pub struct BertMasking {
     /// The feature that is masked in place.
     #[gin(default = "inputs".to_string())]
     pub feature_key: String,
-    /// The feature that gets the original tokens where they were chosen.
+    /// The feature that gets the original tokens at the chosen positions.
     #[gin(default = "targets".to_string())]
     pub target_feature_key: String,
     /// Share of tokens that are chosen, at least one and no more than the share.
     #[gin(default = 0.15)]
     pub noise_density: f64,
-    /// Most tokens chosen of one example.
+    /// Maximum number of tokens chosen in one example.
     #[gin(default = None)]
     pub max_predictions: Option<usize>,
-    /// Most words in a row; n of them are chosen with a probability in proportion to 1/n.
+    /// Maximum number of consecutive words; n words are chosen with a probability in proportion to
+    /// 1/n.
     #[gin(default = 3)]
     pub max_ngram: usize,
     /// Chooses all tokens of a word or none; otherwise each token is a word.
@@ -41,19 +42,19 @@ pub struct BertMasking {
     /// Share of the chosen tokens that become the mask.
     #[gin(default = 0.8)]
     pub mask_prob: f64,
-    /// Share of the chosen tokens that become a random one; the rest stays.
+    /// Share of the chosen tokens that become a random one; the rest stays unchanged.
     #[gin(default = 0.1)]
     pub random_prob: f64,
-    /// The piece that masks.
+    /// The piece that replaces masked tokens.
     #[gin(default = "[MASK]".to_string())]
     pub mask_piece: String,
-    /// The id that masks, where no piece does, such as a sentinel.
+    /// The id that replaces masked tokens, instead of a piece; for example a sentinel.
     #[gin(default = None)]
     pub mask_id: Option<i32>,
     /// Pieces that are never chosen; neither is padding.
     #[gin(default = vec!["[CLS]".to_string(), "[SEP]".to_string()])]
     pub special_pieces: Vec<String>,
-    /// What the targets hold where nothing was chosen: 0, which has no weight in the loss.
+    /// The target of tokens that were not chosen: 0, which has no weight in the loss.
     #[gin(default = 0)]
     pub ignored_label: i32,
 }
@@ -103,8 +104,8 @@ impl BertMasking {
     }
 }
 
-/// Which pieces begin a word: those without `##` in front, and where any has SentencePiece's `▁` in
-/// front, those that have it.
+/// Whether each piece begins a word: pieces without a leading `##`, or if any piece has
+/// SentencePiece's leading `▁`, the pieces with it.
 fn word_starts(pieces: &[String]) -> Vec<bool> {
     let marks_starts = pieces.iter().any(|piece| piece.starts_with('▁'));
     let starts = |piece: &String| match marks_starts {
@@ -128,9 +129,9 @@ struct Masker {
     targets: Key,
     mask: i32,
     num_ids: i32,
-    /// Never chosen.
+    /// Ids that are never chosen.
     specials: BTreeSet<i32>,
-    /// Which ids begin a word; all that are not here.
+    /// Whether each id begins a word; true for ids beyond the list.
     starts: Vec<bool>,
 }
 

@@ -7,7 +7,7 @@ use crate::data::example::{Example, Key, Value};
 use crate::gin::Configurable;
 
 /// Joins the token ids of a feature over a number of examples, so that splitting them wastes no
-/// padding; other features go, and so does every 0. Source: t5 `preprocessors.py`.
+/// padding; drops other features and every 0. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.reduce_concat_tokens", open)]
 pub struct ReduceConcatTokens {
@@ -23,11 +23,12 @@ pub struct ReduceConcatTokens {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.split_tokens", open)]
 pub struct SplitTokens {
-    /// Draws each example's length of pieces from so many tokens on, its logarithm being uniform; None
-    /// always takes the most.
+    /// Minimum number of tokens of a piece: each example's length of pieces is drawn from it on,
+    /// with a uniform logarithm; None always takes the maximum.
     #[gin(default = None)]
     pub min_tokens_per_segment: Option<usize>,
-    /// Most tokens of a piece. Required, except where another preprocessor supplies it.
+    /// Maximum number of tokens of a piece. Required, except where another preprocessor supplies
+    /// it.
     #[gin(default = None)]
     pub max_tokens_per_segment: Option<usize>,
     /// The feature.
@@ -36,47 +37,47 @@ pub struct SplitTokens {
     /// Features of the same length that are cut at the same places.
     #[gin(default = None)]
     pub additional_feature_keys: Option<Vec<String>>,
-    /// Features that every piece gets whole; all others go.
+    /// Features that every piece gets whole; all others are dropped.
     #[gin(default = None)]
     pub passthrough_feature_keys: Option<Vec<String>>,
 }
 
-/// `split_tokens` to pieces that fit the length of 'inputs', with EOS where that is added. Source: t5
+/// `split_tokens` to pieces that fit the length of 'inputs', with EOS if it is added. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.split_tokens_to_inputs_length", open)]
 pub struct SplitTokensToInputsLength {
-    /// What cuts.
+    /// The preprocessor that cuts.
     #[gin(method)]
     pub split_tokens: SplitTokens,
 }
 
-/// `split_tokens` to pieces that fit the length of 'targets', with EOS where that is added. Source: t5
+/// `split_tokens` to pieces that fit the length of 'targets', with EOS if it is added. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.split_tokens_to_targets_length", open)]
 pub struct SplitTokensToTargetsLength {
-    /// What cuts.
+    /// The preprocessor that cuts.
     #[gin(method)]
     pub split_tokens: SplitTokens,
 }
 
-/// `split_tokens` to pieces of random lengths from 8 tokens to what fits the length of 'inputs', with
-/// EOS where that is added. Source: t5 `preprocessors.py`.
+/// `split_tokens` to pieces of random lengths from 8 tokens to the number that fits the length of
+/// 'inputs', with EOS if it is added. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.split_tokens_to_random_length", open)]
 pub struct SplitTokensToRandomLength {
-    /// What cuts.
+    /// The preprocessor that cuts.
     #[gin(method)]
     pub split_tokens: SplitTokens,
 }
 
-/// Cuts the tokens of all examples in a row into pieces that fit the feature's length, with EOS where
-/// that is added; pieces cross from one example to the next. Source: t5 `preprocessors.py`.
+/// Cuts the tokens of all examples in a row into pieces that fit the feature's length, with EOS if
+/// it is added; pieces cross from one example to the next. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.concatenate_and_split_to_fixed_length", open)]
 pub struct ConcatenateAndSplitToFixedLength {
-    /// The feature; all others go.
+    /// The feature; all others are dropped.
     #[gin(default = "targets".to_string())]
     pub feature_key: String,
 }
@@ -100,7 +101,7 @@ impl Default for SplitTokens {
 }
 
 impl SplitTokens {
-    /// The same to pieces of at most so many tokens.
+    /// The same preprocessor with pieces of at most `max_tokens` tokens.
     pub(super) fn to(&self, max_tokens: usize) -> Self {
         Self { max_tokens_per_segment: Some(max_tokens), ..self.clone() }
     }
@@ -216,7 +217,7 @@ impl FlatMapStep for Split {
     }
 }
 
-/// Tokens of a feature that fit its length with the EOS they get later.
+/// Number of tokens of a feature that fit its length with the EOS added later.
 pub(super) fn tokens_that_fit(cx: &Context<'_>, feature: &str) -> Result<usize, DataError> {
     let eos = usize::from(cx.feature(feature)?.add_eos);
     match cx.length(feature)?.saturating_sub(eos) {

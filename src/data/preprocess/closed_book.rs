@@ -7,13 +7,13 @@ use crate::data::example::{Example, Leaf, Value};
 use crate::data::random::Draw;
 use crate::gin::Configurable;
 
-/// A question behind a prefix becomes the inputs, its first answer the targets; all answers stay. Stands
-/// for `natural_questions_open`, `trivia_qa_open` and `web_questions_open` of Google's
+/// Makes a question with a prefix the inputs, and its first answer the targets; all answers stay.
+/// Replaces `natural_questions_open`, `trivia_qa_open` and `web_questions_open` of Google's
 /// `t5_cbqa/preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "gimlet.preprocessors.question_answers")]
 pub struct QuestionAnswers {
-    /// What inputs begin with.
+    /// The prefix of the inputs.
     pub prefix: String,
     /// The feature that holds the list of right answers.
     pub answers_key: String,
@@ -59,8 +59,8 @@ impl QuestionAnswers {
     }
 }
 
-/// Replaces the target by one of the 'answers', at random, and shuffles those. Source: `t5_cbqa`'s
-/// `preprocessors.py`.
+/// Replaces the target by one of the 'answers', at random, and shuffles the answers. Source:
+/// `t5_cbqa`'s `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5_cbqa.preprocessors.sample_answer")]
 pub struct SampleAnswer {}
@@ -83,21 +83,21 @@ fn sample_answer(example: &Example, mut draw: Draw) -> Result<Example, String> {
 }
 
 /// Natural Questions with all answers of all annotators as targets, "answer: .. answer: ..": first
-/// their 'yes' and 'no', then the short answers. Questions without answers are dropped. What each
-/// annotator said stays, for the metric. Source: `t5_cbqa`'s `preprocessors.py`.
+/// their 'yes' and 'no', then the short answers. Questions without answers are dropped. Each
+/// annotator's answers stay, for the metric. Source: `t5_cbqa`'s `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5_cbqa.preprocessors.natural_questions_nocontext")]
 pub struct NaturalQuestionsNocontext {
-    /// What inputs begin with.
+    /// The prefix of the inputs.
     #[gin(default = "nq question: ".to_string())]
     pub prefix: String,
-    /// Whether answers 'yes' and 'no' are left out.
+    /// Whether answers 'yes' and 'no' are omitted.
     #[gin(default = false)]
     pub drop_yes_no: bool,
-    /// Short answers of more of the data set's tokens are left out.
+    /// Maximum length of short answers, in tokens of the data set; longer ones are omitted.
     #[gin(default = None)]
     pub max_tokens: Option<i64>,
-    /// Answers in the targets at most, from the first.
+    /// Maximum number of answers in the targets, from the first.
     #[gin(default = None)]
     pub max_answers: Option<usize>,
 }
@@ -112,7 +112,7 @@ impl Preprocess for NaturalQuestionsNocontext {
 /// The short answers of all annotators, one after the other.
 struct ShortAnswers {
     texts: Vec<String>,
-    /// Where each annotator's begin.
+    /// The index of each annotator's first answer.
     starts: Vec<i64>,
 }
 
@@ -174,15 +174,16 @@ fn flat_ints(example: &Example, key: &str) -> Result<Vec<i64>, String> {
     int_list_of(&Example::of(key.into(), value_of(example, key)?.flat()), key)
 }
 
-/// One example for each salient span of a sentence: the sentence with a mask in its place behind a
-/// prefix, and the span as targets. Spans are given in bytes. Source: `t5_cbqa`'s `preprocessors.py`.
+/// One example for each salient span of a sentence: the sentence with a prefix and a mask in place
+/// of the span, and the span as targets. Spans are given in bytes. Source: `t5_cbqa`'s
+/// `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5_cbqa.preprocessors.mask_salient_spans")]
 pub struct MaskSalientSpans {
-    /// What inputs begin with, before a colon.
+    /// The prefix of the inputs, before a colon.
     #[gin(default = "nem".to_string())]
     pub prefix: String,
-    /// What stands for the span.
+    /// The text that replaces the span.
     #[gin(default = "_X_".to_string())]
     pub mask: String,
 }

@@ -7,15 +7,15 @@ use crate::data::convert::{ConverterClass, FeatureConverter, Packing};
 use crate::data::error::DataError;
 use crate::gin::Configurable;
 
-/// Makes a model's features of the task's, packed or not. It looks at the run's lengths, so it stands
-/// behind a `CacheDatasetPlaceholder`, as in SeqIO, and no cache holds its rows. The run then names
-/// `PassThroughFeatureConverter`. Source: SeqIO `preprocessors.py`.
+/// Converts the task's features to the model's, packed or not. It depends on the run's lengths, so
+/// it comes after a `CacheDatasetPlaceholder`, as in SeqIO, and no cache holds its rows. The run
+/// then names `PassThroughFeatureConverter`. Source: SeqIO `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.preprocessors.apply_feature_converter")]
 pub struct ApplyFeatureConverter {
     /// The converter.
     pub feature_converter: ConverterClass,
-    /// Packs several examples into a row. In SeqIO it is the converter's own parameter.
+    /// Packs several examples into a row. In SeqIO this is a parameter of the converter.
     #[gin(default = false)]
     pub pack: bool,
     /// Packs with less padding than SeqIO does.

@@ -1,32 +1,33 @@
-//! One text of an example and those shown before it. Source: SeqIO `experimental.py`.
+//! Few-shot prompts: the training examples and an example in one text. Source: SeqIO
+//! `experimental.py`.
 
 use super::{Context, FlatMapStep, Place, Preprocess, Step, missing, text_of};
 use crate::data::error::DataError;
 use crate::data::example::{Example, Value};
 use crate::gin::Configurable;
 
-/// Writes the training examples that `FewshotDataSource` joins to an example before its inputs, each
-/// with inputs and targets; keeps the other features of the example. Inputs that are a list make an
-/// example of each item.
+/// Writes the training examples that `FewshotDataSource` joins to an example before its inputs,
+/// each with inputs and targets; keeps the other features of the example. If the inputs are a list,
+/// each item becomes an example.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "seqio.experimental.fewshot_preprocessor",
     alias = "seqio.preprocessors.fewshot_preprocessor"
 )]
 pub struct FewshotPreprocessor {
-    /// Stands before all inputs.
+    /// The text before all inputs.
     #[gin(default = String::new())]
     pub inputs_prefix: String,
-    /// Stands before all targets; the last one without the blanks at its end.
+    /// The text before all targets; before the last ones without the blanks at its end.
     #[gin(default = String::new())]
     pub targets_prefix: String,
-    /// Stands behind each training example, and behind the prompt.
+    /// The text after each training example, and after the prompt.
     #[gin(default = "\n\n".to_string())]
     pub example_separator: String,
-    /// Stands at the beginning, unless it is empty.
+    /// The text at the beginning, unless it is empty.
     #[gin(default = String::new())]
     pub prompt: String,
-    /// Whether the training examples come in the opposite order.
+    /// Whether the training examples are in the opposite order.
     #[gin(default = false)]
     pub reverse: bool,
 }
@@ -103,7 +104,7 @@ fn eval_key(key: &str) -> Option<&str> {
     key.strip_prefix("eval/")
 }
 
-/// An item of a feature that is a list, as inputs are.
+/// An item of a feature that is a list like the inputs.
 fn item(key: &str, value: &Value, index: usize) -> Result<Value, String> {
     let found = match value {
         Value::Texts(texts) => texts.get(index).cloned().map(Value::Text),

@@ -1,4 +1,4 @@
-//! The other objectives of t5 over plain text, and the list that a run can put together itself.
+//! The other objectives of t5 over plain text, and the list of preprocessors that a run can choose.
 
 use super::chunks::{ReduceConcatTokens, SplitTokens, SplitTokensToInputsLength};
 use super::denoise::{
@@ -12,36 +12,37 @@ use super::{Context, Preprocess, Preprocessor, Step};
 use crate::data::error::DataError;
 use crate::gin::{CallSite, Configurable, Evaluator, FromGin, Registry, Reported, Slot, Value};
 
-/// A random prefix of each piece of text is the inputs, the rest the targets. Source: t5
+/// Makes a random prefix of each piece of text the inputs, and the rest the targets. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.prefix_lm", open)]
 pub struct PrefixLm {
-    /// At 0.5 all lengths of prefix are equally likely; below, short ones are not drawn.
+    /// Noise density. At 0.5 all prefix lengths are equally likely; below 0.5, short prefixes are
+    /// not drawn.
     #[gin(default = 0.5)]
     pub noise_density: f64,
-    /// What it takes of a document.
+    /// The preprocessor that selects a chunk of each document.
     #[gin(method)]
     pub select_random_chunk: SelectRandomChunk,
-    /// What cuts documents to pieces.
+    /// The preprocessor that cuts documents into pieces.
     #[gin(method)]
     pub split_tokens_to_inputs_length: SplitTokensToInputsLength,
 }
 
-/// Every token is masked with probability 0.15. Source: t5 `preprocessors.py`.
+/// Masks every token with probability 0.15. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.iid_denoising")]
 pub struct IidDenoising {
-    /// What it takes of a document.
+    /// The preprocessor that selects a chunk of each document.
     #[gin(method)]
     pub select_random_chunk: SelectRandomChunk,
-    /// What cuts documents to pieces.
+    /// The preprocessor that cuts documents into pieces.
     #[gin(method)]
     pub split_tokens_to_inputs_length: SplitTokensToInputsLength,
-    /// What the inputs show of masked tokens.
+    /// Replaces masked tokens in the inputs.
     #[gin(method)]
     pub noise_span_to_unique_sentinel: NoiseSpanToUniqueSentinel,
-    /// What the targets show of the others.
+    /// Replaces the other tokens in the targets.
     #[gin(method)]
     pub nonnoise_span_to_unique_sentinel: NonnoiseSpanToUniqueSentinel,
 }
@@ -51,10 +52,10 @@ pub struct IidDenoising {
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.full_lm")]
 pub struct FullLm {
-    /// What it takes of a document.
+    /// The preprocessor that selects a chunk of each document.
     #[gin(method)]
     pub select_random_chunk: SelectRandomChunk,
-    /// What cuts documents to pieces.
+    /// The preprocessor that cuts documents into pieces.
     #[gin(method)]
     pub split_tokens: SplitTokens,
 }
@@ -64,13 +65,13 @@ pub struct FullLm {
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.targets_for_prefix_lm_objective")]
 pub struct TargetsForPrefixLmObjective {
-    /// What joins and cuts.
+    /// The preprocessor that joins and cuts documents.
     #[gin(method)]
     pub full_lm: FullLm,
 }
 
-/// The token preprocessors that a run lists, in their order: t5's way of choosing the objective of
-/// the `c4_v020_unsupervised` tasks. Source: t5 `preprocessors.py`.
+/// Applies the token preprocessors that a run lists, in order: t5's way of choosing the objective
+/// of the `c4_v020_unsupervised` tasks. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.unsupervised", open)]
 pub struct Unsupervised {
@@ -82,12 +83,12 @@ pub struct Unsupervised {
 /// A preprocessor named without parentheses: `@preprocessors.denoise`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenPreprocessor(
-    /// What the reference stands for.
+    /// The preprocessor that the reference names.
     pub Box<Preprocessor>,
 );
 
 impl FromGin for TokenPreprocessor {
-    /// No list of all names: this one is among them.
+    /// A text without the names of all preprocessors, since they include `unsupervised` itself.
     fn expected() -> String {
         "a preprocessor without parentheses, such as @preprocessors.denoise".to_string()
     }
@@ -116,7 +117,7 @@ impl Default for PrefixLm {
     }
 }
 
-/// The steps of several preprocessors, one after the other.
+/// The steps of several preprocessors in sequence.
 pub(super) fn in_a_row(
     parts: &[&dyn Preprocess],
     cx: &Context<'_>,
@@ -134,7 +135,7 @@ impl Preprocess for PrefixLm {
     }
 
     fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
-        // The prefix is the "noise", and the inputs show just that.
+        // The prefix is the "noise", and the inputs contain only the noise.
         let denoise = Denoise::new(
             self.noise_density,
             NoiseMaskFn::RandomPrefixNoiseMask(RandomPrefixNoiseMask {}),

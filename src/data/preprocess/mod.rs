@@ -1,7 +1,7 @@
-//! The steps from raw examples to token ids, under the names that SeqIO and t5 give them.
+//! The steps from raw examples to token ids, under their names in SeqIO and t5.
 //!
-//! A [`Preprocessor`] is what gin names. For one task and one set of lengths it yields [`Step`]s:
-//! maps of single examples, which run on many threads, and steps that need a run of examples.
+//! Gin files name a [`Preprocessor`]. For one task and one set of lengths it yields [`Step`]s: maps
+//! of single examples, which run on many threads, and steps that need several examples.
 
 mod bert;
 mod chunks;
@@ -101,7 +101,7 @@ impl BuiltFeature {
         })
     }
 
-    /// The EOS that preprocessors append, or why there is none.
+    /// The EOS that preprocessors append, or an error if the vocabulary has none.
     fn eos_id(&self) -> Result<i32, String> {
         self.vocabulary.eos_id().ok_or_else(|| {
             let name = self.vocabulary.name();
@@ -113,10 +113,10 @@ impl BuiltFeature {
 /// Output features by name.
 pub(crate) type Features = BTreeMap<String, BuiltFeature>;
 
-/// What a preprocessor is told about the task.
+/// The properties of the task that a preprocessor needs.
 pub(crate) struct Context<'a> {
     pub features: &'a Features,
-    /// `task_feature_lengths`, where known.
+    /// `task_feature_lengths`, if known.
     pub lengths: Option<&'a BTreeMap<String, usize>>,
 }
 
@@ -135,32 +135,32 @@ impl Context<'_> {
     }
 }
 
-/// What gin names as a preprocessor.
+/// A preprocessor that gin can name.
 pub(crate) trait Preprocess {
-    /// What it does, for a task and its lengths.
+    /// The steps of the preprocessor, for a task and its lengths.
     fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError>;
 
-    /// Whether it looks at `task_feature_lengths`.
+    /// Whether the steps depend on `task_feature_lengths`.
     fn needs_lengths(&self) -> bool {
         false
     }
 }
 
-/// One stage of what a preprocessor does.
+/// One stage of a preprocessor.
 pub(crate) enum Step {
     /// Changes or drops single examples.
     Map(Box<dyn MapStep>),
-    /// Makes any number of examples of each.
+    /// Makes any number of examples from each example.
     FlatMap(Box<dyn FlatMapStep>),
-    /// Makes one example of up to `num_examples`, in their order.
+    /// Makes one example from up to `num_examples`, in their order.
     Join { num_examples: usize, step: Box<dyn JoinStep> },
-    /// Makes any number of examples of up to `num_examples`, which may take long.
+    /// Makes any number of examples from up to `num_examples`; the step may take long.
     Batch { num_examples: usize, step: Box<dyn BatchStep> },
     /// Cuts the token ids of a feature, across examples, into pieces of `length`.
     Rebatch { feature: Key, length: usize },
-    /// Shuffles within a buffer of so many examples.
+    /// Shuffles within a buffer of `buffer_size` examples.
     Shuffle { buffer_size: usize },
-    /// Makes a model's features of them, packed or not.
+    /// Converts examples to a model's features, packed or not.
     Convert(FeatureConverter),
 }
 
@@ -182,22 +182,24 @@ where
     }
 }
 
-/// Examples out of single examples, a function of the example and its place in the stream alone.
+/// Makes examples from single examples, as a function of only the example and its place in the
+/// stream.
 pub(crate) trait FlatMapStep: Send + Sync {
-    /// What becomes of the example, or what is wrong with it.
+    /// The examples made from the example, or a description of the mistake in it.
     fn apply(&self, example: Example, place: Place<'_>) -> Result<Vec<Example>, String>;
 }
 
-/// One example out of several, a function of them and their place in the stream alone.
+/// Makes one example from several, as a function of only the examples and their place in the
+/// stream.
 pub(crate) trait JoinStep: Send + Sync {
-    /// What becomes of the examples (never none of them), or what is wrong with them.
+    /// The example made from the examples (at least one), or a description of the mistake in them.
     fn apply(&self, examples: Vec<Example>, place: Place<'_>) -> Result<Example, String>;
 }
 
-/// Examples out of several, a function of them and their place in the stream alone.
+/// Makes examples from several, as a function of only the examples and their place in the stream.
 pub(crate) trait BatchStep: Send + Sync {
-    /// What becomes of the examples, of which `first` is the number of the first one; else the example
-    /// at fault, where it is one, and what is wrong.
+    /// The results made from the examples, of which `first` is the number of the first one;
+    /// otherwise the faulty example, if it is a single one, and the mistake.
     fn apply(
         &self,
         examples: Vec<Example>,
@@ -206,13 +208,13 @@ pub(crate) trait BatchStep: Send + Sync {
     ) -> Result<Vec<Example>, (Option<usize>, String)>;
 }
 
-/// A change to single examples, a function of the example and its place in the stream alone.
+/// Changes single examples, as a function of only the example and its place in the stream.
 pub(crate) trait MapStep: Send + Sync {
-    /// The changed example, `None` to drop it, or what is wrong with it.
+    /// The changed example, `None` to drop it, or a description of the mistake in it.
     fn apply(&self, example: Example, place: Place<'_>) -> Result<Option<Example>, String>;
 }
 
-/// Where an example stands in the stream of one step: the source of its randomness.
+/// The position of an example in the stream of one step: the source of its randomness.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub seed: &'a StageSeed,
@@ -226,18 +228,18 @@ impl Place<'_> {
     }
 }
 
-/// "lacks 'x', it has 'a', 'b'".
+/// The message "lacks 'x', it has 'a', 'b'".
 fn missing(example: &Example, key: &str) -> String {
     format!("the example lacks '{key}'; it has {}", example.names())
 }
 
-/// The text of a feature, or why there is none.
+/// The text of a feature, or an error if there is none.
 fn text_of<'a>(example: &'a Example, key: &str) -> Result<&'a str, String> {
     let value = example.get(key).ok_or_else(|| missing(example, key))?;
     example.text(key).ok_or_else(|| format!("'{key}' is {}, expected text", value.type_name()))
 }
 
-/// The token ids of a feature, or why there are none.
+/// The token ids of a feature, or an error if there are none.
 fn ids_of<'a>(example: &'a Example, key: &str) -> Result<&'a [i32], String> {
     let value = example.get(key).ok_or_else(|| missing(example, key))?;
     example.ints(key).ok_or_else(|| {

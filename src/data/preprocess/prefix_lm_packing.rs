@@ -1,7 +1,8 @@
 //! Model features made in the preprocessors, for the prefix LM objective. Source: t5
 //! `preprocessors.py`.
 //!
-//! Both take what `targets_for_prefix_lm_objective` yields: 'targets' of one length, padded.
+//! Both take the examples that `targets_for_prefix_lm_objective` yields: 'targets' of one length,
+//! padded.
 
 use super::{Context, JoinStep, MapStep, Place, Preprocess, Step, ids_of};
 use crate::data::convert::make_autoregressive_inputs;
@@ -14,12 +15,12 @@ use crate::gin::Configurable;
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.pack_prefix_lm_encoder_decoder")]
 pub struct PackPrefixLmEncoderDecoder {
-    /// The id that pads, which has no weight in the loss.
+    /// The id of padding, which has no weight in the loss.
     #[gin(default = 0)]
     pub pad_id: i32,
 }
 
-/// A random prefix of each example is attended to in both directions. Source: t5
+/// Marks a random prefix of each example, to which the model attends in both directions. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.pack_prefix_lm_decoder_only")]
@@ -27,12 +28,12 @@ pub struct PackPrefixLmDecoderOnly {
     /// Whether the prefix has no weight in the loss.
     #[gin(default = true)]
     pub loss_on_targets_only: bool,
-    /// The id that pads, which has no weight in the loss.
+    /// The id of padding, which has no weight in the loss.
     #[gin(default = 0)]
     pub pad_id: i32,
 }
 
-/// The one length that all features have.
+/// The length of all features, which must be equal.
 fn packed_length(cx: &Context<'_>, function: &str) -> Result<usize, DataError> {
     let mut lengths = cx.lengths.into_iter().flat_map(|lengths| lengths.values().copied());
     match lengths.next() {
@@ -46,7 +47,7 @@ fn packed_length(cx: &Context<'_>, function: &str) -> Result<usize, DataError> {
     }
 }
 
-/// The targets of an example, which must have the one length.
+/// The targets of an example, which must have `length` tokens.
 fn targets_of(example: &Example, length: usize) -> Result<&[i32], String> {
     let targets = ids_of(example, "targets")?;
     match targets.len() == length {
@@ -84,7 +85,8 @@ struct PairPacker {
 }
 
 impl PairPacker {
-    /// The row where the first example's prefix has `split` tokens, and the second's all that is left.
+    /// The row in which the first example's prefix has `split` tokens, and the second's prefix the
+    /// remaining length.
     fn row(&self, first: &[i32], second: &[i32], split: usize) -> Example {
         let rest = self.length - split;
         let inputs = [&first[..split], &second[..rest]].concat();
@@ -115,7 +117,8 @@ impl PairPacker {
 impl JoinStep for PairPacker {
     fn apply(&self, examples: Vec<Example>, place: Place<'_>) -> Result<Example, String> {
         let first = targets_of(&examples[0], self.length)?;
-        // t5 fails at the end of an odd number of examples; the last one gets padding beside it.
+        // For an odd number of examples t5 fails at the end; here the last one is joined with
+        // padding.
         let padding = vec![self.pad_id; self.length];
         let second = match examples.get(1) {
             Some(example) => targets_of(example, self.length)?,

@@ -1,4 +1,4 @@
-//! A step that is a function of the user's Python.
+//! A step that runs a function of the user's Python.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use crate::gin::{Configurable, Slot, Value};
 use crate::python::{PythonError, PythonFunction, PythonWorkers, map};
 use crate::vocab::VocabularySpec;
 
-/// What the function of a Python preprocessor takes and gives.
+/// Input and output type of a Python preprocessor's function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum PythonOver {
-    /// A dict of Python's own types for each record; it gives a dict, several of them, or None to drop
-    /// the record.
+    /// A dict of built-in Python types for each record; the function returns a dict, several dicts,
+    /// or None to drop the record.
     Records,
-    /// A `tf.data.Dataset`, as SeqIO's preprocessors do; it gives another one.
+    /// A `tf.data.Dataset`, as for SeqIO's preprocessors; the function returns another one.
     Dataset,
 }
 
-/// A function of the user's own Python, run by its own processes (`docs/python_tasks.md`). Functions get
-/// `sequence_length`, `output_features` and `seed` if they ask for them. Gimlet's own.
+/// A function of the user's Python, run in separate processes (`docs/python_tasks.md`). Functions
+/// get `sequence_length`, `output_features` and `seed` if they have such parameters. Gimlet's own.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "gimlet.preprocessors.python")]
 pub struct PythonPreprocessor {
@@ -33,10 +33,11 @@ pub struct PythonPreprocessor {
     /// The function's name within the module; dots lead into classes.
     #[gin(default = None)]
     pub function: Option<String>,
-    /// In place of `function`: a task that the module registers with SeqIO, which has the step.
+    /// A task, instead of `function`, that the module registers with SeqIO; one of its steps is
+    /// used.
     #[gin(default = None)]
     pub task: Option<String>,
-    /// Which of the preprocessors of `task`, from 0.
+    /// The index of the step among the preprocessors of `task`, from 0.
     #[gin(default = 0)]
     pub step: usize,
     /// Further arguments of the function, by name.
@@ -45,12 +46,13 @@ pub struct PythonPreprocessor {
     /// What the function takes: 'records', one by one, or a 'dataset' of a batch of them.
     #[gin(default = PythonOver::Records)]
     pub over: PythonOver,
-    /// The feature that a function of datasets takes alone, without a dict: 'text' for lines of text, which
-    /// SeqIO's `TextLineDataSource` gives so. The bare values of a Python source are taken so anyway.
+    /// The feature that a function of datasets takes alone, without a dict: 'text' for lines of
+    /// text, as SeqIO's `TextLineDataSource` yields them. The bare values of a Python source are
+    /// always taken alone.
     #[gin(default = None)]
     pub element: Option<String>,
-    /// Records that go to Python at once. A function of datasets sees each batch as a data set of its own,
-    /// so that it can join no records beyond it.
+    /// Records that are sent to Python at once. A function of datasets sees each batch as a
+    /// separate data set, so it cannot join records of different batches.
     #[gin(default = 256)]
     pub batch_size: usize,
     /// The Python that runs it.
@@ -91,7 +93,7 @@ impl Preprocess for PythonPreprocessor {
     }
 }
 
-/// What Python is told of an output feature.
+/// The description of an output feature for Python.
 fn sent(feature: &BuiltFeature) -> Wire {
     let (name, args) = match &feature.vocabulary_spec {
         VocabularySpec::SentencePiece(spec) if spec.normalizer_spec_overrides.is_none() => {
@@ -122,7 +124,7 @@ fn sent(feature: &BuiltFeature) -> Wire {
 
 struct PythonStep {
     function: PythonFunction,
-    /// But for the records and their seeds.
+    /// The request without the records and their seeds.
     request: Wire,
     workers: PythonWorkers,
 }
@@ -152,7 +154,7 @@ impl BatchStep for PythonStep {
             let Wire::Array(pair) = pair else { return Err(unfit(None, "no records".to_string())) };
             let [index, record] = <[Wire; 2]>::try_from(pair).expect("an index and a record");
             let from = index.as_u64().map(|index| index as usize);
-            // Records of a data set are of one type.
+            // Records of a data set have the same types.
             let like = examples.get(from.unwrap_or(0));
             let example = of_python(record, like)
                 .map_err(|reason| unfit(from, format!("it gave: {reason}")))?;

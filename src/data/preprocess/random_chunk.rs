@@ -8,29 +8,30 @@ use crate::data::example::{Example, Value};
 use crate::data::random::Draw;
 use crate::gin::Configurable;
 
-/// Keeps one chunk of a feature, chosen at random, and no feature that is not named here. Examples
-/// without tokens go. Source: t5 `preprocessors.py`.
+/// Keeps one chunk of a feature, chosen at random, and drops features that are not named here.
+/// Examples without tokens are dropped. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.select_random_chunk", open)]
 pub struct SelectRandomChunk {
-    /// Most tokens of the chunk; None takes the feature's length in `task_feature_lengths`, less one
-    /// where EOS is added.
+    /// Maximum number of tokens of the chunk; None takes the feature's length in
+    /// `task_feature_lengths`, minus one if EOS is added.
     #[gin(default = None)]
     pub max_length: Option<usize>,
     /// The feature.
     #[gin(default = "targets".to_string())]
     pub feature_key: String,
-    /// Features of the same length of which the same chunk is kept.
+    /// Features of the same length, of which the same chunk is kept.
     #[gin(default = None)]
     pub additional_feature_keys: Option<Vec<String>>,
-    /// Features kept whole.
+    /// Features that are kept whole.
     #[gin(default = None)]
     pub passthrough_feature_keys: Option<Vec<String>>,
-    /// Lets the chunk begin at any token, and before the first; otherwise at multiples of its length.
+    /// Whether the chunk can begin at any token, and before the first; otherwise it begins at
+    /// multiples of its length.
     #[gin(default = false)]
     pub uniform_random_start: bool,
-    /// Draws the chunk's length from so many tokens to below `max_length`; None always takes
-    /// `max_length`.
+    /// Minimum length of the chunk, which is drawn from here to below `max_length`; None always
+    /// takes `max_length`.
     #[gin(default = None)]
     pub min_length: Option<usize>,
 }
@@ -48,11 +49,11 @@ impl Default for SelectRandomChunk {
     }
 }
 
-/// Most tokens that t5's objectives take of one document.
+/// Maximum number of tokens that t5's objectives take from one document.
 const MAX_DOCUMENT_TOKENS: usize = 65536;
 
 impl SelectRandomChunk {
-    /// As t5's objectives call it, which leave the other parameters to gin.
+    /// The preprocessor as t5's objectives call it; the other parameters come from gin.
     pub(super) fn of_document(&self, passthrough: Option<&Vec<String>>) -> Self {
         Self {
             max_length: Some(MAX_DOCUMENT_TOKENS),
@@ -87,7 +88,7 @@ impl SelectRandomChunk {
     }
 }
 
-/// Refuses features that are both divided and passed through.
+/// Rejects features that are both divided and passed through.
 pub(super) fn check_overlap(
     function: &str,
     feature_key: &str,
@@ -103,7 +104,7 @@ pub(super) fn check_overlap(
     }
 }
 
-/// Refuses an additional feature that is not as long as the one that leads.
+/// Rejects an additional feature whose length differs from that of the leading feature.
 pub(super) fn check_length(
     example: &Example,
     (feature_key, length): (&str, usize),
@@ -119,7 +120,7 @@ pub(super) fn check_length(
     ))
 }
 
-/// The length of the first dimension of a feature, or why there is none.
+/// The length of the first dimension of a feature, or an error if it has none.
 pub(super) fn length_of(example: &Example, key: &str) -> Result<usize, String> {
     let value = example.get(key).ok_or_else(|| missing(example, key))?;
     value.len().ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Token preprocessors against what real t5 and SeqIO make of the same examples
+//! Comparison of token preprocessors with the results of real t5 and SeqIO on the same examples
 //! (`tests/pipeline/data/reference/token_preprocessors.py`), each configured by gin.
 
 #![cfg(test)]
@@ -46,7 +46,7 @@ impl Source for NoFiles {
     }
 }
 
-/// The preprocessor of that name, its parameters bound by these lines.
+/// The preprocessor of that name, with parameters bound by these lines.
 pub(super) fn preprocessor(name: &str, bindings: &[String]) -> Preprocessor {
     let registry = Registry::default()
         .with::<Holder>()
@@ -63,7 +63,7 @@ pub(super) fn preprocessor(name: &str, bindings: &[String]) -> Preprocessor {
     holder.unwrap().preprocessor
 }
 
-/// `preprocessors.name.key = value` of each.
+/// Makes a line `preprocessors.name.key = value` for each binding.
 fn gin_lines(name: &str, bindings: &Json) -> Vec<String> {
     let line = |(key, value): (&String, &Json)| {
         let value = match value {
@@ -77,7 +77,7 @@ fn gin_lines(name: &str, bindings: &Json) -> Vec<String> {
     bindings.as_object().unwrap().iter().map(line).collect()
 }
 
-/// 'inputs' and 'targets' of 1000 ids with EOS 1.
+/// 'inputs' and 'targets' with 1000 ids and EOS 1.
 pub(super) fn features(add_eos: bool, rank: usize) -> Features {
     let vocabulary =
         VocabularySpec::PassThrough(PassThroughVocabulary { size: 1000, eos_id: Some(1) });
@@ -103,7 +103,7 @@ fn example(json: &Json) -> Example {
         .collect()
 }
 
-/// Features by name: t5's order of them is another one.
+/// Features by name, since t5 orders them differently.
 fn sorted(examples: &[Example]) -> Vec<BTreeMap<String, Value>> {
     let features = |example: &Example| {
         example.iter().map(|(key, value)| (key.to_string(), value.clone())).collect()
@@ -183,8 +183,8 @@ fn rows_of_the_prefix_lm_objective_are_those_of_t5() {
         let expected = case[expected].as_array().unwrap().iter().map(example);
         let expected = sorted(&expected.collect::<Vec<_>>());
         let mut unseen: Vec<usize> = (0..expected.len()).collect();
-        // The rows depend on where each is split: over many seeds every one of t5's comes up, and
-        // where the split is the same, so is the row.
+        // The rows depend on where each is split: over many seeds every row of t5 occurs, and equal
+        // splits give equal rows.
         for seed in 0..200 {
             let features = features(true, 1);
             let steps = || steps_of(&preprocessor, &features, &lengths).unwrap();

@@ -1,19 +1,19 @@
-//! Sentinels around the examples of small tasks, as span corruption has them in pretraining.
+//! Sentinels around the examples of small tasks, as in pretraining with span corruption.
 //!
-//! `inputs <extra_id_0>` -> `<extra_id_0> targets`. In SeqIO these are steps within
-//! `add_task_with_sentinels` (`experimental.py`) and have no names of their own.
+//! `inputs <extra_id_0>` -> `<extra_id_0> targets`. In SeqIO these are unnamed steps within
+//! `add_task_with_sentinels` (`experimental.py`).
 
 use super::{BuiltFeature, Context, Preprocess, Step, ids_of};
 use crate::data::error::DataError;
 use crate::data::example::Value;
 use crate::gin::Configurable;
 
-/// Appends sentinels to 'inputs' and puts the same before 'targets', the vocabulary's last id first. Source:
-/// SeqIO `experimental.py`.
+/// Appends sentinels to 'inputs' and puts the same sentinels before 'targets', beginning with the
+/// vocabulary's last id. Source: SeqIO `experimental.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.experimental.add_sentinels")]
 pub struct AddSentinels {
-    /// How many.
+    /// Number of sentinels.
     #[gin(default = 1)]
     pub num_sentinels: usize,
 }
@@ -46,12 +46,12 @@ impl AddSentinels {
     }
 }
 
-/// As `append_eos_after_trim`, and what is trimmed away stands before the last tokens. Source: SeqIO
-/// `experimental.py`.
+/// As `append_eos_after_trim`, but trimming keeps the last tokens and removes the tokens before
+/// them. Source: SeqIO `experimental.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.experimental.append_eos_after_trim_and_preserve")]
 pub struct AppendEosAfterTrimAndPreserve {
-    /// How many of the last tokens are kept.
+    /// Number of the last tokens that are kept.
     #[gin(default = 1)]
     pub preserve_final_n_tokens_when_trimming: usize,
 }
@@ -82,7 +82,7 @@ impl Preprocess for AppendEosAfterTrimAndPreserve {
     }
 }
 
-/// The ids and EOS, at most `length` of them, among them the last `preserved` ids.
+/// The ids and EOS, at most `length` in all, including the last `preserved` ids.
 fn trimmed(ids: &[i32], length: Option<usize>, preserved: usize, eos: i32) -> Vec<i32> {
     let kept = length.map_or(ids.len(), |length| ids.len().min(length.saturating_sub(1)));
     let preserved = preserved.min(kept);
@@ -93,7 +93,7 @@ fn trimmed(ids: &[i32], length: Option<usize>, preserved: usize, eos: i32) -> Ve
 mod tests {
     use super::*;
 
-    /// What SeqIO 0.0.20 makes of the same.
+    /// Compares the result with that of SeqIO 0.0.20.
     #[test]
     fn the_last_tokens_survive_trimming() {
         let check = |length, expected: &[i32]| {

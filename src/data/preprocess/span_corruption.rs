@@ -11,7 +11,7 @@ use super::{Context, Preprocess, Step};
 use crate::data::error::DataError;
 use crate::gin::{Configurable, Function, Value, ValueKind};
 
-/// Spans of tokens are replaced by sentinels, and the targets restore them. Source: t5
+/// Replaces spans of tokens by sentinels in the inputs; the targets contain the spans. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.span_corruption", open)]
@@ -28,22 +28,22 @@ pub struct SpanCorruption {
     /// Joins documents, so that examples fill their length.
     #[gin(default = true)]
     pub merge_examples_to_reduce_padding: bool,
-    /// Makes examples shorter than the inputs' length by so many tokens, for packing.
+    /// Number of tokens by which examples are shorter than the inputs' length, for packing.
     #[gin(default = None)]
     pub reserved_for_packing: Option<usize>,
     /// Features kept as they are; only without merging.
     #[gin(default = None)]
     pub passthrough_feature_keys: Option<Vec<String>>,
-    /// What it takes of a document.
+    /// The preprocessor that selects a chunk of each document.
     #[gin(method)]
     pub select_random_chunk: SelectRandomChunk,
-    /// What chooses the noise.
+    /// The function that chooses the noise.
     #[gin(method)]
     pub random_spans_noise_mask: RandomSpansNoiseMask,
-    /// What the inputs show of the noise.
+    /// Replaces the noise in the inputs.
     #[gin(method)]
     pub noise_span_to_unique_sentinel: NoiseSpanToUniqueSentinel,
-    /// What the targets show of the rest.
+    /// Replaces the other tokens in the targets.
     #[gin(method)]
     pub nonnoise_span_to_unique_sentinel: NonnoiseSpanToUniqueSentinel,
 }
@@ -112,7 +112,7 @@ impl SpanCorruption {
         }
     }
 
-    /// Tokens of an uncorrupted example, so that the corrupted one fits its lengths.
+    /// Number of tokens of an uncorrupted example such that the corrupted one fits its lengths.
     fn tokens_length(&self, cx: &Context<'_>) -> Result<usize, DataError> {
         let inputs = cx.length(&self.input_feature_key)?;
         let configured = cx.length("targets")?;
@@ -144,8 +144,8 @@ impl SpanCorruption {
     }
 }
 
-/// `(tokens, targets)`: how many tokens make corrupted inputs of at most `inputs_length` with EOS,
-/// and how long their targets then are with EOS. One sentinel replaces each span.
+/// `(tokens, targets)`: the number of tokens that make corrupted inputs of at most `inputs_length`
+/// with EOS, and the length of their targets with EOS. One sentinel replaces each span.
 pub fn random_spans_helper(
     inputs_length: usize,
     noise_density: f64,
@@ -160,28 +160,28 @@ pub fn random_spans_helper(
     lengths.fitting(inputs_length)
 }
 
-/// How long corrupted inputs and their targets are.
+/// The lengths of corrupted inputs and their targets.
 struct SpanLengths {
     noise_density: f64,
     mean_noise_span_length: f64,
-    /// Tokens that stand for a noise span in the inputs.
+    /// Tokens that replace a noise span in the inputs.
     inputs_per_span: usize,
-    /// Tokens that stand for the text between noise spans in the targets.
+    /// Tokens that replace the text between noise spans in the targets.
     targets_per_span: usize,
 }
 
 impl SpanLengths {
-    /// Whether inputs grow by a thousandth of a token at least for each token of the text: otherwise
-    /// there is no text, or none of sensible length, whose inputs are just too long.
+    /// Whether inputs grow by at least a thousandth of a token for each token of the text:
+    /// otherwise no text, or none of reasonable length, has inputs that are too long.
     fn are_bounded(&self) -> bool {
         let Self { noise_density: density, mean_noise_span_length: mean, .. } = *self;
         let growth = 1.0 - density + density / mean * self.inputs_per_span as f64;
         (0.0..=1.0).contains(&density) && mean > 0.0 && growth >= 1e-3
     }
 
-    /// Of inputs and targets, each with EOS, for a text of so many tokens.
+    /// The lengths of inputs and targets, each with EOS, for a text of `tokens` tokens.
     fn corrupted(&self, tokens: usize) -> (usize, usize) {
-        // Python's `round` takes halves to even.
+        // Python's `round` rounds halves to even.
         let noise = (tokens as f64 * self.noise_density).round_ties_even();
         let spans = (noise / self.mean_noise_span_length).round_ties_even() as usize;
         let noise = noise as usize;
@@ -189,14 +189,15 @@ impl SpanLengths {
         (inputs, noise + spans * self.targets_per_span + 1)
     }
 
-    /// The most tokens whose inputs fit, and the length of their targets.
+    /// The maximum number of tokens whose inputs fit, and the length of their targets.
     fn fitting(&self, inputs_length: usize) -> (usize, usize) {
         let mut tokens = inputs_length.saturating_sub(1);
         while self.corrupted(tokens + 1).0 <= inputs_length {
             tokens += 1;
         }
         let (inputs, mut targets) = self.corrupted(tokens);
-        // At half noise t5 makes targets no longer than inputs, which are likely a round number.
+        // At a noise density of 0.5 t5 makes targets no longer than inputs, whose length is
+        // probably a round number.
         if self.noise_density == 0.5 && targets > inputs {
             tokens -= 1;
             targets -= 1;
@@ -205,8 +206,8 @@ impl SpanLengths {
     }
 }
 
-/// `(tokens, targets)`: how many tokens an example needs so that `random_spans_noise_mask` makes inputs
-/// of a given length of it, and the length of its targets, both with EOS. Source: t5
+/// `(tokens, targets)`: the number of tokens of an example from which `random_spans_noise_mask`
+/// makes inputs of a given length, and the length of its targets, both with EOS. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
@@ -215,34 +216,34 @@ impl SpanLengths {
     ignored(verbose = "`gimlet task show` prints the lengths")
 )]
 pub struct RandomSpansHelper {
-    /// Length that the inputs shall have.
+    /// Length of the inputs.
     pub inputs_length: usize,
     /// Share of tokens that are noise.
     pub noise_density: f64,
     /// Mean number of tokens of a noise span.
     pub mean_noise_span_length: f64,
-    /// Tokens that stand for a noise span in the inputs.
+    /// Tokens that replace a noise span in the inputs.
     pub extra_tokens_per_span_inputs: usize,
-    /// Tokens that stand for the text between noise spans in the targets.
+    /// Tokens that replace the text between noise spans in the targets.
     pub extra_tokens_per_span_targets: usize,
 }
 
-/// How many tokens an example needs, by `random_spans_helper`; for `split_tokens`. Source: t5
-/// `preprocessors.py`.
+/// The number of tokens that an example needs, by `random_spans_helper`; for `split_tokens`.
+/// Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.random_spans_tokens_length", open)]
 pub struct RandomSpansTokensLength {
-    /// What computes it.
+    /// The function that computes the lengths.
     #[gin(method)]
     pub random_spans_helper: RandomSpansHelper,
 }
 
-/// How long targets are, by `random_spans_helper`; for `task_feature_lengths`. Source: t5
+/// The length of targets, by `random_spans_helper`; for `task_feature_lengths`. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.random_spans_targets_length", open)]
 pub struct RandomSpansTargetsLength {
-    /// What computes it.
+    /// The function that computes the lengths.
     #[gin(method)]
     pub random_spans_helper: RandomSpansHelper,
 }

@@ -1,4 +1,4 @@
-//! The slot that all preprocessors fill.
+//! The enum of all preprocessors.
 
 use super::bert::BertMasking;
 use super::chunks::{
@@ -117,23 +117,24 @@ crate::gin::slot! {
 }
 
 impl Preprocessor {
-    /// What it does, for a task and its lengths.
+    /// The steps of the preprocessor, for a task and its lengths.
     pub(crate) fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
         self.spec().steps(cx)
     }
 
-    /// Whether it looks at `task_feature_lengths`.
+    /// Whether the steps depend on `task_feature_lengths`.
     pub(crate) fn needs_lengths(&self) -> bool {
         self.spec().needs_lengths()
     }
 
-    /// The name by which errors call it.
+    /// The name of the preprocessor in errors.
     pub(crate) fn name(&self) -> &'static str {
         self.schema_of().short_name()
     }
 }
 
-/// Marks how far a task can be preprocessed ahead of time. Source: SeqIO `dataset_providers.py`.
+/// Marks the point up to which a task can be preprocessed ahead of time. Source: SeqIO
+/// `dataset_providers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "seqio.CacheDatasetPlaceholder",

@@ -1,4 +1,4 @@
-//! Runs preprocessors that gin text names over examples, without files and vocabularies.
+//! Runs preprocessors of a gin text over examples, without files and vocabularies.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use crate::gin::{Configurable, Evaluator, Registry, Request, Source, load};
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "test.steps")]
 struct Steps {
-    /// What is tested.
+    /// The preprocessors under test.
     preprocessors: Vec<Preprocessor>,
 }
 
@@ -41,15 +41,15 @@ pub(crate) fn preprocessors(gin: &str) -> Vec<Preprocessor> {
     }
 }
 
-/// What preprocessors without features or lengths make of the examples.
+/// The result of preprocessors without features or lengths on the examples.
 pub(crate) fn run(all: &[Preprocessor], examples: Vec<Example>) -> Result<Vec<Example>, String> {
     let features = Features::new();
     let context = Context { features: &features, lengths: None };
     run_in(&context, all, examples)
 }
 
-/// What preprocessors of a task make of the examples. A buffer shuffles all of them, or none if it
-/// holds one.
+/// The result of a task's preprocessors on the examples. A buffer shuffles all of them, or none if
+/// its size is 1.
 pub(crate) fn run_in(
     context: &Context<'_>,
     all: &[Preprocessor],
@@ -97,7 +97,7 @@ fn run_step(
     }
 }
 
-/// An example of a JSON object, whose keys may be paths.
+/// An example from a JSON object, whose keys may be paths.
 pub(crate) fn example(json: &serde_json::Value) -> Example {
     let feature = |(key, value): (&String, &serde_json::Value)| {
         let value: Value = serde_json::from_value(value.clone())

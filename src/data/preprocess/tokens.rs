@@ -13,12 +13,12 @@ pub struct Tokenize {
     /// Keeps the text as `NAME_pretokenized`.
     #[gin(default = true)]
     pub copy_pretokenized: bool,
-    /// Appends EOS where `Feature.add_eos` is set.
+    /// Appends EOS if `Feature.add_eos` is set.
     #[gin(default = false)]
     pub with_eos: bool,
 }
 
-/// Encodes the output features and appends EOS where `Feature.add_eos` is set. Source: SeqIO
+/// Encodes the output features and appends EOS to those with `Feature.add_eos`. Source: SeqIO
 /// `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.preprocessors.tokenize_and_append_eos")]
@@ -41,7 +41,7 @@ pub struct AppendEos {}
 )]
 pub struct AppendEosAfterTrim {}
 
-/// Keeps the last tokens of 'inputs' where they are too many. Source: SeqIO `preprocessors.py`.
+/// Keeps the last tokens of 'inputs' if there are too many. Source: SeqIO `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.preprocessors.truncate_inputs_left")]
 pub struct TruncateInputsLeft {}
@@ -90,7 +90,8 @@ impl FeatureTokenizer {
         Ok(())
     }
 
-    /// Token ids of a text, rows of them of a list of texts; what needs no encoding as it is.
+    /// The token ids of a text, or rows of token ids of a list of texts; a value that needs no
+    /// encoding is unchanged.
     fn encode(&self, value: &Value) -> Result<Value, String> {
         let vocabulary = &self.feature.vocabulary;
         let expected = match (value, vocabulary.takes_ids()) {
@@ -103,7 +104,7 @@ impl FeatureTokenizer {
                 let lists = lists.iter().map(|list| self.encode(list));
                 return Ok(Value::Lists(lists.collect::<Result<_, _>>()?));
             }
-            // A list without values has no type of its own.
+            // A list without values has no type.
             (list, false) if list.len() == Some(0) => return Ok(Value::IntRows(Vec::new())),
             (Value::Text(_) | Value::Texts(_), true) => "token ids or numbers",
             (_, true) => return Ok(value.clone()),
@@ -114,7 +115,7 @@ impl FeatureTokenizer {
     }
 }
 
-/// Which rows of a feature of rank 2 get EOS.
+/// The rows of a feature of rank 2 that get EOS.
 #[derive(Clone, Copy, Debug)]
 enum Rows {
     All,
@@ -178,7 +179,7 @@ fn eos_step(cx: &Context<'_>, limit: impl Fn(&BuiltFeature) -> Option<usize>) ->
     Step::Map(Box::new(EosAppender(limited.collect())))
 }
 
-/// Features that get EOS, each with the length that holds it.
+/// Features that get EOS, each with the maximum length after it.
 struct EosAppender(Vec<(BuiltFeature, Option<usize>)>);
 
 impl MapStep for EosAppender {
@@ -226,7 +227,7 @@ impl MapStep for LeftTruncator {
         if let Some(inputs) = example.get_mut("inputs")
             && let Some(length) = inputs.len()
         {
-            // In Python, the last 0 items are all of them.
+            // In Python, the last 0 items are all items.
             let kept = if self.limit == 0 { length } else { self.limit };
             inputs.keep(length.saturating_sub(kept)..length);
         }

@@ -1,5 +1,5 @@
-//! Making token sequences fit: trimmed in front, around an answer, and padded. Source: t5
-//! `preprocessors.py`.
+//! Fitting token sequences to a length: trimming at the front or around an answer, and padding.
+//! Source: t5 `preprocessors.py`.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,7 @@ use crate::data::error::DataError;
 use crate::data::example::{Example, Key, Value};
 use crate::gin::Configurable;
 
-/// Keeps the last tokens of features, one less than their length holds. Source: t5
-/// `preprocessors.py`.
+/// Keeps the last tokens of features, one fewer than their length. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.trim_tokens_at_front")]
 pub struct TrimTokensAtFront {
@@ -18,8 +17,8 @@ pub struct TrimTokensAtFront {
     pub keys_to_trim: Option<Vec<String>>,
 }
 
-/// Keeps so many tokens of 'inputs' as fit, chosen at random but for the first place where the
-/// 'targets' stand in them; examples whose inputs are too long and lack the targets go. Source: t5
+/// Keeps as many tokens of 'inputs' as fit, chosen at random around the first occurrence of the
+/// 'targets'; drops examples whose inputs are too long and do not contain the targets. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.trivia_qa_truncate_inputs")]
@@ -31,7 +30,7 @@ pub struct TriviaQaTruncateInputs {}
 #[gin(name = "t5.data.preprocessors.trim_and_pad_dataset")]
 pub struct TrimAndPadDataset {}
 
-/// All of `task_feature_lengths`.
+/// All lengths in `task_feature_lengths`.
 fn lengths<'a>(cx: &Context<'a>, function: &str) -> Result<&'a BTreeMap<String, usize>, DataError> {
     cx.lengths
         .ok_or_else(|| DataError::Config(format!("`{function}` needs `task_feature_lengths`")))
@@ -56,7 +55,7 @@ impl Preprocess for TrimTokensAtFront {
             for (key, limit) in &limits {
                 if let Some(value) = example.get_mut(key) {
                     let length = value.len().unwrap_or(0);
-                    // In Python, the last 0 items are all of them.
+                    // In Python, the last 0 items are all items.
                     let kept = if *limit == 0 { length } else { *limit };
                     value.keep(length.saturating_sub(kept)..length);
                 }
@@ -81,7 +80,7 @@ struct AroundAnswer {
 }
 
 impl AroundAnswer {
-    /// Where inputs that are too long are to begin; `None` where they lack the answer.
+    /// The index at which inputs that are too long begin; `None` if they do not contain the answer.
     fn start(
         &self,
         inputs: &[i32],
@@ -140,7 +139,7 @@ impl Preprocess for TrimAndPadDataset {
     }
 }
 
-/// Trims or pads the first dimension; shorter rows are padded to the longest.
+/// Trims or pads the first dimension; shorter rows are padded to the longest row.
 fn pad(value: &mut Value, length: usize) -> Result<(), &'static str> {
     match value {
         Value::Ints(ids) => ids.resize(length, 0),

@@ -1,7 +1,8 @@
-//! Which tokens are noise: what `denoise` names in `noise_mask_fn`. Source: t5 `preprocessors.py`.
+//! The choice of noise tokens: the functions for `noise_mask_fn` of `denoise`. Source: t5
+//! `preprocessors.py`.
 //!
-//! The algorithms are t5's; the random values are ours, a function of seed and place. `denoise`
-//! supplies length and density; the rest is bound to the functions themselves:
+//! The algorithms are t5's; the random values are Gimlet's, a function of seed and place. `denoise`
+//! supplies length and density; the other parameters are bound to the functions:
 //!
 //! ```text
 //! preprocessors.denoise.noise_mask_fn = @preprocessors.random_spans_noise_mask
@@ -23,12 +24,12 @@ crate::gin::slot! {
 }
 
 impl NoiseMaskFn {
-    /// The noise of a sequence.
+    /// Draws the noise of a sequence.
     pub(super) fn draw(&self, length: usize, density: f64, draw: &mut Draw) -> Mask {
         self.spec().draw(length, density, draw)
     }
 
-    /// Refuses parameters that make no masks.
+    /// Rejects parameters that make no masks.
     pub(super) fn check(&self, density: f64) -> Result<(), DataError> {
         if !(0.0..=1.0).contains(&density) {
             let message = format!("`noise_density` lies between 0 and 1, found {density}");
@@ -38,13 +39,14 @@ impl NoiseMaskFn {
     }
 }
 
-/// Which tokens of a sequence are noise: the lengths of alternating runs, of which the first is not
-/// noise. It alone may be empty. Runs are a tenth of the tokens, so they are walked faster.
+/// The noise tokens of a sequence, as the lengths of alternating runs, of which the first is not
+/// noise. Only the first run may be empty. There are a tenth as many runs as tokens, so iterating
+/// over runs is faster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Mask(Vec<usize>);
 
 impl Mask {
-    /// The mask that is noise where `tokens` are true.
+    /// The mask whose noise is where `tokens` are true.
     pub(super) fn of(tokens: impl IntoIterator<Item = bool>) -> Self {
         let mut runs = vec![0];
         for is_noise in tokens {
@@ -68,7 +70,7 @@ impl Mask {
         self.runs().flat_map(|(length, is_noise)| std::iter::repeat_n(is_noise, length))
     }
 
-    /// The first `length` tokens.
+    /// The mask of the first `length` tokens.
     fn truncated(mut self, length: usize) -> Self {
         let mut rest = length;
         for run in &mut self.0 {
@@ -82,18 +84,18 @@ impl Mask {
     }
 }
 
-/// What all noise masks do.
+/// The operations of a noise mask.
 trait DrawMask {
-    /// The noise of a sequence.
+    /// Draws the noise of a sequence.
     fn draw(&self, length: usize, density: f64, draw: &mut Draw) -> Mask;
 
-    /// Refuses parameters that make no masks; the density lies between 0 and 1.
+    /// Rejects parameters that make no masks; the density lies between 0 and 1.
     fn check(&self, _density: f64) -> Result<(), DataError> {
         Ok(())
     }
 }
 
-/// Each token by itself is noise with the probability of the density. Source: t5
+/// Makes each token noise independently, with the probability of the density. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.iid_noise_mask", open)]
@@ -105,8 +107,9 @@ pub struct IidNoiseMask {}
 #[gin(name = "t5.data.preprocessors.random_prefix_noise_mask", open)]
 pub struct RandomPrefixNoiseMask {}
 
-/// Noise spans of random lengths between spans that are not noise, which come first; given their
-/// numbers, all masks are equally likely. Source: t5 `preprocessors.py`.
+/// Noise spans of random lengths between spans that are not noise; the first span is not noise. For
+/// given numbers of spans and noise tokens, all masks are equally likely. Source: t5
+/// `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "t5.data.preprocessors.random_spans_noise_mask",
@@ -128,10 +131,10 @@ pub struct RandomSpansNoiseMask {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.regular_noise_mask", open)]
 pub struct RegularNoiseMask {
-    /// Fewest tokens of a span; those at both ends may be cut.
+    /// Minimum number of tokens of a span; the spans at both ends may be cut.
     #[gin(default = 1)]
     pub min_span_length: usize,
-    /// Most tokens of a span.
+    /// Maximum number of tokens of a span.
     #[gin(default = 5)]
     pub max_span_length: usize,
 }
@@ -212,17 +215,18 @@ impl DrawMask for RandomSpansNoiseMask {
     }
 }
 
-/// Alternating spans, the first not noise; given the counts, all masks are equally likely.
+/// Alternating spans, of which the first is not noise; for given counts, all masks are equally
+/// likely.
 fn random_spans(length: usize, density: f64, mean_span: f64, draw: &mut Draw) -> Mask {
     if density == 0.0 {
         return Mask(vec![length]);
     }
     let padded = length.max(2);
-    // As TensorFlow computes it: in 32 bits, halves to even.
+    // As TensorFlow computes the number: in 32 bits, rounding halves to even.
     let num_noise = (padded as f32 * density as f32).round_ties_even() as usize;
     let num_noise = num_noise.clamp(1, padded - 1);
     let num_spans = (num_noise as f32 / mean_span as f32).round_ties_even() as usize;
-    // t5 fails where there are fewer tokens than spans; no mask has empty spans.
+    // t5 fails if there are fewer tokens than spans; no mask has empty spans.
     let num_spans = num_spans.max(1).min(num_noise).min(padded - num_noise);
     let mut runs = vec![0; num_spans * 2];
     random_segmentation(num_noise, num_spans, draw, runs.iter_mut().skip(1).step_by(2));
@@ -238,7 +242,7 @@ fn random_segmentation<'a>(
     lengths: impl Iterator<Item = &'a mut usize>,
 ) {
     // Segments begin at item 0 and at `num_segments - 1` of the others, each set equally likely
-    // (Floyd's sampling). Where most others begin one, those that do not are drawn instead.
+    // (Floyd's sampling). If most others begin a segment, those that do not are drawn instead.
     let (others, begins) = (num_items - 1, num_segments - 1);
     let drawn_begin = begins * 2 <= others;
     let num_drawn = if drawn_begin { begins } else { others - begins };
@@ -268,7 +272,8 @@ impl Bits {
         self.0[place / 64] >> (place % 64) & 1 == 1
     }
 
-    /// Where there are bits, or where there are none, in order; the latter also beyond the end.
+    /// The positions of the bits that are set, or of those that are not, in order; the latter also
+    /// beyond the end.
     fn places(&self, set: bool) -> impl Iterator<Item = usize> {
         let words = self.0.iter().enumerate();
         words.flat_map(move |(i, word)| {

@@ -1,6 +1,6 @@
-//! Objectives that hide tokens and ask for them. Source: t5 `preprocessors.py`.
+//! Objectives that hide tokens and predict them. Source: t5 `preprocessors.py`.
 //!
-//! [`Denoise`] is made of a choice of noise ([`NoiseMaskFn`]) and of what noise becomes in inputs and
+//! [`Denoise`] combines a choice of noise ([`NoiseMaskFn`]) and replacements of noise in inputs and
 //! targets ([`NoiseFn`]); all of t5's objectives over plain text are such combinations.
 
 mod mask;
@@ -24,21 +24,21 @@ pub use replace::{
     SentinelId,
 };
 
-/// Makes 'inputs' of 'targets' by hiding some of their tokens, and targets that ask for them. Source:
-/// t5 `preprocessors.py`.
+/// Makes 'inputs' from 'targets' by hiding some of their tokens, and targets that contain the
+/// hidden tokens. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.denoise", open)]
 pub struct Denoise {
-    /// Share of tokens that are noise, as far as the mask keeps to it.
+    /// Share of tokens that are noise; masks may deviate from it.
     pub noise_density: f64,
     /// Chooses the noise.
     pub noise_mask_fn: FnRef<NoiseMaskFn>,
-    /// What the inputs show.
+    /// Makes the inputs.
     pub inputs_fn: FnRef<NoiseFn>,
-    /// What the targets show; all tokens if None.
+    /// Makes the targets; they have all tokens if None.
     #[gin(default = None)]
     pub targets_fn: Option<FnRef<NoiseFn>>,
-    /// Features kept as they are; all others go.
+    /// Features that are kept unchanged; all others are dropped.
     #[gin(default = None)]
     pub passthrough_feature_keys: Option<Vec<String>>,
     /// The feature that gets the inputs.

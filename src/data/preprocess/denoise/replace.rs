@@ -1,7 +1,8 @@
-//! What noise tokens become: what `denoise` names in `inputs_fn` and `targets_fn`. Source: t5
-//! `preprocessors.py`.
+//! The replacement of noise tokens: the functions for `inputs_fn` and `targets_fn` of `denoise`.
+//! Source: t5 `preprocessors.py`.
 //!
-//! `denoise` supplies tokens, mask and vocabulary; a function's own parameters are bound to it:
+//! `denoise` supplies tokens, mask and vocabulary; the parameters of a function are bound to the
+//! function:
 //!
 //! ```text
 //! preprocessors.denoise.inputs_fn = @preprocessors.noise_token_to_random_token_or_sentinel
@@ -32,18 +33,18 @@ crate::gin::slot! {
 }
 
 impl NoiseFn {
-    /// What the tokens become.
+    /// The tokens after the replacement.
     pub(super) fn apply(&self, noisy: Noisy<'_>, draw: &mut Draw) -> Vec<i32> {
         self.spec().apply(noisy, draw)
     }
 
-    /// Refuses parameters that do not fit a vocabulary of so many ids.
+    /// Rejects parameters that do not fit a vocabulary of `num_ids` ids.
     pub(super) fn check(&self, num_ids: i32) -> Result<(), DataError> {
         self.spec().check(num_ids)
     }
 }
 
-/// Tokens, which of them are noise, and the number of ids of their vocabulary.
+/// Tokens, the mask of those that are noise, and the number of ids of their vocabulary.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noisy<'a> {
     pub tokens: &'a [i32],
@@ -51,18 +52,18 @@ pub(super) struct Noisy<'a> {
     pub num_ids: i32,
 }
 
-/// What all replacements do.
+/// The operations of a replacement.
 trait ReplaceNoise {
-    /// What the tokens become.
+    /// The tokens after the replacement.
     fn apply(&self, noisy: Noisy<'_>, draw: &mut Draw) -> Vec<i32>;
 
-    /// Refuses parameters that do not fit a vocabulary of so many ids.
+    /// Rejects parameters that do not fit a vocabulary of `num_ids` ids.
     fn check(&self, _num_ids: i32) -> Result<(), DataError> {
         Ok(())
     }
 }
 
-/// The id that stands for noise, the last of the vocabulary if not given. Source: t5
+/// The id that replaces noise; the last id of the vocabulary if not given. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.sentinel_id", open)]
@@ -72,7 +73,7 @@ pub struct SentinelId {
     pub return_value: Option<u32>,
 }
 
-/// Every noise token becomes the sentinel. Source: t5 `preprocessors.py`.
+/// Replaces every noise token by the sentinel. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.noise_token_to_sentinel", open)]
 pub struct NoiseTokenToSentinel {
@@ -81,7 +82,8 @@ pub struct NoiseTokenToSentinel {
     pub sentinel_id: SentinelId,
 }
 
-/// Every run of noise tokens becomes one sentinel, always the same. Source: t5 `preprocessors.py`.
+/// Replaces every run of noise tokens by one sentinel, always the same. Source: t5
+/// `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.noise_span_to_sentinel", open)]
 pub struct NoiseSpanToSentinel {
@@ -90,18 +92,18 @@ pub struct NoiseSpanToSentinel {
     pub sentinel_id: SentinelId,
 }
 
-/// Every run of tokens that are not noise becomes one sentinel, always the same. Source: t5
+/// Replaces every run of tokens that are not noise by one sentinel, always the same. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.nonnoise_span_to_sentinel", open)]
 pub struct NonnoiseSpanToSentinel {
-    /// What it does to the others.
+    /// The function that replaces the other tokens.
     #[gin(method)]
     pub noise_span_to_sentinel: NoiseSpanToSentinel,
 }
 
-/// Every run of noise tokens becomes a sentinel of its own: the first the last id, the next the one
-/// before. Source: t5 `preprocessors.py`.
+/// Replaces every run of noise tokens by a different sentinel: the first run by the last id, the
+/// next run by the id below it. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(
     name = "t5.data.preprocessors.noise_span_to_unique_sentinel",
@@ -114,7 +116,7 @@ pub struct NoiseSpanToUniqueSentinel {
     pub sentinel_id: SentinelId,
 }
 
-/// Every run of tokens that are not noise becomes a sentinel of its own. Source: t5
+/// Replaces every run of tokens that are not noise by a different sentinel. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(
@@ -123,41 +125,41 @@ pub struct NoiseSpanToUniqueSentinel {
     ignored(batch_size = "noise is replaced one example at a time")
 )]
 pub struct NonnoiseSpanToUniqueSentinel {
-    /// What it does to the others.
+    /// The function that replaces the other tokens.
     #[gin(method)]
     pub noise_span_to_unique_sentinel: NoiseSpanToUniqueSentinel,
 }
 
-/// Noise tokens vanish. Source: t5 `preprocessors.py`.
+/// Removes noise tokens. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.drop_noise_tokens", open)]
 pub struct DropNoiseTokens {}
 
-/// Nothing but noise tokens stays. Source: t5 `preprocessors.py`.
+/// Removes all tokens that are not noise. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.drop_nonnoise_tokens", open)]
 pub struct DropNonnoiseTokens {}
 
-/// Noise tokens change places among each other. Source: t5 `preprocessors.py`.
+/// Permutes the noise tokens. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.permute_noise_tokens", open)]
 pub struct PermuteNoiseTokens {}
 
-/// Every noise token becomes a random one of the same example. Source: t5 `preprocessors.py`.
+/// Replaces every noise token by a random token of the same example. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.noise_token_to_gathered_token", open)]
 pub struct NoiseTokenToGatheredToken {}
 
-/// Every noise token becomes a random one of the vocabulary. Source: t5 `preprocessors.py`.
+/// Replaces every noise token by a random token of the vocabulary. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.noise_token_to_random_token", open)]
 pub struct NoiseTokenToRandomToken {
-    /// So many ids, the first ones, are never drawn.
+    /// Number of the first ids, which are never drawn.
     #[gin(default = 3)]
     pub num_reserved_tokens: u32,
 }
 
-/// Every noise token becomes a random one of the vocabulary, or else the sentinel. Source: t5
+/// Replaces every noise token by a random token of the vocabulary, or by the sentinel. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.noise_token_to_random_token_or_sentinel", open)]
@@ -165,7 +167,7 @@ pub struct NoiseTokenToRandomTokenOrSentinel {
     /// Probability of a random token.
     #[gin(default = 0.1)]
     pub random_prob: f64,
-    /// What draws random tokens.
+    /// The function that draws random tokens.
     #[gin(method)]
     pub noise_token_to_random_token: NoiseTokenToRandomToken,
     /// The sentinel.
@@ -186,14 +188,14 @@ impl SentinelId {
     }
 }
 
-/// What a run of masked tokens becomes.
+/// The replacement of a run of masked tokens.
 #[derive(Clone, Copy, Debug)]
 enum Marker {
-    /// This id.
+    /// The same id for all runs.
     Same(i32),
-    /// This id the first run, the one below it the next.
+    /// This id for the first run, the id below it for the next run.
     Unique(i32),
-    /// Nothing.
+    /// No token.
     None,
 }
 
@@ -211,14 +213,14 @@ impl Marker {
 }
 
 impl Noisy<'_> {
-    /// The tokens, with each run replaced that is noise, or that is not.
+    /// The tokens, with a replacement for each run that is noise, or for each run that is not.
     fn with_runs_replaced(self, replaced: bool, mut marker: Marker) -> Vec<i32> {
         let per_run = usize::from(!matches!(marker, Marker::None));
         let lengths = self.mask.runs().map(|(length, is_noise)| match is_noise == replaced {
             true => per_run,
             false => length,
         });
-        // EOS comes later.
+        // EOS is appended later.
         let mut out = Vec::with_capacity(lengths.sum::<usize>() + 1);
         let mut start = 0;
         for (length, is_noise) in self.mask.runs() {

@@ -1,4 +1,4 @@
-//! Masks and replacements against real t5, and by what they promise.
+//! Comparison of masks and replacements with real t5, and tests of their properties.
 
 #![cfg(test)]
 
@@ -19,7 +19,7 @@ fn draw(counter: u64) -> Draw {
     StageSeed::new(1, "noise").draw(counter)
 }
 
-/// `@preprocessors.name`, its parameters bound by these lines.
+/// The function `@preprocessors.name`, with parameters bound by these lines.
 fn noise_fn(name: &str, lines: &[&str]) -> NoiseFn {
     let denoise = denoise(&format!("inputs_fn = @preprocessors.{name}"), lines);
     denoise.inputs_fn.0
@@ -109,7 +109,7 @@ fn random_replacements_leave_the_rest_and_are_as_likely_as_promised() {
         assert_eq!(permuted, noise(&tokens), "the same tokens in another order");
         assert!(outputs[3].iter().all(|id| tokens.contains(id)));
     }
-    // 26 noise tokens a time, over the ids from 3 to 59.
+    // Each of the masks has 26 noise tokens, over the ids from 3 to 59.
     assert_eq!(drawn.keys().copied().collect::<Vec<_>>(), (3..60).collect::<Vec<_>>());
     assert!(drawn.values().all(|&n| (350..570).contains(&n)), "{drawn:?}");
     let expected = 26_000.0 * (0.75 + 0.25 / 57.0);
@@ -218,7 +218,7 @@ fn every_mask_of_random_spans_is_equally_likely_and_rolling_reaches_all_places()
         mask_fn("random_spans_noise_mask", &["random_spans_noise_mask.random_roll = False"]);
     let rolled =
         mask_fn("random_spans_noise_mask", &["random_spans_noise_mask.random_roll = True"]);
-    // 4 of 10 tokens in 1 span stand at the end; 5 in 2 spans have 4 times 4 ways.
+    // 4 of 10 tokens in 1 span are always at the end; 5 in 2 spans have 4 times 4 masks.
     for (density, ways, rolled_ways) in [(0.4, 1, 10), (0.5, 16, 80)] {
         let count = |function: &NoiseMaskFn| {
             let mut counts = BTreeMap::new();
@@ -317,7 +317,7 @@ proptest! {
     }
 }
 
-/// Puts each span of the targets where its sentinel stands in the inputs.
+/// Puts each span of the targets at the position of its sentinel in the inputs.
 fn reassemble(inputs: &[i32], targets: &[i32]) -> Vec<i32> {
     let is_sentinel = |token: &i32| *token > 5000;
     let runs = |tokens: &[i32]| -> Vec<Vec<i32>> {

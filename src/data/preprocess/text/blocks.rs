@@ -1,4 +1,4 @@
-//! Small steps for what Python tasks write as lambdas: filter, set, map, format, replace.
+//! Small steps that Python tasks write as lambdas: filter, set, map, format, replace.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::data::error::DataError;
 use crate::data::example::{Example, Key, Value};
 use crate::gin::{Configurable, repr_float};
 
-/// Keeps the examples of which a feature has one of some values. Python's
+/// Keeps the examples in which a feature has one of the given values. Python's
 /// `dataset.filter(lambda x: x['label'] != -1)`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "gimlet.preprocessors.filter")]
@@ -32,7 +32,7 @@ impl Preprocess for FilterByValue {
     }
 }
 
-/// Equality as Python has it: 1 is 1.0.
+/// Equality as in Python: 1 equals 1.0.
 fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Int(int), Value::Float(float)) | (Value::Float(float), Value::Int(int)) => {
@@ -46,7 +46,7 @@ fn equal(one: &Value, other: &Value) -> bool {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "gimlet.preprocessors.set_features")]
 pub struct SetFeature {
-    /// Feature to value; existing ones are replaced.
+    /// Feature to value; existing features are replaced.
     pub features: BTreeMap<String, Value>,
 }
 
@@ -61,7 +61,7 @@ impl Preprocess for SetFeature {
     }
 }
 
-/// The name of a label's number, as another feature: 0 becomes 'entailment'.
+/// Adds the name of a label's number as another feature: 0 becomes 'entailment'.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "gimlet.preprocessors.label_names")]
 pub struct MapLabels {
@@ -94,12 +94,12 @@ impl Preprocess for MapLabels {
     }
 }
 
-/// Makes features out of formats: `{'inputs': 'question: {question}'}`.
+/// Makes features from formats: `{'inputs': 'question: {question}'}`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "gimlet.preprocessors.format")]
 pub struct FormatFeatures {
-    /// Feature to its format, in which `{name}` stands for a feature: texts as they are, numbers as
-    /// Python writes them, lists joined by ", ".
+    /// Feature to its format, in which `{name}` is replaced by a feature: texts unchanged, numbers
+    /// as Python writes them, lists joined by ", ".
     pub formats: BTreeMap<String, String>,
     /// Whether the other features are kept.
     #[gin(default = true)]
@@ -152,17 +152,17 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// Replaces a text within some features. Python's `text.replace(' ', '')`, which learns to restore
-/// spaces.
+/// Replaces a text within some features. Python's `text.replace(' ', '')`, after which a model
+/// learns to restore spaces.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "gimlet.preprocessors.replace")]
 pub struct ReplaceText {
     /// The features.
     #[gin(default = vec!["text".to_string()])]
     pub keys: Vec<String>,
-    /// What is replaced, wherever it stands.
+    /// The text that is replaced, wherever it occurs.
     pub old: String,
-    /// What stands in its stead.
+    /// The text that replaces it.
     #[gin(default = String::new())]
     pub new: String,
 }

@@ -1,4 +1,5 @@
-//! Which noun a pronoun stands for: the Winograd schemas, but for GLUE's ([`super::wnli`]).
+//! Coreference: the noun that a pronoun refers to, in the Winograd schemas except GLUE's
+//! ([`super::wnli`]).
 
 use super::{
     Context, PairKeys, Preprocess, Step, filter, int_of, label_name, re2, text_of, texts_of,
@@ -8,8 +9,8 @@ use crate::data::error::DataError;
 use crate::data::example::{Example, Value};
 use crate::gin::Configurable;
 
-/// A SuperGLUE WSC example becomes "wsc text: ..", the noun between asterisks and the pronoun
-/// between hash signs, with 'True' or 'False' as targets. Source: t5 `preprocessors.py`.
+/// Converts a SuperGLUE WSC example to "wsc text: ..", with the noun between asterisks and the
+/// pronoun between hash signs; the targets are 'True' or 'False'. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.wsc")]
 pub struct Wsc {}
@@ -20,7 +21,7 @@ impl Preprocess for Wsc {
         Ok(vec![Step::map(move |example| {
             let (noun, pronoun) = (Span::of(&example, 1)?, Span::of(&example, 2)?);
             let text = noun.marked(text_of(&example, "text")?, '*')?;
-            // The asterisks are words, too.
+            // The asterisks count as words, too.
             let shift = if noun.index < pronoun.index { 2 } else { 0 };
             let pronoun = Span { index: pronoun.index + shift, ..pronoun };
             let inputs = format!("wsc text: {}", pronoun.marked(&text, '#')?);
@@ -31,7 +32,7 @@ impl Preprocess for Wsc {
     }
 }
 
-/// Some words of a text, from the one of that index on.
+/// Some words of a text, beginning at the word of index `index`.
 struct Span<'a> {
     text: &'a str,
     index: i64,
@@ -43,8 +44,9 @@ impl<'a> Span<'a> {
         Ok(Self { text, index: int_of(example, &format!("span{number}_index"))? })
     }
 
-    /// The text with the span between marks, where it is there. t5 takes the span for a pattern,
-    /// and puts it into another one by a rewrite, so its punctuation acts as both.
+    /// The text with marks around the span, if it contains the span. t5 uses the span as a pattern,
+    /// and inserts it into another pattern by a rewrite, so punctuation in the span is interpreted
+    /// in both.
     fn marked(&self, text: &str, mark: char) -> Result<String, String> {
         let before = format!(r"^((?:\S+\s){{{}}})(", self.index);
         let span = re2::replace_literal("W", "W", self.text);
@@ -53,12 +55,12 @@ impl<'a> Span<'a> {
     }
 }
 
-/// A sentence becomes "wsc: ..", the pronoun between asterisks, with the noun that it stands for
-/// as targets. Source: t5 `preprocessors.py`.
+/// Converts a sentence to "wsc: ..", with the pronoun between asterisks; the targets are the noun
+/// that the pronoun refers to. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.definite_pronoun_resolution_simple")]
 pub struct DefinitePronounResolutionSimple {
-    /// What inputs begin with.
+    /// The prefix of the inputs.
     #[gin(default = "wsc:".to_string())]
     pub label: String,
 }
@@ -81,15 +83,15 @@ impl Preprocess for DefinitePronounResolutionSimple {
     }
 }
 
-/// A SuperGLUE WSC example becomes "wsc: ..", the pronoun between asterisks, with the noun as
-/// targets, whether or not it is the right one. Source: t5 `preprocessors.py`.
+/// Converts a SuperGLUE WSC example to "wsc: ..", with the pronoun between asterisks; the targets
+/// are the noun, whether or not it is the right one. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.wsc_simple")]
 pub struct WscSimple {
-    /// What inputs begin with.
+    /// The prefix of the inputs.
     #[gin(default = "wsc:".to_string())]
     pub label: String,
-    /// Whether examples are dropped whose noun is not the right one; for training.
+    /// Whether examples with a wrong noun are dropped; for training.
     #[gin(default = false)]
     pub correct_referent_only: bool,
 }
@@ -120,7 +122,7 @@ pub(super) fn label_or_0(example: &Example) -> Value {
     example.get("label").cloned().unwrap_or(Value::Int(0))
 }
 
-/// Two texts of the data set whose `span2_index` is wrong, and what stands in their stead.
+/// Two texts of the data set with a wrong `span2_index`, and their replacements.
 const MISPLACED: [(&str, &str); 2] = [
     (
         "The boy continued to whip the pony , and eventually the pony threw him over. John laughed \
@@ -138,7 +140,7 @@ const MISPLACED: [(&str, &str); 2] = [
     ),
 ];
 
-/// The text with 'X' for the pronoun.
+/// The text with 'X' instead of the pronoun.
 fn blanked(example: &Example) -> Result<String, String> {
     let (text, index) = (text_of(example, "text")?, int_of(example, "span2_index")?);
     let words: Vec<&str> = text.split(' ').collect();

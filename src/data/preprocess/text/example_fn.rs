@@ -1,4 +1,4 @@
-//! What stands for Python's functions of an example: `inputs_fn = @gimlet.example.get()`.
+//! Replacements for Python's functions of an example: `inputs_fn = @gimlet.example.get()`.
 
 use super::strings::strip;
 use super::{int_of, texts_of, value_of};
@@ -17,7 +17,7 @@ crate::gin::slot! {
 }
 
 impl ExampleFn {
-    /// What it makes of an example, or why nothing.
+    /// The value for an example, or an error.
     pub(super) fn call(&self, example: &Example) -> Result<Value, String> {
         self.spec().call(example)
     }
@@ -59,13 +59,13 @@ impl ExampleFunction for Fill {
     }
 }
 
-/// For each item of a list of texts, 1 if it is the text of another feature, else 0.
+/// For each item of a list of texts, 1 if the item equals the text of another feature, else 0.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "gimlet.example.equal")]
 pub struct Equal {
     /// The feature that holds the list.
     pub key: String,
-    /// The feature that holds the text; spaces around it do not count.
+    /// The feature that holds the text; spaces around the text are ignored.
     pub to: String,
 }
 
@@ -77,7 +77,8 @@ impl ExampleFunction for Equal {
     }
 }
 
-/// 1 at a label's place, 0 elsewhere; at the place of each, of several labels.
+/// A vector with 1 at the index of a label and 0 elsewhere; for several labels, 1 at the index of
+/// each.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "gimlet.example.one_hot")]
 pub struct OneHot {
@@ -112,7 +113,7 @@ impl ExampleFunction for Constant {
     }
 }
 
-/// Texts, numbers and lists of either; True and False are 1 and 0.
+/// Converts texts, numbers and lists of either; True and False are 1 and 0.
 impl FromGin for Value {
     fn expected() -> String {
         "a str, an int, a float, or a list of one of them".to_string()
@@ -149,7 +150,7 @@ impl FromGin for Value {
             Self::Floats(numbers) => numbers.to_gin(),
             Self::Texts(texts) => texts.to_gin(),
             Self::FloatRows(rows) => rows.to_gin(),
-            // No function makes them.
+            // No function makes values of this kind.
             Self::Lists(_) => None,
             Self::IntRows(rows) => {
                 let wide = |row: &Vec<i32>| row.iter().map(|id| i64::from(*id)).collect();

@@ -1,4 +1,4 @@
-//! GLUE and SuperGLUE, as far as their examples are pairs of a text and a label.
+//! The GLUE and SuperGLUE tasks whose examples are pairs of a text and a label.
 
 use std::sync::LazyLock;
 
@@ -12,19 +12,20 @@ use crate::data::error::DataError;
 use crate::data::example::{Example, Value};
 use crate::gin::Configurable;
 
-/// A labelled example becomes "NAME feature: .. feature: ..", with its label's name as targets.
+/// Converts a labelled example to "NAME feature: .. feature: ..", with its label's name as targets.
 /// Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.glue")]
 pub struct Glue {
-    /// Name of the benchmark, with which inputs begin.
+    /// Name of the benchmark, which begins the inputs.
     pub benchmark_name: String,
     /// Names of the labels, in the order of their numbers; -1 is always `<unk>`.
     pub label_names: Vec<String>,
-    /// The features of inputs, in their order; all but 'idx' and 'label', sorted, if None.
+    /// The features of inputs, in their order; None takes all features but 'idx' and 'label',
+    /// sorted.
     #[gin(default = None)]
     pub feature_names: Option<Vec<String>>,
-    /// The feature that evaluation knows an example by, kept as 'idx'; None keeps none.
+    /// The feature that identifies an example in evaluation, kept as 'idx'; None keeps none.
     #[gin(default = Some("idx".to_string()))]
     pub id_key: Option<String>,
 }
@@ -83,8 +84,8 @@ impl Glue {
     }
 }
 
-/// An STS-B pair becomes "stsb sentence1: .. sentence2: ..", with its score, rounded to a fifth, as
-/// targets. Source: t5 `preprocessors.py`.
+/// Converts an STS-B pair to "stsb sentence1: .. sentence2: ..", with its score, rounded to a
+/// fifth, as targets. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.stsb")]
 pub struct Stsb {}
@@ -119,13 +120,13 @@ fn fifths(score: f32) -> String {
     format!("{:.1}", (score * 5.0).round_ties_even() / 5.0)
 }
 
-/// One example for each answer of a ReCoRD query, or one with `<unk>`. Source: t5
-/// `preprocessors.py`.
+/// Makes one example for each answer of a ReCoRD query, or one with `<unk>` if there is no answer.
+/// Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.record", open)]
 pub struct Record {}
 
-/// Where a passage's highlight begins after the end of a sentence.
+/// The beginning of a passage's highlight after the end of a sentence.
 static HIGHLIGHT: LazyLock<Regex> =
     LazyLock::new(|| Regex::new("([.?!\"'])\n@highlight\n").expect("the pattern is well formed"));
 

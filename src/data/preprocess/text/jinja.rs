@@ -1,5 +1,5 @@
-//! Jinja as promptsource's templates know it: Python's way of writing values, its methods of
-//! strings and lists, promptsource's filters, and randomness that is a function of the example.
+//! Jinja as promptsource's templates use it: Python's notation of values, its methods of strings
+//! and lists, promptsource's filters, and randomness that is a function of the example.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use minijinja_contrib::pycompat;
 use super::python_str::{python_json, python_str};
 use crate::data::random::Draw;
 
-/// The variable that holds the randomness of the example at hand.
+/// The variable that holds the randomness of the current example.
 pub(super) const RANDOMNESS: &str = "__randomness__";
 
 /// An environment for templates.
@@ -45,11 +45,11 @@ pub(super) fn environment() -> Environment<'static> {
     out
 }
 
-/// The random values of one example, handed to its template.
+/// The random values of one example, passed to its template.
 pub(super) struct Randomness(Mutex<Draw>);
 
 impl Randomness {
-    /// The value that templates find under [`RANDOMNESS`].
+    /// The value that templates read as [`RANDOMNESS`].
     pub(super) fn value(draw: Draw) -> Value {
         Value::from_object(Self(Mutex::new(draw)))
     }
@@ -83,7 +83,7 @@ fn choice(state: &State<'_, '_>, items: Value) -> Result<Value, Error> {
     }
 }
 
-/// The items that come most often, in the order of their first places; None of none.
+/// The most frequent items, in the order of their first occurrences; no items for an empty list.
 fn most_frequent(items: Value) -> Result<Value, Error> {
     let mut counts: Vec<(Value, usize)> = Vec::new();
     for item in items.try_iter()? {
@@ -109,7 +109,7 @@ fn zip(lists: Rest<Value>) -> Result<Value, Error> {
     Ok((0..shortest).map(row).collect())
 }
 
-/// Cuts a long text at a space, if there is one. Jinja's own filter.
+/// Cuts a long text at a space, if there is one. A built-in filter of Jinja.
 fn truncate(text: Value, options: Rest<Value>) -> Result<String, Error> {
     type Options = (Option<usize>, Option<bool>, Option<String>, Option<usize>, Kwargs);
     let (length, killwords, end, leeway, named): Options = from_args(&options)?;
@@ -127,7 +127,7 @@ fn truncate(text: Value, options: Rest<Value>) -> Result<String, Error> {
     Ok(format!("{}{end}", cut.map_or(kept.as_str(), |(before, _)| before)))
 }
 
-/// Rounds as Python does, halves to even digits. Jinja's own filter.
+/// Rounds as Python does, halves to even digits. A built-in filter of Jinja.
 fn round(
     number: f64,
     precision: Option<usize>,
@@ -141,13 +141,13 @@ fn round(
     match &method[..] {
         "ceil" => Ok((number * shift).ceil() / shift),
         "floor" => Ok((number * shift).floor() / shift),
-        // Decimal digits of the exact value, as Python takes them.
+        // Decimal digits of the exact value, as in Python.
         "common" => format!("{number:.precision$}").parse().map_err(|_| invalid("not a number")),
         _ => Err(invalid("the method of `round` is 'common', 'ceil' or 'floor'")),
     }
 }
 
-/// Python's `int`, or a default of what is no number. Jinja's own filter.
+/// Python's `int`, or a default for a value that is not a number. A built-in filter of Jinja.
 fn int(value: Value, default: Option<i64>) -> Result<Value, Error> {
     if value.is_integer() {
         return Ok(value);
@@ -160,7 +160,7 @@ fn int(value: Value, default: Option<i64>) -> Result<Value, Error> {
     Ok(Value::from(whole.unwrap_or(default.unwrap_or(0))))
 }
 
-/// Python's `float`, or a default of what is no number. Jinja's own filter.
+/// Python's `float`, or a default for a value that is not a number. A built-in filter of Jinja.
 fn float(value: Value, default: Option<f64>) -> Result<f64, Error> {
     if value.is_undefined() {
         return Err(invalid("`float` of an undefined value"));
@@ -176,7 +176,7 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// The number of items; none of what is not defined. Jinja's own filter.
+/// The number of items; 0 for an undefined value. A built-in filter of Jinja.
 fn length(value: Value) -> Result<usize, Error> {
     match value.len() {
         None if value.is_undefined() => Ok(0),
@@ -216,7 +216,7 @@ fn python_method(
     }
 }
 
-/// Python's `str.title`: a letter is upper case unless one stands before it.
+/// Python's `str.title`: a letter becomes upper case unless it follows another letter.
 fn title(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut after_letter = false;

@@ -1,6 +1,6 @@
 //! English names of languages by their two-letter codes.
 
-/// Code and name of every two-letter language of Babel 2.18.0, which has them from Unicode's CLDR.
+/// Code and name of every two-letter language of Babel 2.18.0, from Unicode's CLDR.
 #[rustfmt::skip]
 const LANGUAGES: [(&str, &str); 159] = [
     ("aa", "Afar"), ("ab", "Abkhazian"), ("af", "Afrikaans"), ("ak", "Akan"), ("am", "Amharic"),

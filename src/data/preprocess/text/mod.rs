@@ -1,7 +1,7 @@
-//! Preprocessors of records and text: from a data set's own features to 'inputs' and 'targets'.
+//! Preprocessors of records and text: from the features of a data set to 'inputs' and 'targets'.
 //!
-//! Nested features are named by their path: `answers/text`. Texts are handled as TensorFlow's
-//! kernels handle them, which know ASCII only ([`strings`], [`re2`]).
+//! Nested features are named by their path: `answers/text`. Texts are processed as by TensorFlow's
+//! kernels, which support only ASCII ([`strings`], [`re2`]).
 
 mod blocks;
 mod coreference;
@@ -81,14 +81,14 @@ where
     }
 }
 
-/// Any number of examples of each.
+/// Makes any number of examples from each example.
 pub(super) fn flat_map(
     apply: impl Fn(Example, Place<'_>) -> Result<Vec<Example>, String> + Send + Sync + 'static,
 ) -> Step {
     Step::FlatMap(Box::new(FlatMapFn(apply)))
 }
 
-/// The keys that most of these preprocessors write, shared by all examples.
+/// The keys that most of these preprocessors write; all examples share them.
 #[derive(Clone)]
 struct PairKeys {
     inputs: Key,
@@ -108,12 +108,12 @@ impl PairKeys {
     }
 }
 
-/// The value of a feature, or that there is none.
+/// The value of a feature, or an error if there is none.
 pub(super) fn value_of<'a>(example: &'a Example, key: &str) -> Result<&'a Value, String> {
     example.get(key).ok_or_else(|| missing(example, key))
 }
 
-/// The texts of a feature, or why there are none. An empty list has no type of its own.
+/// The texts of a feature, or an error if it has none. An empty list has no type.
 pub(super) fn texts_of<'a>(example: &'a Example, key: &str) -> Result<&'a [String], String> {
     match value_of(example, key)? {
         Value::Texts(texts) => Ok(texts),
@@ -123,7 +123,7 @@ pub(super) fn texts_of<'a>(example: &'a Example, key: &str) -> Result<&'a [Strin
     }
 }
 
-/// The whole number of a feature, or why there is none.
+/// The whole number of a feature, or an error if it is not one.
 fn int_of(example: &Example, key: &str) -> Result<i64, String> {
     match value_of(example, key)? {
         Value::Int(number) => Ok(*number),
@@ -131,7 +131,7 @@ fn int_of(example: &Example, key: &str) -> Result<i64, String> {
     }
 }
 
-/// The whole numbers of a list, or why there are none.
+/// The whole numbers of a list, or an error if it has none.
 pub(super) fn int_list_of(example: &Example, key: &str) -> Result<Vec<i64>, String> {
     match value_of(example, key)? {
         Value::Ints(ids) => Ok(ids.iter().copied().map(i64::from).collect()),
@@ -141,7 +141,7 @@ pub(super) fn int_list_of(example: &Example, key: &str) -> Result<Vec<i64>, Stri
     }
 }
 
-/// Copies a feature, or all features below it; an error where there are none.
+/// Copies a feature, or all features below it; an error if there are none.
 fn copy_tree(from: &Example, key: &str, to: &mut Example) -> Result<(), String> {
     let below = |name: &str| {
         name == key || name.strip_prefix(key).is_some_and(|rest| rest.starts_with('/'))
@@ -154,7 +154,7 @@ fn copy_tree(from: &Example, key: &str, to: &mut Example) -> Result<(), String> 
     if found { Ok(()) } else { Err(missing(from, key)) }
 }
 
-/// The name of a label: `<unk>` where it is not known, which data sets write as -1.
+/// The name of a label: `<unk>` for an unknown label, which data sets write as -1.
 fn label_name(example: &Example, names: &[impl AsRef<str>]) -> Result<String, String> {
     let label = int_of(example, "label")?;
     if label == -1 {

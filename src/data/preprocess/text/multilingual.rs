@@ -13,12 +13,12 @@ use crate::data::error::DataError;
 use crate::data::example::{Example, Value};
 use crate::gin::Configurable;
 
-/// As t5's `squad`, for texts in any language: letters, their marks and digits of all scripts are no
-/// punctuation. Source: mT5 `preprocessors.py`.
+/// As t5's `squad`, for texts in any language: letters, their marks and digits of all scripts are
+/// not punctuation. Source: mT5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "multilingual_t5.preprocessors.xquad")]
 pub struct Xquad {
-    /// Whether inputs have the context, beside the question.
+    /// Whether inputs have the context besides the question.
     #[gin(default = true)]
     pub include_context: bool,
 }
@@ -32,7 +32,8 @@ impl Preprocess for Xquad {
     }
 }
 
-/// Sets off by spaces what is neither a letter, a mark, a digit, `_` nor a space, then collapses spaces.
+/// Puts spaces around each character that is not a letter, mark, digit, `_` or space, then
+/// collapses spaces.
 fn pad_punctuation_of_any_script(text: &str) -> String {
     static PUNCTUATION: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"[^_\t\n\f\r \p{N}\p{L}\p{M}]").expect("the pattern is well-formed")
@@ -40,8 +41,8 @@ fn pad_punctuation_of_any_script(text: &str) -> String {
     collapse_spaces(&PUNCTUATION.replace_all(text, " $0 "))
 }
 
-/// MNLI as "xnli: premise: .. hypothesis: ..", with the number of the label as targets. Source: mT5
-/// `preprocessors.py`.
+/// Converts MNLI to "xnli: premise: .. hypothesis: ..", with the number of the label as targets.
+/// Source: mT5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "multilingual_t5.preprocessors.process_mnli")]
 pub struct ProcessMnli {}
@@ -62,9 +63,9 @@ fn xnli(keys: &PairKeys, premise: &str, hypothesis: &str, label: i64) -> Example
     keys.pair(inputs, label.to_string())
 }
 
-/// XNLI in the form of `process_mnli`: one example for each of these languages that a record has a
-/// hypothesis in. Source: mT5 `preprocessors.py`, where the languages follow each other, each with
-/// all records.
+/// Converts XNLI to the form of `process_mnli`: one example for each of these languages in which a
+/// record has a hypothesis. Source: mT5 `preprocessors.py`, in which the languages follow each
+/// other, each with all records.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "multilingual_t5.preprocessors.process_xnli")]
 pub struct ProcessXnli {
@@ -109,8 +110,8 @@ impl Preprocess for FilterTydiqaByLanguage {
     }
 }
 
-/// Sentences whose named entities are to be found: "tag: " and the words become inputs, "PER: rick $$
-/// PER: morty" targets. Source: mT5 `preprocessors.py`.
+/// Converts sentences for named-entity recognition: "tag: " and the words become inputs, "PER: rick
+/// $$ PER: morty" targets. Source: mT5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "multilingual_t5.preprocessors.wikiann")]
 pub struct Wikiann {}
