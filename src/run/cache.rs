@@ -20,13 +20,13 @@ use super::failure::Failure;
 use super::library::Library;
 use super::tasks::GinTasks;
 
-/// Examples from which a dry run judges what a cache will be.
+/// Number of examples from which a dry run estimates the cache.
 const SAMPLE: u64 = 100_000;
 
 /// Runs the command.
 ///
 /// # Errors
-/// Mistakes in flags, task files and data; a disk that takes no more.
+/// Mistakes in flags, task files and data; a full disk.
 pub(super) fn cache_command(args: &CacheArgs, color: bool) -> Result<(), Failure> {
     refuse_array_records(args)?;
     let (tasks, warnings) = configure_tasks(&args.gin, &args.module_import, &Library, color)?;
@@ -53,7 +53,7 @@ pub(super) fn cache_command(args: &CacheArgs, color: bool) -> Result<(), Failure
     Ok(())
 }
 
-/// Caches are TFRecord files, which SeqIO and Gimlet read alike.
+/// Refuses other formats: caches are TFRecord files, which SeqIO and Gimlet can both read.
 fn refuse_array_records(args: &CacheArgs) -> Result<(), Failure> {
     let format = &args.output_format;
     let message = match (format.as_str(), args.preserve_random_access) {
@@ -69,8 +69,8 @@ fn refuse_array_records(args: &CacheArgs) -> Result<(), Failure> {
     Err(Failure::usage(anyhow!(message)))
 }
 
-/// Where the caches of a run's tasks are looked for, and the flags by which `gimlet cache` finds the
-/// same tasks.
+/// Returns the folders with caches of a run's tasks, and the flags with which `gimlet cache` finds
+/// the same tasks.
 pub(super) fn caches_of(run: &GinArgs) -> Caches {
     let mut flags = Vec::new();
     if run.files.gin_search_paths != ["."] {
@@ -123,7 +123,7 @@ fn selected(args: &CacheArgs, tasks: &GinTasks) -> Result<Vec<String>, Failure> 
     }
 }
 
-/// The tasks with a cache step; the others are named, and an error if there is none with one.
+/// Returns the tasks with a cache step. The others are named; it is an error if no task has one.
 fn cacheable(names: &[String], tasks: &GinTasks) -> Result<Vec<Arc<Task>>, Failure> {
     let mut found = Vec::new();
     let mut without = Vec::new();
@@ -144,7 +144,7 @@ fn cacheable(names: &[String], tasks: &GinTasks) -> Result<Vec<Arc<Task>>, Failu
     Ok(found)
 }
 
-/// Whether a task's cache is complete and to be left as it is.
+/// Whether a task's cache is complete and must stay as it is.
 fn is_there(args: &CacheArgs, task: &Task, cache: &CacheFolder) -> Result<bool, DataError> {
     let name = task.task_name();
     if !args.ignore_other_caches {
@@ -192,7 +192,7 @@ fn write(
     Ok(())
 }
 
-/// What would be written, on standard output.
+/// Prints on standard output what would be written.
 fn describe(task: &Task, cache: &CacheFolder, options: &CacheOptions) -> Result<(), DataError> {
     println!("{} -> {}", task.task_name(), cache.path());
     for plan in split_plans(task, options)? {

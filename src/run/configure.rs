@@ -1,4 +1,4 @@
-//! From flags to an evaluated root: what a command runs.
+//! Evaluates flags to the root spec that a command runs.
 
 use crate::data::{Mixture, Task, TaskFamily, set_tfds_data_dir};
 use crate::gin::{
@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::functions::with_functions;
 use super::tasks::GinTasks;
 
-/// What flags say beside gin.
+/// Settings that flags give beside gin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Folder of TFDS datasets.
@@ -23,10 +23,10 @@ pub struct Settings {
 
 /// A spec that a command runs.
 pub trait Root: Configurable {
-    /// Finds the first mistake that the spec alone shows.
+    /// Finds the first mistake that is visible in the spec alone.
     ///
     /// # Errors
-    /// It.
+    /// That mistake.
     fn check(&self) -> Result<(), UnfitSpec>;
 }
 
@@ -51,16 +51,16 @@ pub struct Configured<T> {
     pub config: Config,
     /// Tasks and mixtures by name.
     pub tasks: GinTasks,
-    /// What flags say beside gin.
+    /// Settings that flags give beside gin.
     pub settings: Settings,
     /// Warnings to show, rendered.
     pub warnings: String,
 }
 
-/// What the commands run, by full name.
+/// Full names of the configurables that the commands run.
 pub const ROOTS: [&str; 2] = ["t5x.train.train", "t5x.eval.evaluate"];
 
-/// Every configurable that a gin file may name, over all commands.
+/// Returns every configurable that a gin file may name, over all commands.
 pub fn registry() -> Registry {
     with_functions(
         Registry::default()
@@ -102,9 +102,10 @@ pub fn bound_roots(config: &Config, registry: &Registry) -> Vec<&'static Schema>
     bound.filter_map(|root| registry.get(root)).collect()
 }
 
-/// What is run of a configuration: the roots, and each task and mixture that it declares, in its scope. The
-/// roots are the command's own and those of other commands that the files bind too: the configuration of a
-/// training may be evaluated, and what only training reads is no mistake then.
+/// Returns the configurables that run: the roots, and each declared task and mixture, in its scope.
+/// The roots are the command's own and those of other commands that the files bind too: the
+/// configuration of a training may be evaluated, and bindings that only training reads are then no
+/// mistake.
 pub fn running(roots: &[&'static Schema], config: &Config) -> Vec<Running> {
     let declared = [Task::schema(), TaskFamily::schema(), Mixture::schema()].into_iter();
     let declared = declared
@@ -114,8 +115,8 @@ pub fn running(roots: &[&'static Schema], config: &Config) -> Vec<Running> {
     roots.iter().map(|root| (String::new(), *root)).chain(declared).collect()
 }
 
-/// The tasks that gin files and modules declare, and warnings to show. No run is evaluated, so the values that a
-/// run would need may be missing.
+/// Returns the tasks that gin files and modules declare, and warnings to show. No run is evaluated,
+/// so the values that a run needs may be missing.
 ///
 /// # Errors
 /// Every mistake in flags and gin files.
@@ -126,7 +127,7 @@ pub fn configure_tasks(
     color: bool,
 ) -> Result<(GinTasks, String), Failure> {
     let (mut loaded, registry) = load_files(args, Wanted::Tasks { modules }, source)?;
-    // What a run does not read is told when it is run.
+    // Bindings that nothing reads are reported when the run starts.
     let roots = bound_roots(&loaded.config, &registry);
     loaded.settle(&running(&roots, &loaded.config), &registry);
     let loaded = strict(args, loaded.checked()?)?;
@@ -163,7 +164,7 @@ fn load_files(
     Ok((loaded, registry))
 }
 
-/// Warns of folders that are searched and not there.
+/// Warns of search folders that do not exist.
 fn missing_folders(search_paths: &[String]) -> Vec<Diagnostic> {
     let is_missing = |path: &&String| {
         let found = Path::parse(path).and_then(|folder| folder.is_dir());
@@ -176,7 +177,7 @@ fn missing_folders(search_paths: &[String]) -> Vec<Diagnostic> {
     search_paths.iter().filter(is_missing).map(warning).collect()
 }
 
-/// Takes warnings for errors where the flag says so.
+/// Treats warnings as errors if the flag is set.
 fn strict(args: &GinArgs, mut loaded: Loaded) -> Result<Loaded, Failure> {
     if !args.strict {
         return Ok(loaded);

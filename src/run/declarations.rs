@@ -1,4 +1,4 @@
-//! Which tasks and mixtures a configuration declares, and where: in its task files, or in blocks of its own.
+//! The tasks and mixtures that a configuration declares, in its task files or in blocks of its own.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::gin::{
 
 use super::derived::{Derived, derived};
 
-/// Which texts declare a task: a task file's, or the run's own.
+/// The texts that declare a task: a task file's, or the run's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     TaskFile,
@@ -19,7 +19,7 @@ pub(super) enum Origin {
 impl Origin {
     pub const ALL: [Self; 2] = [Self::TaskFile, Self::Run];
 
-    /// The bindings among which the block stands.
+    /// Returns the bindings that contain the block.
     pub fn table(self, loaded: &Loaded) -> &Config {
         match self {
             Self::TaskFile => &loaded.tasks,
@@ -28,7 +28,7 @@ impl Origin {
     }
 }
 
-/// What declares a task or mixture.
+/// The declaration of a task or mixture.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Declaration {
     /// `seqio.Task` in its scope.
@@ -37,12 +37,12 @@ pub(super) enum Declaration {
     Mixture(Origin),
     /// A row of `seqio.TaskFamily` in its scope.
     Row(Origin, Fields),
-    /// A block in its scope that makes a task or mixture of another.
+    /// A block in its scope that derives a task or mixture from another.
     Derived(Derived),
 }
 
 impl Declaration {
-    /// `file:line` of the first binding in a task's scope.
+    /// Returns `file:line` of the first binding in a task's scope.
     pub fn place(&self, scope: &str, loaded: &Loaded) -> String {
         let (origin, schema) = match self {
             Self::Task(origin) => (origin, Task::schema()),
@@ -65,9 +65,9 @@ impl Declaration {
 pub(super) struct Declarations {
     /// By name.
     pub names: BTreeMap<String, (String, Declaration)>,
-    /// Names that several blocks declare, and what is wrong with that.
+    /// Names that several blocks declare, each with its error message.
     pub twice: BTreeMap<String, String>,
-    /// What is wrong with families and derived tasks whose names cannot be read.
+    /// Error messages of families and derived tasks whose names cannot be read.
     pub unread: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ impl Declarations {
     }
 }
 
-/// A task or mixture, as far as its declaration says.
+/// A task or mixture, as far as its declaration describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// Its name.
@@ -97,13 +97,13 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// What it is, in a word.
+    /// Returns `mixture` or `task`.
     pub fn kind(&self) -> &'static str {
         if self.is_mixture { "mixture" } else { "task" }
     }
 }
 
-/// What a configuration declares, in its task files and in its own files.
+/// Returns the declarations of a configuration, in its task files and in its own files.
 pub(super) fn declared(loaded: &Loaded, registry: &Registry) -> Declarations {
     let mut out = Declarations::default();
     for origin in Origin::ALL {
@@ -153,7 +153,7 @@ fn declared_in(origin: Origin, loaded: &Loaded, registry: &Registry, out: &mut D
     }
 }
 
-/// The rows of a family, each completed by the defaults, with the name of its task.
+/// Returns the rows of a family, each completed by the defaults, with the name of its task.
 fn rows(
     origin: Origin,
     loaded: &Loaded,
@@ -178,7 +178,7 @@ fn rows(
     Ok(out)
 }
 
-/// The result, if nothing is wrong.
+/// Returns the result, if there are no errors.
 pub(super) fn checked<T, E>(
     result: Result<T, E>,
     evaluator: Evaluator<'_>,

@@ -1,4 +1,5 @@
-//! Tasks and mixtures that blocks make of others: which are declared, and what a name stands for.
+//! Tasks and mixtures that blocks derive from others: their declarations, and their evaluation by
+//! name.
 
 use crate::data::{
     DataError, Derivation, TaskOrMixture, TaskProvider, WithMissingTaskSplitsRemoved, WithNewVocab,
@@ -16,7 +17,7 @@ pub(super) enum Helper {
     MissingTaskSplitsRemoved,
 }
 
-/// A block that makes a task or mixture of another.
+/// A block that derives a task or mixture from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Derived {
     pub helper: Helper,
@@ -42,7 +43,7 @@ impl Helper {
 }
 
 impl Derived {
-    /// What the block says in its scope.
+    /// Evaluates the block in its scope.
     pub(super) fn evaluate(
         self,
         loaded: &Loaded,
@@ -61,7 +62,7 @@ impl Derived {
         checked(derivation, cx, loaded)
     }
 
-    /// The new name that the block gives, if it gives one.
+    /// Returns the new name that the block gives, if any.
     fn name(
         self,
         loaded: &Loaded,
@@ -87,7 +88,7 @@ impl Derived {
     }
 }
 
-/// The new names with scope and block, or what is wrong with the block.
+/// Returns the new names with scope and block, or the error in the block.
 pub(super) fn derived(
     loaded: &Loaded,
     registry: &Registry,
@@ -98,7 +99,7 @@ pub(super) fn derived(
             let block = Derived { helper, origin };
             for scope in origin.table(loaded).scopes_of(helper.schema().name) {
                 match block.name(loaded, registry, scope) {
-                    // Bindings outside of any scope without a name are those that blocks share.
+                    // Bindings outside of any scope, without a name, are shared by blocks.
                     Ok(None) => {}
                     Ok(Some(name)) => out.push(Ok((name, scope.to_string(), block))),
                     Err(detail) => out.push(Err(format!(
@@ -112,8 +113,8 @@ pub(super) fn derived(
     out
 }
 
-/// What `wanted` stands for: the new task or mixture itself, `new`, or one of a new mixture's tasks,
-/// `new.TASK`, whatever mixtures lie between.
+/// Returns the task or mixture `wanted`: the new one itself, `new`, or one of a new mixture's
+/// tasks, `new.TASK`, at any depth.
 pub(super) fn part_of(
     derivation: &Derivation,
     original: &str,
@@ -126,7 +127,7 @@ pub(super) fn part_of(
         return derivation.apply(&found, new, tasks).map(Some);
     }
     let TaskOrMixture::Mixture(mixture) = found else { return Ok(None) };
-    // One that contains itself would have parts without end.
+    // A mixture that contains itself would have infinitely many parts.
     subtasks(original, tasks)?;
     for entry in &mixture.tasks.0 {
         let part = part_name(new, &entry.name);

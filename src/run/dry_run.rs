@@ -1,4 +1,4 @@
-//! `--dry_run`: what a run would be and why it could not be, without libtorch and without reading data.
+//! `--dry_run`: describes a run or its errors, without libtorch and without reading data.
 
 use std::fmt::Write;
 
@@ -11,10 +11,10 @@ use crate::train::{
 
 use super::failure::Failure;
 
-/// The report of a training.
+/// Returns the report of a training.
 ///
 /// # Errors
-/// What the training itself would end with before its first step; see [`foresee`].
+/// The errors with which the training itself would end before its first step; see [`foresee`].
 pub fn dry_run(train: &Train, tasks: &dyn TaskProvider) -> Result<String, Failure> {
     let step = foresee(train, tasks)?;
     let mut out = String::new();
@@ -27,15 +27,15 @@ pub fn dry_run(train: &Train, tasks: &dyn TaskProvider) -> Result<String, Failur
     Ok(out)
 }
 
-/// The report of an evaluation, which looks at checkpoints and not at data.
+/// Returns the report of an evaluation, which looks at checkpoints and not at data.
 ///
 /// # Errors
-/// What would be evaluated is not there, or another model; see [`foresee_evaluation`] for the data.
+/// A missing checkpoint, or one of another model; see [`foresee_evaluation`] for the data.
 pub fn dry_run_evaluation(spec: &Evaluate, tasks: &dyn TaskProvider) -> Result<String, Failure> {
     let mut out = String::new();
     let _ = writeln!(out, "output_dir   {}", spec.output_dir);
     describe_model(&spec.model, &mut out);
-    // Where nothing is left to evaluate, the run does not ask for data either.
+    // If nothing is left to evaluate, the run does not ask for data either.
     if describe_checkpoints(spec, &mut out)? > 0 {
         foresee_evaluation(spec, tasks)?;
     }
@@ -106,7 +106,7 @@ fn describe_devices(partitioner: &Partitioner, out: &mut String) {
     let _ = writeln!(out, "partitions   {asked} asked for, 1 used (one process drives one device)");
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();

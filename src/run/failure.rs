@@ -1,5 +1,5 @@
-//! How a command ends when it does not succeed: 2 for the user's mistakes, 1 for the world's, 128 and more for
-//! signals.
+//! The failures of a command, with its status: 2 for the user's mistakes, 1 for faults of the
+//! system, 128 and more for signals.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -8,28 +8,28 @@ use crate::checkpoint::CheckpointError;
 use crate::gin::Diagnostics;
 use crate::train::TrainError;
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub enum Failure {
     /// The configuration cannot be used.
     Configuration(Box<Diagnostics>),
-    /// What was asked for cannot be done: a wrong flag, a missing file, an unfit value.
+    /// A request that cannot be fulfilled: a wrong flag, a missing file, an unfit value.
     Usage(anyhow::Error),
-    /// The world let us down: disk, memory, a broken file.
+    /// A fault outside of the command: disk, memory, a broken file.
     World(anyhow::Error),
-    /// What the command printed on standard output says what it found; nothing is left to say.
+    /// The command's standard output describes the failure; no message is left to print.
     Said,
-    /// It was asked to end by this signal, and did so in order.
+    /// A signal asked the command to end, and it ended in order.
     Interrupted(i32),
 }
 
 impl Failure {
-    /// A mistake of the user's, without a place in a gin file.
+    /// Creates a failure for a mistake of the user's, without a place in a gin file.
     pub fn usage(error: impl Into<anyhow::Error>) -> Self {
         Failure::Usage(error.into())
     }
 
-    /// A fault of the world's.
+    /// Creates a failure for a fault outside of the command.
     pub fn world(error: impl Into<anyhow::Error>) -> Self {
         Failure::World(error.into())
     }
@@ -41,7 +41,7 @@ impl Failure {
             Failure::Usage(error) | Failure::World(error) => {
                 let mut said = error.to_string();
                 eprintln!("error: {said}");
-                // Many errors quote their cause; it is not said twice.
+                // Many errors quote their cause; it is not printed twice.
                 for cause in error.chain().skip(1).map(ToString::to_string) {
                     if !said.contains(&cause) {
                         eprintln!("  because: {cause}");
@@ -54,7 +54,7 @@ impl Failure {
         match self {
             Failure::Configuration(_) | Failure::Usage(_) => ExitCode::from(2),
             Failure::World(_) | Failure::Said => ExitCode::from(1),
-            // As shells tell of programs that a signal ended.
+            // Shells use this status for programs that a signal ended.
             Failure::Interrupted(signal) => ExitCode::from(128 + *signal as u8),
         }
     }

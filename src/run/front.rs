@@ -1,4 +1,4 @@
-//! What `gimlet` itself does: everything that needs no tensors, in milliseconds.
+//! The program `gimlet`: everything that needs no tensors, in milliseconds.
 
 use std::convert::Infallible;
 use std::env;
@@ -27,23 +27,23 @@ use super::shell::{completions_command, man_command};
 use super::shims::shims_command;
 use super::start::torch_command;
 
-/// How libtorch's OpenMP threads wait for work. By default they spin, and on cores that others use
-/// too a step then takes several times as long. Read when the library is loaded.
+/// The way in which libtorch's OpenMP threads wait for work. By default they spin, and on shared
+/// cores a step then takes several times as long. The library reads it when it is loaded.
 const WAIT_POLICY: &str = "OMP_WAIT_POLICY";
 
-/// What libtorch's profiler says on standard error. It looks for GPUs whatever it is asked to record, and where
-/// there is no driver says so, as an error.
+/// The log level of libtorch's profiler on standard error. The profiler always looks for GPUs, and
+/// without a driver reports that as an error.
 const PROFILER_LOG_LEVEL: &str = "KINETO_LOG_LEVEL";
-/// Above errors.
+/// The level above errors.
 const SILENT: &str = "5";
-/// Where NVIDIA's driver tells about itself.
+/// The folder with information about NVIDIA's driver.
 const GPU_DRIVER: &str = "/proc/driver/nvidia";
 
 /// Runs `gimlet` with its command line.
 pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
     let color = telemetry::colors(&io::stderr());
     storage::set_observer(telemetry::notice);
-    // A mixture reads a file or more of each of its tasks, which are hundreds. As many as can be had will do.
+    // A mixture reads at least one file of each of its tasks, which may be hundreds, so raise the limit.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     match run(args.collect(), color) {
         Ok(()) => ExitCode::SUCCESS,
@@ -52,7 +52,7 @@ pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
 }
 
 fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
-    // Read once: `gimlet-torch` must see what is checked here, and a flag file may be a pipe.
+    // Read once: `gimlet-torch` must see the checked flags, and a flag file may be a pipe.
     let args = expand_flag_files(args).map_err(Failure::Usage)?;
     let cli = parse(args.clone())?;
     match cli.command {
@@ -86,7 +86,7 @@ fn check_train(train: &TrainArgs, color: bool) -> Result<(), Failure> {
     refuse_several_processes(&train.distributed)
 }
 
-/// As [`check_train`], of an evaluation.
+/// Does the same as [`check_train`] for an evaluation.
 fn check_eval(eval: &EvalArgs, color: bool) -> Result<(), Failure> {
     let configured = configure::<Evaluate>(&eval.gin, &Library, color)?;
     if eval.dry_run {
@@ -105,7 +105,7 @@ fn end_dry_run<T>(
     process::exit(0)
 }
 
-/// Processes that each trained alone would write into one MODEL_DIR.
+/// Refuses several processes, each of which would train alone and write into the same MODEL_DIR.
 fn refuse_several_processes(flags: &DistributedArgs) -> Result<(), Failure> {
     match flags.process_count {
         None | Some(1) => Ok(()),
@@ -116,7 +116,7 @@ fn refuse_several_processes(flags: &DistributedArgs) -> Result<(), Failure> {
     }
 }
 
-/// Reports what `gimlet-torch` says of libtorch; where it cannot, the machine and the remedy.
+/// Prints `gimlet-torch`'s report of libtorch; if that fails, the machine and the remedy.
 fn diagnose(args: &[String]) -> Result<(), Failure> {
     let trouble = match torch_command() {
         Err(failure) => failure.to_string(),
@@ -137,7 +137,7 @@ fn diagnose(args: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tries what a run does in each of the folders; status 1 says that something is missing.
+/// Tries the actions of a run in each of the folders; status 1 means that a permission is missing.
 fn examine(places: &[String]) -> Result<(), Failure> {
     let mut is_sound = true;
     for place in places {
@@ -148,10 +148,10 @@ fn examine(places: &[String]) -> Result<(), Failure> {
     if is_sound { Ok(()) } else { Err(Failure::Said) }
 }
 
-/// Becomes `gimlet-torch`.
+/// Replaces this process by `gimlet-torch`.
 fn hand_over(args: &[String]) -> Result<(), Failure> {
     let mut command = torch_command()?;
-    // Settings of libraries that read them from the environment: of the new program, which has no threads yet.
+    // Settings for libraries that read the environment: set for the new program, which has no threads yet.
     let mut set = |name: &str, value: &str| {
         if env::var_os(name).is_none() {
             command.env(name, value);
@@ -161,7 +161,7 @@ fn hand_over(args: &[String]) -> Result<(), Failure> {
     if !Path::new(GPU_DRIVER).exists() {
         set(PROFILER_LOG_LEVEL, SILENT);
     }
-    // SAFETY: it only calls what may be called between fork and exec.
+    // SAFETY: it calls only functions that are allowed between fork and exec.
     unsafe { command.pre_exec(interrupt::hold) };
     telemetry::detail(&format!("starting {}", command.get_program().display()));
     let error = command.args(&args[1..]).exec();

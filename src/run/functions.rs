@@ -1,5 +1,5 @@
-//! Functions that gin files call for a value: T5X's (`t5x/gin_utils.py`), from before values could be
-//! computed, and t5's lengths of corrupted spans.
+//! Functions that gin files call for a value: T5X's (`t5x/gin_utils.py`), from the time before gin
+//! had derived values, and t5's lengths of corrupted spans.
 
 use num_traits::Zero;
 
@@ -9,7 +9,7 @@ use crate::data::{
 };
 use crate::gin::{Configurable, Expression, Function, Operator, Registry, Value, ValueKind};
 
-/// The registry with all of them.
+/// Adds all functions to the registry.
 pub fn with_functions(registry: Registry) -> Registry {
     registry
         .with_function::<SumFn>()
@@ -82,12 +82,12 @@ impl Function for BoolFn {
 pub struct StringSplitFn {
     /// The text.
     pub text: String,
-    /// What parts it.
+    /// The separator.
     pub separator: String,
-    /// How many separators count, from the left; all if negative.
+    /// Number of separators that count, from the left; all if negative.
     #[gin(default = -1)]
     pub maxsplit: i64,
-    /// Which part to take, from the end if negative; all of them if None.
+    /// Index of the part to take, from the end if negative; all parts if None.
     #[gin(default = None)]
     pub index: Option<i64>,
 }

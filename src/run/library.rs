@@ -1,5 +1,5 @@
-//! Where gin text is found: on disk, in buckets and the like, or in the library that the binary
-//! carries.
+//! The places of gin text: on disk, in buckets and other storage, or in the library that the binary
+//! contains.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -17,7 +17,7 @@ static TASKS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/tasks");
 /// The longest gin text that is read, in bytes: a path given by mistake must not fill the memory.
 const MAX_TEXT: u64 = 64 << 20;
 
-/// The disk, what has a scheme (`gs://...`), and below `<gimlet>/` the library configs and tasks that come with Gimlet.
+/// The disk, storage with a scheme (`gs://...`), and below `<gimlet>/` the library configs and tasks of Gimlet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Library;
 
@@ -76,7 +76,7 @@ impl Source for Library {
     }
 }
 
-/// The text of a file on disk or elsewhere.
+/// Reads the text of a file on disk or elsewhere.
 pub(super) fn read_anywhere(path: &str) -> io::Result<String> {
     match path.contains("://") {
         true => read_text(storage::Path::parse(path)?.open()?),
@@ -84,7 +84,8 @@ pub(super) fn read_anywhere(path: &str) -> io::Result<String> {
     }
 }
 
-/// The text of a file on disk. What never ends, such as a device or a pipe, is refused unopened.
+/// Reads the text of a file on disk. Devices and pipes, which may never end, are refused before
+/// opening.
 fn read_file(path: &Path) -> io::Result<String> {
     let kind = fs::metadata(path)?.file_type();
     if kind.is_dir() {
@@ -97,7 +98,7 @@ fn read_file(path: &Path) -> io::Result<String> {
     read_text(File::open(path)?)
 }
 
-/// All that there is to read, as text.
+/// Reads all bytes as text.
 pub(super) fn read_text(reader: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
     if reader.take(MAX_TEXT + 1).read_to_end(&mut bytes)? as u64 > MAX_TEXT {

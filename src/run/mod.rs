@@ -1,7 +1,8 @@
 //! L5: the commands: from the words on the command line to a finished run.
 //!
-//! [`main`] is what `gimlet` does, and never loads libtorch: it checks the configuration and hands
-//! commands that need tensors to `gimlet-torch`, the second binary, which runs [`torch_main`].
+//! [`main`] is the program `gimlet`, which never loads libtorch: it checks the configuration and
+//! hands commands that need tensors to `gimlet-torch`, the second binary, which runs
+//! [`torch_main`].
 
 mod bench;
 mod cache;

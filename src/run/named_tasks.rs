@@ -1,4 +1,5 @@
-//! The tasks and splits that a run names, and whether they are declared. Nothing is opened for it.
+//! The tasks and splits that a run names, and whether they are declared. Nothing is opened for
+//! this.
 
 use crate::data::{DataError, Task, TaskProvider, subtasks};
 use crate::gin::{
@@ -14,19 +15,19 @@ const TASK: &str = "mixture_or_task_name";
 /// The parameter that names a split of it.
 const SPLIT: &str = "split";
 
-/// A name and where it stands.
+/// A name and its place.
 type Placed = (String, Span);
 
-/// A task or mixture that a dataset of a run names, and the split of it.
+/// A task or mixture that a dataset of a run names, with its split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTask {
     /// The name of the task or mixture.
     pub task: Placed,
-    /// That of the split, where it is a text.
+    /// Name of the split, if it is a text.
     pub split: Option<Placed>,
 }
 
-/// What the datasets name that running the roots of a configuration reaches.
+/// Returns the tasks of the datasets that the roots of a configuration reach.
 pub fn named_tasks(loaded: &Loaded, registry: &Registry) -> Vec<NamedTask> {
     let roots = bound_roots(&loaded.config, registry).into_iter().map(|root| (Vec::new(), root));
     let reached = reach(&loaded.config, registry, roots);
@@ -39,9 +40,9 @@ pub fn named_tasks(loaded: &Loaded, registry: &Registry) -> Vec<NamedTask> {
     out
 }
 
-/// The text that a value is, itself or through macros, and where it stands.
+/// Returns the text of a value, directly or through macros, and its place.
 fn written<'a>(mut value: &'a Value, config: &'a Config) -> Option<Placed> {
-    // Macros that lead back to themselves have been reported.
+    // Macros that lead back to themselves have been reported before.
     for _ in 0..=config.macros.len() {
         match &value.kind {
             ValueKind::Str(text) => return Some((text.clone(), value.span)),
@@ -52,7 +53,7 @@ fn written<'a>(mut value: &'a Value, config: &'a Config) -> Option<Placed> {
     None
 }
 
-/// That a task is not declared, or has no such split as far as gin files say its splits.
+/// Reports a task that is not declared, or a split that the task's gin declaration does not have.
 pub fn unknown_name(named: &NamedTask, tasks: &GinTasks) -> Option<Diagnostic> {
     let (task, place) = &named.task;
     if let Err(DataError::UnknownTask { name, suggestion }) = tasks.get(task) {
@@ -65,7 +66,7 @@ pub fn unknown_name(named: &NamedTask, tasks: &GinTasks) -> Option<Diagnostic> {
     let splits = |task: &std::sync::Arc<Task>| task.source.written_splits();
     let of_tasks: Vec<Vec<String>> =
         subtasks(task, tasks).ok()?.iter().map(splits).collect::<Option<_>>()?;
-    // A mixture leaves out the tasks that lack the split.
+    // A mixture omits tasks without the split.
     let is_known = of_tasks.iter().flatten().any(|known| known == name);
     if is_known || of_tasks.is_empty() || name.contains('+') {
         return None;

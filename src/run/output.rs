@@ -1,4 +1,4 @@
-//! What commands print on standard output, in colour where people read it.
+//! The standard output of commands, in colour for people.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -8,7 +8,7 @@ use crate::telemetry::colors;
 
 use super::failure::Failure;
 
-/// Writes to standard output. A reader that has seen enough, such as `head`, is no error.
+/// Writes to standard output. A reader that closes it early, such as `head`, is no error.
 pub(super) fn write(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::world(error)),
@@ -25,7 +25,7 @@ pub(super) fn counted(count: usize, what: &str) -> String {
     }
 }
 
-/// When output is coloured.
+/// The choice of coloured output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColorChoice {
     /// On a terminal, unless the variables NO_COLOR, CLICOLOR_FORCE or TERM say otherwise.
@@ -48,14 +48,14 @@ pub(super) struct Paint {
 pub(super) enum Color {
     /// Names and headings.
     Bold,
-    /// What matters less.
+    /// Less important text.
     Dim,
-    /// One of six, by number: neighbours differ.
+    /// One of six, by number: neighbours have different colours.
     Cycle(usize),
 }
 
 impl Paint {
-    /// As the user chose.
+    /// Applies the user's choice.
     pub(super) fn new(choice: ColorChoice) -> Self {
         let is_on = match choice {
             ColorChoice::Always => true,
@@ -65,7 +65,7 @@ impl Paint {
         Self { is_on }
     }
 
-    /// Whether colours tell apart what they should.
+    /// Whether the output has colours.
     pub(super) fn is_on(self) -> bool {
         self.is_on
     }
@@ -84,7 +84,7 @@ impl Paint {
     }
 }
 
-/// A text on one line: quoted, with escapes, cut where it is longer than `limit` characters.
+/// Quotes a text on one line, with escapes, cut if it is longer than `limit` characters.
 pub(super) fn quoted(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         None => format!("{text:?}"),

@@ -1,4 +1,4 @@
-//! What shells and `man` need to know of the command line: `gimlet completions`, `gimlet man`.
+//! Files about the command line for shells and `man`: `gimlet completions`, `gimlet man`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub struct ManArgs {
 /// Prints a shell's completions.
 ///
 /// # Errors
-/// A standard output that takes no more.
+/// A standard output that cannot be written.
 pub(super) fn completions_command(args: &CompletionsArgs) -> Result<(), Failure> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "gimlet", &mut text);
@@ -43,7 +43,7 @@ pub(super) fn completions_command(args: &CompletionsArgs) -> Result<(), Failure>
 /// Writes a page for each command.
 ///
 /// # Errors
-/// A disk that takes no more.
+/// A full disk.
 pub(super) fn man_command(args: &ManArgs) -> Result<(), Failure> {
     let dir = &args.dir;
     let written =

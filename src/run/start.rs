@@ -1,8 +1,9 @@
 //! Starts `gimlet-torch`, the second program, so that it finds a libtorch that it can load.
 //!
-//! `gimlet-torch` lies beside `gimlet`. It looks for libtorch in the places that build.rs wrote into it:
-//! in the Python environment that a wheel was installed into, where `make install` puts it, and
-//! in the checkout. Where none of them has a libtorch, the environment's Pythons are asked for their torch.
+//! `gimlet-torch` lies beside `gimlet`. It looks for libtorch in the places that build.rs wrote
+//! into it: in the Python environment into which a wheel was installed, in the folder of
+//! `make install`, and in the checkout. If none of them has a libtorch, the environment's Pythons
+//! are asked for their torch.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,19 +15,20 @@ use anyhow::anyhow;
 
 use super::failure::Failure;
 
-/// Where `gimlet-torch` looks for libtorch by itself, in its order; `$ORIGIN` is its own folder.
+/// The places where `gimlet-torch` itself looks for libtorch, in its order; `$ORIGIN` is its own
+/// folder.
 const OWN_PLACES: &str = env!("GIMLET_LIBTORCH_PLACES");
 /// The library that `gimlet-torch` was linked with: libtorch's for CUDA in a build for CUDA.
 const LIBRARY: &str = env!("GIMLET_LIBTORCH_LIBRARY");
-/// The library by which the loader decides where it takes libtorch from.
+/// The library whose place decides from where the loader takes libtorch.
 const FIRST_LIBRARY: &str = "libtorch_cpu.so";
-/// The version that the bridge is written for.
+/// The version for which the bridge is written.
 const VERSION: &str = env!("GIMLET_TORCH_VERSION");
-/// Names an extra place of libtorch.
+/// The variable with an extra place of libtorch.
 const LIBTORCH: &str = "LIBTORCH";
-/// Name the environments of Python that are active.
+/// The variables with the active Python environments.
 const ENVIRONMENTS: [&str; 2] = ["VIRTUAL_ENV", "CONDA_PREFIX"];
-/// Where the loader looks beyond its own places.
+/// The variable with further folders for the loader.
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Prints the folder of torch without importing it, which would take a second.
 const WHERE_IS_TORCH: &str = "import importlib.util as util; spec = util.find_spec('torch'); \
@@ -56,7 +58,8 @@ fn own_places(programs: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Where the user or a Python has a torch: beside the programs, in the active environment, on the path.
+/// Returns the places of a torch of the user or a Python: beside the programs, in the active
+/// environment, on the path.
 fn other_places(programs: &Path) -> impl Iterator<Item = PathBuf> {
     let environments = ENVIRONMENTS.into_iter().filter_map(env::var_os);
     let pythons = [programs.join("python3")]
@@ -74,12 +77,12 @@ fn torch_of(python: &Path) -> Option<PathBuf> {
     (output.status.success() && !folder.is_empty()).then(|| PathBuf::from(folder))
 }
 
-/// The folder of the libtorch that the loader must be told of; `None` where it finds one by itself.
+/// Returns the folder of libtorch to pass to the loader; `None` if the loader finds one by itself.
 fn choose(
     own: impl Iterator<Item = PathBuf>,
     others: impl Iterator<Item = PathBuf>,
 ) -> Result<Option<PathBuf>, Failure> {
-    // The loader takes the first of its own places that has libtorch, whatever the version.
+    // The loader takes the first of its own places that has libtorch, of any version.
     for place in own {
         if place.join("lib").join(FIRST_LIBRARY).exists() {
             return unfit(&place).map_or(Ok(None), |why| Err(no_libtorch(&[why])));
@@ -96,7 +99,7 @@ fn choose(
     Err(no_libtorch(&passed_over))
 }
 
-/// Why a folder's libtorch cannot be loaded.
+/// Returns the reason why a folder's libtorch cannot be loaded.
 fn unfit(libtorch: &Path) -> Option<String> {
     let version = stated_version(libtorch).filter(|version| series(version) != series(VERSION));
     if let Some(version) = version {
@@ -106,12 +109,12 @@ fn unfit(libtorch: &Path) -> Option<String> {
     (!library.exists()).then(|| format!("there is no {}", library.display()))
 }
 
-/// `2.11` of `2.11.0+cu130`: releases of a series can stand for each other.
+/// Returns `2.11` for `2.11.0+cu130`: releases of a series are compatible.
 fn series(version: &str) -> &str {
     version.rsplit_once('.').map_or(version, |(series, _)| series)
 }
 
-/// The version as PyTorch's wheel states it, or as libtorch's archive does.
+/// Returns the version in PyTorch's wheel or in libtorch's archive.
 fn stated_version(libtorch: &Path) -> Option<String> {
     let read = |name: &str| fs::read_to_string(libtorch.join(name)).ok();
     if let Some(module) = read("version.py") {
@@ -121,7 +124,7 @@ fn stated_version(libtorch: &Path) -> Option<String> {
     read("build-version").map(|version| public_version(version.trim()))
 }
 
-/// `2.11.0` of `2.11.0+cu130`.
+/// Returns `2.11.0` for `2.11.0+cu130`.
 fn public_version(version: &str) -> String {
     version.split('+').next().expect("split yields one part").to_string()
 }
@@ -138,14 +141,15 @@ fn no_libtorch(passed_over: &[String]) -> Failure {
     )))
 }
 
-/// libtorch's libraries, and CUDA's as its wheels lie beside torch's, before what the user has set.
+/// Returns the folders of libtorch and of CUDA, whose wheels lie beside torch's, before the user's
+/// own.
 fn library_path(libtorch: &Path) -> OsString {
     let cuda = libtorch.with_file_name("nvidia").join("cu13/lib");
     let own = [libtorch.join("lib"), cuda].into_iter().filter(|folder| folder.exists());
     let set = env::var_os(LIBRARY_PATH).unwrap_or_default();
     let folders =
         own.chain(env::split_paths(&set).filter(|folder| folder.components().count() > 0));
-    // A folder with a colon in its name cannot be told to the loader at all.
+    // A folder with a colon in its name cannot be passed to the loader.
     env::join_paths(folders).unwrap_or(set)
 }
 
@@ -153,7 +157,7 @@ fn library_path(libtorch: &Path) -> OsString {
 mod tests {
     use super::*;
 
-    /// A folder with a libtorch that states a version.
+    /// Creates a folder with a libtorch of a version.
     fn torch(folder: &Path, name: &str, version: &str) -> PathBuf {
         let torch = folder.join(name);
         fs::create_dir_all(torch.join("lib")).unwrap();
@@ -187,7 +191,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let old = torch(dir.path(), "old", "2.1.0+cpu");
         let right = torch(dir.path(), "right", "2.11.0");
-        // The loader would take the old one, whatever else there is.
+        // The loader would take the old one, even if others are present.
         let remedy = "gimlet needs libtorch 2.11: run `pip install 'torch==2.11.*'`";
         let why = format!("{} is version 2.1.0", old.display());
         for said in [check(&[&old, &right], &[&right]), check(&[], &[&old, &old])] {

@@ -1,4 +1,4 @@
-//! Tasks and mixtures by name, evaluated from task files when first asked for.
+//! Tasks and mixtures by name, evaluated from task files on first use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -18,9 +18,9 @@ pub struct GinTasks {
     loaded: Loaded,
     registry: Registry,
     caches: Caches,
-    /// Made when first asked for: the rows of families may be many.
+    /// Computed on first use: families may have many rows.
     declarations: OnceLock<Declarations>,
-    /// What was evaluated already: mixtures ask for their tasks again and again.
+    /// Tasks and mixtures evaluated before; mixtures ask for their tasks repeatedly.
     evaluated: Mutex<BTreeMap<String, TaskOrMixture>>,
 }
 
@@ -37,7 +37,7 @@ impl GinTasks {
         Self { loaded, registry, caches: Caches::default(), declarations, evaluated }
     }
 
-    /// The same tasks, whose caches are looked for there.
+    /// Returns the same tasks, with these caches.
     pub fn with_caches(self, caches: Caches) -> Self {
         Self { caches, ..self }
     }
@@ -46,7 +46,7 @@ impl GinTasks {
         self.declarations.get_or_init(|| declared(&self.loaded, &self.registry))
     }
 
-    /// The names of the tasks, mixtures left out.
+    /// Returns the names of the tasks, without mixtures.
     pub fn task_names(&self) -> Vec<String> {
         self.names(false)
     }
@@ -65,13 +65,14 @@ impl GinTasks {
         match declaration {
             Declaration::Mixture(_) => true,
             Declaration::Task(_) | Declaration::Row(..) => false,
-            // Only mixtures lose tasks; looking at its tasks would ask for their data.
+            // This helper applies to mixtures only; reading the mixture's tasks would ask for their
+            // data.
             Declaration::Derived(block) if !block.helper.renames_tasks() => true,
             Declaration::Derived(_) => matches!(self.get(name), Ok(TaskOrMixture::Mixture(_))),
         }
     }
 
-    /// Every task and mixture, by name; those of derived mixtures too.
+    /// Returns every task and mixture, by name; those of derived mixtures too.
     pub fn declared(&self) -> Vec<Declared> {
         let mut all = Vec::new();
         for (name, (scope, declaration)) in &self.declarations().names {
@@ -89,7 +90,7 @@ impl GinTasks {
         all
     }
 
-    /// Adds the tasks and mixtures of a derived mixture, which are new as well.
+    /// Adds the tasks and mixtures within a derived mixture, which are new as well.
     fn add_parts(&self, of: &Declared, all: &mut Vec<Declared>) {
         let Ok(TaskOrMixture::Mixture(mixture)) = self.get(&of.name) else { return };
         for entry in &mixture.tasks.0 {
@@ -102,7 +103,7 @@ impl GinTasks {
         }
     }
 
-    /// What is wrong with the declarations themselves, in words.
+    /// Returns the error messages of the declarations themselves.
     pub fn mistakes(&self) -> Vec<String> {
         let Declarations { twice, unread, .. } = self.declarations();
         twice.values().chain(unread).cloned().collect()
@@ -130,7 +131,7 @@ impl GinTasks {
 }
 
 impl GinTasks {
-    /// What a name stands for, while the derived tasks and mixtures named in `within` are being made.
+    /// Finds a task or mixture; `within` names the derived ones that are being made.
     fn find(&self, name: &str, within: &[&str]) -> Result<TaskOrMixture, DataError> {
         let declared = self.declarations();
         if let Some(mistake) = declared.twice.get(name) {
@@ -156,7 +157,7 @@ impl GinTasks {
         Ok(found)
     }
 
-    /// What a block other than a derived one declares.
+    /// Evaluates a declaration that is not derived.
     fn evaluated(
         &self,
         name: &str,
@@ -194,7 +195,7 @@ impl GinTasks {
         DataError::UnknownTask { name: name.to_string(), suggestion }
     }
 
-    /// One of the tasks of a derived mixture, `MIXTURE.TASK`.
+    /// Finds one of the tasks of a derived mixture, `MIXTURE.TASK`.
     fn part_of_derived(
         &self,
         name: &str,
@@ -211,7 +212,7 @@ impl GinTasks {
         Ok(None)
     }
 
-    /// What `wanted` stands for, as the block that declares `new` in its scope makes it.
+    /// Returns `wanted` as made by the block that declares `new` in its scope.
     fn derived(
         &self,
         (new, scope, block): (&str, &str, Derived),
@@ -232,10 +233,10 @@ impl GinTasks {
     }
 }
 
-/// The tasks, as derived ones that are being made see them.
+/// The tasks, as seen by derived ones that are being made.
 struct Within<'a> {
     tasks: &'a GinTasks,
-    /// The names of what is being made, outermost first.
+    /// The names of the tasks and mixtures being made, outermost first.
     names: Vec<&'a str>,
 }
 
@@ -271,15 +272,15 @@ impl TaskProvider for GinTasks {
 }
 
 impl GinTasks {
-    /// The innermost mixture that has the mistake, of the one that was asked for and those within it. It
-    /// is asked anew: the error may as well be one of the data.
+    /// Returns the innermost mixture with the mistake, among the requested one and those within it.
+    /// The mistake is computed again, because the error may as well be one of the data.
     fn mistaken(&self, name: &str, message: &str, seen: &mut BTreeSet<String>) -> Option<Declared> {
         // Mixtures may contain themselves, which is one of the mistakes.
         if !seen.insert(name.to_string()) {
             return None;
         }
         let Ok(TaskOrMixture::Mixture(mixture)) = self.get(name) else { return None };
-        // Who draws from no task asks for no rates, and may meet another mistake first.
+        // A mixture that draws from no task asks for no rates, and may have another mistake first.
         let own = [mixture_rates(name, self).err(), subtasks(name, self).err()];
         if !own.iter().flatten().any(|error| error.to_string() == message) {
             return None;
@@ -290,7 +291,7 @@ impl GinTasks {
             .or_else(|| self.declared_as(name))
     }
 
-    /// A mixture as its own block declares it; those that blocks make of others stand in none.
+    /// Returns a mixture as its own block declares it; derived parts have no block.
     fn declared_as(&self, name: &str) -> Option<Declared> {
         let (scope, declaration) = self.declarations().names.get(name)?;
         let place = declaration.place(scope, &self.loaded);
@@ -298,7 +299,7 @@ impl GinTasks {
     }
 }
 
-/// SeqIO's rule for names.
+/// Checks SeqIO's rule for names.
 fn check_name(name: &str) -> Result<(), DataError> {
     let fits = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | ':' | '#' | '/' | '+');
     match name.chars().all(fits) {
@@ -309,7 +310,7 @@ fn check_name(name: &str) -> Result<(), DataError> {
     }
 }
 
-/// A task that is listed twice would be drawn at the last of its rates.
+/// Refuses a task that is listed twice, which would be drawn at the last of its rates.
 fn check_entries(mixture: &Mixture) -> Result<(), DataError> {
     let mut seen = BTreeSet::new();
     match mixture.tasks.0.iter().find(|entry| !seen.insert(&entry.name)) {

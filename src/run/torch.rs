@@ -1,4 +1,4 @@
-//! What `gimlet-torch` does: the commands that need tensors.
+//! The program `gimlet-torch`: the commands that need tensors.
 
 use std::io;
 use std::process::ExitCode;
@@ -42,10 +42,11 @@ pub fn torch_main(args: impl Iterator<Item = String>) -> ExitCode {
 fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     let Cli { command, output } = parse(args)?;
     let verbosity = output.verbosity();
-    // Of the configuration, which is read once more, `gimlet` has told.
+    // `gimlet` has already printed notices about the configuration, which is read a second time
+    // here.
     set_verbosity(verbosity.min(Verbosity::Normal));
     if !matches!(command, Command::Train(_) | Command::Eval(_)) {
-        // Others end as the system has it.
+        // Other commands end by the system's default action.
         interrupt::release().map_err(Failure::world)?;
     }
     match command {
@@ -98,7 +99,7 @@ fn eval_command(args: &EvalArgs, verbosity: Verbosity, color: bool) -> Result<()
     }
 }
 
-/// Runs a spec on the device that there is, until it ends or is asked to.
+/// Runs a spec on the available device, until it ends or a signal asks it to.
 fn in_context<T, R>(
     configured: &Configured<T>,
     interrupt: &Interrupt,

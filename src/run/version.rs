@@ -1,11 +1,12 @@
-//! `gimlet --version`: which sources were built, and against which libtorch, without loading it.
+//! `gimlet --version`: prints the commit and the libtorch of the build, without loading it.
 
 use std::env;
 use std::fs;
 
 use memchr::memmem;
 
-/// Comes before the facts of a `gimlet-torch` in its file (`torch::BUILD`), which a zero byte ends.
+/// The text before the facts of a `gimlet-torch` in its file (`torch::BUILD`), which a zero byte
+/// ends.
 const MARK: &[u8] = b"\0gimlet-torch is built for ";
 
 /// The lines of `--version`.
@@ -18,7 +19,7 @@ pub fn version() -> String {
     format!("{} ({})", env!("CARGO_PKG_VERSION"), env!("GIMLET_COMMIT"))
 }
 
-/// What the `gimlet-torch` beside this program is built for.
+/// Returns the libtorch for which the `gimlet-torch` beside this program is built.
 fn torch_build() -> String {
     let program = env::current_exe().map(|own| own.with_file_name("gimlet-torch"));
     match program.and_then(fs::read) {
@@ -27,7 +28,7 @@ fn torch_build() -> String {
     }
 }
 
-/// What a program's file says of its build.
+/// Returns the facts about its build in a program's file.
 pub(super) fn facts(program: &[u8]) -> Option<String> {
     let after = memmem::find_iter(program, MARK).map(|start| &program[start + MARK.len()..]);
     let mut found = after.filter(|rest| rest.starts_with(b"libtorch "));
@@ -42,7 +43,7 @@ mod tests {
     #[test]
     fn facts_are_found_in_the_middle_of_a_program() {
         let mut program = b"ELF\0".to_vec();
-        // The constant that is looked for is in the program, too.
+        // The searched constant is in the program, too.
         program.extend_from_slice(MARK);
         program.extend_from_slice(b"other text\0");
         program.extend_from_slice(MARK);

@@ -1,4 +1,4 @@
-//! `gimlet vocab`: trains vocabularies, and shows what they make of text.
+//! `gimlet vocab`: trains vocabularies, and shows how they encode text.
 
 use std::io::{self, BufRead, IsTerminal};
 use std::path::Path;
@@ -28,8 +28,8 @@ pub enum VocabCommand {
     /// Train a SentencePiece model on text files, with the ids that T5 expects: 0 pads, 1 ends a
     /// sequence, 2 is unknown.
     Train(TrainVocabArgs),
-    /// Print the pieces, ids and decoded text of texts, or of ids; without either, what the
-    /// vocabulary is.
+    /// Print the pieces, ids and decoded text of texts, or of ids; without either, describe the
+    /// vocabulary.
     Show(ShowVocabArgs),
 }
 
@@ -45,7 +45,7 @@ pub struct TrainVocabArgs {
     /// Number of pieces, special ones included and a task's `extra_ids` not.
     #[arg(long = "vocab_size", value_name = "N")]
     vocab_size: usize,
-    /// How text is cut into pieces.
+    /// Method of cutting text into pieces.
     #[arg(long = "model_type", value_enum, default_value_t)]
     model_type: ModelType,
     /// Share of the text's characters that get a piece of their own.
@@ -54,7 +54,7 @@ pub struct TrainVocabArgs {
     /// Falls back to bytes where a character has no piece, so that nothing is unknown.
     #[arg(long = "byte_fallback")]
     byte_fallback: bool,
-    /// Pieces that text is never cut within.
+    /// Pieces that text is never split inside.
     #[arg(long = "user_defined_symbols", value_name = "PIECE,...")]
     user_defined_symbols: Option<String>,
     /// Rules of normalization: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf or identity.
@@ -109,7 +109,7 @@ impl VocabToolArgs {
     /// Runs the tool.
     ///
     /// # Errors
-    /// Files that cannot be read or are no vocabulary, and what the trainer refuses.
+    /// Files that cannot be read or are no vocabulary, and errors of the trainer.
     pub fn run(&self) -> Result<(), Failure> {
         match &self.tool {
             VocabCommand::Train(args) => train(args),
@@ -140,7 +140,7 @@ fn train(args: &TrainVocabArgs) -> Result<(), Failure> {
     }))
 }
 
-/// The trainer's options; what the user gives by name wins over our defaults.
+/// Returns the trainer's options; named options of the user win over Gimlet's defaults.
 fn options(args: &TrainVocabArgs) -> Vec<(String, String)> {
     let kind = args.model_type.to_possible_value().expect("no kind is hidden");
     let own = [
@@ -205,7 +205,7 @@ fn show(args: &ShowVocabArgs) -> Result<(), Failure> {
     if lines == 0 { write(&about(&*vocabulary)) } else { Ok(()) }
 }
 
-/// What a vocabulary is.
+/// Describes a vocabulary.
 fn about(vocabulary: &dyn Vocabulary) -> String {
     let special = [
         ("begin of sequence", vocabulary.bos_id()),

@@ -11,14 +11,14 @@ use crate::train::{available_on_host, batch_shortage, training_options, training
 use super::BenchArgs;
 use super::report::{Report, rate, seconds};
 
-/// The features whose padding is counted, by the task's feature that they are made of.
+/// The features whose padding is counted: each task feature, and the batch feature made from it.
 const FEATURES: [(&str, &str); 2] =
     [("inputs", "encoder_input_tokens"), ("targets", "decoder_target_tokens")];
 
-/// Batches that are timed: enough for the threads that make them ahead to be of no account.
+/// Number of timed batches, enough that batches which threads prepare in advance do not matter.
 const STEPS: usize = 100;
 
-/// What batches hold.
+/// Counts of the contents of batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Contents {
     rows: usize,
@@ -28,11 +28,11 @@ struct Contents {
     positions: [usize; 2],
 }
 
-/// Prints how fast batches come and how full they are.
+/// Prints the speed at which batches come, and how full they are.
 pub(super) fn run(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     let configured = args.configured(color)?;
     let train = &configured.spec;
-    // Batches of a model have lengths; it would be said less plainly further down.
+    // Model batches have fixed lengths; missing ones would give a less clear error further down.
     training_shape(train).map_err(Failure::usage)?;
     if let Some(message) = available_on_host().and_then(|bytes| batch_shortage(train, bytes)) {
         return Err(Failure::usage(anyhow::anyhow!(message)));
@@ -79,7 +79,7 @@ impl Contents {
     }
 }
 
-/// A packed row holds as many as its last segment says.
+/// Counts the examples; a packed row holds as many as the number of its last segment.
 fn num_examples(batch: &Batch) -> usize {
     let segments = "decoder_segment_ids";
     if batch.feature(segments).is_none() {

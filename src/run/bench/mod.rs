@@ -1,4 +1,5 @@
-//! `gimlet bench`: how fast the parts of a run are that gin files describe, without running it.
+//! `gimlet bench`: measures the speed of parts of a run that gin files describe, without running
+//! it.
 
 mod data;
 mod report;
@@ -19,22 +20,22 @@ use super::library::Library;
 /// Flags of `gimlet bench`.
 #[derive(Args, Debug)]
 pub struct BenchToolArgs {
-    /// What is measured.
+    /// The measurement.
     #[command(subcommand)]
     pub tool: BenchCommand,
 }
 
-/// What is measured.
+/// The measurements.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Time training steps on full rows of made-up tokens, and say where the time goes: no data are read and
-    /// nothing is written.
+    /// Time training steps on full rows of made-up tokens, and show the parts of the time: no data
+    /// are read and nothing is written.
     #[command(name = "train_step")]
     TrainStep(Box<BenchArgs>),
-    /// Time decoding as the run's evaluation does it, on made-up inputs and with new parameters; every
+    /// Time decoding as in the run's evaluation, on made-up inputs and with new parameters; every
     /// sequence is as long as the targets.
     Decode(Box<BenchArgs>),
-    /// Time the batches of the training data, which nothing is trained on; needs no libtorch.
+    /// Time the batches of the training data, without training; needs no libtorch.
     Data(Box<BenchArgs>),
 }
 
@@ -44,10 +45,10 @@ pub struct BenchArgs {
     /// The configuration.
     #[command(flatten)]
     pub gin: GinArgs,
-    /// Steps, or batches, that are timed; by default 10, and 100 of the data.
+    /// Number of timed steps or batches; by default 10, and 100 for data.
     #[arg(long, value_name = "N")]
     pub steps: Option<NonZeroUsize>,
-    /// As many before them that are not.
+    /// Number of steps or batches before them that are not timed.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub warmup: usize,
     /// Print one JSON object, with the time of each step.
@@ -56,12 +57,12 @@ pub struct BenchArgs {
 }
 
 impl BenchArgs {
-    /// Steps that are timed, where those are not given.
+    /// Returns the number of timed steps; `default` if none is given.
     fn steps_or(&self, default: usize) -> usize {
         self.steps.map_or(default, NonZeroUsize::get)
     }
 
-    /// The run, with warnings said.
+    /// Returns the configured run, after printing its warnings.
     fn configured(&self, color: bool) -> Result<Configured<Train>, Failure> {
         let configured = configure(&self.gin, &Library, color)?;
         eprint!("{}", configured.warnings);
@@ -69,8 +70,8 @@ impl BenchArgs {
     }
 }
 
-/// Does what needs no libtorch: reports mistakes in the configuration, and measures data. True says that nothing
-/// is left to do.
+/// Does the work that needs no libtorch: reports mistakes in the configuration, and measures data.
+/// Returns true if nothing is left to do.
 pub(super) fn without_torch(args: &BenchToolArgs, color: bool) -> Result<bool, Failure> {
     let checked = |args: &BenchArgs| configure::<Train>(&args.gin, &Library, color);
     let shape = match &args.tool {
@@ -81,7 +82,7 @@ pub(super) fn without_torch(args: &BenchToolArgs, color: bool) -> Result<bool, F
     shape.map(|_| false).map_err(Failure::usage)
 }
 
-/// Measures anything.
+/// Runs the measurement.
 #[cfg(feature = "torch")]
 pub(super) fn run(args: &BenchToolArgs, color: bool) -> Result<(), Failure> {
     match &args.tool {

@@ -1,4 +1,4 @@
-//! What a measurement prints: JSON as it is, or lines of a name and a text.
+//! The output of a measurement: JSON, or lines of a name and a text.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::run::failure::Failure;
 use crate::run::output::write;
 use crate::telemetry::thousands;
 
-/// What was found, in both forms.
+/// The results, in both forms.
 pub(super) struct Report {
     /// For programs.
     pub(super) json: Value,
@@ -15,7 +15,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Of a measurement of that name.
+    /// Creates the report of the measurement `bench`.
     pub(super) fn new(bench: &str) -> Self {
         Self { json: json!({ "bench": bench }), lines: Vec::new() }
     }
@@ -33,7 +33,7 @@ impl Report {
         self.lines.push((name, text));
     }
 
-    /// Prints it.
+    /// Prints the report.
     pub(super) fn print(&self, json: bool) -> Result<(), Failure> {
         if json {
             return write(&format!("{}\n", self.json));
@@ -44,7 +44,7 @@ impl Report {
     }
 }
 
-/// A time for people, in the unit that suits it.
+/// Formats a time for people, in a suitable unit.
 pub(super) fn seconds(seconds: f64) -> String {
     match seconds {
         s if s < 1e-3 => format!("{:.0} µs", s * 1e6),
@@ -53,7 +53,7 @@ pub(super) fn seconds(seconds: f64) -> String {
     }
 }
 
-/// A number for people, with a digit after the point where it is small.
+/// Formats a number for people, with a digit after the point if it is small.
 pub(super) fn rate(number: f64) -> String {
     if number < 100.0 { format!("{number:.1}") } else { thousands(number) }
 }

@@ -16,7 +16,7 @@ use crate::train::bench::{
 use super::BenchArgs;
 use super::report::{Report, rate, seconds};
 
-/// Steps that are timed.
+/// Number of timed steps.
 const STEPS: usize = 10;
 
 /// Prints the figures of the training step.
@@ -59,7 +59,7 @@ fn plan(args: &BenchArgs) -> Plan {
     Plan { warmup: args.warmup, steps: args.steps_or(STEPS) }
 }
 
-/// What the model is, and what it computes on.
+/// Describes the model and its device.
 fn describe_model(train: &Train, shape: StepShape, report: &mut Report) {
     let Model::EncoderDecoder(model) = &train.model;
     let config = model.config();
@@ -78,7 +78,7 @@ fn describe_model(train: &Train, shape: StepShape, report: &mut Report) {
     report.say("batch", format!("{rows} rows of {lengths}"));
 }
 
-/// How long a step took, or whatever else was repeated.
+/// Describes the time of a step, or of another repeated operation.
 fn describe_time(what: &'static str, laps: &Laps, warmup: usize, report: &mut Report) {
     let (median, best, count) = (laps.median(), laps.best(), laps.seconds.len());
     report.set(json!({
@@ -170,7 +170,7 @@ fn describe_breakdown(breakdown: &Breakdown, report: &mut Report) {
     }
 }
 
-/// A number with the prefix that suits it, and three digits or more where it has them.
+/// Formats a number with a suitable prefix and at least three digits, if it has so many.
 fn scaled(number: f64, unit: &str) -> String {
     const PREFIXES: [(f64, &str); 4] = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")];
     let fits = |(size, _): &&(f64, &str)| number >= *size;

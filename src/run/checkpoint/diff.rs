@@ -1,4 +1,5 @@
-//! `gimlet checkpoint diff`: what differs between two checkpoints, as diff(1) does between files.
+//! `gimlet checkpoint diff`: the differences between two checkpoints, as diff(1) prints them for
+//! files.
 
 use std::collections::BTreeMap;
 
@@ -57,9 +58,9 @@ struct Differences<'a> {
     only_one: Vec<ArrayInfo<'a>>,
     only_other: Vec<ArrayInfo<'a>>,
     shapes: Vec<Pair<'a>>,
-    /// Those whose values differ come first, the largest difference first.
+    /// Arrays with different values come first, the largest difference first.
     values: Vec<Pair<'a>>,
-    /// Of other types, and no other difference.
+    /// Arrays whose only difference is the type.
     dtypes: Vec<Pair<'a>>,
     num_equal: usize,
 }
@@ -76,13 +77,13 @@ pub(super) fn run(args: &DiffArgs) -> Result<(), Failure> {
     match differ(args) {
         Ok(false) => Ok(()),
         Ok(true) => Err(Failure::Said),
-        // Status 1 says that they differ.
+        // Status 1 means that they differ.
         Err(Failure::World(error)) => Err(Failure::Usage(error)),
         Err(other) => Err(other),
     }
 }
 
-/// Says how they differ, if they do.
+/// Prints the differences, if there are any.
 fn differ(args: &DiffArgs) -> Result<bool, Failure> {
     let (one, other) = (open_at(&args.one)?, open_at(&args.other)?);
     let filter = Filter::new(args.filter.as_deref())?;

@@ -1,4 +1,4 @@
-//! `gimlet checkpoint ls`: what a folder of checkpoints holds.
+//! `gimlet checkpoint ls`: lists the checkpoints in a folder.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -70,7 +70,7 @@ fn condition(condition: &Condition) -> String {
     }
 }
 
-/// The largest unit: `3d`, `12m`, `9s`.
+/// Formats an age in its largest unit: `3d`, `12m`, `9s`.
 fn age(now: SystemTime, time: SystemTime) -> String {
     let seconds = now.duration_since(time).unwrap_or_default().as_secs();
     match (seconds / 86_400, seconds / 3600, seconds / 60) {

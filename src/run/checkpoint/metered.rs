@@ -10,14 +10,14 @@ use crate::storage::Path;
 
 use super::{Meter, array_bytes};
 
-/// Passes everything on, and counts the bytes of what is read.
+/// Passes all calls on, and counts the bytes that are read.
 pub(super) struct Metered<'a> {
     inner: &'a dyn Stored,
     meter: Mutex<Meter>,
 }
 
 impl<'a> Metered<'a> {
-    /// Of a checkpoint that is converted to `target`.
+    /// Wraps a checkpoint that is converted to `target`.
     pub(super) fn new(inner: &'a dyn Stored, target: &Path) -> Self {
         let total = inner.leaves().iter().map(array_bytes).sum();
         Self { inner, meter: Mutex::new(Meter::new(&format!("writing {target}"), Some(total))) }

@@ -19,7 +19,7 @@ use crate::telemetry::Count;
 
 use super::failure::Failure;
 
-/// Work that takes no longer than this shows no progress.
+/// Work that takes at most this long shows no progress.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// Flags of `gimlet checkpoint`.
@@ -49,7 +49,7 @@ impl CheckpointToolArgs {
     /// Runs the tool.
     ///
     /// # Errors
-    /// Paths that hold no checkpoint, damage, and a disk that takes no more.
+    /// Paths that hold no checkpoint, damage, and a full disk.
     pub fn run(&self) -> Result<(), Failure> {
         match &self.tool {
             CheckpointCommand::Ls(args) => ls::run(args),
@@ -73,12 +73,12 @@ fn parse_path(text: &str) -> Result<Path, Failure> {
     Path::parse(text).map_err(storage_failure)
 }
 
-/// Opens the checkpoint at a path; one that holds several is named with what it holds.
+/// Opens the checkpoint at a path; the error for a path with several lists them.
 fn open_at(text: &str) -> Result<Box<dyn Stored>, Failure> {
     let path = parse_path(text)?;
     open(&path).map_err(|error| match error {
         CheckpointError::NotACheckpoint { path, reason } => {
-            // Commands have no modes; the list of a folder is the nearest help.
+            // Commands have no modes; the list of the folder is the most useful hint.
             let reason = reason.replace(", or use mode = 'latest'", "");
             Failure::usage(anyhow!(
                 "`{path}` is not a checkpoint: {reason}; see `gimlet checkpoint ls`"
@@ -88,7 +88,7 @@ fn open_at(text: &str) -> Result<Box<dyn Stored>, Failure> {
     })
 }
 
-/// Which arrays a tool looks at.
+/// A filter for arrays by name.
 struct Filter(Option<Regex>);
 
 impl Filter {
@@ -104,7 +104,7 @@ impl Filter {
         stored.leaves().into_iter().filter(matches).collect()
     }
 
-    /// As [`Filter::arrays`], refusing a pattern that is found in no name.
+    /// Does the same as [`Filter::arrays`], but refuses a pattern that matches no name.
     fn some_arrays<'a>(&self, stored: &'a dyn Stored) -> Result<Vec<ArrayInfo<'a>>, Failure> {
         let found = self.arrays(stored);
         match &self.0 {
@@ -128,7 +128,7 @@ fn num_values(array: &ArrayInfo<'_>) -> u64 {
     array.shape.iter().product::<usize>() as u64
 }
 
-/// `1.5 MB`: three digits that count.
+/// Formats bytes as `1.5 MB`, with three significant digits.
 fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut unit = "B";
@@ -146,7 +146,7 @@ fn size(bytes: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// `[512, 64]`, as gin and Python write it.
+/// Formats a shape as gin and Python write it: `[512, 64]`.
 fn shape(array: &ArrayInfo<'_>) -> String {
     format!("{:?}", array.shape)
 }
@@ -156,7 +156,8 @@ fn json_number(value: f64) -> serde_json::Value {
     serde_json::Number::from_f64(value).map_or(serde_json::Value::Null, Into::into)
 }
 
-/// A line that tells how many megabytes of work are done, once it takes longer than two seconds.
+/// A line that shows how many megabytes of work are done, once the work takes longer than two
+/// seconds.
 struct Meter {
     name: String,
     total: Option<u64>,

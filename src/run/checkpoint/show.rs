@@ -46,11 +46,11 @@ pub struct ShowArgs {
 struct Row<'a> {
     array: ArrayInfo<'a>,
     statistics: Option<Statistics>,
-    /// Of an integer scalar, such as the step.
+    /// The value of an integer scalar, such as the step.
     value: Option<i64>,
 }
 
-/// What a part of the tree holds.
+/// The contents of a part of the tree.
 #[derive(Clone, Copy, Default)]
 struct Total {
     num_arrays: usize,
@@ -102,17 +102,17 @@ fn rows<'a>(
     Ok(rows)
 }
 
-/// What a checkpoint is, besides its arrays.
+/// Facts about a checkpoint besides its arrays.
 struct About {
     path: String,
-    /// `None` for a format that has none.
+    /// `None` for a format without steps.
     step: Option<u64>,
     format: &'static str,
     num_files: usize,
     bytes: u64,
-    /// Files that are no part of the arrays.
+    /// Files that hold no arrays.
     beside: Vec<String>,
-    /// What the run that wrote it left of itself.
+    /// Facts about the run that wrote it.
     run: Option<Map<String, Value>>,
 }
 
@@ -158,7 +158,8 @@ impl About {
     }
 }
 
-/// A line for each folder and each array; a folder with one entry shares the line of that entry.
+/// Prints a line for each folder and each array; a folder with one entry shares the line of that
+/// entry.
 fn tree(rows: &[Row<'_>], paint: Paint) -> String {
     let mut root = Node::default();
     for row in rows {
@@ -211,7 +212,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// A name whose control characters, which a terminal would obey, are written out.
+/// Escapes control characters in a name, which a terminal would obey.
 fn harmless(name: &str) -> String {
     let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
     name.chars().map(shown).collect()
@@ -245,7 +246,7 @@ fn statistics_text(statistics: &Statistics) -> String {
     out
 }
 
-/// Four digits that count: `0.02345`, `12.50`, `1.234e-9`.
+/// Formats a number with four significant digits: `0.02345`, `12.50`, `1.234e-9`.
 fn significant(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_string(),
@@ -257,7 +258,7 @@ fn significant(value: f64) -> String {
     }
 }
 
-/// The totals of `target` (parameters), `state` (of the optimizer) and whatever else there is.
+/// Returns the totals of `target` (parameters), `state` (of the optimizer) and any other part.
 fn totals<'a>(rows: &[Row<'a>]) -> BTreeMap<&'a str, Total> {
     let mut totals: BTreeMap<&str, Total> = BTreeMap::new();
     for row in rows {

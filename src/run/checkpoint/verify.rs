@@ -1,4 +1,4 @@
-//! `gimlet checkpoint verify`: reads everything and names what is damaged.
+//! `gimlet checkpoint verify`: reads everything and names the damaged files.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     if is_whole { Ok(()) } else { Err(Failure::Said) }
 }
 
-/// What is to be verified at a path.
+/// Returns the checkpoints to verify at a path.
 fn checkpoints(text: &str) -> Result<Vec<Listed>, Failure> {
     let path = parse_path(text)?;
     let listed = list(&path).map_err(failure)?;
@@ -63,14 +63,14 @@ fn checkpoints(text: &str) -> Result<Vec<Listed>, Failure> {
         }
     }
     if finished.is_empty() {
-        // The error of opening says what was found, what was expected and what to do.
+        // The error of opening names what was found and expected, and the remedy.
         let stored = open(&path).map_err(failure)?;
         return list(stored.path()).map_err(failure);
     }
     Ok(finished)
 }
 
-/// What is damaged in one checkpoint.
+/// Returns the damages of one checkpoint.
 fn damages(one: &Listed) -> Result<Vec<String>, CheckpointError> {
     let mut meter = Meter::new(&format!("verifying {}", one.path), None);
     let found = match open(&one.path) {
@@ -90,7 +90,7 @@ fn reason(error: CheckpointError) -> String {
     }
 }
 
-/// What is damaged, or why that cannot be told.
+/// The damages, or the reason why they cannot be found.
 type Found = Result<Vec<String>, String>;
 
 fn as_json(one: &Listed, found: &Found) -> Value {

@@ -8,16 +8,16 @@ use clap::{ArgAction, Command};
 
 use Meaning::{Nothing, Setting, Verbosity, Word};
 
-/// What one of absl's flags does here.
+/// The effect of one of absl's flags here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     /// A switch of no effect.
     Nothing,
     /// A flag with a value, of no effect.
     Setting,
-    /// A number: 1 and above say more, -1 and below less.
+    /// A number: 1 and above print more, -1 and below less.
     Verbosity,
-    /// Another name of a flag of ours.
+    /// Another name of one of Gimlet's flags.
     Word(&'static str),
 }
 
@@ -45,10 +45,10 @@ const FLAGS: [(&str, Meaning); 18] = [
 ];
 
 /// Translates absl's flags and its way of writing booleans (`--noflag`, `--flag=True`), and drops the unknown flags
-/// that `--undefok` names. What follows `--` is left alone.
+/// that `--undefok` names. Arguments after `--` stay as they are.
 ///
 /// # Errors
-/// Flags without the value that they need.
+/// Flags whose value is missing.
 pub fn translate(args: Vec<String>, command: &Command) -> Result<Vec<String>, anyhow::Error> {
     let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
     let (args, rest) = args.split_at(end);
@@ -102,7 +102,7 @@ impl<'a> Flag<'a> {
         (!name.is_empty()).then_some(Flag { name, value, is_short })
     }
 
-    /// Of absl's own flags; `-v` alone is ours.
+    /// Returns the meaning of absl's own flags; `-v` alone is Gimlet's.
     fn meaning(self) -> Option<Meaning> {
         if self.is_short && self.name == "v" && self.value.is_none() {
             return None;
@@ -112,8 +112,8 @@ impl<'a> Flag<'a> {
         find(self.name).or_else(negated)
     }
 
-    /// Adds the word of a flag that is not absl's: a boolean as a plain switch or not at all, an unknown one unless
-    /// it is named by `--undefok`.
+    /// Adds the word of a flag that is not absl's. A boolean becomes a plain switch or nothing; an
+    /// unknown flag is dropped if `--undefok` names it.
     fn pass(
         self,
         arg: &str,
@@ -133,7 +133,7 @@ impl<'a> Flag<'a> {
         match is_on {
             Some(is_on) => {
                 let switch = format!("--{name}");
-                // The last one counts.
+                // The last switch counts.
                 out.retain(|word| *word != switch);
                 out.extend(is_on.then_some(switch));
             }
@@ -148,7 +148,7 @@ impl<'a> Flag<'a> {
     }
 }
 
-/// The values that absl takes for a boolean's.
+/// Parses the values that absl accepts for a boolean.
 fn boolean(value: &str) -> Option<bool> {
     match value.to_lowercase().as_str() {
         "true" | "t" | "1" => Some(true),
@@ -157,7 +157,8 @@ fn boolean(value: &str) -> Option<bool> {
     }
 }
 
-/// absl's levels run from -3, fatal, over -1, warnings, and 0, notices, to 1 and more for debugging.
+/// Converts absl's levels, which run from -3, fatal, over -1, warnings, and 0, notices, to 1 and
+/// more for debugging.
 fn verbosity(arg: &str, level: &str) -> Result<Option<String>, anyhow::Error> {
     let level: i64 =
         level.parse().map_err(|_| anyhow!("`{arg}`: expected a whole number, found `{level}`"))?;
@@ -169,7 +170,7 @@ fn verbosity(arg: &str, level: &str) -> Result<Option<String>, anyhow::Error> {
     Ok(word.map(str::to_string))
 }
 
-/// The names that `--undefok` lists.
+/// Returns the names that `--undefok` lists.
 fn undefined_ok(args: &[String]) -> HashSet<&str> {
     let mut names = HashSet::new();
     for (index, arg) in args.iter().enumerate() {
@@ -180,7 +181,7 @@ fn undefined_ok(args: &[String]) -> HashSet<&str> {
     names
 }
 
-/// The flags of the command that the words name, and whether each is a boolean.
+/// Returns the flags of the command that the words name, and whether each is a boolean.
 fn known_flags(command: &Command, args: &[String]) -> HashMap<String, bool> {
     let mut known = HashMap::new();
     let mut add = |command: &Command| {
@@ -244,7 +245,7 @@ mod tests {
             "gimlet cache --ignore_other_caches --notes=True --overwrite",
         );
         check("gimlet train --dry_run=1 --take_over=f --nostrict", "gimlet train --dry_run");
-        // The last one counts.
+        // The last switch counts.
         check("gimlet cache --overwrite --nooverwrite", "gimlet cache");
         check("gimlet cache --overwrite=false --overwrite=t", "gimlet cache --overwrite");
     }
@@ -255,7 +256,7 @@ mod tests {
             "gimlet eval --undefok=mystery,process_count --mystery=1 --nomystery --process_count=2 --gin_file=a",
             "gimlet eval --gin_file=a",
         );
-        // Those that a command knows keep their meaning.
+        // Flags that a command knows keep their meaning.
         check(
             "gimlet train --undefok process_count --process_count=1 --other=1",
             "gimlet train --process_count=1 --other=1",

@@ -1,8 +1,9 @@
 //! `--flagfile`: flags from files. Source: abseil-py `flags/_flagvalues.py`, `read_flags_from_files`.
 //!
-//! A line is one flag, `--gin_file=my.gin`, without a shell's quotes; blank lines and those that begin with `#` or
-//! `//` are passed over; a line `--flagfile=other` reads another file. The flags stand where the file is named, so
-//! that what comes after it wins. absl passes over a file that reads itself; here it is an error.
+//! A line is one flag, `--gin_file=my.gin`, without a shell's quotes; blank lines and those that
+//! begin with `#` or `//` are skipped; a line `--flagfile=other` reads another file. The flags take
+//! the place of the file's name, so that later ones win. absl skips a file that reads itself; here
+//! it is an error.
 
 use anyhow::{Context, bail};
 
@@ -34,7 +35,7 @@ pub fn expand(args: Vec<String>) -> Result<Vec<String>, anyhow::Error> {
     Ok(out)
 }
 
-/// The file that `--flagfile=FILE` names; `Some(None)` where the next word does.
+/// Returns the file in `--flagfile=FILE`; `Some(None)` if the next word names it.
 fn named(arg: &str) -> Option<Option<&str>> {
     let flag = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-'))?;
     match flag.strip_prefix("flagfile")? {
@@ -43,7 +44,7 @@ fn named(arg: &str) -> Option<Option<&str>> {
     }
 }
 
-/// Adds the flags of a file; `reading` are the files that led to it.
+/// Adds the flags of a file; `reading` lists the files that include it.
 fn read(file: &str, reading: &mut Vec<String>, out: &mut Vec<String>) -> Result<(), anyhow::Error> {
     let file = at_home(file.trim());
     if file.is_empty() {
@@ -71,7 +72,7 @@ fn read(file: &str, reading: &mut Vec<String>, out: &mut Vec<String>) -> Result<
     Ok(())
 }
 
-/// `~/flags` is in the user's home.
+/// Replaces `~/` by the user's home.
 fn at_home(file: &str) -> String {
     match (file.strip_prefix("~/"), std::env::var("HOME")) {
         (Some(inner), Ok(home)) => format!("{home}/{inner}"),
@@ -85,7 +86,8 @@ mod tests {
 
     use super::*;
 
-    /// Files in a folder that stands for `DIR` in them and in the words; yields the words and the folder.
+    /// Expands words and files, in which `DIR` stands for a folder with these files; returns words
+    /// and folder.
     fn expanded(files: &[(&str, &str)], args: &[&str]) -> Result<Vec<String>, String> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let dir = folder.path().display().to_string();
@@ -114,7 +116,7 @@ mod tests {
         let files = [("a", "--flagfile=DIR/b\n"), ("b", "--flagfile=DIR/a\n")];
         let error = expanded(&files, &["--flagfile=DIR/a"]).expect_err("it has no end");
         assert_eq!(error, "flag file `DIR/a` reads itself: DIR/a -> DIR/b -> DIR/a");
-        // One after the other is no circle.
+        // Reading a file twice, one time after the other, is no cycle.
         let files = [("a", "--flagfile=DIR/b\n--flagfile=DIR/b\n"), ("b", "--x")];
         assert_eq!(expanded(&files, &["--flagfile=DIR/a"]).expect("it ends"), ["--x", "--x"]);
     }

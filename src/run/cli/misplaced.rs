@@ -1,8 +1,8 @@
-//! Command lines whose command is missing, comes late, or is not there yet: what to type instead.
+//! Command lines whose command is missing, late, or not implemented: the words to type instead.
 
 use clap::Command;
 
-/// Commands of T5X that Gimlet lacks, and what comes closest.
+/// Commands of T5X that Gimlet does not have, and the closest replacement.
 const LACKING: [(&str, &str); 3] = [
     (
         "infer",
@@ -12,7 +12,7 @@ const LACKING: [(&str, &str); 3] = [
     ("precompile", "`gimlet train --dry_run` checks a configuration without data"),
 ];
 
-/// What is wrong with the first word, and what to type instead.
+/// Describes the mistake in the first word, and the words to type instead.
 pub fn mistake(words: &[String], command: &Command) -> Option<String> {
     let first = words.get(1)?;
     if let Some((name, remedy)) = LACKING.into_iter().find(|(name, _)| name == first) {
@@ -42,7 +42,7 @@ pub fn mistake(words: &[String], command: &Command) -> Option<String> {
     })
 }
 
-/// A word as a shell takes it; of a flag only the value is quoted.
+/// Quotes a word for a shell; only the value of a flag is quoted.
 fn quoted(word: &str) -> String {
     let quote = |text| shlex::try_quote(text).unwrap_or(text.into()).into_owned();
     match word.split_once('=').filter(|(name, _)| name.starts_with('-')) {

@@ -1,7 +1,8 @@
 //! The command line: T5X's flags as typed, and ours.
 //!
-//! [`parse`] reads it in two steps. `words` turns what scripts for T5X and SeqIO type into words of ours (absl's
-//! flags in `absl`, flag files in `flag_file`); clap reads those, as the structs of this file say.
+//! [`parse`] reads it in two steps. `words` translates the words of scripts for T5X and SeqIO into
+//! Gimlet's (absl's flags in `absl`, flag files in `flag_file`); clap reads those, as the structs
+//! of this file declare.
 
 mod absl;
 mod flag_file;
@@ -28,33 +29,33 @@ use super::vocab::VocabToolArgs;
 /// Gin files fully describe a run; gimlet runs them.
 #[derive(Debug, Parser)]
 #[command(name = "gimlet", version, max_term_width = 100)]
-// As absl does: of a flag that takes one value the last one counts.
+// As with absl: of a flag that takes one value the last one counts.
 #[command(args_override_self = true)]
 #[command(
     after_help = "Bindings are gin: a text needs its own quotes, --gin.MODEL_DIR=\"'/tmp/run'\"."
 )]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
-    /// How much is said.
+    /// Amount of output.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// How much is said on standard error.
+/// Amount of output on standard error.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct OutputArgs {
-    /// Say only what is wrong: no notices and no progress.
+    /// Print only errors: no notices and no progress.
     #[arg(short = 'q', long = "quiet", global = true, overrides_with = "verbose")]
     pub quiet: bool,
-    /// Say more: the gin files that are read, the device, the data files that are opened.
+    /// Print more: the gin files that are read, the device, the data files that are opened.
     #[arg(short = 'v', long = "verbose", global = true, overrides_with = "quiet")]
     pub verbose: bool,
 }
 
 impl OutputArgs {
-    /// As the flags say.
+    /// Returns the verbosity that the flags select.
     pub fn verbosity(self) -> Verbosity {
         match self {
             OutputArgs { quiet: true, .. } => Verbosity::Quiet,
@@ -64,7 +65,7 @@ impl OutputArgs {
     }
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Train the model that gin files describe, continuing from MODEL_DIR's newest checkpoint.
@@ -85,11 +86,11 @@ pub enum Command {
     Task(TaskToolArgs),
     /// List, show, compare, verify and convert checkpoints of any format.
     Checkpoint(CheckpointToolArgs),
-    /// Train vocabularies, and look at what they make of text.
+    /// Train vocabularies, and show how they encode text.
     Vocab(VocabToolArgs),
     /// Write a folder of Python programs that scripts take for T5X's and SeqIO's; they hand over to gimlet.
     Shims(ShimsArgs),
-    /// Print what a shell needs to complete this command line: bash, zsh, fish and others.
+    /// Print the completions of this command line for a shell: bash, zsh, fish and others.
     Completions(CompletionsArgs),
     /// Write the pages of the manual.
     Man(ManArgs),
@@ -113,7 +114,8 @@ pub struct TrainArgs {
     /// T5X's flags for running on many processes.
     #[command(flatten)]
     pub distributed: DistributedArgs,
-    /// Train into a MODEL_DIR of a bucket though another process seems to: it is known to be dead.
+    /// Train into a MODEL_DIR of a bucket although another process seems to; only for a dead
+    /// process.
     #[arg(long = "take_over")]
     pub take_over: bool,
     /// Resolve everything, print sizes and shapes, and stop.
@@ -127,10 +129,11 @@ pub struct EvalArgs {
     /// The configuration.
     #[command(flatten)]
     pub gin: GinArgs,
-    /// Write into an EVAL_OUTPUT_DIR of a bucket though another process seems to: it is known to be dead.
+    /// Write into an EVAL_OUTPUT_DIR of a bucket although another process seems to; only for a dead
+    /// process.
     #[arg(long = "take_over")]
     pub take_over: bool,
-    /// Resolve everything, print what would be evaluated on what, and stop.
+    /// Resolve everything, print the checkpoints and data to evaluate, and stop.
     #[arg(long = "dry_run")]
     pub dry_run: bool,
 }
@@ -153,7 +156,7 @@ pub struct CacheArgs {
     /// Folder of caches to write into.
     #[arg(long = "output_cache_dir", value_name = "DIR")]
     pub output_cache_dir: String,
-    /// Folders of caches; a task that one of them has is left out.
+    /// Folders of caches; tasks with a cache in one of them are skipped.
     #[arg(long = "tasks_additional_cache_dirs", value_name = "DIR,...", value_delimiter = ',')]
     pub tasks_additional_cache_dirs: Vec<String>,
     /// Cache tasks that other folders have, too.
@@ -162,10 +165,10 @@ pub struct CacheArgs {
     /// Make complete caches again.
     #[arg(long = "overwrite")]
     pub overwrite: bool,
-    /// Files a split at least; as many as its source has, if those are more.
+    /// Minimum number of files a split; the number of its source's files, if larger.
     #[arg(long = "min_shards", value_name = "N", default_value_t = 64)]
     pub min_shards: usize,
-    /// Files a split at most; 0 sets no limit.
+    /// Maximum number of files a split; 0 sets no limit.
     #[arg(long = "max_shards", value_name = "N", default_value_t = 0)]
     pub max_shards: usize,
     /// Seed of random preprocessors and of the order of examples.
@@ -177,18 +180,18 @@ pub struct CacheArgs {
     /// The only format that is written.
     #[arg(long = "output_format", value_name = "FORMAT", default_value = "tfrecord")]
     pub output_format: String,
-    /// SeqIO's flag for ArrayRecord, which is not written.
+    /// SeqIO's flag for ArrayRecord, a format that Gimlet does not write.
     #[arg(long = "preserve_random_access", hide = true)]
     pub preserve_random_access: bool,
     /// Beam's options, without effect: this machine's cores do the work.
     #[arg(long = "pipeline_options", value_name = "OPTION,...", hide = true)]
     pub pipeline_options: Vec<String>,
-    /// Say what would be written, and stop.
+    /// Print what would be written, and stop.
     #[arg(long = "dry_run")]
     pub dry_run: bool,
 }
 
-/// Gin files and bindings, and how they are read.
+/// Gin files and bindings, and options for reading them.
 #[derive(Args, Debug)]
 pub struct GinFileArgs {
     /// Gin file; may be repeated, later files win.
@@ -234,7 +237,7 @@ pub struct GinArgs {
     /// Folders with cached tasks.
     #[arg(long = "seqio_additional_cache_dirs", value_name = "DIR,...", value_delimiter = ',')]
     pub seqio_additional_cache_dirs: Vec<String>,
-    /// Take warnings for errors.
+    /// Treat warnings as errors.
     #[arg(long = "strict")]
     pub strict: bool,
     /// Local folder to read instead of a bucket or hub dataset: gs://t5-data=DIR; for tfds:// a folder in
@@ -243,7 +246,7 @@ pub struct GinArgs {
     pub path_map: Vec<String>,
 }
 
-/// T5X's flags for running on many processes: accepted, and hidden until more than one can be run.
+/// T5X's flags for running on many processes: accepted, and hidden while only one can run.
 #[derive(Args, Debug, Clone)]
 pub struct DistributedArgs {
     /// Join the processes named by the flags below.
@@ -264,7 +267,7 @@ pub struct DistributedArgs {
 }
 
 impl GinFileArgs {
-    /// What is to be loaded.
+    /// Returns the texts to load.
     pub fn request(&self) -> Request {
         Request {
             files: self.gin_file.clone(),
@@ -280,7 +283,7 @@ impl GinFileArgs {
         self.gin_bindings.iter().map(|text| words::typed(text)).collect()
     }
 
-    /// Without a value, the flag stands for all.
+    /// Converts the flag; without a value, it means all.
     fn skip_unknown(&self) -> SkipUnknown {
         match &self.skip_unknown {
             None => SkipUnknown::No,

@@ -1,4 +1,4 @@
-//! From the words that were typed to a [`Cli`].
+//! Parses the typed words into a [`Cli`].
 
 use std::io::{self, Write};
 use std::process;
@@ -15,17 +15,17 @@ use super::Cli;
 use super::misplaced::mistake;
 use super::words::{bindings, words};
 
-/// Why words are no command line.
+/// The reason why words are no command line.
 #[derive(Debug)]
 pub enum Unparsed {
-    /// They cannot be one of Gimlet's.
+    /// They cannot be a command line of Gimlet.
     Mistake(anyhow::Error),
-    /// clap has something to say, which may be the help that was asked for.
+    /// The error or output of clap, which may be requested help.
     Clap(Box<clap::Error>),
 }
 
-/// Reads the command line, and says from now on as much as it asks for. Help and the version are printed, and end
-/// the process; so does a wrong flag, with status 2.
+/// Reads the command line, and sets the verbosity that it asks for. Help and the version are
+/// printed, and end the process; so does a wrong flag, with status 2.
 ///
 /// # Errors
 /// Words that cannot be a command line of Gimlet.
@@ -40,10 +40,10 @@ pub fn parse(args: Vec<String>) -> Result<Cli, Failure> {
     }
 }
 
-/// Reads a command line, and does nothing else.
+/// Reads a command line, without side effects.
 ///
 /// # Errors
-/// What is to be said instead.
+/// The message to print instead.
 pub fn try_parse(args: Vec<String>) -> Result<Cli, Unparsed> {
     let mut command = Cli::command();
     let words = words(args, &command).map_err(Unparsed::Mistake)?;
@@ -56,9 +56,9 @@ pub fn try_parse(args: Vec<String>) -> Result<Cli, Unparsed> {
     cli.map_err(|error| Unparsed::Clap(Box::new(error)))
 }
 
-/// Prints what clap has to say, which may be the help that was asked for, and ends the process.
+/// Prints the output of clap, which may be requested help, and ends the process.
 fn end_with(error: clap::Error) -> ! {
-    // A closed stream is no reason to say more.
+    // A closed stream needs no further message.
     if error.kind() == ErrorKind::DisplayVersion {
         let _ = write!(io::stdout(), "{}", version::text());
     } else if error.use_stderr() {
@@ -76,7 +76,7 @@ fn rendered(error: &clap::Error, color: bool) -> String {
     }
 }
 
-/// Says where a word that is no flag was probably meant to go.
+/// Adds a hint about the probable place of a word that is no flag.
 fn with_tip(mut error: clap::Error) -> clap::Error {
     let has_tip = error.get(ContextKind::SuggestedArg).is_some();
     let word = match error.get(ContextKind::InvalidArg) {

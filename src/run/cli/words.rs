@@ -1,4 +1,4 @@
-//! The words of a command line as scripts for T5X and SeqIO type them, turned into words of ours.
+//! Translates the words of a command line, as scripts for T5X and SeqIO type them, into Gimlet's.
 
 use std::path::Path;
 
@@ -6,14 +6,14 @@ use clap::Command;
 
 use super::{absl, flag_file};
 
-/// Marks, inside a `--gin_bindings` value, the flag that the user typed.
+/// Encloses, inside a `--gin_bindings` value, the flag that the user typed.
 const TYPED_AS: char = '\u{1}';
 
 /// The name under which SeqIO installs its script `cache_tasks_main.py`. A link of this name is `gimlet cache`.
 const CACHE_SCRIPT: &str = "seqio_cache_tasks";
 
-/// Turns what was typed, program first, into words that `command` knows, but for [`bindings`]: flag files are read
-/// and absl's flags translated.
+/// Translates the typed words, program first, into words that `command` knows, except for
+/// [`bindings`]: reads flag files and translates absl's flags.
 ///
 /// # Errors
 /// Flag files that cannot be read, flags without their values.
@@ -32,7 +32,7 @@ pub fn bindings(words: Vec<String>) -> Result<Vec<String>, anyhow::Error> {
     words.into_iter().map(binding).collect()
 }
 
-/// `(flag as typed, statement)` of a value of `--gin_bindings`.
+/// Returns `(flag as typed, statement)` of a value of `--gin_bindings`.
 pub fn typed(binding: &str) -> (String, String) {
     match binding.strip_prefix(TYPED_AS).and_then(|marked| marked.split_once(TYPED_AS)) {
         Some((flag, statement)) => (flag.to_string(), statement.to_string()),
@@ -40,7 +40,7 @@ pub fn typed(binding: &str) -> (String, String) {
     }
 }
 
-/// A program that is called by SeqIO's name for it does what SeqIO's does.
+/// Adds the command if the program is called by the name of SeqIO's script.
 fn with_command_of_program(mut args: Vec<String>) -> Vec<String> {
     let program = args.first().and_then(|program| Path::new(program).file_name());
     if program.is_some_and(|name| name == CACHE_SCRIPT) {
@@ -49,7 +49,7 @@ fn with_command_of_program(mut args: Vec<String>) -> Vec<String> {
     args
 }
 
-/// Where no command is given, `--run_mode` gives it, as it does to T5X's `main.py`.
+/// Adds the command from `--run_mode` if none is given, as in T5X's `main.py`.
 fn with_command_of_run_mode(mut args: Vec<String>) -> Vec<String> {
     if args.get(1).is_none_or(|word| !word.starts_with('-')) {
         return args;

@@ -1,4 +1,4 @@
-//! What the loaded libtorch offers.
+//! The capabilities of the loaded libtorch.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::nn::bridge::{
     CudaDevice, ProcessGroup, cuda_devices, cuda_version, has_process_group, torch_version,
 };
 
-/// libtorch's part of the report.
+/// Returns libtorch's part of the report.
 pub fn libtorch() -> Vec<Fact> {
     let threads = format!("{}, {} threads", torch_version(), tch::get_num_threads());
     let devices = cuda_devices();
@@ -50,7 +50,7 @@ fn process_groups() -> String {
     if names.is_empty() { "none in this libtorch".to_string() } else { names.join(", ") }
 }
 
-/// Whether the machine has an NVIDIA GPU with its driver, whatever this build can use.
+/// Whether the machine has an NVIDIA GPU with its driver, independently of this build.
 fn has_nvidia_driver() -> bool {
     Path::new("/proc/driver/nvidia/version").exists()
 }

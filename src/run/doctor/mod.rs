@@ -1,7 +1,7 @@
-//! `gimlet doctor`: what this build and machine support, and the command that mends what is missing.
+//! `gimlet doctor`: the capabilities of this build and machine, and commands that fix missing parts.
 //!
 //! The machine is described here, libtorch in the second program: [`report`] joins the two, so that
-//! the machine is described also where libtorch is absent or cannot be loaded.
+//! the machine is described even if libtorch is absent or cannot be loaded.
 
 #[cfg(feature = "torch")]
 mod libtorch;
@@ -19,10 +19,10 @@ use crate::storage::{CREDENTIALS, Credentials};
 
 use super::version;
 
-/// A line of the report: what, and how it stands.
+/// A line of the report: the topic and its state.
 pub type Fact = (&'static str, String);
 
-/// The report, a line a fact. Credentials are named, their values never shown.
+/// Returns the report, a line a fact. Credentials are named, but their values are never shown.
 pub fn report(libtorch: &[Fact]) -> String {
     let mut facts = vec![("gimlet", version::version())];
     facts.extend_from_slice(libtorch);
@@ -42,7 +42,7 @@ fn cpu() -> String {
     format!("{cores} cores; {}", bfloat16(&cpu_flags()))
 }
 
-/// The instruction sets that the kernel names; empty where it names them otherwise.
+/// Returns the instruction sets that the kernel names; empty if it uses another format.
 fn cpu_flags() -> Vec<String> {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = info.lines().find(|line| line.starts_with("flags") || line.starts_with("Features"));

@@ -1,10 +1,10 @@
-//! `gimlet doctor PATH`: what a run may do there, and which permission it lacks.
+//! `gimlet doctor PATH`: the actions that a run may do there, and its missing permissions.
 
 use std::fmt::Write;
 
 use crate::storage::{Outcome, Path, Probe, StorageError};
 
-/// What was tried in a folder, and whether all that a run needs is allowed.
+/// The attempts in a folder, and whether a run has all permissions.
 pub struct Examined {
     /// A line for each attempt.
     pub report: String,
@@ -12,10 +12,10 @@ pub struct Examined {
     pub is_sound: bool,
 }
 
-/// Tries what a run does in a folder.
+/// Tries the actions of a run in a folder.
 ///
 /// # Errors
-/// The text is no path.
+/// The text is not a path.
 pub fn examine(place: &str) -> Result<Examined, StorageError> {
     let path = Path::parse(place)?;
     let probes = path.probe();

@@ -1,4 +1,4 @@
-//! `gimlet gin check`: everything that is wrong with a configuration, at once.
+//! `gimlet gin check`: reports all mistakes of a configuration at once.
 
 use clap::Args;
 
@@ -16,7 +16,7 @@ use super::write;
 pub struct CheckArgs {
     #[command(flatten)]
     project: ProjectArgs,
-    /// Take warnings for errors.
+    /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
 }

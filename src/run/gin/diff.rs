@@ -1,7 +1,7 @@
-//! `gimlet gin diff`: what differs in meaning between two configurations.
+//! `gimlet gin diff`: prints the differences in meaning between two configurations.
 //!
-//! What is compared is what the root is given, macros and references followed, so that two files
-//! that say the same in other words are equal.
+//! It compares the values that the root gets, with macros and references resolved, so that two
+//! files that express the same in other words are equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub struct DiffArgs {
     reading: ReadingArgs,
 }
 
-/// Prints what differs; [`Failure::Said`] if something does.
+/// Prints the differences; [`Failure::Said`] if there are any.
 pub fn run(args: &DiffArgs, schemas: &[String]) -> Result<(), Failure> {
     let lines = |file: &String| -> Result<BTreeMap<String, String>, Failure> {
         let project =
@@ -37,7 +37,8 @@ pub fn run(args: &DiffArgs, schemas: &[String]) -> Result<(), Failure> {
     if differences.is_empty() { Ok(()) } else { Err(Failure::Said) }
 }
 
-/// One line for each path whose value differs; where a whole part is on one side only, its head.
+/// Returns one line for each path with different values; for a part on one side only, the line of
+/// its head.
 fn differences(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> String {
     let paths: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
     let mut out = String::new();
@@ -53,7 +54,7 @@ fn differences(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> St
             (None, Some(b)) => out.push_str(&format!("{path}: (nothing) -> {b}\n")),
             (None, None) => {}
         }
-        // What is below another configurable differs because of it.
+        // Values below a replaced configurable differ because of it.
         replaced = [a.get(path), b.get(path)]
             .iter()
             .flatten()

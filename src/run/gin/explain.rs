@@ -1,4 +1,4 @@
-//! `gimlet gin explain`: what a name means, what it is bound to, and where that comes from.
+//! `gimlet gin explain`: prints the meaning of a name, its value, and the place of the binding.
 
 use anyhow::anyhow;
 use clap::Args;
@@ -86,7 +86,7 @@ fn explain_parameter(schema: &'static Schema, param: &Param, project: &Project, 
     }
 }
 
-/// The value, where it was set, and what it replaced, the newest first.
+/// Adds the value, its place, and the values that it replaced, the newest first.
 fn history(bound: &Bound, project: &Project, out: &mut String) {
     let place = |span: Span| {
         let file = project.loaded.sources.file(span.file);

@@ -1,6 +1,6 @@
-//! `gimlet gin fmt`: gin files in the layout of the house.
+//! `gimlet gin fmt`: rewrites gin files in the standard layout.
 //!
-//! A file that cannot be laid out is left as it is, and so is one that is laid out already.
+//! A file with mistakes stays as it is, and so does a file that already has the layout.
 
 use std::fs;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::storage::Path;
 
 use super::{input, write};
 
-/// A difference that takes longer to find is shown less finely.
+/// A difference that takes longer to compute is shown with less detail.
 const DIFF_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Flags of `gimlet gin fmt`.
@@ -29,7 +29,7 @@ pub struct FmtArgs {
     check: bool,
 }
 
-/// Lays out every file, or says what would change.
+/// Formats every file, or prints what would change.
 pub fn run(args: &FmtArgs, color: bool) -> Result<(), Failure> {
     let mut failed = false;
     for file in &args.files {
@@ -44,7 +44,7 @@ pub fn run(args: &FmtArgs, color: bool) -> Result<(), Failure> {
     if failed { Err(Failure::Said) } else { Ok(()) }
 }
 
-/// Lays out one file. With `check`, whether it is laid out already.
+/// Formats one file. With `check`, returns whether it has the layout already.
 fn one(file: &str, check: bool) -> Result<bool, Failure> {
     let text = input::read(file)?;
     let formatted = gin::format(&text).map_err(|why| refusal(why, file, &text))?;
@@ -60,13 +60,13 @@ fn one(file: &str, check: bool) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// What would change, as a unified diff.
+/// Returns the changes as a unified diff.
 fn changes(name: &str, text: &str, formatted: &str) -> String {
     let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_lines(text, formatted);
     diff.unified_diff().header(name, &format!("{name}, formatted")).to_string()
 }
 
-/// Replaces the text of a file at once; links to it and its permissions stay.
+/// Replaces the text of a file atomically; links to it and its permissions stay.
 fn replace(file: &str, text: &str) -> Result<(), Failure> {
     let failure =
         |error: std::io::Error| Failure::World(anyhow!(error).context(format!("writing {file}")));

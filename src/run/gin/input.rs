@@ -8,10 +8,10 @@ use crate::gin::Source;
 use crate::run::failure::Failure;
 use crate::run::library::{read_anywhere, read_text};
 
-/// What a tool reads from standard input is called.
+/// The name of standard input in messages.
 const STDIN: &str = "<stdin>";
 
-/// What messages call the file.
+/// Returns the name of the file in messages.
 pub fn name(path: &str) -> &str {
     if path == "-" { STDIN } else { path }
 }
@@ -19,7 +19,7 @@ pub fn name(path: &str) -> &str {
 /// The text of a file.
 ///
 /// # Errors
-/// Where it cannot be read as text.
+/// A file that cannot be read as text.
 pub fn read(path: &str) -> Result<String, Failure> {
     let text = if path == "-" { read_text(io::stdin().lock()) } else { read_anywhere(path) };
     text.map_err(|error| Failure::usage(anyhow!("cannot read {}: {error}", name(path))))

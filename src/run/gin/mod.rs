@@ -1,7 +1,7 @@
-//! `gimlet gin`: what is done with gin files beside running them, one tool a file.
+//! `gimlet gin`: tools for gin files, one tool a file.
 //!
-//! A tool writes its result to standard output and what is wrong to standard error. It ends with
-//! status 1 where it found what it was asked to look for, such as a mistake in a file.
+//! A tool writes its result to standard output and errors to standard error. It ends with
+//! status 1 if it found what it looks for, such as a mistake in a file.
 
 mod check;
 mod diff;
@@ -28,7 +28,7 @@ pub struct GinToolArgs {
     /// The tool.
     #[command(subcommand)]
     pub tool: GinCommand,
-    /// Configurables of another project, as JSON, instead of ours; may be repeated.
+    /// Configurables of another project, as JSON, instead of Gimlet's; may be repeated.
     #[arg(long = "schema", value_name = "FILE.json", global = true)]
     pub schema: Vec<String>,
 }
@@ -36,11 +36,11 @@ pub struct GinToolArgs {
 /// A tool for gin files.
 #[derive(Debug, Subcommand)]
 pub enum GinCommand {
-    /// Report every mistake, and what is probably not meant; ends with status 1 on an error.
+    /// Report every mistake, and what is probably unintended; ends with status 1 on an error.
     Check(check::CheckArgs),
     /// Print the final configuration in gin's layout.
     Print(print::PrintArgs),
-    /// Say what a name means, what it is bound to and where that comes from.
+    /// Explain a name: its meaning, its value and the place of the binding.
     Explain(explain::ExplainArgs),
     /// Print the value that a key is bound to.
     Query(query::QueryArgs),
@@ -48,13 +48,13 @@ pub enum GinCommand {
     Schema,
     /// Write the page that lists every configurable.
     Reference(reference::ReferenceArgs),
-    /// Say what differs in meaning between two configurations.
+    /// Print the differences in meaning between two configurations.
     Diff(diff::DiffArgs),
-    /// Lay gin files out as the library's are; comments and meaning stay.
+    /// Format gin files in the library's layout; comments and meaning stay.
     Fmt(fmt::FmtArgs),
-    /// Serve an editor: mistakes, completion, documentation, definitions and renaming as one types.
+    /// Serve an editor: mistakes, completion, documentation, definitions and renaming while typing.
     Lsp(lsp::LspArgs),
-    /// Print what gin files say, one JSON object per statement and line.
+    /// Print the statements of gin files, one JSON object per statement and line.
     Parse(parse::ParseArgs),
 }
 
@@ -62,7 +62,7 @@ impl GinToolArgs {
     /// Runs the tool.
     ///
     /// # Errors
-    /// As the tool says; [`Failure::Said`] where its output says it all.
+    /// Those of the tool; [`Failure::Said`] if its output is the whole message.
     pub fn run(&self, color: bool) -> Result<(), Failure> {
         match &self.tool {
             GinCommand::Check(args) => check::run(args, &self.schema, color),

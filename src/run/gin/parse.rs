@@ -1,4 +1,5 @@
-//! `gimlet gin parse`: each file by itself as JSON, for programs and for comparing with gin-config.
+//! `gimlet gin parse`: prints each file by itself as JSON, for programs and for comparing with
+//! gin-config.
 //!
 //! Includes are named, not followed, and no name is looked up. Statements before a file's first
 //! mistake are printed, as gin-config reads them one after another.
@@ -12,7 +13,7 @@ use crate::run::failure::Failure;
 
 use super::{input, write};
 
-/// Records are gathered up to this many bytes, and then printed.
+/// Records are collected up to this many bytes, and then printed.
 const WORTH_WRITING: usize = 1 << 16;
 
 /// Flags of `gimlet gin parse`.
@@ -43,7 +44,7 @@ pub fn run(args: &ParseArgs, color: bool) -> Result<(), Failure> {
     if wrong { Err(Failure::Said) } else { Ok(()) }
 }
 
-/// Prints the records of one file; whether it is without mistakes.
+/// Prints the records of one file; returns whether it is without mistakes.
 fn print_records(name: &str, text: String, color: bool) -> Result<bool, Failure> {
     let mut sources = SourceMap::default();
     let source = SourceFile { name: input::name(name).to_string(), text, included_from: None };
@@ -70,8 +71,8 @@ fn print_records(name: &str, text: String, color: bool) -> Result<bool, Failure>
     Ok(correct)
 }
 
-/// Whether a statement ends on a line before the mistake, if there is one. A block of which a line
-/// is wrong does not: gin-config reads it whole or not at all.
+/// Whether a statement ends on a line before the mistake, if there is one. A block with a wrong
+/// line does not: gin-config reads a block completely or not at all.
 fn ends_before(statement: &Statement, mistake: Option<usize>, text: &str) -> bool {
     mistake.is_none_or(|at| {
         let between = text.get(statement.span.end..at);
@@ -132,7 +133,7 @@ impl Records<'_> {
         self.record("binding", fields, at)
     }
 
-    /// A statement's record: its own fields between those that all have.
+    /// Writes a statement's record: its own fields between the common ones.
     fn record(&mut self, kind: &str, fields: Json, at: usize) -> Result<(), Failure> {
         self.count += 1;
         let line = self.lines.number(at);
@@ -173,7 +174,7 @@ fn import_fields(import: &Import) -> Json {
     fields
 }
 
-/// The numbers of lines, counted from 1. Places are asked for in order, so each byte is seen once.
+/// The numbers of lines, counted from 1. Queries come in order, so each byte is seen once.
 struct Lines<'t> {
     text: &'t [u8],
     at: usize,
@@ -185,8 +186,8 @@ impl<'t> Lines<'t> {
         Self { text: text.as_bytes(), at: 0, number: 1 }
     }
 
-    /// The line of a byte that is not before the last one asked for. As in Python, a lone `\r`
-    /// ends a line too.
+    /// Returns the line of a byte, which must not lie before the last queried one. As in Python, a
+    /// lone `\r` ends a line too.
     fn number(&mut self, at: usize) -> usize {
         for i in self.at..at {
             let ends = match self.text[i] {

@@ -1,4 +1,4 @@
-//! `gimlet gin print`: the final configuration in gin's own layout.
+//! `gimlet gin print`: prints the final configuration in gin's own layout.
 
 use clap::Args;
 
@@ -13,10 +13,10 @@ use super::{input, write};
 pub struct PrintArgs {
     #[command(flatten)]
     project: ProjectArgs,
-    /// Print what running the root reaches: the values used, defaults too.
+    /// Print the values that a run of the root uses, defaults too.
     #[arg(long, conflicts_with = "untyped")]
     operative: bool,
-    /// Take every selector as known and with any parameter; leave out imports and includes.
+    /// Accept any selector with any parameter; leave out imports and includes.
     #[arg(long)]
     untyped: bool,
 }
@@ -37,7 +37,7 @@ pub fn run(args: &PrintArgs, schemas: &[String], color: bool) -> Result<(), Fail
     write(&operative_config_str(config, &reached, registry))
 }
 
-/// The files by themselves, each selector naming itself.
+/// Prints the files alone, with each selector as its own full name.
 fn untyped_config(args: &PrintArgs) -> Result<String, Failure> {
     let by_flag = &args.project.reading.by_flag;
     let names: Vec<&String> = by_flag.gin_file.iter().chain(&args.project.files).collect();

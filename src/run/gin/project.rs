@@ -1,4 +1,4 @@
-//! The configuration that a tool is asked about: files, flags and the configurables they may name.
+//! The configuration for a tool: files, flags and the configurables that they may name.
 
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -25,10 +25,10 @@ pub struct ProjectArgs {
 }
 
 impl ProjectArgs {
-    /// Loads the configuration of tools that are of no use without one.
+    /// Loads the configuration of tools that need one.
     ///
     /// # Errors
-    /// As [`Project::load`]; where neither a file nor a binding is given.
+    /// Those of [`Project::load`]; neither a file nor a binding is given.
     pub fn load(&self, schemas: &[String]) -> Result<Project, Failure> {
         let by_flag = &self.reading.by_flag;
         if self.files.is_empty() && by_flag.gin_file.is_empty() && by_flag.gin_bindings.is_empty() {
@@ -38,33 +38,33 @@ impl ProjectArgs {
     }
 }
 
-/// How files are read.
+/// Options for reading files.
 #[derive(Args, Debug)]
 pub struct ReadingArgs {
     /// Gin files by flag, which come before those named without one, and bindings.
     #[command(flatten)]
     pub by_flag: GinFileArgs,
-    /// What is run, where the files do not show it: a selector.
+    /// Selector of the configurable to run, if the files do not name it.
     #[arg(long = "root", value_name = "SELECTOR")]
     pub root: Option<String>,
 }
 
 /// A configuration with everything that it may name.
 pub struct Project {
-    /// Values still required and macros that nothing defines, which are no mistakes in a part.
+    /// Missing values and undefined macros, which are no mistakes in a part of a configuration.
     lacking: Vec<Diagnostic>,
-    /// Warnings of what nothing reads.
+    /// Warnings of bindings that nothing reads.
     unread: Vec<Diagnostic>,
     /// Every configurable that the files may name.
     pub registry: Registry,
     /// The configuration, mistakes among its warnings.
     pub loaded: Loaded,
-    /// What is run, if asked what it is the first; none where the files are only a part of a configuration.
+    /// The configurables to run, the main one first; empty if the files are only a part of a configuration.
     pub roots: Vec<&'static Schema>,
 }
 
 impl Project {
-    /// Loads the configuration. Values still required and macros that nothing defines are no
+    /// Loads the configuration. Missing values and undefined macros are no
     /// mistakes yet.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Project {
         Ok(Self { registry, loaded, lacking, unread, roots })
     }
 
-    /// The project with what is missing for its root to run, and what nothing reads, among the diagnostics.
+    /// Adds to the diagnostics the values that the root needs, and the bindings that nothing reads.
     pub fn complete(mut self) -> Self {
         let running = running(&self.roots, &self.loaded.config);
         if !self.roots.is_empty() {
@@ -107,7 +107,7 @@ impl Project {
         self
     }
 
-    /// The project if no file is wrong, so that its configuration can be printed.
+    /// Returns the project if all files are correct, so that its configuration can be printed.
     ///
     /// # Errors
     /// Every mistake.
@@ -119,10 +119,10 @@ impl Project {
         Ok(self)
     }
 
-    /// What is run.
+    /// Returns the configurable to run.
     ///
     /// # Errors
-    /// Where neither a flag nor the files say it.
+    /// Neither a flag nor the files name it.
     pub fn root(&self) -> Result<&'static Schema, Failure> {
         self.roots.first().copied().ok_or_else(|| {
             let known = ROOTS.join(", ");
@@ -132,13 +132,13 @@ impl Project {
         })
     }
 
-    /// The diagnostics with the texts to show them in.
+    /// Combines diagnostics with their texts.
     pub fn diagnostics(&self, list: Vec<Diagnostic>) -> Diagnostics {
         Diagnostics { sources: self.loaded.sources.clone(), list }
     }
 }
 
-/// The registry that `--schema` files declare; without any, ours.
+/// Returns the registry that `--schema` files declare; without any, Gimlet's own.
 ///
 /// # Errors
 /// A file that cannot be read, or is no schema.
@@ -154,7 +154,7 @@ pub fn registry_for(paths: &[String]) -> Result<Registry, Failure> {
         .map_err(|error| Failure::usage(anyhow!(error)))
 }
 
-/// A run's folder stands for the configuration that the run wrote there.
+/// Converts a run's folder to the configuration that the run wrote there.
 fn file_of(path: &str) -> String {
     match Path::parse(path).and_then(|path| path.is_dir()).unwrap_or(false) {
         true => format!("{}/config.gin", path.trim_end_matches('/')),

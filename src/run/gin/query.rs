@@ -1,4 +1,4 @@
-//! `gimlet gin query`: one bound value, as gin's `query_parameter` gives it.
+//! `gimlet gin query`: prints one bound value, as gin's `query_parameter` gives it.
 
 use anyhow::anyhow;
 use clap::Args;
@@ -19,7 +19,7 @@ pub struct QueryArgs {
     project: ProjectArgs,
 }
 
-/// Prints the value: that of this scope alone, references unevaluated, defaults not counted.
+/// Prints the value of this scope alone, with references not evaluated and without defaults.
 pub fn run(args: &QueryArgs, schemas: &[String]) -> Result<(), Failure> {
     let project = args.project.load(schemas)?.readable()?;
     match query(&args.key, &project.loaded, &project.registry) {

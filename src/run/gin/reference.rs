@@ -1,4 +1,4 @@
-//! `gimlet gin reference`: the page that lists every configurable.
+//! `gimlet gin reference`: writes the page that lists every configurable.
 
 use std::fs;
 

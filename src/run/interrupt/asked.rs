@@ -1,4 +1,4 @@
-//! How `gimlet-torch` answers signals.
+//! Handles signals in `gimlet-torch`.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,11 +11,11 @@ use signal_hook::low_level;
 
 use super::{SIGNALS, mask};
 
-/// Signals within so many milliseconds are one request: `timeout` sends SIGTERM twice, to the process and to its
-/// group, and closing a terminal sends SIGHUP from the system and from the shell.
+/// Signals within this many milliseconds are one request: `timeout` sends SIGTERM twice, to the
+/// process and to its group, and closing a terminal sends SIGHUP from the system and from the shell.
 const ONE_REQUEST_MILLIS: u64 = 300;
 
-/// Whether the process was asked to end.
+/// Whether a signal has asked the process to end.
 pub struct Interrupt {
     start: Instant,
     /// Milliseconds from `start` to the first signal, plus 1; 0 before it.
@@ -25,7 +25,7 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Listens from now on, also to what came while it could not.
+    /// Starts listening, and handles signals that were held back before.
     ///
     /// # Errors
     /// The system's.
@@ -46,7 +46,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Set once a signal has come.
+    /// A flag that is set once a signal has come.
     pub fn stop(&self) -> &AtomicBool {
         &self.stop
     }
@@ -68,7 +68,7 @@ impl Interrupt {
     }
 }
 
-/// Lets through what [`super::hold`] kept back.
+/// Delivers the signals that [`super::hold`] held back.
 ///
 /// # Errors
 /// The system's.
@@ -78,14 +78,14 @@ pub fn release() -> io::Result<()> {
 
 fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: nothing is set, and zeros are a valid `sigaction` where the call fails.
+    // SAFETY: nothing is set, and zeros are a valid `sigaction` if the call fails.
     unsafe {
         libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
         action.assume_init().sa_sigaction == libc::SIG_IGN
     }
 }
 
-/// Whether a signal so many milliseconds after the first one is a second request.
+/// Whether a signal this many milliseconds after the first one is a second request.
 fn insists(first: u64, now: u64) -> bool {
     now.saturating_sub(first) > ONE_REQUEST_MILLIS
 }
@@ -98,7 +98,7 @@ mod tests {
     fn signals_at_once_are_one_request_and_later_ones_insist() {
         assert!(!insists(1_000, 1_000) && !insists(1_000, 1_300));
         assert!(insists(1_000, 1_301));
-        // A clock that another thread read earlier.
+        // The clock value may be older, if another thread read it earlier.
         assert!(!insists(1_000, 999));
     }
 }

@@ -1,8 +1,9 @@
 //! Signals that ask a run to end: SIGINT (Ctrl-C), SIGTERM (schedulers) and SIGHUP (a terminal that closes).
 //!
-//! The first one asks: the run saves what it has, and ends with 128 plus the signal's number, as shells say it of
-//! programs that a signal ended. A second one ends the process at once, with the same kind of status. A signal that the
-//! process was started to ignore, as `nohup` does it with SIGHUP, stays ignored.
+//! The first one asks: the run saves its state, and ends with 128 plus the signal's number, which
+//! shells use for programs that a signal ended. A second one ends the process at once, with the
+//! same kind of status. A signal that was ignored when the process started, such as SIGHUP under
+//! `nohup`, stays ignored.
 
 #[cfg(feature = "torch")]
 mod asked;
@@ -18,8 +19,8 @@ pub use asked::{Interrupt, release};
 
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// Keeps signals back: those that arrive while `gimlet-torch` loads libtorch are delivered once it can answer them.
-/// To be called in the process that becomes it.
+/// Holds signals back: those that arrive while `gimlet-torch` loads libtorch are delivered when it
+/// can handle them. Must be called in the process that becomes `gimlet-torch`.
 ///
 /// # Errors
 /// The system's.
@@ -29,8 +30,8 @@ pub fn hold() -> io::Result<()> {
 
 fn mask(how: i32) -> io::Result<()> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the set is initialized by the first call, and the calls take plain numbers beside it. All are
-    // async-signal-safe, so that they may stand between fork and exec.
+    // SAFETY: the first call initializes the set, and the other arguments are plain numbers. All
+    // calls are async-signal-safe, so they are allowed between fork and exec.
     let failure = unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for signal in SIGNALS {

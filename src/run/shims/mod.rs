@@ -1,5 +1,5 @@
-//! `gimlet shims`: a folder that stands where scripts expect T5X and SeqIO. Its small Python programs hand their
-//! command lines over to `gimlet`.
+//! `gimlet shims`: writes a folder that scripts can use in place of T5X and SeqIO. Its small Python
+//! programs pass their command lines to `gimlet`.
 
 use std::fs;
 use std::io;
@@ -21,8 +21,8 @@ pub struct ShimsArgs {
     pub dir: PathBuf,
 }
 
-/// Each program with the words that it puts before those it was given: the programs of T5X and SeqIO, and those that
-/// T5X's documentation calls. `main.py` has none: the command is in `--run_mode`.
+/// The programs, each with the words that it puts before its arguments: those of T5X and SeqIO, and
+/// those that T5X's documentation calls. `main.py` has none: its command is in `--run_mode`.
 const PROGRAMS: [(&str, &[&str]); 10] = [
     ("t5x/train.py", &["train"]),
     ("t5x/train_unfragmented.py", &["train"]),
@@ -36,18 +36,18 @@ const PROGRAMS: [(&str, &[&str]); 10] = [
     ("seqio_cache_tasks", &["cache"]),
 ];
 
-/// The packages in which `python3 -m t5x.train` looks.
+/// The packages in which `python3 -m t5x.train` looks for modules.
 const PACKAGES: [&str; 3] = ["t5x", "seqio", "seqio/scripts"];
 
 const PROGRAM: &str = include_str!("program.py");
 const PACKAGE: &str = include_str!("package.py");
-/// Every file of ours says so.
+/// A text that every file of this command contains.
 const SIGNATURE: &str = "`gimlet shims`";
 
 /// Writes the folder.
 ///
 /// # Errors
-/// Files of these names that are not of this command; a disk that takes no more.
+/// Existing files of these names from elsewhere; a full disk.
 pub(super) fn shims_command(args: &ShimsArgs) -> Result<(), Failure> {
     let dir = &args.dir;
     let programs = PROGRAMS.map(|(name, words)| (dir.join(name), program(name, words)));
@@ -74,7 +74,7 @@ fn program(name: &str, words: &[&str]) -> String {
     text.replace("* FOLDERS", &format!("* {num_folders}"))
 }
 
-/// Whether a file is there that is not ours, such as one of a real T5X.
+/// Whether a file exists that this command did not write, such as one of a real T5X.
 fn is_of_others(file: &Path) -> bool {
     fs::read_to_string(file).map_or(file.exists(), |text| !text.contains(SIGNATURE))
 }

@@ -1,4 +1,4 @@
-//! `gimlet task batches`: the training batches of a run, row by row.
+//! `gimlet task batches`: prints the training batches of a run, row by row.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::vocab::Vocabulary;
 use super::show::{label, some};
 use super::{failure, tasks_of};
 
-/// Characters of the picture of a row.
+/// Width of the picture of a row, in characters.
 const WIDTH: usize = 64;
 
 /// Flags of `gimlet task batches`.
@@ -62,7 +62,7 @@ pub(super) fn run(args: &BatchesArgs, color: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The vocabularies of the task, or of any of the mixture's tasks, which have the same.
+/// Returns the vocabularies of the task, or of one of the mixture's tasks, which share them.
 fn vocabularies(
     name: &str,
     configured: &Configured<Train>,
@@ -99,7 +99,8 @@ impl Shown<'_> {
         write("\n")
     }
 
-    /// A feature of a row: tokens by example; nothing of what only describes them.
+    /// Describes a feature of a row: its tokens by example; nothing for features that only describe
+    /// them.
     fn feature(&self, batch: &Batch, feature: &BatchFeature, row: usize) -> String {
         let (name, range) = (&*feature.name, row * feature.length..(row + 1) * feature.length);
         let ids = match &feature.values {
@@ -135,7 +136,7 @@ impl Shown<'_> {
         out
     }
 
-    /// An example of a row: where it lies, its ids, its pieces and its text.
+    /// Describes an example of a row: its place, its ids, its pieces and its text.
     fn segment(
         &self,
         number: i32,
@@ -156,8 +157,8 @@ impl Shown<'_> {
         out
     }
 
-    /// The row as one line: the number of the example at each place, and dots for padding. A character of a long
-    /// row stands for several places.
+    /// Draws the row as one line: the number of the example at each place, and dots for padding. A
+    /// character of a long row stands for several places.
     fn picture(&self, segments: &[i32]) -> String {
         let each = segments.len().div_ceil(WIDTH).max(1);
         let digit = |segment: i32| match segment {
@@ -175,7 +176,8 @@ impl Shown<'_> {
     }
 }
 
-/// The number of the example at each place of a row, 0 for padding; without packing there is one.
+/// Returns the number of the example at each place of a row, 0 for padding; without packing there
+/// is one.
 fn segments_of(batch: &Batch, name: &str, row: usize, ids: &[i32]) -> Vec<i32> {
     if batch.feature(name).is_some()
         && let Some(segments) = batch.rows_of(name).nth(row)

@@ -1,4 +1,4 @@
-//! `gimlet task check`: every mistake in tasks and mixtures, at once.
+//! `gimlet task check`: reports every mistake in tasks and mixtures at once.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -29,14 +29,14 @@ pub struct CheckArgs {
     /// names.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Check what gin files say, and neither vocabularies nor data.
+    /// Check the gin files, but neither vocabularies nor data.
     #[arg(long)]
     offline: bool,
     #[command(flatten)]
     files: TaskFileArgs,
 }
 
-/// Prints what is wrong on standard error, and a summary.
+/// Prints mistakes on standard error, and a summary.
 pub(super) fn run(args: &CheckArgs, color: bool) -> Result<(), Failure> {
     if args.names.is_empty() && args.files.says_nothing() {
         return Err(Failure::usage(anyhow!(
@@ -94,10 +94,10 @@ fn selected(args: &CheckArgs, tasks: &GinTasks) -> Result<Vec<Declared>, Failure
     Ok(selected)
 }
 
-/// Tasks that are checked at once: most of the time goes into waiting for servers.
+/// Number of tasks that are checked at once: most of the time is spent waiting for servers.
 const THREADS: usize = 32;
 
-/// What is found of each, in their order, asked on many threads.
+/// Calls `ask` on each item in many threads; returns the results in the order of the items.
 fn each<T: Sync, R: Send + Sync>(items: &[T], ask: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let found: Vec<OnceLock<R>> = items.iter().map(|_| OnceLock::new()).collect();
@@ -115,7 +115,7 @@ fn each<T: Sync, R: Send + Sync>(items: &[T], ask: impl Fn(&T) -> R + Sync) -> V
     found.into_iter().map(|place| place.into_inner().expect("every item was asked")).collect()
 }
 
-/// Answers by question: who asks what another asks at the moment waits for that one's answer.
+/// Answers by question: a second request for a pending answer waits for it.
 struct Answers<K, V>(Mutex<HashMap<K, Arc<OnceLock<V>>>>);
 
 impl<K, V> Default for Answers<K, V> {
@@ -134,12 +134,12 @@ impl<K: Eq + Hash, V: Clone> Answers<K, V> {
     }
 }
 
-/// What was asked already, since a network may take its time to fail.
+/// Answers so far, kept because a network may take long to fail.
 #[derive(Default)]
 struct Asked {
-    /// Why a vocabulary cannot be loaded.
+    /// The error of loading each vocabulary.
     vocabularies: Answers<VocabularySpec, Option<String>>,
-    /// Why data cannot be reached, by their source as it shows.
+    /// The error of reaching data, by the debug text of their source.
     unreachable: Answers<String, Option<String>>,
 }
 
@@ -149,7 +149,8 @@ impl Asked {
         self.vocabularies.get(spec.clone(), ask)
     }
 
-    /// Splits without files; data that cannot be reached are asked for by one of their tasks.
+    /// Reports splits without files; only one of the tasks with the same data reports data out of
+    /// reach.
     fn mistakes_in_data(&self, task: &Task) -> Vec<String> {
         let mut first = None;
         let unreachable = self.unreachable.get(format!("{:?}", task.source), || {
@@ -170,7 +171,7 @@ impl Asked {
     }
 }
 
-/// What is wrong; with vocabularies and data too unless checking offline.
+/// Returns the mistakes; with those in vocabularies and data unless checking offline.
 fn mistakes(one: &Declared, tasks: &GinTasks, asked: Option<&Asked>) -> Vec<String> {
     match tasks.get(&one.name) {
         Err(error) => vec![error.to_string()],
@@ -180,14 +181,14 @@ fn mistakes(one: &Declared, tasks: &GinTasks, asked: Option<&Asked>) -> Vec<Stri
             if let Some(asked) = asked {
                 let features = task.output_features.values();
                 found.extend(features.filter_map(|feature| asked.mistake_in(&feature.vocabulary)));
-                // Features mostly share a vocabulary.
+                // Features usually share a vocabulary.
                 found.dedup();
                 found.extend(asked.mistakes_in_data(&task));
             }
             found
         }
         Ok(TaskOrMixture::Mixture(_)) => {
-            // Rates may be numbers of examples, which only the data tell.
+            // Rates may be numbers of examples, which need the data.
             let error = match asked {
                 Some(_) => mixture_rates(&one.name, tasks).err(),
                 None => subtasks(&one.name, tasks).err(),
@@ -197,7 +198,7 @@ fn mistakes(one: &Declared, tasks: &GinTasks, asked: Option<&Asked>) -> Vec<Stri
     }
 }
 
-/// Splits without files, or why there are no splits.
+/// Reports splits without files, or the reason why there are no splits.
 fn errors_in_data(task: &Task) -> Vec<DataError> {
     match task_splits(task) {
         Err(error) => vec![error],

@@ -1,4 +1,4 @@
-//! `gimlet task list`: what there is, and from where.
+//! `gimlet task list`: lists tasks and mixtures with their places.
 
 use anyhow::anyhow;
 use clap::Args;
@@ -66,7 +66,7 @@ fn line(one: &Declared, width: usize, tasks: &GinTasks, paint: Paint) -> String 
     format!("{kind:<8} {name}  {place}  {detail}\n")
 }
 
-/// `a 75%, b 25%`: how often each task of a mixture is drawn.
+/// Formats how often each task of a mixture is drawn: `a 75%, b 25%`.
 fn shares(name: &str, tasks: &GinTasks) -> String {
     match mixture_rates(name, tasks) {
         Ok(rates) => {
@@ -78,7 +78,7 @@ fn shares(name: &str, tasks: &GinTasks) -> String {
     }
 }
 
-/// Three digits that count: 75, 2.5, 0.0123.
+/// Formats three significant digits: 75, 2.5, 0.0123.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let digits = 2 - percent.abs().log10().floor().clamp(-6.0, 2.0) as i32;

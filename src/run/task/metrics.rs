@@ -1,4 +1,4 @@
-//! `gimlet task metrics`: a task's metrics of predictions that lie in a file.
+//! `gimlet task metrics`: computes a task's metrics for predictions in a file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::storage::Path;
 
 use super::{TaskFileArgs, failure, parse_length, tasks_of};
 
-/// Characters of a value that an error shows.
+/// Number of characters of a value that an error shows.
 const SHOWN: usize = 60;
 
 /// Flags of `gimlet task metrics`.
@@ -109,10 +109,10 @@ impl MetricsArgs {
 
 /// The output of a model for one example.
 struct Output {
-    /// A text that is not postprocessed yet, or a value that is.
+    /// A text before postprocessing, or a value after it.
     prediction: Option<Prediction>,
     score: Option<Value>,
-    /// The target that was logged beside it.
+    /// The logged target.
     target: Option<Value>,
 }
 
@@ -147,7 +147,7 @@ impl Outputs {
         Ok(Self { file: file.to_string(), lines: lines.collect::<Result<_, _>>()? })
     }
 
-    /// Those of the examples, of which there must be one for each.
+    /// Returns the outputs for the examples; there must be one for each.
     fn of(mut self, examples: &[Example], args: &MetricsArgs) -> Result<Self, Failure> {
         if args.num_examples.is_some() {
             self.lines.truncate(examples.len());
@@ -170,7 +170,7 @@ impl Output {
         let json: Value = serde_json::from_str(line)
             .map_err(|error| format!("malformed JSON at column {}, {expected}", error.column()))?;
         let get = |key: &str| json.get(key).cloned();
-        // Evaluations of Gimlet's write the model's text as 'output' and what the metrics were given as
+        // Gimlet's evaluations write the model's text as 'output' and the input of the metrics as
         // 'prediction'; T5X's inference has the text there.
         let prediction = match (get("output"), get("prediction")) {
             (Some(Value::String(text)), _) | (None, Some(Value::String(text))) => {
@@ -187,7 +187,7 @@ impl Output {
     }
 }
 
-/// The values of all metrics by key.
+/// Computes the values of all metrics by key.
 fn scored(
     task: &Task,
     examples: &[Example],
@@ -206,7 +206,7 @@ fn scored(
     Ok(values)
 }
 
-/// The targets as metrics take them, which must be those that the file names beside its predictions.
+/// Returns the targets for the metrics, which must equal those in the file, if it has any.
 fn targets(
     task: &Task,
     examples: &[Example],

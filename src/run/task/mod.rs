@@ -44,7 +44,7 @@ pub enum TaskCommand {
     Import(import::ImportArgs),
     /// Measure a task: lengths, padding with and without packing, examples and tokens a second.
     Stats(stats::StatsArgs),
-    /// Print the batches that a run trains on: where the examples of each row lie, their tokens and text.
+    /// Print the batches that a run trains on: the place of each example in its row, its tokens and text.
     Batches(Box<batches::BatchesArgs>),
     /// Score predictions in a file with a task's metrics.
     Metrics(metrics::MetricsArgs),
@@ -68,7 +68,7 @@ impl TaskToolArgs {
     }
 }
 
-/// Which tasks a tool knows: those of gin files and modules, or all that come with Gimlet.
+/// The source of a tool's tasks: gin files and modules, or all that come with Gimlet.
 #[derive(Args, Debug)]
 pub struct TaskFileArgs {
     /// The task files; a run's gin file serves, since it imports its tasks.
@@ -95,7 +95,8 @@ impl TaskFileArgs {
         files.gin_file.is_empty() && files.gin_bindings.is_empty() && self.module_import.is_empty()
     }
 
-    /// Whether the given files declare it: not a module of the library that they only import.
+    /// Whether the given files declare it; a module of the library that they only import does not
+    /// count.
     fn declare(&self, one: &Declared) -> bool {
         let Some(path) = one.place.strip_prefix(TASK_LIBRARY) else { return true };
         let path = path.trim_start_matches('/');
@@ -103,7 +104,7 @@ impl TaskFileArgs {
         self.module_import.iter().any(|module| path.starts_with(&file(module)))
     }
 
-    /// Where the caches of the tasks are looked for.
+    /// Returns the folders with the caches of the tasks.
     fn caches(&self) -> Caches {
         let mut caches = caches_of(&self.gin);
         let modules = self.module_import.iter();
@@ -112,7 +113,7 @@ impl TaskFileArgs {
     }
 }
 
-/// Every module of the task library.
+/// Returns every module of the task library.
 fn library_modules() -> Vec<String> {
     let files = Library::files();
     let inner = files.iter().filter_map(|(name, _)| {
@@ -121,17 +122,17 @@ fn library_modules() -> Vec<String> {
     inner.map(|path| path.replace('/', ".")).collect()
 }
 
-/// The user's mistake, or the world's fault.
+/// Converts an error to a mistake of the user's or another fault.
 pub(super) fn failure(error: DataError) -> Failure {
     if error.is_users() { Failure::usage(error) } else { Failure::world(error) }
 }
 
-/// The tasks that a name stands for; what is wrong with a mixture, with its place.
+/// Returns the tasks that a name stands for; an error in a mixture carries its place.
 fn tasks_of(name: &str, tasks: &GinTasks) -> Result<Vec<Arc<Task>>, Failure> {
     subtasks(name, tasks).map_err(|error| failure(tasks.placed(name, error)))
 }
 
-/// The lengths of `--task_feature_lengths`: `inputs=512,targets=114`.
+/// Parses the lengths of `--task_feature_lengths`: `inputs=512,targets=114`.
 fn parse_length(text: &str) -> Result<(String, usize), String> {
     let expected = || format!("expected FEATURE=LENGTH, found `{text}`");
     let (feature, length) = text.split_once('=').ok_or_else(expected)?;

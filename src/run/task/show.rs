@@ -1,4 +1,4 @@
-//! `gimlet task show`: examples as they pass through a task's pipeline.
+//! `gimlet task show`: prints examples after each step of a task's pipeline.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub struct ShowArgs {
     /// Seed of random preprocessors.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Characters, and ids, of a feature to print at most.
+    /// Maximum number of characters, and ids, of a feature to print.
     #[arg(long, value_name = "N", default_value_t = 400)]
     limit: usize,
     /// Read tasks with a cache step from their caches, as USE_CACHED_TASKS of a run; the caches are looked
@@ -105,7 +105,8 @@ impl<'a> Shown<'a> {
         write(&format!("{}\n", self.paint.text(Color::Bold, &line)))
     }
 
-    /// The source's records, or what the cache holds, and what each preprocessor makes of them.
+    /// Prints the source's records, or the records of the cache, and the output of each
+    /// preprocessor.
     fn steps(&self) -> Result<(), Failure> {
         let cached = self.num_cached().map_err(failure)?;
         let names = self.task.preprocessors.iter().map(|preprocessor| preprocessor.name());
@@ -124,7 +125,7 @@ impl<'a> Shown<'a> {
         Ok(())
     }
 
-    /// The preprocessors up to the cache step, where the cache is read.
+    /// Returns the number of preprocessors up to the cache step; 0 without a cache.
     fn num_cached(&self) -> Result<usize, DataError> {
         Ok(match self.options.cache {
             Some(_) => cache_step(self.task)?.map_or(0, |step| step.index + 1),
@@ -132,7 +133,7 @@ impl<'a> Shown<'a> {
         })
     }
 
-    /// What a feature converter is given: the output features, trimmed.
+    /// Prints the input of a feature converter: the output features, trimmed.
     fn output(&self) -> Result<(), Failure> {
         let lengths = self.options.lengths.iter().flatten();
         let lengths: Vec<String> =
@@ -155,7 +156,7 @@ impl<'a> Shown<'a> {
         Ok(())
     }
 
-    /// A feature's lines: its value, and behind token ids their pieces and their text.
+    /// Returns a feature's lines: its value, and for token ids their pieces and their text.
     fn feature(&self, key: &str, value: &Value) -> String {
         let limit = self.args.limit;
         let key = key.to_string();
@@ -202,8 +203,8 @@ impl<'a> Shown<'a> {
         shown
     }
 
-    /// Pieces in alternating colours; with segments, each example of a row in its own, numbered
-    /// where colours cannot be seen.
+    /// Returns pieces in alternating colours; with segments, each example of a row in its own
+    /// colour, with numbers if there are no colours.
     fn pieces(&self, vocabulary: &dyn Vocabulary, ids: &[i32], segments: Option<&[i32]>) -> String {
         let mut out = Vec::new();
         let mut last = 0;
@@ -223,7 +224,7 @@ impl<'a> Shown<'a> {
         out.join(" ")
     }
 
-    /// One packed row, as the converter of the task's usual model makes it.
+    /// Prints one packed row, from the converter of the task's usual model.
     fn rows(&self, tasks: &dyn TaskProvider) -> Result<(), Failure> {
         let names: Vec<&str> = self.task.output_features.keys().map(String::as_str).collect();
         let converter = match names[..] {
@@ -283,12 +284,12 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The name of a line, wide enough for those that are usual.
+/// Formats the name of a line, with a width for the usual names.
 pub(super) fn label(name: &str) -> String {
     format!("  {name:<21} ")
 }
 
-/// Values between spaces, at most `limit` of them.
+/// Joins values with spaces, at most `limit` of them.
 pub(super) fn some<T: ToString>(values: impl ExactSizeIterator<Item = T>, limit: usize) -> String {
     let more = values.len().saturating_sub(limit);
     let mut shown: Vec<String> = values.take(limit).map(|value| value.to_string()).collect();

@@ -1,4 +1,4 @@
-//! `gimlet task stats`: how long examples are, what padding costs, and how fast they come.
+//! `gimlet task stats`: measures the length of examples, the share of padding, and the speed.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -107,7 +107,7 @@ fn length(value: Option<&Value>) -> usize {
     }
 }
 
-/// The length of a row by feature: as given, or that of the longest example.
+/// Returns the length of a row by feature: the given one, or that of the longest example.
 fn limits(
     lengths: &BTreeMap<String, Vec<usize>>,
     given: &BTreeMap<String, usize>,
@@ -119,7 +119,7 @@ fn limits(
     lengths.iter().map(limit).collect()
 }
 
-/// Quantiles, and the number of examples by length, in ranges that double.
+/// Prints quantiles, and the number of examples by length, in ranges of doubling size.
 fn histogram(name: &str, lengths: &[usize]) -> String {
     const WIDTH: usize = 40;
     let mut sorted = lengths.to_vec();
@@ -147,7 +147,7 @@ fn histogram(name: &str, lengths: &[usize]) -> String {
     out
 }
 
-/// How much of a batch is padding: an example a row, and packed as SeqIO packs.
+/// Describes the share of padding: with one example a row, and packed as SeqIO packs.
 fn padding(lengths: &BTreeMap<String, Vec<usize>>, limits: &BTreeMap<String, usize>) -> String {
     let count = lengths.values().map(Vec::len).max().unwrap_or(0);
     let rows = packed_rows(lengths, limits, count);
@@ -168,7 +168,7 @@ fn padding(lengths: &BTreeMap<String, Vec<usize>>, limits: &BTreeMap<String, usi
     out
 }
 
-/// Rows, where each takes the examples that follow while all their features fit.
+/// Counts rows, each of which takes the next examples as long as all their features fit.
 fn packed_rows(
     lengths: &BTreeMap<String, Vec<usize>>,
     limits: &BTreeMap<String, usize>,

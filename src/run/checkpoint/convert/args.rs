@@ -1,4 +1,4 @@
-//! The flags of `gimlet checkpoint convert`, and what a format that is written needs of them.
+//! The flags of `gimlet checkpoint convert`, and the requirements of each target format.
 
 use clap::{Args, ValueEnum};
 
@@ -25,7 +25,7 @@ pub struct ConvertArgs {
     /// A checkpoint of any format, or a folder of checkpoints.
     #[arg(value_name = "FROM")]
     pub(super) from: String,
-    /// What to write. For t5x and orbax, a folder of checkpoints or its new `checkpoint_N`; for mesh_tensorflow, a
+    /// The target. For t5x and orbax, a folder of checkpoints or its new `checkpoint_N`; for mesh_tensorflow, a
     /// folder of checkpoints or its new `model.ckpt-N`; for the others, a folder with `config.json` and
     /// weights, or for torch one file `.pth`, `.pt` or `.bin`.
     #[arg(value_name = "TO")]
@@ -36,27 +36,27 @@ pub struct ConvertArgs {
     /// Type that parameters are rounded to; by default each keeps its own.
     #[arg(long, value_enum)]
     dtype: Option<FloatType>,
-    /// Go on in a bucket though another process seems to write there: it is known to be dead.
+    /// Continue in a bucket although another process seems to write there; only for a dead process.
     #[arg(long = "take_over")]
     take_over: bool,
     #[command(flatten)]
     pub(super) model: ModelArgs,
 }
 
-/// What a checkpoint does not say of a model of transformers.
+/// Parameters of a model of transformers that a checkpoint does not contain.
 #[derive(Args, Debug)]
 pub struct ModelArgs {
     /// SentencePiece model, written beside the weights with the tokenizer's files.
     #[arg(long, value_name = "SPM")]
     pub(super) vocabulary: Option<String>,
-    /// Sentinel tokens behind the vocabulary's own pieces; by default 100, none where those hold them,
-    /// and 125 for ByT5.
+    /// Sentinel tokens after the vocabulary's own pieces; by default 100, none if the pieces
+    /// include them, and 125 for ByT5.
     #[arg(long = "extra_ids", value_name = "N")]
     extra_ids: Option<usize>,
-    /// Attention heads; by default those of the bias of relative positions.
+    /// Attention heads; by default as in the relative position bias.
     #[arg(long = "num_heads", value_name = "N")]
     num_heads: Option<usize>,
-    /// Model of transformers; by default what the arrays look like.
+    /// Model of transformers; by default the one that fits the arrays.
     #[arg(long = "model_type", value_parser = ["t5", "mt5", "umt5", "longt5"])]
     model_type: Option<String>,
     /// LongT5's window on either side; by default 127.
@@ -103,12 +103,12 @@ impl ConvertArgs {
         self.dtype.map(FloatType::dtype)
     }
 
-    /// Those of a format of T5X.
+    /// Returns the options for the formats of T5X.
     pub(super) fn native(&self) -> NativeOptions {
         NativeOptions { dtype: self.dtype(), takeover: self.take_over.into() }
     }
 
-    /// Those of a format of weights.
+    /// Returns the options for the formats of weights.
     pub(super) fn options(&self) -> Result<HuggingFaceOptions, Failure> {
         Ok(HuggingFaceOptions {
             weights: self.format().weights().expect("asked of weights only"),
@@ -134,7 +134,7 @@ impl TargetFormat {
         }
     }
 
-    /// What a checkpoint of it is recognized as.
+    /// Returns the format as which its checkpoints are recognized.
     pub(super) fn recognized(self) -> Format {
         match self {
             Self::T5x => Format::T5x,
@@ -144,12 +144,12 @@ impl TargetFormat {
         }
     }
 
-    /// Whether its names tell the step.
+    /// Whether its names contain the step.
     pub(super) fn is_of_a_step(self) -> bool {
         self.weights().is_none()
     }
 
-    /// Where in a folder the checkpoint of a step goes.
+    /// Returns the place of a step's checkpoint in a folder.
     pub(super) fn place(self, folder: &Path, step: u64) -> Path {
         match self {
             Self::MeshTensorFlow => bundle_prefix(folder, step),
@@ -157,7 +157,7 @@ impl TargetFormat {
         }
     }
 
-    /// The step that the name of a place tells.
+    /// Returns the step in the name of a place.
     pub(super) fn step_at(self, place: &Path) -> Option<u64> {
         match self {
             Self::MeshTensorFlow => step_of_bundle(place.file_name()),
@@ -165,7 +165,7 @@ impl TargetFormat {
         }
     }
 
-    /// Does what a conversion that was killed at its very end may have left undone.
+    /// Completes the last action of a conversion that was killed at its very end.
     pub(super) fn settle(self, place: &Path) -> Result<(), Failure> {
         if self == Self::MeshTensorFlow {
             name_newest(&place.folder()).map_err(failure)?;
@@ -173,7 +173,8 @@ impl TargetFormat {
         Ok(())
     }
 
-    /// What is there, of a checkpoint at a place, once it is whole.
+    /// Returns the file of a checkpoint that is written last, and exists only if the checkpoint is
+    /// whole.
     pub(super) fn last(self, place: &Path) -> Path {
         match (self, self.weights()) {
             (_, Some(weights)) => place.join(weights.file_name()),

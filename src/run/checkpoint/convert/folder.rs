@@ -1,4 +1,4 @@
-//! Each checkpoint of a folder, one after another.
+//! Converts each checkpoint of a folder, one after another.
 
 use anyhow::anyhow;
 
@@ -17,7 +17,7 @@ pub(super) fn convert_all(args: &ConvertArgs, all: &[Listed], to: &Path) -> Resu
             (Condition::Whole, Some(step)) => {
                 match convert_listed(args, one, &args.format().place(to, step)) {
                     Ok(()) => continue,
-                    // The others are whole for all that is known.
+                    // The other checkpoints may still be whole.
                     Err(Stop::Damaged(error)) => Condition::Damaged(reason(error)),
                     Err(Stop::Failed(failure)) => return Err(failure),
                 }
@@ -37,7 +37,7 @@ pub(super) fn convert_all(args: &ConvertArgs, all: &[Listed], to: &Path) -> Resu
     }
 }
 
-/// Converts one of a folder, unless that was done before.
+/// Converts one checkpoint of a folder, unless an earlier run has done so.
 fn convert_listed(args: &ConvertArgs, one: &Listed, target: &Path) -> Result<(), Stop> {
     if is_there(args, target)? {
         args.format().settle(target)?;
@@ -53,11 +53,11 @@ fn convert_listed(args: &ConvertArgs, one: &Listed, target: &Path) -> Result<(),
     }
 }
 
-/// Why a checkpoint was not converted.
+/// The reason why a checkpoint was not converted.
 pub(super) enum Stop {
-    /// It is damaged; others may not be.
+    /// It is damaged; others may be whole.
     Damaged(CheckpointError),
-    /// Anything else.
+    /// Any other failure.
     Failed(Failure),
 }
 
@@ -88,7 +88,7 @@ impl From<Stop> for Failure {
     }
 }
 
-/// What is wrong with it, without its name.
+/// Describes the damage, without the name of the checkpoint.
 fn reason(error: CheckpointError) -> String {
     match error {
         CheckpointError::Damaged { reason, .. } => reason,
@@ -105,7 +105,7 @@ fn why(condition: &Condition) -> String {
     }
 }
 
-/// Whether an earlier conversion has written this target; what is damaged is written anew.
+/// Whether an earlier conversion has written this target; a damaged target is written again.
 ///
 /// # Errors
 /// The target is a checkpoint of another format.

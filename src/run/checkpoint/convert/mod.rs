@@ -49,14 +49,14 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     }
 }
 
-/// What a folder of checkpoints holds; `None` for what is a checkpoint itself.
+/// Lists the checkpoints in a folder; `None` if `from` is a checkpoint itself.
 fn checkpoints_in(from: &Path) -> Result<Option<Vec<Listed>>, Failure> {
     let found = list(from).map_err(failure)?;
     let is_itself = found.iter().any(|one| one.path == *from);
     Ok((!found.is_empty() && !is_itself).then_some(found))
 }
 
-/// Writing into what is read would mix both.
+/// Refuses a target inside the source, which would mix both.
 fn refuse_inside(from: &Path, to: &Path) -> Result<(), Failure> {
     let [from, to] = [from, to].map(|path| {
         let real = path.local().ok().and_then(|local| std::path::absolute(local).ok());
@@ -80,7 +80,7 @@ fn convert_one(args: &ConvertArgs, to: &Path) -> Result<(), Failure> {
     };
     let file = if args.is_file() { target.clone() } else { format.last(&target) };
     let is_there = file.exists().map_err(storage_failure)?;
-    // In a bucket what is half-written has its name already.
+    // In a bucket, a partly written file has its final name already.
     if is_there && !is_unfinished(&file).map_err(failure)? {
         format.settle(&target)?;
         return Err(Failure::usage(anyhow!("`{file}` exists; remove it, or name another TO")));
@@ -88,11 +88,11 @@ fn convert_one(args: &ConvertArgs, to: &Path) -> Result<(), Failure> {
     Ok(convert(args, &*stored, &target)?)
 }
 
-/// Where a single checkpoint goes.
+/// Returns the place of a single checkpoint.
 fn target(format: TargetFormat, stored: &dyn Stored, to: &Path) -> Result<Path, Failure> {
     let step = stored.step().map_err(failure)?;
     match format.step_at(to) {
-        // Formats without a step take that of the name.
+        // Formats without a step get that of the name.
         Some(named) if named == step || step == 0 => Ok(to.clone()),
         Some(named) => Err(Failure::usage(anyhow!(
             "TO is named {}, but `{}` is of step {step}; expected a folder, or the name {}",
@@ -122,12 +122,12 @@ fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(),
     Ok(())
 }
 
-/// The folder of checkpoints that a target lies in, and the step that its name tells.
+/// The folder of checkpoints that a target lies in, and the step in its name.
 fn step_at(format: TargetFormat, target: &Path) -> (Path, u64) {
     (target.folder(), format.step_at(target).expect("the target is named by its step"))
 }
 
-/// Damage that reading would not notice must not get checksums that call it whole.
+/// Refuses damage: a copy would get checksums that mark the damaged data as whole.
 fn refuse_damage(stored: &dyn Stored) -> Result<(), CheckpointError> {
     if !stored.has_checksums() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What an open file means: the configuration it belongs to, loaded.
+//! The analysis of an open file: the configuration that contains it, loaded.
 //!
 //! A file is the root of its configuration, unless a comment in it holds the command that runs it:
 //! `# gimlet train --gin_file=model.gin --gin_file=run.gin --gin.MODEL_DIR="'/tmp/run'"`. Then that
@@ -16,7 +16,7 @@ use crate::run::configure::{bound_roots, running};
 
 use super::files::Files;
 
-/// Last names of the configurables that commands start with, here and in T5X, Mesh TF and others.
+/// Last names of the configurables at which commands start, here and in T5X, Mesh TF and others.
 const ENTRY_POINTS: [&str; 7] =
     ["train", "evaluate", "infer", "main", "run", "precompile", "train_and_eval"];
 
@@ -33,22 +33,23 @@ pub struct Analysis {
     pub unread: Vec<Diagnostic>,
     /// The file among the configuration's texts: once for each time it is included.
     pub ids: Vec<FileId>,
-    /// Whether the configuration binds an entry point, so that it is to be run as it is.
+    /// Whether the configuration binds an entry point, so that it is a run by itself.
     pub is_run: bool,
 }
 
-/// What files are read with.
+/// The environment in which files are read.
 pub struct Reading<'a> {
     /// The texts.
     pub files: &'a Files,
-    /// Folders that includes are searched in.
+    /// Folders in which includes are searched.
     pub search_paths: &'a [String],
-    /// What can be named.
+    /// The known configurables.
     pub registry: &'a Registry,
 }
 
 impl Reading<'_> {
-    /// Loads what the command in a file's comment runs; without one that reads the file, it alone.
+    /// Loads the configuration of the command in a file's comment; without such a command, the file
+    /// alone.
     fn load(&self, path: &Path, text: &str) -> Loaded {
         if let Some(args) = command_in(text) {
             let mut command = args.request();
@@ -86,12 +87,12 @@ impl Analysis {
         Self { path: path.to_path_buf(), text, loaded, unread, ids, is_run }
     }
 
-    /// The file as a text of the configuration; `None` if it could not be read.
+    /// Returns the file as a text of the configuration; `None` if it could not be read.
     pub fn id(&self) -> Option<FileId> {
         self.ids.first().copied()
     }
 
-    /// What the file imports.
+    /// Returns the imports of the file.
     pub fn imports(&self) -> Vec<Import> {
         let (statements, _) = parse(FileId(0), &self.text);
         let imports = statements.into_iter().filter_map(|statement| match statement.kind {
@@ -101,7 +102,7 @@ impl Analysis {
         imports.collect()
     }
 
-    /// What is named at a byte of the file.
+    /// Returns the mention at a byte of the file.
     pub fn mention(&self, offset: usize) -> Option<&Mention> {
         let here = self.loaded.mentions.iter().filter(|mention| {
             let span = mention.span;
@@ -110,12 +111,12 @@ impl Analysis {
         here.min_by_key(|mention| mention.span.end - mention.span.start)
     }
 
-    /// The table that a text's statements go into.
+    /// Returns the table that contains a text's statements.
     pub fn table(&self, mention: &Mention) -> &Config {
         if mention.in_task_file { &self.loaded.tasks } else { &self.loaded.config }
     }
 
-    /// The scope that is written before a configurable, in a key or a reference; empty for none.
+    /// Returns the scope before a configurable, in a key or a reference; empty for none.
     pub fn scope_at(&self, mention: &Mention) -> &str {
         let file = self.loaded.sources.file(mention.span.file);
         let written = &file.text[mention.span.start..mention.span.end];
@@ -127,14 +128,14 @@ impl Analysis {
         before[before.trim_end_matches(is_part).len()..].trim_end_matches('/')
     }
 
-    /// The macro that a path means where it is used: itself, or the one of an outer scope.
+    /// Returns the macro that a path means in a use: itself, or the one of an outer scope.
     pub fn macro_meant<'p>(&self, path: &'p str, in_task_file: bool) -> &'p str {
         let config = if in_task_file { &self.loaded.tasks } else { &self.loaded.config };
         let outer = std::iter::successors(Some(path), |path| Some(path.rsplit_once('/')?.0));
         outer.into_iter().find(|path| config.macros.contains_key(*path)).unwrap_or(path)
     }
 
-    /// The macro that is named at a place, if one is.
+    /// Returns the macro that is named at a place, if any.
     pub fn macro_at<'a>(&self, mention: &'a Mention) -> Option<&'a str> {
         match &mention.named {
             Named::MacroDefinition(path) => Some(path),
@@ -144,21 +145,21 @@ impl Analysis {
     }
 }
 
-/// A value and where its key stands.
+/// A value and the place of its key.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     /// The value.
     pub value: &'a Value,
-    /// Where its key stands.
+    /// Place of its key.
     pub key: Span,
 }
 
-/// What is bound to one key, newest first.
+/// The values bound to one key, newest first.
 #[derive(Debug)]
 pub struct Binding<'a> {
     /// The key's scope; empty for the root.
     pub scope: &'a str,
-    /// The value that counts, and what it replaced.
+    /// The current value, and those that it replaced.
     pub chain: Vec<Setting<'a>>,
 }
 
@@ -171,7 +172,7 @@ pub fn binding_at(config: &Config, key: Span) -> Option<Binding<'_>> {
     })
 }
 
-/// A binding and what it replaced, newest first.
+/// Returns a binding and the values that it replaced, newest first.
 pub fn chain(bound: &Bound) -> Vec<Setting<'_>> {
     let newest = Setting { value: &bound.value, key: bound.key };
     let older = bound.overridden.iter().rev();
@@ -179,7 +180,7 @@ pub fn chain(bound: &Bound) -> Vec<Setting<'_>> {
     std::iter::once(newest).chain(older).collect()
 }
 
-/// Whether a configuration binds something of an entry point.
+/// Whether a configuration binds a parameter of an entry point.
 fn binds_entry_point(config: &Config) -> bool {
     config.bindings.keys().any(|(_, name)| {
         let last = name.rsplit('.').next().expect("split yields one part");
@@ -187,13 +188,13 @@ fn binds_entry_point(config: &Config) -> bool {
     })
 }
 
-/// Whether nothing is wrong but values that flags may still give.
+/// Whether the only errors are missing values, which flags may still give.
 fn can_be_run(loaded: &Loaded) -> bool {
     let wrong = loaded.diagnostics.iter().filter(|d| d.severity == Severity::Error);
     wrong.into_iter().all(|diagnostic| diagnostic.missing == Some(Missing::Value))
 }
 
-/// The flags of the first comment that holds a command with `--gin_file`.
+/// Returns the flags of the first comment that contains a command with `--gin_file`.
 fn command_in(text: &str) -> Option<GinFileArgs> {
     let mut lines = text.lines();
     while let Some(line) = lines.next() {

@@ -1,4 +1,4 @@
-//! The editor's questions, each from its parameters to its result.
+//! Answers the editor's requests, each from its parameters to its result.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -24,15 +24,15 @@ use super::project::Project;
 use super::proposals::{Proposal, proposals};
 use super::rename::{name_at, rename};
 
-/// What is answered.
+/// The answer to a request.
 pub enum Answer {
     /// The result, as the protocol writes it.
     Result(Json),
-    /// The user cannot have it; why.
+    /// A refusal for the user, with the reason.
     Refused(String),
-    /// The parameters are not those of the method.
+    /// The parameters do not fit the method.
     BadParams(String),
-    /// There is no such method here.
+    /// The method does not exist here.
     Unknown,
 }
 
@@ -71,7 +71,7 @@ struct Asked {
     offset: usize,
 }
 
-/// `None` where the file is gone.
+/// Finds the place; `None` if the file no longer exists.
 fn asked(project: &mut Project, at: &TextDocumentPositionParams) -> Option<Asked> {
     let path: PathBuf = project.files.path_of_uri(&at.text_document.uri);
     let analysis = project.analysis(&path)?;
@@ -115,12 +115,12 @@ fn item(proposal: Proposal, range: lsp_types::Range, imports: &Imports) -> Compl
     }
 }
 
-/// The imports of a file, and where another one goes.
+/// The imports of a file, and the place of the next one.
 struct Imports {
     known: Vec<String>,
-    /// The start of the line after the last import; of the file where there is none.
+    /// The start of the line after the last import; without imports, of the file.
     position: Position,
-    /// Whether that line does not start yet, since the last import ends the file.
+    /// Whether that line does not exist yet, because the last import ends the file.
     needs_line: bool,
 }
 
@@ -197,7 +197,7 @@ fn referred(
     Ok(wanted.map(|place| place.location(project)).collect())
 }
 
-/// One edit of the whole text, if its layout is not that of `gimlet gin fmt`.
+/// Returns one edit of the whole text, if its layout is not that of `gimlet gin fmt`.
 fn formatted(
     project: &mut Project,
     params: DocumentFormattingParams,

@@ -1,4 +1,4 @@
-//! What the server tells the editor that it can do.
+//! The capabilities of the server, as it tells them to the editor.
 
 use lsp_types::{
     CompletionOptions, RenameOptions, SaveOptions, ServerCapabilities, TextDocumentSyncKind,
@@ -6,7 +6,7 @@ use lsp_types::{
 };
 use serde_json::Value as Json;
 
-/// Characters after which an editor asks for completions unasked.
+/// Characters after which an editor asks for completions by itself.
 const TRIGGERS: [&str; 7] = [".", "/", "@", "%", "'", "\"", "{"];
 
 /// The capabilities, as the protocol writes them.

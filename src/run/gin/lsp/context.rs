@@ -1,8 +1,8 @@
-//! What completes at a place: found from the text alone, since a line that is being typed is no gin yet.
+//! The context of a completion, found from the text alone, since an incomplete line is no gin yet.
 
 use crate::gin::{Line, lines};
 
-/// What may stand at the cursor.
+/// The kind of text that may stand at the cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Context<'t> {
     /// A statement: a key, `include`, `import`. A macro may be defined.
@@ -22,20 +22,20 @@ pub enum Context<'t> {
     IncludePath,
     /// A module, after `import` or `from`.
     Module,
-    /// What is imported from this module.
+    /// A name to import from this module.
     Member(&'t str),
 }
 
-/// A context and what is typed of the name.
+/// A context and the typed part of the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Typed<'t> {
-    /// What may stand there.
+    /// The kind of text that may stand there.
     pub context: Context<'t>,
     /// The word before the cursor, which a completion replaces: it ends at the cursor.
     pub word: &'t str,
 }
 
-/// What completes at a byte of a text; `None` where nothing does.
+/// Returns the context at a byte of a text; `None` if nothing can be completed there.
 pub fn context(text: &str, offset: usize) -> Option<Typed<'_>> {
     let all = lines(text);
     let before = all.partition_point(|line| line.start <= offset);
@@ -76,7 +76,7 @@ pub fn context(text: &str, offset: usize) -> Option<Typed<'_>> {
     }
 }
 
-/// Whether the cursor is on the line: no new one begins before it, unless inside brackets.
+/// Whether the cursor is on the line: no new line begins before it, unless inside brackets.
 fn goes_on(text: &str, line: &Line, offset: usize) -> bool {
     let rest = &text[line.end.min(offset)..offset];
     !rest.contains(['\n', '\r']) || scan(&text[line.start..offset]).in_brackets
@@ -89,22 +89,22 @@ fn indentation(text: &str, offset: usize) -> Option<usize> {
     before.chars().all(|c| [' ', '\t'].contains(&c)).then_some(before.len())
 }
 
-/// Whether the word before goes on.
+/// Whether the word before continues in `rest`.
 fn continues(rest: &str) -> bool {
     rest.starts_with(|c: char| c.is_alphanumeric() || "_./=:".contains(c))
 }
 
-/// The selector of the block that a line of this column belongs to.
+/// Returns the selector of the block that contains a line of this column.
 fn head_of_block<'t>(text: &'t str, earlier: &[Line], column: usize) -> Option<&'t str> {
     let outer = earlier.iter().rev().find(|line| line.column < column)?;
     text[outer.start..outer.end].strip_suffix(':').map(str::trim_end)
 }
 
-/// How far a line is typed.
+/// The state of a partly typed line.
 #[derive(Debug, Default)]
 struct State {
     in_comment: bool,
-    /// The opening quote of the string that the cursor is in.
+    /// The opening quote of the string at the cursor.
     string: Option<usize>,
     /// Whether that string has the prefix `f`, and an open brace.
     in_braces: bool,
@@ -154,7 +154,7 @@ fn scan(typed: &str) -> State {
     state
 }
 
-/// One past the quotes that close the string which starts at `at`.
+/// Returns the offset after the quotes that close the string which starts at `at`.
 fn string_end(typed: &str, at: usize) -> Option<usize> {
     let quote = &typed[at..at + 1];
     let triple = quote.repeat(3);
@@ -172,7 +172,7 @@ fn string_end(typed: &str, at: usize) -> Option<usize> {
     None
 }
 
-/// What stands after the `=`.
+/// Returns the context of a value, after the `=`.
 fn value<'t>(
     typed: &'t str,
     equals: usize,
@@ -198,7 +198,7 @@ fn value<'t>(
     }
 }
 
-/// `import a.b`, `from a import b`.
+/// Returns the context in `import a.b`, `from a import b`.
 fn import(typed: &str) -> Option<Typed<'_>> {
     let words: Vec<&str> = typed.split([' ', '\t']).filter(|word| !word.is_empty()).collect();
     let ended = typed.ends_with([' ', '\t']);

@@ -1,10 +1,10 @@
-//! What an editor shows as wrong in a file: its own mistakes, and at each `include` those of what is
-//! included.
+//! The errors that an editor shows in a file: its own mistakes, and at each `include` those of the
+//! included file.
 //!
-//! A file that is a part of runs may lack what they give: a macro, or a required value. That is a hint
-//! there. Where the configuration is a run, such a macro is an error; a required value is a warning,
-//! since flags may still give it. A file that says `%gin.REQUIRED` itself waits to be completed, so it
-//! is a part.
+//! A file that is a part of runs may omit values that they give: a macro, or a required value. That
+//! is a hint there. In a configuration that is a run, such a macro is an error; a required value is
+//! a warning, since flags may still give it. A file that itself contains `%gin.REQUIRED` expects to
+//! be completed, so it is a part.
 
 use lsp_types::{DiagnosticRelatedInformation, DiagnosticSeverity, Location, Message};
 
@@ -14,10 +14,10 @@ use super::analysis::Analysis;
 use super::files::Files;
 use super::position::Lines;
 
-/// How many are shown, at most: a file that is no gin at all has thousands.
+/// The greatest number of shown mistakes: a file that is not gin has thousands.
 const MAX_SHOWN: usize = 500;
 
-/// What is wrong in the file.
+/// Returns the mistakes in the file.
 pub fn diagnose(analysis: &Analysis, is_part: bool, files: &Files) -> Vec<lsp_types::Diagnostic> {
     let is_part = is_part || waits(analysis);
     let shown = Shown { analysis, is_part, files, lines: Lines::new(&analysis.text) };
@@ -25,7 +25,7 @@ pub fn diagnose(analysis: &Analysis, is_part: bool, files: &Files) -> Vec<lsp_ty
     let unread = analysis.unread.iter().filter(|_| !is_part);
     for diagnostic in analysis.loaded.diagnostics.iter().chain(unread) {
         let Some(shown) = shown.diagnostic(diagnostic) else { continue };
-        // A file that is included twice is wrong twice.
+        // A file that is included twice has its mistakes twice.
         if !out.contains(&shown) {
             out.push(shown);
         }
@@ -45,7 +45,7 @@ fn waits(analysis: &Analysis) -> bool {
     })
 }
 
-/// The place of a span, for the editor.
+/// Returns the place of a span, for the editor.
 pub fn location(span: Span, sources: &SourceMap, files: &Files) -> Location {
     let file = sources.file(span.file);
     let uri = files.uri(&files.path(&file.name));
@@ -60,7 +60,7 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// `None` for what is another file's business.
+    /// Converts a diagnostic; `None` if it belongs to another file.
     fn diagnostic(&self, diagnostic: &Diagnostic) -> Option<lsp_types::Diagnostic> {
         let (place, label) = match &diagnostic.place {
             Some((span, label)) => (Some(*span), label.as_str()),
@@ -87,7 +87,7 @@ impl Shown<'_> {
         })
     }
 
-    /// The span itself, or the statement of this file that brought the text it lies in.
+    /// Returns the span itself, or the statement of this file that loaded the text of the span.
     fn here(&self, span: Span) -> Option<Span> {
         let sources = &self.analysis.loaded.sources;
         let mut chain =

@@ -1,4 +1,4 @@
-//! The texts an editor works on: what it has open, unsaved, over the disk and the library.
+//! The texts for an editor: its open, unsaved ones come before the disk and the library.
 //!
 //! A file has a path here, a name in diagnostics (relative to the workspace, or `<gimlet>/...` in the
 //! library) and a URI in the protocol.
@@ -13,36 +13,36 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use crate::gin::{LIBRARY, Source, TASK_LIBRARY};
 use crate::run::library::Library;
 
-/// What is written as it is in the path of a URI.
+/// The characters to escape in the path of a URI.
 const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// What the library's names start with.
+/// The prefix of the library's names.
 const EMBEDDED: &str = "<gimlet>";
 
 /// A text that the editor has open.
 #[derive(Debug)]
 pub struct Buffer {
-    /// What the editor calls it.
+    /// The editor's name for it.
     pub uri: Uri,
     /// The text as edited.
     pub text: String,
-    /// Counts the edits.
+    /// The number of edits.
     pub version: i32,
 }
 
 /// Every text that can be read.
 #[derive(Debug)]
 pub struct Files {
-    /// The folder that relative paths start from.
+    /// The folder at which relative paths start.
     root: PathBuf,
-    /// Where library files are put for editors to show, since they only open what is on disk.
+    /// The folder of copies of library files, since editors only open files on disk.
     shown: PathBuf,
     buffers: BTreeMap<PathBuf, Buffer>,
 }
 
 impl Files {
-    /// The texts of a workspace.
+    /// Creates the texts of a workspace.
     pub fn new(root: PathBuf) -> Self {
         let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
@@ -66,22 +66,23 @@ impl Files {
         self.buffers.insert(self.path_of_uri(&buffer.uri), buffer);
     }
 
-    /// Forgets an open text: the one on disk counts again.
+    /// Forgets an open text: the one on disk is used again.
     pub fn close(&mut self, uri: &Uri) {
         self.buffers.remove(&self.path_of_uri(uri));
     }
 
-    /// The path of a URI. One that is no file, such as `untitled:1`, gets a path of its own.
+    /// Returns the path of a URI. A URI that is no file, such as `untitled:1`, gets a path of its
+    /// own.
     pub fn path_of_uri(&self, uri: &Uri) -> PathBuf {
         let path = match uri.0.strip_prefix("file://") {
-            // The host before the path is empty or this one.
+            // The host before the path is empty or this machine.
             Some(rest) => &rest[rest.find('/').unwrap_or(0)..],
             None => &uri.0,
         };
         normal(&self.root.join(&*percent_decode_str(path).decode_utf8_lossy()))
     }
 
-    /// The URI of a path, as the editor writes it if it has the file open.
+    /// Returns the URI of a path, as the editor writes it if the file is open.
     pub fn uri(&self, path: &Path) -> Uri {
         if let Some(buffer) = self.buffers.get(path) {
             return buffer.uri.clone();
@@ -89,7 +90,7 @@ impl Files {
         Uri(format!("file://{}", utf8_percent_encode(&path.display().to_string(), ESCAPED)))
     }
 
-    /// What the file is called, under which [`Source::read`] finds it.
+    /// Returns the file's name, under which [`Source::read`] finds it.
     pub fn name(&self, path: &Path) -> String {
         let embedded = path.strip_prefix(&self.shown).map(|inner| Path::new(EMBEDDED).join(inner));
         let name = match &embedded {
@@ -121,8 +122,8 @@ impl Files {
         self.buffers.contains_key(&path) || path.is_file()
     }
 
-    /// Puts a library file where an editor can open it, read-only. Where that fails the editor says
-    /// that there is no such file.
+    /// Copies a library file to a place where an editor can open it, read-only. If that fails, the
+    /// editor reports that there is no such file.
     pub fn show(&self, path: &Path) {
         let Ok(Some(text)) = Library.read(&self.name(path)) else { return };
         if !self.is_library(path) || fs::read_to_string(path).is_ok_and(|known| known == text) {
@@ -165,7 +166,7 @@ impl Source for Files {
     }
 }
 
-/// The path without `.` and `..`, which are taken literally.
+/// Removes `.` and `..` from the path by its text alone, without following links.
 fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {

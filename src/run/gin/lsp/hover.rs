@@ -1,5 +1,5 @@
-//! What is shown of the thing under the cursor, in Markdown: what it is, what it may be, what it is now
-//! and who said so.
+//! The description of the thing under the cursor, in Markdown: its meaning, possible values,
+//! current value and the place of the binding.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use super::files::Files;
 /// Longer values are cut.
 const MAX_VALUE: usize = 400;
 
-/// What is shown.
+/// Returns the description.
 pub fn hover(
     analysis: &Analysis,
     mention: &Mention,
@@ -86,7 +86,7 @@ impl Page<'_> {
         }
     }
 
-    /// The value that counts, where it was set, and what it replaced.
+    /// Describes the current value, its place, and the values that it replaced.
     fn present(&self, inside: &str, chain: &[Setting<'_>]) -> String {
         let Some((newest, older)) = chain.split_first() else { return String::new() };
         let mut out = format!("\n\n---\nnow{inside}: `{}`", shortened(newest.value));
@@ -105,7 +105,7 @@ impl Page<'_> {
         out
     }
 
-    /// The value of a macro or of what is computed, if it has one.
+    /// Returns the value of a macro or derived value, if it has one.
     fn computed(&self, value: &Value) -> Option<Value> {
         if !matches!(value.kind, ValueKind::Macro(_) | ValueKind::Computed(_)) {
             return None;
@@ -113,7 +113,7 @@ impl Page<'_> {
         Evaluator::new(self.config, self.registry).read::<Value>(value).ok()
     }
 
-    /// A link to where a key was bound.
+    /// Returns a link to the binding of a key.
     fn place(&self, key: Span) -> String {
         let sources = &self.analysis.loaded.sources;
         let name = &sources.file(key.file).name;
@@ -127,7 +127,8 @@ impl Page<'_> {
     }
 }
 
-/// What may be bound, and what it is if nothing is. Of another project's the first is not known.
+/// Describes the accepted values and the default. In other projects the accepted values are not
+/// known.
 pub fn described(param: &Param) -> String {
     let default = match &param.default {
         Fallback::Required => "required".to_string(),

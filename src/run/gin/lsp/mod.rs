@@ -40,7 +40,7 @@ pub struct LspArgs {
 /// Serves the editor at the other end of standard input and output.
 ///
 /// # Errors
-/// A schema that cannot be read; an editor that goes away without saying so.
+/// A schema that cannot be read; an editor that ends the connection without a shutdown.
 pub fn run(args: &LspArgs, schemas: &[String]) -> Result<(), Failure> {
     let registry = registry_for(schemas)?;
     let (connection, threads) = Connection::stdio();

@@ -1,4 +1,4 @@
-//! From a name to where it is said what it means, and to every place that uses it.
+//! Finds the definition of a name, and every place that uses it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::analysis::{Analysis, binding_at, chain};
 use super::diagnose::location;
 use super::project::Project;
 
-/// Where what stands at a byte of a file is defined; of several places the one that counts is first.
+/// Returns the definitions of the name at a byte of a file; the effective one is first.
 pub fn definitions(project: &mut Project, analysis: &Analysis, offset: usize) -> Vec<Location> {
     let Some(mention) = analysis.mention(offset) else {
         return places(
@@ -46,7 +46,7 @@ pub fn definitions(project: &mut Project, analysis: &Analysis, offset: usize) ->
     places(project, analysis, keys)
 }
 
-/// The places for the editor, without those on a command line.
+/// Converts the places for the editor, without those on a command line.
 fn places(project: &Project, analysis: &Analysis, keys: Vec<Span>) -> Vec<Location> {
     let sources = &analysis.loaded.sources;
     let in_files = keys.into_iter().filter(|key| !sources.file(key.file).name.starts_with("--"));
@@ -73,8 +73,8 @@ fn macro_elsewhere(
     found.iter().map(|place| place.location(project)).collect()
 }
 
-/// Where a configurable's arguments are bound, in each file the first place. A scope that is written
-/// leaves out those that it does not see.
+/// Returns the places at which a configurable's arguments are bound, in each file the first. A
+/// written scope excludes bindings that the scope does not see.
 fn bindings_of(schema: &'static Schema, mention: &Mention, analysis: &Analysis) -> Vec<Span> {
     let scope = analysis.scope_at(mention);
     let bound = analysis.table(mention).bindings.iter().filter(|((bound_in, name), _)| {
@@ -82,7 +82,7 @@ fn bindings_of(schema: &'static Schema, mention: &Mention, analysis: &Analysis) 
         let sees = [bound_in.is_empty(), scope.is_empty(), scope == *bound_in];
         *name == schema.name && (sees.contains(&true) || scope.starts_with(&outer))
     });
-    // The innermost scope counts most.
+    // Bindings of the innermost scope come first.
     let mut bound: Vec<_> = bound.collect();
     bound.sort_by_key(|((scope, _), _)| std::cmp::Reverse(scope.len()));
     let keys = bound.into_iter().flat_map(|(_, arguments)| {
@@ -94,26 +94,27 @@ fn bindings_of(schema: &'static Schema, mention: &Mention, analysis: &Analysis) 
     keys.filter(|key| key.start != mention.span.start).collect()
 }
 
-/// A place in one of the configurations that a file belongs to.
+/// A place in one of the configurations that contain a file.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The configuration.
     pub analysis: Rc<Analysis>,
-    /// What is mentioned there.
+    /// The mention there.
     pub mention: Mention,
     /// The file.
     pub path: PathBuf,
 }
 
 impl Place {
-    /// The place for the editor.
+    /// Converts the place for the editor.
     pub fn location(&self, project: &Project) -> Location {
         location(self.mention.span, &self.analysis.loaded.sources, &project.files)
     }
 }
 
-/// Mentions of the same thing in all files that are ever loaded together with this one, directly or
-/// through others that mention it too. Each place once, in the order of files and texts.
+/// Returns mentions of the same thing in all files that some configuration loads together with this
+/// one, directly or through others that mention it too. Each place once, in the order of files and
+/// texts.
 pub fn family(
     project: &mut Project,
     path: &Path,
@@ -133,7 +134,7 @@ pub fn family(
                     continue;
                 }
                 let path = project.files.path(name);
-                // Every run includes the library; that does not make them one family.
+                // Every run includes the library; that does not relate the runs to each other.
                 if !project.files.is_library(&path) {
                     files.insert(path.clone());
                 }
@@ -149,7 +150,7 @@ pub fn family(
     places
 }
 
-/// Every place that names what stands at a byte of a file.
+/// Returns every place with the same name as a byte of a file.
 pub fn references(project: &mut Project, analysis: &Analysis, offset: usize) -> Vec<Place> {
     let Some(mention) = analysis.mention(offset) else { return Vec::new() };
     match &mention.named {
@@ -186,7 +187,7 @@ pub fn macro_family(
     })
 }
 
-/// Where the task is declared that a text at a byte of the file names.
+/// Returns the declaration of the task that a text at a byte of the file names.
 fn task_at(analysis: &Analysis, registry: &Registry, offset: usize) -> Option<Span> {
     let Loaded { config, tasks, .. } = &analysis.loaded;
     let mut text = None;

@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use lsp_types::Position;
 
-/// A text and where its lines start.
+/// A text and the starts of its lines.
 pub struct Lines<'t> {
     text: &'t str,
     starts: Vec<usize>,
 }
 
 impl<'t> Lines<'t> {
-    /// Lines end with `\n`, `\r\n` or `\r`.
+    /// Finds the lines, which end with `\n`, `\r\n` or `\r`.
     pub fn new(text: &'t str) -> Self {
         let bytes = text.as_bytes();
         let ends_line = |at: &usize| match bytes[*at] {
@@ -23,7 +23,7 @@ impl<'t> Lines<'t> {
         Self { text, starts: std::iter::once(0).chain(starts).collect() }
     }
 
-    /// The byte at a position; what lies beyond a line or the text is moved to its end.
+    /// Returns the byte at a position; a position beyond a line or the text is moved to its end.
     pub fn offset(&self, position: Position) -> usize {
         let Some(&start) = self.starts.get(position.line as usize) else { return self.text.len() };
         let end = self.starts.get(position.line as usize + 1).copied();
@@ -39,7 +39,7 @@ impl<'t> Lines<'t> {
         start + line.len()
     }
 
-    /// The position of the character that a byte lies in.
+    /// Returns the position of the character that contains a byte.
     pub fn position(&self, offset: usize) -> Position {
         let offset = self.text.floor_char_boundary(offset);
         let line = self.starts.partition_point(|start| *start <= offset) - 1;

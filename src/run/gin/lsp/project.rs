@@ -1,4 +1,4 @@
-//! All that the server knows: open texts, the workspace, and what was found out about them.
+//! The state of the server: open texts, the workspace, and their analyses.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::workspace::Workspace;
 
 /// The state between two messages of the editor.
 pub struct Project {
-    /// What can be named.
+    /// The known configurables.
     pub registry: Registry,
     /// Every text.
     pub files: Files,
@@ -37,7 +37,7 @@ pub struct LibraryTask {
 }
 
 impl Project {
-    /// A workspace of some folders. Relative paths start from the first one.
+    /// Creates the project of a workspace of some folders. Relative paths start at the first one.
     pub fn new(folders: Vec<PathBuf>, search_paths: Vec<String>, registry: Registry) -> Self {
         let files = Files::new(folders[0].clone());
         let mut workspace = Workspace::new(folders);
@@ -46,25 +46,25 @@ impl Project {
         Self { registry, files, workspace, search_paths, analyses, library_tasks }
     }
 
-    /// A text was opened or edited.
+    /// Updates a text that was opened or edited.
     pub fn edit(&mut self, buffer: Buffer) {
         self.files.edit(buffer);
         self.analyses.clear();
     }
 
-    /// A text was closed.
+    /// Forgets a text that was closed.
     pub fn close(&mut self, uri: &lsp_types::Uri) {
         self.files.close(uri);
         self.analyses.clear();
     }
 
-    /// Files on disk may have changed.
+    /// Scans files on disk again, which may have changed.
     pub fn rescan(&mut self) {
         self.workspace.scan(&self.files, &self.search_paths);
         self.analyses.clear();
     }
 
-    /// What a file means; `None` if there is no such file.
+    /// Returns the analysis of a file; `None` if there is no such file.
     pub fn analysis(&mut self, path: &Path) -> Option<Rc<Analysis>> {
         if let Some(known) = self.analyses.get(path) {
             return Some(known.clone());
@@ -81,12 +81,12 @@ impl Project {
         Some(analysis)
     }
 
-    /// Whether others include the file, so that what it lacks may come from them.
+    /// Whether others include the file, so that they may give values that it does not have.
     pub fn is_part(&self, path: &Path) -> bool {
         self.files.is_library(path) || self.workspace.is_included(path)
     }
 
-    /// Folders that includes are searched in, after the workspace's first.
+    /// Returns folders in which includes are searched, after the workspace's first.
     pub fn search_paths(&self) -> &[String] {
         &self.search_paths
     }
@@ -103,7 +103,7 @@ impl Project {
     }
 }
 
-/// The tasks that importing a library module declares.
+/// Returns the tasks that a library module declares.
 fn tasks_of(module: &str, registry: &Registry) -> Vec<LibraryTask> {
     let bindings = vec![(String::new(), format!("import {module}"))];
     let request = Request { bindings, ..Request::default() };

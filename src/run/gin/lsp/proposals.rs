@@ -1,4 +1,5 @@
-//! What completes a name: every proposal for a context, the editor filters them by what is typed.
+//! Completions for a name: every proposal for a context, which the editor filters by the typed
+//! text.
 
 use lsp_types::CompletionItemKind;
 
@@ -17,15 +18,15 @@ use super::project::Project;
 /// One proposal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
-    /// What replaces the word before the cursor.
+    /// The replacement for the word before the cursor.
     pub text: String,
-    /// Its sign in the list.
+    /// Its icon in the list.
     pub kind: CompletionItemKind,
-    /// What is said beside it.
+    /// A remark beside it.
     pub detail: String,
-    /// What is said of it below, in Markdown.
+    /// The documentation below it, in Markdown.
     pub doc: String,
-    /// A statement that the file needs for it, and has not.
+    /// A statement that the file needs for it and does not contain.
     pub import: Option<String>,
 }
 
@@ -40,7 +41,7 @@ impl Proposal {
     }
 }
 
-/// Everything that may stand where `typed` is.
+/// Returns everything that may stand in the place of `typed`.
 pub fn proposals(project: &Project, analysis: &Analysis, typed: &Typed<'_>) -> Vec<Proposal> {
     let registry = &project.registry;
     let selectors = selectors(&analysis.imports(), registry);
@@ -69,7 +70,7 @@ struct Desk<'a> {
     project: &'a Project,
     analysis: &'a Analysis,
     registry: &'a Registry,
-    /// How the file names each configurable.
+    /// The name of each configurable in the file.
     selectors: Vec<Selector>,
 }
 
@@ -86,7 +87,7 @@ impl Desk<'_> {
         out
     }
 
-    /// The configurable that a selector means in this file.
+    /// Returns the configurable that a selector means in this file.
     fn schema(&self, selector: &str) -> Option<&'static Schema> {
         let name = selector.rsplit('/').next().expect("split yields one part");
         let same = self.selectors.iter().find(|selector| selector.text == name);
@@ -132,14 +133,14 @@ impl Desk<'_> {
         out
     }
 
-    /// Constants, which are used as macros are.
+    /// Constants, which are used like macros.
     fn constants(&self) -> Vec<Proposal> {
         let constant =
             |name| Proposal::new(name, CompletionItemKind::Constant).detail("a constant");
         self.registry.constants().map(constant).collect()
     }
 
-    /// Values that a key may have: tasks, what the schema names, and what is bound already.
+    /// Values that a key may have: tasks, choices in the schema, and values bound already.
     fn value(&self, key: &str, quotes: Quotes) -> Vec<Proposal> {
         let quoted = |text: &str| match quotes {
             Quotes::There => text.to_string(),
@@ -169,7 +170,7 @@ impl Desk<'_> {
         out
     }
 
-    /// Values of a parameter that are no texts.
+    /// Values of a parameter that need no quotes.
     fn unquoted(&self, param: &Param) -> Vec<Proposal> {
         let mut out = Vec::new();
         if let Fallback::Value(value) = &param.default {
@@ -187,7 +188,7 @@ impl Desk<'_> {
         out
     }
 
-    /// References that a parameter takes: `@A()` and `@B` where it expects `one of @A(), @B`.
+    /// References that a parameter accepts: `@A()` and `@B` if it expects `one of @A(), @B`.
     fn references(&self, param: &Param) -> Vec<Proposal> {
         let mut out = Vec::new();
         for proposal in self.configurables() {
@@ -203,7 +204,7 @@ impl Desk<'_> {
         out
     }
 
-    /// Whether a key's value is the name of a task: T5X's parameter and macro of that name, what is
+    /// Whether a key's value is the name of a task: T5X's parameter and macro of that name, macros
     /// bound to the parameter, and the parts of a mixture.
     fn names_tasks(&self, key: &str) -> bool {
         const NAME: &str = "mixture_or_task_name";
@@ -214,8 +215,8 @@ impl Desk<'_> {
         self.is_macro_of(key, |_, argument| argument == NAME)
     }
 
-    /// Whether a key's value is the name of a module: T5X's macro, a parameter that imports, and what is bound
-    /// to one.
+    /// Whether a key's value is the name of a module: T5X's macro, a parameter that imports, and
+    /// macros bound to one.
     fn names_modules(&self, key: &str) -> bool {
         let imports = |schema: &Schema, argument: &str| {
             schema.param(argument).is_some_and(|param| param.names_module)
@@ -231,7 +232,8 @@ impl Desk<'_> {
             })
     }
 
-    /// Whether the macro `key` is bound to a parameter that `is_wanted` accepts, by configurable and name.
+    /// Whether the macro `key` is bound to a parameter for which `is_wanted` is true, by
+    /// configurable and name.
     fn is_macro_of(&self, key: &str, is_wanted: impl Fn(&str, &str) -> bool) -> bool {
         let is_key = |value: &Value| matches!(value, Value { kind: ValueKind::Macro(used), .. } if used.path() == key);
         self.analysis.loaded.config.bindings.iter().any(|((_, name), arguments)| {
@@ -240,7 +242,7 @@ impl Desk<'_> {
         })
     }
 
-    /// Tasks that the configuration has, then those of the library.
+    /// Tasks of the configuration, then those of the library.
     fn tasks(&self) -> Vec<Proposal> {
         let here = declared(&self.analysis.loaded, &self.project.registry).names.into_iter();
         let kind = CompletionItemKind::Value;
@@ -262,7 +264,7 @@ impl Desk<'_> {
         out
     }
 
-    /// Files by the shortest path that an include finds them under.
+    /// Files, each by the shortest path under which an include finds it.
     fn includes(&self) -> Vec<Proposal> {
         let files = &self.project.files;
         let finder = Finder::new(files, self.project.search_paths());

@@ -1,4 +1,4 @@
-//! Renaming a macro in every file that shares it.
+//! Renames a macro in every file that shares it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -13,7 +13,8 @@ use super::navigate::{Place, macro_family};
 use super::position::Lines;
 use super::project::Project;
 
-/// The bytes of the macro's name at a byte of a file; an error says why it cannot be renamed.
+/// Returns the bytes of the macro's name at a byte of a file; an error states why it cannot be
+/// renamed.
 pub fn name_at(analysis: &Analysis, offset: usize) -> Result<Range<usize>, String> {
     let nothing = || "only macros are renamed".to_string();
     let mention = analysis.mention(offset).ok_or_else(nothing)?;
@@ -21,7 +22,7 @@ pub fn name_at(analysis: &Analysis, offset: usize) -> Result<Range<usize>, Strin
     range_in(analysis, mention, path).ok_or_else(nothing)
 }
 
-/// The edits that rename the macro at a byte of a file.
+/// Returns the edits that rename the macro at a byte of a file.
 pub fn rename(
     project: &mut Project,
     analysis: &Analysis,
@@ -53,7 +54,8 @@ pub fn rename(
     Ok(WorkspaceEdit { changes: Some(changes), ..WorkspaceEdit::default() })
 }
 
-/// Where the last component of the macro's path stands in a mention of it or of a scope inside it.
+/// Returns the bytes of the path's last component in a mention of the macro or of a scope inside
+/// it.
 fn range_in(analysis: &Analysis, mention: &Mention, path: &str) -> Option<Range<usize>> {
     let name = path.rsplit('/').next().expect("split yields one part");
     let at = analysis.loaded.sources.text(mention.span).find(path)?;
@@ -74,7 +76,7 @@ fn check_name(name: &str, registry: &Registry) -> Result<(), String> {
     }
 }
 
-/// That each place may be changed, and that the new name is free.
+/// Checks that each place may be changed, and that the new name is free.
 fn check_places(project: &Project, places: &[Place], new_path: &str) -> Result<(), String> {
     for place in places {
         if project.files.is_library(&place.path) {

@@ -1,7 +1,7 @@
-//! The protocol: messages in, answers out, one after another.
+//! The protocol: reads messages and writes answers, one after another.
 //!
-//! What is wrong is published once no message is waiting, so that quick typing is not held up. A panic
-//! in an answer is our bug and ends that answer only.
+//! Mistakes are published once no message is waiting, so that they do not delay quick typing. A
+//! panic in an answer is a bug and ends that answer only.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,10 +25,10 @@ use super::files::{Buffer, Files};
 use super::position::Lines;
 use super::project::Project;
 
-/// Serves an editor until it says goodbye.
+/// Serves an editor until it shuts down the connection.
 ///
 /// # Errors
-/// An editor that does not keep to the protocol, or goes away.
+/// An editor that violates the protocol, or closes the connection.
 pub fn serve(
     connection: &Connection,
     registry: Registry,
@@ -41,7 +41,7 @@ pub fn serve(
     server.run()
 }
 
-/// The workspace's folders; the working directory where there are none.
+/// Returns the workspace's folders; the working directory if there are none.
 fn folders(params: &InitializeParams) -> Result<Vec<PathBuf>, anyhow::Error> {
     let given = match &params.workspace_folders_initialize_params.workspace_folders {
         Some(WorkspaceFolders::WorkspaceFolderList(list)) => {
@@ -62,7 +62,7 @@ fn folders(params: &InitializeParams) -> Result<Vec<PathBuf>, anyhow::Error> {
 struct Server<'c> {
     connection: &'c Connection,
     project: Project,
-    /// Open files whose mistakes are to be published again.
+    /// Open files whose mistakes must be published again.
     outdated: BTreeSet<PathBuf>,
 }
 
@@ -85,7 +85,7 @@ impl Server<'_> {
                     self.connection.sender.send(response.into())?;
                 }
                 Message::Notification(notification) => {
-                    // A notification that makes no sense has no one to be told.
+                    // The protocol has no reply to a bad notification.
                     let handled = catch_unwind(AssertUnwindSafe(|| self.notice(notification)));
                     if let Ok(Err(error)) = handled {
                         eprintln!("{error:#}");
@@ -136,7 +136,7 @@ impl Server<'_> {
             "textDocument/didSave" | "workspace/didChangeWatchedFiles" => self.project.rescan(),
             _ => return Ok(()),
         }
-        // Any open file may include the one that changed.
+        // Any open file may include the changed file.
         self.outdated = self.project.files.buffers().map(|(path, _)| path.clone()).collect();
         Ok(())
     }

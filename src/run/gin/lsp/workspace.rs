@@ -1,4 +1,4 @@
-//! The gin files of a workspace, and which of them include which.
+//! The gin files of a workspace, and the includes between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
@@ -11,13 +11,13 @@ use crate::gin::{FileId, Finder, LIBRARY, Source, parse};
 
 use super::files::Files;
 
-/// Folders that hold no gin files of the user's, and perhaps very many others.
+/// Folders without gin files of the user's, and perhaps with very many other files.
 const SKIPPED: [&str; 3] = ["target", "node_modules", "__pycache__"];
 
-/// Entries of folders that are looked at, at most: a server started in `/` must not walk the disk.
+/// The greatest number of visited entries: a server started in `/` must not walk the whole disk.
 const MAX_ENTRIES: usize = 50_000;
 
-/// The longest file that is taken for a configuration, in bytes.
+/// The greatest length of a configuration file, in bytes.
 const MAX_LENGTH: u64 = 4 << 20;
 
 /// The gin files below some folders.
@@ -25,7 +25,8 @@ const MAX_LENGTH: u64 = 4 << 20;
 pub struct Workspace {
     folders: Vec<PathBuf>,
     files: BTreeMap<PathBuf, Scanned>,
-    /// What each file includes. Found anew each time: files come and go.
+    /// The included files of each file. Computed anew each time, because files appear and
+    /// disappear.
     includes: BTreeMap<PathBuf, Vec<PathBuf>>,
     /// Files that another one includes.
     included: BTreeSet<PathBuf>,
@@ -33,19 +34,19 @@ pub struct Workspace {
 
 #[derive(Debug)]
 struct Scanned {
-    /// When it was changed and how long it is; `None` while it is open.
+    /// Time of its last change and its length; `None` while it is open.
     stamp: Option<(SystemTime, u64)>,
     /// The paths it includes, as written.
     includes: Vec<String>,
 }
 
 impl Workspace {
-    /// The workspace of these folders, not looked at yet.
+    /// Creates the workspace of these folders, not scanned yet.
     pub fn new(folders: Vec<PathBuf>) -> Self {
         Self { folders, ..Self::default() }
     }
 
-    /// Looks at the folders again. Only files that have changed are read.
+    /// Scans the folders again. Only files that have changed are read.
     pub fn scan(&mut self, files: &Files, search_paths: &[String]) {
         let mut known = std::mem::take(&mut self.files);
         let on_disk = gin_files(&self.folders).into_iter();
@@ -80,7 +81,7 @@ impl Workspace {
         self.included.contains(path)
     }
 
-    /// Files that no other includes and that include any of these, however indirectly.
+    /// Returns files that no other includes and that include any of these, however indirectly.
     pub fn roots_of(&self, wanted: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
         let roots = self.files.keys().filter(|path| !self.is_included(path));
         roots.filter(|root| self.reaches(root, wanted)).cloned().collect()
@@ -116,7 +117,7 @@ fn includes(path: &Path, files: &Files) -> Vec<String> {
     statements.into_iter().filter_map(include).collect()
 }
 
-/// Says what there is without reading it.
+/// Checks the existence of files without reading them.
 struct Exists<'a>(&'a Files);
 
 impl Source for Exists<'_> {
@@ -129,7 +130,7 @@ impl Source for Exists<'_> {
     }
 }
 
-/// All gin files below some folders. Links to folders are not followed: they may lead back.
+/// Returns all gin files below some folders. Links to folders are not followed, to avoid cycles.
 fn gin_files(folders: &[PathBuf]) -> Vec<(PathBuf, Metadata)> {
     let mut folders = folders.to_vec();
     let mut out = Vec::new();

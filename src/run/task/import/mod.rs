@@ -1,7 +1,7 @@
 //! `gimlet task import`: tasks that a Python module registers with SeqIO, as a task file.
 //!
-//! The module is imported by the user's own Python, and read there (`translate.py`, `import_tasks.py`). What Gimlet knows
-//! is told to the script, so that names and parameters stand in the specs alone.
+//! The user's own Python imports and reads the module (`translate.py`, `import_tasks.py`). The
+//! script gets Gimlet's names and parameters, so that they are declared in the specs alone.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -44,7 +44,7 @@ pub struct ImportArgs {
     overwrite: bool,
 }
 
-/// What the script found.
+/// The result of the script.
 #[derive(Deserialize)]
 struct Imported {
     gin: String,
@@ -63,7 +63,7 @@ struct Counts {
     left_out: usize,
 }
 
-/// What has no counterpart.
+/// A part without a counterpart in Gimlet.
 #[derive(Deserialize)]
 struct Note {
     task: String,
@@ -85,7 +85,7 @@ impl Note {
     }
 }
 
-/// Writes the task file, and says on standard error what was not translated.
+/// Writes the task file, and prints on standard error the parts that were not translated.
 pub(super) fn run(args: &ImportArgs) -> Result<(), Failure> {
     let output = output_of(args);
     if let Some(path) = &output
@@ -108,7 +108,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<(), Failure> {
     write(&format!("wrote {}: {}\n", path.display(), summary(&imported)))
 }
 
-/// Where the file goes; `None` prints it.
+/// Returns the output file; `None` prints to standard output.
 fn output_of(args: &ImportArgs) -> Option<PathBuf> {
     match &args.output {
         Some(path) if path == Path::new("-") => None,
@@ -151,10 +151,10 @@ fn imported(args: &ImportArgs) -> Result<Imported, Failure> {
     Ok(imported)
 }
 
-/// What the script is told: the functions of each slot, their names and parameters.
+/// Returns the script's input: the functions of each slot, their names and parameters.
 fn known() -> Value {
     let registry = registry();
-    // Those that are arguments of others, such as noise functions.
+    // Functions that are arguments of others, such as noise functions.
     let functions = registry.iter().filter(|schema| schema.name.contains(".preprocessors."));
     json!({
         "preprocessor": entries(Preprocessor::schemas(), "called"),
@@ -167,7 +167,8 @@ fn known() -> Value {
     })
 }
 
-/// The schemas of a slot; `nested` is how one of the slot's own is bound to a parameter.
+/// Returns the schemas of a slot; `nested` states how a member of the same slot is bound to a
+/// parameter.
 fn entries<'a>(schemas: impl IntoIterator<Item = &'a Schema>, nested: &str) -> Vec<Value> {
     let entry = |schema: &Schema| {
         let params = schema.params.iter().map(|param| {
@@ -194,7 +195,7 @@ fn summary(imported: &Imported) -> String {
     )
 }
 
-/// The task file, with a head that says where it comes from.
+/// Returns the task file, with a head that states its origin.
 fn text_of(module: &str, imported: &Imported) -> Result<String, Failure> {
     let mut text = format!(
         "# Written by `gimlet task import {module}` with SeqIO {}: {}.\n",
