@@ -1,6 +1,6 @@
-//! Which data sets T0 trains and is evaluated on. Source: T0 `datasets.csv`.
+//! The data sets that T0 trains and is evaluated on. Source: T0 `datasets.csv`.
 
-/// The training mixture that a data set enters with.
+/// The first training mixture that includes a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Train {
     No,
@@ -12,7 +12,7 @@ pub(super) enum Train {
     SuperGlue,
 }
 
-/// The evaluation that a data set is part of.
+/// The evaluation that includes a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Eval {
     No,
@@ -42,7 +42,7 @@ const fn dataset(
     Dataset { name, subset, train, eval, train_size }
 }
 
-/// All of them but ANLI, whose rounds are splits.
+/// All data sets except ANLI, whose rounds are splits.
 #[rustfmt::skip]
 pub(super) const DATASETS: [Dataset; 65] = [
     dataset("crows_pairs", "", Train::No, Eval::BiasFairness, 0),

@@ -1,9 +1,9 @@
-//! T0's tasks: one for each template that promptsource has for a data set (Sanh et al. 2022,
+//! T0's tasks: one for each template of a data set in promptsource (Sanh et al. 2022,
 //! arXiv:2110.08207).
 //!
-//! Templates are read from the user's own checkout of promptsource; none come with Gimlet. Two functions
-//! give task files what they need of them: [`PromptRows`] the rows of a `seqio.TaskFamily`, and
-//! [`PromptMixture`] the entries of a mixture. Source: T0 `seqio_tasks/tasks.py`.
+//! Templates are read from the user's checkout of promptsource; none come with Gimlet. Two
+//! functions provide them to task files: [`PromptRows`] returns the rows of a `seqio.TaskFamily`,
+//! and [`PromptMixture`] the entries of a mixture. Source: T0 `seqio_tasks/tasks.py`.
 
 mod datasets;
 mod prompt;
@@ -16,8 +16,8 @@ use crate::gin::{Configurable, Function, Value, ValueKind};
 use datasets::{Eval, Train};
 use prompt::{Prompt, prompts};
 
-/// Where templates are: a checkout of promptsource, or its folder `promptsource/templates`. A run's own
-/// bindings reach it: `t0.PromptSource.dir = '/data/promptsource'`.
+/// The location of templates: a checkout of promptsource, or its folder `promptsource/templates`. A
+/// run's own bindings reach it: `t0.PromptSource.dir = '/data/promptsource'`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t0.PromptSource", open)]
 pub struct PromptSource {
@@ -39,8 +39,8 @@ impl PromptSource {
     }
 }
 
-/// The rows of a family of T0's tasks: `NAME`, `DATASET`, `SUBSET`, `SPLITS`, `TEMPLATE`, `CHOICES`, and what
-/// an evaluation needs: `LABELS`, `NUM_CLASSES`, `METRICS`.
+/// The rows of a family of T0's tasks: `NAME`, `DATASET`, `SUBSET`, `SPLITS`, `TEMPLATE`,
+/// `CHOICES`, and for an evaluation `LABELS`, `NUM_CLASSES`, `METRICS`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t0.prompt_rows")]
 pub struct PromptRows {
@@ -60,7 +60,7 @@ impl Function for PromptRows {
     }
 }
 
-/// The entries of one of T0's mixtures; those of training with their rates: the number of training
+/// The entries of one of T0's mixtures; training entries have rates: the number of training
 /// examples, at most 500,000 for all templates of a data set.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t0.mixture_entries")]
@@ -77,10 +77,10 @@ pub enum T0Mixture {
     /// T0's training.
     #[gin(name = "t0_train")]
     Train,
-    /// T0+'s.
+    /// T0+'s training.
     #[gin(name = "t0+_train")]
     TrainPlus,
-    /// T0++'s.
+    /// T0++'s training.
     #[gin(name = "t0++_train")]
     TrainPlusPlus,
     /// T0's training with the first template of each data set's original task.
@@ -89,13 +89,13 @@ pub enum T0Mixture {
     /// T0's training with the templates of original tasks.
     #[gin(name = "t0_train_all_og_prompts")]
     TrainAllOriginal,
-    /// Held-out tasks, answers ranked.
+    /// Held-out tasks with ranked answers.
     #[gin(name = "t0_eval_score_eval")]
     Eval,
-    /// Tasks of the training, answers ranked.
+    /// Training tasks with ranked answers.
     #[gin(name = "t0_train_score_eval")]
     TrainEval,
-    /// Tasks about bias, answers ranked.
+    /// Tasks about bias with ranked answers.
     #[gin(name = "bias_fairness_eval_score_eval")]
     BiasFairness,
 }

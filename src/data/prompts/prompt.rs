@@ -1,10 +1,10 @@
-//! A data set seen through a template.
+//! A data set combined with a template.
 
 use super::datasets::{DATASETS, Dataset, Eval, Train};
 use super::templates::{Template, Templates, templates};
 use crate::gin::{Reference, Value, ValueKind};
 
-/// Examples of one data set in a training mixture, at most.
+/// Maximum number of examples of one data set in a training mixture.
 const MAX_EXAMPLES_PER_DATASET: u64 = 500_000;
 
 /// Templates that T0 does not train with: most of their examples are longer than 1024 tokens, or their
@@ -36,7 +36,7 @@ const BLOCKED: [&str; 24] = [
     "gigaword_summarize_",
 ];
 
-/// Tasks whose names hold one of these are trained on and not ranked.
+/// Tasks whose names contain one of these are trained on but not ranked.
 const NOT_RANKED: [&str; 14] = [
     "paws_labeled_final",
     "adversarial_qa_dbidaf",
@@ -54,7 +54,7 @@ const NOT_RANKED: [&str; 14] = [
     "trec",
 ];
 
-/// Nor are these, which could not be cached.
+/// These tasks are not ranked either, as they could not be cached.
 const NOT_RANKED_EITHER: [&str; 5] = [
     "wiki_hop_original_choose_best_object_affirmative_1",
     "wiki_hop_original_choose_best_object_affirmative_2",
@@ -69,7 +69,7 @@ pub(super) struct Prompt {
     pub name: String,
     pub train: Train,
     pub eval: Eval,
-    /// Its rate in training.
+    /// The rate in training.
     pub cap: u64,
     pub template: Template,
     dataset: &'static str,
@@ -110,7 +110,7 @@ fn of_dataset(dataset: &Dataset, found: &Templates) -> Vec<Prompt> {
     templates.iter().map(prompt).collect()
 }
 
-/// Each round of ANLI is a data set of its own.
+/// Each round of ANLI is a separate data set.
 fn of_anli(found: &Templates) -> Vec<Prompt> {
     let templates = found.get(&("anli", "")).map(Vec::as_slice).unwrap_or_default();
     let of_round = |round: &'static str| {
@@ -128,7 +128,7 @@ fn of_anli(found: &Templates) -> Vec<Prompt> {
     ["r1", "r2", "r3"].into_iter().flat_map(of_round).collect()
 }
 
-/// The names joined, with `_` for each run of what is neither a letter, a digit, `_` nor `.`.
+/// The names joined, with `_` for each run of characters other than letters, digits, `_` and `.`.
 fn task_name(dataset: &str, subset: &str, template: &str) -> String {
     let subset = if subset.is_empty() { String::new() } else { format!("_{subset}") };
     let mut name = String::new();
@@ -163,7 +163,7 @@ impl Prompt {
             || NOT_RANKED_EITHER.contains(&&self.name[..])
     }
 
-    /// Its row in a family.
+    /// The row of the task in a family.
     pub(super) fn row(&self, ranked: bool) -> Result<ValueKind, String> {
         let labels = self.template.fixed_choices();
         let name = if ranked { format!("{}_score_eval", self.name) } else { self.name.clone() };
@@ -217,7 +217,7 @@ impl Prompt {
     }
 }
 
-/// The function that promptsource means by a metric's name.
+/// The metric function for a metric's name in promptsource.
 fn metric_of(metric: &str) -> Option<&'static str> {
     Some(match metric {
         "BLEU" => "bleu",
@@ -255,7 +255,7 @@ fn list(items: impl Iterator<Item = ValueKind>) -> ValueKind {
 mod tests {
     use super::*;
 
-    /// As `task_clean` of T0's `seqio_tasks/utils.py`.
+    /// Compares names with `task_clean` of T0's `seqio_tasks/utils.py`.
     #[test]
     fn names_hold_no_punctuation_but_dots() {
         let check = |(dataset, subset, template), expected: &str| {

@@ -1,4 +1,4 @@
-//! Templates as promptsource keeps them: a `templates.yaml` for each data set.
+//! Templates in promptsource's format: a `templates.yaml` for each data set.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,18 +13,18 @@ use crate::storage::{Path, StorageError};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Template {
     pub name: String,
-    /// Inputs and targets, parted by `|||`.
+    /// Inputs and targets, separated by `|||`.
     pub jinja: String,
-    /// The possible targets, parted by `|||`.
+    /// The possible targets, separated by `|||`.
     pub answer_choices: Option<String>,
-    /// Names of metrics, as promptsource calls them.
+    /// Names of metrics, as in promptsource.
     pub metrics: Vec<String>,
-    /// Whether it asks for what the data set was made for.
+    /// Whether the template asks for the data set's original task.
     pub is_original_task: bool,
 }
 
 impl Template {
-    /// The answers, where they are the same for every example.
+    /// The answers, if they are the same for every example.
     pub(super) fn fixed_choices(&self) -> Option<Vec<String>> {
         let choices = self.answer_choices.as_ref()?;
         let environment = Environment::new();
@@ -40,10 +40,10 @@ impl Template {
 /// The templates of each data set, sorted by name.
 pub(super) type Templates = BTreeMap<(&'static str, &'static str), Vec<Template>>;
 
-/// What was read already, by folder: task after task asks for the same files.
+/// Templates read before, by folder: many tasks need the same files.
 static READ: Mutex<BTreeMap<String, Arc<Templates>>> = Mutex::new(BTreeMap::new());
 
-/// The templates of T0's data sets in promptsource's folder, or in a checkout that has it.
+/// The templates of T0's data sets in promptsource's folder, or in a checkout that contains it.
 pub(super) fn templates(dir: &str) -> Result<Arc<Templates>, String> {
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = read.get(dir) {
@@ -112,7 +112,7 @@ fn template(value: &Yaml<'_>) -> Option<Template> {
     })
 }
 
-/// A text, or a list of them as older templates have it.
+/// A text, or a list of texts as in older templates.
 fn joined(choices: &Yaml<'_>) -> Option<String> {
     match choices.as_sequence() {
         Some(items) => {
@@ -127,7 +127,7 @@ fn field<'a, 'b>(value: &'a Yaml<'b>, key: &str) -> Option<&'a Yaml<'b>> {
     untagged(value).as_mapping_get(key).map(untagged)
 }
 
-/// The value behind promptsource's own tags, such as `!Template`.
+/// The value after promptsource's tags, such as `!Template`.
 fn untagged<'a, 'b>(value: &'a Yaml<'b>) -> &'a Yaml<'b> {
     match value {
         Yaml::Tagged(_, inner) => untagged(inner),
@@ -135,7 +135,7 @@ fn untagged<'a, 'b>(value: &'a Yaml<'b>) -> &'a Yaml<'b> {
     }
 }
 
-/// A text; names that look like numbers are texts too.
+/// A text; names that look like numbers are also texts.
 fn text_of(value: &Yaml<'_>) -> Option<String> {
     match untagged(value) {
         value if value.is_null() => None,

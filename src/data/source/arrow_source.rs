@@ -11,9 +11,9 @@ use super::split::Format;
 use crate::data::error::DataError;
 use crate::gin::Configurable;
 
-/// Rows of Parquet files, one row group at a time and only the columns asked for. Structs are
-/// flattened (`answers/text`), lists of structs become lists (`answers/text`), and lists of lists keep their
-/// dimensions. Gimlet's own.
+/// Rows of Parquet files, one row group at a time and only the requested columns. Structs are
+/// flattened (`answers/text`), lists of structs become lists (`answers/text`), and lists of lists
+/// keep their dimensions. Gimlet's own.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.ParquetDataSource")]
 pub struct ParquetDataSource {
@@ -22,7 +22,7 @@ pub struct ParquetDataSource {
     /// Features to keep; all if None.
     #[gin(default = None)]
     pub columns: Option<Vec<String>>,
-    /// Split to its number of examples, where known.
+    /// Split to its number of examples, if known.
     #[gin(default = None)]
     pub num_input_examples: Option<BTreeMap<String, u64>>,
     /// Files read in turn.
@@ -31,10 +31,10 @@ pub struct ParquetDataSource {
     /// Rows taken from a file before the next one's turn.
     #[gin(default = 16)]
     pub block_length: usize,
-    /// What is done with a row that holds what no feature can be.
+    /// Handling of a row with a value that cannot be a feature.
     #[gin(default = OnBadRecord::Error)]
     pub on_bad_record: OnBadRecord,
-    /// Rows that may be skipped before it is an error after all.
+    /// Maximum number of rows that are skipped; more are an error.
     #[gin(default = 1000)]
     pub max_bad_records: u64,
 }
@@ -55,7 +55,7 @@ impl ParquetDataSource {
 
 pattern_source!(ParquetDataSource);
 
-/// Rows of Arrow IPC files or streams, as `datasets` saves them, with the features of
+/// Rows of Arrow IPC files or streams, as saved by `datasets`, with the features of
 /// `ParquetDataSource`. A whole saved data set is read by `HuggingFaceDataSource`. Gimlet's own.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.ArrowDataSource")]
@@ -65,7 +65,7 @@ pub struct ArrowDataSource {
     /// Features to keep; all if None.
     #[gin(default = None)]
     pub columns: Option<Vec<String>>,
-    /// Split to its number of examples, where known.
+    /// Split to its number of examples, if known.
     #[gin(default = None)]
     pub num_input_examples: Option<BTreeMap<String, u64>>,
     /// Files read in turn.
@@ -74,10 +74,10 @@ pub struct ArrowDataSource {
     /// Rows taken from a file before the next one's turn.
     #[gin(default = 16)]
     pub block_length: usize,
-    /// What is done with a row that holds what no feature can be.
+    /// Handling of a row with a value that cannot be a feature.
     #[gin(default = OnBadRecord::Error)]
     pub on_bad_record: OnBadRecord,
-    /// Rows that may be skipped before it is an error after all.
+    /// Maximum number of rows that are skipped; more are an error.
     #[gin(default = 1000)]
     pub max_bad_records: u64,
 }

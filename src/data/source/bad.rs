@@ -9,29 +9,30 @@ use crate::data::error::DataError;
 use crate::gin::Configurable;
 use crate::telemetry::warn;
 
-/// Messages kept of skipped records, beside the first of each task.
+/// Messages of skipped records that are kept, besides the first of each task.
 const KEPT_MESSAGES: usize = 10;
 
-/// What is done with a record that cannot be read.
+/// Handling of a record that cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Configurable)]
 pub enum OnBadRecord {
-    /// The run stops with the place of the record.
+    /// The run stops and reports the place of the record.
     #[default]
     Error,
-    /// The record is left out and counted.
+    /// The record is skipped and counted.
     Skip,
 }
 
-/// What a source says about bad records.
+/// A source's policy for bad records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BadRecordPolicy {
     pub on_bad_record: OnBadRecord,
-    /// Skipped records beyond which the run stops after all.
+    /// Maximum number of skipped records; the run stops at more.
     pub max_bad_records: u64,
 }
 
-/// Where skipped records are: by task, the numbers in each file, so that a record counts once however often
-/// the data are repeated. Saved with a position, so that it also counts once however often a run is resumed.
+/// The places of skipped records: by task, the numbers in each file, so that a record counts once
+/// even if the data are repeated. They are saved with a position, so that it also counts once if a
+/// run is resumed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BadPlaces(BTreeMap<String, BTreeMap<String, BTreeSet<u64>>>);
@@ -42,7 +43,7 @@ impl BadPlaces {
         self.0.is_empty()
     }
 
-    /// Adds those of another process.
+    /// Adds the places of another process.
     pub(crate) fn extend(&mut self, other: &Self) {
         for (task, files) in &other.0 {
             let of_task = self.0.entry(task.clone()).or_default();
@@ -52,7 +53,7 @@ impl BadPlaces {
         }
     }
 
-    /// Adds a record; `false` if it was there.
+    /// Adds a record; `false` if the record was already there.
     fn insert(&mut self, task: &str, (file, number): (String, u64)) -> bool {
         let of_task = self.0.entry(task.to_string()).or_default();
         of_task.entry(file).or_default().insert(number)
@@ -67,14 +68,14 @@ impl BadPlaces {
     }
 }
 
-/// The records that a run skipped. Clones count together.
+/// The records that a run skipped. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub struct BadRecords(Arc<Mutex<Skipped>>);
 
 #[derive(Debug, Default)]
 struct Skipped {
     places: BadPlaces,
-    /// Of this process.
+    /// Messages of this process.
     messages: Vec<String>,
 }
 
@@ -84,7 +85,7 @@ impl BadRecords {
         self.lock().places.count() as u64
     }
 
-    /// Tells the user how many are left out of what was read; the first ones were told when they were met.
+    /// Tells the user how many records were skipped; the first ones were reported when they were read.
     pub fn tell(&self, what: &str) {
         match self.count() {
             0 => {}
@@ -92,23 +93,23 @@ impl BadRecords {
         }
     }
 
-    /// Which ones they are, to go on counting in another process.
+    /// The places of the skipped records, with which another process can continue to count.
     pub(crate) fn places(&self) -> BadPlaces {
         self.lock().places.clone()
     }
 
-    /// Goes on counting where an earlier process was.
+    /// Continues the count of an earlier process.
     pub(crate) fn take_up(&self, places: &BadPlaces) {
         self.lock().places.extend(places);
     }
 
-    /// What was wrong with the first of them.
+    /// Messages about the first skipped records.
     pub fn messages(&self) -> Vec<String> {
         self.lock().messages.clone()
     }
 
-    /// Notes a skipped record, tells the user of the first ones and of each task's first, and returns
-    /// how many the task has now.
+    /// Records a skipped record, reports the first ones and each task's first to the user, and
+    /// returns the task's number of skipped records.
     fn note(&self, task: &str, place: (String, u64), message: impl FnOnce() -> String) -> u64 {
         let mut skipped = self.lock();
         let is_new = skipped.places.insert(task, place);
@@ -139,12 +140,12 @@ pub(crate) struct BadRecordGuard {
 }
 
 impl BadRecordGuard {
-    /// Whether the error is one of a record, and records may be left out.
+    /// Whether the error is that of a record, and records may be skipped.
     pub(crate) fn may_skip(&self, error: &DataError) -> bool {
         self.policy.on_bad_record == OnBadRecord::Skip && error.is_bad_record()
     }
 
-    /// Passes the error on, or takes note of a record that may be skipped.
+    /// Passes the error on, or counts a record that may be skipped.
     pub(crate) fn skip(&self, error: DataError, file: &str, number: u64) -> Result<(), DataError> {
         if !self.may_skip(&error) {
             return Err(error);

@@ -6,9 +6,9 @@ use super::split::SplitFiles;
 use crate::data::error::DataError;
 use crate::gin::Configurable;
 
-/// The examples of several sources that hold the same features: all of the first one's split, then of
-/// the next one's that has the split. Gimlet's own, for the functions of Python tasks that concatenate
-/// data sets.
+/// The examples of several sources with the same features: all examples of the first source's
+/// split, then those of the next source that has the split. Gimlet's own, for the functions of
+/// Python tasks that concatenate data sets.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.ConcatenatedDataSource")]
 pub struct ConcatenatedDataSource {
@@ -29,7 +29,7 @@ impl Source for ConcatenatedDataSource {
     fn split(&self, task: &str, split: &str) -> Result<SplitFiles, DataError> {
         let mut joined: Option<SplitFiles> = None;
         for source in &self.sources {
-            // A split that a source has, but names wrongly further down, is an error.
+            // If a source has the split but refers to a wrong one within it, that is an error.
             if !source.0.splits(task)?.iter().any(|known| known == split) {
                 continue;
             }

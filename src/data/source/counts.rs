@@ -1,5 +1,5 @@
-//! How many examples a file has and which of its records they are, for files that only reading tells of:
-//! JSON, CSV, text and Arrow. Each file is counted once by a process.
+//! Counts the examples of files and finds their records, for formats without such an index: JSON,
+//! CSV, text and Arrow. Each file is counted once by a process.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,18 +14,18 @@ use crate::data::error::DataError;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     pub examples: u64,
-    /// Where blank lines and heads lie between: an example with the number of records before it, for
-    /// the first of each run of examples that follow each other.
+    /// Index of records, for files with blank lines and headers between examples: for the first
+    /// example of each run of consecutive ones, its number and the number of records before it.
     runs: Vec<(u64, u64)>,
 }
 
 impl Counted {
-    /// Examples of which each is a record.
+    /// A file in which each record is an example.
     pub(super) fn of_records(examples: u64) -> Self {
         Self { examples, runs: vec![(0, 0)] }
     }
 
-    /// The records that are these examples.
+    /// The range of records that contains these examples.
     pub(super) fn records(&self, examples: Range<u64>) -> Range<u64> {
         if examples.is_empty() {
             return 0..0;
@@ -93,14 +93,14 @@ fn count(file: &SourceFile) -> Result<Counted, DataError> {
             Ok(None) => return Ok(counted),
             Ok(Some(Body::Bytes(line))) if is_blank(&line, &file.format) => {}
             Ok(Some(_)) => counted.add(before),
-            // Counted, since whether it is left out is said when it is read.
+            // Counted, since skipping is decided when the record is read.
             Err(_) if reader.recovers() => counted.add(before),
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Whether it is a line between JSON objects.
+/// Whether a line is a blank line between JSON objects.
 pub(super) fn is_blank(line: &[u8], format: &Format) -> bool {
     matches!(format, Format::Json { .. }) && line.iter().all(u8::is_ascii_whitespace)
 }

@@ -14,7 +14,7 @@ use crate::gin::Configurable;
 /// The type of a CSV column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum ColumnType {
-    /// The text as it stands.
+    /// The text, unchanged.
     String,
     /// A whole number.
     Int,
@@ -22,20 +22,20 @@ pub enum ColumnType {
     Float,
 }
 
-/// Records of delimited fields, plain, gzip or zstd, one feature a column: quoted as RFC 4180 says,
-/// so that a field in quotes may hold delimiters, line ends and doubled quotes. Gimlet's own.
+/// Records of delimited fields, plain, gzip or zstd, one feature for each column; quoted as in RFC
+/// 4180, so a field in quotes may contain delimiters, line ends and doubled quotes. Gimlet's own.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.CsvDataSource")]
 pub struct CsvDataSource {
     /// Split to a glob or a list of globs, in any storage.
     pub split_to_filepattern: BTreeMap<String, FilePattern>,
-    /// What lies between fields: one character, such as ',' or '\t'.
+    /// The character between fields, such as ',' or '\t'.
     #[gin(default = ",".to_string())]
     pub delimiter: String,
-    /// What encloses fields that hold delimiters; None takes quotes as they stand.
+    /// The character that encloses fields with delimiters; None treats quotes as text.
     #[gin(default = Some("\"".to_string()))]
     pub quote_char: Option<String>,
-    /// Names of the columns; None takes those of each file's first record.
+    /// Names of the columns; None takes the names in each file's first record.
     #[gin(default = None)]
     pub column_names: Option<Vec<String>>,
     /// Records dropped at the beginning of each file, before the names.
@@ -44,10 +44,10 @@ pub struct CsvDataSource {
     /// Columns to keep; all if None.
     #[gin(default = None)]
     pub columns: Option<Vec<String>>,
-    /// Column to its type: 'int', 'float' or 'string', which the others have.
+    /// Column to its type: 'int', 'float' or 'string'; the others are 'string'.
     #[gin(default = BTreeMap::new())]
     pub dtypes: BTreeMap<String, ColumnType>,
-    /// Split to its number of examples, where known.
+    /// Split to its number of examples, if known.
     #[gin(default = None)]
     pub num_input_examples: Option<BTreeMap<String, u64>>,
     /// Files read in turn.
@@ -56,10 +56,10 @@ pub struct CsvDataSource {
     /// Records taken from a file before the next one's turn.
     #[gin(default = 16)]
     pub block_length: usize,
-    /// What is done with a record that does not fit the columns.
+    /// Handling of a record that does not fit the columns.
     #[gin(default = OnBadRecord::Error)]
     pub on_bad_record: OnBadRecord,
-    /// Records that may be skipped before it is an error after all.
+    /// Maximum number of records that are skipped; more are an error.
     #[gin(default = 1000)]
     pub max_bad_records: u64,
 }

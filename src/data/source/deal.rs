@@ -1,10 +1,11 @@
-//! Who reads what of an epoch, where several shards read a task.
+//! Divides the data of an epoch among several shards that read a task.
 
 /// A shard's part of a task's data.
 ///
-/// The files are dealt out to groups of shards, and within a group the records of its files to the shards.
-/// With every epoch each part goes on to the next shard: no shard is without data for good, however few
-/// they are and whatever the preprocessors drop, and none reads the larger files more often.
+/// The files are divided among groups of shards, and within a group the records of its files among
+/// the shards. In every epoch each part moves to the next shard: no shard stays without data
+/// permanently, even if there are few data or preprocessors drop many, and no shard reads the
+/// larger files more often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deal {
     group: usize,
@@ -14,8 +15,9 @@ pub(crate) struct Deal {
 }
 
 impl Deal {
-    /// The part of one of `num_shards`: as many groups as there are files for, and shards alike in each. Shards
-    /// in sequence share files, since those of a host are such.
+    /// The part of one of `num_shards`: as many groups as the number of files allows, with the same
+    /// number of shards in each. Consecutive shards share files, since the shards of a host are
+    /// consecutive.
     pub(crate) fn new(shard_index: usize, num_shards: usize, num_files: usize) -> Self {
         let is_fed = |groups: &usize| num_shards.is_multiple_of(*groups) && *groups <= num_files;
         let num_groups = (1..=num_shards).rev().find(is_fed).unwrap_or(1);
@@ -29,17 +31,17 @@ impl Deal {
         self.group
     }
 
-    /// Groups that the files are dealt out to.
+    /// Number of groups among which the files are divided.
     pub(crate) fn num_groups(&self) -> usize {
         self.num_groups
     }
 
-    /// The shard among those of its group.
+    /// The index of the shard within its group.
     pub(super) fn member(&self) -> usize {
         self.member
     }
 
-    /// Whether the records of a file are dealt out.
+    /// Whether the records of a file are divided among several shards.
     pub(super) fn shares_files(&self) -> bool {
         self.num_members > 1
     }
@@ -50,20 +52,20 @@ impl Deal {
         (first as usize..num_files).step_by(self.num_groups)
     }
 
-    /// The most files that a group has in an epoch.
+    /// Maximum number of files that a group has in an epoch.
     pub(super) fn most_files(&self, num_files: usize) -> usize {
         num_files.div_ceil(self.num_groups)
     }
 
-    /// Which member a record of the group's files is for, by how many come before it in the epoch.
+    /// The member of the group that gets a record, by the number of records before it in the epoch.
     pub(super) fn owner(&self, epoch: u64, number: u64) -> usize {
         let num_members = self.num_members as u64;
         let moved = epoch / self.num_groups as u64 % num_members;
         ((number + num_members - moved) % num_members) as usize
     }
 
-    /// Epochs in which each shard has had every record once; about once where the files' order changes, since
-    /// the records before one decide on its owner.
+    /// Number of epochs after which each shard has read every record once; approximately once if
+    /// the order of files changes, since the records before a record determine its owner.
     pub(super) fn round(&self) -> u64 {
         (self.num_groups * self.num_members) as u64
     }
@@ -75,7 +77,8 @@ mod tests {
 
     use super::*;
 
-    /// The records, by file and number, that a shard has in an epoch of files with so many records.
+    /// The records, by file and number, that a shard has in an epoch of files with these numbers of
+    /// records.
     fn part(deal: Deal, sizes: &[u64], epoch: u64) -> Vec<(usize, u64)> {
         let files = deal.files(sizes.len(), epoch);
         let records = files.flat_map(|file| (0..sizes[file]).map(move |record| (file, record)));
@@ -115,7 +118,7 @@ mod tests {
         for (num_shards, num_files, expected) in cases {
             assert_eq!(groups(num_shards, num_files), expected, "{num_shards} {num_files}");
         }
-        // Hosts that have a quarter of the shards each open a quarter of the files.
+        // Each host with a quarter of the shards opens a quarter of the files.
         let of_host = |host: usize| (4 * host..4 * host + 4).map(|i| Deal::new(i, 16, 5).group());
         assert!((0..4).all(|host| of_host(host).all(|group| group == host)));
     }

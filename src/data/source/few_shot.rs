@@ -1,4 +1,4 @@
-//! Examples with others of the training split before them.
+//! Examples preceded by examples of the training split.
 
 use super::spec::{DataSource, Source};
 use super::split::SplitFiles;
@@ -7,14 +7,14 @@ use crate::data::preprocess::Preprocessor;
 use crate::gin::{Configurable, Evaluator, FromGin, Registry, Reported, Slot, Value};
 
 /// Joins each example of a split (`eval/inputs`, ...) with `num_shots` examples of the training
-/// split (lists: `train/inputs`, ...), for `fewshot_preprocessor` to make one text of. Source: SeqIO
-/// `experimental.py`.
+/// split (lists: `train/inputs`, ...), for `fewshot_preprocessor`, which makes one text from them.
+/// Source: SeqIO `experimental.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.experimental.FewshotDataSource", alias = "seqio.FewshotDataSource")]
 pub struct FewshotDataSource {
-    /// Where both kinds of examples come from.
+    /// The source of both kinds of examples.
     pub original_source: OriginalSource,
-    /// Training examples with each example; with 0 there is no `train`.
+    /// Number of training examples with each example; with 0 there is no `train`.
     pub num_shots: usize,
     /// Steps over the training examples before they are joined.
     #[gin(default = Vec::new())]
@@ -43,7 +43,7 @@ pub struct OriginalSource(
     pub Box<DataSource>,
 );
 
-// A source that holds a source cannot list what fits while it is being described itself.
+// A source within a source cannot list the valid values while its own type is being described.
 impl FromGin for OriginalSource {
     fn expected() -> String {
         "a data source, such as @seqio.TfdsDataSource()".to_string()
@@ -63,7 +63,7 @@ impl Source for FewshotDataSource {
         self.original_source.0.splits(task)
     }
 
-    /// Those of the examples that are joined with training examples.
+    /// The files of the examples that are joined with training examples.
     fn split(&self, task: &str, split: &str) -> Result<SplitFiles, DataError> {
         self.original_source.0.split(task, split)
     }

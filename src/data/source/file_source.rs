@@ -1,4 +1,4 @@
-//! SeqIO's sources of files that a function reads, for the functions that are known here.
+//! SeqIO's sources of files that a function reads, for the supported functions.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::tf_source::{FeatureDescription, parser_of};
 use crate::data::error::DataError;
 use crate::gin::{Configurable, Ref};
 
-/// Files that a function of TensorFlow's reads. Source: SeqIO `dataset_providers.py`.
+/// Files that a TensorFlow function reads. Source: SeqIO `dataset_providers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "seqio.FileDataSource",
@@ -22,11 +22,12 @@ use crate::gin::{Configurable, Ref};
     )
 )]
 pub struct FileDataSource {
-    /// How a file is read: `@tf.data.TextLineDataset`, whose lines become `{'text': line}`.
+    /// The function that reads a file: `@tf.data.TextLineDataset`, whose lines become `{'text':
+    /// line}`.
     pub read_file_fn: Ref<ReadFileFn>,
     /// Split to a glob or a list of globs, in any storage.
     pub split_to_filepattern: BTreeMap<String, FilePattern>,
-    /// Split to its number of examples, where known.
+    /// Split to its number of examples, if known.
     #[gin(default = None)]
     pub num_input_examples: Option<BTreeMap<String, u64>>,
     /// Files read in turn.
@@ -35,10 +36,10 @@ pub struct FileDataSource {
     /// Records taken from a file before the next one's turn.
     #[gin(default = 16)]
     pub block_length: usize,
-    /// What is done with a line that is no text, or a file that breaks off. Gimlet's own.
+    /// Handling of a line that is not text, or of a file that breaks off. Gimlet's own.
     #[gin(default = OnBadRecord::Error)]
     pub on_bad_record: OnBadRecord,
-    /// Records that may be skipped before it is an error after all. Gimlet's own.
+    /// Maximum number of records that are skipped; more are an error. Gimlet's own.
     #[gin(default = 1000)]
     pub max_bad_records: u64,
 }
@@ -68,8 +69,8 @@ crate::gin::slot! {
 )]
 pub struct TextLineDataset;
 
-/// The records of a TFRecord file, which only a decoding function makes examples of. Source: TensorFlow
-/// `data/ops/readers.py`.
+/// The records of a TFRecord file, which only a decoding function converts to examples. Source:
+/// TensorFlow `data/ops/readers.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(
     name = "tf.data.TFRecordDataset",
@@ -128,9 +129,9 @@ pattern_source!(FileDataSource);
 pub struct ProtoDataSource {
     /// Split to a glob or a list of globs, in any storage.
     pub split_to_filepattern: BTreeMap<String, FilePattern>,
-    /// The function that makes an example of a proto: `@tf.io.parse_single_example`.
+    /// The function that converts a proto to an example: `@tf.io.parse_single_example`.
     pub decode_proto_fn: Ref<ParseSingleExample>,
-    /// Split to its number of examples, where known.
+    /// Split to its number of examples, if known.
     #[gin(default = None)]
     pub num_input_examples: Option<BTreeMap<String, u64>>,
     /// Files read in turn.
@@ -139,10 +140,10 @@ pub struct ProtoDataSource {
     /// Records taken from a file before the next one's turn.
     #[gin(default = 16)]
     pub block_length: usize,
-    /// What is done with a record that is damaged or lacks a feature. Gimlet's own.
+    /// Handling of a record that is damaged or misses a feature. Gimlet's own.
     #[gin(default = OnBadRecord::Error)]
     pub on_bad_record: OnBadRecord,
-    /// Records that may be skipped before it is an error after all. Gimlet's own.
+    /// Maximum number of records that are skipped; more are an error. Gimlet's own.
     #[gin(default = 1000)]
     pub max_bad_records: u64,
 }
@@ -151,7 +152,8 @@ pub struct ProtoDataSource {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "tf.io.parse_single_example", ignored(example_names = "errors name the record"))]
 pub struct ParseSingleExample {
-    /// Feature to what it holds, as `seqio.TFExampleDataSource.feature_description` says it.
+    /// Feature to its description, in the format of
+    /// `seqio.TFExampleDataSource.feature_description`.
     pub features: BTreeMap<String, FeatureDescription>,
 }
 

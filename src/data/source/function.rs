@@ -1,4 +1,4 @@
-//! The source that is a function of the user's Python.
+//! A source that runs a function of the user's Python.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::gin::{Configurable, Value};
 use crate::python::{PythonFunction, PythonWorkers};
 use crate::storage::Path;
 
-/// A Python function `dataset_fn(split, shuffle_files)` that makes a `tf.data.Dataset` or any other run of
-/// dicts, read by the user's own Python (`docs/python_tasks.md`); files are never shuffled. Source: SeqIO
-/// `dataset_providers.py`.
+/// A Python function `dataset_fn(split, shuffle_files)` that returns a `tf.data.Dataset` or any
+/// other iterable of dicts, read by the user's Python (`docs/python_tasks.md`); files are never
+/// shuffled. Source: SeqIO `dataset_providers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "seqio.FunctionDataSource",
@@ -28,14 +28,14 @@ pub struct FunctionDataSource {
     /// The function's name within the module; dots lead into classes.
     #[gin(default = None)]
     pub dataset_fn: Option<String>,
-    /// In place of `dataset_fn`: a task that the module registers with SeqIO, whose source is read, of
-    /// whatever class it is.
+    /// A task, instead of `dataset_fn`, that the module registers with SeqIO; its source, of any
+    /// class, is read.
     #[gin(default = None)]
     pub task: Option<String>,
-    /// The splits that it makes.
+    /// The splits of the source.
     #[gin(default = Vec::new())]
     pub splits: Vec<String>,
-    /// Split to its number of examples, where known.
+    /// Split to its number of examples, if known.
     #[gin(default = None)]
     pub num_input_examples: Option<BTreeMap<String, u64>>,
     /// Further arguments of the function, by name.
@@ -77,7 +77,7 @@ impl Source for FunctionDataSource {
             function,
             workers: self.workers.clone(),
         };
-        // Shows as the place of each record.
+        // The path appears as the place of each record.
         let path = Path::parse(&format!("python/{}/{split}", source.name()))?;
         let num_examples = super::spec::given_count(&self.num_input_examples, split);
         let format = Format::Python { source: Arc::new(source), num_examples };

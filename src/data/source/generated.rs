@@ -1,4 +1,4 @@
-//! Examples out of nothing, for tests and measurements.
+//! Generated examples, for tests and measurements.
 
 use std::collections::BTreeMap;
 
@@ -11,53 +11,53 @@ use crate::data::random::{Draw, StageSeed};
 use crate::gin::Configurable;
 use crate::storage::Path;
 
-/// Syllables that words are made of.
+/// Syllables of which words are made.
 const CONSONANTS: &[u8] = b"bdfgklmnprstvz";
 const VOWELS: &[u8] = b"aeiou";
-/// Words of which texts are made.
+/// Number of words of which texts are made.
 const NUM_WORDS: f64 = 50_000.0;
 
-/// What a generated feature holds.
+/// The kind of values of a generated feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum GeneratedKind {
-    /// Text of made-up words, the frequent ones short.
+    /// Text of made-up words; frequent words are short.
     Words,
     /// Token ids, uniform.
     Ids,
 }
 
-/// How lengths are drawn between the least and the most.
+/// The distribution of lengths between the minimum and the maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum LengthDistribution {
-    /// Every length is as likely.
+    /// Every length is equally likely.
     Uniform,
-    /// Every order of magnitude is as likely: many short examples, few long ones.
+    /// Every order of magnitude is equally likely: many short examples, few long ones.
     LogUniform,
 }
 
-/// Random examples, a function of seed, split and number alone: nothing is read, and any position
-/// is reached at once. Gimlet's own.
+/// Random examples, a function of seed, split and number alone: no file is read, and any position
+/// is reached without delay. Gimlet's own.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.GeneratedDataSource")]
 pub struct GeneratedDataSource {
     /// Split to its number of examples.
     pub num_examples: BTreeMap<String, u64>,
-    /// What the features hold: 'words' or 'ids'.
+    /// The kind of values of the features: 'words' or 'ids'.
     #[gin(default = GeneratedKind::Words)]
     pub kind: GeneratedKind,
-    /// Names of the features, each drawn on its own.
+    /// Names of the features, each drawn independently.
     #[gin(default = vec!["text".to_string()])]
     pub features: Vec<String>,
-    /// The fewest words or ids of a feature.
+    /// Minimum number of words or ids of a feature.
     #[gin(default = 1)]
     pub min_length: usize,
-    /// The most words or ids of a feature.
+    /// Maximum number of words or ids of a feature.
     #[gin(default = 512)]
     pub max_length: usize,
-    /// How lengths are drawn between them: 'uniform' or 'log_uniform'.
+    /// The distribution of lengths between them: 'uniform' or 'log_uniform'.
     #[gin(default = LengthDistribution::LogUniform)]
     pub length_distribution: LengthDistribution,
-    /// Ids lie below it and above 1, which ends sequences.
+    /// Upper bound of the ids, which are below it and above 1; id 1 ends sequences.
     #[gin(default = 32000)]
     pub vocab_size: usize,
     /// Another seed gives other examples.
@@ -147,7 +147,7 @@ impl Generator {
     }
 }
 
-/// A word whose rank is as likely as Zipf's law has it.
+/// A word whose rank is distributed by Zipf's law.
 fn push_word(draw: &mut Draw, text: &mut String) {
     let mut rank = NUM_WORDS.powf(draw.unit()) as usize;
     while rank > 0 {

@@ -1,4 +1,4 @@
-//! Which files make up a split of a folder laid out as on the hub, by their names.
+//! Finds the files of a split, by their names, in a folder with the layout of the hub.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::split::Format;
 use crate::data::error::{DataError, if_split};
 use crate::storage::Path;
 
-/// What a file's name says of its records; `None` where it says nothing.
+/// The record format for a file name; `None` for an unknown one.
 pub(super) fn format_of(
     file_name: &str,
     field: Option<&str>,
@@ -37,7 +37,7 @@ pub(super) fn format_of(
     }
 }
 
-/// The splits that names tell of.
+/// The splits in the names of files and folders.
 pub(super) fn splits_in_names(root: &Path, task: &str) -> Result<Vec<String>, DataError> {
     let mut found = Vec::new();
     for (split, _) in SPLIT_WORDS {
@@ -67,8 +67,8 @@ const SPLIT_WORDS: [(&str, &[&str]); 3] = [
     ("test", &["test", "testing", "eval", "evaluation"]),
 ];
 
-/// The files whose folders, else whose names, say the split; all files are 'train' where none does. Of
-/// several formats the most common one is read.
+/// The files whose folder names, otherwise whose file names, contain the split; if no name contains
+/// a split, all files are 'train'. If there are several formats, the most common one is read.
 pub(super) fn by_split_names(root: &Path, task: &str, split: &str) -> Result<Vec<Path>, DataError> {
     let files = data_files(root)?;
     if files.is_empty() {
@@ -85,7 +85,7 @@ pub(super) fn by_split_names(root: &Path, task: &str, split: &str) -> Result<Vec
     Ok(of_one_format(root, split, named_for(&files, task, split)?))
 }
 
-/// The files that names give to a split, of whatever format.
+/// The files that belong to a split by their names, in any format.
 fn named_for(files: &[Listed], task: &str, split: &str) -> Result<Vec<Path>, DataError> {
     let folder = |relative: &str| relative.rsplit_once('/').map_or("", |(dir, _)| dir).to_string();
     let file = |relative: &str| relative.rsplit('/').next().unwrap_or_default().to_string();
@@ -118,7 +118,7 @@ fn named_for(files: &[Listed], task: &str, split: &str) -> Result<Vec<Path>, Dat
     }
 }
 
-/// The split that a name's words tell, where `asked` counts as a word for itself.
+/// The split that a name's words indicate; `asked` itself counts as such a word.
 fn split_in(name: &str, asked: &str) -> Option<String> {
     let words = || name.split(|c: char| !c.is_ascii_alphanumeric());
     if words().any(|word| word == asked) {
@@ -172,7 +172,7 @@ mod tests {
         check(&files, "validation", &[]);
     }
 
-    // As `datasets` 5.2.0 chooses: by the count of an extension, then by its preference.
+    // The choice of `datasets` 5.2.0: by the count of an extension, then by its preference.
     #[test]
     fn a_split_is_of_its_most_common_format() {
         check(&["LICENSE.txt", "data.jsonl", "stats.csv"], "train", &["data.jsonl"]);
@@ -181,9 +181,9 @@ mod tests {
         check(&["a.parquet", "b.jsonl.gz"], "train", &["a.parquet"]);
         // One format has several extensions.
         check(&["a.json", "b.jsonl", "c.txt"], "train", &["a.json", "b.jsonl"]);
-        // What describes other files counts for less than those.
+        // Metadata files are chosen only if there are no data files.
         check(&["data.txt", "metadata.jsonl"], "train", &["data.txt"]);
-        // Each split by itself.
+        // Each split is chosen separately.
         check(&["train.csv", "test.jsonl"], "test", &["test.jsonl"]);
     }
 

@@ -1,4 +1,5 @@
-//! The data files below a folder laid out as on the hub, and which of them are read together.
+//! Lists the data files below a folder with the layout of the hub, and selects those that are read
+//! together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,8 +11,8 @@ use crate::telemetry::{notice, quoted_names};
 /// A file: its path relative to the folder that was listed, and its whole path.
 pub(super) type Listed = (String, Path);
 
-/// Extensions of files that hold examples, with the format of each; of equally common ones the first
-/// is taken. Source: `datasets` 5.2.0, `load.py` and `packaged_modules/__init__.py`.
+/// Extensions of files that hold examples, with the format of each; if several are equally common,
+/// the first is used. Source: `datasets` 5.2.0, `load.py` and `packaged_modules/__init__.py`.
 const EXTENSIONS: [(&str, &str); 8] = [
     ("parquet", "Parquet"),
     ("arrow", "Arrow"),
@@ -23,11 +24,11 @@ const EXTENSIONS: [(&str, &str); 8] = [
     ("ndjson", "JSON"),
 ];
 
-/// Files left out that a notice names.
+/// Maximum number of omitted files that a notice names.
 const MOST_NAMED: usize = 5;
 
-/// The data files below a folder, sorted by name. One elsewhere is listed once in a process: every
-/// question for a split needs all of the names, and a listing takes a request for each folder.
+/// The data files below a folder, sorted by name. A remote folder is listed once in a process:
+/// every search for a split needs all of the names, and a listing takes a request for each folder.
 pub(super) fn data_files(root: &Path) -> Result<Arc<[Listed]>, DataError> {
     static ELSEWHERE: Mutex<BTreeMap<Path, Arc<[Listed]>>> = Mutex::new(BTreeMap::new());
     let list = || {
@@ -63,8 +64,8 @@ fn list_below(folder: &Path, prefix: &str, files: &mut Vec<Listed>) -> Result<()
     Ok(())
 }
 
-/// The files of a split that are of its most common format, as `datasets` takes them; the others are
-/// named once in a process.
+/// The files of a split in its most common format, as `datasets` chooses it; a notice names the
+/// others once in a process.
 pub(super) fn of_one_format(root: &Path, split: &str, files: Vec<Path>) -> Vec<Path> {
     let mut counts: BTreeMap<(usize, bool), usize> = BTreeMap::new();
     for name in files.iter().map(Path::file_name) {
@@ -100,19 +101,19 @@ fn tell_of_others(root: &Path, split: &str, format: &str, others: &[Path]) {
     }
 }
 
-/// The extension behind that of compression: `jsonl` of `a.jsonl.zst`.
+/// The extension before that of compression: `jsonl` of `a.jsonl.zst`.
 pub(super) fn extension_of(file_name: &str) -> Option<&str> {
     let name = [".gz", ".zst"].iter().find_map(|ending| file_name.strip_suffix(ending));
     Some(name.unwrap_or(file_name).rsplit_once('.')?.1)
 }
 
-/// Which of the extensions a file has.
+/// The index of a file's extension in `EXTENSIONS`.
 fn kind_of(file_name: &str) -> Option<usize> {
     let extension = extension_of(file_name)?;
     EXTENSIONS.iter().position(|(known, _)| *known == extension)
 }
 
-/// Files that describe a data set on the hub and hold no examples.
+/// Whether a file describes a data set on the hub and holds no examples.
 fn is_description(name: &str) -> bool {
     matches!(
         name,
@@ -124,7 +125,7 @@ fn is_description(name: &str) -> bool {
     )
 }
 
-/// Files that describe others, where there are any.
+/// Whether a file describes other files, if there are any.
 fn is_metadata(name: &str) -> bool {
     matches!(name, "metadata.csv" | "metadata.jsonl" | "metadata.parquet")
 }

@@ -1,4 +1,4 @@
-//! Preprocessors that hardly change an example: renaming, prefixes, filters.
+//! Preprocessors that change little in an example: renaming, prefixes, filters.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::gin::Configurable;
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.preprocessors.rekey", alias = "t5.data.preprocessors.rekey")]
 pub struct Rekey {
-    /// New name to old name; None makes an empty text. Without it nothing changes.
+    /// New name to old name; None makes an empty text. If the map is empty, nothing changes.
     #[gin(default = BTreeMap::new())]
     pub key_map: BTreeMap<String, Option<String>>,
 }
@@ -40,7 +40,7 @@ impl Preprocess for Rekey {
     }
 }
 
-/// An article becomes "summarize: ..". Source: t5 `preprocessors.py`.
+/// Converts an article to "summarize: ..". Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.summarize")]
 pub struct Summarize {
@@ -60,7 +60,7 @@ impl Preprocess for Summarize {
     }
 }
 
-/// A text becomes the targets of empty inputs. Source: t5 `preprocessors.py`.
+/// Makes a text the targets of empty inputs. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.lm")]
 pub struct Lm {}
@@ -96,7 +96,7 @@ const NON_SPACED: [(char, char); 17] = [
     ('\u{0f00}', '\u{0fff}'), // Tibetan
 ];
 
-/// Sets each character of a language without spaces off by spaces. Source: t5 `preprocessors.py`.
+/// Puts spaces around each character of a language without spaces. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.pad_nonspaced_languages")]
 pub struct PadNonspacedLanguages {

@@ -1,4 +1,4 @@
-//! Shows what passes.
+//! Prints the examples that pass.
 
 use minijinja::formatting::FormatStyle;
 
@@ -7,12 +7,12 @@ use crate::data::error::DataError;
 use crate::data::example::{Example, Value};
 use crate::gin::Configurable;
 
-/// Prints each feature of each example as TensorFlow does, but to standard error: standard output is
-/// for what a command answers. Source: SeqIO `preprocessors.py`.
+/// Prints each feature of each example as TensorFlow does, but to standard error, since standard
+/// output is for the results of a command. Source: SeqIO `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.preprocessors.print_dataset")]
 pub struct PrintDataset {
-    /// Items of a list shown at its beginning and at its end; -1 shows all.
+    /// Number of items of a list shown at its beginning and at its end; -1 shows all.
     #[gin(default = 3)]
     pub summarize: i64,
 }
@@ -32,7 +32,7 @@ pub(super) fn lines_of(example: &Example, summarize: Option<usize>) -> String {
     example.iter().map(|(key, value)| format!("{key}:  {}\n", printed(value, summarize))).collect()
 }
 
-/// The value, of a list so many items at either end.
+/// The printed value; of a list, `summarize` items at either end.
 fn printed(value: &Value, summarize: Option<usize>) -> String {
     let quoted = |text: &String| format!("\"{}\"", escaped(text));
     let list = |items: Vec<String>| listed(&items, summarize);
@@ -59,7 +59,7 @@ fn printed(value: &Value, summarize: Option<usize>) -> String {
     }
 }
 
-/// C's `%.6g`, or with nine digits where six do not tell the number.
+/// C's `%.6g`, or nine digits if six are not enough to represent the number exactly.
 fn float(number: &f64) -> String {
     let number = f64::from(*number as f32);
     let digits = |format: &str| {
@@ -75,7 +75,7 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Rows, a line each.
+/// Rows, each on a separate line.
 fn joined(rows: &[String], summarize: Option<usize>) -> String {
     let shown = match summarize {
         Some(ends) if rows.len() > 2 * ends => {

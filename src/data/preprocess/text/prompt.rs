@@ -1,5 +1,5 @@
-//! Prompts: a template turns a record into inputs, targets and answer choices, as promptsource and
-//! T0 do it.
+//! Prompts: a template turns a record into inputs, targets and answer choices, as in promptsource
+//! and T0.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,23 @@ use crate::data::example::{Example, Key, Value};
 use crate::data::random::Draw;
 use crate::gin::Configurable;
 
-/// A record becomes inputs and targets by a Jinja template, `inputs ||| targets`, whose variables
-/// are the record's features. Source: promptsource `templates.py`, T0 `seqio_tasks/utils.py`.
+/// Makes inputs and targets from a record with a Jinja template, `inputs ||| targets`, whose
+/// variables are the record's features. Source: promptsource `templates.py`, T0
+/// `seqio_tasks/utils.py`.
 ///
-/// Empty targets become `<NO LABEL>`. A record whose template yields nothing, no inputs, or more
-/// than two parts is dropped. Hyphens in features' names are underscores in templates. Answer
+/// Empty targets become `<NO LABEL>`. A record is dropped if its template yields nothing, no
+/// inputs, or more than two parts. Hyphens in features' names are underscores in templates. Answer
 /// choices are a variable of the template and a feature of the example, 'answer_choices'.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "gimlet.preprocessors.apply_template")]
 pub struct ApplyTemplate {
     /// The template: `{{premise}} Yes or no? ||| {{answer_choices[label]}}`.
     pub template: String,
-    /// A template of the possible targets, `Yes ||| No`; without it there are none.
+    /// A template of the possible targets, `Yes ||| No`; without it there are no answer choices.
     #[gin(default = None)]
     pub answer_choices: Option<String>,
-    /// Characters after which what a template inserts is cut, at a space; None cuts nothing.
+    /// Maximum number of characters of an inserted value, which is cut at a space; None cuts
+    /// nothing.
     #[gin(default = Some(2048))]
     pub truncate_length: Option<usize>,
 }
@@ -41,14 +43,14 @@ impl Preprocess for ApplyTemplate {
 /// Separates inputs from targets, and answer choices from each other.
 const SEPARATOR: &str = "|||";
 
-/// Stands for a separator within the data: a text that data do not have, as long as promptsource's,
-/// since what is printed may be cut after so many characters.
+/// Replaces a separator within the data: a text that does not occur in data, of the same length as
+/// promptsource's, since printed values may be cut after a number of characters.
 const PROTECTED: &str = "\u{f8ff}______________________________\u{f8ff}";
 
 const TEMPLATE: &str = "template";
 const CHOICES: &str = "answer_choices";
 
-/// A template, ready.
+/// A compiled template.
 struct Prompt {
     environment: Environment<'static>,
     has_choices: bool,
@@ -60,7 +62,7 @@ impl Prompt {
     fn compile(spec: &ApplyTemplate) -> Result<Self, DataError> {
         let mut environment = environment();
         let template = match spec.truncate_length {
-            // promptsource does it so: it truncates whatever is printed.
+            // As in promptsource, every printed value is truncated.
             Some(length) => {
                 spec.template.replace("}}", &format!(" | string | truncate({length}) }}}}"))
             }
@@ -80,7 +82,7 @@ impl Prompt {
         })
     }
 
-    /// Inputs and targets; `None` where the template makes no use of the record.
+    /// Inputs and targets; `None` if the template yields no example for the record.
     fn apply(&self, example: &Example, draw: Draw) -> Result<Option<Example>, String> {
         let mut variables = variables(example)?;
         let choices = if self.has_choices { Some(self.render(CHOICES, &variables)?) } else { None };
@@ -122,7 +124,7 @@ fn strip(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_whitespace() || ('\x1c'..='\x1f').contains(&c))
 }
 
-/// The features, those below a path as dicts.
+/// The features as variables; features below a path become dicts.
 fn variables(example: &Example) -> Result<BTreeMap<String, Jinja>, String> {
     let mut tree = Tree::default();
     for (key, value) in example.iter() {
@@ -144,7 +146,7 @@ fn variables(example: &Example) -> Result<BTreeMap<String, Jinja>, String> {
     Ok(tree.values().collect())
 }
 
-/// Features by the parts of their paths, in their order.
+/// Features by the components of their paths, in order.
 #[derive(Default)]
 struct Tree(Vec<(String, Node)>);
 

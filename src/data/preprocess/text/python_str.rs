@@ -37,7 +37,7 @@ pub(super) fn python_repr(value: &Value) -> String {
     }
 }
 
-/// Python's `json.dumps`, keys sorted, made safe for HTML as Jinja's `tojson` does.
+/// Python's `json.dumps` with sorted keys, escaped for HTML as in Jinja's `tojson`.
 pub(super) fn python_json(value: &Value) -> String {
     match value.kind() {
         ValueKind::Undefined | ValueKind::None => "null".to_string(),

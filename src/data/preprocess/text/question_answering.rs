@@ -8,7 +8,7 @@ use crate::data::error::DataError;
 use crate::data::example::{Example, Value};
 use crate::gin::Configurable;
 
-/// One example for each answer of a TriviaQA question and each context that has it. Source: t5
+/// One example for each answer of a TriviaQA question and each context that contains it. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.trivia_qa")]
@@ -37,7 +37,7 @@ impl Preprocess for TriviaQa {
     }
 }
 
-/// The texts in which TriviaQA's answers are looked for.
+/// The texts that are searched for TriviaQA's answers.
 fn contexts(example: &Example) -> Result<impl Iterator<Item = &str>, String> {
     let of = |key: &str| example.get(key).map(|_| texts_of(example, key)).transpose();
     let pages = of("entity_pages/wiki_context")?;
@@ -49,7 +49,7 @@ fn contexts(example: &Example) -> Result<impl Iterator<Item = &str>, String> {
     Ok(all.map(String::as_str))
 }
 
-/// An answer, looked for in lower case. Its punctuation means what it means in a pattern.
+/// An answer, which is searched in lower case. Its punctuation is interpreted as in a pattern.
 struct Answer {
     text: String,
     lowered: String,
@@ -65,18 +65,18 @@ impl Answer {
         if !self.lowered.contains(|c: char| r".*+?()[]{}|^$\".contains(c)) {
             return Ok(context.contains(&self.lowered));
         }
-        // Anchored after translation: `a|b` divides the whole pattern, as it does in t5.
+        // Anchored after translation: `a|b` divides the whole pattern, as in t5.
         let regex = re2::compile(&format!(r"\A(?:.*{}.*)\z", self.lowered))?;
         regex.is_match(context).map_err(|error| error.to_string())
     }
 }
 
-/// A SQuAD question becomes "question: .. context: ..", with the first answer as targets. Source:
-/// t5 `preprocessors.py`.
+/// Converts a SQuAD question to "question: .. context: ..", with the first answer as targets.
+/// Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.squad")]
 pub struct Squad {
-    /// Whether inputs have the context, beside the question.
+    /// Whether inputs have the context besides the question.
     #[gin(default = true)]
     pub include_context: bool,
 }
@@ -92,7 +92,7 @@ fn squad(example: &Example, include_context: bool) -> Result<Example, String> {
     squad_with(example, include_context, pad_punctuation)
 }
 
-/// The same, with a way of its own to set punctuation off.
+/// Does the same with a given function for padding punctuation.
 pub(super) fn squad_with(
     example: &Example,
     include_context: bool,
@@ -119,8 +119,8 @@ pub(super) fn squad_with(
     Ok(features.into_iter().map(|(key, value)| (key.into(), value)).collect())
 }
 
-/// As `squad`, with the place of the answer's words as targets, "start: 3 end: 5"; without such a
-/// place the example is dropped. Source: t5 `preprocessors.py`.
+/// As `squad`, but the targets are the position of the answer's words, "start: 3 end: 5"; without
+/// such a position the example is dropped. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.squad_span_space_tokenized")]
 pub struct SquadSpanSpaceTokenized {}
@@ -138,7 +138,8 @@ impl Preprocess for SquadSpanSpaceTokenized {
     }
 }
 
-/// Where the words of `answer` first stand in `context`. Like t5, it does not look at the very end.
+/// The position at which the words of `answer` first occur in `context`. Like t5, the search
+/// excludes the very end.
 fn span(context: &str, answer: &str) -> Option<String> {
     let (context, answer) = (space_tokens(context), space_tokens(answer));
     let last = context.len().checked_sub(answer.len())?;

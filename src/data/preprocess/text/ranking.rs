@@ -1,4 +1,4 @@
-//! Examples whose possible targets are scored, to find the likeliest.
+//! Examples whose possible targets are scored, to find the most likely one.
 
 use super::example_fn::{Equal, ExampleFn, Feature, Fill, OneHot};
 use super::{Context, PairKeys, Preprocess, Step, flat_map, missing, re2, value_of};
@@ -6,10 +6,10 @@ use crate::data::error::DataError;
 use crate::data::example::{Example, Key, Value};
 use crate::gin::{self, Configurable, Evaluator, FromGin, Registry, Reported, ValueKind};
 
-/// Which of the possible targets become examples.
+/// The possible targets that become examples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum RankingMode {
-    /// The right ones.
+    /// Only the right ones.
     Train,
     /// All.
     Eval,
@@ -17,31 +17,31 @@ pub enum RankingMode {
     FewshotEval,
 }
 
-/// An example for each possible target, with 'idx' (number of the example, number of the target)
-/// and 'is_correct'. Source: t5 `preprocessors.py`.
+/// Makes an example for each possible target, with 'idx' (number of the example, number of the
+/// target) and 'is_correct'. Source: t5 `preprocessors.py`.
 ///
 /// In Python its arguments are functions; here they are `@gimlet.example` functions, and those of
-/// T0 where none is given: an example's 'answer_choices' are the targets of its repeated 'inputs',
-/// and the one that equals its 'targets' is right.
+/// T0 by default: an example's 'answer_choices' are the targets of its repeated 'inputs', and the
+/// choice that equals its 'targets' is right.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.rank_classification")]
 pub struct RankClassification {
-    /// Makes the list of inputs; 'inputs' as often as there are 'answer_choices' if None.
+    /// Makes the list of inputs; None repeats 'inputs' for each of the 'answer_choices'.
     #[gin(default = None)]
     pub inputs_fn: Option<ExampleFn>,
     /// Makes the list of targets; 'answer_choices' if None.
     #[gin(default = None)]
     pub targets_fn: Option<ExampleFn>,
-    /// Makes the list that has 1 for right ones; whether they equal 'targets' if None.
+    /// Makes the list with 1 for right targets; None compares them with 'targets'.
     #[gin(default = None)]
     pub is_correct_fn: Option<ExampleFn>,
-    /// Makes the weight of the example; without it there is none.
+    /// Makes the weight of the example; None gives no weight.
     #[gin(default = None)]
     pub weight_fn: Option<ExampleFn>,
-    /// Which targets become examples.
+    /// The targets that become examples.
     #[gin(default = RankingMode::Eval)]
     pub mode: RankingMode,
-    /// Features kept as they are.
+    /// Features that are kept unchanged.
     #[gin(default = Vec::new())]
     pub passthrough_feature_keys: Vec<String>,
 }
@@ -121,7 +121,7 @@ impl Keys {
     }
 }
 
-/// What one example may become.
+/// The possible examples made from one example.
 struct Options {
     inputs: Vec<String>,
     targets: Vec<String>,
@@ -176,7 +176,7 @@ impl Options {
     }
 }
 
-/// The value once for each of `count` rows.
+/// The value, repeated for each of `count` rows.
 fn tiled(value: &Value, count: usize) -> Result<Value, String> {
     Ok(match value {
         Value::Int(number) => {
@@ -191,7 +191,7 @@ fn tiled(value: &Value, count: usize) -> Result<Value, String> {
     })
 }
 
-/// The weight, as exact as TensorFlow's floats.
+/// The weight in the precision of TensorFlow's floats.
 fn as_f32(weight: &Value) -> Result<f64, String> {
     match weight {
         Value::Float(weight) => Ok(f64::from(*weight as f32)),
@@ -200,22 +200,22 @@ fn as_f32(weight: &Value) -> Result<f64, String> {
     }
 }
 
-/// An example for each format of inputs or targets; `{name}` stands for a feature. Source: t5
-/// `preprocessors.py`.
+/// Makes an example for each format of inputs or targets, in which `{name}` is replaced by a
+/// feature. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.rank_classification_formatter")]
 pub struct RankClassificationFormatter {
-    /// One format of all inputs, or a list of one for each class.
+    /// One format of all inputs, or a list with one format for each class.
     pub inputs_formats: Formats,
-    /// One format of all targets, or a list of one for each class.
+    /// One format of all targets, or a list with one format for each class.
     pub targets_formats: Formats,
-    /// Which classes become examples.
+    /// The classes that become examples.
     #[gin(default = RankingMode::Eval)]
     pub mode: RankingMode,
-    /// The feature that holds the number of the right class, or of several.
+    /// The feature that holds the number of the right class, or of several right classes.
     #[gin(default = "label".to_string())]
     pub label_key: String,
-    /// The feature that holds the example's weight; without it there is none.
+    /// The feature that holds the example's weight; None gives no weight.
     #[gin(default = None)]
     pub weight_key: Option<String>,
 }
@@ -223,9 +223,9 @@ pub struct RankClassificationFormatter {
 /// One format for all classes, or one for each.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Formats {
-    /// One for all.
+    /// One format for all classes.
     All(String),
-    /// One for each.
+    /// One format for each class.
     Each(Vec<String>),
 }
 
@@ -296,8 +296,8 @@ impl Preprocess for RankClassificationFormatter {
     }
 }
 
-/// The format with features for their names. t5 replaces by a regular expression, so a backslash in
-/// a feature's text acts as one of a rewrite.
+/// The format with names replaced by features. t5 replaces them with a regular expression, so a
+/// backslash in a feature's text is interpreted as part of a rewrite.
 fn filled(format: &str, example: &Example) -> Result<String, String> {
     let mut out = format.to_string();
     for name in names(format) {
@@ -313,7 +313,7 @@ fn filled(format: &str, example: &Example) -> Result<String, String> {
     Ok(out)
 }
 
-/// What stands in braces without a space, once each.
+/// The texts in braces without a space, each once.
 fn names(format: &str) -> Vec<&str> {
     let mut out = Vec::new();
     for piece in format.split('{').skip(1) {

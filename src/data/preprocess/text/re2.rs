@@ -1,11 +1,12 @@
-//! Regular expressions of RE2's syntax, for patterns that t5 makes out of data.
+//! Regular expressions in RE2's syntax, for patterns that t5 makes from data.
 //!
-//! t5 puts words of the data into patterns as they are, so their punctuation acts as operators. What
-//! RE2 and this engine read differently is rewritten; what RE2 refuses is refused.
+//! t5 puts words of the data into patterns without escaping, so their punctuation acts as
+//! operators. Syntax that RE2 and this engine interpret differently is rewritten; syntax that RE2
+//! rejects is rejected.
 
 use fancy_regex::Regex;
 
-/// A pattern as RE2 understands it, or why it does not.
+/// Compiles a pattern as RE2 interprets it, or returns an error for a pattern that RE2 rejects.
 pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
     let refused =
         |reason: &str| format!("the regular expression {pattern:?} is malformed: {reason}");
@@ -13,8 +14,8 @@ pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
     Regex::new(&translated).map_err(|error| refused(&error.to_string()))
 }
 
-/// `tf.strings.regex_replace` of the first match. A rewrite without a meaning ends where it lost
-/// it, as RE2's does.
+/// `tf.strings.regex_replace` of the first match. A rewrite that is not valid ends at its first
+/// mistake, as in RE2.
 pub(super) fn replace_first(regex: &Regex, text: &str, rewrite: &str) -> Result<String, String> {
     let found = regex.captures(text).map_err(|error| error.to_string())?;
     let Some(found) = found else { return Ok(text.to_string()) };
@@ -28,7 +29,7 @@ pub(super) fn replace_first(regex: &Regex, text: &str, rewrite: &str) -> Result<
     Ok(out)
 }
 
-/// Replaces every `literal` by a rewrite that may only refer to the whole match.
+/// Replaces every `literal` by a rewrite that may refer only to the whole match.
 pub(super) fn replace_literal(text: &str, literal: &str, rewrite: &str) -> String {
     if last_group(rewrite) > 0 {
         return text.to_string();
@@ -38,7 +39,7 @@ pub(super) fn replace_literal(text: &str, literal: &str, rewrite: &str) -> Strin
     text.replace(literal, &value)
 }
 
-/// The highest group that a rewrite names. RE2 replaces nothing where the pattern lacks it.
+/// The highest group that a rewrite names. RE2 replaces nothing if the pattern has no such group.
 fn last_group(rewrite: &str) -> usize {
     let mut last = 0;
     let mut bytes = rewrite.bytes();
@@ -52,7 +53,8 @@ fn last_group(rewrite: &str) -> usize {
     last
 }
 
-/// Appends a rewrite: `\0` to `\9` are groups and `\\` is a backslash; anything else ends it.
+/// Appends a rewrite: `\0` to `\9` are groups and `\\` is a backslash; any other escape ends the
+/// rewrite.
 fn expand<'a>(rewrite: &str, group: impl Fn(usize) -> Option<&'a str>, out: &mut String) {
     let mut chars = rewrite.chars();
     while let Some(c) = chars.next() {
@@ -70,7 +72,7 @@ fn expand<'a>(rewrite: &str, group: impl Fn(usize) -> Option<&'a str>, out: &mut
     }
 }
 
-/// The same pattern for the engine.
+/// Translates a pattern to the syntax of the engine.
 fn translate(pattern: &str) -> Result<String, String> {
     let chars: Vec<char> = pattern.chars().collect();
     let mut out = String::with_capacity(pattern.len());
@@ -118,7 +120,8 @@ fn translate(pattern: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// Copies what may follow `[` unescaped: `^` and a first `]`; how many characters that was.
+/// Copies the characters that may follow `[` unescaped, `^` and a first `]`, and returns their
+/// number.
 fn open_class(rest: &[char], out: &mut String) -> usize {
     let mut taken = 0;
     if rest.first() == Some(&'^') {
@@ -148,7 +151,7 @@ fn looks_around(rest: &[char]) -> bool {
         && !matches!(rest.get(1), Some(':' | 'P' | 'i' | 'm' | 's' | 'U' | '-'))
 }
 
-/// What `\c` stands for; classes are ASCII.
+/// The meaning of `\c`; classes contain only ASCII.
 fn escape(c: char, in_class: bool) -> Result<String, String> {
     let (negated, class) = match c {
         's' => (false, r"\t\n\f\r "),

@@ -15,7 +15,7 @@ pub struct NeighboringPairs {
     /// The feature that holds the text.
     #[gin(default = "text".to_string())]
     pub text_key: String,
-    /// Whether the second sentence of a pair is also the first one of the next.
+    /// Whether the second sentence of a pair is also the first one of the next pair.
     #[gin(default = true)]
     pub reuse_sentences: bool,
 }
@@ -44,8 +44,8 @@ impl NeighboringPairs {
     }
 }
 
-/// The line cut after each run of full stops, exclamation and question marks; what is left at the
-/// end is a sentence, too, though it be empty.
+/// Cuts a line after each run of full stops, exclamation and question marks; the rest of the line
+/// is a sentence, too, even if it is empty.
 fn sentences(line: &str) -> Vec<&str> {
     const ENDS: [char; 3] = ['.', '!', '?'];
     let mut out = Vec::new();
@@ -59,24 +59,24 @@ fn sentences(line: &str) -> Vec<&str> {
     out
 }
 
-/// Two sentences, and "next" or "not_next" as targets, as they were neighbors or not. Source: t5
-/// `preprocessors.py`.
+/// Makes examples of two sentences; the targets "next" or "not_next" tell whether they are
+/// neighbors. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.next_sentence_prediction")]
 pub struct NextSentencePrediction {
     /// The feature that holds the text.
     #[gin(default = "text".to_string())]
     pub text_key: String,
-    /// Whether the second sentence of a pair is also the first one of the next.
+    /// Whether the second sentence of a pair is also the first one of the next pair.
     #[gin(default = true)]
     pub reuse_sentences: bool,
-    /// Whether "sentence1: " and "sentence2: " stand before the sentences.
+    /// Whether the prefixes "sentence1: " and "sentence2: " are put before the sentences.
     #[gin(default = false)]
     pub label_sentences: bool,
-    /// How likely the sentences are neighbors.
+    /// Probability that the sentences are neighbors.
     #[gin(default = 0.5)]
     pub p_neighbors: f64,
-    /// What inputs begin with.
+    /// The prefix of the inputs.
     #[gin(default = "nsp: ".to_string())]
     pub label: String,
     /// Pairs held for shuffling, among which sentences are exchanged.
@@ -119,7 +119,7 @@ impl NextSentencePrediction {
     }
 }
 
-/// Puts two pairs into one example; a last one without another stays alone.
+/// Puts two pairs into one example; without a second pair, the last one stays alone.
 struct TwoPairs;
 
 impl JoinStep for TwoPairs {

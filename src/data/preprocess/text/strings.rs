@@ -1,16 +1,16 @@
-//! Text functions as TensorFlow's kernels do them: ASCII only, whatever Unicode says.
+//! Text functions as in TensorFlow's kernels: ASCII only, not Unicode.
 
-/// What `tf.strings.strip` and `tf.strings.split` take for a space.
+/// Whether `tf.strings.strip` and `tf.strings.split` treat a character as a space.
 pub(super) fn is_space(c: char) -> bool {
     matches!(c, '\t'..='\r' | ' ')
 }
 
-/// What RE2 calls `\s`: no vertical tab.
+/// Whether RE2's `\s` matches a character: spaces except the vertical tab.
 fn is_re2_space(c: char) -> bool {
     is_space(c) && c != '\x0b'
 }
 
-/// What RE2 calls `\w`.
+/// Whether RE2's `\w` matches a character.
 fn is_re2_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
@@ -25,19 +25,19 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_space).filter(|word| !word.is_empty())
 }
 
-/// Replaces each run of spaces by one.
+/// Replaces each run of spaces by a single space.
 pub(super) fn collapse_spaces(text: &str) -> String {
     let mut out = Collapsed::with_capacity(text.len());
     text.chars().for_each(|c| out.push(c));
     out.text
 }
 
-/// Sets each ASCII punctuation mark off by spaces, then collapses spaces. t5's `_pad_punctuation`.
+/// Puts spaces around each ASCII punctuation mark, then collapses spaces. t5's `_pad_punctuation`.
 pub(super) fn pad_punctuation(text: &str) -> String {
     pad_where(text, |c| c.is_ascii_punctuation())
 }
 
-/// Sets each such character off by spaces, then collapses spaces.
+/// Puts spaces around each character that `padded` accepts, then collapses spaces.
 pub(super) fn pad_where(text: &str, padded: impl Fn(char) -> bool) -> String {
     let mut out = Collapsed::with_capacity(text.len() + text.len() / 4);
     for c in text.chars() {
@@ -57,7 +57,8 @@ pub(super) fn join(parts: &[&str]) -> String {
     collapse_spaces(&parts.join(" "))
 }
 
-/// Cuts at spaces after replacing all that RE2 calls `\W` by spaces; empty tokens stay.
+/// Replaces all characters that match RE2's `\W` by spaces, then splits at spaces; empty tokens
+/// stay.
 pub(super) fn space_tokens(text: &str) -> Vec<String> {
     let mut tokens = vec![String::new()];
     for c in text.chars() {
@@ -69,7 +70,7 @@ pub(super) fn space_tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// A text whose runs of spaces are single spaces.
+/// A text in which runs of spaces are single spaces.
 struct Collapsed {
     text: String,
     after_space: bool,

@@ -1,6 +1,6 @@
-//! Compared with t5, seqio, promptsource and Unidecode, and with mT5 and T5's closed-book QA:
-//! `text_preprocessors.py` and `multilingual_reference.py` in the tests' reference folder made what is
-//! expected.
+//! Comparison with t5, seqio, promptsource and Unidecode, and with mT5 and T5's closed-book QA:
+//! `text_preprocessors.py` and `multilingual_reference.py` in the tests' reference folder made the
+//! expected values.
 
 #![cfg(test)]
 
@@ -30,11 +30,11 @@ fn examples(json: &Json) -> Vec<Example> {
     json.as_array().unwrap().iter().map(example).collect()
 }
 
-/// Features by name, floats as exact as TensorFlow's.
+/// Features by name, with floats in TensorFlow's precision.
 fn sorted(example: &Example) -> BTreeMap<String, Value> {
     let as_f32 = |value: &Value| match value {
         Value::Float(number) => Value::Float(f64::from(*number as f32)),
-        // An empty list has no type of its own.
+        // An empty list has no type.
         Value::Texts(none) if none.is_empty() => Value::Ints(Vec::new()),
         value => value.clone(),
     };
@@ -61,7 +61,7 @@ fn an_answer_is_sampled_from_all() {
     let found = run(&preprocessors(gin), vec![example(&asked); 600]).unwrap();
     for answer in ["a", "b", "c"] {
         let count = found.iter().filter(|example| example.text("targets") == Some(answer)).count();
-        // A third of 600; four standard deviations are 46.
+        // The expected count is a third of 600; four standard deviations are 46.
         assert!(count.abs_diff(200) < 46, "{answer}: {count}");
     }
     for example in &found {
@@ -109,7 +109,7 @@ fn random_outputs_come_as_often_as_those_of_the_real_ones() {
         let share = |of: &BTreeMap<String, f64>, key: &str| of.get(key).copied().unwrap_or(0.0);
         let distance: f64 =
             keys.iter().map(|key| (share(&counts, key) - share(&expected, key)).abs()).sum();
-        // Half the sum is the total variation; 6,000 draws of the reference are off by 2% at most.
+        // Half the sum is the total variation; 6,000 draws of the reference deviate by at most 2%.
         let per_example = row["per_example"].as_f64().unwrap();
         assert!(
             distance / 2.0 < 0.03 * per_example,

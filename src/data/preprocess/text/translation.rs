@@ -5,7 +5,7 @@ use super::{Context, PairKeys, Preprocess, Step, filter_map, text_of, texts_of};
 use crate::data::error::DataError;
 use crate::gin::Configurable;
 
-/// `{'de': .., 'en': ..}` becomes "translate German to English: ..". Source: t5
+/// Converts `{'de': .., 'en': ..}` to "translate German to English: ..". Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.translate")]
@@ -28,8 +28,8 @@ impl Preprocess for Translate {
     }
 }
 
-/// `{'translations/language': .., 'translations/translation': ..}` becomes "translate German to
-/// English: ..", where both languages are among them; else it is dropped. Source: t5
+/// Converts `{'translations/language': .., 'translations/translation': ..}` to "translate German to
+/// English: ..", if the example has both languages; otherwise drops the example. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.multi_translate")]
@@ -76,7 +76,7 @@ fn translation<'a>(
     text.map(|text| Some(text.as_str()))
 }
 
-/// "translate German to English: ".
+/// The prefix "translate German to English: ".
 fn prefix(source: &str, target: &str) -> Result<String, DataError> {
     let name = |code: &str| {
         english_name(code).ok_or_else(|| {

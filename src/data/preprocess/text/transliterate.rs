@@ -1,7 +1,7 @@
-//! Text in ASCII, as PyPI's Unidecode 1.4.0 writes it.
+//! Text in ASCII, as in PyPI's Unidecode 1.4.0.
 //!
-//! The crate has the tables of Unidecode's Perl ancestor. `unidecode.json` holds what Python's does
-//! otherwise, by runs of code points; `text_preprocessors.py` made it.
+//! The crate has the tables of Unidecode's Perl original. `unidecode.json` holds the differences of
+//! Python's version, as runs of code points; `text_preprocessors.py` made it.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -11,17 +11,17 @@ use crate::data::error::DataError;
 use crate::data::example::{Key, Value};
 use crate::gin::Configurable;
 
-/// A text becomes the targets, and the text without diacritics, in ASCII, the inputs.
+/// Makes a text the targets, and the text without diacritics, in ASCII, the inputs.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "gimlet.preprocessors.unidecode")]
 pub struct Unidecode {
-    /// The feature that holds the text; it is dropped unless it is one of the others.
+    /// The feature that holds the text; the feature is dropped unless it is also an output.
     #[gin(default = "text".to_string())]
     pub text_key: String,
     /// The feature that gets the ASCII text.
     #[gin(default = "inputs".to_string())]
     pub inputs_key: String,
-    /// The feature that gets the text as it was.
+    /// The feature that gets the unchanged text.
     #[gin(default = "targets".to_string())]
     pub targets_key: String,
 }
@@ -41,7 +41,7 @@ impl Preprocess for Unidecode {
     }
 }
 
-/// Code point to text, where Python's table differs from the crate's.
+/// Code point to text, for code points whose text in Python's table differs from the crate's.
 static CORRECTIONS: LazyLock<HashMap<char, String>> = LazyLock::new(|| {
     let runs: Vec<(u32, Vec<String>)> = serde_json::from_str(include_str!("unidecode.json"))
         .expect("unidecode.json is a list of runs");
@@ -70,7 +70,7 @@ fn ascii_of(c: char) -> &'static str {
         return text;
     }
     match unidecode::unidecode_char(c) {
-        // Python drops what the ancestor marks as unknown, and control characters.
+        // Python drops control characters and the characters that the original marks as unknown.
         "[?]" | "[?] " => "",
         _ if ('\u{80}'..='\u{9f}').contains(&c) => "",
         text => text,

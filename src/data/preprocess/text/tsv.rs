@@ -1,11 +1,11 @@
-//! Fields of delimited lines, and features put into formats.
+//! Fields of delimited lines, and features inserted into formats.
 
 use super::{Context, PairKeys, Preprocess, Step, text_of};
 use crate::data::error::DataError;
 use crate::data::example::{Example, Value};
 use crate::gin::Configurable;
 
-/// The fields of a delimited line as features; quotes have no meaning. Source: t5
+/// Makes the fields of a delimited line features; quotes have no meaning. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.parse_tsv")]
@@ -13,7 +13,7 @@ pub struct ParseTsv {
     /// Names of the fields; 'inputs' and 'targets' if None.
     #[gin(default = None)]
     pub field_names: Option<Vec<String>>,
-    /// What separates fields, one character.
+    /// The delimiter of fields, one character.
     #[gin(default = "\t".to_string())]
     pub field_delim: String,
     /// Columns of the fields; the first ones if None.
@@ -49,27 +49,27 @@ impl Preprocess for ParseTsv {
     }
 }
 
-/// The fields of a delimited line, put into formats. Source: t5 `preprocessors.py`.
+/// Inserts the fields of a delimited line into formats. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.preprocess_tsv")]
 pub struct PreprocessTsv {
-    /// What separates fields, one character.
+    /// The delimiter of fields, one character.
     #[gin(default = "\t".to_string())]
     pub field_delim: String,
-    /// Number of fields where they have no names.
+    /// Number of fields, if they have no names.
     #[gin(default = 2)]
     pub num_fields: usize,
-    /// 'inputs', with `{0}` or `{name}` for a field.
+    /// Format of 'inputs', with `{0}` or `{name}` for a field.
     #[gin(default = "{0}".to_string())]
     pub inputs_format: String,
-    /// 'targets', with `{0}` or `{name}` for a field.
+    /// Format of 'targets', with `{0}` or `{name}` for a field.
     #[gin(default = "{1}".to_string())]
     pub targets_format: String,
     /// Names of the fields; numbers from 0 if None.
     #[gin(default = None)]
     pub field_names: Option<Vec<String>>,
-    /// Whether a field in double quotes may hold the separator, and doubled quotes, as RFC 4180 has
-    /// it; otherwise quotes have no meaning.
+    /// Whether a field in double quotes may contain the delimiter, and doubled quotes, as in RFC
+    /// 4180; otherwise quotes have no meaning.
     #[gin(default = false)]
     pub use_quote_delim: bool,
 }
@@ -93,7 +93,7 @@ impl Preprocess for PreprocessTsv {
     }
 }
 
-/// A piece of a format: text as it is, or a field.
+/// A piece of a format: literal text, or a field.
 enum Part {
     Literal(String),
     Field(usize),
@@ -141,13 +141,13 @@ fn join(parts: &[Part], fields: &[String]) -> String {
 /// A piece of a format, not yet known to be a field.
 #[derive(Clone, Copy)]
 pub(super) enum Piece<'a> {
-    /// Text as it is.
+    /// Literal text.
     Literal(&'a str),
-    /// What stands in braces; not empty, without braces.
+    /// The text in braces; not empty, without braces.
     Name(&'a str),
 }
 
-/// Cuts a format at what stands in braces.
+/// Splits a format at texts in braces.
 pub(super) fn pieces(format: &str) -> Vec<Piece<'_>> {
     let mut out = Vec::new();
     let mut literal = 0;
@@ -170,7 +170,7 @@ pub(super) fn pieces(format: &str) -> Vec<Piece<'_>> {
     out
 }
 
-/// `field_delim` as the one character that it is.
+/// Returns the one character of `field_delim`.
 fn delimiter(field_delim: &str) -> Result<char, DataError> {
     let mut chars = field_delim.chars();
     match (chars.next(), chars.next()) {
@@ -181,7 +181,7 @@ fn delimiter(field_delim: &str) -> Result<char, DataError> {
     }
 }
 
-/// The fields of a line, as `tf.io.decode_csv` finds them. An empty line has none.
+/// The fields of a line, as `tf.io.decode_csv` splits it. An empty line has no fields.
 fn fields(line: &str, delimiter: char, quotes: bool) -> Result<Vec<String>, String> {
     let mut out = Vec::new();
     let mut rest = (!line.is_empty()).then_some(line);
@@ -196,7 +196,7 @@ fn fields(line: &str, delimiter: char, quotes: bool) -> Result<Vec<String>, Stri
     Ok(out)
 }
 
-/// A field and what follows its separator.
+/// A field and the text after its delimiter.
 type FieldAndRest<'a> = (String, Option<&'a str>);
 
 fn plain_field<'a>(
@@ -215,7 +215,7 @@ fn plain_field<'a>(
     Ok((field.to_string(), rest))
 }
 
-/// A field behind its opening quote.
+/// Reads a field after its opening quote.
 fn quoted_field<'a>(
     text: &'a str,
     delimiter: char,
@@ -241,13 +241,13 @@ fn quoted_field<'a>(
     }
 }
 
-/// Features put into formats. Source: SeqIO `preprocessors.py`.
+/// Inserts features into formats. Source: SeqIO `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.preprocessors.preprocess_tensorflow_examples")]
 pub struct PreprocessTensorflowExamples {
-    /// 'inputs', with `{name}` for a feature of texts; other names stay as they are.
+    /// Format of 'inputs', with `{name}` for a feature of texts; other names stay unchanged.
     pub inputs_format: String,
-    /// 'targets', with `{name}` for a feature of texts; other names stay as they are.
+    /// Format of 'targets', with `{name}` for a feature of texts; other names stay unchanged.
     pub targets_format: String,
 }
 

@@ -1,4 +1,4 @@
-//! Random examples out of running text: words cut into pieces, words left out.
+//! Random examples from running text: texts cut into pieces, and texts with hidden words.
 
 use super::strings::{strip, words};
 use super::{Context, PairKeys, Preprocess, Step, filter_map, flat_map, text_of, texts_of};
@@ -7,7 +7,7 @@ use crate::data::example::{Example, Key, Value};
 use crate::data::random::Draw;
 use crate::gin::Configurable;
 
-/// Cuts a text into pieces of as many words, a number drawn log-uniformly. Source: t5
+/// Cuts a text into pieces with the same number of words, which is drawn log-uniformly. Source: t5
 /// `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.random_split_text")]
@@ -15,13 +15,14 @@ pub struct RandomSplitText {
     /// The feature that holds the text, the only one kept.
     #[gin(default = "text".to_string())]
     pub text_key: String,
-    /// The fewest words of a piece; the last piece may have less.
+    /// Minimum number of words of a piece; the last piece may have fewer.
     #[gin(default = 16)]
     pub min_words_per_segment: usize,
-    /// The most words of a piece.
+    /// Maximum number of words of a piece.
     #[gin(default = 512)]
     pub max_words_per_segment: usize,
-    /// Of a longer text, one random chunk of so many words is used; None or 0 uses all.
+    /// Maximum number of words used; from a longer text, one random chunk of this size is used.
+    /// None or 0 uses all words.
     #[gin(default = Some(8192))]
     pub max_words_total: Option<usize>,
 }
@@ -66,14 +67,15 @@ fn log_uniform(lowest: usize, highest: usize, draw: &mut Draw) -> usize {
     number.clamp(lowest, highest)
 }
 
-/// Adds the list of a text's words, and drops texts of too few. Source: t5 `preprocessors.py`.
+/// Adds the list of a text's words, and drops texts with too few words. Source: t5
+/// `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.split_text_to_words")]
 pub struct SplitTextToWords {
     /// The feature that holds the text.
     #[gin(default = "text".to_string())]
     pub text_key: String,
-    /// The fewest words of an example that is kept.
+    /// Minimum number of words of an example that is kept.
     #[gin(default = 2)]
     pub min_num_words: usize,
 }
@@ -98,15 +100,15 @@ impl SplitTextToWords {
     }
 }
 
-/// Hides random runs of words behind 'X': two examples, one the inverse of the other. Source: t5
-/// `preprocessors.py`.
+/// Replaces random runs of words by 'X' and makes two examples, one the inverse of the other.
+/// Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.fill_in_the_blank")]
 pub struct FillInTheBlank {
     /// The feature that holds the text.
     #[gin(default = "text".to_string())]
     pub text_key: String,
-    /// What inputs begin with.
+    /// The prefix of the inputs.
     #[gin(default = "fill: ".to_string())]
     pub label: String,
 }
@@ -128,8 +130,8 @@ impl Preprocess for FillInTheBlank {
     }
 }
 
-/// Before which words a run begins: the first one, and at least one more. How likely a run is to
-/// end is drawn log-uniformly between 1 / (number of words + 2) and 1/2.
+/// Whether a run begins before each word: the first word, and at least one more. The probability
+/// that a run ends is drawn log-uniformly between 1 / (number of words + 2) and 1/2.
 fn random_breaks(num_words: usize, draw: &mut Draw) -> Vec<bool> {
     let (low, high) = (-(num_words as f64 + 2.0).ln(), -f64::ln(2.0));
     let probability = (low + draw.unit() * (high - low)).exp();
@@ -141,7 +143,7 @@ fn random_breaks(num_words: usize, draw: &mut Draw) -> Vec<bool> {
     breaks
 }
 
-/// The words of every other run, with 'X' for each run between.
+/// The words of every second run, with 'X' for each run between them.
 fn one_side(words: &[String], breaks: &[bool], side: usize) -> String {
     let mut run = 0;
     let mut out = String::new();
@@ -156,20 +158,21 @@ fn one_side(words: &[String], breaks: &[bool], side: usize) -> String {
     out.split_off(1)
 }
 
-/// Hides one random run of words behind a mark that tells its size, such as "_4_". Source: t5
+/// Replaces one random run of words by a mark with its size, such as "_4_". Source: t5
 /// `preprocessors.py`.
 ///
-/// Where a text has no more words than the smallest size, that many are hidden; t5 fails on it.
+/// If a text has no more words than the smallest size, that many words are hidden; t5 fails on such
+/// a text.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.fill_in_the_blank_sized")]
 pub struct FillInTheBlankSized {
-    /// Sizes that a mark may tell; the nearest is told.
+    /// Sizes that a mark may show; it shows the nearest one.
     #[gin(default = vec![1, 2, 4, 8, 16, 32, 64, 128, 256, 512])]
     pub size_bins: Vec<usize>,
     /// The feature that holds the text.
     #[gin(default = "text".to_string())]
     pub text_key: String,
-    /// What inputs begin with.
+    /// The prefix of the inputs.
     #[gin(default = "fill: ".to_string())]
     pub label: String,
 }
@@ -196,7 +199,7 @@ impl Preprocess for FillInTheBlankSized {
     }
 }
 
-/// The words left out.
+/// The hidden words.
 struct Blank {
     start: usize,
     size: usize,

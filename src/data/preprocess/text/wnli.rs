@@ -1,4 +1,4 @@
-//! GLUE's WNLI as coreference. Source: t5 `preprocessors.py`, whose heuristics these are.
+//! GLUE's WNLI as coreference. The heuristics are those of t5's `preprocessors.py`.
 
 use fancy_regex::Regex;
 
@@ -8,12 +8,13 @@ use crate::data::error::DataError;
 use crate::data::example::{Example, Value};
 use crate::gin::Configurable;
 
-/// A premise becomes "wsc: ..", its ambiguous pronoun between asterisks, with what the hypothesis
-/// says in the pronoun's stead as targets; for evaluation. Source: t5 `preprocessors.py`.
+/// Converts a premise to "wsc: ..", with its ambiguous pronoun between asterisks; the targets are
+/// the words that replace the pronoun in the hypothesis. For evaluation. Source: t5
+/// `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.wnli_simple")]
 pub struct WnliSimple {
-    /// What inputs begin with.
+    /// The prefix of the inputs.
     #[gin(default = "wsc:".to_string())]
     pub label: String,
 }
@@ -41,19 +42,19 @@ const PRONOUNS: [&str; 9] = ["he", "she", "they", "it", "her", "his", "their", "
 
 const MARKS: [char; 4] = ['.', ',', '!', '?'];
 
-/// A pronoun of the premise, and what the hypothesis says in its stead.
+/// A pronoun of the premise, and the words that replace it in the hypothesis.
 struct Match {
-    /// Number of words around it that the hypothesis repeats.
+    /// Number of words around the pronoun that the hypothesis repeats.
     score: usize,
     index: usize,
     candidate: String,
 }
 
-/// The words in lower case, each without one mark at its end.
+/// The words in lower case, each without a punctuation mark at its end.
 fn clean_words(text: &str) -> Vec<String> {
     let lowered = text.trim().to_lowercase();
     let words = lowered.split(' ').map(|word| {
-        // A regular expression's `$` also stands before a line's end.
+        // A regular expression's `$` also matches before a line's end.
         let (body, end) = word.strip_suffix('\n').map_or((word, ""), |body| (body, "\n"));
         format!("{}{end}", body.strip_suffix(MARKS).unwrap_or(body))
     });
@@ -84,19 +85,19 @@ fn pronoun_match(premise: &[String], hypothesis: &[String], index: usize) -> Res
     Ok(Match { score, index, candidate })
 }
 
-/// How many of the first words, joined, the text has.
+/// Number of the first words that the text contains as one joined string.
 fn num_repeated(words: &[String], text: &str) -> usize {
     let missing = (0..words.len()).find(|i| !text.contains(&words[..=*i].join(" ")));
     missing.unwrap_or(words.len())
 }
 
-/// How many of the last words the hypothesis has.
+/// Number of the last words that the hypothesis contains.
 fn num_repeated_before(words: &[String], hypothesis: &[String]) -> usize {
     let reversed = |words: &[String]| words.iter().rev().cloned().collect::<Vec<_>>();
     num_repeated(&reversed(words), &reversed(hypothesis).join(" "))
 }
 
-/// What stands between the words, or beside those on one side.
+/// The text between the words, or beside the words on one side.
 fn candidate(before: &[String], after: &[String], hypothesis: &str) -> Result<String, String> {
     let joined = |parts: &[&[String]]| parts.concat().join(" ");
     let one = |text: &str| vec![text.to_string()];
@@ -115,7 +116,7 @@ fn candidate(before: &[String], after: &[String], hypothesis: &str) -> Result<St
     Ok(String::new())
 }
 
-/// The candidate as the hypothesis spells it, never possessive.
+/// The candidate as spelled in the hypothesis, without a possessive.
 fn noun(candidate: &str, hypothesis: &str) -> Result<String, String> {
     let candidate = from_last_article(candidate);
     let words: Vec<String> = candidate
@@ -133,8 +134,8 @@ fn noun(candidate: &str, hypothesis: &str) -> Result<String, String> {
     Ok(found.to_string())
 }
 
-/// The candidate without what stands before its last article. Of each article, t5 looks at the
-/// first only.
+/// The candidate without the words before its last article. For each article, t5 considers only its
+/// first occurrence.
 fn from_last_article(candidate: &str) -> String {
     let words: Vec<&str> = candidate.split(' ').collect();
     let first = |article: &str| words.iter().position(|word| *word == article);
@@ -142,7 +143,7 @@ fn from_last_article(candidate: &str) -> String {
     words[last..].join(" ")
 }
 
-/// The sentence with one word between asterisks, a mark at its end set off.
+/// The sentence with one word between asterisks, and a space before a punctuation mark at its end.
 fn highlighted(sentence: &str, index: usize) -> Result<String, String> {
     let mut words: Vec<String> = sentence.split(' ').map(str::to_string).collect();
     let count = words.len();
