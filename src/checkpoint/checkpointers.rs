@@ -16,7 +16,7 @@ pub struct SaveBestCheckpointer {
     /// 'inference_eval/TASK/eval/rouge1'.
     #[gin(default = "train/accuracy".to_string())]
     pub metric_name_to_monitor: String,
-    /// Which direction is better.
+    /// Direction in which the metric improves.
     #[gin(default = MetricMode::Max)]
     pub metric_mode: MetricMode,
     /// Whether a checkpoint whose metric is not known stays; else it is the first to go.
@@ -35,7 +35,7 @@ pub struct OrbaxCheckpointManager {
     /// The metric as TensorBoard shows it, run and tag; None keeps the newest.
     #[gin(default = None)]
     pub metric_name_to_monitor: Option<String>,
-    /// Which direction is better.
+    /// Direction in which the metric improves.
     #[gin(default = MetricMode::Max)]
     pub metric_mode: MetricMode,
     /// Whether a checkpoint whose metric is not known stays; else it is the first to go.
@@ -62,7 +62,7 @@ pub enum CheckpointManagerClass {
     Orbax(OrbaxCheckpointManager),
 }
 
-/// Which direction of a metric is better.
+/// Direction in which a metric improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum MetricMode {
     /// Larger is better.
@@ -76,7 +76,7 @@ pub enum MetricMode {
 pub struct KeepBest {
     /// Run and tag.
     pub metric: String,
-    /// Which direction is better.
+    /// Direction in which the metric improves.
     pub mode: MetricMode,
     /// Whether a checkpoint whose metric is not known stays.
     pub keep_without_metrics: bool,

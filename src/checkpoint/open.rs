@@ -1,4 +1,4 @@
-//! Which format lies at a path. Decided by the files that are there, never by asking the user.
+//! Recognizes the format of a checkpoint from its files, never by asking the user.
 
 use std::io::Read;
 
@@ -12,49 +12,49 @@ use super::orbax;
 use super::stored::Stored;
 use crate::storage::{Path, StorageError};
 
-/// What TensorFlow's file `checkpoint` begins with: a text that names the newest of its checkpoints.
+/// First bytes of TensorFlow's file `checkpoint`: a text that names the newest checkpoint.
 const TENSORFLOW_TEXT: &[u8] = b"model_checkpoint_path";
 
-/// Files of which one lies in every checkpoint of Orbax.
+/// Files that mark Orbax checkpoints: every Orbax checkpoint has one of them.
 pub(super) const ORBAX_MARKS: [&str; 8] = [
     "_METADATA",
     "state/_METADATA",
     "_CHECKPOINT_METADATA",
     "manifest.ocdbt",
-    // As Orbax left it before it had metadata.
+    // Files of Orbax versions without metadata.
     "state/manifest.ocdbt",
     "state/checkpoint",
-    // As a CheckpointManager leaves a single tree, where its own metadata were not copied along.
+    // Files of a single tree from a CheckpointManager whose own metadata were not copied.
     "default/_METADATA",
     "default/manifest.ocdbt",
 ];
 
-/// The folder of such a checkpoint in which T5X has Orbax put the arrays.
+/// The folder of an Orbax checkpoint in which T5X stores the arrays.
 pub(super) const ORBAX_ITEM: &str = "state";
 
-/// Of these the file that is there from the first moment on.
+/// The one of these files that exists from the beginning.
 pub(super) const ORBAX_BEGINNING: &str = "_CHECKPOINT_METADATA";
 
-/// What Orbax writes last on Google's store, where it cannot rename folders.
+/// The last file that Orbax writes on Google Cloud Storage, where it cannot rename folders.
 pub(super) const ORBAX_END: &str = "commit_success.txt";
 
-/// Whether Orbax has finished the checkpoint in this folder, as far as its files tell. Elsewhere than on
-/// Google's store it renames the folder then.
+/// Whether Orbax has finished the checkpoint in this folder, according to its files. Outside Google
+/// Cloud Storage, Orbax renames the folder when it has finished.
 pub(super) fn has_finished_orbax(dir: &Path) -> Result<bool, CheckpointError> {
     Ok(has_arrays(dir)? && (!is_ended_by_file(dir) || dir.join(ORBAX_END).exists()?))
 }
 
-/// Whether Orbax writes a last file into the checkpoint of this folder.
+/// Whether Orbax marks the end of a checkpoint in this folder by a last file.
 pub(super) fn is_ended_by_file(dir: &Path) -> bool {
     dir.as_str().starts_with("gs://") && !dir.is_on_disk()
 }
 
-/// Whether Orbax has begun a checkpoint in this folder, and may be at work there.
+/// Whether Orbax has begun a checkpoint in this folder, and may still be writing it.
 pub(super) fn is_half_written_orbax(dir: &Path) -> Result<bool, CheckpointError> {
     Ok(has_any(dir, &ORBAX_MARKS)? && !has_finished_orbax(dir)?)
 }
 
-/// Whether Orbax has described arrays in the folder, or in one below it of whatever name.
+/// Whether Orbax has described arrays in the folder, or in any folder directly below.
 fn has_arrays(dir: &Path) -> Result<bool, CheckpointError> {
     let marks = ORBAX_MARKS.into_iter().filter(|mark| *mark != ORBAX_BEGINNING);
     if has_any(dir, &marks.collect::<Vec<_>>())? {
@@ -68,7 +68,7 @@ fn has_arrays(dir: &Path) -> Result<bool, CheckpointError> {
     items.try_fold(false, |found, item| Ok(found || has_any(&item.path, &of_item)?))
 }
 
-/// Whether one of these files lies in a folder.
+/// Whether a folder contains one of these files.
 fn has_any(dir: &Path, names: &[&str]) -> Result<bool, CheckpointError> {
     names.iter().try_fold(false, |found, name| Ok(found || dir.join(name).exists()?))
 }
@@ -76,11 +76,11 @@ fn has_any(dir: &Path, names: &[&str]) -> Result<bool, CheckpointError> {
 /// Opens a checkpoint of any format that Gimlet reads.
 ///
 /// # Errors
-/// Not found; damaged; no checkpoint.
+/// The path does not exist; the checkpoint is damaged; it is not a checkpoint.
 pub fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
     match recognize(path)? {
         Format::T5x => match Reader::open(path) {
-            // The oldest of Orbax's look like T5X's until their file is read.
+            // The oldest Orbax checkpoints look like T5X's until their file is read.
             Err(CheckpointError::Orbax { .. }) => {
                 let is_file = !path.is_dir()?;
                 let folder = path.parent().filter(|_| is_file).unwrap_or_else(|| path.clone());
@@ -96,7 +96,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
     }
 }
 
-/// The format of what lies at a path; T5X's where nothing else shows.
+/// The format at a path; T5X's if no other format is recognized.
 pub(super) fn recognize(path: &Path) -> Result<Format, CheckpointError> {
     if path.is_dir()? {
         return recognize_folder(path);
@@ -121,7 +121,7 @@ pub(super) fn recognize(path: &Path) -> Result<Format, CheckpointError> {
     })
 }
 
-/// Whether a folder holds what makes one a checkpoint of some format.
+/// Whether a folder contains a file that marks a checkpoint of some format.
 pub(super) fn is_marked(dir: &Path) -> Result<bool, CheckpointError> {
     let mut marks = [CHECKPOINT_FILE].into_iter().chain(ORBAX_MARKS).chain(hugging_face_marks());
     marks.try_fold(false, |found, mark| Ok(found || dir.join(mark).exists()?))

@@ -1,17 +1,19 @@
-//! Work on many pieces at once: chunks of an array, arrays of a checkpoint.
+//! Runs work on many pieces in parallel: chunks of an array, arrays of a checkpoint.
 
 use std::num::NonZero;
 use std::sync::Mutex;
 
 use crate::storage::Path;
 
-/// No more threads than this, however many cores there are, and as many where each waits for answers.
+/// Maximum number of threads, however many cores there are; remote storage uses this number, since
+/// each thread waits for answers.
 const MAX_THREADS: usize = 16;
 
-/// A disk, too, is waited for, and answers several as fast as one.
+/// Number of threads per core for disks: a disk has latency too, and serves several requests as
+/// fast as one.
 const THREADS_PER_CORE: usize = 4;
 
-/// The number of threads that share the work of reading or writing what lies below a path.
+/// The number of threads for reading or writing files below a path.
 pub(super) fn num_threads(path: &Path) -> usize {
     match path.is_remote() {
         true => MAX_THREADS,
@@ -19,13 +21,13 @@ pub(super) fn num_threads(path: &Path) -> usize {
     }
 }
 
-/// The number of threads that share work which keeps cores busy.
+/// The number of threads for work that keeps cores busy.
 pub(super) fn num_cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS)
 }
 
-/// Does the work on each item on so many threads, in no order; after an error nothing new is begun, and
-/// the error is the result.
+/// Runs `work` on each item in `num_threads` threads, in no order; after an error no new item is
+/// started, and the error is returned.
 pub(super) fn for_each<T: Send, E: Send>(
     num_threads: usize,
     items: impl Iterator<Item = T> + Send,

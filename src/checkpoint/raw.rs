@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::array::{DType, is_plausible, num_elements};
 
-/// One of them.
+/// The type and shape of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RawInfo {
     /// The type of the elements.
@@ -14,13 +14,13 @@ pub(super) struct RawInfo {
 }
 
 impl RawInfo {
-    /// Its bytes; `None` where no machine could hold them.
+    /// Number of bytes; `None` when no machine could hold them.
     pub fn num_bytes(&self) -> Option<u64> {
         let is_plausible = is_plausible(&self.shape, self.dtype);
         is_plausible.then(|| (num_elements(&self.shape) * self.dtype.size()) as u64)
     }
 
-    /// The bytes of a row: what one index of the first dimension covers.
+    /// Number of bytes of a row, which is one index of the first dimension.
     pub fn row_bytes(&self) -> usize {
         num_elements(self.shape.get(1..).unwrap_or_default()) * self.dtype.size()
     }

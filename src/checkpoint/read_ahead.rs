@@ -1,4 +1,5 @@
-//! Arrays of a checkpoint in order, read by several threads while the ones before are used.
+//! Reads the arrays of a checkpoint in order, in several threads while the caller uses the previous
+//! arrays.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -6,15 +7,15 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use super::array::{Array, ArrayInfo, num_bytes};
 use super::error::CheckpointError;
 
-/// The bytes of arrays that are read and not yet asked for.
+/// Maximum bytes of arrays that were read and not yet requested.
 const BUDGET_BYTES: usize = 512 << 20;
 
-/// What is done with each array, by its name.
+/// The function that is called for each array, with its name.
 pub type Visit<'a> = dyn FnMut(&str, Array) -> Result<(), CheckpointError> + 'a;
 
 type ReadArray<'a> = dyn Fn(&str) -> Result<Array, CheckpointError> + Sync + 'a;
 
-/// Reads the arrays of these names in order and shows each to `visit`, on the calling thread.
+/// Reads the arrays with these names in order and passes each to `visit`, on the calling thread.
 pub(super) fn read_ahead(
     num_threads: usize,
     leaves: &[ArrayInfo<'_>],
@@ -27,7 +28,7 @@ pub(super) fn read_ahead(
     let sizes = names.iter().map(|name| sizes.get(name).copied().unwrap_or(0)).collect();
     let queue = Queue { sizes, state: Mutex::default(), changed: Condvar::new() };
     std::thread::scope(|scope| {
-        // Ends the readers however this ends.
+        // Stops the readers, however this function ends.
         let _end = EndOnDrop(&queue);
         for _ in 0..num_threads.min(names.len()) {
             scope.spawn(|| {
@@ -43,11 +44,11 @@ pub(super) fn read_ahead(
 
 #[derive(Default)]
 struct State {
-    /// The next array that nobody reads yet.
+    /// Index of the next array that no thread reads yet.
     next: usize,
-    /// Arrays that were read and not taken, or why they were not.
+    /// Arrays that were read and not taken, or the errors of reading them.
     done: BTreeMap<usize, Result<Array, CheckpointError>>,
-    /// The bytes of those, and of those that are being read.
+    /// Bytes of these arrays, and of the arrays that are being read.
     held: usize,
     ended: bool,
 }
@@ -63,7 +64,7 @@ impl Queue {
         self.state.lock().expect("no holder of the queue panics")
     }
 
-    /// The next array to read, when there is room for it.
+    /// Waits for free space and returns the index of the next array to read.
     fn claim(&self) -> Option<usize> {
         let waits = |state: &mut State| {
             let size = self.sizes.get(state.next).copied().unwrap_or(0);
@@ -85,13 +86,14 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Waits for an array; its bytes are the caller's from now on.
+    /// Waits for an array and hands it to the caller, so that its bytes no longer count.
     fn take(&self, at: usize) -> Result<Array, CheckpointError> {
         let waits = |state: &mut State| !state.done.contains_key(&at) && !state.ended;
         let mut state = self.changed.wait_while(self.lock(), waits).expect("as for `lock`");
         let result = state.done.remove(&at);
         state.held = state.held.saturating_sub(self.sizes[at]);
-        // A panic that holds the lock would end the process: others lock it while they unwind.
+        // A panic while holding the lock would end the process: other threads lock it while they
+        // unwind.
         drop(state);
         self.changed.notify_all();
         result.expect("no reader panics")
@@ -107,7 +109,7 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Without it, a panic of a reader would leave the caller waiting.
+/// Ends the queue when a reader panics, so that the caller does not wait forever.
 struct EndOnPanic<'a>(&'a Queue);
 
 impl Drop for EndOnPanic<'_> {
@@ -129,7 +131,7 @@ mod tests {
     fn arrays_come_in_order_and_little_is_held() {
         let names: Vec<String> = (0..50).map(|i| format!("a{i}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        // What they claim to be: two fit into the budget.
+        // The claimed size: two such arrays fit into the budget.
         let shape = [BUDGET_BYTES / 8];
         let leaf = |name| ArrayInfo { name, dtype: DType::F32, shape: &shape };
         let leaves: Vec<_> = names.iter().map(|name| leaf(*name)).collect();
@@ -147,7 +149,7 @@ mod tests {
         };
         read_ahead(4, &leaves, &names, &read, &mut visit).unwrap();
         assert_eq!(seen, (0..50).collect::<Vec<_>>());
-        // Two held, and one that was taken and is being visited.
+        // Two arrays in the queue, and one that was taken and is being visited.
         assert!(most.into_inner() <= 3);
     }
 

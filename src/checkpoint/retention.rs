@@ -1,4 +1,4 @@
-//! Which checkpoints stay, and what dead runs left behind.
+//! Decides which checkpoints to keep, and removes files that dead runs left behind.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,29 +11,29 @@ use super::unfinished;
 use crate::storage::{Holder, Lock, Locked, Path};
 use crate::telemetry;
 
-/// A file of this name in a checkpoint keeps it.
+/// A file with this name in a checkpoint protects the checkpoint from removal.
 pub(super) const PINNED_FILE: &str = "PINNED";
 
-/// What the names of data positions begin with, in a checkpoint and in its folder `gimlet`.
+/// Prefix of the names of data positions, in a checkpoint and in its folder `gimlet`.
 pub const DATASET_PREFIX: &str = "train_ds";
 
-/// A half-written checkpoint of a foreign writer is taken for dead after this time.
+/// An unfinished checkpoint of another program counts as dead after this time.
 const FOREIGN_LIFETIME: Duration = Duration::from_secs(3600);
 
-/// How many checkpoints stay.
+/// Number of checkpoints to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// The number of newest checkpoints; `None` keeps all.
+    /// Number of newest checkpoints; `None` keeps all.
     pub keep: Option<usize>,
-    /// The number of newest data positions; `None` keeps that of every checkpoint.
+    /// Number of newest data positions; `None` keeps the data positions of every checkpoint.
     pub keep_dataset_checkpoints: Option<usize>,
 }
 
 impl Retention {
-    /// Removes the oldest checkpoints and data positions above the numbers, except pinned ones and symbolic links,
-    /// which count all the same; where `best` is given, the worst checkpoints. `newest` is the step just saved:
-    /// later ones, which a run passes over only where they are damaged, neither count nor go. Yields the
-    /// checkpoints removed. As in T5X, 0 keeps all.
+    /// Removes the oldest checkpoints and data positions above the limits, or the worst checkpoints
+    /// if `best` is given. Pinned checkpoints and symbolic links are kept, but count. `newest` is
+    /// the step just saved: later checkpoints, which a run skips only when they are damaged,
+    /// neither count nor are removed. Returns the removed checkpoints. As in T5X, 0 keeps all.
     pub fn apply(
         &self,
         model_dir: &Path,
@@ -76,9 +76,9 @@ impl Retention {
     }
 }
 
-/// Removes what runs that ended while saving or deleting left: `checkpoint_N.tmp-...` folders that no
-/// living writer has locked, in stores what none has marked as its work, and files that were to replace
-/// others. Yields what was removed.
+/// Removes leftovers of runs that ended while saving or deleting: `checkpoint_N.tmp-...` folders
+/// that no living writer has locked, or in stores has marked, and temporary files that were to
+/// replace others. Returns the removed paths.
 pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
     let entries = match model_dir.list() {
         Err(error) if error.is_not_found() => return Ok(Vec::new()),
@@ -120,7 +120,8 @@ pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
     Ok(removed)
 }
 
-/// Whether what is in nobody's way was removed; else the user is told, and the next run tries it again.
+/// Whether leftovers of earlier runs were removed; otherwise the user is told, and the next run
+/// tries again.
 fn is_gone(removed: Result<(), CheckpointError>) -> bool {
     if let Err(error) = &removed {
         telemetry::warn(&format!(
@@ -130,9 +131,9 @@ fn is_gone(removed: Result<(), CheckpointError>) -> bool {
     removed.is_ok()
 }
 
-/// The lock on a folder whose writer is dead, where it can be locked: while it is held nobody goes on with what
-/// is removed. Ours are locked while their writer lives, and marked in stores; what T5X writes is judged by
-/// its age.
+/// Locks a folder whose writer is dead, if it can be locked: while the lock is held, no other
+/// process continues the removed files. Gimlet's folders are locked while their writer lives, and
+/// marked in stores; T5X's folders are judged by their age.
 fn if_dead(dir: &Path, lease: Option<&Holder>) -> Result<Option<Option<Lock>>, CheckpointError> {
     let is_old = || -> Result<bool, CheckpointError> {
         let age = SystemTime::now().duration_since(dir.modified()?).unwrap_or_default();
@@ -150,7 +151,7 @@ fn if_dead(dir: &Path, lease: Option<&Holder>) -> Result<Option<Option<Lock>>, C
     Ok(is_dead.then_some(lock))
 }
 
-/// In stores only files have an age.
+/// Whether the newest file is old: in stores only files have an age.
 fn newest_is_old(dir: &Path) -> Result<bool, CheckpointError> {
     for file in dir.walk()? {
         if SystemTime::now().duration_since(file.modified()?).unwrap_or_default()
@@ -162,14 +163,14 @@ fn newest_is_old(dir: &Path) -> Result<bool, CheckpointError> {
     Ok(true)
 }
 
-/// The checkpoints that are older than the newest `keep`.
+/// Returns the checkpoints that are older than the newest `keep`.
 fn oldest(model_dir: &Path, steps: &[u64], keep: Option<usize>) -> Vec<Path> {
     let keep = keep.filter(|keep| *keep > 0).unwrap_or(usize::MAX);
     let num_old = steps.len().saturating_sub(keep);
     steps[..num_old].iter().map(|step| checkpoint_dir(model_dir, *step)).collect()
 }
 
-/// Takes the name first, so that no reader sees half a checkpoint.
+/// Removes a checkpoint; renames it first, so that no reader sees a partial checkpoint.
 fn remove(dir: &Path) -> Result<(), CheckpointError> {
     if !dir.is_dir()? {
         return Ok(dir.remove_file()?);
@@ -182,7 +183,7 @@ fn remove(dir: &Path) -> Result<(), CheckpointError> {
     Ok(temporary.remove_dir_all()?)
 }
 
-/// Whether a checkpoint stays: one that is pinned, and a link, behind which lies what is someone else's.
+/// Whether a checkpoint is kept: a pinned one, and a link, whose target may belong to someone else.
 fn is_kept(dir: &Path) -> Result<bool, CheckpointError> {
     let is_link = dir.is_link()?;
     if is_link {

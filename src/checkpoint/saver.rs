@@ -1,4 +1,4 @@
-//! Saving beside the work that goes on: the state is copied, and a thread writes the copy.
+//! Saves checkpoints in the background: the state is copied, and a thread writes the copy.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,16 +13,16 @@ use super::zarr::Compression;
 use crate::storage::{Path, Unsent};
 use crate::telemetry::{self, Wait};
 
-/// An array, or the part of one that this process holds.
+/// An array, or the part of an array that this process holds.
 #[derive(Debug)]
 struct Copied {
     name: String,
     array: Array,
-    /// `None` for what every process holds as a whole.
+    /// `None` for an array that every process holds as a whole.
     part: Option<Part>,
 }
 
-/// Where in its array a part lies; see [`Shard`].
+/// Position of a part in its array; see [`Shard`].
 #[derive(Debug)]
 struct Part {
     shape: Vec<usize>,
@@ -44,8 +44,8 @@ impl Copied {
     }
 }
 
-/// What a checkpoint is to hold, in memory of its own. The memory serves one save after the other:
-/// arrays that come again in the same order overwrite their old values.
+/// The contents of a checkpoint, copied to memory. The memory is reused for later saves: arrays
+/// that come again in the same order overwrite their old values.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     arrays: Vec<Copied>,
@@ -55,7 +55,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Copies an array, which every process holds as a whole where there are several.
+    /// Copies an array; if there are several processes, every process holds the whole array.
     pub fn array(&mut self, name: &str, array: ArrayView<'_>) {
         self.copy(name, array, None);
     }
@@ -89,8 +89,8 @@ impl Snapshot {
         self.extras.push((relative.to_string(), bytes));
     }
 
-    /// Has files sent to their store before the checkpoint becomes visible there, such as the metrics of its
-    /// steps: those of a run that is killed later would never be made up.
+    /// Sends files to their store before the checkpoint becomes visible there, such as the metrics
+    /// of its steps: a run that is killed later could never write these metrics again.
     pub fn after(&mut self, unsent: impl IntoIterator<Item = Unsent>) {
         self.before.extend(unsent);
     }
@@ -102,33 +102,35 @@ impl Snapshot {
     }
 }
 
-/// How checkpoints are saved.
+/// Settings for saving checkpoints.
 #[derive(Clone, Debug)]
 pub struct Saving {
     /// The folder of checkpoints.
     pub model_dir: Path,
-    /// What floats below `target/` are rounded to; `None` keeps their type.
+    /// The type to which floats below `target/` are rounded; `None` keeps their types.
     pub target_dtype: Option<DType>,
-    /// How chunks of arrays are compressed.
+    /// Compression of the arrays' chunks.
     pub compression: Compression,
-    /// Which checkpoints stay.
+    /// Number of checkpoints to keep.
     pub retention: Retention,
-    /// How they become visible. Several processes save the same steps, and the first prunes.
+    /// How checkpoints become visible. Several processes save the same steps, and the first removes
+    /// old checkpoints.
     pub procedure: Procedure,
 }
 
-/// A save under way.
+/// A save in progress.
 #[derive(Debug)]
 struct Running {
     step: u64,
-    /// Bytes of the arrays, and those that are written.
+    /// Total bytes of the arrays, and the bytes written so far.
     total: u64,
     written: Arc<AtomicU64>,
     thread: JoinHandle<Result<Snapshot, CheckpointError>>,
 }
 
 impl Running {
-    /// Waits for its end. After two seconds the user is told why, and how far it is.
+    /// Waits until the save has finished. After two seconds the user sees the reason and the
+    /// progress.
     fn join(self) -> std::thread::Result<Result<Snapshot, CheckpointError>> {
         let what = format!("waiting until the checkpoint of step {} is saved", self.step);
         let wait = || Wait::of(&what, self.total, self.written.clone());
@@ -137,8 +139,8 @@ impl Running {
     }
 }
 
-/// Saves checkpoints on a thread, one at a time, and holds at most one copy of the state. Dropping it
-/// waits for the save under way.
+/// Saves checkpoints on a thread, one at a time, and holds at most one copy of the state. Dropping
+/// the saver waits for the save in progress.
 #[derive(Debug)]
 pub struct Saver {
     saving: Saving,
@@ -147,17 +149,17 @@ pub struct Saver {
 }
 
 impl Saver {
-    /// A saver that has nothing to do yet.
+    /// Creates a saver without a save in progress.
     pub fn new(saving: Saving) -> Self {
         Self { saving, running: None, spare: Snapshot::default() }
     }
 
-    /// Saves what `copy` puts into the snapshot as the checkpoint of a step, then removes what is not
-    /// kept; `best` says which steps are better than others, where that counts. Waits for the save
-    /// before and for `copy`, not for the disk.
+    /// Saves the snapshot that `copy` fills as the checkpoint of a step, then removes old
+    /// checkpoints; `best` ranks the steps by a metric, if given. Waits for the previous save and
+    /// for `copy`, not for the disk.
     ///
     /// # Errors
-    /// Those of the save before.
+    /// Errors of the previous save.
     pub fn save(
         &mut self,
         step: u64,
@@ -186,10 +188,10 @@ impl Saver {
         Ok(())
     }
 
-    /// Tells of a save that has failed since; never waits.
+    /// Reports an error of a save that has finished; never waits.
     ///
     /// # Errors
-    /// Its own.
+    /// The error of the save.
     pub fn check(&mut self) -> Result<(), CheckpointError> {
         match &self.running {
             Some(running) if running.thread.is_finished() => self.wait(),
@@ -197,10 +199,10 @@ impl Saver {
         }
     }
 
-    /// Waits for the save under way, if there is one, and tells of it after two seconds.
+    /// Waits for the save in progress, if any, and tells the user after two seconds.
     ///
     /// # Errors
-    /// Its own; nothing is half visible then.
+    /// The error of the save; no partial checkpoint is visible then.
     pub fn wait(&mut self) -> Result<(), CheckpointError> {
         if let Some(running) = self.running.take() {
             let written = running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -212,17 +214,18 @@ impl Saver {
 
 impl Drop for Saver {
     fn drop(&mut self) {
-        // A panic has been printed, and another one while unwinding would abort.
+        // The panic has already been printed, and a second panic while unwinding would abort.
         if let Some(Ok(Err(error))) = self.running.take().map(Running::join) {
             telemetry::warn(&error.to_string());
         }
     }
 }
 
-/// Writes arrays, which every process holds as a whole where there are several; see [`Writer::shards`].
+/// Writes arrays; if there are several processes, every process holds whole arrays; see
+/// [`Writer::shards`].
 ///
 /// # Errors
-/// The first; arrays that are not begun by then are not written.
+/// The first error; arrays that have not been started by then are not written.
 pub fn write_arrays(
     writer: &Writer,
     arrays: &[(&str, ArrayView<'_>)],
@@ -233,7 +236,8 @@ pub fn write_arrays(
 }
 
 impl Saving {
-    /// Removes what is not kept beside the step just saved. A checkpoint that stays costs room, and a run that ends costs more.
+    /// Removes old checkpoints after a save. An error is only reported: an old checkpoint costs
+    /// space, but ending the run costs more.
     fn prune(&self, step: u64, best: Option<&Best>) {
         if let Err(error) = self.retention.apply(&self.model_dir, step, best) {
             telemetry::warn(&format!(
@@ -256,7 +260,7 @@ impl Saving {
         writer.shards(&shards)?;
         snapshot.extras.iter().try_for_each(|(name, bytes)| writer.extra(name, bytes))?;
         for unsent in &snapshot.before {
-            // A store that takes the checkpoint and not these files has told so: the checkpoint is worth more.
+            // Upload errors of these files are already reported; the checkpoint is more important.
             unsent.send();
         }
         writer.commit().map(drop)

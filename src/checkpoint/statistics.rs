@@ -1,24 +1,24 @@
-//! What the elements of arrays amount to, and how far two arrays lie apart.
+//! Statistics of the elements of arrays, and the distance between two arrays.
 
 use half::{bf16, f16};
 
 use super::array::{Array, DType};
 
-/// Elements that are widened to float64 at a time.
+/// Number of elements that are converted to float64 at a time.
 const WIDENED: usize = 1 << 14;
 
-/// Sums over the finite elements of an array, and the count of the others.
+/// Sums over the finite elements of an array, and the number of other elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Statistics {
     /// The number of elements.
     pub count: u64,
-    /// Elements that are not a number.
+    /// Number of elements that are NaN.
     pub num_nan: u64,
-    /// Infinite elements.
+    /// Number of infinite elements.
     pub num_infinite: u64,
-    /// The smallest finite element; infinity where there is none.
+    /// The smallest finite element; infinity if there is none.
     pub min: f64,
-    /// The largest finite element; negative infinity where there is none.
+    /// The largest finite element; negative infinity if there is none.
     pub max: f64,
     sum: f64,
     sum_of_squares: f64,
@@ -32,7 +32,7 @@ impl Default for Statistics {
 }
 
 impl Statistics {
-    /// Adds the elements of an array, or of a part of one.
+    /// Adds the elements of an array, or of a part of an array.
     pub fn add(&mut self, array: &Array) {
         for value in widened(array).flatten() {
             self.count += 1;
@@ -49,7 +49,7 @@ impl Statistics {
         }
     }
 
-    /// Adds what another has summed.
+    /// Adds the sums of other statistics.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.num_nan += other.num_nan;
@@ -60,33 +60,33 @@ impl Statistics {
         self.sum_of_squares += other.sum_of_squares;
     }
 
-    /// The root of the sum of squares of the finite elements.
+    /// The square root of the sum of squares of the finite elements.
     pub fn norm(&self) -> f64 {
         self.sum_of_squares.sqrt()
     }
 
-    /// The mean of the finite elements; NaN where there is none.
+    /// The mean of the finite elements; NaN if there is none.
     pub fn mean(&self) -> f64 {
         self.sum / (self.count - self.num_nan - self.num_infinite) as f64
     }
 }
 
-/// What difference between two elements counts as none; either bound suffices.
+/// The difference between two elements that counts as none; either bound is sufficient.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tolerance {
-    /// Of the difference itself.
+    /// Bound of the absolute difference.
     pub absolute: f64,
-    /// Of the difference, relative to the larger of both.
+    /// Bound of the difference relative to the larger element.
     pub relative: f64,
 }
 
-/// How far the elements of two arrays of one shape lie apart. Two NaNs, and two infinities of one sign, do
-/// not differ; a NaN and a number lie infinitely far apart.
+/// The distance between the elements of two arrays of the same shape. Two NaNs, and two infinities
+/// of the same sign, do not differ; a NaN and a number are infinitely far apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Distance {
-    /// The number of elements of each.
+    /// The number of elements of each array.
     pub count: u64,
-    /// Elements that differ by more than the tolerance.
+    /// Number of elements that differ by more than the tolerance.
     pub num_different: u64,
     /// The largest absolute difference.
     pub max_absolute: f64,
@@ -96,7 +96,7 @@ pub struct Distance {
 }
 
 impl Distance {
-    /// Adds two arrays, or the same part of both; panics where their shapes differ.
+    /// Adds two arrays, or the same part of both; panics if their shapes differ.
     pub fn add(&mut self, one: &Array, other: &Array, tolerance: Tolerance) {
         assert_eq!(one.shape, other.shape, "only arrays of one shape are compared");
         if one == other {
@@ -105,7 +105,7 @@ impl Distance {
         }
         let is_long = |array: &Array| matches!(array.dtype, DType::I64 | DType::U64);
         if (is_long(one) || is_long(other)) && !one.dtype.is_float() && !other.dtype.is_float() {
-            // Beyond 2^53 float64 does not tell neighbours apart.
+            // Beyond 2^53, float64 cannot distinguish neighbouring integers.
             for (a, b) in integers(one).zip(integers(other)) {
                 let largest = a.unsigned_abs().max(b.unsigned_abs());
                 self.add_difference(a.abs_diff(b) as f64, largest as f64, tolerance);
@@ -119,7 +119,7 @@ impl Distance {
         }
     }
 
-    /// The root of the sum of squared differences.
+    /// The square root of the sum of squared differences.
     pub fn norm(&self) -> f64 {
         self.sum_of_squares.sqrt()
     }
@@ -148,7 +148,7 @@ impl Distance {
     }
 }
 
-/// The elements of an array of integers or truth values.
+/// The elements of an array of integers or booleans.
 fn integers(array: &Array) -> impl Iterator<Item = i128> {
     let is_signed = matches!(array.dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
     array.data.chunks_exact(array.dtype.size()).map(move |bytes| {

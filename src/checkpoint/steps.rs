@@ -1,4 +1,4 @@
-//! Which checkpoints a folder holds, and which of them can be used.
+//! Lists the checkpoints of a folder, and finds the usable ones.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use super::stored::Stored;
 use super::unfinished::is_unfinished;
 use crate::storage::Path;
 
-/// What the names of checkpoints begin with.
+/// Prefix of the names of checkpoints.
 const PREFIX: &str = "checkpoint_";
 
-/// What the names of TensorFlow's checkpoints begin with.
+/// Prefix of the names of TensorFlow's checkpoints.
 const BUNDLE_PREFIX: &str = "model.ckpt-";
 
-/// What is said where a mode needs several.
+/// Message for a single checkpoint when a mode needs a folder of checkpoints.
 const ONE_CHECKPOINT: &str = "it is one checkpoint; use mode = 'specific'";
 
 /// The folder of the checkpoint of a step.
@@ -24,23 +24,23 @@ pub fn checkpoint_dir(model_dir: &Path, step: u64) -> Path {
     model_dir.join(&format!("{PREFIX}{step}"))
 }
 
-/// What the names of the files of TensorFlow's checkpoint of a step begin with.
+/// The common prefix of the files of TensorFlow's checkpoint of a step.
 pub fn bundle_prefix(folder: &Path, step: u64) -> Path {
     folder.join(&format!("{BUNDLE_PREFIX}{step}"))
 }
 
-/// The step that the name of a checkpoint of TensorFlow tells: `model.ckpt-N`.
+/// The step in the name of a TensorFlow checkpoint: `model.ckpt-N`.
 pub fn step_of_bundle(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(BUNDLE_PREFIX)?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// The step that a path's name tells.
+/// The step in the name of a path.
 pub fn step_of(path: &Path) -> Option<u64> {
     step_of_name(path.file_name())
 }
 
-/// The step that the name of a checkpoint tells; none where its checkpoint would be named otherwise,
+/// The step in the name of a checkpoint; `None` for a name that Gimlet would not write, such as
 /// `checkpoint_007`.
 pub(super) fn step_of_name(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(PREFIX)?;
@@ -60,19 +60,20 @@ pub fn list_steps(model_dir: &Path) -> Result<Vec<u64>, CheckpointError> {
     Ok(steps)
 }
 
-/// Whether it is whole as far as its marks tell; in a store this mostly costs one request.
+/// Whether the checkpoint is complete according to its marks; in a store this usually costs one
+/// request.
 fn is_committed(dir: &Path) -> Result<bool, CheckpointError> {
     if dir.join(CHECKPOINT_FILE).exists()? || has_finished_orbax(dir)? {
         return Ok(true);
     }
-    // A plain file of this name may be one of flax; a folder without marks is unfinished.
+    // A plain file with this name may be a flax checkpoint; a folder without marks is unfinished.
     Ok(!dir.is_dir()? && dir.exists()?)
 }
 
-/// The newest committed checkpoint, not checked any further: restore mode 'latest'.
+/// Returns the newest committed checkpoint, without further checks: restore mode 'latest'.
 ///
 /// # Errors
-/// The path is no folder, or is itself a checkpoint: starting from scratch would surprise.
+/// The path is not a folder, or is itself a checkpoint: starting from scratch would be a surprise.
 pub fn latest(folder: &Path) -> Result<Option<Path>, CheckpointError> {
     if !folder.is_dir()? {
         return refused(folder, "mode = 'latest' needs an existing folder");
@@ -81,9 +82,9 @@ pub fn latest(folder: &Path) -> Result<Option<Path>, CheckpointError> {
         return Ok(Some(checkpoint_dir(folder, *step)));
     }
     match recognize(folder)? {
-        // A folder of TensorFlow's has a file that names the newest.
+        // A folder of TensorFlow checkpoints has a file that names the newest.
         Format::MeshTensorFlow => Ok(Some(folder.clone())),
-        // One that was copied without that file has checkpoints all the same.
+        // A folder that was copied without that file may still hold checkpoints.
         Format::T5x if !folder.join(CHECKPOINT_FILE).exists()? => {
             Ok(tensorflow_checkpoints(folder)?.pop())
         }
@@ -91,10 +92,11 @@ pub fn latest(folder: &Path) -> Result<Option<Path>, CheckpointError> {
     }
 }
 
-/// Every committed checkpoint by step, not checked any further: restore mode 'all'. A folder may hold none yet.
+/// Returns every committed checkpoint by step, without further checks: restore mode 'all'. The list
+/// may be empty.
 ///
 /// # Errors
-/// The path is no folder, or is itself a checkpoint.
+/// The path is not a folder, or is itself a checkpoint.
 pub fn every(folder: &Path) -> Result<Vec<Path>, CheckpointError> {
     if !folder.is_dir()? {
         return refused(folder, "mode = 'all' needs an existing folder");
@@ -118,7 +120,7 @@ fn refused<T>(folder: &Path, reason: &str) -> Result<T, CheckpointError> {
     Err(CheckpointError::NotAFolder { path, reason })
 }
 
-/// The prefixes `model.ckpt-N` of a folder of TensorFlow's, by step.
+/// The prefixes `model.ckpt-N` of TensorFlow checkpoints in a folder, by step.
 fn tensorflow_checkpoints(folder: &Path) -> Result<Vec<Path>, CheckpointError> {
     let mut found = Vec::new();
     for entry in folder.list()? {
@@ -129,12 +131,12 @@ fn tensorflow_checkpoints(folder: &Path) -> Result<Vec<Path>, CheckpointError> {
     Ok(found.into_iter().map(|(_, prefix)| prefix).collect())
 }
 
-/// A damaged checkpoint that was passed over.
+/// A damaged checkpoint that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// The checkpoint.
     pub path: Path,
-    /// What is wrong with it.
+    /// Description of the damage.
     pub reason: String,
 }
 
@@ -144,11 +146,12 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// What `restore` makes of the newest checkpoint in which it meets no damage; damaged ones are added to
-/// `skipped`, newest first. `None` where there are no checkpoints at all.
+/// Calls `restore` for the newest checkpoint, or for older ones while it reports damage, and
+/// returns its result; damaged checkpoints are added to `skipped`, newest first. `None` when there
+/// are no checkpoints.
 ///
 /// # Errors
-/// Every checkpoint is damaged; or an error that is no damage.
+/// Every checkpoint is damaged; or an error that is not damage.
 pub fn restore_newest<T, E: From<CheckpointError>>(
     model_dir: &Path,
     skipped: &mut Vec<Skipped>,
@@ -159,18 +162,18 @@ pub fn restore_newest<T, E: From<CheckpointError>>(
         let path = checkpoint_dir(model_dir, step);
         let opened = open(&path);
         if opened.is_err() && !path.exists().map_err(CheckpointError::from)? {
-            // A link that leads nowhere, or removed since it was listed.
+            // A link without a target, or a checkpoint that was removed after the listing.
             continue;
         }
         let may_be_orbax = opened.as_ref().map_or(true, |it| it.format() == Format::Orbax);
         if may_be_orbax && is_half_written_orbax(&path)? {
-            // Orbax's to finish or to remove.
+            // Orbax will finish or remove this checkpoint.
             continue;
         }
         match opened.map_err(E::from).and_then(&mut restore) {
             Ok(restored) => return Ok(Some(restored)),
             Err(error) => match damage(&error) {
-                // Not damaged, but never finished: the next run removes it.
+                // The checkpoint is not damaged, but was never finished: the next run removes it.
                 Some(_) if is_unfinished(&path)? => {}
                 Some(reason) => skipped.push(Skipped { path, reason }),
                 None => return Err(error),

@@ -1,4 +1,4 @@
-//! What can be read from a checkpoint, whatever its format.
+//! The interface for reading a checkpoint of any format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,65 +13,66 @@ use super::read_ahead::{Visit, read_ahead};
 use crate::storage::Path;
 use crate::telemetry::Wait;
 
-/// What makes a run the same run after a restart, as `gimlet train` leaves it beside the arrays.
+/// The file that identifies a run after a restart, which `gimlet train` writes beside the arrays.
 pub const RUN_FILE: &str = "gimlet/run.json";
 
-/// The count of updates, which T5X asks for.
+/// The number of updates, which T5X requires.
 pub(super) const STEP: &str = "state/step";
 
-/// An open checkpoint. Its arrays have T5X's names and shapes whatever the format; they stay where they
-/// lie until they are asked for.
+/// An open checkpoint. Its arrays have T5X's names and shapes in every format; they are not loaded
+/// until they are requested.
 pub trait Stored: fmt::Debug + Send + Sync {
-    /// Where it lies.
+    /// Path of the checkpoint.
     fn path(&self) -> &Path;
 
-    /// Its format.
+    /// Format of the checkpoint.
     fn format(&self) -> Format;
 
-    /// The step after which it was written; 0 for a format that has none.
+    /// The step after which the checkpoint was written; 0 for a format without steps.
     fn step(&self) -> Result<u64, CheckpointError>;
 
     /// Every array, sorted by name.
     fn leaves(&self) -> Vec<ArrayInfo<'_>>;
 
-    /// Reads one array. Damage of its bytes is noticed as far as the format tells.
+    /// Reads one array. Damage of its bytes is detected as far as the format allows.
     fn read(&self, name: &str) -> Result<Array, CheckpointError>;
 
-    /// Reads the part of an array that lies in these ranges of its dimensions, and no more than it
-    /// must to get at it.
+    /// Reads the part of an array within these ranges of its dimensions, and no more bytes than
+    /// necessary.
     fn read_part(&self, name: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
         Ok(self.read(name)?.part(part))
     }
 
-    /// Reads a file of ours beside the arrays, such as `gimlet/run.json`; `None` if there is none.
+    /// Reads one of Gimlet's files beside the arrays, such as `gimlet/run.json`; `None` if it does
+    /// not exist.
     fn extra(&self, _relative: &str) -> Result<Option<Vec<u8>>, CheckpointError> {
         Ok(None)
     }
 
-    /// The names of those files.
+    /// The names of Gimlet's files.
     fn extras(&self) -> Result<Vec<String>, CheckpointError> {
         Ok(Vec::new())
     }
 
-    /// Whether [`Stored::verify`] notices more than reading the arrays in parts does.
+    /// Whether [`Stored::verify`] detects more damage than reading the arrays in parts does.
     fn has_checksums(&self) -> bool {
         false
     }
 
-    /// Checks that everything is there and undamaged, as far as the format tells.
+    /// Checks that everything is present and undamaged, as far as the format allows.
     fn verify(&self) -> Result<(), CheckpointError> {
         self.read_everything()
     }
 
-    /// Reads every array and drops it: damage that the format can tell is noticed.
+    /// Reads and drops every array: damage is detected as far as the format allows.
     fn read_everything(&self) -> Result<(), CheckpointError> {
         let leaves = self.leaves();
         let names: Vec<&str> = leaves.iter().map(|leaf| leaf.name).collect();
         self.read_each(&names, &mut |_, _| Ok(()))
     }
 
-    /// Reads arrays in the order given, ahead of `visit` by several threads. Beside the array being visited no
-    /// more than half a gigabyte is held, or a single array that is larger.
+    /// Reads arrays in the given order, ahead of `visit` in several threads. Besides the array
+    /// being visited, at most half a gigabyte is in memory, or a single larger array.
     fn read_each(&self, names: &[&str], visit: &mut Visit<'_>) -> Result<(), CheckpointError> {
         let num_threads = parallel::num_threads(self.path());
         let leaves = self.leaves();
@@ -80,24 +81,24 @@ pub trait Stored: fmt::Debug + Send + Sync {
         read_ahead(num_threads, &leaves, names, &read, visit)
     }
 
-    /// Every damage that [`Stored::verify`] would stop at; none for a whole checkpoint. `tell` is told of
-    /// the bytes done.
+    /// Returns every damage at which [`Stored::verify`] would stop; none for an undamaged
+    /// checkpoint. Calls `tell` with the number of bytes done.
     fn damages(&self, tell: &mut dyn FnMut(u64)) -> Result<Vec<CheckpointError>, CheckpointError> {
         array_damages(self, tell)
     }
 
-    /// What is wrong as far as names and sizes of its files tell, without reading them; the sizes are by
-    /// path relative to the checkpoint.
+    /// Describes the damage that the names and sizes of the files show, without reading them;
+    /// `_sizes` has the sizes by path relative to the checkpoint.
     fn misfits(&self, _sizes: &BTreeMap<String, u64>) -> Vec<String> {
         Vec::new()
     }
 
-    /// Names of subtrees without arrays, which T5X asks for all the same.
+    /// Names of subtrees without arrays, which T5X also requires.
     fn empty_nodes(&self) -> Vec<&str> {
         Vec::new()
     }
 
-    /// What else T5X keeps in the tree, by name: None, texts, complex numbers.
+    /// The other values that T5X stores in the tree, by name: None, texts, complex numbers.
     fn others(&self) -> Vec<(&str, &rmpv::Value)> {
         Vec::new()
     }
@@ -108,13 +109,13 @@ pub trait Stored: fmt::Debug + Send + Sync {
         self.leaves().iter().map(shape).collect()
     }
 
-    /// The error for an array that is not there.
+    /// The error for an array that does not exist.
     fn no_array(&self, name: &str) -> CheckpointError {
         CheckpointError::NoArray { path: self.path().to_string(), name: name.to_string() }
     }
 }
 
-/// What takes the blocks of an array, each with the part of the array that it is.
+/// A function that takes the blocks of an array, each with its range in the array.
 type TakeBlock<'a> = dyn FnMut(Array, &[Range<usize>]) -> Result<(), CheckpointError> + 'a;
 
 /// Reads an array block by block, in no particular order.
@@ -126,7 +127,7 @@ pub fn for_each_block<S: Stored + ?Sized>(
     blocks(array).iter().try_for_each(|part| take(read_block(stored, array, part)?, part))
 }
 
-/// Reads a part of an array, which may be the whole.
+/// Reads a part of an array, or the whole array.
 pub(super) fn read_block<S: Stored + ?Sized>(
     stored: &S,
     array: ArrayInfo<'_>,
@@ -138,14 +139,14 @@ pub(super) fn read_block<S: Stored + ?Sized>(
     }
 }
 
-/// The bytes of the arrays of these names.
+/// Total bytes of the arrays with these names.
 fn sum_of(leaves: &[ArrayInfo<'_>], names: &[&str]) -> u64 {
     let names: BTreeSet<&str> = names.iter().copied().collect();
     let bytes = |leaf: &ArrayInfo<'_>| num_bytes(leaf.shape, leaf.dtype).unwrap_or(0) as u64;
     leaves.iter().filter(|leaf| names.contains(leaf.name)).map(bytes).sum()
 }
 
-/// Of leaves by name those of which `of` finds something.
+/// Returns the leaves for which `of` returns a value, by name.
 pub(super) fn select<'a, L, T>(
     leaves: &'a BTreeMap<String, L>,
     of: impl Fn(&'a L) -> Option<T>,
@@ -153,7 +154,7 @@ pub(super) fn select<'a, L, T>(
     leaves.iter().filter_map(|(name, leaf)| Some((&name[..], of(leaf)?))).collect()
 }
 
-/// What comes to light by reading every array.
+/// Returns the damage that is found by reading every array.
 pub(super) fn array_damages<S: Stored + ?Sized>(
     stored: &S,
     tell: &mut dyn FnMut(u64),

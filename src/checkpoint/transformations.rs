@@ -1,5 +1,5 @@
-//! T5X's functions over the state that is restored. They are Python there; the one that T5X makes of an
-//! `assignment_map` is known here. Source: T5X `state_utils.py`.
+//! T5X's functions that transform the restored state. They are Python functions in T5X; only the
+//! one that T5X builds from an `assignment_map` is supported here. Source: T5X `state_utils.py`.
 
 use super::assignment::Rule;
 use crate::gin::Configurable;
@@ -9,15 +9,15 @@ use crate::gin::Configurable;
 #[derive(Clone, Debug, PartialEq, Eq, Configurable)]
 #[gin(name = "t5x.state_utils.apply_assignment_map")]
 pub struct ApplyAssignmentMap {
-    /// Pairs of a pattern for names in the model and the name in the checkpoint that it stands for (with
-    /// groups, as in Python's `re`), or None to leave it initialized. Every pattern must match.
+    /// Pairs of a pattern for names in the model and the name in the checkpoint to read instead (with
+    /// groups, as in Python's `re`), or None to leave the array initialized. Every pattern must match.
     pub assignment_map: Vec<Rule>,
 }
 
-/// The functions that `RestoreCheckpointConfig.state_transformation_fns` may name.
+/// The functions allowed in `RestoreCheckpointConfig.state_transformation_fns`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum StateTransformation {
-    /// Renames and drops.
+    /// Renames and drops arrays.
     ApplyAssignmentMap(ApplyAssignmentMap),
 }
 

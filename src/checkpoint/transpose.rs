@@ -1,14 +1,14 @@
-//! Matrices with their axes swapped.
+//! Swaps the axes of matrices.
 
 use std::ops::Range;
 
 use super::array::Array;
 
-/// Rows and columns of a tile that stays in the cache.
+/// Number of rows and columns of a tile, which fits in the cache.
 const TILE: usize = 32;
 
-/// Writes some columns of a `[rows, columns]` matrix as rows of `out`, each of them at `place.0` of
-/// `place.1` elements. Elements have `size` bytes.
+/// Writes some columns of a `[rows, columns]` matrix as rows of `out`, each at offset `place.0` of
+/// a row of `place.1` elements. Elements have `size` bytes.
 pub(super) fn transpose(
     matrix: &[u8],
     (rows, columns): (usize, usize),
@@ -26,7 +26,7 @@ pub(super) fn transpose(
     }
 }
 
-/// A matrix with its axes swapped.
+/// Returns a matrix with its axes swapped.
 pub(super) fn transposed(matrix: Array) -> Array {
     let [rows, columns] = matrix.shape[..] else { panic!("a matrix has two axes") };
     let mut data = vec![0; matrix.data.len()];
@@ -35,7 +35,8 @@ pub(super) fn transposed(matrix: Array) -> Array {
     Array { dtype: matrix.dtype, shape: vec![columns, rows], data }
 }
 
-/// [`transpose`] for elements of `N` bytes, tile by tile: else each element is a cache line.
+/// [`transpose`] for elements of `N` bytes, tile by tile: otherwise each element would need a cache
+/// line.
 fn tiles<const N: usize>(
     matrix: &[u8],
     (rows, columns): (usize, usize),

@@ -1,7 +1,8 @@
-//! Checkpoints in stores, which rename no folders: their files go straight to `checkpoint_N/`, and the
-//! file `checkpoint` comes last, or what makes one of Orbax. Until then, and while it is removed again, a
-//! mark in the folder says who is at work there; what a dead process has marked can be removed. Where
-//! several processes save one checkpoint, the mark tells the others which save it is, on disk too.
+//! Checkpoints in stores, which cannot rename folders: their files are written directly to
+//! `checkpoint_N/`, and the file `checkpoint`, or the mark of an Orbax checkpoint, comes last.
+//! Until then, and during removal, a mark in the folder names the process at work; folders marked
+//! by a dead process can be removed. If several processes save one checkpoint, the mark also
+//! identifies the save, on disk too.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,23 +14,23 @@ use crate::storage::{Holder, Path, Process};
 /// The mark, relative to the checkpoint.
 pub(super) const MARK: &str = "gimlet/unfinished.json";
 
-/// What it says.
+/// The contents of the mark.
 #[derive(Debug, Serialize, Deserialize)]
 struct Mark {
-    /// Who is at work.
+    /// The process at work.
     #[serde(flatten)]
     process: Process,
-    /// Which save of several processes it is.
+    /// Identifier of the save, if several processes save.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     save_id: Option<String>,
 }
 
-/// Whether whole folders cannot be renamed here, so that checkpoints lie open while they are written.
+/// Whether folders cannot be renamed here, so that checkpoints are visible while they are written.
 pub(super) fn is_store(model_dir: &Path) -> bool {
     !model_dir.is_on_disk()
 }
 
-/// Says that this process is at work in the folder, and for which save of several processes.
+/// Records that this process is at work in the folder, and the identifier of the save.
 pub(super) fn mark(dir: &Path, save_id: Option<&str>) -> Result<(), CheckpointError> {
     let (process, save_id) = (Process::this().clone(), save_id.map(str::to_string));
     let text =
@@ -39,7 +40,8 @@ pub(super) fn mark(dir: &Path, save_id: Option<&str>) -> Result<(), CheckpointEr
     Ok(mark.write_atomic(&text)?)
 }
 
-/// Which save of several processes the folder is marked for; `None` also where there is no folder.
+/// The identifier of the save for which the folder is marked; `None` also if the folder does not
+/// exist.
 pub(super) fn marked_save(dir: &Path) -> Result<Option<String>, CheckpointError> {
     let text = match dir.join(MARK).read() {
         Err(error) if error.is_not_found() => return Ok(None),
@@ -48,12 +50,12 @@ pub(super) fn marked_save(dir: &Path) -> Result<Option<String>, CheckpointError>
     Ok(serde_json::from_slice::<Mark>(&text).ok().and_then(|mark| mark.save_id))
 }
 
-/// Takes the mark away, if there is one: the folder is whole.
+/// Removes the mark, if any, because the folder is complete.
 pub(super) fn unmark(dir: &Path) -> Result<(), CheckpointError> {
     remove_if_there(&dir.join(MARK))
 }
 
-/// Takes away what the writer of a checkpoint that is whole has left in it when it was killed.
+/// Removes the files that the killed writer of a complete checkpoint left in it.
 pub(super) fn clear(dir: &Path) -> Result<(), CheckpointError> {
     let folders = [dir.clone(), dir.join(ORBAX_ITEM)];
     folders.iter().try_for_each(|folder| remove_if_there(&folder.join(JOURNAL_FILE)))?;
@@ -67,47 +69,47 @@ fn remove_if_there(file: &Path) -> Result<(), CheckpointError> {
     }
 }
 
-/// Whether a file is such a mark.
+/// Whether a file is a mark.
 pub(super) fn is_mark(file: &Path) -> bool {
     file.as_str().ends_with(MARK)
 }
 
-/// Whether the folder has a mark, whatever else it has.
+/// Whether the folder has a mark, whatever other files it has.
 pub(super) fn is_marked(dir: &Path) -> Result<bool, CheckpointError> {
     Ok(dir.join(MARK).exists()?)
 }
 
-/// Whether the checkpoint was finished, and its process killed before it took the mark away.
+/// Whether the checkpoint was finished, and its writer killed before it removed the mark.
 pub(super) fn is_whole_but_marked(dir: &Path) -> Result<bool, CheckpointError> {
     Ok(is_marked(dir)? && is_finished(dir)?)
 }
 
-/// Whether someone was or is at work in the folder, and no reader should see it.
+/// Whether a process was or is at work in the folder, so that readers must ignore it.
 pub fn is_unfinished(dir: &Path) -> Result<bool, CheckpointError> {
     Ok(!dir.join(CHECKPOINT_FILE).exists()? && is_marked(dir)? && !has_finished_orbax(dir)?)
 }
 
-/// Whether the file is there that makes the folder a checkpoint.
+/// Whether the file that makes the folder a checkpoint exists.
 fn is_finished(dir: &Path) -> Result<bool, CheckpointError> {
     Ok(dir.join(CHECKPOINT_FILE).exists()? || has_finished_orbax(dir)?)
 }
 
-/// Whether the process that was at work in an unfinished folder is so no more: it is gone, or this
-/// one, which holds the lease on MODEL_DIR, has taken its place.
+/// Whether the process that was at work in an unfinished folder has stopped: it is gone, or this
+/// process, which holds the lease on MODEL_DIR, has taken over.
 pub(super) fn is_abandoned(dir: &Path, lease: Option<&Holder>) -> Result<bool, CheckpointError> {
     let Ok(worker) = read_mark(dir)? else {
-        // Nobody writes half a mark into a store.
+        // Writes to a store are atomic, so a mark that cannot be parsed has no living writer.
         return Ok(true);
     };
     let is_ours = lease.is_some_and(|holder| holder.process.is_this());
     Ok(!worker.is_this() && (is_ours || worker.is_gone()))
 }
 
-/// Checks that nobody else is at work in a folder that is to be written anew. Who holds no lease, as one
-/// that converts, is known by the mark alone.
+/// Checks that no other process is at work in a folder that is to be written again. A process
+/// without a lease, such as a conversion, is known only by its mark.
 ///
 /// # Errors
-/// Another process has marked it, which is not known to be gone.
+/// Another process, which is not known to be gone, has marked the folder.
 pub(super) fn refuse_busy(dir: &Path, lease: Option<&Holder>) -> Result<(), CheckpointError> {
     let Ok(worker) = read_mark(dir)? else { return Ok(()) };
     if worker.is_this() || is_abandoned(dir, lease)? {
@@ -121,7 +123,7 @@ pub(super) fn is_own(dir: &Path) -> Result<bool, CheckpointError> {
     Ok(is_unfinished(dir)? && read_mark(dir)?.is_ok_and(|worker| worker.is_this()))
 }
 
-/// The process that has marked the folder; nothing where none has.
+/// The process that has marked the folder; a parse error if there is none.
 fn read_mark(dir: &Path) -> Result<serde_json::Result<Process>, CheckpointError> {
     match dir.join(MARK).read() {
         Err(error) if error.is_not_found() => Ok(serde_json::from_slice(b"")),
@@ -129,7 +131,8 @@ fn read_mark(dir: &Path) -> Result<serde_json::Result<Process>, CheckpointError>
     }
 }
 
-/// Removes a checkpoint so that at no time half of it is seen: first what makes it one, last the mark.
+/// Removes a checkpoint so that a partial one is never visible: first the file that makes it a
+/// checkpoint, last the mark.
 pub(super) fn remove(dir: &Path) -> Result<(), CheckpointError> {
     let mark = dir.join(MARK);
     self::mark(dir, None)?;
@@ -154,7 +157,7 @@ pub(super) fn remove(dir: &Path) -> Result<(), CheckpointError> {
     Ok(mark.remove_file()?)
 }
 
-/// The lease on MODEL_DIR, which no living process but this one may hold.
+/// Returns the lease on MODEL_DIR, unless another living process holds it.
 ///
 /// # Errors
 /// Another process works in MODEL_DIR.
@@ -169,7 +172,7 @@ pub(super) fn own_lease(model_dir: &Path) -> Result<Option<Holder>, CheckpointEr
     }
 }
 
-/// Checks that the lease on MODEL_DIR is as it was when a checkpoint was begun.
+/// Checks that the lease on MODEL_DIR has not changed since the checkpoint was begun.
 ///
 /// # Errors
 /// Another process has taken MODEL_DIR over.

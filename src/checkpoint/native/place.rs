@@ -1,5 +1,6 @@
-//! Where a checkpoint is written, and how it becomes visible: on disk by its name, in a store by its last
-//! file or by its name. What several processes save becomes visible by its name everywhere.
+//! Decides where a checkpoint is written and how it becomes visible: on disk by its name, in a
+//! store by its last file or by its name. A checkpoint that several processes save becomes visible
+//! by its name everywhere.
 
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,31 +20,32 @@ use crate::checkpoint::unfinished;
 use crate::storage::{FileWriter, Holder, Lock, Locked, Path, StorageError, Takeover};
 use crate::telemetry;
 
-/// What ends the names of our temporary folders, to tell them from those of T5X.
+/// Suffix of Gimlet's temporary folders, which distinguishes them from T5X's.
 pub(in crate::checkpoint) const TEMPORARY_MARK: &str = ".gimlet";
 
-/// How the checkpoint becomes visible.
+/// The way in which the checkpoint becomes visible.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// By its name, on disk. The lock shows cleaners that the writer is alive. A conversion must yield what was asked
-    /// of it; a run is content with any whole checkpoint of its step.
+    /// By its name, on disk. The lock shows cleaners that the writer is alive. A conversion must
+    /// produce exactly the requested checkpoint; a run accepts any complete checkpoint of its step.
     Renamed { converts: bool, _lock: Option<Lock> },
-    /// By its name, in a store that copies its files there.
+    /// By its name, in a store that copies the files to that name.
     Moved(Tenure),
-    /// In a store by its last file.
+    /// By its last file, in a store.
     LastFile(Tenure),
-    /// In a store that has it already: not at all.
+    /// Not at all: the store already has the checkpoint.
     There,
     /// By another process.
     Another,
 }
 
-/// Whoever held the lease on MODEL_DIR, or nobody, when a checkpoint was begun must hold it still.
+/// The holder of the lease on MODEL_DIR, if any, when the checkpoint was begun; the same process
+/// must still hold the lease at the end.
 #[derive(Debug)]
 pub(super) struct Tenure {
     model_dir: Path,
     lease: Option<Box<Holder>>,
-    /// Whether the user says that whoever marked the checkpoint is dead.
+    /// Whether the user says that the process that marked the checkpoint is dead.
     takeover: Takeover,
 }
 
@@ -53,13 +55,13 @@ impl Tenure {
         Ok(Self { model_dir: model_dir.clone(), lease, takeover })
     }
 
-    /// Whether an unfinished checkpoint is no living process's but maybe this one's.
+    /// Whether no other living process may be writing an unfinished checkpoint.
     fn is_free(&self, checkpoint: &Path) -> Result<bool, CheckpointError> {
         let is_dead = || unfinished::is_abandoned(checkpoint, self.lease.as_deref());
         Ok(self.takeover == Takeover::Yes || is_dead()?)
     }
 
-    /// Checks that nobody else is at work in a checkpoint that is to be written anew.
+    /// Checks that no other process is writing a checkpoint that is to be replaced.
     fn refuse_busy(&self, checkpoint: &Path) -> Result<(), CheckpointError> {
         match self.takeover {
             Takeover::Yes => Ok(()),
@@ -73,8 +75,8 @@ impl Tenure {
 }
 
 impl Place {
-    /// Makes room for a checkpoint, and yields the folder to write into. Where several processes share the
-    /// work, the others can begin then.
+    /// Makes room for a checkpoint, and returns the folder to write into. Other processes that
+    /// share the work can then begin.
     pub fn begin(
         model_dir: &Path,
         finished: &Path,
@@ -105,9 +107,9 @@ impl Place {
         Ok((temporary, tenure.map_or(Self::Renamed { converts: false, _lock: lock }, Self::Moved)))
     }
 
-    /// As [`Place::begin`], for a conversion: goes on with what one of the same has left that was killed, and
-    /// yields what was noted of its files. One that is alive keeps its own, and so does one of which nothing
-    /// is known.
+    /// Like [`Place::begin`], for a conversion: continues an earlier conversion of the same job
+    /// that was killed, and returns the files that it recorded. The files of a conversion that is
+    /// alive, or whose state is unknown, are left alone.
     pub fn resume(
         model_dir: &Path,
         finished: &Path,
@@ -130,7 +132,7 @@ impl Place {
         Ok((temporary, place, Checksums::default()))
     }
 
-    /// Takes the place of a conversion that was killed, if there is one.
+    /// Takes over from a conversion that was killed, if there is one.
     fn take_up(
         model_dir: &Path,
         finished: &Path,
@@ -143,7 +145,7 @@ impl Place {
                 return Ok(None);
             }
             unfinished::mark(finished, None)?;
-            // Another may have marked it in the same moment.
+            // Another process may have marked the checkpoint at the same moment.
             tenure.refuse_busy(finished)?;
             let Some(noted) = noted(finished)? else { return Ok(None) };
             return Ok(Some((finished.clone(), Self::LastFile(tenure), noted)));
@@ -160,7 +162,7 @@ impl Place {
                     let by = "a conversion of another checkpoint, format or --dtype".to_string();
                     return Err(CheckpointError::Busy { path: finished.to_string(), by });
                 }
-                // Who removes it was quicker.
+                // Another process has already removed the folder.
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => continue,
             };
@@ -172,7 +174,7 @@ impl Place {
         Ok(None)
     }
 
-    /// Waits until the first process has begun, and yields the folder to write into.
+    /// Waits until the first process has begun, and returns the folder to write into.
     pub fn join(finished: &Path, share: &Share) -> Result<(Path, Self), CheckpointError> {
         let folder = shared_temporary(finished, share);
         share.wait_for_start(&folder)?;
@@ -184,9 +186,9 @@ impl Place {
         matches!(self, Self::Moved(_) | Self::LastFile(_))
     }
 
-    /// Writes the files that end it, of which the last makes the folder a checkpoint, and makes it visible.
-    /// The journal of a conversion is gone then; in a store it ends when the checkpoint is there, and on disk
-    /// when nothing but a name is missing.
+    /// Writes the last files, of which the final one makes the folder a checkpoint, and makes the
+    /// checkpoint visible. The journal of a conversion is removed: in a store after the checkpoint
+    /// has become visible, and on disk just before the folder gets its name.
     pub fn commit(
         &self,
         (temporary, finished): (&Path, &Path),
@@ -200,7 +202,7 @@ impl Place {
         others.iter().try_for_each(|file| self.write(temporary, file))?;
         self.write(temporary, last)?;
         if let Self::LastFile(_) = self {
-            // It is whole: what stays is taken away by the next run.
+            // The checkpoint is complete: the next run removes any leftovers.
             let ended = journal.take().map_or(Ok(()), Journal::end);
             if let Err(error) = ended.and_then(|()| unfinished::unmark(finished)) {
                 telemetry::warn(&format!("{error}; the checkpoint is whole"));
@@ -215,7 +217,7 @@ impl Place {
         self.take_name(temporary, finished)
     }
 
-    /// Begins one of the checkpoint's files, of about so many bytes where that is known.
+    /// Begins one of the checkpoint's files, of approximately `size` bytes if known.
     pub fn create(&self, file: &Path, size: Option<usize>) -> Result<FileWriter, CheckpointError> {
         Ok(match size {
             Some(size) => file.create_sized(size)?,
@@ -223,9 +225,9 @@ impl Place {
         })
     }
 
-    /// Ends a file, which is durable with its folder. Under its last name nobody writes whose place another
-    /// has taken, and what that one wrote is not replaced, even where this process was stopped between its
-    /// look at the lease and now.
+    /// Closes a file, which becomes durable with its folder. Under the final name, a process writes
+    /// nothing after another process has taken over, and does not replace the other's files, even
+    /// if it was suspended after its last check of the lease.
     pub fn close(&self, file: FileWriter) -> Result<(), CheckpointError> {
         match self {
             Self::LastFile(tenure) => file.finish_while(&|| tenure.check()),
@@ -241,7 +243,8 @@ impl Place {
         self.close(out)
     }
 
-    /// Gives the folder its name, unless a whole checkpoint has it; a damaged one makes room.
+    /// Gives the folder its final name, unless a complete checkpoint has that name; a damaged
+    /// checkpoint is replaced.
     fn take_name(&self, temporary: &Path, finished: &Path) -> Result<(), CheckpointError> {
         let is_there = finished.exists()?;
         if is_there && is_whole(finished)? {
@@ -261,12 +264,13 @@ impl Place {
         }
     }
 
-    /// Removes what was written. What cannot be removed now is removed by the next run; see `remove_stale`.
+    /// Removes the written files. The next run removes files that cannot be removed now; see
+    /// `remove_stale`.
     pub fn give_up(&self, (temporary, finished): (&Path, &Path)) {
         match self {
             Self::Renamed { .. } => drop(temporary.remove_dir_all()),
             Self::Moved(tenure) | Self::LastFile(tenure) => {
-                // Where another process has taken over, the folder may be its own by now.
+                // If another process has taken over, the folder may belong to that process by now.
                 if tenure.check().is_ok() {
                     let _ = unfinished::remove(temporary);
                     if unfinished::is_own(finished).unwrap_or(false) {
@@ -279,7 +283,7 @@ impl Place {
     }
 }
 
-/// Whether a living conversion of another job writes the folder, in either format.
+/// Whether a living conversion of another job writes into the folder, in either format.
 fn is_of_another(folder: &Path, job: &Job) -> Result<bool, CheckpointError> {
     [folder.clone(), folder.join(ORBAX_ITEM)]
         .iter()
@@ -292,8 +296,9 @@ fn overtaken(finished: &Path) -> CheckpointError {
     CheckpointError::Export { path: finished.to_string(), reason: reason.to_string() }
 }
 
-/// Gives the files of a folder in a store the names of another, those of a checkpoint that is damaged or
-/// not there. Both are marked meanwhile; what makes a checkpoint of them comes last.
+/// Renames the files of a folder in a store to those of another folder, whose checkpoint is damaged
+/// or missing. Both folders are marked during the move; the file that makes the folder a checkpoint
+/// is moved last.
 fn move_files(temporary: &Path, finished: &Path, tenure: &Tenure) -> Result<(), CheckpointError> {
     if finished.exists()? {
         tenure.refuse_busy(finished)?;
@@ -303,24 +308,24 @@ fn move_files(temporary: &Path, finished: &Path, tenure: &Tenure) -> Result<(), 
     let last = temporary.join(CHECKPOINT_FILE);
     let files = temporary.walk()?;
     let others = files.iter().filter(|file| **file != last && !unfinished::is_mark(file));
-    // Copies have no conditions, so the lease is asked for before each: that leaves a moment of one request.
+    // Copies cannot be conditional, so the lease is checked before each copy; a gap of one request remains.
     let rename = |file: &Path| {
         tenure.check()?;
         Ok::<_, CheckpointError>(file.rename(&finished.join(file.relative_to(temporary)))?)
     };
     parallel::for_each(parallel::num_threads(finished), others, rename)?;
     rename(&last)?;
-    // They do no harm where they stay.
+    // Leftover marks are harmless.
     let _ = unfinished::unmark(finished);
     let _ = unfinished::unmark(temporary);
     Ok(())
 }
 
-/// Makes room for a checkpoint in a store and marks it as unfinished. As on disk, a whole one stays and a
-/// damaged one is replaced.
+/// Makes room for a checkpoint in a store and marks the checkpoint as unfinished. As on disk, a
+/// complete checkpoint stays and a damaged one is replaced.
 fn begin_in_store(tenure: Tenure, finished: &Path) -> Result<Place, CheckpointError> {
     if finished.is_dir()? {
-        // Half a checkpoint may look as if it were one.
+        // A partial checkpoint may look like a complete one.
         if !unfinished::is_unfinished(finished)? && is_whole(finished)? {
             return Ok(Place::There);
         }
@@ -331,13 +336,13 @@ fn begin_in_store(tenure: Tenure, finished: &Path) -> Result<Place, CheckpointEr
     Ok(Place::LastFile(tenure))
 }
 
-/// Whether what lies under the name of a checkpoint is a whole one, of whatever format. One that is not is
-/// T5X's, or Orbax's and from Gimlet, and may be replaced.
+/// Whether a complete checkpoint of any format exists at this path. A damaged one may be replaced
+/// if it is T5X's, or Orbax's and written by Gimlet.
 ///
 /// # Errors
-/// It is nobody's to replace: a damaged checkpoint of another program, or one that cannot be read.
+/// The checkpoint must not be replaced: it is another program's and damaged, or it cannot be read.
 fn is_whole(finished: &Path) -> Result<bool, CheckpointError> {
-    // Only Gimlet leaves these in a checkpoint of Orbax's.
+    // Only Gimlet writes this file into an Orbax checkpoint.
     let orbax_sums = finished.join(ORBAX_ITEM).join(CHECKSUMS_FILE);
     let (format, found) = match open(finished) {
         Ok(there) => (there.format(), there.verify()),
@@ -351,7 +356,7 @@ fn is_whole(finished: &Path) -> Result<bool, CheckpointError> {
     }
 }
 
-/// Puts the new checkpoint in the place of a damaged one.
+/// Replaces a damaged checkpoint by the new one.
 fn replace(temporary: &Path, finished: &Path) -> Result<(), CheckpointError> {
     let damaged = create_temporary(finished)?;
     finished.rename(&damaged)?;
@@ -359,14 +364,15 @@ fn replace(temporary: &Path, finished: &Path) -> Result<(), CheckpointError> {
     Ok(damaged.remove_dir_all()?)
 }
 
-/// The folder in which several processes write one checkpoint: no other attempt's, so that who is late
-/// writes into no other.
+/// The folder in which several processes write one checkpoint. Each attempt has a different folder,
+/// so that a late process cannot write into another attempt's folder.
 fn shared_temporary(finished: &Path, share: &Share) -> Path {
     let parent = finished.parent().expect("a checkpoint lies in a folder");
     parent.join(&format!("{}.tmp-{}{TEMPORARY_MARK}", finished.file_name(), share.save_id))
 }
 
-/// A new folder `NAME.tmp-TIME.gimlet`; a later time where two saves fall into one second.
+/// Creates a new folder `NAME.tmp-TIME.gimlet`; with a later time if two saves fall into one
+/// second.
 pub(in crate::checkpoint) fn create_temporary(finished: &Path) -> Result<Path, CheckpointError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let parent = finished.parent().expect("a checkpoint lies in a folder");

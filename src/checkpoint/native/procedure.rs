@@ -1,13 +1,15 @@
-//! How a checkpoint comes about.
+//! The settings for writing a checkpoint.
 
 use super::share::Share;
 use crate::checkpoint::spec::Commit;
 
-/// What is the same for all checkpoints of a run. Several processes that save one give the same, but for their ranks.
+/// The settings that all checkpoints of a run share. Processes that save a checkpoint together use
+/// the same settings, except for their ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Procedure {
-    /// How it becomes visible in a store; what several processes save does so by its name.
+    /// How a checkpoint becomes visible in a store; a checkpoint of several processes always does
+    /// so by its name.
     pub commit: Commit,
-    /// Which of several processes this one is, where they save together.
+    /// This process's share of the work, when several processes save together.
     pub share: Option<Share>,
 }

@@ -1,4 +1,4 @@
-//! Reading one checkpoint, array by array.
+//! Reads one checkpoint, array by array.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,11 +16,11 @@ use crate::storage::Path;
 /// The file that makes a folder a checkpoint.
 pub(in crate::checkpoint) const CHECKPOINT_FILE: &str = "checkpoint";
 
-/// What the user should have named.
+/// The expected kind of path, for messages.
 const EXPECTED: &str = "expected a folder `DIR/checkpoint_N` that a run has saved";
 
-/// An open checkpoint. Holds the arrays that lie in the file `checkpoint` (small ones: factored
-/// states); the others stay on disk until they are asked for.
+/// An open checkpoint. The arrays in the file `checkpoint` (small ones: factored states) are in
+/// memory; the other arrays stay on disk until they are requested.
 #[derive(Debug)]
 pub struct Reader {
     dir: Path,
@@ -32,7 +32,7 @@ impl Reader {
     /// Opens a folder `checkpoint_N`, or the file `checkpoint` in it.
     ///
     /// # Errors
-    /// Not found; damaged; no checkpoint of this format.
+    /// The path does not exist; the checkpoint is damaged; it is not a checkpoint of this format.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let (dir, file) = locate(path)?;
         let checksums = Checksums::load(&dir)?;
@@ -82,7 +82,7 @@ impl Stored for Reader {
         Format::T5x
     }
 
-    /// `state/step`, else that of the folder's name.
+    /// The step in `state/step`, otherwise in the folder's name.
     fn step(&self) -> Result<u64, CheckpointError> {
         let stored = match self.leaves.get(STEP) {
             Some(Leaf::Inline(array)) => array.to_int(),
@@ -105,7 +105,7 @@ impl Stored for Reader {
         self.leaves.iter().map(|(name, leaf)| (&name[..], leaf)).filter_map(info).collect()
     }
 
-    /// Damage of compressed chunks is noticed.
+    /// Damage of compressed chunks is detected.
     fn read(&self, name: &str) -> Result<Array, CheckpointError> {
         match self.leaves.get(name) {
             Some(Leaf::Inline(array)) => Ok(array.clone()),
@@ -114,7 +114,7 @@ impl Stored for Reader {
         }
     }
 
-    /// Opens the chunks alone that the part intersects.
+    /// Opens only the chunks that intersect the part.
     fn read_part(&self, name: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
         match self.leaves.get(name) {
             Some(Leaf::Zarr(leaf)) => self.with_zarr(leaf, |zarr| zarr.read_part(part)),
@@ -165,8 +165,8 @@ impl Stored for Reader {
         })
     }
 
-    /// Every byte against the checksums where there are any, else (T5X writes none) that every array can
-    /// be read; compressed chunks have checksums of their own.
+    /// Compares every byte with the checksums. Without checksums (T5X writes none) it checks that
+    /// every array can be read; compressed chunks have their own checksums.
     fn verify(&self) -> Result<(), CheckpointError> {
         match &self.checksums {
             Some(checksums) => checksums.verify_all(&self.dir),
@@ -175,7 +175,7 @@ impl Stored for Reader {
     }
 }
 
-/// The folder of a checkpoint and the file `checkpoint` in it.
+/// Returns the folder of a checkpoint and the file `checkpoint` in the folder.
 fn locate(path: &Path) -> Result<(Path, Path), CheckpointError> {
     if path.is_dir()? {
         return locate_in(path);
@@ -183,7 +183,7 @@ fn locate(path: &Path) -> Result<(Path, Path), CheckpointError> {
     if path.exists()? {
         return Ok((path.folder(), path.clone()));
     }
-    // The error of opening names path and remedy.
+    // The error of opening the file names the path and the remedy.
     path.open()?;
     Ok((path.clone(), path.clone()))
 }
@@ -211,7 +211,7 @@ fn is_named_checkpoint(file: &Path) -> bool {
     file.file_name() == CHECKPOINT_FILE || step_of(file).is_some()
 }
 
-/// Whether a file begins as a checkpoint does, though it may be cut: with a msgpack map.
+/// Whether a file begins like a checkpoint, possibly truncated: with a msgpack map.
 fn begins_as_map(file: &Path) -> bool {
     use std::io::Read;
     let mut first = [0];

@@ -1,34 +1,35 @@
-//! Arrays of which each process holds a part.
+//! Arrays that are divided among processes.
 
 use crate::checkpoint::array::ArrayView;
 
-/// The part of an array that a process holds. All parts of an array are of one shape and lie side by side,
-/// as those of XLA do.
+/// The part of an array that a process holds. All parts of an array have the same shape and lie
+/// side by side, like XLA's shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard<'a> {
-    /// The dimensions of the whole array; those of the part divide them.
+    /// The dimensions of the whole array, multiples of the part's dimensions.
     pub shape: Vec<usize>,
-    /// Where the part begins in each of them: at a multiple of its own size there.
+    /// Start of the part in each dimension, a multiple of the part's size in that dimension.
     pub start: Vec<usize>,
-    /// The processes that hold this very part, ascending, and this one among them. One of them writes it.
+    /// The processes that hold this same part, ascending, including this process. One of them
+    /// writes the part.
     pub holders: Vec<usize>,
     /// The part.
     pub array: ArrayView<'a>,
 }
 
 impl<'a> Shard<'a> {
-    /// An array that these processes hold as a whole.
+    /// A shard that consists of the whole array, held by these processes.
     pub fn whole(array: ArrayView<'a>, holders: Vec<usize>) -> Self {
         let (shape, start) = (array.shape.to_vec(), vec![0; array.shape.len()]);
         Self { shape, start, holders, array }
     }
 
-    /// Whether it is all of the array.
+    /// Whether the shard is the whole array.
     pub(super) fn is_whole(&self) -> bool {
         self.shape == self.array.shape
     }
 
-    /// Checks that it can be one of several of its shape, and that this process holds it.
+    /// Checks that the shard can be one of several of its shape, and that this process holds it.
     pub(super) fn check(&self, name: &str, rank: usize) {
         let Self { shape, start, holders, array } = self;
         let ascend = holders.is_sorted_by(|one, next| one < next);

@@ -1,5 +1,6 @@
-//! Several processes that save one checkpoint. They meet in its folder and nowhere else: the first marks it,
-//! the others wait for that, write, and leave a list of what they wrote; the first waits for all lists.
+//! Coordinates several processes that save one checkpoint. They communicate only through its
+//! folder: the first process marks the folder; the others wait for the mark, write, and leave a
+//! list of the files that they wrote; the first process waits for all lists.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
@@ -13,36 +14,36 @@ use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::unfinished;
 use crate::storage::Path;
 
-/// The first pause between two looks, and the longest.
+/// The first and the longest pause between two checks.
 const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
 
-/// Which of several processes this one is in a save that they make together.
+/// The role of this process in a save of several processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// This process's number, from 0.
+    /// Number of this process, from 0.
     pub rank: usize,
-    /// The number of processes.
+    /// Number of processes.
     pub count: usize,
-    /// Tells this attempt from all others at the same step, and is the same in all processes. Letters,
-    /// digits and `-`.
+    /// Identifier of this attempt, different for every attempt at the same step and the same in all
+    /// processes. Letters, digits and `-`.
     pub save_id: String,
-    /// How long one waits for the others; `Duration::MAX` has no end.
+    /// Maximum time to wait for the others; `Duration::MAX` means no limit.
     pub patience: Duration,
 }
 
-/// What one process has done.
+/// The work that one process has done.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Done {
     save_id: String,
-    /// The names that it gave to the tree, whoever wrote what they stand for.
+    /// Names that the process added to the tree, whichever process wrote their arrays.
     arrays: BTreeSet<String>,
-    /// Of the files that it wrote.
+    /// Checksums of the files that the process wrote.
     #[serde(flatten)]
     checksums: Checksums,
 }
 
 impl Share {
-    /// Checks what the caller has made up.
+    /// Checks the caller's values.
     pub(super) fn check(&self) {
         let Self { rank, count, save_id, .. } = self;
         assert!(rank < count, "process {rank} is one of {count}");
@@ -59,12 +60,12 @@ impl Share {
         })
     }
 
-    /// Whether the folder is still the one of this save.
+    /// Whether the folder still belongs to this save.
     fn has_started(&self, folder: &Path) -> Result<bool, CheckpointError> {
         Ok(unfinished::marked_save(folder)?.as_ref() == Some(&self.save_id))
     }
 
-    /// Tells the first process that this one has written everything, and what.
+    /// Tells the first process that this process has written everything, with a list.
     pub(super) fn leave(
         &self,
         folder: &Path,
@@ -82,7 +83,7 @@ impl Share {
         Ok(file.write_atomic(&text)?)
     }
 
-    /// Waits for all other processes, and yields what each has done. Their lists are gone then.
+    /// Waits for all other processes, and returns their lists, which are removed.
     pub(super) fn gather(&self, folder: &Path) -> Result<Vec<(usize, Done)>, CheckpointError> {
         let mut missing: BTreeSet<usize> = (1..self.count).collect();
         let mut all = Vec::new();
@@ -116,10 +117,10 @@ impl Share {
         Ok(all)
     }
 
-    /// Adds what the other processes wrote to what this one wrote and knows of.
+    /// Adds the files of the other processes to the files of this process.
     ///
     /// # Errors
-    /// One of them has an array that this process does not know, or wrote a file that another wrote too.
+    /// A process has an array that this process does not know, or two processes wrote the same file.
     pub(super) fn merge(
         &self,
         folder: &Path,
@@ -157,7 +158,7 @@ impl Share {
         Ok(checksums)
     }
 
-    /// What a process has done for this save; `None` for what one did for another.
+    /// Reads the list of a process; `None` for the list of another save.
     fn read(&self, file: &Path) -> Result<Option<Done>, CheckpointError> {
         let done: Option<Done> = serde_json::from_slice(&file.read()?).ok();
         Ok(done.filter(|done| done.save_id == self.save_id))
@@ -171,7 +172,8 @@ impl Share {
         CheckpointError::Incomplete { path: folder.to_string(), reason }
     }
 
-    /// Asks until there is an answer, ever less often; `None` where there is none in time.
+    /// Calls `ask` until it returns an answer, with growing pauses; `None` if there is no answer in
+    /// time.
     fn wait<T>(
         &self,
         ask: &mut dyn FnMut() -> Result<Option<T>, CheckpointError>,

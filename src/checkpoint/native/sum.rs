@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
-/// What one file must be.
+/// The expected size and checksum of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Checksum {
     pub bytes: u64,
@@ -13,7 +13,7 @@ pub(super) struct Checksum {
 }
 
 impl Checksum {
-    /// That of a file with these bytes.
+    /// Computes the checksum of a file with these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self { bytes: bytes.len() as u64, crc32c: Crc32c::of(bytes) }
     }
@@ -52,7 +52,7 @@ impl TryFrom<String> for Crc32c {
     }
 }
 
-/// Size and sum of what is left of a source.
+/// Computes size and checksum of the rest of a source.
 pub(super) fn sum(mut source: impl Read) -> io::Result<Checksum> {
     let mut buffer = vec![0; 1 << 18];
     let mut out = Summing::new(io::sink());
@@ -64,7 +64,7 @@ pub(super) fn sum(mut source: impl Read) -> io::Result<Checksum> {
     }
 }
 
-/// Sums what is written through it.
+/// A writer that computes size and checksum of the bytes passed through.
 pub(super) struct Summing<W> {
     inner: W,
     bytes: u64,
@@ -84,7 +84,7 @@ impl<W: Write> Summing<W> {
 
 impl<W: Write> Write for Summing<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Summed while the processor still has it at hand.
+        // The bytes are summed while they are still in the processor's cache.
         let bytes = &bytes[..bytes.len().min(1 << 20)];
         let length = self.inner.write(bytes)?;
         self.crc = crc32c::crc32c_append(self.crc, &bytes[..length]);

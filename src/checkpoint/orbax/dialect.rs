@@ -1,5 +1,5 @@
-//! What is written for Orbax: each array in a folder of its own below `state`, as Orbax does where it is not
-//! to use OCDBT, and what says so. Source: Orbax's `metadata/tree.py` and `serialization/type_handlers.py`.
+//! Writes Orbax's format: each array in a separate folder below `state`, as Orbax does without OCDBT, and
+//! the metadata. Source: Orbax's `metadata/tree.py` and `serialization/type_handlers.py`.
 
 use serde_json::{Map, Value, json};
 
@@ -9,11 +9,11 @@ use crate::checkpoint::native::{Dialect, Leaf, Leaves, SmallFile};
 use crate::checkpoint::open::{ORBAX_BEGINNING, ORBAX_END, ORBAX_ITEM, is_ended_by_file};
 use crate::storage::Path;
 
-/// What reads the item.
+/// Name of the handler that reads the item.
 const HANDLER: &str =
     "orbax.checkpoint._src.handlers.pytree_checkpoint_handler.PyTreeCheckpointHandler";
 
-/// The kind of a key that is one of a dictionary.
+/// Number of the kind of dictionary keys.
 const DICT_KEY: u8 = 2;
 
 /// Orbax's format.
@@ -32,7 +32,7 @@ fn tree(leaves: &Leaves, finished: &Path) -> Result<Vec<SmallFile>, CheckpointEr
     let mut strings = Map::new();
     for (name, leaf) in leaves {
         let kind = match leaf {
-            // Those of jax would need to know on which devices they lay.
+            // Arrays of jax would need a description of their devices.
             Leaf::Zarr(_) | Leaf::Inline(_) => "np.ndarray",
             Leaf::Empty => "Dict",
             Leaf::Other(rmpv::Value::Nil) => "None",
@@ -57,7 +57,7 @@ fn tree(leaves: &Leaves, finished: &Path) -> Result<Vec<SmallFile>, CheckpointEr
         "store_array_data_equal_to_fill_value": true,
         "custom_metadata": null,
     });
-    // Without the times at which it was written, so that the same checkpoint gives the same bytes.
+    // The times of writing are omitted, so that the same checkpoint gives the same bytes.
     let checkpoint = json!({
         "item_handlers": {ORBAX_ITEM: HANDLER},
         "metrics": {},
@@ -81,7 +81,7 @@ fn tree(leaves: &Leaves, finished: &Path) -> Result<Vec<SmallFile>, CheckpointEr
     Ok(files)
 }
 
-/// The keys of a name as Python prints a tuple of them.
+/// Formats the keys of a name as Python prints a tuple.
 fn tuple(name: &str) -> String {
     let keys: Vec<String> = name.split('/').map(quoted).collect();
     match &keys[..] {
@@ -90,7 +90,7 @@ fn tuple(name: &str) -> String {
     }
 }
 
-/// A text as Python prints it.
+/// Formats a text as Python prints it.
 fn quoted(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut out = String::from(quote);

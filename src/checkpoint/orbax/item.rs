@@ -1,4 +1,4 @@
-//! The folder of a checkpoint in which the arrays lie, and how to get at one of them.
+//! The folder of a checkpoint that holds the arrays, and access to each array.
 
 use super::metadata::{OLD_TREE, STRINGS, TREE};
 use super::ocdbt::{self, Entries, MANIFEST};
@@ -7,31 +7,31 @@ use crate::checkpoint::native::{Checked, Checksums};
 use crate::checkpoint::zarr::{Files, Folder, Place};
 use crate::storage::Path;
 
-/// What the folder is called that T5X and others put everything into.
+/// Names of this folder in checkpoints of T5X and others.
 const ITEMS: [&str; 4] = ["state", "default", "params", "items"];
 
-/// Where the names of databases of single processes begin.
+/// Prefix of the databases of single processes.
 const PROCESS: &str = "ocdbt.process_";
 
 /// An open folder of arrays.
 #[derive(Debug)]
 pub struct Item {
     dir: Path,
-    /// The keys of the database; `None` where each array has a folder.
+    /// The keys of the database; `None` if each array has a folder.
     entries: Option<Entries>,
-    /// Those that Gimlet left of what it wrote.
+    /// The checksums, if Gimlet wrote the checkpoint.
     checksums: Option<Checksums>,
 }
 
 impl Item {
-    /// Opens what lies in a checkpoint or is itself the folder of arrays.
+    /// Opens the folder of arrays in a checkpoint, or at the path itself.
     pub fn open(checkpoint: &Path) -> Result<Self, CheckpointError> {
         let dir = find(checkpoint)?;
         let entries = match dir.join(MANIFEST).exists()? {
             true => Some(ocdbt::open(checkpoint, &dir)?),
             false => of_processes(checkpoint, &dir)?,
         };
-        // What Gimlet writes is no database.
+        // Gimlet does not write databases.
         let checksums = match &entries {
             None => Checksums::load(&dir)?,
             Some(_) => None,
@@ -42,17 +42,17 @@ impl Item {
         Ok(Self { dir, entries, checksums })
     }
 
-    /// The folder.
+    /// The path of the folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// What is known of its files.
+    /// The checksums of its files, if any.
     pub fn checksums(&self) -> Option<&Checksums> {
         self.checksums.as_ref()
     }
 
-    /// The files of the array of that name.
+    /// Returns the files of the array with this name.
     pub fn array<'a>(&'a self, checkpoint: &'a Path, name: &'a str) -> Box<dyn Files + 'a> {
         match &self.entries {
             None => {
@@ -64,7 +64,7 @@ impl Item {
     }
 }
 
-/// The folder of arrays: the checkpoint itself, one of the usual names, or the only one that is there.
+/// Finds the folder of arrays: the checkpoint itself, one of the usual names, or the only such folder.
 fn find(checkpoint: &Path) -> Result<Path, CheckpointError> {
     let is_item = |dir: &Path| -> Result<bool, CheckpointError> {
         Ok(dir.join(TREE).exists()? || dir.join(OLD_TREE).exists()?)
@@ -92,7 +92,7 @@ fn find(checkpoint: &Path) -> Result<Path, CheckpointError> {
     Err(CheckpointError::NotACheckpoint { path: checkpoint.to_string(), reason })
 }
 
-/// The databases of single processes, where nobody merged them.
+/// Opens the databases of single processes that were not merged.
 fn of_processes(checkpoint: &Path, dir: &Path) -> Result<Option<Entries>, CheckpointError> {
     let mut merged: Option<Entries> = None;
     for process in dir.list()?.iter().filter(|path| path.file_name().starts_with(PROCESS)) {
@@ -102,7 +102,7 @@ fn of_processes(checkpoint: &Path, dir: &Path) -> Result<Option<Entries>, Checkp
     Ok(merged)
 }
 
-/// The keys of a database that begin as an array's name.
+/// The keys of a database that begin with an array's name.
 struct Keys<'a> {
     entries: &'a Entries,
     prefix: String,

@@ -1,4 +1,4 @@
-//! Which leaves a checkpoint has, and what their arrays are called.
+//! Reads the leaves of a checkpoint and the names of their arrays.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::storage::Path;
 /// The tree as JSON.
 pub const TREE: &str = "_METADATA";
 
-/// The texts, by the names of their leaves.
+/// The texts by the names of their leaves.
 pub const STRINGS: &str = "_strings.json";
 
-/// The tree as msgpack, from before there was JSON.
+/// The tree as msgpack, written before Orbax used JSON.
 pub const OLD_TREE: &str = "checkpoint";
 
 #[derive(Deserialize)]
@@ -56,7 +56,8 @@ pub enum Named {
     Other(rmpv::Value),
 }
 
-/// The leaves by name, `target/encoder/norm/scale`; of those without data only what T5X has too.
+/// Returns the leaves by name, such as `target/encoder/norm/scale`; of leaves without data only the
+/// kinds that T5X has too.
 pub fn leaves(item: &Path) -> Result<BTreeMap<String, Named>, CheckpointError> {
     match item.join(TREE).read() {
         Ok(text) => from_json(item, &text),
@@ -98,7 +99,8 @@ fn from_json(item: &Path, text: &[u8]) -> Result<BTreeMap<String, Named>, Checkp
     Ok(leaves)
 }
 
-/// The texts by the names of their leaves. They are no part of a model, so that their file may be missing.
+/// Reads the texts by the names of their leaves. They are not part of a model, so their file may be
+/// missing.
 fn strings(item: &Path) -> Result<BTreeMap<String, String>, CheckpointError> {
     let text = match item.join(STRINGS).read() {
         Err(error) if error.is_not_found() => return Ok(BTreeMap::new()),

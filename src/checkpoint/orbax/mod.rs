@@ -1,6 +1,6 @@
-//! What Orbax writes, and with it T5X by default: a tree of names in `_METADATA` (older: in a msgpack
-//! file `checkpoint`), and arrays in zarr's version 2 or 3, each in a folder of its own or all in one
-//! OCDBT database. T5X puts all this into the folder `state` of a checkpoint.
+//! Reads and writes checkpoints of Orbax, T5X's default: a tree of names in `_METADATA` (older: in
+//! a msgpack file `checkpoint`), and arrays in zarr's version 2 or 3, each in a separate folder or
+//! all in one OCDBT database. T5X stores everything in the folder `state` of a checkpoint.
 
 mod dialect;
 mod item;

@@ -1,4 +1,4 @@
-//! An Orbax checkpoint under T5X's names.
+//! Reads an Orbax checkpoint under T5X's names.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,13 +17,13 @@ use crate::checkpoint::stored::{STEP, Stored, array_damages, select};
 use crate::checkpoint::zarr::{self, Begun, Metadata, Zarr};
 use crate::storage::Path;
 
-/// An open checkpoint. The names and metadata of its arrays are held, their values are not.
+/// An open checkpoint. The names and metadata of its arrays are in memory, their values are not.
 #[derive(Debug)]
 struct OrbaxReader {
     checkpoint: Path,
     item: Item,
     leaves: BTreeMap<String, Leaf>,
-    /// Chunks that are whole arrays, between two blocks of one.
+    /// Partly read chunks that are whole arrays, kept between two blocks of an array.
     begun: Begun,
 }
 
@@ -45,7 +45,7 @@ impl Leaf {
 pub(in crate::checkpoint) fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
     let item = Item::open(path)?;
     let leaves = Mutex::new(BTreeMap::new());
-    // Where arrays have folders each has a file to read, maybe far away.
+    // If arrays have folders, each has a file to read, which may be remote.
     let named = metadata::leaves(item.dir())?.into_iter();
     parallel::for_each(parallel::num_threads(path), named, |(name, named)| {
         let leaf = match named {
@@ -66,7 +66,8 @@ pub(in crate::checkpoint) fn open(path: &Path) -> Result<Box<dyn Stored>, Checkp
     Ok(Box::new(OrbaxReader { checkpoint: path.clone(), item, leaves, begun }))
 }
 
-/// The state of a plain flax program has its parameters under `params` and its step at the root.
+/// Renames the state of a plain flax program, which has its parameters under `params` and its step
+/// at the root.
 fn with_names_of_t5x(leaves: BTreeMap<String, Leaf>) -> BTreeMap<String, Leaf> {
     if leaves.iter().any(|(name, leaf)| name.starts_with("target/") && leaf.is_array()) {
         return leaves;
@@ -98,7 +99,7 @@ impl OrbaxReader {
 }
 
 impl OrbaxReader {
-    /// Who has named the folder of arrays asks for no more than that.
+    /// Verifies the files outside the folder of arrays, unless the user named that folder alone.
     fn verify_beside(&self, checksums: &Checksums) -> Result<(), CheckpointError> {
         match *self.item.dir() == self.checkpoint {
             true => Ok(()),
@@ -116,7 +117,7 @@ impl Stored for OrbaxReader {
         Format::Orbax
     }
 
-    /// `state/step`, else that of the folder's name or of the one above.
+    /// The step in `state/step`, otherwise in the folder's name or its parent's name.
     fn step(&self) -> Result<u64, CheckpointError> {
         if !self.leaves.get(STEP).is_some_and(Leaf::is_array) {
             let above = || step_of(&self.checkpoint.parent()?);
@@ -139,12 +140,12 @@ impl Stored for OrbaxReader {
         self.leaves.iter().map(|(name, leaf)| (&name[..], leaf)).filter_map(info).collect()
     }
 
-    /// Damage of the tree is noticed, and of compressed chunks what their decoders notice.
+    /// Damage of the tree is detected, and damage of compressed chunks if their decoders detect it.
     fn read(&self, name: &str) -> Result<Array, CheckpointError> {
         self.with_leaf(name, |zarr| zarr.read())
     }
 
-    /// Opens the chunks alone that the part intersects.
+    /// Opens only the chunks that intersect the part.
     fn read_part(&self, name: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
         match self.leaves.get(name) {
             Some(Leaf::Inline(array)) => Ok(array.part(part)),
@@ -164,7 +165,8 @@ impl Stored for OrbaxReader {
         self.item.checksums().is_some()
     }
 
-    /// Of what Gimlet wrote every byte; else as [`Stored::read`].
+    /// Verifies every byte if Gimlet wrote the checkpoint; otherwise checks as [`Stored::read`]
+    /// does.
     fn verify(&self) -> Result<(), CheckpointError> {
         match self.item.checksums() {
             Some(checksums) => {

@@ -1,4 +1,4 @@
-//! When to save, what to restore: T5X's checkpoint dataclasses (`t5x/utils.py`).
+//! Configuration of saving and restoring: T5X's checkpoint dataclasses (`t5x/utils.py`).
 
 mod save;
 
@@ -18,12 +18,12 @@ pub struct CheckpointConfig {
     /// How to save; None saves nothing.
     #[gin(default = None)]
     pub save: Option<SaveCheckpointConfig>,
-    /// What to start from where MODEL_DIR holds no checkpoint; None starts from scratch.
+    /// The checkpoint to start from if MODEL_DIR holds no checkpoint; None starts from scratch.
     #[gin(default = None)]
     pub restore: Option<RestoreCheckpointConfig>,
 }
 
-/// What a run starts from. Source: T5X `utils.py`.
+/// The checkpoint that a run starts from. Source: T5X `utils.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.utils.RestoreCheckpointConfig")]
 pub struct RestoreCheckpointConfig {
@@ -34,38 +34,40 @@ pub struct RestoreCheckpointConfig {
     /// (evaluation only).
     #[gin(default = RestoreMode::Latest)]
     pub mode: RestoreMode,
-    /// Pairs of a pattern for names in the model and the name in the checkpoint that it stands for
-    /// (with groups, as in Python's `re`), or None to leave it initialized. Not applied on resuming.
+    /// Pairs of a pattern for names in the model and the name in the checkpoint to read instead
+    /// (with groups, as in Python's `re`), or None to leave the array initialized. Not applied on
+    /// resuming.
     #[gin(default = None)]
     pub assignment_map: Option<Vec<Rule>>,
-    /// Whether the model must have every array of a TensorFlow checkpoint that no `assignment_map` sorts
-    /// out; else it leaves the others. What other formats hold beyond the model is never read.
+    /// Whether the model must have every array of a TensorFlow checkpoint when there is no
+    /// `assignment_map`; if False, other arrays are ignored. In other formats, arrays that the
+    /// model lacks are never read.
     #[gin(default = true)]
     pub strict: bool,
     /// Whether parameters that the checkpoint lacks are initialized. Needs `assignment_map`.
     #[gin(default = false)]
     pub fallback_to_scratch: bool,
-    /// The type that parameters are restored in; None keeps that of the checkpoint.
+    /// The type of the restored parameters; None keeps the type in the checkpoint.
     #[gin(default = None)]
     pub dtype: Option<RestoreDtype>,
-    /// Whether to restore the data position with the state: None where a run goes on in its MODEL_DIR, True also
-    /// from `path` (fails if that checkpoint has none that Gimlet wrote), False never.
+    /// Whether to restore the data position with the state: None when a run resumes in its MODEL_DIR, True also
+    /// from `path` (fails if that checkpoint has no data position from Gimlet), False never.
     #[gin(default = None)]
     pub restore_dataset: Option<bool>,
-    /// The class that reads; the format of a checkpoint is recognized whichever it is.
+    /// The class that reads the checkpoint; any class recognizes every format.
     #[gin(default = Ref(CheckpointerClass::default()))]
     pub checkpointer_cls: Ref<CheckpointerClass>,
-    /// The class that reads; the format of a checkpoint is recognized whichever it is.
+    /// The class that reads the checkpoint; any class recognizes every format.
     #[gin(default = Ref(CheckpointManagerClass::default()))]
     pub checkpoint_manager_cls: Ref<CheckpointManagerClass>,
-    /// Functions over the state of the checkpoint, of which only `state_utils.apply_assignment_map` is known:
-    /// its rules follow those of `assignment_map`.
+    /// Functions that transform the state of the checkpoint; only
+    /// `state_utils.apply_assignment_map` is supported: its rules follow those of `assignment_map`.
     #[gin(default = Vec::new())]
     pub state_transformation_fns: Vec<Ref<StateTransformation>>,
 }
 
 impl RestoreCheckpointConfig {
-    /// Restores what these paths and the mode stand for; everything else is as gin has it by default.
+    /// Restores the checkpoints of these paths and this mode; all other values are gin's defaults.
     pub fn new(paths: &[&str], mode: RestoreMode) -> Self {
         Self {
             path: CheckpointPaths(paths.iter().map(|path| path.to_string()).collect()),
@@ -81,8 +83,8 @@ impl RestoreCheckpointConfig {
         }
     }
 
-    /// The rules of `assignment_map` and of the functions after it; `None` where there are neither. T5X too
-    /// makes a function of the map and puts it before the others.
+    /// The rules of `assignment_map` and of the functions after it; `None` if there are neither.
+    /// T5X also converts the map to a function before the others.
     pub fn rules(&self) -> Option<Vec<Rule>> {
         let functions = &self.state_transformation_fns;
         if self.assignment_map.is_none() && functions.is_empty() {
@@ -93,18 +95,18 @@ impl RestoreCheckpointConfig {
     }
 }
 
-/// Which checkpoint a path stands for.
+/// Selection of the checkpoint at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum RestoreMode {
     /// The path itself.
     Specific,
-    /// The newest in the folder.
+    /// The newest checkpoint in the folder.
     Latest,
-    /// Each in the folder, in turn.
+    /// Each checkpoint in the folder, in turn.
     All,
 }
 
-/// The types that parameters can be restored in.
+/// The types to which parameters can be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum RestoreDtype {
     /// float32
@@ -125,7 +127,8 @@ impl From<RestoreDtype> for DType {
     }
 }
 
-/// One path or a list of them; none means from scratch. Unparsed: a spec touches no storage.
+/// One path or a list of paths; an empty list means from scratch. The paths are not parsed here,
+/// because a spec does not access storage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointPaths(
     /// The paths as written.

@@ -1,4 +1,4 @@
-//! When and how to save.
+//! Configuration of saving.
 
 use crate::checkpoint::array::DType;
 use crate::checkpoint::checkpointers::{CheckpointManagerClass, CheckpointerClass, KeepBest};
@@ -11,7 +11,7 @@ use crate::gin::{
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.utils.SaveCheckpointConfig")]
 pub struct SaveCheckpointConfig {
-    /// The type that parameters are saved in; None keeps theirs. Optimizer states keep theirs.
+    /// The type of the saved parameters; None keeps their types. Optimizer states keep their types.
     #[gin(default = Some(SaveDtype::Float32))]
     pub dtype: Option<SaveDtype>,
     /// Steps between checkpoints; None or 0 saves only at the end.
@@ -20,48 +20,51 @@ pub struct SaveCheckpointConfig {
     /// Steps at which to save, besides the period.
     #[gin(default = None)]
     pub checkpoint_steps: Option<Vec<u64>>,
-    /// Number of most recent checkpoints to keep, or of the best beside the newest (see
-    /// `checkpointer_cls`); None keeps all. One with a file `PINNED` stays.
+    /// Number of most recent checkpoints to keep, or of the best checkpoints besides the newest
+    /// (see `checkpointer_cls`); None keeps all. A checkpoint with a file `PINNED` is always kept.
     #[gin(default = None)]
     pub keep: Option<usize>,
-    /// Number of most recent data positions to keep; None keeps that of every checkpoint.
+    /// Number of most recent data positions to keep; None keeps the data positions of every
+    /// checkpoint.
     #[gin(default = None)]
     pub keep_dataset_checkpoints: Option<usize>,
     /// Whether to save the data position in T5X's way. Gimlet always saves its own.
     #[gin(default = false)]
     pub save_dataset: bool,
-    /// Which checkpoints `keep` keeps: the newest, or the best by a metric (`SaveBestCheckpointer`).
+    /// The rule for `keep`: keeps the newest checkpoints, or the best by a metric
+    /// (`SaveBestCheckpointer`).
     #[gin(default = Ref(CheckpointerClass::default()))]
     pub checkpointer_cls: Ref<CheckpointerClass>,
-    /// Which checkpoints `keep` keeps where it names a metric. What is written is T5X's native layout
-    /// either way.
+    /// The rule for `keep` if the class names a metric. Checkpoints are written in T5X's native
+    /// layout in any case.
     #[gin(default = Ref(CheckpointManagerClass::default()))]
     pub checkpoint_manager_cls: Ref<CheckpointManagerClass>,
-    /// Python functions over the state; only the empty list can be used.
+    /// Python functions that transform the state; only the empty list is supported.
     #[gin(default = NoTransformations)]
     pub state_transformation_fns: NoTransformations,
-    /// How arrays are compressed, 'gzip' (as T5X does) or 'zstd'; None leaves them as they are. T5X
-    /// restores each. Gimlet's own.
+    /// Compression of arrays, 'gzip' (as in T5X) or 'zstd'; None does not compress. T5X can restore
+    /// all of them. Gimlet's own parameter.
     // The bytes of trained floats hardly repeat: gzip at T5X's level saves 8% of them at a tenth of a
     // disk's speed, on cores that a run on the CPU needs itself (`benches/peers/compare_checkpoint.py`).
     #[gin(default = None)]
     pub compression: Option<SaveCompression>,
-    /// From 0 to 9 for 'gzip' and from 1 to 22 for 'zstd': the higher, the smaller and slower. Gimlet's
-    /// own.
+    /// From 0 to 9 for 'gzip' and from 1 to 22 for 'zstd': higher levels are smaller and slower.
+    /// Gimlet's own parameter.
     #[gin(default = 1)]
     pub compression_level: u32,
-    /// How a checkpoint in a bucket becomes visible: 'last_file' writes it in place, and its file
-    /// `checkpoint` last; 'rename' writes it under another name and has the store copy it, for T5X reading
-    /// there meanwhile. On disk it is always renamed. Gimlet's own.
+    /// How a checkpoint in a bucket becomes visible: 'last_file' writes the checkpoint in place,
+    /// and its file `checkpoint` last; 'rename' writes the checkpoint under another name, which the
+    /// store copies, for T5X processes that read there at the same time. On disk the checkpoint is
+    /// always renamed. Gimlet's own parameter.
     #[gin(default = Commit::LastFile)]
     pub commit: Commit,
 }
 
 impl SaveCheckpointConfig {
-    /// How the chunks of arrays are compressed.
+    /// The compression of the arrays' chunks.
     ///
     /// # Errors
-    /// The codec has no such level.
+    /// The codec does not have this level.
     pub fn compression(&self) -> Result<Compression, String> {
         let level = self.compression_level;
         let (found, levels) = match self.compression {
@@ -80,7 +83,7 @@ impl SaveCheckpointConfig {
         }
     }
 
-    /// By which metric checkpoints are kept; `None` keeps the newest.
+    /// The metric by which checkpoints are kept; `None` keeps the newest.
     pub fn keep_best(&self) -> Option<KeepBest> {
         self.checkpointer_cls.keep_best().or_else(|| self.checkpoint_manager_cls.keep_best())
     }
@@ -89,23 +92,23 @@ impl SaveCheckpointConfig {
 /// How a checkpoint in a store becomes visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Configurable)]
 pub enum Commit {
-    /// By its file `checkpoint`, without which Gimlet sees none.
+    /// By its file `checkpoint`; Gimlet ignores the checkpoint until that file exists.
     #[default]
     LastFile,
-    /// By its name, which today's T5X goes by.
+    /// By its name, which current T5X uses.
     Rename,
 }
 
-/// What arrays can be compressed with.
+/// The compression of arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum SaveCompression {
-    /// What T5X writes.
+    /// T5X's compression.
     Gzip,
     /// Smaller than gzip at the same speed.
     Zstd,
 }
 
-/// The types that parameters can be saved in.
+/// The types to which parameters can be saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum SaveDtype {
     /// float32
@@ -123,7 +126,7 @@ impl From<SaveDtype> for DType {
     }
 }
 
-/// The empty list: T5X takes Python functions here.
+/// The empty list, for a parameter that takes Python functions in T5X.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoTransformations;
 

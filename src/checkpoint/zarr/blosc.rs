@@ -1,5 +1,5 @@
-//! Frames of c-blosc 1: blocks of a chunk, filtered and compressed each on its own.
-//! Source: `README_CHUNK_FORMAT.rst` of c-blosc.
+//! Decodes frames of c-blosc 1: blocks of a chunk, each filtered and compressed separately. Source:
+//! `README_CHUNK_FORMAT.rst` of c-blosc.
 
 use std::io::{self, Read};
 
@@ -13,12 +13,12 @@ const STORED: u8 = 2;
 const BIT_SHUFFLE: u8 = 4;
 const NOT_SPLIT: u8 = 16;
 
-/// Blocks are split by the bytes of an element where it has at most so many, ...
+/// Blocks are split by the bytes of an element if it has at most this many bytes, ...
 const MAX_SPLITS: usize = 16;
-/// ... and each part at least so many bytes.
+/// ... and each part has at least this many bytes.
 const MIN_SPLIT_BYTES: usize = 128;
 
-/// What the first 16 bytes say.
+/// The contents of the first 16 bytes.
 struct Header {
     flags: u8,
     element_bytes: usize,
@@ -26,7 +26,7 @@ struct Header {
     block_bytes: usize,
 }
 
-/// Unpacks a frame of at most `max_bytes`.
+/// Decodes a frame to at most `max_bytes`.
 pub fn decode(frame: &[u8], max_bytes: usize) -> io::Result<Vec<u8>> {
     let header = header(frame)?;
     if header.num_bytes > max_bytes {
@@ -70,7 +70,7 @@ fn block(mut source: &[u8], header: &Header, block_bytes: usize) -> io::Result<V
     let is_split = header.flags & NOT_SPLIT == 0
         && element_bytes <= MAX_SPLITS
         && block_bytes / element_bytes >= MIN_SPLIT_BYTES
-        // The last block, where it is shorter, is never split.
+        // The last block is never split if it is shorter.
         && block_bytes == header.block_bytes;
     let num_splits = if is_split { element_bytes } else { 1 };
     let split_bytes = block_bytes / num_splits;
@@ -105,7 +105,7 @@ fn decompress(compressor: u8, packed: &[u8], out: &mut [u8]) -> io::Result<()> {
     }
 }
 
-/// Bytes being unpacked by copying from themselves.
+/// An output buffer that is filled by copying from itself.
 struct Window<'a> {
     out: &'a mut [u8],
     filled: usize,
@@ -120,7 +120,7 @@ impl Window<'_> {
         Ok(())
     }
 
-    /// Repeats what came `distance` bytes before; the copy may run into itself.
+    /// Repeats the bytes `distance` before the end; the copy may overlap itself.
     fn repeat(&mut self, distance: usize, length: usize) -> io::Result<()> {
         let end = self.filled.checked_add(length).filter(|end| *end <= self.out.len());
         let (Some(end), 1..) = (end, distance) else { return Err(invalid("it is too long")) };
@@ -142,7 +142,7 @@ impl Window<'_> {
     }
 }
 
-/// The block format of LZ4.
+/// Decodes LZ4's block format.
 fn lz4(mut packed: &[u8], out: &mut [u8]) -> io::Result<()> {
     let mut window = Window { out, filled: 0 };
     loop {
@@ -165,7 +165,7 @@ fn lz4_length(packed: &mut &[u8], start: u8) -> io::Result<usize> {
     }
 }
 
-/// A sum of bytes up to the first that is not 255.
+/// Reads a sum of bytes, up to and including the first that is not 255.
 fn extended(packed: &mut &[u8]) -> io::Result<usize> {
     let mut sum = 0;
     loop {
@@ -177,13 +177,14 @@ fn extended(packed: &mut &[u8]) -> io::Result<usize> {
     }
 }
 
-/// The distance from which on BloscLZ writes two bytes more.
+/// The distance from which BloscLZ writes two more bytes.
 const FAR: usize = 8191;
 
-/// BloscLZ, a kind of FastLZ: three bits of length and five of distance in each control byte.
+/// Decodes BloscLZ, a variant of FastLZ: three bits of length and five of distance in each control
+/// byte.
 fn blosclz(mut packed: &[u8], out: &mut [u8]) -> io::Result<()> {
     let mut window = Window { out, filled: 0 };
-    // The first control byte is always that of literals.
+    // The first control byte always describes literals.
     let mut control = usize::from(byte(&mut packed)? & 31);
     loop {
         if control < 32 {
@@ -210,7 +211,8 @@ fn blosclz(mut packed: &[u8], out: &mut [u8]) -> io::Result<()> {
     }
 }
 
-/// From all first bytes, all second bytes, ... to elements; what is left over follows as it is.
+/// Converts all first bytes, all second bytes, ... to elements; remaining bytes are copied
+/// unchanged.
 fn unshuffle(shuffled: &[u8], element_bytes: usize) -> Vec<u8> {
     let count = shuffled.len() / element_bytes;
     let mut out = shuffled.to_vec();
@@ -222,8 +224,8 @@ fn unshuffle(shuffled: &[u8], element_bytes: usize) -> Vec<u8> {
     out
 }
 
-/// The same for bits: all first bits of all first bytes, all second bits of them, ...; c-blosc leaves
-/// blocks alone whose number of elements is no multiple of eight.
+/// Like [`unshuffle`] for bits: all first bits of all first bytes, all second bits of them, ...;
+/// c-blosc does not shuffle blocks whose number of elements is not a multiple of eight.
 fn unshuffle_bits(shuffled: &[u8], element_bytes: usize) -> Vec<u8> {
     let count = shuffled.len() / element_bytes;
     let mut out = shuffled.to_vec();

@@ -1,4 +1,4 @@
-//! From the file of a chunk to the elements that it shares with a part of the array.
+//! Reads the file of a chunk and copies the elements that lie in a part of the array.
 
 use std::io;
 
@@ -11,11 +11,11 @@ use super::stream::ChunkStream;
 use crate::checkpoint::array::num_elements;
 use crate::checkpoint::error::CheckpointError;
 
-/// What is reserved for a chunk before its bytes are seen.
+/// Number of bytes allocated for a chunk before its bytes are read.
 const RESERVED_BYTES: usize = 16 << 20;
 
 impl Zarr<'_> {
-    /// Puts what a chunk and the part share into `data`.
+    /// Copies the elements that the chunk and the part share into `data`.
     pub(super) fn read_chunk(
         &self,
         index: &[usize],
@@ -29,7 +29,7 @@ impl Zarr<'_> {
         let shown = self.files.shown(&name);
         let first_byte = first * self.metadata.dtype.size();
         let begun = self.begun.and_then(|begun| begun.take(&shown, first_byte));
-        // As packed and unpacked.
+        // Memory for the packed and the unpacked bytes.
         let whole_bytes = self.metadata.chunk_bytes().saturating_mul(2);
         let _held = self.metadata.unpacks_whole_chunks().then(|| ROOM.hold(whole_bytes));
         let stream = match begun {
@@ -48,7 +48,7 @@ impl Zarr<'_> {
         copied.map_err(|error| self.read_error(&name, error))
     }
 
-    /// The unpacked bytes of a chunk; `None` where it has no file.
+    /// Opens the unpacked bytes of a chunk; `None` if the chunk has no file.
     fn open_chunk(
         &self,
         index: &[usize],
@@ -69,8 +69,8 @@ impl Zarr<'_> {
         Ok(Some(ChunkStream::new(stream.map_err(|error| self.read_error(&name, error))?)))
     }
 
-    /// Copies runs from a chunk in C order as it is unpacked. It is not held, and read to its end where
-    /// nothing follows or it is not kept for that.
+    /// Copies runs from a chunk in C order while it is unpacked, without holding the chunk. The
+    /// stream is read to its end unless more parts follow and it is kept for them.
     fn copy_runs(
         &self,
         index: &[usize],
@@ -96,7 +96,7 @@ impl Zarr<'_> {
         stream.map_or(Ok(()), |stream| stream.finish(chunk_bytes))
     }
 
-    /// Copies runs from a chunk in another order, which must be there as a whole.
+    /// Copies runs from a chunk in another order, which must be loaded completely.
     fn copy_reordered(
         &self,
         order: &[usize],
@@ -106,7 +106,7 @@ impl Zarr<'_> {
     ) -> io::Result<()> {
         let (chunk_bytes, element_bytes) =
             (self.metadata.chunk_bytes(), self.metadata.dtype.size());
-        // Grows with what is there, not with what is claimed.
+        // The buffer grows with the bytes found, not with the claimed size.
         let mut stored = Vec::new();
         while stored.len() < chunk_bytes {
             let (start, end) = (stored.len(), chunk_bytes.min(stored.len() + RESERVED_BYTES));
@@ -124,10 +124,10 @@ impl Zarr<'_> {
     }
 }
 
-/// A chunk whose dimension `i` is dimension `order[i]` of the array, in the array's order.
+/// Reorders a chunk whose dimension `i` is dimension `order[i]` of the array to the array's order.
 fn in_c_order(stored: &[u8], chunks: &[usize], order: &[usize], element_bytes: usize) -> Vec<u8> {
     let Some((last, outer)) = order.split_last() else { return stored.to_vec() };
-    // The distance in the array's order between neighbours along each dimension.
+    // The distance in the array's order between neighbours in each dimension.
     let stride = |dimension: usize| num_elements(&chunks[dimension + 1..]) * element_bytes;
     let mut out = vec![0; stored.len()];
     let rows = indices(outer.iter().map(|&dimension| 0..chunks[dimension]).collect());
@@ -169,7 +169,7 @@ mod tests {
     const METADATA: &str = r#"{"zarr_format": 2, "shape": [5, 3], "chunks": [6, 4], "dtype": "<i2",
         "compressor": null, "order": "C", "filters": null, "fill_value": 0}"#;
 
-    /// The numbers of a padded chunk of [6, 4], packed as the metadata say; those of the array are
+    /// The numbers of a padded chunk of [6, 4], packed as the metadata say; the array's numbers are
     /// `10 * row + column`.
     fn one_chunk(order: &str) -> (Metadata, OneChunk) {
         let text = METADATA.replace("\"C\"", order);
@@ -214,7 +214,7 @@ mod tests {
     fn rows_that_follow_each_other_go_on_in_the_chunk_and_its_end_is_checked() {
         let checkpoint = Path::parse("c").unwrap();
         let (metadata, mut files) = one_chunk("\"C\"");
-        // The end is in the padding, where no row comes to.
+        // The file ends in the padding, which belongs to no row.
         files.bytes = files.bytes[..47].into();
         let begun = Begun::new(1);
         let zarr = Zarr {
@@ -224,7 +224,7 @@ mod tests {
             begun: Some(&begun),
         };
         read(&zarr, &[0..2, 0..3]);
-        // What was read is not read again, so nobody sees that it has changed.
+        // Rows that were read are not read again, so the change is not noticed.
         read(&zarr, &[2..4, 0..3]);
         let error = zarr.read_part(&[4..5, 0..3]).unwrap_err();
         assert!(error.to_string().contains("`a/0.0` is truncated"), "{error}");

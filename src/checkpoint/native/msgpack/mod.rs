@@ -1,7 +1,7 @@
 //! The file `checkpoint`: a tree of named leaves in flax's msgpack, each an array or the TensorStore
 //! spec of a zarr folder beside the file.
 //!
-//! Encoding what was decoded gives the same bytes that T5X wrote.
+//! Encoding decoded leaves gives the same bytes that T5X wrote.
 
 mod array;
 mod bounded;
@@ -28,23 +28,24 @@ const VERSION: u64 = 3;
 pub(in crate::checkpoint) const EXT_ARRAY: i8 = 1;
 const EXT_SCALAR: i8 = 3;
 
-/// The key that marks an array cut in pieces, because msgpack's lengths have 32 bits.
+/// The key that marks an array cut into pieces, because msgpack's lengths have 32 bits.
 pub(in crate::checkpoint) const CHUNKED_KEY: &str = "__msgpack_chunked_array__";
 
-/// One end of the tree.
+/// A leaf of the tree.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::checkpoint) enum Leaf {
     /// An array in the file itself.
     Inline(Array),
     /// An array in a folder beside the file.
     Zarr(ZarrLeaf),
-    /// A subtree without leaves, such as the state of an optimizer that has none.
+    /// A subtree without leaves, such as the state of an optimizer without state.
     Empty,
-    /// What is no array (None, a text, a complex number); kept to be written again.
+    /// A value that is not an array (None, a text, a complex number); kept so that it can be
+    /// written again.
     Other(rmpv::Value),
 }
 
-/// The part of a TensorStore spec that matters.
+/// The relevant part of a TensorStore spec.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::checkpoint) struct ZarrLeaf {
     /// The folder's name, relative to the checkpoint.

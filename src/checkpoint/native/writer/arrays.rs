@@ -1,4 +1,4 @@
-//! Where the arrays of a checkpoint go: as zarr into folders of their own, and small ones into the file
+//! Writes the arrays of a checkpoint: as zarr into separate folders, and small arrays into the file
 //! `checkpoint`.
 
 use std::io::{self, Write};
@@ -12,15 +12,15 @@ use crate::checkpoint::native::shard::Shard;
 use crate::checkpoint::zarr::{self, Layout};
 
 impl Writer {
-    /// Writes an array where T5X would: as zarr, except, in its own format, what it leaves unpartitioned
-    /// (factored states, dummies of the shape `[1]` and scalars), which lies in the file `checkpoint`. Of
-    /// several processes the first writes it.
+    /// Writes an array as T5X would: as zarr, except that in T5X's own format unpartitioned arrays
+    /// (factored states, placeholders of the shape `[1]` and scalars) are stored in the file
+    /// `checkpoint`. If several processes save, the first writes it.
     pub fn array(&self, name: &str, array: ArrayView<'_>) -> Result<(), CheckpointError> {
         self.shard(name, &Shard::whole(array, self.ranks()), self.is_first())
     }
 
-    /// As [`Writer::array`], of the part that this process holds; of an array that several hold, only one
-    /// `writes` it.
+    /// Like [`Writer::array`], for the part that this process holds; if several processes hold the
+    /// part, only one of them `writes` it.
     pub(in crate::checkpoint::native) fn shard(
         &self,
         name: &str,
@@ -35,14 +35,14 @@ impl Writer {
             assert!(shard.is_whole(), "`{name}`, which lies in the file `checkpoint`, is whole");
             self.inline(name, shard.array.to_array());
         } else {
-            // Of the leaves of the others only the names count.
+            // Of other processes' leaves only the names matter.
             self.empty(name);
         }
         Ok(())
     }
 
-    /// As [`Writer::array`], of an array that `read` yields part by part: no more than a chunk of it is
-    /// held, unless it lies in the file `checkpoint`. One process alone writes it.
+    /// Like [`Writer::array`], for an array that `read` returns part by part: at most one chunk is
+    /// in memory, unless the array is stored in the file `checkpoint`. Only one process writes it.
     pub fn parts(
         &self,
         array: ArrayInfo<'_>,
@@ -62,7 +62,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes an array into a folder of its own, chunk by chunk.
+    /// Writes an array into a separate folder, chunk by chunk.
     pub fn zarr(&self, name: &str, array: ArrayView<'_>) -> Result<(), CheckpointError> {
         self.zarr_shard(name, &Shard::whole(array, self.ranks()), self.is_first())
     }
@@ -86,7 +86,7 @@ impl Writer {
         Ok(())
     }
 
-    /// How an array of this type and shape is stored that is written in parts.
+    /// Describes the storage of an array of this type and shape that is written in parts.
     fn zarr_leaf(
         &self,
         name: &str,
@@ -97,7 +97,7 @@ impl Writer {
             dir: name.replace('/', "."),
             dtype: self.stored_dtype(name, dtype),
             shape: shape.to_vec(),
-            // As T5X does, from the type before it is rounded.
+            // As in T5X, the chunks depend on the type before rounding.
             chunks: zarr::choose_chunks(part, dtype.size()),
             compression: self.compression,
         };
@@ -105,10 +105,10 @@ impl Writer {
         Ok(leaf)
     }
 
-    /// Takes a folder for an array.
+    /// Reserves a folder for an array.
     ///
     /// # Errors
-    /// It is none of its own.
+    /// The name is not valid for a folder, or another array uses the folder.
     fn claim(&self, name: &str, folder: &str) -> Result<(), CheckpointError> {
         let refused = |reason: String| {
             let path = self.finished.to_string();
@@ -151,7 +151,7 @@ pub(super) fn layout(leaf: &ZarrLeaf) -> Layout<'_> {
 struct ArrayFolder<'a> {
     writer: &'a Writer,
     name: &'a str,
-    /// About what a chunk has, in bytes.
+    /// Approximate size of a chunk in bytes.
     chunk: usize,
 }
 

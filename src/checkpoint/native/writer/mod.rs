@@ -1,4 +1,4 @@
-//! Writing one checkpoint: invisible until whole.
+//! Writes one checkpoint, which is invisible until it is complete.
 
 mod arrays;
 mod shards;
@@ -24,11 +24,11 @@ use crate::checkpoint::steps::checkpoint_dir;
 use crate::checkpoint::zarr::Compression;
 use crate::storage::{Path, StorageError};
 
-/// A checkpoint being written into `checkpoint_N.tmp-TIME.gimlet`, or by several processes into
-/// `checkpoint_N.tmp-ID.gimlet`, where no reader looks; in a store, if one process writes it and is not told
-/// else, into `checkpoint_N`, where none of Gimlet's looks before its last file is there. It is whole and
-/// visible after [`Writer::commit`], and gone if dropped before, but for what a conversion leaves to the next.
-/// Arrays may be written from several threads; at most a few chunks of each are held.
+/// A checkpoint that is being written. It is written into `checkpoint_N.tmp-TIME.gimlet`, or by several
+/// processes into `checkpoint_N.tmp-ID.gimlet`, which readers ignore. In a store, a single process by default
+/// writes into `checkpoint_N`, which Gimlet ignores until its last file exists. The checkpoint is complete and
+/// visible after [`Writer::commit`], and removed if dropped before, except for files that a later conversion
+/// can continue. Arrays may be written from several threads; at most a few chunks of each are in memory.
 #[derive(Debug)]
 pub struct Writer {
     temporary: Path,
@@ -36,26 +36,26 @@ pub struct Writer {
     dialect: &'static Dialect,
     target_dtype: Option<DType>,
     compression: Compression,
-    /// Bytes of arrays that are written.
+    /// Number of array bytes written.
     written: Arc<AtomicU64>,
     state: Mutex<State>,
     place: Place,
     share: Option<Share>,
-    /// Whether all other processes are done.
+    /// Whether all other processes have finished.
     gathered: bool,
     committed: bool,
-    /// Whether what was written stays though it is not whole.
+    /// Whether the written files stay although the checkpoint is incomplete.
     stays: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     leaves: Leaves,
-    /// Which array has which folder.
+    /// The array that uses each folder.
     folders: BTreeMap<String, String>,
-    /// Of the files that are written, or were by a conversion before.
+    /// Checksums of the files written now or by an earlier conversion.
     checksums: Checksums,
-    /// That of a conversion.
+    /// The journal of a conversion.
     journal: Option<Journal>,
 }
 
@@ -69,8 +69,9 @@ impl Writer {
         Self::begin(model_dir, step, target_dtype, &Procedure::default())
     }
 
-    /// Starts the checkpoint of a step, or this process's part of it. Of several processes the first makes
-    /// it visible when all have committed their parts, and no sooner; the others wait here for it to begin.
+    /// Starts the checkpoint of a step, or this process's part of the checkpoint. If several
+    /// processes save, the first makes the checkpoint visible after all have committed their parts;
+    /// the others wait here until the first has begun.
     pub fn begin(
         model_dir: &Path,
         step: u64,
@@ -90,7 +91,8 @@ impl Writer {
         Ok(writer)
     }
 
-    /// As [`Writer::create`], for a conversion: goes on with what one of the same job has left that was killed.
+    /// Like [`Writer::create`], for a conversion: continues an earlier conversion of the same job
+    /// that was killed.
     pub(in crate::checkpoint) fn resume(
         model_dir: &Path,
         step: u64,
@@ -102,7 +104,7 @@ impl Writer {
         let &Conversion { dialect, dtype, job, .. } = conversion;
         let mut writer = Self::of((temporary, finished), place, (dialect, dtype));
         if !matches!(writer.place, Place::There) {
-            // What cannot be looked at now may be gone on with later.
+            // Files that cannot be inspected now may be continued later.
             writer.stays = !noted.files.is_empty();
             let checksums = noted.whole_ones(&writer.item())?;
             tell_kept(&writer.finished, checksums.files.len(), "files", checksums.bytes());
@@ -134,7 +136,7 @@ impl Writer {
         }
     }
 
-    /// Which of several processes this one is.
+    /// The number of this process.
     pub(super) fn rank(&self) -> usize {
         self.share.as_ref().map_or(0, |share| share.rank)
     }
@@ -144,48 +146,49 @@ impl Writer {
         (0..self.share.as_ref().map_or(1, |share| share.count)).collect()
     }
 
-    /// Whether it is the one that writes what has no parts, and makes the checkpoint visible.
+    /// Whether this process writes the files that have no parts, and makes the checkpoint visible.
     fn is_first(&self) -> bool {
         self.rank() == 0
     }
 
-    /// The folder into which arrays go.
+    /// The folder for the arrays.
     fn item(&self) -> Path {
         self.dialect.item(&self.temporary)
     }
 
-    /// Where the checkpoint will lie.
+    /// The final path of the checkpoint.
     pub fn path(&self) -> &Path {
         &self.finished
     }
 
-    /// Has the chunks of arrays compressed in another way than T5X's.
+    /// Sets the compression of the arrays' chunks.
     #[must_use]
     pub fn with_compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
         self
     }
 
-    /// Counts the bytes of arrays that are written, before they are compressed.
+    /// Adds the written array bytes to this counter, before compression.
     #[must_use]
     pub fn counting(mut self, written: Arc<AtomicU64>) -> Self {
         self.written = written;
         self
     }
 
-    /// Records a subtree without arrays, such as the state of an optax transformation that has none:
-    /// T5X asks for every key of its own.
+    /// Records a subtree without arrays, such as the empty state of an optax transformation: T5X
+    /// requires every key.
     pub fn empty(&self, name: &str) {
         self.state().leaves.insert(name.to_string(), Leaf::Empty);
     }
 
-    /// Keeps what is no array; see [`Stored::others`](crate::checkpoint::Stored::others).
+    /// Stores a value that is not an array; see
+    /// [`Stored::others`](crate::checkpoint::Stored::others).
     pub fn other(&self, name: &str, value: &rmpv::Value) {
         self.state().leaves.insert(name.to_string(), Leaf::Other(value.clone()));
     }
 
-    /// Writes a file beside the arrays, such as `gimlet/run.json`. Of several processes each writes its own
-    /// positions in the data, `gimlet/train_ds-...`, and the first alone all else.
+    /// Writes a file beside the arrays, such as `gimlet/run.json`. If several processes save, each writes
+    /// its own positions in the data, `gimlet/train_ds-...`, and only the first writes other files.
     pub fn extra(&self, relative: &str, bytes: &[u8]) -> Result<(), CheckpointError> {
         if !self.is_first() && !is_dataset_file(relative) {
             return Ok(());
@@ -196,13 +199,13 @@ impl Writer {
         self.file((relative, Some(bytes.len())), &mut |out| out.write_all(bytes))
     }
 
-    /// Makes the checkpoint whole, durable and visible, and yields its folder. A whole checkpoint of
-    /// the same step stays as it is, as T5X does; a damaged one is replaced. Of several processes the first
-    /// waits for the others, who only say that they are done.
+    /// Makes the checkpoint complete, durable and visible, and returns its folder. A complete checkpoint of
+    /// the same step stays unchanged, as in T5X; a damaged one is replaced. If several processes save, the
+    /// first waits for the others, which only report that they have finished.
     ///
     /// # Errors
-    /// It cannot be written; another process did not write its part in time; the parts that the processes
-    /// wrote do not make up the arrays that the first one knows.
+    /// The checkpoint cannot be written; another process did not write its part in time; the
+    /// processes' parts do not cover the arrays that the first process knows.
     pub fn commit(mut self) -> Result<Path, CheckpointError> {
         let State { leaves, checksums, mut journal, .. } = std::mem::take(&mut *self.state());
         match self.share.clone() {
@@ -227,18 +230,18 @@ impl Writer {
         Ok(self.finished.clone())
     }
 
-    /// Checks that the format has a place for what was recorded so far.
+    /// Checks that the format can store everything recorded so far.
     pub(in crate::checkpoint) fn check(&self) -> Result<(), CheckpointError> {
         (self.dialect.tree)(&self.state().leaves, &self.finished).map(drop)
     }
 
-    /// Gives a conversion up after an error. What it has written stays where the next one may succeed.
+    /// Abandons a conversion after an error. Its files stay if a retry may succeed.
     pub(in crate::checkpoint) fn give_up(mut self, error: &CheckpointError) {
         let has_pieces = self.state().journal.as_ref().is_some_and(Journal::has_pieces);
         self.stays = has_pieces && error.may_pass();
     }
 
-    /// The files that are written when all others are: the checksums and the tree.
+    /// The files that are written last: the checksums and the tree.
     fn ending(
         &self,
         leaves: &Leaves,
@@ -260,12 +263,12 @@ impl Writer {
         Ok(files)
     }
 
-    /// Notes that an array of so many bytes is written.
+    /// Counts an array of `bytes` bytes as written.
     pub(super) fn count(&self, bytes: usize) {
         self.written.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Waits for the other processes, and adds what they wrote.
+    /// Waits for the other processes, and adds the files that they wrote.
     fn gather(
         &mut self,
         share: &Share,
@@ -289,7 +292,7 @@ impl Writer {
         Ok(checksums)
     }
 
-    /// Writes a file, of about so many bytes where that is known.
+    /// Writes a file, of approximately `size` bytes if known.
     fn file(
         &self,
         (relative, size): (&str, Option<usize>),
@@ -304,7 +307,7 @@ impl Writer {
         let (file, checksum) = out.finish();
         match self.is_first() {
             true => self.place.close(file)?,
-            // The first may run on another machine, where it cannot make this file durable.
+            // The first process may run on another machine, where it cannot make this file durable.
             false => file.finish()?,
         }
         let mut state = self.state();
@@ -315,7 +318,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether a file need not be written: it is there already.
+    /// Whether a file already exists and need not be written.
     fn holds(&self, relative: &str) -> bool {
         matches!(self.place, Place::There) || self.state().checksums.files.contains_key(relative)
     }
@@ -327,10 +330,11 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // A store gets no more lines behind what is removed.
+        // The journal must not be uploaded after the removal.
         drop(self.state().journal.take());
-        // What other processes may still write into stays marked in a store, for the next run to
-        // remove. What one writes even after that lies where no reader looks and nobody else writes.
+        // In a store, files into which other processes may still write stay marked, and the next
+        // run removes them. Files written even later lie in a folder that readers ignore and no
+        // other save uses.
         let is_left = self.share.is_some() && self.place.is_in_store() && !self.gathered;
         match self.committed || is_left {
             true => {}

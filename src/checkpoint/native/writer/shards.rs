@@ -1,4 +1,4 @@
-//! Who writes what where several processes hold the parts of an array.
+//! Divides the writing of arrays among processes that hold their parts.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -9,13 +9,13 @@ use crate::checkpoint::native::shard::Shard;
 use crate::checkpoint::parallel;
 
 impl Writer {
-    /// Writes arrays as [`Writer::array`] does, several at a time and the largest first. Of several
-    /// processes each gives all arrays of the checkpoint in one call, with its own parts of them, and writes
-    /// its share of those; chunks are no larger than the parts, as T5X has it. What lies in the file
-    /// `checkpoint` must be whole in process 0. A thread holds a few hundred KiB beside the arrays themselves.
+    /// Writes arrays like [`Writer::array`], several at a time and the largest first. If several processes
+    /// save, each passes all arrays of the checkpoint in one call, with its own parts, and writes its share of
+    /// the parts; chunks are no larger than the parts, as in T5X. Arrays in the file `checkpoint` must be
+    /// whole in process 0. A thread needs a few hundred KiB beside the arrays themselves.
     ///
     /// # Errors
-    /// The first; arrays that are not begun by then are not written.
+    /// The first error; arrays that have not been started by then are not written.
     pub fn shards(&self, shards: &[(&str, Shard<'_>)]) -> Result<(), CheckpointError> {
         let rank = self.rank();
         let mut order: Vec<&(&str, Shard<'_>)> = shards.iter().collect();
@@ -35,8 +35,8 @@ impl Writer {
     }
 }
 
-/// Who of its holders writes each part: the one with the fewest bytes yet of those that the same processes
-/// hold. So each holder finds the same without asking.
+/// Chooses the holder that writes each part: the one with the fewest bytes so far among parts with
+/// the same holders. Each holder computes the same result without communication.
 fn writers<'a>(parts: impl Iterator<Item = (&'a [usize], usize)>) -> Vec<usize> {
     let mut loads: BTreeMap<&[usize], Vec<usize>> = BTreeMap::new();
     let writer = |(holders, bytes): (&'a [usize], usize)| {
@@ -57,7 +57,8 @@ mod tests {
         let found = |parts: &[(&'static [usize], usize)]| writers(parts.iter().copied());
         assert_eq!(found(&[(&[0, 1], 9), (&[0, 1], 5), (&[0, 1], 4), (&[0, 1], 3)]), [0, 1, 1, 0]);
         assert_eq!(found(&[(&[0, 2], 9), (&[2], 5), (&[0, 2], 4)]), [0, 2, 2]);
-        // A process that holds neither part of the first kind finds the same for the second.
+        // A process that holds no part of the first kind computes the same result for the second
+        // kind.
         assert_eq!(found(&[(&[1, 3], 9), (&[1, 3], 9)]), [1, 3]);
     }
 }

@@ -1,22 +1,22 @@
-//! What manifests and nodes of OCDBT have in common: a checked frame around a compressed body of
-//! variable-length numbers.
+//! The encoding that manifests and nodes of OCDBT share: a frame with a checksum around a
+//! compressed body of variable-length numbers.
 
 use std::io::Read;
 
-/// What a body may take unpacked: nodes are of 100 MB at most where Orbax writes them.
+/// Maximum size of a decompressed body: Orbax writes nodes of at most 100 MB.
 const MAX_BODY_BYTES: u64 = 256 << 20;
 
-/// What the names of one node may take together.
+/// Maximum total size of the names of one node.
 pub const MAX_TEXT_BYTES: usize = 64 << 20;
 
-/// Entries of one body. In a compressed file one may take no more than a bit, in memory it takes hundreds
-/// of bytes.
+/// Maximum number of entries of one body. An entry may need less than a bit in a compressed file,
+/// but hundreds of bytes in memory.
 const MAX_ENTRIES: usize = 2 << 20;
 
 const HEADER_BYTES: usize = 12;
 const CHECKSUM_BYTES: usize = 4;
 
-/// The body of a frame: magic number, length, version, compression, body, CRC-32C.
+/// Returns the body of a frame: magic number, length, version, compression, body, CRC-32C.
 pub fn unframe(frame: &[u8], magic: u32) -> Result<Vec<u8>, String> {
     if frame.len() < HEADER_BYTES + CHECKSUM_BYTES {
         return Err("is truncated".to_string());
@@ -73,7 +73,8 @@ impl<'a> Fields<'a> {
         Ok(self.bytes(1)?[0])
     }
 
-    /// Seven bits a byte, the lowest first; the highest bit says that more follow.
+    /// Reads a number: seven bits per byte, the lowest first; the highest bit says that more bytes
+    /// follow.
     pub fn number(&mut self) -> Result<u64, String> {
         let mut number = 0_u64;
         for shift in (0..64).step_by(7) {
@@ -94,7 +95,7 @@ impl<'a> Fields<'a> {
         self.number()?.try_into().map_err(|_| "has a size beyond memory".to_string())
     }
 
-    /// How many of something follow, of which each takes a byte at least.
+    /// Reads a number of entries that follow; each entry needs at least one byte.
     pub fn count(&mut self) -> Result<usize, String> {
         let count = self.size()?;
         if count > self.rest.len() {
@@ -122,8 +123,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Texts that share their beginnings, in columns: `count - 1` lengths of the prefixes shared with the
-/// text before, `count` lengths of the rests; the rests themselves follow later.
+/// Texts with shared prefixes, in columns: `count - 1` lengths of the prefixes shared with the
+/// previous text, `count` lengths of the suffixes; the suffixes themselves follow later.
 pub struct Prefixed {
     prefixes: Vec<usize>,
     suffixes: Vec<usize>,
@@ -136,7 +137,7 @@ impl Prefixed {
         Ok(Self { prefixes, suffixes: fields.sizes(count)? })
     }
 
-    /// The texts, of which each is of at most `max_bytes`.
+    /// Returns the texts, each of at most `max_bytes`.
     pub fn texts(self, fields: &mut Fields<'_>, max_bytes: usize) -> Result<Vec<Vec<u8>>, String> {
         let mut texts: Vec<Vec<u8>> = Vec::new();
         let mut total = 0;
@@ -147,7 +148,7 @@ impl Prefixed {
             if text.len() > max_bytes {
                 return Err(format!("has a name of {} bytes", text.len()));
             }
-            // Shared prefixes make many bytes of few.
+            // Shared prefixes expand few bytes to many.
             total += text.len();
             if total > MAX_TEXT_BYTES {
                 return Err(format!("has names of more than {MAX_TEXT_BYTES} bytes together"));
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn more_entries_than_a_body_has_are_refused_before_memory_is_taken() {
-        // 2^21 and one more, in bytes enough.
+        // 2^21 entries and one more, with enough bytes.
         let body =
             |low: u8| [&[0x80 | low, 0x80, 0x80, 0x01][..], &vec![0; MAX_ENTRIES + 1]].concat();
         assert_eq!(Fields::new(&body(0)).count(), Ok(MAX_ENTRIES));

@@ -1,14 +1,14 @@
-//! Which data files a manifest or node refers to.
+//! Reads the table of data files to which a manifest or node refers.
 
 use super::codec::{Fields, MAX_TEXT_BYTES, Prefixed};
 
-/// The format's own limit.
+/// Maximum length of a path, set by the format.
 const MAX_PATH_BYTES: usize = 65_535;
 
 /// A file by its path below the database.
 #[derive(Clone, Debug)]
 pub struct DataFile {
-    /// The folder below which the files lie that nodes in this file refer to.
+    /// Base folder of the files to which nodes in this file refer.
     pub base: String,
     /// The file's path.
     pub path: String,
@@ -25,14 +25,15 @@ pub fn read(fields: &mut Fields<'_>, base: &str) -> Result<Vec<DataFile>, String
         let path = String::from_utf8(path).map_err(|_| "names a file whose name is not text")?;
         let own = path.get(..base_length).ok_or("names a file outside of its folder")?;
         let file = DataFile { base: format!("{base}{own}"), path: format!("{base}{path}") };
-        // A long base makes many bytes of short names.
+        // A long base repeated for short names needs much memory.
         bytes += file.base.len() + file.path.len();
         if bytes > MAX_TEXT_BYTES {
             return Err(format!("has names of more than {MAX_TEXT_BYTES} bytes together"));
         }
         let is_plain = |part: &str| !matches!(part, "" | "." | "..");
         let is_inside = file.path.split('/').all(is_plain);
-        // What is nowhere, such as the root of an empty tree, is in a file without a name.
+        // Nodes that do not exist, such as the root of an empty tree, refer to a file without a
+        // name.
         match file.path.len() <= MAX_PATH_BYTES && (is_inside || path.is_empty()) {
             true => Ok(file),
             false => Err(format!("names the file `{}`", file.path)),
@@ -41,7 +42,7 @@ pub fn read(fields: &mut Fields<'_>, base: &str) -> Result<Vec<DataFile>, String
     paths.into_iter().zip(base_lengths).map(file).collect()
 }
 
-/// The file of a table that something lies in.
+/// Returns a file of the table.
 pub fn listed(files: &[DataFile], id: usize) -> Result<&DataFile, String> {
     let file = files.get(id).filter(|file| !file.path.is_empty() && !file.path.ends_with('/'));
     file.ok_or_else(|| "refers to a file that it does not list".to_string())
@@ -53,7 +54,8 @@ mod tests {
 
     #[test]
     fn paths_below_other_databases_bring_their_folder_along() {
-        // Two files, 4 and 3 bytes in folders of 2; the second shares the first two.
+        // Two files, with paths of 4 and 3 bytes in folders of 2 bytes; the second path shares the
+        // first two bytes.
         let table = [2, 2, 4, 1, 2, 2, b'p', b'/', b'd', b'1', b'x'];
         let files = read(&mut Fields::new(&table), "up/").unwrap();
         let shown: Vec<_> = files.iter().map(|file| (&file.base[..], &file.path[..])).collect();
@@ -62,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_long_base_does_not_make_gigabytes_of_kilobytes() {
-        // As many files without a name.
+        // A table of 10,000 files without names.
         let table = [&[0x90, 0x4e][..], &[0; 3 * 10_000]].concat();
         assert_eq!(read(&mut Fields::new(&table), "d/").unwrap().len(), 10_000);
         let base = "d/".repeat(30_000);

@@ -1,4 +1,4 @@
-//! The manifest: which tree is the newest.
+//! Reads the manifest, which names the newest tree.
 
 use super::codec::{Fields, unframe};
 use super::files::{self, DataFile};
@@ -10,20 +10,20 @@ pub const MANIFEST: &str = "manifest.ocdbt";
 
 const MAGIC: u32 = 0x0cdb_3a2a;
 
-/// An offset and length that say that there is no node: the tree is empty.
+/// The offset and length that stand for a missing node: the tree is empty.
 const ABSENT: u64 = u64::MAX;
 
-/// Part of a data file that holds a node.
+/// The part of a data file that holds a node.
 #[derive(Clone, Debug)]
 pub struct NodePlace {
     pub file: DataFile,
     pub offset: u64,
     pub length: u64,
-    /// Levels below the node.
+    /// Number of levels below the node.
     pub height: u8,
 }
 
-/// The root of the newest tree; `None` where it has no keys.
+/// Returns the root of the newest tree; `None` if the tree has no keys.
 pub fn root(checkpoint: &Path, dir: &Path) -> Result<Option<NodePlace>, CheckpointError> {
     let file = dir.join(MANIFEST);
     match read(checkpoint, &file, true)? {
@@ -46,7 +46,7 @@ pub fn root(checkpoint: &Path, dir: &Path) -> Result<Option<NodePlace>, Checkpoi
 
 enum Manifest {
     Single(Option<NodePlace>),
-    /// Each version has a manifest of its own.
+    /// Each version has a separate manifest.
     Numbered,
 }
 
@@ -86,7 +86,7 @@ fn parse(mut fields: Fields<'_>, is_first: bool) -> Result<Manifest, String> {
     Ok(Manifest::Single(Some(NodePlace { file, offset, length, height })))
 }
 
-/// Steps over how the database is written, and says whether its manifests are numbered.
+/// Skips the configuration of the database, and returns whether its manifests are numbered.
 fn skip_configuration(fields: &mut Fields<'_>) -> Result<bool, String> {
     fields.bytes(16)?; // identifier
     let is_numbered = match fields.number()? {

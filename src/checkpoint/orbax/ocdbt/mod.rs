@@ -1,7 +1,7 @@
 //! OCDBT, TensorStore's key-value store in a few files: a manifest that points to the root of a B+tree
 //! of keys, whose values lie in its leaves or in data files (the `ocdbt` page of TensorStore).
 //!
-//! The whole tree is read at once, the newest version of it; values are not.
+//! The whole tree is read at once, in its newest version; values are not read.
 
 mod codec;
 mod files;
@@ -16,7 +16,7 @@ use crate::storage::Path;
 
 pub use manifest::MANIFEST;
 
-/// Where each value lies, by its key.
+/// Location of each value by its key.
 pub type Entries = BTreeMap<String, Place>;
 
 /// Reads the keys of a database in a folder; `checkpoint` is named in errors.

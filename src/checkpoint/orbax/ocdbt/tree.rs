@@ -1,4 +1,4 @@
-//! The B+tree from its root to its keys.
+//! Reads the B+tree from its root to its keys.
 
 use std::collections::BTreeSet;
 
@@ -12,20 +12,20 @@ use crate::storage::{Path, StorageError};
 
 const MAGIC: u32 = 0x0cdb_20de;
 
-/// What a node may take in its file.
+/// Maximum size of a node in its file, in bytes.
 const MAX_NODE_BYTES: u64 = 256 << 20;
 
-/// What the tree may take in memory: that of two million chunks.
+/// Maximum size of the tree in memory, in bytes: the size for two million chunks.
 const MAX_TREE_BYTES: usize = 512 << 20;
 
-/// What an entry takes beside its texts: a node of the map may be half full, and texts are allocated
-/// apart. An entry of a few bytes in the file takes hundreds.
+/// Bytes in memory of an entry besides its texts: a node of the map may be half full, and texts are
+/// allocated separately. An entry of a few bytes in the file needs hundreds of bytes in memory.
 const ENTRY_BYTES: usize = 2 * size_of::<(String, Place)>() + 32;
 
-/// The same of a node that is yet to be read.
+/// Bytes in memory of a node that has not been read yet.
 const CHILD_BYTES: usize = 2 * size_of::<Child>() + 64;
 
-/// The format's own limit.
+/// Maximum length of a key, set by the format.
 const MAX_KEY_LENGTH: usize = 65_535;
 
 /// Reads every key below a root.
@@ -57,13 +57,13 @@ enum Failure {
 struct Walk<'a> {
     dir: &'a Path,
     entries: Entries,
-    /// What the entries and the nodes take.
+    /// Bytes in memory of the entries and the nodes.
     bytes: usize,
-    /// Nodes that were read: a tree that meets itself has no end.
+    /// Nodes that were read, to detect cycles.
     seen: BTreeSet<(String, u64)>,
 }
 
-/// A node and the beginning of all keys below it.
+/// A node and the common prefix of all keys below it.
 type Child = (NodePlace, Vec<u8>);
 
 impl Walk<'_> {
@@ -87,7 +87,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Keeps the keys of a leaf, or yields the nodes below another.
+    /// Stores the keys of a leaf, or returns the children of an inner node.
     fn node(
         &mut self,
         body: &[u8],
@@ -109,7 +109,7 @@ impl Walk<'_> {
         Ok(children)
     }
 
-    /// Counts what is about to be held.
+    /// Counts bytes that are about to be allocated.
     fn hold(&mut self, bytes: usize) -> Result<(), String> {
         self.bytes = self.bytes.saturating_add(bytes);
         match self.bytes > MAX_TREE_BYTES {
@@ -173,7 +173,7 @@ impl Walk<'_> {
         let keys = keys.texts(fields, MAX_KEY_LENGTH)?;
         let ids = fields.sizes(count)?;
         let (offsets, lengths) = (fields.numbers(count)?, fields.numbers(count)?);
-        // Numbers of keys, of bytes in nodes and of bytes in values.
+        // Statistics: numbers of keys, of bytes in nodes and of bytes in values.
         fields.numbers(3 * count)?;
         let mut child = |at: usize| {
             let below = keys[at].get(..shared[at]).ok_or("shares more of a key than there is")?;
@@ -182,7 +182,7 @@ impl Walk<'_> {
                 return Err(format!("has a key of {} bytes", below.len()));
             }
             let file = files::listed(files, ids[at])?.clone();
-            // The path is kept once more among the nodes that were seen.
+            // The path is stored a second time in the set of nodes that were read.
             self.hold(CHILD_BYTES + below.len() + file.base.len() + 2 * file.path.len())?;
             Ok((NodePlace { file, offset: offsets[at], length: lengths[at], height }, below))
         };
