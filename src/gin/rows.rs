@@ -1,8 +1,7 @@
 //! Tables in gin, which make many specs out of one block.
 //!
 //! A row is a dict. While a block is evaluated for a row, the row's fields are macros: `%LABELS`,
-//! or
-//! `f'glue_{NAME}'` within a text. See [`super::Evaluator::with_row`].
+//! or `f'glue_{NAME}'` within a text. See [`super::Evaluator::with_row`].
 
 use std::collections::BTreeMap;
 

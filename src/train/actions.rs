@@ -1,4 +1,4 @@
-//! Actions after a phase: T5X's early stopping and termination on numbers that are none.
+//! Actions after a phase: T5X's early stopping, and termination on values that are not finite.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use super::spec::{Action, EarlyStopping, EarlyStoppingMode, TerminateOnNan};
 /// Task to metric to value.
 pub type MetricsByTask = BTreeMap<String, BTreeMap<String, f64>>;
 
-/// By phase, the values that each action has looked at; `None` for those that are no numbers, which
-/// JSON lacks.
+/// By phase, the values that each action has looked at; `None` for NaN and infinite values, which
+/// JSON cannot express.
 pub type Histories = BTreeMap<String, Vec<Vec<Option<f64>>>>;
 
-/// Under which task the training metrics are found (T5X `train.py`).
+/// The task name of the training metrics (T5X `train.py`).
 const TRAIN: &str = "train";
 
-/// The actions of a run with what they remember.
+/// The actions of a run with their histories.
 #[derive(Debug, Default)]
 pub struct Actions {
     by_mode: BTreeMap<String, Vec<Runner>>,
@@ -29,7 +29,7 @@ struct Runner {
 }
 
 impl Actions {
-    /// The actions that gin binds to `train.actions`.
+    /// Creates the actions that gin binds to `train.actions`.
     pub fn new(actions: Option<&BTreeMap<String, Vec<Action>>>) -> Self {
         let runner = |action: &Action| Runner { action: action.clone(), history: Vec::new() };
         let runners = |actions: &Vec<Action>| actions.iter().map(runner).collect();
@@ -37,7 +37,7 @@ impl Actions {
         Self { by_mode: by_mode.map(|(mode, list)| (mode.clone(), runners(list))).collect() }
     }
 
-    /// What the actions remember, for [`Actions::recall`].
+    /// Returns the histories of the actions, for [`Actions::recall`].
     pub fn histories(&self) -> Histories {
         let known = |value: &f64| value.is_finite().then_some(*value);
         let history = |runner: &Runner| runner.history.iter().map(known).collect();
@@ -45,7 +45,7 @@ impl Actions {
         self.by_mode.iter().map(|(mode, runners)| (mode.clone(), of(runners))).collect()
     }
 
-    /// Goes on from what the actions of an earlier process remembered.
+    /// Continues from the histories of an earlier process's actions.
     pub fn recall(&mut self, histories: &Histories) {
         for (mode, runners) in &mut self.by_mode {
             for (runner, history) in
@@ -56,24 +56,24 @@ impl Actions {
         }
     }
 
-    /// Runs the TRAIN actions; `true` to stop.
+    /// Runs the TRAIN actions; returns `true` to stop.
     pub fn after_train(&mut self, metrics: &BTreeMap<String, f64>) -> bool {
         self.run("TRAIN", &BTreeMap::from([(TRAIN.to_string(), metrics.clone())]))
     }
 
-    /// Runs the TRAIN_EVAL actions; `true` to stop.
+    /// Runs the TRAIN_EVAL actions; returns `true` to stop.
     pub fn after_train_eval(&mut self, metrics: &MetricsByTask) -> bool {
         self.run("TRAIN_EVAL", metrics)
     }
 
-    /// Runs the INFER_EVAL actions; `true` to stop.
+    /// Runs the INFER_EVAL actions; returns `true` to stop.
     pub fn after_infer_eval(&mut self, metrics: &MetricsByTask) -> bool {
         self.run("INFER_EVAL", metrics)
     }
 
     fn run(&mut self, mode: &str, metrics: &MetricsByTask) -> bool {
         let runners = self.by_mode.get_mut(mode).into_iter().flatten();
-        // Every action sees the metrics, also after one that asks to stop.
+        // Every action sees the metrics, even after one that asks to stop.
         runners.map(|runner| runner.run(metrics)).filter(|stop| *stop).count() > 0
     }
 }
@@ -106,7 +106,7 @@ fn terminate_on_nan(action: &TerminateOnNan, metrics: &MetricsByTask) -> bool {
     stop
 }
 
-/// T5X's rule: none of the last `patience` values improves on the one before it.
+/// Applies T5X's rule: stops if none of the last `patience` values improves on the one before it.
 fn stops_early(action: &EarlyStopping, history: &mut Vec<f64>) -> bool {
     if history.len() < action.patience {
         return false;

@@ -1,4 +1,4 @@
-//! What a spec alone shows to be wrong: found in milliseconds, before anything is built.
+//! Mistakes that are visible in a spec alone, found in milliseconds, before anything is built.
 
 use crate::checkpoint::{RestoreCheckpointConfig, RestoreMode, SaveCheckpointConfig};
 use crate::data::DatasetConfig;
@@ -11,24 +11,26 @@ use crate::storage::Path;
 use super::periods::Periods;
 use super::spec::{ACTION_MODES, Train, TrainerClass};
 
-/// Layers of a stack. More are a slip of the keyboard, and each takes memory before it is counted.
+/// The greatest number of layers in a stack. More are a typing error, and each takes memory before
+/// it is counted.
 const MAX_LAYERS: usize = 10_000;
 
-/// Elements of one parameter; with more, sizes in bytes would no longer fit into 64 bits.
+/// The greatest number of elements of one parameter; with more, sizes in bytes would exceed 64
+/// bits.
 const MAX_ELEMENTS: f64 = 1e17;
 
-/// A spec whose values cannot go together, or have no meaning.
+/// A spec whose values contradict each other, or have no meaning.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UnfitSpec(
-    /// What was found, what was expected, and where to change it.
+    /// The found and expected values, and the place to change.
     pub String,
 );
 
 /// Finds the first mistake.
 ///
 /// # Errors
-/// It.
+/// The first mistake.
 pub fn check(train: &Train) -> Result<(), UnfitSpec> {
     let Model::EncoderDecoder(model) = &train.model;
     check_path("MODEL_DIR", &train.model_dir)?;
@@ -156,7 +158,7 @@ fn check_evaluations(train: &Train) -> Result<(), UnfitSpec> {
 
 fn check_restore(config: &RestoreCheckpointConfig) -> Result<(), UnfitSpec> {
     if config.mode == RestoreMode::All {
-        // T5X refuses it too, also where there is nothing to restore.
+        // T5X refuses this mode too, even if there is nothing to restore.
         return unfit(
             "restore mode 'all' is not supported in training: use 'specific' or 'latest' \
              (utils.RestoreCheckpointConfig.mode)"
@@ -193,7 +195,8 @@ pub(super) fn check_partitions(partitioner: &Partitioner) -> Result<(), UnfitSpe
     }
 }
 
-/// A metric that no run writes would keep every checkpoint without a word.
+/// Refuses a metric that no run writes, with which every checkpoint would be kept without a
+/// message.
 fn check_monitored(metric: &str) -> Result<(), UnfitSpec> {
     let runs = ["train/", "training_eval/", "inference_eval/"];
     match runs.iter().any(|run| metric.starts_with(run)) {

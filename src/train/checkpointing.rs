@@ -1,5 +1,5 @@
-//! Saving and restoring: the training state in T5X's layout, and beside it what makes a resumed run
-//! the same run: its seed, where it began, what its actions remember and its place in the data.
+//! Saving and restoring: the training state in T5X's layout, and the record that lets a resumed run
+//! continue unchanged: its seed, first step, histories of actions and place in the data.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,14 +18,14 @@ use super::monitor::Monitored;
 use super::state::TrainState;
 use super::state_arrays::{copy, fill, shapes};
 
-/// What makes a resumed run the same run.
+/// The facts that a resumed run needs to continue unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     /// The step at which the run began: 0, or that of the checkpoint it was fine-tuned from.
     pub first_step: u64,
     /// Seed of every draw.
     pub seed: u64,
-    /// What the actions remember.
+    /// The histories of the actions.
     #[serde(default)]
     pub histories: Histories,
     /// The metric that decides which checkpoints stay, by step.
@@ -33,23 +33,23 @@ pub struct RunRecord {
     pub monitored: Monitored,
 }
 
-/// What was found to go on from.
+/// The restored checkpoint, from which the run continues.
 #[derive(Debug)]
 pub struct Restored {
-    /// The run it belongs to; `None` where another run (or T5X) wrote it.
+    /// The run it belongs to; `None` if another run (or T5X) wrote it.
     pub record: Option<RunRecord>,
-    /// The place in the data; `None` where the checkpoint is not this run's.
+    /// The place in the data; `None` if the checkpoint belongs to another run.
     pub data: Option<DatasetState>,
     /// The checkpoint.
     pub path: Path,
 }
 
-/// What a save must know beside the state.
+/// Additional input of a save, beside the state.
 #[derive(Debug, Default)]
 pub struct Beside {
-    /// Which checkpoints are better than others, where that counts.
+    /// The ranking of checkpoints, if it matters.
     pub best: Option<Best>,
-    /// Logs that are in the store before the checkpoint is visible there.
+    /// Logs that must be in the store before the checkpoint is visible there.
     pub logs: Vec<Unsent>,
 }
 
@@ -60,7 +60,7 @@ pub struct Checkpoints<'a> {
     config: &'a CheckpointConfig,
     /// `(index, count)` of this process's share of the data.
     shard: (usize, usize),
-    /// `None` where nothing is ever saved.
+    /// `None` if the run never saves.
     saver: Option<Saver>,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Checkpoints<'a> {
         Self { model_dir: model_dir.clone(), config, shard, saver }
     }
 
-    /// Removes what dead runs left half-written.
+    /// Removes partly written files of dead runs.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -82,8 +82,8 @@ impl<'a> Checkpoints<'a> {
         Ok(())
     }
 
-    /// Restores the newest whole checkpoint of MODEL_DIR, else the one that the configuration
-    /// names, into `state`; `None` where there is neither, and `state` is as it was.
+    /// Restores the newest whole checkpoint of MODEL_DIR, else the configured one, into `state`.
+    /// Without either, returns `None` and leaves `state` unchanged.
     ///
     /// # Errors
     /// No whole checkpoint is left, the configured one is missing, or it holds another model.
@@ -109,8 +109,8 @@ impl<'a> Checkpoints<'a> {
         Ok(Some(Restored { record: None, data, path: stored.path().clone() }))
     }
 
-    /// Restores the newest checkpoint of MODEL_DIR that is whole. What is read is checked on the way: a
-    /// damaged one is left half-read for the one before, which replaces every array.
+    /// Restores the newest whole checkpoint of MODEL_DIR. Arrays are checked while they are read:
+    /// after damage, reading starts over with the checkpoint before, which replaces every array.
     fn resume(&self, state: &mut TrainState) -> Result<Option<Restored>, TrainError> {
         let config = self.config.restore.as_ref();
         let reads_data = config.and_then(|config| config.restore_dataset) != Some(false);
@@ -134,21 +134,21 @@ impl<'a> Checkpoints<'a> {
         restored
     }
 
-    /// The folder they lie in.
+    /// Returns the folder of the checkpoints.
     pub fn model_dir(&self) -> &Path {
         &self.model_dir
     }
 
-    /// Whether anything is ever saved.
+    /// Whether the run ever saves.
     pub fn saves(&self) -> bool {
         self.saver.is_some()
     }
 
-    /// Copies the state for the checkpoint of its step. What is copied is written beside the steps that
-    /// follow, and then those checkpoints are removed that are not kept. Waits for the save before.
+    /// Copies the state for the checkpoint of its step. The copy is written during the following
+    /// steps, and then outdated checkpoints are removed. Waits for the previous save.
     ///
     /// # Errors
-    /// Those of the save before; nothing of it is half visible then.
+    /// Those of the previous save; no part of it is then visible.
     pub fn save(
         &mut self,
         state: &TrainState,
@@ -166,19 +166,19 @@ impl<'a> Checkpoints<'a> {
         })?)
     }
 
-    /// Tells of a save that has failed since; never waits.
+    /// Reports a save that has failed in the meantime; never waits.
     ///
     /// # Errors
-    /// Its own.
+    /// Those of the save.
     pub fn check(&mut self) -> Result<(), TrainError> {
         Ok(self.saver.as_mut().map_or(Ok(()), Saver::check)?)
     }
 
-    /// Waits for the save under way at the end of a run. Of two errors the run's own is the one to tell,
-    /// and the save's is a warning.
+    /// Waits for the pending save at the end of a run. Of two errors the run's own is returned,
+    /// and the save's becomes a warning.
     ///
     /// # Errors
-    /// See above.
+    /// The run's error, else that of the save.
     pub fn finish<T>(&mut self, outcome: Result<T, TrainError>) -> Result<T, TrainError> {
         let saved = self.saver.as_mut().map_or(Ok(()), Saver::wait);
         match (outcome, saved) {
@@ -191,7 +191,7 @@ impl<'a> Checkpoints<'a> {
         }
     }
 
-    /// The place in the data that `restore_dataset` asks for.
+    /// Returns the place in the data that `restore_dataset` requests.
     fn configured_data(&self, stored: &dyn Stored) -> Result<DatasetState, TrainError> {
         let file = self.data_file();
         read_json(stored, &file)?.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Why a run stopped before its end.
+//! The reasons for which a run stops before its end.
 
 use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
@@ -9,13 +9,13 @@ use crate::vocab::VocabError;
 use super::check::UnfitSpec;
 use super::periods::PeriodsError;
 
-/// Why a run stopped before its end.
+/// The reason why a run stopped before its end.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
-    /// The configuration asks for what cannot be, found only when it was built.
+    /// The configuration is not possible, which was found only when it was built.
     #[error("{0}")]
     Unfit(String),
-    /// The configuration asks for what cannot be.
+    /// The configuration is not possible.
     #[error(transparent)]
     Spec(#[from] UnfitSpec),
     /// Another process trains into the folder.
@@ -34,7 +34,7 @@ pub enum TrainError {
     /// The run is past its end.
     #[error(transparent)]
     Periods(#[from] PeriodsError),
-    /// The loss is no number any more.
+    /// The loss is not finite any more.
     #[error(
         "the loss is {value} at step {step}; {}: lower the learning rate \
          (utils.create_learning_rate_scheduler.base_learning_rate), or use float32 \
@@ -54,9 +54,9 @@ pub enum TrainError {
     OutOfMemory {
         /// The step.
         step: u64,
-        /// What libtorch said.
+        /// libtorch's message.
         detail: String,
-        /// What lowers what a step needs.
+        /// A remedy that reduces the memory of a step.
         remedy: String,
     },
     /// The model does not fit into the device's memory.
@@ -65,7 +65,7 @@ pub enum TrainError {
          dimensions (`--dry_run` estimates what it needs)"
     )]
     ModelTooLarge {
-        /// What libtorch said.
+        /// libtorch's message.
         detail: String,
     },
     /// libtorch failed.
@@ -73,7 +73,7 @@ pub enum TrainError {
     Torch {
         /// The step.
         step: u64,
-        /// What libtorch said.
+        /// libtorch's message.
         detail: String,
     },
     /// Reading data failed.
@@ -94,7 +94,7 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Whether the user can mend it in the configuration or the command.
+    /// Whether the user can fix it in the configuration or the command.
     pub fn is_users(&self) -> bool {
         match self {
             TrainError::Unfit(_)

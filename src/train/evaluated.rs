@@ -1,8 +1,8 @@
 //! The results of a run's last evaluation, in a file beside its checkpoints.
 //!
-//! An evaluation follows the save of its step. A run that was killed in between makes it up when it
-//! goes on; one that was not must not do it twice, and shows its actions the results once more, since
-//! the checkpoint holds what they remembered before.
+//! An evaluation follows the save of its step. A run that was killed in between evaluates when it
+//! continues. A run that was killed later must not evaluate twice: it shows its actions the results
+//! again, since the checkpoint holds their histories from before.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub struct Evaluated {
 }
 
 impl Evaluated {
-    /// Writes the results down.
+    /// Writes the results to the file.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -37,10 +37,10 @@ impl Evaluated {
         model_dir.join(FILE).write_atomic(&text)
     }
 
-    /// What was written last; `None` where there is nothing that can be read.
+    /// Reads the last results; `None` if there is no readable file.
     ///
     /// # Errors
-    /// The disk.
+    /// The disk failed.
     pub fn read(model_dir: &Path) -> Result<Option<Self>, StorageError> {
         match model_dir.join(FILE).read() {
             Ok(text) => Ok(serde_json::from_slice(&text).ok()),
@@ -50,7 +50,7 @@ impl Evaluated {
     }
 }
 
-/// JSON has `null` for what is no number.
+/// Reads metrics; JSON has `null` for NaN and infinite values.
 fn metrics<'de, D: Deserializer<'de>>(from: D) -> Result<MetricsByTask, D::Error> {
     let tasks = BTreeMap::<String, BTreeMap<String, Option<f64>>>::deserialize(from)?;
     let number = |(name, value): (String, Option<f64>)| (name, value.unwrap_or(f64::NAN));

@@ -1,5 +1,6 @@
-//! What keeps a run from starting, found for `--dry_run` as the run itself would find it: without libtorch,
-//! and without reading data. Checkpoints are opened and vocabularies loaded; of data files, names are looked at.
+//! Errors that would keep a run from starting, found for `--dry_run` in the same way as by the run,
+//! but without libtorch and without reading data. Checkpoints are opened and vocabularies loaded;
+//! of data files, only names are checked.
 
 use crate::checkpoint::{RestoreCheckpointConfig, Shapes, Stored, list_steps};
 use crate::data::{DataError, DatasetConfig, TaskProvider, check_split};
@@ -17,11 +18,11 @@ use super::vocabularies::check_vocabularies;
 /// T5X's name of the step in a checkpoint.
 const STEP: &str = "state/step";
 
-/// The step that a training would start at.
+/// Returns the step at which a training would start.
 ///
 /// # Errors
-/// What the training would end with: a checkpoint, a task, a split or a vocabulary that is missing, a vocabulary
-/// that is not the model's or larger than its embedding, a last step that is passed already.
+/// The errors of the training: a missing checkpoint, task, split or vocabulary, a vocabulary that
+/// differs from the model's or exceeds its embedding, a last step that has passed already.
 pub fn foresee(spec: &Train, tasks: &dyn TaskProvider) -> Result<u64, TrainError> {
     let step = first_step(spec)?;
     Periods::of(spec, 0, step).validated(step)?;
@@ -35,7 +36,7 @@ pub fn foresee(spec: &Train, tasks: &dyn TaskProvider) -> Result<u64, TrainError
     Ok(step)
 }
 
-/// As [`foresee`], of an evaluation's data.
+/// Does the same as [`foresee`] for an evaluation's data.
 ///
 /// # Errors
 /// See [`foresee`].
@@ -45,7 +46,7 @@ pub fn foresee_evaluation(spec: &Evaluate, tasks: &dyn TaskProvider) -> Result<(
         .map_err(|unknown| nothing_to_evaluate(name, &unknown.to_string()))
 }
 
-/// The tasks of an evaluation have neither the split nor metrics.
+/// Returns the error of an evaluation whose tasks have neither the split nor metrics.
 pub fn nothing_to_evaluate(name: &str, reasons: &str) -> TrainError {
     TrainError::Unfit(format!(
         "nothing of '{name}' can be evaluated: {reasons}; bind utils.DatasetConfig.split to a split of a \
@@ -53,7 +54,7 @@ pub fn nothing_to_evaluate(name: &str, reasons: &str) -> TrainError {
     ))
 }
 
-/// The step of the newest checkpoint in MODEL_DIR, else of the one that the configuration names, else 0.
+/// Returns the step of the newest checkpoint in MODEL_DIR, else of the configured one, else 0.
 fn first_step(spec: &Train) -> Result<u64, TrainError> {
     let model_dir = Path::parse(&spec.model_dir)?;
     if model_dir.is_dir()?
@@ -68,18 +69,19 @@ fn first_step(spec: &Train) -> Result<u64, TrainError> {
     })
 }
 
-/// Whether a run that restores a checkpoint continues at its step: there is one, and no rule drops it.
+/// Whether a run that restores a checkpoint continues at its step: the step exists, and no rule
+/// drops it.
 fn takes_step(restore: &RestoreCheckpointConfig, stored: &dyn Stored) -> bool {
     let found = stored.shapes();
     let Some(shape) = found.get(STEP) else { return false };
     let needs = Shapes::from([(STEP.to_string(), shape.clone())]);
     let rest: Vec<String> = found.keys().cloned().collect();
-    // A plan that fails is the run's to tell: it knows what the model needs.
+    // An invalid plan is reported by the run, which knows the model's needs.
     restore.plan_part(stored, &needs, &rest).map_or(true, |plan| plan.sources.contains_key(STEP))
 }
 
-/// What is wrong with a data set; a split that none of its tasks has is the inner error. Data that cannot be
-/// looked at are warned of: they may be where the run will be.
+/// Reports the error of a data set; a split that none of its tasks has is the inner error. For data
+/// that cannot be reached, a warning is printed: they may exist on the machine of the run.
 fn foresee_data(
     model: &Model,
     config: &DatasetConfig,

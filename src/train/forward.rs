@@ -1,4 +1,4 @@
-//! The model at work without updates: losses of held-out batches, and what predictions run in.
+//! The model without updates: losses of held-out batches, and the environment of predictions.
 
 use tch::Device;
 
@@ -11,25 +11,25 @@ use crate::nn::{Dropout, Params};
 use super::error::TrainError;
 use super::guard::{TorchFailure, guarded};
 
-/// Measures and predicts. Holds nothing that either changes.
+/// Measures losses and runs predictions, which change none of its fields.
 #[derive(Debug)]
 pub struct Forward {
     /// The network.
     pub model: T5,
-    /// What training minimizes.
+    /// The loss of the training.
     pub loss: LossSpec,
-    /// Where the parameters lie.
+    /// The device of the parameters.
     pub device: Device,
 }
 
 impl Forward {
-    /// That of a model, on one device.
+    /// Creates it for a model, on one device.
     pub fn new(model: &Model, device: Device) -> Self {
         let Model::EncoderDecoder(model) = model;
         Self { model: T5::new(model.config().clone()), loss: model.loss_spec(), device }
     }
 
-    /// The loss of a held-out batch, without dropout.
+    /// Computes the loss of a held-out batch, without dropout.
     ///
     /// # Errors
     /// Out of memory, or another failure of libtorch.
@@ -47,7 +47,7 @@ impl Forward {
         })
     }
 
-    /// Runs work on the parameters of a step.
+    /// Runs `body` with the parameters of a step, and converts failures to errors.
     ///
     /// # Errors
     /// Out of memory, or another failure of libtorch.

@@ -1,5 +1,5 @@
-//! libtorch's failures as errors. tch reports a failed operation by a panic with libtorch's text and
-//! its C++ stack; what is ours to report is the first line of it.
+//! libtorch's failures as errors. tch reports a failed operation by a panic with libtorch's text
+//! and its C++ stack; the error contains the first line of it.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -8,12 +8,12 @@ use std::sync::Once;
 
 use crate::nn::autograd::TCH_PANIC;
 
-/// What libtorch could not do.
+/// A failure of libtorch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TorchFailure {
-    /// Find memory.
+    /// Memory is exhausted.
     OutOfMemory(String),
-    /// Anything else.
+    /// Any other failure.
     Other(String),
 }
 
@@ -21,10 +21,10 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `body`. A panic of our own passes through: it is a bug, not libtorch's failure.
+/// Runs `body`. Panics of Gimlet's own code pass through: they are bugs, not failures of libtorch.
 ///
 /// # Errors
-/// libtorch failed.
+/// A failure of libtorch.
 pub fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, TorchFailure> {
     hush_torch();
     let outer = GUARDED.replace(true);
@@ -37,7 +37,7 @@ pub fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, TorchFailure> {
     })
 }
 
-/// Keeps the panics that become errors from being printed as well.
+/// Suppresses the printing of panics that become errors.
 fn hush_torch() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -50,17 +50,17 @@ fn hush_torch() {
     });
 }
 
-/// The first line of libtorch's text, if that is what the panic carries.
+/// Returns the first line of libtorch's text, if the panic carries one.
 fn torch_message(payload: &dyn Any) -> Option<String> {
     let text = payload.downcast_ref::<String>()?.strip_prefix(TCH_PANIC)?;
-    // The text is as `Debug` prints it.
+    // The text has the format of `Debug`.
     let end = text.find("\\n").unwrap_or(text.len());
-    // The CPU's allocator puts the place in libtorch's sources first.
+    // The CPU's allocator begins with the place in libtorch's sources.
     let start = text[..end].find("DefaultCPUAllocator: ").unwrap_or(0);
     Some(text[start..end].trim_end_matches("\")").replace("\\\"", "\""))
 }
 
-/// libtorch's two ways to say it: the CUDA allocator's and the CPU allocator's.
+/// Recognizes libtorch's two messages: the CUDA allocator's and the CPU allocator's.
 fn is_out_of_memory(message: &str) -> bool {
     ["out of memory", "can't allocate memory"].iter().any(|words| message.contains(words))
 }

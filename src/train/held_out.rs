@@ -1,4 +1,4 @@
-//! What an evaluation reads, whoever asks for it: a run in training, or one that only evaluates.
+//! The examples of an evaluation, in a training run or in a run that only evaluates.
 
 use crate::data::{DatasetConfig, TaskProvider};
 use crate::models::Model;
@@ -6,19 +6,19 @@ use crate::models::Model;
 use super::error::TrainError;
 use super::vocabularies::check_vocabularies;
 
-/// Held-out examples, and the model that is to meet them.
+/// Held-out examples, and the model to evaluate on them.
 #[derive(Clone, Copy)]
 pub struct HeldOut<'a> {
     /// The model.
     pub model: &'a Model,
-    /// Which examples.
+    /// Selects the examples.
     pub config: &'a DatasetConfig,
     /// Finds tasks by name.
     pub tasks: &'a dyn TaskProvider,
 }
 
 impl<'a> HeldOut<'a> {
-    /// Examples in the model's own vocabularies.
+    /// Checks that the examples use the model's own vocabularies.
     ///
     /// # Errors
     /// Vocabularies differ, or a task is not known.

@@ -1,4 +1,4 @@
-//! Evaluation by decoding: held-out examples, the model's predictions of them, the task's metrics.
+//! Evaluation by decoding: held-out examples, the model's predictions, the task's metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,16 +46,16 @@ pub struct InferEval {
 struct InferTask {
     task: Arc<Task>,
     examples: Vec<Example>,
-    /// What the first of them read, as texts.
+    /// The inputs of the first examples, as texts.
     inputs: Vec<String>,
-    /// The same examples as the model reads them.
+    /// The same examples as the model's features.
     features: Vec<data::Example>,
     converter: FeatureConverter,
 }
 
 impl InferEval {
-    /// Reads the examples. What is logged under `log_dir` supersedes what an earlier process logged there
-    /// of later steps than `first_step`, if there is one.
+    /// Reads the examples. New logs under `log_dir` replace those of an earlier process for steps
+    /// later than `first_step`, if it is given.
     ///
     /// # Errors
     /// Reading fails, or a split is empty.
@@ -86,20 +86,20 @@ impl InferEval {
         })
     }
 
-    /// Whether no task has anything to evaluate.
+    /// Whether no task has examples to evaluate.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
 
-    /// Why tasks are left out, one reason each.
+    /// Returns the reasons why tasks are left out, one each.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
 
-    /// Sees to it that what was logged is there, whatever happens to this process.
+    /// Ensures that everything logged is stored durably.
     ///
     /// # Errors
-    /// Something of it is lost.
+    /// A part of the logs is lost.
     pub fn settle(&mut self) -> Result<(), TrainError> {
         Ok(self.evaluator.settle()?)
     }
@@ -140,7 +140,7 @@ impl InferEval {
                 metric_fns: &task.task.metric_fns,
                 postprocess: &postprocess,
             };
-            // Sampled decoding draws the same at every evaluation.
+            // Sampled decoding draws the same numbers at every evaluation.
             tch::manual_seed(self.seed as i64);
             let metrics = self.evaluator.evaluate::<Unfinished>(
                 &eval_task,
@@ -155,7 +155,8 @@ impl InferEval {
 }
 
 impl InferTask {
-    /// The task's examples; without metrics or the split, the reason why there are none.
+    /// Reads the task's examples; without metrics or the split, returns the reason why there are
+    /// none.
     fn read(
         task: Arc<Task>,
         config: &DatasetConfig,
@@ -213,7 +214,7 @@ fn converter(
     Ok(FeatureConverter::new(&ConverterClass::default(), &lengths, Packing::None, 0)?)
 }
 
-/// What the first examples read: their texts, or what their ids stand for where a preprocessor made them.
+/// Returns the inputs of the first examples: their texts, or the decoded ids if a preprocessor made them.
 fn inputs(task: &Task, features: &[data::Example]) -> Result<Vec<String>, TrainError> {
     let Some(feature) = task.output_features.get("inputs") else { return Ok(Vec::new()) };
     let vocabulary = feature.vocabulary.build()?;
@@ -237,7 +238,7 @@ struct Predictor<'a> {
 }
 
 impl Predictor<'_> {
-    /// The decoded text of every example.
+    /// Returns the decoded text of every example.
     fn predict(&self) -> Result<Vec<String>, Unfinished> {
         let eos_id = i64::from(self.vocabulary.eos_id().unwrap_or(1));
         let prediction = self.model.prediction(eos_id);
@@ -257,7 +258,7 @@ impl Predictor<'_> {
         Ok(texts)
     }
 
-    /// The log-likelihood of every target.
+    /// Returns the log-likelihood of every target.
     fn score(&self) -> Result<Vec<f64>, Unfinished> {
         let mut scores: Vec<f64> = Vec::new();
         for batch in self.batches() {
@@ -298,7 +299,7 @@ fn unfit(error: impl ToString) -> TrainError {
     TrainError::Unfit(error.to_string())
 }
 
-/// The rows of an int64 matrix.
+/// Returns the rows of an int64 matrix.
 fn rows_of(matrix: &Tensor) -> Vec<Vec<i32>> {
     let matrix = matrix.to_kind(Kind::Int).to_device(tch::Device::Cpu);
     let row = |index| Vec::<i32>::try_from(matrix.get(index)).expect("rows are vectors");

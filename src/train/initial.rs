@@ -1,4 +1,4 @@
-//! The checkpoint that a new run begins with.
+//! The checkpoint with which a new run begins.
 
 use crate::checkpoint::{
     CheckpointError, RestoreCheckpointConfig, RestoreMode, Stored, latest, open,
@@ -6,14 +6,14 @@ use crate::checkpoint::{
 use crate::storage::Path;
 use crate::telemetry;
 
-/// Opens the checkpoint that the configuration names, if it names one.
+/// Opens the checkpoint that the configuration names, if any.
 ///
 /// # Errors
-/// It is missing, or not a checkpoint.
+/// The checkpoint is missing, or the path holds none.
 pub fn initial(
     config: &RestoreCheckpointConfig,
 ) -> Result<Option<Box<dyn Stored>>, CheckpointError> {
-    // `check` has seen that there is at most one.
+    // `check` has ensured that there is at most one.
     let Some(path) = config.path.0.first() else { return Ok(None) };
     let path = Path::parse(path)?;
     if config.mode == RestoreMode::Specific {

@@ -1,4 +1,5 @@
-//! What a run feeds its model: options of its data, and shapes of its batches, from the spec alone.
+//! The inputs of a run's model: options of its data, and shapes of its batches, from the spec
+//! alone.
 
 use crate::data::{DatasetConfig, DatasetOptions, Lengths, feature_length};
 use crate::models::Model;
@@ -8,24 +9,25 @@ use super::check::UnfitSpec;
 use super::seeds::{Purpose, derive};
 use super::spec::Train;
 
-/// How the training data of a run with this seed are read, from their beginning.
+/// Returns the options with which a run with this seed reads its training data, from their
+/// beginning.
 pub fn training_options(spec: &Train, seed: u64) -> DatasetOptions {
     DatasetOptions {
         converter: spec.model.feature_converter(),
-        // Without a seed of its own the data follows the run's.
+        // Without a seed of its own, the data uses the run's.
         seed: Some(derive(seed, Purpose::Data, &[])),
         num_ids: num_ids(&spec.model),
         ..DatasetOptions::default()
     }
 }
 
-/// How many token ids the model has an embedding of.
+/// Returns the number of token ids in the model's embedding.
 pub fn num_ids(model: &Model) -> Option<usize> {
     let Model::EncoderDecoder(model) = model;
     Some(model.config().vocab_size)
 }
 
-/// The shape of a training batch.
+/// Returns the shape of a training batch.
 ///
 /// # Errors
 /// A length is not bound, or is 0.
@@ -33,8 +35,8 @@ pub fn training_shape(spec: &Train) -> Result<StepShape, UnfitSpec> {
     shape(&spec.train_dataset_cfg, &spec.train_dataset_cfg)
 }
 
-/// The shape of a batch that is decoded: that of the evaluation by decoding, if there is one. Lengths that it
-/// leaves to its examples are those of training.
+/// Returns the shape of a decoded batch: that of the evaluation by decoding, if there is one.
+/// Lengths that it does not bind are those of training.
 ///
 /// # Errors
 /// A length is not bound, or is 0.

@@ -1,4 +1,4 @@
-//! What a run writes down beside checkpoints: TensorBoard scalars and the same as JSON lines, `config.gin`, `model-info.txt`.
+//! The logs of a run beside checkpoints: TensorBoard scalars, the same as JSON lines, `config.gin`, `model-info.txt`.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ impl Logs {
         Ok(Self { events, lines })
     }
 
-    /// What a store may not have yet of what was logged.
+    /// Returns logged values that a store may not have yet.
     pub fn unsent(&self) -> impl Iterator<Item = Unsent> {
         [self.events.unsent(), self.lines.unsent()].into_iter().flatten()
     }
@@ -70,8 +70,8 @@ pub fn describe(dir: &Path, config_text: &str, model_info: &str) -> Result<(), T
     write_down(&dir.join("model-info.txt"), model_info)
 }
 
-/// Writes a text that every start of a run writes; what an earlier start wrote is kept beside it
-/// where it differs, as `config.gin.1`, `config.gin.2` and so on.
+/// Writes a text that every start of a run writes. If an earlier start wrote another text, that one
+/// is kept as `config.gin.1`, `config.gin.2` and so on.
 fn write_down(file: &Path, text: &str) -> Result<(), TrainError> {
     match file.read() {
         Ok(earlier) if earlier == text.as_bytes() => return Ok(()),
@@ -97,7 +97,7 @@ fn free_name_beside(file: &Path) -> Result<Path, TrainError> {
     }
 }
 
-/// The text of `model-info.txt`, for a run with that state beside the parameters.
+/// Returns the text of `model-info.txt`, for a run with that state beside the parameters.
 pub fn describe_model(model: &Model, state: &[Variable], partitioner: &Partitioner) -> String {
     let parameters: Vec<Variable> = model
         .param_tree()

@@ -1,4 +1,4 @@
-//! What a step will need, and what there is.
+//! The memory that a step needs, and the memory of the machine.
 
 use crate::data::{DatasetConfig, PREFETCH};
 use crate::models::Model;
@@ -9,10 +9,10 @@ use super::inputs::training_shape;
 use super::spec::{Train, TrainerClass};
 use super::state_layout::state_variables;
 
-/// The memory of a training step on one device.
+/// Estimates the memory of a training step on one device.
 ///
 /// # Errors
-/// A length is not bound, or a parameter is one that the optimizer's rules do not cover.
+/// A length is not bound, or the optimizer's rules do not cover a parameter.
 pub fn step_estimate(train: &Train) -> Result<Estimate, UnfitSpec> {
     let Model::EncoderDecoder(model) = &train.model;
     let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
@@ -25,7 +25,8 @@ pub fn step_estimate(train: &Train) -> Result<Estimate, UnfitSpec> {
     Ok(Estimate::new(model.config(), 4 * numbers as u64, gradients, shape))
 }
 
-/// Bytes of the host that saving takes for the rest of a run: a copy of parameters and optimizer state.
+/// Returns the bytes of the host that saving needs for the rest of a run: a copy of parameters and
+/// optimizer state.
 pub fn saving_bytes(train: &Train, estimate: &Estimate) -> u64 {
     match train.checkpoint_cfg.save {
         Some(_) => {
@@ -37,7 +38,7 @@ pub fn saving_bytes(train: &Train, estimate: &Estimate) -> u64 {
     }
 }
 
-/// What to tell the user before a step that needs more than `available` bytes.
+/// Returns the message for the user before a step that needs more than `available` bytes.
 pub fn shortage(estimate: &Estimate, available: u64, num_microbatches: usize) -> Option<String> {
     if estimate.total() <= available {
         return None;
@@ -57,7 +58,7 @@ pub fn shortage(estimate: &Estimate, available: u64, num_microbatches: usize) ->
     ))
 }
 
-/// What to tell the user where the parameters alone take more than `available` bytes.
+/// Returns the message for the user if the parameters alone need more than `available` bytes.
 pub fn parameter_shortage(model: &Model, available: u64) -> Option<String> {
     let Model::EncoderDecoder(model) = model;
     let needed = model.config().num_params().saturating_mul(4);
@@ -71,10 +72,10 @@ pub fn parameter_shortage(model: &Model, available: u64) -> Option<String> {
     })
 }
 
-/// What to tell the user where the batches that a run keeps in memory take more than `available` bytes
-/// of the host. No estimate: they are allocated in full.
+/// Returns the message for the user if the batches that a run keeps in memory need more than
+/// `available` bytes of the host. These bytes are exact: the batches are allocated in full.
 pub fn batch_shortage(train: &Train, available: u64) -> Option<String> {
-    // Those made ahead, the one being made and the one in use.
+    // The batches made ahead, the one being made and the one in use.
     let ahead = (&train.train_dataset_cfg, (PREFETCH.get() + 2) as u64, "train", "");
     let held_out = train.train_eval_dataset_cfg.as_ref();
     let held_out =
@@ -98,8 +99,8 @@ pub fn batch_shortage(train: &Train, available: u64) -> Option<String> {
     None
 }
 
-/// Bytes of a batch on the host, 32 bits a number: tokens, shifted targets, weights, and segment ids
-/// and positions where it is packed.
+/// Returns the bytes of a batch on the host, 32 bits a number: tokens, shifted targets, weights,
+/// and for packed batches segment ids and positions.
 fn batch_bytes(config: &DatasetConfig) -> f64 {
     let length = |feature: &str| {
         let lengths = config.task_feature_lengths.as_ref();
@@ -114,24 +115,25 @@ fn gib(bytes: f64) -> String {
     format!("{:.1} GiB", bytes / f64::from(1 << 30))
 }
 
-/// Whether a step cannot run in that much memory even if it needs only two thirds of the estimate, which
-/// was found to be within a quarter on a CPU (`models::memory`); half of it on a GPU, where nobody has measured.
+/// Whether a step cannot run in that much memory even if it needs only two thirds of the estimate.
+/// The estimate was within a quarter on a CPU (`models::memory`); on a GPU, without measurements,
+/// the factor is one half.
 pub fn cannot_fit(estimate: &Estimate, memory: u64, on_cuda: bool) -> bool {
     let least = if on_cuda { 1.0 / 2.0 } else { 2.0 / 3.0 };
     least * estimate.total() as f64 > memory as f64
 }
 
-/// Bytes that this machine's processes can still take, where the system tells.
+/// Returns the bytes that this machine's processes can still allocate, if the system reports them.
 pub fn available_on_host() -> Option<u64> {
     memory_of_host(["MemAvailable:", "SwapFree:"])
 }
 
-/// Bytes that this machine has, where the system tells.
+/// Returns the bytes that this machine has, if the system reports them.
 pub fn total_on_host() -> Option<u64> {
     memory_of_host(["MemTotal:", "SwapTotal:"])
 }
 
-/// The sum of two lines of the system's account, or the limit of the process's group.
+/// Returns the sum of two lines of `/proc/meminfo`, or the limit of the process's group.
 fn memory_of_host(lines: [&str; 2]) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let kilobytes = |name: &str| -> Option<u64> {

@@ -1,6 +1,7 @@
 //! L4: the training step and its loop.
 //!
-//! `spec`, `periods`, `seeds` and `model_info` are torch-free: they say what a run does and when.
+//! `spec`, `periods`, `seeds` and `model_info` are torch-free: they describe a run and its
+//! schedule.
 
 mod check;
 mod error;

@@ -1,4 +1,4 @@
-//! `model-info.txt`: every parameter and optimizer slot with its shape and how it is split, in
+//! `model-info.txt`: every parameter and optimizer slot with its shape and its partitioning, in
 //! T5X's layout (T5X `utils.py`, `log_model_info`).
 
 use crate::partition::{Rules, mesh_axes};
@@ -10,7 +10,7 @@ pub struct Variable {
     pub name: String,
     /// Extents.
     pub shape: Vec<usize>,
-    /// Logical axes; empty where the array has none of its own and is replicated.
+    /// Logical axes; empty if the array has none and is replicated.
     pub axes: Vec<&'static str>,
 }
 
@@ -53,7 +53,7 @@ fn line(variable: &Variable, rules: &Rules) -> String {
     format!("Variable {name:<80} size {size:<12} shape {shape_text:<40} partition spec {split}\n")
 }
 
-/// A tuple as Python prints it.
+/// Formats a tuple as Python prints it.
 fn tuple(items: impl Iterator<Item = String>) -> String {
     let items: Vec<String> = items.collect();
     match &items[..] {

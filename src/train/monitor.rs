@@ -1,4 +1,4 @@
-//! The metric that decides which checkpoints stay, remembered for every saved step.
+//! The metric that decides which checkpoints are kept, recorded for every saved step.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use crate::checkpoint::{Best, KeepBest};
 
 use super::evaluated::Evaluated;
 
-/// A metric by step; `None` where it is no number, which JSON lacks.
+/// A metric by step; `None` for NaN and infinite values, which JSON cannot express.
 pub type Monitored = BTreeMap<u64, Option<f64>>;
 
-/// Watches the metric. An evaluation follows the save of its step, so what it finds counts from the next
-/// save on, as in T5X.
+/// Records the metric. An evaluation follows the save of its step, so its result counts from the
+/// next save on, as in T5X.
 #[derive(Debug)]
 pub struct Monitor {
     keep: Option<KeepBest>,
@@ -19,17 +19,18 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// A monitor that goes on from what an earlier process remembered; one without a rule sees nothing.
+    /// Creates a monitor that continues an earlier process's records; without a rule it records
+    /// nothing.
     pub fn new(keep: Option<KeepBest>, metrics: Monitored, saved: Option<u64>) -> Self {
         Self { keep, metrics, saved }
     }
 
-    /// Sees the metrics of a window of training steps.
+    /// Records the metrics of a window of training steps.
     pub fn see_train(&mut self, step: u64, metrics: &BTreeMap<String, f64>) {
         self.see(step, "train", metrics, "");
     }
 
-    /// Sees the results of an evaluation.
+    /// Records the results of an evaluation.
     pub fn see_evaluated(&mut self, evaluated: &Evaluated) {
         for (task, metrics) in &evaluated.train_eval {
             self.see(evaluated.step, &format!("training_eval/{task}"), metrics, "");
@@ -39,22 +40,22 @@ impl Monitor {
         }
     }
 
-    /// What is known by the save of a step, which follows at once.
+    /// Returns the metrics known at the save of a step, which must follow at once.
     pub fn at_save(&mut self, step: u64) -> Monitored {
-        // Steps in between were not saved.
+        // Steps between the last save and this one were not saved.
         let saved = self.saved.replace(step);
         self.metrics.retain(|at, _| *at == step || saved.is_some_and(|saved| *at <= saved));
         self.metrics.clone()
     }
 
-    /// The rule and the metrics, for whoever removes checkpoints.
+    /// Returns the rule and the metrics, for the removal of checkpoints.
     pub fn best(&self) -> Option<Best> {
         let number = |(step, value): (&u64, &Option<f64>)| (*step, value.unwrap_or(f64::NAN));
         let metrics = self.metrics.iter().map(number).collect();
         self.keep.clone().map(|keep| Best { keep, metrics })
     }
 
-    /// `prefix` is what TensorBoard's tags have before the names.
+    /// Records the metric; `prefix` is the part of TensorBoard's tags before the names.
     fn see(&mut self, step: u64, run: &str, metrics: &BTreeMap<String, f64>, prefix: &str) {
         let Some(keep) = &self.keep else { return };
         let tag = keep.metric.strip_prefix(run).and_then(|rest| rest.strip_prefix('/'));

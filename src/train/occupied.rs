@@ -1,17 +1,18 @@
-//! One process at a time trains into a MODEL_DIR. On disk the system drops the lock with the process,
-//! however it ends, so a run that was killed can be started again at once. In a store a lease says
-//! who is at work; there the same holds where the process is known to be gone, and else once nothing was
-//! heard of it for a while.
+//! Only one process at a time trains into a MODEL_DIR. On disk, the system releases the lock with
+//! the end of the process, so a killed run can be started again at once. In a store, a lease names
+//! the active process; it can be taken over if the process is known to be dead, and else once the
+//! lease was not renewed for a while.
 
 use crate::storage::{Lease, Leased, Lock, Locked, Path, Process, Takeover};
 use crate::telemetry;
 
 use super::error::TrainError;
 
-/// Tells a second process who is at work. Its content counts only while it is locked.
+/// The file that names the active process for a second one. Its content counts only while it is
+/// locked.
 const FILE: &str = "running.txt";
 
-/// A MODEL_DIR that this process works in, until dropped.
+/// A MODEL_DIR in which this process works, until dropped.
 #[derive(Debug)]
 pub struct Occupied {
     model_dir: Path,
@@ -20,7 +21,7 @@ pub struct Occupied {
 
 #[derive(Debug)]
 enum Hold {
-    /// `None` where the file system has no locks.
+    /// `None` if the file system has no locks.
     Lock {
         _lock: Option<Lock>,
     },
@@ -28,7 +29,7 @@ enum Hold {
 }
 
 impl Occupied {
-    /// Locks an existing folder, or leases one in a store.
+    /// Locks an existing folder, or takes a lease on one in a store.
     ///
     /// # Errors
     /// Another process works in it, or it cannot be written.
@@ -43,8 +44,8 @@ impl Occupied {
         Ok(Self { model_dir: model_dir.clone(), hold })
     }
 
-    /// Checks that the folder is still this process's: one that the system kept waiting for minutes may
-    /// have been taken for dead.
+    /// Checks that the folder still belongs to this process: after a pause of minutes, another
+    /// process may have considered it dead.
     ///
     /// # Errors
     /// Another process has taken it over.
@@ -88,7 +89,7 @@ fn taken(model_dir: &Path, by: String) -> TrainError {
 impl Drop for Occupied {
     fn drop(&mut self) {
         if let Hold::Lock { .. } = self.hold {
-            // A file that stays behind does no harm.
+            // A remaining file does no harm.
             let _ = self.model_dir.join(FILE).remove_file();
         }
     }

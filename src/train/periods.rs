@@ -1,8 +1,8 @@
-//! When a run writes statistics, saves and evaluates: T5X's arithmetic of periods.
+//! The steps at which a run writes statistics, saves and evaluates: T5X's arithmetic of periods.
 //!
 //! T5X counts periods from the step at which a process started, so an emergency checkpoint at step
 //! 7,777 shifts every later one. Here they count from the first step of the *run*, which
-//! checkpoints carry: a resumed run does the same work at the same steps as one never interrupted.
+//! checkpoints record: a resumed run does the same work at the same steps as an uninterrupted one.
 
 use super::spec::Train;
 
@@ -21,14 +21,14 @@ pub struct Periods {
     pub checkpoint: u64,
     /// Further steps after which to save.
     pub checkpoint_steps: Vec<u64>,
-    /// Whether to save at the end, whatever the other two say.
+    /// Whether to save at the end, independently of the other two.
     pub saves_end: bool,
 }
 
-/// Why periods do not fit together.
+/// The reason why periods do not fit together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeriodsError {
-    /// One is no multiple of the other.
+    /// Neither of the two is a multiple of the other.
     #[error(
         "checkpoint period ({checkpoint}) and eval period ({eval}) must be multiples of each other: \
          change utils.SaveCheckpointConfig.period or train.eval_period"
@@ -52,7 +52,7 @@ pub enum PeriodsError {
     },
 }
 
-/// A step at which the loop pauses, and what is due there.
+/// A step at which the loop pauses, and the actions due there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
     /// The step reached.
@@ -64,8 +64,8 @@ pub struct Stop {
 }
 
 impl Periods {
-    /// The periods of a run that began at `first_step` and that this process takes up at `step`, from which
-    /// `relative_steps` count: as in T5X, anew with every start.
+    /// Returns the periods of a run that began at `first_step` and that this process continues at
+    /// `step`. `relative_steps` count from `step`: as in T5X, from every start.
     pub fn of(spec: &Train, first_step: u64, step: u64) -> Self {
         let save = spec.checkpoint_cfg.save.as_ref();
         let evaluates =
@@ -84,7 +84,7 @@ impl Periods {
     }
 
     /// Checks that the periods fit together and that the run, now at `step`, is not past its end;
-    /// gives `stats` its default.
+    /// sets the default of `stats`.
     ///
     /// # Errors
     /// See [`PeriodsError`].
@@ -103,15 +103,15 @@ impl Periods {
         Ok(self)
     }
 
-    /// T5X's artificial epoch: the shorter of the checkpoint and evaluation periods.
+    /// Returns T5X's artificial epoch: the shorter of the checkpoint and evaluation periods.
     fn steps_per_epoch(&self) -> u64 {
         let periods = [self.checkpoint, self.eval];
         let shortest = periods.into_iter().filter(|period| *period > 0).min();
         shortest.unwrap_or(self.total_steps - self.first_step.min(self.total_steps)).max(1)
     }
 
-    /// The next pause after `step`: the end of a statistics window (which restarts with every
-    /// epoch), of an epoch, a step listed in `checkpoint_steps`, or the end of the run.
+    /// Returns the next pause after `step`: the end of a statistics window (which restarts with
+    /// every epoch), of an epoch, a step listed in `checkpoint_steps`, or the end of the run.
     pub fn next_stop(&self, step: u64) -> Stop {
         assert!(step < self.total_steps, "the run goes on");
         let done = step - self.first_step;

@@ -35,39 +35,39 @@ use super::unfinished::Unfinished;
 use super::vocabularies::check_vocabularies;
 use super::window::Window;
 
-/// What a run needs beside its spec.
+/// The environment of a run, beside its spec.
 pub struct Context<'a> {
     /// Finds tasks by name.
     pub tasks: &'a dyn TaskProvider,
     /// `config.gin` of the run.
     pub config_text: &'a str,
-    /// Where the model lies.
+    /// The device of the model.
     pub device: Device,
-    /// Set to ask for a checkpoint and an end.
+    /// A flag that requests a checkpoint and the end of the run.
     pub stop: &'a AtomicBool,
 }
 
-/// How a run ended.
+/// The way in which a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// At its last step.
+    /// It reached its last step.
     Finished {
         /// The last step.
         step: u64,
     },
-    /// On request, saved.
+    /// A request ended it after a save.
     Interrupted {
         /// The step saved.
         step: u64,
     },
-    /// By an action, such as early stopping.
+    /// An action ended it, such as early stopping.
     Stopped {
         /// The last step.
         step: u64,
     },
 }
 
-/// Trains; `takeover` says whether to take MODEL_DIR from a process that seems alive.
+/// Trains; `takeover` decides whether to take MODEL_DIR from a process that seems alive.
 ///
 /// # Errors
 /// See [`TrainError`]; checkpoints already written stay whole.
@@ -118,7 +118,7 @@ pub fn train(
     if run.state.step < periods.total_steps {
         run.batches.wait()?;
     }
-    // Nothing is written before this line: a run that cannot start leaves no trace.
+    // Nothing is written before this line: a run that cannot start leaves no files.
     model_dir.create_dir_all()?;
     if run.occupied.is_none() {
         run.occupied = Some(occupy_new(&model_dir, takeover)?);
@@ -127,11 +127,11 @@ pub fn train(
     let mut logs = Logs::start(spec, context.config_text, &model_dir, run.state.step)?;
     logs.scalar("timing/init_or_restore_seconds", started.elapsed().as_secs_f64(), run.state.step);
     let outcome = run.work(&periods, &mut logs);
-    // Before MODEL_DIR is given up.
+    // Before MODEL_DIR is released.
     run.checkpoints.finish(outcome)
 }
 
-/// Whether the optimizer passes over gradients that are no numbers.
+/// Whether the optimizer skips gradients that are not finite.
 fn skips_nan_updates(spec: &Train) -> bool {
     match spec.model.optimizer_def() {
         OptimizerDef::Adafactor(optimizer) => optimizer.skip_nan_updates,
@@ -154,7 +154,7 @@ fn training_batches(
     Ok(batches)
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<'a> {
     spec: &'a Train,
     stepper: Stepper,
@@ -162,7 +162,7 @@ struct Run<'a> {
     record: RunRecord,
     batches: BatchIterator,
     checkpoints: Checkpoints<'a>,
-    /// Step of the newest checkpoint; it may still be being written.
+    /// Step of the newest checkpoint, which may still be in writing.
     saved: Option<u64>,
     monitor: Monitor,
     train_eval: TrainEval,
@@ -170,21 +170,21 @@ struct Run<'a> {
     /// The last evaluation of an earlier process.
     evaluated: Option<Evaluated>,
     actions: Actions,
-    /// Whether a loss that is no number does no harm.
+    /// Whether a loss that is not finite does no harm.
     skips_nan_updates: bool,
     stop: &'a AtomicBool,
     started: Instant,
-    /// Last, so that everything is written when it is given up; `None` until MODEL_DIR is made.
+    /// Last, so that everything is written before its release; `None` until MODEL_DIR is made.
     occupied: Option<Occupied>,
 }
 
-/// What is to follow.
+/// The next action of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     GoOn,
     /// An action asks to stop.
     Stop,
-    /// The user or the scheduler asks for an end.
+    /// The user or the scheduler asks to end.
     Interrupt,
 }
 
@@ -197,8 +197,8 @@ impl Run<'_> {
         }
     }
 
-    /// What comes before the next step: the first checkpoint, and an evaluation that is asked for or
-    /// that an earlier process still owes.
+    /// Does the work before the next step: the first checkpoint, and an evaluation that is
+    /// requested or that an earlier process has not done.
     fn begin(&mut self, periods: &Periods, logs: &Logs) -> Result<Verdict, TrainError> {
         let step = self.state.step;
         let is_first = step == self.record.first_step;
@@ -216,7 +216,7 @@ impl Run<'_> {
         if due { self.evaluate() } else { Ok(Verdict::GoOn) }
     }
 
-    /// Saves, and says how the run ended, unless it is to go on.
+    /// Saves and returns the outcome of the run; `None` if it continues.
     fn end_on(&mut self, verdict: Verdict, logs: &Logs) -> Result<Option<Outcome>, TrainError> {
         if verdict == Verdict::GoOn {
             return Ok(None);
@@ -245,8 +245,8 @@ impl Run<'_> {
         Ok(Outcome::Finished { step: self.state.step })
     }
 
-    /// Trains up to `end`, or until asked to stop, and writes down what was measured. A loss that is
-    /// no number ends the run before it is saved.
+    /// Trains up to `end`, or until asked to stop, and writes the measurements. A loss that is
+    /// not finite ends the run before a save.
     fn train_until(
         &mut self,
         end: u64,
@@ -260,7 +260,7 @@ impl Run<'_> {
             self.checkpoints.check()?;
             let (report, waited) = match self.step() {
                 Err(error @ TrainError::Data(_)) => {
-                    // The data is at fault; what was learned from it so far is not lost.
+                    // The data caused the error; the training up to it is saved.
                     self.tell(&mut window, progress, logs);
                     if let Err(unsaved) = self.save(logs) {
                         telemetry::warn(&unsaved.to_string());
@@ -284,7 +284,7 @@ impl Run<'_> {
         }
     }
 
-    /// Writes down what was measured in a window that ends here.
+    /// Writes the measurements of a window that ends here.
     fn tell(&mut self, window: &mut Window, progress: &mut Progress, logs: &mut Logs) {
         window.finish(Some(self.started.elapsed()));
         if window.steps() == 0 {
@@ -300,7 +300,7 @@ impl Run<'_> {
         progress.report(window.status(step));
     }
 
-    /// Makes one update; also yields how long it waited for its batch.
+    /// Makes one update; also returns the time that it waited for its batch.
     fn step(&mut self) -> Result<(StepReport, Duration), TrainError> {
         let waiting = Instant::now();
         let batch = self.batches.next_batch()?.expect("training data repeats without end");
@@ -309,14 +309,14 @@ impl Run<'_> {
         Ok((report, waited))
     }
 
-    /// What is due at a pause.
+    /// Does the work that is due at a pause.
     fn act(&mut self, stop: Stop, window: &Window, logs: &mut Logs) -> Result<Verdict, TrainError> {
         let stopping = self.actions.after_train(&window.scalars());
         let mut verdict = if stopping { Verdict::Stop } else { Verdict::GoOn };
         if stop.save {
             let started = Instant::now();
             self.save(logs)?;
-            // What the steps lost by it: the copy, and the rest of the save before.
+            // The time lost to the steps: the copy, and the rest of the previous save.
             let seconds = started.elapsed().as_secs_f64();
             logs.scalar("timing/checkpoint_seconds", seconds, self.state.step);
         }
@@ -332,7 +332,7 @@ impl Run<'_> {
         Ok(verdict)
     }
 
-    /// Evaluates, unless asked to end: then whoever takes the run up does it.
+    /// Evaluates, unless asked to end; then the process that continues the run does it.
     fn evaluate(&mut self) -> Result<Verdict, TrainError> {
         match self.measure() {
             Ok(evaluated) => {
@@ -355,7 +355,7 @@ impl Run<'_> {
         Ok(Evaluated { step, train_eval, infer_eval })
     }
 
-    /// Shows the actions the results of an evaluation.
+    /// Passes the results of an evaluation to the actions.
     fn react(&mut self, evaluated: &Evaluated) -> Verdict {
         self.monitor.see_evaluated(evaluated);
         let stopping = self.actions.after_train_eval(&evaluated.train_eval);
@@ -363,7 +363,7 @@ impl Run<'_> {
         if stopping { Verdict::Stop } else { Verdict::GoOn }
     }
 
-    /// Saves the state, unless it is saved already.
+    /// Saves the state, unless it has been saved already.
     fn save(&mut self, logs: &Logs) -> Result<(), TrainError> {
         if !self.checkpoints.saves() || self.saved == Some(self.state.step) {
             return Ok(());

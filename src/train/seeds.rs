@@ -1,7 +1,7 @@
-//! Every random draw of a run comes from its seed, the step and the rank, never from a generator's
-//! state: a resumed run draws what an uninterrupted one would.
+//! Every random draw of a run depends on its seed, the step and the rank, never on a generator's
+//! state: a resumed run draws the same numbers as an uninterrupted one.
 
-/// What a seed is for; draws for different purposes are independent.
+/// The purpose of a seed; draws for different purposes are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Initial parameters.
@@ -12,7 +12,7 @@ pub enum Purpose {
     Data,
 }
 
-/// The seed of one draw: a hash of all that it depends on (splitmix64, Steele et al. 2014).
+/// Returns the seed of one draw: a hash of all its inputs (splitmix64, Steele et al. 2014).
 pub fn derive(seed: u64, purpose: Purpose, parts: &[u64]) -> u64 {
     let start = mix(seed ^ mix(purpose as u64 + 1));
     parts.iter().fold(start, |hash, part| mix(hash ^ mix(part.wrapping_add(0x9E37_79B9_7F4A_7C15))))

@@ -1,12 +1,12 @@
-//! Span corruption as people read it: the text with its gaps filled in.
+//! Span corruption in readable form: the text with its gaps filled in.
 
 use std::collections::BTreeMap;
 
-/// How T5's vocabularies write the sentinel of a span.
+/// The beginning of sentinels in T5's vocabularies.
 const SENTINEL: &str = "<extra_id_";
 
-/// The input with what was predicted for each of its sentinels, and where another span was right, that one
-/// behind it: `an [old] man [runs != walks]`. `None` for an input without sentinels.
+/// Returns the input with the prediction for each of its sentinels, followed by the target span if
+/// it differs: `an [old] man [runs != walks]`. `None` for an input without sentinels.
 pub fn filled(input: &str, prediction: &str, target: &str) -> Option<String> {
     let (predicted, targets) = (spans(prediction), spans(target));
     let mut parts = pieces(input);
@@ -25,12 +25,12 @@ pub fn filled(input: &str, prediction: &str, target: &str) -> Option<String> {
     is_filled.then_some(out)
 }
 
-/// What follows each sentinel, without the spaces around it.
+/// Returns the text after each sentinel, without the spaces around it.
 fn spans(text: &str) -> BTreeMap<&str, &str> {
     pieces(text).skip(1).map(|(sentinel, span)| (sentinel, span.trim())).collect()
 }
 
-/// The text before the first sentinel, then each sentinel's number with the text that follows it.
+/// Returns the text before the first sentinel, then each sentinel's number with the text after it.
 fn pieces(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split(SENTINEL).enumerate().map(|(index, piece)| match piece.split_once('>') {
         Some(pair) if index > 0 => pair,

@@ -27,7 +27,7 @@ use crate::schedule::Schedule;
     )
 )]
 pub struct Train {
-    /// What is trained: module, vocabularies, optimizer and loss.
+    /// The trained model: module, vocabularies, optimizer and loss.
     pub model: Model,
     /// Batches to train on.
     pub train_dataset_cfg: DatasetConfig,
@@ -35,9 +35,9 @@ pub struct Train {
     pub train_eval_dataset_cfg: Option<DatasetConfig>,
     /// Examples to decode and score with the task's metrics.
     pub infer_eval_dataset_cfg: Option<DatasetConfig>,
-    /// What is saved and what is restored.
+    /// Options of saving and restoring.
     pub checkpoint_cfg: CheckpointConfig,
-    /// How the model lies over devices.
+    /// Partitioning of the model over devices.
     pub partitioner: Partitioner,
     /// The update step.
     pub trainer_cls: Ref<TrainerClass>,
@@ -49,8 +49,9 @@ pub struct Train {
     pub eval_steps: u64,
     /// Steps between evaluations; None or 0 for never.
     pub eval_period: Option<u64>,
-    /// Steps to make from the step that the process starts at, restored or 0, instead of `total_steps`; a run
-    /// that is started again makes them again. None and 0 leave `total_steps` in force.
+    /// Number of steps from the step at which the process starts, restored or 0, instead of
+    /// `total_steps`; a run that is started again makes them again. With None or 0, `total_steps`
+    /// counts.
     #[gin(default = None)]
     pub relative_steps: Option<u64>,
     /// Steps between writes of training metrics; by default as often as checkpoints and evaluations.
@@ -58,25 +59,25 @@ pub struct Train {
     pub stats_period: Option<u64>,
     /// Seed of initialization, data and dropout; None draws one from the clock.
     pub random_seed: Option<i64>,
-    /// How the configuration is written down.
+    /// Method of writing the configuration.
     pub summarize_config_fn: Ref<SummarizeConfig>,
-    /// How decoded examples are scored.
+    /// Scoring of decoded examples.
     #[gin(default = Ref(Evaluator::default()))]
     pub inference_evaluator_cls: Ref<Evaluator>,
-    /// What to do after each TRAIN, TRAIN_EVAL or INFER_EVAL.
+    /// Actions after each TRAIN, TRAIN_EVAL or INFER_EVAL.
     #[gin(default = None)]
     pub actions: Option<BTreeMap<String, Vec<Action>>>,
     /// Evaluate once before the first step.
     #[gin(default = false)]
     pub run_eval_before_training: bool,
-    /// Whether projections compute in 8-bit floats, instead of what the network's `fp8` says. Source:
+    /// Whether projections compute in 8-bit floats, instead of the network's `fp8`. Source:
     /// NVIDIA's branch of T5X, `contrib/gpu`.
     #[gin(default = None)]
     pub te_config_cls: Option<Ref<TransformerEngineConfig>>,
 }
 
 impl Train {
-    /// The steps that this process is to make, where they are counted so.
+    /// Returns the number of steps for this process, if it is given relative to its start.
     pub fn relative(&self) -> Option<u64> {
         self.relative_steps.filter(|steps| *steps > 0)
     }
@@ -93,24 +94,27 @@ pub enum TrainerClass {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.trainer.Trainer")]
 pub struct Trainer {
-    /// Parts that a batch is cut into, gradients summed; None, 0 and 1 mean the whole batch.
+    /// Number of parts into which a batch is split, gradients summed; None, 0 and 1 mean the whole
+    /// batch.
     pub num_microbatches: Option<usize>,
     /// Learning rate by step.
     pub learning_rate_fn: Schedule,
-    /// Measures each parameter at every step; None logs `weight_gradient_norm`, that of all gradients, alone.
+    /// Measures each parameter at every step; with None only `weight_gradient_norm`, that of all
+    /// gradients, is logged.
     #[gin(default = None)]
     pub weight_metrics_computer: Option<WeightMetricsComputer>,
 }
 
-/// Logs of each parameter its `weight_rms`, `weight_max`, `weight_gradient_rms`, `weight_update_rms` and
-/// `weight_update_divided_by_weight_rms`, and of each layer its `weight_gradient_norm`. Takes a copy of one
-/// parameter at a time. Source: T5X `trainer.py`, which logs norms of layers not.
+/// Logs for each parameter its `weight_rms`, `weight_max`, `weight_gradient_rms`,
+/// `weight_update_rms` and `weight_update_divided_by_weight_rms`, and for each layer its
+/// `weight_gradient_norm`. Takes a copy of one parameter at a time. Source: T5X `trainer.py`, which
+/// does not log norms of layers.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.trainer.WeightMetricsComputer")]
 pub struct WeightMetricsComputer {}
 
 impl Trainer {
-    /// Parts that a batch is cut into, at least 1.
+    /// Returns the number of parts into which a batch is split, at least 1.
     pub fn num_microbatches(&self) -> usize {
         self.num_microbatches.unwrap_or(1).max(1)
     }
@@ -131,10 +135,10 @@ pub struct SummarizeGinConfig {}
 /// The phases that actions can follow: the keys of `train.actions`.
 pub const ACTION_MODES: [&str; 3] = ["TRAIN", "TRAIN_EVAL", "INFER_EVAL"];
 
-/// Looks at metrics after a phase and may stop the run.
+/// An action that looks at metrics after a phase and may stop the run.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum Action {
-    /// Stops when a metric is no number.
+    /// Stops when a metric is not finite.
     TerminateOnNan(TerminateOnNan),
     /// Stops when a metric no longer improves.
     EarlyStopping(EarlyStopping),
@@ -144,7 +148,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.trainer.TerminateOnNanAction")]
 pub struct TerminateOnNan {
-    /// Task whose metric is looked at; None for `train`.
+    /// Task of the metric; None for `train`.
     #[gin(default = None)]
     pub task: Option<String>,
     /// The metric.
@@ -158,7 +162,7 @@ pub struct TerminateOnNan {
 pub struct EarlyStopping {
     /// `(task, metric)`.
     pub metric: (String, String),
-    /// Which direction is better.
+    /// The better direction.
     pub mode: EarlyStoppingMode,
     /// Evaluations without improvement before stopping.
     #[gin(default = 3)]
@@ -171,7 +175,7 @@ pub struct EarlyStopping {
     pub rtol: f64,
 }
 
-/// Which direction of a metric is better.
+/// The better direction of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum EarlyStoppingMode {
     /// Smaller is better.

@@ -1,5 +1,5 @@
-//! How a run starts: what is refused before anything is built, MODEL_DIR's lock, the state to go on from,
-//! and the examples that it measures itself by.
+//! The start of a run: checks before anything is built, MODEL_DIR's lock, the restored state, and
+//! the held-out examples.
 
 use tch::Device;
 
@@ -27,7 +27,7 @@ use super::spec::{Train, TrainerClass};
 use super::state::TrainState;
 use super::train_eval::{TRAINING_EVAL, TrainEval};
 
-/// Locks MODEL_DIR where it exists; a new one is locked when it is made.
+/// Locks MODEL_DIR if it exists; a new one is locked when it is made.
 ///
 /// # Errors
 /// Another process works in it, or it is a file.
@@ -46,7 +46,7 @@ pub fn occupy(model_dir: &Path, takeover: Takeover) -> Result<Option<Occupied>, 
 /// Locks the MODEL_DIR that this process has just made.
 ///
 /// # Errors
-/// Another process was quicker.
+/// Another process was faster.
 pub fn occupy_new(model_dir: &Path, takeover: Takeover) -> Result<Occupied, TrainError> {
     let occupied = Occupied::take(model_dir, takeover)?;
     match list_steps(model_dir)?.is_empty() {
@@ -57,11 +57,11 @@ pub fn occupy_new(model_dir: &Path, takeover: Takeover) -> Result<Occupied, Trai
     }
 }
 
-/// Where a process takes up its run.
+/// The state in which a process begins or continues its run.
 pub struct Start {
     /// Parameters, optimizer and step.
     pub state: TrainState,
-    /// The run it is, or becomes.
+    /// The record of the run.
     pub record: RunRecord,
     /// The place in the data.
     pub data: Option<DatasetState>,
@@ -69,7 +69,7 @@ pub struct Start {
     pub resumed: bool,
 }
 
-/// The newest checkpoint of MODEL_DIR, else the configured one, else new parameters.
+/// Restores the newest checkpoint of MODEL_DIR, else the configured one, else makes new parameters.
 ///
 /// # Errors
 /// A checkpoint cannot be used, or memory runs out.
@@ -99,7 +99,7 @@ pub fn restore_or_init(
     Ok(Start { state, record: record.unwrap_or(fresh), data, resumed })
 }
 
-/// New parameters and optimizer state.
+/// Makes new parameters and optimizer state.
 ///
 /// # Errors
 /// Memory runs out, or the optimizer's rules do not cover a parameter.
@@ -115,17 +115,17 @@ pub fn initialize(spec: &Train, seed: u64, device: Device) -> Result<TrainState,
 /// Refuses batches that the host cannot hold: allocating them would abort the process.
 ///
 /// # Errors
-/// It cannot hold them.
+/// The batches exceed the host's memory.
 pub fn refuse_shortage(spec: &Train) -> Result<(), TrainError> {
     let message = available_on_host().and_then(|available| batch_shortage(spec, available));
     message.map_or(Ok(()), |message| Err(TrainError::Unfit(message)))
 }
 
-/// Says which binding to lower before memory runs out, as far as that can be foretold: a process
-/// that takes more than there is may be killed without a word.
+/// Names the binding to lower before memory runs out, as far as that is predictable: the system may
+/// kill a process that takes too much memory without a message.
 ///
 /// # Errors
-/// The step surely does not fit; or what [`step_estimate`] refuses.
+/// The step certainly does not fit; or an error of [`step_estimate`].
 pub fn foresee_shortage(spec: &Train, device: Device) -> Result<(), TrainError> {
     let estimate = step_estimate(spec)?;
     let beside_saving =
@@ -153,7 +153,7 @@ pub fn foresee_shortage(spec: &Train, device: Device) -> Result<(), TrainError> 
     }
 }
 
-/// A mesh larger than what there is runs on what there is, and says so.
+/// Reports that a mesh larger than the available devices runs on those.
 pub fn say_partitions(partitioner: &Partitioner) {
     let Partitioner::Pjit(partitioner) = partitioner;
     let asked = partitioner.requested_partitions().unwrap_or(1);
@@ -164,10 +164,10 @@ pub fn say_partitions(partitioner: &Partitioner) {
     }
 }
 
-/// What the run measures of held-out batches.
+/// Creates the evaluation by the training loss of held-out batches.
 ///
 /// # Errors
-/// They cannot be read.
+/// The batches cannot be read.
 pub fn train_eval(
     spec: &Train,
     context: &Context<'_>,
@@ -179,7 +179,7 @@ pub fn train_eval(
     TrainEval::new(held_out, spec.eval_steps, &model_dir.join(TRAINING_EVAL), Some(step))
 }
 
-/// What the run decodes; `None` where it evaluates nothing this way.
+/// Creates the evaluation by decoding; `None` if the run has none.
 ///
 /// # Errors
 /// Examples cannot be read.
@@ -206,7 +206,7 @@ pub fn infer_eval(
     Ok(Some(infer_eval))
 }
 
-/// The seed of a run that goes on from no other: the configured one, else the clock.
+/// Returns the seed of a run that continues no other: the configured one, else the clock.
 fn fresh_seed(spec: &Train) -> u64 {
     match spec.random_seed {
         Some(seed) => seed as u64,

@@ -1,4 +1,4 @@
-//! What a step changes: parameters, optimizer state and the step count.
+//! The training state, which a step changes: parameters, optimizer state and the step count.
 
 use tch::Device;
 
@@ -9,7 +9,7 @@ use crate::optim::{OptimError, Optimizer, ParamShape};
 use super::seeds::{Purpose, derive};
 use super::state_layout::param_shape;
 
-/// What a step changes (T5X `train_state.py`).
+/// The training state, which a step changes (T5X `train_state.py`).
 #[derive(Debug)]
 pub struct TrainState {
     /// Updates made so far.
@@ -21,7 +21,7 @@ pub struct TrainState {
 }
 
 impl TrainState {
-    /// Fresh parameters and optimizer state at step 0.
+    /// Creates new parameters and optimizer state at step 0.
     ///
     /// # Errors
     /// A parameter that the optimizer's rules do not cover.

@@ -1,4 +1,4 @@
-//! The training state as arrays under T5X's names: copied out for a checkpoint, filled from one.
+//! The training state as arrays under T5X's names, copied to and from checkpoints.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::state_layout::TARGET;
 /// The count of updates in T5X's tree.
 const STEP: &str = "state/step";
 
-/// The shape of every array that a state consists of.
+/// Returns the shape of every array of a state.
 pub fn shapes(state: &TrainState) -> Shapes {
     let shape = |tensor: &Tensor| tensor.size().iter().map(|&extent| extent as usize).collect();
     let counts = counts(state).into_iter().map(|(name, _)| (name, Vec::new()));
@@ -32,11 +32,11 @@ pub fn copy(state: &TrainState, snapshot: &mut Snapshot) {
     }
 }
 
-/// Copies what the plan names into the state, each array while the next ones are read. Parameters are
-/// rounded to `dtype` on the way.
+/// Copies the arrays in the plan into the state, each array while the next ones are read.
+/// Parameters are rounded to `dtype` in the process.
 ///
 /// # Errors
-/// The checkpoint is damaged, or holds something else than floats.
+/// The checkpoint is damaged, or an array does not hold floats.
 pub fn fill(
     state: &mut TrainState,
     stored: &dyn Stored,
@@ -58,7 +58,7 @@ pub fn fill(
     Ok(())
 }
 
-/// Copies the parameters that the plan names, and nothing else of it, as [`fill`] does.
+/// Copies only the parameters in the plan, as [`fill`] does.
 ///
 /// # Errors
 /// See [`fill`].
@@ -94,7 +94,7 @@ fn read_floats<'a>(
     Ok(())
 }
 
-/// Reads how many updates the optimizer has made; all its counts are the same.
+/// Reads the number of updates of the optimizer; all its counts are the same.
 fn fill_count(state: &mut TrainState, stored: &dyn Stored, source: &str) -> Result<(), TrainError> {
     let array = stored.read(source)?;
     let count = array.to_int().ok_or_else(|| {
@@ -123,7 +123,7 @@ fn check_floats(stored: &dyn Stored, sources: &[&str]) -> Result<(), TrainError>
     }
 }
 
-/// Copies one array to its place, cast and moved to the device there.
+/// Copies one array to its place, where it is cast and moved to the device.
 fn put(state: &mut TrainState, name: &str, tensor: &Tensor, rounded: Option<Kind>) {
     if let Some(parameter) = name.strip_prefix(TARGET) {
         put_param(&state.params, parameter, tensor, rounded);
@@ -141,7 +141,7 @@ fn put_param(params: &Params, name: &str, tensor: &Tensor, rounded: Option<Kind>
     }
 }
 
-/// Every count of updates in T5X's tree: the step, and what optax counts beside it.
+/// Returns every count of updates in T5X's tree: the step, and optax's own counts.
 fn counts(state: &TrainState) -> Vec<(String, i64)> {
     let (count, paths) = state.optimizer.counts();
     let step = (STEP.to_string(), i64::try_from(state.step).expect("steps fit"));
@@ -149,14 +149,14 @@ fn counts(state: &TrainState) -> Vec<(String, i64)> {
     std::iter::once(step).chain(paths).collect()
 }
 
-/// Every float array of the state under T5X's name.
+/// Returns every float array of the state under T5X's name.
 fn arrays(state: &TrainState) -> impl Iterator<Item = (String, &Tensor)> {
     let params = state.params.iter().map(|(name, tensor)| (format!("{TARGET}{name}"), tensor));
     let slots = state.optimizer.arrays();
     params.chain(slots.map(|(name, tensor)| (format!("state/param_states/{name}"), tensor)))
 }
 
-/// Shows an array of floats as a tensor; its bytes are not copied.
+/// Passes an array of floats to `read` as a tensor; its bytes are not copied.
 fn with_tensor<R>(array: &Array, read: impl FnOnce(&Tensor) -> R) -> R {
     let kind = kind(array.dtype).expect("it was seen to be floats");
     let shape: Vec<i64> = array.shape.iter().map(|&extent| extent as i64).collect();
@@ -168,12 +168,12 @@ fn with_tensor<R>(array: &Array, read: impl FnOnce(&Tensor) -> R) -> R {
         strides[axis - 1] = strides[axis] * shape[axis];
     }
     let data = array.data.as_ptr();
-    // SAFETY: an array holds the elements of its shape in C order, aligned as just seen, and outlives
-    // the tensor, which `read` sees by reference only and does not write to.
+    // SAFETY: an array holds the elements of its shape in C order, aligned as checked above, and
+    // outlives the tensor, which `read` gets by reference only and does not write to.
     read(&unsafe { Tensor::from_blob(data, &shape, &strides, kind, Device::Cpu) })
 }
 
-/// libtorch's name of a float type.
+/// Returns libtorch's name of a float type.
 fn kind(dtype: DType) -> Option<Kind> {
     Some(match dtype {
         DType::F64 => Kind::Double,
@@ -184,15 +184,16 @@ fn kind(dtype: DType) -> Option<Kind> {
     })
 }
 
-/// Shows a tensor as bytes on the host, bfloat16 as it is and others as float32; one on the CPU is not copied.
+/// Passes a tensor to `read` as bytes on the host, bfloat16 unchanged and others as float32; one on
+/// the CPU is not copied.
 fn with_view<R>(tensor: &Tensor, read: impl FnOnce(ArrayView<'_>) -> R) -> R {
     let dtype = if tensor.kind() == Kind::BFloat16 { DType::Bf16 } else { DType::F32 };
     let kind = kind(dtype).expect("both are floats");
     let tensor = tensor.detach().to_device(Device::Cpu).to_kind(kind).contiguous();
     let shape: Vec<usize> = tensor.size().iter().map(|&extent| extent as usize).collect();
     let length = tensor.numel() * dtype.size();
-    // SAFETY: a contiguous CPU tensor holds `numel` elements from `data_ptr` on, and lives until `read`
-    // returns.
+    // SAFETY: a contiguous CPU tensor holds `numel` elements from `data_ptr` on, and lives until
+    // `read` returns.
     let data = unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast::<u8>(), length) };
     read(ArrayView { dtype, shape: &shape, data })
 }

@@ -6,15 +6,15 @@ use crate::optim::{OptimError, ParamShape};
 
 use super::model_info::Variable;
 
-/// What the names of parameters begin with in T5X's tree.
+/// The prefix of parameter names in T5X's tree.
 pub const TARGET: &str = "target/";
 
-/// A parameter as the optimizer sees it.
+/// Describes a parameter for the optimizer.
 pub fn param_shape(spec: &ParamSpec) -> ParamShape<'_> {
     ParamShape { name: &spec.name, shape: &spec.shape, axes: &spec.axes }
 }
 
-/// The optimizer's arrays under T5X's names (`param_states/...`), then `step`,
+/// Returns the optimizer's arrays under T5X's names (`param_states/...`), then `step`,
 /// for `model-info.txt`.
 ///
 /// # Errors
@@ -38,7 +38,7 @@ pub fn state_variables(model: &Model) -> Result<Vec<Variable>, OptimError> {
     Ok(out)
 }
 
-/// The count of updates.
+/// Returns the variable with the count of updates.
 pub fn step_variable() -> Variable {
     Variable { name: "step".to_string(), shape: Vec::new(), axes: Vec::new() }
 }

@@ -18,16 +18,16 @@ use super::seeds::{Purpose, derive};
 use super::spec::{Train, TrainerClass, WeightMetricsComputer};
 use super::state::TrainState;
 
-/// Computes updates. Holds nothing that an update changes.
+/// Computes updates. No update changes its fields.
 #[derive(Debug)]
 pub struct Stepper {
-    /// The network, and what is minimized.
+    /// The network and its loss.
     pub forward: Forward,
     /// Learning rate by step.
     pub schedule: LearningRateSchedule,
-    /// Parts a batch is cut into; at least 1.
+    /// Number of parts into which a batch is split; at least 1.
     pub num_microbatches: usize,
-    /// What is measured of gradients and weights.
+    /// The measures of gradients and weights.
     pub watched: Watched,
     /// Seed of the run.
     pub seed: u64,
@@ -35,7 +35,7 @@ pub struct Stepper {
     pub rank: u64,
 }
 
-/// What one update reports.
+/// The report of one update.
 #[derive(Debug)]
 pub struct StepReport {
     /// Sums over the batch.
@@ -47,10 +47,10 @@ pub struct StepReport {
 }
 
 impl Stepper {
-    /// That of a run with this seed, on one device.
+    /// Creates the stepper of a run with this seed, on one device.
     ///
     /// # Errors
-    /// A learning rate that cannot be.
+    /// A learning rate that is not possible.
     pub fn new(spec: &Train, seed: u64, device: Device) -> Result<Self, TrainError> {
         let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
         let schedule = trainer.learning_rate_fn.build();
@@ -87,7 +87,8 @@ impl Stepper {
             let scale = whole.map_or(1.0, |whole| self.normalizer(&micro).unwrap_or(whole) / whole);
             let seed = derive(self.seed, Purpose::Dropout, &[state.step, self.rank, part as u64]);
             let output = self.guarded(state.step, || self.loss(state, &micro, scale, seed))?;
-            // Gradients add up in the parameters; the last ones may be used up as they come.
+            // Gradients add up in the parameters; the last ones may be consumed as they are
+            // computed.
             match part + 1 == parts {
                 false => self.guarded(state.step, || output.loss.backward())?,
                 true => self.update(state, learning_rate, &output.loss, &mut watch)?,
@@ -105,8 +106,8 @@ impl Stepper {
         Ok(StepReport { sums: total.expect("there is at least one part"), learning_rate, weights })
     }
 
-    /// The loss of a part of a batch, as its share of the whole's: microbatches add up to the whole batch's
-    /// loss, whatever it is normalized by.
+    /// Returns the loss of a part of a batch, scaled by its share of the whole: microbatches add up
+    /// to the whole batch's loss under any normalization.
     fn loss(&self, state: &TrainState, batch: &Batch, scale: f64, dropout_seed: u64) -> LossOutput {
         tch::manual_seed(dropout_seed as i64);
         let Forward { model, loss, device } = &self.forward;
@@ -115,7 +116,7 @@ impl Stepper {
         LossOutput { loss, sums: output.sums }
     }
 
-    /// Updates the state with the gradients of `loss` and those that the parameters hold.
+    /// Updates the state with the gradients of `loss` and those already in the parameters.
     fn update(
         &self,
         state: &mut TrainState,
@@ -130,13 +131,13 @@ impl Stepper {
         updated.map_err(|error| TrainError::Unfit(error.to_string()))
     }
 
-    /// What the loss of `batch` is divided by, if anything.
+    /// Returns the divisor of the loss of `batch`, if any.
     fn normalizer(&self, batch: &Batch) -> Option<f64> {
         let factor = normalize(self.forward.loss.loss_normalizing_factor, batch).factor?;
         Some(factor.double_value(&[]))
     }
 
-    /// Runs work of a step.
+    /// Runs `body` as part of a step, and converts failures to errors.
     ///
     /// # Errors
     /// Out of memory, or another failure of libtorch.

@@ -22,7 +22,7 @@ pub const TRAINING_EVAL: &str = "training_eval";
 /// Names of TensorBoard's runs are cut here (T5X `trainer.py`).
 const MAX_NAME_LENGTH: usize = 113;
 
-/// The held-out batches of every task; of none by default.
+/// The held-out batches of every task; no tasks by default.
 #[derive(Default)]
 pub struct TrainEval {
     tasks: Vec<EvalTask>,
@@ -35,8 +35,8 @@ struct EvalTask {
 }
 
 impl TrainEval {
-    /// Reads `eval_steps` batches of every task that has the split. What is logged under `log_dir`
-    /// supersedes what an earlier process logged there of later steps than `first_step`, if there is one.
+    /// Reads `eval_steps` batches of every task that has the split. New logs under `log_dir`
+    /// replace those of an earlier process for steps later than `first_step`, if it is given.
     ///
     /// # Errors
     /// Reading fails, or a split is empty.
@@ -67,25 +67,25 @@ impl TrainEval {
         Ok(Self { tasks })
     }
 
-    /// Sees to it that what was logged is there, whatever happens to this process.
+    /// Ensures that everything logged is stored durably.
     ///
     /// # Errors
-    /// Something of it is lost.
+    /// A part of the logs is lost.
     pub fn settle(&mut self) -> Result<(), TrainError> {
         Ok(self.tasks.iter_mut().try_for_each(|task| task.events.settle())?)
     }
 
-    /// What a store may not have yet of what was logged.
+    /// Returns logged values that a store may not have yet.
     pub fn unsent(&self) -> impl Iterator<Item = Unsent> + '_ {
         self.tasks.iter().filter_map(|task| task.events.unsent())
     }
 
-    /// Whether no task has anything to evaluate.
+    /// Whether no task has batches to evaluate.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
 
-    /// Measures every task and writes the metrics down.
+    /// Measures every task and writes the metrics.
     ///
     /// # Errors
     /// libtorch fails, or `stop` is set between two batches.

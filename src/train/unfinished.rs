@@ -1,15 +1,15 @@
-//! Why an evaluation has no result.
+//! The reasons why an evaluation has no result.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::TrainError;
 
-/// Why an evaluation has no result.
+/// The reason why an evaluation has no result.
 #[derive(Debug)]
 pub enum Unfinished {
-    /// The run was asked to end. Whoever takes it up evaluates again.
+    /// The run was asked to end. The process that continues it evaluates again.
     Asked,
-    /// Something went wrong.
+    /// An error ended the evaluation.
     Failed(TrainError),
 }
 
@@ -19,10 +19,10 @@ impl<E: Into<TrainError>> From<E> for Unfinished {
     }
 }
 
-/// Between two batches: goes on unless the run was asked to end.
+/// Continues between two batches, unless the run was asked to end.
 ///
 /// # Errors
-/// It was.
+/// The run was asked to end.
 pub fn go_on(stop: &AtomicBool) -> Result<(), Unfinished> {
     if stop.load(Ordering::Relaxed) { Err(Unfinished::Asked) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Whether the vocabularies of the data are those of the model, and fit its embedding.
+//! Checks that the vocabularies of the data are those of the model, and fit its embedding.
 
 use crate::data::{DatasetConfig, TaskProvider, subtasks};
 use crate::models::Model;
@@ -9,7 +9,7 @@ use super::error::TrainError;
 /// Compares the features' vocabularies with the model's (T5X `utils.py`, `verify_matching_vocabs`).
 ///
 /// # Errors
-/// They differ, or one has more ids than the model has rows.
+/// The vocabularies differ, or one has more ids than the model has rows.
 pub fn check_vocabularies(
     model: &Model,
     config: &DatasetConfig,
@@ -40,7 +40,7 @@ fn check_same(
         Ok(Some(models)) => format!(
             "model and task vocabularies do not match:\n  task `{task}`: {name}\n  model: {models}\n{remedy}"
         ),
-        // Often it is the library's own, in a bucket, which the user never asked for.
+        // Often this is the library's own vocabulary in a bucket, which the user did not name.
         Err(error) => format!(
             "the vocabulary of task `{task}`, {name}, cannot be compared with the model's: {error}\n{remedy}"
         ),
@@ -48,7 +48,7 @@ fn check_same(
     Err(TrainError::Unfit(error))
 }
 
-/// The name of the expected vocabulary, if the one found is another.
+/// Returns the name of the expected vocabulary, if it differs from the found one.
 fn difference(
     found: &VocabularySpec,
     expected: &VocabularySpec,

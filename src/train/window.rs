@@ -1,4 +1,4 @@
-//! What is measured between two writes of statistics.
+//! The measurements between two writes of statistics.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ pub struct Window {
     waited: Duration,
     metrics: TrainMetrics,
     last_learning_rate: Option<f32>,
-    /// Sums over steps of what is measured of gradients and weights.
+    /// Sums over steps of the measures of gradients and weights.
     weights: BTreeMap<String, f64>,
     uptime: Option<f64>,
 }
@@ -35,7 +35,7 @@ impl Window {
         }
     }
 
-    /// Counts a training step, which waited for its batch as long as given.
+    /// Counts a training step; `waited` is the time it waited for its batch.
     pub fn add(&mut self, report: &StepReport, waited: Duration) {
         self.metrics.add_step(&report.sums, Some(report.learning_rate));
         self.last_learning_rate = Some(report.learning_rate);
@@ -50,18 +50,18 @@ impl Window {
         self.metrics.add_step(sums, None);
     }
 
-    /// Stops the clock. `uptime` is the time since the trainer was made, where that is reported.
+    /// Stops the clock. `uptime` is the time since the trainer was made, if it is reported.
     pub fn finish(&mut self, uptime: Option<Duration>) {
         self.duration = self.started.elapsed();
         self.uptime = uptime.map(|uptime| uptime.as_secs_f64());
     }
 
-    /// Steps counted.
+    /// Returns the number of counted steps.
     pub fn steps(&self) -> u64 {
         self.metrics.num_steps()
     }
 
-    /// Every metric by T5X's tag.
+    /// Returns every metric by T5X's tag.
     pub fn scalars(&self) -> BTreeMap<String, f64> {
         let seconds = self.seconds();
         let window = crate::metrics::Window { seconds, num_devices: 1, uptime: self.uptime };
@@ -70,13 +70,13 @@ impl Window {
         self.metrics.summary(&window).into_iter().chain(weights).collect()
     }
 
-    /// Seconds that the clock ran, or runs.
+    /// Returns the seconds on the clock, running or stopped.
     fn seconds(&self) -> f64 {
         let is_running = self.duration.is_zero();
         if is_running { self.started.elapsed() } else { self.duration }.as_secs_f64()
     }
 
-    /// What the progress line says at `step`.
+    /// Returns the progress line's status at `step`.
     pub fn status(&self, step: u64) -> Status {
         let seconds = self.seconds();
         let scalars = self.scalars();

@@ -1,15 +1,16 @@
-//! Where the time of a step goes: what the profiler recorded, shared out among the parts of the model.
+//! The parts of a step's time: the profiler's records, divided among the parts of the model.
 //!
-//! On a CPU the time of an operation less that of the operations inside of it counts; on a GPU that of its
-//! kernels. It belongs to the innermost part that is marked around it (`nn::profiler::part`). A backward
-//! function belongs to the part of its forward operation; what is marked nowhere, to the part that its name
-//! tells. What is left of the step's time are gaps: there the device has nothing to do.
+//! On a CPU, an operation counts with its time minus that of the operations inside it; on a GPU,
+//! with the time of its kernels. Time belongs to the innermost part that is marked around it
+//! (`nn::profiler::part`). A backward function belongs to the part of its forward operation;
+//! unmarked work to the part that its name indicates. The rest of the step's time are gaps, in
+//! which the device has no work.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::nn::profiler::{Event, EventKind, Part};
 
-/// Names of work that no mark says the part of, operations and kernels. The first that a name contains counts.
+/// Names of operations and kernels outside of any mark, with their parts. The first contained name counts.
 const NAMES: [(&str, Part); 21] = [
     ("attention", Part::Attention),
     ("fmha", Part::Attention),
@@ -34,17 +35,17 @@ const NAMES: [(&str, Part); 21] = [
     ("adafactor", Part::Optimizer),
 ];
 
-/// Whose time it is.
+/// The device whose time is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeline {
-    /// Operations on the CPU: also where a GPU shows no kernels, because the profiler may not look.
+    /// Operations on the CPU; also used on a GPU if the profiler may not record its kernels.
     Host,
     /// Kernels on the GPU.
     Device,
 }
 
 impl Timeline {
-    /// `host` or `device`.
+    /// Returns `host` or `device`.
     pub fn name(self) -> &'static str {
         match self {
             Timeline::Host => "host",
@@ -53,10 +54,10 @@ impl Timeline {
     }
 }
 
-/// The time of a step by what it was spent on.
+/// The time of a step, divided by its use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Breakdown {
-    /// Whose time it is.
+    /// The device whose time is measured.
     pub timeline: Timeline,
     /// Seconds of a step under the profiler, by the clock.
     pub seconds: f64,
@@ -69,7 +70,7 @@ pub struct Breakdown {
 }
 
 impl Breakdown {
-    /// Of events of that many steps, which took `seconds` together.
+    /// Computes the breakdown from events of that many steps, which took `seconds` together.
     pub(super) fn new(events: &[Event], seconds: f64, num_steps: usize) -> Self {
         let operations = Operations::new(events);
         let kernels = events.iter().filter(|event| event.kind == EventKind::Kernel);
@@ -89,22 +90,23 @@ impl Breakdown {
         Self { timeline, seconds, parts, other, gaps: (seconds - busy).max(0.0) }
     }
 
-    /// Name and seconds of each row: the parts, `other` and `gaps`.
+    /// Returns name and seconds of each row: the parts, `other` and `gaps`.
     pub fn rows(&self) -> Vec<(&'static str, f64)> {
         let parts = self.parts.iter().map(|(part, seconds)| (part.name(), *seconds));
         parts.chain([("other", self.other), ("gaps", self.gaps)]).collect()
     }
 }
 
-/// Work and how long it took.
+/// The durations of pieces of work in nanoseconds, each with its part.
 type Work = Vec<(Option<Part>, u64)>;
 
-/// What ran on the host, and inside of what.
+/// The operations on the host, with their nesting.
 struct Operations<'a> {
     events: Vec<&'a Event>,
-    /// The event that each is directly inside of.
+    /// The event that directly contains each event.
     outer: Vec<Option<usize>>,
-    /// The last operation that a thread began before it made a node: the node's own.
+    /// The last operation of a thread before a node was created, which is the operation of the
+    /// node.
     forward: HashMap<(u64, i64), usize>,
 }
 
@@ -124,7 +126,7 @@ impl<'a> Operations<'a> {
             }
             outer.push(open.last().copied());
             open.push(index);
-            // The engine's own ranges have numbers of nodes too.
+            // The engine's own ranges have sequence numbers too.
             let is_forward =
                 event.kind == EventKind::Operation && !event.name.starts_with("autograd::");
             if is_forward && event.sequence >= 0 {
@@ -134,7 +136,7 @@ impl<'a> Operations<'a> {
         Self { events, outer, forward }
     }
 
-    /// Each operation's own time.
+    /// Returns each operation's own time.
     fn work(&self) -> Work {
         let duration = |event: &Event| event.end_ns.saturating_sub(event.start_ns);
         let mut own: Vec<u64> = self.events.iter().map(|event| duration(event)).collect();
@@ -146,7 +148,7 @@ impl<'a> Operations<'a> {
         own.into_iter().enumerate().map(|(index, own)| (self.part(index), own)).collect()
     }
 
-    /// Each kernel's time in which no earlier one runs.
+    /// Returns the part of each kernel's time in which no earlier kernel runs.
     fn work_of(&self, mut kernels: Vec<&Event>) -> Work {
         kernels.sort_by_key(|kernel| kernel.start_ns);
         let operations = self.events.iter().enumerate();
@@ -165,13 +167,13 @@ impl<'a> Operations<'a> {
         kernels.into_iter().map(own).collect()
     }
 
-    /// What an operation is for.
+    /// Returns the part that an operation belongs to.
     fn part(&self, index: usize) -> Option<Part> {
         self.marked(index)
             .or_else(|| self.around(index).find_map(|index| part_of_name(&self.events[index].name)))
     }
 
-    /// The part that is marked around an operation, or around the forward operation that it belongs to.
+    /// Returns the part marked around an operation, or around its forward operation.
     fn marked(&self, index: usize) -> Option<Part> {
         self.around(index).find_map(|index| {
             let event = self.events[index];
@@ -179,7 +181,7 @@ impl<'a> Operations<'a> {
                 EventKind::Range => Part::named(&event.name),
                 EventKind::Backward => {
                     let forward = self.forward.get(&(event.forward_thread, event.sequence))?;
-                    // A forward operation comes first; anything else would go round in circles.
+                    // A forward operation comes first; another order would lead to a cycle.
                     (self.events[*forward].start_ns < event.start_ns)
                         .then(|| self.marked(*forward))
                         .flatten()
@@ -189,7 +191,7 @@ impl<'a> Operations<'a> {
         })
     }
 
-    /// An operation and those that it is inside of, from the innermost.
+    /// Returns an operation and those that contain it, from the innermost.
     fn around(&self, index: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(index), |index| self.outer[*index])
     }
@@ -204,7 +206,7 @@ fn part_of_name(name: &str) -> Option<Part> {
 mod tests {
     use super::*;
 
-    /// An operation of thread 1 between two times.
+    /// Creates an operation of thread 1 between two times.
     fn operation(name: &str, start_ns: u64, end_ns: u64) -> Event {
         Event {
             name: name.to_string(),
@@ -222,7 +224,7 @@ mod tests {
         Event { kind: EventKind::Range, ..operation(part.name(), start_ns, end_ns) }
     }
 
-    /// The rows that are not empty, in nanoseconds, of one step of 100.
+    /// Returns the rows that are not empty, in nanoseconds, for one step of 100.
     fn rows(events: &[Event]) -> Vec<(&'static str, u64)> {
         let breakdown = Breakdown::new(events, 100e-9, 1);
         let sum: f64 = breakdown.rows().iter().map(|(_, seconds)| seconds).sum();
@@ -261,15 +263,15 @@ mod tests {
             ..operation(name, start_ns, end_ns)
         };
         let events = [
-            // Both begin before the node is made; the last one makes it.
+            // Both operations begin before the node is created; the last one creates it.
             forward("aten::to", 1, 2),
             range(Part::Attention, 3, 13),
             forward("aten::mul", 4, 12),
             backward("MulBackward0", 20, 40, 7),
             Event { thread: 2, ..operation("aten::mul", 25, 35) },
-            // A mark inside of the function wins.
+            // A mark inside the function wins.
             Event { thread: 2, ..range(Part::Elementwise, 36, 38) },
-            // A node that no operation is known of.
+            // A node without a known operation.
             backward("AddBackward0", 50, 60, 8),
         ];
         let expected =
@@ -289,7 +291,7 @@ mod tests {
             range(Part::Loss, 0, 5),
             Event { correlation: 3, ..operation("aten::exp_", 1, 4) },
             kernel("vectorized_elementwise_kernel", 10, 20, 3),
-            // Runs beside the first for a while.
+            // Overlaps with the first kernel.
             kernel("sm90_xmma_gemm_bf16", 15, 30, 0),
             kernel("memset", 50, 60, 0),
         ];

@@ -1,4 +1,4 @@
-//! Decoding, timed, and the encoder alone.
+//! Measures the time of decoding, and of the encoder alone.
 
 use tch::Device;
 
@@ -16,29 +16,30 @@ use crate::train::step::Stepper;
 use super::synthetic::{RowKind, batch};
 use super::{Machine, Plan, peak_bytes, synchronize};
 
-/// No token: random parameters would end sequences anywhere, and times would not compare.
+/// An id that no token has: random parameters would end sequences anywhere, and times would not
+/// compare.
 const NEVER: i64 = -1;
 
-/// What was measured of decoding batches.
+/// The results of measuring the decoding of batches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecodeFigures {
-    /// Where.
+    /// The machine of the measurement.
     pub machine: Machine,
     /// Rows, length of the inputs, and tokens that each row is decoded to.
     pub shape: StepShape,
-    /// How sequences are chosen: `beam_search` or `temperature_sample`.
+    /// Name of the decoding method: `beam_search` or `temperature_sample`.
     pub decode_fn: &'static str,
     /// Beams, or samples, per row.
     pub num_decodes: usize,
     /// The timed batches, encoder included.
     pub laps: Laps,
-    /// The encoder alone, of as many batches.
+    /// The encoder alone, for the same number of batches.
     pub encoder: Laps,
-    /// The most memory: of tensors on a GPU, of the process on a CPU.
+    /// Peak memory: of tensors on a GPU, of the process on a CPU.
     pub peak_bytes: u64,
 }
 
-/// Times decoding as a run's evaluation does it, with new parameters. No sequence ends before its last token.
+/// Measures decoding as in a run's evaluation, with new parameters. No sequence ends before its last token.
 ///
 /// # Errors
 /// Lengths are not bound or contradict the decoding function, memory runs out, or libtorch fails.
@@ -98,7 +99,7 @@ fn timed(plan: Plan, mut body: impl FnMut() -> Result<(), TrainError>) -> Result
     Ok(laps)
 }
 
-/// Tokens that a row is decoded to where none ends it.
+/// Returns the number of tokens to which a row is decoded if no token ends it.
 fn num_tokens(prediction: &Prediction, length: usize) -> Result<usize, TrainError> {
     let checked = match &prediction.decode_fn {
         DecodeFn::BeamSearch(search) => search.check(length).map(|limit| {

@@ -1,5 +1,5 @@
-//! How fast the training step and the decoding of a run are: its own model, optimizer, shapes and precision, on
-//! full rows of made-up tokens. No data are read and nothing is written.
+//! Measures the speed of a run's training step and decoding: its own model, optimizer, shapes and
+//! precision, on full rows of made-up tokens. No data are read and nothing is written.
 
 mod breakdown;
 mod decode;
@@ -15,7 +15,7 @@ pub use breakdown::{Breakdown, Timeline};
 pub use decode::{DecodeFigures, bench_decode};
 pub use train_step::{TrainStepFigures, bench_train_step};
 
-/// How often something is done.
+/// The numbers of repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Repetitions before the clock starts.
@@ -24,19 +24,19 @@ pub struct Plan {
     pub steps: usize,
 }
 
-/// Where it was measured.
+/// The machine of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
     /// The device's name, or `cpu`.
     pub device: String,
     /// Threads of libtorch on a CPU; `None` on a GPU.
     pub num_threads: Option<i32>,
-    /// What the device can do at most, in operations a second, where that is known: dense products in bfloat16.
+    /// Peak dense bfloat16 operations a second of the device, if known.
     pub peak_flops: Option<f64>,
 }
 
-/// What NVIDIA says of dense products in bfloat16, by the beginnings of products' names after `NVIDIA `; the
-/// first that fits counts.
+/// NVIDIA's figures for dense products in bfloat16, by the beginnings of product names after
+/// `NVIDIA `; the first that fits counts.
 const PEAK_FLOPS: [(&str, f64); 7] = [
     ("H100 PCIe", 756e12),
     ("H100 NVL", 835e12),
@@ -48,7 +48,7 @@ const PEAK_FLOPS: [(&str, f64); 7] = [
 ];
 
 impl Machine {
-    /// That of a device.
+    /// Describes the machine of a device.
     pub fn of(device: Device) -> Self {
         let cuda = match device {
             Device::Cuda(index) => cuda_devices().into_iter().nth(index),
@@ -74,14 +74,14 @@ fn peak_flops(device: &str) -> Option<f64> {
     found.map(|(_, peak)| *peak)
 }
 
-/// Waits until the device has done what it was given.
+/// Waits until the device has finished its work.
 fn synchronize(device: Device) {
     if let Device::Cuda(index) = device {
         tch::Cuda::synchronize(index as i64);
     }
 }
 
-/// The most memory: of tensors since this was asked last on a GPU, of the process since it began on a CPU.
+/// Returns peak memory: of tensors since the last call on a GPU, of the process since its start on a CPU.
 fn peak_bytes(device: Device) -> u64 {
     match device_memory(device) {
         Some(memory) => memory.peak_bytes as u64,

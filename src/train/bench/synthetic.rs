@@ -1,21 +1,21 @@
-//! Batches of tokens that mean nothing.
+//! Batches of random tokens.
 
 use tch::{Kind, Tensor};
 
 use crate::models::memory::StepShape;
 use crate::models::{Batch, Packing};
 
-/// Whether rows look packed.
+/// The layout of rows: plain or packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowKind {
     /// One example a row, without padding.
     Plain,
-    /// Two examples a row, and some padding behind them.
+    /// Two examples a row, with some padding after them.
     Packed,
 }
 
-/// A batch of that shape, on the CPU like those of the data pipeline, with ids below `vocab_size`; the same for
-/// the same seed.
+/// Creates a batch of that shape, on the CPU like those of the data pipeline, with ids below
+/// `vocab_size`; the same seed gives the same batch.
 pub(super) fn batch(shape: StepShape, vocab_size: usize, kind: RowKind, seed: u64) -> Batch {
     tch::manual_seed(seed as i64);
     let ids = |length| segments(kind, shape.rows, length);
@@ -36,7 +36,7 @@ pub(super) fn batch(shape: StepShape, vocab_size: usize, kind: RowKind, seed: u6
     }
 }
 
-/// Which example each position belongs to, 0 for padding: int64 `[rows, length]`.
+/// Returns the example number of each position, 0 for padding: int64 `[rows, length]`.
 fn segments(kind: RowKind, rows: usize, length: usize) -> Tensor {
     let (first, real) = match kind {
         RowKind::Plain => (length, length),
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!([0, 1, 2].map(|id| counts(ids, id)), [2 * 2, 2 * 40, 2 * 22]);
         assert_eq!([1, 2].map(|id| counts(&packing.decoder_segment_ids, id)), [2 * 2, 2]);
         assert_eq!(counts(&batch.encoder_input_tokens, 0), 2 * 2);
-        // Each example's targets begin anew.
+        // Each example's targets start over.
         assert_eq!(counts(&batch.decoder_input_tokens, 0), 2 * 2);
         assert_eq!(batch.decoder_loss_weights.sum(Kind::Float).double_value(&[]), 6.0);
     }

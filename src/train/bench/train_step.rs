@@ -1,4 +1,4 @@
-//! The training step, timed, and where its time goes.
+//! Measures the training step and the parts of its time.
 
 use tch::Device;
 
@@ -17,29 +17,29 @@ use super::breakdown::Breakdown;
 use super::synthetic::{RowKind, batch};
 use super::{Machine, Plan, peak_bytes, synchronize};
 
-/// Steps under the profiler. They come last, so that it disturbs no other.
+/// Number of steps under the profiler. They come last, so that the profiler disturbs no other step.
 const PROFILED: usize = 2;
 
-/// What was measured of training steps.
+/// The results of measuring training steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainStepFigures {
-    /// Where.
+    /// The machine of the measurement.
     pub machine: Machine,
     /// Rows and lengths of a batch.
     pub shape: StepShape,
     /// The timed steps.
     pub laps: Laps,
-    /// What each step minimized, from the first one that warmed up.
+    /// The loss of each step, from the first one of the warmup.
     pub losses: Vec<f64>,
     /// Operations of the model in a step.
     pub flops: f64,
-    /// The most memory: of tensors on a GPU, of the process on a CPU.
+    /// Peak memory: of tensors on a GPU, of the process on a CPU.
     pub peak_bytes: u64,
-    /// Where the time of a step goes.
+    /// The parts of a step's time.
     pub breakdown: Breakdown,
 }
 
-/// Times the training steps of a run on a device, from new parameters on.
+/// Measures the training steps of a run on a device, starting with new parameters.
 ///
 /// # Errors
 /// Lengths are not bound, memory runs out, or libtorch fails.
@@ -49,7 +49,7 @@ pub fn bench_train_step(
     plan: Plan,
 ) -> Result<TrainStepFigures, TrainError> {
     let shape = training_shape(spec)?;
-    // Nothing is saved, so no memory is set aside for that.
+    // Nothing is saved, so no memory is reserved for saving.
     let checkpoint_cfg = CheckpointConfig { save: None, ..spec.checkpoint_cfg.clone() };
     foresee_shortage(&Train { checkpoint_cfg, ..spec.clone() }, device)?;
     let seed = spec.random_seed.unwrap_or(0) as u64;

@@ -1,4 +1,4 @@
-//! What the spec of an evaluation alone shows to be wrong, before anything is built.
+//! Mistakes that are visible in the spec of an evaluation alone, found before anything is built.
 
 use crate::checkpoint::RestoreCheckpointConfig;
 use crate::models::Model;
@@ -9,7 +9,7 @@ use super::spec::{Evaluate, TrainEvalDatasets};
 /// Finds the first mistake.
 ///
 /// # Errors
-/// It.
+/// The first mistake.
 pub fn check_evaluate(spec: &Evaluate) -> Result<(), UnfitSpec> {
     let Model::EncoderDecoder(model) = &spec.model;
     check_path("EVAL_OUTPUT_DIR", &spec.output_dir)?;

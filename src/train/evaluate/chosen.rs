@@ -1,4 +1,4 @@
-//! Which checkpoints are evaluated, and in which order.
+//! The checkpoints to evaluate, and their order.
 
 use std::collections::BTreeSet;
 
@@ -9,21 +9,21 @@ use super::done::{DoneCheckpoints, step_in};
 use super::spec::Evaluate;
 use super::wanted::Wanted;
 
-/// Which checkpoints are evaluated.
+/// The checkpoints to evaluate.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// Those to evaluate, in this order.
+    /// The paths, in the order of evaluation.
     pub paths: Vec<Path>,
-    /// How many are left out since they were evaluated before.
+    /// Number of checkpoints that are left out because they were evaluated before.
     pub num_done: usize,
 }
 
-/// What is left to evaluate. A slip in the last path of several should not show after hours, so all are looked
-/// at as far as they can be without their arrays; those of mode 'all' when their turn comes, since a damaged
-/// one may be left out.
+/// Chooses the checkpoints that are left to evaluate. A typing error in the last of several paths
+/// should not appear after hours, so all are checked as far as possible without their arrays. Those
+/// of mode 'all' are checked in their turn, since a damaged one may be left out.
 ///
 /// # Errors
-/// A path that is not what the mode needs, or that holds another model.
+/// A path that does not fit the mode, or that holds another model.
 pub fn choose(
     spec: &Evaluate,
     done: &DoneCheckpoints,
@@ -37,7 +37,7 @@ pub fn choose(
     Ok(chosen)
 }
 
-/// What an evaluation would choose now.
+/// Returns the checkpoints that an evaluation would choose now.
 ///
 /// # Errors
 /// Those of the choice.
@@ -46,8 +46,9 @@ pub fn left_to_evaluate(spec: &Evaluate) -> Result<Chosen, CheckpointError> {
     choose(spec, &done, &Wanted::new(spec))
 }
 
-/// What the mode stands for: 'specific' for the paths as given; 'latest' for the newest of the first folder
-/// that has one; 'all' for those of every folder by step, without the ones that are done.
+/// Returns the checkpoints that the mode selects: 'specific' the given paths; 'latest' the newest
+/// of the first folder that has one; 'all' those of every folder by step, without the ones that are
+/// done.
 fn meant(
     config: &RestoreCheckpointConfig,
     done: &DoneCheckpoints,
@@ -70,7 +71,7 @@ fn meant(
     }
 }
 
-/// What tells a place from others, however it is spelled.
+/// Returns a text that identifies a place, independent of its spelling.
 fn place(path: &Path) -> String {
     let real = path.local().ok().and_then(|local| local.canonicalize().ok());
     real.map_or_else(|| path.to_string(), |local| local.display().to_string())
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
     use crate::checkpoint::CheckpointPaths;
 
-    /// Folders `a` and `b` with a file `checkpoint` in each checkpoint of these names.
+    /// Creates folders `a` and `b` with a file `checkpoint` in each checkpoint of these names.
     fn folders(checkpoints: &[&str]) -> (tempfile::TempDir, Path) {
         let dir = tempfile::tempdir().unwrap();
         let root = Path::try_from(dir.path()).unwrap();

@@ -1,5 +1,5 @@
-//! The checkpoints that were evaluated, in T5X's file `eval.MIXTURE.ckpt`: one path a line, by step. Restore
-//! mode 'all' leaves them out.
+//! The checkpoints that were evaluated, in T5X's file `eval.MIXTURE.ckpt`: one path a line, by
+//! step. Restore mode 'all' skips them.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub struct DoneCheckpoints {
 }
 
 impl DoneCheckpoints {
-    /// Those that an evaluation need not do again.
+    /// Returns the checkpoints that an evaluation may skip.
     ///
     /// # Errors
     /// The list cannot be read.
@@ -23,7 +23,7 @@ impl DoneCheckpoints {
         Self::read(&Path::parse(&spec.output_dir)?, &spec.dataset_cfg.mixture_or_task_name)
     }
 
-    /// Those that a folder of results lists; none where it lists nothing.
+    /// Returns the checkpoints that a folder of results lists; none without a list.
     ///
     /// # Errors
     /// The list cannot be read.
@@ -33,24 +33,25 @@ impl DoneCheckpoints {
         Ok(Self { file, paths })
     }
 
-    /// The list.
+    /// Returns the path of the list.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Whether the checkpoint is among them.
+    /// Whether the list contains the checkpoint.
     pub fn holds(&self, checkpoint: &Path) -> bool {
         self.paths.contains(checkpoint.as_str())
     }
 
-    /// One of them that is of a step, as its path tells.
+    /// Returns a listed checkpoint whose path ends in the step.
     pub fn of_step(&self, step: u64) -> Option<String> {
         self.paths.iter().find(|path| final_number(path) == Some(step)).cloned()
     }
 
-    /// Lists one more, beside what another process has listed since: whoever reads meanwhile, or after a
-    /// crash, finds the old list or the new one. A path that ends in no step is left out. Mode 'all' never
-    /// comes upon one, and T5X, which sorts the list, would refuse it.
+    /// Adds a checkpoint to the list, together with those that another process has added since. A
+    /// reader during the write, or after a crash, finds the old list or the new one. A path that
+    /// ends in no step is left out: mode 'all' never selects one, and T5X, which sorts the list,
+    /// would refuse it.
     ///
     /// # Errors
     /// The list cannot be written.
@@ -80,8 +81,8 @@ fn read(file: &Path) -> Result<BTreeSet<String>, StorageError> {
     }
 }
 
-/// The step in which the path of a checkpoint ends: `checkpoint_N`, `model.ckpt-N`, or any other (T5X
-/// `eval.py`).
+/// Returns the step in which the path of a checkpoint ends: `checkpoint_N`, `model.ckpt-N`, or any
+/// other (T5X `eval.py`).
 pub fn step_in(checkpoint: &Path) -> Option<u64> {
     final_number(checkpoint.as_str())
 }

@@ -1,7 +1,8 @@
 //! `gimlet eval`: T5X's `evaluate`, which measures checkpoints and trains nothing.
 //!
-//! The spec, its check, the choice of checkpoints and the list of those that are done are torch-free;
-//! `run` restores the parameters of one checkpoint after another and shows them the same examples.
+//! The spec, its check, the choice of checkpoints and the list of those that are done are
+//! torch-free; `run` restores the parameters of one checkpoint after another and evaluates the same
+//! examples with each.
 
 mod check;
 mod chosen;

@@ -1,4 +1,4 @@
-//! The evaluation at work: one checkpoint after another meets the same examples.
+//! The run of an evaluation: evaluates one checkpoint after another on the same examples.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -30,22 +30,22 @@ use super::spec::{Evaluate, TrainEvalDatasets};
 use super::wanted::Wanted;
 use super::weights::{Restored, Weights};
 
-/// Reasons that a message quotes.
+/// The greatest number of reasons that a message quotes.
 const MAX_REASONS: usize = 4;
 
-/// What came of an evaluation.
+/// The result of an evaluation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evaluations {
-    /// How many checkpoints were evaluated.
+    /// Number of evaluated checkpoints.
     pub count: usize,
-    /// What is wrong with those that were left out.
+    /// Error messages of the checkpoints that were left out.
     pub damaged: Vec<String>,
-    /// Whether it was asked to end before the last of them.
+    /// Whether a request to end came before the last of them.
     pub is_interrupted: bool,
 }
 
-/// Evaluates checkpoints. `takeover` says what to do with an output folder of a bucket that another process
-/// seems to write into.
+/// Evaluates checkpoints. `takeover` decides about an output folder in a bucket into which another
+/// process seems to write.
 ///
 /// # Errors
 /// See [`TrainError`]; results already written stay whole. In mode 'all' damaged checkpoints are no errors:
@@ -57,7 +57,7 @@ pub fn evaluate(
 ) -> Result<Evaluations, TrainError> {
     check_evaluate(spec)?;
     let output_dir = Path::parse(&spec.output_dir)?;
-    // Two that wrote into one folder would lose results of each other.
+    // Two processes that write into one folder would lose each other's results.
     let held = occupy(&output_dir, takeover)?;
     let (done, wanted) = (DoneCheckpoints::of(spec)?, Wanted::new(spec));
     let chosen = choose(spec, &done, &wanted)?;
@@ -84,7 +84,7 @@ pub fn evaluate(
              utils.DatasetConfig.split to one that it has"
         )));
     }
-    // Nothing is written before this line: what cannot start leaves no trace.
+    // Nothing is written before this line: an evaluation that cannot start leaves no files.
     output_dir.create_dir_all()?;
     let _held = match held {
         None => Some(take(&output_dir, takeover)?),
@@ -102,14 +102,14 @@ fn say_what_is_done(chosen: &Chosen, done: &DoneCheckpoints) {
     }
 }
 
-/// Where tensors lie in the host's memory, taking more than there is may end the process without a word.
+/// Refuses a model that exceeds the host's memory, which could end the process without a message.
 fn refuse_shortage(spec: &Evaluate, context: &Context<'_>) -> Result<(), TrainError> {
     let available = available_on_host().filter(|_| !context.device.is_cuda());
     let message = available.and_then(|available| parameter_shortage(&spec.model, available));
     message.map_or(Ok(()), |message| Err(TrainError::Unfit(message)))
 }
 
-/// What is measured by the training loss; nothing where no trainer is bound.
+/// Creates the evaluation by the training loss; an empty one if no trainer is bound.
 fn train_eval(
     spec: &Evaluate,
     context: &Context<'_>,
@@ -124,7 +124,7 @@ fn train_eval(
     TrainEval::new(held_out, eval_steps, &output_dir.join(TRAINING_EVAL), None)
 }
 
-/// What is decoded; `None` where no evaluator is bound.
+/// Creates the evaluation by decoding; `None` if no evaluator is bound.
 fn infer_eval(
     spec: &Evaluate,
     context: &Context<'_>,
@@ -143,13 +143,13 @@ fn infer_eval(
     Ok(Some(infer_eval))
 }
 
-/// Whether the metrics are told by a logger.
+/// Whether a logger prints the metrics.
 fn logs_to_console(spec: &Evaluate) -> bool {
     let loggers = spec.inference_evaluator_cls.iter().flat_map(|evaluator| &evaluator.0.logger_cls);
     loggers.into_iter().any(|logger| matches!(logger.0, Logger::PyLogging(_)))
 }
 
-/// Locks the folder of results where it exists.
+/// Locks the folder of results if it exists.
 fn occupy(output_dir: &Path, takeover: Takeover) -> Result<Option<Occupied>, TrainError> {
     output_dir.is_dir()?.then(|| take(output_dir, takeover)).transpose()
 }
@@ -164,7 +164,7 @@ fn take(output_dir: &Path, takeover: Takeover) -> Result<Occupied, TrainError> {
     })
 }
 
-/// An evaluation under way.
+/// An evaluation in progress.
 struct Evaluation<'a> {
     weights: Weights,
     forward: Forward,
@@ -197,7 +197,7 @@ impl Evaluation<'_> {
         Ok(outcome)
     }
 
-    /// Measures one checkpoint, and lists it as done once its results are safe.
+    /// Evaluates one checkpoint, and lists it as done once its results are safe.
     fn checkpoint(&mut self, path: &Path) -> Result<(), Unfinished> {
         let Restored { step, params } = self.weights.restore(path)?;
         telemetry::notice(&format!("evaluating step {step} from {path}"));
@@ -222,11 +222,11 @@ impl Evaluation<'_> {
     }
 }
 
-/// What is wrong with a checkpoint of a folder, if it is damaged; one that a run has removed meanwhile is no
-/// more, and not missed.
+/// Returns the damage of a checkpoint that is left out; `None` if a run has deleted it in the
+/// meantime, which is no mistake.
 ///
 /// # Errors
-/// Anything else.
+/// Any other error.
 fn left_out(path: &Path, error: CheckpointError) -> Result<Option<String>, TrainError> {
     let is_missing = matches!(&error, CheckpointError::Storage(missing) if missing.is_not_found());
     if (is_missing || error.is_damage()) && is_gone(path)? {
@@ -234,7 +234,7 @@ fn left_out(path: &Path, error: CheckpointError) -> Result<Option<String>, Train
         return Ok(None);
     }
     let is_users = matches!(error, CheckpointError::OtherModel(_) | CheckpointError::Assignment(_));
-    // What may pass would be the same with the next one.
+    // Temporary errors would be the same with the next checkpoint.
     if is_users || error.may_pass() {
         return Err(error.into());
     }
@@ -245,12 +245,12 @@ fn left_out(path: &Path, error: CheckpointError) -> Result<Option<String>, Train
 
 /// Whether a run has removed a checkpoint, or is about to.
 fn is_gone(path: &Path) -> Result<bool, CheckpointError> {
-    // TensorFlow's are files that share a prefix.
+    // TensorFlow's checkpoints are files that share a prefix.
     let is_there = path.exists()? || index_of(path).exists()?;
     Ok(!is_there || is_unfinished(path)?)
 }
 
-/// Says what was measured, a line for each task.
+/// Prints the metrics, a line for each task.
 fn tell(path: &Path, step: u64, metrics: &MetricsByTask) {
     for (task, metrics) in metrics {
         let numbers = metrics.iter().map(|(metric, value)| format!("{metric} {value:.3}"));

@@ -18,41 +18,41 @@ use crate::train::spec::{SummarizeConfig, SummarizeGinConfig, Trainer, TrainerCl
     )
 )]
 pub struct Evaluate {
-    /// What is measured: module and vocabularies. Its optimizer has no effect.
+    /// The evaluated model: module and vocabularies. Its optimizer has no effect.
     pub model: Model,
     /// The examples.
     pub dataset_cfg: DatasetConfig,
-    /// Which checkpoints; of these the parameters are read, and never the optimizer's state.
+    /// The checkpoints; only their parameters are read, never the optimizer's state.
     pub restore_checkpoint_cfg: RestoreCheckpointConfig,
-    /// How the model lies over devices.
+    /// Partitioning of the model over devices.
     pub partitioner: Partitioner,
     /// Folder of the results and the configuration.
     pub output_dir: String,
-    /// How decoded examples are scored; None decodes nothing.
+    /// Scoring of decoded examples; None decodes nothing.
     #[gin(default = Some(Ref(Evaluator::default())))]
     pub inference_evaluator_cls: Option<Ref<Evaluator>>,
     /// Whether the training loss of the examples is measured too: `@trainer.Trainer`.
     #[gin(default = None)]
     pub training_evaluator_cls: Option<TrainingEvaluator>,
-    /// How the configuration is written down.
+    /// Method of writing the configuration.
     #[gin(default = Ref(SummarizeConfig::Gin(SummarizeGinConfig {})))]
     pub summarize_config_fn: Ref<SummarizeConfig>,
-    /// How many batches the training loss is measured on.
+    /// Number of batches on which the training loss is measured.
     #[gin(default = Ref(TrainEvalDatasets::Training(GetTrainingEvalDatasets { eval_steps: None })))]
     pub train_eval_get_dataset_fn: Ref<TrainEvalDatasets>,
-    /// Seed of parameters that a checkpoint lacks; `fallback_to_scratch` needs one.
+    /// Seed of parameters that a checkpoint does not have; `fallback_to_scratch` needs one.
     #[gin(default = None)]
     pub fallback_init_rng: Option<i64>,
 }
 
-/// What makes the batches that the training loss is measured on.
+/// The source of the batches on which the training loss is measured.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum TrainEvalDatasets {
     /// T5X's own.
     Training(GetTrainingEvalDatasets),
 }
 
-/// The batches that the training loss is measured on. Source: T5X `utils.py`.
+/// The batches on which the training loss is measured. Source: T5X `utils.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "t5x.utils.get_training_eval_datasets",
@@ -67,12 +67,12 @@ pub enum TrainEvalDatasets {
     )
 )]
 pub struct GetTrainingEvalDatasets {
-    /// Batches of each task. `train` gives it, `evaluate` does not.
+    /// Batches of each task. `train` supplies it, `evaluate` does not.
     #[gin(default = None)]
     pub eval_steps: Option<u64>,
 }
 
-/// A trainer that only measures. It is known by its class alone: `evaluate` gives it what a trainer needs.
+/// A trainer that only measures. Only its class matters: `evaluate` supplies the arguments of a trainer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingEvaluator;
 

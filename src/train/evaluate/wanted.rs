@@ -1,4 +1,5 @@
-//! What an evaluation takes of a checkpoint: the parameters, and never the optimizer's state.
+//! The part of a checkpoint that an evaluation needs: the parameters, without the optimizer's
+//! state.
 
 use crate::checkpoint::{
     CheckpointError, Mismatch, Plan, RestoreCheckpointConfig, Shapes, Stored, open,
@@ -8,26 +9,26 @@ use crate::train::state_layout::{TARGET, state_variables};
 
 use super::spec::Evaluate;
 
-/// The parameters of a model, as checkpoints hold them.
+/// The parameters of a model, as they are named in checkpoints.
 pub struct Wanted {
-    /// How they are restored.
+    /// Options of the restoration.
     pub config: RestoreCheckpointConfig,
     needs: Shapes,
-    /// What else the state of a training consists of.
+    /// Names of the other variables in the state of a training.
     rest: Vec<String>,
 }
 
 impl Wanted {
-    /// Those of the model that is evaluated.
+    /// Returns the parameters of the evaluated model.
     pub fn new(spec: &Evaluate) -> Self {
         let params = spec.model.param_tree().into_iter();
         let needs = params.map(|param| (target(&param.name), param.shape));
-        // An optimizer whose rules do not cover the model is no matter here.
+        // Here it does not matter if the optimizer's rules do not cover the model.
         let rest = state_variables(&spec.model).unwrap_or_default();
         Self {
             needs: needs.collect(),
             rest: rest.into_iter().map(|variable| format!("state/{}", variable.name)).collect(),
-            // The optimizer's state is left unread, in TensorFlow's format too (T5X `eval.py`).
+            // The optimizer's state is not read, in TensorFlow's format too (T5X `eval.py`).
             config: RestoreCheckpointConfig {
                 strict: false,
                 ..spec.restore_checkpoint_cfg.clone()
@@ -35,10 +36,10 @@ impl Wanted {
         }
     }
 
-    /// Where in the checkpoint they come from.
+    /// Returns the plan of reading them from the checkpoint.
     ///
     /// # Errors
-    /// It holds another model.
+    /// The checkpoint holds another model.
     pub fn plan(&self, stored: &dyn Stored) -> Result<Plan, CheckpointError> {
         self.config.plan_part(stored, &self.needs, &self.rest).map_err(|error| match error {
             CheckpointError::OtherModel(mismatch) => CheckpointError::OtherModel(Mismatch {
@@ -49,22 +50,23 @@ impl Wanted {
         })
     }
 
-    /// Checks that the checkpoint is there and holds them, as far as that shows without its arrays.
+    /// Checks that the checkpoint exists and contains the parameters, as far as possible without
+    /// its arrays.
     ///
     /// # Errors
-    /// It is not, or does not.
+    /// The checkpoint does not exist, or does not contain them.
     pub fn check(&self, path: &Path) -> Result<(), CheckpointError> {
         self.plan(open(path)?.as_ref()).map(drop)
     }
 }
 
-/// Without the state of an optimizer, which nobody misses.
+/// Removes the state of an optimizer, which an evaluation does not need.
 fn parameters(mut names: Vec<String>) -> Vec<String> {
     names.retain(|name| name.starts_with(TARGET));
     names
 }
 
-/// The name of a parameter in T5X's tree.
+/// Returns the name of a parameter in T5X's tree.
 pub fn target(name: &str) -> String {
     format!("{TARGET}{name}")
 }

@@ -1,4 +1,4 @@
-//! The parameters of one checkpoint after another, on a device.
+//! Reads the parameters of one checkpoint after another to a device.
 
 use tch::{Device, Tensor};
 
@@ -18,21 +18,21 @@ use super::wanted::{Wanted, target};
 pub struct Weights {
     wanted: Wanted,
     params: Vec<ParamSpec>,
-    /// Of parameters that a checkpoint lacks, where they may be initialized.
+    /// Seed of parameters that a checkpoint does not have, if they may be initialized.
     seed: u64,
     device: Device,
 }
 
 /// The parameters of a step.
 pub struct Restored {
-    /// The step; 0 where the checkpoint's format has none.
+    /// The step; 0 if the checkpoint's format has none.
     pub step: u64,
     /// The parameters.
     pub params: Params,
 }
 
 impl Weights {
-    /// For the model that is evaluated, on a device.
+    /// Creates a reader for the evaluated model, on a device.
     pub fn new(spec: &Evaluate, wanted: Wanted, device: Device) -> Self {
         let seed = spec.fallback_init_rng.unwrap_or(0) as u64;
         Self { wanted, params: spec.model.param_tree(), seed, device }
@@ -57,7 +57,7 @@ impl Weights {
         Ok(Restored { step: stored.step()?, params })
     }
 
-    /// Room for every parameter; those that the checkpoint lacks are drawn.
+    /// Allocates every parameter; those that the checkpoint does not have are drawn.
     fn allocate(&self, plan: &Plan) -> Params {
         let is_lacking = |param: &&ParamSpec| plan.from_scratch.contains(&target(&param.name));
         let (lacking, stored): (Vec<&ParamSpec>, Vec<&ParamSpec>) =
