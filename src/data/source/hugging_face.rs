@@ -1,4 +1,4 @@
-//! Data sets in the layouts of the Hugging Face hub and of `datasets`.
+//! Data sets in the formats of the Hugging Face hub and of `datasets`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::gin::Configurable;
 use crate::storage::Path;
 
 /// A data set of the Hugging Face hub, or one that `datasets` saved (`save_to_disk`): Parquet,
-/// Arrow, JSON, CSV or text files found as `load_dataset` finds them, by the README's `configs` or by
-/// split names in folders and files (`data/train-00000-of-00002.parquet`, `valid.json`). It stands
-/// in for the `FunctionDataSource` over `load_dataset` of Python tasks. Gimlet's own.
+/// Arrow, JSON, CSV or text files found as `load_dataset` finds them, by the README's `configs` or
+/// by split names in folders and files (`data/train-00000-of-00002.parquet`, `valid.json`). It
+/// replaces the `FunctionDataSource` over `load_dataset` of Python tasks. Gimlet's own.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "seqio.HuggingFaceDataSource",
@@ -34,20 +34,21 @@ use crate::storage::Path;
 )]
 pub struct HuggingFaceDataSource {
     /// Name on the hub (`dumitrescustefan/rlm`), read at `hf://datasets/NAME`; or any folder, with
-    /// its scheme or beginning in `/` or `.`.
+    /// its scheme or beginning with `/` or `.`.
     pub path: String,
-    /// The configuration (the hub's "subset"): one of the README's, else the folder of that name.
+    /// The configuration (the hub's "subset"): one of the README's, otherwise the folder of that
+    /// name.
     #[gin(default = None)]
     pub name: Option<String>,
-    /// A folder within it (the hub's `data_dir`).
+    /// A folder within the data set (the hub's `data_dir`).
     #[gin(default = None)]
     pub data_dir: Option<String>,
-    /// Split to globs below it, where names do not tell.
+    /// Split to globs below the folder, if file names do not contain the split.
     #[gin(default = None)]
     pub data_files: Option<BTreeMap<String, FilePattern>>,
-    /// The task's splits: all if None, those listed, or each with what it is of the data set, such as
-    /// 'train+validation' or 'train[:90%]'; a bound beyond the end is the end. For a part, files other
-    /// than Parquet are read once to count their examples.
+    /// The task's splits: all if None, those listed, or each with its part of the data set, such as
+    /// 'train+validation' or 'train[:90%]'; a bound beyond the end is the end. For a part, files
+    /// other than Parquet are read once to count their examples.
     #[gin(default = None)]
     pub split: Option<TfdsSplits>,
     /// The commit, branch or tag on the hub.
@@ -59,7 +60,7 @@ pub struct HuggingFaceDataSource {
     /// Features to keep; all if None.
     #[gin(default = None)]
     pub columns: Option<Vec<String>>,
-    /// Split to its number of examples, where known.
+    /// Split to its number of examples, if known.
     #[gin(default = None)]
     pub num_input_examples: Option<BTreeMap<String, u64>>,
     /// Files read in turn.
@@ -68,16 +69,16 @@ pub struct HuggingFaceDataSource {
     /// Records taken from a file before the next one's turn.
     #[gin(default = 16)]
     pub block_length: usize,
-    /// What is done with a record that cannot be read.
+    /// Handling of a record that cannot be read.
     #[gin(default = OnBadRecord::Error)]
     pub on_bad_record: OnBadRecord,
-    /// Records that may be skipped before it is an error after all.
+    /// Maximum number of records that are skipped; more are an error.
     #[gin(default = 1000)]
     pub max_bad_records: u64,
 }
 
 impl HuggingFaceDataSource {
-    /// All of a data set.
+    /// The whole data set.
     pub fn new(path: &str) -> Self {
         Self {
             path: path.to_string(),
@@ -96,7 +97,7 @@ impl HuggingFaceDataSource {
         }
     }
 
-    /// `NAME` is `hf://datasets/NAME`; anything that is a path already is that folder.
+    /// The root folder: `NAME` becomes `hf://datasets/NAME`; a path stays that folder.
     fn root(&self) -> Result<Path, DataError> {
         let is_path = self.path.contains("://") || self.path.starts_with(['/', '.']);
         let path = match &self.revision {
@@ -112,7 +113,7 @@ impl HuggingFaceDataSource {
         Ok(self.data_dir.as_ref().map_or(root.clone(), |data_dir| root.join(data_dir)))
     }
 
-    /// Where the files of the splits are named.
+    /// The layout of the data set: the source of its splits' file names.
     fn layout(&self) -> Result<Layout, DataError> {
         let root = self.root()?;
         if let Some(data_files) = &self.data_files {
@@ -144,7 +145,7 @@ impl HuggingFaceDataSource {
         }
     }
 
-    /// What the README says of the configuration.
+    /// The folder and files in the README's entry of the configuration.
     fn of_readme(&self, root: &Path) -> Result<Option<NamedFiles>, DataError> {
         let file = root.join("README.md");
         if !file.exists()? {
@@ -179,26 +180,26 @@ impl HuggingFaceDataSource {
         }))
     }
 
-    /// What the reader must know of a file of that name.
+    /// The format of a file, by its name.
     fn format(&self, path: &Path, rows: &Arc<RowOptions>) -> Result<Format, DataError> {
         let format = format_of(path.file_name(), self.field.as_deref(), rows);
         format.ok_or_else(|| DataError::UnknownFormat { file: path.to_string() })
     }
 }
 
-/// Files whose examples are counted by asking each.
+/// Maximum number of files that are opened to count their examples.
 const MOST_FILES_ASKED: usize = 100;
 
-/// A folder, and the files of splits below it where they are listed.
+/// A folder, and the files of splits below it if they are listed.
 type NamedFiles = (Path, Option<BTreeMap<String, FilePattern>>);
 
-/// How a data set says which files make up its splits.
+/// The source of the file names of a data set's splits.
 enum Layout {
     /// Globs by split.
     Patterns { root: Path, patterns: BTreeMap<String, FilePattern> },
-    /// As `save_to_disk` leaves it.
+    /// A folder written by `save_to_disk`.
     Saved(Saved),
-    /// The names of files and folders below one.
+    /// The names of files and folders below a folder.
     Names(Path),
 }
 
@@ -238,7 +239,7 @@ impl SplitCounts for HubSplits<'_> {
         Beyond::Clipped
     }
 
-    /// Only Parquet tells without being read.
+    /// Counts the examples of files; only Parquet files are not read for that.
     fn count(&self, files: &[SourceFile]) -> Result<Vec<Arc<Counted>>, DataError> {
         let rows = |file: &SourceFile| match file.format {
             Format::Parquet(_) => {
@@ -269,7 +270,7 @@ impl Source for HuggingFaceDataSource {
     fn split(&self, task: &str, split: &str) -> Result<SplitFiles, DataError> {
         let wanted = TfdsSplits::of(self.split.as_ref(), task, split)?;
         let splits = self.splits_of(task)?;
-        // A task's split is a name, which may hold what slices have no letters for.
+        // A task's split is a name, which may contain characters that slices do not allow.
         let files = match self.split {
             Some(_) => slice_files(task, wanted, &splits)?,
             None => match splits.files(wanted)? {
@@ -288,7 +289,8 @@ impl Source for HuggingFaceDataSource {
         })
     }
 
-    /// As given, else as the ends of Parquet files tell, where those are not too many to ask.
+    /// The given number, otherwise the number in the footers of Parquet files, if there are not too
+    /// many files.
     fn num_input_examples(&self, split: &str) -> Option<u64> {
         given_count(&self.num_input_examples, split).or_else(|| {
             let files = Source::split(self, "", split).ok()?.files;

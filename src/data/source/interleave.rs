@@ -15,21 +15,21 @@ use crate::data::random::StageSeed;
 /// One line or other record of a file.
 pub(crate) struct Record {
     pub file: Arc<SourceFile>,
-    /// From 1.
+    /// The number of the record, from 1.
     pub number: u64,
-    /// Where it begins, in uncompressed bytes.
+    /// The offset of the record in uncompressed bytes.
     pub offset: u64,
     pub body: Body,
 }
 
 impl Record {
-    /// About as many bytes of memory as it takes.
+    /// Approximate size in memory, in bytes.
     pub(super) fn size(&self) -> usize {
         size_of::<Self>() + self.body.size()
     }
 }
 
-/// What to read, and how often.
+/// The files to read, and the number of passes.
 #[derive(Clone)]
 pub(crate) struct ReadPlan {
     pub task: String,
@@ -40,15 +40,15 @@ pub(crate) struct ReadPlan {
     pub cycle_length: usize,
     pub block_length: usize,
     pub skip_header_lines: u64,
-    /// Shuffles the files anew in each epoch.
+    /// Shuffles the files differently in each epoch.
     pub shuffle: Option<StageSeed>,
     /// `None` repeats forever.
     pub num_epochs: Option<u64>,
-    /// What of it is this shard's.
+    /// The part that this shard reads.
     pub deal: Deal,
     /// Counts the examples that come out of the task's pipeline.
     pub produced: Arc<AtomicU64>,
-    /// What becomes of records that cannot be read.
+    /// Handles records that cannot be read.
     pub bad_records: BadRecordGuard,
 }
 
@@ -60,11 +60,11 @@ impl ReadPlan {
     }
 }
 
-/// Where reading is: behind a record.
+/// The position of a reader: after a record.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Place {
     pub epoch: u64,
-    /// Records of this epoch before it, those of all shards that share the files.
+    /// Number of records of this epoch before the position, over all shards that share the files.
     pub in_epoch: u64,
     /// Files of the epoch's order that were opened.
     opened: usize,
@@ -74,7 +74,7 @@ pub(super) struct Place {
     slots: Vec<Option<OpenPlace>>,
 }
 
-/// Where the reader of an open file is.
+/// The position of an open file's reader.
 #[derive(Clone, Debug, PartialEq)]
 struct OpenPlace {
     file: usize,
@@ -83,22 +83,22 @@ struct OpenPlace {
 }
 
 impl Place {
-    /// Whether it lies behind another.
+    /// Whether the place is after another.
     pub(super) fn is_behind(&self, other: &Self) -> bool {
         (self.epoch, self.in_epoch) > (other.epoch, other.in_epoch)
     }
 
-    /// About as many bytes of memory as it takes.
+    /// Approximate size in memory, in bytes.
     pub(super) fn size(&self) -> usize {
         size_of::<Self>() + size_of_val(&self.slots[..])
     }
 
-    /// As a stage saves it.
+    /// Converts the place to a stage's state.
     pub(super) fn to_state(&self) -> StageState {
         let Self { epoch, opened, slot, in_block, in_epoch, .. } = *self;
         let mut counters = vec![epoch, opened as u64, slot as u64, in_block as u64, in_epoch];
         for slot in &self.slots {
-            // Files count from 1, so that 0 is an empty slot.
+            // Files count from 1, so 0 is an empty slot.
             let (file, RecordPosition { records, bytes, within }) =
                 slot.as_ref().map_or_else(Default::default, |open| (open.file + 1, open.position));
             counters.extend([file as u64, records, bytes, within]);
@@ -113,7 +113,7 @@ impl Place {
         state
     }
 
-    /// The place that a stage saved.
+    /// The place in a stage's state.
     fn of_state(state: &StageState, num_slots: usize) -> Result<Self, DataError> {
         state.expect("interleave", Some(5 + 4 * num_slots), 0)?;
         let counter = |i: usize| state.counters[i];
@@ -138,11 +138,11 @@ impl Place {
 }
 
 /// Reads records as `tf.data`'s interleave orders them: `cycle_length` files are open, and each
-/// yields `block_length` lines before it is the next one's turn.
+/// yields `block_length` lines before the next file's turn.
 pub(super) struct Interleave {
     plan: ReadPlan,
     epoch: u64,
-    /// Epochs on end that had no record.
+    /// Number of consecutive epochs without a record.
     empty_epochs: u64,
     /// The numbers of this epoch's files, in its order.
     order: Vec<usize>,
@@ -162,7 +162,7 @@ struct OpenFile {
 }
 
 impl Interleave {
-    /// At the beginning of the first epoch. All records of the group's files are read.
+    /// A reader at the beginning of the first epoch. It reads all records of the group's files.
     pub(super) fn new(plan: ReadPlan) -> Self {
         let most_files = plan.deal.most_files(plan.files.len());
         let slots = (0..plan.cycle_length.min(most_files).max(1)).map(|_| None).collect();
@@ -181,7 +181,7 @@ impl Interleave {
         reader
     }
 
-    /// Where it is.
+    /// The current place.
     pub(super) fn place(&self) -> Place {
         let open_place = |open: &OpenFile| OpenPlace {
             file: open.file,
@@ -193,12 +193,12 @@ impl Interleave {
         Place { epoch, in_epoch, opened, slot, in_block, slots }
     }
 
-    /// Takes up a place that a stage saved.
+    /// Restores a place that a stage saved.
     pub(super) fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
         self.go_to(&Place::of_state(state, self.slots.len())?)
     }
 
-    /// Takes up a place of the same files.
+    /// Restores a place in the same files.
     pub(super) fn go_to(&mut self, place: &Place) -> Result<(), DataError> {
         self.epoch = place.epoch;
         self.order = self.order_of(self.epoch);
@@ -216,7 +216,7 @@ impl Interleave {
         Ok(())
     }
 
-    /// Epochs that ended.
+    /// Number of epochs that ended.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -226,7 +226,7 @@ impl Interleave {
         self.in_epoch
     }
 
-    /// Which of the shards that share the files the record is for that was read last.
+    /// The shard that owns the last record read, as an index among those that share the files.
     pub(super) fn owner(&self) -> usize {
         self.plan.deal.owner(self.epoch, self.in_epoch - 1)
     }
@@ -273,7 +273,7 @@ impl Interleave {
             if let Some(open) = &mut self.slots[self.slot] {
                 let offset = open.records.position().bytes;
                 match open.records.next_record() {
-                    // Of so many examples, a blank line is none.
+                    // If the number of examples is limited, blank lines do not count.
                     Ok(Some(Body::Bytes(line)))
                         if self.plan.most.is_some()
                             && is_blank(&line, &self.plan.files[open.file].format) => {}
@@ -306,9 +306,9 @@ impl Interleave {
         self.advance();
     }
 
-    /// Goes on behind a record that cannot be read, or with the next file where that one breaks
-    /// off; passes on what is no bad record or may not be skipped. One record is skipped, never what
-    /// lies behind it.
+    /// Skips a record that cannot be read, or the rest of a file that breaks off; returns errors of
+    /// other kinds and errors that may not be skipped. Only one record is skipped, never the
+    /// records after it.
     fn pass_bad_record(&mut self, error: DataError, offset: u64) -> Result<(), DataError> {
         let Some(open) = &self.slots[self.slot] else { return Err(error) };
         let (file, recovers) = (&self.plan.files[open.file], open.records.recovers());

@@ -1,4 +1,4 @@
-//! Token ids that Megatron's tools prepared.
+//! Token ids prepared by Megatron's tools.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use super::split::Format;
 use crate::data::error::DataError;
 use crate::gin::Configurable;
 
-/// Documents of token ids in `.bin` files, with their indices (`.idx`) beside them, as Megatron's
-/// `preprocess_data.py` writes them; one example a document. Gimlet's own.
+/// Documents of token ids in `.bin` files, with their indices (`.idx`), as Megatron's
+/// `preprocess_data.py` writes them; one example for each document. Gimlet's own.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.MegatronDataSource")]
 pub struct MegatronDataSource {
@@ -19,7 +19,7 @@ pub struct MegatronDataSource {
     /// The feature that holds a document's ids.
     #[gin(default = "targets".to_string())]
     pub feature: String,
-    /// Split to its number of examples, where known.
+    /// Split to its number of examples, if known.
     #[gin(default = None)]
     pub num_input_examples: Option<BTreeMap<String, u64>>,
     /// Files read in turn.
@@ -28,10 +28,10 @@ pub struct MegatronDataSource {
     /// Documents taken from a file before the next one's turn.
     #[gin(default = 16)]
     pub block_length: usize,
-    /// What is done with a document that holds what is no token id.
+    /// Handling of a document with a number that is not a token id.
     #[gin(default = OnBadRecord::Error)]
     pub on_bad_record: OnBadRecord,
-    /// Documents that may be skipped before it is an error after all.
+    /// Maximum number of documents that are skipped; more are an error.
     #[gin(default = 1000)]
     pub max_bad_records: u64,
 }

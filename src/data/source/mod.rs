@@ -1,7 +1,7 @@
-//! Where raw examples come from, and how their files are read.
+//! Sources of raw examples, and readers of their files.
 //!
-//! A source ([`DataSource`]) lists the files of a split and says what they hold; reading them,
-//! interleaved, sharded and epoch after epoch, is the same for all ([`Reader`]). Each format has a
+//! A source ([`DataSource`]) lists the files of a split with their format; reading them,
+//! interleaved, sharded and for several epochs, is the same for all ([`Reader`]). Each format has a
 //! [`read::RecordReader`], which cuts a file into records and knows its position. Records become
 //! examples ([`RecordParser`]) later, on many threads.
 

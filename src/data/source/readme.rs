@@ -10,8 +10,8 @@
 //!     path: en/train-*
 //! ---
 //! ```
-//! Of YAML only what such lists are written in is read: nested lists and maps by indentation, plain
-//! and quoted text, and `[lists, in, brackets]`.
+//! Only a part of YAML is supported: nested lists and maps by indentation, plain and quoted text,
+//! and `[lists, in, brackets]`.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ enum Yaml {
     Map(Vec<(String, Yaml)>),
 }
 
-/// The configurations that a README lists; none where it has no `configs`.
+/// The configurations that a README lists; none if it has no `configs`.
 pub(super) fn configs_of(readme: &str) -> Result<Vec<HubConfig>, String> {
     let mut lines = readme.lines().map(str::trim_end);
     if lines.next() != Some("---") {
@@ -69,7 +69,7 @@ fn config(yaml: &Yaml) -> Result<HubConfig, String> {
     Ok(config)
 }
 
-/// A pattern or several for 'train', or entries of `split` and `path`.
+/// A pattern or several patterns for 'train', or entries of `split` and `path`.
 fn data_files(yaml: &Yaml) -> Result<BTreeMap<String, FilePattern>, String> {
     let entries = match yaml {
         Yaml::List(entries) if entries.iter().any(|entry| matches!(entry, Yaml::Map(_))) => entries,
@@ -108,7 +108,7 @@ fn patterns(yaml: &Yaml) -> Result<FilePattern, String> {
     Ok(FilePattern(texts))
 }
 
-/// A line that is not blank, and how far it is indented.
+/// A line that is not blank, and its indentation.
 #[derive(Clone, Debug)]
 struct Line {
     indent: usize,
@@ -124,7 +124,7 @@ impl Line {
     }
 }
 
-/// The list or map that the next lines are.
+/// Parses the list or map of the next lines.
 fn block(lines: &mut &[Line]) -> Result<Yaml, String> {
     let Some(first) = lines.first() else { return Err("the value is missing".to_string()) };
     let indent = first.indent;
@@ -140,7 +140,7 @@ fn block(lines: &mut &[Line]) -> Result<Yaml, String> {
             *lines = &lines[1..];
             items.push(block(lines)?);
         } else if key_of(rest).is_some() {
-            // The item's first entry stands behind the dash, as if on a line of its own.
+            // The item's first entry follows the dash and is parsed like a separate line.
             let mut own = vec![Line { indent: inner, text: rest.to_string() }];
             let count = lines[1..].iter().take_while(|line| line.indent >= inner).count();
             own.extend_from_slice(&lines[1..=count]);
@@ -162,7 +162,7 @@ fn map(lines: &mut &[Line], indent: usize) -> Result<Yaml, String> {
         *lines = &lines[1..];
         let value = match value {
             "" => {
-                // Lists may stand as far left as the key that they belong to.
+                // Lists may have the same indentation as their key.
                 let is_inner = |line: &&Line| {
                     line.indent > indent || (line.indent == indent && is_item(&line.text))
                 };

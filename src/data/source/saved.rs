@@ -1,4 +1,4 @@
-//! Folders that `datasets`' `save_to_disk` leaves: one data set, or one a split.
+//! Folders written by `datasets`' `save_to_disk`: one data set, or one for each split.
 //!
 //! ```text
 //! dataset_dict.json {"splits": ["train", "test"]}      train/ test/
@@ -29,7 +29,7 @@ struct State {
     data_files: Vec<DataFile>,
     #[serde(rename = "_split")]
     split: Option<String>,
-    /// A selection of rows of the files, which `datasets` writes in old versions.
+    /// A selection of rows of the files, written by old versions of `datasets`.
     #[serde(rename = "_indices_data_files", default)]
     indices: Option<Vec<DataFile>>,
 }

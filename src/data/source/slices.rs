@@ -1,5 +1,5 @@
-//! Parts of splits, as TFDS writes them: `train[:90%]`, `train[-100:]`, `train+validation`, `all`.
-//! Source: TFDS `core/splits.py`, `core/utils/shard_utils.py`.
+//! Parts of splits, in the notation of TFDS: `train[:90%]`, `train[-100:]`, `train+validation`,
+//! `all`. Source: TFDS `core/splits.py`, `core/utils/shard_utils.py`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,27 +9,27 @@ use super::spec::unknown_split;
 use super::split::SourceFile;
 use crate::data::error::DataError;
 
-/// What slicing must know of a data set.
+/// The properties of a data set that slicing needs.
 pub(super) trait SplitCounts {
-    /// The names of its splits.
+    /// The names of the data set's splits.
     fn names(&self) -> Result<Vec<String>, DataError>;
 
-    /// The files of a split, where it has it.
+    /// The files of a split; `None` if there is no such split.
     fn files(&self, split: &str) -> Result<Option<Vec<SourceFile>>, DataError>;
 
-    /// What a bound beyond the examples means.
+    /// Handling of a bound beyond the examples.
     fn beyond(&self) -> Beyond;
 
-    /// The examples of these files, each file's.
+    /// The examples of each of these files.
     fn count(&self, files: &[SourceFile]) -> Result<Vec<Arc<Counted>>, DataError>;
 }
 
-/// What becomes of a bound beyond the examples of a split.
+/// Handling of a bound beyond the examples of a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beyond {
-    /// It is an error, as in TFDS.
+    /// The bound is an error, as in TFDS.
     Refused,
-    /// It is that of the split, as in `datasets`.
+    /// The bound becomes that of the split, as in `datasets`.
     Clipped,
 }
 
@@ -37,7 +37,7 @@ pub(super) enum Beyond {
 #[derive(Debug, PartialEq)]
 struct Slice<'a> {
     split: &'a str,
-    /// Where the part begins and ends, unless it is the whole split.
+    /// Beginning and end of the part; `None` for the whole split.
     bounds: Option<(Bound, Bound)>,
     unit: Unit,
 }
@@ -49,10 +49,10 @@ enum Unit {
     Shards,
 }
 
-/// Beginning or end of a part; `None` is that of the split.
+/// Beginning or end of a part; `None` means that of the split.
 type Bound = Option<f64>;
 
-/// The files of a part of a data set, each with its records.
+/// The files of a part of a data set, each with its range of records.
 pub(super) fn slice_files(
     task: &str,
     wanted: &str,
@@ -72,7 +72,7 @@ pub(super) fn slice_files(
         };
         files.extend(slice.files(whole, counts, wanted)?);
     }
-    // Without records there is nothing to open, as TFDS leaves out empty shards.
+    // A file without records is not opened; TFDS also omits empty shards.
     files.retain(|file| file.records.as_ref().is_none_or(|records| !records.is_empty()));
     Ok(files)
 }
@@ -122,7 +122,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// The files that hold the part, each with its records.
+    /// The files that contain the part, each with its range of records.
     fn files(
         &self,
         whole: Vec<SourceFile>,
@@ -147,7 +147,7 @@ impl<'a> Slice<'a> {
         Ok(part.collect())
     }
 
-    /// The records of the split that are the part.
+    /// The range of the split's records in the part.
     fn range(&self, lengths: &[u64], beyond: Beyond) -> Result<Range<u64>, String> {
         let total: u64 = lengths.iter().sum();
         let Some((from, to)) = self.bounds else { return Ok(0..total) };
@@ -183,7 +183,7 @@ fn until(shards: &[u64], end: f64) -> &[u64] {
     &shards[..end as usize]
 }
 
-/// `-54%`, `10`, `1shard` or nothing.
+/// Parses `-54%`, `10`, `1shard` or nothing.
 fn bound(text: &str) -> Option<(Bound, Option<Unit>)> {
     let (number, unit) = if let Some(number) = text.strip_suffix('%') {
         (number, Some(Unit::Percent))
@@ -209,7 +209,8 @@ mod tests {
         Slice::parse(text)?.range(&[5, 6, 6], Beyond::Refused)
     }
 
-    // TFDS 4.9.10 resolves them so; `tests/pipeline/data/sources` compares what is read.
+    // TFDS 4.9.10 resolves them in this way; `tests/pipeline/data/sources` compares the records
+    // read.
     #[test]
     fn parts_are_those_of_tfds() {
         for (text, expected) in [
@@ -226,7 +227,7 @@ mod tests {
         }
     }
 
-    // `datasets` 5.2.0 resolves them so.
+    // `datasets` 5.2.0 resolves them in this way.
     #[test]
     fn bounds_beyond_a_split_of_the_hub_are_its_own() {
         for (text, expected) in [

@@ -1,4 +1,4 @@
-//! The slot that all sources fill, and what their specs share.
+//! The enum of all sources, and code that their specs share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,24 +20,24 @@ use crate::data::error::DataError;
 use crate::gin::{Evaluator, FromGin, Registry, Reported, Value, ValueKind};
 use crate::storage::Path;
 
-/// What gin names as a source.
+/// A source that gin can name.
 pub(crate) trait Source {
-    /// Its splits, by the names that the task gives them.
+    /// Its splits, by their names in the task.
     fn splits(&self, task: &str) -> Result<Vec<String>, DataError>;
 
-    /// The names of its splits where gin files say them, so that nothing is opened.
+    /// The names of the splits, if gin files contain them, so that no file is opened.
     fn written_splits(&self) -> Option<Vec<String>> {
         None
     }
 
     /// The files of a split in their order without shuffling, and how to read them;
-    /// [`DataError::UnknownSplit`] where it has no such split.
+    /// [`DataError::UnknownSplit`] if it has no such split.
     fn split(&self, task: &str, split: &str) -> Result<SplitFiles, DataError>;
 
-    /// Number of raw examples of a split, where known without reading them.
+    /// Number of raw examples of a split, if known without reading them.
     fn num_input_examples(&self, split: &str) -> Option<u64>;
 
-    /// The source as one that joins examples of two splits.
+    /// The source as a few-shot source, if it joins examples of two splits.
     fn few_shot(&self) -> Option<&FewshotDataSource> {
         None
     }
@@ -66,12 +66,12 @@ crate::gin::slot! {
 }
 
 impl DataSource {
-    /// The splits, by the names that the task gives them.
+    /// The splits, by their names in the task.
     pub(crate) fn splits(&self, task: &str) -> Result<Vec<String>, DataError> {
         self.spec().splits(task)
     }
 
-    /// The names of its splits where gin files say them.
+    /// The names of the splits, if gin files contain them.
     pub fn written_splits(&self) -> Option<Vec<String>> {
         self.spec().written_splits()
     }
@@ -81,25 +81,26 @@ impl DataSource {
         self.spec().split(task, split)
     }
 
-    /// The source as one that joins examples of two splits.
+    /// The source as a few-shot source, if it joins examples of two splits.
     pub(crate) fn few_shot(&self) -> Option<&FewshotDataSource> {
         self.spec().few_shot()
     }
 
-    /// Number of raw examples of a split, where the task or the data set's description says it.
+    /// Number of raw examples of a split, if the task or the data set's description contains it.
     pub fn num_input_examples(&self, split: &str) -> Option<u64> {
         self.spec().num_input_examples(split)
     }
 }
 
-/// The files of a source that names them by split.
+/// The files of a source that has file patterns for its splits.
 pub(crate) struct Patterns<'a> {
     pub split_to_filepattern: &'a BTreeMap<String, FilePattern>,
-    /// The folder that the patterns are relative to.
+    /// The folder to which the patterns are relative.
     pub root: Option<&'a Path>,
 }
 
-/// The files of what `**` matches, which are folders too. In a bucket a folder is what files lie in.
+/// The files among the matches of `**`, which include folders. In a bucket a folder is a path that
+/// contains other files.
 fn files_of(found: Vec<Path>) -> Result<Vec<Path>, DataError> {
     let folders: BTreeSet<Path> = found.iter().filter_map(Path::parent).collect();
     let mut files = Vec::new();
@@ -139,7 +140,7 @@ impl Patterns<'_> {
         Ok(paths)
     }
 
-    /// The same files, all of one format.
+    /// The same files with their common format.
     pub(crate) fn files(
         &self,
         task: &str,
@@ -162,7 +163,7 @@ pub(crate) fn unknown_split(
     DataError::UnknownSplit { task: task.to_string(), split: split.to_string(), known }
 }
 
-/// The number that a `num_input_examples` parameter gives for a split.
+/// The number in a `num_input_examples` parameter for a split.
 pub(crate) fn given_count(counts: &Option<BTreeMap<String, u64>>, split: &str) -> Option<u64> {
     counts.as_ref()?.get(split).copied()
 }
@@ -190,8 +191,8 @@ impl FromGin for FilePattern {
     fn register(_: &mut Registry) {}
 }
 
-/// Implements [`Source`] for a spec that has `split_to_filepattern`, the parameters of reading,
-/// and `format` and `parser` methods of its own.
+/// Implements [`Source`] for a spec that has `split_to_filepattern`, the parameters of reading, and
+/// `format` and `parser` methods.
 macro_rules! pattern_source {
     ($spec:ty) => {
         impl $crate::data::source::spec::Source for $spec {

@@ -1,4 +1,4 @@
-//! The files of one split and how to read them, whether they are a task's source or its cache.
+//! The files of one split and how to read them, for a task's source or its cache.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,26 +12,26 @@ use super::read::{
 use crate::data::error::DataError;
 use crate::storage::Path;
 
-/// What a file's records are.
+/// The format of a file's records.
 #[derive(Clone, Debug)]
 pub(crate) enum Format {
-    /// Text, one a line.
+    /// Text, one record for each line.
     Text,
-    /// JSON objects: one a line, or those of an array, which may be the value of a key.
+    /// JSON objects: one on each line, or the items of an array, which may be the value of a key.
     Json { field: Option<String> },
     /// Fields between delimiters.
     Csv(Arc<CsvOptions>),
-    /// Protos in TFRecords: `tf.Example`s, as caches hold them.
+    /// Protos in TFRecords: `tf.Example`s, as in caches.
     TfRecord,
     /// Rows of a Parquet file.
     Parquet(Arc<RowOptions>),
     /// Rows of an Arrow IPC file or stream.
     Arrow(Arc<RowOptions>),
-    /// Documents of token ids: `.bin` with `.idx` beside it.
+    /// Documents of token ids: a `.bin` file with its `.idx` file.
     Megatron,
-    /// What a function of the user's Python makes.
+    /// Examples that a function of the user's Python makes.
     Python { source: Arc<PythonSource>, num_examples: Option<u64> },
-    /// Nothing is stored: example `i` is a function of `i`.
+    /// Generated examples: example `i` is a function of `i`.
     Generated { num_examples: u64, bytes_per_example: u64 },
 }
 
@@ -45,25 +45,25 @@ pub(crate) struct SourceFile {
 }
 
 impl SourceFile {
-    /// A file that is read whole.
+    /// A file that is read completely.
     pub(crate) fn new(path: Path, format: Format) -> Self {
         Self { path, format, records: None }
     }
 
-    /// Its size in bytes; for what is not stored, about what it would be.
+    /// Size of the file in bytes; for data that are not stored, an estimate.
     pub(crate) fn size(&self) -> Result<u64, DataError> {
         match self.format {
             Format::Generated { num_examples, bytes_per_example } => {
                 Ok(num_examples.saturating_mul(bytes_per_example))
             }
-            // One stream reads it.
+            // Size 0, since the records are read by one stream.
             Format::Python { .. } => Ok(0),
             _ => Ok(self.path.size()?),
         }
     }
 
-    /// What there is to read of it, as positions count it; an estimate where the file is compressed or
-    /// Arrow with many batches.
+    /// Length of the part to read, in the unit of positions; an estimate if the file is compressed
+    /// or Arrow with many batches.
     pub(crate) fn length(&self) -> Result<Length, DataError> {
         let records = |count| Ok(Length::Records { first: 0, count });
         match (&self.records, &self.format) {
@@ -78,23 +78,23 @@ impl SourceFile {
         }
     }
 
-    /// One of its records, from 1, that begins at a byte, as a message names it.
+    /// The place, for messages, of a record with this number, from 1, and byte offset.
     pub(crate) fn place(&self, number: u64, offset: u64) -> Place<'_> {
         Place { file: self, number, offset }
     }
 }
 
-/// What there is to read of a file.
+/// Length of the part of a file that is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Length {
-    /// So many records from this one on.
+    /// `count` records, beginning with record `first`.
     Records { first: u64, count: u64 },
-    /// So many bytes, uncompressed.
+    /// Number of uncompressed bytes.
     Bytes(f64),
 }
 
 impl Length {
-    /// The share that lies before a position, from 0 to 1.
+    /// The share before a position, from 0 to 1.
     pub(crate) fn share_before(self, position: RecordPosition) -> f64 {
         match self {
             Self::Records { first, count } => {
@@ -105,13 +105,13 @@ impl Length {
     }
 }
 
-/// At least one in a billion, so that one may divide by it.
+/// Returns at least one in a billion, so that callers can divide by it.
 fn share(part: f64, whole: f64) -> f64 {
     (part / whole.max(1.0)).clamp(1e-9, 1.0)
 }
 
-/// Shows as `file:line at byte 20` or `file, record 3 at byte 20`; without the byte where records are
-/// not read by it.
+/// A place, displayed as `file:line at byte 20` or `file, record 3 at byte 20`; without the byte if
+/// records are not read by offset.
 pub(crate) struct Place<'a> {
     file: &'a SourceFile,
     number: u64,
@@ -140,7 +140,7 @@ impl fmt::Display for Place<'_> {
 #[derive(Clone)]
 pub(crate) struct SplitFiles {
     pub files: Vec<SourceFile>,
-    /// Records read of them, in their order without shuffling; all if None.
+    /// Maximum number of records read, in the order without shuffling; all if None.
     pub most: Option<u64>,
     /// Files read in turn.
     pub cycle_length: usize,
@@ -151,7 +151,8 @@ pub(crate) struct SplitFiles {
     pub bad_records: BadRecordPolicy,
 }
 
-/// SeqIO's reading of several files: so many at once, so many records in turn.
+/// SeqIO's defaults for reading several files: number of files read in turn, and records taken from
+/// each.
 pub(crate) const CYCLE_LENGTH: usize = 16;
 pub(crate) const BLOCK_LENGTH: usize = 16;
 

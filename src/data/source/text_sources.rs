@@ -26,7 +26,7 @@ pub struct TextLineDataSource {
     /// Lines dropped at the beginning of each file.
     #[gin(default = 0)]
     pub skip_header_lines: u64,
-    /// Split to its number of examples, where known.
+    /// Split to its number of examples, if known.
     #[gin(default = None)]
     pub num_input_examples: Option<BTreeMap<String, u64>>,
     /// Files read in turn.
@@ -35,10 +35,10 @@ pub struct TextLineDataSource {
     /// Lines taken from a file before the next one's turn.
     #[gin(default = 16)]
     pub block_length: usize,
-    /// What is done with a line that is no text, or a file that breaks off.
+    /// Handling of a line that is not text, or of a file that breaks off.
     #[gin(default = OnBadRecord::Error)]
     pub on_bad_record: OnBadRecord,
-    /// Lines that may be skipped before it is an error after all.
+    /// Maximum number of lines that are skipped; more are an error.
     #[gin(default = 1000)]
     pub max_bad_records: u64,
 }
@@ -59,10 +59,10 @@ impl TextLineDataSource {
 
 pattern_source!(TextLineDataSource);
 
-/// JSON objects, one a line, plain, gzip or zstd; also files that are one JSON array, or an object
-/// with an array under the key `field`. Strings, numbers and lists of them become features; nested
-/// objects are flattened (`answers/text`), and lists of objects become lists (`answers/text` of
-/// `[{"text": ...}]`). Gimlet's own.
+/// JSON objects, one on each line, plain, gzip or zstd; also files that are one JSON array, or an
+/// object with an array under the key `field`. Strings, numbers and lists of them become features;
+/// nested objects are flattened (`answers/text`), and lists of objects become lists (`answers/text`
+/// of `[{"text": ...}]`). Gimlet's own.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.JsonLinesDataSource")]
 pub struct JsonLinesDataSource {
@@ -74,7 +74,7 @@ pub struct JsonLinesDataSource {
     /// The key whose value is the array of examples, in files that are one object.
     #[gin(default = None)]
     pub field: Option<String>,
-    /// Split to its number of examples, where known.
+    /// Split to its number of examples, if known.
     #[gin(default = None)]
     pub num_input_examples: Option<BTreeMap<String, u64>>,
     /// Files read in turn.
@@ -83,10 +83,10 @@ pub struct JsonLinesDataSource {
     /// Lines taken from a file before the next one's turn.
     #[gin(default = 16)]
     pub block_length: usize,
-    /// What is done with a line that is no JSON object, or a file that breaks off.
+    /// Handling of a line that is not a JSON object, or of a file that breaks off.
     #[gin(default = OnBadRecord::Error)]
     pub on_bad_record: OnBadRecord,
-    /// Lines that may be skipped before it is an error after all.
+    /// Maximum number of lines that are skipped; more are an error.
     #[gin(default = 1000)]
     pub max_bad_records: u64,
 }

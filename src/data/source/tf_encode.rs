@@ -1,4 +1,5 @@
-//! Examples to serialized `tf.Example`s. Source: TensorFlow `core/example/feature.proto`.
+//! Conversion of examples to serialized `tf.Example`s. Source: TensorFlow
+//! `core/example/feature.proto`.
 
 use prost::Message;
 
@@ -17,8 +18,8 @@ struct Features {
     feature: Vec<Entry>,
 }
 
-/// An entry of the map, which on the wire is a message. As prost's own map it would lose values that
-/// are empty messages, and TensorFlow reads no entry without a value.
+/// An entry of the map, which is a message in the wire format. prost's map type would lose values
+/// that are empty messages, and TensorFlow cannot read an entry without a value.
 #[derive(Clone, PartialEq, Message)]
 struct Entry {
     #[prost(string, tag = "1")]
@@ -67,8 +68,9 @@ pub(crate) fn ragged_lengths(key: &str, depth: usize) -> String {
     format!("_rl:{depth}:{key}")
 }
 
-/// The serialized proto of an example, its features sorted by name. Rows lie behind one another, and their
-/// lengths beside them, which only those read who do not know them.
+/// The serialized proto of an example, its features sorted by name. Rows are stored one after
+/// another, and their lengths in separate features, which readers need only if the lengths are not
+/// fixed.
 pub(crate) fn encode(example: &Example) -> Vec<u8> {
     let mut feature: Vec<Entry> = example
         .iter()
@@ -89,7 +91,7 @@ pub(crate) fn encode(example: &Example) -> Vec<u8> {
     TfExample { features: Some(Features { feature }) }.encode_to_vec()
 }
 
-/// Lists without values have no type, so that they fit every one.
+/// Lists without values have no type, so they fit every type.
 fn kind_of(value: &Value) -> Option<Kind> {
     let ints = |value: Vec<i64>| Kind::Ints(Int64List { value });
     let floats = |value: Vec<f32>| Kind::Floats(FloatList { value });

@@ -1,13 +1,13 @@
-//! `tf.Example` and `tf.SequenceExample` protos to examples, and examples to `tf.Example`. Source:
-//! TensorFlow `core/example/{example,feature}.proto`.
+//! Conversion of `tf.Example` and `tf.SequenceExample` protos to examples. Source: TensorFlow
+//! `core/example/{example,feature}.proto`.
 //!
-//! Decoding walks the bytes once and copies only the features asked for.
+//! Decoding scans the bytes once and copies only the requested features.
 
 use super::tf_values::{Values, value_of};
 use super::wire::{Field, Wire};
 use crate::data::example::{Example, Key, Value};
 
-/// What a feature's values are in a proto, which has three types only.
+/// The type of a feature's values in a proto, which has only three types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TfKind {
     Ints,
@@ -15,7 +15,7 @@ pub(crate) enum TfKind {
     Texts,
 }
 
-/// How many values a feature has.
+/// The number of values of a feature.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TfShape {
     /// One, of rank 0.
@@ -24,7 +24,7 @@ pub(crate) enum TfShape {
     List,
     /// A list of this length.
     Fixed(usize),
-    /// Rows, cut dimension by dimension; as many as there are, or this number.
+    /// Rows, cut dimension by dimension; any number of rows, or `count`.
     Rows { count: Option<usize>, inner: Vec<Partition> },
 }
 
@@ -40,17 +40,18 @@ pub(crate) enum Partition {
 /// A feature to be read from every proto.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TfFeature {
-    /// Its name in the proto.
+    /// Name in the proto.
     pub stored: String,
-    /// Its name in the example.
+    /// Name in the example.
     pub key: Key,
     pub kind: TfKind,
     pub shape: TfShape,
-    /// What stands in where it is missing; else that is an error, but for lists of any length.
+    /// Value for a missing feature; without it a missing feature is an error, except for lists of
+    /// any length.
     pub default: Option<Value>,
-    /// Whether only others need it: the lengths of their rows.
+    /// Whether only other features need it, as the lengths of their rows.
     pub is_hidden: bool,
-    /// Whether it has one value a step, in a `tf.SequenceExample`.
+    /// Whether the feature has one value for each step, in a `tf.SequenceExample`.
     pub by_step: bool,
 }
 
@@ -61,7 +62,7 @@ impl TfFeature {
         Self { stored, key, kind, shape, default: None, is_hidden: false, by_step: false }
     }
 
-    /// A feature of rows, and the hidden ones that hold their lengths.
+    /// A feature of rows, and the hidden features with their lengths.
     pub(crate) fn of_rows(
         stored: &str,
         key: &str,
@@ -82,14 +83,14 @@ impl TfFeature {
     }
 }
 
-/// The proto that records are.
+/// The type of proto of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     Example,
     SequenceExample,
 }
 
-/// The example that a serialized proto is, or what is wrong with it.
+/// Decodes a serialized proto to an example, or describes the mistake in it.
 pub(crate) fn decode(
     features: &[TfFeature],
     layout: Layout,
@@ -118,9 +119,9 @@ pub(crate) fn decode(
 }
 
 enum Wrong {
-    /// The bytes are no such proto.
+    /// The bytes are not such a proto.
     Proto(String),
-    /// The feature of that name is not what was expected.
+    /// The feature of that name is not of the expected type.
     Feature(String, String),
 }
 
@@ -192,13 +193,13 @@ fn steps(feature: &TfFeature, bytes: &[u8]) -> Result<Option<Values>, String> {
     Ok(Some(all))
 }
 
-/// The values of a `Feature`; `None` where it has no type, as lists without values may.
+/// The values of a `Feature`; `None` if it has no type, which is possible for lists without values.
 fn list(feature: &TfFeature, bytes: &[u8]) -> Result<Option<Values>, String> {
     let mut all = Values::new(feature.kind);
     Ok(values_of(feature.kind, bytes, &mut all)?.then_some(all))
 }
 
-/// Adds the values of a `Feature`; whether it has a type.
+/// Adds the values of a `Feature`, and returns whether it has a type.
 fn values_of(kind: TfKind, bytes: &[u8], into: &mut Values) -> Result<bool, String> {
     let mut message = Wire::new(bytes);
     let mut has_type = false;

@@ -11,7 +11,7 @@ use crate::data::error::DataError;
 use crate::data::example::Value;
 use crate::gin::{self, Configurable, Evaluator, FromGin, Registry, Reported, Slot, ValueKind};
 
-/// `tf.Example`s in TFRecord files, plain, gzip, zlib or zstd, each checked against its checksum.
+/// `tf.Example`s in TFRecord files, plain, gzip, zlib or zstd, each verified by its checksum.
 /// Source: SeqIO `dataset_providers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
@@ -26,14 +26,15 @@ use crate::gin::{self, Configurable, Evaluator, FromGin, Registry, Reported, Slo
 pub struct TfExampleDataSource {
     /// Split to a glob or a list of globs, in any storage.
     pub split_to_filepattern: BTreeMap<String, FilePattern>,
-    /// Feature to what it holds: `@tf.io.FixedLenFeature()` and its like, a dtype ('int64',
-    /// 'float32', 'string') for one value, or ('int64', 3) for three; (dtype, None) for any number.
+    /// Feature to its description: `@tf.io.FixedLenFeature()` or a similar configurable, a dtype
+    /// ('int64', 'float32', 'string') for one value, or ('int64', 3) for three; (dtype, None) for
+    /// any number.
     pub feature_description: BTreeMap<String, FeatureDescription>,
-    /// Features with a value at each step, which makes the records `tf.SequenceExample`s. Gimlet's
-    /// own.
+    /// Features with a value at each step; with them the records are `tf.SequenceExample`s.
+    /// Gimlet's own.
     #[gin(default = None)]
     pub sequence_feature_description: Option<BTreeMap<String, FeatureDescription>>,
-    /// Split to its number of examples, where known.
+    /// Split to its number of examples, if known.
     #[gin(default = None)]
     pub num_input_examples: Option<BTreeMap<String, u64>>,
     /// Files read in turn.
@@ -42,10 +43,10 @@ pub struct TfExampleDataSource {
     /// Records taken from a file before the next one's turn.
     #[gin(default = 16)]
     pub block_length: usize,
-    /// What is done with a record that is damaged or lacks a feature.
+    /// Handling of a record that is damaged or misses a feature.
     #[gin(default = OnBadRecord::Error)]
     pub on_bad_record: OnBadRecord,
-    /// Records that may be skipped before it is an error after all.
+    /// Maximum number of records that are skipped; more are an error.
     #[gin(default = 1000)]
     pub max_bad_records: u64,
 }
@@ -74,7 +75,7 @@ impl TfExampleDataSource {
 
 pattern_source!(TfExampleDataSource);
 
-/// A parser of `tf.Example`s that hold these features.
+/// A parser of `tf.Example`s with these features.
 pub(super) fn parser_of(
     descriptions: &BTreeMap<String, FeatureDescription>,
 ) -> Result<RecordParser, DataError> {
@@ -116,12 +117,12 @@ pub struct FixedLenFeature {
     pub shape: Vec<usize>,
     /// Type of the values.
     pub dtype: TfDtype,
-    /// What stands in where the feature is missing; else that is an error.
+    /// The value of a missing feature; None makes a missing feature an error.
     #[gin(default = None)]
     pub default_value: Option<gin::Value>,
 }
 
-/// A feature with any number of values, none where it is missing. Source: TensorFlow
+/// A feature with any number of values, none if it is missing. Source: TensorFlow
 /// `parsing_config.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "tf.io.VarLenFeature")]
@@ -144,7 +145,7 @@ pub struct FixedLenSequenceFeature {
     pub dtype: TfDtype,
 }
 
-/// What a description says of a feature.
+/// A description of a feature in gin.
 trait Describe {
     fn feature(&self, name: &str) -> Result<TfFeature, DataError>;
 }
@@ -158,7 +159,7 @@ gin::slot! {
     }
 }
 
-/// A description of a feature, however it is written.
+/// A description of a feature, in any notation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FeatureDescription {
     /// `@tf.io.FixedLenFeature()`
@@ -167,17 +168,17 @@ pub enum FeatureDescription {
     Short {
         /// Type of the values.
         dtype: TfDtype,
-        /// How many: one, a given number, or any.
+        /// Number of values: one, a given number, or any.
         length: ShortLength,
     },
 }
 
-/// The number of values that a short description gives.
+/// The number of values in a short description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShortLength {
     /// One value, of rank 0.
     One,
-    /// A list of that many.
+    /// A list of this length.
     Fixed(usize),
     /// A list of any length.
     Any,

@@ -1,14 +1,14 @@
-//! The values of one feature of a proto: collected, counted and shaped.
+//! The values of one feature of a proto: collecting, counting and shaping.
 
 use super::tf_example::{Partition, TfFeature, TfKind, TfShape};
 use super::wire::{Field, Wire};
 use crate::data::example::Value;
 
-/// Values of a feature as they are collected.
+/// Collected values of a feature.
 #[derive(Debug)]
 pub(super) enum Values {
     Ints(Vec<i32>),
-    /// From the first on that does not fit in 32 bits.
+    /// Used from the first value on that does not fit in 32 bits.
     Longs(Vec<i64>),
     Floats(Vec<f64>),
     Texts(Vec<String>),
@@ -32,7 +32,7 @@ impl Values {
         }
     }
 
-    /// The values as lengths of rows.
+    /// The values, converted to lengths of rows.
     pub(super) fn as_lengths(&self) -> Option<Vec<usize>> {
         match self {
             Self::Ints(ids) => ids.iter().map(|id| usize::try_from(*id).ok()).collect(),
@@ -40,7 +40,7 @@ impl Values {
         }
     }
 
-    /// Adds a value of a list, or packed ones.
+    /// Adds a single value of a list, or packed values.
     pub(super) fn push(&mut self, (number, field): (u64, Field<'_>)) -> Result<(), String> {
         if number != 1 {
             return Ok(());
@@ -94,8 +94,8 @@ impl Values {
     }
 }
 
-/// What the values of a feature are in an example, where they are as many as they should be. `lengths_of` gives
-/// those of rows, by the name under which they are stored.
+/// The feature's value in an example, if the number of values is right. `lengths_of` returns the
+/// lengths of rows by their stored name.
 pub(super) fn value_of(
     feature: &TfFeature,
     values: Option<Values>,
@@ -167,7 +167,7 @@ fn rows_of(
     Ok(value)
 }
 
-/// `3 x 2`, or what gives the lengths.
+/// The shape in messages: `3 x 2`, or the features with the lengths.
 fn shown(inner: &[Partition]) -> String {
     let one = |partition: &Partition| match partition {
         Partition::Uniform(length) => length.to_string(),

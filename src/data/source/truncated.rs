@@ -8,15 +8,15 @@ use super::split::SplitFiles;
 use crate::data::error::DataError;
 use crate::gin::Configurable;
 
-/// The first examples of each split, in the order in which they are read without shuffling: the same
-/// ones in each run and on any number of hosts. Source: SeqIO `helpers.py`.
+/// The first examples of each split, in the order without shuffling: the same in each run and on
+/// any number of hosts. Source: SeqIO `helpers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "seqio.helpers.TruncatedDatasetProvider",
     ignored(shuffle_buffer_size = "a task shuffles its examples in its own buffer")
 )]
 pub struct TruncatedDatasetProvider {
-    /// Where examples come from.
+    /// Source of the examples.
     pub child: OriginalSource,
     /// Split to the number of examples that are kept; other splits stay whole.
     pub split_sizes: BTreeMap<String, u64>,

@@ -1,11 +1,11 @@
-//! The wire format of protocol buffers, as far as `tf.Example` needs it.
+//! The wire format of protocol buffers, limited to the parts that `tf.Example` needs.
 
-/// Reads fields one after the other out of a message.
+/// Reads the fields of a message, one after the other.
 pub(super) struct Wire<'a> {
     rest: &'a [u8],
 }
 
-/// What a field holds.
+/// The content of a field.
 pub(super) enum Field<'a> {
     /// A number of variable length.
     Varint(u64),
@@ -24,7 +24,7 @@ impl<'a> Wire<'a> {
         Self { rest: message }
     }
 
-    /// The number of the next field and what it holds; `None` at the end.
+    /// The number of the next field and its content; `None` at the end.
     pub(super) fn next_field(&mut self) -> Result<Option<(u64, Field<'a>)>, String> {
         if self.rest.is_empty() {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! CSV records as examples.
+//! Conversion of CSV records to examples.
 
 use super::super::csv_source::ColumnType;
 use super::super::read::{CsvOptions, fields};
@@ -6,7 +6,7 @@ use super::{RecordParser, keeps};
 use crate::data::example::{Example, Key, Value};
 
 impl RecordParser {
-    /// The example of a record whose fields have these names, or what is wrong with it.
+    /// The example of a record with these field names, or a description of the mistake in it.
     pub(super) fn parse_fields(
         &self,
         bytes: &[u8],

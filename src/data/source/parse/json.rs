@@ -1,11 +1,11 @@
-//! JSON objects as examples.
+//! Conversion of JSON objects to examples.
 
 use serde_json::{Error, Map, Number, Value as Json};
 
 use super::keeps;
 use crate::data::example::{Example, Value};
 
-/// The example that an object is, or what is wrong with it.
+/// Converts a JSON object to an example, or describes the mistake in it.
 pub(super) fn parse(text: &str, columns: Option<&[String]>) -> Result<Example, String> {
     let json: Json = serde_json::from_str(text).map_err(|error| malformed(text, &error))?;
     let Json::Object(object) = json else {
@@ -17,7 +17,7 @@ pub(super) fn parse(text: &str, columns: Option<&[String]>) -> Result<Example, S
     Ok(example)
 }
 
-/// A record that is JSON.
+/// A record in JSON.
 struct Record<'a> {
     text: &'a str,
     /// Features to keep; all if None.
@@ -38,7 +38,7 @@ impl Record<'_> {
                 Json::Array(items) if !items.is_empty() && items.iter().all(Json::is_object) => {
                     self.flatten(&format!("{name}/"), self.transposed(&name, items)?, example)?;
                 }
-                // As a key that is missing.
+                // Null counts as a missing key.
                 Json::Null => {}
                 value if keeps(self.columns, &name) => {
                     let value = self.feature(value).map_err(|why| {
@@ -52,7 +52,7 @@ impl Record<'_> {
         Ok(())
     }
 
-    /// Lists of the values of each key, which all objects must have.
+    /// Lists of the values of each key; all objects must have the same keys.
     fn transposed(&self, name: &str, items: Vec<Json>) -> Result<Map<String, Json>, String> {
         let count = items.len();
         let mut lists: Map<String, Json> = Map::new();
@@ -78,7 +78,7 @@ impl Record<'_> {
         Ok(lists)
     }
 
-    /// The feature that a JSON value is, or why it is none.
+    /// Converts a JSON value to a feature's value, or describes why that is not possible.
     fn feature(&self, value: Json) -> Result<Value, String> {
         match value {
             Json::String(text) => Ok(Value::Text(text)),
@@ -93,7 +93,7 @@ impl Record<'_> {
         }
     }
 
-    /// A list of one type. An empty one has none yet: it fits every feature.
+    /// A list of one type. An empty list has no type: it fits every feature.
     fn list(&self, items: Vec<Json>) -> Result<Value, String> {
         if items.iter().all(Json::is_i64) {
             return Ok(Value::of_longs(items.iter().filter_map(Json::as_i64).collect()));
@@ -133,7 +133,8 @@ impl Record<'_> {
         }
     }
 
-    /// A number that is not whole; one that is and has more than 64 bits would lose digits.
+    /// A number that is not an integer; an integer with more than 64 bits is an error, since it
+    /// would lose digits.
     fn float(&self, number: &Number) -> Result<f64, String> {
         const BITS: f64 = 9.0e18;
         let float = number.as_f64().ok_or_else(|| format!("holds {number}, expected a number"))?;
@@ -149,7 +150,7 @@ impl Record<'_> {
     }
 }
 
-/// What an item of a list is, as its plural says.
+/// The type of a list's item, in the plural.
 fn kind_of(item: &Json) -> &'static str {
     match item {
         Json::Null => "null",
@@ -161,7 +162,7 @@ fn kind_of(item: &Json) -> &'static str {
     }
 }
 
-/// Finds a whole number outside of texts that does not fit in 64 bits.
+/// Finds an integer outside of texts that does not fit in 64 bits.
 fn long_integer(text: &str) -> Option<&str> {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
     let bytes = text.as_bytes();
@@ -191,7 +192,7 @@ fn text_length(bytes: &[u8]) -> usize {
     length + 1
 }
 
-/// Explains why a text is not JSON, and says what to do.
+/// Explains why a text is not JSON, with a remedy.
 fn malformed(text: &str, error: &Error) -> String {
     let column = error.column();
     let word = word_at(text, column);
@@ -221,7 +222,8 @@ fn malformed(text: &str, error: &Error) -> String {
     format!("malformed JSON at column {column}: {why}")
 }
 
-/// The letters and signs around a column, counted from 1 in bytes; the parser may be one behind.
+/// The letters and signs around a column, counted from 1 in bytes; the parser's column may be off
+/// by one.
 fn word_at(text: &str, column: usize) -> &str {
     let is_part = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'-';
     let bytes = text.as_bytes();
@@ -234,13 +236,13 @@ fn word_at(text: &str, column: usize) -> &str {
     &text[start..start + length]
 }
 
-/// Whether a single quote stands at the column.
+/// Whether there is a single quote at the column.
 fn quote_at(text: &str, column: usize) -> bool {
     let bytes = text.as_bytes();
     [column.wrapping_sub(1), column].iter().any(|index| bytes.get(*index) == Some(&b'\''))
 }
 
-/// The parser's reason without its place, which counts lines.
+/// The parser's reason without its place, since the parser counts lines.
 fn reason_of(error: &Error) -> String {
     let text = error.to_string();
     let reason = text.split(" at line ").next().unwrap_or_default();

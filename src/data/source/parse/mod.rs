@@ -1,4 +1,4 @@
-//! From a record to an example.
+//! Conversion of records to examples.
 
 mod fields;
 mod json;
@@ -52,12 +52,12 @@ impl RecordParser {
         Self { features, layout: Layout::SequenceExample, ..Self::of_columns(None) }
     }
 
-    /// What makes examples of numbers.
+    /// A parser that generates examples from their numbers.
     pub(super) fn of_generator(generator: Generator) -> Self {
         Self { generator: Some(generator), ..Self::of_columns(None) }
     }
 
-    /// Names token ids so.
+    /// Sets the name of the feature of token ids.
     pub(super) fn with_targets(self, name: &str) -> Self {
         Self { targets: name.into(), ..self }
     }
@@ -71,7 +71,8 @@ impl RecordParser {
             Body::Bytes(bytes) => match &file.format {
                 Format::Text => {
                     let mut text = utf8(bytes, &file, number, offset)?;
-                    // All of them, wherever they stand: TensorFlow `inputstream_interface.h`, `ReadLine`.
+                    // Removes all carriage returns, as in TensorFlow `inputstream_interface.h`,
+                    // `ReadLine`.
                     if text.contains('\r') {
                         text.retain(|c| c != '\r');
                     }
@@ -125,7 +126,7 @@ fn utf8(bytes: Vec<u8>, file: &SourceFile, line: u64, offset: u64) -> Result<Str
     })
 }
 
-/// Whether a feature, or a part of it, is among those to keep.
+/// Whether a feature, or the feature that it is part of, is among those to keep.
 fn keeps(columns: Option<&[String]>, name: &str) -> bool {
     let is_in = |column: &String| {
         name.strip_prefix(&column[..]).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

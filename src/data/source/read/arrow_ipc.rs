@@ -1,4 +1,4 @@
-//! Rows of Arrow IPC: files, which list their batches, and streams, as `datasets` saves them.
+//! Rows of Arrow IPC files, which list their batches, and of streams, which `datasets` saves.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::data::error::DataError;
 use crate::storage::Path;
 
 const FILE_MAGIC: &[u8] = b"ARROW1";
-/// Writers pad the magic to so many bytes at most; what follows begins at a multiple of eight.
+/// Maximum size of the padded magic; the data after it begin at a multiple of eight.
 const FILE_HEAD: usize = 64;
-/// What precedes the length of a message, but not in versions before 0.15.
+/// Marker before the length of a message; versions before 0.15 do not write it.
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// Batches that tell what a file holds: looking at all would be slow over a network.
+/// Number of batches used to estimate the number of rows: reading all would be slow over a network.
 const JUDGED_BATCHES: usize = 64;
 
-/// About how many rows a file or stream has, as the heads of its first batches tell: exactly, where
-/// there are few.
+/// Estimates the number of rows of a file or stream from the headers of its first batches; the
+/// number is exact if there are few batches.
 ///
 /// # Errors
 /// A file that cannot be read, or is not Arrow.
@@ -49,7 +49,7 @@ pub(crate) fn about_num_rows(path: &Path) -> Result<u64, DataError> {
     Ok((rows as f64 * file.size() as f64 / bytes.max(1) as f64) as u64)
 }
 
-/// What is told of a message ahead of its body.
+/// The header of a message.
 struct Head {
     is_batch: bool,
     rows: u64,
@@ -57,11 +57,11 @@ struct Head {
     bytes: u64,
 }
 
-/// Reads the head of the next message and passes its body; `None` behind the last one.
+/// Reads the header of the next message and skips its body; `None` after the last message.
 fn next_head(file: &mut SeekFile) -> io::Result<Option<Head>> {
     let begin = file.stream_position()?;
     if begin >= file.size() {
-        // A stream may end without saying so.
+        // A stream may end without an end marker.
         return Ok(None);
     }
     let mut length = [0; 4];
@@ -86,7 +86,7 @@ fn next_head(file: &mut SeekFile) -> io::Result<Option<Head>> {
     Ok(Some(Head { is_batch, rows, bytes: end - begin }))
 }
 
-/// Opens a file or stream at a position that it once gave, or at its beginning.
+/// Opens a file or stream at a position that a reader returned, or at its beginning.
 pub(super) fn open_arrow(
     path: &Path,
     options: Arc<RowOptions>,
@@ -112,7 +112,7 @@ fn open_batches(path: &Path) -> Result<Box<dyn Batches>, DataError> {
     })
 }
 
-/// How the file begins, which is read from there again.
+/// The first bytes of the file; reading starts again at the beginning.
 fn head_of(file: &mut SeekFile, path: &Path) -> Result<Vec<u8>, DataError> {
     let mut head = Vec::new();
     let read = file.by_ref().take(FILE_HEAD as u64).read_to_end(&mut head);
@@ -126,10 +126,10 @@ fn not_arrow(path: &Path, error: &dyn std::error::Error) -> DataError {
 
 /// The batches of a file or stream.
 trait Batches: Send {
-    /// What leads back to the next batch.
+    /// The place of the next batch.
     fn place(&self) -> u64;
 
-    /// Goes to a batch; `false` where only reading from the beginning leads there.
+    /// Goes to a batch; `false` if it can be reached only by reading from the beginning.
     fn go_to(&mut self, place: u64) -> Result<bool, ArrowError>;
 
     /// The next batch.
@@ -176,7 +176,7 @@ impl Batches for Stream {
     }
 
     fn go_to(&mut self, place: u64) -> Result<bool, ArrowError> {
-        // Dictionaries come once, ahead of the batches that need them.
+        // Dictionaries are written once, before the batches that need them.
         if has_dictionary(&self.reader.schema()) {
             return Ok(false);
         }
@@ -216,13 +216,13 @@ struct ArrowRows {
     options: Arc<RowOptions>,
     batches: Box<dyn Batches>,
     batch: Option<Arc<Rows>>,
-    /// `bytes` is the place of the batch, `within` what was read of it.
+    /// `bytes` is the place of the batch, `within` the number of its rows already read.
     position: RecordPosition,
     checked: bool,
 }
 
 impl ArrowRows {
-    /// Opens the file at a position that it once gave, or at its beginning.
+    /// Opens the file at a position that a reader returned, or at its beginning.
     fn open_at(
         path: &Path,
         options: Arc<RowOptions>,
@@ -252,7 +252,7 @@ impl ArrowRows {
         }
     }
 
-    /// Goes on to the next batch; `false` at the end.
+    /// Continues with the next batch; `false` at the end.
     fn next_batch(&mut self) -> Result<bool, DataError> {
         let path = self.path.clone();
         decoded(&path, || self.decode_batch())

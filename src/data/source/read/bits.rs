@@ -1,38 +1,38 @@
-//! The bits of a file, as deflate packs them: the lowest of each byte first.
+//! The bits of a file, in the order of deflate: the lowest bit of each byte first.
 
 use std::io::{self, Read};
 
-/// Bytes asked of the file at once.
+/// Bytes read from the file at once.
 const BUFFER_SIZE: usize = 128 << 10;
 
-/// Takes bits off a file, and knows how many it took.
+/// Takes bits from a file, and counts them.
 pub(super) struct Bits<R> {
     inner: R,
     /// Bytes of the file before `buffer`.
     base: u64,
     buffer: Box<[u8]>,
-    /// The part of `buffer` that is to come.
+    /// The part of `buffer` that has not been taken.
     at: usize,
     end: usize,
     ended: bool,
-    /// The next `count` bits. Those above are the file's too, or 0.
+    /// The next `count` bits. Bits above them belong to the file too, or are 0.
     bits: u64,
     count: u32,
 }
 
 impl<R: Read> Bits<R> {
-    /// The bits of a file that is open at byte `base`.
+    /// Reads the bits of a file that is open at byte `base`.
     pub(super) fn new(inner: R, base: u64) -> Self {
         let buffer = vec![0; BUFFER_SIZE].into_boxed_slice();
         Self { inner, base, buffer, at: 0, end: 0, ended: false, bits: 0, count: 0 }
     }
 
-    /// Bits of the file before the next one.
+    /// Number of bits of the file before the next one.
     pub(super) fn position(&self) -> u64 {
         (self.base + self.at as u64) * 8 - u64::from(self.count)
     }
 
-    /// Makes at least 56 bits ready, fewer at the end of the file only.
+    /// Makes at least 56 bits available, or fewer at the end of the file.
     #[inline]
     pub(super) fn refill(&mut self) -> io::Result<()> {
         if self.end - self.at < 8 {
@@ -56,7 +56,7 @@ impl<R: Read> Bits<R> {
         Ok(())
     }
 
-    /// Reads on, until so many bytes are there or the file ends.
+    /// Reads on until `least` bytes are available or the file ends.
     fn fetch(&mut self, least: usize) -> io::Result<()> {
         self.buffer.copy_within(self.at..self.end, 0);
         self.base += self.at as u64;
@@ -75,13 +75,13 @@ impl<R: Read> Bits<R> {
         Ok(())
     }
 
-    /// The bits that are ready, the next one lowest. Behind the end of the file they are 0.
+    /// The available bits, the next one lowest. After the end of the file they are 0.
     #[inline]
     pub(super) fn peek(&self) -> u64 {
         self.bits
     }
 
-    /// Passes over bits that were looked at.
+    /// Skips bits that were peeked at.
     #[inline]
     pub(super) fn skip(&mut self, count: u32) -> io::Result<()> {
         if count > self.count {
@@ -103,20 +103,20 @@ impl<R: Read> Bits<R> {
         Ok(found as u32)
     }
 
-    /// Passes over what is left of a byte.
+    /// Skips the remaining bits of a byte.
     pub(super) fn align(&mut self) {
         let left = self.count % 8;
         self.bits >>= left;
         self.count -= left;
     }
 
-    /// Whether nothing is left, between bytes.
+    /// Whether the file has ended; called between bytes.
     pub(super) fn at_end(&mut self) -> io::Result<bool> {
         self.refill()?;
         Ok(self.count == 0)
     }
 
-    /// The next whole bytes, which stay: so many, and fewer at the end of the file only.
+    /// The next `count` whole bytes, without taking them; fewer at the end of the file.
     pub(super) fn next_bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
         self.fetch(count)?;
         let taken = (self.bits >> (self.count % 8)).to_le_bytes();
@@ -126,13 +126,14 @@ impl<R: Read> Bits<R> {
         Ok(bytes)
     }
 
-    /// Appends at least one and at most `most` of the next bytes to `out`, and says how many.
+    /// Appends at least one and at most `most` of the next bytes to `out`, and returns their
+    /// number.
     pub(super) fn copy(&mut self, most: usize, out: &mut Vec<u8>) -> io::Result<usize> {
         if self.count > 0 {
             out.push(self.take(8)? as u8);
             return Ok(1);
         }
-        // The bits above `count` are of bytes that are passed over here.
+        // The bits above `count` belong to bytes that are skipped here.
         self.bits = 0;
         if self.at == self.end {
             self.fetch(1)?;

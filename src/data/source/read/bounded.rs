@@ -5,11 +5,11 @@ use std::io::{self, BufRead, Read};
 use super::{Path, RecordPosition};
 use crate::data::error::DataError;
 
-/// Bytes that a record may have which only its end tells from the next one.
+/// Maximum size of a record whose end is found only by reading it.
 pub(super) const LONGEST_RECORD: usize = 64 << 20;
 
-/// Appends the bytes up to a line's end, with it, and says how many; `None` where `into` would become
-/// longer than `longest`, and holds one byte more.
+/// Appends the bytes up to a line's end, including the end, and returns their number; `None` if
+/// `into` would become longer than `longest`, in which case it has one byte more.
 pub(super) fn read_line(
     reader: &mut impl BufRead,
     into: &mut Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) fn read_line(
     Ok((found < room || into.last() == Some(&b'\n')).then_some(found))
 }
 
-/// The error of a record that is longer than it may be.
+/// The error of a record that is too long.
 pub(super) fn too_long(path: &Path, start: RecordPosition, longest: usize) -> DataError {
     let place = format!("{path}, record {} at byte {}", start.records + 1, start.bytes);
     let reason = format!(
@@ -36,7 +36,7 @@ mod tests {
 
     use super::*;
 
-    /// What is read of a text in buffers of a few bytes.
+    /// The result of reading a text in buffers of a few bytes.
     fn read(text: &str, before: &str, longest: usize) -> (Option<usize>, String) {
         let mut into = before.as_bytes().to_vec();
         let mut reader = BufReader::with_capacity(3, text.as_bytes());

@@ -1,4 +1,4 @@
-//! CRC-32, as gzip files have it, of texts and of parts that make up a text; Adler-32, as zlib has it.
+//! CRC-32, as in gzip files, of texts and of texts in parts; Adler-32, as in zlib streams.
 
 use flate2::Crc;
 
@@ -9,8 +9,8 @@ pub(super) fn crc_of(bytes: &[u8]) -> u32 {
     crc.sum()
 }
 
-/// What a text's CRC-32 contributes to that of the text with `bytes` more behind it: the CRC times
-/// x^(8 bytes), as polynomials modulo CRC-32's, whose highest power is the lowest bit.
+/// The contribution of a text's CRC-32 to that of the text followed by `bytes` more bytes: the CRC
+/// times x^(8 bytes), as polynomials modulo CRC-32's, whose highest power is the lowest bit.
 pub(super) fn crc_before(crc: u32, bytes: u64) -> u32 {
     let (mut product, mut power, mut left) = (crc, 1 << (31 - 8), bytes);
     while left > 0 {
@@ -23,7 +23,7 @@ pub(super) fn crc_before(crc: u32, bytes: u64) -> u32 {
     product
 }
 
-/// The product of two polynomials modulo CRC-32's.
+/// The product of two polynomials modulo that of CRC-32.
 fn times(one: u32, mut other: u32) -> u32 {
     let mut product = 0;
     for power in (0..32).rev() {
@@ -36,11 +36,11 @@ fn times(one: u32, mut other: u32) -> u32 {
     product
 }
 
-/// The Adler-32 of a text with these bytes behind it; that of nothing is 1 (RFC 1950).
+/// The Adler-32 of a text followed by these bytes; that of an empty text is 1 (RFC 1950).
 pub(super) fn adler_behind(sum: u32, bytes: &[u8]) -> u32 {
     const MODULUS: u32 = 65521;
     let (mut low, mut high) = (sum & 0xffff, sum >> 16);
-    // As many as sums of 32 bits have room for.
+    // The largest number of bytes whose sums fit in 32 bits.
     for part in bytes.chunks(5552) {
         for byte in part {
             low += u32::from(*byte);
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn adler_is_that_of_zlib() {
-        // The last four bytes of what `flate2` writes, highest first.
+        // The last four bytes of `flate2`'s output, highest first.
         for text in [vec![], b"Wikipedia".to_vec(), vec![0xff; 100_000]] {
             let mut zlib = Vec::new();
             let compression = flate2::Compression::fast();

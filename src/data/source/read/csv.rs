@@ -1,6 +1,6 @@
 //! Records of delimited fields, as RFC 4180 describes them.
 //!
-//! Only the ends of records are looked for here; [`fields`] takes a record apart.
+//! This reader only finds the ends of records; [`fields`] splits a record.
 
 use std::sync::Arc;
 
@@ -15,21 +15,21 @@ use crate::storage::Path;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// How a file is to be read.
+/// Options for reading a file.
 #[derive(Clone, Debug)]
 pub(crate) struct CsvOptions {
     pub delimiter: u8,
-    /// What encloses fields; `None` takes quotes as they stand.
+    /// The character that encloses fields; `None` treats quotes as text.
     pub quote: Option<u8>,
-    /// Names of the columns; `None` takes those of the first record.
+    /// Names of the columns; `None` takes the names in the first record.
     pub column_names: Option<Vec<String>>,
     /// Records dropped before the names.
     pub skip: u64,
-    /// Columns that each file must have, since a type is given for them.
+    /// Columns that each file must have, since they have a type.
     pub typed: Vec<String>,
 }
 
-/// The fields of a record, or what is wrong with it.
+/// The fields of a record, or a description of the mistake in it.
 pub(crate) fn fields(record: &[u8], options: &CsvOptions) -> Result<Vec<Vec<u8>>, String> {
     let mut fields = Vec::new();
     let mut rest = record;
@@ -43,7 +43,7 @@ pub(crate) fn fields(record: &[u8], options: &CsvOptions) -> Result<Vec<Vec<u8>>
     }
 }
 
-/// The first field, and what follows its delimiter.
+/// The first field, and the text after its delimiter.
 fn field<'a>(text: &'a [u8], options: &CsvOptions) -> Result<(Vec<u8>, Option<&'a [u8]>), String> {
     let is_quoted = options.quote.is_some() && text.first().copied() == options.quote;
     let Some(quote) = options.quote.filter(|_| is_quoted) else {
@@ -73,21 +73,21 @@ fn field<'a>(text: &'a [u8], options: &CsvOptions) -> Result<(Vec<u8>, Option<&'
     }
 }
 
-/// Where a scan for the end of a record is.
+/// The state of a scan for the end of a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scan {
     /// Before a field.
     Start,
-    /// In a field without quotes, or behind one with.
+    /// In a field without quotes, or after one with quotes.
     Plain,
     /// Within quotes.
     Quoted,
-    /// Behind a quote within quotes, which closes them unless another follows.
+    /// After a quote within quotes, which closes them unless another quote follows.
     Closed,
 }
 
 impl Scan {
-    /// Goes on over more bytes of the record.
+    /// Continues the scan over more bytes of the record.
     fn over(self, bytes: &[u8], options: &CsvOptions) -> Self {
         let Some(quote) = options.quote else { return Self::Plain };
         if self != Self::Quoted && !bytes.contains(&quote) {
@@ -115,7 +115,7 @@ pub(super) struct CsvRecords {
 }
 
 impl CsvRecords {
-    /// Opens the file at a position that it once gave, or at its beginning.
+    /// Opens the file at a position that a reader returned, or at its beginning.
     pub(super) fn open_at(
         path: &Path,
         options: &Arc<CsvOptions>,
@@ -139,7 +139,7 @@ impl CsvRecords {
         Ok(records)
     }
 
-    /// Passes what comes before the examples, and learns the names of the columns.
+    /// Skips the lines before the examples, and reads the names of the columns.
     fn read_head(&mut self) -> Result<(), DataError> {
         for _ in 0..self.options.skip {
             self.read_record(&mut Vec::new())?;
@@ -158,7 +158,7 @@ impl CsvRecords {
         self.check_typed()
     }
 
-    /// Refuses a type of a column that is not there.
+    /// Rejects a type for a column that does not exist.
     fn check_typed(&self) -> Result<(), DataError> {
         let is_absent = |name: &&String| !self.columns.iter().any(|column| **column == ***name);
         let Some(name) = self.options.typed.iter().find(is_absent) else { return Ok(()) };
@@ -195,7 +195,7 @@ impl CsvRecords {
                     break;
                 }
                 if read == 0 {
-                    // What several lines are, one record or many behind a stray quote, is not known.
+                    // Several lines may be one record, or many records after a stray quote.
                     let lines = record.iter().filter(|byte| **byte == b'\n').count();
                     self.breaks_off = read == 0 && lines <= 1;
                     return Err(self.unclosed(start));
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// Fields as text, `|` between them, with the names of their columns before.
+    /// The fields as text, separated by `|`, after the names of their columns.
     fn show(body: Body) -> String {
         let Body::Fields { bytes, columns } = body else { panic!("no fields") };
         let names: Vec<&str> = columns.iter().map(|name| &**name).collect();
@@ -281,7 +281,7 @@ mod tests {
         let text =
             "\u{feff}a,b\r\n1,\"x, \"\"y\"\"\nz\"\r\n\n\"\",3\n\"\"\"q\"\"\",\"\n\n\"\n5,in\"side";
         let expected = ["a,b: 1|x, \"y\"\nz", "a,b: |3", "a,b: \"q\"|\n\n", "a,b: 5|in\"side"];
-        // The bytes of a block that is stored come one by one at first.
+        // The bytes of a stored block come one by one at first.
         for bytes in [text.as_bytes().to_vec(), gzip(text.as_bytes(), 0)] {
             let (_dir, path) = file(&bytes);
             let mut whole = open(&path, RecordPosition::default());

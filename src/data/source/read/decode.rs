@@ -1,4 +1,5 @@
-//! The bytes of a file, decompressed as its first bytes say: gzip, zstd, and zlib for TFRecords.
+//! The decompressed bytes of a file, with the format found from its first bytes: gzip, zstd, and
+//! zlib for TFRecords.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::sync::Arc;
@@ -13,13 +14,13 @@ use crate::data::error::DataError;
 use crate::storage::Path;
 
 const BUFFER_SIZE: usize = 256 << 10;
-/// Bytes that tell how well a file is compressed.
+/// Number of bytes from which the compression ratio is estimated.
 const EXPANSION_PROBE: u64 = 1 << 20;
-/// Bytes that tell the compression.
+/// Number of bytes that identify the compression.
 pub(super) const PROBE: usize = 12;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// How a file is compressed.
+/// The compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compression {
     Plain,
@@ -29,7 +30,7 @@ pub(super) enum Compression {
 }
 
 impl Compression {
-    /// What the first bytes of a file of text say.
+    /// The compression of a file of text, found from its first bytes.
     pub(super) fn of_text(first: &[u8]) -> Self {
         if first.starts_with(&GZIP_MAGIC) {
             Self::Gzip
@@ -62,8 +63,8 @@ impl Decoded {
         Self { reader: Box::new(zstd), restarts }
     }
 
-    /// Where decompressing can begin to reach the position behind all that was taken; `None` where it
-    /// has to begin at the beginning, or nothing is compressed.
+    /// The last restart from which decompression can reach a position after all bytes taken; `None`
+    /// if decompression has to start at the beginning, or the file is not compressed.
     pub(super) fn restart(&self, position: RecordPosition) -> Option<Arc<Restart>> {
         self.restarts.last().filter(|restart| restart.offset() <= position.bytes)
     }
@@ -85,7 +86,7 @@ impl BufRead for Decoded {
     }
 }
 
-/// Opens a file at a position in its uncompressed bytes, which may lie behind a restart.
+/// Opens a file at a position in its uncompressed bytes, which may be after a restart.
 pub(super) fn open_decoded(
     path: &Path,
     position: RecordPosition,
@@ -93,7 +94,7 @@ pub(super) fn open_decoded(
     compression_of: fn(&[u8]) -> Compression,
 ) -> Result<Decoded, DataError> {
     let broken = |source| read_error(path, position, source);
-    // Remote files are checked for changes by storage, and asking for a size costs a request.
+    // Storage checks remote files for changes, and getting their size costs a request.
     let size = path.local().is_ok().then(|| path.size()).transpose()?;
     let first = (position.bytes > 0).then(|| path.read_range(0..PROBE as u64).ok()).flatten();
     // Opening a remote file at its beginning would fetch more of it than these few bytes.
@@ -123,7 +124,7 @@ pub(super) fn open_decoded(
     skipped(path, reader, position, position.bytes)
 }
 
-/// Opens a compressed file at a position behind a restart; `None` where that is of no use.
+/// Opens a compressed file at a position after a restart; `None` if the restart cannot be used.
 fn open_at_restart(
     path: &Path,
     size: Option<u64>,
@@ -150,7 +151,7 @@ fn open_at_restart(
     reader.map(|reader| skipped(path, reader, position, count)).transpose()
 }
 
-/// Opens a file behind so many of its bytes.
+/// Opens a file after its first `bytes` bytes.
 fn open_behind(path: &Path, size: Option<u64>, bytes: u64) -> Result<Whole, DataError> {
     if size.is_some_and(|size| size < bytes) {
         return Err(shorter(path));
@@ -158,7 +159,7 @@ fn open_behind(path: &Path, size: Option<u64>, bytes: u64) -> Result<Whole, Data
     Ok(Whole { inner: path.open_at(bytes)?, left: size.map(|size| size - bytes) })
 }
 
-/// Passes over the bytes before a position.
+/// Skips the bytes before a position.
 fn skipped(
     path: &Path,
     mut reader: Decoded,
@@ -172,7 +173,8 @@ fn skipped(
     }
 }
 
-/// How many bytes a byte of the file becomes, judged by its beginning: 1 where it is not compressed.
+/// Number of decompressed bytes for each byte of the file, estimated from its beginning: 1 if the
+/// file is not compressed.
 pub(crate) fn expansion(path: &Path) -> Result<f64, DataError> {
     let head = path.read_range(0..path.size()?.min(EXPANSION_PROBE))?;
     let length = head.len() as f64;
@@ -186,7 +188,7 @@ pub(crate) fn expansion(path: &Path) -> Result<f64, DataError> {
     };
     let mut buffer = vec![0; BUFFER_SIZE];
     let mut decoded = 0;
-    // It ends, with or without an error, where the beginning is cut.
+    // Decompression ends, with or without an error, at the end of the probe.
     while let Ok(count @ 1..) = decoder.read(&mut buffer) {
         decoded += count;
     }
@@ -197,10 +199,10 @@ fn buffered<R: Read>(reader: R) -> BufReader<R> {
     BufReader::with_capacity(BUFFER_SIZE, reader)
 }
 
-/// Notices a file that ends before its size when it was opened.
+/// Detects a file that ends before the size it had when it was opened.
 struct Whole {
     inner: Box<dyn Read + Send>,
-    /// Bytes that must still come, where known.
+    /// Number of bytes that must follow, if known.
     left: Option<u64>,
 }
 
@@ -210,7 +212,8 @@ impl Read for Whole {
         if let Some(left) = &mut self.left {
             if found == 0 && !buffer.is_empty() && *left > 0 {
                 let reason = format!("the file shrank while it was read: {left} bytes are gone");
-                // Not the kind of a file that was written in part: its records were there.
+                // The error is not of the kind for a partly written file: the file had these
+                // records.
                 return Err(io::Error::other(reason));
             }
             // A file that grows is read to its new end.
@@ -230,7 +233,7 @@ mod tests {
     use super::super::testing::{file, gzip};
     use super::*;
 
-    /// All behind a position.
+    /// All bytes after a position.
     fn rest(path: &Path, bytes: u64, restart: Option<&Arc<Restart>>) -> Result<Vec<u8>, String> {
         let position = RecordPosition { bytes, ..RecordPosition::default() };
         let mut reader = open_decoded(path, position, restart, Compression::of_text)
@@ -261,7 +264,7 @@ mod tests {
             let mut reader = open(RecordPosition::default(), None);
             io::copy(&mut reader.by_ref().take(taken), &mut io::sink()).unwrap();
             let restart = reader.restart(position).expect("one is noted every few megabytes");
-            // What lies before it is not looked at.
+            // The bytes before the restart are not read.
             let mut damaged = bytes.clone();
             damaged[500..600].fill(0);
             path.write_atomic(&damaged).unwrap();
@@ -285,20 +288,20 @@ mod tests {
         let restart = reader.restart(position).unwrap();
         let expected = &text[taken as usize..];
         assert!(rest(&path, taken, Some(&restart)).unwrap() == expected);
-        // What lies before it is not looked at.
+        // The bytes before the restart are not read.
         let mut damaged = bytes.clone();
         damaged[500..600].fill(0);
         path.write_atomic(&damaged).unwrap();
         assert!(rest(&path, taken, Some(&restart)).unwrap() == expected);
         assert!(rest(&path, taken, None).is_err());
-        // The same text compressed anew, also to a file that ends before the restart.
+        // The same text, compressed differently, also to a file that ends before the restart.
         let anew = [gzip(&text, 2), gzip(&text, 9), [gzip(b"", 6), bytes.clone()].concat()];
         assert!(anew[1].len() < restart.byte() as usize);
         for bytes in anew {
             path.write_atomic(&bytes).unwrap();
             assert!(rest(&path, taken, Some(&restart)).unwrap() == expected);
         }
-        // As former versions saved it: without a sum of the file, it is not used.
+        // A restart saved by an older version: without a checksum of the file, it is not used.
         path.write_atomic(&damaged).unwrap();
         let mut saved = serde_json::to_value(&*restart).unwrap();
         saved.as_object_mut().unwrap().remove("ahead").unwrap();

@@ -2,7 +2,7 @@
 
 use serde::de::{Deserialize, Deserializer, Error};
 
-/// The digits of bytes.
+/// Encodes bytes as digits.
 pub(super) fn of(bytes: &[u8]) -> String {
     const DIGITS: [char; 16] =
         ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
@@ -10,7 +10,7 @@ pub(super) fn of(bytes: &[u8]) -> String {
     bytes.iter().flat_map(pair).collect()
 }
 
-/// Bytes of which these are the digits.
+/// Decodes bytes from their digits.
 pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
     let digits = String::deserialize(deserializer)?;
     let digit = |character: u8| char::from(character).to_digit(16).map(|digit| digit as u8);

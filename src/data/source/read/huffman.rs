@@ -1,19 +1,19 @@
-//! Huffman codes as deflate describes them: by the lengths of their symbols' codes.
+//! Huffman codes, defined as in deflate: by the lengths of their symbols' codes.
 
 use std::io::{self, Read};
 
 use super::bits::Bits;
 
-/// The longest code.
+/// Maximum length of a code.
 const LONGEST: usize = 15;
-/// The most symbols that a code tells apart: literals and lengths have so many.
+/// Maximum number of symbols of a code, which is that of the literals and lengths.
 const MAX_SYMBOLS: usize = 288;
-/// Codes up to this length are looked up, the few longer ones are counted out.
+/// Codes up to this length are looked up in a table; the few longer ones are found by counting.
 const LOOKED_UP: usize = 10;
 
-/// Tells symbols apart.
+/// A code that decodes symbols.
 pub(super) struct Code {
-    /// What it was made of.
+    /// The lengths from which the code was built.
     pub lengths: Vec<u8>,
     /// By the next bits: the symbol times 16, and the length of its code; 0 for a longer code.
     table: Box<[u16; 1 << LOOKED_UP]>,
@@ -24,10 +24,10 @@ pub(super) struct Code {
 }
 
 impl Code {
-    /// The code in which symbol `i` takes `lengths[i]` bits, or does not occur.
+    /// Builds the code in which symbol `i` takes `lengths[i]` bits, or does not occur.
     ///
     /// # Errors
-    /// The lengths are those of no code. One that is not complete has at most one symbol.
+    /// Lengths that do not form a code. An incomplete code may have at most one symbol.
     pub(super) fn new(lengths: &[u8]) -> Result<Self, &'static str> {
         if lengths.len() > MAX_SYMBOLS
             || lengths.iter().any(|length| usize::from(*length) > LONGEST)
@@ -59,7 +59,7 @@ impl Code {
     }
 
     fn fill(&mut self, lengths: &[u8]) {
-        // The next code of each length, and its place among all.
+        // The next code of each length, and its index among all codes.
         let (mut codes, mut places) = ([0_u16; LONGEST + 1], [0_u16; LONGEST + 1]);
         for length in 1..LONGEST {
             codes[length + 1] = (codes[length] + self.counts[length]) << 1;
@@ -69,7 +69,7 @@ impl Code {
             let length = usize::from(*length);
             self.symbols[usize::from(places[length])] = symbol as u16;
             places[length] += 1;
-            // Codes come highest bit first.
+            // The highest bit of a code comes first.
             let first = usize::from(codes[length].reverse_bits() >> (16 - length));
             codes[length] = codes[length].wrapping_add(1);
             if length <= LOOKED_UP {
@@ -80,7 +80,7 @@ impl Code {
         }
     }
 
-    /// The next symbol; at least 15 bits are ready, or all that there are.
+    /// Decodes the next symbol; at least 15 bits are available, or all that are left.
     #[inline]
     pub(super) fn decode<R: Read>(&self, bits: &mut Bits<R>) -> io::Result<usize> {
         let entry = self.table[bits.peek() as usize % (1 << LOOKED_UP)];
@@ -91,8 +91,8 @@ impl Code {
         Ok(usize::from(entry >> 4))
     }
 
-    /// Counts through the lengths: codes of one length follow each other, and those of the next
-    /// begin at twice the one behind the last.
+    /// Counts through the lengths: codes of one length are consecutive, and those of the next
+    /// length begin at twice the number after the last one.
     #[cold]
     fn decode_long<R: Read>(&self, bits: &mut Bits<R>) -> io::Result<usize> {
         let (mut code, mut first, mut place) = (0, 0, 0);

@@ -1,7 +1,7 @@
 //! Decompresses deflate streams (RFC 1951) block by block.
 //!
-//! `flate2` reads them too, but says neither at which bit it is nor how to begin at one, which is what
-//! a restart in the middle of a file takes.
+//! `flate2` decompresses such streams too, but it neither reports its bit position nor starts at a
+//! given bit, and a restart in the middle of a file needs both.
 
 use std::io::{self, Read};
 
@@ -9,29 +9,30 @@ use super::bits::Bits;
 use super::huffman::Code;
 use super::pause::Pause;
 
-/// How far back a stream may refer.
+/// Maximum distance of a reference back into the stream.
 pub(super) const WINDOW: usize = 32 << 10;
 /// Bytes decompressed at once.
 const CHUNK: usize = 128 << 10;
 const FULL: usize = WINDOW + CHUNK;
-/// The most that one symbol stands for.
+/// Maximum number of bytes for one symbol.
 const LONGEST_MATCH: usize = 258;
 
 const END_OF_BLOCK: usize = 256;
-/// Extra bits of the lengths, by symbol from 257 on, and the least length. The longest has a symbol of
-/// its own.
+/// Extra bits and minimum length of each length symbol, from 257 on. The longest length has a
+/// separate symbol.
 const LENGTHS: [(u32, usize); 29] = {
     let mut lengths = bases(4, 3);
     lengths[28] = (0, LONGEST_MATCH);
     lengths
 };
-/// Extra bits of the distances, and the least distance.
+/// Extra bits and minimum distance of each distance symbol.
 const DISTANCES: [(u32, usize); 30] = bases(2, 1);
-/// In which order the lengths of the code for lengths come.
+/// The order in which the lengths of the code for lengths are stored.
 const ORDER: [usize; 19] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
 
-/// What symbols stand for: extra bits, one more for every `a_bit` symbols after the first of them twice,
-/// and a number, which is where those of the symbol before end.
+/// The extra bits and the base number of each symbol: the first `2 * a_bit` symbols have no extra
+/// bits, each further group of `a_bit` symbols has one more, and a base number is the end of the
+/// previous symbol's range.
 const fn bases<const N: usize>(a_bit: usize, first: usize) -> [(u32, usize); N] {
     let mut bases = [(0, first); N];
     let mut i = 1;
@@ -44,24 +45,25 @@ const fn bases<const N: usize>(a_bit: usize, first: usize) -> [(u32, usize); N] 
     bases
 }
 
-/// Where a stream is.
+/// The position in a stream.
 #[derive(Default)]
 enum Place {
     /// Before a block.
     #[default]
     Block,
-    /// In a block that is stored as it is, with bytes left.
+    /// In a stored block, with this number of bytes left.
     Stored(usize),
     /// In a block of literals and matches.
     Symbols { literals: Code, distances: Code },
-    /// Behind the last block.
+    /// After the last block.
     End,
 }
 
 /// Decompresses one stream.
 #[derive(Default)]
 pub(super) struct Inflate {
-    /// The last of what was decompressed: what the stream may refer to, then what was not taken.
+    /// The last decompressed bytes: the window to which the stream may refer, then the bytes not
+    /// taken yet.
     out: Vec<u8>,
     taken: usize,
     place: Place,
@@ -69,7 +71,7 @@ pub(super) struct Inflate {
 }
 
 impl Inflate {
-    /// A stream that goes on where another was.
+    /// Continues a stream from a saved state.
     pub(super) fn resume(pause: &Pause) -> io::Result<Self> {
         let place = match &pause.codes {
             Some((literals, distances)) => symbols_of(literals, distances)?,
@@ -79,8 +81,8 @@ impl Inflate {
         Ok(Self { taken: out.len(), out, place, in_last_block: pause.in_last_block })
     }
 
-    /// What another goes on from, with all taken; `None` in a stored block, which is short, and at the
-    /// end.
+    /// The state from which another reader can continue, when all bytes are taken; `None` in a
+    /// stored block, which is short, and at the end.
     pub(super) fn pause(&self) -> Option<Pause> {
         let codes = match &self.place {
             Place::Block => None,
@@ -93,12 +95,12 @@ impl Inflate {
         Some(Pause { window, codes, in_last_block: self.in_last_block })
     }
 
-    /// What was decompressed and not taken.
+    /// The decompressed bytes that are not taken yet.
     pub(super) fn ready(&self) -> &[u8] {
         &self.out[self.taken..]
     }
 
-    /// Takes of what is ready.
+    /// Takes `count` of the ready bytes.
     pub(super) fn take(&mut self, count: usize) {
         self.taken += count;
     }
@@ -108,8 +110,8 @@ impl Inflate {
         matches!(self.place, Place::End)
     }
 
-    /// Decompresses on, up to the end of a block and no further than memory allows; called with
-    /// all taken.
+    /// Decompresses more bytes, up to the end of a block or the limit of the buffer; called when
+    /// all bytes are taken.
     pub(super) fn decompress<R: Read>(&mut self, bits: &mut Bits<R>) -> io::Result<()> {
         if self.out.len() >= FULL {
             self.out.drain(..self.out.len() - WINDOW);
@@ -138,7 +140,7 @@ impl Inflate {
         if self.in_last_block { Place::End } else { Place::Block }
     }
 
-    /// Reads what stands before a block.
+    /// Reads the header of a block.
     fn block<R: Read>(&mut self, bits: &mut Bits<R>) -> io::Result<Place> {
         self.in_last_block = bits.take(1)? == 1;
         match bits.take(2)? {
@@ -171,7 +173,7 @@ fn symbols_of(literals: &[u8], distances: &[u8]) -> io::Result<Place> {
     Ok(Place::Symbols { literals: code(literals)?, distances: code(distances)? })
 }
 
-/// Reads the codes that a block brings along.
+/// Reads the codes that a block contains.
 fn dynamic<R: Read>(bits: &mut Bits<R>) -> io::Result<Place> {
     let (num_literals, num_distances) = (bits.take(5)? as usize + 257, bits.take(5)? as usize + 1);
     let num_lengths = bits.take(4)? as usize + 4;
@@ -207,7 +209,7 @@ fn dynamic<R: Read>(bits: &mut Bits<R>) -> io::Result<Place> {
     symbols_of(literals, distances)
 }
 
-/// Whether a block did.
+/// Whether a block has ended.
 #[derive(PartialEq, Eq)]
 enum Ended {
     Yes,
@@ -226,7 +228,7 @@ fn symbols<R: Read>(
         let mut symbol = literals.decode(bits)?;
         if symbol < END_OF_BLOCK {
             out.push(symbol as u8);
-            // The bits that are ready suffice for one more.
+            // The available bits suffice for one more symbol.
             symbol = literals.decode(bits)?;
             if symbol < END_OF_BLOCK {
                 out.push(symbol as u8);
@@ -237,7 +239,7 @@ fn symbols<R: Read>(
         if symbol == END_OF_BLOCK {
             return Ok(Ended::Yes);
         }
-        // With the symbol at most 48 bits, of the 56 that were made ready.
+        // With the symbol, at most 48 of the 56 available bits are used.
         let length = number(LENGTHS.get(symbol - END_OF_BLOCK - 1), bits)?;
         let distance = number(DISTANCES.get(distances.decode(bits)?), bits)?;
         let Some(from) = out.len().checked_sub(distance) else {
@@ -246,14 +248,14 @@ fn symbols<R: Read>(
         if distance >= length {
             out.extend_from_within(from..from + length);
         } else {
-            // The match overlaps what it makes.
+            // The match overlaps its own output.
             (from..from + length).for_each(|at| out.push(out[at]));
         }
     }
     Ok(Ended::No)
 }
 
-/// The number that a symbol and its extra bits stand for.
+/// The number encoded by a symbol and its extra bits.
 #[inline]
 fn number<R: Read>(base: Option<&(u32, usize)>, bits: &mut Bits<R>) -> io::Result<usize> {
     let Some((extra, base)) = base else { return Err(corrupt("a symbol that there is not")) };
@@ -262,7 +264,7 @@ fn number<R: Read>(base: Option<&(u32, usize)>, bits: &mut Bits<R>) -> io::Resul
     Ok(base + more)
 }
 
-/// The error of a stream that none could have made.
+/// The error of a stream that no compressor can have made.
 pub(super) fn corrupt(reason: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("corrupt deflate stream: {reason}"))
 }

@@ -1,4 +1,5 @@
-//! JSON objects: one a line, or the items of an array that is the whole file or the value of a key.
+//! JSON objects: one on each line, or the items of an array that is the whole file or the value of
+//! a key.
 
 use std::io::BufRead;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use super::{Body, RecordPosition, RecordReader, file_error, read_error};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
-/// Stands in a position's `within` for "in an array", which lines never have.
+/// The value of a position's `within` for "in an array", which positions of lines never have.
 const IN_ARRAY: u64 = 1;
 
-/// Opens a file of JSON objects, whichever way it holds them.
+/// Opens a file of JSON objects, either on lines or in an array.
 pub(super) fn open_json(
     path: &Path,
     field: Option<&str>,
@@ -35,7 +36,7 @@ pub(super) fn open_json(
     match field {
         Some(field) => items.enter_value_of(field)?,
         None if items.next_byte()? == Some(b'[') => items.take(),
-        // White space was taken, and lines count it.
+        // The skipped white space has been taken, and may include lines, which are counted.
         None if items.position.bytes > 0 => {
             return Ok(Box::new(Lines::open_at(path, position, None)?));
         }
@@ -44,12 +45,12 @@ pub(super) fn open_json(
     Ok(Box::new(items))
 }
 
-/// What the array is of its file.
+/// The role of the array in its file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Array {
-    /// All of it, so that nothing follows.
+    /// The whole file, so that nothing follows.
     Whole,
-    /// The value of a key, which others may follow.
+    /// The value of a key, which other keys may follow.
     OfKey,
 }
 
@@ -58,12 +59,12 @@ struct Items {
     path: Path,
     kind: Array,
     reader: Decoded,
-    /// Whether the end of the array was seen, and all behind it.
+    /// Whether the end of the array was read, and the rest of the file was checked.
     ended: bool,
     position: RecordPosition,
     /// Whether the file ends within the item in error.
     breaks_off: bool,
-    /// Bytes that an item may have.
+    /// Maximum number of bytes of an item.
     longest: usize,
 }
 
@@ -86,7 +87,7 @@ impl Items {
         })
     }
 
-    /// The next byte, which stays; `None` at the end of the file.
+    /// The next byte, without taking it; `None` at the end of the file.
     fn peek(&mut self) -> Result<Option<u8>, DataError> {
         let buffer = self.reader.fill_buf();
         let buffer = buffer.map_err(|source| read_error(&self.path, self.position, source))?;
@@ -98,7 +99,7 @@ impl Items {
         self.position.bytes += 1;
     }
 
-    /// The next byte that is no white space, which stays.
+    /// The next byte that is not white space, without taking it.
     fn next_byte(&mut self) -> Result<Option<u8>, DataError> {
         while let Some(byte) = self.peek()? {
             if !byte.is_ascii_whitespace() {
@@ -119,7 +120,7 @@ impl Items {
         }
     }
 
-    /// Goes to the first item of the array under a key of the file's object.
+    /// Moves to the first item of the array under a key of the file's object.
     fn enter_value_of(&mut self, field: &str) -> Result<(), DataError> {
         self.expect(b'{', "an object")?;
         loop {
@@ -140,14 +141,15 @@ impl Items {
         }
     }
 
-    /// Appends the value that begins here: up to its last bracket or quote, or to what ends a
-    /// number or word; or passes over it. Whether it is JSON is told when it is parsed.
+    /// Appends the value that begins here to `into`, or skips the value: up to its last bracket or
+    /// quote, or to the end of a number or word. Parsing decides later whether the value is JSON.
     fn value(&mut self, mut into: Option<&mut Vec<u8>>) -> Result<(), DataError> {
         let start = self.position;
         let (mut depth, mut in_text, mut escaped) = (0_u64, false, false);
         loop {
             let Some(byte) = self.peek()? else {
-                // A bracket or quote that is missing further above leaves no beginning of JSON.
+                // A bracket or quote that is missing earlier does not leave a valid beginning of
+                // JSON.
                 let begun =
                     into.as_deref().map(|begun| serde_json::from_slice::<IgnoredAny>(begun));
                 self.breaks_off = begun.is_some_and(|begun| begun.is_err_and(|why| why.is_eof()));
@@ -179,7 +181,7 @@ impl Items {
         }
     }
 
-    /// Looks at what follows the array, whose end stays the position.
+    /// Checks the rest of the file after the array; the position stays at the array's end.
     fn end(&mut self) -> Result<(), DataError> {
         if self.kind == Array::OfKey {
             return Ok(());
@@ -253,7 +255,7 @@ mod tests {
 
     #[track_caller]
     fn check(json: &str, field: Option<&str>, expected: &[&str]) {
-        // The bytes of a block that is stored come one by one at first.
+        // The bytes of a stored block come one by one at first.
         for bytes in [json.as_bytes().to_vec(), gzip(json.as_bytes(), 0)] {
             let (_dir, path) = file(&bytes);
             let mut whole = open_json(&path, field, RecordPosition::default(), None).unwrap();

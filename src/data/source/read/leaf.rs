@@ -1,4 +1,4 @@
-//! The values of a column of a record batch, read by their type.
+//! The values of a column of a record batch, read according to their type.
 
 use std::ops::Range;
 
@@ -16,10 +16,10 @@ use crate::data::example::Value;
 
 /// The kind of a column without values.
 pub(super) const NULL: &str = "null";
-/// The kind of a column of lists of texts in lists, which are cut dimension by dimension.
+/// The kind of a column of lists of lists of texts, which are cut dimension by dimension.
 pub(super) const TEXT_ROWS: &str = "a list of lists of texts";
 
-/// Where a list's items lie among those of all lists.
+/// The range of a list's items among the items of all lists.
 pub(super) fn range_of(lists: &ArrayRef, row: usize) -> Range<usize> {
     match lists.data_type() {
         DataType::LargeList(_) => {
@@ -37,7 +37,7 @@ pub(super) fn range_of(lists: &ArrayRef, row: usize) -> Range<usize> {
     }
 }
 
-/// Values of one type; those that a feature tells apart.
+/// Values of one type, as far as features distinguish types.
 pub(super) enum Leaf {
     Text(StringArray),
     LargeText(LargeStringArray),
@@ -55,7 +55,7 @@ pub(super) enum Leaf {
 
 impl Leaf {
     pub(super) fn of(array: &ArrayRef) -> Result<Self, String> {
-        // The same bytes as another type of the same width.
+        // Reads the same bytes as another type of the same width.
         macro_rules! stored_as {
             ($dtype:ident) => {
                 array
@@ -98,7 +98,7 @@ impl Leaf {
             DataType::Float64 => Self::Floats(array.as_primitive().clone()),
             DataType::Boolean => Self::Bools(array.as_boolean().clone()),
             DataType::Null => Self::Null,
-            // Times are what they are stored as: units since 1970, or of the day.
+            // Times are read as stored: units since 1970, or since midnight.
             DataType::Int64
             | DataType::Timestamp(..)
             | DataType::Date64
@@ -119,7 +119,7 @@ impl Leaf {
         })
     }
 
-    /// What its values are: one, many, and rows of them.
+    /// Names of its values in messages: a single value, a list, and a list of lists.
     pub(super) fn kind(&self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Text(_)
@@ -176,7 +176,7 @@ impl Leaf {
         }
     }
 
-    /// A value; `None` where it is null.
+    /// A value; `None` if it is null.
     pub(super) fn value(&self, at: usize) -> Result<Option<Value>, String> {
         if self.is_null(at) {
             return Ok(None);

@@ -10,17 +10,17 @@ use super::{Body, RecordPosition, RecordReader, read_error};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
-/// Reads a file line by line and knows where it is.
+/// Reads a file line by line and knows its position.
 pub(super) struct Lines {
     path: Path,
     reader: Decoded,
     position: RecordPosition,
-    /// Whether the line in error was passed, so that the next one can be read.
+    /// Whether the line in error was skipped, so that the next one can be read.
     recovers: bool,
 }
 
 impl Lines {
-    /// Opens the file at a position that [`Lines::position`] once gave, or at its beginning.
+    /// Opens the file at a position that [`Lines::position`] returned, or at its beginning.
     pub(super) fn open_at(
         path: &Path,
         position: RecordPosition,
@@ -39,7 +39,7 @@ impl Lines {
         Self { path: path.clone(), reader, position, recovers: false }
     }
 
-    /// The next line without its end, into `line`; `false` at the end of the file.
+    /// Reads the next line without its end into `line`; `false` at the end of the file.
     fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool, DataError> {
         line.clear();
         self.recovers = false;
@@ -65,7 +65,7 @@ impl Lines {
         self.position.bytes += num_bytes as u64;
     }
 
-    /// Passes over what is left of a line, and gives its error.
+    /// Skips the rest of a line, and returns its error.
     fn pass_long_line(&mut self, read: usize) -> DataError {
         let start = self.position;
         match self.reader.skip_until(b'\n') {
@@ -142,7 +142,7 @@ mod tests {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all("ä\nb\n".as_bytes()).unwrap();
         check(&gzip.finish().unwrap(), &["ä", "b"]);
-        // Several frames in a row are one text, as several gzip members are.
+        // Consecutive frames are one text, like consecutive gzip members.
         let frame = |text: &str| zstd::encode_all(text.as_bytes(), 3).unwrap();
         check(&[frame("ä\nb"), frame("c\n")].concat(), &["ä", "bc"]);
     }

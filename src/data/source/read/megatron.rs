@@ -5,7 +5,7 @@
 //!       | i32 length of each sequence | i64 byte in .bin of each | i64 first sequence of each document
 //! .bin: the ids, one after the other
 //! ```
-//! All little-endian. A document is one sequence, or several where sentences were split.
+//! All little-endian. A document is one sequence, or several if sentences were split.
 
 use std::io::{BufReader, Read};
 use std::ops::Range;
@@ -17,11 +17,11 @@ use crate::storage::Path;
 const MAGIC: &[u8] = b"MMIDIDX\0\0";
 const VERSION: u64 = 1;
 const HEADER: u64 = 34;
-/// Documents whose places are read from the index at once.
+/// Number of documents whose places are read from the index at once.
 const DOCUMENTS_AT_ONCE: u64 = 4096;
 const BUFFER_SIZE: usize = 256 << 10;
 
-/// How an id is stored.
+/// The storage type of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenType {
     U8,
@@ -54,7 +54,7 @@ impl TokenType {
         }
     }
 
-    /// The ids, or the one that is none.
+    /// The ids, or an error about a number that is not an id.
     pub(crate) fn ids(self, bytes: &[u8]) -> Result<Vec<i32>, String> {
         let pairs = || bytes.as_chunks::<2>().0.iter();
         Ok(match self {
@@ -73,13 +73,13 @@ impl TokenType {
     }
 }
 
-/// The index beside a `.bin`.
+/// The path of the index of a `.bin` file.
 fn index_of(bin: &Path) -> Result<Path, DataError> {
     let name = bin.as_str().strip_suffix(".bin").unwrap_or(bin.as_str());
     Ok(Path::parse(&format!("{name}.idx"))?)
 }
 
-/// What the beginning of an index says.
+/// The header of an index.
 struct Index {
     path: Path,
     dtype: TokenType,
@@ -116,7 +116,7 @@ impl Index {
         Ok(Self { path, dtype, num_sequences, num_documents: entries.saturating_sub(1) })
     }
 
-    /// Numbers of one of the tables.
+    /// Reads numbers of one of the tables.
     fn table<const SIZE: usize>(
         &self,
         start: u64,
@@ -127,7 +127,7 @@ impl Index {
         Ok(bytes.as_chunks().0.to_vec())
     }
 
-    /// Where the ids of some documents lie in the `.bin`.
+    /// The ranges of the documents' ids in the `.bin` file.
     fn places(&self, documents: Range<u64>) -> Result<Vec<Range<u64>>, DataError> {
         let (lengths, pointers) = (HEADER, HEADER + 4 * self.num_sequences);
         let firsts = pointers + 8 * self.num_sequences;
@@ -158,7 +158,7 @@ pub(super) struct Documents {
     path: Path,
     size: u64,
     index: Index,
-    /// Documents ahead of the position, and the number of the first of them.
+    /// Ranges of the documents after the position, and the number of the first of them.
     places: Vec<Range<u64>>,
     first: u64,
     reader: Option<(u64, BufReader<Box<dyn Read + Send>>)>,
@@ -166,7 +166,7 @@ pub(super) struct Documents {
 }
 
 impl Documents {
-    /// Opens the file at a position that it once gave, or at its beginning.
+    /// Opens the file at a position that it returned, or at its beginning.
     pub(super) fn open_at(path: &Path, position: RecordPosition) -> Result<Self, DataError> {
         let index = Index::open(index_of(path)?)?;
         if position.records > index.num_documents {
@@ -176,7 +176,7 @@ impl Documents {
         Ok(Self { path, size, index, places: Vec::new(), first: 0, reader: None, position })
     }
 
-    /// Where the next document lies; `None` behind the last one.
+    /// The range of the next document; `None` after the last one.
     fn next_place(&mut self) -> Result<Option<Range<u64>>, DataError> {
         let number = self.position.records;
         if number >= self.index.num_documents {

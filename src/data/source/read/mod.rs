@@ -1,7 +1,7 @@
-//! The records of one file, each format behind [`RecordReader`].
+//! The records of one file; each format has a [`RecordReader`].
 //!
-//! A reader knows its position exactly and opens at any that it gave. It cuts files into records
-//! and leaves it to [`super::parse`] to make examples of them, which happens on other threads.
+//! A reader knows its exact position and can be opened at any position that it returned. It cuts
+//! files into records; [`super::parse`] converts them to examples on other threads.
 
 mod arrow_ipc;
 mod bits;
@@ -55,13 +55,13 @@ pub(crate) use tf_record::frame;
 pub(crate) struct RecordPosition {
     /// Records before it.
     pub records: u64,
-    /// Uncompressed bytes before it, or before the batch that it lies in.
+    /// Uncompressed bytes before it, or before the batch that contains it.
     pub bytes: u64,
     /// Rows of that batch before it.
     pub within: u64,
 }
 
-/// What a reader hands on of a record.
+/// The content of a record, as a reader returns it.
 pub(crate) enum Body {
     /// Its bytes.
     Bytes(Vec<u8>),
@@ -75,12 +75,12 @@ pub(crate) enum Body {
     Tokens { bytes: Vec<u8>, dtype: TokenType },
     /// The examples that Python made.
     Example(Box<Example>),
-    /// Nothing: the record's number says all.
+    /// No content: the record's number is enough.
     Number,
 }
 
 impl Body {
-    /// About as many bytes of memory as it takes.
+    /// Approximate size in memory, in bytes.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Bytes(bytes)
@@ -100,7 +100,7 @@ impl Body {
     }
 }
 
-/// Reads a file record by record and knows where it is.
+/// Reads a file record by record and knows its position.
 pub(crate) trait RecordReader: Send {
     /// The next record; `None` at the end of the file.
     fn next_record(&mut self) -> Result<Option<Body>, DataError>;
@@ -108,8 +108,8 @@ pub(crate) trait RecordReader: Send {
     /// The position after the last record.
     fn position(&self) -> RecordPosition;
 
-    /// Where decompressing can begin to reach that position; `None` where it takes none, as in files
-    /// that are not compressed, or has to begin at the beginning.
+    /// The restart from which decompression can reach that position; `None` if none is needed, as
+    /// in files that are not compressed, or if decompression has to start at the beginning.
     fn restart(&self) -> Option<Arc<Restart>> {
         None
     }
@@ -119,15 +119,15 @@ pub(crate) trait RecordReader: Send {
         false
     }
 
-    /// Whether, after an error, nothing lies behind the record in error: the file ends within it. What
-    /// a compressed stream holds behind the place where it breaks off is not known.
+    /// Whether, after an error, no records follow the record in error: the file ends within it. The
+    /// rest of a compressed stream is unknown after the point at which it breaks off.
     fn breaks_off(&self) -> bool {
         false
     }
 
-    /// Passes over records without looking into them.
+    /// Skips records without parsing them.
     fn skip(&mut self, count: u64) -> Result<(), DataError> {
-        // Blank lines count, and may be passed together with a record.
+        // Blank lines count, and may be skipped together with a record.
         let goal = self.position().records + count;
         while self.position().records < goal {
             match self.next_record() {
@@ -141,8 +141,8 @@ pub(crate) trait RecordReader: Send {
     }
 }
 
-/// Opens a file at a position that [`RecordReader::position`] once gave, with what
-/// [`RecordReader::restart`] gave there, or at its beginning.
+/// Opens a file at a position that [`RecordReader::position`] returned, with the result of
+/// [`RecordReader::restart`] there, or at its beginning.
 pub(crate) fn open_records(
     file: &SourceFile,
     position: RecordPosition,
@@ -175,7 +175,7 @@ pub(crate) fn open_records(
     Ok(Box::new(Part { path: path.clone(), reader, range }))
 }
 
-/// Some records of a file.
+/// A range of a file's records.
 struct Part {
     path: Path,
     reader: Box<dyn RecordReader>,
@@ -206,14 +206,14 @@ impl RecordReader for Part {
         self.reader.recovers()
     }
 
-    /// Where records are missing behind the one in error, more than that one is lost.
+    /// If records are missing after the one in error, more than that one is lost.
     fn breaks_off(&self) -> bool {
         self.reader.breaks_off() && self.reader.position().records + 1 >= self.range.end
     }
 }
 
 impl Part {
-    /// The error of a file that lacks records which the description of its data set counts.
+    /// The error of a file with fewer records than the description of its data set counts.
     fn ends_early(&self) -> DataError {
         let (found, expected) = (self.reader.position().records, self.range.end);
         let reason = format!(
@@ -224,7 +224,7 @@ impl Part {
     }
 }
 
-/// Numbers without a file.
+/// Record numbers without a file.
 struct Numbers {
     position: RecordPosition,
     num_examples: u64,
@@ -247,8 +247,8 @@ impl RecordReader for Numbers {
     }
 }
 
-/// What of a file lies behind a byte of its records, as a message names it. Records of compressed
-/// files do not tell their byte in the file.
+/// The size, for messages, of a file's part after a byte of its records. For compressed files, the
+/// byte in the file is unknown.
 pub(crate) fn lost_behind(file: &SourceFile, offset: u64) -> String {
     let compression_of = match file.format {
         Format::TfRecord => tf_record::compression_of,
@@ -271,12 +271,12 @@ fn read_error(path: &Path, position: RecordPosition, source: io::Error) -> DataE
     DataError::Read { file: path.to_string(), line: records, offset: bytes, source }
 }
 
-/// The error of a file that is not what it should be.
+/// The error of a file whose content is not as expected.
 fn file_error(path: &Path, reason: impl ToString) -> DataError {
     DataError::File { file: path.to_string(), reason: reason.to_string() }
 }
 
-/// The error of a position behind the end of a file.
+/// The error of a position after the end of a file.
 fn shorter(path: &Path) -> DataError {
     DataError::State { reason: format!("`{path}` is shorter than it was") }
 }

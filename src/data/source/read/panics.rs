@@ -1,7 +1,7 @@
-//! Panics of libraries over damaged files, as errors that name the file.
+//! Converts panics of libraries on damaged files to errors that name the file.
 //!
-//! Arrow and Parquet check much of what they read, and assert the rest. A panic carries no file, and
-//! would end a thread of the pipeline.
+//! Arrow and Parquet check most data that they read, and assert the rest. A panic does not name the
+//! file, and would end a thread of the pipeline.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -16,7 +16,8 @@ thread_local! {
     static DECODING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What `decode` makes of a file. What it was at work on is not to be used after an error.
+/// The result of `decode` on a file. The objects that `decode` changes must not be used after an
+/// error.
 pub(super) fn decoded<T>(
     path: &Path,
     decode: impl FnOnce() -> Result<T, DataError>,
@@ -31,7 +32,7 @@ pub(super) fn decoded<T>(
     })
 }
 
-/// Keeps the panics that become errors from being printed as well.
+/// Prevents panics that become errors from being printed as well.
 fn hush() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

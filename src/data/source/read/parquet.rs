@@ -1,4 +1,4 @@
-//! Rows of a Parquet file: one row group at a time, only the columns asked for.
+//! Rows of a Parquet file: one row group at a time, only the requested columns.
 
 use std::io::{self, Read};
 use std::iter;
@@ -23,12 +23,12 @@ use crate::storage::{Path, RangeFile};
 
 /// The columns of a row group up to this size are fetched together.
 const WHOLE_COLUMNS: u64 = 16 << 20;
-/// What is fetched at once of longer ones.
+/// Bytes fetched at once of longer columns.
 const READ_AHEAD: u64 = 4 << 20;
-/// What is fetched for the header of a page, at least.
+/// Minimum number of bytes fetched for the header of a page.
 const SMALL_READ: u64 = 8 << 10;
 
-/// The number of rows of a Parquet file, as its end tells.
+/// The number of rows of a Parquet file, from its footer.
 pub(crate) fn num_rows(path: &Path) -> Result<u64, DataError> {
     let metadata = metadata_of(&FileBytes::open(path)?)?;
     Ok(metadata.metadata().file_metadata().num_rows().max(0) as u64)
@@ -41,7 +41,7 @@ pub(super) struct ParquetRows {
     metadata: ArrowReaderMetadata,
     /// The row group that comes next.
     next_group: usize,
-    /// Rows of it to pass.
+    /// Number of its rows to skip.
     offset: usize,
     batches: Option<ParquetRecordBatchReader>,
     batch: Option<(Arc<Rows>, usize)>,
@@ -50,7 +50,7 @@ pub(super) struct ParquetRows {
 }
 
 impl ParquetRows {
-    /// Opens the file at a position that it once gave, or at its beginning.
+    /// Opens the file at a position that it returned, or at its beginning.
     pub(super) fn open_at(
         path: &Path,
         options: Arc<RowOptions>,
@@ -86,11 +86,11 @@ impl ParquetRows {
         file_error(self.file.path(), format!("row group {group}, row {row}: {reason}"))
     }
 
-    /// The leaves of the schema that make up the features asked for.
+    /// The leaves of the schema that belong to the requested features.
     fn projection(&self) -> ProjectionMask {
         let schema = self.metadata.parquet_schema();
         let wanted = schema.columns().iter().enumerate().filter(|(_, column)| {
-            // The names that writers give to what a list is made of.
+            // The names that writers give to the inner levels of a list.
             let parts = column.path().parts().iter();
             let is_list =
                 |part: &&String| matches!(&part[..], "list" | "element" | "item" | "array");
@@ -104,7 +104,7 @@ impl ParquetRows {
         ProjectionMask::leaves(schema, wanted.map(|(leaf, _)| leaf))
     }
 
-    /// Opens the next row group; `false` behind the last one.
+    /// Opens the next row group; `false` after the last one.
     fn open_group(&mut self) -> Result<bool, DataError> {
         if self.next_group >= self.metadata.metadata().num_row_groups() {
             return Ok(false);
@@ -132,7 +132,7 @@ impl ParquetRows {
         Ok(true)
     }
 
-    /// Goes on to the next batch; `false` at the end of the file.
+    /// Continues with the next batch; `false` at the end of the file.
     fn next_batch(&mut self) -> Result<bool, DataError> {
         let path = self.file.path().clone();
         decoded(&path, || self.decode_batch())
@@ -181,7 +181,7 @@ impl RecordReader for ParquetRows {
         self.position
     }
 
-    /// Only to be called before the first row is read.
+    /// Called only before the first row is read.
     fn skip(&mut self, mut count: u64) -> Result<(), DataError> {
         while self.next_group < self.metadata.metadata().num_row_groups() {
             let rows = self.rows_in(self.next_group) - self.offset as u64;
@@ -200,23 +200,23 @@ impl RecordReader for ParquetRows {
 }
 
 fn metadata_of(file: &FileBytes) -> Result<ArrowReaderMetadata, DataError> {
-    // The types that the writer had in memory say no more about features, and may not fit.
+    // The types in the writer's memory say nothing more about features, and may not fit.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let unfit = |error| file_error(file.path(), format!("{error}; is it a whole Parquet file?"));
     decoded(file.path(), || ArrowReaderMetadata::load(file, options).map_err(unfit))
 }
 
-/// Where a column lies in the file; `None` where what is said of it is no place.
+/// The byte range of a column in the file; `None` if its description is not valid.
 fn bytes_of(column: &ColumnChunkMetaData) -> Option<Range<u64>> {
-    // `byte_range` asserts that they are not negative.
+    // `byte_range` asserts that the numbers are not negative.
     let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
     let (start, length) =
         (u64::try_from(start).ok()?, u64::try_from(column.compressed_size()).ok()?);
     Some(start..start.checked_add(length)?)
 }
 
-/// The bytes of a file as Parquet asks for them: whole columns where they are not too long, so
-/// that a remote file takes few requests.
+/// The bytes of a file as Parquet requests them: whole columns if they are not too long, so that a
+/// remote file needs few requests.
 #[derive(Clone)]
 struct FileBytes(Arc<Fetched>);
 
@@ -227,9 +227,9 @@ struct Fetched {
 
 #[derive(Default)]
 struct Window {
-    /// Where the columns lie that come next.
+    /// The byte ranges of the next columns.
     columns: Vec<Range<u64>>,
-    /// What is held of the file, each with its first byte.
+    /// The fetched parts of the file, each with its first byte.
     held: Vec<(u64, Bytes)>,
 }
 
@@ -242,7 +242,7 @@ impl FileBytes {
         self.0.file.path()
     }
 
-    /// Forgets what was fetched; these columns come next.
+    /// Drops the fetched parts; these columns come next.
     fn expect(&self, columns: Vec<Range<u64>>) {
         *self.window() = Window { columns, held: Vec::new() };
     }
@@ -251,7 +251,7 @@ impl FileBytes {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes from `start` on: at least `length` of them, where the file has them.
+    /// Bytes from `start` on: at least `length` of them, if the file has them.
     fn fetch(&self, start: u64, length: u64) -> parquet::errors::Result<Bytes> {
         let end = start.saturating_add(length).min(self.len());
         if start > end {
@@ -265,7 +265,7 @@ impl FileBytes {
         let read = self.0.file.read_all(&ranges);
         let read = read.map_err(|error| ParquetError::External(error.into()))?;
         let column = window.columns.iter().find(|column| column.contains(&start)).cloned();
-        // Of a long column one piece is held.
+        // Of a long column only one piece is held.
         window.held.retain(|(first, _)| column.as_ref().is_some_and(|c| !c.contains(first)));
         let starts = ranges.iter().map(|range| range.start);
         window.held.extend(starts.zip(read.into_iter().map(Bytes::from)));
@@ -274,7 +274,7 @@ impl FileBytes {
 }
 
 impl Window {
-    /// All that is held from `start` on, if that reaches to `end`.
+    /// All held bytes from `start` on, if they reach to `end`.
     fn bytes(&self, start: u64, end: u64) -> Option<Bytes> {
         let holds =
             |(first, bytes): &&(u64, Bytes)| *first <= start && end <= first + bytes.len() as u64;
@@ -282,8 +282,8 @@ impl Window {
         Some(bytes.slice((start - first) as usize..))
     }
 
-    /// What to read for these bytes: all columns together where they are short, else what comes
-    /// next of the one.
+    /// The ranges to read for these bytes: all columns together if they are short, otherwise the
+    /// next piece of the column.
     fn ranges(&self, start: u64, end: u64, size: u64) -> Vec<Range<u64>> {
         let Some(column) = self.columns.iter().find(|column| column.contains(&start)) else {
             return iter::once(start..end).collect();
@@ -321,7 +321,7 @@ impl ChunkReader for FileBytes {
     }
 }
 
-/// Reads on from a byte.
+/// Reads the file from a byte on.
 struct Reading {
     file: FileBytes,
     at: u64,
@@ -352,7 +352,7 @@ mod tests {
     use super::super::testing::{file, rest};
     use super::*;
 
-    /// Longer than what is fetched at once, so that no piece of it is whole.
+    /// A text longer than a fetch, so that no piece contains all of it.
     fn long_text(row: i64) -> String {
         format!("{row} ").repeat(500_000 + row as usize)
     }

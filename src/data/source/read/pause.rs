@@ -1,11 +1,12 @@
-//! What decompressing goes on from, in the form in which positions keep it.
+//! The state from which decompression continues, as saved in positions.
 
 use serde::{Deserialize, Serialize};
 
 /// The state of a deflate stream between two of its symbols.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Pause {
-    /// What the stream may refer to: the last 32 KiB. Saved deflated, in hexadecimal digits.
+    /// The window to which the stream may refer: the last 32 KiB. Saved deflated, in hexadecimal
+    /// digits.
     #[serde(with = "packed")]
     pub window: Vec<u8>,
     /// Within a block, the lengths of its codes for literals and for distances.
@@ -13,7 +14,8 @@ pub(super) struct Pause {
     pub in_last_block: bool,
 }
 
-/// A window as text in a saved position: a third of its size, twice.
+/// A window as text in a saved position: deflate reduces it to a third, hexadecimal digits double
+/// that.
 mod packed {
     use std::io::Read;
 

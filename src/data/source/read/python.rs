@@ -1,4 +1,4 @@
-//! Records that a function of the user's Python makes, one after the other.
+//! Records that a function of the user's Python yields.
 
 use std::vec::IntoIter;
 
@@ -10,7 +10,7 @@ use crate::data::example::Example;
 use crate::data::python::of_python;
 use crate::python::{Dedicated, PythonError, PythonFunction, PythonWorkers};
 
-/// Records that are asked for at once.
+/// Number of records requested at once.
 const RECORDS_AT_ONCE: u64 = 256;
 
 /// A split of a source that Python reads.
@@ -23,7 +23,7 @@ pub(crate) struct PythonSource {
 }
 
 impl PythonSource {
-    /// As a path shows it: its module and function, or its module and task.
+    /// The name in a path: module and function, or module and task.
     pub(crate) fn name(&self) -> String {
         let PythonFunction { module, function, task, .. } = &self.function;
         format!("{module}:{}", function.as_ref().or(task.as_ref()).map_or("", String::as_str))
@@ -34,7 +34,7 @@ impl PythonSource {
         DataError::Python { task: self.task.clone(), place, reason }
     }
 
-    /// Records from a position on; fewer than asked for at the end.
+    /// Records from a position on; fewer than requested at the end.
     fn records(&self, process: &mut Dedicated, position: u64) -> Result<Vec<Example>, DataError> {
         let entries = [
             ("split", Wire::from(&self.split[..])),
@@ -55,7 +55,7 @@ impl PythonSource {
     }
 }
 
-/// Reads by a process of its own, which keeps the data set open between two requests.
+/// Reads with a separate process, which keeps the data set open between requests.
 pub(super) struct PythonRecords {
     source: std::sync::Arc<PythonSource>,
     process: Dedicated,
@@ -65,7 +65,7 @@ pub(super) struct PythonRecords {
 }
 
 impl PythonRecords {
-    /// Begins behind so many records.
+    /// A reader that begins after the records before `position`.
     pub(super) fn open_at(source: std::sync::Arc<PythonSource>, position: RecordPosition) -> Self {
         let process = Dedicated::new(&source.workers);
         Self { source, process, position, at_hand: Vec::new().into_iter(), ended: false }

@@ -1,7 +1,7 @@
-//! Rows of Arrow record batches: nested columns flattened, each value read by its type.
+//! Rows of Arrow record batches: nested columns are flattened, and each value is read by its type.
 //!
-//! A struct's fields are columns of their own (`answers/text`), as are those of a list of structs,
-//! whose values are lists. Lists of lists are features of as many dimensions.
+//! A struct's fields become separate columns (`answers/text`), as do those of a list of structs,
+//! whose values are lists. Lists of lists become features with the same number of dimensions.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ use crate::data::example::{Example, Key, Value};
 /// Rows decoded at once: few, as a row may be a whole document and many files are open.
 pub(super) const BATCH_ROWS: usize = 128;
 
-/// What is read of columnar files, and what the first of them holds.
+/// Options for reading columnar files, and the features of the first file.
 #[derive(Debug)]
 pub(crate) struct RowOptions {
     /// Features to keep; all if None.
@@ -30,7 +30,7 @@ impl RowOptions {
         Self { columns: columns.map(<[String]>::to_vec), first: OnceLock::new() }
     }
 
-    /// Whether the feature of that name is asked for, or one below or above it.
+    /// Whether the feature of that name is requested, or one below or above it.
     pub(super) fn wants(&self, name: &str) -> bool {
         let fits = |column: &String| is_within(column, name) || is_within(name, column);
         self.columns.as_ref().is_none_or(|columns| columns.iter().any(fits))
@@ -68,7 +68,7 @@ impl RowOptions {
     }
 }
 
-/// Whether a feature is `whole`, or a part of it: `answers/text` of `answers`.
+/// Whether a feature is `whole`, or a part of it, such as `answers/text` of `answers`.
 fn is_within(name: &str, whole: &str) -> bool {
     name.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -77,20 +77,20 @@ fn is_within(name: &str, whole: &str) -> bool {
 pub(crate) struct Rows {
     columns: Vec<Column>,
     pub(super) len: usize,
-    /// About as many as all rows take.
+    /// Approximate size of all rows, in bytes.
     pub(super) bytes: usize,
 }
 
 struct Column {
     name: Key,
-    /// Structs around it: where one is null, so is the column.
+    /// Structs around the column: the column is null if one of them is null.
     parents: Vec<ArrayRef>,
     kind: Kind,
 }
 
 enum Kind {
     One(Leaf),
-    /// Lists: where each one's items lie.
+    /// Lists, with the range of each list's items.
     Many {
         lists: ArrayRef,
         items: Leaf,
@@ -101,7 +101,8 @@ enum Kind {
         rows: ArrayRef,
         items: Leaf,
     },
-    /// Lists of lists of texts, and whatever has more dimensions: where each dimension's items lie.
+    /// Lists of lists of texts, and columns with more dimensions, with the ranges of each
+    /// dimension's items.
     Nested {
         lists: ArrayRef,
         inner: Vec<ArrayRef>,
@@ -110,7 +111,7 @@ enum Kind {
 }
 
 impl Rows {
-    /// The features of a batch, or the column that none can be made of.
+    /// The features of a batch, or an error about a column that cannot be a feature.
     pub(super) fn new(batch: &RecordBatch, options: &RowOptions) -> Result<Self, String> {
         let mut columns = Vec::new();
         for (field, array) in batch.schema().fields().iter().zip(batch.columns()) {
@@ -130,7 +131,7 @@ impl Rows {
         self.columns.iter().map(|column| (column.name.clone(), kind(column))).collect()
     }
 
-    /// The example of a row; what is null is absent.
+    /// The example of a row; null values are omitted.
     pub(crate) fn example(&self, row: usize) -> Result<Example, String> {
         let mut example = Example::default();
         for Column { name, parents, kind } in &self.columns {
@@ -169,7 +170,7 @@ fn nested(inner: &[ArrayRef], items: &Leaf, range: Range<usize>) -> Result<Value
     Value::of_rows(rows).ok_or_else(|| "holds lists of several types".to_string())
 }
 
-/// Adds the columns that an array is, below the `lists` that hold its values.
+/// Adds the columns of an array, below the `lists` that hold its values.
 fn flatten(
     name: String,
     array: &ArrayRef,
@@ -184,7 +185,7 @@ fn flatten(
     let items = match array.data_type() {
         DataType::Struct(fields) => {
             let mut inner = parents.to_vec();
-            // Within a list, a struct has no row to be absent from.
+            // Within a list, a struct cannot be missing from a row.
             if lists.is_empty() && array.null_count() > 0 {
                 inner.push(array.clone());
             }

@@ -1,4 +1,4 @@
-//! A file whose bytes are read at any place, for formats that jump about.
+//! A file with random access, for formats that do not read it in order.
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::storage::{Path, StorageError};
 
 const BUFFER_SIZE: usize = 256 << 10;
 
-/// Reads on from where it is, and jumps by opening the file anew at another byte.
+/// Reads on from the current position, and seeks by opening the file again at another byte.
 pub(super) struct SeekFile {
     path: Path,
     size: u64,
@@ -16,7 +16,7 @@ pub(super) struct SeekFile {
     progress: Arc<Progress>,
 }
 
-/// How far a file was read, for who has lent it to a decoder.
+/// The progress of reading a file, for the owner of a file that a decoder reads.
 #[derive(Default)]
 pub(super) struct Progress {
     offset: AtomicU64,
@@ -24,12 +24,12 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Bytes before the next one to be read.
+    /// Offset of the next byte to be read.
     pub(super) fn offset(&self) -> u64 {
         self.offset.load(Ordering::Relaxed)
     }
 
-    /// Whether more was asked for than the file has.
+    /// Whether a read went beyond the end of the file.
     pub(super) fn at_end(&self) -> bool {
         self.at_end.load(Ordering::Relaxed)
     }
@@ -42,12 +42,12 @@ impl SeekFile {
         Ok(Self { path, size, reader: None, progress: Arc::default() })
     }
 
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// How far it was read, now and later.
+    /// The progress of reading, which is updated later as well.
     pub(super) fn progress(&self) -> Arc<Progress> {
         self.progress.clone()
     }

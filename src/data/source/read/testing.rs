@@ -1,4 +1,4 @@
-//! What tests of readers share.
+//! Functions that the tests of readers share.
 
 #![cfg(test)]
 
@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 
 use super::*;
 
-/// A file of that content, and the folder that holds it.
+/// A file with these bytes, and the folder that contains it.
 pub fn file(bytes: &[u8]) -> (tempfile::TempDir, Path) {
     let dir = tempfile::tempdir().unwrap();
     let path = Path::try_from(dir.path()).unwrap().join("file");
@@ -17,14 +17,14 @@ pub fn file(bytes: &[u8]) -> (tempfile::TempDir, Path) {
     (dir, path)
 }
 
-/// What `flate2` compresses them to.
+/// The bytes, compressed by `flate2`.
 pub fn gzip(bytes: &[u8], level: u32) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(level));
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
 
-/// What `show` says of every record that is left.
+/// The texts that `show` returns for the remaining records.
 pub fn rest(reader: &mut dyn RecordReader, show: impl Fn(Body) -> String) -> Vec<String> {
     let mut found = Vec::new();
     while let Some(body) = reader.next_record().unwrap() {
@@ -43,7 +43,7 @@ pub fn text(body: Body) -> String {
     }
 }
 
-/// The first error, wherever it comes.
+/// The first error, of opening or of any record.
 pub fn error_of(opened: Result<Box<dyn RecordReader>, DataError>) -> String {
     let mut reader = match opened {
         Ok(reader) => reader,

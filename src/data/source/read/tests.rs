@@ -1,4 +1,4 @@
-//! Every format through [`open_records`], whole, resumed, in part and damaged.
+//! Tests of every format through [`open_records`]: whole, resumed, partial and damaged files.
 
 #![cfg(test)]
 
@@ -18,7 +18,7 @@ fn show(body: Body) -> String {
     }
 }
 
-/// Reads the file from every position that reading it gives, and part of it.
+/// Reads the file from every position that a reader returns, and reads a part of it.
 #[track_caller]
 fn check(path: Path, format: Format, count: usize) {
     let file = SourceFile::new(path, format);
@@ -47,7 +47,7 @@ fn rows() -> Arc<RowOptions> {
 #[test]
 fn every_format_resumes_at_any_record() {
     for name in ["examples.tfrecord", "examples_gzip.tfrecord", "examples_zlib.tfrecord"] {
-        // Their bytes are no text, so their lengths are compared.
+        // The bytes are not text, so their lengths are compared.
         let file = SourceFile::new(reference(name), Format::TfRecord);
         let mut whole = open_records(&file, RecordPosition::default(), None).unwrap();
         let length = |body| match body {
@@ -73,7 +73,7 @@ fn every_format_resumes_at_any_record() {
         skip: 0,
         typed: Vec::new(),
     };
-    // The record of the names counts.
+    // The record with the names counts.
     let file = SourceFile::new(reference("table.csv"), Format::Csv(Arc::new(csv)));
     let mut whole = open_records(&file, RecordPosition::default(), None).unwrap();
     for left in (0..=4).rev() {
@@ -83,7 +83,7 @@ fn every_format_resumes_at_any_record() {
     }
 }
 
-/// A `.bin` with its `.idx` of documents of one or two sequences.
+/// A `.bin` file with its `.idx` file, for documents of one or two sequences.
 fn megatron(documents: &[&[&[u16]]]) -> (tempfile::TempDir, Path) {
     let sequences: Vec<&[u16]> = documents.concat();
     let (mut bin, mut sizes, mut pointers) = (Vec::new(), Vec::new(), Vec::new());
@@ -137,7 +137,7 @@ fn a_cut_megatron_file_is_named() {
     assert!(error.contains("it has 40 bytes, which do not fit 2 sequences"), "{error}");
 }
 
-/// Reads every row of a damaged file, as long as there is no error.
+/// Reads every row of a damaged file until an error.
 fn error_of_rows(file: &SourceFile) -> Option<String> {
     let mut reader = match open_records(file, RecordPosition::default(), None) {
         Ok(reader) => reader,
@@ -145,7 +145,7 @@ fn error_of_rows(file: &SourceFile) -> Option<String> {
     };
     loop {
         match reader.next_record() {
-            // What is wrong with one row is told with the row's place.
+            // A mistake in one row is reported with the row's place.
             Ok(Some(Body::Row { batch, index })) => drop(batch.example(index)),
             Ok(_) => return None,
             Err(error) => return Some(error.to_string()),
@@ -165,10 +165,10 @@ fn damaged_columnar_files_are_named() {
         let (_dir, path) = file(&whole);
         let file = SourceFile::new(path.clone(), format);
         let mut errors = 0;
-        // A step without a common divisor comes upon every field of what is repeated.
+        // A step without a common divisor reaches every field of repeated structures.
         for at in (0..whole.len()).step_by(11) {
             let mut bytes = whole.clone();
-            // The sign of a number and its low bits in turn.
+            // Changes the sign of a number and its low bits in turn.
             bytes[at] ^= [0x80, 0xff, 0x01, 0x10][at % 4];
             std::fs::write(path.local().unwrap(), &bytes).unwrap();
             if let Some(error) = error_of_rows(&file) {
@@ -182,7 +182,7 @@ fn damaged_columnar_files_are_named() {
     assert!(panics > 0, "no decoder panicked, so nothing is said of panics");
 }
 
-/// So many batches of five rows, as a file or as a stream.
+/// `num_batches` batches of five rows, as a file or as a stream.
 fn arrow(num_batches: usize, is_file: bool) -> Vec<u8> {
     let ids = arrow_array::Int32Array::from(vec![1, 2, 3, 4, 5]);
     let columns = vec![("ids", Arc::new(ids) as arrow_array::ArrayRef)];
@@ -211,12 +211,12 @@ fn arrow_tells_its_rows_ahead_of_reading_them() {
             assert_eq!(about_num_rows(&path).unwrap(), 5 * num_batches as u64);
         }
         if !is_file {
-            // A stream need not say that it ends.
+            // A stream need not have an end mark.
             let bytes = arrow(63, false);
             let (_dir, path) = file(&bytes[..bytes.len() - 8]);
             assert_eq!(about_num_rows(&path).unwrap(), 5 * 63);
         }
-        // Judged by the first ones; a file also has a list of its batches.
+        // Estimated from the first batches; a file also has a list of its batches.
         let bytes = arrow(300, is_file);
         let (_dir, path) = file(&bytes);
         let rows = about_num_rows(&path).unwrap();
@@ -249,7 +249,7 @@ fn cut_columnar_files_are_named() {
         ("rows.stream", Format::Arrow(rows()), "is it complete?"),
     ] {
         let bytes = reference(name).read().unwrap();
-        // A stream without its end mark is cut as well.
+        // A stream without its end mark counts as cut, too.
         for left in [bytes.len() - 8, bytes.len() * 3 / 5] {
             let (_dir, path) = file(&bytes[..left]);
             let error = error_of(open_records(

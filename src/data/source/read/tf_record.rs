@@ -14,7 +14,7 @@ use super::{Body, RecordPosition, RecordReader, read_error};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
-/// Bytes before and behind a record's own.
+/// Sizes in bytes of a record's header and footer.
 const HEADER: usize = 12;
 const FOOTER: usize = 4;
 
@@ -27,13 +27,14 @@ pub(crate) fn frame(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend(masked_crc(bytes).to_le_bytes());
 }
 
-/// Records may hold checksums themselves, so theirs are stored rotated and shifted.
+/// Masks a checksum: records may contain checksums themselves, so their checksums are stored
+/// rotated and shifted.
 fn masked_crc(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// How a file is compressed. A plain one begins with a length and its checksum, which no
-/// compressed one does but once in 2^32.
+/// The compression of a file. A plain file begins with a length and its checksum, which occurs in a
+/// compressed file with a probability of 1 in 2^32.
 pub(super) fn compression_of(first: &[u8]) -> Compression {
     let is_zlib = |first: &[u8]| {
         first.len() > 1
@@ -48,19 +49,19 @@ pub(super) fn compression_of(first: &[u8]) -> Compression {
     }
 }
 
-/// Reads a file record by record and checks every one.
+/// Reads a file record by record and verifies every checksum.
 pub(super) struct TfRecords {
     path: Path,
     reader: Decoded,
     position: RecordPosition,
-    /// Whether the record in error was passed, so that the next one can be read.
+    /// Whether the record in error was skipped, so that the next one can be read.
     recovers: bool,
     /// Whether the file ends within the record in error.
     breaks_off: bool,
 }
 
 impl TfRecords {
-    /// Opens the file at a position that it once gave, or at its beginning.
+    /// Opens the file at a position that it returned, or at its beginning.
     pub(super) fn open_at(
         path: &Path,
         position: RecordPosition,
@@ -86,7 +87,7 @@ impl TfRecords {
         Ok(Some(u64::from_le_bytes(length.try_into().expect("split at 8"))))
     }
 
-    /// The next record, into `record`; `false` at the end of the file.
+    /// Reads the next record into `record`; `false` at the end of the file.
     fn read_record(&mut self, record: &mut Vec<u8>) -> Result<bool, DataError> {
         let Some(length) = self.next_length()? else { return Ok(false) };
         record.clear();
@@ -112,14 +113,15 @@ impl TfRecords {
         self.position.bytes += (HEADER + FOOTER) as u64 + length;
     }
 
-    /// Up to `length` bytes, fewer at the end of the file. Memory grows with what is there, not
-    /// with what a damaged length says.
+    /// Reads up to `length` bytes, fewer at the end of the file. Memory grows with the bytes that
+    /// exist, not with a damaged length.
     fn read(&mut self, length: u64, into: &mut Vec<u8>) -> Result<usize, DataError> {
         let read = self.reader.by_ref().take(length).read_to_end(into);
         read.map_err(|error| self.failed(error))
     }
 
-    /// What hinders reading is no damage, and says nothing of the record.
+    /// Converts an error of reading: failures to read are not damage, and say nothing about the
+    /// record.
     fn failed(&mut self, error: io::Error) -> DataError {
         match error.kind() {
             io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
@@ -167,7 +169,7 @@ impl RecordReader for TfRecords {
         self.breaks_off
     }
 
-    /// Only the checksums of lengths are looked at.
+    /// Only the checksums of lengths are verified.
     fn skip(&mut self, count: u64) -> Result<(), DataError> {
         for _ in 0..count {
             let Some(length) = self.next_length()? else { break };
@@ -239,7 +241,7 @@ mod tests {
         let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
         zlib.write_all(&framed()).unwrap();
         let bytes = zlib.finish().unwrap();
-        // Only the checksum behind the last record is missing.
+        // Only the checksum after the last record is missing.
         let (_dir, path) = file(&bytes[..bytes.len() - 4]);
         let error = error_of(Ok(Box::new(open(&path))));
         assert!(error.contains("the compressed stream breaks off"), "{error}");

@@ -1,10 +1,10 @@
 //! One shard's records, and shards that read the same files together.
 //!
-//! Where there are fewer files than shards, several shards share a file's records
-//! ([`Deal`](super::Deal)). Those of one host then form a group: a record is read once, and kept for
-//! its shard if another came across it. Which records a shard gets,
-//! and in which order, is the same as if it read all the files by itself. It does so where it falls too
-//! far behind the others, and after an error, so that it finds that for itself.
+//! If there are fewer files than shards, several shards share a file's records
+//! ([`Deal`](super::Deal)). The shards of one host then form a group: a record is read once, and
+//! kept for its shard if another shard read it. The records of a shard, and their order, are the
+//! same as if the shard read all the files by itself. A shard does so if it falls too far behind
+//! the others, and after an error, so that the shard gets the error itself.
 
 mod tests;
 
@@ -18,23 +18,23 @@ use super::read::RecordPosition;
 use crate::data::error::DataError;
 use crate::data::pipeline::{Pull, StageState};
 
-/// Records read without an example coming out at the other end before the data count as empty.
+/// Number of records read without any example produced, after which the data may count as empty.
 const BARREN: u64 = 100_000;
-/// And so many times all records must have come by.
+/// Minimum number of passes over all records before the data count as empty.
 const ROUNDS: u64 = 4;
-/// Bytes of records that a group keeps, and all groups of a data set.
+/// Maximum bytes of records kept by a group, and by all groups of a data set.
 const MOST_KEPT: usize = 64 << 20;
 const MOST_KEPT_OF_ALL: usize = 1 << 30;
 
-/// The groups of a data set's pipelines, by what they read. Clones share them.
+/// The groups of a data set's pipelines, by the data they read. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct SharedReads(Arc<Mutex<HashMap<String, SharedGroup>>>);
 
 type SharedGroup = Arc<Mutex<Group>>;
 
 impl SharedReads {
-    /// Has the shards of each group read together from here on; called when all of them are there and
-    /// where they are to begin.
+    /// Makes the shards of each group read together from now on; called when all of them exist and
+    /// are at their starting positions.
     pub(crate) fn begin(&self) {
         let groups = lock(&self.0);
         for group in groups.values() {
@@ -62,30 +62,30 @@ pub(crate) struct Reader {
     barren: Barren,
 }
 
-/// What came of the records that were handed on.
+/// The yield of the records that were returned.
 #[derive(Default)]
 struct Barren {
     /// Records since an example was produced.
     records: u64,
-    /// In which epoch the first of them was.
+    /// The epoch of the first of them.
     since: Option<u64>,
-    /// Examples that were produced by then.
+    /// Number of examples produced by then.
     produced: u64,
 }
 
-/// How far an epoch is.
+/// The progress in an epoch.
 pub(crate) struct Reached {
     /// Records read.
     pub records: u64,
-    /// Files that were opened, in their order.
+    /// Number of files that were opened, in their order.
     pub num_opened: usize,
-    /// Those of them that are open, and where in each.
+    /// The open files, and the position in each.
     pub open: Vec<(usize, RecordPosition)>,
 }
 
 impl Reader {
-    /// A reader at the beginning of the first epoch. Those of one `name` and the same plan, but for the
-    /// shard, read together.
+    /// A reader at the beginning of the first epoch. Readers with the same `name` and the same
+    /// plan, except for the shard, read together.
     pub(crate) fn new(plan: ReadPlan, name: String, shared: &SharedReads) -> Self {
         let group = match plan.deal.shares_files() && plan.num_epochs.is_none() {
             true => {
@@ -101,7 +101,7 @@ impl Reader {
         Self { group, plan, barren: Barren::default() }
     }
 
-    /// Where the reader of a single file is, by the state of the stages above it.
+    /// The position of the reader of a single file, from the state of the stages above it.
     pub(crate) fn file_position(state: &StageState) -> RecordPosition {
         match state.inputs.first() {
             Some(input) => Self::file_position(input),
@@ -111,7 +111,8 @@ impl Reader {
         }
     }
 
-    /// How far the first epoch is, by the state of the stages above. `None` behind it.
+    /// The progress in the first epoch, from the state of the stages above. `None` after that
+    /// epoch.
     pub(crate) fn reached(state: &StageState) -> Option<Reached> {
         if let Some(input) = state.inputs.first() {
             return Self::reached(input);
@@ -124,7 +125,7 @@ impl Reader {
         Some(Reached { records, num_opened: opened as usize, open: open.collect() })
     }
 
-    /// Notices data that would be repeated forever without yielding an example.
+    /// Detects data that would be repeated forever without yielding an example.
     fn check_yield(&mut self, epoch: u64) -> Result<(), DataError> {
         let produced = self.plan.produced.load(Ordering::Relaxed);
         if produced != self.barren.produced {
@@ -132,7 +133,7 @@ impl Reader {
         }
         self.barren.records += 1;
         let epochs = epoch - *self.barren.since.get_or_insert(epoch);
-        // More than once round, since a record may miss the shard in one.
+        // More than one round, since a record may not reach the shard in one round.
         if epochs > ROUNDS * self.plan.deal.round() && self.barren.records > BARREN {
             return Err(self.plan.empty(": its preprocessors drop every one"));
         }
@@ -165,9 +166,9 @@ impl Pull for Reader {
 struct Group {
     /// By their number within the group.
     members: BTreeMap<usize, Member>,
-    /// Who reads for all those that do not read for themselves.
+    /// The common reader of all shards that do not read alone.
     together: Option<Interleave>,
-    /// Bytes of records that are kept, and the most that may be.
+    /// Bytes of the records kept, and their maximum.
     size: usize,
     most_kept: usize,
 }
@@ -181,11 +182,13 @@ impl Default for Group {
 /// A shard of a group.
 struct Member {
     plan: ReadPlan,
-    /// Reads for this shard alone.
+    /// The reader of a shard that reads alone.
     own: Option<Interleave>,
-    /// Where it is, behind the last record that it took; known to `own`, if there is that.
+    /// The place after the last record that the shard took; `own` has the place if there is an own
+    /// reader.
     place: Option<Place>,
-    /// Its records that others came across, each with the place behind it; and their bytes.
+    /// Its records that other shards read, each with the place after it; and their total size in
+    /// bytes.
     kept: VecDeque<(Record, Place)>,
     size: usize,
 }
@@ -217,7 +220,8 @@ impl Member {
         }
     }
 
-    /// Reads by itself from here on. Returns the bytes of the records that it reads again.
+    /// Makes the shard read alone from now on. Returns the bytes of the kept records, which the
+    /// shard reads again.
     fn leave(&mut self) -> Result<usize, DataError> {
         let mut own = Interleave::new(self.plan.clone());
         own.go_to(&self.place())?;
@@ -236,7 +240,7 @@ impl Group {
         self.members[&shard].place()
     }
 
-    /// From here on the one that is least far reads for all.
+    /// Starts reading together, with the reader of the shard that is furthest behind.
     fn begin(&mut self) {
         if self.members.len() < 2 {
             return;
@@ -270,7 +274,7 @@ impl Group {
                 member.leave()?;
                 continue;
             };
-            // After an error there is nobody who reads for all.
+            // After an error there is no common reader.
             let record = match together.read()? {
                 Some(record) => Some(record),
                 None => together.start_next_epoch().map(|()| None)?,
@@ -283,7 +287,8 @@ impl Group {
         }
     }
 
-    /// Keeps a record that was just read for its shard, if that is here and has not had it.
+    /// Keeps a record that was just read for its shard, if the shard is in the group and has not
+    /// had the record.
     fn keep(&mut self, record: Record, together: &Interleave) {
         let Some(member) = self.members.get_mut(&together.owner()) else { return };
         let at = (together.epoch(), together.in_epoch());
@@ -297,8 +302,8 @@ impl Group {
         }
     }
 
-    /// Lets those go that are far behind, where too much is kept for them; then reading goes on where the
-    /// others are.
+    /// Makes shards that are far behind read alone if too many bytes are kept for them; then the
+    /// common reader continues at the place of the others.
     fn bound(&mut self) -> Result<(), DataError> {
         if self.size <= self.most_kept {
             return Ok(());
@@ -312,7 +317,7 @@ impl Group {
         let least = places.fold(first, |least, at| if least.is_behind(at) { at } else { least });
         let is_late = |together: &mut Interleave| least.is_behind(&together.place());
         if let Some(mut together) = self.together.take_if(is_late) {
-            // After an error there is nobody who reads for all.
+            // After an error there is no common reader.
             together.go_to(least)?;
             self.together = Some(together);
         }

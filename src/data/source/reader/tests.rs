@@ -1,4 +1,4 @@
-//! Shards that read together, beside shards that read alone.
+//! Tests of shards that read together, compared with shards that read alone.
 
 #![cfg(test)]
 
@@ -16,10 +16,10 @@ use crate::storage::Path;
 
 const SHARDS: usize = 4;
 
-/// Files, and to how many groups of shards they are dealt out at most.
+/// Files, and the maximum number of groups of shards among which they are divided.
 type Dealt = (Arc<[Arc<SourceFile>]>, usize);
 
-/// Files of lines, the first ones as gzip, whose records all shards share.
+/// Files of lines, the first ones compressed with gzip; all shards share their records.
 fn files(lines: &[u32], num_gzip: usize) -> (tempfile::TempDir, Dealt) {
     let folder = tempfile::tempdir().unwrap();
     let file = |(i, lines): (usize, &u32)| {
@@ -58,7 +58,7 @@ fn plan(files: &Arc<[Arc<SourceFile>]>, deal: Deal) -> ReadPlan {
     }
 }
 
-/// A reader for each of these shards, from their states on, and the group of them.
+/// A reader for each of these shards, starting from their states, and the group of the readers.
 fn readers(files: &Dealt, shards: &[usize], states: &[StageState]) -> (Vec<Reader>, SharedReads) {
     let shared = SharedReads::default();
     let reader = |shard: &usize| {
@@ -81,19 +81,19 @@ fn member<T>(reader: &Reader, of: impl FnOnce(&Member) -> T) -> T {
     of(&lock(&reader.group).members[&reader.plan.deal.member()])
 }
 
-/// Without where decompressing begins, which depends on how much was read.
+/// The state without the restarts, which depend on the amount of data read.
 fn counters(reader: &Reader) -> StageState {
     StageState { restarts: Vec::new(), ..reader.save() }
 }
 
-/// That shards which take turns in this order read the same together as each one alone; how many read
-/// alone in the end.
+/// Checks that shards which take turns in this order read the same together as alone; returns the
+/// number of shards that read alone in the end.
 fn check(files: &Dealt, shards: &[usize], turns: &[usize], most_kept: usize) -> usize {
     let (mut alone, _) = readers(files, shards, &[]);
     let (mut together, _) = readers(files, shards, &[]);
     for (i, turn) in turns.iter().enumerate() {
         if i % 100 == 0 {
-            // On from where each of them is.
+            // Continues from the state of each reader.
             let states: Vec<StageState> = together.iter().map(Reader::save).collect();
             let (next, shared) = readers(files, shards, &states);
             together = next;
@@ -116,7 +116,7 @@ fn shards_read_the_same_together_as_alone() {
     let in_turn: Vec<usize> = (0..500).collect();
     assert_eq!(check(&files, &[0, 1, 2, 3], &in_turn, MOST_KEPT), 0);
     assert_eq!(check(&files, &[1, 2], &in_turn, MOST_KEPT), 0);
-    // One after the other, through several epochs.
+    // One shard after the other, through several epochs.
     let one_by_one: Vec<usize> = (0..400).map(|i| i / 95).collect();
     assert_eq!(check(&files, &[0, 1, 2, 3], &one_by_one, MOST_KEPT), 0);
 }
@@ -133,7 +133,7 @@ fn only_many_records_without_an_example_end_a_run() {
 #[test]
 fn those_far_behind_read_alone() {
     let (_folder, files) = files(&[70, 41], 1);
-    // Two of them wait, the others go on.
+    // Two of the shards wait, the others continue.
     let turns: Vec<usize> = (0..450).map(|i| if i < 300 { i % 2 } else { i }).collect();
     assert_eq!(check(&files, &[0, 1, 2, 3], &turns, 2000), 2);
 }

@@ -1,4 +1,4 @@
-//! `features.json`: what the `tf.Example`s of a data set hold.
+//! `features.json`: the features of a data set's `tf.Example`s.
 
 use serde_json::Value as Json;
 
@@ -6,9 +6,9 @@ use super::super::tf_example::{Partition, TfFeature, TfKind, TfShape};
 use crate::data::error::DataError;
 use crate::storage::Path;
 
-/// The features of a data set; those that an example cannot hold (images, sounds, compressed tensors) are left
-/// out. Lists of lists are ragged: their values lie in `f/ragged_flat_values`, and how many each inner list has
-/// in `f/ragged_row_lengths_0` (TFDS `core/example_serializer.py`).
+/// The features of a data set, except those that an example cannot hold (images, sounds, compressed
+/// tensors). Lists of lists are ragged: their values are in `f/ragged_flat_values`, and the lengths
+/// of the inner lists in `f/ragged_row_lengths_0` (TFDS `core/example_serializer.py`).
 pub(super) fn read(folder: &Path) -> Result<Vec<TfFeature>, DataError> {
     let file = folder.join("features.json");
     let unfit = |reason: String| DataError::File { file: file.to_string(), reason };
@@ -19,7 +19,7 @@ pub(super) fn read(folder: &Path) -> Result<Vec<TfFeature>, DataError> {
     Ok(features)
 }
 
-/// Adds a feature, or those below it, which lies in that many lists.
+/// Adds a feature, or the features below it, nested in `lists` lists.
 fn add(name: &str, json: &Json, lists: usize, into: &mut Vec<TfFeature>) -> Result<(), String> {
     if let Some(inner) = json.pointer("/featuresDict/features").and_then(Json::as_object) {
         let prefix = if name.is_empty() { String::new() } else { format!("{name}/") };
@@ -57,7 +57,7 @@ fn add(name: &str, json: &Json, lists: usize, into: &mut Vec<TfFeature>) -> Resu
     Ok(())
 }
 
-/// Adds a feature whose values have the dimensions `shape` and lie in that many lists.
+/// Adds a feature whose values have the dimensions `shape` and are nested in `lists` lists.
 fn push(
     name: &str,
     kind: TfKind,
@@ -74,7 +74,7 @@ fn push(
         (0, [count, inner @ ..], _) => {
             let inner: Option<Vec<Partition>> =
                 inner.iter().map(|length| length.map(Partition::Uniform)).collect();
-            // Tensors of which several dimensions vary are stored with their shapes, which are not read.
+            // Tensors with several variable dimensions are stored with their shapes, which are not read.
             into.extend(
                 inner
                     .into_iter()
@@ -113,7 +113,7 @@ fn add_tensor(
         usize::try_from(size.or(dimension.as_i64())?).ok()
     };
     let shape: Vec<Option<usize>> = dimensions.iter().map(size).collect();
-    // Compressed tensors are bytes that mean nothing as text.
+    // Compressed tensors are bytes without a meaning as text.
     if tensor.get("encoding").and_then(Json::as_str).is_none_or(|encoding| encoding == "none") {
         push(name, kind, lists, &shape, into);
     }

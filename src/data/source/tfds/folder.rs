@@ -1,4 +1,4 @@
-//! Where a data set of TFDS lies.
+//! The location of a TFDS data set.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -6,7 +6,7 @@ use crate::data::error::DataError;
 use crate::storage::Path;
 
 const DATA_DIR_VARIABLE: &str = "TFDS_DATA_DIR";
-/// Files of which a version folder has at least one.
+/// Files of which a version folder contains at least one.
 const DESCRIPTIONS: [&str; 2] = ["features.json", "dataset_info.json"];
 
 static DATA_DIR: RwLock<Option<String>> = RwLock::new(None);
@@ -16,7 +16,7 @@ pub fn set_tfds_data_dir(folder: Option<String>) {
     *DATA_DIR.write().unwrap_or_else(PoisonError::into_inner) = folder;
 }
 
-/// `c4/en:2.2.0`, taken apart.
+/// The parts of `c4/en:2.2.0`.
 pub(super) struct TfdsName<'a> {
     full: &'a str,
     /// `c4/en`
@@ -25,17 +25,17 @@ pub(super) struct TfdsName<'a> {
     version: &'a str,
 }
 
-/// What lies there.
+/// The kind of folder that was found.
 pub(super) enum Found {
     /// The folder of one version.
     Version(Path),
-    /// A folder of the hub's files.
+    /// A folder with the hub's files.
     Hub(String),
 }
 
 impl<'a> TfdsName<'a> {
     pub(super) fn parse(full: &'a str) -> Result<Self, DataError> {
-        // As SeqIO says it: without its version a data set would change under a task.
+        // As in SeqIO: without its version a data set would change under a task.
         let Some((name, version)) = full.split_once(':') else {
             return Err(DataError::Config(format!(
                 "TFDS name must contain a version number, got: {full}; write it behind a colon, \
@@ -53,7 +53,7 @@ impl<'a> TfdsName<'a> {
         Ok(Self { full, name, version })
     }
 
-    /// Finds it: where it is mapped to, else in the data folder.
+    /// Finds the data set: at its mapped path, otherwise in the data folder.
     pub(super) fn find(&self, data_dir: Option<&str>) -> Result<Found, DataError> {
         if let Some(folder) = Path::parse(&format!("tfds://{}", self.full))?.mapped()? {
             return match is_version(&folder)? {
@@ -121,7 +121,7 @@ fn numbers_of(version: &str) -> Option<Vec<u32>> {
 fn is_version(folder: &Path) -> Result<bool, DataError> {
     for description in DESCRIPTIONS {
         let file = folder.join(description);
-        // The hub has files of that name that hold something else.
+        // The hub has files of the same name with other content.
         if file.exists()? && super::info::is_of_tfds(&file)? {
             return Ok(true);
         }

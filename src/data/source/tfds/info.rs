@@ -1,4 +1,4 @@
-//! `dataset_info.json`: the splits of a data set and how many examples each of their files has.
+//! `dataset_info.json`: the splits of a data set and the number of examples in each of their files.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ struct Described {
 #[serde(rename_all = "camelCase")]
 struct Split {
     name: String,
-    /// JSON of protos writes 64-bit numbers as text.
+    /// JSON of protos contains 64-bit numbers as text.
     #[serde(default)]
     shard_lengths: Vec<Length>,
     #[serde(default)]

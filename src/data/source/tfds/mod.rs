@@ -1,8 +1,8 @@
-//! Data sets of TensorFlow Datasets, as they lie on disk.
+//! Data sets of TensorFlow Datasets on disk.
 //!
-//! `c4/en:2.2.0` is the folder `c4/en/2.2.0` of the TFDS data folder, or whatever `--path_map
-//! tfds://c4/en:2.2.0=DIR` names: such a version folder, or one with the hub's files of the same
-//! data set.
+//! `c4/en:2.2.0` is the folder `c4/en/2.2.0` of the TFDS data folder, or the folder in `--path_map
+//! tfds://c4/en:2.2.0=DIR`: such a version folder, or one with the hub's files of the same data
+//! set.
 
 mod features;
 mod folder;
@@ -38,26 +38,26 @@ pub use folder::set_tfds_data_dir;
 pub struct TfdsDataSource {
     /// `NAME:VERSION` or `NAME/CONFIG:VERSION`; `2.*.*` takes the highest version on disk.
     pub tfds_name: String,
-    /// The splits: all of the data set if None, those listed, or the task's name of each to what it
-    /// is of the data set, such as 'train[:90%]' or 'train+validation'.
+    /// The splits: all splits of the data set if None, those listed, or the task's name of each
+    /// split to its part of the data set, such as 'train[:90%]' or 'train+validation'.
     #[gin(default = None)]
     pub splits: Option<TfdsSplits>,
     /// The TFDS data folder; None takes `--tfds_data_dir`, else `TFDS_DATA_DIR`, else
     /// `tensorflow_datasets` in the home folder.
     #[gin(default = None)]
     pub tfds_data_dir: Option<String>,
-    /// What is done with a record that is damaged. Gimlet's own.
+    /// Handling of a damaged record. Gimlet's own.
     #[gin(default = OnBadRecord::Error)]
     pub on_bad_record: OnBadRecord,
-    /// Records that may be skipped before it is an error after all. Gimlet's own.
+    /// Maximum number of records that are skipped; more are an error. Gimlet's own.
     #[gin(default = 1000)]
     pub max_bad_records: u64,
 }
 
-/// Which splits a task has, and what they are of the data set.
+/// The splits of a task, and their parts of the data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TfdsSplits(
-    /// The task's name of a split, and the split or slice that it is.
+    /// The task's name of a split, and its split or slice of the data set.
     pub Vec<(String, String)>,
 );
 
@@ -85,7 +85,7 @@ impl FromGin for TfdsSplits {
 }
 
 impl TfdsSplits {
-    /// What a task's split is of the data set.
+    /// The part of the data set for a task's split.
     pub(super) fn of<'a>(
         splits: Option<&'a Self>,
         task: &str,
@@ -98,7 +98,7 @@ impl TfdsSplits {
         }
     }
 
-    /// The task's names.
+    /// The names of the splits in the task.
     pub(super) fn names(&self) -> Vec<String> {
         self.0.iter().map(|(name, _)| name.clone()).collect()
     }
@@ -109,7 +109,7 @@ impl TfdsDataSource {
         TfdsName::parse(&self.tfds_name)?.find(self.tfds_data_dir.as_deref())
     }
 
-    /// The hub's files of the same data set, in its place.
+    /// The source of the hub's files of the same data set.
     fn hub(&self, folder: String) -> HuggingFaceDataSource {
         HuggingFaceDataSource {
             split: self.splits.clone(),

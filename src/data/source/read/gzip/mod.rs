@@ -1,8 +1,8 @@
-//! Gzip files and zlib streams, and the places inside them where reading can begin again.
+//! Gzip files and zlib streams, and the places inside them at which reading can start.
 //!
-//! Every few megabytes a [`Restart`] is noted: a bit of the file, what decompressing needs to go on
-//! there, and the checksum so far. From the last one before a position that position is reached at
-//! once, however far into the file it lies. Members one after the other are one text.
+//! Every few megabytes a [`Restart`] is recorded: a bit of the file, the state with which
+//! decompression continues there, and the checksum so far. A position is reached quickly from the
+//! last restart before it, anywhere in the file. Consecutive members are one text.
 
 mod tests;
 
@@ -16,9 +16,9 @@ use super::checksum::{adler_behind, crc_before, crc_of};
 use super::inflate::{Inflate, corrupt};
 use super::restart::{Inside, Restart, Restarts};
 
-/// Decompressed bytes from one restart to the next: a few hundredths of a second.
+/// Decompressed bytes between two restarts, which take a few hundredths of a second.
 const SPACING: u64 = 4 << 20;
-/// Bytes of the file behind a restart by which it is known again.
+/// Bytes of the file after a restart, which identify the file.
 const AHEAD: usize = 4 << 10;
 const DEFLATE: u8 = 8;
 /// Flags of a member's header.
@@ -29,22 +29,22 @@ const HAS_COMMENT: u8 = 16;
 /// Flag of a zlib stream's header.
 const HAS_DICTIONARY: u32 = 32;
 
-/// What is around the deflated data.
+/// The format around the deflated data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrapping {
-    /// Members one after the other (RFC 1952).
+    /// Consecutive members (RFC 1952).
     Gzip,
-    /// One stream, behind which the file ends (RFC 1950).
+    /// One stream, at whose end the file ends (RFC 1950).
     Zlib,
 }
 
-/// Where a reader is.
+/// The position of a reader.
 enum Place {
     /// Before a member, or at the end of the file.
     Member,
     /// In a member's data.
     Data,
-    /// Behind the last member.
+    /// After the last member.
     End,
 }
 
@@ -54,19 +54,20 @@ pub(super) struct Gzip<R> {
     wrapping: Wrapping,
     place: Place,
     inflate: Inflate,
-    /// Why nothing follows what is ready.
+    /// The error that follows the ready bytes.
     broken: Option<io::Error>,
-    /// Of the member's bytes.
+    /// The checksum of the member's bytes.
     sum: Sum,
     member_bytes: u64,
-    /// Bytes decompressed, with those before a restart, and as many at the last one.
+    /// Number of decompressed bytes, including those before a restart, and the same number at the
+    /// last restart.
     offset: u64,
     noted: u64,
     restarts: Restarts,
 }
 
 impl<R: Read> Gzip<R> {
-    /// Reads from a file's beginning.
+    /// Reads from the beginning of a file.
     pub(super) fn new(file: R, wrapping: Wrapping) -> Self {
         Self {
             bits: Bits::new(file, 0),
@@ -82,8 +83,8 @@ impl<R: Read> Gzip<R> {
         }
     }
 
-    /// Reads on from a restart, with the file open at the byte that it lies in; `None` where the file
-    /// has other bytes there than it had.
+    /// Continues from a restart, with the file open at the byte of the restart; `None` if the
+    /// file's bytes after it have changed.
     pub(super) fn restart(
         file: R,
         wrapping: Wrapping,
@@ -114,12 +115,12 @@ impl<R: Read> Gzip<R> {
         Ok(Some(reader))
     }
 
-    /// The restarts that are noted from here on.
+    /// The restarts that are recorded from now on.
     pub(super) fn restarts(&self) -> Restarts {
         self.restarts.clone()
     }
 
-    /// Decompresses on until something is ready; `false` at the end of the file.
+    /// Decompresses until bytes are ready; `false` at the end of the file.
     fn advance(&mut self) -> io::Result<bool> {
         while self.inflate.ready().is_empty() {
             if let Some(error) = self.broken.take() {
@@ -127,7 +128,7 @@ impl<R: Read> Gzip<R> {
             }
             match self.place {
                 Place::End if self.bits.at_end()? => return Ok(false),
-                // TensorFlow writes and reads one stream a file.
+                // TensorFlow writes and reads one stream in each file.
                 Place::End => return Err(corrupt("other bytes follow the end of the zlib stream")),
                 Place::Member if self.wrapping == Wrapping::Zlib => self.begin_stream()?,
                 Place::Member if self.bits.at_end()? => return Ok(false),
@@ -156,7 +157,7 @@ impl<R: Read> Gzip<R> {
         self.member_bytes += made.len() as u64;
         self.offset += made.len() as u64;
         match decompressed {
-            // What comes before the place where the file breaks off is handed on first.
+            // The bytes before the point at which the file breaks off are returned first.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !made.is_empty() => {
                 self.broken = Some(error);
                 Ok(())
@@ -172,7 +173,7 @@ impl<R: Read> Gzip<R> {
         if (magic, method) != ([0x1f, 0x8b], DEFLATE) || flags > 31 {
             return Err(corrupt("what follows is not a gzip member"));
         }
-        // The time and the system of whoever made it.
+        // The time and the operating system of the compressor.
         header.take::<6>()?;
         if flags & HAS_EXTRA != 0 {
             for _ in 0..u16::from_le_bytes(header.take()?) {
@@ -203,7 +204,7 @@ impl<R: Read> Gzip<R> {
         Ok(())
     }
 
-    /// Checks a member against the checksum and the length behind it.
+    /// Verifies a member with the checksum and the length after it.
     fn end_member(&mut self) -> io::Result<()> {
         self.bits.align();
         let (written, found) = (self.bits.take(32)?, self.sum.of(self.member_bytes));
@@ -223,19 +224,20 @@ impl<R: Read> Gzip<R> {
 
 /// The checksum of a member's bytes.
 enum Sum {
-    /// Of those since the reader began, which is behind the `before` ones with their checksum.
+    /// The checksum of the bytes since the reader began, and the number and checksum of the bytes
+    /// before.
     Crc { crc: Crc, before: (u64, u32) },
-    /// Of all.
+    /// The checksum of all bytes.
     Adler(u32),
 }
 
 impl Sum {
-    /// That of nothing.
+    /// The checksum of no bytes.
     fn new(wrapping: Wrapping) -> Self {
         Self::behind(wrapping, (0, if wrapping == Wrapping::Zlib { 1 } else { 0 }))
     }
 
-    /// That of so many bytes.
+    /// The checksum that continues that of earlier bytes.
     fn behind(wrapping: Wrapping, before: (u64, u32)) -> Self {
         match wrapping {
             Wrapping::Gzip => Self::Crc { crc: Crc::new(), before },
@@ -250,7 +252,7 @@ impl Sum {
         }
     }
 
-    /// That of all bytes, of which there are so many.
+    /// The checksum of all `bytes` bytes.
     fn of(&self, bytes: u64) -> u32 {
         match self {
             Self::Crc { crc, before } => crc_before(before.1, bytes - before.0) ^ crc.sum(),
@@ -259,7 +261,7 @@ impl Sum {
     }
 }
 
-/// A member's header, with the checksum of what was taken of it.
+/// A member's header, with the checksum of the bytes taken from it.
 struct Header<'a, R> {
     bits: &'a mut Bits<R>,
     crc: Crc,

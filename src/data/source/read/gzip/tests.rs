@@ -1,4 +1,4 @@
-//! Gzip files and zlib streams as others write them, read whole and from every restart.
+//! Tests of gzip files and zlib streams by other writers, read completely and from every restart.
 
 #![cfg(test)]
 
@@ -16,7 +16,7 @@ fn read(bytes: &[u8]) -> io::Result<Vec<u8>> {
     Gzip::new(bytes, Wrapping::Gzip).read_to_end(&mut text).map(|_| text)
 }
 
-/// Lines that repeat here and there, as those of a text do.
+/// Lines with some repetitions, as in text.
 fn lines(count: u64) -> Vec<u8> {
     let line = |i: u64| format!("line {i} of {}\n", i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40);
     (0..count).map(line).collect::<String>().into_bytes()
@@ -53,7 +53,7 @@ fn damage_is_never_read_as_data() {
         for bit in 0..8 {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1 << bit;
-            // Some bits of a header, and those that fill the last byte, mean nothing.
+            // Some bits of a header, and the bits that fill the last byte, have no meaning.
             assert!(read(&damaged).map_or(true, |found| found == text), "byte {at}");
         }
         let error = read(&bytes[..at]);
@@ -88,14 +88,14 @@ proptest! {
     }
 }
 
-/// Takes all that is ready, once something is.
+/// Takes all ready bytes, after waiting for some.
 fn pass(reader: &mut Gzip<&[u8]>) -> bool {
     let count = reader.fill_buf().unwrap().len();
     reader.consume(count);
     count > 0
 }
 
-/// The restarts noted while all of a file is read, as they come out of a saved position.
+/// The restarts recorded while a whole file is read, as restored from a saved position.
 fn restarts_of(bytes: &[u8], wrapping: Wrapping) -> Vec<Arc<Restart>> {
     let mut reader = Gzip::new(bytes, wrapping);
     let mut noted = Vec::new();
@@ -110,11 +110,11 @@ fn restarts_of(bytes: &[u8], wrapping: Wrapping) -> Vec<Arc<Restart>> {
     serde_json::from_str(&saved).unwrap()
 }
 
-/// That reading goes on from every restart, and still compares a member's checksum, of which the last
-/// byte is so far from the end.
+/// Checks that reading continues from every restart, and still verifies a member's checksum, whose
+/// last byte is `sum` bytes before the end.
 fn check_restarts(bytes: &[u8], wrapping: Wrapping, text: &[u8], sum: usize) {
     let restarts = restarts_of(bytes, wrapping);
-    // Also where a block goes on and on, as those of level 1 do.
+    // This includes very long blocks, such as those of level 1.
     assert_eq!(restarts.len() as u64, text.len() as u64 / SPACING);
     for restart in restarts {
         let (offset, byte) = (restart.offset() as usize, restart.byte() as usize);

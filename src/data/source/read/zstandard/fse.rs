@@ -1,11 +1,12 @@
-//! Codes of finite state entropy, as zstd's blocks describe them (RFC 8878, 4.1).
+//! Codes of finite state entropy, as in zstd's blocks (RFC 8878, 4.1).
 //!
-//! A code is a table of states. Each stands for a symbol and says how many bits lead to the next one.
+//! A code is a table of states. Each state has a symbol and the number of bits that lead to the
+//! next state.
 
-/// The most states that a code of zstd's has: 2^9.
+/// Base-2 logarithm of the maximum number of states of a zstd code.
 const LARGEST_LOG: u32 = 9;
 
-/// How often each symbol comes, of `1 << log` times; -1 is less than once.
+/// The frequency of each symbol, out of `1 << log`; -1 means less than one.
 #[derive(Debug, PartialEq)]
 pub(super) struct Distribution {
     pub log: u32,
@@ -13,7 +14,7 @@ pub(super) struct Distribution {
 }
 
 impl Distribution {
-    /// Reads a description at the beginning of `bytes`; also how many of them it takes.
+    /// Reads a description at the beginning of `bytes`, and returns its length too.
     pub(super) fn read(bytes: &[u8]) -> Option<(Self, usize)> {
         let mut bits = Forward { bytes, at: 0 };
         let log = bits.take(4)? + 5;
@@ -25,7 +26,7 @@ impl Distribution {
             let count = bits.below((left + 1) as u32)? as i16 - 1;
             left -= i32::from(count.abs());
             counts.push(count);
-            // Symbols that never come are told in threes.
+            // Runs of symbols that do not occur are stored in groups of three.
             let mut zeros = if count == 0 { 3 } else { 0 };
             while zeros == 3 {
                 zeros = bits.take(2)?;
@@ -39,7 +40,7 @@ impl Distribution {
     }
 }
 
-/// Bits from the lowest of the first byte on.
+/// Bits from the lowest bit of the first byte on.
 struct Forward<'a> {
     bytes: &'a [u8],
     /// Bits taken.
@@ -47,7 +48,7 @@ struct Forward<'a> {
 }
 
 impl Forward<'_> {
-    /// The next bits, 0 behind the end.
+    /// The next bits, 0 after the end.
     fn peek(&self, count: u32) -> u32 {
         let bytes = self.bytes.get(self.at / 8..).unwrap_or_default();
         let mut word = [0; 4];
@@ -66,7 +67,8 @@ impl Forward<'_> {
         self.at <= self.bytes.len() * 8
     }
 
-    /// A number up to `most`, of which the lower ones that a bit less can tell take a bit less.
+    /// A number up to `most`; if the range is not a power of two, the lower numbers take one bit
+    /// less.
     fn below(&mut self, most: u32) -> Option<u32> {
         let bits = 32 - most.leading_zeros();
         let (low, spare) = ((1 << (bits - 1)) - 1, (1 << bits) - 1 - most);
@@ -82,19 +84,19 @@ impl Forward<'_> {
 #[derive(Clone, Copy, Default)]
 struct State {
     symbol: u8,
-    /// The next state is `base` and so many bits more.
+    /// The next state is `base` plus the number in the next `bits` bits.
     bits: u8,
     base: u16,
 }
 
-/// A code that is ready for use.
+/// A code ready for decoding.
 pub(super) struct Code {
     log: u32,
     states: Vec<State>,
 }
 
 impl Code {
-    /// The code of one symbol only, which takes no bits.
+    /// The code of a single symbol, which takes no bits.
     pub(super) fn of_one(symbol: u8) -> Self {
         Self { log: 0, states: vec![State { symbol, ..State::default() }] }
     }
@@ -110,7 +112,7 @@ impl Code {
             end -= 1;
             states[end].symbol = symbol as u8;
         }
-        // The others' states are strewn over the rest.
+        // The states of the other symbols are spread over the rest.
         let (step, mut at) = ((size >> 1) + (size >> 3) + 3, 0);
         for (symbol, count) in counts.iter().enumerate() {
             for _ in 0..(*count).max(0) {
@@ -135,22 +137,22 @@ impl Code {
         bits.take(self.log).map(|state| state as usize)
     }
 
-    /// What a state stands for.
+    /// The symbol of a state.
     pub(super) fn symbol(&self, state: usize) -> usize {
         self.states[state].symbol.into()
     }
 
-    /// The state after one.
+    /// The state after `state`.
     pub(super) fn next(&self, state: usize, bits: &mut Backward) -> Option<usize> {
         let State { bits: count, base, .. } = self.states[state];
         bits.take(count.into()).map(|more| usize::from(base) + more as usize)
     }
 }
 
-/// Bits from the highest of the last byte on, behind the 1 that marks their beginning.
+/// Bits from the highest bit of the last byte on, after the 1 that marks their beginning.
 pub(super) struct Backward<'a> {
     bytes: &'a [u8],
-    /// Bits that are left.
+    /// Number of bits left.
     left: usize,
 }
 
@@ -171,7 +173,7 @@ impl<'a> Backward<'a> {
         Some((u64::from_le_bytes(word) >> (self.left % 8) & ((1 << count) - 1)) as u32)
     }
 
-    /// Whether all were taken.
+    /// Whether all bits were taken.
     pub(super) fn is_empty(&self) -> bool {
         self.left == 0
     }

@@ -1,10 +1,10 @@
-//! Zstd files (RFC 8878), and the places inside them where reading can begin again.
+//! Zstd files (RFC 8878), and the places inside them at which reading can start.
 //!
-//! The library decompresses block by block; what is between blocks is read here. At the beginning of a
-//! frame it takes nothing to begin again. Between two blocks it takes what blocks may refer to: the
-//! last bytes, as many as the frame's window has, the codes of blocks before, and the last three
-//! offsets. That is what a zstd dictionary holds, so that is how it is kept, and a frame without a
-//! beginning is read as one that has a dictionary.
+//! The library decompresses block by block; the headers between blocks are read here. Reading can
+//! start at the beginning of a frame without any state. Between two blocks it needs the data to
+//! which blocks may refer: the last bytes, up to the size of the frame's window, the codes of
+//! earlier blocks, and the last three offsets. A zstd dictionary contains the same data, so the
+//! state is kept as a dictionary, and the rest of a frame is read as a frame with that dictionary.
 
 mod fse;
 mod pause;
@@ -23,22 +23,22 @@ use tables::Tables;
 
 pub(super) use pause::Pause;
 
-/// From one restart to the next: a few hundredths of a second, and few windows to be kept.
+/// Distance between restarts: a few hundredths of a second of reading, and few windows in memory.
 const SPACING: Spacing = Spacing { bytes: 4 << 20, windows: 4 };
-/// The largest window that is kept for a restart: what level 19 makes.
+/// Maximum window that is kept for a restart: that of level 19.
 const LARGEST_WINDOW: u64 = 8 << 20;
-/// Bytes of the file behind a restart by which it is known again.
+/// Bytes of the file after a restart, which identify the file.
 const AHEAD: usize = 4 << 10;
-/// The most that a block decompresses to.
+/// Maximum decompressed size of a block.
 const LARGEST_BLOCK: usize = 128 << 10;
-/// The largest window that zstd's `--long` makes.
+/// Maximum window of zstd's `--long`.
 const WINDOW_LOG: u32 = 31;
 
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// Of a frame that is passed over; the first byte's lower half is anything.
+/// Magic number of a frame that is skipped; the lower half of the first byte may have any value.
 const SKIPPED_MAGIC: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
 
-/// Whether a file begins as zstd's do.
+/// Whether a file begins like a zstd file.
 pub(super) fn is_zstd(first: &[u8]) -> bool {
     first.starts_with(&MAGIC) || is_skipped(first)
 }
@@ -48,11 +48,11 @@ fn is_skipped(first: &[u8]) -> bool {
         && first.get(1..4) == Some(&SKIPPED_MAGIC[1..])
 }
 
-/// What is decompressed from one restart to the next, at least.
+/// Minimum amount of decompressed data between restarts.
 #[derive(Clone, Copy)]
 struct Spacing {
     bytes: u64,
-    /// In a frame, windows of its.
+    /// Minimum number of windows within a frame.
     windows: u64,
 }
 
@@ -64,15 +64,16 @@ impl Spacing {
 
 /// A frame that is being read.
 struct Frame {
-    /// What its header says of its window; `None` where the window is all of it.
+    /// The window descriptor in the frame's header; `None` if the window is the whole frame.
     descriptor: Option<u8>,
     has_checksum: bool,
-    /// Whether it is read from its middle on, so that its checksum cannot be compared.
+    /// Whether the frame is read from its middle on, so that its checksum cannot be verified.
     resumed: bool,
-    /// Bytes decompressed, and the last of them from a while before the next restart on.
+    /// Number of decompressed bytes, and the last of them, kept since some time before the next
+    /// restart.
     made: u64,
     history: Vec<u8>,
-    /// The codes behind the last block, where restarts are to be noted.
+    /// The codes after the last block, if restarts are to be recorded.
     tables: Option<Tables>,
 }
 
@@ -87,20 +88,20 @@ impl Frame {
             history: Vec::new(),
             tables: None,
         };
-        // A frame that is its own window is short.
+        // A frame without a window descriptor is short.
         let is_small = descriptor.is_some() && frame.window() <= LARGEST_WINDOW;
         frame.tables = is_small.then(Default::default);
         frame
     }
 
-    /// How far back its blocks may refer (RFC 8878, 3.1.1.1.2).
+    /// Maximum distance of its blocks' references (RFC 8878, 3.1.1.1.2).
     fn window(&self) -> u64 {
         let descriptor = u64::from(self.descriptor.unwrap_or_default());
         let base = 1 << (10 + (descriptor >> 3));
         base + base / 8 * (descriptor & 7)
     }
 
-    /// What follows blocks may refer to, where it was kept.
+    /// The data to which the following blocks may refer, if they were kept.
     fn content(&self) -> Option<&[u8]> {
         let length = self.window().min(self.made) as usize;
         self.history.len().checked_sub(length).map(|from| &self.history[from..])
@@ -117,7 +118,8 @@ pub(super) struct Zstd<R> {
     block: Vec<u8>,
     out: Vec<u8>,
     taken: usize,
-    /// Bytes decompressed, with those before a restart, and as many at the last one.
+    /// Number of decompressed bytes, including those before a restart, and the same number at the
+    /// last restart.
     offset: u64,
     noted: u64,
     spacing: Spacing,
@@ -125,7 +127,7 @@ pub(super) struct Zstd<R> {
 }
 
 impl<R: Read> Zstd<R> {
-    /// Reads from a file's beginning.
+    /// Reads from the beginning of a file.
     pub(super) fn new(file: R) -> io::Result<Self> {
         Self::begin(Bits::new(file, 0), 0)
     }
@@ -145,8 +147,8 @@ impl<R: Read> Zstd<R> {
         })
     }
 
-    /// Reads on from a restart, with the file open at its byte; `None` where the file has other bytes
-    /// there than it had, or the restart is not one of zstd's.
+    /// Continues from a restart, with the file open at the byte of the restart; `None` if the
+    /// file's bytes after it have changed, or if the restart is not one of a zstd file.
     pub(super) fn restart(file: R, from: &Arc<Restart>) -> io::Result<Option<Self>> {
         let Inside::Zstd { frame } = &from.inside else { return Ok(None) };
         let mut bits = Bits::new(file, from.byte());
@@ -163,7 +165,7 @@ impl<R: Read> Zstd<R> {
         Ok(Some(reader))
     }
 
-    /// Takes up a frame in its middle; `false` where that cannot be.
+    /// Continues a frame in its middle; `false` if that is not possible.
     fn resume(&mut self, pause: &Pause) -> bool {
         let Some((tables, content)) = Tables::of_dictionary(&pause.dictionary) else {
             return false;
@@ -173,17 +175,17 @@ impl<R: Read> Zstd<R> {
         frame.made = content.len() as u64;
         frame.tables = frame.tables.and(Some(tables));
         self.frame = Some(frame);
-        // A header that says nothing but the window.
+        // A header that contains only the window.
         let header = [&MAGIC[..], &[0, pause.descriptor]].concat();
         self.decoder.load_dictionary(&pause.dictionary).is_ok() && self.feed(&header).is_ok()
     }
 
-    /// The restarts that are noted from here on.
+    /// The restarts that are recorded from now on.
     pub(super) fn restarts(&self) -> Restarts {
         self.restarts.clone()
     }
 
-    /// Decompresses on until something is ready; `false` at the end of the file.
+    /// Decompresses until bytes are ready; `false` at the end of the file.
     fn advance(&mut self) -> io::Result<bool> {
         while self.taken == self.out.len() {
             self.out.clear();
@@ -198,7 +200,8 @@ impl<R: Read> Zstd<R> {
         Ok(true)
     }
 
-    /// Notes a restart, if it is time for one and it can be one.
+    /// Records a restart, if enough data were read since the last one and a restart is possible
+    /// here.
     fn note(&mut self) -> io::Result<()> {
         let since = self.offset - self.noted;
         let frame = match &self.frame {
@@ -222,7 +225,7 @@ impl<R: Read> Zstd<R> {
         Ok(())
     }
 
-    /// Reads a frame's header (RFC 8878, 3.1.1.1), or passes over a frame that is not data (3.1.2).
+    /// Reads a frame's header (RFC 8878, 3.1.1.1), or skips a frame that is not data (3.1.2).
     fn begin_frame(&mut self) -> io::Result<()> {
         let mut header = self.take_bytes(4)?;
         if is_skipped(&header) {
@@ -248,14 +251,14 @@ impl<R: Read> Zstd<R> {
         Ok(())
     }
 
-    /// Decompresses a block, and ends the frame behind its last one.
+    /// Decompresses a block, and ends the frame after its last block.
     fn next_block(&mut self) -> io::Result<()> {
         let header = self.take_bytes(3)?;
         self.feed(&header)?;
         let [first, middle, last] = header[..] else { unreachable!("three were taken") };
         let size = u32::from_le_bytes([first, middle, last, 0]) as usize >> 3;
         let kind = first >> 1 & 3;
-        // The library has refused blocks that are larger than they may be.
+        // The library has rejected blocks that are larger than allowed.
         self.block = self.take_bytes(if kind == 1 { 1 } else { size })?;
         let block = std::mem::take(&mut self.block);
         self.feed(&block)?;
@@ -266,7 +269,7 @@ impl<R: Read> Zstd<R> {
         Ok(())
     }
 
-    /// Keeps what restarts behind a block need.
+    /// Keeps the data that restarts after a block need.
     fn follow(&mut self, block: Vec<u8>) {
         let made = self.out.len() as u64;
         self.offset += made;
@@ -292,19 +295,20 @@ impl<R: Read> Zstd<R> {
         let Some(frame) = self.frame.take() else { return Ok(()) };
         let checksum = self.take_bytes(if frame.has_checksum { 4 } else { 0 })?;
         if frame.resumed {
-            // The next one has no dictionary, and this one's beginning is not there to be compared.
+            // The next frame has no dictionary, and the beginning of this one is not available for
+            // its checksum.
             self.decoder = new_decoder()?;
             return Ok(());
         }
         self.feed(&checksum)
     }
 
-    /// Has the library take all these bytes; what they decompress to is added to what is ready.
+    /// Passes all these bytes to the library, and adds the decompressed bytes to the ready ones.
     fn feed(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut input = InBuffer::around(bytes);
         while input.pos() < bytes.len() {
             let (fed, made) = (input.pos(), self.out.len());
-            // Room for more than a block holds, so that nothing is held back.
+            // Reserves more than the size of a block, so that the library holds nothing back.
             self.out.reserve(LARGEST_BLOCK + 1);
             let mut output = OutBuffer::around_pos(&mut self.out, made);
             checked(self.decoder.decompress_stream(&mut output, &mut input))?;
@@ -323,7 +327,7 @@ impl<R: Read> Zstd<R> {
         Ok(bytes)
     }
 
-    /// Passes over so many bytes of the file.
+    /// Skips `count` bytes of the file.
     fn pass(&mut self, mut count: usize) -> io::Result<()> {
         while count > 0 {
             count -= self.take_bytes(count.min(LARGEST_BLOCK))?.len();
@@ -332,7 +336,7 @@ impl<R: Read> Zstd<R> {
     }
 }
 
-/// What reading goes on from behind a block; `None` where that cannot be told.
+/// The state from which reading continues after a block; `None` if it cannot be determined.
 fn pause_of(frame: &Frame, block: &[u8]) -> Option<Pause> {
     let (tables, content) = (frame.tables.as_ref()?, frame.content()?);
     let dictionary = tables.dictionary(tables.offsets_behind(block)?, content)?;

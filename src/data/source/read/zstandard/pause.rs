@@ -1,11 +1,11 @@
-//! What reading goes on from in the middle of a frame, in the form in which positions keep it.
+//! The state from which reading continues in the middle of a frame, as saved in positions.
 
 use serde::{Deserialize, Serialize};
 
 /// The state of a frame between two of its blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in super::super) struct Pause {
-    /// What its header says of its window.
+    /// The window descriptor in the frame's header.
     pub descriptor: u8,
     pub has_checksum: bool,
     /// The codes and offsets that blocks may refer to, and the last bytes. Saved compressed, in
@@ -14,7 +14,8 @@ pub(in super::super) struct Pause {
     pub dictionary: Vec<u8>,
 }
 
-/// A dictionary as text in a saved position: a third of its size, twice.
+/// A dictionary as text in a saved position: compression reduces it to a third, hexadecimal digits
+/// double that.
 mod packed {
     use std::io::Read;
 

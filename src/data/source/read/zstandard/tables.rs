@@ -1,8 +1,8 @@
-//! What a zstd block may take over from those before it: codes, and the last offsets.
+//! The data that a zstd block may take from earlier blocks: codes, and the last offsets.
 //!
-//! Codes are kept as blocks describe them, which is how a dictionary does (RFC 8878, 5). The last
-//! offsets change with every sequence; one block's sequences tell them, where three of its offsets are
-//! new.
+//! Codes are kept in the format of their descriptions in blocks, which is also that of a dictionary
+//! (RFC 8878, 5). The last offsets change with every sequence; they can be determined from one
+//! block's sequences if three of its offsets are new.
 
 use super::fse::{Backward, Code, Distribution};
 
@@ -28,10 +28,11 @@ const MATCH_BITS: [u8; 53] = {
     }
     bits
 };
-/// Symbols of offsets, each with as many extra bits as its number.
+/// Number of offset symbols; each has as many extra bits as its number.
 const OFFSETS: usize = 32;
 
-/// Descriptions of the codes that need none in a block (RFC 8878, 3.1.1.3.2.2).
+/// Descriptions of the predefined codes, which need no description in a block (RFC 8878,
+/// 3.1.1.3.2.2).
 const OF_LITERALS: [u8; 20] = [
     0x51, 0x10, 0x63, 0x8c, 0x31, 0xc6, 0x18, 0x63, 0x0c, 0x21, 0xc4, 0x18, 0x63, 0x66, 0x66, 0x86,
     0x46, 0x92, 0x04, 0x00,
@@ -42,7 +43,7 @@ const OF_MATCHES: [u8; 29] = [
     0x21, 0x14, 0xc4, 0x18, 0x63, 0x8c, 0x21, 0x84, 0x10, 0x42, 0x08, 0x21, 0x84, 0x10, 0x42, 0x08,
     0x21, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x24, 0x09, 0x00, 0x00,
 ];
-/// A code of two symbols, for frames whose literals needed none so far.
+/// A code of two symbols, for frames whose literals have needed no code so far.
 const OF_NO_LITERAL: [u8; 2] = [0x80, 0x10];
 
 const DICTIONARY_MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
@@ -51,7 +52,7 @@ const DICTIONARY_MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
 #[derive(Clone)]
 enum Table {
     Described(Vec<u8>),
-    /// One symbol only, which a dictionary cannot say.
+    /// A single symbol, which a dictionary cannot describe.
     One(u8),
 }
 
@@ -64,7 +65,7 @@ impl Table {
     }
 }
 
-/// The codes behind some blocks of a frame.
+/// The codes after some blocks of a frame.
 #[derive(Clone)]
 pub(super) struct Tables {
     huffman: Vec<u8>,
@@ -74,7 +75,7 @@ pub(super) struct Tables {
 }
 
 impl Default for Tables {
-    /// Those before the first block.
+    /// The codes before the first block.
     fn default() -> Self {
         let described = |bytes: &[u8]| Table::Described(bytes.to_vec());
         Self {
@@ -87,12 +88,12 @@ impl Default for Tables {
 }
 
 impl Tables {
-    /// Those behind one more compressed block; `None` where it is none.
+    /// The codes after one more compressed block; `None` if the block is not valid.
     pub(super) fn behind(mut self, block: &[u8]) -> Option<Self> {
         self.pass(block).map(|_| self)
     }
 
-    /// Those of a dictionary, and its content.
+    /// The codes of a dictionary, and its content.
     pub(super) fn of_dictionary(dictionary: &[u8]) -> Option<(Self, &[u8])> {
         let rest = dictionary.get(8..)?;
         let (huffman, mut rest) = rest.split_at_checked(huffman_length(rest)?)?;
@@ -104,12 +105,12 @@ impl Tables {
         };
         let (offsets, matches, literals) = (table()?, table()?, table()?);
         let tables = Self { huffman: huffman.to_vec(), literals, offsets, matches };
-        // Three offsets come before the content.
+        // Three offsets precede the content.
         rest.get(12..).map(|content| (tables, content))
     }
 
-    /// Passes over what comes before a block's sequences, and notes the codes; the sequences' number and
-    /// their bits.
+    /// Skips the data before a block's sequences, and records the codes; returns the number of
+    /// sequences and their bits.
     fn pass<'a>(&mut self, block: &'a [u8]) -> Option<(usize, &'a [u8])> {
         let rest = self.pass_literals(block)?;
         let (count, rest) = match *rest {
@@ -140,14 +141,14 @@ impl Tables {
                     let (description, behind) = rest.split_at_checked(length)?;
                     (*table, rest) = (Table::Described(description.to_vec()), behind);
                 }
-                // That of the block before.
+                // The table of the previous block is used again.
                 _ => {}
             }
         }
         Some((count, rest))
     }
 
-    /// Passes over a block's literals, and notes their code.
+    /// Skips a block's literals, and records their code.
     fn pass_literals<'a>(&mut self, block: &'a [u8]) -> Option<&'a [u8]> {
         let mut header = [0; 8];
         let known = block.len().min(5);
@@ -174,10 +175,10 @@ impl Tables {
         Some(rest)
     }
 
-    /// The last three offsets behind a block, behind which these are the codes; `None` where what came
-    /// before has a say in them.
+    /// The last three offsets after a block, where `self` are the codes after it; `None` if they
+    /// depend on earlier blocks.
     pub(super) fn offsets_behind(&self, block: &[u8]) -> Option<[u32; 3]> {
-        // Again the same codes.
+        // Reads the same codes again.
         let (count, bits) = self.clone().pass(block)?;
         let codes = [&self.literals, &self.offsets, &self.matches].map(Table::code);
         let [Some(literals), Some(offsets), Some(matches)] = codes else { return None };
@@ -202,9 +203,10 @@ impl Tables {
         known.then(|| last.map(|offset| offset.expect("all are known")))
     }
 
-    /// A dictionary (RFC 8878, 5) with these codes, offsets and content; `None` where it cannot say them.
+    /// A dictionary (RFC 8878, 5) with these codes, offsets and content; `None` if it cannot
+    /// describe them.
     pub(super) fn dictionary(&self, offsets: [u32; 3], content: &[u8]) -> Option<Vec<u8>> {
-        // Any number will do as its own.
+        // The dictionary's id may be any number.
         let mut dictionary = [&DICTIONARY_MAGIC[..], &[1, 0, 0, 0], &self.huffman].concat();
         for table in [&self.offsets, &self.matches, &self.literals] {
             let Table::Described(description) = table else { return None };
@@ -216,7 +218,7 @@ impl Tables {
     }
 }
 
-/// Bytes of the description of a code for literals: its weights, packed or as they are.
+/// Number of bytes of the description of a code for literals: its weights, compressed or not.
 fn huffman_length(description: &[u8]) -> Option<usize> {
     description.first().map(|first| match *first {
         packed @ ..128 => 1 + usize::from(packed),
@@ -224,13 +226,13 @@ fn huffman_length(description: &[u8]) -> Option<usize> {
     })
 }
 
-/// Takes note of a sequence's offset (RFC 8878, 3.1.1.5). `None` are offsets that were before.
+/// Records a sequence's offset (RFC 8878, 3.1.1.5). `None` means an offset from before the block.
 fn remember(last: &mut [Option<u32>; 3], value: u64, follows_none: bool) {
     match value + u64::from(follows_none && value <= 3) {
         1 => {}
         2 => last.swap(0, 1),
         3 => last.rotate_right(1),
-        // The last one less 1, or one that is new.
+        // The last offset minus 1, or a new one.
         4 if value == 3 => *last = [last[0].map(|offset| offset.wrapping_sub(1)), last[0], last[1]],
         _ => *last = [u32::try_from(value - 3).ok(), last[0], last[1]],
     }

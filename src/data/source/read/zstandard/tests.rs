@@ -1,4 +1,4 @@
-//! Zstd files as the library and others write them, read whole and from every restart.
+//! Tests of zstd files by the library and by other writers, read completely and from every restart.
 
 #![cfg(test)]
 
@@ -7,7 +7,7 @@ use zstd::stream::raw::CParameter;
 
 use super::*;
 
-/// Every block, and every frame.
+/// A restart at every block, and every frame.
 const ALL: Spacing = Spacing { bytes: 1, windows: 0 };
 
 fn read(bytes: &[u8]) -> io::Result<Vec<u8>> {
@@ -15,7 +15,7 @@ fn read(bytes: &[u8]) -> io::Result<Vec<u8>> {
     Zstd::new(bytes)?.read_to_end(&mut text).map(|_| text)
 }
 
-/// Lines that repeat here and there, as those of a text do.
+/// Lines with some repetitions, as in text.
 fn lines(count: u64) -> Vec<u8> {
     let line = |i: u64| {
         let mixed = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -33,7 +33,7 @@ fn compress(text: &[u8], level: i32, window_log: u32) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The restarts noted while all of a file is read, as they come out of a saved position.
+/// The restarts recorded while a whole file is read, as restored from a saved position.
 fn restarts_of(bytes: &[u8], spacing: Spacing) -> Vec<Arc<Restart>> {
     let mut reader = Zstd { spacing, ..Zstd::new(bytes).unwrap() };
     let mut noted = Vec::new();
@@ -59,7 +59,8 @@ fn read_from(bytes: &[u8], restart: &Arc<Restart>) -> io::Result<Option<Vec<u8>>
     reader.map(read).transpose()
 }
 
-/// That reading goes on from every restart, of which there are so many at least.
+/// Checks that reading continues from every restart, and that there are at least `at_least`
+/// restarts.
 fn check(bytes: &[u8], text: &[u8], spacing: Spacing, at_least: usize) {
     assert!(read(bytes).unwrap() == text);
     let restarts = restarts_of(bytes, spacing);
@@ -74,7 +75,7 @@ fn check(bytes: &[u8], text: &[u8], spacing: Spacing, at_least: usize) {
 fn reading_begins_at_any_block() {
     let text = lines(20_000);
     for (level, window_log) in [(-5, 14), (1, 12), (2, 14), (3, 17), (9, 15), (19, 16)] {
-        // But for some behind which one cannot begin.
+        // Some blocks have no restart after them.
         let at_least = (text.len() >> window_log) - 1 - (text.len() >> (window_log + 4));
         check(&compress(&text, level, window_log), &text, ALL, at_least);
     }
@@ -85,7 +86,7 @@ fn reading_begins_at_any_frame() {
     let text = lines(3000);
     let mut bytes = Vec::new();
     for (i, part) in text.chunks(10_000).enumerate() {
-        // Frames that are not data lie between them, as pzstd writes them.
+        // Frames that are not data lie between them, as in pzstd's files.
         bytes.extend([0x50 + i as u8 % 16, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4]);
         bytes.extend(zstd::encode_all(part, 3).unwrap());
         bytes.extend(zstd::encode_all(&b""[..], 3).unwrap());
@@ -94,7 +95,8 @@ fn reading_begins_at_any_frame() {
     check(&bytes, &text, ALL, text.len() / 10_000);
 }
 
-/// The text of the committed files, which others wrote; `testdata/make.py` has it too.
+/// The text of the committed files, which other programs wrote; `testdata/make.py` has the same
+/// text.
 fn committed_text() -> Vec<u8> {
     let line = |i: u64| {
         let mixed = i * 2_654_435_761 % (1 << 32);
@@ -154,7 +156,7 @@ fn a_file_that_changed_is_not_read_from_a_restart() {
     let place = restart.byte() as usize + AHEAD + 10;
     damaged[place..place + 20].fill(0xff);
     assert!(read_from(&damaged, &restart).is_err());
-    // A dictionary that none noted.
+    // A dictionary that no reader recorded.
     let Inside::Zstd { frame: Some(pause) } = restart.inside.clone() else { panic!("in a frame") };
     for (length, descriptor) in [(0, 0), (9, 0), (100, 0), (pause.dictionary.len(), 255)] {
         let dictionary = pause.dictionary[..length].to_vec();
@@ -199,7 +201,7 @@ proptest! {
     ) {
         let with_header = [&MAGIC[..], &[0, descriptor], &bytes].concat();
         let _ = read(&with_header);
-        // As a block, and as what a position says.
+        // The bytes are read as a block, and as the dictionary of a position.
         if let Some(tables) = Tables::default().behind(&bytes) {
             let _ = tables.offsets_behind(&bytes);
         }
