@@ -1,5 +1,5 @@
-//! What writing a file as a whole leaves beside it where its process is killed: `.NAME.tmp-MACHINE-PID-N`.
-//! The name tells who wrote it, so that the next run can remove it.
+//! Finds temporary files that a killed process left while it wrote a whole file:
+//! `.NAME.tmp-MACHINE-PID-N`. The name identifies the writer, so that the next run can remove the file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,13 +14,14 @@ use super::files::Place;
 use super::path::Path;
 use super::process::{has_ended, machine};
 
-/// What stands between the name of the file and its writer.
+/// Separator between the name of the file and its writer.
 const MARK: &str = ".tmp-";
 
-/// Nobody writes one file for so long: where nothing is known of the writer, it is taken for dead.
+/// Age at which a file of an unknown writer counts as abandoned: writing one file never takes so
+/// long.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
-/// A name beside the file that no other thread or process uses.
+/// Returns a name beside the file that no other thread or process uses.
 pub(super) fn temporary_beside(local: &LocalPath) -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = local.file_name().unwrap_or_default().to_string_lossy();
@@ -32,20 +33,21 @@ fn temporary_name(name: &str, machine: u32, pid: u32, count: u64) -> String {
     format!(".{name}{MARK}{machine:08x}-{pid}-{count}")
 }
 
-/// The machine and the number of the process that a name tells.
+/// Parses the machine and the process number in a name.
 fn writer(name: &str) -> Option<(u32, u32)> {
     let (file, writer) = name.strip_prefix('.')?.rsplit_once(MARK)?;
     let mut parts = writer.split('-');
     let machine = u32::from_str_radix(parts.next()?, 16).ok()?;
     let pid = parts.next()?.parse().ok()?;
     let count = parts.next()?.parse().ok()?;
-    // What is written otherwise, such as `+1` or one part more, is of somebody else.
+    // A name in another spelling, such as `+1` or with an additional part, belongs to another
+    // program.
     (!file.is_empty() && temporary_name(file, machine, pid, count) == name)
         .then_some((machine, pid))
 }
 
-/// Removes what killed processes left in the folder of a file that is written as a whole; once for each
-/// folder, as far as it can.
+/// Removes files that killed processes left in the folder of a file that is being written; once for
+/// each folder, and ignoring errors.
 pub(super) fn sweep_beside(local: &LocalPath) {
     static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let folder = local.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -57,17 +59,17 @@ pub(super) fn sweep_beside(local: &LocalPath) {
         let name = entry.file_name();
         let writer = name.to_str().and_then(writer);
         if writer.is_some_and(|writer| is_abandoned(&entry.path(), writer).unwrap_or(false)) {
-            // Another process may have been quicker.
+            // Another process may have removed the file first.
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-/// Whether the file of a writer stays as it is: that process has ended on this machine, or the file is an
-/// hour old.
+/// Whether the writer of a file no longer changes it: the process has ended on this machine, or the
+/// file is an hour old.
 fn is_abandoned(local: &LocalPath, (machine, pid): (u32, u32)) -> io::Result<bool> {
     let found = match fs::symlink_metadata(local) {
-        // Its writer was quicker.
+        // The writer has already renamed or removed the file.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         found => found?,
     };
@@ -76,8 +78,8 @@ fn is_abandoned(local: &LocalPath, (machine, pid): (u32, u32)) -> io::Result<boo
 }
 
 impl Path {
-    /// Whether it is what [`Path::write_atomic`] left on disk when its process was killed: that process
-    /// has ended on this machine, or the file is an hour old.
+    /// Whether this is a file that [`Path::write_atomic`] left on disk when its process was killed:
+    /// the process has ended on this machine, or the file is an hour old.
     pub fn is_abandoned_write(&self) -> Result<bool, StorageError> {
         let Some(writer) = writer(self.file_name()) else { return Ok(false) };
         let Place::Disk(local) = self.place()? else { return Ok(false) };
@@ -89,7 +91,7 @@ impl Path {
 mod tests {
     use super::*;
 
-    /// A number that no process has.
+    /// A process number that no process has.
     const NOBODY: u32 = i32::MAX as u32;
 
     #[test]

@@ -1,5 +1,6 @@
-//! Copies of remote files in a folder of this machine, which `GIMLET_CACHE_DIR` names. A copy is of one
-//! state of its file: when that changes, it is fetched anew. What was used longest ago makes room.
+//! Keeps copies of remote files in a folder of this machine, which `GIMLET_CACHE_DIR` names. A copy
+//! belongs to one state of its file: when the file changes, it is fetched again. The least recently
+//! used copies are removed to make room.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,31 +19,32 @@ use super::slow::Transfer;
 /// The environment variable that names the folder.
 pub const CACHE_VARIABLE: &str = "GIMLET_CACHE_DIR";
 
-/// The environment variable that bounds it, in GB.
+/// The environment variable that limits the folder's size, in GB.
 pub const CACHE_SIZE_VARIABLE: &str = "GIMLET_CACHE_GB";
 
-/// The bound where that is not set, in GB.
+/// The default limit, in GB.
 const DEFAULT_SIZE: f64 = 100.0;
 
-/// What ends the names of copies that are not whole.
+/// Extension of incomplete copies.
 const PART: &str = "part";
 
-/// A part that nobody has gone on with for so long is given up.
+/// A partial copy that nobody has continued for this time is removed.
 const PART_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How often a part is opened whose name others take away.
+/// Maximum number of times that a partial copy is opened again after another process took its name
+/// away.
 const TRIES: usize = 3;
 
-/// The copies that a process may use.
+/// The folder of copies, and the limit of its size.
 struct Copies {
     folder: PathBuf,
     most: u64,
 }
 
-/// The copy of a remote file, fetched if need be; `None` where none is kept.
+/// Returns the copy of a remote file, fetched if necessary; `None` if no copy is kept.
 ///
 /// # Errors
-/// The file cannot be read, or the folder not be used.
+/// The file cannot be read, or the folder cannot be used.
 pub(super) fn copy(remote: &Remote) -> Result<Option<File>, StorageError> {
     let Some(copies) = Copies::configured()? else { return Ok(None) };
     let version = remote.version()?;
@@ -80,14 +82,15 @@ impl Copies {
         let failed = |error: io::Error| self.failed(error);
         let part_place = place.with_extension(PART);
         let mut part = match lock_part(&part_place, || self.open_part(&part_place)) {
-            // What others have put there serves all the same.
+            // A folder that this process may only read still provides existing copies.
             Err(error) if is_forbidden(&error) => return Ok(None),
-            // Another process fetches it: this one reads it without.
+            // Another process is fetching the file: this process reads the file without a copy.
             Ok(None) => return Ok(None),
             locked => locked.map_err(failed)?.expect("what is busy was told above"),
         };
         if let Some(found) = whole(&place, size) {
-            // Another one has finished since, and nobody needs what was opened after that.
+            // Another process has finished in the meantime; a partial copy opened after that is not
+            // needed.
             let _ = fs::remove_file(&part_place);
             return Ok(Some(found));
         }
@@ -97,13 +100,14 @@ impl Copies {
         self.make_room(size, &part_place);
         let filled = self.fill(&mut part, remote, version, size);
         if matches!(filled, Err(StorageError::Damaged { .. })) {
-            // Going on with it could not help.
+            // Continuing a damaged copy would not help.
             part.set_len(0).map_err(failed)?;
         }
         if !filled? {
             return Ok(None);
         }
-        // Its bytes are on the disk by now, so that no failure of the machine leaves half of it by this name.
+        // The bytes are durable before the rename, so that a crash of the machine leaves no partial
+        // file of this name.
         fs::rename(&part_place, &place).map_err(failed)?;
         disk::sync_folder_of(&place).map_err(failed)?;
         Ok(whole(&place, size))
@@ -114,7 +118,7 @@ impl Copies {
         File::options().create(true).append(true).read(true).open(place)
     }
 
-    /// Fetches what is missing of a part; false where the disk has no room for it.
+    /// Fetches the missing bytes of a partial copy; false if the disk is full.
     fn fill(
         &self,
         part: &mut File,
@@ -149,14 +153,14 @@ impl Copies {
             }
         }
         part.sync_all().map_err(failed)?;
-        // What is fetched in one go is checked on the way.
+        // A copy that is fetched in one request is verified during the transfer.
         if goes_on {
             self.check(part, remote, version)?;
         }
         Ok(true)
     }
 
-    /// Compares a part that is complete with the sum that the store has of the file.
+    /// Compares a complete partial copy with the store's checksum of the file.
     fn check(
         &self,
         part: &mut File,
@@ -176,8 +180,8 @@ impl Copies {
         sum.check().map_err(|failure| StorageError::of_failure("read", remote.path(), failure))
     }
 
-    /// Removes what was used longest ago until so many bytes, which come to `part`, fit beside the rest.
-    /// Who reads a copy keeps it till the end.
+    /// Removes the least recently used copies until `coming` bytes, which will be written to
+    /// `part`, fit beside the rest. A process that is reading a copy can finish reading.
     fn make_room(&self, coming: u64, part: &LocalPath) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         let mut copies: Vec<(SystemTime, u64, PathBuf)> = entries
@@ -194,7 +198,7 @@ impl Copies {
             let is_part = place.extension().is_some_and(|extension| extension == PART);
             let is_given_up = is_part && used.elapsed().unwrap_or_default() > PART_LIFETIME;
             let is_too_much = held + coming > self.most && !is_part;
-            // Another process may have been quicker.
+            // Another process may have removed the file first.
             if (is_given_up || is_too_much) && fs::remove_file(&place).is_ok() {
                 held -= size;
             }
@@ -210,13 +214,13 @@ impl Copies {
     }
 }
 
-/// Opens and locks a part; `None` where another process is at work.
+/// Opens and locks a partial copy; `None` if another process is using it.
 fn lock_part(place: &LocalPath, open: impl Fn() -> io::Result<File>) -> io::Result<Option<File>> {
     let opened = open_and_lock(place, TRIES, open)?;
     Ok(opened.and_then(|(part, locked)| locked.is_ok().then_some(part)))
 }
 
-/// A name that no other file and no other state of this one has.
+/// Returns a name that is different for each file and each state of a file.
 fn name(path: &Path, version: &Version) -> String {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
@@ -229,7 +233,7 @@ fn name(path: &Path, version: &Version) -> String {
     format!("{:016x}{:016x}", half(0), half(1))
 }
 
-/// Whether a file is a copy or a part of one: the user may keep others in the folder.
+/// Whether a file is a copy or a partial copy: the user may have other files in the folder.
 fn is_own(place: &LocalPath) -> bool {
     let stem = place.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     stem.len() == 32
@@ -237,14 +241,14 @@ fn is_own(place: &LocalPath) -> bool {
         && place.extension().is_none_or(|extension| extension == PART)
 }
 
-/// A copy that is there, noted as used now.
+/// Opens an existing copy, and marks it as used now.
 fn whole(place: &LocalPath, size: u64) -> Option<File> {
     let file = File::options().read(true).write(true).open(place).or_else(|_| File::open(place));
     let mut file = file.ok()?;
     if file.metadata().ok()?.len() != size {
         return None;
     }
-    // A folder that can only be read serves as well; then all seem to be used at the same time.
+    // A read-only folder works too; then all copies seem to be used at the same time.
     let _ = file.set_modified(SystemTime::now());
     file.seek(SeekFrom::Start(0)).ok()?;
     Some(file)
@@ -276,7 +280,8 @@ mod tests {
                 let file = copies.open_part(&part)?;
                 opened.set(opened.get() + 1);
                 if opened.get() <= taken_away {
-                    // As one does that has finished it, and one that makes room.
+                    // Renames and removes the file, like a process that has finished it and one
+                    // that makes room.
                     fs::rename(&part, &whole)?;
                     fs::remove_file(&whole)?;
                 }

@@ -1,27 +1,28 @@
-//! Where each provider's own tools keep credentials. Only their presence is told, never their value.
+//! Finds the credentials of each provider's own tools. Only their presence is reported, never their
+//! value.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// The variable that names a profile of Amazon's file.
+/// The environment variable that names a profile in Amazon's file.
 const PROFILE: &str = "AWS_PROFILE";
 
 /// The standard places of a provider's credentials.
 pub struct Credentials {
     /// The scheme of its paths.
     pub scheme: &'static str,
-    /// Environment variables; one of them suffices.
+    /// Environment variables; one of them is sufficient.
     variables: &'static [&'static str],
-    /// What else must be set where one of them is.
+    /// Variables that must be set in addition to one of these.
     needs: &'static [(&'static str, &'static str)],
-    /// Files: the variable that moves the file or its folder, what to add to that folder, and the
-    /// place below HOME where the variable is not set.
+    /// Files: the variable that moves the file or its folder, the path to append to that folder,
+    /// and the path below HOME when the variable is not set.
     files: &'static [(&'static str, &'static str, &'static str)],
-    /// What to do where they are missing or not enough.
+    /// Advice for the user when credentials are missing or not sufficient.
     pub(super) remedy: &'static str,
 }
 
-/// Of all providers.
+/// The credentials of all providers.
 pub static CREDENTIALS: [Credentials; 4] = [
     Credentials {
         scheme: "gs",
@@ -48,7 +49,7 @@ pub static CREDENTIALS: [Credentials; 4] = [
             "AWS_CONTAINER_CREDENTIALS_FULL_URI",
             "AWS_METADATA_ENDPOINT",
         ],
-        // Without these `object_store` would turn to a metadata server.
+        // Without these, `object_store` would contact a metadata server.
         needs: &[
             ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
             ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
@@ -82,12 +83,12 @@ pub static CREDENTIALS: [Credentials; 4] = [
 ];
 
 impl Credentials {
-    /// The provider's, by the scheme of its paths.
+    /// The credentials of the provider with this scheme.
     pub(super) fn of(scheme: &str) -> Option<&'static Self> {
         CREDENTIALS.iter().find(|credentials| credentials.scheme == scheme)
     }
 
-    /// Where they were found: `$HF_TOKEN`, or the file.
+    /// The place of the credentials that were found: `$HF_TOKEN`, or the file.
     pub fn found(&self) -> Option<String> {
         self.variable_found().map(|name| format!("${name}")).or_else(|| {
             let file = self.file().filter(|file| self.scheme != "s3" || has_keys(file))?;
@@ -95,7 +96,7 @@ impl Credentials {
         })
     }
 
-    /// The first variable that is set, with what it needs.
+    /// The first variable that is set together with the variables that it needs.
     fn variable_found(&self) -> Option<&'static str> {
         let is_complete = |name: &str| {
             let mut needs = self.needs.iter().filter(|(of, _)| *of == name);
@@ -104,12 +105,12 @@ impl Credentials {
         self.variables.iter().copied().find(|name| is_complete(name))
     }
 
-    /// The variable to set first.
+    /// The variable that the user should set first.
     pub fn variable(&self) -> &'static str {
         self.variables[0]
     }
 
-    /// The first of the files that is there.
+    /// The first existing file.
     pub(super) fn file(&self) -> Option<PathBuf> {
         let place = |&(moved_by, below, usual): &(&str, &str, &str)| match variable(moved_by) {
             Some(moved) if below.is_empty() => Some(PathBuf::from(moved)),
@@ -121,12 +122,12 @@ impl Credentials {
     }
 }
 
-/// An environment variable that is set to something.
+/// An environment variable that is set and not empty.
 pub(super) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The keys of the profile in use in a file of Amazon's.
+/// The keys of the selected profile in Amazon's file.
 pub(super) fn profile(file: &Path) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let section = variable(PROFILE).unwrap_or_else(|| "default".to_string());
@@ -138,7 +139,7 @@ fn has_keys(file: &Path) -> bool {
     profile(file).iter().any(|(key, _)| key == "aws_access_key_id")
 }
 
-/// What is wrong with the profile that the user names, where its keys are the only credentials.
+/// Describes the problem with the user's profile, if its keys are the only credentials.
 pub(super) fn missing_profile() -> Option<String> {
     let (name, amazon) = (variable(PROFILE)?, Credentials::of("s3")?);
     if amazon.found().is_some() {
@@ -151,7 +152,7 @@ pub(super) fn missing_profile() -> Option<String> {
     Some(format!("${PROFILE} names the profile `{name}`, but {place}: add it, or unset ${PROFILE}"))
 }
 
-/// The keys of a section of an INI file, as `~/.aws/credentials` is one.
+/// The keys of a section of an INI file such as `~/.aws/credentials`.
 fn ini_section<'a>(text: &'a str, section: &str) -> Vec<(&'a str, &'a str)> {
     let mut inside = false;
     let mut keys = Vec::new();

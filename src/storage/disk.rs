@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::abandoned::{sweep_beside, temporary_beside};
 
-/// Opens a file, no folder: on Linux that would succeed, and only the first read would tell.
+/// Opens a file, but not a folder: on Linux opening a folder would succeed, and only the first read
+/// would fail.
 pub(super) fn open(local: &LocalPath) -> io::Result<File> {
     let file = File::open(local)?;
     match file.metadata()?.is_dir() {
@@ -19,13 +20,13 @@ pub(super) fn open(local: &LocalPath) -> io::Result<File> {
     }
 }
 
-/// Names in a folder, and whether they are folders; links count as what they point at.
+/// Returns the names in a folder, and whether they are folders; links count as their targets.
 pub(super) fn entries(local: &LocalPath) -> io::Result<Vec<(String, bool)>> {
     let named = raw_entries(local)?.into_iter();
     named.map(|(name, is_dir)| Ok((name.into_string().map_err(not_utf8)?, is_dir))).collect()
 }
 
-/// As [`entries`], of names that may not be UTF-8.
+/// Like [`entries`], for names that may not be UTF-8.
 pub(super) fn raw_entries(local: &LocalPath) -> io::Result<Vec<(OsString, bool)>> {
     let entry = |entry: io::Result<fs::DirEntry>| {
         let entry = entry?;
@@ -36,7 +37,7 @@ pub(super) fn raw_entries(local: &LocalPath) -> io::Result<Vec<(OsString, bool)>
     fs::read_dir(local)?.map(entry).collect()
 }
 
-/// Below a plain file there is nothing.
+/// Whether a path exists; a path below a plain file does not exist.
 pub(super) fn exists(local: &LocalPath) -> io::Result<bool> {
     match fs::metadata(local) {
         Ok(_) => Ok(true),
@@ -53,7 +54,8 @@ pub(super) fn is_dir(local: &LocalPath) -> io::Result<bool> {
     }
 }
 
-/// A folder that only this user may enter; one that is there must be safe from others.
+/// Creates a folder that only this user may enter; an existing folder must be safe from other
+/// users.
 pub(super) fn create_private_dir(local: &LocalPath) -> io::Result<()> {
     if let Some(parent) = local.parent() {
         fs::create_dir_all(parent)?;
@@ -74,7 +76,7 @@ pub(super) fn create_private_dir(local: &LocalPath) -> io::Result<()> {
     }
 }
 
-/// Replaces a file as a whole; what was left beside it where that was interrupted before goes.
+/// Replaces a file as a whole; temporary files of interrupted writes are removed.
 pub(super) fn write_atomic(local: &LocalPath, bytes: &[u8]) -> io::Result<()> {
     sweep_beside(local);
     let temporary = temporary_beside(local);
@@ -82,13 +84,13 @@ pub(super) fn write_atomic(local: &LocalPath, bytes: &[u8]) -> io::Result<()> {
         .and_then(|()| fs::rename(&temporary, local))
         .and_then(|()| sync_folder_of(local));
     if written.is_err() {
-        // The error that matters is the one above.
+        // Only the error above is reported.
         let _ = fs::remove_file(&temporary);
     }
     written
 }
 
-/// Bytes that may still be written where the path is or will be.
+/// Free bytes on the file system that holds or will hold the path.
 pub(super) fn free_space(local: &LocalPath) -> io::Result<u64> {
     let existing = local.ancestors().find(|folder| folder.exists());
     let folder = existing.unwrap_or(LocalPath::new("."));
@@ -102,7 +104,7 @@ pub(super) fn free_space(local: &LocalPath) -> io::Result<u64> {
     }
 }
 
-/// Has the disk begin with what was written to a file; errors show up when it is synced.
+/// Starts writing a file's bytes to disk; errors are reported when the file is synced.
 #[cfg_attr(not(target_os = "linux"), allow(unused_variables, reason = "only Linux can"))]
 pub(super) fn begin_sync(file: &File) {
     #[cfg(target_os = "linux")]
@@ -113,11 +115,12 @@ pub(super) fn begin_sync(file: &File) {
     };
 }
 
-/// Files that are waited for at a time.
+/// Number of files that are synced at a time.
 const SYNC_THREADS: usize = 16;
 
-/// Every file must be synced to learn of its write errors, but one after the other each waits for
-/// the disk. Starting with the whole file system leaves them nothing to wait for.
+/// Syncs a folder and everything in it. Every file must be synced to detect its write errors, but
+/// syncing one file after the other waits for the disk each time. Syncing the whole file system
+/// first leaves them nothing to wait for.
 pub(super) fn sync_tree(folder: &LocalPath) -> io::Result<()> {
     let opened = File::open(folder)?;
     // SAFETY: the descriptor is open. An error here shows up again at the single file.
@@ -125,7 +128,7 @@ pub(super) fn sync_tree(folder: &LocalPath) -> io::Result<()> {
     let _ = unsafe { libc::syncfs(std::os::fd::AsRawFd::as_raw_fd(&opened)) };
     let mut places = Vec::new();
     collect(folder, &mut places)?;
-    // The disk answers each on its own, and many at a time as fast as one.
+    // The disk answers each request separately, and many at a time as fast as one.
     let next = AtomicUsize::new(0);
     let work = || -> io::Result<()> {
         while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -140,7 +143,7 @@ pub(super) fn sync_tree(folder: &LocalPath) -> io::Result<()> {
     })
 }
 
-/// The folder and everything below it.
+/// Collects the folder and everything below it.
 fn collect(folder: &LocalPath, places: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -168,7 +171,7 @@ fn write_synced(local: &LocalPath, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A rename is durable only once the folder that holds the name is.
+/// Syncs the folder of a path: a rename is durable only when the folder with the name is durable.
 pub(super) fn sync_folder_of(local: &LocalPath) -> io::Result<()> {
     let folder = local.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(LocalPath::new(".")))?.sync_all()

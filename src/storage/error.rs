@@ -1,4 +1,4 @@
-//! What can go wrong with a file, each with the path as the user named it and a remedy.
+//! Errors of files, each with the path as the user named it and a remedy.
 
 use std::borrow::Cow;
 use std::io;
@@ -17,12 +17,12 @@ pub enum StorageError {
     NotFound {
         /// The path as given.
         path: String,
-        /// What was tried: `open`, `list`.
+        /// The attempted operation: `open`, `list`.
         operation: Cow<'static, str>,
         /// ` (mapped to ...)` for a mapped remote path, else empty.
         mapped: String,
     },
-    /// The user may not do this.
+    /// The user does not have permission.
     #[error(
         "cannot {operation} `{path}`: permission denied; check the owner and mode of the path and \
          of its folder{mapped}"
@@ -30,7 +30,7 @@ pub enum StorageError {
     PermissionDenied {
         /// The path as given.
         path: String,
-        /// What was tried.
+        /// The attempted operation.
         operation: Cow<'static, str>,
         /// ` (mapped to ...)` for a mapped remote path, else empty.
         mapped: String,
@@ -43,12 +43,12 @@ pub enum StorageError {
     DiskFull {
         /// The path as given.
         path: String,
-        /// What was tried.
+        /// The attempted operation.
         operation: Cow<'static, str>,
         /// ` (mapped to ...)` for a mapped remote path, else empty.
         mapped: String,
     },
-    /// The file system takes no writes.
+    /// The file system is read-only.
     #[error(
         "cannot {operation} `{path}`: its file system is read-only; name another place, or have it mounted for \
          writing{mapped}"
@@ -56,12 +56,12 @@ pub enum StorageError {
     ReadOnly {
         /// The path as given.
         path: String,
-        /// What was tried.
+        /// The attempted operation.
         operation: Cow<'static, str>,
         /// ` (mapped to ...)` for a mapped remote path, else empty.
         mapped: String,
     },
-    /// A remote path under no mapped prefix, where only a folder of this machine will do.
+    /// A remote path under no mapped prefix, in a place that needs a folder of this machine.
     #[error(
         "cannot reach `{path}`: {reason}; name a local copy with `--path_map {prefix}=DIR` or in \
          GIMLET_PATH_MAP"
@@ -71,10 +71,10 @@ pub enum StorageError {
         path: String,
         /// The bucket, repository or host to map.
         prefix: String,
-        /// Why nothing else will do.
+        /// Reason why only a local folder can be used.
         reason: &'static str,
     },
-    /// No server answers there.
+    /// No server answers at that address.
     #[error(
         "cannot {operation} `{path}`: {reason}; check the network, or name a local copy with \
          `--path_map {prefix}=DIR`"
@@ -82,26 +82,26 @@ pub enum StorageError {
     Unreachable {
         /// The path as given.
         path: String,
-        /// What was tried.
+        /// The attempted operation.
         operation: Cow<'static, str>,
-        /// What happened, and how often it was tried.
+        /// Description of the failure, and the number of attempts.
         reason: String,
         /// The bucket, repository or host to map.
         prefix: String,
     },
-    /// The server wants credentials, or others.
+    /// The server requires credentials, or other credentials.
     #[error("cannot {operation} `{path}`: access denied{said}; {remedy}")]
     Denied {
         /// The path as given.
         path: String,
-        /// What was tried.
+        /// The attempted operation.
         operation: Cow<'static, str>,
         /// `: ` and the server's words, else empty.
         said: String,
-        /// Which credentials were used, and which to set.
+        /// The credentials that were used, and those to set.
         remedy: String,
     },
-    /// The file is no longer the one that was opened.
+    /// The file has changed since it was opened.
     #[error(
         "cannot go on reading `{path}` at byte {offset}: it was changed since it was opened; start \
          again once it stays as it is"
@@ -109,10 +109,10 @@ pub enum StorageError {
     Changed {
         /// The path as given.
         path: String,
-        /// The byte from which on it was asked for.
+        /// Offset of the requested bytes.
         offset: u64,
     },
-    /// The file was removed while it was read.
+    /// The file was removed while it was being read.
     #[error(
         "cannot go on reading `{path}` at byte {offset}: it was removed since it was opened; put it \
          back"
@@ -120,37 +120,37 @@ pub enum StorageError {
     Vanished {
         /// The path as given.
         path: String,
-        /// The byte from which on it was asked for.
+        /// Offset of the requested bytes.
         offset: u64,
     },
-    /// The store answered otherwise than asked, as often as it was asked.
+    /// The store gave an unexpected answer in all attempts.
     #[error("cannot {operation} `{path}`: {reason}")]
     Failed {
         /// The path as given.
         path: String,
-        /// What was tried.
+        /// The attempted operation.
         operation: Cow<'static, str>,
-        /// What happened, and how often it was tried.
+        /// Description of the failure, and the number of attempts.
         reason: String,
     },
-    /// What came is not what the store has a sum of.
+    /// The received bytes do not have the store's checksum.
     #[error("cannot {operation} `{path}`: {reason}")]
     Damaged {
         /// The path as given.
         path: String,
-        /// What was tried.
+        /// The attempted operation.
         operation: Cow<'static, str>,
-        /// Both sums, and what to do.
+        /// Both checksums, and a remedy.
         reason: String,
     },
-    /// The place has no such operation.
+    /// The storage does not support the operation.
     #[error("cannot {operation} `{path}`: {remedy}")]
     Unsupported {
         /// The path as given.
         path: String,
-        /// What was tried.
+        /// The attempted operation.
         operation: Cow<'static, str>,
-        /// What to do instead.
+        /// An alternative for the user.
         remedy: String,
     },
     /// A text that is not a path.
@@ -158,7 +158,7 @@ pub enum StorageError {
     Invalid {
         /// The text as given.
         path: String,
-        /// What is wrong and what was expected.
+        /// Description of the problem and of the expected text.
         reason: String,
     },
     /// Anything else the system reports.
@@ -166,7 +166,7 @@ pub enum StorageError {
     Io {
         /// The path as given.
         path: String,
-        /// What was tried.
+        /// The attempted operation.
         operation: Cow<'static, str>,
         /// The system's reason.
         source: io::Error,
@@ -176,7 +176,7 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// Whether the same may succeed at another time: a disk was full, or a server did not answer.
+    /// Whether a retry may succeed later: a disk was full, or a server did not answer.
     pub fn may_pass(&self) -> bool {
         use io::ErrorKind::{
             AlreadyExists, InvalidData, InvalidFilename, InvalidInput, IsADirectory, NotADirectory,
@@ -203,7 +203,7 @@ impl StorageError {
     pub fn new(operation: &'static str, path: &Path, source: io::Error) -> Self {
         let operation = Cow::Borrowed(operation);
         let source = match source.downcast::<Self>() {
-            // Reading elsewhere says more itself.
+            // The inner error of remote reading is more precise.
             Ok(error) => return error,
             Err(source) => source,
         };
@@ -238,7 +238,7 @@ impl StorageError {
         }
     }
 
-    /// The error of an operation elsewhere.
+    /// Converts a failure of an operation on a remote path.
     pub(super) fn of_failure(
         operation: impl Into<Cow<'static, str>>,
         path: &Path,
@@ -276,7 +276,8 @@ impl StorageError {
         matches!(self, Self::NotFound { .. })
     }
 
-    /// Whether the user's command is wrong rather than the world: exit status 2 instead of 1.
+    /// Whether the user's command is wrong, rather than the environment: exit status 2 instead of
+    /// 1.
     pub fn is_users(&self) -> bool {
         use io::ErrorKind::{IsADirectory, NotADirectory};
         match self {
@@ -302,14 +303,14 @@ impl StorageError {
     }
 }
 
-/// For readers that know only `io::Error`; [`StorageError::new`] finds it again in there.
+/// For readers that support only `io::Error`; [`StorageError::new`] recovers the original error.
 impl From<StorageError> for io::Error {
     fn from(error: StorageError) -> Self {
         Self::new(error.kind(), error)
     }
 }
 
-/// What to do where a server denies access.
+/// Advice for the user when a server denies access.
 fn credentials_for(path: &Path) -> String {
     let scheme = split_scheme(path.as_str()).map_or("", |(scheme, _)| scheme);
     let Some(credentials) = Credentials::of(scheme) else {

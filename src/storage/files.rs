@@ -1,4 +1,4 @@
-//! What can be done with the files behind paths, here or elsewhere.
+//! Operations on the files behind paths, local or remote.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -14,7 +14,7 @@ use super::ranges::RangeFile;
 use super::remote::{Remote, RemoteRanges, Upload, Version};
 use super::writer::FileWriter;
 
-/// Where the bytes of a path lie.
+/// Location of the bytes of a path.
 pub(super) enum Place {
     /// On this machine.
     Disk(PathBuf),
@@ -23,13 +23,13 @@ pub(super) enum Place {
 }
 
 impl Path {
-    /// Opens the file for reading from its start. Files on disk are unbuffered; of those elsewhere
-    /// the next bytes are fetched ahead.
+    /// Opens the file for reading from its start. Files on disk are unbuffered; for remote files
+    /// the next bytes are fetched in advance.
     pub fn open(&self) -> Result<Box<dyn Read + Send>, StorageError> {
         self.open_at(0)
     }
 
-    /// Opens the file for reading from a byte on; what comes before it is not fetched.
+    /// Opens the file for reading from an offset; earlier bytes are not fetched.
     pub fn open_at(&self, offset: u64) -> Result<Box<dyn Read + Send>, StorageError> {
         let local = match self.place()? {
             Place::Elsewhere(remote) => {
@@ -66,7 +66,7 @@ impl Path {
         }
     }
 
-    /// The whole file.
+    /// Reads the whole file.
     pub fn read(&self) -> Result<Vec<u8>, StorageError> {
         match self.place()? {
             Place::Disk(local) => self.done("read", fs::read(local)),
@@ -81,7 +81,8 @@ impl Path {
         }
     }
 
-    /// The whole file, of so many bytes at most: a description, whose size is not that of what it describes.
+    /// Reads the whole file, which may have at most `most` bytes: for a description, whose size
+    /// does not depend on the data that it describes.
     pub fn read_up_to(&self, most: u64) -> Result<Vec<u8>, StorageError> {
         let mut bytes = Vec::new();
         self.done("read", self.open()?.take(most.saturating_add(1)).read_to_end(&mut bytes))?;
@@ -92,8 +93,8 @@ impl Path {
         Ok(bytes)
     }
 
-    /// Some bytes of the file, all of which must be there. Who reads more than one range rather uses
-    /// [`Path::open_ranges`], which notices a file that changes in between.
+    /// Reads a byte range of the file, which must be complete. Callers that read more than one
+    /// range should use [`Path::open_ranges`], which detects a file that changes in between.
     pub fn read_range(&self, range: Range<u64>) -> Result<Vec<u8>, StorageError> {
         let length = range.end.saturating_sub(range.start);
         let bytes = match self.place()? {
@@ -117,7 +118,7 @@ impl Path {
         Ok(bytes)
     }
 
-    /// The whole file, which must be UTF-8.
+    /// Reads the whole file, which must be UTF-8.
     pub fn read_to_string(&self) -> Result<String, StorageError> {
         let bytes = self.read()?;
         String::from_utf8(bytes).map_err(|error| {
@@ -127,7 +128,7 @@ impl Path {
         })
     }
 
-    /// Whether a file or folder is there.
+    /// Whether a file or folder exists.
     pub fn exists(&self) -> Result<bool, StorageError> {
         match self.place()? {
             Place::Disk(local) => self.done("look for", disk::exists(&local)),
@@ -135,7 +136,7 @@ impl Path {
         }
     }
 
-    /// Whether it is a folder; elsewhere, whether any file lies below it.
+    /// Whether the path is a folder; for remote paths, whether any file lies below it.
     pub fn is_dir(&self) -> Result<bool, StorageError> {
         match self.place()? {
             Place::Disk(local) => self.done("look for", disk::is_dir(&local)),
@@ -151,7 +152,7 @@ impl Path {
         }
     }
 
-    /// When the file or folder was last changed; elsewhere only files know.
+    /// Time of the last change of the file or folder; remote folders have none.
     pub fn modified(&self) -> Result<SystemTime, StorageError> {
         match self.place()? {
             Place::Disk(local) => {
@@ -161,8 +162,8 @@ impl Path {
         }
     }
 
-    /// What tells the state of the file from others: its size, and when it was changed or the store's
-    /// fingerprint. `None` where neither is known.
+    /// Identifies the state of the file: its size, and its time of change or the store's
+    /// fingerprint. `None` when neither is known.
     pub fn state(&self) -> Result<Option<String>, StorageError> {
         match self.place()? {
             Place::Disk(local) => {
@@ -179,7 +180,8 @@ impl Path {
         }
     }
 
-    /// Makes the folder and those above it; it may exist. Elsewhere folders come with their files.
+    /// Creates the folder and its parents; the folder may exist. Remote folders are created with
+    /// their files.
     pub fn create_dir_all(&self) -> Result<(), StorageError> {
         match self.place()? {
             Place::Disk(local) => self.done("create folder", fs::create_dir_all(local)),
@@ -187,7 +189,8 @@ impl Path {
         }
     }
 
-    /// Replaces the file as a whole: readers see the old bytes or the new, also after a crash.
+    /// Replaces the file as a whole: readers see either the old or the new bytes, even after a
+    /// crash.
     pub fn write_atomic(&self, bytes: &[u8]) -> Result<(), StorageError> {
         match self.place()? {
             Place::Disk(local) => self.done("write", disk::write_atomic(&local, bytes)),
@@ -195,8 +198,8 @@ impl Path {
         }
     }
 
-    /// Creates or truncates the file; durable after [`FileWriter::finish`]. Elsewhere it is not seen
-    /// before that.
+    /// Creates or truncates the file; durable after [`FileWriter::finish`]. A remote file is not
+    /// visible before that.
     pub fn create(&self) -> Result<FileWriter, StorageError> {
         match self.place()? {
             Place::Disk(local) => {
@@ -209,8 +212,9 @@ impl Path {
         }
     }
 
-    /// As [`Path::create`], of a file of about so many bytes that is written without a pause: elsewhere it
-    /// goes in one request where it fits in memory. Waits for files that others create so.
+    /// Like [`Path::create`], for a file of approximately `size` bytes that is written without a
+    /// pause: a remote file is sent in one request if it fits in memory. Waits for other files that
+    /// are created in this way.
     pub fn create_sized(&self, size: usize) -> Result<FileWriter, StorageError> {
         match self.place()? {
             Place::Disk(_) => self.create(),
@@ -221,8 +225,8 @@ impl Path {
         }
     }
 
-    /// Opens the file for writing at its end, creating it where it is missing. Elsewhere files do not
-    /// grow: the whole is read, and written anew by [`FileWriter::finish`].
+    /// Opens the file for writing at its end, and creates it if it is missing. Remote files cannot
+    /// grow: the whole file is read, and written again by [`FileWriter::finish`].
     pub fn append(&self) -> Result<FileWriter, StorageError> {
         match self.place()? {
             Place::Disk(local) => {
@@ -240,15 +244,15 @@ impl Path {
         }
     }
 
-    /// Makes the file so many bytes long, creating it where it is missing; new bytes are 0.
+    /// Sets the file's size in bytes, and creates it if it is missing; new bytes are 0.
     pub fn set_size(&self, size: u64) -> Result<(), StorageError> {
         let local = self.on_disk("resize", "write the file again")?;
         let open = OpenOptions::new().write(true).create(true).truncate(false).open(local);
         self.done("write", open.and_then(|file| file.set_len(size)))
     }
 
-    /// Renames it, durably. A file replaces a file at `to`; a folder needs a free or empty place.
-    /// Elsewhere only files of one bucket are renamed.
+    /// Renames the file or folder durably. A file replaces a file at `to`; a folder needs a free or
+    /// empty destination. Remote files can be renamed only within one bucket.
     pub fn rename(&self, to: &Self) -> Result<(), StorageError> {
         match (self.place()?, to.place()?) {
             (Place::Disk(from), Place::Disk(to)) => {
@@ -261,7 +265,7 @@ impl Path {
         }
     }
 
-    /// Removes the folder and everything in it.
+    /// Removes the folder and everything in the folder.
     pub fn remove_dir_all(&self) -> Result<(), StorageError> {
         match self.place()? {
             Place::Disk(local) => self.done("remove", fs::remove_dir_all(local)),
@@ -277,8 +281,8 @@ impl Path {
         }
     }
 
-    /// Makes the entries of this folder durable: files created, renamed and removed in it. Elsewhere
-    /// they are so at once.
+    /// Makes the entries of this folder durable: files created, renamed and removed in the folder.
+    /// Remote entries are durable at once.
     pub fn sync_dir(&self) -> Result<(), StorageError> {
         match self.place()? {
             Place::Disk(local) => {
@@ -296,7 +300,7 @@ impl Path {
         }
     }
 
-    /// Makes a folder that must not exist yet; those above it must.
+    /// Creates a folder that must not exist yet; its parents must exist.
     pub fn create_dir_new(&self) -> Result<(), StorageError> {
         let exists = || io::Error::from(io::ErrorKind::AlreadyExists);
         match self.place()? {
@@ -308,14 +312,14 @@ impl Path {
         }
     }
 
-    /// Makes a folder that only this user may enter, and those above it. One that is there must be this
-    /// user's and not be writable by others.
+    /// Creates a folder that only this user may enter, and its parents. An existing folder must
+    /// belong to this user and must not be writable by others.
     pub fn create_private_dir(&self) -> Result<(), StorageError> {
         let local = self.on_disk("create folder", "stores have no folders of one user")?;
         self.done("create folder", disk::create_private_dir(&local))
     }
 
-    /// Bytes that may still be written to the file system that holds this path, or will hold it.
+    /// Free bytes on the file system that holds this path, or will hold it.
     pub fn free_space(&self) -> Result<u64, StorageError> {
         match self.place()? {
             Place::Disk(local) => self.done("look at the disk of", disk::free_space(&local)),
@@ -323,7 +327,7 @@ impl Path {
         }
     }
 
-    /// Where the bytes lie: on disk also where the prefix of a remote path is mapped there.
+    /// Location of the bytes: also on disk if the prefix of a remote path is mapped to disk.
     pub(super) fn place(&self) -> Result<Place, StorageError> {
         match self.local() {
             Ok(local) => Ok(Place::Disk(local)),
@@ -332,7 +336,7 @@ impl Path {
         }
     }
 
-    /// Where it lies on disk; elsewhere the operation does not exist.
+    /// Location on disk; remote paths do not support the operation.
     fn on_disk(&self, operation: &'static str, remedy: &str) -> Result<PathBuf, StorageError> {
         match self.place()? {
             Place::Disk(local) => Ok(local),

@@ -1,4 +1,4 @@
-//! What lies in folders, here or elsewhere: listings and patterns.
+//! Contents of folders, local or remote: listings and patterns.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use super::matching;
 use super::path::{Path, split_scheme};
 use super::pattern::{self, Pattern};
 
-/// Something in a folder.
+/// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it is.
+    /// Path of the entry.
     pub path: Path,
-    /// Whether it is a folder.
+    /// Whether the entry is a folder.
     pub is_dir: bool,
 }
 
 impl Path {
-    /// The direct entries of the folder, sorted by name.
+    /// Lists the direct entries of the folder, sorted by name.
     pub fn list(&self) -> Result<Vec<Self>, StorageError> {
         Ok(self.entries()?.into_iter().map(|entry| entry.path).collect())
     }
 
-    /// The direct entries of the folder with their kinds, sorted by name; elsewhere this costs one
-    /// request, whereas [`Path::is_dir`] costs one for each.
+    /// Lists the direct entries of the folder with their kinds, sorted by name; for a remote folder
+    /// this costs one request, whereas [`Path::is_dir`] costs one per entry.
     pub fn entries(&self) -> Result<Vec<Entry>, StorageError> {
         let mut entries: Vec<Entry> = match self.place()? {
             Place::Disk(local) => {
@@ -41,7 +41,7 @@ impl Path {
         Ok(entries)
     }
 
-    /// Whether it is a symbolic link, wherever that points; elsewhere there are none.
+    /// Whether the path is a symbolic link, whatever its target; there are no remote links.
     pub fn is_link(&self) -> Result<bool, StorageError> {
         let Place::Disk(local) = self.place()? else { return Ok(false) };
         match self.done("look at", std::fs::symlink_metadata(local)) {
@@ -50,7 +50,7 @@ impl Path {
         }
     }
 
-    /// All files below the folder, sorted; elsewhere by one listing.
+    /// Lists all files below the folder, sorted; a remote folder needs one listing.
     pub fn walk(&self) -> Result<Vec<Self>, StorageError> {
         let mut files = Vec::new();
         match self.place()? {
@@ -70,7 +70,8 @@ impl Path {
         Ok(files)
     }
 
-    /// The sizes of all files below the folder by their paths relative to it; elsewhere by one listing.
+    /// Returns the sizes of all files below the folder by relative path; a remote folder needs one
+    /// listing.
     pub fn sizes(&self) -> Result<BTreeMap<String, u64>, StorageError> {
         if let Place::Elsewhere(remote) = self.place()? {
             let found = remote.list(true)?.into_iter();
@@ -83,13 +84,13 @@ impl Path {
         Ok(sizes)
     }
 
-    /// The paths that match a pattern of `*`, `?`, `[...]` and `**` by the rules of Python's `glob`, sorted and each
-    /// once; none is no error.
+    /// Returns the paths that match a pattern of `*`, `?`, `[...]` and `**` by the rules of
+    /// Python's `glob`, sorted and without duplicates; no match is not an error.
     pub fn glob(pattern: &str) -> Result<Vec<Self>, StorageError> {
         let path = Self::parse(pattern)?;
         let is_url = matches!(split_scheme(pattern), Some(("http" | "https", _)));
         if is_url && !pattern.contains(['*', '[']) {
-            // The question mark of a URL is no wildcard.
+            // The question mark of a URL is not a wildcard.
             return Ok(if path.exists()? { vec![path] } else { Vec::new() });
         }
         let fixed = pattern::fixed_folder(pattern);
@@ -100,7 +101,8 @@ impl Path {
         Ok(found)
     }
 
-    /// As [`Path::glob`], for a pattern below this folder, whose own name may hold any character.
+    /// Like [`Path::glob`], for a pattern below this folder, whose own name may contain any
+    /// character.
     pub fn glob_below(&self, pattern: &str) -> Result<Vec<Self>, StorageError> {
         let pattern = Pattern::parse(pattern);
         if pattern.parts.is_empty() {
@@ -116,7 +118,7 @@ impl Path {
         Ok(named)
     }
 
-    /// The files beside this path whose names begin with its own and `.`, sorted.
+    /// Lists the files beside this path whose names begin with its name and `.`, sorted.
     pub fn siblings(&self) -> Result<Vec<Self>, StorageError> {
         let start = format!("{}.", self.file_name());
         if self.is_remote() && self.parent().is_none() {

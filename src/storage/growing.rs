@@ -1,6 +1,6 @@
 //! Files that grow while others read them, such as logs. On disk bytes are appended; stores cannot
-//! append, so the whole is written anew from time to time, by a thread that nobody waits for but who asks
-//! for [`Unsent`] bytes.
+//! append, so a background thread writes the whole file again from time to time. Only callers that
+//! request [`Unsent`] bytes wait for the thread.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Seek, SeekFrom, Write};
@@ -12,10 +12,12 @@ use super::files::Place;
 use super::path::Path;
 use super::remote::{Remote, limits};
 
-/// What a growing file of a store holds at most: all of it is in memory and sent each time.
+/// Maximum size in bytes of a growing file in a store: the whole file is in memory and is sent each
+/// time.
 const MOST: usize = 64 << 20;
 
-/// A file that readers may see at any length. What was appended is there when it is dropped.
+/// A file that readers may see at any length. The appended bytes are written when the file is
+/// dropped.
 pub struct GrowingFile {
     path: Path,
     sink: Sink,
@@ -35,20 +37,20 @@ struct Shared {
 #[derive(Default)]
 struct State {
     bytes: Vec<u8>,
-    /// Changes made to the bytes, and those that the store has.
+    /// Number of changes to the bytes, and number of changes that the store has.
     changes: u64,
     sent: u64,
-    /// Changes that somebody waits for: they are sent without a pause.
+    /// Number of changes for which a caller is waiting: they are sent without a pause.
     wanted: u64,
     ended: bool,
-    /// Attempts that failed, and why the last one did, until it is told.
+    /// Number of failed attempts, and the last error until it is reported.
     failures: u64,
     failure: Option<StorageError>,
-    /// Whether the thread that sends has ended.
+    /// Whether the sending thread has ended.
     over: bool,
 }
 
-/// The bytes of a growing file so far, of which its store may lack some.
+/// The current bytes of a growing file, some of which the store may lack.
 #[derive(Clone)]
 pub struct Unsent {
     shared: Arc<Shared>,
@@ -61,8 +63,8 @@ impl Path {
         self.grow_by(OpenOptions::new().write(true).create_new(true), State::default())
     }
 
-    /// Starts a growing file with these bytes, in the place of one that may be there: that one is lost only
-    /// when they are written.
+    /// Starts a growing file with these bytes, and replaces an existing file: the old file is lost
+    /// only when the bytes are written.
     pub fn grow_anew(&self, bytes: Vec<u8>) -> Result<GrowingFile, StorageError> {
         if self.is_on_disk() {
             self.write_atomic(&bytes)?;
@@ -71,7 +73,7 @@ impl Path {
         self.grow_by(OpenOptions::new().write(true), state)
     }
 
-    /// On disk, opens the file; elsewhere, begins to send it.
+    /// Opens a file on disk, or starts sending a remote file.
     fn grow_by(&self, options: &OpenOptions, begun: State) -> Result<GrowingFile, StorageError> {
         let sink = match self.place()? {
             Place::Disk(local) => {
@@ -96,18 +98,18 @@ impl Path {
 }
 
 impl GrowingFile {
-    /// Adds bytes, which readers on disk see at once.
+    /// Appends bytes, which readers on disk see at once.
     ///
     /// # Errors
-    /// The disk. A store that fails is asked again later: see [`GrowingFile::failure`].
+    /// Errors of the disk. A store that fails is tried again later: see [`GrowingFile::failure`].
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
         self.replace_end(0, bytes)
     }
 
-    /// Replaces the last `dropped` bytes, at most all, with others.
+    /// Replaces the last `dropped` bytes, at most all bytes, by others.
     ///
     /// # Errors
-    /// Those of [`GrowingFile::append`].
+    /// The same as those of [`GrowingFile::append`].
     pub fn replace_end(&mut self, dropped: usize, bytes: &[u8]) -> Result<(), StorageError> {
         match &mut self.sink {
             Sink::Disk(file) => {
@@ -117,7 +119,8 @@ impl GrowingFile {
                     }
                     file.write_all(bytes)?;
                     file.flush()?;
-                    // Bytes are never missing in between: what is longer covers what was there.
+                    // No bytes are missing in between: new bytes overwrite the old ones before the
+                    // file is shortened.
                     if bytes.len() < dropped {
                         let end = file.stream_position()?;
                         file.get_ref().set_len(end)?;
@@ -138,7 +141,8 @@ impl GrowingFile {
         }
     }
 
-    /// What was appended so far, for who must know that it is there; `None` on disk, where it is.
+    /// Returns the bytes appended so far, for callers that must wait until they are stored; `None`
+    /// on disk, where they already are.
     pub fn unsent(&self) -> Option<Unsent> {
         match &self.sink {
             Sink::Disk(_) => None,
@@ -149,7 +153,8 @@ impl GrowingFile {
         }
     }
 
-    /// Whether another file should be started: in a store, sending it has become too much.
+    /// Whether another file should be started: in a store, sending the file again has become too
+    /// expensive.
     pub fn is_full(&self) -> bool {
         match &self.sink {
             Sink::Disk(_) => false,
@@ -157,7 +162,7 @@ impl GrowingFile {
         }
     }
 
-    /// What hindered the last attempt to send the bytes, if it failed; told once.
+    /// The error of the last attempt to send the bytes, if it failed; reported once.
     pub fn failure(&self) -> Option<StorageError> {
         match &self.sink {
             Sink::Disk(_) => None,
@@ -165,10 +170,10 @@ impl GrowingFile {
         }
     }
 
-    /// Waits until all is there.
+    /// Waits until all bytes are stored.
     ///
     /// # Errors
-    /// The store failed for good.
+    /// The store failed permanently.
     pub fn finish(mut self) -> Result<(), StorageError> {
         self.end();
         self.failure().map_or(Ok(()), Err)
@@ -180,7 +185,7 @@ impl GrowingFile {
         {
             shared.lock().ended = true;
             shared.changed.notify_all();
-            // It ends with the last bytes, or with a failure that it has noted.
+            // The thread ends with the last bytes, or with a failure that it has recorded.
             let _ = sender.join();
         }
     }
@@ -193,8 +198,8 @@ impl Drop for GrowingFile {
 }
 
 impl Unsent {
-    /// Has the bytes sent at once, and waits for it. `false` if the store refused them: they are sent later, and
-    /// the file tells why.
+    /// Sends the bytes at once, and waits for the result. `false` if the store refused them: they
+    /// are sent later, and the file reports the error.
     pub fn send(&self) -> bool {
         let mut state = self.shared.lock();
         let failures = state.failures;
@@ -219,12 +224,12 @@ impl State {
         self.sent < self.changes
     }
 
-    /// Notes how sending the first `changes` went.
+    /// Records the result of sending the first `changes` changes.
     fn note(&mut self, changes: u64, sent: Result<(), StorageError>) {
         self.failure = sent.err();
         match self.failure {
             None => self.sent = changes,
-            // Whoever waits is told so, and must not be waited for any more.
+            // Waiting callers are notified, and no longer request sending without a pause.
             Some(_) => (self.failures, self.wanted) = (self.failures + 1, 0),
         }
     }
@@ -235,14 +240,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends the whole whenever something was added, until the end.
+    /// Sends the whole file after every change, until the end.
     fn send(&self, remote: &Remote) {
         self.send_changes(remote);
         self.lock().over = true;
         self.changed.notify_all();
     }
 
-    /// Sends the whole whenever something was added, with a pause after each time unless somebody waits.
+    /// Sends the whole file after every change, with a pause after each time unless a caller is waiting.
     fn send_changes(&self, remote: &Remote) {
         let pause = limits().growing_pause;
         loop {

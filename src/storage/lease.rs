@@ -1,7 +1,7 @@
-//! Leases on folders of stores, which have no locks: a small file `gimlet.lease` that its holder renews
-//! for as long as it works. Who finds its holder dead takes it, and who finds it old does so where no
-//! renewal follows; the store lets only one of two succeed. A holder that was silent for too long
-//! learns of it before it writes again.
+//! Leases on folders of stores, which have no locks: a small file `gimlet.lease` that its holder
+//! renews while it works. A process takes over the lease at once when its holder has died, and
+//! takes over an old lease if no renewal follows; if two processes try, the store lets only one
+//! succeed. A holder that was silent for too long detects the loss before it writes again.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,35 +22,37 @@ use super::slow;
 /// The file in the folder.
 const FILE: &str = "gimlet.lease";
 
-/// How often a lease is tried to be had while others change it.
+/// Maximum number of attempts to take a lease while other processes change it.
 const TRIES: usize = 5;
 
-/// Who works in a folder, as its lease tells.
+/// The holder of the lease on a folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Holder {
     /// The process.
     pub process: Process,
-    /// Drawn at random for each lease.
+    /// Random identifier of the lease.
     token: String,
-    /// When it was last renewed, in seconds since 1970.
+    /// Time of the last renewal, in seconds since 1970.
     heartbeat: f64,
-    /// The same by the store's clock, or when this process saw it.
+    /// Time of the renewal by the store's clock, or the time when this process saw the renewal.
     #[serde(skip)]
     written: Option<SystemTime>,
 }
 
 impl Holder {
-    /// Whether it may still be at work: it was heard of lately, and is not known to be gone.
+    /// Whether the holder may still be at work: it was recently active, and is not known to be
+    /// gone.
     pub fn is_alive(&self) -> bool {
         self.silence() < limits().lease && !self.process.is_gone()
     }
 
-    /// Whether both are the same lease, whenever they were renewed.
+    /// Whether both are the same lease, regardless of renewals.
     pub fn is_same(&self, other: &Self) -> bool {
         self.token == other.token
     }
 
-    /// By the clock that makes it shorter. Where this process's own is wrong, both are: see [`defended`].
+    /// Time since the last renewal, by the clock that gives the shorter time. If this process's own
+    /// clock is wrong, both are wrong: see [`defended`].
     fn silence(&self) -> Duration {
         let heard = Duration::try_from_secs_f64(now() - self.heartbeat).unwrap_or_default();
         let written = self.written.map(|written| written.elapsed().unwrap_or_default());
@@ -64,13 +66,13 @@ impl fmt::Display for Holder {
     }
 }
 
-/// What to do with a lease whose holder seems alive.
+/// The action for a lease whose holder seems alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Takeover {
-    /// Leave it.
+    /// Respects the lease.
     #[default]
     No,
-    /// Take it: the user says that the holder is dead.
+    /// Takes over the lease: the user says that the holder is dead.
     Yes,
 }
 
@@ -83,7 +85,7 @@ impl From<bool> for Takeover {
 /// A lease that this process holds, renewed until dropped.
 pub struct Lease {
     shared: Arc<Shared>,
-    /// Nothing is sent: the renewer sees that it is dropped.
+    /// Nothing is sent: the renewer stops when the sender is dropped.
     ending: Option<Sender<()>>,
     renewer: Option<JoinHandle<()>>,
 }
@@ -92,14 +94,14 @@ struct Shared {
     folder: Path,
     file: Remote,
     own: Holder,
-    /// How long others wait for a renewal.
+    /// Time that others wait for a renewal.
     lease: Duration,
-    /// When it surely was still ours, or was last asked for.
+    /// Last time when the lease was certainly held, or when the store was asked.
     kept: Mutex<Moment>,
     lost: AtomicBool,
 }
 
-/// A time by two clocks: the first stands still while the machine sleeps, the second may be set back.
+/// A time by two clocks: the first stops while the machine sleeps, the second may be set back.
 #[derive(Clone, Copy)]
 struct Moment(Instant, SystemTime);
 
@@ -113,21 +115,21 @@ impl Moment {
     }
 }
 
-/// What came of an attempt to get a lease.
+/// The result of an attempt to take a lease.
 #[derive(Debug)]
 pub enum Leased {
-    /// It is ours.
+    /// This process holds the lease.
     Held(Lease),
-    /// Someone alive holds it.
+    /// Another living process holds the lease.
     Busy(Holder),
 }
 
 impl Path {
-    /// Tries to get the lease on a folder of a store. Only for one that seems to be given up it waits, to
-    /// see whether it is.
+    /// Tries to take the lease on a folder of a store. Waits only when the lease seems abandoned,
+    /// to check whether it is.
     ///
     /// # Errors
-    /// The store fails, or cannot be written.
+    /// The store fails, or is not writable.
     pub fn lease(&self, takeover: Takeover) -> Result<Leased, StorageError> {
         let remote = lease_file(self)?;
         for _ in 0..TRIES {
@@ -154,7 +156,7 @@ impl Path {
         Err(StorageError::Failed { path, operation, reason })
     }
 
-    /// Who holds the lease on the folder; always `None` on disk, which has locks.
+    /// Returns the holder of the lease on the folder; always `None` on disk, which has locks.
     pub fn lease_holder(&self) -> Result<Option<Holder>, StorageError> {
         if self.is_on_disk() {
             return Ok(None);
@@ -181,9 +183,10 @@ impl Lease {
         Self { shared, ending: Some(ending), renewer }
     }
 
-    /// Whether another process has taken it since: then this one must not write any more. The store is
-    /// asked only where that was not possible, or not done, for so long that one may have; while it
-    /// does not answer nothing is known, and it is asked again after as long.
+    /// Whether another process has taken the lease: then this process must not write any more. The
+    /// store is asked only if renewals failed, or were not made, for so long that another process
+    /// may have taken the lease; if the store does not answer, nothing is known, and it is asked
+    /// again after the same time.
     pub fn is_lost(&self) -> bool {
         let is_overdue = self.shared.kept().elapsed() >= self.shared.lease;
         if is_overdue && !self.shared.lost() {
@@ -206,17 +209,17 @@ impl Drop for Lease {
     fn drop(&mut self) {
         drop(self.ending.take());
         if let Some(renewer) = self.renewer.take() {
-            // It ends after the renewal that is under way, and gives the lease back.
+            // The thread ends after a renewal in progress, and gives the lease back.
             let _ = renewer.join();
         }
     }
 }
 
 impl Shared {
-    /// Renews until the end, and then removes what is still ours.
+    /// Renews the lease until the end, and then removes it if it is still this process's.
     fn work(&self, end: &Receiver<()>) {
         while end.recv_timeout(self.lease / 4) == Err(RecvTimeoutError::Timeout) {
-            // Where the store is not at hand, the next time may do.
+            // If the store cannot be reached, a later renewal may succeed.
             let _ = self.renew();
             if self.lost() {
                 return;
@@ -224,13 +227,13 @@ impl Shared {
         }
         let file = self.file.until(Instant::now() + self.lease / 4);
         if let Ok(Some(_)) = owned(&file, &self.own) {
-            // One that stays behind names a process that is gone.
+            // A leftover lease names a process that has ended.
             let _ = file.remove_file();
         }
     }
 
-    /// Renews it once, or learns that it is another's. A server that hangs must not keep it so long that
-    /// others take it meanwhile.
+    /// Renews the lease once, or detects that another process holds it. The time limit is short
+    /// enough that a server that hangs does not delay the detection until others take the lease.
     fn renew(&self) -> Result<(), StorageError> {
         let started = Moment::now();
         let file = self.file.until(started.0 + self.lease / 4);
@@ -255,8 +258,8 @@ impl Shared {
     }
 }
 
-/// The holder that must be left alone. How old a lease is depends on this process's clock, so one that
-/// seems old is watched for longer than a renewal takes.
+/// Returns the holder, if its lease must be respected. The age of a lease depends on this process's
+/// clock, so a lease that seems old is watched for longer than a renewal takes.
 fn defended(
     remote: &Remote,
     holder: &Holder,
@@ -269,7 +272,7 @@ fn defended(
     if holder.is_alive() {
         return Ok(Some(holder.clone()));
     }
-    // A renewal comes after a quarter, and has ended after another.
+    // A renewal starts after a quarter of the lease's time, and ends within another quarter.
     let watch = limits().lease * 5 / 8;
     slow::tell(&format!(
         "{}: {holder} may be dead; waiting {:.0} s for a sign of life, which --take_over skips",
@@ -281,8 +284,8 @@ fn defended(
     Ok(renewed.map(|(now, _)| Holder { written: Some(SystemTime::now()), ..now }))
 }
 
-/// Writes where the file is as expected. What is there afterwards counts: the answer may be lost, and
-/// some stores ignore conditions or know none.
+/// Writes the lease if the file is in the expected state. The caller checks the result afterwards:
+/// the answer may be lost, and some stores ignore conditions or do not support them.
 fn write(remote: &Remote, holder: &Holder, expected: Option<&Version>) -> Result<(), StorageError> {
     let text = serde_json::to_vec_pretty(holder).expect("plain data becomes JSON");
     match remote.put_if(text.clone(), expected) {
@@ -291,7 +294,7 @@ fn write(remote: &Remote, holder: &Holder, expected: Option<&Version>) -> Result
     }
 }
 
-/// The lease that is there, if it is this one.
+/// Returns the stored lease, if it is this one.
 fn owned(remote: &Remote, own: &Holder) -> Result<Option<(Holder, Version)>, StorageError> {
     Ok(found(remote)?.filter(|(holder, _)| holder.is_same(own)))
 }

@@ -1,5 +1,5 @@
-//! Locks on folders and files, which tell a living writer from a dead one: the system drops them with the
-//! process, however it ends.
+//! Locks on folders and files, which distinguish a living writer from a dead one: the system
+//! releases a lock when its process ends, for any reason.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -16,42 +16,42 @@ pub struct Lock {
     _locked: File,
 }
 
-/// What came of an attempt to get a lock.
+/// The result of an attempt to take a lock.
 #[derive(Debug)]
 pub enum Locked {
-    /// The lock is ours.
+    /// This process holds the lock.
     Held(Lock),
-    /// Someone alive holds it.
+    /// Another living process holds the lock.
     Busy,
-    /// The file system or store has no locks; nothing is known.
+    /// The file system or store does not support locks; nothing is known.
     Unsupported,
 }
 
 impl Path {
-    /// Tries to lock the folder or file that is there, without waiting. File systems of several machines
-    /// keep locks on folders to the machine that asks.
+    /// Tries to lock an existing folder or file, without waiting. Network file systems do not share
+    /// locks on folders between machines.
     pub fn try_lock(&self) -> Result<Locked, StorageError> {
         let Place::Disk(local) = self.place()? else { return Ok(Locked::Unsupported) };
-        // NFS locks files only for who may write them; a folder cannot be opened so.
+        // NFS locks files only for writers; a folder cannot be opened for writing.
         let file = OpenOptions::new().read(true).write(true).open(&local);
         let file = self.done("lock", file.or_else(|_| File::open(&local)))?;
         let locked = file.try_lock();
         Ok(told(file, locked))
     }
 
-    /// Tries to lock the file, which then holds `text`, without waiting; it is made where there is none. On
-    /// file systems of several machines, such as NFS, all of them see the lock.
+    /// Tries to lock the file, without waiting, and writes `text` into it; a missing file is
+    /// created. On network file systems, such as NFS, all machines see the lock.
     pub fn try_lock_with(&self, text: &str) -> Result<Locked, StorageError> {
         let Place::Disk(local) = self.place()? else { return Ok(Locked::Unsupported) };
         self.done("lock", lock_with(&local, text))
     }
 }
 
-/// How often a file that others remove is made anew.
+/// Maximum number of times that a file is created again after other processes removed it.
 const TRIES: usize = 100;
 
 fn lock_with(local: &LocalPath, text: &str) -> io::Result<Locked> {
-    // NFS locks files only for who may write them.
+    // NFS locks files only for writers.
     let open =
         || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(local);
     let Some((file, locked)) = open_and_lock(local, TRIES, open)? else {
@@ -64,8 +64,8 @@ fn lock_with(local: &LocalPath, text: &str) -> io::Result<Locked> {
     Ok(told(file, locked))
 }
 
-/// Opens a file and tries to lock it, without waiting. Who held it may have taken its name away in between:
-/// then the name is another's to take, and the file is opened anew. `None` where that happens so often.
+/// Opens a file and tries to lock it, without waiting. The previous holder may have removed or renamed the
+/// file in between: then the file is opened again. `None` if that happens `tries` times.
 pub(super) fn open_and_lock(
     local: &LocalPath,
     tries: usize,
@@ -81,7 +81,7 @@ pub(super) fn open_and_lock(
     Ok(None)
 }
 
-/// Whether a file that is open has this name still.
+/// Whether an open file still has this name.
 fn is_at(file: &File, local: &LocalPath) -> io::Result<bool> {
     let opened = file.metadata()?;
     match fs::metadata(local) {

@@ -1,4 +1,4 @@
-//! Files on this machine that match a pattern.
+//! Finds local files that match a pattern.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,9 +9,10 @@ use std::path::{Path as LocalPath, PathBuf};
 use super::disk;
 use super::pattern::{Part, Pattern, is_hidden};
 
-/// The names below a folder that match, relative to it; the folder itself is the empty name. Links to folders are followed, but by `**` not into a folder
-/// that holds them, where Python goes round until the system refuses. A folder that may not be listed is an error,
-/// where Python passes over it: its files would be missing without a word.
+/// Returns the matching names below a folder, relative to the folder; the folder itself is the
+/// empty name. Links to folders are followed, but `**` does not follow a link to one of its parent
+/// folders, where Python loops until the system refuses. A folder that cannot be listed is an
+/// error; Python skips such a folder, so that its files would be missing silently.
 pub(super) fn below(folder: &LocalPath, pattern: &Pattern) -> io::Result<Vec<String>> {
     let mut bases = vec![String::new()];
     for (index, part) in pattern.parts.iter().enumerate() {
@@ -45,17 +46,17 @@ pub(super) fn below(folder: &LocalPath, pattern: &Pattern) -> io::Result<Vec<Str
     Ok(bases)
 }
 
-/// The matches of `**`.
+/// Collects the matches of `**`.
 struct Tree<'a> {
     folder: &'a LocalPath,
     only_folders: bool,
-    /// The folders on the way to the present one, by device and number.
+    /// The folders on the path to the current folder, by device and inode.
     above: Vec<(u64, u64)>,
     found: Vec<String>,
 }
 
 impl Tree<'_> {
-    /// Adds a folder and what lies below it.
+    /// Adds a folder and everything below the folder.
     fn add(&mut self, base: &str) -> io::Result<()> {
         let place = self.folder.join(base);
         let metadata = match fs::metadata(&place) {
@@ -86,7 +87,8 @@ impl Tree<'_> {
     }
 }
 
-/// A link that points nowhere is there, as in Python: who opens it is told.
+/// Whether a path exists. A link without a target exists, as in Python: opening the link reports
+/// the error.
 fn is_there(place: &PathBuf, only_folders: bool) -> io::Result<bool> {
     if only_folders {
         return disk::is_dir(place);
@@ -98,7 +100,8 @@ fn is_there(place: &PathBuf, only_folders: bool) -> io::Result<bool> {
     }
 }
 
-/// Names in a folder, and whether they are folders; nothing where there is no folder.
+/// Returns the names in a folder, and whether they are folders; nothing if the folder does not
+/// exist.
 fn listed(place: &LocalPath) -> io::Result<Vec<(OsString, bool)>> {
     let place = if place.as_os_str().is_empty() { LocalPath::new(".") } else { place };
     match disk::raw_entries(place) {

@@ -1,9 +1,9 @@
-//! L1: paths and files; the only place that knows buckets.
+//! L1: paths and files; the only module that knows buckets.
 //!
-//! A [`Path`] is what a user wrote: `gs://t5-data/x`, `hf://datasets/y`, `file:///z` or a plain
-//! path. Parsing never touches anything; every operation first asks where the bytes lie: on this
-//! machine, also where `--path_map` or `GIMLET_PATH_MAP` names a local copy of a remote prefix, or
-//! elsewhere (`remote`). `docs/storage.md` tells users which environment variables count.
+//! A [`Path`] is written by a user: `gs://t5-data/x`, `hf://datasets/y`, `file:///z` or a plain
+//! path. Parsing never accesses storage; every operation first locates the bytes: on this machine,
+//! also if `--path_map` or `GIMLET_PATH_MAP` names a local copy of a remote prefix, or elsewhere
+//! (`remote`). `docs/storage.md` describes the environment variables.
 //! ```
 //! # use gimlet::storage::Path;
 //! let dir = Path::parse("gs://t5-data/vocabs").unwrap();

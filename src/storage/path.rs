@@ -1,4 +1,4 @@
-//! The name of a file or folder, wherever it lies.
+//! The path of a file or folder, local or remote.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,18 +6,19 @@ use std::path::PathBuf;
 use super::error::StorageError;
 use super::path_map;
 
-/// The remote schemes that are understood.
+/// The supported remote schemes.
 const REMOTE_SCHEMES: [&str; 7] = ["gs", "s3", "az", "http", "https", "hf", "tfds"];
 
-/// A path as the user gave it, with one slash between its components and without `.` among them: `./a//b/` is
-/// `a/b`. `..` stays, since links may be in its way; so do the slashes of URLs, which servers may tell apart.
+/// A path as the user gave it, with one slash between its components and without `.` components:
+/// `./a//b/` becomes `a/b`. `..` is kept, because the components before it may be links; so are the
+/// slashes of URLs, which may matter to servers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path {
     given: String,
 }
 
 impl Path {
-    /// Reads a path, without looking whether anything is there.
+    /// Parses a path, without checking whether it exists.
     ///
     /// # Errors
     /// An empty text, an unknown scheme, or `..` in a remote path.
@@ -30,7 +31,8 @@ impl Path {
             return Err(invalid("it contains a zero byte".to_string()));
         }
         if text == "~" || text.starts_with("~/") {
-            // Inside gin's quotes no shell sees it, and a folder of that name would surprise.
+            // In gin's quotes the shell does not expand `~`, and a folder of that name would be a
+            // surprise.
             return Err(invalid("`~` means your home only to the shell: write it out".to_string()));
         }
         match split_scheme(text) {
@@ -38,7 +40,7 @@ impl Path {
             Some(("file", rest)) if rest.starts_with('/') => {}
             Some(("file", _)) => return Err(invalid("expected file:///folder/name".to_string())),
             Some((scheme, rest)) if REMOTE_SCHEMES.contains(&scheme) => {
-                // A mapped path must not climb out of its folder.
+                // A mapped path must not leave its folder.
                 let climbs = rest.split('/').any(|component| component == "..");
                 if climbs {
                     return Err(invalid("a remote path has no `..`".to_string()));
@@ -54,7 +56,7 @@ impl Path {
         Ok(Self::normalized(text))
     }
 
-    /// Leaves one way to write a place, so that the names of what lies in a folder begin with that of the folder.
+    /// Normalizes the text, so that paths in a folder begin with the path of the folder.
     fn normalized(text: &str) -> Self {
         let (start, rest) = match split_scheme(text) {
             Some(("http" | "https", _)) => return Self { given: trim_slashes(text).to_string() },
@@ -63,7 +65,7 @@ impl Path {
         };
         let root = if rest.starts_with('/') { "/" } else { "" };
         let names: Vec<&str> = rest.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
-        // A folder of this name is told from a home by its `./`.
+        // A folder named `~` is distinguished from the home folder by its `./`.
         let start = match (start, root, names.first()) {
             ("", "", None) => ".",
             ("", "", Some(&"~")) => "./",
@@ -77,14 +79,14 @@ impl Path {
         Self { given: ".".to_string() }
     }
 
-    /// The path of something below this folder; `relative` may have several components.
+    /// The path of an entry below this folder; `relative` may have several components.
     pub fn join(&self, relative: &str) -> Self {
         let relative = relative.trim_end_matches('/');
         let separator = if self.given.ends_with('/') || relative.is_empty() { "" } else { "/" };
         Self::normalized(&format!("{}{separator}{relative}", self.given))
     }
 
-    /// The folder that holds it; `None` for a root, a bucket or a bare relative name.
+    /// The parent folder; `None` for a root, a bucket or a bare relative name.
     pub fn parent(&self) -> Option<Self> {
         let start = split_scheme(&self.given).map_or(0, |(scheme, _)| scheme.len() + 3);
         match self.given[start..].rfind('/') {
@@ -95,12 +97,13 @@ impl Path {
         }
     }
 
-    /// As [`Path::parent`], and `.` where it has none.
+    /// Like [`Path::parent`], but `.` if there is no parent.
     pub fn folder(&self) -> Self {
         self.parent().unwrap_or_else(Self::here)
     }
 
-    /// The path whose name ends with this, too: `model.ckpt-1000` becomes `model.ckpt-1000.index`.
+    /// The path with `ending` appended to its name: `model.ckpt-1000` becomes
+    /// `model.ckpt-1000.index`.
     #[must_use]
     pub fn suffixed(&self, ending: &str) -> Self {
         Self { given: format!("{}{ending}", self.given) }
@@ -111,7 +114,8 @@ impl Path {
         self.given.rsplit('/').next().expect("split yields one part")
     }
 
-    /// What follows a folder in the path of something in it; otherwise the whole path.
+    /// The rest of the path after a folder, if the path lies in the folder; otherwise the whole
+    /// path.
     pub fn relative_to(&self, folder: &Self) -> &str {
         let rest = self
             .given
@@ -120,22 +124,22 @@ impl Path {
         rest.map_or(&self.given, |rest| rest.trim_start_matches('/'))
     }
 
-    /// The text, as it is shown.
+    /// The text of the path, for display.
     pub fn as_str(&self) -> &str {
         &self.given
     }
 
-    /// Whether it names something outside this machine, mapped or not.
+    /// Whether the path names a remote place, mapped or not.
     pub fn is_remote(&self) -> bool {
         matches!(split_scheme(&self.given), Some((scheme, _)) if scheme != "file")
     }
 
-    /// Whether its bytes lie on this machine, also because its prefix is mapped.
+    /// Whether the bytes lie on this machine, possibly because the prefix is mapped.
     pub fn is_on_disk(&self) -> bool {
         self.local().is_ok()
     }
 
-    /// Where it lies on this machine.
+    /// Location on this machine.
     ///
     /// # Errors
     /// [`StorageError::Unmapped`] for a remote path under no mapped prefix.
@@ -150,8 +154,8 @@ impl Path {
         }
     }
 
-    /// What stands for it in the path map, if anything does: a path on this machine, or for a name of
-    /// TFDS one in any storage.
+    /// The replacement of this path in the path map, if any: a path on this machine, or for a name
+    /// of TFDS a path in any storage.
     pub fn mapped(&self) -> Result<Option<Self>, StorageError> {
         path_map::mapped(&self.given)
     }
@@ -196,7 +200,7 @@ impl TryFrom<&std::path::Path> for Path {
     }
 }
 
-/// The scheme and what follows `://`; a plain path has none.
+/// Splits the scheme and the rest after `://`; a plain path has no scheme.
 pub(super) fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once("://")?;
     let is_scheme = !scheme.is_empty()
@@ -204,7 +208,7 @@ pub(super) fn split_scheme(text: &str) -> Option<(&str, &str)> {
     is_scheme.then_some((scheme, rest))
 }
 
-/// Without trailing slashes, except those of a root or of a bare scheme.
+/// Removes trailing slashes, except those of a root or of a bare scheme.
 fn trim_slashes(text: &str) -> &str {
     let trimmed = text.trim_end_matches('/');
     match trimmed {

@@ -1,4 +1,4 @@
-//! Which local folder mirrors which remote prefix. A data set of TFDS, whose name no server knows, may
+//! Maps remote prefixes to local folders. A data set of TFDS, whose name belongs to no server, may
 //! lie in any storage.
 
 use std::sync::{OnceLock, RwLock};
@@ -9,16 +9,16 @@ use super::path::{Path, split_scheme};
 /// The environment variable that maps prefixes: `gs://a=DIR,hf://datasets/b=DIR`.
 pub const PATH_MAP_VARIABLE: &str = "GIMLET_PATH_MAP";
 
-/// Prefixes of names that stand for data sets and not for places.
+/// Prefix of names that stand for data sets and not for places.
 const TFDS: &str = "tfds://";
 
-/// A prefix, and the folder that stands for it.
+/// A prefix, and the folder that replaces it.
 type Entry = (String, Path);
 
 static FLAGS: RwLock<Vec<Entry>> = RwLock::new(Vec::new());
 
-/// Sets the process-wide map of `(remote prefix, folder)` that flags give. It stands before
-/// that of the environment; the longest prefix wins, at the borders of path components.
+/// Sets the process-wide map of `(remote prefix, folder)` from flags. Flags take precedence over
+/// the environment; the longest prefix wins, at the boundaries of path components.
 pub fn set_path_map(entries: Vec<(String, String)>) -> Result<(), StorageError> {
     let entries = entries
         .into_iter()
@@ -28,7 +28,7 @@ pub fn set_path_map(entries: Vec<(String, String)>) -> Result<(), StorageError> 
     Ok(())
 }
 
-/// Reads one or more `PREFIX=DIR`, separated by commas: the value of `--path_map`.
+/// Parses one or more `PREFIX=DIR`, separated by commas: the value of `--path_map`.
 pub fn parse_path_map(text: &str) -> Result<Vec<(String, String)>, StorageError> {
     text.split(',')
         .filter(|entry| !entry.trim().is_empty())
@@ -39,11 +39,11 @@ pub fn parse_path_map(text: &str) -> Result<Vec<(String, String)>, StorageError>
         .collect()
 }
 
-/// What stands for a remote path, if a prefix of it is mapped.
+/// The replacement of a remote path, if a prefix of the path is mapped.
 pub(super) fn mapped(remote: &str) -> Result<Option<Path>, StorageError> {
     let flags = FLAGS.read().expect("no holder of the path map panics");
     let environment = environment()?;
-    // `max_by_key` yields the last of equals: flags come last, to win over the environment.
+    // `max_by_key` returns the last of equal entries: flags come last, to win over the environment.
     let best = environment
         .iter()
         .chain(flags.iter())
@@ -85,7 +85,7 @@ fn check_entry(prefix: &str, dir: &str) -> Result<Entry, StorageError> {
     Ok((prefix.to_string(), Path::parse(dir)?))
 }
 
-/// What follows the prefix, if it ends at the border of a component.
+/// The rest after the prefix, if the prefix ends at a component boundary.
 fn rest_after<'a>(prefix: &str, path: &'a str) -> Option<&'a str> {
     let rest = path.strip_prefix(prefix)?;
     (rest.is_empty() || rest.starts_with('/') || prefix.ends_with('/'))

@@ -1,6 +1,6 @@
 //! Patterns of names by the rules of Python's `glob`: `*`, `?` and `[...]` stand for characters of one component, but
-//! not for the dot that hides a file; `**` as a component stands for any number of folders, hidden ones excepted; a
-//! slash at the end asks for folders. A `[` that nothing closes stands for itself.
+//! not for the leading dot of a hidden file; `**` as a component stands for any number of folders that are not
+//! hidden; a slash at the end matches only folders. A `[` without a closing `]` stands for itself.
 
 use glob::MatchOptions;
 
@@ -16,15 +16,15 @@ pub(super) struct Pattern {
 /// A component of a pattern.
 #[derive(Debug)]
 pub(super) enum Part {
-    /// This name.
+    /// An exact name.
     Named(String),
-    /// The names that match.
+    /// Names that match a pattern.
     Like(Like),
     /// Any number of folders.
     Below,
 }
 
-/// Names of one component.
+/// A pattern of names of one component.
 #[derive(Debug)]
 pub(super) struct Like {
     pattern: glob::Pattern,
@@ -39,7 +39,7 @@ impl Pattern {
         Self { parts: names.map(Part::parse).collect(), only_folders }
     }
 
-    /// Whether it climbs out of folders.
+    /// Whether the pattern contains `..`.
     pub(super) fn climbs(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Named(name) if name == ".."))
     }
@@ -82,7 +82,7 @@ pub(super) fn is_hidden(name: &str) -> bool {
     name.starts_with('.')
 }
 
-/// A file or folder by the names that lead to it from the folder where a pattern starts.
+/// A file or folder, given by the names on the path from the folder of the pattern.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Below<'a> {
     pub names: &'a [&'a str],
@@ -90,13 +90,13 @@ pub(super) struct Below<'a> {
 }
 
 impl Below<'_> {
-    /// Whether it matches; `parts` do not climb.
+    /// Whether the path matches; `parts` must not contain `..`.
     pub(super) fn matches(self, parts: &[Part]) -> bool {
         let inner = |names| Below { names, ..self };
         match (parts.split_first(), self.names.split_first()) {
             (None, first) => first.is_none(),
             (Some((Part::Below, rest)), _) => {
-                // `a/**` stands for `a` itself only where that is a folder.
+                // `a/**` matches `a` itself only if `a` is a folder.
                 let least = usize::from(self.names.is_empty() && !self.is_folder);
                 let most = self.names.iter().take_while(|name| !is_hidden(name)).count();
                 (least..=most).any(|taken| inner(&self.names[taken..]).matches(rest))
@@ -112,7 +112,8 @@ impl Below<'_> {
     }
 }
 
-/// The crate refuses several stars in a row and a `[` that nothing closes.
+/// Converts a pattern for the crate, which refuses several stars in a row and a `[` without a
+/// closing `]`.
 fn in_words_of_the_crate(text: &str) -> String {
     let mut written = String::new();
     let mut rest = text;
@@ -132,7 +133,8 @@ fn in_words_of_the_crate(text: &str) -> String {
     written
 }
 
-/// The bytes of the class that begins a text, where it has an end; `]` as the first of its characters is one of them.
+/// Number of bytes of the class at the start of a text, if the class is closed; a `]` as its first
+/// character belongs to the class.
 fn class_length(text: &str) -> Option<usize> {
     let start = if text[1..].starts_with('!') { 2 } else { 1 };
     let first = text[start..].chars().next()?;

@@ -1,5 +1,5 @@
-//! What a run may do in a folder: each operation is tried with a small file of its own, which is
-//! removed again.
+//! Checks the operations that a run needs in a folder: each operation is tried with a small
+//! temporary file.
 
 use std::path::PathBuf;
 
@@ -9,25 +9,25 @@ use super::path::{Path, split_scheme};
 use super::process::Process;
 use super::remote::Remote;
 
-/// An operation that a run needs, and how an attempt at it ended.
+/// An operation that a run needs, and the result of trying it.
 #[derive(Debug)]
 pub struct Probe {
     /// `list`, `write`, `read`, `write on condition`, `write in parts`, `copy`, `delete`.
     pub operation: &'static str,
-    /// What the provider calls the permission; empty where it has no such thing.
+    /// The provider's name of the permission; empty if there is none.
     pub permission: &'static str,
-    /// How it ended.
+    /// Result of the attempt.
     pub outcome: Outcome,
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 #[derive(Debug)]
 pub enum Outcome {
     /// It succeeded.
     Allowed,
     /// It failed.
     Refused(StorageError),
-    /// It could not be tried, or is not needed here, and why.
+    /// It could not be tried, or is not needed here, for this reason.
     Untried(&'static str),
 }
 
@@ -97,7 +97,7 @@ impl Path {
         let copy = on_file(&|| file.elsewhere(|remote| outcome(copy(remote, &file))));
         let delete = on_file(&|| outcome(file.remove_file()));
         for folder in missing {
-            // It was made for the attempt; one that is not empty stays.
+            // The folder was created for the attempt; a folder that is not empty stays.
             let _ = std::fs::remove_dir(folder);
         }
         let outcomes = [list, write, read, conditional, parts, copy, delete];
@@ -108,7 +108,7 @@ impl Path {
         OPERATIONS.into_iter().zip(permissions).zip(outcomes).map(probe).collect()
     }
 
-    /// The folders on disk that are missing for this one, the deepest first.
+    /// The missing folders on disk up to this path, the deepest first.
     fn missing_folders(&self) -> Vec<PathBuf> {
         let Ok(Place::Disk(local)) = self.place() else { return Vec::new() };
         let missing = local.ancestors().take_while(|folder| !folder.exists());
@@ -122,7 +122,7 @@ impl Path {
         }
     }
 
-    /// Whether the store keeps two writers from both succeeding.
+    /// Whether the store prevents two writers from both succeeding.
     fn write_on_condition(&self) -> Outcome {
         self.elsewhere(|remote| match refuses(remote) {
             Ok(true) => Outcome::Allowed,
@@ -136,7 +136,7 @@ impl Path {
         })
     }
 
-    /// What only stores need.
+    /// Tries an operation that only stores need.
     fn elsewhere(&self, attempt: impl Fn(&Remote) -> Outcome) -> Outcome {
         match self.place() {
             Ok(Place::Elsewhere(remote)) => attempt(&remote),
@@ -147,7 +147,7 @@ impl Path {
     }
 }
 
-/// Whether the store neither makes a file that is there nor replaces one that has changed.
+/// Whether the store refuses to create a file that exists, and to replace a file that has changed.
 fn refuses(remote: &Remote) -> Result<bool, StorageError> {
     if remote.put_if(b"again".to_vec(), None)?.is_some() {
         return Ok(false);
@@ -162,7 +162,7 @@ fn copy(remote: &Remote, file: &Path) -> Result<(), StorageError> {
     let beside = Path::parse(&format!("{file}-copy"))?;
     if let Place::Elsewhere(to) = beside.place()? {
         remote.copy(&to)?;
-        // One that stays is named by the probe that deletes.
+        // A copy that cannot be removed is reported by the probe that deletes.
         let _ = to.remove_file();
     }
     Ok(())

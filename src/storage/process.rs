@@ -1,4 +1,4 @@
-//! Who a process is, so that another can tell whether it is still at work.
+//! Identifies a process, so that another process can tell whether it is still at work.
 
 use std::fmt;
 use std::fs;
@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 pub struct Process {
     /// The machine's name.
     pub host: String,
-    /// Its number there.
+    /// Process number on that machine.
     pub pid: u32,
-    /// Which run of which kernel, and which namespace of it, gave the number; empty where unknown.
+    /// The boot of the kernel and the namespace that the number belongs to; empty if unknown.
     kernel: String,
-    /// When it started, in the kernel's ticks; numbers are given again.
+    /// Start time in the kernel's ticks, since numbers are reused.
     started: String,
-    /// The scheduler's job it belongs to, and how often that was started before.
+    /// The scheduler's job of the process, and the number of its earlier starts.
     job: Option<(String, u64)>,
-    /// Drawn at random by each process.
+    /// Random identifier of the process.
     token: String,
 }
 
 impl Process {
-    /// The process that asks.
+    /// The current process.
     pub fn this() -> &'static Self {
         static THIS: OnceLock<Process> = OnceLock::new();
         THIS.get_or_init(|| {
@@ -42,13 +42,13 @@ impl Process {
         })
     }
 
-    /// Whether it is the process that asks.
+    /// Whether this is the current process.
     pub fn is_this(&self) -> bool {
         self.token == Self::this().token
     }
 
-    /// Whether it surely is at work no more: its number is free on this machine or given anew, or
-    /// the scheduler has started its job again.
+    /// Whether the process has certainly ended: its number is free on this machine or was reused,
+    /// or the scheduler has restarted its job.
     pub fn is_gone(&self) -> bool {
         self.is_gone_for(Self::this())
     }
@@ -68,7 +68,8 @@ impl Process {
         is_near && self.is_over(stat(self.pid).as_deref())
     }
 
-    /// Whether a process of this machine has ended, by what the system tells of its number now.
+    /// Whether a process of this machine has ended, according to the system's data about its
+    /// number.
     fn is_over(&self, stat: Option<&str>) -> bool {
         match stat {
             Some(stat) => started(stat).is_none_or(|started| started != self.started),
@@ -92,7 +93,8 @@ fn read(file: &str) -> String {
     fs::read_to_string(file).unwrap_or_default().trim().to_string()
 }
 
-/// The kernel's run and the namespace of process numbers: containers of one machine count anew.
+/// Identifies the boot of the kernel and the namespace of process numbers: each container has its
+/// own numbers.
 fn kernel() -> String {
     let boot = read("/proc/sys/kernel/random/boot_id");
     match fs::read_link("/proc/self/ns/pid") {
@@ -101,7 +103,8 @@ fn kernel() -> String {
     }
 }
 
-/// A number for the machine and its run; another one has another, but for one in billions.
+/// A number for the machine and its boot; different for other machines except with negligible
+/// probability.
 pub(super) fn machine() -> u32 {
     static MACHINE: OnceLock<u32> = OnceLock::new();
     *MACHINE.get_or_init(|| {
@@ -110,17 +113,17 @@ pub(super) fn machine() -> u32 {
     })
 }
 
-/// Whether the process of a [`machine`] with this number has surely ended; of others nothing is known.
+/// Whether the process with this number on the [`machine`] has certainly ended; `false` if unknown.
 pub(super) fn has_ended(of: u32, pid: u32) -> bool {
     !Process::this().kernel.is_empty() && of == machine() && is_free(pid)
 }
 
-/// What the system tells of a process, where it does.
+/// The system's data about a process, if available.
 fn stat(pid: u32) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/stat")).ok()
 }
 
-/// Whether no process has the number, not even one that is hidden.
+/// Whether no process has the number, not even a hidden process.
 fn is_free(pid: u32) -> bool {
     // 0 and negative numbers stand for groups of processes.
     let Some(pid) = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 0) else { return true };
@@ -129,24 +132,25 @@ fn is_free(pid: u32) -> bool {
     refused && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
-/// When a living process started; the field stands 20th after the name in parentheses.
+/// Start time of a living process; the field is the 20th after the name in parentheses.
 fn started(stat: &str) -> Option<&str> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace();
-    // A zombie has ended.
+    // A zombie process has ended.
     let is_dead = matches!(fields.next()?, "Z" | "X");
     let started = fields.nth(18)?;
     (!is_dead).then_some(started)
 }
 
-/// The job that a scheduler's variables name.
+/// The job in a scheduler's variables.
 fn job(variable: &dyn Fn(&str) -> Option<String>) -> Option<(String, u64)> {
     let set = |name| variable(name).filter(|value| !value.is_empty() && value != "none");
     let starts = |name| set(name).and_then(|count| count.parse().ok()).unwrap_or(0);
     if let Some(id) = set("SLURM_JOB_ID") {
         return Some((format!("SLURM job {id}"), starts("SLURM_RESTART_COUNT")));
     }
-    // Users choose this name, and may choose it twice; not so where the job's processes meet.
+    // Users choose this name, possibly the same name twice, but the address of the job's processes
+    // is unique.
     let id = set("TORCHELASTIC_RUN_ID")?;
     let (address, port) = (set("MASTER_ADDR")?, set("MASTER_PORT")?);
     let job = format!("torchrun job {id} at {address}:{port}");

@@ -1,4 +1,4 @@
-//! Files read at positions, here or elsewhere.
+//! Reads files at any position, local or remote.
 
 use std::fmt;
 use std::fs::File;
@@ -9,8 +9,8 @@ use super::error::StorageError;
 use super::path::Path;
 use super::remote::RemoteRanges;
 
-/// A file open for reading at any position. All that is read belongs to one state of the file: one
-/// that changes meanwhile elsewhere is an error.
+/// A file open for reading at any position. All bytes belong to one state of the file: a remote
+/// file that changes in the meantime is an error.
 pub struct RangeFile {
     path: Path,
     place: Place,
@@ -49,15 +49,15 @@ impl RangeFile {
         }
     }
 
-    /// The bytes of a range, which lies within the file.
+    /// Reads the bytes of a range, which must lie within the file.
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>, StorageError> {
         Ok(self.read_all(&[range])?.pop().expect("one range gives one result"))
     }
 
-    /// The bytes of several ranges; elsewhere they are fetched at the same time.
+    /// Reads the bytes of several ranges; remote ranges are fetched at the same time.
     ///
     /// # Errors
-    /// A range that reaches behind the end of the file, and whatever hinders reading.
+    /// A range extends beyond the end of the file, or reading fails.
     pub fn read_all(&self, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, StorageError> {
         if let Some(range) = ranges.iter().find(|range| range.end > self.size()) {
             let reason = format!("byte {} lies behind its end at {}", range.end, self.size());

@@ -1,30 +1,32 @@
-//! Tells the user of transfers that take longer than two seconds, of waits and of servers that fail.
+//! Tells the user about transfers that take longer than two seconds, about waits and about failing
+//! servers.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// What a transfer may take without a word.
+/// Time that a transfer may take before the user is told.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The time between two words.
+/// Time between two messages.
 pub(super) const PAUSE: Duration = Duration::from_secs(10);
 
 static OBSERVER: RwLock<Option<fn(&str)>> = RwLock::new(None);
 
-/// Sets who is told of slow transfers and long waits; without one nobody is.
+/// Sets the observer of slow transfers and long waits; without an observer there are no messages.
 pub fn set_observer(observer: fn(&str)) {
     *OBSERVER.write().expect("no holder of the observer panics") = Some(observer);
 }
 
-/// Tells of a wait that begins.
+/// Reports a wait that begins.
 pub(super) fn tell(word: &str) {
     if let Some(observer) = *OBSERVER.read().expect("no holder of the observer panics") {
         observer(word);
     }
 }
 
-/// Tells of something that takes long or fails. Much may at once, where a server is away, and for one
-/// reason: one word in a while is enough, and while a server is away it is of that.
+/// Reports an operation that takes long or fails. When a server is away, many operations may fail
+/// at once for the same reason: one message per pause is enough, and while a server is away the
+/// message is about the server.
 pub(super) fn tell_of_trouble(word: &str) {
     static LAST: Mutex<Option<Instant>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,14 +37,14 @@ pub(super) fn tell_of_trouble(word: &str) {
     }
 }
 
-/// A server that has answered before and is not reached any more.
+/// A server that has answered before and is no longer reachable.
 struct Outage {
     server: String,
     reason: String,
     since: Instant,
-    /// When it was last tried.
+    /// Time of the last attempt.
     tried: Instant,
-    /// How long it is waited for.
+    /// Maximum time to wait for the server.
     longest: Duration,
     is_told: bool,
 }
@@ -55,12 +57,12 @@ impl Outage {
     }
 }
 
-/// The server that is away; the first of them, where several are.
+/// The server that is away; the first one, if there are several.
 #[derive(Default)]
 struct Away(Option<Outage>);
 
 impl Away {
-    /// After so long without a try nobody waits for it any more.
+    /// After this time without an attempt, no operation waits for the server any more.
     const FORGOTTEN: Duration = Duration::from_secs(60);
 
     fn outage(&mut self) -> Option<&mut Outage> {
@@ -81,7 +83,7 @@ impl Away {
         }
     }
 
-    /// The word on an outage that was told of and has ended.
+    /// The message about the end of an outage that was reported.
     fn reached(&mut self, server: &str) -> Option<String> {
         let ended = self.0.take_if(|outage| outage.server == server)?;
         let seconds = ended.since.elapsed().as_secs();
@@ -94,18 +96,18 @@ fn away() -> MutexGuard<'static, Away> {
     AWAY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a server that was reached before is away, of which users are told: nobody else needs to say that work
-/// waits.
+/// Whether a server that was reached before is away. The user has been told of the outage, so other
+/// code need not report that work is waiting.
 pub fn is_cut_off() -> bool {
     away().outage().is_some()
 }
 
-/// Notes that a server is away.
+/// Records that a server is away.
 pub(super) fn lost(server: &str, reason: String, longest: Duration) {
     away().lost(server, reason, longest);
 }
 
-/// Notes that a server answers.
+/// Records that a server answers.
 pub(super) fn reached(server: &str) {
     let word = away().reached(server);
     if let Some(word) = word {
@@ -113,7 +115,7 @@ pub(super) fn reached(server: &str) {
     }
 }
 
-/// A transfer under way.
+/// A transfer in progress.
 pub(super) struct Transfer {
     what: String,
     total: Option<u64>,
@@ -121,12 +123,12 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// Starts one: `fetching gs://b/x` of so many bytes.
+    /// Starts a transfer, such as `fetching gs://b/x`, of `total` bytes if known.
     pub(super) fn new(what: String, total: Option<u64>) -> Self {
         Self { what, total, next_word: Instant::now() + PATIENCE }
     }
 
-    /// Notes that so many bytes are through.
+    /// Records that `bytes` bytes have been transferred.
     pub(super) fn reached(&mut self, bytes: u64) {
         let now = Instant::now();
         if now < self.next_word {

@@ -1,4 +1,4 @@
-//! Files being written: on disk, not merely in the page cache, once finished.
+//! Files that are being written: when finished, they are on disk, not only in the page cache.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -8,8 +8,8 @@ use super::error::StorageError;
 use super::path::Path;
 use super::remote::Upload;
 
-/// A file being written. [`FileWriter::finish`] makes it durable; without it, what was written may
-/// be lost or cut when the machine fails, and elsewhere is never seen.
+/// A file that is being written. [`FileWriter::finish`] makes the file durable; otherwise its bytes
+/// may be lost or truncated when the machine fails, and a remote file never becomes visible.
 pub struct FileWriter {
     path: Path,
     sink: Sink,
@@ -34,8 +34,8 @@ impl FileWriter {
         &self.path
     }
 
-    /// Writes everything out without waiting for the disk, which begins: for one file of many that
-    /// [`Path::sync_tree`] makes durable together.
+    /// Writes all bytes and starts writing them to disk, without waiting: for one of many files
+    /// that [`Path::sync_tree`] makes durable together.
     pub fn close(self) -> Result<(), StorageError> {
         match self.sink {
             Sink::Disk(mut file) => {
@@ -47,7 +47,7 @@ impl FileWriter {
         }
     }
 
-    /// Writes everything out and waits until the disk has it.
+    /// Writes all bytes and waits until they are on disk.
     pub fn finish(self) -> Result<(), StorageError> {
         match self.sink {
             Sink::Disk(mut file) => {
@@ -58,12 +58,12 @@ impl FileWriter {
         }
     }
 
-    /// As [`FileWriter::finish`], for a process that another may have taken the place of: it is written only
-    /// if `allowed` when it begins and when it is done, and what was changed in between is not replaced,
-    /// however late the bytes arrive.
+    /// Like [`FileWriter::finish`], for a process that another process may replace: the file is
+    /// written only if `allowed` succeeds at the beginning and at the end, and changes in between
+    /// are not overwritten, however late the bytes arrive.
     ///
     /// # Errors
-    /// Those of `allowed`, and as [`FileWriter::finish`].
+    /// Errors of `allowed`, and those of [`FileWriter::finish`].
     pub fn finish_while<E: From<StorageError>>(
         self,
         allowed: &dyn Fn() -> Result<(), E>,

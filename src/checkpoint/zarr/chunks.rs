@@ -1,20 +1,20 @@
-//! Where chunks lie in an array.
+//! Computes the positions of chunks in an array.
 
 use std::ops::Range;
 
 /// T5X's desired size of a chunk in bytes.
 const CHUNK_BYTES: usize = 64 << 20;
 
-/// The chunk shape that T5X chooses: it divides the shape evenly and holds at most 64 MiB.
+/// Returns the chunk shape that T5X chooses: it divides the shape evenly and holds at most 64 MiB.
 /// Source: `_choose_chunk_shape` of T5X's `checkpoints.py`.
 pub fn choose_chunks(shape: &[usize], element_bytes: usize) -> Vec<usize> {
     divide(shape, CHUNK_BYTES / element_bytes)
 }
 
-/// Steps the largest dimension, the first of equals, down to its next smaller divisor until the
-/// chunk is small enough.
+/// Replaces the largest dimension (the first if several are equal) by its next smaller divisor,
+/// until the chunk is small enough.
 fn divide(shape: &[usize], max_elements: usize) -> Vec<usize> {
-    // An empty dimension has no divisor, and zarr no empty chunk.
+    // An empty dimension has no divisor, but zarr needs chunks that are not empty.
     let mut chunks: Vec<usize> = shape.iter().map(|&size| size.max(1)).collect();
     let num_elements =
         |chunks: &[usize]| chunks.iter().fold(1, |n: usize, &size| n.saturating_mul(size));
@@ -26,14 +26,14 @@ fn divide(shape: &[usize], max_elements: usize) -> Vec<usize> {
     chunks
 }
 
-/// The largest divisor of a number that is less than another.
+/// The largest divisor of `number` that is less than `than`.
 fn smaller_divisor(number: usize, than: usize) -> usize {
     let small = (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor));
     let all = small.flat_map(|divisor| [divisor, number / divisor]);
     all.filter(|divisor| *divisor < than).max().expect("one divides everything")
 }
 
-/// One contiguous run of elements that a part of an array and a chunk share.
+/// A contiguous run of elements that a part of an array and a chunk share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The first element in the part.
@@ -44,7 +44,7 @@ pub struct Run {
     pub length: usize,
 }
 
-/// Every index of a box of indices, in C order; a box without dimensions has one.
+/// Returns every index of a box of indices, in C order; a box without dimensions has one index.
 pub fn indices(ranges: Vec<Range<usize>>) -> impl Iterator<Item = Vec<usize>> + Send {
     let first = ranges.iter().map(|range| range.start).collect();
     let next = (!ranges.iter().any(Range::is_empty)).then_some(first);
@@ -61,7 +61,8 @@ pub fn indices(ranges: Vec<Range<usize>>) -> impl Iterator<Item = Vec<usize>> + 
     })
 }
 
-/// The parts of an array that its chunks hold, in C order; those at the edges end with the array.
+/// Returns the parts of an array that its chunks hold, in C order; chunks at the edges end with the
+/// array.
 pub fn parts(shape: &[usize], chunks: &[usize]) -> Vec<Vec<Range<usize>>> {
     let range =
         |((i, chunk), size): ((usize, &usize), &usize)| i * chunk..((i + 1) * chunk).min(*size);
@@ -78,20 +79,20 @@ pub fn chunks_of(part: &[Range<usize>], chunks: &[usize]) -> Vec<Range<usize>> {
     part.iter().zip(chunks).map(of).collect()
 }
 
-/// The runs that one chunk and a part of the array share, in C order, as long as can be: one for a
-/// chunk that is a slab.
+/// Returns the runs that one chunk and a part of the array share, in C order and as long as
+/// possible: a single run for a chunk that is a slab.
 pub fn runs(part: &[Range<usize>], chunks: &[usize], index: &[usize]) -> impl Iterator<Item = Run> {
     let rank = part.len();
     let sizes: Vec<usize> = part.iter().map(Range::len).collect();
     let chunks = chunks.to_vec();
     let starts: Vec<usize> = (0..rank).map(|d| index[d] * chunks[d]).collect();
-    // What is shared, counted from the start of the array.
+    // The shared range, counted from the start of the array.
     let shared: Vec<Range<usize>> = (0..rank)
         .map(|d| part[d].start.max(starts[d])..part[d].end.min(starts[d] + chunks[d]))
         .collect();
     let (in_part, in_chunk): (Vec<usize>, Vec<usize>) =
         (0..rank).map(|d| (shared[d].start - part[d].start, shared[d].start - starts[d])).unzip();
-    // Inner dimensions that part and chunk both span entirely are one run.
+    // Inner dimensions that the part and the chunk both span completely form one run.
     let is_whole = |d: &usize| shared[*d].len() == sizes[*d] && shared[*d].len() == chunks[*d];
     let inner = (0..rank).rev().take_while(is_whole).count();
     let split = (rank - inner).saturating_sub(1);
@@ -106,7 +107,7 @@ pub fn runs(part: &[Range<usize>], chunks: &[usize], index: &[usize]) -> impl It
     })
 }
 
-/// Fills a run where its chunk was left out.
+/// Writes the fill value into a run whose chunk is missing.
 pub(super) fn fill_run(run: Run, fill: &[u8], data: &mut [u8]) {
     let start = run.in_part * fill.len();
     let place = &mut data[start..start + run.length * fill.len()];
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn chunks_follow_the_rule_of_t5x() {
-        // From T5X's own `_choose_chunk_shape`.
+        // Expected values from T5X's own `_choose_chunk_shape`.
         for (shape, max_elements, expected) in [
             (&[10, 12][..], 120, &[10, 12][..]),
             (&[10, 12], 60, &[10, 6]),
@@ -127,7 +128,7 @@ mod tests {
             (&[7, 7], 7, &[1, 7]),
             (&[], 1, &[]),
             (&[32128, 768], 16 << 20, &[16064, 768]),
-            // A prime number of rows, which would take hours to count down.
+            // A prime number of rows, for which counting down would take hours.
             (&[1_099_511_627_689], 1 << 20, &[1]),
         ] {
             assert_eq!(divide(shape, max_elements), expected, "{shape:?}");

@@ -1,4 +1,4 @@
-//! How the bytes of a chunk are packed.
+//! Packs and unpacks the bytes of a chunk.
 
 use std::io::{self, Cursor, Read, Write};
 
@@ -8,13 +8,13 @@ use flate2::write::GzEncoder;
 use super::blosc;
 use super::error::invalid;
 
-/// The largest window that a zstd frame may ask for: 2 GiB, what `zstd --long=31` writes.
+/// Maximum window of a zstd frame as a power of two: 2 GiB, as `zstd --long=31` writes.
 const ZSTD_WINDOW_LOG: u32 = 31;
 
-/// What packed bytes may take beyond the unpacked ones, where they are held as a whole.
+/// Maximum bytes by which packed data may exceed the unpacked data, when they are held as a whole.
 const OVERHEAD_BYTES: u64 = 1 << 20;
 
-/// One step from a chunk to the bytes of its file.
+/// One encoding step from a chunk to the bytes of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
     Gzip,
@@ -26,10 +26,10 @@ pub enum Codec {
     Crc32c,
 }
 
-/// How the chunks of a checkpoint are compressed when it is written.
+/// The compression of chunks in a written checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
     /// gzip, at a level from 0 to 9.
     Gzip(u32),
@@ -38,14 +38,14 @@ pub enum Compression {
 }
 
 impl Default for Compression {
-    /// What T5X writes.
+    /// T5X's compression.
     fn default() -> Self {
         Self::Gzip(1)
     }
 }
 
-/// Undoes the steps, last first. What comes out is not checked to be of `max_bytes`; what must be
-/// held as a whole on the way is refused beyond them.
+/// Undoes the steps, last first. The output is not checked to have `max_bytes`; an intermediate
+/// result that must be held as a whole is refused if it is larger.
 pub fn decoded(
     source: Box<dyn Read + Send>,
     codecs: &[Codec],
@@ -60,7 +60,7 @@ fn undo(
     max_bytes: usize,
 ) -> io::Result<Box<dyn Read + Send>> {
     Ok(match codec {
-        // Not `MultiGzDecoder`: what follows the first member is no part of a chunk.
+        // Not `MultiGzDecoder`: bytes after the first gzip member are not part of a chunk.
         Codec::Gzip => Box::new(GzDecoder::new(source)),
         Codec::Zlib => Box::new(ZlibDecoder::new(source)),
         Codec::Zstd => {
@@ -93,7 +93,7 @@ fn bounded(source: Box<dyn Read + Send>, max_bytes: usize) -> io::Result<Vec<u8>
     }
 }
 
-/// zstd says of damage that something else went wrong.
+/// A zstd reader that reports damage as invalid data; zstd itself reports it as another error.
 struct ZstdReader<R: io::BufRead>(zstd::stream::read::Decoder<'static, R>);
 
 impl<R: io::BufRead> Read for ZstdReader<R> {
@@ -106,7 +106,7 @@ impl<R: io::BufRead> Read for ZstdReader<R> {
 }
 
 impl Compression {
-    /// Writes what `write` yields, compressed.
+    /// Writes the bytes from `write`, compressed.
     pub(super) fn encode(
         self,
         out: &mut dyn Write,
@@ -127,7 +127,7 @@ impl Compression {
         }
     }
 
-    /// numcodecs' name and the level; `None` for none.
+    /// numcodecs' name and the level; `None` for no compression.
     pub(in crate::checkpoint) fn id_and_level(self) -> Option<(&'static str, i64)> {
         match self {
             Self::None => None,

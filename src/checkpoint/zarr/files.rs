@@ -1,28 +1,28 @@
-//! Where the files of an array lie: in a folder, or as entries of a store that is itself in files.
+//! Locates the files of an array: in a folder, or as entries of a store that is itself in files.
 
 use std::io::{self, Cursor, Read};
 use std::sync::Arc;
 
 use crate::storage::{Path, StorageError};
 
-/// Parts of files that are no larger are read at once.
+/// Parts of files up to this size are read at once.
 const SMALL_BYTES: u64 = 8 << 20;
 
-/// The files of one array by their names.
+/// The files of one array by name.
 pub trait Files: Sync {
-    /// Where a file lies; `None` if it is known not to be there.
+    /// Location of a file; `None` if the file is known to be missing.
     fn place(&self, name: &str) -> Option<Place>;
 
-    /// What errors call a file: its path relative to the checkpoint.
+    /// Name of a file in errors: its path relative to the checkpoint.
     fn shown(&self, name: &str) -> String;
 }
 
-/// Where the bytes of one file of an array lie.
+/// Location of the bytes of one file of an array.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// A file of its own.
+    /// A separate file.
     File(Path),
-    /// A file of its own whose size and CRC-32C are known.
+    /// A separate file whose size and CRC-32C are known.
     Checked { file: Path, bytes: u64, crc32c: u32 },
     /// A part of a larger file.
     Slice { file: Path, offset: u64, length: u64 },
@@ -31,7 +31,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Opens it for reading from its start.
+    /// Opens the bytes for reading from the start.
     pub fn open(&self) -> Result<Box<dyn Read + Send>, StorageError> {
         Ok(match self {
             Self::File(path) => Box::new(io::BufReader::with_capacity(1 << 18, path.open()?)),
@@ -50,7 +50,7 @@ impl Place {
         })
     }
 
-    /// The number of bytes.
+    /// Number of bytes.
     pub fn size(&self) -> Result<u64, StorageError> {
         match self {
             Self::File(file) | Self::Checked { file, .. } => file.size(),
@@ -59,7 +59,7 @@ impl Place {
         }
     }
 
-    /// The part of it that begins at `offset`; `None` where it reaches behind the end of `size` bytes.
+    /// The part that begins at `offset`; `None` if it extends beyond the end at `size` bytes.
     pub fn part(&self, size: u64, offset: u64, length: u64) -> Option<Self> {
         offset.checked_add(length).filter(|end| *end <= size)?;
         Some(match self {
@@ -76,8 +76,8 @@ impl Place {
     }
 }
 
-/// Compares a file with its checksum while it is read. The last bytes are handed out only if all of them
-/// are those that were written.
+/// A reader that compares a file with its checksum. It returns the last bytes only if all bytes are
+/// unchanged.
 struct Checking<R> {
     inner: R,
     left: u64,
@@ -93,7 +93,7 @@ impl<R> Checking<R> {
 
 impl<R: Read> Read for Checking<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // Summed while the processor still has it at hand.
+        // The bytes are summed while they are still in the processor's cache.
         let end = buffer.len().min(1 << 20);
         let length = self.inner.read(&mut buffer[..end])?;
         self.found = crc32c::crc32c_append(self.found, &buffer[..length]);
@@ -115,7 +115,7 @@ impl<R: Read> Read for Checking<R> {
 
 /// A folder with one file for each chunk.
 pub struct Folder<'a> {
-    /// The checkpoint in which it lies.
+    /// The checkpoint that contains the folder.
     pub checkpoint: &'a Path,
     /// The folder.
     pub dir: Path,

@@ -1,35 +1,35 @@
-//! What an array says of itself, in zarr's version 2 (`.zarray`) or 3 (`zarr.json`).
+//! The metadata of an array, in zarr's version 2 (`.zarray`) or 3 (`zarr.json`).
 
 use serde_json::Value;
 
 use super::codec::Codec;
 use crate::checkpoint::array::{DType, cast_floats, is_plausible, num_bytes};
 
-/// What a chunk may take that is larger than its whole array.
+/// Maximum size in bytes of a chunk that is larger than its whole array.
 const LONE_CHUNK_BYTES: usize = 256 << 20;
 
-/// What the index of a shard says of one chunk: offset and length.
+/// Bytes per chunk in the index of a shard: offset and length.
 const INDEX_ENTRY_BYTES: usize = 16;
 
-/// What is needed to find and read the chunks.
+/// The metadata needed to find and read the chunks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metadata {
     pub dtype: DType,
     pub shape: Vec<usize>,
-    /// The shape of what is packed as one.
+    /// The shape of a chunk.
     pub chunks: Vec<usize>,
-    /// From the bytes of a chunk to those of its file.
+    /// The steps from the bytes of a chunk to those of its file.
     pub codecs: Vec<Codec>,
-    /// Which dimension of the array each stored dimension is; `None`: stored in C order.
+    /// The array's dimension for each stored dimension; `None`: stored in C order.
     pub order: Option<Vec<usize>>,
     pub keys: Keys,
-    /// The bytes of one element that a missing chunk consists of; `None`: it must not be missing.
+    /// The bytes of an element of a missing chunk; `None`: chunks must not be missing.
     pub fill: Option<Vec<u8>>,
-    /// Where several chunks share a file.
+    /// The layout of files that several chunks share.
     pub shards: Option<Shards>,
 }
 
-/// How the files of chunks are named: `1.2`, `1/2` or `c/1/2`.
+/// The naming of chunk files: `1.2`, `1/2` or `c/1/2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
     pub has_prefix: bool,
@@ -37,7 +37,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The file of these indices.
+    /// The name of the file with these indices.
     pub fn file_name(self, index: &[usize]) -> String {
         let prefix = self.has_prefix.then(|| "c".to_string());
         let numbers = index.iter().map(usize::to_string);
@@ -49,27 +49,27 @@ impl Keys {
     }
 }
 
-/// Files of several chunks and an index: offset and length of each.
+/// The layout of files of several chunks with an index: offset and length of each chunk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shards {
-    /// Chunks in a file along each dimension.
+    /// Number of chunks in a file in each dimension.
     pub counts: Vec<usize>,
     pub index_at_end: bool,
     /// Whether a CRC-32C follows the index.
     pub has_checksum: bool,
 }
 
-/// Why metadata cannot be used.
+/// Reasons why metadata cannot be used.
 #[derive(Debug)]
 pub enum Refusal {
-    /// It is not what any writer writes.
+    /// The metadata are not valid.
     Damaged(String),
-    /// It is valid, but nothing that is read here.
+    /// The metadata are valid, but not supported here.
     Unsupported(String),
 }
 
 impl Metadata {
-    /// Checks that an array of these sizes can be.
+    /// Checks that an array of these sizes is possible.
     pub(super) fn check(&self, file: &str) -> Result<(), Refusal> {
         let (chunks, shape) = (&self.chunks, &self.shape);
         if chunks.len() != shape.len() || chunks.contains(&0) {
@@ -92,7 +92,7 @@ impl Metadata {
         }
     }
 
-    /// Checks that the index of a shard has a size.
+    /// Checks that the index of a shard has a valid size.
     fn check_shards(&self, file: &str) -> Result<(), Refusal> {
         let Some(Shards { counts, .. }) = &self.shards else { return Ok(()) };
         let bytes = counts.iter().try_fold(INDEX_ENTRY_BYTES, |bytes, n| bytes.checked_mul(*n));
@@ -102,18 +102,18 @@ impl Metadata {
         }
     }
 
-    /// The bytes of one chunk, unpacked.
+    /// Number of bytes of one unpacked chunk.
     pub fn chunk_bytes(&self) -> usize {
         num_bytes(&self.chunks, self.dtype).expect("checked when parsed")
     }
 
-    /// Whether a chunk can only be unpacked as a whole; others pass through memory in pieces.
+    /// Whether a chunk can only be unpacked as a whole; other chunks are streamed through memory.
     pub fn unpacks_whole_chunks(&self) -> bool {
         let is_whole = |codec: &Codec| matches!(codec, Codec::Blosc | Codec::Crc32c);
         self.order.is_some() || self.codecs.iter().any(is_whole)
     }
 
-    /// Behind which element of a chunk in C order none is of the array: chunks at the edges are padded.
+    /// End of the array's elements in a chunk in C order: chunks at the edges are padded.
     pub fn elements_end(&self, index: &[usize]) -> usize {
         let sizes = index.iter().zip(&self.chunks).zip(&self.shape);
         let last = sizes
@@ -122,7 +122,7 @@ impl Metadata {
     }
 }
 
-/// The type of that name in either version; an error says what was found.
+/// Returns the type with this name in either version; an error describes the name.
 pub fn read_dtype(value: &Value, from_name: fn(&str) -> Option<DType>) -> Result<DType, Refusal> {
     let name = value.as_str().unwrap_or_default();
     from_name(name).ok_or_else(|| {
@@ -135,7 +135,8 @@ pub fn read_dtype(value: &Value, from_name: fn(&str) -> Option<DType>) -> Result
     })
 }
 
-/// TensorStore writes `null`: chunks are then always there. Others fill with zeros or numbers.
+/// Returns the fill value. TensorStore writes `null`: no chunk is missing then. Other writers fill
+/// with zeros or numbers.
 pub fn read_fill(value: &Value, dtype: DType) -> Result<Option<Vec<u8>>, Refusal> {
     let refused = || Refusal::Unsupported(format!("fill value {value}"));
     if value.is_null() {

@@ -1,11 +1,11 @@
-//! Zarr arrays: those of version 2 that TensorStore writes for T5X, a folder with `.zarray` and one
-//! file a chunk, and those of version 3 that newer Orbax writes.
+//! Zarr arrays: of version 2, which TensorStore writes for T5X as a folder with `.zarray` and one
+//! file per chunk, and of version 3, which newer Orbax writes.
 //!
 //! Reads any chunking, also padded edge chunks and shards, the common compressors, and parts of
-//! arrays, by several threads. Writes version 2 in chunks that divide the shape evenly. Beside what was asked
-//! for, buffers are held alone, however large the chunks; only blosc, a checksum of the whole chunk and
-//! other orders than C need the chunk, and share a budget (`room.rs`). (The crate `zarrs` cannot open
-//! TensorStore's bfloat16.)
+//! arrays, in several threads. Writes version 2 in chunks that divide the shape evenly. Besides the
+//! requested elements only buffers are in memory, however large the chunks are; only blosc, a
+//! checksum of the whole chunk and orders other than C need the whole chunk, and share a budget
+//! (`room.rs`). (The crate `zarrs` cannot open TensorStore's bfloat16.)
 
 mod blosc;
 mod chunk;

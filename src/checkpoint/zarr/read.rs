@@ -1,4 +1,4 @@
-//! From files to an array or a part of one.
+//! Reads an array, or a part of an array, from its files.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -14,22 +14,22 @@ use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::parallel;
 use crate::storage::{Path, StorageError};
 
-/// A chunk that is not there has this offset and length in the index of its shard.
+/// Offset and length of a missing chunk in the index of its shard.
 const ABSENT: u64 = u64::MAX;
 
-/// An array that can be read: its metadata and where its files lie. `checkpoint` is named in errors.
+/// A readable array: its metadata and the location of its files. `checkpoint` is named in errors.
 pub struct Zarr<'a> {
     pub checkpoint: &'a Path,
     pub files: &'a dyn Files,
     pub metadata: &'a Metadata,
-    /// Where chunks that are read in part are kept for the next one; `None`: nowhere.
+    /// Store of partly read chunks for later parts; `None`: such chunks are not kept.
     pub begun: Option<&'a Begun>,
 }
 
-/// Bytes of metadata at most.
+/// Maximum size of the metadata in bytes.
 const MAX_METADATA: u64 = 1 << 20;
 
-/// Reads the metadata of an array, of whichever version is there.
+/// Reads the metadata of an array, in the version that exists.
 pub fn metadata(checkpoint: &Path, files: &dyn Files) -> Result<Metadata, CheckpointError> {
     for name in Metadata::FILES {
         let Some(place) = files.place(name) else { continue };
@@ -63,7 +63,7 @@ pub fn metadata(checkpoint: &Path, files: &dyn Files) -> Result<Metadata, Checkp
     ))
 }
 
-/// A file of several chunks; `None` for one that was left out.
+/// A file of several chunks; `None` if it is missing.
 type Shard = Option<Arc<OpenShard>>;
 
 struct OpenShard {
@@ -74,7 +74,7 @@ struct OpenShard {
 }
 
 impl Zarr<'_> {
-    /// Checks that the array is what another file says it is.
+    /// Checks that the type and shape agree with those in another file.
     pub fn check(&self, dtype: DType, shape: &[usize]) -> Result<(), CheckpointError> {
         if (self.metadata.dtype, &self.metadata.shape[..]) == (dtype, shape) {
             return Ok(());
@@ -94,8 +94,8 @@ impl Zarr<'_> {
         self.read_part(&all)
     }
 
-    /// Reads what lies in these ranges of the dimensions: only chunks that share elements with them
-    /// are opened. Panics where a range lies outside.
+    /// Reads the elements within these ranges of the dimensions: only chunks that share elements
+    /// with the ranges are opened. Panics when a range lies outside the array.
     pub fn read_part(&self, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
         let (dtype, array_shape) = (self.metadata.dtype, &self.metadata.shape);
         assert_eq!(part.len(), array_shape.len(), "one range for each dimension");
@@ -121,7 +121,7 @@ impl Zarr<'_> {
         Ok(Array { dtype, shape, data })
     }
 
-    /// Reads the chunks of one band of the part, which lies in `data`.
+    /// Reads the chunks of one band of the part into `data`.
     fn read_band(
         &self,
         part: &[Range<usize>],
@@ -133,7 +133,7 @@ impl Zarr<'_> {
             match self.place(&index, shards)? {
                 (_, Some(place)) => self.read_chunk(&index, &place, runs, data)?,
                 (is_listed, None) => {
-                    // An index of chunks that says so is enough for a chunk to be left out.
+                    // If an index omits the chunk explicitly, the fill value may be missing.
                     let fill = self.metadata.fill.as_ref();
                     if !is_listed && fill.is_none() {
                         return Err(self.missing(&index));
@@ -147,7 +147,7 @@ impl Zarr<'_> {
         Ok(())
     }
 
-    /// Where a chunk lies; `None` for one that was left out, and whether an index says so.
+    /// Returns the location of a chunk, `None` if it is missing, and whether an index lists it.
     fn place(
         &self,
         index: &[usize],
@@ -226,7 +226,7 @@ impl Zarr<'_> {
         self.damaged(&self.metadata.keys.file_name(index), "is missing")
     }
 
-    /// A file that should be there and is not, or not whole, is damage.
+    /// Reports a missing or incomplete file as damage.
     pub(super) fn place_error(&self, name: &str, error: StorageError) -> CheckpointError {
         match error {
             error if error.is_not_found() => self.damaged(name, &format!("is missing: {error}")),
@@ -239,13 +239,14 @@ impl Zarr<'_> {
         }
     }
 
-    /// Decoders report damage as invalid input or an early end; the rest is the disk's fault.
+    /// Converts an error of reading a chunk; decoders report damage as invalid input or an early
+    /// end.
     pub(super) fn read_error(&self, name: &str, error: io::Error) -> CheckpointError {
         read_error(self.checkpoint, &self.files.shown(name), error)
     }
 }
 
-/// Damage, as far as whoever decodes or checks tells; the rest is the disk's fault.
+/// Reports damage that a decoder or checksum found; other errors are errors of the disk.
 fn read_error(checkpoint: &Path, file: &str, error: io::Error) -> CheckpointError {
     let damaged = |what: &str| CheckpointError::damaged(checkpoint, format!("`{file}` {what}"));
     match error.kind() {
@@ -257,19 +258,20 @@ fn read_error(checkpoint: &Path, file: &str, error: io::Error) -> CheckpointErro
     }
 }
 
-/// Whether so much could be had. What is had is given back: pages come only with what is read.
+/// Whether so much memory is available. The allocation is freed at once: memory pages are only used
+/// as data are read.
 fn fits_memory(bytes: usize) -> bool {
     Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
 }
 
-/// Cuts a part of an array where chunks meet along its first dimension, so that the bytes of each band
-/// can be filled on their own.
+/// Cuts a part of an array at the chunk boundaries of its first dimension, so that the bytes of
+/// each band can be filled independently.
 struct Bands<'d> {
-    /// What is left of the part.
+    /// The remaining part.
     part: Vec<Range<usize>>,
-    /// The size of chunks along the first dimension; `None` for a scalar.
+    /// The size of chunks in the first dimension; `None` for a scalar.
     chunk: Option<usize>,
-    /// The bytes of what is left.
+    /// The bytes of the remaining part.
     rest: &'d mut [u8],
 }
 
@@ -298,7 +300,7 @@ impl<'d> Iterator for Bands<'d> {
 mod tests {
     use super::*;
 
-    /// Says that each shard lies in a file that ends sooner.
+    /// Files in which each shard is shorter than its index claims.
     struct Cut(Path, u64);
 
     impl Files for Cut {

@@ -2,19 +2,19 @@
 
 use std::sync::{Condvar, Mutex};
 
-/// The bytes of all such chunks at a time; a larger one is held alone.
+/// Maximum bytes of all such chunks at a time; a larger chunk is unpacked alone.
 const BUDGET_BYTES: usize = 512 << 20;
 
 pub(super) static ROOM: Room = Room::new(BUDGET_BYTES);
 
-/// Bytes that are given out and come back.
+/// A budget of bytes that are reserved and returned.
 pub(super) struct Room {
     budget: usize,
     held: Mutex<usize>,
     changed: Condvar,
 }
 
-/// Bytes that come back when this is dropped.
+/// Reserved bytes, which are returned when this value is dropped.
 pub(super) struct Held<'a> {
     room: &'a Room,
     bytes: usize,
@@ -25,8 +25,8 @@ impl Room {
         Self { budget, held: Mutex::new(0), changed: Condvar::new() }
     }
 
-    /// Waits until there is room for so many bytes, or nothing else is held. Who holds some must not ask
-    /// for more: it would wait for itself.
+    /// Waits until `bytes` bytes are free, or nothing else is reserved. A thread must not reserve
+    /// twice: it would wait for itself.
     pub(super) fn hold(&self, bytes: usize) -> Held<'_> {
         let is_full = |held: &mut usize| *held > 0 && held.saturating_add(bytes) > self.budget;
         let held = self.held.lock().expect("no holder of the room panics");

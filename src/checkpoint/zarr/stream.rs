@@ -1,5 +1,5 @@
-//! The unpacked bytes of one chunk from its first to its last, of which only a buffer is held: a chunk of
-//! Orbax's may be a whole array of gigabytes.
+//! Streams the unpacked bytes of one chunk from start to end with only a buffer in memory: a chunk
+//! of Orbax may be a whole array of gigabytes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,16 +8,16 @@ use std::sync::Mutex;
 
 use super::error::invalid;
 
-/// What is unpacked at a time where runs are short.
+/// Number of bytes unpacked at a time when runs are short.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// Chunks that are left open at a time at most: each has a file, and what its decoder holds.
+/// Maximum number of chunks left open: each has an open file and the state of its decoder.
 const MAX_BEGUN: usize = 16;
 
 /// A chunk that is being unpacked.
 pub(super) struct ChunkStream {
     source: BufReader<Box<dyn Read + Send>>,
-    /// The bytes that are handed out or passed over.
+    /// Number of bytes returned or skipped so far.
     at: usize,
 }
 
@@ -26,7 +26,8 @@ impl ChunkStream {
         Self { source: BufReader::with_capacity(BUFFER_BYTES, source), at: 0 }
     }
 
-    /// Fills `out` with the bytes from `start` on, which lies behind all that was read before.
+    /// Fills `out` with the bytes from `start` on, which must not lie before the bytes already
+    /// read.
     pub(super) fn read_at(&mut self, start: usize, out: &mut [u8]) -> io::Result<()> {
         self.pass_to(start)?;
         self.source.read_exact(out)?;
@@ -34,7 +35,7 @@ impl ChunkStream {
         Ok(())
     }
 
-    /// Passes over what is left of so many bytes. The end of a stream holds its checksum.
+    /// Skips the rest of a chunk of `chunk_bytes` bytes. The end of a stream contains its checksum.
     pub(super) fn finish(mut self, chunk_bytes: usize) -> io::Result<()> {
         self.pass_to(chunk_bytes)?;
         match self.source.read(&mut [0])? {
@@ -43,7 +44,7 @@ impl ChunkStream {
         }
     }
 
-    /// How far it is.
+    /// Number of bytes read so far.
     pub(super) fn at(&self) -> usize {
         self.at
     }
@@ -58,27 +59,28 @@ impl ChunkStream {
     }
 }
 
-/// Large chunks that were read in part, by name. Blocks of an array mostly follow each other, and the next
-/// one goes on where the last one ended: without this each would unpack the chunk from its start.
+/// Partly read large chunks, by name. Blocks of an array usually follow each other, and the next block
+/// continues where the last one ended: otherwise each block would unpack the chunk from its start.
 pub struct Begun {
-    /// Smaller chunks are not kept: all of one is read, and so checked, for any part.
+    /// Smaller chunks are not kept: a part of one reads, and so verifies, the whole chunk.
     min_bytes: usize,
     streams: Mutex<BTreeMap<String, ChunkStream>>,
 }
 
 impl Begun {
-    /// For chunks of so many bytes and more.
+    /// Keeps chunks of at least `min_bytes` bytes.
     pub fn new(min_bytes: usize) -> Self {
         Self { min_bytes, streams: Mutex::default() }
     }
 
-    /// The stream of a chunk, where it has not passed `start` yet.
+    /// Takes the stream of a chunk, unless it has already passed `start`.
     pub(super) fn take(&self, chunk: &str, start: usize) -> Option<ChunkStream> {
         let mut streams = self.streams.lock().expect("no holder of the streams panics");
         streams.remove(chunk).filter(|stream| stream.at() <= start)
     }
 
-    /// Keeps the stream of a chunk of so many bytes for the next part; gives back what is not kept.
+    /// Keeps the stream of a chunk of `chunk_bytes` bytes for the next part; returns a stream that
+    /// is not kept.
     pub(super) fn keep(
         &self,
         chunk: String,

@@ -10,7 +10,7 @@ use crate::checkpoint::array::DType;
 /// The name of the file.
 pub const FILE_NAME: &str = ".zarray";
 
-/// The names of the chunks that we write.
+/// The naming of chunks that Gimlet writes.
 pub const KEYS: Keys = Keys { has_prefix: false, separator: '.' };
 
 /// The file as JSON, keys in TensorStore's order.
@@ -82,7 +82,7 @@ fn read_compressor(json: &CompressorJson) -> Result<Codec, Refusal> {
     }
 }
 
-/// The text of the file that we write, byte for byte that of TensorStore.
+/// The text of the file that Gimlet writes, identical to TensorStore's.
 pub fn to_text(
     dtype: DType,
     shape: &[usize],

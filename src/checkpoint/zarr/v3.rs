@@ -10,8 +10,8 @@ use crate::checkpoint::array::DType;
 /// The name of the file.
 pub const FILE_NAME: &str = "zarr.json";
 
-/// Codecs of one array; writers use four at most. Each is a reader within a reader when a chunk is read,
-/// which takes memory and stack.
+/// Maximum number of codecs of one array; writers use at most four. Each codec is a nested reader,
+/// which needs memory and stack.
 const MAX_CODECS: usize = 8;
 
 #[derive(Deserialize)]
@@ -46,7 +46,7 @@ struct KeyEncoding {
 
 type CodecJson = Named<CodecConfiguration>;
 
-/// What any codec may say; each knows some of it.
+/// The union of all codecs' parameters; each codec uses some of them.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct CodecConfiguration {
@@ -183,7 +183,7 @@ fn permutation(order: Option<Vec<usize>>, rank: usize) -> Result<Vec<usize>, Ref
 mod tests {
     use super::*;
 
-    /// As TensorStore writes it for Orbax.
+    /// Metadata that TensorStore writes for Orbax.
     const TENSORSTORE: &str = r#"{"chunk_grid":{"configuration":{"chunk_shape":[6,4]},"name":"regular"},"chunk_key_encoding":{"name":"default"},"codecs":[{"configuration":{"chunk_shape":[3,2],"codecs":[{"configuration":{"endian":"little"},"name":"bytes"},{"configuration":{"checksum":false,"level":3},"name":"zstd"}],"index_codecs":[{"configuration":{"endian":"little"},"name":"bytes"},{"name":"crc32c"}]},"name":"sharding_indexed"}],"data_type":"float32","fill_value":0.0,"node_type":"array","shape":[12,4],"zarr_format":3}"#;
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn claims_that_no_machine_can_hold_are_refused() {
         for (from, to) in [
-            // The bytes of the index of a shard, and the elements of the array, overflow.
+            // The bytes of a shard's index, and the elements of the array, overflow.
             ("[6,4]", "[4611686018427387903,4]"),
             ("[6,4]", "[0,4]"),
             ("[12,4]", "[0,2305843009213693951]"),

@@ -1,13 +1,13 @@
-//! The versions of zarr, told apart by the names of their files.
+//! Distinguishes the versions of zarr by the names of their files.
 
 use super::metadata::{Metadata, Refusal};
 use super::{v2, v3};
 
 impl Metadata {
-    /// The files that hold it, one for each version of zarr.
+    /// The metadata files, one for each version of zarr.
     pub const FILES: [&'static str; 2] = [v2::FILE_NAME, v3::FILE_NAME];
 
-    /// Reads the text of the file of that name.
+    /// Parses the text of the file with this name.
     pub fn parse(file: &str, text: &[u8]) -> Result<Self, Refusal> {
         let parsed = if file == v2::FILE_NAME { v2::parse(text) } else { v3::parse(text) };
         let metadata = parsed.map_err(|refusal| match refusal {
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     impl Metadata {
-        /// Why a text is refused in which one thing stands in the place of another.
+        /// Returns the reason for refusing a text in which `from` is replaced by `to`.
         pub fn refusal(file: &str, text: &str, from: &str, to: &str) -> String {
             match Self::parse(file, text.replace(from, to).as_bytes()) {
                 Err(Refusal::Damaged(reason) | Refusal::Unsupported(reason)) => reason,

@@ -1,4 +1,4 @@
-//! From an array to a folder.
+//! Writes an array into a folder.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -8,15 +8,15 @@ use super::codec::Compression;
 use super::v2;
 use crate::checkpoint::array::{Array, ArrayView, DType, cast_floats};
 
-/// Elements that are cast at a time: the only copy that a cast makes.
+/// Number of elements that are cast at a time: the only copy that a cast needs.
 const CAST_ELEMENTS: usize = 1 << 16;
 
-/// Where files of an array go.
+/// The destination of an array's files.
 pub trait Sink {
-    /// What goes wrong.
+    /// Error of the destination.
     type Error;
 
-    /// Whether a file of the folder is there already and need not be written.
+    /// Whether a file of the folder already exists and need not be written.
     fn holds(&self, name: &str) -> bool;
 
     /// Writes one file of the array's folder; `write` is called once.
@@ -27,7 +27,7 @@ pub trait Sink {
     ) -> Result<(), Self::Error>;
 }
 
-/// How an array is stored.
+/// The storage layout of an array.
 pub struct Layout<'a> {
     /// The type to which floats are rounded.
     pub dtype: DType,
@@ -52,8 +52,8 @@ impl Layout<'_> {
     }
 }
 
-/// Writes the chunks of the part of an array that begins at `start`, which is a chunk's, and ends as some
-/// chunk does. With the first part comes what describes the array.
+/// Writes the chunks of a part of an array. The part begins at `start`, the start of a chunk, and
+/// ends at the end of a chunk. The first part also writes the metadata.
 pub fn write<S: Sink>(
     sink: &S,
     (start, array): (&[usize], ArrayView<'_>),
@@ -76,11 +76,11 @@ pub fn write<S: Sink>(
     Ok(())
 }
 
-/// What yields the part of an array that lies in ranges of its dimensions.
+/// A function that returns the part of an array within ranges of its dimensions.
 pub type ReadPart<'a, E> = dyn FnMut(&[Range<usize>]) -> Result<Array, E> + 'a;
 
-/// As [`write()`], of an array that `read` yields chunk by chunk, so that it is never held as a whole. Chunks
-/// that are there already are not read.
+/// Like [`write()`], for an array that `read` returns chunk by chunk, so that the whole array is
+/// never in memory. Chunks that already exist are not read.
 pub fn write_parts<S: Sink, E: From<S::Error>>(
     sink: &S,
     layout: &Layout<'_>,

@@ -1,4 +1,4 @@
-//! Short answers of servers, read to their end, and what servers say of a failure.
+//! Reads short answers of servers completely, and the servers' descriptions of failures.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use object_store::client::{HttpError, HttpErrorKind, HttpResponse, HttpResponseB
 use super::failure::said;
 use super::limits::limits;
 
-/// What is read of an answer that says what went wrong, in bytes.
+/// Maximum number of bytes that are read of an error answer.
 const LONGEST_ERROR: usize = 64 << 10;
 
-/// The longest answer that is held as a whole, in bytes. A page of a listing has at most 1000 names of 1 KiB
-/// each, and what else comes whole is no larger; files are read by ranges, however large.
+/// Maximum number of bytes of an answer that is held as a whole. A page of a listing has at most 1000 names
+/// of 1 KiB each, and other such answers are no larger; files are read by ranges, whatever their size.
 const LONGEST: usize = 64 << 20;
 
-/// An answer that `object_store` has no kind of error for, kept as it came.
+/// An answer for which `object_store` has no kind of error, kept unchanged.
 #[derive(Clone, Debug)]
 pub(super) struct Answered {
     /// The HTTP status.
     pub status: u16,
-    /// The server's words, or nothing.
+    /// The server's message; may be empty.
     pub said: String,
-    /// How long the server asks to wait.
+    /// Time that the server asks to wait.
     pub retry_after: Option<Duration>,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Answered {
 impl std::error::Error for Answered {}
 
 impl Answered {
-    /// Reads what the answer says, or as much of it as anyone would.
+    /// Reads the answer's message, up to a limit.
     pub(super) async fn read(response: HttpResponse) -> Self {
         let status = response.status().as_u16();
         let header = |name: &str| {
@@ -62,7 +62,7 @@ impl Answered {
         let from_header = header("x-error-message");
         let mut body = Vec::new();
         let reading = read_up_to(LONGEST_ERROR, response.into_body(), &mut body);
-        // What came until then may say it.
+        // The part received so far may contain the message.
         let _ = tokio::time::timeout(limits().stall, reading).await;
         Self {
             status,
@@ -72,7 +72,7 @@ impl Answered {
     }
 }
 
-/// Reads a short answer to its end, as long as its bytes keep coming.
+/// Reads a short answer completely, as long as its bytes keep coming.
 pub(super) async fn whole(response: HttpResponse) -> Result<HttpResponse, HttpError> {
     let (parts, body) = response.into_parts();
     let mut bytes = Vec::new();
@@ -88,7 +88,7 @@ pub(super) async fn whole(response: HttpResponse) -> Result<HttpResponse, HttpEr
     }
 }
 
-/// Adds what comes to `bytes`, and stops where they are more than `most`.
+/// Appends received bytes to `bytes`, and stops when there are more than `most`.
 async fn read_up_to(
     most: usize,
     body: HttpResponseBody,
@@ -105,8 +105,8 @@ async fn read_up_to(
     Ok(())
 }
 
-/// The failure in an answer that began as a success: Amazon's store does so where it copies, joins or
-/// removes objects.
+/// The failure in an answer that began as a success: Amazon's store sends such answers when it
+/// copies, joins or removes objects.
 fn hidden_failure(body: &[u8]) -> Option<Answered> {
     let text = std::str::from_utf8(body).ok().filter(|text| text.contains("<Error>"))?;
     let is_temporary =
@@ -114,7 +114,7 @@ fn hidden_failure(body: &[u8]) -> Option<Answered> {
     is_temporary.then(|| Answered { status: 503, said: said(text), retry_after: None })
 }
 
-/// The error of a server that says nothing.
+/// The error for a server that does not answer.
 pub(super) fn late() -> HttpError {
     let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
     HttpError::new(HttpErrorKind::Timeout, late)

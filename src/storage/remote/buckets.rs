@@ -1,5 +1,5 @@
-//! Buckets as each provider's standard environment describes them. Without credentials there they
-//! are read as public, and no metadata server is asked.
+//! Opens buckets as each provider's standard environment describes them. Without credentials there,
+//! buckets are read as public, and no metadata server is contacted.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::storage::credentials::{Credentials, missing_profile, profile, variabl
 
 /// The bucket of a path such as `gs://NAME/...`.
 pub(super) fn bucket(scheme: &str, name: &str) -> Result<Bucket, Failure> {
-    // Building a store may start what renews its credentials.
+    // Building a store may start a task that renews its credentials.
     let _entered = runtime().enter();
     if let Some(missing) = (scheme == "s3").then(missing_profile).flatten() {
         return Err(Failure::Permanent(missing));
@@ -37,7 +37,7 @@ fn google(name: &str, connector: Connector, anonymous: bool) -> Built {
         .with_bucket_name(name)
         .with_retry(once())
         .with_http_connector(connector);
-    // As Google's own client libraries name the server of their tests.
+    // Google's own client libraries use this variable for the address of a test server.
     if let Some(endpoint) = variable("STORAGE_EMULATOR_HOST") {
         let has_scheme = endpoint.contains("://");
         let endpoint = if has_scheme { endpoint } else { format!("http://{endpoint}") };
@@ -83,7 +83,7 @@ fn azure(name: &str, connector: Connector, anonymous: bool) -> Built {
 
 type Built = object_store::Result<Arc<dyn ObjectStore>>;
 
-/// What a key of Amazon's file sets.
+/// The setting for a key of Amazon's file.
 fn setting((key, value): (String, String)) -> Option<(AmazonS3ConfigKey, String)> {
     let key = match &key[..] {
         "aws_access_key_id" => AmazonS3ConfigKey::AccessKeyId,
@@ -95,12 +95,12 @@ fn setting((key, value): (String, String)) -> Option<(AmazonS3ConfigKey, String)
     Some((key, value))
 }
 
-/// `object_store` makes each request once: see [`Connector`].
+/// `object_store` makes each request only once: see [`Connector`].
 fn once() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
 
-/// Why there is no such store, in terms of what the user can set.
+/// Describes why the store cannot be built, in terms of the user's settings.
 fn reason(scheme: &str, error: &object_store::Error) -> String {
     let hint = match scheme {
         "az" if variable("AZURE_STORAGE_ACCOUNT_NAME").is_none() => {

@@ -29,17 +29,18 @@ pub(super) fn runtime() -> &'static Runtime {
     })
 }
 
-/// Waits for what a store does.
+/// Waits for a store's operation.
 pub(super) fn wait<T>(future: impl Future<Output = T>) -> T {
     runtime().block_on(future)
 }
 
-/// The shared client; certificates are loaded with the first use.
+/// The shared client; certificates are loaded on first use.
 pub(super) fn client() -> Result<HttpClient, Failure> {
     static CLIENT: OnceLock<Result<HttpClient, String>> = OnceLock::new();
     let made = CLIENT.get_or_init(|| {
         let _entered = runtime().enter();
-        // Time limits are ours: whole requests last as long as their bytes keep coming.
+        // Gimlet has its own time limits: whole requests may last as long as their bytes keep
+        // coming.
         let options = ClientOptions::new()
             .with_allow_http(true)
             .with_timeout_disabled()
@@ -51,15 +52,15 @@ pub(super) fn client() -> Result<HttpClient, Failure> {
     made.clone().map_err(|reason| Failure::Permanent(format!("no HTTP client: {reason}")))
 }
 
-/// Gives every store the shared client. How often a request is made is decided in one place, [`retry`],
-/// and never by `object_store`, which knows no `Retry-After`.
+/// Gives every store the shared client. The number of attempts is decided only in [`retry`], never
+/// by `object_store`, which does not support `Retry-After`.
 ///
 /// [`retry`]: super::retry
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Connector {
-    /// Requests are made once: who has them made asks again.
+    /// Requests are made once: the caller retries.
     Once,
-    /// Requests are made as often as it takes, for what `object_store` does in several.
+    /// Requests are retried here, for operations that `object_store` performs in several requests.
     Patient,
 }
 
@@ -76,7 +77,7 @@ impl HttpConnector for Connector {
     }
 }
 
-/// A client that asks again.
+/// A client that retries.
 #[derive(Debug)]
 struct Patient {
     once: HttpClient,
@@ -85,7 +86,7 @@ struct Patient {
 impl Patient {
     async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let uri = request.uri();
-        // Without its query, which may be signed.
+        // The query is omitted, because it may contain a signature.
         let asked = format!("{}{}", uri.host().unwrap_or_default(), uri.path());
         let mut backoff = Backoff::new(limits(), &asked);
         loop {

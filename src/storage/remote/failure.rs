@@ -1,4 +1,4 @@
-//! What a server's answer means: ask again, give up, or tell the user what to set.
+//! Interprets a server's answer: retry, give up, or tell the user what to set.
 
 use std::error::Error;
 use std::fmt;
@@ -8,52 +8,52 @@ use object_store::client::{HttpError, HttpErrorKind};
 
 use super::answer::Answered;
 
-/// Why an attempt failed, before anyone knows which path and operation it was for.
+/// The reason why an attempt failed, before its path and operation are added.
 #[derive(Debug)]
 pub(in crate::storage) enum Failure {
     /// Nothing is there.
     NotFound,
-    /// The server wants other credentials; what it said, or nothing.
+    /// The server requires other credentials; the server's message may be empty.
     Denied(String),
-    /// A range behind the end was asked for.
+    /// The requested range begins after the end of the file.
     PastEnd,
-    /// The file is no longer the one that was opened; found at this byte.
+    /// The file has changed since it was opened; detected at this byte.
     Changed(u64),
-    /// The file was there when it was opened, and is no more; found at this byte.
+    /// The file was removed after it was opened; detected at this byte.
     Vanished(u64),
-    /// It may go better the next time.
+    /// A retry may succeed.
     Temporary {
-        /// What happened.
+        /// Description of the failure.
         reason: String,
-        /// How long the server asks to wait.
+        /// Time that the server asks to wait.
         wait: Option<Duration>,
         /// Whether a server was reached.
         contact: Contact,
     },
-    /// It was asked for as often as it may be.
+    /// The maximum number of attempts was made.
     GivenUp(GivenUp),
-    /// Asking again gives the same.
+    /// A retry would fail in the same way.
     Permanent(String),
-    /// The bytes that came are not those that the store has a sum of.
+    /// The received bytes do not have the store's checksum.
     Damaged(String),
     /// The file is not in the state that a conditional write expects.
     Conflict,
-    /// The place has no such operation; what to do instead.
+    /// The storage does not support the operation; the text names an alternative.
     Unsupported(String),
 }
 
-/// How far an attempt came.
+/// The connection that an attempt achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::storage) enum Contact {
-    /// A server answered, or was silent.
+    /// A server was reached, whether it answered or not.
     Made,
-    /// No server was reached, where one has answered this process before.
+    /// No server was reached, but this server has answered this process before.
     Lost,
-    /// No server was reached, nor ever before.
+    /// No server was reached, and this server has never answered.
     Never,
 }
 
-/// That a server is not reached which has answered before.
+/// The error of a server that cannot be reached but has answered before.
 #[derive(Debug)]
 pub(super) struct Lost(pub HttpError);
 
@@ -69,12 +69,12 @@ impl Error for Lost {
     }
 }
 
-/// What a request came to that was made again and again.
+/// The result of a request that was retried and still failed.
 #[derive(Clone, Debug)]
 pub(in crate::storage) struct GivenUp {
-    /// What happened, and how often.
+    /// Description of the failure, and the number of attempts.
     pub reason: String,
-    /// No server was reached, nor ever before.
+    /// Whether the server was never reached.
     pub unreachable: bool,
 }
 
@@ -91,7 +91,7 @@ impl Failure {
         Self::Temporary { reason: reason.into(), wait: None, contact: Contact::Made }
     }
 
-    /// What an answer other than success means.
+    /// Interprets an answer other than success.
     pub(super) fn of_answer(answered: &Answered) -> Self {
         match answered.status {
             404 | 410 => Self::NotFound,
@@ -111,7 +111,7 @@ impl Failure {
         }
     }
 
-    /// What a request of our own that failed means.
+    /// Interprets the failure of one of Gimlet's own requests.
     pub(super) fn of_request(error: &HttpError) -> Self {
         match error.source().and_then(|source| source.downcast_ref::<Answered>()) {
             Some(answered) => Self::of_answer(answered),
@@ -119,7 +119,7 @@ impl Failure {
         }
     }
 
-    /// What a request that brought no answer, or not all of it, means.
+    /// Interprets the failure of a request without an answer, or with an incomplete answer.
     fn of_transport(error: &HttpError) -> Self {
         let reason = cause(error);
         match error.kind() {
@@ -170,7 +170,7 @@ impl From<object_store::Error> for Failure {
     }
 }
 
-/// What the system or TLS said; the error itself says only "error sending request".
+/// The message of the system or of TLS; the error itself only says "error sending request".
 pub(super) fn cause(error: &HttpError) -> String {
     let mut deepest: &dyn Error = error;
     while let Some(source) = deepest.source() {
@@ -179,7 +179,7 @@ pub(super) fn cause(error: &HttpError) -> String {
     deepest.to_string()
 }
 
-/// The words for a human in a bucket's XML or JSON error, on one line.
+/// The readable message in a bucket's XML or JSON error, on one line.
 pub(super) fn said(body: &str) -> String {
     let between = |start: &str, end: &str| {
         let rest = &body[body.find(start)? + start.len()..];

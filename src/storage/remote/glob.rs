@@ -1,5 +1,5 @@
-//! Patterns over places that only list folders: a folder is listed where a part of the pattern needs
-//! it, and all below it only for `**`.
+//! Matches patterns in stores that can only list folders: a folder is listed when a component of
+//! the pattern needs it, and everything below only for `**`.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use super::store::{Depth, Found};
 use super::{Remote, join};
 use crate::storage::pattern::{Below, Part, Pattern};
 
-/// Folders that are listed at once.
+/// Number of folders that are listed at once.
 const AT_ONCE: usize = 8;
 
-/// The names below the folder that match a pattern that does not climb, relative to it; the folder itself is the empty
-/// name.
+/// Returns the names below the folder that match a pattern without `..`, relative to the folder;
+/// the folder itself is the empty name.
 pub(super) async fn expand(folder: &Remote, pattern: &Pattern) -> Result<Vec<String>, Failure> {
     let mut found = vec![String::new()];
     for (index, part) in pattern.parts.iter().enumerate() {
@@ -43,7 +43,7 @@ pub(super) async fn expand(folder: &Remote, pattern: &Pattern) -> Result<Vec<Str
     Ok(found)
 }
 
-/// One listing of a folder, and the names that are taken from it.
+/// The listing of a folder, and the part of the pattern that selects names from it.
 struct Step<'a> {
     parts: &'a [Part],
     depth: Depth,
@@ -74,7 +74,7 @@ async fn one(folder: &Remote, base: &str, step: &Step<'_>) -> Result<Vec<String>
     Ok(kept.map(|(name, _)| join(base, name)).collect())
 }
 
-/// What a listing names and the folders that the files lie in, with the listed folder itself where it holds anything.
+/// Returns the listed names and the folders that contain them, including the listed folder if it is not empty.
 fn with_folders(listed: &[Found]) -> BTreeMap<&str, bool> {
     let mut named = BTreeMap::new();
     for found in listed {
@@ -85,7 +85,7 @@ fn with_folders(listed: &[Found]) -> BTreeMap<&str, bool> {
     named
 }
 
-/// Those of the names that are there.
+/// Returns the names that exist.
 async fn kept(
     folder: &Remote,
     names: Vec<String>,

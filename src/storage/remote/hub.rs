@@ -19,22 +19,22 @@ const IN_PATH: &AsciiSet =
 /// A repository at a revision.
 pub(super) struct Hub {
     place: Place,
-    /// Whether the owner of `place` is itself the repository, as in `hf://datasets/squad/plain_text`.
+    /// Whether the owner in `place` is itself the repository, as in `hf://datasets/squad/plain_text`.
     ownerless: OnceLock<bool>,
 }
 
-/// What a path says before the file: the first words may be owner and name, or an old name alone.
+/// The part of a path before the file: the first words may be owner and name, or only an old name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// `datasets/`, `spaces/`, or nothing for models.
     kind: &'static str,
     owner: String,
-    /// Nothing where the path ends before it, or gives the revision already.
+    /// `None` if the path ends before the name, or the revision follows the owner.
     name: Option<String>,
     revision: String,
 }
 
-/// An entry of a folder, as the hub lists it.
+/// An entry of a folder in the hub's listing.
 #[derive(Deserialize)]
 struct Entry {
     #[serde(rename = "type")]
@@ -45,7 +45,7 @@ struct Entry {
 }
 
 impl Place {
-    /// Splits what follows `hf://` into the repository and the path in it.
+    /// Splits the text after `hf://` into the repository and the path in the repository.
     pub(super) fn parse(rest: &str) -> Option<(Self, String)> {
         let kinds = [("datasets/", "datasets/"), ("spaces/", "spaces/"), ("models/", "")];
         let prefixed =
@@ -61,7 +61,7 @@ impl Place {
         }
         let mut revision = revision.unwrap_or("main").to_string();
         if revision == "refs" {
-            // `refs/convert/parquet` and `refs/pr/7` are understood without `%2F`.
+            // `refs/convert/parquet` and `refs/pr/7` are accepted without `%2F`.
             let mut words = rest.splitn(3, '/');
             let [kind, name] = [words.next()?, words.next()?];
             revision = format!("refs%2F{kind}%2F{name}");
@@ -79,7 +79,7 @@ impl Place {
     }
 }
 
-/// `NAME@REVISION`; slashes of a revision are written `%2F`.
+/// Splits `NAME@REVISION`; slashes of a revision are written `%2F`.
 fn with_revision(word: &str) -> (&str, Option<&str>) {
     match word.split_once('@') {
         Some((name, revision)) => (name, Some(revision)),
@@ -117,7 +117,7 @@ impl Hub {
         self.ownerless.get() == Some(&true)
     }
 
-    /// The path in the repository: an old name has no owner, and the path starts one word earlier.
+    /// The path in the repository: an old name has no owner, so the path starts one word earlier.
     fn key(&self, key: &str) -> String {
         match &self.place.name {
             Some(name) if self.is_ownerless() && key.is_empty() => name.clone(),
@@ -126,7 +126,7 @@ impl Hub {
         }
     }
 
-    /// Whether a refusal came of an old name without owner, which is known from now on.
+    /// Whether a refusal was caused by an old name without an owner, which is then remembered.
     async fn was_ownerless(&self, failure: &Failure) -> Result<bool, Failure> {
         let refused = matches!(failure, Failure::NotFound | Failure::Denied(_));
         if !refused || self.place.name.is_none() || self.ownerless.get().is_some() {
@@ -139,7 +139,7 @@ impl Hub {
         let is_ownerless = match answer {
             Ok(_) => true,
             Err(Failure::NotFound | Failure::Denied(_)) => false,
-            // Not known: the next request asks again.
+            // The kind of name is still unknown: the next request checks again.
             Err(failure) => return Err(failure),
         };
         Ok(*self.ownerless.get_or_init(|| is_ownerless))
@@ -153,7 +153,7 @@ impl Hub {
             let page = retry(limits(), &url, || page(&url, token.as_deref())).await;
             let (entries, following) = match page {
                 Ok(page) => page,
-                // Folders live by their files; there is none of that name.
+                // A folder exists only through its files; there is no such folder.
                 Err(Failure::NotFound) => return Ok(found),
                 Err(failure) => return Err(explained(failure)),
             };
@@ -176,7 +176,7 @@ impl Entry {
     }
 }
 
-/// One page of a listing, and where the next is.
+/// Fetches one page of a listing, and the address of the next page.
 async fn page(url: &str, token: Option<&str>) -> Result<(Vec<Entry>, Option<String>), Failure> {
     let response = web::get(url, token, None).await?;
     let next = web::header(&response, "link").and_then(next_link);
@@ -190,15 +190,15 @@ async fn page(url: &str, token: Option<&str>) -> Result<(Vec<Entry>, Option<Stri
     Ok((entries, next))
 }
 
-/// The address of `rel="next"` in a Link header.
+/// The address with `rel="next"` in a Link header.
 fn next_link(header: &str) -> Option<String> {
     let link = header.split(',').find(|link| link.contains("rel=\"next\""))?;
     let (_, rest) = link.split_once('<')?;
     Some(rest.split_once('>')?.0.to_string())
 }
 
-/// The same page of the hub that was asked: mirrors pass on links to the original, and the token goes
-/// to no other server, whatever an answer names.
+/// Converts a link to the hub that was asked: mirrors pass on links to the original, and the token
+/// is sent to no other server, whatever an answer says.
 fn at_endpoint(link: &str) -> Result<String, Failure> {
     match link.find("/api/") {
         Some(at) => Ok(format!("{}{}", endpoint(), &link[at..])),
@@ -208,7 +208,7 @@ fn at_endpoint(link: &str) -> Result<String, Failure> {
     }
 }
 
-/// The hub's address, or that of a mirror.
+/// The address of the hub or of a mirror.
 fn endpoint() -> String {
     let endpoint = variable("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".to_string());
     endpoint.trim_end_matches('/').to_string()
@@ -221,7 +221,8 @@ fn token() -> Option<String> {
     (!token.is_empty()).then_some(token)
 }
 
-/// The hub also refuses what does not exist, lest private names be told.
+/// Explains a refusal: the hub also refuses paths that do not exist, so that private names stay
+/// hidden.
 fn explained(failure: Failure) -> Failure {
     match failure {
         Failure::Denied(said) => {

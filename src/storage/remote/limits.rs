@@ -1,30 +1,31 @@
-//! How patient and how greedy reading from elsewhere is.
+//! Limits on waiting and on memory for remote reading.
 
 use std::sync::{OnceLock, RwLock};
 use std::time::Duration;
 
 use crate::storage::credentials::variable;
 
-/// How long to wait for servers and for other processes, how often to ask again, and how much to read ahead.
+/// Times to wait for servers and for other processes, the number of retries, and the amount of data
+/// to read ahead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
-    /// A server that sends nothing for this long is asked anew.
+    /// A request is retried when the server sends nothing for this long.
     pub stall: Duration,
-    /// How often in a row a request may fail without a byte of progress.
+    /// Maximum number of consecutive failures without a byte of progress.
     pub tries: u32,
     /// The pause before the second try; each further pause is twice as long.
     pub first_pause: Duration,
-    /// The longest pause that grows this way.
+    /// The maximum pause.
     pub longest_pause: Duration,
-    /// Bytes that one request asks for.
+    /// Number of bytes per request.
     pub part_size: u64,
-    /// Requests of one reader that run ahead of the one being read.
+    /// Number of requests of one reader ahead of the request being read.
     pub parts_ahead: usize,
-    /// A server that has answered before and is not reached any more is waited for this long.
+    /// Time to wait for a server that has answered before and is no longer reachable.
     pub outage: Duration,
-    /// A lease whose holder was not heard of for this long may be taken.
+    /// A lease may be taken over when its holder was silent for this long.
     pub lease: Duration,
-    /// A growing file is sent at most once in this time.
+    /// Minimum time between two uploads of a growing file.
     pub growing_pause: Duration,
 }
 
@@ -44,18 +45,18 @@ impl Default for Limits {
     }
 }
 
-/// The environment variable for the seconds that a server which is not reached any more is waited for.
+/// The environment variable with the seconds to wait for a server that is no longer reachable.
 pub const OUTAGE_VARIABLE: &str = "GIMLET_OUTAGE_SECS";
 
-/// What it is by default.
+/// Default of this time.
 const OUTAGE: Duration = Duration::from_secs(300);
 
 static LIMITS: RwLock<Option<Limits>> = RwLock::new(None);
 
-/// Sets the process-wide limits; files that are open keep theirs.
+/// Sets the process-wide limits; open files keep their limits.
 ///
 /// # Panics
-/// Where a limit is 0, except for `parts_ahead`.
+/// If a limit is 0, except for `parts_ahead`.
 pub fn set_limits(limits: Limits) {
     assert!(limits.tries > 0 && limits.part_size > 0 && !limits.stall.is_zero());
     *LIMITS.write().expect("no holder of the limits panics") = Some(limits);
@@ -66,10 +67,10 @@ pub(in crate::storage) fn limits() -> Limits {
     set.unwrap_or_else(|| Limits { outage: outage().unwrap_or(OUTAGE), ..Limits::default() })
 }
 
-/// How long the environment has servers waited for.
+/// The time to wait for unreachable servers, from the environment.
 ///
 /// # Errors
-/// The text, where it is not a number of seconds.
+/// The text, if it is not a number of seconds.
 pub(super) fn outage() -> Result<Duration, String> {
     static GIVEN: OnceLock<Result<Duration, String>> = OnceLock::new();
     let read = || match variable(OUTAGE_VARIABLE) {

@@ -1,6 +1,6 @@
-//! Files that lie elsewhere: buckets, the hub, the web. The only folder that knows `object_store` and
-//! tokio; what leaves it is synchronous. Reading retries and goes on where a transfer was cut
-//! ([`stream`]); a place is connected to when it is first touched, never by parsing.
+//! Remote files: buckets, the hub, the web. Only this module uses `object_store` and tokio; its
+//! interface is synchronous. Reading retries and continues an interrupted transfer ([`stream`]); a
+//! store is contacted on first use, never by parsing.
 
 mod answer;
 mod buckets;
@@ -44,13 +44,13 @@ use futures::TryStreamExt;
 use store::{Depth, Store};
 pub(super) use store::{Found, Version};
 
-/// The environment variable that keeps the process off the network.
+/// The environment variable that disables the network for the process.
 pub const OFFLINE_VARIABLE: &str = "GIMLET_OFFLINE";
 
-/// What a small file has at most, in bytes.
+/// Maximum size of a small file, in bytes.
 const SMALL: u64 = 1 << 16;
 
-/// A file or folder elsewhere.
+/// A remote file or folder.
 #[derive(Clone)]
 pub(super) struct Remote {
     path: Path,
@@ -60,7 +60,7 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// Finds the store of a remote path; nothing is asked of it yet.
+    /// Finds the store of a remote path, without contacting the store.
     pub(super) fn connect(path: &Path) -> Result<Self, StorageError> {
         static STORES: Mutex<Option<HashMap<String, Arc<dyn Store>>>> = Mutex::new(None);
         let is_on = |name| variable(name).is_some_and(|value| value != "0");
@@ -110,7 +110,7 @@ impl Remote {
         Ok(Self { path: path.clone(), store, key, deadline: None })
     }
 
-    /// The same file, of which small requests fail when they have no answer by then.
+    /// The same file, but small requests fail if they have no answer before `deadline`.
     pub(super) fn until(&self, deadline: Instant) -> Self {
         Self { deadline: Some(deadline), ..self.clone() }
     }
@@ -121,7 +121,7 @@ impl Remote {
         Stream::open(self, offset..u64::MAX).map_err(|e| StorageError::of_failure("open", &path, e))
     }
 
-    /// What there is of a range of the file.
+    /// Reads the existing bytes of a range of the file.
     pub(super) fn read(self, range: Range<u64>) -> Result<Vec<u8>, StorageError> {
         let path = self.path.clone();
         let failed = |failure| StorageError::of_failure("read", &path, failure);
@@ -135,7 +135,7 @@ impl Remote {
         Ok(bytes)
     }
 
-    /// The entries of the folder, or all files below it, sorted by name.
+    /// Lists the entries of the folder, or all files below the folder, sorted by name.
     pub(super) fn list(&self, tree: bool) -> Result<Vec<Found>, StorageError> {
         let depth = if tree { Depth::Tree } else { Depth::Children };
         let mut found = self.asked("list", || self.store.list(&self.key, depth))?;
@@ -147,7 +147,7 @@ impl Remote {
         Ok(found)
     }
 
-    /// The names below this folder that match, relative to it.
+    /// Returns the matching names below this folder, relative to the folder.
     pub(super) fn glob(&self, pattern: &Pattern) -> Result<Vec<String>, StorageError> {
         if pattern.climbs() {
             let reason = "a pattern below a remote folder has no `..`".to_string();
@@ -194,7 +194,7 @@ impl Remote {
         self.asked("write", || self.store.put(&self.key, bytes.clone()))
     }
 
-    /// The whole of a small file and the state it is in; `None` where there is none.
+    /// Reads a small file and its state; `None` if the file does not exist.
     pub(super) fn read_state(&self) -> Result<Option<(Vec<u8>, Version)>, StorageError> {
         let read = || async {
             let fetched = self.store.fetch(&self.key, 0..SMALL).await?;
@@ -208,8 +208,8 @@ impl Remote {
         }
     }
 
-    /// Replaces the file where it is in the state `expected`, or makes it where there is none. Yields
-    /// its new state; `None` where it is in another state.
+    /// Replaces the file if it is in the state `expected`, or creates it if it does not exist.
+    /// Returns the new state; `None` if the file is in another state.
     pub(super) fn put_if(
         &self,
         bytes: impl Into<bytes::Bytes>,
@@ -224,7 +224,7 @@ impl Remote {
         }
     }
 
-    /// Whether files can be written here at all; told before anyone computes what to write.
+    /// Checks whether files can be written here, before the caller computes their contents.
     pub(super) fn writable(&self, operation: &'static str) -> Result<(), StorageError> {
         match self.store.writable() {
             Ok(()) => Ok(()),
@@ -247,7 +247,7 @@ impl Remote {
         self.asked("copy", || self.store.copy(&self.key, &to.key))
     }
 
-    /// Copies a file and removes it: stores know no other move.
+    /// Copies a file and removes the original: stores have no other way to move files.
     pub(super) fn rename(&self, to: &Self) -> Result<(), StorageError> {
         if !Arc::ptr_eq(&self.store, &to.store) {
             return Err(self.unsupported("rename", "both names must be in one bucket"));
@@ -265,17 +265,17 @@ impl Remote {
         StorageError::of_failure(operation, &self.path, Failure::Unsupported(remedy.to_string()))
     }
 
-    /// The error of a file that is not what it should be.
+    /// The error of a file whose contents are not valid.
     pub(super) fn unfit(&self, reason: &str) -> StorageError {
         StorageError::of_failure("read", &self.path, Failure::Permanent(reason.to_string()))
     }
 
-    /// The path it was reached by.
+    /// The path that the user gave.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens the file at an offset, in a state that was seen before.
+    /// Opens the file at an offset, if it is in the state `version`.
     pub(super) fn open_state(
         &self,
         offset: u64,
@@ -293,12 +293,12 @@ impl Remote {
         version.map_err(|failure| StorageError::of_failure("look at", &self.path, failure))
     }
 
-    /// Looks at the file, as often as it takes.
+    /// Reads the file's state, with retries.
     async fn stat(&self) -> Result<Version, Failure> {
         retry::retry(limits::limits(), &self.path, || self.store.stat(&self.key)).await
     }
 
-    /// Does something as often as it takes.
+    /// Performs an operation with retries.
     fn asked<T, F>(
         &self,
         operation: &'static str,
@@ -312,7 +312,7 @@ impl Remote {
         result.map_err(|failure| StorageError::of_failure(operation, &self.path, failure))
     }
 
-    /// Tells the user of what takes long.
+    /// Tells the user about operations that take long.
     async fn told<T>(&self, operation: &str, work: impl Future<Output = T>) -> T {
         let (mut work, started) = (pin!(work), Instant::now());
         loop {
@@ -325,7 +325,7 @@ impl Remote {
         }
     }
 
-    /// Waits for what the store does, until the deadline at most.
+    /// Waits for a store's operation, but not after the deadline.
     fn wait<T>(&self, future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         let Some(deadline) = self.deadline else { return client::wait(future) };
         client::wait(async {
@@ -347,7 +347,7 @@ fn make(scheme: &str, rest: &str, place: Option<hub::Place>) -> Result<Arc<dyn S
     })
 }
 
-/// The key of something below a folder.
+/// Joins a folder's key and the name of an entry.
 fn join(folder: &str, name: &str) -> String {
     match (folder, name) {
         ("", name) => name.to_string(),

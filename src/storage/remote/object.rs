@@ -1,4 +1,4 @@
-//! Buckets of any provider, through `object_store`.
+//! Buckets of any provider, accessed through `object_store`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,11 +18,12 @@ use super::sum::Crc32c;
 
 /// A bucket or container.
 pub(super) struct Bucket {
-    /// Makes one attempt a call, which is repeated by the caller: who reads knows the byte reached.
+    /// Makes one attempt per call; the caller retries, because a reader knows its position.
     pub once: Arc<dyn ObjectStore>,
-    /// Repeats single requests: for pages of listings and parts of uploads.
+    /// Retries single requests: for pages of listings and parts of uploads.
     pub patient: Arc<dyn ObjectStore>,
-    /// Without credentials nothing is written: asking would end at a metadata server.
+    /// Whether there are no credentials. Nothing is written then: a request would contact a
+    /// metadata server.
     pub anonymous: bool,
 }
 
@@ -72,7 +73,7 @@ impl Store for Bucket {
             let prefix = parse(folder)?;
             let first =
                 self.patient.list(Some(&prefix)).next().await.transpose().map_err(listed)?;
-            // The bucket itself is there, whatever it holds.
+            // The bucket itself exists, whatever its contents.
             Ok(first.is_some() || folder.is_empty())
         })
     }
@@ -144,7 +145,8 @@ impl Store for Bucket {
     }
 }
 
-/// A listing finds nothing where there is no such folder; only a bucket can be missing.
+/// Converts the error of a listing: a missing folder gives an empty listing, so only a bucket can
+/// be missing.
 fn listed(error: object_store::Error) -> Failure {
     match error.into() {
         Failure::NotFound => Failure::Permanent("there is no such bucket".to_string()),
@@ -164,12 +166,12 @@ fn version(got: &GetResult) -> Version {
         e_tag: meta.e_tag.clone(),
         modified: Some(SystemTime::from(meta.last_modified)),
         generation: meta.version.clone(),
-        // From the client, which sees the headers.
+        // Set by the client, which sees the headers.
         crc32c: got.extensions.get::<Crc32c>().copied(),
     }
 }
 
-/// What follows the folder; nothing for the folder itself.
+/// The rest of a key after the folder; `None` for the folder itself.
 fn relative(folder: &str, key: &str) -> Option<String> {
     let rest = match folder {
         "" => key,
@@ -178,7 +180,8 @@ fn relative(folder: &str, key: &str) -> Option<String> {
     (!rest.is_empty()).then(|| rest.to_string())
 }
 
-/// Consoles mark folders by empty objects, whose names end in a slash that the key has lost.
+/// Removes folder markers: consoles mark folders by empty objects, whose names end in a slash that
+/// the key has lost.
 fn without_markers(mut found: Vec<Found>) -> Vec<Found> {
     let mut folders = std::collections::HashSet::new();
     for file in &found {

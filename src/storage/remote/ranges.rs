@@ -1,4 +1,4 @@
-//! A file elsewhere, read at positions: footers, indices, columns.
+//! Reads a remote file at any position: footers, indices, columns.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use super::limits::limits;
 use super::stream::{Source, pump};
 use crate::storage::error::StorageError;
 
-/// Ranges that are asked for at once.
+/// Maximum number of ranges that are requested at once.
 const AT_ONCE: usize = 4;
 
-/// A file elsewhere at one state: ranges of another are an error.
+/// A remote file in one state: ranges of another state are an error.
 pub(in crate::storage) struct RemoteRanges {
     source: Arc<Source>,
     size: u64,
 }
 
 impl RemoteRanges {
-    /// Looks at the file.
+    /// Reads the file's state.
     pub(in crate::storage) fn open(remote: Remote) -> Result<Self, StorageError> {
         let path = remote.path.clone();
         let version = wait(remote.stat());
@@ -43,7 +43,7 @@ impl RemoteRanges {
         self.size
     }
 
-    /// The bytes of each range, in their order; large ranges are asked for in parts.
+    /// Reads the bytes of each range, in their order; large ranges are requested in parts.
     pub(in crate::storage) fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, Failure> {
         let part_size = self.source.limits.part_size;
         let parts: Vec<(usize, Range<u64>)> = (ranges.iter().enumerate())

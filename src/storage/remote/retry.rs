@@ -1,4 +1,4 @@
-//! Asking again: pauses that double, with jitter so that many hosts do not ask at once.
+//! Retries requests, with pauses that double and jitter so that many hosts do not retry at once.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -8,24 +8,24 @@ use super::failure::{Contact, Failure, GivenUp};
 use super::limits::{Limits, OUTAGE_VARIABLE};
 use crate::storage::slow::{PATIENCE, tell_of_trouble};
 
-/// A server may ask for more patience than this; it gets this.
+/// Maximum wait that is granted to a server.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Tries where no server has ever answered: a wrong name or no network should not take half a minute to
-/// tell.
+/// Number of attempts when no server has ever answered: a wrong name or a missing network should be
+/// reported in less than half a minute.
 const TRIES_TO_CONNECT: u32 = 3;
 
 /// The pauses of one request.
 pub(super) struct Backoff {
     limits: Limits,
-    /// The path or address that is asked for.
+    /// The requested path or address.
     what: String,
     failed: u32,
-    /// Those of them at which no server was reached that had answered before.
+    /// Number of failures in which a server was not reached that had answered before.
     lost: u32,
-    /// When the first of these was, since a server answered.
+    /// Time of the first such failure since a server last answered.
     away_since: Option<Instant>,
-    /// When something last came of it.
+    /// Time of the last progress.
     since: Instant,
 }
 
@@ -35,16 +35,16 @@ impl Backoff {
         Self { limits, what, failed: 0, lost: 0, away_since: None, since }
     }
 
-    /// Something came of it: the next failure counts as the first.
+    /// Records progress: the next failure counts as the first.
     pub(super) fn progressed(&mut self) {
         (self.failed, self.lost, self.away_since) = (0, 0, None);
         self.since = Instant::now();
     }
 
-    /// Pauses before the next try, of which the user is told where it takes long.
+    /// Pauses before the next attempt; the user is told if the wait is long.
     ///
     /// # Errors
-    /// The failure, where a further try cannot help or was made often enough.
+    /// The failure, if a further attempt cannot help or there were enough attempts.
     pub(super) async fn pause(&mut self, failure: Failure) -> Result<(), Failure> {
         let Failure::Temporary { reason, wait, contact } = failure else {
             return Err(failure);
@@ -74,8 +74,8 @@ impl Backoff {
         Ok(())
     }
 
-    /// A server that is away comes back, or it does not, however often it is asked: what counts is the time, and one
-    /// that is back is asked as often as any.
+    /// Whether to give up. For a server that is away, only the elapsed time matters, not the number
+    /// of attempts; after the server is back, the usual number of attempts applies.
     fn is_enough(&mut self, contact: Contact, tries: u32) -> bool {
         if contact == Contact::Lost {
             self.lost += 1;
@@ -93,7 +93,7 @@ impl Backoff {
     }
 }
 
-/// Makes attempts until one succeeds or no further can help.
+/// Makes attempts until one succeeds or further attempts cannot help.
 pub(super) async fn retry<T, F>(
     limits: Limits,
     what: &impl Display,

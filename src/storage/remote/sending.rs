@@ -1,4 +1,4 @@
-//! How long a request may take whose body goes over a link that others share.
+//! Limits the time of a request whose body is sent over a link shared with other requests.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use super::limits::limits;
 
-/// The bytes a second that a link carries at least, for all bodies together.
+/// Minimum bandwidth of a link in bytes per second, for all bodies together.
 const SLOWEST: u64 = 256 << 10;
 
-/// A body of so many bytes takes its share of the link for long.
+/// Minimum size in bytes of a body that occupies its share of the link for a long time.
 const LARGE: u64 = 1 << 20;
 
-/// What all uploads together have under way at most, in bytes: see `MEMORY_KIB` of the uploads.
+/// Maximum number of bytes in transfer for all uploads together: see `MEMORY_KIB` of the uploads.
 const UNDER_WAY: u64 = 256 << 20;
 
-/// Large bodies under way.
+/// Number of large bodies in transfer.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// A large body under way, until it is dropped.
+/// A large body in transfer, until it is dropped.
 struct Large;
 
 impl Large {
@@ -35,9 +35,9 @@ impl Drop for Large {
     }
 }
 
-/// What a server answers to a body of so many bytes, if it does so not much later than the body takes:
-/// `longest` after the time of a slow link, which it shares with as many others as were seen meanwhile. That
-/// a body alone stalls is thus found soon, and none is cut off and sent anew for ever because there are many.
+/// Waits for the answer to a body of `size` bytes, until `longest` after the time that the body needs on a
+/// slow link shared with all other large bodies seen in the meantime. So a stalled single body is detected
+/// soon, and no body is cut off and sent again forever because there are many.
 pub(super) async fn in_time<T>(
     longest: Duration,
     size: u64,
@@ -52,14 +52,14 @@ pub(super) async fn in_time<T>(
         if left.is_zero() {
             return None;
         }
-        // Others may have begun by then.
+        // Other bodies may have begun by then.
         if let Ok(answer) = tokio::time::timeout(left.min(limits().stall), &mut answer).await {
             return Some(answer);
         }
     }
 }
 
-/// The time of a body on a slow link that so many share.
+/// The time that a body needs on a slow link that `sharing` bodies share.
 fn takes(size: u64, sharing: u64) -> Duration {
     let bytes = size.saturating_mul(sharing).min(UNDER_WAY.max(size));
     Duration::from_secs_f64(bytes as f64 / SLOWEST as f64)
@@ -74,7 +74,8 @@ mod tests {
     fn a_body_is_granted_the_time_of_its_share_of_the_link() {
         let seconds = |mebibytes: u64, sharing| takes(mebibytes << 20, sharing).as_secs();
         assert_eq!((seconds(64, 1), seconds(64, 4), seconds(16, 16)), (256, 1024, 1024));
-        // There is memory for no more, and a small one beside large ones is soon missed.
+        // The memory limit allows no more bodies, and a small body beside large ones is soon
+        // considered late.
         assert_eq!((seconds(64, 100), seconds(1, 4)), (1024, 16));
     }
 
@@ -82,7 +83,7 @@ mod tests {
     fn those_that_share_the_link_lengthen_the_time_and_one_alone_is_soon_missed() {
         let granted = Duration::from_millis(1);
         let others: Vec<Large> = (0..1 << 12).map(|_| Large::begin()).collect();
-        // Alone it would have 5 ms.
+        // Without the other bodies, it would have 5 ms.
         let answer = async { tokio::time::sleep(Duration::from_millis(50)).await };
         assert!(wait(in_time(granted, 1 << 10, answer)).is_some());
         drop(others);

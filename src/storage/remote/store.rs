@@ -1,4 +1,4 @@
-//! What every place elsewhere can do, or says that it cannot.
+//! The interface of remote stores; a store may report an operation as unsupported.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -11,26 +11,27 @@ use object_store::MultipartUpload;
 use super::failure::Failure;
 use super::sum::Crc32c;
 
-/// One attempt at something.
+/// One attempt at an operation.
 pub(super) type Attempt<'a, T> = BoxFuture<'a, Result<T, Failure>>;
 
-/// What tells one state of a file from another.
+/// The properties that distinguish one state of a file from another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::storage) struct Version {
-    /// Bytes in the whole file, where the server says so.
+    /// Size of the whole file in bytes, if the server sends it.
     pub size: Option<u64>,
     /// The server's fingerprint.
     pub e_tag: Option<String>,
-    /// When it was last changed.
+    /// Time of the last change.
     pub modified: Option<SystemTime>,
-    /// The number that Google's store gives to each state; conditional writes there go by it.
+    /// The number that Google's store gives to each state; conditional writes there use this
+    /// number.
     pub generation: Option<String>,
-    /// The checksum of the whole file, where the store sends it.
+    /// The checksum of the whole file, if the store sends it.
     pub crc32c: Option<Crc32c>,
 }
 
 impl Version {
-    /// Whether both may be the same state: nothing that both know differs.
+    /// Whether both may be the same state: no property known in both differs.
     pub(super) fn agrees(&self, other: &Self) -> bool {
         fn same<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
             one.is_none() || other.is_none() || one == other
@@ -43,52 +44,52 @@ impl Version {
 
 /// An answer to a request for bytes.
 pub(super) struct Fetched {
-    /// Which state of the file they are of.
+    /// State of the file that the bytes belong to.
     pub version: Version,
-    /// Where in the file they start.
+    /// Offset of the bytes in the file.
     pub start: u64,
-    /// Whether the server gives parts of files; else it sent the whole.
+    /// Whether the server supports ranges; otherwise it sent the whole file.
     pub ranged: bool,
     /// The bytes as they arrive.
     pub bytes: BoxStream<'static, Result<Bytes, Failure>>,
 }
 
-/// How far below a folder to look.
+/// Depth of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// What lies directly in it.
+    /// Direct entries of the folder.
     Children,
-    /// All files below it.
+    /// All files below the folder.
     Tree,
 }
 
-/// Something in a folder.
+/// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::storage) struct Found {
     /// Its path relative to the folder.
     pub name: String,
-    /// The bytes of a file; none for a folder.
+    /// Size of a file in bytes; `None` for a folder.
     pub size: Option<u64>,
 }
 
-/// A bucket, a hub repository or the web. Keys are what follows it in a path, without a first
-/// slash. Each call is one attempt; the caller retries.
+/// A bucket, a hub repository or the web. A key is the rest of the path after the store, without a
+/// leading slash. Each call is one attempt; the caller retries.
 pub(super) trait Store: Send + Sync + 'static {
-    /// Asks for a range of a file, which may reach behind its end.
+    /// Requests a range of a file, which may extend beyond the end of the file.
     fn fetch<'a>(&'a self, key: &'a str, range: Range<u64>) -> Attempt<'a, Fetched>;
 
-    /// Looks at a file without reading it.
+    /// Reads the state of a file without reading its bytes.
     fn stat<'a>(&'a self, key: &'a str) -> Attempt<'a, Version>;
 
-    /// What a folder holds, unsorted; nothing where there is none.
+    /// Lists a folder, unsorted; empty if the folder does not exist.
     fn list<'a>(&'a self, folder: &'a str, depth: Depth) -> Attempt<'a, Vec<Found>>;
 
-    /// Whether anything lies below a folder, which is all there is to a folder.
+    /// Whether any file lies below a folder; a folder exists only through its files.
     fn has_below<'a>(&'a self, folder: &'a str) -> Attempt<'a, bool> {
         Box::pin(async move { Ok(!self.list(folder, Depth::Children).await?.is_empty()) })
     }
 
-    /// Whether the operations below exist here and may be tried.
+    /// Whether the operations below are supported here and may be tried.
     fn writable(&self) -> Result<(), Failure> {
         Err(only_read())
     }
@@ -98,7 +99,8 @@ pub(super) trait Store: Send + Sync + 'static {
         Box::pin(async { Err(only_read()) })
     }
 
-    /// Replaces a file that is in a state, or makes one where there is none; else a conflict.
+    /// Replaces a file that is in the state `_expected`, or creates one if none exists; otherwise a
+    /// conflict.
     fn put_if<'a>(
         &'a self,
         _key: &'a str,
@@ -108,12 +110,12 @@ pub(super) trait Store: Send + Sync + 'static {
         Box::pin(async { Err(only_read()) })
     }
 
-    /// Starts to write a large file, which appears once it is complete.
+    /// Starts writing a large file, which becomes visible when it is complete.
     fn upload<'a>(&'a self, _key: &'a str) -> Attempt<'a, Box<dyn MultipartUpload>> {
         Box::pin(async { Err(only_read()) })
     }
 
-    /// Removes files; those that are not there are no error.
+    /// Removes files; missing files are not an error.
     fn remove(&self, _keys: Vec<String>) -> Attempt<'_, ()> {
         Box::pin(async { Err(only_read()) })
     }
@@ -124,7 +126,7 @@ pub(super) trait Store: Send + Sync + 'static {
     }
 }
 
-/// What every operation that writes fails with, where none can.
+/// The failure of every writing operation on a read-only store.
 fn only_read() -> Failure {
     let remedy = "it can only be read; write to a folder or a bucket (gs://, s3://, az://)";
     Failure::Unsupported(remedy.to_string())

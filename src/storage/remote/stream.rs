@@ -1,5 +1,6 @@
-//! A file elsewhere, read from front to back: ranges are fetched ahead of the reader, as many as its
-//! pace and the memory of all readers allow, and cut or stalled ones go on where they stopped.
+//! Reads a remote file from start to end: ranges are fetched ahead of the reader, as far as its
+//! speed and the memory of all readers allow, and interrupted or stalled ranges continue from where
+//! they stopped.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -21,32 +22,33 @@ use super::store::{Fetched, Version};
 use super::sum::Running;
 use crate::storage::error::StorageError;
 
-/// Memory for what all readers fetch ahead, in KiB. A reader that gets none reads as the bytes come.
+/// Memory for the bytes that all readers fetch ahead, in KiB. A reader without such memory reads
+/// bytes as they arrive.
 const AHEAD_KIB: usize = 256 << 10;
 
-/// Chunks between network and reader, of the range being read.
+/// Number of chunks between network and reader, for the range being read.
 const CHUNKS: usize = 4;
 
-/// A reader that took so much reads on, and is worth reading ahead for.
+/// Number of bytes after which a reader is expected to continue, so that reading ahead is useful.
 const WARM: u64 = 256 << 10;
 
-/// A file elsewhere, being read.
+/// A remote file that is being read.
 pub(in crate::storage) struct Stream {
     source: Arc<Source>,
     parts: VecDeque<Part>,
     chunk: Bytes,
-    /// Where the reader is.
+    /// Offset of the reader.
     position: u64,
     opened_at: u64,
-    /// Where to stop; at the file's end at the latest.
+    /// Offset at which to stop; at most the file's end.
     until: u64,
-    /// The end of the last part that was asked for.
+    /// The end of the last requested part.
     asked: u64,
-    /// Of a file that is read whole, and whose sum the store sends.
+    /// The running checksum of a file that is read completely, if the store sends its checksum.
     sum: Option<Running>,
 }
 
-/// What the parts of a file share.
+/// The state that the parts of a file share.
 pub(super) struct Source {
     pub remote: Remote,
     pub version: Version,
@@ -69,7 +71,7 @@ impl Drop for Part {
 }
 
 impl Stream {
-    /// Asks for the first range, and so learns whether the file is there and how large it is.
+    /// Requests the first range, which shows whether the file exists and its size.
     pub(in crate::storage) fn open(remote: Remote, wanted: Range<u64>) -> Result<Self, Failure> {
         let limits = limits();
         let offset = wanted.start;
@@ -86,7 +88,7 @@ impl Stream {
             Err(Failure::PastEnd) => (None, wait(remote.stat())?, true),
             Err(failure) => return Err(failure),
         };
-        // Without a size the end is where the server stops.
+        // Without a known size, the end is where the server stops.
         let until = version.size.unwrap_or(u64::MAX).min(wanted.end);
         let first = if ranged { range.end.min(until) } else { until };
         let is_whole = offset == 0 && version.size.unwrap_or(u64::MAX) == until;
@@ -108,7 +110,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Whether the file may be in this state.
+    /// Whether the file may be in the state `version`.
     pub(super) fn is_of(&self, version: &Version) -> bool {
         self.source.version.agrees(version)
     }
@@ -119,7 +121,7 @@ impl Stream {
         first: Option<Fetched>,
         memory: Option<OwnedSemaphorePermit>,
     ) {
-        // A part whose memory is granted is fetched to its end before anyone reads it.
+        // A part with granted memory is fetched to its end before it is read.
         let (sender, chunks) = channel(if memory.is_some() { 1 << 20 } else { CHUNKS });
         let pump = pump(self.source.clone(), range.clone(), first, sender);
         let task = runtime().spawn(pump).abort_handle();
@@ -127,7 +129,7 @@ impl Stream {
         self.parts.push_back(Part { range, chunks, task, _memory: memory });
     }
 
-    /// Asks for what follows, where the reader keeps going and memory is left.
+    /// Requests the following parts, if the reader keeps reading and memory is available.
     fn read_ahead(&mut self) {
         let limits = &self.source.limits;
         let (ahead, size) = (limits.parts_ahead, limits.part_size);
@@ -139,14 +141,14 @@ impl Stream {
         }
     }
 
-    /// Compares what was read with the store's sum, at the end of a whole file.
+    /// Compares the bytes with the store's checksum, at the end of a whole file.
     fn check_sum(&self) -> io::Result<()> {
         let checked = self.sum.map_or(Ok(()), |sum| sum.check());
         let path = &self.source.remote.path;
         checked.map_err(|failure| StorageError::of_failure("read", path, failure).into())
     }
 
-    /// The next bytes; nothing at the end.
+    /// Returns the next bytes; `None` at the end.
     fn next_chunk(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {
             self.read_ahead();
@@ -198,7 +200,7 @@ impl Read for Stream {
         if let Some(sum) = &mut self.sum {
             sum.add(&buffer[..count]);
         }
-        // With the last bytes, behind which a reader that knows the size asks for no more.
+        // Checked with the last bytes, because a reader that knows the size does not read further.
         if self.position >= self.until {
             self.check_sum()?;
         }
@@ -206,7 +208,7 @@ impl Read for Stream {
     }
 }
 
-/// Memory for a part, if all readers together leave so much.
+/// Reserves memory for a part, if all readers together leave enough.
 fn grant(bytes: u64) -> Option<OwnedSemaphorePermit> {
     static AHEAD: OnceLock<Arc<Semaphore>> = OnceLock::new();
     let ahead = AHEAD.get_or_init(|| Arc::new(Semaphore::new(AHEAD_KIB)));
@@ -214,7 +216,7 @@ fn grant(bytes: u64) -> Option<OwnedSemaphorePermit> {
     ahead.clone().try_acquire_many_owned(kib).ok()
 }
 
-/// Hands over the bytes of a range, and then the failure that ended it, if one did.
+/// Sends the bytes of a range to the reader, and then the failure that ended it, if any.
 pub(super) async fn pump(
     source: Arc<Source>,
     range: Range<u64>,
@@ -238,7 +240,7 @@ pub(super) async fn pump(
         }
         let Err(failure) = result else { return };
         if let Err(failure) = backoff.pause(failure).await {
-            // Nobody to tell: the reader is gone.
+            // The send fails only if the reader is gone.
             let _ = sender.send(Err(failure)).await;
             return;
         }
@@ -258,7 +260,7 @@ impl Source {
         }
     }
 
-    /// Passes bytes on until the range is complete.
+    /// Passes bytes to the reader until the range is complete.
     async fn hand_over(
         &self,
         mut fetched: Fetched,
@@ -266,7 +268,7 @@ impl Source {
         end: u64,
         sender: &Sender<Result<Bytes, Failure>>,
     ) -> Result<(), Failure> {
-        // A server without ranges starts anew: what is known already is passed over.
+        // A server without ranges starts from the beginning: known bytes are skipped.
         let mut skip = position.saturating_sub(fetched.start);
         while *position < end {
             let next = tokio::time::timeout(self.limits.stall, fetched.bytes.next()).await;

@@ -1,16 +1,17 @@
-//! Checksums that a store keeps of its files, and sends along with their bytes.
+//! Checksums that a store has of its files, and sends with their bytes.
 
 use object_store::client::HttpResponse;
 
 use super::failure::Failure;
 
-/// The CRC-32C of a whole file, as the store knows it.
+/// The CRC-32C of a whole file, according to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::storage) struct Crc32c(u32);
 
 impl Crc32c {
-    /// Google's stores send it with every answer for a file: `x-goog-hash: crc32c=n03x6A==`, which is
-    /// big-endian in Base64. A file that they decompress on the way is not what it is of.
+    /// Reads the checksum that Google's stores send with every answer for a file: `x-goog-hash:
+    /// crc32c=n03x6A==`, which is big-endian in Base64. If the store decompresses a file on the
+    /// way, the checksum does not match the received bytes and is ignored.
     pub(super) fn of_response(response: &HttpResponse) -> Option<Self> {
         let headers = response.headers();
         let encoding = headers.get("x-goog-stored-content-encoding");
@@ -24,16 +25,16 @@ impl Crc32c {
     }
 }
 
-/// Four bytes in Base64 as a big-endian number.
+/// Decodes four bytes in Base64 as a big-endian number.
 fn decode(text: &str) -> Option<u32> {
     const DIGITS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digits = text.strip_suffix("==").filter(|digits| digits.len() == 6)?;
     let add = |sum: u64, digit| Some(sum << 6 | DIGITS.find(digit)? as u64);
-    // 36 bits, of which 32 count.
+    // 36 bits, of which 32 are used.
     digits.chars().try_fold(0, add).map(|bits| (bits >> 4) as u32)
 }
 
-/// The sum of what was read so far of a file that is read from its first byte to its last.
+/// The running checksum of a file that is read from its first byte to its last.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::storage) struct Running {
     expected: Crc32c,
@@ -42,18 +43,18 @@ pub(in crate::storage) struct Running {
 }
 
 impl Running {
-    /// Begins with the first byte.
+    /// Starts before the first byte.
     pub(in crate::storage) fn new(expected: Crc32c) -> Self {
         Self { expected, sum: 0, count: 0 }
     }
 
-    /// Goes on with the next bytes.
+    /// Adds the next bytes.
     pub(in crate::storage) fn add(&mut self, bytes: &[u8]) {
         self.sum = crc32c::crc32c_append(self.sum, bytes);
         self.count += bytes.len() as u64;
     }
 
-    /// Compares behind the last byte.
+    /// Compares the checksum after the last byte.
     pub(in crate::storage) fn check(&self) -> Result<(), Failure> {
         let Self { expected: Crc32c(expected), sum, count } = *self;
         if sum == expected {
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn sums_are_read_from_base64() {
-        // Google's documentation of `x-goog-hash`.
+        // The example of Google's documentation of `x-goog-hash`.
         assert_eq!(decode("n03x6A=="), Some(0x9f4d_f1e8));
         assert_eq!(decode("AAAAAA=="), Some(0));
         for odd in ["n03x6A=", "n03x6A", "n03x6!==", "n03x6AAA"] {

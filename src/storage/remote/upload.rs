@@ -1,5 +1,5 @@
-//! A file being written elsewhere. Small ones go in one request, larger ones in parts; neither is
-//! seen before it is complete. What all uploads together have in memory is bounded.
+//! Writes remote files. Small files are sent in one request, larger ones in parts; neither is
+//! visible before it is complete. The memory of all uploads together is limited.
 
 use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
@@ -18,63 +18,64 @@ use super::store::Version;
 use crate::storage::error::StorageError;
 use crate::storage::slow::Transfer;
 
-/// Bytes of a part; stores take 10,000 parts.
+/// Number of bytes of a part; stores accept 10,000 parts.
 const PART: usize = 16 << 20;
 
-/// Up to this many bytes go in one request where their number is known before: a chunk of an array, of at
-/// most 64 MiB, and what compressing may add to it. A single request can have a condition, and leaves no
-/// parts behind when its process is killed.
+/// Maximum number of bytes of a file of known size that is sent in one request: a chunk of an
+/// array, of at most 64 MiB, and the bytes that compression may add. A single request can have a
+/// condition, and leaves no parts behind when its process is killed.
 const WHOLE: usize = 65 << 20;
 
-/// Parts of one file that are on their way at once.
+/// Maximum number of parts of one file in transfer at once.
 const AT_ONCE: usize = 4;
 
-/// Memory for all parts on their way and all files of known sizes, in KiB.
+/// Memory for all parts in transfer and all files of known sizes, in KiB.
 const MEMORY_KIB: usize = 256 << 10;
 
-/// How often a file is tried to be written while others write it.
+/// Maximum number of attempts to write a file while others write it.
 const TRIES: usize = 5;
 
-/// A file being written elsewhere. Dropped before [`Upload::finish`], it leaves nothing there.
+/// A remote file that is being written. When dropped before [`Upload::finish`], it leaves no file.
 pub(in crate::storage) struct Upload {
     remote: Remote,
     buffer: Vec<u8>,
-    /// What the buffer grows to before it goes in parts.
+    /// Maximum size of the buffer before the file is sent in parts.
     longest: usize,
-    /// That of a buffer whose size was known.
+    /// The memory of a buffer whose size was known.
     memory: Option<OwnedSemaphorePermit>,
     parts: Option<Parts>,
     sent: u64,
     transfer: Transfer,
 }
 
-/// A file that goes in parts.
+/// A file that is sent in parts.
 struct Parts {
     upload: Box<dyn MultipartUpload>,
     sending: JoinSet<object_store::Result<()>>,
 }
 
-/// What a file must be like to be replaced.
+/// The condition for replacing a file.
 #[derive(PartialEq)]
 enum Condition {
-    /// It is not there.
+    /// The file does not exist.
     Absent,
-    /// It is in this state.
+    /// The file is in this state.
     Unchanged(Version),
-    /// The store knows no conditions.
+    /// The store does not support conditions.
     Unknown,
 }
 
 impl Upload {
-    /// Starts with `bytes`; nothing is sent before there is a part's worth.
+    /// Starts a file with `bytes`; nothing is sent before a part is full.
     pub(in crate::storage) fn new(remote: Remote, bytes: Vec<u8>) -> Self {
         let transfer = Transfer::new(format!("sending {}", remote.path), None);
         let (longest, memory) = (PART, None);
         Self { remote, buffer: bytes, longest, memory, parts: None, sent: 0, transfer }
     }
 
-    /// Starts a file of about so many bytes, which goes in one request if a chunk may be as large. Waits
-    /// until there is memory for it: who has it must go on to write, and wait for no other upload.
+    /// Starts a file of approximately `size` bytes, which is sent in one request if it is no larger
+    /// than a chunk may be. Waits until there is memory for the file: the owner must keep writing,
+    /// and must not wait for another upload.
     pub(in crate::storage) fn sized(remote: Remote, size: usize) -> Self {
         if size > WHOLE {
             return Self::new(remote, Vec::new());
@@ -86,7 +87,7 @@ impl Upload {
         upload
     }
 
-    /// Sends what is left and makes the file appear.
+    /// Sends the remaining bytes and makes the file visible.
     pub(in crate::storage) fn finish(mut self) -> Result<(), StorageError> {
         let rest = Bytes::from(std::mem::take(&mut self.buffer));
         match self.parts.take() {
@@ -95,11 +96,11 @@ impl Upload {
         }
     }
 
-    /// As [`Upload::finish`], but writes only as long as `allowed`, and replaces nothing that was written
-    /// since. What went in parts is put together, as often as it takes, right after it was asked for.
+    /// Like [`Upload::finish`], but writes only while `allowed` succeeds, and does not replace a file
+    /// that was written since. Parts are joined, with retries, right after `allowed` was checked.
     ///
     /// # Errors
-    /// Those of `allowed`; the store fails.
+    /// Errors of `allowed`; the store fails.
     pub(in crate::storage) fn finish_while<E: From<StorageError>>(
         mut self,
         allowed: &dyn Fn() -> Result<(), E>,
@@ -108,7 +109,7 @@ impl Upload {
         match self.parts.take() {
             None => self.remote.put_while(&rest, allowed),
             Some(parts) => {
-                // `object_store` completes parts without conditions.
+                // `object_store` joins parts without conditions.
                 if let Err(refused) = allowed() {
                     parts.abort();
                     return Err(refused);
@@ -128,7 +129,8 @@ impl Upload {
             parts.await_fewer_than(1).await?;
             let before = self.remote.stat().await.ok();
             match parts.complete().await {
-                // Where the store's answer is lost, it knows nothing of these parts the next time.
+                // If the store's answer was lost, the store no longer knows these parts on the next
+                // attempt.
                 Err(Failure::NotFound | Failure::Permanent(_))
                     if self.remote.became(size, before.as_ref()).await =>
                 {
@@ -143,10 +145,11 @@ impl Upload {
         })
     }
 
-    /// Sends all parts that are full.
+    /// Sends all full parts.
     fn send(&mut self) -> Result<(), Failure> {
         let mut bytes = Bytes::from(std::mem::take(&mut self.buffer));
-        // Parts have their own; who waited for it and kept this could wait for ever.
+        // Parts have their own memory; waiting for it while holding this memory could block
+        // forever.
         self.memory = None;
         self.longest = PART;
         let _entered = runtime().enter();
@@ -172,7 +175,7 @@ impl Upload {
 }
 
 impl Parts {
-    /// Begins to send a part, as soon as there is memory for it.
+    /// Starts sending a part, as soon as there is memory for the part.
     async fn send(&mut self, part: Bytes) -> Result<(), Failure> {
         self.await_fewer_than(AT_ONCE).await?;
         let memory = memory(part.len()).await;
@@ -199,8 +202,8 @@ impl Parts {
         Ok(())
     }
 
-    /// Best effort. What a process that is killed leaves stays until a rule of the bucket removes it; see
-    /// `docs/storage.md`.
+    /// Aborts the upload if possible. Parts of a killed process stay until a rule of the bucket
+    /// removes them; see `docs/storage.md`.
     fn abort(mut self) {
         wait(async {
             self.sending.shutdown().await;
@@ -210,12 +213,13 @@ impl Parts {
 }
 
 impl Remote {
-    /// Makes the file as long as `allowed`, which is asked before each attempt and after the last. One that is
-    /// there is replaced only if nobody has changed it since `allowed` said yes: however late the bytes
-    /// arrive, they replace nothing that was written after that.
+    /// Writes the file while `allowed` succeeds; `allowed` is checked before each attempt and after
+    /// the last one. An existing file is replaced only if it has not changed since `allowed`
+    /// succeeded: however late the bytes arrive, they do not replace anything written after that.
     ///
-    /// One window remains: a request that is under way while the place is lost may make a file where there
-    /// is none, or where the store knows no conditions. Then the error of `allowed` says so at least.
+    /// One gap remains: a request in transfer while this process loses its right to write may
+    /// create a file where none exists, or where the store does not support conditions. Then the
+    /// error of `allowed` at least reports it.
     fn put_while<E: From<StorageError>>(
         &self,
         bytes: &Bytes,
@@ -227,10 +231,12 @@ impl Remote {
             allowed()?;
             match wait(self.put_on(&condition, bytes)) {
                 Ok(()) => return allowed(),
-                // Also where it is our own, and the store's answer was lost.
+                // The conflicting file may also be this process's own, if the store's answer was
+                // lost.
                 Err(Failure::Conflict | Failure::NotFound) if conflicts < TRIES => {
                     conflicts += 1;
-                    // The order counts: what is there before `allowed` says yes is nobody's who took over.
+                    // The order matters: a file that exists before `allowed` succeeds does not
+                    // belong to a process that took over.
                     condition = self.state()?;
                 }
                 Err(Failure::Unsupported(_)) if condition != Condition::Unknown => {
@@ -242,7 +248,7 @@ impl Remote {
         }
     }
 
-    /// One attempt to write the file on a condition.
+    /// Makes one attempt to write the file on a condition.
     async fn put_on(&self, condition: &Condition, bytes: &Bytes) -> Result<(), Failure> {
         let expected = match condition {
             Condition::Unknown => return self.store.put(&self.key, bytes.clone()).await,
@@ -252,7 +258,7 @@ impl Remote {
         self.store.put_if(&self.key, bytes.clone(), expected).await.map(drop)
     }
 
-    /// Whether the file is there with so many bytes, and is not what it was before, where that is known.
+    /// Whether the file exists with `size` bytes, and is not in its earlier state, if that is known.
     async fn became(&self, size: u64, before: Option<&Version>) -> bool {
         let Ok(now) = self.stat().await else { return false };
         now.size == Some(size) && before != Some(&now)
@@ -265,7 +271,7 @@ impl Remote {
         }
     }
 
-    /// Whether a file can be sent in parts here; nothing is left of the attempt.
+    /// Checks whether a file can be sent in parts here; the attempt leaves nothing behind.
     pub(in crate::storage) fn try_parts(&self) -> Result<(), StorageError> {
         let tried = wait(async {
             let mut upload = retry(limits(), &self.path, || self.store.upload(&self.key)).await?;
@@ -275,7 +281,7 @@ impl Remote {
     }
 }
 
-/// Memory for so many bytes, once there is as much.
+/// Waits until memory for `bytes` bytes is available, and reserves it.
 async fn memory(bytes: usize) -> OwnedSemaphorePermit {
     static MEMORY: OnceLock<Arc<Semaphore>> = OnceLock::new();
     let memory = MEMORY.get_or_init(|| Arc::new(Semaphore::new(MEMORY_KIB)));
@@ -292,7 +298,7 @@ impl Write for Upload {
         Ok(bytes.len())
     }
 
-    /// Nothing is seen before the end anyway.
+    /// Does nothing: no bytes are visible before the end.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

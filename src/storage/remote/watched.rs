@@ -1,4 +1,4 @@
-//! The only client that sends requests: it waits as long as is sensible for an answer.
+//! The only client that sends requests: it limits the time to wait for an answer.
 
 use std::collections::HashSet;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -15,10 +15,10 @@ use super::sending;
 use super::sum::Crc32c;
 use crate::storage::slow;
 
-/// A client that waits no longer than a stall for an answer, and keeps what servers answer.
+/// A client that waits for an answer at most as long as a stall, and keeps servers' error answers.
 #[derive(Debug)]
 pub(super) struct Watched {
-    /// What sends them.
+    /// The client that sends the requests.
     pub inner: HttpClient,
 }
 
@@ -26,7 +26,7 @@ impl Watched {
     async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let longest = limits().stall * if works_long(&request) { 10 } else { 1 };
         let size = request.body().content_length() as u64;
-        // Of a file's bytes their reader sees that they keep coming.
+        // The reader of a file's bytes itself checks that the bytes keep coming.
         let is_of_file = request.headers().contains_key("range");
         let lists = request.method().as_str() == "GET" && !is_of_file;
         let server = request.uri().authority().map(ToString::to_string).unwrap_or_default();
@@ -34,14 +34,14 @@ impl Watched {
         let mut response = answer.ok_or_else(late)?.map_err(|error| of_known(&server, error))?;
         slow::reached(&server);
         known().insert(server);
-        // `object_store` passes extensions on, and headers not.
+        // `object_store` passes on extensions, but not headers.
         if let Some(sum) = Crc32c::of_response(&response) {
             response.extensions_mut().insert(sum);
         }
-        // These `object_store` understands, of whatever request.
+        // `object_store` interprets these statuses correctly for every request.
         let status = response.status().as_u16();
         let understood = matches!(status, 200..=299 | 304 | 404 | 409 | 412);
-        // Of a bucket that is not there it would only quote what the server sent.
+        // For a missing bucket, `object_store` would only quote the server's answer.
         let understood = understood && !(lists && status == 404);
         if understood {
             return if is_of_file { Ok(response) } else { whole(response).await };
@@ -73,7 +73,8 @@ fn known() -> std::sync::MutexGuard<'static, HashSet<String>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// That a server is not reached which has answered before is no wrong name, but an outage that may pass.
+/// Marks the error of a server that has answered before: the name is not wrong, so this is an
+/// outage that may end.
 fn of_known(server: &str, error: HttpError) -> HttpError {
     match error.kind() {
         HttpErrorKind::Connect if known().contains(server) => {
@@ -84,8 +85,8 @@ fn of_known(server: &str, error: HttpError) -> HttpError {
     }
 }
 
-/// Whether the store does more for the request, before it answers, than look or store: it joins the parts of
-/// an upload, or copies an object.
+/// Whether the store needs long for the request, because it does more than look up or store data:
+/// it joins the parts of an upload, or copies an object.
 fn works_long(request: &HttpRequest) -> bool {
     let query = request.uri().query().unwrap_or_default();
     let joins = request.method().as_str() == "POST" && query.contains("uploadId=");
@@ -106,7 +107,7 @@ mod tests {
     use crate::storage::remote::limits::Limits;
     use crate::storage::remote::retry::retry;
 
-    /// A link on which some of the requests, counted from 1, reach no server.
+    /// A link on which some requests, counted from 1, do not reach a server.
     #[derive(Debug)]
     struct Link {
         out: std::ops::RangeInclusive<usize>,
@@ -129,7 +130,7 @@ mod tests {
         }
     }
 
-    /// Asks a server as often as is sensible, so many times.
+    /// Sends `times` requests to a server, with the usual retries.
     fn asked(
         times: usize,
         host: &str,

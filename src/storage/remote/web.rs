@@ -1,4 +1,4 @@
-//! Files behind `http://` and `https://`, read by ranges where the server gives them.
+//! Files behind `http://` and `https://`, read by ranges if the server supports them.
 
 use std::ops::Range;
 use std::time::SystemTime;
@@ -13,11 +13,11 @@ use super::failure::Failure;
 use super::store::{Attempt, Depth, Fetched, Found, Store, Version};
 use super::sum::Crc32c;
 
-/// What a URL as the user wrote it cannot hold; escapes that are there stay.
+/// Characters that a URL cannot contain as the user wrote it; existing escapes stay.
 const NOT_IN_URLS: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`').add(b'{').add(b'}').add(b'\\');
 
-/// All web servers of a scheme: a key is what follows `https://`.
+/// All web servers of a scheme: a key is the rest of the URL after `https://`.
 pub(super) struct Web {
     pub scheme: &'static str,
 }
@@ -47,7 +47,7 @@ impl Store for Web {
     }
 }
 
-/// Asks for something; an answer other than success is a failure.
+/// Sends a GET request; an answer other than success is a failure.
 pub(super) async fn get(
     url: &str,
     token: Option<&str>,
@@ -80,7 +80,7 @@ pub(super) async fn get(
     }
 }
 
-/// Asks for a range; a server without ranges sends the whole.
+/// Requests a range; a server without ranges sends the whole file.
 pub(super) async fn fetch(
     url: &str,
     token: Option<&str>,
@@ -104,17 +104,18 @@ pub(super) async fn fetch(
     Ok(Fetched { version, start, ranged, bytes })
 }
 
-/// Asks for the first byte alone: servers that refuse HEAD, such as signed URLs, answer as well.
+/// Requests only the first byte: servers that refuse HEAD, for example for signed URLs, answer this
+/// too.
 pub(super) async fn stat(url: &str, token: Option<&str>) -> Result<Version, Failure> {
     match get(url, token, Some(0..1)).await {
         Ok(response) => Ok(version(&response).0),
-        // Nothing but an empty file has no first byte.
+        // Only an empty file has no first byte.
         Err(Failure::PastEnd) => Ok(Version { size: Some(0), ..Version::default() }),
         Err(failure) => Err(failure),
     }
 }
 
-/// The state of the file that was sent, and where the range starts if it is one.
+/// Returns the state of the sent file, and the start of the range, if it is a range.
 fn version(response: &HttpResponse) -> (Version, Option<u64>) {
     let range = header(response, "content-range").and_then(content_range);
     let size = match range {
@@ -131,14 +132,14 @@ pub(super) fn header<'a>(response: &'a HttpResponse, name: &str) -> Option<&'a s
     response.headers().get(name)?.to_str().ok()
 }
 
-/// `bytes 0-9/100`: the first byte and the whole size, which may be `*`.
+/// Parses `bytes 0-9/100`: the first byte and the whole size, which may be `*`.
 fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
     let (range, size) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
     let (start, _) = range.split_once('-')?;
     Some((start.parse().ok()?, size.parse().ok()))
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`; of other spellings nothing is known.
+/// Parses `Sun, 06 Nov 1994 08:49:37 GMT`; returns `None` for other formats.
 fn http_date(text: &str) -> Option<SystemTime> {
     const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -147,7 +148,8 @@ fn http_date(text: &str) -> Option<SystemTime> {
     let (day, year): (i64, i64) = (day.parse().ok()?, year.parse().ok()?);
     let mut clock = time.split(':').map(|part| part.parse::<i64>().ok());
     let [hours, minutes, seconds] = [clock.next()??, clock.next()??, clock.next()??];
-    // Days since 1970, of a year that starts in March (Hinnant, "chrono-compatible date algorithms").
+    // Days since 1970, for a year that starts in March (Hinnant, "chrono-compatible date
+    // algorithms").
     let (year, month) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     let seconds = (days - 719_468) * 86_400 + hours * 3600 + minutes * 60 + seconds;
