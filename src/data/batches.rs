@@ -74,7 +74,7 @@ fn is_first(stream: &usize) -> bool {
     *stream == 0
 }
 
-/// How rows become batches.
+/// The settings for making batches from rows.
 #[derive(Clone, Debug)]
 pub(super) struct Batching {
     /// Rows of a whole batch on this host.

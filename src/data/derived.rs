@@ -1,9 +1,9 @@
-//! Tasks and mixtures made of others: with another vocabulary, with fewer examples, or without the tasks
-//! that lack a split.
+//! Tasks and mixtures made from others: with another vocabulary, with fewer examples, or without
+//! the tasks that do not have a split.
 //!
-//! In Python these are calls that register the new task. Here each is a block that declares it, in a task
-//! file or in the run's own, and a call of it (`@seqio.mixture_or_task_with_new_vocab()`) stands for its
-//! name. The tasks of a new mixture are named `MIXTURE.TASK`. Source: SeqIO `helpers.py`.
+//! In Python these are calls that register the new task. Here each is a block that declares the task,
+//! in a task file or in the run's file, and the value of a call of the block
+//! (`@seqio.mixture_or_task_with_new_vocab()`) is the task's name. The tasks of a new mixture are named `MIXTURE.TASK`. Source: SeqIO `helpers.py`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ pub struct WithTruncatedData {
     pub split_sizes: BTreeMap<String, u64>,
 }
 
-/// A mixture without the tasks that lack a split; the other rates stay as they are. Source: SeqIO
+/// A mixture without the tasks that do not have a split; the other rates stay the same. Source: SeqIO
 /// `helpers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(

@@ -107,7 +107,7 @@ pub enum DataError {
         task: String,
         /// The split.
         split: String,
-        /// An explanation of where the examples were lost.
+        /// An explanation of how the examples were lost.
         detail: String,
     },
     /// An example that does not fit a preprocessor.
@@ -271,7 +271,7 @@ pub enum DataError {
     /// A record that cannot be turned into an example.
     #[error("{place}: {reason}")]
     Record {
-        /// File, record and, where known, byte.
+        /// File, record and, if known, byte.
         place: String,
         /// The value that was found, and the expected one.
         reason: String,

@@ -22,7 +22,7 @@ pub struct Mixture {
     /// Rate of the entries without one.
     #[gin(default = None)]
     pub default_rate: Option<Rate>,
-    /// How examples are drawn; by rate until the first task ends if None. The `sample_fn` of a
+    /// Draws examples; None draws by rate until the first task ends. The `sample_fn` of a
     /// mixture within it is ignored.
     #[gin(default = None)]
     pub sample_fn: Option<Ref<SampleFromDatasets>>,

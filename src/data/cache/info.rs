@@ -91,7 +91,7 @@ pub(super) struct FeatureTable {
 struct Known {
     dtype: String,
     is_list: bool,
-    /// The lengths of rows, by dimension behind the first.
+    /// The lengths of rows, by dimension after the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     inner: Vec<RowLength>,
     /// Whether all values were empty lists; any list can follow.

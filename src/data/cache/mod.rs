@@ -6,11 +6,11 @@
 //!   train.tfrecord-00000-of-00064   tf.Example protos
 //!   info.train.json                 features and number of shards
 //!   stats.train.json                examples and tokens
-//!   COMPLETED                       written last: without it nobody reads the folder
+//!   COMPLETED                       written last: readers ignore a folder without it
 //! ```
 //!
-//! Source of the layout: SeqIO `beam_utils.py` and `dataset_providers.py`; each reads what the
-//! other wrote.
+//! Source of the layout: SeqIO `beam_utils.py` and `dataset_providers.py`; each can read the
+//! other's caches.
 
 mod estimate;
 mod find;

@@ -26,7 +26,7 @@ pub struct PrefixLMFeatureConverter {
     pub loss_on_targets_only: bool,
 }
 
-/// As the prefix language model, with 'suffixes' behind the targets, which `target_suffix_weights`
+/// As the prefix language model, with 'suffixes' after the targets, which `target_suffix_weights`
 /// marks; without suffixes it marks the targets. Source: SeqIO `feature_converters.py`.
 #[derive(Clone, Debug, PartialEq, Eq, Configurable)]
 #[gin(

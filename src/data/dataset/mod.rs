@@ -73,7 +73,7 @@ pub struct DatasetOptions {
     pub num_shards: usize,
     /// Passes over the data; `None` repeats forever.
     pub num_epochs: Option<u64>,
-    /// Seed where the config has none; the same on all hosts.
+    /// Seed if the config has none; the same on all hosts.
     pub seed: Option<u64>,
     /// The model's kind of feature converter.
     pub converter: ConverterClass,

@@ -43,7 +43,7 @@ pub struct PythonPreprocessor {
     /// Further arguments of the function, by name.
     #[gin(default = BTreeMap::new())]
     pub kwargs: BTreeMap<String, Value>,
-    /// What the function takes: 'records', one by one, or a 'dataset' of a batch of them.
+    /// The input of the function: 'records', one by one, or a 'dataset' of a batch of them.
     #[gin(default = PythonOver::Records)]
     pub over: PythonOver,
     /// The feature that a function of datasets takes alone, without a dict: 'text' for lines of

@@ -31,7 +31,7 @@ pub struct SpanCorruption {
     /// Number of tokens by which examples are shorter than the inputs' length, for packing.
     #[gin(default = None)]
     pub reserved_for_packing: Option<usize>,
-    /// Features kept as they are; only without merging.
+    /// Features kept unchanged; only without merging.
     #[gin(default = None)]
     pub passthrough_feature_keys: Option<Vec<String>>,
     /// The preprocessor that selects a chunk of each document.
