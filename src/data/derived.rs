@@ -1,9 +1,10 @@
 //! Tasks and mixtures made from others: with another vocabulary, with fewer examples, or without
 //! the tasks that do not have a split.
 //!
-//! In Python these are calls that register the new task. Here each is a block that declares the task,
-//! in a task file or in the run's file, and the value of a call of the block
-//! (`@seqio.mixture_or_task_with_new_vocab()`) is the task's name. The tasks of a new mixture are named `MIXTURE.TASK`. Source: SeqIO `helpers.py`.
+//! In Python these are calls that register the new task. Here each is a block that declares the
+//! task, in a task file or in the run's file, and the value of a call of the block
+//! (`@seqio.mixture_or_task_with_new_vocab()`) is the task's name. The tasks of a new mixture are
+//! named `MIXTURE.TASK`. Source: SeqIO `helpers.py`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
