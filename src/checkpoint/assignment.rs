@@ -389,7 +389,7 @@ mod tests {
         );
     }
 
-    /// As T5X's `apply_assignment_map` of the same rules and names.
+    /// The expected result is that of T5X's `apply_assignment_map`.
     #[test]
     fn a_name_that_the_checkpoint_has_and_no_rule_takes_is_put_back() {
         let rule = [("target/encoder/a", Some("target/encoder/b"))];

@@ -3,7 +3,7 @@
 
 use crate::gin::Configurable;
 
-/// Keeps the newest checkpoints; without parameters that a user sets. Source: T5X `checkpoints.py`.
+/// Keeps the newest checkpoints; it has no parameters. Source: T5X `checkpoints.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5x.checkpoints.Checkpointer")]
 pub struct Checkpointer {}
@@ -19,16 +19,16 @@ pub struct SaveBestCheckpointer {
     /// Direction in which the metric improves.
     #[gin(default = MetricMode::Max)]
     pub metric_mode: MetricMode,
-    /// Whether a checkpoint whose metric is not known stays; else it is the first to go.
+    /// Whether a checkpoint with an unknown metric is kept; otherwise it is removed first.
     #[gin(default = true)]
     pub keep_checkpoints_without_metrics: bool,
-    /// Checkpoints whose step is a multiple of it stay and do not count.
+    /// Checkpoints whose step is a multiple of this number are kept and do not count.
     #[gin(default = None)]
     pub force_keep_period: Option<u64>,
 }
 
-/// Keeps the newest checkpoints, or as `SaveBestCheckpointer` does where it names a metric. It writes
-/// Orbax's layout in T5X, and T5X's native one here. Source: T5X `checkpoints.py`.
+/// Keeps the newest checkpoints, or the best like `SaveBestCheckpointer` if it names a metric. It
+/// writes Orbax's layout in T5X, and T5X's native layout here. Source: T5X `checkpoints.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.checkpoints.OrbaxCheckpointManagerInterface")]
 pub struct OrbaxCheckpointManager {
@@ -38,10 +38,10 @@ pub struct OrbaxCheckpointManager {
     /// Direction in which the metric improves.
     #[gin(default = MetricMode::Max)]
     pub metric_mode: MetricMode,
-    /// Whether a checkpoint whose metric is not known stays; else it is the first to go.
+    /// Whether a checkpoint with an unknown metric is kept; otherwise it is removed first.
     #[gin(default = true)]
     pub keep_checkpoints_without_metrics: bool,
-    /// With a metric: checkpoints whose step is a multiple of it stay and do not count.
+    /// With a metric: checkpoints whose step is a multiple of this number are kept and do not count.
     #[gin(default = None)]
     pub force_keep_period: Option<u64>,
 }
@@ -78,9 +78,9 @@ pub struct KeepBest {
     pub metric: String,
     /// Direction in which the metric improves.
     pub mode: MetricMode,
-    /// Whether a checkpoint whose metric is not known stays.
+    /// Whether a checkpoint with an unknown metric is kept.
     pub keep_without_metrics: bool,
-    /// Steps that are multiples of it stay.
+    /// Checkpoints whose step is a multiple of this number are kept.
     pub force_keep_period: Option<u64>,
 }
 

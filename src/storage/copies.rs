@@ -31,8 +31,7 @@ const PART: &str = "part";
 /// A partial copy that nobody has continued for this time is removed.
 const PART_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Maximum number of times that a partial copy is opened again after another process took its name
-/// away.
+/// Maximum number of attempts to open a partial copy whose name other processes take away.
 const TRIES: usize = 3;
 
 /// The folder of copies, and the limit of its size.

@@ -47,7 +47,7 @@ impl Path {
     }
 }
 
-/// Maximum number of times that a file is created again after other processes removed it.
+/// Maximum number of attempts to create a file that other processes remove.
 const TRIES: usize = 100;
 
 fn lock_with(local: &LocalPath, text: &str) -> io::Result<Locked> {

@@ -139,7 +139,7 @@ fn write_in_order(
     };
     let out = written.map_err(|error| unwrapped(file, error))?;
     for (path, bytes) in beside {
-        // Another conversion into the folder may have ended meanwhile.
+        // Another conversion into the folder may have ended in the meantime.
         if !path.exists()? {
             path.write_atomic(bytes)?;
             added.push(path.clone());

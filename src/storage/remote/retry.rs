@@ -74,8 +74,8 @@ impl Backoff {
         Ok(())
     }
 
-    /// Whether to give up. For a server that is away, only the elapsed time matters, not the number
-    /// of attempts; after the server is back, the usual number of attempts applies.
+    /// Whether to give up. A server that is away is tried at least until the time limit of an outage;
+    /// after it is back, failures of the outage do not count.
     fn is_enough(&mut self, contact: Contact, tries: u32) -> bool {
         if contact == Contact::Lost {
             self.lost += 1;
