@@ -1,4 +1,4 @@
-//! What a sequence-to-sequence model reads in one step, on its device.
+//! The inputs of a sequence-to-sequence model for one step, on its device.
 
 use tch::{Device, Kind, Tensor};
 
@@ -14,22 +14,24 @@ pub struct Batch {
     pub decoder_input_tokens: Tensor,
     /// `[batch, targets_length]`
     pub decoder_target_tokens: Tensor,
-    /// float32 `[batch, targets_length]`: how much each target counts.
+    /// float32 `[batch, targets_length]`: the weight of each target in the loss.
     pub decoder_loss_weights: Tensor,
-    /// Which example each position belongs to, where rows hold several.
+    /// The example of each position, for rows with several examples.
     pub packing: Option<Packing>,
-    /// Where examples lie in the rows, once the batch is on a CUDA device; [`Batch::to_device`] sees to it.
+    /// The layout of examples in the rows, once the batch is on a CUDA device; [`Batch::to_device`]
+    /// computes it.
     pub layout: Option<Layout>,
 }
 
-/// What the host knows of rows that it sends to a device, where to ask would stall the queue.
+/// Facts about rows that the host computes before it sends them to a device, which it could ask
+/// only by waiting.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// Whether the inputs of every row are one example without padding.
     pub full_inputs: bool,
-    /// Whether the targets of every row are.
+    /// Whether the targets of every row are one example without padding.
     pub full_targets: bool,
-    /// Which runs of targets meet which runs of inputs, if examples lie in order.
+    /// Runs of targets with the runs of inputs that they attend to, if examples lie in order.
     pub cross: Option<Runs>,
 }
 
@@ -43,7 +45,7 @@ pub struct Packing {
 }
 
 impl Batch {
-    /// The tensors of a batch from the data pipeline, on the CPU.
+    /// Converts a batch from the data pipeline to tensors, on the CPU.
     pub fn from_host(batch: &data::Batch) -> Self {
         let tensor = |name: &str, kind: Kind| {
             Tensor::from_slice(batch.ints(name)).view([batch.rows as i64, -1]).to_kind(kind)
@@ -63,7 +65,7 @@ impl Batch {
         }
     }
 
-    /// `(batch, inputs_length, targets_length)`; panics where the features disagree.
+    /// Returns `(batch, inputs_length, targets_length)`; panics if the features disagree.
     pub fn dims(&self) -> (i64, i64, i64) {
         let (batch, inputs_length) =
             self.encoder_input_tokens.size2().expect("inputs are [batch, inputs_length]");
@@ -112,7 +114,7 @@ impl Batch {
 }
 
 impl Layout {
-    /// That of a batch on the CPU, its runs on `device`.
+    /// Computes the layout of a batch on the CPU, with its runs on `device`.
     fn of(batch: &Batch, device: Device) -> Self {
         let ids = |tokens: &Tensor, segment_ids: Option<&Tensor>| {
             let real = tokens.gt(0).to_kind(Kind::Int64);
@@ -148,7 +150,7 @@ mod tests {
         }
     }
 
-    /// Whether inputs and targets are full, and where runs of inputs begin.
+    /// Checks whether inputs and targets are full, and the starts of runs of inputs.
     fn check(batch: Batch, full: (bool, bool), expected: Option<&[i32]>) {
         let layout = Layout::of(&batch, Device::Cpu);
         assert_eq!((layout.full_inputs, layout.full_targets), full);

@@ -1,20 +1,20 @@
-//! The floating-point operations that a training step consists of, by arithmetic alone.
+//! The floating-point operations of a training step, by arithmetic alone.
 //!
-//! A multiplication and an addition are two. Counted are products of matrices: projections, the scores and
-//! averages of attention over all pairs of positions, and logits. The backward pass has twice as many as the
-//! forward pass. Lookups are free, and what a `remat_policy` computes again does not count: these are
-//! operations of the model, not of the machine, as Chowdhery et al. 2022 (arXiv:2204.02311) count them for
-//! the utilization of a device.
+//! A multiplication and an addition count as two. The count includes products of matrices:
+//! projections, the scores and averages of attention over all pairs of positions, and logits. The
+//! backward pass has twice as many as the forward pass. Lookups are free, and recomputation under a
+//! `remat_policy` does not count: these are operations of the model, not of the machine, as
+//! Chowdhery et al. 2022 (arXiv:2204.02311) count them for the utilization of a device.
 
 use super::memory::StepShape;
 use super::t5::T5Config;
 
-/// Operations of a training step of all rows of that shape, padding included.
+/// Returns the operations of a training step over rows of that shape, padding included.
 pub fn train_step_flops(config: &T5Config, shape: StepShape) -> f64 {
     3.0 * shape.rows as f64 * forward_flops(config, shape)
 }
 
-/// Of a forward pass of one row.
+/// Returns the operations of a forward pass of one row.
 fn forward_flops(config: &T5Config, shape: StepShape) -> f64 {
     let [inputs, targets] = [shape.inputs_length, shape.targets_length].map(|length| length as f64);
     let [embed, mlp, vocab] =
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(train_step_flops(&config, shape), f64::from(3 * 4 * forward));
     }
 
-    /// GFLOP of a row of 512 inputs and 114 targets, as counted apart from this code.
+    /// GFLOP of a row of 512 inputs and 114 targets, computed independently of this code.
     #[test]
     fn published_sizes_need_known_numbers_of_operations() {
         let sizes = [

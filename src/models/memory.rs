@@ -1,14 +1,14 @@
 //! An estimate of the memory that a training step needs on one device, by arithmetic alone.
 //!
-//! It counts what the graph of a step keeps for its backward pass, tensor by tensor as `nn` and `t5`
-//! make them, and leaves out what libtorch itself takes (about 0.3 GB). `--dry_run` prints it, and an
-//! out-of-memory error compares it with what there is.
+//! It counts the tensors that the graph of a step keeps for its backward pass, as `nn` and `t5`
+//! make them, without the memory of libtorch itself (about 0.3 GB). `--dry_run` prints it, and an
+//! out-of-memory error compares it with the memory of the device.
 
 use super::t5::T5Config;
 use crate::nn::{Activation, Dtype, RematPolicy};
 
-/// A build for CUDA is taken to run on it: attention's kernels read whole biases there and write their
-/// gradients whole (`nn::fused`), which on CPUs is done by blocks.
+/// A build for CUDA is assumed to run on it: there attention's kernels read and write complete
+/// biases and their gradients (`nn::fused`), which on CPUs are computed by blocks.
 const ON_CUDA: bool = cfg!(feature = "cuda");
 
 /// The part of a batch that one device computes at a time.
@@ -22,12 +22,12 @@ pub struct StepShape {
     pub targets_length: usize,
 }
 
-/// Which gradients are alive at once.
+/// The gradients that are in memory at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gradients {
-    /// Those of all parameters: microbatches add up, or an update depends on all of them.
+    /// Those of all parameters: microbatches add up, or an update needs all of them.
     Together,
-    /// Few: each parameter is updated as soon as its gradient is complete.
+    /// A few: each parameter is updated as soon as its gradient is complete.
     OneByOne,
 }
 
@@ -36,23 +36,24 @@ pub enum Gradients {
 pub struct Estimate {
     /// Parameters, with their copies in the compute dtype.
     pub parameters: u64,
-    /// Gradients that are alive at once.
+    /// Gradients that are in memory at once.
     pub gradients: u64,
-    /// What the optimizer keeps.
+    /// The state of the optimizer.
     pub optimizer: u64,
-    /// What the forward pass keeps for the backward pass, and the largest passing tensors.
+    /// Tensors that the forward pass keeps for the backward pass, and the largest temporary
+    /// tensors.
     pub activations: u64,
 }
 
 impl Estimate {
-    /// The memory of a step on one device that holds all of the model, with an optimizer that keeps
-    /// that many bytes.
+    /// Estimates a step on one device that holds all of the model, with an optimizer whose state
+    /// has that many bytes.
     pub fn new(config: &T5Config, optimizer: u64, gradients: Gradients, shape: StepShape) -> Self {
         let num_params = config.num_params();
         let table = (config.vocab_size * config.emb_dim) as u64;
         let tables = if config.logits_via_embedding { table } else { 2 * table };
-        // Tables are read in float32; all other parameters are cast, or copied to where kernels that read the
-        // same lie side by side, once a step or layer by layer.
+        // Tables are read in float32. All other parameters are cast, or copied next to kernels with
+        // the same input, once a step or layer by layer.
         let copied = match config.dtype {
             Dtype::Float32 => joined_kernels(config),
             _ => num_params - tables,
@@ -72,7 +73,7 @@ impl Estimate {
         }
     }
 
-    /// Everything together.
+    /// Returns the sum of all parts.
     pub fn total(&self) -> u64 {
         [self.gradients, self.optimizer, self.activations]
             .into_iter()
@@ -80,8 +81,8 @@ impl Estimate {
     }
 }
 
-/// Elements of the kernels that are parts of one product with others: queries, keys and values of a layer's own
-/// inputs, keys and values of the encoding, and inputs of a gated feed-forward block.
+/// Returns the elements of kernels that share one product: queries, keys and values of a layer's
+/// own inputs, keys and values of the encoding, and inputs of a gated feed-forward block.
 fn joined_kernels(config: &T5Config) -> u64 {
     let projection = config.emb_dim * config.num_heads * config.head_dim;
     let gated = if config.mlp_activations.len() > 1 { config.mlp_activations.len() } else { 0 };
@@ -91,7 +92,7 @@ fn joined_kernels(config: &T5Config) -> u64 {
     (encoder + decoder) as u64
 }
 
-/// Numbers of elements, and how many bytes each takes. As floats, which no batch is too large for.
+/// Numbers of elements, and bytes of each. They are floats, which cannot overflow.
 struct Activations<'a> {
     config: &'a T5Config,
     /// Bytes of an activation.
@@ -100,8 +101,8 @@ struct Activations<'a> {
     inputs: f64,
     /// Rows times targets length.
     targets: f64,
-    /// Pairs of positions and heads, where one tensor ever has all of them: of the encoder, the decoder, and
-    /// between them.
+    /// Pairs of positions and heads, if one tensor contains all of them: of the encoder, the
+    /// decoder, and between them.
     pairs: [f64; 3],
 }
 
@@ -122,7 +123,7 @@ impl<'a> Activations<'a> {
     fn bytes(&self) -> f64 {
         let [encoder, decoder, cross] = self.pairs;
         let joined = self.joined();
-        // Queries, keys, values, and what their heads are joined into.
+        // Queries, keys, values, and the joined heads.
         let own = |tokens: f64, pairs: f64| {
             4.0 * self.size * tokens * joined + self.attention_weights(pairs)
         };
@@ -140,7 +141,7 @@ impl<'a> Activations<'a> {
         ];
         let stacks = match self.config.remat_policy {
             RematPolicy::None => layers.iter().map(|(count, all, _)| *count as f64 * all).sum(),
-            // Of one layer at a time everything is there.
+            // Only one layer at a time has all its tensors.
             _ => {
                 let kept: f64 = layers.iter().map(|(count, _, kept)| *count as f64 * kept).sum();
                 kept + layers.iter().fold(0.0, |most, (_, all, _)| all.max(most))
@@ -149,7 +150,8 @@ impl<'a> Activations<'a> {
         stacks + self.ends() + self.passing()
     }
 
-    /// What a layer that is computed again keeps until then: its input, and the results of projections.
+    /// Counts the tensors that a recomputed layer keeps until then: its input, and the results of
+    /// projections.
     fn kept_of_encoder_layer(&self) -> f64 {
         let emb = self.config.emb_dim as f64;
         let projections = 3.0 * self.joined() + emb + self.mlp_inputs();
@@ -167,22 +169,22 @@ impl<'a> Activations<'a> {
         if self.config.remat_policy == RematPolicy::Minimal { elements } else { 0.0 }
     }
 
-    /// Width of all heads.
+    /// Returns the width of all heads.
     fn joined(&self) -> f64 {
         (self.config.num_heads * self.config.head_dim) as f64
     }
 
-    /// Width of all input projections of the feed-forward block.
+    /// Returns the width of all input projections of the feed-forward block.
     fn mlp_inputs(&self) -> f64 {
         (self.config.mlp_activations.len() * self.config.mlp_dim) as f64
     }
 
-    /// The input, and the result.
+    /// Counts a norm's input and result.
     fn norm(&self, tokens: f64) -> f64 {
         2.0 * self.size * tokens * self.config.emb_dim as f64
     }
 
-    /// Kept where no kernel computes the attention.
+    /// Counts attention weights, which are kept if no kernel computes the attention.
     fn attention_weights(&self, pairs: f64) -> f64 {
         if self.writes_scores_out() { self.size * pairs } else { 0.0 }
     }
@@ -192,7 +194,8 @@ impl<'a> Activations<'a> {
         self.config.float32_attention_logits && self.config.dtype != Dtype::Float32
     }
 
-    /// Each projection before and after its activation, and their product; a gated GELU is one operation.
+    /// Counts each projection before and after its activation, and their product; a gated GELU is
+    /// one operation.
     fn mlp(&self, tokens: f64) -> f64 {
         let activations = &self.config.mlp_activations;
         let is_fused = activations[..] == [Activation::Gelu, Activation::Linear];
@@ -207,7 +210,7 @@ impl<'a> Activations<'a> {
         copies * self.size * tokens * self.config.mlp_dim as f64
     }
 
-    /// Embeddings, final norms, biases of mask and position.
+    /// Counts embeddings, final norms, biases of mask and position.
     fn ends(&self) -> f64 {
         let embedded =
             (4.0 + self.size) * (self.inputs + self.targets) * self.config.emb_dim as f64;
@@ -215,12 +218,12 @@ impl<'a> Activations<'a> {
         embedded + self.norm(self.inputs) + self.norm(self.targets) + biases
     }
 
-    /// The larger of a slice of logits and the gradients inside one attention layer.
+    /// Returns the larger of a slice of logits and the gradients inside one attention layer.
     fn passing(&self) -> f64 {
         let row = 4 * self.config.vocab_size as u64;
         let logits = self.targets.min(((128 << 20) / row).max(256) as f64) * row as f64;
         let largest = self.pairs.into_iter().fold(0.0, f64::max);
-        // Gradients of scores, weights and bias; a kernel gives the last alone.
+        // Gradients of scores, weights and bias; a kernel needs only the last.
         let tensors = if self.writes_scores_out() { 3.0 } else { 1.0 };
         logits.max(tensors * self.size * largest)
     }
@@ -243,8 +246,8 @@ mod tests {
         );
     }
 
-    /// Peaks of `gimlet bench train_step` at 7ed4081 less the 250 MB of a process with libtorch; joining
-    /// projections since added 240 MB to a float32 step of two rows.
+    /// Peaks of `gimlet bench train_step` at 7ed4081 minus the 250 MB of a process with libtorch;
+    /// joined projections have since added 240 MB to a float32 step of two rows.
     #[test]
     fn the_estimate_is_near_what_t5_1_1_small_takes() {
         check(Dtype::Float32, RematPolicy::None, 1853.0);

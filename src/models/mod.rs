@@ -1,7 +1,7 @@
 //! L3: the model families.
 //!
-//! `spec` and each family's `spec` are torch-free: they say which parameters there are and what gin
-//! may bind. The rest runs them.
+//! `spec` and each family's `spec` are torch-free: they describe the parameters and the
+//! configurables. The rest runs them.
 
 pub mod decoding;
 pub mod flops;

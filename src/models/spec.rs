@@ -12,7 +12,7 @@ use crate::vocab::VocabularySpec;
 /// Any model that can be trained.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum Model {
-    /// Reads inputs, writes targets.
+    /// A model that reads inputs and writes targets.
     EncoderDecoder(EncoderDecoderModel),
 }
 
@@ -26,9 +26,9 @@ pub enum Module {
 /// Any feature converter of an encoder-decoder model.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum EncDecConverter {
-    /// Of inputs and targets.
+    /// A converter for inputs and targets.
     EncDec(EncDecFeatureConverter),
-    /// Of rows that are packed already.
+    /// A converter for rows that are packed already.
     PrePacked(PrePackedEncDecFeatureConverter),
 }
 
@@ -41,19 +41,19 @@ impl From<EncDecConverter> for ConverterClass {
     }
 }
 
-/// A network with what training and decoding need around it. Source: T5X `models.py`.
+/// A network and everything that training and decoding need besides. Source: T5X `models.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.models.EncoderDecoderModel")]
 pub struct EncoderDecoderModel {
     /// The network.
     pub module: Module,
-    /// What the inputs' ids stand for.
+    /// Vocabulary of the inputs' ids.
     pub input_vocabulary: VocabularySpec,
-    /// What the targets' ids stand for; its end token ends a decoded sequence.
+    /// Vocabulary of the targets' ids; its end token ends a decoded sequence.
     pub output_vocabulary: VocabularySpec,
-    /// How gradients become updates.
+    /// Optimizer, which turns gradients into updates.
     pub optimizer_def: OptimizerDef,
-    /// How sequences are made from distributions.
+    /// Decoding function, which makes sequences from distributions.
     #[gin(default = Ref(DecodeFn::default()))]
     pub decode_fn: Ref<DecodeFn>,
     /// Probability mass that the target gives to the other tokens.
@@ -63,13 +63,13 @@ pub struct EncoderDecoderModel {
     #[gin(default = 0.0)]
     pub z_loss: f64,
     /// Divisor of the summed loss: a number, 'NUM_REAL_TARGET_TOKENS', 'NUM_TOTAL_TARGET_TOKENS' or
-    /// 'AVERAGE_PER_SEQUENCE'. None leaves the sum, which Adafactor does not mind.
+    /// 'AVERAGE_PER_SEQUENCE'. None keeps the sum, whose scale has no effect on Adafactor.
     #[gin(default = None)]
     pub loss_normalizing_factor: Option<LossNormalizingFactor>,
-    /// What makes its features of the task's; None is `seqio.EncDecFeatureConverter`.
+    /// Converts a task's features into the model's inputs; None is `seqio.EncDecFeatureConverter`.
     #[gin(default = None)]
     pub feature_converter_cls: Option<Ref<EncDecConverter>>,
-    /// What `predict_batch_with_aux` does where its own parameters say nothing.
+    /// Defaults for parameters of `predict_batch_with_aux` that are not bound.
     #[gin(default = None)]
     pub default_decoder_params: Option<DecoderParams>,
     /// Parameters of decoding a batch.
@@ -89,7 +89,7 @@ pub struct DecoderParams {
     pub num_decodes: usize,
 }
 
-/// How a batch is decoded. Source: T5X `models.py`.
+/// Options of decoding a batch. Source: T5X `models.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "t5x.models.EncoderDecoderModel.predict_batch_with_aux",
@@ -114,14 +114,14 @@ impl Model {
         model.config().param_tree()
     }
 
-    /// What makes its features of a task's.
+    /// Returns the converter of a task's features into the model's inputs.
     pub fn feature_converter(&self) -> ConverterClass {
         let Model::EncoderDecoder(model) = self;
         let class = model.feature_converter_cls.as_ref();
         class.map_or_else(ConverterClass::default, |class| class.0.clone().into())
     }
 
-    /// How gradients become updates.
+    /// Returns the optimizer.
     pub fn optimizer_def(&self) -> &OptimizerDef {
         let Model::EncoderDecoder(model) = self;
         &model.optimizer_def
@@ -135,7 +135,7 @@ impl EncoderDecoderModel {
         &transformer.config
     }
 
-    /// What training minimizes.
+    /// Returns the parameters of the loss.
     pub fn loss_spec(&self) -> LossSpec {
         LossSpec {
             label_smoothing: self.label_smoothing,
@@ -144,7 +144,8 @@ impl EncoderDecoderModel {
         }
     }
 
-    /// How sequences are decoded that end in `eos_id`, the output vocabulary's end token.
+    /// Returns the options for decoding sequences that end in `eos_id`, the output vocabulary's end
+    /// token.
     pub fn prediction(&self, eos_id: i64) -> Prediction {
         let own = &self.predict_batch_with_aux;
         let default = self.default_decoder_params.as_ref().map_or(1, |params| params.num_decodes);

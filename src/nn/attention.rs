@@ -10,20 +10,21 @@ use super::params::Params;
 use super::profiler::{Part, part};
 use super::projection::{Projection, Projections};
 
-/// How many heads, how wide, and in what precision they are compared.
+/// The number and width of heads, and the precision of their scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionDims {
     /// Number of heads.
     pub num_heads: i64,
     /// Width of one head.
     pub head_dim: i64,
-    /// Whether scores are computed in float32 whatever the activations are.
+    /// Whether scores are computed in float32, for any format of activations.
     pub float32_logits: bool,
     /// Whether scores are divided by `sqrt(head_dim)`.
     pub scaled_logits: bool,
 }
 
-/// The four projections of an attention layer, in the compute dtype. Those that read the same are one product.
+/// The four projections of an attention layer, in the compute dtype. Those with the same input are
+/// one product.
 #[derive(Debug)]
 pub struct Attention {
     inputs: Projections, // query, and key and value where they are the inputs': [embed, num_heads * head_dim]
@@ -33,21 +34,21 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// One that reads its own inputs. Reads `{prefix}/{query,key,value,out}/kernel`.
+    /// Creates self-attention. Reads `{prefix}/{query,key,value,out}/kernel`.
     pub fn to_itself(params: &Params, prefix: &str, dims: AttentionDims, kind: Kind) -> Self {
         let [query, key, value, out] = projections(params, prefix, dims, kind);
         Self { inputs: Projections::new(vec![query, key, value]), context: None, out, dims }
     }
 
-    /// One that reads something else, by parameters of the same names.
+    /// Creates cross-attention, with parameters of the same names.
     pub fn to_context(params: &Params, prefix: &str, dims: AttentionDims, kind: Kind) -> Self {
         let [query, key, value, out] = projections(params, prefix, dims, kind);
         let context = Some(Projections::new(vec![key, value]));
         Self { inputs: Projections::new(vec![query]), context, out, dims }
     }
 
-    /// Attention of `inputs` `[batch, q_length, embed]` to `context` `[batch, kv_length, embed]`, which are the
-    /// same where it reads itself: `[batch, q_length, embed]`.
+    /// Computes the attention of `inputs` `[batch, q_length, embed]` to `context` `[batch,
+    /// kv_length, embed]`, which are the same tensor in self-attention: `[batch, q_length, embed]`.
     pub fn forward(
         &self,
         inputs: &Tensor,
@@ -56,7 +57,7 @@ impl Attention {
         dropout: Dropout,
     ) -> Tensor {
         let heads = self.heads(inputs, context);
-        // What drops weights falls on the values, whoever computes the attention.
+        // Dropout of weights is applied to the values, for every implementation of the attention.
         let factors = dropout.mask_of_keys(&heads.value());
         match fused_attention(&heads, factors.as_ref(), bias, &self.dims) {
             Some(joined) => self.out.forward(&joined),
@@ -72,7 +73,7 @@ impl Attention {
         Heads { joined: Joined::new(wholes, 3), count: self.dims.num_heads }
     }
 
-    /// The same, score by score: `[batch, q_length, embed]`.
+    /// Computes the same with all scores in memory: `[batch, q_length, embed]`.
     fn attend(&self, heads: &Heads, factors: Option<&Tensor>, bias: &AttentionBias) -> Tensor {
         let _part = part(Part::Attention);
         let [query, key, value] = heads.split();
@@ -94,12 +95,12 @@ impl Attention {
 fn projections(params: &Params, prefix: &str, dims: AttentionDims, kind: Kind) -> [Projection; 4] {
     let projection = |name: &str| Projection::new(params, &format!("{prefix}/{name}"), kind);
     let query = projection("query");
-    // T5X's contrib/gpu divides the query's input, which comes to the same.
+    // T5X's contrib/gpu divides the query's input, which gives the same result.
     let query = if dims.scaled_logits { query.over((dims.head_dim as f64).sqrt()) } else { query };
     [query, projection("key"), projection("value"), projection("out")]
 }
 
-/// Queries, keys and values of an attention, as projections leave them.
+/// Queries, keys and values of an attention, as the projections return them.
 #[derive(Debug)]
 pub struct Heads {
     /// Each `[batch, length, num_heads * head_dim]`.
@@ -109,7 +110,7 @@ pub struct Heads {
 }
 
 impl Heads {
-    /// Query, key and value, each `[batch, num_heads, length, head_dim]`, where they lie.
+    /// Returns query, key and value as views, each `[batch, num_heads, length, head_dim]`.
     pub fn split(&self) -> [Tensor; 3] {
         let parts: [Tensor; 3] = self.joined.parts().try_into().expect("query, key and value");
         parts.map(|part| {
@@ -124,12 +125,12 @@ impl Heads {
         value
     }
 
-    /// The same numbers outside of any graph.
+    /// Returns the same values outside of any graph.
     pub fn detach(&self) -> Self {
         Self { joined: self.joined.detach(), count: self.count }
     }
 
-    /// Others laid out alike, to be written.
+    /// Returns uninitialized tensors of the same layout.
     pub fn empty_like(&self) -> Self {
         Self { joined: self.joined.empty_like(), count: self.count }
     }

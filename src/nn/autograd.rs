@@ -1,5 +1,5 @@
-//! Operations whose backward pass is ours, hooks on gradients, and the state of random numbers: the Rust
-//! side of `bridge/autograd.cpp`.
+//! Operations with a backward pass in Rust, hooks on gradients, and the state of random numbers:
+//! the Rust side of `bridge/autograd.cpp`.
 
 use std::any::Any;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -11,8 +11,8 @@ use tch::Tensor;
 /// A tensor of libtorch's, behind tch's pointer.
 pub(super) type RawTensor = *mut c_void;
 
-/// How the message of a panic begins that tch makes of a failure of libtorch's; the rest is as `Debug` prints
-/// it.
+/// The beginning of the panic message that tch makes of a failure of libtorch's; the rest has the
+/// format of `Debug`.
 pub const TCH_PANIC: &str = "called `Result::unwrap()` on an `Err` value: Torch(\"";
 
 /// Reads some tensors and makes others.
@@ -56,13 +56,14 @@ unsafe extern "C" {
     fn gimlet_set_random_state(on_device: RawTensor, state: RawTensor) -> *mut c_char;
 }
 
-/// Makes `outputs` results of `inputs` whose gradients `backward` computes: from those of the outputs, zeros
-/// where nothing depends on one, to those of the inputs in order, undefined tensors (`Tensor::new`) for
-/// those that need none. Compute the outputs under `tch::no_grad`; none may be a view, and `backward` must
-/// hold them detached if at all. Without a gradient to compute, `backward` is dropped at once.
+/// Makes `outputs` results of `inputs` whose gradients `backward` computes: from those of the
+/// outputs (zeros for outputs that nothing uses) to those of the inputs in order, with undefined
+/// tensors (`Tensor::new`) for inputs that need none. Compute the outputs under `tch::no_grad`;
+/// none may be a view, and `backward` may hold them only detached. If no gradient is needed,
+/// `backward` is dropped at once.
 ///
-/// `backward` runs once, without recording, on a thread of libtorch's for GPUs. Its panics come out of
-/// the call that asked for gradients.
+/// `backward` runs once, without recording, on a thread of libtorch's for GPUs. Its panics appear
+/// in the call that requested gradients.
 pub fn custom_function(
     inputs: &[&Tensor],
     outputs: Vec<Tensor>,
@@ -78,8 +79,8 @@ pub fn custom_function(
     outputs
 }
 
-/// Calls `hook` with `leaf` each time a backward pass has added to its `grad`, so that the gradient can be
-/// used up and freed while others are still to come. Replaces an earlier hook.
+/// Calls `hook` with `leaf` each time a backward pass has added to its `grad`, so that the gradient
+/// can be consumed and freed before others are computed. Replaces an earlier hook.
 pub fn on_gradient(leaf: &Tensor, mut hook: impl FnMut(&Tensor) + Send + 'static) {
     let call = move |tensors: Vec<Tensor>| {
         hook(&tensors[0]);
@@ -89,13 +90,13 @@ pub fn on_gradient(leaf: &Tensor, mut hook: impl FnMut(&Tensor) + Send + 'static
     check(unsafe { gimlet_set_gradient_hook(raw(leaf), raw_closure(call)) });
 }
 
-/// Takes away what [`on_gradient`] set.
+/// Removes the hook of [`on_gradient`].
 pub fn no_hook_on_gradient(leaf: &Tensor) {
     // SAFETY: the leaf outlives the call.
     check(unsafe { gimlet_clear_gradient_hook(raw(leaf)) });
 }
 
-/// The leaf's `grad`, which it has no more then; undefined where it had none.
+/// Removes and returns the leaf's `grad`; undefined if it had none.
 pub fn take_gradient(leaf: &Tensor) -> Tensor {
     let taken = Tensor::new();
     // SAFETY: both tensors outlive the call.
@@ -103,9 +104,9 @@ pub fn take_gradient(leaf: &Tensor) -> Tensor {
     taken
 }
 
-/// Gradients of `inputs`, each of which requires one, from those of `outputs`; undefined where no output
-/// depends on an input. Unlike `backward` it adds nothing to any leaf. Frees the graph. May be called
-/// inside a backward pass.
+/// Returns gradients of `inputs`, each of which must require one, from those of `outputs`;
+/// undefined if no output depends on an input. Unlike `backward` it adds nothing to any leaf. Frees
+/// the graph. May be called inside a backward pass.
 pub fn gradients_of(
     outputs: &[Tensor],
     output_gradients: &[Tensor],
@@ -129,12 +130,12 @@ pub fn gradients_of(
     results
 }
 
-/// Whether operations of this thread are recorded for a backward pass: not under `tch::no_grad`.
+/// Whether operations of this thread are recorded for a backward pass; false under `tch::no_grad`.
 pub fn records_gradients() -> bool {
     gimlet_records_gradients()
 }
 
-/// Where the random numbers of the device of `on_device` stand. uint8, on the CPU
+/// Returns the state of the random numbers of the device of `on_device`. uint8, on the CPU
 pub fn random_state(on_device: &Tensor) -> Tensor {
     let state = Tensor::new();
     // SAFETY: both tensors outlive the call.
@@ -142,7 +143,7 @@ pub fn random_state(on_device: &Tensor) -> Tensor {
     state
 }
 
-/// Puts the random numbers of the device of `on_device` back to where [`random_state`] found them.
+/// Restores the random numbers of the device of `on_device` to a state of [`random_state`].
 pub fn set_random_state(on_device: &Tensor, state: &Tensor) {
     // SAFETY: both tensors outlive the call.
     check(unsafe { gimlet_set_random_state(raw(on_device), raw(state)) });
@@ -157,7 +158,7 @@ pub(super) fn raw_tensors<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> 
 }
 
 fn raw_closure(call: impl FnMut(Vec<Tensor>) -> Vec<Tensor> + Send + 'static) -> RawClosure {
-    // Boxed twice: a pointer to a trait object is too wide to cross.
+    // Boxed twice, because a pointer to a trait object is too wide for the C interface.
     let boxed: Box<Box<Callback>> = Box::new(Box::new(call));
     RawClosure { data: Box::into_raw(boxed).cast(), call: call_closure, drop: drop_closure }
 }
@@ -206,7 +207,7 @@ unsafe fn pointers<'a>(first: *const RawTensor, count: usize) -> &'a [RawTensor]
     if count == 0 { &[] } else { unsafe { slice::from_raw_parts(first, count) } }
 }
 
-/// What a panic says; of tch's own, libtorch's text in it.
+/// Returns the text of a panic; for tch's panics, the text of libtorch in it.
 pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
     let text = text
@@ -216,7 +217,7 @@ pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
     quoted.trim_end_matches("\")").replace("\\n", "\n").replace("\\\"", "\"")
 }
 
-/// A C string that the bridge frees.
+/// Copies a message to a C string that the bridge frees.
 fn copied(message: &str) -> *mut c_char {
     let message = CString::new(message.replace('\0', " ")).expect("zeros were replaced");
     // SAFETY: `strdup` copies a C string.
@@ -232,9 +233,9 @@ pub(super) fn check(message: *mut c_char) {
     panic!("{TCH_PANIC}{}\")", taken(message).escape_debug());
 }
 
-/// The text of a message of the bridge's, which this frees.
+/// Returns the text of a message of the bridge's, and frees the message.
 pub(super) fn taken(message: *mut c_char) -> String {
-    // SAFETY: a C string made by `strdup`, which is ours to free.
+    // SAFETY: a C string made by `strdup`, which Rust must free.
     unsafe {
         let text = CStr::from_ptr(message).to_string_lossy().into_owned();
         libc::free(message.cast());
@@ -253,7 +254,7 @@ mod tests {
         Tensor::from_slice(values).set_requires_grad(true)
     }
 
-    /// `x * y`, its gradient three times too large, so that it is ours that is seen.
+    /// `x * y` with a gradient three times too large, so that the test sees which one was used.
     fn tripled_product(x: &Tensor, y: &Tensor) -> Tensor {
         let product = tch::no_grad(|| x * y);
         let (kept_x, kept_y) = (x.detach(), y.detach());

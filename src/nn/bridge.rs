@@ -1,4 +1,4 @@
-//! The Rust side of `bridge/bridge.cpp`: what libtorch offers and `tch` lacks.
+//! The Rust side of `bridge/bridge.cpp`: features of libtorch that `tch` does not have.
 
 use std::ffi::{CStr, c_char};
 
@@ -17,13 +17,13 @@ pub struct CudaDevice {
     pub capability: (i32, i32),
 }
 
-/// What tensors take of a device's memory.
+/// The memory of tensors on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct DeviceMemory {
     /// Bytes now.
     pub current_bytes: i64,
-    /// Most bytes since the last time this was asked.
+    /// Peak bytes since the last query.
     pub peak_bytes: i64,
 }
 
@@ -31,7 +31,7 @@ pub struct DeviceMemory {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct FusedAdamW {
-    /// What updates are multiplied by.
+    /// The factor of updates.
     pub learning_rate: f64,
     /// Decay of the gradients' mean.
     pub b1: f64,
@@ -39,11 +39,11 @@ pub struct FusedAdamW {
     pub b2: f64,
     /// Added to the root of the second moment.
     pub eps: f64,
-    /// What an update takes off the parameter, as a fraction of it, times the learning rate.
+    /// Relative decay of the parameter by an update, before the factor of the learning rate.
     pub weight_decay: f64,
 }
 
-/// A c10d transport that a libtorch may carry.
+/// A c10d transport that a build of libtorch may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessGroup {
     /// For CPUs.
@@ -83,45 +83,47 @@ unsafe extern "C" {
 }
 
 /// Makes the CPU treat denormal numbers as zero on this thread and on those it starts later, so
-/// call it before the first tensor operation. False where the CPU cannot.
+/// call it before the first tensor operation. False if the CPU cannot.
 pub fn flush_denormals() -> bool {
     gimlet_set_flush_denormal(true)
 }
 
-/// Which library computes matrix products, other than libtorch's choice. See `bridge/matmul.cpp`.
+/// The libraries for matrix products that differ from libtorch's choice. See `bridge/matmul.cpp`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Products {
     /// oneDNN instead of MKL for float32.
     pub float_by_onednn: bool,
-    /// MKL instead of oneDNN for bfloat16, on factors that are widened to float32.
+    /// MKL instead of oneDNN for bfloat16, with factors that are widened to float32.
     pub bfloat16_by_mkl: bool,
 }
 
-/// Sets it for the whole process, before the first product; results change by rounding only.
+/// Sets the libraries for the whole process, before the first product; results change by rounding
+/// only.
 pub fn set_products(products: Products) {
     gimlet_set_products(products.float_by_onednn, products.bfloat16_by_mkl);
 }
 
-/// Bytes of the registers that the bridge's own kernels use: 64, 32, or 16 where the CPU has no larger ones or the
-/// compiler knew nothing of them.
+/// Returns the bytes of the registers that the bridge's own kernels use: 64, 32, or 16 if the CPU
+/// has no larger ones or the compiler did not support them.
 pub fn register_bytes() -> i64 {
     gimlet_register_bytes()
 }
 
-/// Makes operations that have no deterministic way fail instead of taking another one; those that have two
-/// take it, some at a cost. libtorch's own state is off. True if they are now deterministic.
+/// Makes operations without a deterministic implementation fail; others use theirs, some at a
+/// cost. libtorch's own state is off. Returns true if operations are now deterministic.
 pub fn set_deterministic(on: bool) -> bool {
     gimlet_set_deterministic(on)
 }
 
-/// Lets CUDA's tensor cores round the factors of float32 products to TF32's 10 bits. libtorch's own state is
-/// off, and a run leaves it so: its float32 is float32. True if they now may.
+/// Lets CUDA's tensor cores round the factors of float32 products to TF32's 10 bits. libtorch's own
+/// state is off, and runs do not change it: their float32 is float32. Returns true if rounding is
+/// now allowed.
 pub fn allow_tf32(on: bool) -> bool {
     gimlet_allow_tf32(on)
 }
 
-/// What tensors take on a CUDA device, and their peak since the last call; `None` for CPUs, where libtorch
-/// keeps no account.
+/// Returns the memory of tensors on a CUDA device, and its peak since the last call; `None` for
+/// CPUs, for which libtorch has no such count.
 pub fn device_memory(device: Device) -> Option<DeviceMemory> {
     let Device::Cuda(index) = device else { return None };
     let mut memory = DeviceMemory::default();
@@ -130,9 +132,9 @@ pub fn device_memory(device: Device) -> Option<DeviceMemory> {
     known.then_some(memory)
 }
 
-/// AdamW's update of parameters in place, given with their gradients and the means of gradients and of squared
-/// gradients: float32 and contiguous, in the same order. `number` counts this update, from 1: a float32
-/// scalar on their device. Call it under `tch::no_grad`.
+/// Applies AdamW's update to parameters in place, given with their gradients and the means of
+/// gradients and of squared gradients: float32 and contiguous, in the same order. `number` counts
+/// this update, from 1: a float32 scalar on their device. Call it under `tch::no_grad`.
 pub fn fused_adamw(factors: &FusedAdamW, lists: [&[Tensor]; 4], number: &Tensor) {
     let count = lists[0].len();
     assert!(lists.iter().all(|list| list.len() == count), "every parameter has all of them");
@@ -158,7 +160,7 @@ pub fn torch_version() -> &'static str {
     version.to_str().expect("libtorch's version is ASCII")
 }
 
-/// `(major, minor)` of the CUDA runtime, if this libtorch has one; no device need be there.
+/// `(major, minor)` of the CUDA runtime, if this libtorch has one; this needs no device.
 pub fn cuda_version() -> Option<(i64, i64)> {
     match gimlet_cuda_version() {
         0 => None,
@@ -166,7 +168,7 @@ pub fn cuda_version() -> Option<(i64, i64)> {
     }
 }
 
-/// Whether the loaded libtorch carries this transport.
+/// Whether the loaded libtorch contains this transport.
 pub fn has_process_group(group: ProcessGroup) -> bool {
     let type_info = match group {
         ProcessGroup::Gloo => c"_ZTIN4c10d16ProcessGroupGlooE",

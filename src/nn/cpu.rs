@@ -1,4 +1,4 @@
-//! How a process that computes on the CPU should be set up.
+//! The setup of a process that computes on the CPU.
 
 use std::sync::OnceLock;
 
@@ -11,8 +11,8 @@ use super::bridge::{self, Products};
 /// Prepares this process for tensors: denormals are flushed, matrix products use all of the CPU, and
 /// freed memory is kept. Call it first, before libtorch starts threads.
 ///
-/// Measured for a training step of T5 1.1 small on two cores of an AMD EPYC: half of the CPU time in
-/// float32, most of it by the products, and a fifth of what is then left by the memory.
+/// Measured for a training step of T5 1.1 small on two cores of an AMD EPYC: it saves half of the
+/// CPU time in float32, most of it by the products, and the kept memory saves a fifth of the rest.
 pub fn prepare() {
     // Saturated logits leave denormal gradients, which cost a CPU many times a normal number.
     bridge::flush_denormals();
@@ -20,7 +20,7 @@ pub fn prepare() {
     keep_freed_memory();
 }
 
-/// What this CPU is good at.
+/// The abilities of this CPU for matrix products.
 #[derive(Clone, Copy, Debug)]
 struct Abilities {
     intel: bool,
@@ -58,26 +58,27 @@ impl Abilities {
     }
 }
 
-/// MKL uses AVX-512 on Intel's CPUs only; oneDNN needs AMX to be fast in bfloat16 on them.
+/// Selects the libraries: MKL uses AVX-512 on Intel's CPUs only; oneDNN needs AMX to be fast in
+/// bfloat16 on them.
 fn fastest_products() -> Products {
     let cpu = Abilities::get();
     Products { float_by_onednn: cpu.avx512 && !cpu.intel, bfloat16_by_mkl: cpu.widens_bfloat16() }
 }
 
-/// Whether [`super::PackedKernel`] is worth packing for a few rows: sixteen registers of 16 bytes cannot hold their
-/// sums.
+/// Whether packing [`super::PackedKernel`] is worthwhile for a few rows: sixteen registers of 16
+/// bytes cannot hold the sums of its products.
 pub(super) fn packed_products_suit_few_rows() -> bool {
     bridge::register_bytes() >= 32
 }
 
-/// Whether it keeps up with libtorch for many rows of this kind, so that what it does besides multiplying is a
-/// gain: it multiplies in float32, and needs all registers of AVX-512.
+/// Whether it is as fast as libtorch for many rows of this kind, so that its additional operations
+/// are a gain: it multiplies in float32, and needs all registers of AVX-512.
 pub(super) fn packed_products_suit_many_rows(kind: Kind) -> bool {
     bridge::register_bytes() == 64 && (kind != Kind::BFloat16 || Abilities::get().widens_bfloat16())
 }
 
-/// A step allocates and frees the same large tensors again and again. By default glibc maps each anew, so
-/// that every page faults in and is cleared; this makes it reuse them.
+/// Lets the allocator reuse memory. A step allocates and frees the same large tensors repeatedly.
+/// By default glibc maps each of them again, so that every page faults in and is cleared.
 fn keep_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -90,13 +91,13 @@ fn keep_freed_memory() {
     }
 }
 
-/// Asks the kernel for pages of 2 MiB in the heap that is to come: by them a core of an Intel Xeon read memory
-/// at 14 instead of 10 to 12 GB/s, beside other jobs. Takes addresses only, no memory.
+/// Asks the kernel for pages of 2 MiB in the future heap: with them a core of an Intel Xeon read
+/// memory at 14 instead of 10 to 12 GB/s, beside other jobs. Reserves addresses only, no memory.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn ask_for_large_pages() {
     const LARGE_PAGE: usize = 2 << 20;
-    // SAFETY: a block is allocated and freed again, so that it stays part of the heap. The advice is
-    // about whole pages inside of it and changes no contents.
+    // SAFETY: a block is allocated and freed again, so that it stays part of the heap. The advice
+    // is about whole pages inside it and changes no contents.
     unsafe {
         if !addresses_are_free() {
             return;
@@ -113,8 +114,8 @@ fn ask_for_large_pages() {
     }
 }
 
-/// Whether this process may hold as many addresses as it likes: no limit is set, and the kernel does not
-/// count memory before it is touched.
+/// Whether this process may reserve any number of addresses: no limit is set, and the kernel does
+/// not count memory before its first use.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn addresses_are_free() -> bool {
     let unlimited = |resource: Resource| resource.get_soft().is_ok_and(|limit| limit == INFINITY);

@@ -1,5 +1,6 @@
-//! CUDA graphs: work that is recorded once and then starts again with a single launch, the Rust side of
-//! `bridge/cuda_graph.cpp`. For work of many small kernels, which take less time than starting them does.
+//! CUDA graphs: work that is recorded once and then started again with a single launch, the Rust
+//! side of `bridge/cuda_graph.cpp`. They suit work of many small kernels that run for less time
+//! than their launches take.
 //!
 //! Compiled with CUDA, but not yet run on a GPU.
 
@@ -31,7 +32,7 @@ unsafe extern "C" {
 #[derive(Debug)]
 pub struct CudaGraph(*mut RawGraph);
 
-/// What is to be recorded, how often it went through, and the panic that ended it.
+/// The work to record, its number of completed runs, and the panic that ended it.
 struct Work<'a> {
     run: &'a mut dyn FnMut(),
     runs: usize,
@@ -39,20 +40,21 @@ struct Work<'a> {
 }
 
 impl CudaGraph {
-    /// Runs `work` twice on the CUDA device of that index, once to warm up and once to record it. The
-    /// recording reads and writes the same memory each time, so inputs have to be copied into the tensors
-    /// that `work` reads, results lie in those that it made, and all of them must outlive the graph. `work`
-    /// may not wait for the device. The error says what cannot be recorded; without CUDA there is always one.
+    /// Runs `work` twice on the CUDA device of that index, once to warm up and once to record it.
+    /// The recording reads and writes the same memory each time, so inputs must be copied into the
+    /// tensors that `work` reads, results are in the tensors that it made, and all of them must
+    /// outlive the graph. `work` may not wait for the device. The error names the part that cannot
+    /// be recorded; without CUDA there is always one.
     pub fn capture(device: usize, work: &mut dyn FnMut()) -> Result<Self, String> {
         let mut work = Work { run: work, runs: 0, panic: None };
         let mut graph = null_mut();
         let data: *mut Work = &mut work;
-        // SAFETY: `call` gets `data` as it is, and both pointers outlive the call.
+        // SAFETY: `call` gets `data` unchanged, and both pointers outlive the call.
         let message =
             unsafe { gimlet_cuda_graph_capture(device as i32, data.cast(), call, &mut graph) };
         let failed = (!message.is_null()).then(|| taken(message));
         match work.panic {
-            // It went through before, so it is recording that it cannot take.
+            // The work succeeded before, so the recording is what fails.
             Some(panic) if work.runs > 0 => return Err(panic_message(panic.as_ref())),
             Some(panic) => resume_unwind(panic),
             None => {}

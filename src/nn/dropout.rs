@@ -11,12 +11,13 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Drops nothing: evaluation and decoding.
+    /// Creates a dropout that drops nothing, for evaluation and decoding.
     pub fn off() -> Self {
         Self { rate: 0.0 }
     }
 
-    /// Drops with probability `rate` in `0..1` and scales the rest by `1 / (1 - rate)`.
+    /// Creates a dropout with probability `rate` in `0..1` that scales the rest by `1 / (1 -
+    /// rate)`.
     pub fn train(rate: f64) -> Self {
         assert!((0.0..1.0).contains(&rate), "a dropout rate lies in 0..1, found {rate}");
         Self { rate }
@@ -27,7 +28,7 @@ impl Dropout {
         self.rate == 0.0
     }
 
-    /// `inputs` with a mask of their own shape.
+    /// Returns `inputs` with a mask of their own shape.
     pub fn apply(self, inputs: Tensor) -> Tensor {
         let _part = part(Part::Elementwise);
         match self.mask(&inputs, &inputs.size()) {
@@ -36,8 +37,8 @@ impl Dropout {
         }
     }
 
-    /// `inputs` with one mask for all positions of the last axis but one: the length, or the query
-    /// positions of attention weights.
+    /// Returns `inputs` with one mask for all positions of the last axis but one: the length, or
+    /// the query positions of attention weights.
     pub fn apply_along_length(self, inputs: Tensor) -> Tensor {
         let _part = part(Part::Elementwise);
         match self.mask_along_length(&inputs) {
@@ -46,7 +47,8 @@ impl Dropout {
         }
     }
 
-    /// `residual` plus `branch`, the latter dropped out as by [`Dropout::apply_along_length`].
+    /// Returns `residual` plus `branch`, with dropout on the latter as by
+    /// [`Dropout::apply_along_length`].
     pub fn add_along_length(self, residual: &Tensor, branch: &Tensor) -> Tensor {
         let _part = part(Part::Elementwise);
         match self.mask_along_length(branch) {
@@ -55,8 +57,8 @@ impl Dropout {
         }
     }
 
-    /// What [`Dropout::apply_along_length`] multiplies by, if anything is dropped: 0 or what scales
-    /// the rest, of extent 1 in the last axis but one.
+    /// Returns the factor of [`Dropout::apply_along_length`], if anything is dropped: 0, or the
+    /// scale of the rest, of extent 1 in the last axis but one.
     pub fn mask_along_length(self, inputs: &Tensor) -> Option<Tensor> {
         let mut shape = inputs.size();
         let length_axis = shape.len() - 2;
@@ -64,9 +66,9 @@ impl Dropout {
         self.mask(inputs, &shape)
     }
 
-    /// Factors of `value` `[batch, num_heads, kv_length, head_dim]`, so that attention weights need no mask
-    /// of their own: theirs is shared by the queries, hence it is one number for each key,
-    /// `[batch, num_heads, kv_length, 1]`, if anything is dropped.
+    /// Returns factors of `value` `[batch, num_heads, kv_length, head_dim]`, so that attention
+    /// weights need no mask of their own. The queries share the mask of weights, so it is one
+    /// number for each key, `[batch, num_heads, kv_length, 1]`, if anything is dropped.
     pub fn mask_of_keys(self, value: &Tensor) -> Option<Tensor> {
         let _part = part(Part::Attention);
         let (batch, num_heads, length, _) = value.size4().expect("values have four axes");

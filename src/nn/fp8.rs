@@ -1,10 +1,10 @@
 //! Products in 8-bit floats (Micikevicius et al. 2022, arXiv:2209.05433), with one scale a tensor.
 //!
-//! Inputs and kernels are cast to e4m3, gradients to e5m2, and sums are float32. Scales follow either the
-//! tensor's own largest magnitude, or the largest of the last steps, which is known before the tensor is
-//! and so saves a pass over it (NVIDIA Transformer Engine, `DelayedScaling`). Nothing waits for the device.
-//! The history is no part of a checkpoint: a resumed run begins with a step of own magnitudes, as a new
-//! one does.
+//! Inputs and kernels are cast to e4m3, gradients to e5m2, and sums are float32. Scales follow
+//! either the tensor's own largest magnitude, or the largest of the last steps, which is known
+//! before the tensor is computed and so saves a pass over it (NVIDIA Transformer Engine,
+//! `DelayedScaling`). Nothing waits for the device. The history is not part of a checkpoint: a
+//! resumed run begins with a step of own magnitudes, like a new run.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ const ALIGNMENT: i64 = 16;
 /// Tensors of one product with a scale each.
 const ROLES: usize = 3;
 
-/// What a factor of a product stands for.
+/// The role of a factor of a product.
 #[derive(Clone, Copy)]
 enum Role {
     Inputs,
@@ -51,7 +51,7 @@ struct State {
 }
 
 impl Fp8Scaling {
-    /// Scales for the products with kernels of these names, on `device`.
+    /// Creates scales for the products with kernels of these names, on `device`.
     pub fn new<'a>(
         spec: &TransformerEngineConfig,
         kernels: impl Iterator<Item = &'a str>,
@@ -74,13 +74,13 @@ impl Fp8Scaling {
         Self { spec: spec.clone(), slots, state: Mutex::new(state) }
     }
 
-    /// What it was made of.
+    /// Returns the configuration.
     pub fn spec(&self) -> &TransformerEngineConfig {
         &self.spec
     }
 
-    /// Call before each forward pass that is to be trained on: computes the scales of its tensors from the
-    /// magnitudes seen before.
+    /// Must be called before each forward pass of training: computes the scales of its tensors from
+    /// earlier magnitudes.
     pub fn next_step(&self) {
         let mut state = self.state();
         let length = self.spec.amax_history_len as i64;
@@ -89,7 +89,7 @@ impl Fp8Scaling {
             return;
         }
         tch::no_grad(|| {
-            // A magnitude that is not finite would leave its tensor without a scale as long as it is remembered.
+            // A magnitude that is not finite would leave its tensor without a scale until it is forgotten.
             let largest = state.largest.nan_to_num(0.0, 0.0, 0.0);
             state.history.get((state.step - 2) % length).copy_(&largest);
             let largest = state.history.amax([0i64].as_slice(), false);
@@ -98,7 +98,7 @@ impl Fp8Scaling {
         });
     }
 
-    /// Products with the kernel of that name.
+    /// Returns products with the kernel of that name.
     pub fn product(self: &Arc<Self>, kernel: &str) -> Fp8Product {
         let slot =
             *self.slots.get(kernel).unwrap_or_else(|| panic!("no kernel is named `{kernel}`"));
@@ -110,7 +110,7 @@ impl Fp8Scaling {
     }
 }
 
-/// `maximum / largest`, less the margin; 1 where there is nothing to scale.
+/// Returns `maximum / largest`, reduced by the margin; 1 if there is nothing to scale.
 fn scale(maximum: &Tensor, largest: &Tensor, margin: f64) -> Tensor {
     let scale = maximum / largest * 2f64.powf(-margin);
     // Numbers as small as 1e-36 would scale beyond float32.
@@ -156,11 +156,11 @@ pub struct Fp8Product {
     slot: usize,
 }
 
-/// A cast matrix, as it lies and transposed: tensor cores read both factors along the sum.
+/// A cast matrix, as stored and transposed: tensor cores read both factors along the sum.
 struct Factor {
     rows: Tensor,
     columns: Tensor,
-    /// What takes the scale back. float32 `[]`
+    /// The factor that undoes the scale. float32 `[]`
     unscale: Tensor,
 }
 
@@ -229,7 +229,7 @@ fn largest_magnitude(matrix: &Tensor) -> Tensor {
     largest
 }
 
-/// Casts `matrix * scale`, cutting what is too large; merges its largest magnitude into `largest`.
+/// Casts `matrix * scale`, and clamps large values; merges its largest magnitude into `largest`.
 fn cast_with(
     matrix: &Tensor,
     format: Format,
@@ -266,7 +266,7 @@ fn multiply([a, b]: [&Tensor; 2], unscale: [&Tensor; 2], kind: Kind) -> Tensor {
     a.internal_scaled_mm(&b.tr(), unscale[0], unscale[1], absent, absent, kind, false)
 }
 
-/// The same by casting back.
+/// Computes the same by casting back.
 fn multiply_wide([a, b]: [&Tensor; 2], unscale: [&Tensor; 2], kind: Kind) -> Tensor {
     let product = a.to_kind(Kind::Float).matmul(&b.tr().to_kind(Kind::Float));
     (product * (unscale[0] * unscale[1])).to_kind(kind)
@@ -294,7 +294,7 @@ mod tests {
         ((found - expected).norm() / expected.norm()).double_value(&[])
     }
 
-    /// The product and its gradients, with a loss that weighs every number.
+    /// Returns the product and its gradients, with a loss that weights every number.
     fn results(inputs: &Tensor, kernel: &Tensor, product: &Tensor) -> Vec<Tensor> {
         let weights = Tensor::arange(product.numel() as i64, (Kind::Float, Device::Cpu)).sin();
         let loss = (product.reshape([-1]) * weights).sum(Kind::Float);
@@ -303,8 +303,8 @@ mod tests {
         all
     }
 
-    /// Rounding to 3 bits of mantissa (2 in gradients) leaves errors of 2^-4 (2^-3) at most a factor;
-    /// over a sum they average out to a third of that or less.
+    /// Rounding to 3 bits of mantissa (2 in gradients) gives relative errors of at most 2^-4 (2^-3)
+    /// a factor; over a sum they average out to a third of that or less.
     fn check(scaling: &Arc<Fp8Scaling>, size: [i64; 3]) {
         let [rows, width, out] = size;
         let inputs = (random([rows, width]) * 1e-3).set_requires_grad(true);

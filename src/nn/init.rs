@@ -1,4 +1,4 @@
-//! Draws a parameter's first values, with the distributions of `jax.nn.initializers`.
+//! Draws the initial values of parameters, with the distributions of `jax.nn.initializers`.
 
 use tch::{Device, Kind, Tensor};
 

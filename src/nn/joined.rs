@@ -1,10 +1,10 @@
-//! Tensors of one width that lie side by side in the last axis of others: what projections of the same inputs
-//! give, as far as they are one product. Their gradients are laid out alike, so that the backward pass is as
-//! few products.
+//! Tensors of one width that lie side by side in the last axis of others: the results of
+//! projections of the same inputs, if they are one product. Their gradients have the same layout,
+//! so that the backward pass has equally few products.
 
 use tch::Tensor;
 
-/// Parts in order, each `[.., width]`, in as many tensors as were made apart.
+/// Parts in order, each `[.., width]`, in as many tensors as were made separately.
 #[derive(Debug)]
 pub struct Joined {
     wholes: Vec<Tensor>, // each [.., parts * width]
@@ -12,7 +12,8 @@ pub struct Joined {
 }
 
 impl Joined {
-    /// `num_parts` of one width that fill `wholes`, each `[.., parts * width]` and contiguous.
+    /// Creates it from `num_parts` parts of one width that fill `wholes`, each `[.., parts *
+    /// width]` and contiguous.
     pub fn new(wholes: Vec<Tensor>, num_parts: usize) -> Self {
         let filled: i64 = wholes.iter().map(last_extent).sum();
         assert_eq!(filled % num_parts as i64, 0, "parts are of one width");
@@ -24,34 +25,34 @@ impl Joined {
         &self.wholes
     }
 
-    /// The same, given away.
+    /// Returns these tensors by value.
     pub fn into_wholes(self) -> Vec<Tensor> {
         self.wholes
     }
 
-    /// Each part `[.., width]`, where it lies.
+    /// Returns each part `[.., width]` as a view.
     pub fn parts(&self) -> Vec<Tensor> {
         let of = |whole: &Tensor| match last_extent(whole) == self.width {
             true => vec![whole.shallow_clone()],
-            // Unlike that of slices, the backward pass of this writes each number once.
+            // Unlike with slices, the backward pass of this writes each number once.
             false => apart(whole, self.width).unbind(-2),
         };
         self.wholes.iter().flat_map(of).collect()
     }
 
-    /// The same numbers outside of any graph.
+    /// Returns the same values outside of any graph.
     pub fn detach(&self) -> Self {
         Self { wholes: self.wholes.iter().map(Tensor::detach).collect(), width: self.width }
     }
 
-    /// Parts laid out alike, to be written.
+    /// Returns uninitialized parts of the same layout.
     pub fn empty_like(&self) -> Self {
         let empty = |whole: &Tensor| Tensor::empty(whole.size(), (whole.kind(), whole.device()));
         Self { wholes: self.wholes.iter().map(empty).collect(), width: self.width }
     }
 
-    /// The same layout of parts that are made already, each of the shape of its own: what lies in place stays
-    /// there, the rest is copied.
+    /// Returns the same layout for existing parts, each of the shape of its counterpart: parts in
+    /// place stay there, the others are copied.
     pub fn laid_out(&self, parts: &[Tensor]) -> Self {
         let mut rest = parts;
         let whole = |whole: &Tensor| {
@@ -71,7 +72,8 @@ fn apart(whole: &Tensor, width: i64) -> Tensor {
     whole.view(size.as_slice())
 }
 
-/// What the parts `[.., width]` are views of, if they lie side by side and fill it.
+/// Returns the tensor of which the parts `[.., width]` are views, if they lie side by side and fill
+/// it.
 fn in_place(parts: &[Tensor]) -> Option<Tensor> {
     let [first, others @ ..] = parts else { return None };
     if others.is_empty() {
@@ -137,7 +139,7 @@ mod tests {
         let laid_out = joined.laid_out(&parts);
         assert_eq!(laid_out.wholes()[1].data_ptr(), memory);
         assert_eq!(laid_out.wholes()[1].size(), [2, 3, 8]);
-        // In another order, or apart, they have to move.
+        // In another order, or apart, they must be copied.
         let [first, second, third] = &joined.parts()[..] else { panic!("three parts") };
         let swapped = [first, third, second].map(Tensor::shallow_clone);
         let laid_out = joined.laid_out(&swapped);

@@ -20,11 +20,11 @@ pub fn kind(dtype: Dtype) -> Kind {
 /// Rows of `embedding` `[vocab, embed]` for int64 `tokens` of any shape, in `kind`.
 pub fn embed(embedding: &Tensor, tokens: &Tensor, kind: Kind) -> Tensor {
     let _part = part(Part::Embeddings);
-    // Rows are cast after the lookup: the same numbers as casting the whole table.
+    // Rows are cast after the lookup, with the same result as a cast of the whole table.
     Tensor::embedding(embedding, tokens, -1, false, false).to_kind(kind)
 }
 
-/// The activation of that name, elementwise.
+/// Applies the activation, elementwise.
 fn activate(activation: Activation, inputs: &Tensor) -> Tensor {
     let _part = part(Part::Elementwise);
     match activation {
@@ -39,7 +39,7 @@ fn activate(activation: Activation, inputs: &Tensor) -> Tensor {
     }
 }
 
-/// The product of one activation of each part, elementwise.
+/// Returns the product of one activation of each part, elementwise.
 pub fn activated_product(activations: &[Activation], parts: &[Tensor]) -> Tensor {
     let activated = activations.iter().zip(parts).map(|(a, part)| activate(*a, part));
     activated.reduce(|a, b| a * b).expect("a feed-forward block has activations")
@@ -68,7 +68,7 @@ impl Mlp {
         Self { inputs: Projections::new(inputs), activations, output: projection("wo") }
     }
 
-    /// `[batch, length, embed]` to the same.
+    /// Maps `[batch, length, embed]` to the same shape.
     pub fn forward(&self, inputs: &Tensor, dropout: Dropout) -> Tensor {
         self.output.forward(&dropout.apply_along_length(self.product(inputs)))
     }

@@ -1,4 +1,4 @@
-//! Which query may see which key, and the bias that says so to a softmax.
+//! Masks of the keys that each query may attend to, and the bias of a softmax for them.
 
 use std::cell::OnceCell;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,8 +7,8 @@ use tch::{Device, Kind, Tensor};
 
 use super::runs::Runs;
 
-/// What a forbidden pair adds to its score. Large enough to vanish in the softmax, yet finite: a query
-/// with no key at all, a padded one, gets equal weights instead of NaN. T5X `layers.py`.
+/// The addend for the score of a forbidden pair. Large enough to vanish in the softmax, yet finite:
+/// a query without any key, which is padding, gets equal weights instead of NaN. T5X `layers.py`.
 const FORBIDDEN: f64 = -1e10;
 /// Numbers that kernels read at once, in the narrowest dtype.
 const ALIGNMENT: i64 = 8;
@@ -36,21 +36,22 @@ pub fn bias_from_mask(allowed: &Tensor, kind: Kind) -> Tensor {
     zeros.masked_fill(&allowed.logical_not(), FORBIDDEN)
 }
 
-/// What an attention over whole sequences adds to its scores, shared by the layers of a stack.
+/// The addend for the scores of an attention over whole sequences, shared by the layers of a stack.
 #[derive(Debug)]
 pub struct AttentionBias {
     /// A learned bias, `[1, num_heads, q_length, kv_length]`.
     pub position: Option<Tensor>,
-    /// Which pairs may meet, bool `[batch or 1, 1, q_length or 1, kv_length or 1]`; whole on CPUs.
+    /// Mask of allowed pairs, bool `[batch or 1, 1, q_length or 1, kv_length or 1]`; complete on
+    /// CPUs.
     pub allowed: Tensor,
-    /// The same in terms of runs, if the host knows them.
+    /// The same as runs, if the host knows them.
     pub runs: Option<Runs>,
     dense: OnceCell<Tensor>,
     aligned: Arc<Mutex<Option<Tensor>>>,
 }
 
 impl AttentionBias {
-    /// A bias of these two.
+    /// Creates a bias of these two.
     pub fn new(position: Option<Tensor>, allowed: &Tensor) -> Self {
         Self {
             position,
@@ -61,12 +62,13 @@ impl AttentionBias {
         }
     }
 
-    /// One that kernels without masks can go by.
+    /// Adds runs, for kernels without masks.
     pub fn over(self, runs: Option<Runs>) -> Self {
         Self { runs, ..self }
     }
 
-    /// The same for a layer that has another handle of the position bias, or a leaf with its values.
+    /// Returns the same bias for a layer that has another handle of the position bias, or a leaf
+    /// with its values.
     pub fn with_position(&self, position: Option<&Tensor>) -> Self {
         Self {
             position: position.map(Tensor::shallow_clone),
@@ -77,7 +79,8 @@ impl AttentionBias {
         }
     }
 
-    /// Both as one tensor in the scores' dtype, made once: `[batch, num_heads or 1, q_length, kv_length]`.
+    /// Returns both as one tensor in the scores' dtype, made once: `[batch, num_heads or 1,
+    /// q_length, kv_length]`.
     pub fn dense(&self, kind: Kind) -> &Tensor {
         self.dense.get_or_init(|| {
             let mask = bias_from_mask(&self.allowed, kind);
@@ -85,9 +88,10 @@ impl AttentionBias {
         })
     }
 
-    /// Both as one tensor for a kernel, outside of any graph, made once for all layers: what
-    /// [`AttentionBias::dense`] gives, but a query that meets no key meets all of them. The kernel's
-    /// backward pass could not tell its weights from what is left of -1e10. Rows lie 16 bytes apart.
+    /// Returns both as one tensor for a kernel, outside of any graph, made once for all layers: the
+    /// same as [`AttentionBias::dense`], except that a query without allowed keys attends to all of
+    /// them. The kernel's backward pass could not distinguish its weights from the rest of -1e10.
+    /// Rows lie 16 bytes apart.
     pub fn aligned(&self, kind: Kind) -> Tensor {
         let mut made = self.aligned.lock().unwrap_or_else(PoisonError::into_inner);
         made.get_or_insert_with(|| tch::no_grad(|| self.make_aligned(kind))).shallow_clone()
@@ -140,7 +144,7 @@ mod tests {
         let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let all = Tensor::ones([1, 1, 1, 1], (Kind::Bool, Device::Cpu));
         for length in [16, 14] {
-            // However the position bias lies in memory, which the way it is made decides.
+            // The position bias may have any memory layout, which depends on how it was made.
             let position = Tensor::randn([1, 2, length, 3], (Kind::Float, Device::Cpu));
             let position = position.transpose(2, 3);
             let bias = AttentionBias::new(Some(position.shallow_clone()), &all);

@@ -87,6 +87,6 @@ pub use sequence_attention::{SequenceBias, sequence_attention};
 #[cfg(feature = "torch")]
 pub use step_attention::{KeyValue, step_attention};
 
-/// Held by tests that draw from torch's generator: there is one for all threads, and some compare its draws.
+/// Held by tests that draw from torch's generator: all threads share it, and some tests compare its draws.
 #[cfg(all(test, feature = "torch"))]
 pub(crate) static GENERATOR: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -1,4 +1,4 @@
-//! Kernels laid out once for many products without gradients, as decoding has them: the Rust side of
+//! Kernels laid out once for many products without gradients, as in decoding: the Rust side of
 //! `bridge/packed.cpp`.
 
 use std::ffi::c_char;
@@ -29,7 +29,7 @@ unsafe extern "C" {
     fn gimlet_packed_product(of: RawProduct, result: RawTensor) -> *mut c_char;
 }
 
-/// A kernel, or two of which one gates the other. No gradient goes through it.
+/// A kernel, or two of which one gates the other. It has no gradient.
 #[derive(Debug)]
 pub struct PackedKernel {
     kernel: Tensor,
@@ -42,27 +42,28 @@ pub struct PackedKernel {
 enum Layout {
     /// `[in, out]`; gate and linear side by side.
     Plain,
-    /// `[panels, in, 32]`; half of each panel is of the gate.
+    /// `[panels, in, 32]`; half of each panel belongs to the gate.
     Panels,
 }
 
-/// What a product does besides multiplying.
+/// Operations of a product besides multiplying.
 #[derive(Default)]
 struct Extras<'a> {
     scale: Option<&'a Tensor>,
     residual: Option<&'a Tensor>,
-    /// Length and width of the tiles that the result consists of, unless it lies row by row.
+    /// Length and width of the tiles of the result, unless it lies row by row.
     tile: Option<(i64, i64)>,
 }
 
 impl PackedKernel {
-    /// As many rows as whole sequences have: reading the kernel is not what takes the time.
+    /// As many rows as whole sequences have: there, reading the kernel takes little of the time.
     pub const MANY_ROWS: i64 = i64::MAX;
 
-    /// With up to so many, it is what takes the time.
+    /// Up to this number of rows, reading the kernel takes most of the time.
     pub const FEW_ROWS: i64 = 32;
 
-    /// Whether products with so many rows are our own for kernels of this kind and device.
+    /// Whether products with so many rows use the packed layout for kernels of this kind and
+    /// device.
     pub fn packs(kind: Kind, device: Device, rows: i64) -> bool {
         !device.is_cuda()
             && if rows <= Self::FEW_ROWS {
@@ -72,12 +73,13 @@ impl PackedKernel {
             }
     }
 
-    /// `kernel` `[in, out]`, for inputs of `rows` rows in the same dtype.
+    /// Packs `kernel` `[in, out]`, for inputs of `rows` rows in the same dtype.
     pub fn new(kernel: &Tensor, rows: i64) -> Self {
         Self::laid_out(kernel, layout(kernel, rows))
     }
 
-    /// Products are `gelu(inputs gate) * (inputs linear)`, by the tanh approximation. Both are `[in, out]`.
+    /// Packs two kernels for products `gelu(inputs gate) * (inputs linear)`, by the tanh
+    /// approximation. Both are `[in, out]`.
     pub fn gated_gelu(kernels: [&Tensor; 2], rows: i64) -> Self {
         Self::gated_laid_out(kernels, layout(kernels[0], rows))
     }
@@ -114,22 +116,23 @@ impl PackedKernel {
         }
     }
 
-    /// `inputs` `[rows, in]` times the kernel: `[rows, out]`.
+    /// Multiplies `inputs` `[rows, in]` by the kernel: `[rows, out]`.
     pub fn apply(&self, inputs: &Tensor) -> Tensor {
         self.product(inputs, &Extras::default())
     }
 
-    /// The same of `rms_norm(inputs, scale)`.
+    /// Does the same for `rms_norm(inputs, scale)`.
     pub fn apply_to_normal(&self, inputs: &Tensor, scale: &Tensor) -> Tensor {
         self.product(inputs, &Extras { scale: Some(scale), ..Extras::default() })
     }
 
-    /// The same, added to `residual` `[rows, out]`.
+    /// Does the same and adds `residual` `[rows, out]`.
     pub fn apply_and_add(&self, inputs: &Tensor, residual: &Tensor) -> Tensor {
         self.product(inputs, &Extras { residual: Some(residual), ..Extras::default() })
     }
 
-    /// As `apply` for `inputs` `[batch, length, in]`, by heads of `width` columns: `[batch, heads, length, width]`.
+    /// Does the same for `inputs` `[batch, length, in]`, by heads of `width` columns: `[batch,
+    /// heads, length, width]`.
     pub fn apply_by_head(&self, inputs: &Tensor, width: i64) -> Tensor {
         let (batch, length, columns) = inputs.size3().expect("sequences have three axes");
         let inputs = inputs.reshape([-1, columns]);
@@ -180,7 +183,8 @@ impl PackedKernel {
             width,
             gated: self.gated,
         };
-        // SAFETY: the tensors outlive the call; the bridge checks their shapes, and null is no tensor.
+        // SAFETY: the tensors outlive the call; the bridge checks their shapes, and null means no
+        // tensor.
         check(unsafe { gimlet_packed_product(of, raw(&result)) });
         if extras.tile.is_some() { result } else { result.view([-1, self.out]) }
     }
@@ -193,7 +197,7 @@ fn layout(kernel: &Tensor, rows: i64) -> Layout {
     }
 }
 
-/// `[in, out]` with zeros behind the last column, so that they are a multiple of `columns`.
+/// Returns `[in, out]` with zeros after the last column, so that they are a multiple of `columns`.
 fn filled(kernel: &Tensor, columns: i64) -> Tensor {
     match kernel.size()[1] % columns {
         0 => kernel.contiguous(),
@@ -217,8 +221,9 @@ mod tests {
         tensor.to_kind(Kind::Float)
     }
 
-    /// Every way of applying packed kernels against plain operations in float32, within `tolerance` of the
-    /// largest value. There are more rows than the kernels were packed for, which they need not know.
+    /// Compares every way of applying packed kernels with plain operations in float32, within
+    /// `tolerance` of the largest value. There are more rows than the kernels were packed for,
+    /// which must not matter.
     fn check_against_plain(kind: Kind, [rows, inputs, out]: [i64; 3], tolerance: f64) {
         let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         tch::manual_seed(5);

@@ -18,7 +18,7 @@ pub struct Params {
 }
 
 impl Clone for Params {
-    /// Other handles of the same tensors.
+    /// Returns other handles of the same tensors.
     fn clone(&self) -> Self {
         let tensors = self.tensors.iter().map(|(name, t)| (name.clone(), t.shallow_clone()));
         Self { tensors: tensors.collect(), fp8: Arc::clone(&self.fp8) }
@@ -26,8 +26,9 @@ impl Clone for Params {
 }
 
 impl Params {
-    /// Fresh values for every spec. Each tensor's draw depends on `seed`, its name, its shape and the
-    /// kind of device alone, so a model that gains a layer keeps the values of the others.
+    /// Draws initial values for every spec. Each tensor's draw depends on `seed`, its name, its
+    /// shape and the kind of device alone, so a model that gains a layer keeps the values of the
+    /// others.
     pub fn init(specs: &[ParamSpec], seed: u64, device: Device) -> Self {
         Self::from_tensors(specs.iter().map(|spec| (spec.name.clone(), draw(spec, seed, device))))
     }
@@ -39,8 +40,8 @@ impl Params {
         Self { tensors, ..Self::default() }
     }
 
-    /// The parameter of that name. A model asks for names of its own tree only, so a missing one is
-    /// our bug and panics.
+    /// Returns the parameter of that name. A model asks for names of its own tree only, so a
+    /// missing one is a bug and panics.
     pub fn get(&self, name: &str) -> &Tensor {
         self.tensors.get(name).unwrap_or_else(|| panic!("no parameter is named `{name}`"))
     }
@@ -55,7 +56,7 @@ impl Params {
         self.tensors.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no tensors.
     pub fn is_empty(&self) -> bool {
         self.tensors.is_empty()
     }
@@ -69,7 +70,8 @@ impl Params {
         filled.map(|(g, leaf)| if g.defined() { g } else { leaf.zeros_like() }).collect()
     }
 
-    /// Those below `prefix`, under their whole names: other handles of the same tensors.
+    /// Returns the parameters below `prefix`, under their whole names: other handles of the same
+    /// tensors.
     pub fn under(&self, prefix: &str) -> Self {
         let prefix = format!("{prefix}/");
         let from = self.tensors.range(prefix.clone()..);
@@ -78,8 +80,8 @@ impl Params {
         Self { tensors, fp8: Arc::clone(&self.fp8) }
     }
 
-    /// Begins a forward pass whose projections compute in fp8, or not. Where gradients are recorded, the
-    /// scales move on.
+    /// Begins a forward pass whose projections compute in fp8, or not. If gradients are recorded,
+    /// the scales advance by a step.
     pub fn begin_fp8(&self, spec: Option<&TransformerEngineConfig>) {
         let mut held = self.scaling();
         let Some(spec) = spec.filter(|spec| spec.enable_fp8) else {
@@ -94,14 +96,14 @@ impl Params {
                 Arc::new(Fp8Scaling::new(spec, kernels.map(String::as_str), device))
             }
         };
-        // A leaf requires gradients under `no_grad` too, a view of it does not.
+        // A leaf requires gradients even under `no_grad`, but a view of it does not.
         if self.tensors.values().next().is_some_and(|leaf| leaf.view_as(leaf).requires_grad()) {
             scaling.next_step();
         }
         *held = Some(scaling);
     }
 
-    /// Products in fp8 with that kernel, between [`Params::begin_fp8`] and the next.
+    /// Returns products in fp8 with that kernel, between [`Params::begin_fp8`] and the next.
     pub(super) fn fp8_product(&self, kernel: &str) -> Option<Fp8Product> {
         self.scaling().as_ref().map(|scaling| scaling.product(kernel))
     }

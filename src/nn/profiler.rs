@@ -1,4 +1,4 @@
-//! libtorch's profiler, and which part of the model works on what it records: the Rust side of
+//! libtorch's profiler, and marks for the parts of the model in its records: the Rust side of
 //! `bridge/profiler.cpp`.
 //!
 //! ```no_run
@@ -18,7 +18,7 @@ use tch::Device;
 
 use super::autograd::check;
 
-/// What a piece of work is for.
+/// The purpose of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// Products of activations and kernels.
@@ -36,7 +36,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All of them, in the order in which a step meets them.
+    /// All parts, in the order in which a step reaches them.
     pub const ALL: [Part; 6] = [
         Part::Products,
         Part::Attention,
@@ -69,7 +69,7 @@ impl Part {
     }
 }
 
-/// What kind of work an event is.
+/// The kind of work of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum EventKind {
@@ -77,31 +77,31 @@ pub enum EventKind {
     Operation = 0,
     /// The backward function of an operation.
     Backward = 1,
-    /// What [`part`] marks, under the part's name.
+    /// Work marked by [`part`], under the part's name.
     Range = 2,
     /// A kernel or a copy on a CUDA device.
     Kernel = 3,
 }
 
-/// Something that took time.
+/// A recorded piece of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// libtorch's name of it, or a part's.
+    /// libtorch's name of it, or the name of a part.
     pub name: String,
-    /// When it began, in nanoseconds of some clock.
+    /// Time of its start, in nanoseconds of some clock.
     pub start_ns: u64,
-    /// When it ended.
+    /// Time of its end.
     pub end_ns: u64,
-    /// The thread that it ran on; of no meaning for kernels.
+    /// The thread on which it ran; meaningless for kernels.
     pub thread: u64,
     /// The thread of the forward operation that a backward function belongs to.
     pub forward_thread: u64,
-    /// The node of the graph that an operation makes next, or that a backward function is; the two are equal
-    /// for operations that belong to each other. Negative for none.
+    /// The graph node that an operation makes next, or that a backward function is; operations that
+    /// belong to each other have the same number. Negative for none.
     pub sequence: i64,
-    /// Tells operations apart; of a kernel, that of the operation that launched it, 0 for none.
+    /// Identifies an operation; for a kernel, the operation that launched it, 0 for none.
     pub correlation: u64,
-    /// What it is.
+    /// The kind of work.
     pub kind: EventKind,
 }
 
@@ -127,14 +127,14 @@ unsafe extern "C" {
     fn gimlet_range_end(range: *mut c_void);
 }
 
-/// Whether someone records.
+/// Whether a recording is active.
 static RECORDS: AtomicBool = AtomicBool::new(false);
 
-/// What `body` yields, and what this thread did meanwhile, with the backward passes and kernels that it started.
-/// One thread at a time.
+/// Returns the result of `body`, and the work of this thread in the meantime, with the backward
+/// passes and kernels that it started. One thread at a time.
 ///
 /// # Panics
-/// As libtorch's operations do, where its profiler fails.
+/// Like libtorch's operations, if its profiler fails.
 pub fn profile<R>(device: Device, body: impl FnOnce() -> R) -> (R, Vec<Event>) {
     check(gimlet_profile_begin(device.is_cuda()));
     let mut recording = Recording { events: Vec::new(), ended: false };
@@ -144,7 +144,7 @@ pub fn profile<R>(device: Device, body: impl FnOnce() -> R) -> (R, Vec<Event>) {
     (result, std::mem::take(&mut recording.events))
 }
 
-/// A recording that has begun. It ends when dropped, be it by a panic.
+/// A recording that has begun. It ends when dropped, also by a panic.
 struct Recording {
     events: Vec<Event>,
     ended: bool,
@@ -164,14 +164,14 @@ impl Drop for Recording {
     fn drop(&mut self) {
         if !self.ended {
             RECORDS.store(false, Ordering::Relaxed);
-            // Another panic would abort; what it says of the profiler matters less than the first.
+            // Another panic would abort; the first one matters more than the profiler's failure.
             let _ = std::panic::catch_unwind(AssertUnwindSafe(|| self.end()));
         }
     }
 }
 
 /// # Safety
-/// `sink` is the vector of a recording that ends; the event lives during the call.
+/// `sink` is the vector of an ending recording; the event lives during the call.
 unsafe extern "C" fn take(sink: *mut c_void, event: *const RawEvent) {
     // SAFETY: as the caller promises.
     let (events, event) = unsafe { (&mut *sink.cast::<Vec<Event>>(), &*event) };
@@ -189,15 +189,15 @@ unsafe extern "C" fn take(sink: *mut c_void, event: *const RawEvent) {
     });
 }
 
-/// What this thread does while it lives is for one part.
+/// Marks the work of this thread as that of one part, as long as it lives.
 #[derive(Debug)]
 #[must_use = "the part ends when this is dropped"]
 pub struct Range {
     raw: *mut c_void,
 }
 
-/// Marks what this thread does until the result is dropped. Costs a load where nobody records. An inner mark
-/// wins over an outer one.
+/// Marks the work of this thread until the result is dropped. Costs a load if no recording is
+/// active. An inner mark wins over an outer one.
 pub fn part(part: Part) -> Range {
     let raw = match RECORDS.load(Ordering::Relaxed) {
         // SAFETY: labels live as long as the program.
@@ -254,7 +254,7 @@ mod tests {
         let belongs = (mm.sequence, mm.thread) == (backward.sequence, backward.forward_thread);
         assert!(belongs && mm.sequence >= 0, "{mm:?} and {backward:?}");
         assert!(!events.iter().any(|event| event.name == Part::Optimizer.name()), "{events:#?}");
-        // Nobody records any more, and a new recording begins with nothing.
+        // The recording is over, and a new one begins empty.
         assert!(part(Part::Loss).raw.is_null());
         assert_eq!(profile(Device::Cpu, || ()).1, []);
     }

@@ -1,4 +1,4 @@
-//! Projections: kernels, and in what format inputs are multiplied with them.
+//! Projections: kernels, and the format in which inputs are multiplied by them.
 
 use tch::{Kind, Tensor};
 
@@ -16,13 +16,13 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// Reads `{prefix}/kernel` in the compute dtype; products with it are in fp8 if the model computes so.
+    /// Reads `{prefix}/kernel` in the compute dtype; products with it are in fp8 if the model uses fp8.
     pub fn new(params: &Params, prefix: &str, kind: Kind) -> Self {
         let name = format!("{prefix}/kernel");
         Self { kernel: params.cast(&name, kind), fp8: params.fp8_product(&name) }
     }
 
-    /// One whose results are smaller by that factor.
+    /// Returns a projection whose results are divided by that factor.
     pub fn over(self, divisor: f64) -> Self {
         Self { kernel: self.kernel / divisor, ..self }
     }
@@ -46,7 +46,7 @@ pub struct Projections {
 }
 
 impl Projections {
-    /// Those of them all, in order.
+    /// Joins the projections, in order.
     pub fn new(all: Vec<Projection>) -> Self {
         let count = all.len();
         if count < 2 || all.iter().any(|projection| projection.fp8.is_some()) {

@@ -9,7 +9,7 @@ use super::profiler::{Part, part};
 /// Blocks that share one head's diagonals, enough to fill a device.
 const PARTIAL_SUMS: i64 = 16;
 
-/// Whether keys after the query have buckets of their own.
+/// The direction of attention: whether keys after the query have buckets of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelativePosition {
     /// Half the buckets for keys before the query, half for keys after it: the encoder.
@@ -38,7 +38,8 @@ pub fn bucket(
     if distance < max_exact {
         return offset + distance;
     }
-    // numpy computes the logarithm in float32, with an epsilon against falling below an integer.
+    // numpy computes the logarithm in float32, with an epsilon so that it does not fall below an
+    // integer.
     let ratio = distance as f32 / max_exact as f32 + f32::EPSILON;
     let log_ratio = f64::from(f64::from(ratio).ln() as f32);
     let log_range = (max_distance as f64 / max_exact as f64).ln();
@@ -61,7 +62,7 @@ pub fn buckets(
 /// The bias of every pair of positions, `[1, num_heads, q_length, kv_length]` in the embedding's dtype.
 ///
 /// A bias depends on the distance alone, so the lookup happens once per distance, `[num_heads,
-/// q_length + kv_length - 1]`, and each query reads its window of it.
+/// q_length + kv_length - 1]`, and each query reads its window of the result.
 pub fn relative_position_bias(
     rel_embedding: &Tensor, // [num_heads, num_buckets]
     lengths: (i64, i64),

@@ -1,9 +1,9 @@
 //! Activation checkpointing: layers that keep little of their forward pass and run it again in the
 //! backward pass (Chen et al. 2016, arXiv:1604.06174).
 //!
-//! The second run starts from the same input, weights and random numbers, so that gradients are those of
-//! a layer that keeps everything, bit for bit where operations are deterministic. Weights are cast for each run anew: copies in the compute
-//! dtype live as long as one layer needs them.
+//! The second run starts from the same input, weights and random numbers, so that its gradients
+//! equal those of a layer that keeps everything, exactly if operations are deterministic. Weights
+//! are cast again for each run: copies in the compute dtype live as long as one layer needs them.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -18,15 +18,15 @@ use super::autograd::{
 use super::params::Params;
 use super::spec::RematPolicy;
 
-/// A layer of a stack: its weights in the compute dtype, or how to make them.
+/// A layer of a stack: its weights in the compute dtype, or a recipe for them.
 pub enum Block<L> {
-    /// Kept with all that its forward pass makes.
+    /// A layer that is kept with all results of its forward pass.
     Kept(L),
-    /// Made again for each run.
+    /// A layer that is made again for each run.
     Remade(Recipe<L>),
 }
 
-/// What a layer is made from.
+/// The parameters and the function that make a layer.
 pub struct Recipe<L> {
     params: Params,
     make: Arc<dyn Fn(&Params) -> L + Send + Sync>,
@@ -34,8 +34,8 @@ pub struct Recipe<L> {
 }
 
 impl<L> Block<L> {
-    /// The layer that `make` makes of `params`. Where no gradients are recorded nothing is kept for them,
-    /// so that `policy` has nothing to save.
+    /// Creates the layer that `make` makes of `params`. If no gradients are recorded, nothing is
+    /// kept for them and `policy` has no effect.
     pub fn new(
         policy: RematPolicy,
         params: Params,
@@ -67,8 +67,8 @@ impl<L> Clone for Recipe<L> {
 }
 
 impl<L: 'static> Recipe<L> {
-    /// What `body` computes of the layer and of `inputs`, and of random numbers of the first one's device.
-    /// It must end in a projection, whose result is only added to: nobody reads it again.
+    /// Runs `body` on the layer and `inputs`, with the random numbers of the first one's device.
+    /// It must end in a projection, whose result is only added to and not read again.
     pub fn forward(
         &self,
         inputs: &[&Tensor],
@@ -98,7 +98,7 @@ impl<L: 'static> Recipe<L> {
     }
 }
 
-/// Runs `body` from that state of the device's random numbers and puts them back to where they were.
+/// Runs `body` from that state of the device's random numbers, and then restores the current state.
 fn with_random_state<R>(on_device: &Tensor, state: &Tensor, body: impl FnOnce() -> R) -> R {
     let current = random_state(on_device);
     set_random_state(on_device, state);
@@ -107,7 +107,7 @@ fn with_random_state<R>(on_device: &Tensor, state: &Tensor, body: impl FnOnce() 
     result
 }
 
-/// One for each leaf, undefined for those that require none.
+/// Returns one gradient for each leaf, undefined for leaves that require none.
 fn gradients_where_required<'a>(
     output: Tensor,
     gradients: Vec<Tensor>,
@@ -127,18 +127,18 @@ thread_local! {
     static PRODUCTS: RefCell<Products> = const { RefCell::new(Products::Computed) };
 }
 
-/// What becomes of the results of projections on this thread.
+/// The use of the results of projections on this thread.
 enum Products {
-    /// They are computed, and that is all.
+    /// They are only computed.
     Computed,
     /// They are also kept here, in order.
     Recorded(Vec<Tensor>),
-    /// They are taken from here. The last one is missing, since nothing depends on its values.
+    /// They are taken from here. The last one is missing, because no other value depends on it.
     Replayed(VecDeque<Tensor>),
 }
 
 impl Products {
-    /// What `body` yields, and the results of all its projections but the last.
+    /// Returns the result of `body`, and the results of all its projections except the last.
     fn recorded<R>(body: impl FnOnce() -> R) -> (R, Option<VecDeque<Tensor>>) {
         let outer = PRODUCTS.replace(Products::Recorded(Vec::new()));
         let result = body();
@@ -149,7 +149,7 @@ impl Products {
         (result, Some(products.into()))
     }
 
-    /// What `body` yields if its projections yield `products`, as far as there are any.
+    /// Runs `body` with `products` as the results of its projections, if there are any.
     fn replayed<R>(products: Option<VecDeque<Tensor>>, body: impl FnOnce() -> R) -> R {
         let Some(products) = products else { return body() };
         let outer = PRODUCTS.replace(Products::Replayed(products));
@@ -178,7 +178,7 @@ pub fn project(inputs: &Tensor, kernel: &Tensor) -> Tensor {
     product
 }
 
-/// A product whose values are there already, or do not matter, with the gradients of one.
+/// Returns a product with known or unused values, and the gradients of a product.
 fn known_product(inputs: &Tensor, kernel: &Tensor, values: Option<Tensor>) -> Tensor {
     let values = values.unwrap_or_else(|| {
         let mut size = inputs.size();

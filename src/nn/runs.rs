@@ -1,21 +1,22 @@
-//! Where examples begin and end in rows, as the host knows it: what attention kernels take instead of a mask.
+//! The starts and ends of examples in rows, as the host knows them: attention kernels take them
+//! instead of a mask.
 
 use tch::{Device, Kind, Tensor};
 
-/// Runs of queries, each with the run of keys that it meets, over all rows of a batch.
+/// Runs of queries, each with the run of keys that it attends to, over all rows of a batch.
 ///
-/// Padded queries, whose results nobody reads, meet what the last example of their row meets; padded keys
-/// make a run that no query meets.
+/// Padded queries, whose results are not read, attend to the keys of the last example of their row;
+/// padded keys make a run without queries.
 #[derive(Debug)]
 pub struct Runs {
-    /// int32 `[runs + 1]` for queries and for keys, in a batch laid out row after row; `None` if every
-    /// query meets every key of its row.
+    /// int32 `[runs + 1]` for queries and for keys, in a batch laid out row after row; `None` if
+    /// every query attends to every key of its row.
     starts: Option<[Tensor; 2]>,
     longest: [i64; 2],
 }
 
 impl Clone for Runs {
-    /// Other handles of the same tensors.
+    /// Returns other handles of the same tensors.
     fn clone(&self) -> Self {
         let starts =
             self.starts.as_ref().map(|starts| starts.each_ref().map(Tensor::shallow_clone));
@@ -24,13 +25,13 @@ impl Clone for Runs {
 }
 
 impl Runs {
-    /// Runs of equal ids, from 1 up in each row; 0 is padding. int64 `[batch, q_length]` and `[batch,
-    /// kv_length]` on the CPU, put on `device`. `None` where ids do not go up, padding is not at the
-    /// end, or an example has queries but no keys: then it takes a mask.
+    /// Finds runs of equal ids, from 1 up in each row; 0 is padding. int64 `[batch, q_length]` and
+    /// `[batch, kv_length]` on the CPU, put on `device`. `None` if ids do not increase, padding is
+    /// not at the end, or an example has queries but no keys: then a mask is needed.
     pub fn between(query_ids: &Tensor, key_ids: &Tensor, device: Device) -> Option<Self> {
         let lengths = [query_ids, key_ids].map(|ids| ids.size()[1]);
         let [queries, keys] = [query_ids, key_ids].map(rows);
-        // A row has at most that many examples, so that a wild id takes no memory.
+        // A row has at most that many examples, so that a wrong id needs no memory.
         let most = lengths[0].max(lengths[1]) as usize;
         let mut runs = Vec::new();
         for (queries, keys) in queries.iter().zip(&keys) {
@@ -43,13 +44,13 @@ impl Runs {
         Some(Self { starts, longest })
     }
 
-    /// int32 `[runs + 1]`, where runs of queries and of keys begin; `None` if every query meets every key of
-    /// its row.
+    /// Returns int32 `[runs + 1]`, the starts of runs of queries and of keys; `None` if every query
+    /// attends to every key of its row.
     pub fn starts(&self) -> Option<&[Tensor; 2]> {
         self.starts.as_ref()
     }
 
-    /// Queries and keys of the longest run of each.
+    /// Returns the lengths of the longest runs of queries and of keys.
     pub fn longest(&self) -> [i64; 2] {
         self.longest
     }
@@ -59,7 +60,7 @@ fn rows(ids: &Tensor) -> Vec<Vec<i64>> {
     Vec::try_from(ids).expect("ids are int64 of two axes")
 }
 
-/// How many positions have each id up to `most`, that of padding first; `None` where they are not in order.
+/// Counts the positions with each id up to `most`, padding first; `None` if the ids are not in order.
 fn run_lengths(ids: &[i64], most: usize) -> Option<Vec<i64>> {
     let mut lengths = vec![0];
     let real = ids.iter().rposition(|&id| id != 0).map_or(0, |last| last + 1);

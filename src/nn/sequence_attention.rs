@@ -18,7 +18,7 @@ unsafe extern "C" {
     ) -> *mut c_char;
 }
 
-/// What the scores of sequences that lie one after the other get added.
+/// The addends for the scores of sequences that lie one after the other.
 #[derive(Debug)]
 pub struct SequenceBias<'a> {
     /// Rows of each sequence.
@@ -29,8 +29,9 @@ pub struct SequenceBias<'a> {
     pub mask: &'a Tensor,
 }
 
-/// Averages of the values, weighted by the softmax of products with the keys plus `bias`, of `projected` `[rows, 3,
-/// num_heads, head_dim]`, which are queries, keys and values: `[rows, num_heads * head_dim]`.
+/// Returns averages of the values, weighted by the softmax of products with the keys plus `bias`,
+/// from `projected` `[rows, 3, num_heads, head_dim]`, which are queries, keys and values: `[rows,
+/// num_heads * head_dim]`.
 pub fn sequence_attention(projected: &Tensor, bias: &SequenceBias) -> Tensor {
     let result = Tensor::new();
     let lengths = (bias.lengths.as_ptr(), bias.lengths.len() as i64);
@@ -48,7 +49,7 @@ mod tests {
     use crate::nn::team::Team;
     use tch::{Device, Kind};
 
-    /// Against libtorch's operations in float32, a sequence at a time.
+    /// Compares the result with libtorch's operations in float32, a sequence at a time.
     fn check_against_plain(kind: Kind, lengths: &[i64], width: i64, tolerance: f64) {
         let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         tch::manual_seed(11);

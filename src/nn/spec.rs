@@ -1,4 +1,5 @@
-//! What a parameter is, without its values: name, shape, logical axes, initializer, dtype.
+//! The description of a parameter, without its values: name, shape, logical axes, initializer,
+//! dtype.
 
 use crate::gin::Configurable;
 
@@ -21,12 +22,13 @@ impl Dtype {
     }
 }
 
-/// Whether and how projections compute in 8-bit floats, as NVIDIA's Transformer Engine does. Sums stay
+/// Options of projections in 8-bit floats, as in NVIDIA's Transformer Engine. Sums stay
 /// float32, and everything else keeps the format of activations. Source: t5x `te_helper.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.te_helper.TransformerEngineConfig")]
 pub struct TransformerEngineConfig {
-    /// Whether projections compute in fp8; needs an H100 or newer, or a CPU. Its scales are no part of a checkpoint.
+    /// Whether projections compute in fp8; needs an H100 or newer, or a CPU. Its scales are not
+    /// part of a checkpoint.
     #[gin(default = false)]
     pub enable_fp8: bool,
     /// The formats of inputs, kernels and gradients.
@@ -35,13 +37,13 @@ pub struct TransformerEngineConfig {
     /// Powers of two by which scaled tensors stay below the format's largest number.
     #[gin(default = 0.0)]
     pub margin: f64,
-    /// Forward passes, one for each microbatch, whose largest magnitude a tensor is scaled by; 0 for its own of
-    /// this pass, which takes one more look at it.
+    /// Number of forward passes, one for each microbatch, whose largest magnitude scales a tensor;
+    /// with 0, the magnitude of the current pass, which needs one more pass over the tensor.
     #[gin(default = 1024)]
     pub amax_history_len: usize,
 }
 
-/// Which 8-bit formats projections compute in.
+/// The 8-bit formats of projections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum Fp8Format {
     /// 4 bits of exponent and 3 of mantissa for everything.
@@ -73,19 +75,21 @@ pub enum Activation {
     Softplus,
 }
 
-/// What a layer keeps of its forward pass for its backward pass; the rest is computed again there. Source:
+/// The tensors that a layer keeps of its forward pass for its backward pass; the rest is
+/// recomputed. Source:
 /// T5X `examples/scalable_t5/network.py`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum RematPolicy {
     /// Everything: the fastest, and the most memory.
     None,
-    /// Its input and what its projections yield. Norms, activations and attention weights are made again.
+    /// Its input and the results of its projections. Norms, activations and attention weights are
+    /// recomputed.
     Minimal,
     /// Its input only.
     Full,
 }
 
-/// The fan that a variance is divided by; the last two axes are input and output.
+/// The divisor of a variance; the last two axes are input and output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanMode {
     /// The number of inputs.
@@ -105,7 +109,7 @@ pub enum Distribution {
     Uniform,
 }
 
-/// How a parameter's first values are drawn.
+/// The distribution of a parameter's initial values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Initializer {
     /// All ones.
@@ -135,9 +139,9 @@ pub struct ParamSpec {
     pub shape: Vec<usize>,
     /// Logical name of each axis, for partitioning and factoring: `embed`, `mlp`, `joined_kv`.
     pub axes: Vec<&'static str>,
-    /// How its first values are drawn.
+    /// Distribution of its initial values.
     pub initializer: Initializer,
-    /// The format in which it is kept; T5 keeps float32 whatever the activations are.
+    /// Format of its storage; T5 keeps float32 for any format of activations.
     pub dtype: Dtype,
 }
 

@@ -1,4 +1,4 @@
-//! Attention of a few queries to many keys, as a step of decoding asks: the Rust side of
+//! Attention of a few queries to many keys, as in a step of decoding: the Rust side of
 //! `bridge/step_attention.cpp`.
 
 use std::ffi::c_char;
@@ -7,16 +7,16 @@ use tch::Tensor;
 
 use super::autograd::{RawTensor, check, raw};
 
-/// Heads are computed in pieces of so many numbers, as in `bridge/vectors.h`, up to the widest.
+/// Heads are computed in pieces of this many numbers, as in `bridge/vectors.h`, up to the widest.
 const LANES: i64 = 16;
 const WIDEST_HEAD: i64 = 256;
 
 /// Keys and values of one attention, each `[batch, num_heads, length, head_dim]`.
 #[derive(Debug)]
 pub struct KeyValue {
-    /// What queries are compared with.
+    /// The keys, which are multiplied with queries.
     pub key: Tensor,
-    /// What their weights average.
+    /// The values, which are averaged by the resulting weights.
     pub value: Tensor,
 }
 
@@ -30,10 +30,10 @@ unsafe extern "C" {
     ) -> *mut c_char;
 }
 
-/// Averages of the values, weighted by the softmax of products with the keys plus `bias`, which broadcasts to
-/// `[batch, num_heads, q_length, kv_length]`, for every query `[batch, num_heads, q_length, head_dim]`, with
-/// their heads joined: `[batch, q_length, num_heads * head_dim]`. All tensors are of one kind. No gradient
-/// goes through it.
+/// Returns averages of the values, weighted by the softmax of products with the keys plus `bias`,
+/// which broadcasts to `[batch, num_heads, q_length, kv_length]`, for every query `[batch,
+/// num_heads, q_length, head_dim]`, with their heads joined: `[batch, q_length, num_heads *
+/// head_dim]`. All tensors are of one kind. There is no gradient.
 pub fn step_attention(query: &Tensor, key_value: &KeyValue, bias: &Tensor) -> Tensor {
     let (batch, heads, length, width) = query.size4().expect("queries have four axes");
     let KeyValue { key, value } = key_value;
@@ -68,7 +68,8 @@ mod tests {
     use crate::nn::team::Team;
     use tch::{Device, Kind};
 
-    /// Against libtorch's operations in float32, with heads at strides as products leave them.
+    /// Compares the result with libtorch's operations in float32, with heads at strides as products
+    /// return them.
     fn check_against_plain(kind: Kind, [queries, keys, width]: [i64; 3], tolerance: f64) {
         let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         tch::manual_seed(7);
@@ -82,7 +83,8 @@ mod tests {
         for size in
             [[batch, heads, 1, keys], [1, heads, 1, keys], [batch, 1, 1, keys], [1, 1, 1, 1]]
         {
-            // The last row of the batch may see its first key only, and one head's scores are far below zero.
+            // The last row of the batch may attend to its first key only, and one head's scores are
+            // far below zero.
             let bias = draw(&size);
             if size[3] > 1 {
                 bias.get(-1).narrow(-1, 1, keys - 1).copy_(&forbidden);

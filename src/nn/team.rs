@@ -1,4 +1,4 @@
-//! Threads that wait awake for one another, for many short operations in a row: the Rust side of
+//! Threads that wait actively for one another, for many short operations in a row: the Rust side of
 //! `bridge/team.cpp`.
 
 /// A team of the bridge's.
@@ -12,9 +12,10 @@ unsafe extern "C" {
     fn gimlet_team_end(team: *mut RawTeam);
 }
 
-/// While it lives, products with packed kernels and attention without gradients that this thread asks for are
-/// shared out to it, and libtorch's own operations stay on this thread: its threads would be in the
-/// team's way, and waking them takes longer than what is left for them to do.
+/// A team of threads. While it lives, it shares the work of packed products and attention without
+/// gradients that this thread requests, and libtorch's own operations stay on this thread:
+/// libtorch's threads would compete with the team, and waking them takes longer than their
+/// remaining work.
 ///
 /// Each helper keeps a core busy the whole time.
 #[derive(Debug)]
@@ -24,14 +25,14 @@ pub struct Team {
 }
 
 impl Team {
-    /// As many threads as libtorch has, but no more than may run at once: threads that wait awake would use
-    /// up a container's share of the cores.
+    /// Starts as many threads as libtorch has, but no more than may run at once: active waiting
+    /// would use up a container's share of the cores.
     pub fn assemble() -> Self {
         let allowed = std::thread::available_parallelism().map_or(1, |cores| cores.get() as i64);
         Self::with_helpers(i64::from(tch::get_num_threads()).min(allowed) - 1)
     }
 
-    /// This thread and so many more.
+    /// Starts a team of this thread and so many more.
     pub(super) fn with_helpers(helpers: i64) -> Self {
         let threads = tch::get_num_threads();
         tch::set_num_threads(1);
@@ -64,9 +65,9 @@ mod tests {
         for helpers in [0, 1, 3] {
             let team = Team::with_helpers(helpers);
             assert_eq!(tch::get_num_threads(), 1);
-            // Many, since what goes wrong between threads goes wrong seldom.
+            // Many rounds, since errors between threads are rare.
             for round in 0..500 {
-                // Another result each time: memory is used again.
+                // Another result each time, because memory is reused.
                 let factor = f64::from(round % 7 + 1);
                 let expected = column.expand([3, 1000], false) * (40.0 * factor);
                 assert_eq!(kernel.apply(&(&inputs * factor)), expected);

@@ -39,14 +39,14 @@ impl BeamSearch {
         self.decode_looking(steps_between_looks(prompt.inputs.device()), prompt, model)
     }
 
-    /// Looks every so many steps whether the search is over.
+    /// Decodes, and checks after every `period` steps whether the search is over.
     fn decode_looking(
         &self,
         period: i64,
         prompt: &Prompt,
         model: &mut dyn NextLogits,
     ) -> Result<Decodes, DecodeError> {
-        // One more for the 0 that sequences start with.
+        // One more position for the 0 at the start of sequences.
         let length = self.check(prompt.inputs.size()[1] as usize)? as i64 + 1;
         let limit = if self.max_decode_step > 0 { self.max_decode_step } else { i64::MAX };
         let mut beams = Beams::new(prompt, length);
@@ -81,7 +81,7 @@ impl BeamSearch {
         let candidates = beams.extend(prompt, model);
         let index = beams.index + 1;
 
-        // The best that go on.
+        // The best candidates that continue.
         let log_probs = &candidates.log_probs + candidates.ended.to_kind(Kind::Float) * NEG_INF;
         let kept = best_ascending(&log_probs, beam_count);
         let origins = candidates.beam_indices.gather(1, &kept, false);
@@ -90,7 +90,7 @@ impl BeamSearch {
         let live = gather_rows(&candidates.sequences, &kept);
         let live_log_probs = log_probs.gather(1, &kept, false);
 
-        // The best that have ended, now or before.
+        // The best candidates that have ended, now or before.
         let scores = &candidates.log_probs / self.brevity_penalty(index)
             + candidates.ended.logical_not().to_kind(Kind::Float) * NEG_INF;
         let sequences = Tensor::cat(&[&beams.finished, &candidates.sequences], 1);
@@ -118,7 +118,7 @@ impl Beams {
         let beams = prompt.num_decodes;
         let zeros = || Tensor::zeros([batch, beams, length], (Kind::Int64, device));
         let impossible = || Tensor::full([batch, beams], NEG_INF, (Kind::Float, device));
-        // One hypothesis to begin with: equal ones would stay equal.
+        // One hypothesis at the start: equal ones would stay equal.
         let live_log_probs = impossible();
         let _ = live_log_probs.select(1, 0).fill_(0.0);
         Self {
@@ -131,13 +131,13 @@ impl Beams {
         }
     }
 
-    /// The best extensions by one token, or the prompt's token where it has one.
+    /// Returns the best extensions by one token, or by the prompt's token if it has one there.
     fn extend(&self, prompt: &Prompt, model: &mut dyn NextLogits) -> Candidates {
         let (batch, beams, _) = self.live.size3().expect("beams have three axes");
         let logits = model.next_logits(&self.live.select(2, self.index).reshape([-1, 1]));
-        // Twice as many, so that enough go on even if all of the best end.
+        // Twice as many, so that enough continue even if all of the best end.
         let num_candidates = 2 * beams;
-        // The best of each beam: no others can be among the best of all.
+        // The best of each beam: no other ones can be among the best of all.
         let per_beam = num_candidates.min(logits.size()[1]);
         let (best, ids) = logits.topk(per_beam, -1, true, true);
         let log_probs = (best - logits.logsumexp([-1], true)).view([batch, beams, per_beam]);
@@ -159,7 +159,7 @@ impl Beams {
         Candidates { sequences, log_probs, beam_indices, ended }
     }
 
-    /// These, if the search is `over`, else `next`.
+    /// Returns these beams if the search is `over`, else `next`.
     fn unless_over(&self, over: &Tensor, next: Self) -> Self {
         let pick = |old: &Tensor, new: &Tensor| old.where_self(over, new);
         Self {

@@ -1,4 +1,4 @@
-//! What decoding reads and writes, whichever the algorithm.
+//! The inputs and outputs of decoding, independent of the algorithm.
 
 use tch::{Device, Tensor};
 
@@ -14,10 +14,10 @@ pub trait NextLogits {
     fn reorder(&mut self, indices: &Tensor);
 }
 
-/// Where decoding starts.
+/// The start of decoding.
 #[derive(Debug)]
 pub struct Prompt {
-    /// int64 `[batch, length]`: 0, then tokens to begin with, then 0 where tokens are to be found. Its
+    /// int64 `[batch, length]`: 0, then tokens of the prompt, then 0 for tokens to find. Its
     /// length is that of the result.
     pub inputs: Tensor,
     /// The token that ends a sequence.
@@ -26,7 +26,7 @@ pub struct Prompt {
     pub num_decodes: i64,
 }
 
-/// What was decoded, worst to best.
+/// The decoded sequences, worst to best.
 #[derive(Debug)]
 pub struct Decodes {
     /// int64 `[batch, num_decodes, length]`, 0 after the end token.
@@ -57,8 +57,8 @@ impl Decodes {
     }
 }
 
-/// Steps after which the host looks whether everything has ended. A look waits for a CUDA device, which
-/// then waits for the host; steps after the end change nothing.
+/// Returns the number of steps after which the host checks whether everything has ended. A check
+/// waits for a CUDA device, which then waits for the host; steps after the end change nothing.
 pub(super) fn steps_between_looks(device: Device) -> i64 {
     if device.is_cuda() { 8 } else { 1 }
 }

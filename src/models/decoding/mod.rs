@@ -1,7 +1,7 @@
-//! Turning a model's distributions into sequences: beam search and temperature sampling.
+//! Decodes sequences from a model's distributions: beam search and temperature sampling.
 //!
-//! The algorithms know a model only as [`NextLogits`]: give it the last token of every hypothesis, get
-//! the logits of the next. Source: T5X `decoding.py`.
+//! The algorithms know a model only as [`NextLogits`], which gets the last token of every
+//! hypothesis and returns the logits of the next. Source: T5X `decoding.py`.
 
 mod spec;
 

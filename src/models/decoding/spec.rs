@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::gin::Configurable;
 
-/// Score below which a hypothesis counts as impossible. T5X `decoding.py`, `NEG_INF`.
+/// Score below which a hypothesis is considered impossible. T5X `decoding.py`, `NEG_INF`.
 pub const NEG_INF: f64 = -1e7;
 
 /// Beam search with T5X's length normalization, `score / ((5 + length) / 6) ** alpha` (Wu et al. 2016,
@@ -19,13 +19,13 @@ pub const NEG_INF: f64 = -1e7;
     )
 )]
 pub struct BeamSearch {
-    /// How much longer sequences are favoured; 0 compares plain log-probabilities.
+    /// Strength of the preference for longer sequences; 0 compares plain log-probabilities.
     #[gin(default = 0.6)]
     pub alpha: f64,
     /// Longest sequence, in tokens; by default the length of the decoder's inputs.
     #[gin(default = None)]
     pub max_decode_len: Option<usize>,
-    /// Most steps of the search; 0 or less for no limit.
+    /// Greatest number of steps of the search; 0 or less for no limit.
     #[gin(default = -1)]
     pub max_decode_step: i64,
     /// The search ends when no hypothesis has a log-probability above this.
@@ -64,7 +64,7 @@ pub struct TemperatureSample {
     /// `topk = 0`.
     #[gin(default = 0.0)]
     pub topp: f64,
-    /// Most tokens generated after the prompt; by default as many as fit the decoder's inputs.
+    /// Greatest number of tokens after the prompt; by default as many as fit the decoder's inputs.
     #[gin(default = None)]
     pub max_decode_steps: Option<usize>,
     /// Upper limit of `max_decode_steps`.
@@ -98,7 +98,8 @@ pub enum DecodeFn {
 }
 
 impl DecodeFn {
-    /// Whether each step sorts or draws from all of the vocabulary, and does not only look for the largest.
+    /// Whether each step sorts the whole vocabulary or draws from it, instead of only finding the
+    /// largest logit.
     pub fn reads_whole_distributions(&self) -> bool {
         matches!(self, Self::TemperatureSample(sample) if sample.topk != 1)
     }
@@ -110,7 +111,7 @@ impl Default for DecodeFn {
     }
 }
 
-/// How a batch is decoded.
+/// The options of decoding a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// Beam search or sampling.
@@ -126,7 +127,7 @@ pub struct Prediction {
 /// A decoding that contradicts itself or its inputs.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum DecodeError {
-    /// Both cuts were asked for.
+    /// Both cuts were requested.
     #[error(
         "at most one of `topp` ({topp}) and `topk` ({topk}) may be non-zero; bind \
          `decoding.temperature_sample.topk = 0` to sample by `topp`"
@@ -153,7 +154,7 @@ pub enum DecodeError {
 }
 
 impl TemperatureSample {
-    /// The limit of generated tokens for inputs of `length` positions, where one is bound.
+    /// Returns the limit of generated tokens for inputs of `length` positions, if one is bound.
     pub fn check(&self, length: usize) -> Result<Option<usize>, DecodeError> {
         if self.topp != 0.0 && self.topk != 0 {
             return Err(DecodeError::TwoCuts { topp: self.topp, topk: self.topk });

@@ -8,7 +8,7 @@ use super::spec::{DecodeError, NEG_INF, TemperatureSample};
 /// Temperatures up to this mean the most probable token.
 const MIN_TEMPERATURE: f64 = 1e-4;
 
-/// Samples under way, one per row: `batch * num_decodes`.
+/// Samples in progress, one per row: `batch * num_decodes`.
 struct Samples {
     /// int64 `[rows, length + 2]`: the prompt's first 0, the tokens, and room past the end.
     sequences: Tensor,
@@ -32,7 +32,7 @@ impl TemperatureSample {
         self.decode_looking(steps_between_looks(prompt.inputs.device()), prompt, model)
     }
 
-    /// Looks every so many steps whether all rows have ended.
+    /// Decodes, and checks after every `period` steps whether all rows have ended.
     fn decode_looking(
         &self,
         period: i64,
@@ -66,7 +66,7 @@ impl TemperatureSample {
         (tokens, log_probs)
     }
 
-    /// Tempered logits, with what may not be drawn made impossible.
+    /// Returns tempered logits, in which tokens that may not be drawn are impossible.
     fn cut(&self, logits: &Tensor) -> Tensor {
         let scaled = logits / self.temperature;
         if self.topk > 0 {
@@ -110,8 +110,8 @@ impl Samples {
         }
     }
 
-    /// Puts the sampled tokens after position `index`, except where the prompt has one or the row
-    /// has ended. Changes nothing once all rows have.
+    /// Writes the sampled tokens after position `index`, except if the prompt has one there or the
+    /// row has ended. Changes nothing once all rows have ended.
     fn extend(&mut self, index: i64, (tokens, log_probs): (Tensor, Tensor), eos_id: i64) {
         let mut next = self.sequences.narrow(1, index + 1, 1);
         let free = next.eq(0); // [rows, 1]
@@ -122,7 +122,7 @@ impl Samples {
         self.tokens = &chosen * going_on.to_kind(Kind::Int64);
         let kept = next.where_self(&self.ended.all(), &self.tokens);
         next.copy_(&kept);
-        // The prompt's own end tokens end nothing.
+        // End tokens in the prompt do not end the row.
         let found_end = free.logical_and(&chosen.eq(eos_id));
         let full = self.limit.le(index + 1);
         self.ended = self.ended.logical_or(&found_end).logical_or(&full);

@@ -3,19 +3,20 @@
 //! Logits of a whole batch are the largest tensor of a T5 step (rows x vocabulary, float32), and
 //! autograd would keep two more of that size. Here each slice's gradient is written over its logits
 //! and multiplied into the gradients of the head's inputs at once; those gradients then enter the
-//! graph through a scalar whose derivative they are.
+//! graph through a scalar with these derivatives.
 
 use tch::{Kind, Tensor};
 
 use super::spec::LossSpec;
 use crate::nn::fused::kernels;
 
-/// Bytes of logits that are computed at once; larger slices use matrix products better.
+/// Bytes of logits that are computed at once; larger slices make matrix products faster.
 const SLICE_BYTES: i64 = 128 << 20;
-/// Rows of a slice at least: the weight's gradient is read and written once per slice.
+/// Smallest number of rows of a slice: the weight's gradient is read and written once per slice.
 const MIN_SLICE_ROWS: i64 = 256;
 
-/// What maps hidden states to logits. Both factors are float32, whatever the activations are.
+/// The linear map from hidden states to logits. Both factors are float32, for any format of
+/// activations.
 #[derive(Debug)]
 pub struct Head {
     /// `[rows, embed]`
@@ -24,19 +25,20 @@ pub struct Head {
     pub kernel: Tensor,
 }
 
-/// Targets and how much each counts.
+/// Targets and their weights.
 #[derive(Debug)]
 pub struct Targets {
     /// int64 `[rows]`
     pub tokens: Tensor,
-    /// float32 `[rows]`: what each row's loss is multiplied by.
+    /// float32 `[rows]`: the factor of each row's loss.
     pub coefficients: Tensor,
 }
 
-/// Each row's share, detached; none is multiplied by its coefficient.
+/// The values of each row, detached and not multiplied by its coefficient.
 #[derive(Debug)]
 pub struct TokenLosses {
-    /// Cross entropy plus z-loss, less the least cross entropy that label smoothing allows. `[rows]`
+    /// Cross entropy plus z-loss, minus the smallest cross entropy that label smoothing allows.
+    /// `[rows]`
     pub loss: Tensor,
     /// The z-loss in it. `[rows]`
     pub z_loss: Tensor,
@@ -86,7 +88,7 @@ struct Smoothing {
     confidence: f64,
     /// Mass of each other token.
     low: f64,
-    /// Entropy of such a distribution: the least cross entropy there is.
+    /// Entropy of such a distribution: the smallest possible cross entropy.
     least: f64,
 }
 
@@ -100,7 +102,7 @@ impl Smoothing {
     }
 }
 
-/// Some rows of the head's work.
+/// The part of the computation for some rows.
 struct Slice {
     hidden: Tensor,       // [slice, embed]
     logits: Tensor,       // [slice, vocab]
@@ -159,7 +161,7 @@ impl Slice {
         (losses, exponentials)
     }
 
-    /// The same in two passes over the logits.
+    /// Computes the same in two passes over the logits.
     fn losses_by_kernel(&self, z_loss: f64, smoothing: &Smoothing) -> (TokenLosses, Tensor) {
         let empty = || self.coefficients.squeeze_dim(-1).empty_like();
         let losses = TokenLosses { loss: empty(), z_loss: empty(), correct: empty() };
@@ -195,8 +197,8 @@ struct HeadGradients {
 }
 
 impl HeadGradients {
-    /// `None` where no gradient is asked for. The hidden states tell: parameters require gradients
-    /// under `no_grad` too.
+    /// Returns zeros, or `None` if no gradient is needed. The hidden states decide, because
+    /// parameters require gradients even under `no_grad`.
     fn zeros(head: &Head) -> Option<Self> {
         head.hidden
             .requires_grad()
@@ -210,7 +212,7 @@ impl HeadGradients {
         let _ = self.kernel.shallow_clone().addmm_(&slice.hidden.tr(), logits_gradient);
     }
 
-    /// A scalar with these gradients.
+    /// Returns a scalar with these gradients.
     fn into_scalar(self, head: &Head) -> Tensor {
         dot(&head.hidden, &self.hidden) + dot(&head.kernel, &self.kernel)
     }
@@ -218,7 +220,7 @@ impl HeadGradients {
 
 /// `sum(values * gradient)` for a constant gradient of the same layout.
 fn dot(values: &Tensor, gradient: &Tensor) -> Tensor {
-    // A transposed view is dense too, the other way round.
+    // A transposed view is dense too, in the other order.
     let flat = |tensor: &Tensor| {
         if tensor.is_contiguous() { tensor.view(-1) } else { tensor.tr().view(-1) }
     };

@@ -1,4 +1,4 @@
-//! The training loss: cross entropy with label smoothing and z-loss, and what is counted beside it.
+//! The training loss: cross entropy with label smoothing and z-loss, and the counts for metrics.
 //!
 //! Source: T5X `losses.py` and `models.py`.
 

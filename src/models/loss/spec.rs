@@ -4,7 +4,7 @@ use crate::gin::{
     Diagnostic, Evaluator, FromGin, Reported, Value, ValueKind, did_you_mean, one_of,
 };
 
-/// What the summed loss is divided by. T5X `losses.py`, `SpecialLossNormalizingFactor`.
+/// The divisor of the summed loss. T5X `losses.py`, `SpecialLossNormalizingFactor`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LossNormalizingFactor {
     /// A number, such as the targets in a full batch.

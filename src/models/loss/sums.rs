@@ -1,4 +1,5 @@
-//! The result of a loss: what to differentiate, and the sums for metrics, read from the device once.
+//! The result of a loss: the scalar to differentiate, and the sums for metrics, read from the
+//! device once.
 
 use tch::{Kind, Tensor};
 
@@ -10,11 +11,11 @@ use crate::models::Batch;
 pub struct LossOutput {
     /// Scalar to differentiate. Its value is the loss, as far as float32 reaches.
     pub loss: Tensor,
-    /// What is counted beside it.
+    /// The sums for metrics.
     pub sums: UnreadSums,
 }
 
-/// Sums that still lie on the device, so that a step need not wait for them.
+/// Sums that are still on the device, so that a step need not wait for them.
 #[derive(Debug)]
 pub struct UnreadSums {
     values: Tensor, // float64 [9], in the order of `read`

@@ -5,12 +5,12 @@ use tch::{Kind, Tensor};
 use super::spec::LossNormalizingFactor;
 use crate::models::Batch;
 
-/// Loss weights after normalization, and what the weighted sum is divided by.
+/// Loss weights after normalization, and the divisor of the weighted sum.
 #[derive(Debug)]
 pub struct NormalizedWeights {
     /// float32 `[batch, targets_length]`
     pub weights: Tensor,
-    /// float32 scalar, where the loss is normalized at all.
+    /// float32 scalar, if the loss is normalized.
     pub factor: Option<Tensor>,
 }
 
@@ -37,7 +37,7 @@ pub fn normalize(factor: Option<LossNormalizingFactor>, batch: &Batch) -> Normal
                 Some(packing) => sums_per_segment(&weights, &packing.decoder_segment_ids),
                 None => weights.sum_dim_intlist(-1, true, Kind::Float),
             };
-            // A sequence without weight, and padding, count nothing instead of 0/0.
+            // A sequence without weight, and padding, contribute 0 instead of 0/0.
             let weights = (weights / sums).nan_to_num(0.0, 0.0, 0.0);
             let factor = Some(weights.sum(Kind::Float));
             NormalizedWeights { weights, factor }
@@ -45,7 +45,7 @@ pub fn normalize(factor: Option<LossNormalizingFactor>, batch: &Batch) -> Normal
     }
 }
 
-/// For each position, the weights of its segment added up; 0 for padding. `[batch, length]`
+/// For each position, the sum of the weights of its segment; 0 for padding. `[batch, length]`
 fn sums_per_segment(weights: &Tensor, segment_ids: &Tensor) -> Tensor {
     let (batch, length) = weights.size2().expect("weights are [batch, length]");
     // Ids count up from 1 within a row, so none exceeds the length.

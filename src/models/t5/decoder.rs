@@ -1,4 +1,4 @@
-//! The decoder stack over whole targets; `step` has it one position at a time.
+//! The decoder stack over whole targets; `step` processes one position at a time.
 
 use tch::Tensor;
 
@@ -27,21 +27,21 @@ struct DecoderLayer {
     mlp: Mlp,
 }
 
-/// Which pairs may meet, bool, and the encoding they read.
+/// The encoding, and masks of the pairs that may attend to each other, bool.
 #[derive(Debug)]
 pub struct DecoderContext {
     /// `[batch, inputs_length, embed]`
     pub encoded: Tensor,
-    /// `[batch, 1, targets_length, targets_length]`; of one row on CUDA where all are alike.
+    /// `[batch, 1, targets_length, targets_length]`; of one row on CUDA if all rows are alike.
     pub self_mask: Tensor,
     /// `[batch, 1, targets_length, inputs_length]`
     pub cross_mask: Tensor,
-    /// The same in terms of runs, if the host knows them.
+    /// The same as runs, if the host knows them.
     pub cross_runs: Option<Runs>,
 }
 
 impl Decoder {
-    /// Reads the parameters under `decoder/`, but for the logits' kernel.
+    /// Reads the parameters under `decoder/`, except the logits' kernel.
     pub fn new(config: &T5Config, params: &Params) -> Self {
         let kind = kind(config.dtype);
         let layer = |index| {
@@ -57,7 +57,8 @@ impl Decoder {
         }
     }
 
-    /// Embedded targets `[batch, targets_length, embed]` to what the logits are made of, same shape.
+    /// Maps embedded targets `[batch, targets_length, embed]` to the inputs of the logits, same
+    /// shape.
     pub fn forward(&self, embedded: Tensor, context: &DecoderContext, dropout: Dropout) -> Tensor {
         let position = self.position_bias(embedded.size()[1]);
         let self_bias = AttentionBias::new(Some(position.shallow_clone()), &context.self_mask);
@@ -116,8 +117,8 @@ impl DecoderLayer {
         [self_bias, cross_bias]: [&AttentionBias; 2],
         dropout: Dropout,
     ) -> Tensor {
-        // A layer's own view: its gradients are summed before those of other layers are added to them,
-        // as they are where the layer is computed again.
+        // A layer's own view: its gradients are summed before those of other layers are added to
+        // them, in the same way as when the layer is recomputed.
         let encoded = &encoded.view_as(encoded);
         let normal = rms_norm(inputs, &self.pre_self_attention_layer_norm);
         let attended = self.self_attention.forward(&normal, &normal, self_bias, dropout);
@@ -128,7 +129,7 @@ impl DecoderLayer {
         self.feed_forward(&hidden, &attended, dropout)
     }
 
-    /// Adds the last attention's result to the stream, then the feed-forward block's.
+    /// Adds the last attention's result to the residual stream, then the feed-forward block's.
     fn feed_forward(&self, stream: &Tensor, attended: &Tensor, dropout: Dropout) -> Tensor {
         let (hidden, normal) = add_and_norm(stream, attended, &self.pre_mlp_layer_norm, dropout);
         dropout.add_along_length(&hidden, &self.mlp.forward(&normal, dropout))

@@ -41,8 +41,8 @@ impl Encoder {
         }
     }
 
-    /// Embedded tokens `[batch, length, embed]` to their encoding, of the same shape. `mask` says
-    /// which pairs may meet: bool `[batch, 1, length, length]`, or `[1, 1, 1, 1]` on CUDA.
+    /// Maps embedded tokens `[batch, length, embed]` to their encoding, of the same shape. `mask`
+    /// allows pairs to attend: bool `[batch, 1, length, length]`, or `[1, 1, 1, 1]` on CUDA.
     pub fn forward(&self, embedded: Tensor, mask: &Tensor, dropout: Dropout) -> Tensor {
         let length = embedded.size()[1];
         let position = relative_position_bias(
@@ -66,7 +66,7 @@ impl Encoder {
                 }
             };
         }
-        // Unlike everywhere else, this mask is not shared along the length. T5X `network.py`.
+        // Unlike the others, this mask is not shared along the length. T5X `network.py`.
         dropout.apply(rms_norm(&hidden, &self.norm))
     }
 }

@@ -13,7 +13,7 @@ use crate::models::{Batch, Layout, Packing};
 use crate::nn::profiler::{Part, part};
 use crate::nn::{Dropout, Params, causal_mask, embed, kind, pairs, same_segment};
 
-/// A T5. Holds no weights: every method reads them from the `Params` it is given.
+/// A T5. It holds no weights: every method gets them as `Params`.
 #[derive(Clone, Debug)]
 pub struct T5 {
     config: T5Config,
@@ -63,7 +63,7 @@ impl T5 {
         let targets = Targets { tokens, coefficients };
         let (losses, scalar) = cross_entropy(&head, &targets, spec);
         let loss = losses.loss.dot(&targets.coefficients);
-        // T5X's metrics ask whether a target counts, not how much.
+        // T5X's metrics count targets with any weight, independently of its size.
         let counted = weights.ne(0).to_kind(Kind::Float);
         let sums = TargetSums {
             z_loss: losses.z_loss.dot(&targets.coefficients),
@@ -100,13 +100,13 @@ impl T5 {
         embed(params.get("token_embedder/embedding"), tokens, kind(self.config.dtype))
     }
 
-    /// What the logits of `hidden` `[batch, length, embed]` are made of.
+    /// Returns the inputs of the logits of `hidden` `[batch, length, embed]`.
     pub fn head(&self, params: &Params, hidden: Tensor) -> Head {
         let hidden = self.head_inputs(&hidden).view([-1, self.config.emb_dim as i64]);
         Head { hidden, kernel: self.head_kernel(params) }
     }
 
-    /// What the head multiplies, float32: logits are, whatever the activations are.
+    /// Returns the head's inputs in float32: logits are float32 for any format of activations.
     pub fn head_inputs(&self, hidden: &Tensor) -> Tensor {
         let hidden = hidden.to_kind(Kind::Float);
         if !self.config.logits_via_embedding {
@@ -116,7 +116,7 @@ impl T5 {
         hidden / (self.config.emb_dim as f64).sqrt()
     }
 
-    /// What the head multiplies them by: float32 `[embed, vocab]`.
+    /// Returns the head's kernel: float32 `[embed, vocab]`.
     pub fn head_kernel(&self, params: &Params) -> Tensor {
         if self.config.logits_via_embedding {
             params.get("token_embedder/embedding").tr()
@@ -125,12 +125,12 @@ impl T5 {
         }
     }
 
-    /// Begins a forward pass: says in what format projections compute.
+    /// Begins a forward pass: sets the format in which projections compute.
     fn begin(&self, params: &Params) {
         params.begin_fp8(self.config.fp8.as_ref());
     }
 
-    /// The decoder's result for `batch`: `[batch, targets_length, embed]`.
+    /// Returns the decoder's result for `batch`: `[batch, targets_length, embed]`.
     fn hidden(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
         let (_, inputs_length, targets_length) = batch.dims();
         self.begin(params);
@@ -151,7 +151,7 @@ impl T5 {
     }
 }
 
-/// Which pairs of positions may meet, bool `[batch, 1, q_length, kv_length]`.
+/// Masks of the pairs of positions that may attend, bool `[batch, 1, q_length, kv_length]`.
 struct Masks {
     encoder: Tensor,
     decoder: Tensor,
@@ -161,7 +161,7 @@ struct Masks {
 impl Masks {
     fn new(batch: &Batch) -> Self {
         let real_input = batch.encoder_input_tokens.gt(0);
-        // Targets, not the decoder's inputs: those begin with 0.
+        // Targets, not the decoder's inputs, because those begin with 0.
         let real_target = batch.decoder_target_tokens.gt(0);
         let (_, _, length) = batch.dims();
         let causal = causal_mask(length, real_target.device());
@@ -189,8 +189,8 @@ impl Masks {
         }
     }
 
-    /// What serves all rows instead, where each is one example without padding: added to a position bias it
-    /// stays as small as that.
+    /// Returns masks of one row instead, if each row is one example without padding: with a
+    /// position bias added, they stay as small as the bias.
     fn of_one_row(self, layout: &Layout, causal: Tensor) -> Self {
         let all = Tensor::ones([1, 1, 1, 1], (Kind::Bool, causal.device()));
         Self {

@@ -1,4 +1,4 @@
-//! The encoder stack for predictions on a CPU: its weights are laid out once, and padding is left out.
+//! The encoder stack for predictions on a CPU: its weights are laid out once, and padding is skipped.
 
 use tch::{Device, Kind, Tensor};
 
@@ -28,7 +28,7 @@ struct PackedLayer {
 }
 
 impl PackedEncoder {
-    /// Whether it is faster than the encoder that trains, which also knows 8-bit floats.
+    /// Whether it is faster than the training encoder, which also supports 8-bit floats.
     pub fn suits(config: &T5Config, device: Device) -> bool {
         let has_fp8 = config.fp8.as_ref().is_some_and(|fp8| fp8.enable_fp8);
         !has_fp8 && PackedKernel::packs(kind(config.dtype), device, PackedKernel::MANY_ROWS)
@@ -51,13 +51,14 @@ impl PackedEncoder {
         }
     }
 
-    /// Whether libtorch has hardly anything to do for it: see [`PackedMlp::is_all_packed`].
+    /// Whether almost no work remains for libtorch: see [`PackedMlp::is_all_packed`].
     pub fn is_all_packed(&self) -> bool {
         self.layers.iter().all(|layer| layer.mlp.is_all_packed())
     }
 
-    /// Embedded tokens `[batch, length, embed]` to their encoding, of the same shape, given which of them
-    /// are not padding, bool `[batch, length]`. Behind a sequence's last token the encoding is zero.
+    /// Maps embedded tokens `[batch, length, embed]` to their encoding, of the same shape. `real`
+    /// marks the tokens that are not padding, bool `[batch, length]`. After a sequence's last token
+    /// the encoding is zero.
     pub fn forward(&self, embedded: &Tensor, real: &Tensor) -> Tensor {
         let sequences = Sequences::new(real);
         let distances = relative_position_distances(
@@ -80,9 +81,9 @@ impl PackedEncoder {
     }
 }
 
-/// Everything is `[rows, embed]`.
+/// All tensors are `[rows, embed]`.
 impl PackedLayer {
-    /// `read` gives the layer's parameter of a name.
+    /// Reads the layer's parameters; `read` returns the parameter of a name.
     fn new(config: &T5Config, read: impl Fn(&str) -> Tensor) -> Self {
         let kernels =
             ["query", "key", "value"].map(|name| read(&format!("attention/{name}/kernel")));
@@ -113,7 +114,8 @@ impl Sequences {
         let (batch, length) = real.size2().expect("a batch has two axes");
         let places = Tensor::arange(length, (Kind::Int64, real.device())) + 1;
         let last = (real.to_kind(Kind::Int64) * &places).amax([1], false);
-        // What has no token at all is encoded whole: the decoder sees all of it, evenly.
+        // A sequence without tokens is encoded completely: the decoder attends to all of it
+        // equally.
         let last = last.where_self(&last.gt(0), &last.full_like(length));
         let lengths = Vec::try_from(&last).expect("lengths are int64");
         let whole = lengths.iter().sum::<i64>() == batch * length;
@@ -146,7 +148,8 @@ mod tests {
     use crate::models::t5::T5;
     use crate::nn::{Dropout, Dtype};
 
-    /// Largest difference from the encoder that trains, wherever the decoder looks, over the largest value.
+    /// Returns the largest difference from the training encoder, at positions that the decoder
+    /// reads, over the largest value.
     fn error(config: T5Config, tokens: &Tensor) -> f64 {
         let params = Params::init(&config.param_tree(), 5, Device::Cpu);
         let t5 = T5::new(config);

@@ -15,7 +15,7 @@ pub(super) struct PackedMlp {
 }
 
 impl PackedMlp {
-    /// For products with `rows` rows. `read` gives the layer's parameter of a name.
+    /// Creates it for products with `rows` rows. `read` returns the layer's parameter of a name.
     pub fn new(config: &T5Config, rows: i64, read: impl Fn(&str) -> Tensor) -> Self {
         let names = config.input_projections();
         let kernels: Vec<_> =
@@ -41,7 +41,7 @@ impl PackedMlp {
         self.activations.is_empty()
     }
 
-    /// `[rows, embed]` to the same.
+    /// Maps `[rows, embed]` to the same shape.
     pub fn forward(&self, hidden: &Tensor) -> Tensor {
         let product = self.inputs.apply_to_normal(hidden, &self.norm);
         let product = if self.activations.is_empty() {

@@ -13,7 +13,7 @@ use crate::nn::team::Team;
 use crate::nn::{Dropout, PackedKernel, Params, kind};
 use crate::telemetry;
 
-/// A model that decodes batch after batch: its weights, laid out for that once.
+/// A model for decoding many batches: its weights, laid out once for that.
 #[derive(Debug)]
 pub struct Predictor<'a> {
     t5: &'a T5,
@@ -24,7 +24,7 @@ pub struct Predictor<'a> {
     steps_by_team: bool,
 }
 
-/// A parameter of that name in the compute dtype, and what makes queries divided by what their scores are.
+/// Returns a parameter in the compute dtype; queries are divided by the divisor of their scores.
 pub(super) fn prediction_kernel(config: &T5Config, params: &Params, name: &str) -> Tensor {
     let kernel = params.cast(name, kind(config.dtype));
     let scaled = config.scale_attn_logits && name.ends_with("query/kernel");
@@ -32,7 +32,7 @@ pub(super) fn prediction_kernel(config: &T5Config, params: &Params, name: &str) 
 }
 
 impl T5 {
-    /// For batches of about so many hypotheses, which is rows times decodes.
+    /// Creates a predictor for batches of about so many hypotheses, which is rows times decodes.
     pub fn predictor<'a>(&'a self, params: &'a Params, hypotheses: usize) -> Predictor<'a> {
         let hypotheses = hypotheses as i64;
         tch::no_grad(|| {
@@ -45,14 +45,14 @@ impl T5 {
                 encoder: packed.then(|| PackedEncoder::new(config, params)),
                 decoder: StepDecoder::new(config, params, hypotheses),
                 head: PackedKernel::new(&head, hypotheses),
-                // With more, what libtorch does of a step is worth its threads.
+                // With more hypotheses, libtorch's part of a step is large enough for its threads.
                 steps_by_team: hypotheses <= PackedKernel::FEW_ROWS
                     && PackedKernel::packs(head.kind(), head.device(), hypotheses),
             }
         })
     }
 
-    /// What a [`Predictor`] of this batch alone predicts. Source: T5X `models.py`.
+    /// Predicts with a [`Predictor`] for this batch alone. Source: T5X `models.py`.
     ///
     /// # Errors
     /// The prediction's parameters contradict each other.
@@ -68,7 +68,7 @@ impl T5 {
 }
 
 impl Predictor<'_> {
-    /// Encoding of `inputs` `[batch, inputs_length]`, of which 0 is padding: `[batch, inputs_length, embed]`.
+    /// Encodes `inputs` `[batch, inputs_length]`, in which 0 is padding: `[batch, inputs_length, embed]`.
     pub fn encode(&self, inputs: &Tensor) -> Tensor {
         let Some(encoder) = &self.encoder else {
             return self.t5.encode(self.params, inputs, Dropout::off());
@@ -97,7 +97,8 @@ impl Predictor<'_> {
                 num_decodes: prediction.num_decodes as i64,
             };
             let mut stepper = Stepper::new(self, &batch.encoder_input_tokens, &prompt);
-            // Only now: a new cache is products with whole sequences, which may be libtorch's.
+            // Only now: a new cache needs products with whole sequences, which libtorch may
+            // compute.
             let by_team = self.steps_by_team && !prediction.decode_fn.reads_whole_distributions();
             let _team = by_team.then(Team::assemble);
             prediction.decode_fn.decode(&prompt, &mut stepper)
@@ -105,7 +106,7 @@ impl Predictor<'_> {
     }
 }
 
-/// One batch on its way.
+/// The decoding of one batch.
 struct Stepper<'a> {
     predictor: &'a Predictor<'a>,
     cache: DecoderCache,
@@ -145,7 +146,8 @@ impl<'a> Stepper<'a> {
         head.apply(&t5.head_inputs(&hidden))
     }
 
-    /// A step is a thousand small kernels, which take less time than starting them does.
+    /// Records a step, which has a thousand small kernels that run for less time than their
+    /// launches take.
     fn record(&mut self, device: usize, rows: i64) {
         let tokens = Tensor::zeros([rows, 1], (Kind::Int64, Device::Cuda(device)));
         let mut logits = Tensor::new();
@@ -153,13 +155,13 @@ impl<'a> Stepper<'a> {
             Ok(graph) => self.recorded = Some(Recorded { graph, tokens, logits }),
             Err(error) => telemetry::warn(&format!("decoding without a CUDA graph: {error}")),
         }
-        // The first of the two runs of the step was a real one.
+        // The first of the two runs of the step advanced the cache.
         self.cache.restart();
     }
 }
 
 impl NextLogits for Stepper<'_> {
-    /// On CUDA the same tensor every time, which the next step overwrites.
+    /// Returns the logits; on CUDA the same tensor every time, which the next step overwrites.
     fn next_logits(&mut self, tokens: &Tensor) -> Tensor {
         let Some(recorded) = &mut self.recorded else { return self.step(tokens) };
         recorded.tokens.copy_(tokens);

@@ -54,7 +54,7 @@ pub struct T5Config {
     /// Whether the embedding also maps to logits (T5 1.0), instead of a matrix of its own (1.1).
     #[gin(default = false)]
     pub logits_via_embedding: bool,
-    /// Whether attention scores are computed in float32 whatever `dtype` is.
+    /// Whether attention scores are computed in float32, for any `dtype`.
     #[gin(default = false)]
     pub float32_attention_logits: bool,
     /// Whether attention scores are divided by sqrt(head_dim), for optimizers whose steps do not depend on a
@@ -62,11 +62,11 @@ pub struct T5Config {
     /// `contrib/gpu/t5/layers.py`.
     #[gin(default = false)]
     pub scale_attn_logits: bool,
-    /// What each layer keeps for its backward pass: less memory for more computing.
+    /// The tensors that each layer keeps for its backward pass: less memory for more computing.
     #[gin(default = RematPolicy::None)]
     pub remat_policy: RematPolicy,
-    /// Whether projections compute in 8-bit floats; not those to logits, nor those of a decoder that predicts
-    /// step by step. With it, a remat_policy of 'minimal' is 'full'. None is no.
+    /// Whether projections compute in 8-bit floats, except those to logits and those of a decoder
+    /// that predicts step by step. With it, a remat_policy of 'minimal' is 'full'. None means no.
     #[gin(default = None)]
     pub fp8: Option<TransformerEngineConfig>,
 }
@@ -83,7 +83,7 @@ pub struct Transformer {
 }
 
 impl T5Config {
-    /// T5 1.1 small in float32 and without dropout, which tests and benchmarks vary. Source: T5X
+    /// T5 1.1 small in float32 and without dropout, as a base for tests and benchmarks. Source: T5X
     /// `examples/t5/t5_1_1/small.gin`.
     pub fn t5_1_1_small() -> Self {
         Self {

@@ -1,8 +1,8 @@
 //! The decoder one position at a time, with the keys and values of all positions before in a cache.
 //!
-//! A step reads every weight for a handful of rows, so its time is that of reading them, and of starting
-//! operations. Weights are therefore laid out once for such products, those that read the same input as
-//! one, and the cache is written in place and read where it lies.
+//! A step reads every weight for a few rows, so most of its time is spent on reading weights and on
+//! starting operations. Weights are therefore laid out once for such products, those with the same
+//! input as one, and the cache is written and read in place.
 
 use tch::{Kind, Tensor};
 
@@ -15,7 +15,8 @@ use crate::nn::{
     kind, relative_position_bias, rms_norm, step_attention,
 };
 
-/// The decoder's weights in the compute dtype, laid out for products of a position of each hypothesis.
+/// The decoder's weights in the compute dtype, laid out for products with one position of each
+/// hypothesis.
 #[derive(Debug)]
 pub struct StepDecoder {
     layers: Vec<StepLayer>,
@@ -38,23 +39,23 @@ struct StepLayer {
     dims: AttentionDims,
 }
 
-/// Where decoding starts from, and how far it may go.
+/// The start of decoding, and its limits.
 #[derive(Debug)]
 pub struct CacheInputs<'a> {
     /// `[batch, inputs_length, embed]`
     pub encoded: &'a Tensor,
-    /// Which inputs are not padding, bool `[batch, inputs_length]`.
+    /// Mask of the inputs that are not padding, bool `[batch, inputs_length]`.
     pub real: &'a Tensor,
     /// Hypotheses per row of the batch.
     pub beams: i64,
-    /// Positions to decode at most.
+    /// Greatest number of positions to decode.
     pub max_length: i64,
 }
 
-/// How a step knows its position. Both give the same results.
+/// The position of a step. Both kinds give the same results.
 #[derive(Debug)]
 pub enum Position {
-    /// The host counts, and keys and values are read up to there.
+    /// The host counts, and keys and values are read up to that position.
     Counted(i64),
     /// A tensor counts, int64 `[1]`, and all keys and values are read, those of later positions masked:
     /// every step is the same work on the same memory, as a CUDA graph needs.
@@ -72,7 +73,7 @@ pub struct DecoderCache {
 }
 
 impl StepDecoder {
-    /// Reads the parameters under `decoder/`, but for the logits' kernel, for steps of `rows` hypotheses.
+    /// Reads the parameters under `decoder/`, except the logits' kernel, for steps of `rows` hypotheses.
     pub fn new(config: &T5Config, params: &Params, rows: i64) -> Self {
         let kind = kind(config.dtype);
         let layer = |index| {
@@ -90,7 +91,7 @@ impl StepDecoder {
         }
     }
 
-    /// A cache in which nothing has been decoded yet.
+    /// Creates a cache without decoded positions.
     pub fn new_cache(&self, inputs: &CacheInputs, position: Position) -> DecoderCache {
         let device = inputs.encoded.device();
         let rows = inputs.encoded.size()[0] * inputs.beams;
@@ -112,7 +113,7 @@ impl StepDecoder {
         }
     }
 
-    /// The next position of every hypothesis: `[batch * beams, embed]` to the same.
+    /// Computes the next position of every hypothesis: `[batch * beams, embed]` to the same shape.
     pub fn step(&self, embedded: Tensor, cache: &mut DecoderCache) -> Tensor {
         let self_bias = cache.position.bias(&cache.self_bias);
         let mut hidden = embedded;
@@ -126,9 +127,9 @@ impl StepDecoder {
     }
 }
 
-/// Everything is `[batch * beams, embed]`.
+/// All tensors are `[batch * beams, embed]`.
 impl StepLayer {
-    /// `read` gives the layer's parameter of a name.
+    /// Reads the layer's parameters; `read` returns the parameter of a name.
     fn new(config: &T5Config, rows: i64, read: impl Fn(&str) -> Tensor) -> Self {
         let joined = |block: &str, names: &[&str]| {
             let kernels: Vec<_> =
@@ -154,7 +155,7 @@ impl StepLayer {
     /// Keys and values of `encoded` `[batch, inputs_length, embed]`.
     fn cross_keys(&self, encoded: &Tensor) -> KeyValue {
         let both = self.cross_key_value.apply_by_head(encoded, self.dims.head_dim);
-        // Each step reads all of them, a head after the other: they had better lie so.
+        // Each step reads all of them, one head after the other, so they are stored in that order.
         let part = |index| both.narrow(1, index * self.dims.num_heads, self.dims.num_heads);
         KeyValue { key: part(0), value: part(1) }
     }
@@ -190,7 +191,8 @@ impl StepLayer {
 }
 
 impl Position {
-    /// The query's row of the bias `[1, num_heads, max_length, max_length]`, for the keys that are read.
+    /// Returns the query's row of the bias `[1, num_heads, max_length, max_length]`, for the keys
+    /// that are read.
     fn bias(&self, bias: &Tensor) -> Tensor {
         match self {
             Position::Counted(index) => bias.narrow(2, *index, 1).narrow(3, 0, index + 1),
@@ -198,9 +200,9 @@ impl Position {
         }
     }
 
-    /// Stores the position's keys and values `[rows, 2, num_heads, head_dim]` in those of a layer, `[rows,
-    /// max_length, 2, num_heads, head_dim]`, and gives all that are to be read, each `[rows, num_heads,
-    /// length, head_dim]`.
+    /// Stores the position's keys and values `[rows, 2, num_heads, head_dim]` in those of a layer,
+    /// `[rows, max_length, 2, num_heads, head_dim]`, and returns all to read, each `[rows,
+    /// num_heads, length, head_dim]`.
     fn extend(&self, own: &Tensor, new: &Tensor) -> KeyValue {
         let filled = match self {
             Position::Counted(index) => {
@@ -226,7 +228,7 @@ impl Position {
 }
 
 impl DecoderCache {
-    /// Goes back to the first position. What was stored stays, but is not read.
+    /// Returns to the first position. Stored values remain, but are not read.
     pub fn restart(&mut self) {
         match &mut self.position {
             Position::Counted(index) => *index = 0,
@@ -249,7 +251,7 @@ impl DecoderCache {
     }
 }
 
-/// Copies only hypotheses that change places, which the host has to look at.
+/// Copies only hypotheses that change places, which the host must find.
 fn reorder_moved(filled: &Tensor, indices: &Tensor) {
     let places = indices.ones_like().cumsum(0, Kind::Int64) - 1;
     let moved = indices.ne_tensor(&places).nonzero().view(-1);
@@ -265,7 +267,8 @@ mod tests {
     use crate::nn::Dtype;
     use tch::Device;
 
-    /// Hidden states of four steps of two inputs with two hypotheses each, which change places on the way.
+    /// Returns hidden states of four steps of two inputs with two hypotheses each, which change
+    /// places in between.
     fn steps(dtype: Dtype, position: Position) -> Tensor {
         let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let config = T5Config {

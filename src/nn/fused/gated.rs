@@ -1,6 +1,6 @@
 //! Gated GELU, `gelu(gate) * linear` with the tanh approximation (Shazeer 2020, arXiv:2002.05202).
 //!
-//! Autograd would keep the activation beside both factors; this computes it again.
+//! Autograd would keep the activation beside both factors; this operation computes it again.
 
 use tch::Tensor;
 
@@ -9,7 +9,8 @@ use crate::nn::Joined;
 use crate::nn::autograd::custom_function;
 use crate::nn::profiler::{Part, part};
 
-/// `gelu(gate) * linear`, elementwise, of `factors`, which are gate and linear: `[.., mlp]`, as each of them.
+/// Returns `gelu(gate) * linear`, elementwise, of `factors`, which are gate and linear: `[..,
+/// mlp]`, as each of them.
 pub fn gated_gelu(factors: &Joined) -> Tensor {
     let _part = part(Part::Elementwise);
     let read: Vec<&Tensor> = factors.wholes().iter().collect();
@@ -40,7 +41,7 @@ impl Factors {
         product
     }
 
-    /// Gradients of what was given, laid out as that was.
+    /// Returns gradients of the inputs, in the same layout.
     fn gradients(&self, product: &Tensor) -> Vec<Tensor> {
         let _part = part(Part::Elementwise);
         let gradients = Self::new(self.joined.empty_like());
@@ -54,7 +55,7 @@ impl Factors {
                 let of_gelu = product * &self.linear;
                 let of_gate = &gradients.gate;
                 let _ = self.gate.gelu_backward_grad_input(of_gate, &of_gelu, "tanh");
-                // The memory of one passing tensor serves for both.
+                // The memory of one temporary tensor serves for both.
                 let gelu = self.gate.gelu_out(&of_gelu, "tanh");
                 let _ = gelu.mul_out(&gradients.linear, product);
             }
@@ -62,7 +63,7 @@ impl Factors {
         gradients.joined.into_wholes()
     }
 
-    /// Both as `[rows, mlp]` for the kernel, where they lie, if it takes them.
+    /// Returns both as `[rows, mlp]` views for the kernel, if it accepts them.
     fn matrices(&self) -> Option<[Tensor; 2]> {
         let width = self.gate.size()[self.gate.dim() - 1];
         let matrix = |tensor: &Tensor| tensor.reshape([-1, width]);

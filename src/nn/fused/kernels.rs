@@ -1,4 +1,5 @@
-//! Our CUDA kernels: the Rust side of `bridge/kernels.cpp`, which says what each one takes.
+//! Gimlet's own CUDA kernels: the Rust side of `bridge/kernels.cpp`, which documents their
+//! arguments.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
@@ -21,13 +22,13 @@ unsafe extern "C" {
 
 static ENABLED: AtomicBool = AtomicBool::new(cfg!(feature = "cuda"));
 
-/// Whether kernels are used where they can be: always, unless someone compares them with libtorch.
+/// Sets whether kernels are used if possible: always, except in comparisons with libtorch.
 pub fn enable(on: bool) {
     ENABLED.store(on && cfg!(feature = "cuda"), Ordering::Relaxed);
 }
 
-/// Whether our kernels take rows of this tensor: it is on a CUDA device, in a dtype they know, and its
-/// last extent, up to `widest`, is a multiple of the 8 numbers that they read at once.
+/// Whether the kernels accept rows of this tensor: it is on a CUDA device, in a supported dtype,
+/// and its last extent, up to `widest`, is a multiple of the 8 numbers that they read at once.
 pub fn suit(tensor: &Tensor, widest: i64) -> bool {
     ENABLED.load(Ordering::Relaxed)
         && is_compiled_for(tensor.device())
@@ -35,7 +36,7 @@ pub fn suit(tensor: &Tensor, widest: i64) -> bool {
         && tensor.size().last().is_some_and(|&width| width % 8 == 0 && width <= widest)
 }
 
-/// Whether the kernels were compiled for the device: an A100 or newer. Older ones do without.
+/// Whether the kernels were compiled for the device: an A100 or newer. Older devices use libtorch.
 fn is_compiled_for(device: Device) -> bool {
     static NEW_ENOUGH: OnceLock<Vec<bool>> = OnceLock::new();
     let Device::Cuda(index) = device else { return false };
@@ -46,7 +47,7 @@ fn is_compiled_for(device: Device) -> bool {
 /// Launches a kernel on the tensors' device. An undefined tensor (`Tensor::new`) is an absent one.
 ///
 /// # Panics
-/// Where the tensors are not what the kernel takes, which is our bug, or the device fails.
+/// If the kernel does not accept the tensors, which is a bug, or the device fails.
 pub fn launch(name: &CStr, tensors: &[&Tensor], numbers: &[f64]) {
     let raw = raw_tensors(tensors.iter().copied());
     // SAFETY: the tensors outlive the call, and libtorch's allocator keeps their memory for the stream.

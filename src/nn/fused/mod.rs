@@ -1,8 +1,9 @@
-//! Operations that read and write each number once: a forward and a backward pass of ours for what libtorch
-//! would do, and keep for its backward pass, in several.
+//! Operations that read and write each number once: one forward and one backward pass in place of
+//! several operations of libtorch, each of which would keep tensors for its backward pass.
 //!
-//! Each has one file. On CUDA a kernel of `bridge/kernels/` does the work, elsewhere libtorch's operations
-//! do, and both give the same numbers but for the order of sums. Attention says itself who computes it.
+//! Each has one file. On CUDA a kernel of `bridge/kernels/` does the work, elsewhere libtorch's
+//! operations do, with the same results except for the order of sums. Attention documents its own
+//! implementations.
 
 mod attention;
 mod gated;

@@ -1,7 +1,7 @@
-//! RMS normalization, alone or after the sum that makes its input.
+//! RMS normalization, alone or after the sum that is its input.
 //!
-//! Autograd would keep the input, in float32, and what the scale multiplies; this keeps the input as it is
-//! and one number a row.
+//! Autograd would keep the input in float32 and the factor of the scale; this operation keeps the
+//! input in its own dtype and one number a row.
 
 use tch::{Kind, Tensor};
 
@@ -14,7 +14,8 @@ use crate::nn::profiler::{Part, part};
 const EPSILON: f64 = 1e-6;
 /// The kernel keeps a row in registers.
 const WIDEST_ROW: i64 = 8192;
-/// Blocks among which the kernel shares the rows of the scale's gradient; a few per multiprocessor.
+/// Blocks among which the kernel divides the rows of the scale's gradient; a few per
+/// multiprocessor.
 const SCALE_PARTS: i64 = 512;
 
 /// Root-mean-square normalization over the last axis (Zhang & Sennrich 2019, arXiv:1910.07467), without
@@ -30,8 +31,8 @@ pub fn rms_norm(inputs: &Tensor, scale: &Tensor) -> Tensor {
     custom_function(&[inputs, scale], vec![normal], gradients).remove(0)
 }
 
-/// The sum of the residual stream `[batch, length, embed]` and a branch of that shape, dropped out with one
-/// mask along the length; and the [`rms_norm`] of it.
+/// Returns the sum of the residual stream `[batch, length, embed]` and a branch of that shape, with
+/// dropout by one mask along the length; and the [`rms_norm`] of it.
 pub fn add_and_norm(
     residual: &Tensor,
     branch: &Tensor,
@@ -55,7 +56,7 @@ pub fn add_and_norm(
     (outputs.remove(0), normal)
 }
 
-/// What a forward pass computes.
+/// The results of a forward pass.
 struct Rows {
     sum: Tensor,         // [.., embed]
     normal: Tensor,      // [.., embed]
@@ -94,7 +95,7 @@ impl Rows {
         Self::norm(sum, scale)
     }
 
-    /// `sum` is where the kernel writes the sum, or the input where there is no branch.
+    /// Runs the kernel; `sum` is the tensor for the sum, or the input if there is no branch.
     fn by_kernel([residual, branch, mask]: [&Tensor; 3], scale: &Tensor, sum: &Tensor) -> Self {
         let mut rows = residual.size();
         *rows.last_mut().expect("activations have axes") = 1;
@@ -106,7 +107,7 @@ impl Rows {
     }
 }
 
-/// What a backward pass needs.
+/// The inputs of a backward pass.
 struct Backward {
     sum: Tensor,
     inverse_rms: Tensor,
@@ -120,8 +121,8 @@ impl Backward {
         Self { sum, inverse_rms, scale: scale.detach(), mask }
     }
 
-    /// Gradients of the residual stream, the branch and the scale from that of the normal and, unless the
-    /// sum is the input itself, of the sum.
+    /// Returns gradients of the residual stream, the branch and the scale from that of the normal
+    /// and, unless the sum is the input itself, of the sum.
     fn gradients(&self, normal: &Tensor, sum: Option<&Tensor>) -> (Tensor, Tensor, Tensor) {
         let _part = part(Part::Elementwise);
         if fits(&self.sum, &self.scale) {
@@ -182,7 +183,7 @@ impl Backward {
     }
 }
 
-/// Whether the kernel takes such rows: everything it reads and writes is of one dtype.
+/// Whether the kernel accepts such rows: everything it reads and writes is of one dtype.
 fn fits(rows: &Tensor, scale: &Tensor) -> bool {
     rows.kind() == scale.kind() && kernels::suit(rows, WIDEST_ROW)
 }
@@ -213,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Values and gradients of the sum and its norm against autograd's, in `kind`.
+    /// Compares values and gradients of the sum and its norm with autograd's, in `kind`.
     fn check(kind: Kind, dropout: Dropout, tolerance: f64) {
         let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         tch::manual_seed(1);

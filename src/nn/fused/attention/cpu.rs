@@ -1,4 +1,4 @@
-//! On CPUs, block by block: the Rust side of `bridge/attention.cpp`.
+//! Attention on CPUs, block by block: the Rust side of `bridge/attention.cpp`.
 
 use std::ptr::null_mut;
 
@@ -33,7 +33,7 @@ unsafe extern "C" {
     ) -> *mut std::ffi::c_char;
 }
 
-/// What an attention reads, detached.
+/// The inputs of an attention, detached.
 struct Operands {
     query: Tensor,    // [batch, num_heads, q_length, head_dim]
     key: Tensor,      // [batch, num_heads, kv_length, head_dim]
@@ -43,8 +43,8 @@ struct Operands {
     allowed: Tensor,  // bool [batch, 1, q_length, kv_length]
 }
 
-/// See [`super::fused_attention`]. Scores and weights are never held whole, neither now nor for the backward
-/// pass.
+/// See [`super::fused_attention`]. Scores and weights are never completely in memory, neither now
+/// nor for the backward pass.
 pub(super) fn attention(heads: &Heads, factors: Option<&Tensor>, bias: &AttentionBias) -> Tensor {
     let _part = part(Part::Attention);
     let undefined = Tensor::new;
@@ -86,8 +86,8 @@ impl Operands {
         }
     }
 
-    /// The result `[batch, q_length, num_heads * head_dim]` and what the softmax of
-    /// each query was made with.
+    /// Returns the result `[batch, q_length, num_heads * head_dim]` and the numbers with which the
+    /// softmax of each query was made.
     fn forward(&self) -> (Tensor, Tensor) {
         let (batch, heads, queries, width) = self.query.size4().expect("queries have four axes");
         let options = (self.query.kind(), self.query.device());
@@ -117,7 +117,7 @@ impl Operands {
             allowed: null_mut(),
         };
         let out_gradient = split_heads(out_gradient, heads.count);
-        // SAFETY: all tensors outlive the call; the bridge does not read what is null.
+        // SAFETY: all tensors outlive the call; the bridge does not read null tensors.
         check(unsafe {
             gimlet_attention_backward(self.raw(), raw(softmax), raw(&out_gradient), gradients)
         });

@@ -1,4 +1,5 @@
-//! On CUDA devices, by libtorch's kernels: the Rust side of `bridge/device_attention.cpp`.
+//! Attention on CUDA devices, by libtorch's kernels: the Rust side of
+//! `bridge/device_attention.cpp`.
 
 use std::ffi::c_char;
 
@@ -59,16 +60,16 @@ unsafe extern "C" {
     ) -> *mut c_char;
 }
 
-/// What a kernel reads, detached.
+/// The inputs of a kernel, detached.
 struct Operands {
     query: Tensor, // [batch, length, heads, width], or [batch * length, heads, width] with runs
     key: Tensor,
     value: Tensor,
     /// `[batch, heads, queries, keys]`, or undefined.
     bias: Tensor,
-    /// Whether the bias' gradient is asked for.
+    /// Whether the bias' gradient is requested.
     bias_needs: bool,
-    /// Whether gradients of queries, keys and values are best laid side by side for each position.
+    /// Whether gradients of queries, keys and values should lie side by side for each position.
     gradients_joined: bool,
     /// Undefined without runs.
     starts: [Tensor; 2],
@@ -76,7 +77,8 @@ struct Operands {
     longest: [i64; 2],
 }
 
-/// What a forward pass leaves: its result, of the queries' shape, and what the backward pass goes by.
+/// The results of a forward pass: its output, of the queries' shape, and the inputs of the backward
+/// pass.
 struct Kept {
     out: Tensor,
     normalizers: Tensor,
@@ -84,15 +86,15 @@ struct Kept {
     random_offset: Tensor,
 }
 
-/// A kernel: how it is prepared for and called, forward and backward. Tests put plain operations in its place.
+/// A kernel: its preparation and its calls, forward and backward. Tests replace it by plain operations.
 pub(super) struct Kernel {
     operands: fn([&Tensor; 3], &AttentionBias) -> Operands,
     forward: fn(&Operands) -> Kept,
-    /// Gradients of query, key, value and bias, the last undefined where nobody asks.
+    /// Gradients of query, key, value and bias, the last undefined unless requested.
     backward: fn(&Operands, &Kept, &Tensor) -> [Tensor; 4],
 }
 
-/// With a bias, and the gradient of a learned one.
+/// The kernel with a bias, and the gradient of a learned one.
 pub(super) static EFFICIENT: Kernel = Kernel {
     operands: with_bias,
     forward: |operands| Kept::by(operands, gimlet_efficient_attention),
@@ -113,7 +115,7 @@ pub(super) static EFFICIENT: Kernel = Kernel {
     },
 };
 
-/// Without a bias, over runs or everything.
+/// The kernel without a bias, over runs or everything.
 pub(super) static FLASH: Kernel = Kernel {
     operands: with_runs,
     forward: |operands| Kept::by(operands, gimlet_flash_attention),
@@ -147,7 +149,7 @@ pub(super) fn attention(
     });
     let kept = tch::no_grad(|| (kernel.forward)(&operands));
     let out = kept.out.shallow_clone();
-    // The result that is kept must not know how it came to be.
+    // The kept result must be detached from the graph.
     let kept = Kept { out: kept.out.detach(), ..kept };
     let factors = factors.map(|factors| factors.transpose(1, 2)); // [batch, length, heads, 1]
     let backward = move |gradients: Vec<Tensor>| {
@@ -173,7 +175,7 @@ pub(super) fn attention(
 
 /// The gradient of a bias that all rows of the batch share, `[1, heads, queries, keys]`, from theirs.
 fn sum_over_batch(gradient: &Tensor) -> Tensor {
-    // Added up in float32 whatever the dtype, and rounded once.
+    // Added up in float32 for any dtype, and rounded once.
     gradient.sum_dim_intlist(0, true, gradient.kind())
 }
 
@@ -246,7 +248,7 @@ impl Kept {
     ) -> Self {
         let [out, normalizers, random_seed, random_offset] = [(); 4].map(|()| Tensor::new());
         let kept = Self { out, normalizers, random_seed, random_offset };
-        // SAFETY: all tensors outlive the call, which sets those that are kept.
+        // SAFETY: all tensors outlive the call, which sets the kept ones.
         check(unsafe { forward(&operands.raw(), &kept.raw()) });
         kept
     }

@@ -1,22 +1,24 @@
-//! Attention as one operation, whose scores are never held whole. Who computes it:
+//! Attention as one operation, whose scores are never completely in memory. The implementations:
 //!
-//! | device | bias | dtype | who |
+//! | device | bias | dtype | implementation |
 //! | --- | --- | --- | --- |
 //! | CPU | any | any | `bridge/attention.cpp`, block by block |
-//! | CUDA | no learned one, and the host knows where examples begin | bfloat16 | libtorch's flash kernel, over runs of keys or all of them |
+//! | CUDA | no learned one, and the host knows the starts of examples | bfloat16 | libtorch's flash kernel, over runs of keys or all keys |
 //! | CUDA | any other | any | libtorch's memory-efficient kernel, with the mask as a bias |
-//! | CUDA, `float32_attention_logits` | any | bfloat16 | nobody: the caller writes it out, and the user is told |
-//! | CUDA before the A100, heads of an odd width | any | any | nobody, as above |
+//! | CUDA, `float32_attention_logits` | any | bfloat16 | none: plain operations, with a notice to the user |
+//! | CUDA before the A100, heads of an odd width | any | any | none, as above |
 //!
-//! Flash takes no bias, so a learned one, whose gradient is wanted too, goes to the memory-efficient kernel,
-//! packed rows included: that one takes runs or a bias, not both. On Hopper cuDNN's graph API would sum the
-//! bias' gradient over the batch itself; its C++ frontend is not part of libtorch and is not used.
+//! Flash takes no bias, so a learned one, which needs a gradient too, uses the memory-efficient
+//! kernel, even for packed rows: that kernel takes runs or a bias, not both. On Hopper cuDNN's
+//! graph API would sum the bias' gradient over the batch itself; its C++ frontend is not part of
+//! libtorch and is not used.
 //!
-//! No kernel drops weights: T5X shares that mask among queries, so it is a factor of the values, which the
-//! caller draws ([`crate::nn::Dropout::mask_of_keys`]), and a layer that is run again draws it again.
+//! No kernel drops weights: T5X shares that mask among queries, so it is a factor of the values,
+//! which the caller draws ([`crate::nn::Dropout::mask_of_keys`]), and a recomputed layer draws it
+//! again.
 //!
-//! On CUDA a query that meets no key meets all of them or other keys, where T5X gives the mean of all
-//! values: such queries are padding, and nobody reads their results.
+//! On CUDA a query without any allowed key attends to all keys or to others, while T5X gives the
+//! mean of all values. Such queries are padding, and their results are not read.
 
 mod cpu;
 mod device;
@@ -28,12 +30,13 @@ use crate::nn::masks::AttentionBias;
 use crate::nn::{AttentionDims, Heads};
 use crate::telemetry::warn_once;
 
-/// The widest heads that flash takes, less than it could: those of every T5.
+/// The widest heads for flash, below its own limit: enough for every T5.
 const WIDEST_FLASH_HEAD: i64 = 128;
 
-/// The values, times `factors` `[batch, num_heads, kv_length, 1]` if there are any, averaged for each query with
-/// the softmax of its scores plus the bias: `[batch, q_length, num_heads * head_dim]`, in the queries' dtype.
-/// Scores and the softmax are float32. `None` where no kernel does it, which the user is told once.
+/// Returns the values, times `factors` `[batch, num_heads, kv_length, 1]` if there are any,
+/// averaged for each query with the softmax of its scores plus the bias: `[batch, q_length,
+/// num_heads * head_dim]`, in the queries' dtype. Scores and the softmax are float32. `None` if no
+/// kernel can do it, of which the user is notified once.
 pub fn fused_attention(
     heads: &Heads,
     factors: Option<&Tensor>,
@@ -59,7 +62,7 @@ pub fn fused_attention(
     }
 }
 
-/// What the choice depends on.
+/// The conditions of the choice.
 #[derive(Clone, Copy)]
 struct Case {
     device: Device,

@@ -1,5 +1,6 @@
-//! Plain operations in the place of libtorch's kernels, on any device: what those take, refuse and leave, as
-//! their sources say, so that everything around them is tested without a GPU.
+//! Plain operations in the place of libtorch's kernels, on any device. They accept, refuse and
+//! return the same as the kernels, according to their sources, so that everything around them is
+//! tested without a GPU.
 
 use tch::{Device, Kind, Tensor};
 
@@ -102,14 +103,14 @@ fn refuse_what_the_kernel_does(operands: &Operands) {
     }
 }
 
-/// The gradient of a bias as the kernel leaves it: a part of wider rows.
+/// Returns the gradient of a bias as the kernel returns it: a part of wider rows.
 fn in_rows_of_16(gradient: &Tensor) -> Tensor {
     let keys = gradient.size()[3];
     gradient.constant_pad_nd([0, (16 - keys % 16) % 16]).narrow(3, 0, keys)
 }
 
-/// Calls `body` with each run that has queries, and with what picks its part of tensors laid out as the
-/// queries and as the keys are.
+/// Calls `body` with each run that has queries, and with functions that select its part of tensors
+/// laid out as the queries and as the keys.
 fn for_each_run(
     operands: &Operands,
     body: impl Fn(Operands, &dyn Fn(&Tensor) -> Tensor, &dyn Fn(&Tensor) -> Tensor),

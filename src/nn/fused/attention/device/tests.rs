@@ -1,4 +1,4 @@
-//! Everything around the kernels, by stand-ins for them.
+//! Tests of everything around the kernels, with replacements for them.
 
 use super::*;
 use crate::nn::autograd::panic_message;
@@ -13,7 +13,7 @@ struct Case {
     /// Segment ids of queries and of keys, [batch, length].
     ids: [Tensor; 2],
     causal: bool,
-    /// How queries, keys and values lie side by side: how many in each tensor.
+    /// Layout of queries, keys and values: how many of them lie side by side in each tensor.
     joined: &'static [usize],
     dropout: Dropout,
 }
@@ -22,7 +22,7 @@ fn ids<const N: usize>(rows: &[[i64; N]]) -> Tensor {
     Tensor::from_slice2(rows)
 }
 
-/// The result for queries that are not padding, and the gradients of all that is read.
+/// Returns the result for queries that are not padding, and the gradients of all inputs.
 fn run(
     case: &Case,
     attend: impl Fn(&Heads, Option<&Tensor>, &AttentionBias) -> Tensor,
@@ -35,7 +35,7 @@ fn run(
         values.set_requires_grad(true)
     };
     let (queries, keys) = (query_ids.size()[1], key_ids.size()[1]);
-    // As projections leave them: heads side by side.
+    // As projections return them: heads side by side.
     let mut lengths = [queries, keys, keys].into_iter();
     let wholes = case.joined.iter().map(|&count| {
         let length = lengths.by_ref().take(count).last().expect("it holds something");
@@ -149,7 +149,7 @@ fn between_full_sequences_without_a_bias() {
     }
 }
 
-/// What libtorch says to the call: which operation has no kernel for CPUs.
+/// Returns libtorch's message for the call, which names the operation without a kernel for CPUs.
 fn refusal(call: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("there is none for CPUs");
     panic_message(panic.as_ref())
