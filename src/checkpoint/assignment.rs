@@ -92,7 +92,7 @@ impl Plan {
         (!self.put_back.is_empty()).then(|| {
             format!(
                 "assignment_map has no effect on {named}: the checkpoint holds them under their own names, which \
-                 T5X prefers to where a rule points"
+                 T5X uses instead of the rule"
             )
         })
     }

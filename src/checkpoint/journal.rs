@@ -184,7 +184,7 @@ pub(super) fn tell_kept(target: &Path, count: usize, pieces: &str, bytes: u64) {
 /// Tells the user the place of the output that a failed conversion left.
 pub(super) fn tell_left(place: &Path) {
     telemetry::notice(&format!(
-        "{place}: stays for the same command to go on with; remove it if there will be none"
+        "{place}: kept, so that the same command can continue; remove it if you do not run it again"
     ));
 }
 

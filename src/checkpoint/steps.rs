@@ -142,7 +142,7 @@ pub struct Skipped {
 
 impl fmt::Display for Skipped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; falling back to the one before", self.reason)
+        write!(f, "{}; falling back to the checkpoint before it", self.reason)
     }
 }
 

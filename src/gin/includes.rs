@@ -69,8 +69,10 @@ impl LateIncludes {
             if replaced.len() > MAX_NAMES {
                 names.push(format!("{} more", replaced.len() - MAX_NAMES));
             }
-            let message =
-                format!("this include binds again what stands above it: {}", names.join(", "));
+            let message = format!(
+                "this include binds again names that are bound above it: {}",
+                names.join(", ")
+            );
             let requires = replaced.iter().any(|replaced| replaced.requires);
             let diagnostic = Diagnostic::error(include, message)
                 .label("later statements win")

@@ -262,7 +262,7 @@ static SINGLETON: LazyLock<Schema> = LazyLock::new(|| Schema {
     doc: "The one object that belongs to the scope it is called in.",
     params: vec![Param {
         name: "constructor",
-        doc: "What makes the object: a reference without parentheses.",
+        doc: "Constructor of the object: a reference without parentheses.",
         expected: "a reference without parentheses".to_string(),
         call: Some(CallSite::default()),
         ..Param::default()

@@ -64,8 +64,9 @@ const REFUSED: [(&str, &str); 6] = [
     ("spBLEU-1K", NEEDS_MODEL),
 ];
 
-const NEEDS_MECAB: &str = "sacrebleu cuts with MeCab and its dictionary, which Gimlet has not";
-const NEEDS_MODEL: &str = "sacrebleu cuts with a SentencePiece model that it downloads";
+const NEEDS_MECAB: &str =
+    "sacrebleu splits with MeCab and its dictionary, which Gimlet does not have";
+const NEEDS_MODEL: &str = "sacrebleu splits with a SentencePiece model that it downloads";
 
 impl FromGin for BleuTokenizer {
     fn expected() -> String {

@@ -21,8 +21,8 @@ pub enum PythonError {
     },
     /// The process died, and so did the one that was started in its place.
     #[error(
-        "{function} ended its `{python}` process ({status}), also when it was started again; what \
-         the process wrote on standard error stands above"
+        "{function} ended its `{python}` process ({status}), also when it was started again; its \
+         standard error is shown above"
     )]
     Ended {
         /// The function, as `module:function`.

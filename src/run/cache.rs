@@ -58,7 +58,7 @@ fn refuse_array_records(args: &CacheArgs) -> Result<(), Failure> {
     let format = &args.output_format;
     let message = match (format.as_str(), args.preserve_random_access) {
         ("tfrecord", false) => return Ok(()),
-        ("tfrecord", true) => "--preserve_random_access is of ArrayRecord files only, which Gimlet neither writes nor \
+        ("tfrecord", true) => "--preserve_random_access is for ArrayRecord files only, which Gimlet neither writes nor \
                                reads: drop the flag; caches in TFRecord are shuffled by file and buffer"
             .to_string(),
         ("arrayrecord", _) => "--output_format=arrayrecord is not supported: Gimlet and SeqIO's cached tasks read \
@@ -296,7 +296,7 @@ plain/seqio.Task:
             ("--tasks=(", "`(`: "),
             ("--excluded_tasks=.*", "no task is selected, of 2 declared"),
             ("--output_format=arrayrecord", "--output_format=arrayrecord is not supported: "),
-            ("--preserve_random_access", "--preserve_random_access is of ArrayRecord files only"),
+            ("--preserve_random_access", "--preserve_random_access is for ArrayRecord files only"),
             ("--output_format=csv", "--output_format=csv: expected `tfrecord`"),
         ] {
             let error = run(&folder, &[flag]).expect_err("nothing fits");

@@ -150,7 +150,7 @@ fn say_how_it_ended(outcome: Outcome, train: &Train) {
         }
         Outcome::Interrupted { step } if train.relative().is_some() => format!(
             "interrupted: step {step} is saved; the same command trains as many steps again from there, \
-             since TRAIN_STEPS_RELATIVE counts from the start: give TRAIN_STEPS to end where this run would have"
+             since TRAIN_STEPS_RELATIVE counts from the start: give TRAIN_STEPS to end where this run would have ended"
         ),
         Outcome::Interrupted { step } => {
             format!("interrupted: step {step} is saved; the same command continues from there")

@@ -103,8 +103,8 @@ pub enum StorageError {
     },
     /// The file has changed since it was opened.
     #[error(
-        "cannot go on reading `{path}` at byte {offset}: it was changed since it was opened; start \
-         again once it stays as it is"
+        "cannot continue reading `{path}` at byte {offset}: it was changed since it was opened; start \
+         again when it no longer changes"
     )]
     Changed {
         /// The path as given.
@@ -114,7 +114,7 @@ pub enum StorageError {
     },
     /// The file was removed while it was being read.
     #[error(
-        "cannot go on reading `{path}` at byte {offset}: it was removed since it was opened; put it \
+        "cannot continue reading `{path}` at byte {offset}: it was removed after it was opened; put it \
          back"
     )]
     Vanished {

@@ -55,7 +55,7 @@ fn lock_with(local: &LocalPath, text: &str) -> io::Result<Locked> {
     let open =
         || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(local);
     let Some((file, locked)) = open_and_lock(local, TRIES, open)? else {
-        return Err(io::Error::other("others make and remove it all the time"));
+        return Err(io::Error::other("other processes create and remove it all the time"));
     };
     if !matches!(locked, Err(TryLockError::WouldBlock)) {
         file.set_len(0)?;

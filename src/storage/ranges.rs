@@ -60,7 +60,7 @@ impl RangeFile {
     /// A range extends beyond the end of the file, or reading fails.
     pub fn read_all(&self, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, StorageError> {
         if let Some(range) = ranges.iter().find(|range| range.end > self.size()) {
-            let reason = format!("byte {} lies behind its end at {}", range.end, self.size());
+            let reason = format!("byte {} lies beyond its end at {}", range.end, self.size());
             let error = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, reason);
             return Err(StorageError::new("read", &self.path, error));
         }
@@ -93,6 +93,6 @@ mod tests {
         assert_eq!(file.size(), 10);
         assert_eq!(file.read_all(&[8..10, 0..2, 5..5]).unwrap(), [&b"89"[..], b"01", b""]);
         let message = file.read(8..11).unwrap_err().to_string();
-        assert!(message.contains("byte 11 lies behind its end at 10"), "{message}");
+        assert!(message.contains("byte 11 lies beyond its end at 10"), "{message}");
     }
 }

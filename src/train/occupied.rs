@@ -72,7 +72,7 @@ fn lock(model_dir: &Path) -> Result<Hold, TrainError> {
         }
         Locked::Unsupported => {
             telemetry::warn(&format!(
-                "{model_dir} lies on a file system without locks: see to it that no other process \
+                "{model_dir} lies on a file system without locks: make sure that no other process \
                  trains into it"
             ));
             None

@@ -135,7 +135,8 @@ fn an_include_below_what_it_binds_is_told_once() {
     let text = "MODEL_DIR = 'd'\nTRAIN_STEPS = 3\nDROPOUT_RATE = 0.1\n\
                 include 't5x/configs/runs/finetune.gin'\n";
     let said = gin(&[("run.gin", text)], &["check", "run.gin"]);
-    let first = "this include binds again what stands above it: `MODEL_DIR`, `TRAIN_STEPS`";
+    let first =
+        "this include binds again names that are bound above it: `MODEL_DIR`, `TRAIN_STEPS`";
     says(&said, &["error: ", first, "run.gin:4", "move the include above these lines"]);
     says_nothing_of(
         &said,

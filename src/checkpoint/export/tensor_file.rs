@@ -167,7 +167,7 @@ impl TensorFile {
         let Self { target, staged, .. } = self;
         staged.iter_mut().for_each(|staged| staged.stays = false);
         io::Error::other(format!(
-            "what an interrupted conversion left of {target} is of another one and was removed; call it again"
+            "an interrupted conversion had written other tensors for {target}, which were removed; run the command again"
         ))
     }
 

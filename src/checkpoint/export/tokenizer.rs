@@ -60,7 +60,7 @@ fn sentinels(count: PieceCount, asked: Option<usize>, num_rows: usize) -> Result
             "its {num_pieces} pieces and {extra_ids} extra ids are more than the {num_rows} rows of the \
              model's embedding; expected --extra_ids of {} at most{}",
             num_rows - num_pieces,
-            if num_sentinels > 0 { ", or 0, for its pieces hold the sentinels" } else { "" }
+            if num_sentinels > 0 { ", or 0, since its pieces hold the sentinels" } else { "" }
         )),
         extra_ids => Ok(extra_ids),
     }
@@ -129,7 +129,7 @@ mod tests {
         let unfit = "32000 pieces and 129 extra ids are more than the 32128 rows";
         check([32_000, 0], Some(129), 32_128, Err(unfit));
         check([32_000, 0], Some(usize::MAX), 32_128, Err("expected --extra_ids of 128 at most"));
-        check([64_000, 100], Some(100), 64_000, Err("or 0, for its pieces hold the sentinels"));
+        check([64_000, 100], Some(100), 64_000, Err("or 0, since its pieces hold the sentinels"));
         check([32_129, 0], None, 32_128, Err("32129 pieces, and the model's embedding 32128 rows"));
         check([32_129, 0], Some(0), 32_128, Err("that the model was trained with"));
     }

@@ -180,7 +180,7 @@ impl Scanner<'_> {
 
     fn node(&mut self, depth: usize) -> Result<Node, CheckpointError> {
         if depth == 0 {
-            return Err(self.damaged("has maps in maps without end"));
+            return Err(self.damaged("has maps that are nested too deeply"));
         }
         self.num_nodes += 1;
         if self.num_nodes > MAX_HEADS {

@@ -291,7 +291,7 @@ fn is_of_another(folder: &Path, job: &Job) -> Result<bool, CheckpointError> {
 }
 
 fn overtaken(finished: &Path) -> CheckpointError {
-    let reason = "another process has finished it meanwhile, as a checkpoint of other files; see it with `gimlet \
+    let reason = "another process has finished it meanwhile, as a checkpoint of other files; look at it with `gimlet \
                   checkpoint show`, or name another TO";
     CheckpointError::Export { path: finished.to_string(), reason: reason.to_string() }
 }

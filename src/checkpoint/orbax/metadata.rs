@@ -91,7 +91,7 @@ fn from_json(item: &Path, text: &[u8]) -> Result<BTreeMap<String, Named>, Checkp
     let mut leaves = BTreeMap::new();
     for (name, leaf) in json.tree_metadata.into_values().filter_map(named) {
         if leaves.contains_key(&name) {
-            let reason = format!("it has two leaves `{name}`, for one of its keys holds a `/`");
+            let reason = format!("it has two leaves `{name}`, since one of its keys holds a `/`");
             return Err(CheckpointError::Unsupported { path: item.to_string(), reason });
         }
         leaves.insert(name, leaf);

@@ -38,7 +38,7 @@ pub fn decode(frame: &[u8], max_bytes: usize) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     for index in 0..header.num_bytes.div_ceil(header.block_bytes) {
         let start = u32_at(frame, HEADER_BYTES + 4 * index)?;
-        let source = frame.get(start..).ok_or_else(|| invalid("a block lies behind its end"))?;
+        let source = frame.get(start..).ok_or_else(|| invalid("a block lies beyond its end"))?;
         let block_bytes = header.block_bytes.min(header.num_bytes - out.len());
         out.extend(block(source, &header, block_bytes)?);
     }

@@ -76,7 +76,7 @@ fn undo(
             let split = bytes.len().checked_sub(4).ok_or(io::ErrorKind::UnexpectedEof)?;
             let expected = bytes.split_off(split);
             if crc32c::crc32c(&bytes).to_le_bytes()[..] != expected[..] {
-                return Err(invalid("its checksum is another"));
+                return Err(invalid("its checksum does not match"));
             }
             Box::new(Cursor::new(bytes))
         }

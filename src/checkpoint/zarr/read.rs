@@ -173,7 +173,7 @@ impl Zarr<'_> {
             (ABSENT, ABSENT) => Ok((true, None)),
             (offset, length) => match shard.place.part(shard.size, offset, length) {
                 Some(part) => Ok((true, Some(part))),
-                None => Err(self.damaged(&name, "has a chunk behind its end")),
+                None => Err(self.damaged(&name, "has a chunk beyond its end")),
             },
         }
     }
@@ -208,7 +208,7 @@ impl Zarr<'_> {
             return Err(self.damaged(name, "is truncated"));
         };
         if layout.has_checksum && crc32c::crc32c(entries).to_le_bytes()[..] != *checksum {
-            return Err(self.damaged(name, "is corrupt: the checksum of its index is another"));
+            return Err(self.damaged(name, "is corrupt: the checksum of its index does not match"));
         }
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
         Ok(entries

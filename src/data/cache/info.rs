@@ -121,17 +121,19 @@ impl FeatureTable {
                 Some(before) => {
                     if !before.take_in(&known) {
                         let (found, expected) = (known.as_str(), before.as_str());
-                        return Err(format!("'{key}' is {found}, and {expected} in those before"));
+                        return Err(format!(
+                            "'{key}' is {found}, and {expected} in earlier examples"
+                        ));
                     }
                 }
                 None if is_first => {
                     self.features.insert(key.to_string(), known);
                 }
-                None => return Err(format!("'{key}' is not in those before")),
+                None => return Err(format!("'{key}' is not in earlier examples")),
             }
         }
         match self.features.keys().find(|name| example.get(name).is_none()) {
-            Some(lacking) => Err(format!("it lacks '{lacking}', which those before have")),
+            Some(lacking) => Err(format!("it lacks '{lacking}', which earlier examples have")),
             None => Ok(()),
         }
     }
@@ -269,7 +271,7 @@ mod tests {
         let found = note(&[&[("a", cube)], &[("a", uneven)]]);
         assert_eq!(found.unwrap(), ["a int32 [None, None, None]"]);
         let flat = note(&[&[("a", two)], &[("a", Value::Ints(vec![1]))]]).unwrap_err();
-        assert_eq!(flat, "'a' is a list of int32, and rows of int32 in those before");
+        assert_eq!(flat, "'a' is a list of int32, and rows of int32 in earlier examples");
     }
 
     #[test]
@@ -277,9 +279,13 @@ mod tests {
         let (int, float) = (Value::Int(1), Value::Float(1.5));
         let both = [("a", int.clone()), ("b", int.clone())];
         for (first, second, expected) in [
-            (&both[..1], &[("a", float)][..], "'a' is one float32, and one int64 in those before"),
-            (&both[..1], &both[..], "'b' is not in those before"),
-            (&both[..], &both[..1], "it lacks 'b', which those before have"),
+            (
+                &both[..1],
+                &[("a", float)][..],
+                "'a' is one float32, and one int64 in earlier examples",
+            ),
+            (&both[..1], &both[..], "'b' is not in earlier examples"),
+            (&both[..], &both[..1], "it lacks 'b', which earlier examples have"),
         ] {
             assert_eq!(note(&[first, second]).unwrap_err(), expected);
         }

@@ -119,7 +119,7 @@ impl BadRecords {
             warn(&message);
             skipped.messages.push(message);
             if skipped.messages.len() == KEPT_MESSAGES {
-                warn("further bad records are only counted, but for the first of each task");
+                warn("further bad records are only counted, except for the first of each task");
             }
         }
         of_task as u64

@@ -166,7 +166,7 @@ impl HuggingFaceDataSource {
                 let default = configs.into_iter().find(|c| c.is_default || c.name == "default");
                 let Some(default) = default else {
                     return Err(DataError::Config(format!(
-                        "`{root}` has several configurations, and `name` says not which: {}",
+                        "`{root}` has several configurations, and `name` does not select one: {}",
                         names.join(", ")
                     )));
                 };

@@ -58,7 +58,7 @@ impl Values {
             (Self::Floats(values), Field::Bytes(packed)) => {
                 let (floats, rest) = packed.as_chunks();
                 if !rest.is_empty() {
-                    return Err("holds floats that break off".to_string());
+                    return Err("holds floats that are cut short".to_string());
                 }
                 values.extend(floats.iter().map(|bytes| f64::from(f32::from_le_bytes(*bytes))));
             }

@@ -17,7 +17,7 @@ pub(super) enum Field<'a> {
     Fixed32([u8; 4]),
 }
 
-const CUT: &str = "it breaks off";
+const CUT: &str = "it is cut short";
 
 impl<'a> Wire<'a> {
     pub(super) fn new(message: &'a [u8]) -> Self {

@@ -17,7 +17,7 @@ use super::{Filter, Meter, array_bytes, failure, json_number, open_at, shape};
 #[derive(Args, Debug)]
 #[command(
     after_help = "Ends with status 0 if the checkpoints are equal, 1 if they differ, 2 if one cannot \
-    be read.\nTwo NaNs are equal. Of formats without step and optimizer state, compare with \
+    be read.\nTwo NaNs are equal. For formats without step and optimizer state, compare with \
     --filter '^target/'."
 )]
 pub struct DiffArgs {

@@ -15,7 +15,7 @@ use super::{failure, parse_path, size};
 /// Flags of `gimlet checkpoint ls`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Judged are names and sizes of files; `gimlet checkpoint verify` reads them.\n\
+    after_help = "Only names and sizes of files are checked; `gimlet checkpoint verify` reads the files.\n\
     Example: gimlet checkpoint ls gs://my-bucket/my_run"
 )]
 pub struct LsArgs {

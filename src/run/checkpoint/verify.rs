@@ -14,8 +14,8 @@ use super::{Meter, failure, parse_path, size};
 #[derive(Args, Debug)]
 #[command(
     after_help = "Ends with status 0 if everything is whole, 1 if something is damaged or cannot \
-    be read, 2 if there is nothing to verify.\nGimlet's checkpoints hold checksums of every file; of others every array \
-    is read, and their\nformat tells what it can."
+    be read, 2 if there is nothing to verify.\nGimlet's checkpoints hold checksums of every file; in others every array \
+    is read, and checked\nas far as their format has checksums."
 )]
 pub struct VerifyArgs {
     /// Checkpoints, or folders of them.

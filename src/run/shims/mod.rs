@@ -55,7 +55,7 @@ pub(super) fn shims_command(args: &ShimsArgs) -> Result<(), Failure> {
     let files = [&programs[..], &packages[..]].concat();
     if let Some((file, _)) = files.iter().find(|(file, _)| is_of_others(file)) {
         return Err(Failure::usage(anyhow!(
-            "{} was not written by `gimlet shims` and is left alone: give a folder of its own",
+            "{} was not written by `gimlet shims` and is not changed: name another folder",
             file.display()
         )));
     }

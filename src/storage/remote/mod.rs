@@ -65,7 +65,7 @@ impl Remote {
         static STORES: Mutex<Option<HashMap<String, Arc<dyn Store>>>> = Mutex::new(None);
         let is_on = |name| variable(name).is_some_and(|value| value != "0");
         if is_on(OFFLINE_VARIABLE) {
-            return Err(path.unmapped("$GIMLET_OFFLINE keeps off the network"));
+            return Err(path.unmapped("$GIMLET_OFFLINE forbids access to the network"));
         }
         let invalid = |reason: &str| StorageError::Invalid {
             path: path.to_string(),
@@ -78,7 +78,7 @@ impl Remote {
         let (scheme, rest) = split_scheme(path.as_str()).expect("a remote path has a scheme");
         let (name, key, place) = match scheme {
             "hf" if is_on("HF_HUB_OFFLINE") => {
-                return Err(path.unmapped("$HF_HUB_OFFLINE keeps off the hub"));
+                return Err(path.unmapped("$HF_HUB_OFFLINE forbids access to the hub"));
             }
             "tfds" => return Err(path.unmapped("TFDS has no server that could be asked")),
             "hf" => {

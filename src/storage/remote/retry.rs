@@ -57,7 +57,7 @@ impl Backoff {
         if self.is_enough(contact, tries) {
             let times = if self.failed == 1 { "try" } else { "tries" };
             let remedy = match contact {
-                Contact::Lost => format!("; {OUTAGE_VARIABLE} tells how long it is waited for"),
+                Contact::Lost => format!("; {OUTAGE_VARIABLE} sets how long Gimlet waits for it"),
                 _ => String::new(),
             };
             let reason = format!("{reason}, after {} {times}{remedy}", self.failed);

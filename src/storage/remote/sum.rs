@@ -62,7 +62,7 @@ impl Running {
         }
         Err(Failure::Damaged(format!(
             "the CRC-32C of its {count} bytes is {sum:08x}, and the store says {expected:08x}: they were \
-             damaged on the way or where they lie; read it again, and else put the file there again"
+             damaged on the way or in the store; read the file again, or if that fails, upload it again"
         )))
     }
 }

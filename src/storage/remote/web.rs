@@ -60,7 +60,7 @@ pub(super) async fn get(
         return Err(Failure::Permanent(format!("`{url}` names no server")));
     }
     let mut header = |name: &'static str, value: String| {
-        let unsound = |_| Failure::Permanent(format!("`{name}` would not be a sound header"));
+        let unsound = |_| Failure::Permanent(format!("`{name}` is not a valid header"));
         request.headers_mut().insert(name, value.parse().map_err(unsound)?);
         Ok::<(), Failure>(())
     };

@@ -206,7 +206,7 @@ impl Evaluation<'_> {
         if let Some(other) = other.filter(|other| other != path.as_str()) {
             telemetry::warn(&format!(
                 "{other} and {path} are both of step {step}: results are kept by step, so the later \
-                 ones replace the others; evaluate them with an EVAL_OUTPUT_DIR each"
+                 ones replace the others; give each a separate EVAL_OUTPUT_DIR"
             ));
         }
         self.train_eval.evaluate(&self.forward, &params, step, self.stop)?;

@@ -262,7 +262,7 @@ fn a_flax_file_that_is_cut_or_something_else_is_refused() {
     check(&[&whole[..], b"x"].concat(), "has more bytes after the end of its map");
     check(b"\xca\0\0\0\0", "byte 0 is 0xca, expected flax's msgpack of a map of arrays");
     check(b"\x01", "its root is not a map");
-    check(&b"\x81\xa1a".repeat(1000), "maps in maps without end");
+    check(&b"\x81\xa1a".repeat(1000), "maps that are nested too deeply");
     check(b"\xdf\xff\xff\xff\xff\xa1a\xc0", "ends within its map");
     // Five million keys without a letter, and nothing under each.
     let many = [&b"\xdf\x00\x4c\x4b\x40"[..], &b"\xa0\xc0".repeat(5_000_000)].concat();

@@ -56,7 +56,7 @@ fn what_a_conversion_wrote_before_the_disk_was_full_is_kept() {
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{name}: {told}");
         assert!(told.contains("the disk is full; free some space"), "{name}: {told}");
-        assert!(told.contains("stays for the same command to go on with"), "{name}: {told}");
+        assert!(told.contains("kept, so that the same command can continue"), "{name}: {told}");
         let seen = if finished.is_empty() { to.clone() } else { to.join(finished) };
         assert!(!seen.exists().unwrap(), "{name} is seen");
         // Fuller still: not even the journal can be written.

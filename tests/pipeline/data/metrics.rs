@@ -62,7 +62,7 @@ fn metrics_and_numbers_equal_their_libraries_where_these_decide() {
 #[test]
 fn tokenizers_of_sacrebleu_that_are_missing_are_refused_with_the_reason() {
     let registry = Registry::default().with::<Metric>();
-    for (name, reason) in [("ja-mecab", "cuts with MeCab"), ("flores200", "that it downloads")] {
+    for (name, reason) in [("ja-mecab", "splits with MeCab"), ("flores200", "that it downloads")] {
         let lines =
             ["Metric.metric_fn = @metrics.bleu".to_string(), format!("bleu.tokenizer = '{name}'")];
         let bindings = lines.map(|line| ("--gin".to_string(), line)).into();

@@ -197,7 +197,7 @@ fn a_server_that_goes_away_is_waited_for() {
     });
     assert_eq!(file.read().unwrap(), b"x");
     let message = file.read().unwrap_err().to_string();
-    assert!(message.contains("tries; GIMLET_OUTAGE_SECS tells how long"), "{message}");
+    assert!(message.contains("tries; GIMLET_OUTAGE_SECS sets how long"), "{message}");
     assert!(!message.contains("--path_map"), "{message}");
 }
 

@@ -81,7 +81,7 @@ pub(super) fn of(
         };
         variables.retain(is_param);
         notice(&format!(
-            "{}: its optimizer's state is left out, for Mesh TensorFlow's Adafactor has no variable for {}",
+            "{}: its optimizer's state is left out, since Mesh TensorFlow's Adafactor has no variable for {}",
             from.path(),
             quoted_names(&others, MAX_NAMES)
         ));

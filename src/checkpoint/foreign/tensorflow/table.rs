@@ -46,7 +46,10 @@ pub(in crate::checkpoint) fn read_table(
     }
     let bytes = file.read(0..file.size())?;
     let (unused, index) = handles(&bytes).ok_or_else(|| {
-        damaged("its end is not that of a table: it is cut, or no index of TensorFlow".to_string())
+        damaged(
+            "its end is not that of a table: it is truncated, or not a TensorFlow index"
+                .to_string(),
+        )
     })?;
     block(&bytes, unused).map_err(damaged)?;
     let mut table = Reader { entries: Vec::new(), size: 0 };
@@ -54,7 +57,8 @@ pub(in crate::checkpoint) fn read_table(
     let handles = std::mem::take(&mut table.entries);
     for (_, value) in handles {
         let handle = handle(&mut &value[..]);
-        let handle = handle.ok_or_else(|| damaged("it lists a block nowhere".to_string()))?;
+        let handle =
+            handle.ok_or_else(|| damaged("it lists a block without a valid place".to_string()))?;
         table.add(&block(&bytes, handle).map_err(damaged)?).map_err(damaged)?;
     }
     let is_sorted = table.entries.windows(2).all(|pair| pair[0].0 < pair[1].0);
@@ -94,7 +98,8 @@ fn block(bytes: &[u8], handle: Handle) -> Result<Vec<u8>, String> {
     let (data, kind) = summed.split_at(length as usize);
     match kind[0] {
         0 => Ok(data.to_vec()),
-        1 => decompress(data).ok_or_else(|| format!("the block at byte {offset} is not snappy")),
+        1 => decompress(data)
+            .ok_or_else(|| format!("the block at byte {offset} is not valid snappy data")),
         other => Err(format!("the block at byte {offset} has the unknown compression {other}")),
     }
 }
@@ -137,7 +142,9 @@ impl Reader {
             let (own, after) = rest.split_at_checked(own).ok_or_else(cut)?;
             let (value, after) = after.split_at_checked(value).ok_or_else(cut)?;
             if shared > key.len() {
-                return Err("a name shares more with the one before than that has".to_string());
+                return Err(
+                    "a name shares more bytes with the one before than that one has".to_string()
+                );
             }
             key.truncate(shared);
             key.extend_from_slice(own);

@@ -378,7 +378,7 @@ impl<R: Read> Pickle<'_, R> {
 
 fn cut(error: std::io::Error) -> Refused {
     match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => Refused::damaged("its pickle is cut"),
+        std::io::ErrorKind::UnexpectedEof => Refused::damaged("its pickle is truncated"),
         _ => Refused::Io(error),
     }
 }

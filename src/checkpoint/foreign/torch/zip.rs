@@ -146,7 +146,7 @@ fn extents(file: &RangeFile, entries: &[(&str, &Entry)]) -> Result<Vec<Extent>, 
 /// Returns every entry of the central directory by name.
 fn entries(file: &RangeFile) -> Result<BTreeMap<String, Entry>, CheckpointError> {
     let damaged = |reason: &str| CheckpointError::damaged(file.path(), reason);
-    let cut = || damaged("its list of entries is cut");
+    let cut = || damaged("its list of entries is truncated");
     let (start, length) = directory(file)?;
     let end = start.checked_add(length).filter(|end| *end <= file.size()).ok_or_else(cut)?;
     if length > MAX_DIRECTORY {
@@ -203,7 +203,7 @@ fn extra_64(mut extra: &[u8]) -> &[u8] {
 
 /// Returns the offset of the central directory and its length.
 fn directory(file: &RangeFile) -> Result<(u64, u64), CheckpointError> {
-    let cut = || CheckpointError::damaged(file.path(), "its end is missing, as of a cut file");
+    let cut = || CheckpointError::damaged(file.path(), "its end is missing: the file is truncated");
     // A comment of up to 64 KiB may follow.
     let tail_start = file.size().saturating_sub(END.1 + 0xffff);
     let tail = file.read(tail_start..file.size())?;

@@ -75,7 +75,7 @@ pub(super) fn joined(entries: &[(Value, Value)]) -> Result<Array, DecodeError> {
     let mut whole: Option<Array> = None;
     for piece in numbered("chunks").ok_or_else(|| damaged("is a cut array without pieces"))? {
         let Value::Ext(EXT_ARRAY, packed) = piece else {
-            return Err(damaged("is a cut array with a piece that is none"));
+            return Err(damaged("is a cut array with a piece that is not an array"));
         };
         let piece = array(packed)?;
         match &mut whole {

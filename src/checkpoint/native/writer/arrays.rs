@@ -115,7 +115,7 @@ impl Writer {
             Err(CheckpointError::Export { path, reason: format!("its array `{name}` {reason}") })
         };
         if ["", ".", ".."].contains(&folder) || self.dialect.reserved.contains(&folder) {
-            return refused("has no name that a folder can have".to_string());
+            return refused("has a name that no folder can have".to_string());
         }
         let mut state = self.state();
         match state.folders.get(folder) {

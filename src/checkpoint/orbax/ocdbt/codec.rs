@@ -31,7 +31,7 @@ pub fn unframe(frame: &[u8], magic: u32) -> Result<Vec<u8>, String> {
         return Err(format!("has {} bytes, expected {length}", frame.len()));
     }
     if crc32c::crc32c(content).to_le_bytes() != checksum {
-        return Err("is corrupt: its checksum is another".to_string());
+        return Err("is corrupt: its checksum does not match".to_string());
     }
     let mut fields = Fields::new(rest);
     match (fields.number()?, fields.number()?) {
@@ -143,7 +143,7 @@ impl Prefixed {
         let mut total = 0;
         for (prefix, suffix) in self.prefixes.into_iter().zip(self.suffixes) {
             let before = texts.last().map_or(&[][..], |text| text);
-            let shared = before.get(..prefix).ok_or("shares more than there is")?;
+            let shared = before.get(..prefix).ok_or("shares more of a name than there is")?;
             let text = [shared, fields.bytes(suffix)?].concat();
             if text.len() > max_bytes {
                 return Err(format!("has a name of {} bytes", text.len()));

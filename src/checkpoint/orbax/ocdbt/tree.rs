@@ -147,7 +147,7 @@ impl Walk<'_> {
                 1 => {
                     let file = files::listed(files, ids.next().expect("as many as kinds"))?;
                     let offset = offsets.next().expect("as many as kinds");
-                    offset.checked_add(length).ok_or("has a value behind the end of its file")?;
+                    offset.checked_add(length).ok_or("has a value beyond the end of its file")?;
                     let file = self.dir.join(&file.path);
                     self.hold(file.as_str().len())?;
                     Place::Slice { file, offset, length }

@@ -213,7 +213,7 @@ fn malformed(text: &str, error: &Error) -> String {
                 .to_string()
         }
         _ if error.is_eof() => {
-            "the object goes on behind the end of its line: write each on one line, for example with \
+            "the object continues after the end of its line: write each on one line, for example with \
              `jq -c`"
                 .to_string()
         }
@@ -330,9 +330,9 @@ mod tests {
             ("\u{feff}{\"a\": 1}", "begins with a byte order mark"),
             (
                 "{",
-                "goes on behind the end of its line: write each on one line, for example with `jq -c`",
+                "continues after the end of its line: write each on one line, for example with `jq -c`",
             ),
-            ("{\"a\": [1,", "goes on behind the end of its line"),
+            ("{\"a\": [1,", "continues after the end of its line"),
             ("{\"a\": 1,}", "a comma stands before the closing bracket: remove it"),
             ("{'a': 1}", "JSON takes double quotes only"),
             ("{\"a\": 'x'}", "JSON takes double quotes only"),

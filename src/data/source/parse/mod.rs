@@ -165,7 +165,7 @@ mod tests {
             (
                 &json,
                 b"{\"a\": ",
-                "/data/f:7 at byte 100: malformed JSON at column 6: the object goes on",
+                "/data/f:7 at byte 100: malformed JSON at column 6: the object continues",
             ),
             (&json, b"[1]", "/data/f:7 at byte 100: not a JSON object"),
             (&Format::TfRecord, b"\xff", "/data/f, record 7 at byte 100: no tf.Example"),

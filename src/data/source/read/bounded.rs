@@ -24,8 +24,8 @@ pub(super) fn read_line(
 pub(super) fn too_long(path: &Path, start: RecordPosition, longest: usize) -> DataError {
     let place = format!("{path}, record {} at byte {}", start.records + 1, start.bytes);
     let reason = format!(
-        "it does not end within {longest} bytes, the most that a record may have; is the file what \
-         its source takes it for?"
+        "it does not end within {longest} bytes, the most that a record may have; does the \
+         file have the format that its source reads?"
     );
     DataError::Record { place, reason }
 }

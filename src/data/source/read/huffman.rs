@@ -32,7 +32,7 @@ impl Code {
         if lengths.len() > MAX_SYMBOLS
             || lengths.iter().any(|length| usize::from(*length) > LONGEST)
         {
-            return Err("a Huffman code has more symbols or longer ones than there are");
+            return Err("a Huffman code has too many symbols or too long ones");
         }
         let mut counts = [0; LONGEST + 1];
         lengths.iter().for_each(|length| counts[usize::from(*length)] += 1);

@@ -159,7 +159,7 @@ impl Inflate {
                 symbols_of(&lengths, &[5; 32])
             }
             2 => dynamic(bits),
-            _ => Err(corrupt("a block of a kind that there is not")),
+            _ => Err(corrupt("a block of an unknown kind")),
         }
     }
 }
@@ -178,7 +178,7 @@ fn dynamic<R: Read>(bits: &mut Bits<R>) -> io::Result<Place> {
     let (num_literals, num_distances) = (bits.take(5)? as usize + 257, bits.take(5)? as usize + 1);
     let num_lengths = bits.take(4)? as usize + 4;
     if num_literals > 286 || num_distances > 30 {
-        return Err(corrupt("a block has more symbols than there are"));
+        return Err(corrupt("a block has too many symbols"));
     }
     let mut lengths = [0; ORDER.len()];
     for place in &ORDER[..num_lengths] {
@@ -190,7 +190,9 @@ fn dynamic<R: Read>(bits: &mut Bits<R>) -> io::Result<Place> {
         bits.refill()?;
         let (length, count) = match code.decode(bits)? {
             16 => {
-                let last = lengths.last().ok_or_else(|| corrupt("a length repeats none"))?;
+                let last = lengths
+                    .last()
+                    .ok_or_else(|| corrupt("a repeated length without one before it"))?;
                 (*last, 3 + bits.take(2)?)
             }
             17 => (0, 3 + bits.take(3)?),
@@ -258,7 +260,7 @@ fn symbols<R: Read>(
 /// The number encoded by a symbol and its extra bits.
 #[inline]
 fn number<R: Read>(base: Option<&(u32, usize)>, bits: &mut Bits<R>) -> io::Result<usize> {
-    let Some((extra, base)) = base else { return Err(corrupt("a symbol that there is not")) };
+    let Some((extra, base)) = base else { return Err(corrupt("an unknown symbol")) };
     let more = bits.peek() as usize & ((1 << extra) - 1);
     bits.skip(*extra)?;
     Ok(base + more)

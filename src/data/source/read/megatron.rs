@@ -196,7 +196,7 @@ impl Documents {
             return Err(file_error(
                 &self.path,
                 format!(
-                    "document {document} is to lie at bytes {start} to {end} of {}; is it complete?",
+                    "document {document} should lie at bytes {start} to {end} of {}; is it complete?",
                     self.size
                 ),
             ));

@@ -217,8 +217,8 @@ impl Part {
     fn ends_early(&self) -> DataError {
         let (found, expected) = (self.reader.position().records, self.range.end);
         let reason = format!(
-            "it ends after {found} of at least {expected} records, which its data set says that it \
-             has; fetch or prepare the file again"
+            "it ends after {found} of at least {expected} records, the number that its data set gives; \
+             fetch or prepare the file again"
         );
         file_error(&self.path, reason)
     }

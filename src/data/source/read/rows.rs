@@ -45,8 +45,8 @@ impl RowOptions {
         {
             let names: Vec<String> = found.iter().map(|(name, _)| format!("'{name}'")).collect();
             return Err(format!(
-                "it has no column '{lacking}' that a feature can be made of, as `columns` asks \
-                 for; of those asked for it has {}",
+                "it has no column '{lacking}' that can become a feature, and `columns` names it; of the \
+                 named columns it has {}",
                 if names.is_empty() { "none".to_string() } else { names.join(", ") }
             ));
         }

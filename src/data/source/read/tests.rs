@@ -130,7 +130,7 @@ fn a_cut_megatron_file_is_named() {
     path.set_size(7).unwrap();
     let file = SourceFile::new(path.clone(), Format::Megatron);
     let error = error_of(open_records(&file, RecordPosition::default(), None));
-    assert!(error.contains("document 2 is to lie at bytes 4 to 8 of 7"), "{error}");
+    assert!(error.contains("document 2 should lie at bytes 4 to 8 of 7"), "{error}");
     let index = Path::parse(&path.as_str().replace(".bin", ".idx")).unwrap();
     index.set_size(40).unwrap();
     let error = error_of(open_records(&file, RecordPosition::default(), None));

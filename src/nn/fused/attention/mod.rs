@@ -93,7 +93,7 @@ impl Case {
         }
         let narrow = self.kind == Kind::BFloat16;
         if narrow && dims.float32_logits {
-            return Way::WrittenOut("`float32_attention_logits` asks for scores in float32");
+            return Way::WrittenOut("`float32_attention_logits` requires scores in float32");
         }
         if narrow && !self.learned_bias && self.runs_known && dims.head_dim <= WIDEST_FLASH_HEAD {
             return Way::Flash;

@@ -16,8 +16,8 @@ const TORCH_ENDINGS: [&str; 3] = [".pth", ".pt", ".bin"];
 /// Flags of `gimlet checkpoint convert`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Of a folder of checkpoints, each becomes TO/checkpoint_N, or TO/model.ckpt-N; those \
-    that are there\nare left. A killed conversion continues where it was. Formats are recognized when they \
+    after_help = "Each checkpoint of a folder becomes TO/checkpoint_N, or TO/model.ckpt-N; existing ones are \
+    not\nchanged. A killed conversion continues where it was. Formats are recognized when they \
     are read.\nExample: gimlet checkpoint convert gs://my-bucket/ro_t5x_base ro_t5x_base_pt --to torch \
     --vocabulary ro.model"
 )]

@@ -124,7 +124,7 @@ fn imported(args: &ImportArgs) -> Result<Imported, Failure> {
     let (answer, status) = run.map_err(Failure::usage)?;
     if !status.success() {
         return Err(Failure::usage(anyhow!(
-            "Python could not import `{}` ({status}); its own words stand above. Name the Python that \
+            "Python could not import `{}` ({status}); its messages are shown above. Name the Python that \
              has it and SeqIO with `--python`",
             args.module
         )));

@@ -200,7 +200,7 @@ fn sentinels_have_rows_of_the_embedding() {
     let pieces = ["<pad>", "</s>", "<unk>", "▁<extra_id_1>", "▁<extra_id_0>"];
     vocabulary.write_atomic(&sentencepiece(&pieces)).unwrap();
     let expected = "5 pieces and 8 extra ids are more than the 12 rows of the model's embedding; \
-                    expected --extra_ids of 7 at most, or 0, for its pieces hold the sentinels";
+                    expected --extra_ids of 7 at most, or 0, since its pieces hold the sentinels";
     let message = export(Some(8)).unwrap_err();
     assert!(message.contains(expected), "{message}");
     assert!(!to.exists().unwrap());

@@ -87,8 +87,8 @@ fn endless_work_is_refused() {
     let items = [b"](", &[b'N'; 1_000_000][..], b"e\x85q\x000"].concat();
     let again = b"ccollections\nOrderedDict\nh\x00R0".repeat(20);
     check(&[items, again].concat(), "an item of a dict is None");
-    check(b"X\xff\xff\xff\xffabc", "its pickle is cut");
-    check(b"\x8d\xff\xff\xff\xff\xff\xff\xff\x7fabc", "its pickle is cut");
+    check(b"X\xff\xff\xff\xffabc", "its pickle is truncated");
+    check(b"\x8d\xff\xff\xff\xff\xff\xff\xff\x7fabc", "its pickle is truncated");
 }
 
 #[test]

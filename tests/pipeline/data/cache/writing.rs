@@ -173,7 +173,7 @@ fn examples_of_one_cache_have_the_same_features() {
     std::fs::write(lines.path().join("0.jsonl"), text).unwrap();
     let error = write(&ids_task(&lines), &folder, 4).unwrap_err().to_string();
     let expected =
-        "task `ids`, split 'train', example 2: 'id' is not in those before; all examples";
+        "task `ids`, split 'train', example 2: 'id' is not in earlier examples; all examples";
     assert!(error.starts_with(expected), "{error}");
 }
 

@@ -211,11 +211,11 @@ impl<R: Read> Gzip<R> {
         let is_zlib = self.wrapping == Wrapping::Zlib;
         let sum = if is_zlib { written.swap_bytes() } else { written };
         if sum != found {
-            let reason = format!("its checksum is {found:08x}, and {sum:08x} is written there");
+            let reason = format!("its checksum is {found:08x}, expected {sum:08x}");
             return Err(corrupt(&reason));
         }
         if !is_zlib && self.bits.take(32)? != self.member_bytes as u32 {
-            return Err(corrupt("it is not as long as is written there"));
+            return Err(corrupt("its length differs from the stored length"));
         }
         self.place = if is_zlib { Place::End } else { Place::Member };
         Ok(())

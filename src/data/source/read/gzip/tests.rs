@@ -166,6 +166,6 @@ fn codes_that_none_wrote_are_refused() {
         let restart = Arc::new(Restart { inside, ..(*restart).clone() });
         let file = &bytes[restart.byte() as usize..];
         let error = Gzip::restart(file, Wrapping::Gzip, &restart).err().unwrap();
-        assert!(error.to_string().contains("more symbols or longer ones"), "{error}");
+        assert!(error.to_string().contains("too many symbols or too long ones"), "{error}");
     }
 }

@@ -313,7 +313,7 @@ impl<R: Read> Zstd<R> {
             let mut output = OutBuffer::around_pos(&mut self.out, made);
             checked(self.decoder.decompress_stream(&mut output, &mut input))?;
             if (input.pos(), self.out.len()) == (fed, made) {
-                return Err(corrupt("bytes that mean nothing"));
+                return Err(corrupt("bytes without effect"));
             }
         }
         Ok(())
