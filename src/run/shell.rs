@@ -16,7 +16,7 @@ use super::output::write;
 /// Arguments of `gimlet completions`.
 #[derive(Args, Debug)]
 pub struct CompletionsArgs {
-    /// The shell: its own files say where it looks, as in
+    /// The shell. Each shell looks in its own folder for completions, as in
     /// `gimlet completions bash >~/.local/share/bash-completion/completions/gimlet`.
     #[arg(value_name = "SHELL")]
     pub shell: Shell,

@@ -42,7 +42,7 @@ pub struct TrainVocabArgs {
     /// Writes MODEL_PREFIX.model and MODEL_PREFIX.vocab.
     #[arg(long = "model_prefix", value_name = "MODEL_PREFIX")]
     model_prefix: String,
-    /// Number of pieces, special ones included and a task's `extra_ids` not.
+    /// Number of pieces, with special ones and without a task's `extra_ids`.
     #[arg(long = "vocab_size", value_name = "N")]
     vocab_size: usize,
     /// Method of cutting text into pieces.
@@ -97,7 +97,7 @@ pub struct ShowVocabArgs {
     /// Sentinels `<extra_id_0>`, ... added after the model's own pieces.
     #[arg(long = "extra_ids", value_name = "N", default_value_t = 0)]
     extra_ids: usize,
-    /// WordPiece alone: fold case and strip accents.
+    /// Only for WordPiece: fold case and strip accents.
     #[arg(long = "lower_case")]
     lower_case: bool,
     /// When to print in colour.

@@ -22,7 +22,7 @@ pub struct LsArgs {
     /// Folders of checkpoints, such as a MODEL_DIR, here or in a bucket.
     #[arg(value_name = "DIR", required = true)]
     dirs: Vec<String>,
-    /// Print a JSON list, a checkpoint an entry.
+    /// Print a JSON list with an entry for each checkpoint.
     #[arg(long)]
     json: bool,
 }

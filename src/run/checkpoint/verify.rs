@@ -21,7 +21,7 @@ pub struct VerifyArgs {
     /// Checkpoints, or folders of them.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<String>,
-    /// Print a JSON list, a checkpoint an entry.
+    /// Print a JSON list with an entry for each checkpoint.
     #[arg(long)]
     json: bool,
 }

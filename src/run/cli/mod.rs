@@ -74,21 +74,21 @@ pub enum Command {
     Eval(Box<EvalArgs>),
     /// Measure the training step, the decoding or the data of the run that gin files describe.
     Bench(BenchToolArgs),
-    /// Run tasks up to their `CacheDatasetPlaceholder` and write what USE_CACHED_TASKS reads; takes
-    /// the flags of SeqIO's script of that name.
+    /// Run tasks up to their `CacheDatasetPlaceholder` and write the caches for USE_CACHED_TASKS;
+    /// takes the flags of SeqIO's script of that name.
     #[command(visible_alias = "seqio_cache_tasks")]
     Cache(Box<CacheArgs>),
     /// Say what this build and machine support, and what is missing.
     Doctor(DoctorArgs),
-    /// Look into gin files, check them and lay them out.
+    /// Inspect, check and format gin files.
     Gin(GinToolArgs),
-    /// Look into tasks and mixtures, check and measure them.
+    /// Inspect, check and measure tasks and mixtures.
     Task(TaskToolArgs),
     /// List, show, compare, verify and convert checkpoints of any format.
     Checkpoint(CheckpointToolArgs),
     /// Train vocabularies, and show how they encode text.
     Vocab(VocabToolArgs),
-    /// Write a folder of Python programs that scripts take for T5X's and SeqIO's; they hand over to gimlet.
+    /// Write a folder of Python programs that replace T5X's and SeqIO's in scripts and run gimlet.
     Shims(ShimsArgs),
     /// Print the completions of this command line for a shell: bash, zsh, fish and others.
     Completions(CompletionsArgs),
@@ -99,8 +99,8 @@ pub enum Command {
 /// Arguments of `gimlet doctor`.
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
-    /// Folders, such as gs://BUCKET/runs: tries there what a run does, and says which permission is
-    /// missing.
+    /// Folders, such as gs://BUCKET/runs: tries the operations of a run there, and says which
+    /// permission is missing.
     #[arg(value_name = "PATH")]
     pub paths: Vec<String>,
 }
@@ -114,8 +114,8 @@ pub struct TrainArgs {
     /// T5X's flags for running on many processes.
     #[command(flatten)]
     pub distributed: DistributedArgs,
-    /// Train into a MODEL_DIR of a bucket although another process seems to; only for a dead
-    /// process.
+    /// Train into a MODEL_DIR of a bucket even if another process seems to; only if that process
+    /// is dead.
     #[arg(long = "take_over")]
     pub take_over: bool,
     /// Resolve everything, print sizes and shapes, and stop.
@@ -129,8 +129,8 @@ pub struct EvalArgs {
     /// The configuration.
     #[command(flatten)]
     pub gin: GinArgs,
-    /// Write into an EVAL_OUTPUT_DIR of a bucket although another process seems to; only for a dead
-    /// process.
+    /// Write into an EVAL_OUTPUT_DIR of a bucket even if another process seems to; only if that
+    /// process is dead.
     #[arg(long = "take_over")]
     pub take_over: bool,
     /// Resolve everything, print the checkpoints and data to evaluate, and stop.
@@ -141,7 +141,7 @@ pub struct EvalArgs {
 /// Flags of `gimlet cache`, which are those of `seqio_cache_tasks`.
 #[derive(Args, Debug)]
 pub struct CacheArgs {
-    /// The task files; a run's gin file serves, since it imports its tasks.
+    /// The task files, or a run's gin file, which imports its tasks.
     #[command(flatten)]
     pub gin: GinArgs,
     /// Module with tasks, as gin's `import` names it; may be repeated.

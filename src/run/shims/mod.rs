@@ -16,7 +16,7 @@ use super::failure::Failure;
 /// Arguments of `gimlet shims`.
 #[derive(Args, Debug)]
 pub struct ShimsArgs {
-    /// Folder to write; scripts take it for T5X_DIR, or find it on PYTHONPATH.
+    /// Folder to write; scripts use it as T5X_DIR, or find it on PYTHONPATH.
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
 }

@@ -71,7 +71,7 @@ impl TaskToolArgs {
 /// The source of a tool's tasks: gin files and modules, or all that come with Gimlet.
 #[derive(Args, Debug)]
 pub struct TaskFileArgs {
-    /// The task files; a run's gin file serves, since it imports its tasks.
+    /// The task files, or a run's gin file, which imports its tasks.
     #[command(flatten)]
     gin: GinArgs,
     /// Module with tasks, as gin's `import` names it; may be repeated.

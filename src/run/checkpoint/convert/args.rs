@@ -36,7 +36,7 @@ pub struct ConvertArgs {
     /// Type that parameters are rounded to; by default each keeps its own.
     #[arg(long, value_enum)]
     dtype: Option<FloatType>,
-    /// Continue in a bucket although another process seems to write there; only for a dead process.
+    /// Continue in a bucket even if another process seems to write there; only if it is dead.
     #[arg(long = "take_over")]
     take_over: bool,
     #[command(flatten)]
@@ -71,9 +71,9 @@ pub struct ModelArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum TargetFormat {
-    /// T5X's own: what `gimlet train` and T5X restore.
+    /// T5X's own, which `gimlet train` and T5X restore.
     T5x,
-    /// Orbax's, each array in a folder of its own: what T5X and other programs of JAX restore.
+    /// Orbax's, each array in a separate folder, which T5X and other JAX programs restore.
     Orbax,
     /// Hugging Face's: config.json and model.safetensors.
     HuggingFace,
