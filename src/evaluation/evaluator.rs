@@ -1,4 +1,4 @@
-//! From examples and model outputs to metrics.
+//! Evaluates tasks: from examples and model outputs to metrics.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct Example {
 }
 
 impl Example {
-    /// An example as logs show it, with the text that its prediction is compared to.
+    /// Creates an example for logs, with the text to which its prediction is compared.
     pub fn of(example: &data::Example, target: &str, vocabulary: &dyn Vocabulary) -> Self {
         let features = example.iter().map(|(name, value)| (name.to_string(), json!(value)));
         let pretokenized = example.text(&format!("{target}_pretokenized")).map(str::to_string);
@@ -32,7 +32,7 @@ impl Example {
     }
 }
 
-/// Whether a text is the truth or the model's.
+/// The origin of a text: the truth or the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The truth.
@@ -48,9 +48,10 @@ pub struct EvalTask<'a> {
     pub name: &'a str,
     /// All examples of the split, in the order of the predictions.
     pub examples: &'a [Example],
-    /// What to compute.
+    /// The metrics to compute.
     pub metric_fns: &'a [Ref<MetricFn>],
-    /// The task's postprocessing of a text: to a class label, a list of answers, ..., or why it fails.
+    /// The task's postprocessing of a text, to a class label, a list of answers, and so on, or its
+    /// error.
     pub postprocess: &'a dyn Fn(&str, &Example, Side) -> Result<Value, String>,
 }
 
@@ -72,7 +73,7 @@ pub enum EvalError {
     Metric {
         /// The task.
         task: String,
-        /// What is wrong.
+        /// The error of the metric.
         source: MetricError,
     },
     /// A text could not be postprocessed.
@@ -113,10 +114,10 @@ impl TaskEvaluator {
         Self { sinks: loggers.map(|logger| LogSink::new(logger, log_dir, first_step)).collect() }
     }
 
-    /// Sees to it that what was logged is there, whatever happens to this process.
+    /// Ensures that everything logged is stored durably.
     ///
     /// # Errors
-    /// Something of it is lost.
+    /// A part of the logs is lost.
     pub fn settle(&mut self) -> Result<(), StorageError> {
         self.sinks.iter_mut().try_for_each(LogSink::settle)
     }
@@ -126,8 +127,9 @@ impl TaskEvaluator {
         self.sinks.iter().flat_map(LogSink::unsent).collect()
     }
 
-    /// Computes and logs the task's metrics. `predict` gives the decoded text of every example in
-    /// their order, `score` the log-likelihood of every target; each runs only if a metric needs it.
+    /// Computes and logs the task's metrics. `predict` returns the decoded text of every example in
+    /// their order, `score` the log-likelihood of every target; each runs only if a metric needs
+    /// it.
     ///
     /// # Errors
     /// Those of the model, of a metric, or of writing the results.

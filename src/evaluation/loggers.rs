@@ -1,4 +1,4 @@
-//! Where the results of an evaluation go.
+//! The loggers of evaluation results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -41,7 +41,7 @@ impl Results {
     }
 }
 
-/// What the task's postprocessing makes of one text of every example.
+/// Applies the task's postprocessing to one text of every example.
 fn postprocessed<'a>(
     task: &EvalTask<'_>,
     texts: impl Iterator<Item = &'a String>,
@@ -59,7 +59,7 @@ fn postprocessed<'a>(
         .collect()
 }
 
-/// A logger at work.
+/// A logger in use.
 pub(super) enum LogSink {
     Lines,
     /// One TensorBoard run per task.
@@ -86,7 +86,7 @@ impl LogSink {
         }
     }
 
-    /// Sees to it that what was logged is there, whatever happens to this process.
+    /// Ensures that everything logged is stored durably.
     pub(super) fn settle(&mut self) -> Result<(), StorageError> {
         match self {
             LogSink::Events { writers, .. } => {
@@ -96,7 +96,7 @@ impl LogSink {
         }
     }
 
-    /// What a store may not have yet.
+    /// Returns logged values that a store may not have yet.
     pub(super) fn unsent(&self) -> Vec<Unsent> {
         match self {
             LogSink::Events { writers, .. } => {
@@ -139,8 +139,8 @@ impl LogSink {
     }
 }
 
-/// Adds a line to the task's metrics; the line of an earlier evaluation of that step is replaced,
-/// so that a resumed run leaves each step once.
+/// Adds a line to the task's metrics. The line of an earlier evaluation of that step is replaced,
+/// so that each step appears once even after a resumed run.
 fn write_metrics(
     log_dir: &Path,
     task: &str,
@@ -166,7 +166,7 @@ fn write_metrics(
     Ok(replace(&path, &lines)?)
 }
 
-/// Writes one line per example: what went in, what was expected, what came out.
+/// Writes one line per example: input, target and output.
 fn write_examples(
     log_dir: &Path,
     task: &EvalTask<'_>,
@@ -194,7 +194,7 @@ fn write_examples(
     Ok(replace(&path, &lines)?)
 }
 
-/// Long arrays of numbers as SeqIO's encoder summarizes them.
+/// Summarizes long arrays of numbers as SeqIO's encoder does.
 fn shortened(value: &Value) -> Value {
     const LONGEST: usize = 32;
     let Value::Array(items) = value else { return value.clone() };
@@ -208,7 +208,7 @@ fn shortened(value: &Value) -> Value {
     json!(format!("ndarray(shape=({length},), dtype={dtype}); summary: {first} ... {last}"))
 }
 
-/// Writes a file that is complete or absent.
+/// Writes a file so that it is either complete or absent.
 fn replace(path: &Path, text: &str) -> Result<(), StorageError> {
     // Task names may hold slashes.
     path.parent().expect("results lie in a directory").create_dir_all()?;

@@ -1,6 +1,6 @@
 //! Evaluation by prediction: a task's targets, the model's outputs, metrics, and logs of both.
 //!
-//! It knows no models and reads no data: the caller hands in examples and two functions that predict
+//! It knows no models and reads no data: the caller passes examples and two functions that predict
 //! and score them. Source: SeqIO `evaluation.py` and `loggers.py`.
 
 mod evaluator;

@@ -1,4 +1,4 @@
-//! What gin can say about evaluation.
+//! The configurables of evaluation.
 
 use crate::gin::{Configurable, Ref};
 use crate::storage::Path;
@@ -22,13 +22,13 @@ use super::evaluator::TaskEvaluator;
     )
 )]
 pub struct Evaluator {
-    /// Evaluate only so many examples from the beginning of each task; None is all.
+    /// Evaluate only this number of examples from the beginning of each task; None means all.
     #[gin(default = None)]
     pub num_examples: Option<usize>,
     /// Shuffle once before num_examples are taken.
     #[gin(default = false)]
     pub shuffle: bool,
-    /// Where results go.
+    /// Loggers of the results.
     #[gin(default = Vec::new())]
     pub logger_cls: Vec<Ref<Logger>>,
     /// Keep the examples in memory between evaluations.
@@ -53,14 +53,14 @@ impl Default for Evaluator {
 }
 
 impl Evaluator {
-    /// An evaluator that logs under `log_dir`, for a run that starts or resumes at `first_step`, or for
-    /// steps in any order. Nothing is created until there are results.
+    /// Creates an evaluator that logs under `log_dir`, for a run that starts or resumes at
+    /// `first_step`, or for steps in any order. Nothing is created until there are results.
     pub fn build(&self, log_dir: &Path, first_step: Option<i64>) -> TaskEvaluator {
         TaskEvaluator::new(self.logger_cls.iter().map(|logger| &logger.0), log_dir, first_step)
     }
 }
 
-/// Anything that an Evaluator can log to.
+/// Any logger of an Evaluator.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum Logger {
     /// Lines for the user.
@@ -112,7 +112,7 @@ pub struct TensorBoardLoggerV1;
     )
 )]
 pub struct JsonLogger {
-    /// Write only so many examples at each step; None is all.
+    /// Write only this number of examples at each step; None means all.
     #[gin(default = None)]
     pub write_n_results: Option<usize>,
 }

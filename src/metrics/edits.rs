@@ -1,4 +1,4 @@
-//! How many words must change. Source: t5 `evaluation/metrics.py`.
+//! The number of words that must change. Source: t5 `evaluation/metrics.py`.
 
 use std::sync::LazyLock;
 
@@ -8,12 +8,12 @@ use crate::gin::Configurable;
 
 use super::task::{Metric, MetricError, Pairs, Values, named};
 
-/// What parts words: Python's `\W`.
+/// The separators of words: Python's `\W`.
 static NO_WORD: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"[^\p{L}\p{N}_]").expect("the pattern is well-formed"));
 
-/// Words to insert, delete or replace: `min_edit`, `max_edit`, `mean_edit`, `median_edit`, `sum_edit`.
-/// Words end at whatever is not a letter, digit or underscore.
+/// Words to insert, delete or replace: `min_edit`, `max_edit`, `mean_edit`, `median_edit`,
+/// `sum_edit`. Words end at any character that is not a letter, digit or underscore.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.evaluation.metrics.edit_distance")]
 pub struct EditDistance {
@@ -55,7 +55,7 @@ impl Metric for EditDistance {
     }
 }
 
-/// The text cut at every character that is no part of a word; two in a row leave an empty word.
+/// Cuts the text at every character that is not part of a word; two in a row leave an empty word.
 fn words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut start = 0;
@@ -68,7 +68,7 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// Levenshtein's distance.
+/// Returns Levenshtein's distance.
 fn distance(a: &[&str], b: &[&str]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, word) in a.iter().enumerate() {

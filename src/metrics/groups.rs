@@ -1,4 +1,5 @@
-//! Metrics of groups of examples, by a key of their targets. Source: t5 `evaluation/metrics.py`.
+//! Metrics of groups of examples that share a key of their targets. Source: t5
+//! `evaluation/metrics.py`.
 
 use serde_json::Value;
 
@@ -12,10 +13,10 @@ use super::task::{Metric, MetricError, MetricFn, ModelOutput, Pairs, Values};
 pub struct DeduplicateMetric {
     /// The metric.
     pub metric_fn: Nested<Ref<MetricFn>>,
-    /// What a group's targets have in common.
+    /// Key of the targets that identifies a group.
     #[gin(default = "group".to_string())]
     pub group_key: String,
-    /// What the metric gets of targets and predictions.
+    /// Key of targets and predictions with the values for the metric.
     #[gin(default = "value".to_string())]
     pub value_key: String,
 }
@@ -43,13 +44,13 @@ impl Metric for DeduplicateMetric {
 pub struct MeanGroupMetric {
     /// The metric.
     pub metric_fn: Nested<Ref<MetricFn>>,
-    /// What a group's targets have in common.
+    /// Key of the targets that identifies a group.
     #[gin(default = "group".to_string())]
     pub group_key: String,
-    /// What the metric gets of targets and predictions.
+    /// Key of targets and predictions with the values for the metric.
     #[gin(default = "value".to_string())]
     pub value_key: String,
-    /// Whether each group's own value is given too, as `{group}-{metric}`.
+    /// Whether each group's own value is returned too, as `{group}-{metric}`.
     #[gin(default = false)]
     pub return_subgroup_scores: bool,
 }

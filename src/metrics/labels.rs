@@ -1,6 +1,6 @@
 //! Metrics of class labels and of whole texts.
 //!
-//! Sources: t5 `evaluation/metrics.py`; scikit-learn's definitions, with 0 for what is divided by 0.
+//! Sources: t5 `evaluation/metrics.py`; scikit-learn's definitions, with 0 for divisions by 0.
 
 use serde_json::Value;
 
@@ -58,7 +58,7 @@ impl Metric for AllMatch {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.evaluation.metrics.mean_multiclass_f1")]
 pub struct MeanMulticlassF1 {
-    /// Labels are 0 to this, exclusive; other predictions are wrong.
+    /// Labels range from 0 to this, exclusive; other predictions are wrong.
     pub num_classes: usize,
 }
 
@@ -90,7 +90,7 @@ impl Metric for F1ScoreWithInvalid {
     }
 }
 
-/// `f1_score_with_invalid` of the `value` of every answer, whatever its question: `f1`.
+/// `f1_score_with_invalid` of the `value` of every answer, over all questions: `f1`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.evaluation.metrics.multirc_f1_over_all_answers")]
 pub struct MultircF1OverAllAnswers;
@@ -121,7 +121,7 @@ impl Labels {
         Self::read(pairs, |pairs, value| pairs.label(value))
     }
 
-    /// Predictions other than 0 and 1 become the label that the target is not.
+    /// Replaces predictions other than 0 and 1 by the label that differs from the target.
     fn with_invalid_flipped(mut self) -> Self {
         for (prediction, target) in self.predictions.iter_mut().zip(&self.targets) {
             if !matches!(*prediction, 0 | 1) {
@@ -141,7 +141,7 @@ impl<T: Ord + Clone> Labels<T> {
         Ok(Self { targets, predictions: pairs.read(pairs.predictions, &read)? })
     }
 
-    /// All labels that occur, in their order.
+    /// Returns all labels that occur, in their order.
     pub(super) fn classes(&self) -> Vec<T> {
         let mut classes: Vec<T> = self.targets.iter().chain(&self.predictions).cloned().collect();
         classes.sort_unstable();
@@ -159,7 +159,7 @@ impl<T: Ord + Clone> Labels<T> {
         }
     }
 
-    /// The correlation of two labellings (Gorodkin 2004), 0 where one of them is constant.
+    /// Returns the correlation of two labellings (Gorodkin 2004); 0 if one of them is constant.
     pub(super) fn matthews_corrcoef(&self) -> f64 {
         let total = self.targets.len() as f64;
         let (mut hits, mut products, mut targets, mut predictions) = (0.0, 0.0, 0.0, 0.0);
@@ -175,7 +175,7 @@ impl<T: Ord + Clone> Labels<T> {
     }
 }
 
-/// How often a class is the target, the prediction, and both.
+/// The numbers of times that a class is the target, the prediction, and both.
 pub(super) struct Counts {
     pub(super) hits: f64,
     pub(super) targets: f64,
@@ -198,14 +198,14 @@ impl Counts {
         self.fbeta(1.0, 0.0)
     }
 
-    /// The F score with `beta` times as much weight on recall (van Rijsbergen 1979).
+    /// Returns the F score with `beta` times as much weight on recall (van Rijsbergen 1979).
     pub(super) fn fbeta(&self, beta: f64, or: f64) -> f64 {
         let square = beta * beta;
         ratio_or((1.0 + square) * self.hits, square * self.targets + self.predictions, or)
     }
 }
 
-/// A share, or `or` where it is one of nothing.
+/// Returns a ratio, or `or` if its denominator is 0.
 pub(super) fn ratio_or(part: f64, whole: f64, or: f64) -> f64 {
     if whole == 0.0 { or } else { part / whole }
 }

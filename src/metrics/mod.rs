@@ -1,8 +1,8 @@
-//! What is measured: of a training window ([`TrainMetrics`]) and of a task's predictions
+//! The metrics: of a training window ([`TrainMetrics`]) and of a task's predictions
 //! ([`MetricFn`]).
 //!
-//! Names and formulas are those of T5X and of the t5 library, so that curves of both can be laid
-//! over each other. Nothing here knows tensors: the training loop hands in sums.
+//! Names and formulas are those of T5X and of the t5 library, so that curves of both can be
+//! compared directly. Nothing here knows tensors: the training loop passes sums.
 
 mod edits;
 mod groups;

@@ -48,10 +48,10 @@ impl Metric for Mlqa {
     }
 }
 
-/// Lower case, without punctuation, articles and superfluous space.
+/// Converts to lower case, and removes punctuation, articles and superfluous space.
 fn normalize(text: &str, language: MlqaLanguage) -> String {
     static PUNCTUATION: LazyLock<Regex> = LazyLock::new(|| {
-        // ASCII counts symbols such as `$` to punctuation.
+        // Among ASCII characters, symbols such as `$` count as punctuation.
         Regex::new(r"[\p{P}$+<=>^`|~]").expect("the pattern is well-formed")
     });
     let lower = text.to_lowercase();
@@ -71,7 +71,7 @@ fn without_articles(text: &str, language: MlqaLanguage) -> String {
             "ein", "eine", "einen", "einem", "eines", "einer", "der", "die", "das", "den", "dem",
             "des",
         ],
-        // The letters of the article, wherever they stand.
+        // The letters of the article, anywhere in the text.
         MlqaLanguage::Ar => return text.replace("ال", " "),
         MlqaLanguage::Hi | MlqaLanguage::Zh => return text.to_string(),
     };
@@ -79,7 +79,7 @@ fn without_articles(text: &str, language: MlqaLanguage) -> String {
     word_runs(text).map(run).collect()
 }
 
-/// Each Chinese character is a word.
+/// Separates Chinese characters, each of which is a word.
 fn chinese_words(text: &str) -> String {
     let mut spaced = String::with_capacity(2 * text.len());
     for c in text.chars() {
@@ -91,7 +91,8 @@ fn chinese_words(text: &str) -> String {
     words(&spaced).collect::<Vec<_>>().join(" ")
 }
 
-/// F1 of named entities: `span_f1`, not times 100. Texts are entities `PER: rick`, parted by ` $$ `.
+/// F1 of named entities: `span_f1`, not times 100. Texts are entities `PER: rick`, separated by
+/// ` $$ `.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "multilingual_t5.evaluation.metrics.span_f1")]
 pub struct SpanF1;
@@ -116,7 +117,7 @@ impl Metric for SpanF1 {
             }
             missed += gold.len() as f64;
         }
-        // As in the original, which so avoids a division by 0.
+        // As in the original, which avoids a division by 0 in this way.
         const TINY: f64 = 1e-13;
         let precision = right / (right + wrong + TINY);
         let recall = right / (right + missed + TINY);
@@ -124,7 +125,7 @@ impl Metric for SpanF1 {
     }
 }
 
-/// Tags with their entities; what is no such pair is left out.
+/// Returns tags with their entities; omits texts that are no such pair.
 fn spans(text: &str) -> Vec<(&str, &str)> {
     let pairs = text.split(" $$ ").filter_map(|span| span.split_once(':'));
     let pairs = pairs.filter(|(_, entity)| !entity.contains(':'));

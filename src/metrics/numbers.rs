@@ -4,7 +4,7 @@ use crate::gin::Configurable;
 
 use super::task::{Metric, MetricError, Pairs, Values, named, one};
 
-/// Pearson's correlation, times 100: `pearson_corrcoef`; not a number where one side is constant.
+/// Pearson's correlation, times 100: `pearson_corrcoef`; NaN if one side is constant.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.evaluation.metrics.pearson_corrcoef")]
 pub struct PearsonCorrcoef;
@@ -24,8 +24,8 @@ impl Metric for PearsonCorrcoef {
     }
 }
 
-/// Spearman's correlation of ranks, times 100: `spearman_corrcoef`; not a number of one example, nor where one side is
-/// constant.
+/// Spearman's correlation of ranks, times 100: `spearman_corrcoef`; NaN for a single example, or if
+/// one side is constant.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.evaluation.metrics.spearman_corrcoef")]
 pub struct SpearmanCorrcoef;
@@ -51,7 +51,8 @@ fn numbers(pairs: &Pairs<'_>) -> Result<(Vec<f64>, Vec<f64>), MetricError> {
     Ok((targets, pairs.read(pairs.predictions, Pairs::number)?))
 }
 
-/// SciPy's `pearsonr`: numbers are scaled by the largest before they are squared, which would overflow.
+/// Computes SciPy's `pearsonr`: numbers are divided by the largest before squaring, which could
+/// overflow.
 fn correlation(left: &[f64], right: &[f64]) -> f64 {
     let is_constant = |numbers: &[f64]| numbers.iter().all(|number| *number == numbers[0]);
     if is_constant(left) || is_constant(right) {
@@ -63,7 +64,7 @@ fn correlation(left: &[f64], right: &[f64]) -> f64 {
     if products.len() == 2 { product.round() } else { product }
 }
 
-/// The numbers less their mean, divided by the root of the sum of squares of what is left.
+/// Subtracts the mean from the numbers, and divides by the root of the resulting sum of squares.
 fn unit(numbers: &[f64]) -> Vec<f64> {
     let mean = pairwise_sum(numbers) / numbers.len() as f64;
     let centred: Vec<f64> = numbers.iter().map(|number| number - mean).collect();
@@ -73,7 +74,7 @@ fn unit(numbers: &[f64]) -> Vec<f64> {
     centred.iter().map(|number| number / norm).collect()
 }
 
-/// NumPy's sum, whose last digits decide where numbers hardly differ from their mean.
+/// Computes NumPy's sum, whose last digits matter if numbers hardly differ from their mean.
 fn pairwise_sum(numbers: &[f64]) -> f64 {
     const LANES: usize = 8;
     const BLOCK: usize = 128;
@@ -94,7 +95,7 @@ fn pairwise_sum(numbers: &[f64]) -> f64 {
     rest.iter().fold(((a + b) + (c + d)) + ((e + f) + (g + h)), |sum, number| sum + number)
 }
 
-/// Ranks from 1; equal numbers share the mean of theirs.
+/// Returns ranks from 1; equal numbers get the mean of their ranks.
 fn ranks(numbers: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..numbers.len()).collect();
     order.sort_by(|a, b| numbers[*a].total_cmp(&numbers[*b]));

@@ -8,8 +8,8 @@ use super::task::{Metric, MetricError, ModelOutput, Pairs, Values};
 use crate::gin::{Configurable, Value};
 use crate::python::{PythonFunction, PythonWorkers, of_json};
 
-/// A function of targets and predictions, which gives a dict of numbers, run by the user's own Python
-/// (`docs/python_tasks.md`). Gimlet's own.
+/// A function of targets and predictions, which returns a dict of numbers, run by the user's own
+/// Python (`docs/python_tasks.md`). Gimlet's own.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "gimlet.metrics.python")]
 pub struct PythonMetric {
@@ -21,13 +21,13 @@ pub struct PythonMetric {
     /// In place of `function`: a task that the module registers with SeqIO, which has the metric.
     #[gin(default = None)]
     pub task: Option<String>,
-    /// Which of the `metric_fns` of `task`, from 0.
+    /// Index of the metric in the `metric_fns` of `task`, from 0.
     #[gin(default = 0)]
     pub index: usize,
     /// Further arguments of the function, by name.
     #[gin(default = BTreeMap::new())]
     pub kwargs: BTreeMap<String, Value>,
-    /// What the model must supply: the 'prediction' as text, or the 'score' of the target.
+    /// The required output of the model: the 'prediction' as text, or the 'score' of the target.
     #[gin(default = ModelOutput::Prediction)]
     pub model_output: ModelOutput,
     /// The Python that runs it.
@@ -36,7 +36,7 @@ pub struct PythonMetric {
 }
 
 impl Metric for PythonMetric {
-    /// Only the function knows them.
+    /// Returns no keys, because only the function knows them.
     fn keys(&self) -> Vec<String> {
         Vec::new()
     }

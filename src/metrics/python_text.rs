@@ -1,22 +1,22 @@
-//! Python's notions of space, words and digits, which the formulas of t5 rely on.
+//! Python's definitions of space, words and digits, on which the formulas of t5 depend.
 
 use icu_properties::CodePointMapData;
 use icu_properties::props::{GeneralCategory, GeneralCategoryGroup};
 
-/// Digits beyond which Python refuses to read a number.
+/// Greatest number of digits of a number that Python reads.
 const MOST_DIGITS: usize = 4300;
 
-/// Python's `str.isspace`, to which it counts the four ASCII separators too.
+/// Python's `str.isspace`, which includes the four ASCII separators.
 pub(crate) fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }
 
-/// The text between runs of white space, as `str.split()` gives it.
+/// Splits the text at runs of white space, as `str.split()` does.
 pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_space).filter(|word| !word.is_empty())
 }
 
-/// A letter, digit or underscore: `\w` of `re`.
+/// Whether it is a letter, digit or underscore: `\w` of `re`.
 pub(super) fn is_word(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_alphanumeric() || c == '_';
@@ -26,12 +26,12 @@ pub(super) fn is_word(c: char) -> bool {
         || GeneralCategoryGroup::Number.contains(category)
 }
 
-/// The text with decimal digits of any script as ASCII's, as `int` and `float` read it.
+/// Replaces decimal digits of any script by ASCII digits, as `int` and `float` do.
 pub(crate) fn with_ascii_digits(text: &str) -> String {
     text.chars().map(|c| digit(c).map_or(c, |digit| char::from(b'0' + digit))).collect()
 }
 
-/// Takes out underscores that lie between two digits; `None` where one lies elsewhere.
+/// Removes underscores between two digits; `None` if one is elsewhere.
 pub(crate) fn without_underscores(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let is_digit = |index: Option<usize>| {
@@ -42,14 +42,15 @@ pub(crate) fn without_underscores(text: &str) -> Option<String> {
     text.match_indices('_').all(between_digits).then(|| text.replace('_', ""))
 }
 
-/// `int(word)` of a word without sign and space; the largest number stands for all that are larger.
+/// Returns `int(word)` of a word without sign and space; larger numbers become the largest one.
 pub(super) fn whole_number(word: &str) -> Option<usize> {
     let digits = without_underscores(&with_ascii_digits(word))?;
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     (is_number && digits.len() <= MOST_DIGITS).then(|| digits.parse().unwrap_or(usize::MAX))
 }
 
-/// The value of a decimal digit. Digits lie in runs from 0 to 9, of which several may follow each other.
+/// Returns the value of a decimal digit. Digits lie in runs from 0 to 9, several of which may be
+/// adjacent.
 fn digit(c: char) -> Option<u8> {
     let is_digit = |code: u32| {
         char::from_u32(code).is_some_and(|c| category(c) == GeneralCategory::DecimalNumber)

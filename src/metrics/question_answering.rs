@@ -22,8 +22,8 @@ pub struct Squad;
 #[gin(name = "t5.evaluation.metrics.trivia_qa")]
 pub struct TriviaQa;
 
-/// As `squad`, for answers given by place: a prediction `start: 3 end: 6` stands for those words of the
-/// target's `context`. Targets are dicts of `answers` and `context`.
+/// The same as `squad`, for answers given by position: a prediction `start: 3 end: 6` means those
+/// words of the target's `context`. Targets are dicts of `answers` and `context`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "t5.evaluation.metrics.span_squad")]
 pub struct SpanSquad;
@@ -33,16 +33,16 @@ pub struct SpanSquad;
 #[gin(name = "t5.evaluation.metrics.coqa_f1")]
 pub struct CoqaF1;
 
-/// How often all answers of an annotator were given, and no other, times 100: `recall`, of the
-/// `golden_answers` questions that enough annotators have answered. Targets are lists of groups of
-/// answers, predictions of one group. Source: `t5_cbqa`'s `metrics.py`.
+/// Percentage of questions whose prediction is exactly the answers of one annotator: `recall`, over
+/// the `golden_answers` questions that enough annotators have answered. Targets are lists of groups
+/// of answers, predictions of one group. Source: `t5_cbqa`'s `metrics.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5_cbqa.metrics.natural_questions")]
 pub struct NaturalQuestions {
-    /// Annotators that must have answered.
+    /// Number of annotators that must have answered.
     #[gin(default = 2)]
     pub non_null_threshold: usize,
-    /// Whether answers are normalized as SQuAD's are.
+    /// Whether answers are normalized as in SQuAD.
     #[gin(default = true)]
     pub normalize_answers: bool,
 }
@@ -146,7 +146,8 @@ impl Metric for CoqaF1 {
     }
 }
 
-/// The words from the second to the fourth of `places`; nothing where those are no numbers.
+/// Returns the words from the second to the fourth of `places`; an empty text if those are no
+/// numbers.
 fn words_at(context: &[&str], places: &[&str]) -> String {
     let [_, start, _, end, ..] = places else { return String::new() };
     let (Some(start), Some(end)) = (whole_number(start), whole_number(end)) else {
@@ -156,7 +157,7 @@ fn words_at(context: &[&str], places: &[&str]) -> String {
     context.get(start..end).unwrap_or_default().join(" ")
 }
 
-/// The runs of letters, digits and underscores.
+/// Returns the runs of letters, digits and underscores.
 fn word_runs_only(text: &str) -> Vec<&str> {
     word_runs(text).filter(|run| run.starts_with(is_word)).collect()
 }
@@ -177,7 +178,7 @@ pub(super) fn em_and_f1(
     ])
 }
 
-/// The mean over examples of the best of the answers' scores, times 100.
+/// Returns the mean over examples of the best of the answers' scores, times 100.
 fn best_over_answers(
     pairs: &Pairs<'_>,
     normalize: impl Fn(&str) -> String,
@@ -200,7 +201,7 @@ fn best_over_answers(
     Ok(100.0 * sum / pairs.len() as f64)
 }
 
-/// Lower case, without articles, punctuation and superfluous space.
+/// Converts to lower case, and removes articles, punctuation and superfluous space.
 fn normalize(text: &str, more_punctuation: &str, replacement: Option<char>) -> String {
     let is_punctuation = |c: char| c.is_ascii_punctuation() || more_punctuation.contains(c);
     let lower = text.to_lowercase();
@@ -213,7 +214,7 @@ fn normalize(text: &str, more_punctuation: &str, replacement: Option<char>) -> S
     words(&without_articles).collect::<Vec<_>>().join(" ")
 }
 
-/// The text cut into runs of word characters and runs of others.
+/// Cuts the text into runs of word characters and runs of others.
 pub(super) fn word_runs(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -225,7 +226,7 @@ pub(super) fn word_runs(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The harmonic mean of the shares of tokens that the texts have in common.
+/// Returns the harmonic mean of the shares of tokens that the texts have in common.
 fn token_f1(target: &str, prediction: &str) -> f64 {
     let mut left: HashMap<&str, usize> = HashMap::new();
     for token in words(target) {

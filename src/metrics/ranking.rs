@@ -29,7 +29,7 @@ impl Metric for Auc {
     }
 }
 
-/// As `auc`, of the model's scores.
+/// The same as `auc`, for the model's scores.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.evaluation.metrics.score_auc")]
 pub struct ScoreAuc {
@@ -53,7 +53,7 @@ impl Metric for ScoreAuc {
 }
 
 fn areas(pairs: &Pairs<'_>, threshold: Option<f64>) -> Result<Values, MetricError> {
-    // As scikit-learn's `check_array` does.
+    // The same rule as in scikit-learn's `check_array`.
     let scores = pairs.read(pairs.predictions, |pairs, value| match pairs.number(value)? {
         score if score.is_finite() => Ok(score),
         score => Err(pairs.unfit(format!("a prediction is {score}, expected a finite number"))),
@@ -80,8 +80,8 @@ struct Point {
     weight: f64,
 }
 
-/// The areas under the ROC and the precision-recall curve; the first is no number where all targets
-/// are the same, the second 0 where none is positive.
+/// Returns the areas under the ROC and the precision-recall curve; the first is NaN if all targets
+/// are the same, the second 0 if none is positive.
 fn areas_under_curves(mut points: Vec<Point>) -> (f64, f64) {
     points.sort_by(|a, b| b.score.total_cmp(&a.score));
     let weight = |points: &[Point], positive: bool| -> f64 {
@@ -90,7 +90,7 @@ fn areas_under_curves(mut points: Vec<Point>) -> (f64, f64) {
     };
     let (positives, negatives) = (weight(&points, true), weight(&points, false));
     let (mut hits, mut false_alarms, mut roc, mut pr) = (0.0, 0.0, 0.0, 0.0);
-    // Examples of one score are one step of the curve.
+    // Examples of the same score are one step of the curve.
     for tied in points.chunk_by(|a, b| a.score == b.score) {
         let (more_hits, more_false_alarms) = (weight(tied, true), weight(tied, false));
         roc += more_false_alarms * (hits + more_hits / 2.0);
@@ -103,14 +103,14 @@ fn areas_under_curves(mut points: Vec<Point>) -> (f64, f64) {
     (roc / (positives * negatives), if positives == 0.0 { 0.0 } else { pr / positives })
 }
 
-/// The likeliest of each example's targets against its right one, times 100: `accuracy`; with two classes
-/// also `f1`, `auc-roc` and `auc-pr` of class 1, with more `mean_{n}class_f1`.
+/// The most probable of each example's targets against its correct one, times 100: `accuracy`; with
+/// two classes also `f1`, `auc-roc` and `auc-pr` of class 1, with more `mean_{n}class_f1`.
 ///
-/// Targets are what the postprocessor `rank_classification` makes: `(idx, is_correct, weight, length)`.
+/// Targets come from the postprocessor `rank_classification`: `(idx, is_correct, weight, length)`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.evaluation.metrics.rank_classification")]
 pub struct RankClassification {
-    /// Number of targets of every example; None where it varies.
+    /// Number of targets of every example; None if it varies.
     #[gin(default = None)]
     pub num_classes: Option<usize>,
     /// Divides scores by the number of target tokens.
@@ -182,7 +182,7 @@ impl RankClassification {
     }
 }
 
-/// The first of the highest.
+/// Returns the index of the first of the highest scores.
 fn best<T: PartialOrd>(scores: impl Iterator<Item = T>) -> usize {
     let mut best: Option<(usize, T)> = None;
     for (index, score) in scores.enumerate() {
@@ -193,7 +193,7 @@ fn best<T: PartialOrd>(scores: impl Iterator<Item = T>) -> usize {
     best.map_or(0, |(index, _)| index)
 }
 
-/// Each example has the choices that share the first number of `idx`.
+/// Computes the accuracy; an example has the choices with the same first number of `idx`.
 fn accuracy_of_groups(choices: &[Choice]) -> f64 {
     let (mut correct, mut total) = (0.0, 0.0);
     for group in choices.chunk_by(|a, b| a.idx.first() == b.idx.first()) {
@@ -219,7 +219,7 @@ impl Classified<'_> {
         self.choices[self.chosen].is_correct
     }
 
-    /// The share of a class in the likelihoods of all, in 32 bits as t5 computes it.
+    /// Returns the share of a class in the likelihoods of all, in 32 bits as t5 computes it.
     fn probability(&self, class: usize) -> f64 {
         let scores = self.choices.iter().map(|choice| choice.score as f32);
         let highest = scores.clone().fold(f32::NEG_INFINITY, f32::max);
@@ -260,7 +260,7 @@ fn of_classes(choices: &[Choice], num_classes: usize) -> Values {
     values
 }
 
-/// F1 of a class, examples weighted.
+/// Returns F1 of a class, with weighted examples.
 fn f1_of_class(examples: &[Classified<'_>], class: usize) -> f64 {
     let weigh = |is_counted: &dyn Fn(&Classified<'_>) -> bool| -> f64 {
         examples.iter().filter(|example| is_counted(example)).map(Classified::weight).sum()
@@ -273,7 +273,7 @@ fn f1_of_class(examples: &[Classified<'_>], class: usize) -> f64 {
     counts.f1()
 }
 
-/// Metrics of class 1. An example without a right choice counts as class 0.
+/// Returns metrics of class 1. An example without a correct choice counts as class 0.
 fn of_two_classes(examples: &[Classified<'_>]) -> Values {
     let is_positive =
         |example: &Classified<'_>| example.choices.get(1).is_some_and(|c| c.is_correct);

@@ -19,27 +19,27 @@ pub struct SklearnMetricsWrapper {
     /// Its key; its name if not given.
     #[gin(default = None)]
     pub metric_dict_str: Option<String>,
-    /// What is done to its value: `@gimlet.metrics.percentage`.
+    /// Conversion of its value: `@gimlet.metrics.percentage`.
     #[gin(default = None)]
     pub metric_post_process_fn: Option<Ref<Percentage>>,
-    /// How F scores, precision, recall and the Jaccard index of several labels become one number.
+    /// Method that combines F scores, precision, recall and the Jaccard index of several labels.
     #[gin(default = Average::Binary)]
     pub average: Average,
-    /// The labels to average over; None is all that occur.
+    /// The labels to average over; None means all that occur.
     #[gin(default = None)]
     pub labels: Option<Vec<ClassLabel>>,
-    /// The label that counts where `average` is 'binary'.
+    /// The label that counts if `average` is 'binary'.
     #[gin(default = ClassLabel::Int(1))]
     pub pos_label: ClassLabel,
     /// Weight of recall in 'fbeta_score', which has no default there.
     #[gin(default = None)]
     pub beta: Option<f64>,
-    /// The value of what is divided by 0: 0, 1 or NaN.
+    /// The value of divisions by 0: 0, 1 or NaN.
     #[gin(default = 0.0)]
     pub zero_division: f64,
 }
 
-/// A hundred times the value: what the t5 library does to scores between 0 and 1. Gimlet's own.
+/// The value times 100, as the t5 library does for scores between 0 and 1. Gimlet's own.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(name = "gimlet.metrics.percentage")]
 pub struct Percentage;
@@ -67,7 +67,7 @@ pub enum SklearnMetric {
     RecallScore,
 }
 
-/// How values of several labels become one.
+/// The combination of the values of several labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum Average {
     /// The value of `pos_label` alone, of two labels.
@@ -76,7 +76,7 @@ pub enum Average {
     Micro,
     /// The mean of the labels' values.
     Macro,
-    /// The mean of the labels' values, weighted by how often each is the target.
+    /// The mean of the labels' values, weighted by the number of times that each is the target.
     Weighted,
 }
 
@@ -163,7 +163,7 @@ impl Metric for SklearnMetricsWrapper {
 }
 
 impl SklearnMetricsWrapper {
-    /// The average of a value of each label's counts.
+    /// Returns the average of a value of each label's counts.
     fn averaged(
         &self,
         pairs: &Pairs<'_>,
@@ -188,7 +188,7 @@ impl SklearnMetricsWrapper {
         })
     }
 
-    /// The positive label of two.
+    /// Returns the positive label of two.
     fn positive(
         &self,
         pairs: &Pairs<'_>,
@@ -212,7 +212,7 @@ impl SklearnMetricsWrapper {
     }
 }
 
-/// The weighted mean of the values that are numbers.
+/// Returns the weighted mean of the values that are not NaN.
 fn mean(values: impl Iterator<Item = (f64, f64)>) -> f64 {
     let (sum, weights) = values
         .filter(|(value, _)| !value.is_nan())

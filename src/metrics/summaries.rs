@@ -13,7 +13,7 @@ use crate::gin::{Configurable, Evaluator, FromGin, Reported, ValueKind};
 
 use super::task::{Metric, MetricError, Pairs, Values};
 
-/// Samples of the bootstrap.
+/// Number of samples of the bootstrap.
 const NUM_SAMPLES: usize = 1000;
 
 /// F-measures times 100, each the median of the means of 1000 samples of the examples, as t5 reports them:
@@ -21,7 +21,7 @@ const NUM_SAMPLES: usize = 1000;
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.evaluation.metrics.rouge")]
 pub struct Rouge {
-    /// What to compute: `rouge1` to `rouge9`, `rougeL`, `rougeLsum`.
+    /// The scores to compute: `rouge1` to `rouge9`, `rougeL`, `rougeLsum`.
     #[gin(default = default_keys())]
     pub score_keys: Vec<RougeKey>,
 }
@@ -30,7 +30,7 @@ pub struct Rouge {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.evaluation.metrics.rouge_mean")]
 pub struct RougeMean {
-    /// What to compute: `rouge1` to `rouge9`, `rougeL`, `rougeLsum`.
+    /// The scores to compute: `rouge1` to `rouge9`, `rougeL`, `rougeLsum`.
     #[gin(default = default_keys())]
     pub score_keys: Vec<RougeKey>,
 }
@@ -38,7 +38,7 @@ pub struct RougeMean {
 /// A kind of ROUGE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RougeKey {
-    /// Runs of so many words in common.
+    /// Common runs of so many words.
     Ngrams(usize),
     /// The longest common subsequence.
     L,
@@ -136,7 +136,7 @@ fn mean(scores: &[f64]) -> f64 {
     scores.iter().sum::<f64>() / scores.len() as f64
 }
 
-/// The median of the means of samples.
+/// Returns the median of the means of samples.
 fn bootstrap(scores: &[f64]) -> f64 {
     let mut random = ChaCha8Rng::seed_from_u64(0);
     let count = scores.len() as u64;
@@ -158,7 +158,7 @@ fn tokens(text: &str) -> Vec<String> {
     runs.filter(|run| !run.is_empty()).map(str::to_string).collect()
 }
 
-/// The words of each line.
+/// Returns the words of each line.
 fn sentences(text: &str) -> Vec<Vec<String>> {
     text.split('\n').filter(|line| !line.is_empty()).map(tokens).collect()
 }
@@ -187,7 +187,7 @@ fn ngram_score<'a>(
     f_measure(common, num_targets, num_predictions)
 }
 
-/// The indices of `target` that make one of the longest subsequences it has in common with `other`.
+/// Returns the indices of `target` in one of the longest subsequences that it shares with `other`.
 fn common_subsequence(target: &[String], other: &[String]) -> Vec<usize> {
     let columns = other.len() + 1;
     let mut table = vec![0_usize; (target.len() + 1) * columns];
@@ -215,7 +215,7 @@ fn common_subsequence(target: &[String], other: &[String]) -> Vec<usize> {
     indices
 }
 
-/// ROUGE-Lsum: each word counts once for each time that both summaries have it.
+/// Computes ROUGE-Lsum: each word counts as often as it occurs in both summaries.
 fn summary_score(target: &[Vec<String>], prediction: &[Vec<String>]) -> f64 {
     let count = |sentences: &[Vec<String>]| {
         let mut counts: HashMap<String, usize> = HashMap::new();

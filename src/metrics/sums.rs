@@ -1,9 +1,9 @@
-//! The sums of a batch from which every training metric follows. They are counted on the device, beside
-//! the loss, and read from it once a step.
+//! The sums of a batch from which every training metric is computed. They are counted on the
+//! device, beside the loss, and read from it once a step.
 
 use std::ops::AddAssign;
 
-/// What a step, or several, add up to. T5X `models.py`, `compute_base_metrics`.
+/// The sums over a step, or several. T5X `models.py`, `compute_base_metrics`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossSums {
     /// The loss that was minimized, z-loss included.
@@ -26,12 +26,12 @@ pub struct LossSums {
     pub decoder: FeatureSums,
 }
 
-/// How full one feature was.
+/// Counts of the positions of one feature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeatureSums {
     /// T5X's name of it in metrics: `encoder` in packed batches, else `encoder_input_tokens`.
     pub name: &'static str,
-    /// Examples, counting each of a packed row.
+    /// Number of examples, with each example of a packed row counted.
     pub num_examples: f64,
     /// Positions that are not padding.
     pub num_non_padding: f64,

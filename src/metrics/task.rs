@@ -57,7 +57,7 @@ crate::gin::slot! {
     }
 }
 
-/// What a metric needs from the model.
+/// The output of the model that a metric needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum ModelOutput {
     /// Decoded texts.
@@ -69,7 +69,7 @@ pub enum ModelOutput {
 /// A metric that cannot be computed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetricError {
-    /// Nothing to average over.
+    /// There are no examples to average over.
     #[error("metric `{metric}` has no examples to be computed from")]
     NoExamples {
         /// The metric.
@@ -85,14 +85,14 @@ pub enum MetricError {
         /// Number of predictions.
         predictions: usize,
     },
-    /// A value that the task's postprocessing should not have made.
+    /// A value of the wrong type from the task's postprocessing.
     #[error(
         "metric `{metric}` expected {expected}, found {found}; does the task's postprocess_fn fit it?"
     )]
     Type {
         /// The metric.
         metric: &'static str,
-        /// What it takes.
+        /// The expected type.
         expected: &'static str,
         /// The value.
         found: String,
@@ -102,7 +102,7 @@ pub enum MetricError {
     Unfit {
         /// The metric.
         metric: &'static str,
-        /// What was found and what was expected.
+        /// The found and expected values.
         reason: String,
     },
 }
@@ -110,27 +110,27 @@ pub enum MetricError {
 /// A metric's values by key.
 pub(super) type Values = Vec<(String, f64)>;
 
-/// What gin names as a metric.
+/// A metric that gin can name.
 pub(super) trait Metric {
-    /// The keys that it has whatever the examples are.
+    /// Returns the keys that it has for any examples.
     fn keys(&self) -> Vec<String>;
 
-    /// Its values by key, of at least one example.
+    /// Computes its values by key, for at least one example.
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError>;
 
-    /// What the model must supply.
+    /// Returns the output that the model must supply.
     fn model_output(&self) -> ModelOutput {
         ModelOutput::Prediction
     }
 }
 
 impl MetricFn {
-    /// The keys that the metric has whatever the examples are.
+    /// Returns the keys that the metric has for any examples.
     pub fn keys(&self) -> Vec<String> {
         self.spec().keys()
     }
 
-    /// What the model must supply.
+    /// Returns the output that the model must supply.
     pub fn model_output(&self) -> ModelOutput {
         self.spec().model_output()
     }
@@ -140,7 +140,7 @@ impl MetricFn {
         self.schema_of().short_name()
     }
 
-    /// The metric's values by key. Percentages are times 100, as in t5.
+    /// Computes the metric's values by key. Percentages are times 100, as in t5.
     ///
     /// # Errors
     /// No examples, lists of different lengths, or values of the wrong type.
@@ -190,7 +190,7 @@ impl Pairs<'_> {
         value.as_str().ok_or_else(|| self.mismatch("a text", value))
     }
 
-    /// A whole number; truth values count as 0 and 1.
+    /// Reads a whole number; truth values count as 0 and 1.
     pub(super) fn label(&self, value: &Value) -> Result<i64, MetricError> {
         let whole = |number: f64| (number.fract() == 0.0).then_some(number as i64);
         match value {
@@ -202,7 +202,7 @@ impl Pairs<'_> {
         }
     }
 
-    /// A number; JSON has `null` for NaN, and we write infinities as texts.
+    /// Reads a number; JSON has `null` for NaN, and Gimlet writes infinities as texts.
     pub(super) fn number(&self, value: &Value) -> Result<f64, MetricError> {
         match value {
             Value::Null => Ok(f64::NAN),
@@ -242,7 +242,7 @@ impl Pairs<'_> {
 const INFINITY: &str = "Infinity";
 const MINUS_INFINITY: &str = "-Infinity";
 
-/// A number as a target or prediction, also one that JSON cannot write.
+/// Converts a number to a target or prediction, even if JSON cannot express it.
 pub(crate) fn number_value(number: f64) -> Value {
     match number {
         f64::INFINITY => Value::from(INFINITY),
@@ -261,7 +261,8 @@ pub(super) fn one(key: &str, value: f64) -> Values {
     vec![(key.to_string(), value)]
 }
 
-/// Python's equality: 1 and 1.0 are the same, and NaN, for which JSON has `null`, equals nothing.
+/// Compares as Python does: 1 and 1.0 are equal, and NaN, for which JSON has `null`, equals
+/// nothing.
 fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),

@@ -1,13 +1,13 @@
 //! Training metrics over a window of steps, under T5X's names.
 //!
-//! A window is what happens between two writes (`stats_period`), or one evaluation pass.
+//! A window is the time between two writes (`stats_period`), or one evaluation pass.
 //! Source: T5X `models.py` (`compute_base_metrics`), `metrics.py` and `trainer.py`.
 
 use std::collections::BTreeMap;
 
 use super::sums::{FeatureSums, LossSums};
 
-/// How long a window took, and where.
+/// The duration and the devices of a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
     /// Wall time of its steps.
@@ -43,7 +43,8 @@ impl TrainMetrics {
         self.num_steps
     }
 
-    /// Positions of all features in the window, padding included: the tokens computed on.
+    /// Returns the positions of all features in the window, padding included: the number of
+    /// processed tokens.
     pub fn num_positions(&self) -> u64 {
         self.features().map(|feature| feature.num_positions).sum()
     }
@@ -52,7 +53,7 @@ impl TrainMetrics {
         self.sums.iter().flat_map(|sums| [&sums.encoder, &sums.decoder])
     }
 
-    /// Every metric of the window by its TensorBoard tag; none before the first step.
+    /// Returns every metric of the window by its TensorBoard tag; none before the first step.
     pub fn summary(&self, window: &Window) -> BTreeMap<String, f64> {
         let Some(sums) = &self.sums else { return BTreeMap::new() };
         let steps = self.num_steps as f64;
@@ -202,7 +203,7 @@ mod tests {
         let mut metrics = TrainMetrics::default();
         metrics.add_step(sums, Some(rate));
         let mut found = metrics.summary(&WINDOW);
-        // Ours: T5X says only how full features are.
+        // These are Gimlet's own: T5X has only the share of tokens that are no padding.
         found.retain(|tag, _| !tag.starts_with("timing/") && !tag.starts_with("padding_fraction/"));
         assert_eq!(found.len(), expected.len());
         for (tag, value) in expected {
@@ -211,8 +212,8 @@ mod tests {
         }
     }
 
-    /// What T5X (cc342d4, jax 0.10.2, float32) logged for a step of four unpacked rows, lengths 32 and
-    /// 16; relative 1e-6.
+    /// Values that T5X (cc342d4, jax 0.10.2, float32) logged for a step of four unpacked rows,
+    /// lengths 32 and 16; relative 1e-6.
     #[test]
     fn an_unpacked_step_has_t5x_s_tags_and_values() {
         let sums = LossSums {
@@ -245,7 +246,7 @@ mod tests {
         check_step(&sums, 0.01, &expected);
     }
 
-    /// As above, for four rows of two packed examples each.
+    /// The same for four rows of two packed examples each.
     #[test]
     fn a_packed_step_has_t5x_s_tags_and_values() {
         let sums = LossSums {

@@ -1,7 +1,7 @@
 //! BLEU (Papineni et al. 2002) as sacreBLEU counts it (Post 2018, arXiv:1804.08771).
 //!
-//! Sources: t5 `evaluation/metrics.py`; sacreBLEU `metrics/bleu.py` and `tokenizers/`, whose results
-//! these are: smoothing `exp`, n-grams of 1 to 4 tokens, upper and lower case distinguished.
+//! Sources: t5 `evaluation/metrics.py`; sacreBLEU `metrics/bleu.py` and `tokenizers/`, with the
+//! same results: smoothing `exp`, n-grams of 1 to 4 tokens, upper and lower case distinguished.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -19,12 +19,12 @@ use super::task::{Metric, MetricError, Pairs, Values, named, one};
 
 const MAX_ORDER: usize = 4;
 
-/// Corpus BLEU of texts, 0 to 100: `bleu`. A target is a text, or a list of texts of which each is a
-/// reference of its example.
+/// Corpus BLEU of texts, 0 to 100: `bleu`. A target is a text, or a list of texts, each of which is
+/// a reference of its example.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.evaluation.metrics.bleu")]
 pub struct Bleu {
-    /// How texts are cut into tokens.
+    /// Tokenizer of the texts.
     #[gin(default = BleuTokenizer::Intl)]
     pub tokenizer: BleuTokenizer,
 }
@@ -32,19 +32,19 @@ pub struct Bleu {
 /// sacreBLEU's tokenizers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BleuTokenizer {
-    /// mteval v13a: ASCII punctuation is parted from words.
+    /// mteval v13a: ASCII punctuation is separated from words.
     V13a,
     /// mteval v14, international: punctuation and symbols of any script.
     Intl,
     /// Every character is a token.
     Char,
-    /// Every Chinese character is a token, and the rest is cut as by '13a'.
+    /// Every Chinese character is a token, and the rest is cut as with '13a'.
     Zh,
     /// Texts are tokenized already.
     None,
 }
 
-/// Those that are known, and their names.
+/// The supported tokenizers, in the order of their names.
 const TOKENIZERS: [BleuTokenizer; 5] = [
     BleuTokenizer::V13a,
     BleuTokenizer::Intl,
@@ -54,7 +54,7 @@ const TOKENIZERS: [BleuTokenizer; 5] = [
 ];
 const NAMES: [&str; 5] = ["13a", "intl", "char", "zh", "none"];
 
-/// Those that are not, and why.
+/// Tokenizers that are not supported, with the reason.
 const REFUSED: [(&str, &str); 6] = [
     ("ja-mecab", NEEDS_MECAB),
     ("ko-mecab", NEEDS_MECAB),
@@ -114,7 +114,8 @@ impl Metric for Bleu {
 }
 
 impl BleuTokenizer {
-    /// The text with spaces between tokens; like sacreBLEU, without the white space at its end.
+    /// Returns the text with spaces between tokens; like sacreBLEU, without the white space at its
+    /// end.
     fn apply(self, text: &str) -> String {
         let text = text.trim_end_matches(is_space);
         match self {
@@ -147,8 +148,9 @@ impl BleuTokenizer {
     }
 }
 
-/// What sacreBLEU's `tokenizer_zh.py` takes for Chinese. Two of its ranges are meant to lie above U+FFFF, but are written such
-/// that Python reads four digits of them: they hold the punctuation marks and symbols from U+2001 on.
+/// Whether sacreBLEU's `tokenizer_zh.py` considers a character Chinese. Two of its ranges should
+/// lie above U+FFFF, but are written such that Python reads four digits of them: they contain
+/// punctuation marks and symbols from U+2001 on.
 fn is_chinese(c: char) -> bool {
     matches!(c,
         '\u{2001}'..='\u{2a6d}' | '\u{2e80}'..='\u{2fdf}' | '\u{2ff0}'..='\u{303f}'
@@ -158,7 +160,7 @@ fn is_chinese(c: char) -> bool {
         | '\u{fe30}'..='\u{fe4f}' | '\u{ff00}'..='\u{ffef}')
 }
 
-/// A pattern and what takes its place.
+/// A pattern and its replacement.
 type Rule = (Regex, &'static str);
 
 fn rule((pattern, replacement): (&str, &'static str)) -> Rule {
@@ -188,7 +190,7 @@ fn replaced(text: &str, rules: &[Rule]) -> String {
     })
 }
 
-/// N-grams of a text and how often each occurs.
+/// Returns the n-grams of a text with the number of occurrences.
 fn ngrams<'a>(tokens: &[&'a str]) -> HashMap<Vec<&'a str>, usize> {
     let mut counts = HashMap::new();
     for order in 1..=MAX_ORDER {
@@ -199,7 +201,7 @@ fn ngrams<'a>(tokens: &[&'a str]) -> HashMap<Vec<&'a str>, usize> {
     counts
 }
 
-/// What BLEU is computed from, over a corpus.
+/// The counts for BLEU over a corpus.
 #[derive(Default)]
 struct BleuCounts {
     matched: [usize; MAX_ORDER],
@@ -225,7 +227,7 @@ impl BleuCounts {
             self.total[order] += count;
             self.matched[order] += count.min(known.get(&ngram).copied().unwrap_or(0));
         }
-        // The nearest in length, the shorter of two.
+        // The nearest length, the shorter of two.
         let lengths = references.iter().map(Vec::len);
         let nearest = lengths.min_by_key(|length| (length.abs_diff(tokens.len()), *length));
         self.length += tokens.len();

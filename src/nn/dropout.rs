@@ -16,8 +16,8 @@ impl Dropout {
         Self { rate: 0.0 }
     }
 
-    /// Creates a dropout with probability `rate` in `0..1` that scales the rest by `1 / (1 -
-    /// rate)`.
+    /// Creates a dropout with probability `rate` in `0..1` that scales the rest by
+    /// `1 / (1 - rate)`.
     pub fn train(rate: f64) -> Self {
         assert!((0.0..1.0).contains(&rate), "a dropout rate lies in 0..1, found {rate}");
         Self { rate }

@@ -12,8 +12,8 @@ pub struct Joined {
 }
 
 impl Joined {
-    /// Creates it from `num_parts` parts of one width that fill `wholes`, each `[.., parts *
-    /// width]` and contiguous.
+    /// Creates it from `num_parts` parts of one width that fill `wholes`, each
+    /// `[.., parts * width]` and contiguous.
     pub fn new(wholes: Vec<Tensor>, num_parts: usize) -> Self {
         let filled: i64 = wholes.iter().map(last_extent).sum();
         assert_eq!(filled % num_parts as i64, 0, "parts are of one width");

@@ -79,8 +79,8 @@ impl AttentionBias {
         }
     }
 
-    /// Returns both as one tensor in the scores' dtype, made once: `[batch, num_heads or 1,
-    /// q_length, kv_length]`.
+    /// Returns both as one tensor in the scores' dtype, made once:
+    /// `[batch, num_heads or 1, q_length, kv_length]`.
     pub fn dense(&self, kind: Kind) -> &Tensor {
         self.dense.get_or_init(|| {
             let mask = bias_from_mask(&self.allowed, kind);

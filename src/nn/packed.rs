@@ -121,18 +121,18 @@ impl PackedKernel {
         self.product(inputs, &Extras::default())
     }
 
-    /// Does the same for `rms_norm(inputs, scale)`.
+    /// Multiplies `rms_norm(inputs, scale)` by the kernel.
     pub fn apply_to_normal(&self, inputs: &Tensor, scale: &Tensor) -> Tensor {
         self.product(inputs, &Extras { scale: Some(scale), ..Extras::default() })
     }
 
-    /// Does the same and adds `residual` `[rows, out]`.
+    /// Multiplies `inputs` by the kernel, and adds `residual` `[rows, out]`.
     pub fn apply_and_add(&self, inputs: &Tensor, residual: &Tensor) -> Tensor {
         self.product(inputs, &Extras { residual: Some(residual), ..Extras::default() })
     }
 
-    /// Does the same for `inputs` `[batch, length, in]`, by heads of `width` columns: `[batch,
-    /// heads, length, width]`.
+    /// Multiplies `inputs` `[batch, length, in]` by the kernel, by heads of `width` columns:
+    /// `[batch, heads, length, width]`.
     pub fn apply_by_head(&self, inputs: &Tensor, width: i64) -> Tensor {
         let (batch, length, columns) = inputs.size3().expect("sequences have three axes");
         let inputs = inputs.reshape([-1, columns]);

@@ -30,8 +30,8 @@ pub struct SequenceBias<'a> {
 }
 
 /// Returns averages of the values, weighted by the softmax of products with the keys plus `bias`,
-/// from `projected` `[rows, 3, num_heads, head_dim]`, which are queries, keys and values: `[rows,
-/// num_heads * head_dim]`.
+/// from `projected` `[rows, 3, num_heads, head_dim]`, which are queries, keys and values:
+/// `[rows, num_heads * head_dim]`.
 pub fn sequence_attention(projected: &Tensor, bias: &SequenceBias) -> Tensor {
     let result = Tensor::new();
     let lengths = (bias.lengths.as_ptr(), bias.lengths.len() as i64);

@@ -1,8 +1,9 @@
 //! Adafactor's step on tensors, equal to T5X's in float32 up to rounding.
 //!
-//! Memory traffic is what it costs, so everything happens in place: the gradient's own memory
-//! becomes the update, and squares live only in pieces that stay in the cache. Nothing is read back
-//! to the host, which would stall a GPU's queue. On CUDA a kernel of ours makes the usual updates (`kernel`).
+//! Memory traffic dominates its cost, so everything happens in place: the gradient's own memory
+//! becomes the update, and squares exist only in pieces that stay in the cache. Nothing is read
+//! back to the host, which would stall a GPU's queue. On CUDA a kernel makes the usual updates
+//! (`kernel`).
 
 mod kernel;
 
@@ -12,32 +13,32 @@ use super::norms::{as_dims, root_mean_square};
 use super::optimizer::ParamState;
 use super::spec::{Adafactor, Factored, OptimError};
 
-/// The arrays of a state in the order of the layout's slots.
+/// Indices of the state's arrays, in the order of the layout's slots.
 const M: usize = 0;
 const V: usize = 1;
 const V_COL: usize = 2;
 const V_ROW: usize = 3;
 
-/// What all parameters share in one update.
+/// The values that all parameters share in one update.
 #[derive(Debug)]
 pub(super) struct Update {
     spec: Adafactor,
     learning_rate: f64,
-    /// How much of the second moment is kept, T5X's beta2.
+    /// Factor of the old second moment, T5X's beta2.
     decay: f64,
-    /// How much of the squared gradient is mixed in.
+    /// Factor of the squared gradient.
     mixing: f64,
     weight_decay: Option<f64>,
 }
 
 impl Update {
-    /// Update number `step`.
+    /// Prepares update number `step`.
     pub(super) fn new(spec: &Adafactor, learning_rate: f32, step: i64) -> Result<Self, OptimError> {
         let step_offset = spec.step_offset;
         if step < step_offset {
             return Err(OptimError::BeforeOffset { step, step_offset });
         }
-        // Float32 as in T5X: late in training 1 - decay keeps few digits, and they matter.
+        // Float32 as in T5X: late in training 1 - decay has few digits, and they matter.
         let steps = (step - step_offset) as f32 + 1.0;
         let decay = 1.0 - steps.powf(-spec.decay_rate as f32);
         let from_exponent = spec
@@ -58,7 +59,7 @@ impl Update {
         })
     }
 
-    /// Updates one parameter and its state. The gradient's memory is used up.
+    /// Updates one parameter and its state. Consumes the gradient's memory.
     pub(super) fn apply(&self, param: &Tensor, grad: Tensor, state: &mut ParamState) {
         if self.apply_by_kernel(param, &grad, state) {
             return;
@@ -80,7 +81,7 @@ impl Update {
         }
     }
 
-    /// The learning rate times the parameter's scale, broadcastable to the parameter.
+    /// Returns the learning rate times the parameter's scale, broadcastable to the parameter.
     fn param_scale(&self, param: &Tensor, averaged: &[usize]) -> Tensor {
         if !self.spec.multiply_by_parameter_scale {
             return Tensor::full([1], self.learning_rate, (Kind::Float, param.device()))
@@ -93,7 +94,7 @@ impl Update {
         scale * self.learning_rate
     }
 
-    /// The gradient over the root of its second moment, in the gradient's own memory.
+    /// Returns the gradient over the root of its second moment, in the gradient's own memory.
     fn precondition(&self, mut grad: Tensor, state: &mut ParamState) -> Tensor {
         match &state.layout.factored {
             None => {
@@ -116,13 +117,13 @@ impl Update {
         }
     }
 
-    /// `second = decay * second + mixing * square`.
+    /// Computes `second = decay * second + mixing * square`.
     fn mix(&self, second: &mut Tensor, mut square: Tensor) {
         let _ = second.g_mul_scalar_(self.decay);
         let _ = second.g_add_(&square.g_mul_scalar_(self.mixing));
     }
 
-    /// Lowers the scale where the update's root mean square exceeds the threshold.
+    /// Lowers the scale if the update's root mean square exceeds the threshold.
     fn clipped(&self, scale: Tensor, update: &Tensor, averaged: &[usize]) -> Tensor {
         match self.spec.clipping_threshold {
             Some(threshold) => {
@@ -156,7 +157,7 @@ impl Update {
     }
 }
 
-/// The mean of `grad^2 + epsilon` over the columns' dimensions, and over the rows'.
+/// Returns the mean of `grad^2 + epsilon` over the columns' dimensions, and over the rows'.
 fn mean_squares(grad: &Tensor, factored: &Factored, epsilon: f64) -> [Tensor; 2] {
     /// 512 kB of squares stay in a core's cache between being made and being summed.
     const CPU_PIECE: i64 = 1 << 17;
@@ -204,13 +205,13 @@ impl Sums {
     }
 }
 
-/// Where `dims` lie once `removed` are gone.
+/// Returns the positions of `dims` after the removal of `removed`.
 fn remaining(dims: &[usize], removed: &[usize]) -> Vec<i64> {
     let before = |dim: usize| removed.iter().filter(|&&gone| gone < dim).count();
     dims.iter().map(|&dim| (dim - before(dim)) as i64).collect()
 }
 
-/// Puts `dims` back with size 1.
+/// Adds `dims` again with size 1.
 fn expand(tensor: Tensor, dims: &[usize]) -> Tensor {
     dims.iter().fold(tensor, |tensor, &dim| tensor.unsqueeze(dim as i64))
 }

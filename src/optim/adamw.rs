@@ -7,11 +7,11 @@ use super::optimizer::ParamState;
 use super::spec::OptimError;
 use crate::nn::bridge::{FusedAdamW, fused_adamw};
 
-/// The arrays of a state in the order of the layout's slots.
+/// Indices of the state's arrays, in the order of the layout's slots.
 const MU: usize = 0;
 const NU: usize = 1;
 
-/// What all parameters share in one update.
+/// The values that all parameters share in one update.
 #[derive(Debug)]
 pub(super) struct Update {
     spec: AdamW,
@@ -21,7 +21,7 @@ pub(super) struct Update {
 }
 
 impl Update {
-    /// The update that follows `count` others.
+    /// Prepares the update that follows `count` others.
     pub(super) fn new(spec: &AdamW, count: i64) -> Result<Self, OptimError> {
         let learning_rate = spec.learning_rate(count)?;
         Ok(Self { spec: spec.clone(), learning_rate, number: count + 1 })
@@ -29,8 +29,8 @@ impl Update {
 
     /// Updates parameters and their states.
     pub(super) fn apply(&self, updated: Vec<(Tensor, Tensor, &mut ParamState)>) {
-        // libtorch's kernel knows neither Nesterov's moment nor a floor under the root, and keeps both
-        // moments in one format.
+        // libtorch's kernel supports neither Nesterov's moment nor a floor under the root, and
+        // keeps both moments in one format.
         let spec = &self.spec;
         if !spec.nesterov && spec.eps_root == 0.0 && spec.mu_dtype.is_none_or(|d| d.size() == 4) {
             return self.apply_fused(updated);
@@ -40,7 +40,7 @@ impl Update {
         }
     }
 
-    /// One kernel for as many tensors as fit into its arguments.
+    /// Updates with one kernel for as many tensors as fit into its arguments.
     fn apply_fused(&self, updated: Vec<(Tensor, Tensor, &mut ParamState)>) {
         let Some((first, ..)) = updated.first() else { return };
         let number = Tensor::full([], self.number as f64, (Kind::Float, first.device()));
@@ -58,10 +58,10 @@ impl Update {
         fused_adamw(&factors, [&params, &grads, &means, &squares], &number);
     }
 
-    /// The formula as optax writes it; the gradient's memory is used as scratch space.
+    /// Applies optax's formula; the gradient's memory is used as scratch space.
     fn apply_one(&self, mut param: Tensor, grad: Tensor, state: &mut ParamState) {
         let AdamW { b1, b2, eps, eps_root, weight_decay, nesterov, .. } = self.spec;
-        // Optax scales the old mean in the format in which it is kept.
+        // Optax scales the old mean in its storage format.
         let old = &state.arrays[MU];
         let narrow_b1 = Tensor::from(b1).to_kind(old.kind()).double_value(&[]);
         let kept = (old.to_kind(Kind::Float) * narrow_b1).to_kind(old.kind());
@@ -83,8 +83,8 @@ impl Update {
     }
 }
 
-/// What a mean of decay `decay` that began at zero lacks after that many updates: its divisor. In float32,
-/// as optax has it.
+/// Returns the divisor that corrects a mean of decay `decay`, which began at zero, after that many
+/// updates. In float32, as in optax.
 fn correction(decay: f64, updates: i64) -> f64 {
     f64::from(1.0 - (decay as f32).powf(updates as f32))
 }

@@ -1,4 +1,4 @@
-//! Which dimensions of a parameter Adafactor keeps row and column means of.
+//! The dimensions of a parameter for which Adafactor keeps row and column means.
 //!
 //! Parameters of up to two dimensions follow a heuristic by size. Larger ones, and stacks of
 //! layers, need rules from their logical axes. Source: T5X `adafactor.py` (`_parse_rule`,
@@ -10,12 +10,12 @@ use crate::gin::{Configurable, Evaluator, FromGin, Registry, Reported, Value, Va
 
 use super::spec::{Factored, OptimError, ParamShape};
 
-/// How the second moment treats a dimension.
+/// The use of a dimension by the second moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FactorDim {
     /// Not factored.
     Unfactored,
-    /// One of a stack: never averaged over.
+    /// A dimension of a stack: never averaged over.
     Batch,
     /// Kept by `v_row`.
     Row,
@@ -32,7 +32,7 @@ impl FromGin for FactorDim {
         if value.kind == ValueKind::None {
             return Ok(FactorDim::Unfactored);
         }
-        // T5X takes any case.
+        // T5X ignores case.
         let lower = match &value.kind {
             ValueKind::Str(text) => ValueKind::Str(text.to_lowercase()),
             other => other.clone(),
@@ -53,7 +53,7 @@ const NAMES: [&str; 6] = ["row", "col", "column", "batch", "none", "unfactorized
 pub enum FactorRules {
     /// T5X's own.
     Standard(StandardLogicalFactorRules),
-    /// A dict of the user's.
+    /// A dict from the user.
     Custom(BTreeMap<String, FactorDim>),
 }
 
@@ -97,7 +97,7 @@ impl FromGin for FactorRules {
     }
 }
 
-/// The rule of each dimension. Rows without columns, or the reverse, are no factoring.
+/// Returns the rule of each dimension. Rows without columns, or the reverse, mean no factoring.
 pub(super) fn axes_to_dims(
     rules: &FactorRules,
     param: ParamShape<'_>,
@@ -125,7 +125,7 @@ pub(super) fn axes_to_dims(
     Ok(dims.into_iter().map(unfactored).collect())
 }
 
-/// The dimensions averaged over, and how the second moment is factored if it is.
+/// Returns the dimensions to average over, and the factoring of the second moment, if any.
 pub(super) fn factored_dims(
     param: ParamShape<'_>,
     rule: Option<&[FactorDim]>,
@@ -136,7 +136,7 @@ pub(super) fn factored_dims(
         (0..rank).filter(|&dim| wanted(rule[dim])).collect()
     };
     match rule {
-        // A rule for a plain matrix is ignored, as in T5X: the heuristic knows its size.
+        // A rule for a plain matrix is ignored, as in T5X: the heuristic considers its size.
         Some(rule) if rank > 2 || rule.contains(&FactorDim::Batch) => {
             let averaged = positions(rule, |dim| dim != FactorDim::Batch);
             let rows = positions(rule, |dim| dim == FactorDim::Row);
@@ -151,7 +151,7 @@ pub(super) fn factored_dims(
     }
 }
 
-/// The smaller dimension of a large matrix is its rows'; of equal ones the first.
+/// Factors a large matrix: the smaller dimension becomes the rows'; of equal ones the first.
 fn by_size(shape: &[usize], min_dim_size: usize) -> Option<Factored> {
     let &[first, second] = shape else { return None };
     if first.min(second) < min_dim_size {

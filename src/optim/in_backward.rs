@@ -1,5 +1,5 @@
-//! Updates made inside a backward pass: each parameter's as soon as its gradient is complete, which is then
-//! freed, so that gradients of few layers are alive at once.
+//! Updates inside a backward pass: each parameter is updated as soon as its gradient is complete.
+//! The gradient is then freed, so that gradients of few layers are in memory at once.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -13,18 +13,18 @@ use super::watch::Watch;
 use crate::nn::Params;
 use crate::nn::autograd::{no_hook_on_gradient, on_gradient, take_gradient};
 
-/// An update under way.
+/// An update in progress.
 struct Pending {
     update: Update,
     watch: Watch,
     states: BTreeMap<String, ParamState>,
-    /// States of parameters that are updated.
+    /// States of parameters that have been updated.
     done: BTreeMap<String, ParamState>,
 }
 
 impl Pending {
     fn apply(&mut self, name: &str, param: &Tensor) {
-        // A second backward pass over the parameter finds it done; its gradient stays.
+        // A second backward pass over the parameter finds no state; the gradient stays.
         let Some(mut state) = self.states.remove(name) else { return };
         let grad = take_gradient(param);
         tch::no_grad(|| {
@@ -38,7 +38,8 @@ impl Pending {
 }
 
 impl Optimizer {
-    /// Makes `update` while `backward` runs; of parameters that it does not reach, afterwards.
+    /// Applies `update` while `backward` runs; to parameters that `backward` does not reach,
+    /// afterwards.
     pub(super) fn apply_in(
         &mut self,
         backward: impl FnOnce(),

@@ -1,8 +1,8 @@
 //! Optimizers: specs and the layout of their state without torch, their steps on tensors with it.
 //!
-//! [`OptimizerDef`] is what gin names. From a parameter's name, shape and logical axes it derives
-//! the [`StateLayout`]: which arrays the optimizer keeps, of which shapes, under T5X's names. With
-//! torch, an [`Optimizer`] holds those arrays and applies gradients in place.
+//! Gin names an [`OptimizerDef`]. From a parameter's name, shape and logical axes it derives
+//! the [`StateLayout`]: the arrays that the optimizer keeps, with their shapes, under T5X's names.
+//! With torch, an [`Optimizer`] holds those arrays and applies gradients in place.
 
 mod factoring;
 mod optax;

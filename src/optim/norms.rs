@@ -1,4 +1,4 @@
-//! Norms of tensors, and gradients scaled down to one.
+//! Norms of tensors, and scaling of gradients to a greatest norm.
 
 use tch::{Kind, Tensor};
 
@@ -12,9 +12,9 @@ pub(super) fn clip_global_norm(grads: &[Tensor], threshold: f64) {
     }
 }
 
-/// The root mean square over `dims`, which stay with size 1.
+/// Returns the root mean square over `dims`, which stay with size 1.
 pub(super) fn root_mean_square(tensor: &Tensor, dims: &[usize]) -> Tensor {
-    // In two steps: libtorch's norm of many millions loses four digits when taken at once.
+    // In two steps: libtorch's norm of many millions of numbers loses four digits in one.
     let Some((last, rest)) = dims.split_last() else {
         return tensor.abs();
     };

@@ -1,4 +1,5 @@
-//! Optax's transformations as T5X's gin files name them: AdamW, alone or behind what clips gradients.
+//! Optax's transformations under the names of T5X's gin files: AdamW, alone or after gradient
+//! clipping.
 //!
 //! T5X wraps them so that the Trainer's `learning_rate_fn` is logged and has no other effect: the learning
 //! rate is `optax.adamw`'s own. Source: T5X `optimizers.py`; optax `alias.py`, `transforms/_clipping.py`.
@@ -13,18 +14,18 @@ use super::spec::{OptimError, ParamShape, Slot, StateLayout};
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.optimizers.chain")]
 pub struct Chain {
-    /// What clips gradients, in order, then AdamW.
+    /// Clipping of gradients, in order, then AdamW.
     pub transformations: Vec<Transformation>,
 }
 
 /// Any transformation of gradients.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum Transformation {
-    /// Each number by itself.
+    /// Limits each number by itself.
     Clip(Clip),
-    /// All together.
+    /// Limits the norm of all numbers.
     ClipByGlobalNorm(ClipByGlobalNorm),
-    /// From gradients to updates.
+    /// Converts gradients to updates.
     AdamW(AdamW),
 }
 
@@ -64,13 +65,13 @@ pub struct AdamW {
     /// Added to the second moment under the root.
     #[gin(default = 0.0)]
     pub eps_root: f64,
-    /// Format in which the first moment is kept; None for that of the parameters, float32.
+    /// Storage format of the first moment; None means that of the parameters, float32.
     #[gin(default = None)]
     pub mu_dtype: Option<Dtype>,
-    /// What each update takes off all parameters, as a fraction of them, times the learning rate.
+    /// Decay of all parameters by each update, as a fraction of them, times the learning rate.
     #[gin(default = 1e-4)]
     pub weight_decay: f64,
-    /// Which parameters decay; only None, all of them, is supported.
+    /// The parameters that decay; only None, which means all, is supported.
     #[gin(default = None)]
     pub mask: Option<Mask>,
     /// Whether the first moment looks one update ahead (Dozat 2016).
@@ -78,11 +79,11 @@ pub struct AdamW {
     pub nesterov: bool,
 }
 
-/// Optax's choice of parameters, which has no value here.
+/// Optax's choice of parameters, which is not supported here.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mask {}
 
-/// A learning rate as optax takes it.
+/// A learning rate in the forms that optax accepts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LearningRate {
     /// The same for all updates.
@@ -91,15 +92,15 @@ pub enum LearningRate {
     Schedule(Schedule),
 }
 
-/// Where AdamW stands in a chain.
+/// The place of AdamW in a chain.
 pub(super) struct PlacedAdamW<'a> {
     pub(super) adamw: &'a AdamW,
-    /// What T5X's names of its state begin with: nothing, or its index in the chain and a slash.
+    /// Prefix of T5X's names of its state: empty, or its index in the chain and a slash.
     pub(super) prefix: String,
 }
 
 impl Chain {
-    /// The last transformation, which must be AdamW, all before being clips.
+    /// Returns the last transformation, which must be AdamW; all before must be clips.
     pub(super) fn adamw(&self) -> Result<PlacedAdamW<'_>, OptimError> {
         let is_adamw = |t: &Transformation| matches!(t, Transformation::AdamW(_));
         let first = self.transformations.iter().position(is_adamw);
@@ -121,7 +122,7 @@ impl Chain {
 }
 
 impl AdamW {
-    /// The learning rate of the update that follows `count` others.
+    /// Returns the learning rate of the update that follows `count` others.
     ///
     /// # Errors
     /// A schedule that has no value.
@@ -136,7 +137,7 @@ impl AdamW {
         }
     }
 
-    /// Both moments of a parameter, in its shape.
+    /// Returns the layout of both moments of a parameter, in its shape.
     pub(super) fn layout(&self, param: ParamShape<'_>) -> StateLayout {
         let slot = |name, dtype| Slot { name, shape: param.shape.to_vec(), dtype };
         StateLayout {

@@ -1,4 +1,4 @@
-//! An optimizer at work: its state on a device, applied to parameters in place.
+//! An optimizer with its state on a device, applied to parameters in place.
 
 use std::collections::BTreeMap;
 
@@ -16,32 +16,32 @@ pub struct Gradient<'a> {
     pub name: &'a str,
     /// The parameter, updated in place.
     pub param: &'a Tensor,
-    /// Its gradient, whose memory is used as scratch space; undefined stands for zero.
+    /// Its gradient, whose memory is used as scratch space; an undefined tensor means zero.
     pub grad: &'a Tensor,
 }
 
-/// Updates parameters and owns the state that this takes.
+/// Updates parameters and owns the necessary state.
 #[derive(Debug)]
 pub struct Optimizer {
     def: OptimizerDef,
     pub(super) states: BTreeMap<String, ParamState>,
     /// Parameter and slot of each array, by T5X's name for it.
     places: BTreeMap<String, (String, usize)>,
-    /// Updates made, as optax counts them beside the step.
+    /// Number of updates, which optax counts separately from the step.
     count: i64,
 }
 
 /// The state of one parameter.
 #[derive(Debug)]
 pub(super) struct ParamState {
-    /// What the arrays are.
+    /// The layout of the arrays.
     pub(super) layout: StateLayout,
-    /// In the order of the layout's slots.
+    /// The arrays, in the order of the layout's slots.
     pub(super) arrays: Vec<Tensor>,
 }
 
 impl Optimizer {
-    /// An optimizer with the zero state that training starts from.
+    /// Creates an optimizer with the zero state at the start of training.
     ///
     /// # Errors
     /// A parameter that the spec's rules do not cover, or transformations that are not supported.
@@ -63,10 +63,10 @@ impl Optimizer {
         Ok(Self { def: def.clone(), states, places, count: 0 })
     }
 
-    /// Makes update number `step` (the first is 0). The gradients hold no meaning afterwards.
+    /// Makes update number `step` (the first is 0). The gradients are meaningless afterwards.
     ///
     /// # Errors
-    /// An unknown parameter, or a step before the optimizer's `step_offset`; nothing is changed then.
+    /// An unknown parameter, or a step before the optimizer's `step_offset`; then nothing is changed.
     pub fn apply(
         &mut self,
         gradients: &[Gradient<'_>],
@@ -90,15 +90,16 @@ impl Optimizer {
         Ok(())
     }
 
-    /// Makes update number `step` (the first is 0) with the gradients that `backward` adds to those that
-    /// `params` hold. Afterwards they hold none. Where updates do not depend on each other, each parameter's
-    /// is made as soon as `backward` is done with its gradient, which is then freed. `watch` measures it.
+    /// Makes update number `step` (the first is 0) with the gradients that `backward` adds to those
+    /// that `params` hold. Afterwards they hold none. If updates do not depend on each other, each
+    /// parameter is updated as soon as `backward` has completed its gradient, which is then freed.
+    /// `watch` measures it.
     ///
     /// # Errors
-    /// A step before the optimizer's `step_offset`, before anything is changed.
+    /// A step before the optimizer's `step_offset`; then nothing is changed.
     ///
     /// # Panics
-    /// If `backward` does; parameters and state must not be used any more then.
+    /// If `backward` panics; then parameters and state must not be used any more.
     pub fn update(
         &mut self,
         params: &Params,
@@ -127,19 +128,20 @@ impl Optimizer {
         Ok(())
     }
 
-    /// The state under T5X's names below `param_states/`, sorted. The tensors are the live ones: copy what
-    /// must survive the next update.
+    /// Returns the state under T5X's names below `param_states/`, sorted. The tensors are not
+    /// copies: copy those that must survive the next update.
     pub fn arrays(&self) -> impl Iterator<Item = (String, &Tensor)> {
         let array = |(param, slot): &(String, usize)| &self.states[param].arrays[*slot];
         self.places.iter().map(move |(path, place)| (path.clone(), array(place)))
     }
 
-    /// Updates made, and T5X's names for that number below `param_states/`; T5X's own optimizers have none.
+    /// Returns the number of updates, and T5X's names for it below `param_states/`; T5X's own
+    /// optimizers have none.
     pub fn counts(&self) -> (i64, Vec<String>) {
         (self.count, self.def.count_paths())
     }
 
-    /// Goes on after that many updates.
+    /// Continues after that number of updates.
     pub fn restore_count(&mut self, count: i64) {
         self.count = count;
     }
@@ -147,7 +149,7 @@ impl Optimizer {
     /// Sets an array by T5X's name, from any kind and device.
     ///
     /// # Errors
-    /// An unknown path, or a shape that is not this configuration's.
+    /// An unknown path, or a shape that does not fit this configuration.
     pub fn restore(&mut self, path: &str, array: &Tensor) -> Result<(), OptimError> {
         let unknown = || OptimError::UnknownParam { name: path.to_string() };
         let (name, index) = self.places.get(path).ok_or_else(unknown)?;
@@ -165,7 +167,7 @@ impl Optimizer {
     }
 }
 
-/// The gradient as float32 that may be written to: its own memory where that is laid out plainly.
+/// Returns the gradient as float32 for writing: in its own memory if that is contiguous.
 pub(super) fn scratch(gradient: &Gradient<'_>) -> Tensor {
     match gradient.grad.defined() {
         true => gradient.grad.to_kind(Kind::Float).contiguous(),

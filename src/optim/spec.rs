@@ -1,4 +1,4 @@
-//! What gin can say about optimizers, and the arrays each keeps for a parameter.
+//! The configurables of optimizers, and the arrays that each keeps for a parameter.
 
 use crate::gin::{Configurable, Evaluator, FromGin, Reported, Value};
 
@@ -13,12 +13,12 @@ pub enum OptimizerDef {
     Adafactor(Adafactor),
     /// Adam with decoupled weight decay.
     AdamW(AdamW),
-    /// AdamW behind what clips gradients.
+    /// AdamW after gradient clipping.
     Chain(Chain),
 }
 
 impl OptimizerDef {
-    /// The state kept for one parameter.
+    /// Returns the state of one parameter.
     ///
     /// # Errors
     /// A shape or axes that the optimizer's rules do not cover.
@@ -30,10 +30,10 @@ impl OptimizerDef {
         }
     }
 
-    /// Finds what would end a run at its first update.
+    /// Finds errors that would end a run at its first update.
     ///
     /// # Errors
-    /// It: a chain of another shape, or a schedule without a value.
+    /// Such an error: a chain of another shape, or a schedule without a value.
     pub fn check(&self) -> Result<(), OptimError> {
         match self {
             OptimizerDef::Adafactor(_) => Ok(()),
@@ -42,7 +42,7 @@ impl OptimizerDef {
         }
     }
 
-    /// Where T5X keeps the array `slot` of a parameter, below `param_states/`.
+    /// Returns T5X's path of the array `slot` of a parameter, below `param_states/`.
     pub fn path(&self, param: &str, slot: &str) -> String {
         match self.prefix() {
             None => format!("{param}/{slot}"),
@@ -50,7 +50,7 @@ impl OptimizerDef {
         }
     }
 
-    /// Where T5X keeps counts of updates beside `state/step`, below `param_states/`.
+    /// Returns T5X's paths of counts of updates beside `state/step`, below `param_states/`.
     pub fn count_paths(&self) -> Vec<String> {
         let Some(prefix) = self.prefix() else { return Vec::new() };
         let scheduled = matches!(
@@ -73,7 +73,7 @@ impl OptimizerDef {
         }
     }
 
-    /// The optax transformation that keeps state, if this is a chain of them.
+    /// Returns the optax transformation with state, if this is a chain of them.
     pub(super) fn adamw(&self) -> Option<PlacedAdamW<'_>> {
         match self {
             OptimizerDef::Adafactor(_) => None,
@@ -87,18 +87,18 @@ impl OptimizerDef {
     }
 }
 
-/// A parameter as optimizers see it.
+/// The description of a parameter for optimizers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParamShape<'a> {
     /// Its path, `encoder/layers_0/mlp/wo/kernel`.
     pub name: &'a str,
     /// Its shape.
     pub shape: &'a [usize],
-    /// The logical axis of each dimension; read only where a rule needs them.
+    /// The logical axis of each dimension; read only if a rule needs them.
     pub axes: &'a [&'static str],
 }
 
-/// Adafactor (Shazeer & Stern 2018, arXiv:1804.04235) as T5X has it. Source: T5X `adafactor.py`.
+/// Adafactor (Shazeer & Stern 2018, arXiv:1804.04235) as in T5X. Source: T5X `adafactor.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "t5x.adafactor.Adafactor",
@@ -112,19 +112,19 @@ pub struct Adafactor {
     /// Take steps relative to the root mean square of the parameter.
     #[gin(default = true)]
     pub multiply_by_parameter_scale: bool,
-    /// Decay of the momentum, between 0 and 1; None keeps none and saves its memory.
+    /// Decay of the momentum, between 0 and 1; with None there is no momentum, which saves memory.
     #[gin(default = None)]
     pub beta1: Option<f64>,
     /// Exponent of the second moment's decay: beta2 is 1 - (step + 1)^-decay_rate.
     #[gin(default = 0.8)]
     pub decay_rate: f64,
-    /// The step at which the second moment starts afresh; that of the checkpoint when fine-tuning.
+    /// The step at which the second moment starts over; that of the checkpoint when fine-tuning.
     #[gin(default = 0)]
     pub step_offset: i64,
-    /// Updates whose root mean square exceeds this are scaled down to it; None never.
+    /// Updates whose root mean square exceeds this are scaled down to it; with None never.
     #[gin(default = Some(1.0))]
     pub clipping_threshold: Option<f64>,
-    /// What each step takes off the weights, as a fraction of them.
+    /// Decay of the weights by each step, as a fraction of them.
     #[gin(default = None)]
     pub weight_decay_rate: Option<f64>,
     /// Matrices whose smaller dimension is below this are not factored.
@@ -133,13 +133,13 @@ pub struct Adafactor {
     /// Added to the squared gradient.
     #[gin(default = 1e-30)]
     pub epsilon1: f64,
-    /// The least scale a parameter is taken to have.
+    /// Lower limit of a parameter's scale.
     #[gin(default = 1e-3)]
     pub epsilon2: f64,
-    /// Rules by parameter name; only None is supported, logical_factor_rules does this by axis.
+    /// Rules by parameter name; only None is supported, since logical_factor_rules do this by axis.
     #[gin(default = None)]
     pub factor_map: Option<HParamMap>,
-    /// How each logical axis is factored; needed for parameters of three or more dimensions.
+    /// Factoring of each logical axis; needed for parameters of three or more dimensions.
     #[gin(default = None)]
     pub logical_factor_rules: Option<FactorRules>,
     /// Weight decay proportional to this power of the learning rate.
@@ -148,10 +148,10 @@ pub struct Adafactor {
     /// Gradients whose norm over all parameters exceeds this are scaled down to it.
     #[gin(default = None)]
     pub global_norm_clip_threshold: Option<f64>,
-    /// The greatest scale a parameter is taken to have.
+    /// Upper limit of a parameter's scale.
     #[gin(default = None)]
     pub max_parameter_scale: Option<f64>,
-    /// Leave elements alone whose new value would be NaN.
+    /// Do not change elements whose new value would be NaN.
     #[gin(default = false)]
     pub skip_nan_updates: bool,
 }
@@ -181,12 +181,12 @@ impl Default for Adafactor {
 }
 
 impl Adafactor {
-    /// The joint norm that gradients are scaled down to; 0 counts as none (Python's truth).
+    /// Returns the greatest joint norm of gradients; 0 means none (as in Python).
     pub(super) fn global_norm_threshold(&self) -> Option<f64> {
         self.global_norm_clip_threshold.filter(|threshold| *threshold != 0.0)
     }
 
-    /// The state kept for one parameter, as T5X's `init_param_state`.
+    /// Returns the state of one parameter, as T5X's `init_param_state`.
     ///
     /// # Errors
     /// Three or more dimensions without rules, or axes that the rules do not cover.
@@ -200,7 +200,7 @@ impl Adafactor {
             (true, rule) => factored_dims(param, rule.as_deref(), self.min_dim_size_to_factor)?,
         };
         let whole = || param.shape.to_vec();
-        // Arrays without a use are one zero, so that every parameter has all four.
+        // Unused arrays are a single zero, so that every parameter has all four.
         let unused = || vec![1];
         let without = |dims: &[usize]| {
             let kept = param.shape.iter().enumerate().filter(|(dim, _)| !dims.contains(dim));
@@ -226,7 +226,7 @@ pub struct StateLayout {
     /// Dimensions of the parameter over which its scale and its update's are averaged: all but
     /// those of stacked layers.
     pub averaged: Vec<usize>,
-    /// How the second moment is factored, if it is.
+    /// The factoring of the second moment, if any.
     pub factored: Option<Factored>,
 }
 
@@ -236,7 +236,7 @@ impl StateLayout {
         self.slots.iter().find(|slot| slot.name == name).map(|slot| slot.shape.as_slice())
     }
 
-    /// Numbers held.
+    /// Returns the total number of elements.
     pub fn num_elements(&self) -> usize {
         self.slots.iter().map(|slot| slot.shape.iter().product::<usize>()).sum()
     }
@@ -249,20 +249,20 @@ pub struct Slot {
     pub name: &'static str,
     /// Its shape; `[1]` if it has no use.
     pub shape: Vec<usize>,
-    /// The format in which it is kept.
+    /// The storage format.
     pub dtype: Dtype,
 }
 
 /// The two sets of dimensions of a factored second moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Factored {
-    /// Dimensions that `v_row` keeps and `v_col` is averaged over; T5X's d1.
+    /// Dimensions that `v_row` keeps and over which `v_col` is averaged; T5X's d1.
     pub rows: Vec<usize>,
-    /// Dimensions that `v_col` keeps and `v_row` is averaged over; T5X's d0.
+    /// Dimensions that `v_col` keeps and over which `v_row` is averaged; T5X's d0.
     pub columns: Vec<usize>,
 }
 
-/// T5X's rules by parameter name, which have no value here.
+/// T5X's rules by parameter name, which are not supported here.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HParamMap {}
 
@@ -330,10 +330,10 @@ pub enum OptimError {
     BeforeOffset {
         /// The step.
         step: i64,
-        /// Where the second moment starts.
+        /// The step at which the second moment starts.
         step_offset: i64,
     },
-    /// Transformations that are not those that are supported, in their order.
+    /// Transformations that are not supported, or not in their order.
     #[error(
         "`optimizers.chain.transformations` are [{found}], expected any number of @optax.clip() and \
          @optax.clip_by_global_norm(), then one @optax.adamw()"
@@ -345,7 +345,7 @@ pub enum OptimError {
     /// A schedule that cannot be computed.
     #[error("the learning rate of `optax.adamw`: {0}")]
     Schedule(String),
-    /// A gradient or an array for a parameter that the optimizer was not made for.
+    /// A gradient or an array for a parameter that the optimizer does not know.
     #[error("the optimizer has no parameter `{name}`")]
     UnknownParam {
         /// The parameter, or the array's path.

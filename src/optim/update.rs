@@ -9,21 +9,21 @@ use super::spec::{OptimError, OptimizerDef};
 use super::{adafactor, adamw};
 use crate::nn::profiler::{Part, part};
 
-/// What all parameters share in one update.
+/// The values that all parameters share in one update.
 #[derive(Debug)]
 pub(super) struct Update {
     clips: Vec<Clipping>,
     rule: Rule,
 }
 
-/// How gradients are limited.
+/// A limit of gradients.
 #[derive(Debug)]
 enum Clipping {
     Elements(f64),
     GlobalNorm(f64),
 }
 
-/// How gradients become updates.
+/// The conversion of gradients to updates.
 #[derive(Debug)]
 enum Rule {
     Adafactor(adafactor::Update),
@@ -31,7 +31,7 @@ enum Rule {
 }
 
 impl Update {
-    /// Update number `step` of a run, which follows `count` others of this optimizer.
+    /// Prepares update number `step` of a run, which follows `count` others of this optimizer.
     pub(super) fn new(
         def: &OptimizerDef,
         learning_rate: f32,
@@ -53,7 +53,7 @@ impl Update {
         })
     }
 
-    /// Updates parameters with their gradients, whose memory is used up, and their states.
+    /// Updates parameters and their states with their gradients, whose memory is consumed.
     pub(super) fn apply(&self, updated: Vec<(Tensor, Tensor, &mut ParamState)>) {
         let _part = part(Part::Optimizer);
         for clip in &self.clips {

@@ -7,7 +7,7 @@ use tch::{Kind, Tensor};
 
 use super::norms::root_mean_square;
 
-/// What is measured of an update.
+/// The measures to take of an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Watched {
     /// The norm of all gradients together.
@@ -28,12 +28,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Measures nothing yet.
+    /// Creates a watch without measures.
     pub fn new(watched: Watched) -> Self {
         Self { watched, ..Self::default() }
     }
 
-    /// Measures a gradient, in float32, that is about to be used; yields what [`Watch::after`] needs.
+    /// Measures a gradient, in float32, before its use; returns the input of [`Watch::after`].
     pub(super) fn before(&mut self, name: &str, param: &Tensor, grad: &Tensor) -> Option<Tensor> {
         let flat = grad.flatten(0, -1);
         self.squares.push((name.to_string(), flat.dot(&flat)));
@@ -44,7 +44,7 @@ impl Watch {
         Some(param.detach().copy())
     }
 
-    /// Measures an updated parameter, which was `old` before.
+    /// Measures an updated parameter; `old` is its earlier value.
     pub(super) fn after(&mut self, name: &str, param: &Tensor, old: Option<Tensor>) {
         let Some(old) = old else { return };
         let (param, old) = (param.detach().to_kind(Kind::Float), old.to_kind(Kind::Float));
@@ -59,11 +59,11 @@ impl Watch {
         self.metrics.push((format!("{metric}/{name}"), value));
     }
 
-    /// Every metric by its tag.
+    /// Returns every metric by its tag.
     pub fn read(mut self) -> BTreeMap<String, f64> {
         const NORM: &str = "weight_gradient_norm";
         let mut squares = std::mem::take(&mut self.squares);
-        // In one order, however gradients came: sums are the same bit for bit.
+        // In a fixed order, so that sums do not depend on the order of gradients.
         squares.sort_by(|(a, _), (b, _)| a.cmp(b));
         if squares.is_empty() {
             return BTreeMap::new();
@@ -93,7 +93,7 @@ impl Watch {
     }
 }
 
-/// A stack's layer, such as `encoder/layers_0`, or what stands beside the layers.
+/// Returns a stack's layer, such as `encoder/layers_0`, or a part beside the layers.
 fn group(name: &str) -> String {
     let parts: Vec<&str> = name.split('/').collect();
     let length = if parts.len() > 2 { 2 } else { 1 };

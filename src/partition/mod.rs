@@ -1,6 +1,6 @@
-//! L3: how a model lies over devices: T5X's partitioner and logical axis rules.
+//! L3: the partitioning of a model over devices: T5X's partitioner and logical axis rules.
 //!
-//! One process drives one device; a mesh larger than what there is falls back to what there is.
+//! One process drives one device; a mesh larger than the available devices runs on those.
 
 mod rules;
 mod spec;

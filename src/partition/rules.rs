@@ -1,4 +1,4 @@
-//! From logical axes to mesh axes, as T5X's standard rules say (T5X `partitioning.py`).
+//! The mapping from logical axes to mesh axes by T5X's standard rules (T5X `partitioning.py`).
 
 use super::spec::{LogicalAxisRules, PjitPartitioner, StandardLogicalAxisRules};
 
@@ -6,7 +6,7 @@ use super::spec::{LogicalAxisRules, PjitPartitioner, StandardLogicalAxisRules};
 pub type Rules = Vec<(String, Option<String>)>;
 
 impl StandardLogicalAxisRules {
-    /// The rules these parameters stand for.
+    /// Returns the rules that these parameters select.
     pub fn rules(&self) -> Rules {
         let mut rules = vec![
             ("batch", Some("data")),
@@ -34,7 +34,7 @@ impl StandardLogicalAxisRules {
 }
 
 impl PjitPartitioner {
-    /// The rules in force.
+    /// Returns the effective rules.
     pub fn rules(&self) -> Rules {
         match &self.logical_axis_rules {
             Some(LogicalAxisRules::Standard(standard)) => standard.rules(),
@@ -48,8 +48,8 @@ impl PjitPartitioner {
     }
 }
 
-/// The mesh axis that splits each axis of a tensor: the first rule that fits, a mesh axis used at
-/// most once per tensor.
+/// Returns the mesh axis that splits each axis of a tensor: the first rule that fits, with each
+/// mesh axis used at most once per tensor.
 pub fn mesh_axes(logical_axes: &[&str], rules: &Rules) -> Vec<Option<String>> {
     let mut used: Vec<String> = Vec::new();
     logical_axes

@@ -1,4 +1,4 @@
-//! What gin says about devices, with T5X's names (T5X `partitioning.py`).
+//! The configurables about devices, with T5X's names (T5X `partitioning.py`).
 
 use crate::gin::Configurable;
 
@@ -29,13 +29,13 @@ pub struct PjitPartitioner {
     /// `num_partitions`.
     #[gin(default = None)]
     pub model_parallel_submesh: Option<Vec<usize>>,
-    /// Which mesh axis splits which logical axis.
+    /// Rules that map each logical axis to the mesh axis that splits it.
     #[gin(default = None)]
     pub logical_axis_rules: Option<LogicalAxisRules>,
 }
 
 impl PjitPartitioner {
-    /// Size of the model axis that was asked for; `None` where neither parameter is set.
+    /// Returns the requested size of the model axis; `None` if neither parameter is set.
     pub fn requested_partitions(&self) -> Option<usize> {
         let submesh = self.model_parallel_submesh.as_ref().map(|mesh| mesh.iter().product());
         submesh.or(self.num_partitions)

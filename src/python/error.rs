@@ -1,11 +1,11 @@
-//! What can go wrong between Gimlet and the user's Python.
+//! The errors between Gimlet and the user's Python.
 
 use std::io;
 use std::process::ExitStatus;
 
 use super::process::PYTHON_VARIABLE;
 
-/// A function of the user's Python that gave no answer.
+/// A function of the user's Python that returned no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PythonError {
     /// The interpreter cannot be started.
@@ -19,7 +19,7 @@ pub enum PythonError {
         /// The system's reason.
         source: io::Error,
     },
-    /// The process died, and so did the one that was started in its place.
+    /// The process died, and so did its replacement.
     #[error(
         "{function} ended its `{python}` process ({status}), also when it was started again; its \
          standard error is shown above"
@@ -29,7 +29,7 @@ pub enum PythonError {
         function: String,
         /// The interpreter.
         python: String,
-        /// How the process ended.
+        /// The exit status of the process.
         status: ExitStatus,
     },
     /// The function, or the import of its module, raised an exception.
@@ -39,12 +39,12 @@ pub enum PythonError {
         function: String,
         /// The interpreter.
         python: String,
-        /// Python's own words.
+        /// Python's traceback.
         traceback: String,
-        /// The record among those that were given, where one is at fault.
+        /// The record that caused the error, if one did.
         record: Option<usize>,
     },
-    /// Parameters that do not say which function is meant, or an answer that is not what was asked for.
+    /// Parameters that do not identify a function, or an answer of the wrong form.
     #[error("{function}: {reason}")]
     Unfit {
         /// The function, as `module:function`.

@@ -1,4 +1,4 @@
-//! Which function is meant, and who runs it.
+//! Functions of the user's Python, and the processes that run them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,25 +10,25 @@ use super::pool::Pool;
 use super::value::{map, of_gin};
 use crate::gin::{Configurable, Value};
 
-/// The Python that runs the functions of task modules. A run's bindings reach it in task files too.
-/// Gimlet's own.
+/// The Python that runs the functions of task modules. A run's bindings apply to it in task files
+/// too. Gimlet's own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Configurable)]
 #[gin(name = "gimlet.PythonWorkers", open)]
 pub struct PythonWorkers {
-    /// The interpreter; None takes that of the environment variable `GIMLET_PYTHON`, else `python3`.
+    /// The interpreter; None means that of the environment variable `GIMLET_PYTHON`, else `python3`.
     #[gin(default = None)]
     pub python: Option<String>,
     /// Folders that are searched for modules, after the working directory.
     #[gin(default = Vec::new())]
     pub python_path: Vec<String>,
-    /// The most processes at once, each with its own imports; another one is started only while all are
-    /// busy.
+    /// Greatest number of processes, each with its own imports; another one is started only while
+    /// all are busy.
     #[gin(default = 4)]
     pub num_workers: usize,
 }
 
 impl PythonWorkers {
-    /// The answer of one of the processes, which are started as they are needed.
+    /// Returns the answer of one of the processes, which are started on demand.
     ///
     /// # Errors
     /// The interpreter cannot be started, dies twice, or the function raises an exception.
@@ -40,7 +40,7 @@ impl PythonWorkers {
 /// A function of a module of the user's Python: by its name, or as a part of a registered SeqIO task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PythonFunction {
-    /// The module that is imported.
+    /// The module to import.
     pub module: String,
     /// Its name within the module; dots lead into classes.
     pub function: Option<String>,
@@ -48,14 +48,14 @@ pub struct PythonFunction {
     pub task: Option<String>,
     /// The part of the task: `preprocessors`, `metric_fns`, `postprocess_fn` or `source`.
     pub part: &'static str,
-    /// Which one of the part's functions, from 0.
+    /// Index of the function in the part, from 0.
     pub index: usize,
     /// Arguments by name.
     pub kwargs: BTreeMap<String, Value>,
 }
 
 impl PythonFunction {
-    /// The function as a request names it, with entries that say what is to be done with it.
+    /// Returns a request for the function, with entries that describe the requested work.
     ///
     /// # Errors
     /// Both or neither of a function and a task are named, or an argument is not a literal.
@@ -95,7 +95,7 @@ impl PythonFunction {
     }
 }
 
-/// Shows as `module:function`, or as a part of a task of a module.
+/// Prints `module:function`, or a part of a task of a module.
 impl fmt::Display for PythonFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { module, function, task, part, index, .. } = self;

@@ -1,9 +1,9 @@
-//! L1: functions of the user's own Python, for the steps of a task that Gimlet does not know.
+//! L1: functions of the user's own Python, for the steps of a task that Gimlet does not implement.
 //!
-//! Processes of that Python (`worker.py`, which needs its standard library alone) are given values and
-//! give back what a function makes of them, as msgpack over pipes. An answer depends on its request alone:
-//! any process may be asked, and one that has died is started again. Nothing here runs before a function is
-//! called, so that a configuration without Python needs none.
+//! Processes of that Python (`worker.py`, which needs its standard library alone) get values and
+//! return the result of a function, as msgpack over pipes. An answer depends on its request alone:
+//! any process may answer, and one that has died is started again. No process starts before a
+//! function is called, so that a configuration without Python needs none.
 
 mod error;
 mod function;

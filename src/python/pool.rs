@@ -1,4 +1,4 @@
-//! Processes that share the work, and those that have one task.
+//! Processes that share the work of a configuration, and processes for one caller.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,15 +20,15 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct State {
     idle: Vec<Process>,
-    /// Those at work included.
+    /// Number of started processes, including the busy ones.
     started: usize,
 }
 
-/// By who asked for them. They end with this process, which closes their standard input.
+/// The pools by configuration. The processes end with this one, which closes their standard input.
 static POOLS: Mutex<BTreeMap<PythonWorkers, Arc<Pool>>> = Mutex::new(BTreeMap::new());
 
 impl Pool {
-    /// The processes that a configuration asks for, the same ones each time.
+    /// Returns the pool of a configuration, the same one each time.
     pub(super) fn of(workers: &PythonWorkers) -> Arc<Self> {
         let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || {
@@ -42,7 +42,7 @@ impl Pool {
         pools.entry(workers.clone()).or_insert_with(new).clone()
     }
 
-    /// The answer of a process that has nothing to do, of a new one, or of the next one that is free.
+    /// Returns the answer of an idle process, of a new one, or of the next one that becomes idle.
     pub(super) fn call(
         &self,
         function: &PythonFunction,
@@ -64,7 +64,7 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A process without work; `None` where another one may be started.
+    /// Returns an idle process; `None` if another one may be started.
     fn take(&self) -> Option<Process> {
         let mut state = self.state();
         loop {
@@ -80,14 +80,14 @@ impl Pool {
     }
 }
 
-/// A process for one caller, started when it is first asked.
+/// A process for one caller, started at the first call.
 pub(crate) struct Dedicated {
     python: Interpreter,
     process: Option<Process>,
 }
 
 impl Dedicated {
-    /// A process of the configuration's interpreter.
+    /// Creates a process of the configuration's interpreter.
     pub(crate) fn new(workers: &PythonWorkers) -> Self {
         Self {
             python: Interpreter::new(workers.python.as_deref(), &workers.python_path),
@@ -95,8 +95,8 @@ impl Dedicated {
         }
     }
 
-    /// The answer of the process. One that has died is started again once: what it is asked does not
-    /// depend on what it was asked before.
+    /// Returns the answer of the process. A dead process is started again once, since answers do
+    /// not depend on earlier requests.
     pub(crate) fn call(
         &mut self,
         function: &PythonFunction,
@@ -127,7 +127,7 @@ impl Dedicated {
         }
     }
 
-    /// `[true, value]`, or `[false, traceback, index of the record at fault]`.
+    /// Reads `[true, value]`, or `[false, traceback, index of the record that caused it]`.
     fn read(&self, function: &PythonFunction, mut answer: &[u8]) -> Result<Wire, PythonError> {
         let parts = match rmpv::decode::read_value(&mut answer) {
             Ok(Wire::Array(parts)) => parts,

@@ -6,13 +6,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 use super::error::PythonError;
 
-/// Names the interpreter where gin names none.
+/// The variable that names the interpreter if gin does not.
 pub const PYTHON_VARIABLE: &str = "GIMLET_PYTHON";
 
-/// What the processes run.
+/// The script of the processes.
 const WORKER: &str = include_str!("worker.py");
 
-/// An interpreter, and where it looks for modules besides.
+/// An interpreter, and its additional folders of modules.
 #[derive(Clone, Debug)]
 pub(super) struct Interpreter {
     pub program: String,
@@ -20,7 +20,7 @@ pub(super) struct Interpreter {
 }
 
 impl Interpreter {
-    /// The one given, else that of the environment.
+    /// Returns the given interpreter, else that of the environment.
     pub(super) fn new(given: Option<&str>, path: &[String]) -> Self {
         let from_environment = || std::env::var(PYTHON_VARIABLE).ok().filter(|it| !it.is_empty());
         let program = given.map(str::to_string).or_else(from_environment);
@@ -28,10 +28,11 @@ impl Interpreter {
     }
 }
 
-/// A command that runs a script, which it is to read from the beginning of its standard input. The
-/// working directory is searched for modules first, as with `python3 -m`.
+/// Returns a command that runs a script, which it reads from the beginning of its standard input.
+/// The working directory is searched for modules first, as with `python3 -m`.
 fn command(python: &Interpreter, name: &str, script: &str) -> Command {
-    // Programs that the user's functions start inherit the standard input: they must not find requests there.
+    // Programs that the user's functions start inherit the standard input, in which they must not
+    // find requests.
     let bootstrap = format!(
         "import io, os, sys; sys.stdin = io.TextIOWrapper(os.fdopen(os.dup(0), 'rb'), 'utf-8'); \
          os.dup2(os.open(os.devnull, os.O_RDONLY), 0); \
@@ -40,7 +41,7 @@ fn command(python: &Interpreter, name: &str, script: &str) -> Command {
     );
     let mut command = Command::new(&python.program);
     command.args(["-c", &bootstrap]);
-    // The device is the run's; and TensorFlow has much to say that helps nobody.
+    // The device belongs to the run; and TensorFlow's messages would not help.
     command.env("CUDA_VISIBLE_DEVICES", "-1").env("PYTHONHASHSEED", "0");
     for (variable, value) in
         [("TF_CPP_MIN_LOG_LEVEL", "3"), ("TF_ENABLE_ONEDNN_OPTS", "0"), ("JAX_PLATFORMS", "cpu")]
@@ -52,7 +53,7 @@ fn command(python: &Interpreter, name: &str, script: &str) -> Command {
     if !python.path.is_empty() {
         let given = std::env::var_os("PYTHONPATH").unwrap_or_default();
         let folders = python.path.iter().map(PathBuf::from).chain(std::env::split_paths(&given));
-        // A folder with a colon in its name cannot be given.
+        // A folder with a colon in its name cannot be passed.
         if let Ok(joined) = std::env::join_paths(folders) {
             command.env("PYTHONPATH", joined);
         }
@@ -61,7 +62,7 @@ fn command(python: &Interpreter, name: &str, script: &str) -> Command {
     command
 }
 
-/// Runs a script on an input, to its end; its standard output, and how it ended.
+/// Runs a script on an input to its end; returns its standard output and its exit status.
 ///
 /// # Errors
 /// The interpreter cannot be started.
@@ -75,7 +76,7 @@ pub fn run_script(
     let run = || {
         let mut child = command(&python, name, script).spawn()?;
         let mut stdin = child.stdin.take().expect("it is piped");
-        // A script that ends early says why on standard error.
+        // A script that ends early states the reason on standard error.
         let _ = stdin.write_all(script.as_bytes()).and_then(|()| stdin.write_all(input));
         drop(stdin);
         let output = child.wait_with_output()?;
@@ -98,7 +99,7 @@ impl Process {
             let mut child = command(python, "gimlet_worker.py", WORKER).spawn()?;
             let mut requests = child.stdin.take().expect("it is piped");
             let answers = BufReader::new(child.stdout.take().expect("it is piped"));
-            // One that ends at once is found dead by the first request.
+            // A process that ends at once is detected by the first request.
             let _ = requests.write_all(WORKER.as_bytes());
             Ok(Self { child, requests, answers })
         };
@@ -117,13 +118,13 @@ impl Process {
         Ok(answer)
     }
 
-    /// How a process ended that gives no answers any more.
+    /// Returns the exit status of a process that no longer answers.
     pub(super) fn status(mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }
 }
 
-/// Nothing is lost with a process that is not asked any more.
+/// Kills the process: nothing is lost if it gets no more requests.
 impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended by itself.

@@ -1,4 +1,4 @@
-//! Values on their way to Python and back: msgpack, with lists of numbers packed into extensions.
+//! Values sent to Python and back: msgpack, with lists of numbers packed into extensions.
 
 use rmpv::Value as Wire;
 use serde_json::{Map, Value as Json};
@@ -14,12 +14,12 @@ pub(crate) const REALS: i8 = 3;
 /// An empty list of texts; others are lists.
 pub(crate) const TEXTS: i8 = 4;
 
-/// A map with these entries.
+/// Creates a map with these entries.
 pub fn map<'a>(entries: impl IntoIterator<Item = (&'a str, Wire)>) -> Wire {
     Wire::Map(entries.into_iter().map(|(key, value)| (Wire::from(key), value)).collect())
 }
 
-/// A gin literal; of anything else, its kind.
+/// Converts a gin literal; for other values, returns their kind.
 pub(super) fn of_gin(value: &Value) -> Result<Wire, String> {
     let other = || Err(value.kind.type_name().to_string());
     Ok(match &value.kind {
@@ -43,7 +43,7 @@ pub(super) fn of_gin(value: &Value) -> Result<Wire, String> {
     })
 }
 
-/// A JSON value.
+/// Converts a JSON value.
 pub fn of_json(value: &Json) -> Wire {
     match value {
         Json::Null => Wire::Nil,
@@ -59,7 +59,8 @@ pub fn of_json(value: &Json) -> Wire {
     }
 }
 
-/// The value as JSON, packed lists as lists. JSON has `null` for a number that is none.
+/// Converts the value to JSON, with packed lists as lists. JSON has `null` for NaN and infinite
+/// numbers.
 pub fn to_json(value: Wire) -> Json {
     match value {
         Wire::Nil => Json::Null,
@@ -85,7 +86,7 @@ pub fn to_json(value: Wire) -> Json {
     }
 }
 
-/// The numbers of a packed list.
+/// Reads the numbers of a packed list.
 pub(crate) fn numbers<const N: usize, T>(
     bytes: &[u8],
     read: impl Fn([u8; N]) -> T,

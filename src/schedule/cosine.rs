@@ -1,4 +1,4 @@
-//! Optax's linear rise, then half a cosine down.
+//! Optax's schedule: a linear rise, then half a cosine down.
 
 use crate::gin::Configurable;
 
@@ -20,7 +20,7 @@ pub struct WarmupCosineDecaySchedule {
     /// The learning rate from then on.
     #[gin(default = 0.0)]
     pub end_value: f64,
-    /// What the cosine is raised to the power of.
+    /// Exponent of the cosine.
     #[gin(default = 1.0)]
     pub exponent: f64,
 }
@@ -44,7 +44,8 @@ impl WarmupCosineDecaySchedule {
         Ok(LearningRateSchedule::of_cosine(self.clone()))
     }
 
-    /// The learning rate of the update that follows `step` updates, in float32 as JAX computes it.
+    /// Returns the learning rate of the update that follows `step` updates, in float32 as JAX
+    /// computes it.
     pub(super) fn at(&self, step: i64) -> f32 {
         let peak = self.peak_value as f32;
         if step < self.warmup_steps {

@@ -1,4 +1,4 @@
-//! The names that a schedule is written with.
+//! The names of the factors of a schedule.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ impl Factors {
     /// Parses names joined by `*`.
     ///
     /// # Errors
-    /// The first name that is no factor.
+    /// The first name that is not a factor.
     pub fn parse(text: &str) -> Result<Self, UnknownFactor> {
         let parts = text.split('*').map(str::trim);
         let factors = parts.map(|name| {
@@ -22,7 +22,7 @@ impl Factors {
         Ok(Self(factors.collect::<Result<_, _>>()?))
     }
 
-    /// Parses a text of ours.
+    /// Parses a text from Gimlet's own code.
     ///
     /// # Panics
     /// If it names no factors.
@@ -38,11 +38,11 @@ impl fmt::Display for Factors {
     }
 }
 
-/// A name that is no factor.
+/// A name that is not a factor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown factor '{name}', expected {} joined by '*'", crate::gin::one_of(&Factor::NAMES))]
 pub struct UnknownFactor {
-    /// What was written.
+    /// The name as written.
     pub name: String,
 }
 
@@ -80,9 +80,9 @@ pub enum Factor {
     RsqrtDecay,
     /// The same, scaled to 1 during `warmup_steps`.
     RsqrtNormalizedDecay,
-    /// `decay_factor` once more every `steps_per_decay`.
+    /// Multiplies by `decay_factor` every `steps_per_decay`.
     DecayEvery,
-    /// From 1 to 0 over `steps_per_cycle`, again and again.
+    /// Falls from 1 to 0 over `steps_per_cycle`, repeatedly.
     CosineDecay,
 }
 

@@ -25,7 +25,7 @@ pub use cosine::WarmupCosineDecaySchedule;
 pub use factors::{Factor, Factors, UnknownFactor};
 pub use rate::LearningRateSchedule;
 
-/// Any schedule the Trainer accepts.
+/// Any schedule that the Trainer accepts.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum Schedule {
     /// T5X's product of factors.
@@ -35,7 +35,7 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// The function of the step that this spec describes.
+    /// Returns the function of the step that this spec describes.
     pub fn build(&self) -> Result<LearningRateSchedule, ScheduleError> {
         match self {
             Schedule::CreateLearningRateScheduler(spec) => spec.build(),
@@ -58,10 +58,10 @@ pub struct CreateLearningRateScheduler {
     /// Steps during which `linear_warmup` rises and the decays hold still.
     #[gin(default = 1000)]
     pub warmup_steps: i64,
-    /// What `decay_every` multiplies by; the slope per step of `linear_decay`.
+    /// Factor of `decay_every`; the slope per step of `linear_decay`.
     #[gin(default = 0.5)]
     pub decay_factor: f64,
-    /// How often `decay_every` decays, in steps.
+    /// Number of steps between the decays of `decay_every`.
     #[gin(default = 20_000)]
     pub steps_per_decay: i64,
     /// Length of one cycle of `cosine_decay`, in steps.
@@ -91,11 +91,11 @@ impl Default for CreateLearningRateScheduler {
     }
 }
 
-/// Its name in messages.
+/// The scheduler's name in messages.
 const SCHEDULER: &str = "create_learning_rate_scheduler";
 
 impl CreateLearningRateScheduler {
-    /// Checks the periods that the factors divide by.
+    /// Checks the periods by which the factors divide.
     ///
     /// # Errors
     /// A negative `base_learning_rate` or `warmup_steps`, or a period of zero or less that a factor uses.
@@ -132,7 +132,7 @@ pub struct ScheduleError {
     pub param: &'static str,
     /// Its value.
     pub found: f64,
-    /// The least value that has a meaning.
+    /// The smallest valid value.
     pub least: i64,
 }
 

@@ -44,7 +44,7 @@ fn product(spec: &CreateLearningRateScheduler, step: i64) -> f32 {
     rate.float32().max(spec.min_learning_rate as f32)
 }
 
-/// What has been multiplied so far.
+/// The product of the factors so far.
 #[derive(Clone, Copy)]
 enum Product {
     /// A Python float, double precision.
@@ -78,10 +78,10 @@ impl Product {
 }
 
 impl Factor {
-    /// Multiplies this factor into `rate`. Each operation rounds where JAX's rounds.
+    /// Multiplies `rate` by this factor. Each operation rounds like JAX's.
     fn apply(self, rate: Product, spec: &CreateLearningRateScheduler, step: i64) -> Product {
         let base = spec.base_learning_rate;
-        // T5X yields NaN or infinity at step 0 without warm-up; the limit is meant. `f32::min`
+        // T5X returns NaN or infinity at step 0 without warm-up; here it is the limit. `f32::min`
         // drops the NaN of 0/0, and a decay starts at step 1.
         let warmup = spec.warmup_steps as f32;
         let risen = step as f32 / warmup;

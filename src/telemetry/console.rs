@@ -10,20 +10,20 @@ use indicatif::ProgressBar;
 struct Console {
     /// The live line, if one is shown.
     bar: Option<ProgressBar>,
-    /// What has been said by the `_once` functions.
+    /// Texts printed by the `_once` functions.
     said: BTreeSet<String>,
     verbosity: Verbosity,
 }
 
-/// How much the user wants to be told.
+/// Amount of output that the user wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verbosity {
     /// Warnings and errors only: no notices, no progress.
     Quiet,
-    /// What a run is worth telling.
+    /// Also notices and progress of a run.
     #[default]
     Normal,
-    /// Also which files are read and which programs are started.
+    /// Also the files that are read and the programs that are started.
     Verbose,
 }
 
@@ -31,31 +31,31 @@ static CONSOLE: Mutex<Console> =
     Mutex::new(Console { bar: None, said: BTreeSet::new(), verbosity: Verbosity::Normal });
 
 fn console() -> MutexGuard<'static, Console> {
-    // A thread that panicked while printing left nothing half done that matters here.
+    // A thread that panicked while printing left no relevant state incomplete.
     CONSOLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets how much this process tells from now on.
+/// Sets the amount of output of this process from now on.
 pub fn set_verbosity(verbosity: Verbosity) {
     console().verbosity = verbosity;
 }
 
-/// Tells a detail, which only those see who asked for more.
+/// Prints a detail, which users see only if they asked for more output.
 pub fn detail(text: &str) {
     say(Verbosity::Verbose, text);
 }
 
-/// As [`detail`], the first time this text is given.
+/// Does the same as [`detail`], but only the first time for each text.
 pub fn detail_once(text: &str) {
     say_once(Verbosity::Verbose, text);
 }
 
-/// Tells the user something worth knowing: one line, lower case, no full stop.
+/// Prints useful information: one line, lower case, no full stop.
 pub fn notice(text: &str) {
     say(Verbosity::Normal, text);
 }
 
-/// Names as a line may hold them: the first `most`, quoted, and how many more there are.
+/// Formats names for a line: the first `most`, quoted, and the number of further ones.
 pub fn quoted_names<Name: Display>(names: &[Name], most: usize) -> String {
     let first = names.iter().take(most).map(|name| format!("`{name}`"));
     let first = first.collect::<Vec<_>>().join(", ");
@@ -65,17 +65,17 @@ pub fn quoted_names<Name: Display>(names: &[Name], most: usize) -> String {
     }
 }
 
-/// Tells the user of something that is probably not what was meant.
+/// Warns the user of something that is probably unintended.
 pub fn warn(text: &str) {
     say(Verbosity::Quiet, &format!("warning: {text}"));
 }
 
-/// As [`notice`], the first time this text is given.
+/// Does the same as [`notice`], but only the first time for each text.
 pub fn notice_once(text: &str) {
     say_once(Verbosity::Normal, text);
 }
 
-/// As [`warn`], the first time this text is given.
+/// Does the same as [`warn`], but only the first time for each text.
 pub fn warn_once(text: &str) {
     say_once(Verbosity::Quiet, &format!("warning: {text}"));
 }
@@ -90,7 +90,7 @@ pub(super) fn shows_progress() -> bool {
     console().verbosity > Verbosity::Quiet
 }
 
-/// Says a line to those who want to be told at least `least`.
+/// Prints a line if the verbosity is at least `least`.
 fn say(least: Verbosity, text: &str) {
     print(&console(), least, text);
 }

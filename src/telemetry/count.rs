@@ -1,4 +1,4 @@
-//! How far work on a stream of unknown length is: a count and its rate.
+//! The progress of work on a stream of unknown length: a count and its rate.
 
 use std::time::{Duration, Instant};
 
@@ -8,23 +8,23 @@ use super::console;
 use super::progress::{duration, thousands};
 use super::terminal::live;
 
-/// A plain line comes after so long.
+/// The time between plain lines.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Shows how many of something are done, how many a second, and the time left where the share that is
-/// done is known. Dropping it leaves the last state on the screen.
+/// Shows a count, its rate per second, and the time left if the completed share is known. Dropping
+/// it leaves the last state on the screen.
 pub struct Count {
     name: String,
     total: Option<u64>,
     start: Instant,
-    /// What was done when it started, which a resumed run did not do itself.
+    /// The state at the start, which a resumed run did not reach itself.
     first: Option<Done>,
-    /// `None` where standard error is no terminal.
+    /// `None` if standard error is not a terminal.
     bar: Option<ProgressBar>,
     printed: Instant,
 }
 
-/// How far work is.
+/// The state of the work.
 #[derive(Clone, Copy)]
 struct Done {
     count: u64,
@@ -32,7 +32,7 @@ struct Done {
 }
 
 impl Count {
-    /// Of so many, where that is known; `name` begins the line.
+    /// Creates a count up to `total`, if that is known; `name` begins the line.
     pub fn new(name: &str, total: Option<u64>) -> Self {
         let style = ProgressStyle::with_template("{spinner} {wide_msg}").expect("well formed");
         let target = || ProgressDrawTarget::stderr_with_hz(5);
@@ -42,13 +42,14 @@ impl Count {
         Self { name: name.to_string(), total, start: now, first: None, bar, printed: now }
     }
 
-    /// Shows that so many are done. The first call tells where this run began.
+    /// Shows a new count. The first call sets the state at which this run began.
     pub fn set(&mut self, count: u64) {
         let share = self.total.map(|total| count as f64 / total.max(1) as f64);
         self.set_share(count, share);
     }
 
-    /// The same with the share from 0 to 1 that is done, where only that is known of the whole.
+    /// Does the same with the completed share, from 0 to 1, if only the share of the whole is
+    /// known.
     pub fn set_share(&mut self, count: u64, share: Option<f64>) {
         let done = Done { count, share };
         let first = *self.first.get_or_insert(done);
@@ -85,7 +86,7 @@ fn line(name: &str, done: Done, first: Done, seconds: f64, total: Option<u64>) -
     if total.is_none() {
         line += &format!(" · {:.0}%", 100.0 * share);
     }
-    // A position that was not told at first is taken for the beginning.
+    // Without a share at first, the beginning is assumed.
     let new = share - first.share.unwrap_or(0.0);
     if new > 0.0 {
         line += &format!(" · {} left", duration((1.0 - share).max(0.0) * seconds / new));
@@ -104,7 +105,7 @@ mod tests {
             assert_eq!(line("a", at, first, seconds, None), expected);
         };
         check(done(5_000, None), done(4_000, None), 2.0, "a: 5,000 · 500/s");
-        // Half was done before, so a quarter took two seconds.
+        // Half was done before this run, so a quarter took two seconds.
         let (at, first) = (done(500, Some(0.75)), done(100, Some(0.5)));
         check(at, first, 2.0, "a: 500 · 200/s · 75% · 2s left");
         check(done(0, Some(0.0)), done(0, Some(0.0)), 0.0, "a: 0 · 0%");

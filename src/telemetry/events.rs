@@ -1,7 +1,7 @@
 //! TensorBoard event files.
 //!
-//! The record framing is `tensorboard-rs`'s; the events are made here, since its own writer panics
-//! when a disk is full, has no texts and forgets what an interrupted run left behind.
+//! The record framing is `tensorboard-rs`'s. The events are made here, because its own writer
+//! panics when a disk is full, has no texts and does not replace the events of an interrupted run.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,19 +23,20 @@ use crate::storage::{GrowingFile, Path, Process, StorageError, Unsent};
 /// Writes one TensorBoard run: a directory of event files.
 ///
 /// The file is created at the first write. An error is reported once, and the next write tries
-/// again with a new file, so a disk that was full for a while costs only what fell into that time. In
-/// a store the file is sent from time to time, and at the end.
+/// again with a new file, so a disk that was full for a while loses only the events of that time.
+/// In a store the file is uploaded from time to time, and at the end.
 pub struct EventWriter {
     dir: Path,
     first_step: Option<i64>,
     file: Option<GrowingFile>,
-    /// What was told last of events that are lost.
+    /// The last reported error about lost events.
     failure: Option<StorageError>,
 }
 
 impl EventWriter {
-    /// A writer of a run that starts or resumes at `first_step`: TensorBoard drops what an interrupted
-    /// predecessor wrote for later steps. Without one, for steps in any order, nothing is dropped.
+    /// Creates a writer for a run that starts or resumes at `first_step`: TensorBoard drops the
+    /// events of an interrupted predecessor for later steps. Without one, for steps in any order,
+    /// nothing is dropped.
     pub fn new(dir: Path, first_step: Option<i64>) -> Self {
         Self { dir, first_step, file: None, failure: None }
     }
@@ -72,11 +73,11 @@ impl EventWriter {
         self.summary(step, vec![value]);
     }
 
-    /// Sees to it that what was written is there, whatever happens to this process. In a store, where the
-    /// system's cache does not do that, what is written next begins another file.
+    /// Ensures that everything written is stored durably. In a store, where the system's cache does
+    /// not ensure that, the next write begins another file.
     ///
     /// # Errors
-    /// Something of it is lost since this was asked last.
+    /// A part of it was lost since the last call.
     pub fn settle(&mut self) -> Result<(), StorageError> {
         if !self.dir.is_on_disk() {
             self.finish();
@@ -98,7 +99,7 @@ impl EventWriter {
         let mut event = event_at(step);
         event.set_summary(summary);
         if let Err(error) = self.write(&event) {
-            // What is half written would make the rest of the file unreadable.
+            // A partly written event would make the rest of the file unreadable.
             self.file = None;
             self.warn(error);
         }
@@ -137,7 +138,8 @@ impl Drop for EventWriter {
     }
 }
 
-/// Creates an event file whose first records say what it is and which steps it supersedes, if any.
+/// Creates an event file whose first records contain the version and the steps that it supersedes,
+/// if any.
 fn start(dir: &Path, first_step: Option<i64>) -> io::Result<GrowingFile> {
     dir.create_dir_all()?;
     let mut file = dir.join(&new_name()).grow()?;
@@ -150,14 +152,15 @@ fn start(dir: &Path, first_step: Option<i64>) -> io::Result<GrowingFile> {
         let mut restart = event_at(first_step + 1);
         restart.set_session_log(session);
         let restart = record(&restart)?;
-        // TensorBoard takes the first start in a directory for the beginning of all and purges at
-        // later ones; files of T5X have none. So each file of ours has two.
+        // TensorBoard ignores the first start in a directory and purges events at
+        // later ones; files of T5X have none. So each of Gimlet's files has two.
         file.append(&[restart.clone(), restart].concat())?;
     }
     Ok(file)
 }
 
-/// A new file of the name that TensorBoard looks for; it reads them in the order of their names.
+/// Returns a new file name of the form that TensorBoard looks for; it reads files in the order of
+/// names.
 fn new_name() -> String {
     static FILES: AtomicUsize = AtomicUsize::new(0);
     let seconds = now() as u64;
@@ -167,7 +170,7 @@ fn new_name() -> String {
     format!("events.out.tfevents.{seconds:010}.{host}.{pid}.{file:04}")
 }
 
-/// An event as files hold it.
+/// Encodes an event for the file.
 fn record(event: &Event) -> io::Result<Vec<u8>> {
     let mut framed = Vec::new();
     let bytes = event.write_to_bytes().map_err(io::Error::other)?;
@@ -187,8 +190,8 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }
 
-/// A printed gin configuration as Markdown: comments become headings, the rest code, as
-/// gin-config's `markdown` does it.
+/// Converts a printed gin configuration to Markdown: comments become headings, the rest code, as in
+/// gin-config's `markdown`.
 pub fn config_markdown(config: &str) -> String {
     let lines = config.lines().map(|line| match line.strip_prefix('#') {
         None => format!("    {line}"),
@@ -209,7 +212,7 @@ pub fn config_markdown(config: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Every event in the directory, files in the order of their names, checksums verified.
+    /// Returns every event in the directory, files in the order of their names, checksums verified.
     fn read(dir: &Path) -> Vec<Event> {
         let files = dir.list().unwrap();
         files.iter().flat_map(|file| read_records(&file.read().unwrap())).collect()
@@ -240,7 +243,7 @@ mod tests {
         events
     }
 
-    /// `(step, tag, value)` of every scalar that TensorBoard would show after its purges.
+    /// Returns `(step, tag, value)` of every scalar that TensorBoard would show after its purges.
     fn shown(events: &[Event]) -> Vec<(i64, String, f32)> {
         let mut shown: Vec<(i64, String, f32)> = Vec::new();
         let mut started = false;

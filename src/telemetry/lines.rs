@@ -1,7 +1,7 @@
 //! Metrics as JSON lines, which scripts read: `{"step": 100, "loss": 2.5, ...}`, one line for each step.
 //!
-//! They hold what the event files beside them hold. A resumed run drops the lines of later steps than the
-//! one it goes on from, so that each step stands there once, in order.
+//! They contain the same as the event files beside them. A resumed run drops the lines of steps
+//! later than the one from which it continues, so that each step appears once, in order.
 
 use serde_json::{Map, Value, json};
 
@@ -11,13 +11,13 @@ use crate::storage::{GrowingFile, Path, StorageError, Unsent};
 /// Writes one file of metrics. An error is reported once, and the next write tries again.
 pub struct MetricLines {
     path: Path,
-    /// The newest step that is written or, at first, that an earlier process may have written.
+    /// The newest step that is written or, at first, one that an earlier process may have written.
     newest: i64,
     file: Option<GrowingFile>,
     last: Option<Line>,
 }
 
-/// A line, which numbers of the same step are added to.
+/// A line, to which numbers of the same step are added.
 struct Line {
     step: i64,
     /// The step and the metrics.
@@ -39,8 +39,8 @@ impl Line {
 }
 
 impl MetricLines {
-    /// The file of a run that starts or resumes at `first_step`: later lines of an earlier process are dropped
-    /// with the first write.
+    /// Creates the file of a run that starts or resumes at `first_step`: the first write drops
+    /// later lines of an earlier process.
     pub fn new(path: Path, first_step: i64) -> Self {
         Self { path, newest: first_step, file: None, last: None }
     }
@@ -51,13 +51,13 @@ impl MetricLines {
         step: i64,
         scalars: impl IntoIterator<Item = (T, f64)>,
     ) {
-        // What is not a number is `null`.
+        // NaN and infinite values become `null`.
         let metrics = scalars.into_iter().map(|(tag, number)| (tag.into(), json!(number)));
         let written = self.write(step, metrics.collect());
         if written.is_err() {
             self.file = None;
         }
-        // A store that refuses them is asked again later.
+        // A store that refuses the lines is asked again later.
         let refused = self.file.as_ref().and_then(GrowingFile::failure);
         if let Some(error) = written.err().or(refused) {
             warn_once(&format!("cannot write metrics to {}: {error}", self.path));
@@ -84,7 +84,8 @@ impl MetricLines {
         Ok(())
     }
 
-    /// Opens the file with the lines that stay. What a process that was killed has half written goes.
+    /// Opens the file with the remaining lines. Drops a line that a killed process has partly
+    /// written.
     fn open(&mut self) -> Result<(), StorageError> {
         let earlier = match self.path.read() {
             Err(error) if error.is_not_found() => Vec::new(),
@@ -105,7 +106,7 @@ impl MetricLines {
     }
 }
 
-/// A store that refused the last lines is told of at the end.
+/// Reports a store that refused the last lines.
 impl Drop for MetricLines {
     fn drop(&mut self) {
         if let Some(Err(error)) = self.file.take().map(GrowingFile::finish) {
@@ -176,7 +177,7 @@ mod tests {
         );
     }
 
-    /// Nothing is lost before the run writes.
+    /// Checks that nothing is lost before the run writes.
     fn check_starts(path: &Path, whole: &str) {
         assert!(path.read_to_string().unwrap().starts_with(whole));
     }

@@ -1,6 +1,6 @@
-//! What a run tells its user: TensorBoard events, progress on the terminal, notices.
+//! The output of a run for its user: TensorBoard events, progress on the terminal, notices.
 //!
-//! Telemetry never ends a run. What cannot be written is reported once, and the run goes on.
+//! Telemetry never ends a run. A failed write is reported once, and the run continues.
 //!
 //! ```no_run
 //! use gimlet::storage::Path;

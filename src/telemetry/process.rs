@@ -1,24 +1,24 @@
-//! What this process has taken of the machine so far, as the system counts it.
+//! The machine's resources that this process has used so far, as the system counts them.
 
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
-/// Seconds that all threads have computed, which a busy machine lengthens less than the clock's.
+/// Returns the CPU seconds of all threads, which a busy machine increases less than the clock's.
 pub fn cpu_seconds() -> f64 {
     let usage = usage();
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// The most memory that the process has held at once.
+/// Returns the peak memory of the process.
 pub fn peak_resident_bytes() -> u64 {
-    // Kilobytes everywhere but on macOS.
+    // Kilobytes everywhere except on macOS.
     let unit = if cfg!(target_os = "macos") { 1 } else { 1024 };
     usage().ru_maxrss as u64 * unit
 }
 
-/// Bytes that the process has read, of files on disk or in the page cache; `None` where the system does
-/// not count them.
+/// Returns the bytes that the process has read, from files on disk or in the page cache; `None` if
+/// the system does not count them.
 pub fn read_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/io").ok()?;
     text.lines().find_map(|line| line.strip_prefix("rchar: "))?.trim().parse().ok()
@@ -26,24 +26,24 @@ pub fn read_bytes() -> Option<u64> {
 
 fn usage() -> libc::rusage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: `getrusage` fills in the struct that it is given, for which zeros are values too.
+    // SAFETY: `getrusage` fills in the given struct, for which zeros are valid values too.
     unsafe {
         libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()
     }
 }
 
-/// How long each of some repetitions took.
+/// The durations of some repetitions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Laps {
-    /// By the clock.
+    /// Seconds of the clock.
     pub seconds: Vec<f64>,
-    /// Of all threads.
+    /// CPU seconds of all threads.
     pub cpu_seconds: Vec<f64>,
 }
 
 impl Laps {
-    /// Does one more.
+    /// Runs and times one more repetition.
     pub fn time<R>(&mut self, body: impl FnOnce() -> R) -> R {
         let (start, cpu) = (Instant::now(), cpu_seconds());
         let result = body();
@@ -52,17 +52,17 @@ impl Laps {
         result
     }
 
-    /// All of them together.
+    /// Returns the sum of all.
     pub fn total(&self) -> f64 {
         self.seconds.iter().sum()
     }
 
-    /// The shortest; not a number if there is none.
+    /// Returns the shortest; NaN if there is none.
     pub fn best(&self) -> f64 {
         self.seconds.iter().copied().fold(f64::NAN, f64::min)
     }
 
-    /// The one in the middle, or the mean of the two there; not a number if there is none.
+    /// Returns the median, the mean of the middle two for an even number; NaN if there is none.
     pub fn median(&self) -> f64 {
         let mut sorted = self.seconds.clone();
         sorted.sort_by(f64::total_cmp);

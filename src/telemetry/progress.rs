@@ -1,4 +1,4 @@
-//! How far the training is: a live line on a terminal, plain lines elsewhere.
+//! The progress of the training: a live line on a terminal, plain lines elsewhere.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::console;
 use super::terminal::live;
 
-/// What the progress line says.
+/// The content of the progress line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Status {
     /// Updates made since step 0.
@@ -28,14 +28,14 @@ pub struct Progress {
     total_steps: u64,
     status: Status,
     clock: Clock,
-    /// `None` where standard error is no terminal.
+    /// `None` if standard error is not a terminal.
     bar: Option<ProgressBar>,
-    /// When the last plain line was printed.
+    /// Time of the last plain line.
     printed: Option<Instant>,
 }
 
 impl Progress {
-    /// The progress of a run from `first_step` to `total_steps`.
+    /// Creates the progress of a run from `first_step` to `total_steps`.
     pub fn new(first_step: u64, total_steps: u64) -> Self {
         let status = Status { step: first_step, ..Status::default() };
         let bar = live().then(|| bar(first_step, total_steps));
@@ -44,8 +44,8 @@ impl Progress {
         Self { total_steps, status, clock, bar, printed: None }
     }
 
-    /// Notes that `step` updates are made. Cheap; call it after every one. `status` is what is known of those
-    /// that no statistics have told of yet.
+    /// Notes that `step` updates are made. Cheap; call it after every one. `status` returns the
+    /// status of steps that are not in the statistics yet.
     pub fn step(&mut self, step: u64, status: impl FnOnce() -> Status) {
         let now = Instant::now();
         self.status.step = step;
@@ -58,14 +58,14 @@ impl Progress {
         }
     }
 
-    /// Whether a plain line is due that shows that the run lives: without statistics for so long.
+    /// Whether a plain line is due as a sign of life, after so long without statistics.
     fn was_silent(&self, now: Instant) -> bool {
         const SILENCE: Duration = Duration::from_secs(30);
         now - self.printed.unwrap_or(self.clock.start) >= SILENCE
     }
 
-    /// Shows new statistics. Plain lines come at most every five seconds, but the first and the
-    /// last always.
+    /// Shows new statistics. Plain lines come at most every five seconds, except the first and the
+    /// last.
     pub fn report(&mut self, status: Status) {
         const INTERVAL: Duration = Duration::from_secs(5);
         let now = Instant::now();
@@ -118,7 +118,7 @@ fn bar(first_step: u64, total_steps: u64) -> ProgressBar {
     bar.with_position(first_step)
 }
 
-/// ` · loss 2.31 · ...`, what is known of it.
+/// Formats the known parts: ` · loss 2.31 · ...`.
 fn details(status: &Status, seconds_left: Option<f64>) -> String {
     let mut out = String::new();
     let mut add = |text: String| {
@@ -142,7 +142,7 @@ fn details(status: &Status, seconds_left: Option<f64>) -> String {
     out
 }
 
-/// `12,345`.
+/// Formats a number as `12,345`.
 pub fn thousands(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut out = String::new();
@@ -155,7 +155,7 @@ pub fn thousands(number: f64) -> String {
     out
 }
 
-/// The two largest units: `3d 4h`, `12m 5s`, `9s`.
+/// Formats a duration in the two largest units: `3d 4h`, `12m 5s`, `9s`.
 pub fn duration(seconds: f64) -> String {
     let seconds = seconds.round() as u64;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -167,7 +167,7 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// How long a step takes, of late.
+/// The recent duration of a step.
 struct Clock {
     start: Instant,
     first_step: u64,
@@ -189,7 +189,7 @@ impl Clock {
         }
         let steps = (step - last_step) as f64;
         let seconds = (now - last_time).as_secs_f64() / steps;
-        // The first steps count fully, later ones fade over some thirty.
+        // The first steps have full weight, later ones fade over about thirty.
         let weight = (steps / 30.0).max(1.0 / (step - self.first_step) as f64).min(1.0);
         let average = self.seconds_per_step.unwrap_or(seconds);
         self.seconds_per_step = Some(average + weight * (seconds - average));

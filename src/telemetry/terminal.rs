@@ -1,4 +1,5 @@
-//! What a stream can show: colours, and lines that redraw themselves. Every part of the program asks here.
+//! The capabilities of a stream: colours, and lines that redraw themselves. Every part of the
+//! program asks here.
 
 use std::env;
 use std::ffi::OsString;
@@ -6,7 +7,7 @@ use std::io::{self, IsTerminal};
 
 use super::console;
 
-/// Whether what is written to a stream is coloured. The variables NO_COLOR (no-color.org), CLICOLOR_FORCE and
+/// Whether output to a stream is coloured. The variables NO_COLOR (no-color.org), CLICOLOR_FORCE and
 /// CLICOLOR (bixense.com/clicolors) decide in this order; else a terminal shows colours unless TERM is `dumb`.
 pub fn colors(stream: &impl IsTerminal) -> bool {
     wants_colors(stream.is_terminal(), |name| env::var_os(name))

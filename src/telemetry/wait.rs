@@ -1,5 +1,5 @@
-//! Work without a progress line of its own: where it takes longer than two seconds, the user is told what
-//! it is and how far.
+//! Work without a progress line of its own: after two seconds, the user gets messages about it and
+//! its progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use super::console;
 use crate::storage;
 
-/// What work may take without a word.
+/// The duration of work without a message.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The time between two words.
+/// The time between two messages.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Tells of work from a thread of its own, as the one that works may be waiting. Dropping it is the end of
-/// the work.
+/// Reports work from a separate thread, because the working thread may be blocked. Dropping it
+/// means the end of the work.
 ///
 /// ```
 /// use gimlet::telemetry::Wait;
@@ -26,26 +26,28 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// ```
 pub struct Wait {
     shared: Arc<Shared>,
-    /// Nothing is sent: the teller sees that it is dropped.
+    /// Nothing is sent: the thread notices that the sender is dropped.
     ending: Option<Sender<()>>,
     teller: Option<JoinHandle<()>>,
 }
 
 struct Shared {
     what: String,
-    /// Bytes, where progress is measured in them.
+    /// Number of bytes, if progress is measured in them.
     total: Option<u64>,
     done: Arc<AtomicU64>,
     start: Instant,
 }
 
 impl Wait {
-    /// Work that begins now; `what` begins the line. `total` is its bytes, where these are counted.
+    /// Starts reporting work; `what` begins the line. `total` is the number of its bytes, if they
+    /// are counted.
     pub fn new(what: &str, total: Option<u64>) -> Self {
         Self::start(what, (total, Arc::default()), PATIENCE, console::notice)
     }
 
-    /// Work of another thread, of `total` bytes, which counts what is done.
+    /// Starts reporting work of another thread, of `total` bytes, which counts its progress in
+    /// `done`.
     pub fn of(what: &str, total: u64, done: Arc<AtomicU64>) -> Self {
         Self::start(what, (Some(total), done), PATIENCE, console::notice)
     }
@@ -66,7 +68,7 @@ impl Wait {
         let (ending, end) = channel();
         let theirs = shared.clone();
         let teller = std::thread::Builder::new().name("wait".to_string());
-        // Without a thread the work goes on, and nobody is told.
+        // Without a thread the work continues without messages.
         let teller = teller.spawn(move || theirs.tell(patience, &end, &tell)).ok();
         Self { shared, ending: Some(ending), teller }
     }
@@ -76,7 +78,7 @@ impl Drop for Wait {
     fn drop(&mut self) {
         drop(self.ending.take());
         if let Some(teller) = self.teller.take() {
-            // Then no word comes after the end.
+            // This ensures that no message comes after the end.
             let _ = teller.join();
         }
     }

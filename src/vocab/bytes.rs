@@ -50,7 +50,7 @@ impl Vocabulary for ByteVocabulary {
         }
     }
 
-    /// Special ids and ids out of range vanish, and so do bytes that form no character.
+    /// Removes special ids and ids out of range, and bytes that form no character.
     fn decode_clean(&self, ids: &[i32]) -> String {
         let byte = |&id: &i32| u8::try_from(id.checked_sub(NUM_SPECIAL as i32)?).ok();
         let bytes: Vec<u8> = ids.iter().filter_map(byte).collect();

@@ -6,11 +6,11 @@ use super::Vocabulary;
 use super::spec::{FullCodepointVocabulary, PartialCodepointVocabulary};
 
 const LARGEST: usize = 0x10ffff;
-/// Characters of the private use area that stand for EOS and unknown.
+/// Characters of the private use area for EOS and unknown.
 const EOS: u32 = 0xe005;
 const UNKNOWN: u32 = 0xe004;
 
-/// What people see of ids that are no character.
+/// Returns the displayed character of an id, with a replacement for ids that are no character.
 fn character(codepoint: u32) -> char {
     char::from_u32(codepoint).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
@@ -44,7 +44,7 @@ impl Vocabulary for FullCodepointVocabulary {
         ids.extend(text.chars().map(|c| c as i32));
     }
 
-    /// Ids that are no character become U+FFFD; SeqIO fails at them.
+    /// Replaces ids that are no character by U+FFFD; SeqIO fails on them.
     fn decode_clean(&self, ids: &[i32]) -> String {
         let known = ids.iter().filter(|&&id| id != EOS as i32);
         known.map(|&id| character(u32::try_from(id).unwrap_or(u32::MAX))).collect()
@@ -67,7 +67,7 @@ pub(super) struct PartialCodepoints {
 }
 
 impl PartialCodepoints {
-    /// Gives the characters their ids, each the first time it is named.
+    /// Numbers the characters, each at its first occurrence.
     pub(super) fn new(spec: &PartialCodepointVocabulary) -> Self {
         let mut out =
             Self { ids: HashMap::new(), codepoints: Vec::new(), extra_ids: spec.extra_ids };
@@ -134,7 +134,7 @@ impl Vocabulary for PartialCodepoints {
 mod tests {
     use super::*;
 
-    // What seqio 0.0.20 gives for the same calls.
+    // The results of seqio 0.0.20 for the same calls.
     #[test]
     fn all_characters_are_ids() {
         let all = FullCodepointVocabulary { extra_ids: 0 };

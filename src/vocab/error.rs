@@ -1,4 +1,4 @@
-//! Why a vocabulary cannot be built.
+//! The reasons why a vocabulary cannot be built.
 
 use crate::storage::StorageError;
 
@@ -8,32 +8,32 @@ pub enum VocabError {
     /// The model file cannot be read.
     #[error("cannot read the vocabulary: {0}")]
     Storage(#[from] StorageError),
-    /// The file is no SentencePiece model, or not one that takes these extra ids.
+    /// The file is not a SentencePiece model, or does not accept these extra ids.
     #[error("`{path}` is not a usable SentencePiece model: {reason}")]
     Model {
         /// The file as the user named it.
         path: String,
-        /// What is wrong with it, and the remedy.
+        /// The error in it, and the remedy.
         reason: String,
     },
-    /// The file is no list of pieces.
+    /// The file is not a list of pieces.
     #[error("`{path}` is not a usable WordPiece vocabulary: {reason}")]
     WordPiece {
         /// The file as the user named it.
         path: String,
-        /// What is wrong with it, and the remedy.
+        /// The error in it, and the remedy.
         reason: String,
     },
-    /// The trainer makes no model of the options and the text.
+    /// The trainer cannot make a model from the options and the text.
     #[error("SentencePiece's trainer: {reason}")]
     Training {
-        /// What it says.
+        /// Its message.
         reason: String,
     },
 }
 
 impl VocabError {
-    /// Whether the user's command is wrong rather than the world: exit status 2 instead of 1.
+    /// Whether the user's command is wrong, and not the system: exit status 2 instead of 1.
     pub fn is_users(&self) -> bool {
         match self {
             Self::Storage(error) => error.is_users(),

@@ -1,4 +1,4 @@
-//! From a spec to a vocabulary; a model file is read once per process.
+//! Builds vocabularies from specs; a model file is read once per process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -14,7 +14,7 @@ type Loaded = Mutex<HashMap<VocabularySpec, Arc<dyn Vocabulary>>>;
 static LOADED: LazyLock<Loaded> = LazyLock::new(Loaded::default);
 
 impl VocabularySpec {
-    /// The vocabulary. Equal specs share one, so that a large model is in memory once.
+    /// Returns the vocabulary. Equal specs share one, so that a large model is in memory once.
     pub fn build(&self) -> Result<Arc<dyn Vocabulary>, VocabError> {
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(vocabulary) = loaded.get(self) {
@@ -32,11 +32,11 @@ impl VocabularySpec {
         loaded.insert(self.clone(), vocabulary.clone());
         Ok(vocabulary)
     }
-    /// Whether both are one vocabulary. Files at two paths are compared by what they hold, as SeqIO does it:
-    /// the tasks of a mixture may each bring their copy.
+    /// Whether both are the same vocabulary. Files at two paths are compared by content, as in
+    /// SeqIO: the tasks of a mixture may each have their own copy.
     ///
     /// # Errors
-    /// A file that decides cannot be read.
+    /// A file needed for the comparison cannot be read.
     pub fn is_same_as(&self, other: &Self) -> Result<bool, VocabError> {
         let files_decide = match (self, other) {
             _ if self == other => return Ok(true),

@@ -1,7 +1,7 @@
 //! L1: token vocabularies (SentencePiece, WordPiece, bytes, characters, lists) behind one interface.
 //!
-//! [`VocabularySpec`] is what gin names; [`VocabularySpec::build`] opens the model file and yields
-//! an `Arc<dyn Vocabulary>`. Ids follow SeqIO: 0 pads, and extra ids (sentinels) stand at the end.
+//! Gin names a [`VocabularySpec`]; [`VocabularySpec::build`] opens the model file and returns
+//! an `Arc<dyn Vocabulary>`. Ids follow SeqIO: 0 pads, and extra ids (sentinels) are at the end.
 
 mod bytes;
 mod codepoints;
@@ -26,9 +26,9 @@ pub use train::train_sentencepiece;
 /// The id that pads every vocabulary.
 pub const PAD_ID: i32 = 0;
 
-/// Text to ids and back, as SeqIO's `Vocabulary` does it.
+/// Converts text to ids and back, like SeqIO's `Vocabulary`.
 pub trait Vocabulary: Send + Sync + std::fmt::Debug {
-    /// How errors and logs name it, as `str(vocabulary)` in SeqIO.
+    /// Returns its name in errors and logs, as `str(vocabulary)` in SeqIO.
     fn name(&self) -> String;
 
     /// Number of ids, extra ids included.
@@ -37,21 +37,22 @@ pub trait Vocabulary: Send + Sync + std::fmt::Debug {
     /// Number of ids that decode to something other than the unknown piece.
     fn base_vocab_size(&self) -> usize;
 
-    /// Begin of sequence, where there is one.
+    /// Returns the id for the begin of a sequence, if there is one.
     fn bos_id(&self) -> Option<i32>;
 
-    /// End of sequence, where there is one.
+    /// Returns the id for the end of a sequence, if there is one.
     fn eos_id(&self) -> Option<i32>;
 
-    /// What stands for everything that the vocabulary lacks.
+    /// Returns the id for everything that the vocabulary does not have.
     fn unk_id(&self) -> Option<i32>;
 
-    /// Whether examples hold ids already and text cannot be encoded.
+    /// Whether examples contain ids already and text cannot be encoded.
     fn takes_ids(&self) -> bool {
         false
     }
 
-    /// What was read of a file, by which vocabularies of two files are compared; `None` where there is none.
+    /// Returns the content by which vocabularies of two files are compared; `None` for vocabularies
+    /// without a file.
     fn content(&self) -> Option<Vec<u8>> {
         None
     }
@@ -62,7 +63,7 @@ pub trait Vocabulary: Send + Sync + std::fmt::Debug {
     /// The text of ids that are in range and end at the first EOS.
     fn decode_clean(&self, ids: &[i32]) -> String;
 
-    /// How people see one id: the piece it stands for.
+    /// Returns the displayed piece of one id.
     fn piece(&self, id: i32) -> String {
         self.decode_clean(&[id])
     }
@@ -74,7 +75,8 @@ pub trait Vocabulary: Send + Sync + std::fmt::Debug {
         ids
     }
 
-    /// The text of `ids` up through the first EOS. Ids beyond the base vocabulary become unknown.
+    /// Returns the text of `ids` up to and including the first EOS. Ids beyond the base vocabulary
+    /// become unknown.
     fn decode(&self, ids: &[i32]) -> String {
         let base = i32::try_from(self.base_vocab_size()).unwrap_or(i32::MAX);
         let clean = |&id: &i32| match self.unk_id() {
@@ -89,7 +91,7 @@ pub trait Vocabulary: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// What people see where an id has no piece.
+/// Returns the displayed text of an id without a piece.
 fn no_piece(id: i32) -> String {
     format!("<no piece {id}>")
 }

@@ -33,7 +33,7 @@ impl Vocabulary for PassThroughVocabulary {
         true
     }
 
-    /// The inverse of decoding: decimal ids between spaces; other words have no id.
+    /// Inverts decoding: decimal ids between spaces; other words have no id.
     fn encode_into(&self, text: &str, ids: &mut Vec<i32>) {
         ids.extend(text.split_whitespace().filter_map(|word| word.parse::<i32>().ok()));
     }

@@ -1,4 +1,4 @@
-//! What gin says about vocabularies.
+//! The configurables of vocabularies.
 
 use crate::gin::Configurable;
 
@@ -35,8 +35,8 @@ pub enum VocabularySpec {
 pub struct SentencePieceVocabulary {
     /// Path of the `.model` file, in any storage.
     pub sentencepiece_model_file: String,
-    /// Sentinels `<extra_id_0>`, ... added after the model's own pieces. Models whose name says
-    /// `100extra` hold them already: leave this at 0 there.
+    /// Sentinels `<extra_id_0>`, ... added after the model's own pieces. Models with `100extra` in
+    /// their name contain them already: leave this at 0 there.
     #[gin(default = 0)]
     pub extra_ids: usize,
     /// Numbers the sentinels downwards, so that `<extra_id_0>` has the highest id, as span
@@ -106,19 +106,19 @@ pub struct PassThroughVocabulary {
 pub struct BertWordPieceVocabulary {
     /// Path of the `vocab.txt`, in any storage: one piece a line, whose id is its line from 0.
     pub vocab_lookup_table: String,
-    /// Begins the pieces that go on with a word.
+    /// Prefix of pieces that continue a word.
     #[gin(default = "##".to_string())]
     pub suffix_indicator: String,
     /// Longer words are unknown.
     #[gin(default = 100)]
     pub max_bytes_per_word: usize,
-    /// Pieces have no more characters, the indicator left out.
+    /// Greatest number of characters of a piece, without the indicator.
     #[gin(default = None)]
     pub max_chars_per_token: Option<usize>,
-    /// The piece that stands for unknown words; None leaves them outside the list.
+    /// The piece for unknown words; with None they have an id outside the list.
     #[gin(default = Some("[UNK]".to_string()))]
     pub unknown_token: Option<String>,
-    /// Takes single characters of a word for unknown instead of all of it.
+    /// Makes single characters of a word unknown instead of the whole word.
     #[gin(default = false)]
     pub split_unknown_characters: bool,
     /// Folds case and strips accents, as uncased models expect.
@@ -127,13 +127,13 @@ pub struct BertWordPieceVocabulary {
     /// Makes runs of spaces words of their own.
     #[gin(default = false)]
     pub keep_whitespace: bool,
-    /// Unicode form into which text is brought; `lower_case` brings its own.
+    /// Unicode form to which text is converted; `lower_case` has its own.
     #[gin(default = None)]
     pub normalization_form: Option<NormalizationForm>,
     /// Keeps words such as `[unused12]` whole.
     #[gin(default = false)]
     pub preserve_unused_token: bool,
-    /// The id that pads; rows are padded with 0, so no other is taken.
+    /// The id for padding; rows are padded with 0, so no other value is accepted.
     #[gin(default = 0)]
     pub pad_id: usize,
     /// The id of `[CLS]`.
@@ -145,7 +145,7 @@ pub struct BertWordPieceVocabulary {
 }
 
 impl BertWordPieceVocabulary {
-    /// A list of pieces with SeqIO's defaults for all else.
+    /// Creates a vocabulary from a list of pieces with SeqIO's defaults for everything else.
     pub fn of(vocab_lookup_table: &str) -> Self {
         Self {
             vocab_lookup_table: vocab_lookup_table.to_string(),

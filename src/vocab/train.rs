@@ -1,4 +1,4 @@
-//! Trains a SentencePiece model with the C++ trainer that the `sentencepiece` crate builds along.
+//! Trains a SentencePiece model with the C++ trainer that is built with the `sentencepiece` crate.
 
 use std::ffi::{CStr, CString, c_char};
 
@@ -14,11 +14,11 @@ unsafe extern "C" {
     ) -> bool;
 }
 
-/// Trains a model with options as `spm_train` names them, and writes `MODEL_PREFIX.model` and
+/// Trains a model with options named as for `spm_train`, and writes `MODEL_PREFIX.model` and
 /// `MODEL_PREFIX.vocab`.
 ///
 /// # Errors
-/// What the trainer says of the options or the text.
+/// The trainer's message about the options or the text.
 pub fn train_sentencepiece(options: &[(String, String)]) -> Result<(), VocabError> {
     let c_string = |text: &String| {
         CString::new(text.as_str())
@@ -32,7 +32,7 @@ pub fn train_sentencepiece(options: &[(String, String)]) -> Result<(), VocabErro
     let (name_pointers, value_pointers) = (pointers(&names), pointers(&values));
     let mut message = vec![0; 4096];
     // SAFETY: both arrays hold `options.len()` strings that outlive the call, and `message` has the
-    // room that is stated and is ended with a zero.
+    // stated size and gets a terminating zero.
     let is_trained = unsafe {
         gimlet_train_sentencepiece(
             name_pointers.as_ptr(),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::Vocabulary;
 use super::spec::UnigramVocabulary;
 
-/// A list of tokens, padding before it and unknown behind it.
+/// A list of tokens, with padding before it and unknown after it.
 #[derive(Debug)]
 pub(super) struct Unigrams {
     tokens: Vec<String>,
@@ -64,7 +64,7 @@ impl Vocabulary for Unigrams {
         }
     }
 
-    /// Tokens between spaces, however they were encoded.
+    /// Returns the tokens with spaces between them, independently of the way of encoding.
     fn decode_clean(&self, ids: &[i32]) -> String {
         let token = |&id: &i32| {
             let known = usize::try_from(id).ok().and_then(|id| self.tokens.get(id));
@@ -83,7 +83,7 @@ mod tests {
         Unigrams::new(&UnigramVocabulary { unigrams, split_on_space })
     }
 
-    // What seqio 0.0.20 gives for the same calls.
+    // The results of seqio 0.0.20 for the same calls.
     #[test]
     fn a_text_is_one_token_unless_it_is_split() {
         assert_eq!(unigrams(false).encode("the"), [1]);

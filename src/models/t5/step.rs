@@ -201,8 +201,8 @@ impl Position {
     }
 
     /// Stores the position's keys and values `[rows, 2, num_heads, head_dim]` in those of a layer,
-    /// `[rows, max_length, 2, num_heads, head_dim]`, and returns all to read, each `[rows,
-    /// num_heads, length, head_dim]`.
+    /// `[rows, max_length, 2, num_heads, head_dim]`, and returns all to read, each
+    /// `[rows, num_heads, length, head_dim]`.
     fn extend(&self, own: &Tensor, new: &Tensor) -> KeyValue {
         let filled = match self {
             Position::Counted(index) => {

@@ -9,8 +9,8 @@ use crate::nn::Joined;
 use crate::nn::autograd::custom_function;
 use crate::nn::profiler::{Part, part};
 
-/// Returns `gelu(gate) * linear`, elementwise, of `factors`, which are gate and linear: `[..,
-/// mlp]`, as each of them.
+/// Returns `gelu(gate) * linear`, elementwise, of `factors`, which are gate and linear:
+/// `[.., mlp]`, as each of them.
 pub fn gated_gelu(factors: &Joined) -> Tensor {
     let _part = part(Part::Elementwise);
     let read: Vec<&Tensor> = factors.wholes().iter().collect();

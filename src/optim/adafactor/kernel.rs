@@ -1,9 +1,10 @@
 //! Adafactor's update by `bridge/kernels/adafactor.cu`.
 //!
-//! Four launches for a matrix and one for a vector, instead of one for each operation of libtorch's. One call
-//! for a parameter rather than lists of them (`_foreach_*`), for two reasons: an update inside the backward
-//! pass has one gradient to work on, and lists would keep whole squares and updates of all parameters in
-//! memory between operations, where the kernel keeps sums.
+//! It launches four kernels for a matrix and one for a vector, instead of one for each operation of
+//! libtorch's. There is one call for each parameter rather than for lists of them (`_foreach_*`),
+//! for two reasons: an update inside the backward pass has only one gradient, and lists would keep
+//! whole squares and updates of all parameters in memory between operations, while the kernel keeps
+//! only sums.
 
 use std::ffi::CStr;
 
@@ -14,21 +15,22 @@ use crate::nn::fused::kernels;
 use crate::optim::optimizer::ParamState;
 use crate::optim::spec::{Factored, StateLayout};
 
-/// Few enough for one block of the device.
+/// The longest vector that one block of the device handles.
 const LONGEST_VECTOR: usize = 1 << 14;
 
 /// A call of a kernel.
 #[derive(Debug, PartialEq)]
 struct Call {
     name: &'static CStr,
-    /// Which arrays of the state follow gradient and parameter: the moment of a vector; of a matrix, those of
-    /// its rows and of its columns as they lie in memory.
+    /// The arrays of the state that follow gradient and parameter: the moment of a vector; for a
+    /// matrix, those of its rows and of its columns in memory order.
     moments: Vec<usize>,
     numbers: Vec<f64>,
 }
 
 impl Update {
-    /// Updates parameter and state by a kernel. False, and nothing has changed, where none does it.
+    /// Updates parameter and state by a kernel. Returns false, without a change, if no kernel can
+    /// do it.
     pub(super) fn apply_by_kernel(
         &self,
         param: &Tensor,
@@ -45,7 +47,7 @@ impl Update {
         true
     }
 
-    /// How to update a parameter of that size by a kernel, if one does it.
+    /// Returns the call that updates a parameter of that size by a kernel, if one can do it.
     fn call(&self, layout: &StateLayout, size: &[i64]) -> Option<Call> {
         let (spec, rank) = (&self.spec, size.len());
         let whole = (0..rank).eq(layout.averaged.iter().copied());
@@ -69,7 +71,7 @@ impl Update {
             return is_short.then_some(Call { name, moments: vec![V], numbers });
         };
         let ([row], [_], 2) = (&rows[..], &columns[..], rank) else { return None };
-        // The kernel's rows are those of memory; `v_row` is the moment that is divided by its mean.
+        // The kernel's rows are those in memory; `v_row` is the moment that is divided by its mean.
         let row_is_first = *row == 0;
         numbers.push(f64::from(u8::from(row_is_first)));
         let moments = if row_is_first { [V_ROW, V_COL] } else { [V_COL, V_ROW] };
@@ -83,7 +85,7 @@ mod tests {
     use crate::optim::spec::{Adafactor, ParamShape};
     use tch::{Device, Kind};
 
-    /// The formulas of the kernel, one after the other, for what it is called with.
+    /// Computes the formulas of the kernel, one after the other, for the arguments of its call.
     fn stand_in(call: &Call, tensors: &[Tensor]) {
         let [rate, decay, mixing, epsilon, scaled, least, greatest, threshold, kept, ..] =
             call.numbers[..]

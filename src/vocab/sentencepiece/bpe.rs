@@ -1,7 +1,7 @@
 //! Byte-pair encoding: neighbouring symbols are merged, the best pair first. Source: SentencePiece
 //! `bpe_model.cc`, without its dropout.
 //!
-//! Merges do not cross a space in nearly all models. There the words of a text are encoded one by
+//! one, and each thread remembers the ids of encoded words.
 //! one, and each thread remembers the ids of words that it has met.
 
 use std::cell::RefCell;
@@ -20,16 +20,16 @@ use super::word_cache::{WordCache, with_cache};
 pub(super) struct Bpe {
     pieces: Pieces,
     scores: Vec<f32>,
-    /// By id: pieces that serve to make others and are no result themselves.
+    /// By id: pieces that only serve to make others and are no result themselves.
     is_unused: Vec<bool>,
     user_defined: Arc<UserDefined>,
     unknown: Unknown,
     boundaries: Boundaries,
-    /// Under which threads remember its words.
+    /// The name under which threads remember its words.
     cache: WordCache,
 }
 
-/// Where no piece crosses between a space and another character.
+/// The boundaries between a space and another character that no piece crosses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Boundaries {
     before_space: bool,
@@ -40,7 +40,7 @@ impl Boundaries {
     fn new(model: &ModelProto<'_>) -> Self {
         let mut found = Self { before_space: true, after_space: true };
         for piece in &model.pieces {
-            // Whether a split of unused pieces is remembered depends on all of the text.
+            // Whether a split of unused pieces is remembered depends on the whole text.
             if piece.kind == PieceKind::Unused {
                 return Self { before_space: false, after_space: false };
             }
@@ -55,7 +55,7 @@ impl Boundaries {
         found
     }
 
-    /// The length of the first part of a text that may be encoded alone.
+    /// Returns the length of the first part of a text that may be encoded alone.
     fn first_part(self, text: &[u8]) -> usize {
         let Self { before_space, after_space } = self;
         if !before_space && !after_space {
@@ -85,7 +85,7 @@ struct Symbol {
     /// Neighbours; [`NONE`] at the ends.
     previous: u32,
     next: u32,
-    /// Where its text ends in the trie of pieces; [`NONE`] if no piece begins with it.
+    /// The node of its text in the trie of pieces; [`NONE`] if no piece begins with it.
     node: u32,
     is_frozen: bool,
 }
@@ -98,19 +98,19 @@ impl Symbol {
     }
 }
 
-/// Two neighbours that make a piece.
+/// Two neighbours that form a piece.
 #[derive(Clone, Copy)]
 struct Pair {
     score: f32,
     left: u32,
     right: u32,
-    /// Of both together when the pair was found.
+    /// Length of both together when the pair was found.
     length: u32,
     node: u32,
 }
 
 impl Ord for Pair {
-    /// The best score first, then the leftmost.
+    /// Orders by score, the best first, then from the left.
     fn cmp(&self, other: &Self) -> Ordering {
         let by_score = self.score.partial_cmp(&other.score).unwrap_or(Ordering::Equal);
         by_score.then(other.left.cmp(&self.left))
@@ -135,7 +135,7 @@ impl Eq for Pair {}
 struct Scratch {
     symbols: Vec<Symbol>,
     agenda: BinaryHeap<Pair>,
-    /// Unused pieces and the length of the left half they were last made of.
+    /// Unused pieces and the length of the left half of their last merge.
     splits: Vec<(i32, u32)>,
 }
 
@@ -175,7 +175,7 @@ impl Bpe {
                 let first = output.ids().len();
                 self.encode_part(part, &mut output);
                 let found = &output.ids()[first..];
-                // What an unknown piece becomes depends on its neighbour.
+                // The ids of an unknown piece depend on its neighbour, so they are not remembered.
                 if !found.is_empty() && !found.contains(&self.unknown.id) {
                     cache.insert(part, found);
                 }
@@ -201,7 +201,7 @@ impl Bpe {
         });
     }
 
-    /// The symbols that merging begins with.
+    /// Splits text into the symbols with which merging begins.
     fn split(&self, text: &[u8], scratch: &mut Scratch) {
         let Scratch { symbols, agenda, splits } = scratch;
         symbols.clear();
@@ -246,7 +246,7 @@ impl Bpe {
         }
     }
 
-    /// Merges a pair, unless one of it has been merged since.
+    /// Merges a pair, unless one of its symbols has been merged since.
     fn merge(&self, text: &[u8], pair: Pair, scratch: &mut Scratch) {
         let Pair { left, right, length, node, .. } = pair;
         let (a, b) = (scratch.symbols[left as usize], scratch.symbols[right as usize]);
@@ -262,7 +262,7 @@ impl Bpe {
         self.consider(text, left, b.next, scratch);
     }
 
-    /// Emits a symbol; unused pieces are taken apart as they were put together.
+    /// Emits a symbol; unused pieces are split in the same way as they were merged.
     fn finish(&self, piece: &[u8], splits: &[(i32, u32)], output: &mut Output<'_>) {
         let id = self.pieces.id(piece);
         let split = id.filter(|&id| self.is_unused[id as usize]).and_then(|id| {

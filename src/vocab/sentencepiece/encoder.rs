@@ -1,5 +1,5 @@
-//! Encoding to ids alone: the ids of SentencePiece 0.2.1 without the strings that its interface makes
-//! of every piece. Source: SentencePiece `sentencepiece_processor.cc`.
+//! Encoding to ids alone: the ids of SentencePiece 0.2.1 without the strings that its interface
+//! creates for every piece. Source: SentencePiece `sentencepiece_processor.cc`.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) struct Encoder {
     algorithm: Algorithm,
 }
 
-/// How normalized text is cut into pieces.
+/// The method of cutting normalized text into pieces.
 #[derive(Debug)]
 enum Algorithm {
     Unigram(Unigram),
@@ -32,7 +32,7 @@ thread_local! {
 }
 
 impl Encoder {
-    /// The encoder of a model file; `None` if the file is broken.
+    /// Creates the encoder of a model file; `None` if the file is broken.
     pub(super) fn new(model: &[u8]) -> Option<Self> {
         let model = ModelProto::parse(model)?;
         let user_defined = Arc::new(UserDefined::new(&model));
@@ -63,12 +63,12 @@ impl Encoder {
     }
 }
 
-/// What becomes of text that the model does not know.
+/// The ids for text that the model does not know.
 #[derive(Debug)]
 pub(super) struct Unknown {
     /// The unknown piece.
     pub id: i32,
-    /// Ids of the 256 bytes that unknown characters fall back to.
+    /// Ids of the 256 bytes for unknown characters, if the model has byte fallback.
     pub byte_ids: Option<Vec<i32>>,
 }
 
@@ -90,7 +90,7 @@ fn byte_id(model: &ModelProto<'_>, byte: u8) -> Option<i32> {
     bytes.find(|(piece, _)| piece.piece == name.as_bytes()).map(|(_, id)| id)
 }
 
-/// Ids in the order of their pieces.
+/// The ids of a text, in the order of its pieces.
 pub(super) struct Output<'a> {
     unknown: &'a Unknown,
     ids: &'a mut Vec<i32>,
@@ -111,14 +111,14 @@ impl<'a> Output<'a> {
             Some(byte_ids) if is_unknown => {
                 self.ids.extend(text.iter().map(|&byte| byte_ids[usize::from(byte)]));
             }
-            // Neighbouring unknown pieces are one.
+            // Adjacent unknown pieces become one.
             _ if is_unknown && self.after_unknown => {}
             _ => self.ids.push(id),
         }
         self.after_unknown = is_unknown;
     }
 
-    /// Appends ids of which none is unknown and none is empty.
+    /// Appends ids without unknown pieces.
     pub(super) fn extend_known(&mut self, ids: &[i32]) {
         self.ids.extend_from_slice(ids);
         self.after_unknown &= ids.is_empty();

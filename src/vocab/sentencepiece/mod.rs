@@ -72,16 +72,16 @@ impl SentencePiece {
     }
 }
 
-/// What the file of a model says of its size.
+/// The size of a model according to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceCount {
-    /// Pieces, sentinels among them included.
+    /// Number of pieces, including sentinels among them.
     pub num_pieces: usize,
-    /// Sentinels that are pieces of the model itself, as in one whose name says `100extra`.
+    /// Number of sentinels that are pieces of the model itself, as in a model named `100extra`.
     pub num_sentinels: usize,
 }
 
-/// Counts the pieces of a model; `None` if the bytes are none.
+/// Counts the pieces of a model; `None` if the bytes are no model.
 pub fn count_pieces(model: &[u8]) -> Option<PieceCount> {
     const SENTINEL: &[u8] = b"<extra_id_";
     let model = ModelProto::parse(model).filter(|model| !model.pieces.is_empty())?;
@@ -92,8 +92,8 @@ pub fn count_pieces(model: &[u8]) -> Option<PieceCount> {
     Some(PieceCount { num_pieces: model.pieces.len(), num_sentinels })
 }
 
-/// Adds user-defined pieces `▁<extra_id_i>` behind the model's own, as SeqIO's `_load_model` does.
-/// A protobuf's repeated field may go on anywhere in the message, so appending is enough.
+/// Adds user-defined pieces `▁<extra_id_i>` after the model's own, as in SeqIO's `_load_model`.
+/// A protobuf's repeated field may continue anywhere in the message, so appending is enough.
 fn append_extra_ids(model: &mut Vec<u8>, spec: &SentencePieceVocabulary) {
     const PIECES: u8 = 0x0a; // ModelProto.pieces
     const PIECE: u8 = 0x0a; // SentencePiece.piece
@@ -114,8 +114,8 @@ fn append_extra_ids(model: &mut Vec<u8>, spec: &SentencePieceVocabulary) {
     }
 }
 
-/// Adds the given options to the model's rules of normalization, as SeqIO's `_load_model` does. A
-/// protobuf's embedded message may go on anywhere in the message, too; what comes later wins.
+/// Adds the given options to the model's rules of normalization, as in SeqIO's `_load_model`. A
+/// protobuf's embedded message may continue anywhere in the message, too; later values win.
 fn append_overrides(model: &mut Vec<u8>, overrides: Option<&NormalizerSpec>) {
     const NORMALIZER: u8 = 0x1a; // ModelProto.normalizer_spec
     const DENORMALIZER: u8 = 0x2a; // ModelProto.denormalizer_spec
@@ -143,7 +143,8 @@ impl Vocabulary for SentencePiece {
         format!("SentencePieceVocabulary(file={sentencepiece_model_file}, extra_ids={extra_ids})")
     }
 
-    /// SeqIO counts the extra ids among the model's pieces, where they are after loading.
+    /// Returns the number of pieces; like SeqIO, it includes the extra ids, which are pieces after
+    /// loading.
     fn vocab_size(&self) -> usize {
         self.num_pieces
     }
@@ -164,7 +165,7 @@ impl Vocabulary for SentencePiece {
         Some(as_id(self.processor.unk_id()))
     }
 
-    /// The model, extra ids and options included.
+    /// Returns the model, with extra ids and options.
     fn content(&self) -> Option<Vec<u8>> {
         Some(self.processor.to_serialized_proto().to_vec())
     }
@@ -178,7 +179,7 @@ impl Vocabulary for SentencePiece {
         known.cloned().unwrap_or_else(|| super::no_piece(id))
     }
 
-    /// Negative ids become unknown; SeqIO passes them on, and the C++ library then fails.
+    /// Treats negative ids as unknown; SeqIO passes them on, and the C++ library then fails.
     fn decode_clean(&self, ids: &[i32]) -> String {
         let unk = self.processor.unk_id();
         let ids: Vec<u32> = ids.iter().map(|&id| u32::try_from(id).unwrap_or(unk)).collect();

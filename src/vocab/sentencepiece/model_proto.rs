@@ -61,7 +61,7 @@ impl Default for NormalizerProto<'_> {
 }
 
 impl<'a> ModelProto<'a> {
-    /// Takes a model apart; `None` if it is no such message.
+    /// Parses a model; `None` if the bytes are no such message.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let mut model = Self::default();
         for field in Fields(bytes) {
@@ -142,7 +142,7 @@ impl<'a> PieceProto<'a> {
     }
 }
 
-/// A protobuf field's value, as far as the wire format tells.
+/// A protobuf field's value, as far as the wire format identifies it.
 enum Field<'a> {
     Int(u64),
     Fixed32(u32),
@@ -150,7 +150,7 @@ enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The `(number, value)` fields of a message; `None` where it is broken.
+/// The `(number, value)` fields of a message; `None` if it is broken.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {

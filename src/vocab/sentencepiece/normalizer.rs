@@ -5,16 +5,16 @@ use std::sync::Arc;
 use super::model_proto::ModelProto;
 use super::pieces::UserDefined;
 
-/// What a space becomes.
+/// The replacement of a space.
 pub(super) const SPACE: &[u8] = "▁".as_bytes();
 
 /// The rules of one model.
 #[derive(Debug)]
 pub(super) struct Normalizer {
     rules: Rules,
-    /// Pieces that stay as they are.
+    /// Pieces that are not changed.
     user_defined: Arc<UserDefined>,
-    /// ASCII bytes that stay as they are before another ASCII byte.
+    /// ASCII bytes that are not changed before another ASCII byte.
     is_plain: [bool; 128],
     add_dummy_prefix: bool,
     remove_extra_whitespaces: bool,
@@ -23,7 +23,7 @@ pub(super) struct Normalizer {
 }
 
 impl Normalizer {
-    /// The rules of a model; `None` if they are broken.
+    /// Reads the rules of a model; `None` if they are broken.
     pub(super) fn new(model: &ModelProto<'_>, user_defined: Arc<UserDefined>) -> Option<Self> {
         let rules = Rules::parse(model.normalizer.precompiled_charsmap)?;
         let mut is_plain = [false; 128];
@@ -41,7 +41,7 @@ impl Normalizer {
         })
     }
 
-    /// Replaces `out` by the normalized text.
+    /// Replaces the content of `out` by the normalized text.
     pub(super) fn normalize(&self, text: &str, out: &mut Vec<u8>) {
         out.clear();
         let mut rest = text.as_bytes();
@@ -97,18 +97,18 @@ impl Normalizer {
         }
     }
 
-    /// How many bytes stay as they are, whatever follows them.
+    /// Returns the number of bytes that are not changed, independently of the text after them.
     fn plain_prefix(&self, text: &[u8]) -> usize {
         let is_plain = |byte: &u8| self.is_plain.get(usize::from(*byte)) == Some(&true);
         let run = text.iter().take_while(|byte| is_plain(byte)).count();
-        // The last one may join a mark behind it.
+        // The last one may combine with a mark after it.
         match text.get(run) {
             Some(next) if !next.is_ascii() => run.saturating_sub(1),
             _ => run,
         }
     }
 
-    /// What the beginning of a text becomes, and its length.
+    /// Returns the replacement of the beginning of a text, and the length of that beginning.
     fn prefix<'a>(&'a self, text: &'a [u8]) -> (&'a [u8], usize) {
         if let Some(length) = self.user_defined.longest(text) {
             return (&text[..length], length);
@@ -132,7 +132,7 @@ pub(super) fn char_length(first: u8) -> usize {
 }
 
 /// Replacements of byte strings, in the format of Darts-clone's double array: units of 32 bits with
-/// a label in bits 0-7 and 31, a leaf flag in bit 8, the offset above; leaves hold a place in
+/// a label in bits 0-7 and 31, a leaf flag in bit 8, the offset above; leaves contain an index into
 /// `replacements`, where the text ends with a zero.
 #[derive(Debug)]
 struct Rules {
@@ -141,7 +141,7 @@ struct Rules {
 }
 
 impl Rules {
-    /// `None` if the blob is broken; an empty one has no rules.
+    /// Parses the blob; `None` if it is broken; an empty one has no rules.
     fn parse(blob: &[u8]) -> Option<Self> {
         if blob.is_empty() {
             return Some(Self { units: Vec::new(), replacements: Vec::new() });
@@ -155,7 +155,7 @@ impl Rules {
             .then(|| Self { units, replacements: replacements.to_vec() })
     }
 
-    /// The unit behind `byte` of the unit at `at`, and its place.
+    /// Returns the unit for `byte` after the unit at `at`.
     fn step(&self, at: usize, byte: u8) -> Option<usize> {
         let next = at ^ offset(*self.units.get(at)?) ^ usize::from(byte);
         let unit = *self.units.get(next)?;
@@ -173,7 +173,7 @@ impl Rules {
         text.split(|&byte| byte == 0).next()
     }
 
-    /// The longest key that begins the text: its replacement and its length.
+    /// Returns the replacement and the length of the longest key at the beginning of the text.
     fn longest(&self, text: &[u8]) -> Option<(&[u8], usize)> {
         let mut at = 0;
         let mut found = None;
@@ -187,7 +187,7 @@ impl Rules {
         found
     }
 
-    /// Whether an ASCII byte stays as it is before any ASCII byte, or at the end.
+    /// Whether an ASCII byte is not changed before any ASCII byte, or at the end.
     fn keeps(&self, byte: u8) -> bool {
         match self.step(0, byte) {
             None => true,

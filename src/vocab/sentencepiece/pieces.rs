@@ -1,4 +1,4 @@
-//! The pieces of a model by their text.
+//! The pieces of a model, found by their text.
 
 use std::num::NonZeroU32;
 
@@ -6,7 +6,7 @@ use super::model_proto::{ModelProto, PieceKind};
 use super::normalizer::char_length;
 use super::trie::{ROOT, Trie};
 
-/// An id that leaves room for `None`.
+/// An id with a spare value for `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Id(NonZeroU32);
 
@@ -22,24 +22,24 @@ impl Id {
     }
 }
 
-/// Texts that are one symbol wherever they stand.
+/// Texts that are one symbol at any place.
 #[derive(Debug)]
 pub(super) struct UserDefined(Option<Trie<()>>);
 
 impl UserDefined {
-    /// Those of a model.
+    /// Collects those of a model.
     pub(super) fn new(model: &ModelProto<'_>) -> Self {
         let pieces = model.of_kind(PieceKind::UserDefined);
         let entries: Vec<(&[u8], ())> = pieces.map(|(piece, _)| (piece.piece, ())).collect();
         Self((!entries.is_empty()).then(|| Trie::new(entries)))
     }
 
-    /// Whether one of them may begin with this byte.
+    /// Whether one of the texts may begin with this byte.
     pub(super) fn begins(&self, byte: u8) -> bool {
         self.0.as_ref().is_some_and(|trie| trie.step(ROOT, byte).is_some())
     }
 
-    /// The length of the longest of them that begins the text.
+    /// Returns the length of the longest of these texts at the beginning of `text`.
     pub(super) fn longest(&self, text: &[u8]) -> Option<usize> {
         let trie = self.0.as_ref()?;
         let mut node = ROOT;
@@ -54,7 +54,7 @@ impl UserDefined {
         longest
     }
 
-    /// The first symbol of a text: its length, and whether it is one of these.
+    /// Returns the length of the first symbol of a text, and whether it is one of these.
     pub(super) fn symbol(&self, text: &[u8]) -> (usize, bool) {
         match self.longest(text) {
             Some(length) => (length, true),
@@ -66,14 +66,14 @@ impl UserDefined {
 /// Ids by text. Source: SentencePiece `model_interface.cc` (`PieceToId`).
 #[derive(Debug)]
 pub(super) struct Pieces {
-    /// Control pieces, the unknown one and bytes: they come first.
+    /// Control pieces, the unknown piece and bytes, which come first.
     reserved: Trie<Id>,
     /// All others.
     pub pieces: Trie<Id>,
 }
 
 impl Pieces {
-    /// Those of a model.
+    /// Collects those of a model.
     pub(super) fn new(model: &ModelProto<'_>) -> Self {
         let is_reserved = |kind: PieceKind| {
             matches!(kind, PieceKind::Control | PieceKind::Unknown | PieceKind::Byte)
@@ -86,7 +86,7 @@ impl Pieces {
         Self { reserved: trie(reserved), pieces: trie(pieces) }
     }
 
-    /// The id of a text that is a piece.
+    /// Returns the id of a text that is a piece.
     pub(super) fn id(&self, text: &[u8]) -> Option<i32> {
         let find = |trie: &Trie<Id>| trie.find(text).and_then(|node| trie.value(node));
         find(&self.reserved).or_else(|| find(&self.pieces)).map(Id::get)

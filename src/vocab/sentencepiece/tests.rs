@@ -1,4 +1,4 @@
-//! Our encoder against the C++ library, over models of every kind and text of every kind.
+//! Compares Gimlet's encoder with the C++ library, for models and texts of every kind.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -59,7 +59,7 @@ fn same_ids(text: &str) {
     });
 }
 
-/// Text of the models' own pieces, marks, and characters they have never seen.
+/// Text of the models' own pieces, marks, and characters that the models do not contain.
 fn text(pieces: std::ops::Range<usize>) -> impl Strategy<Value = String> {
     let word = prop_oneof![
         8 => "[a-z]{1,6}",
@@ -110,8 +110,8 @@ fn retyped(model: &str, change: impl Fn(&str, i32) -> Option<u8>) -> Vec<u8> {
     for (piece, id) in parsed.pieces.iter().zip(0..) {
         let text = std::str::from_utf8(piece.piece).expect("it is text");
         let Some(kind) = change(text, id) else { continue };
-        // A normal piece states no type, only its text and its score, in five bytes. In their place
-        // comes the type, as a varint of four bytes.
+        // A normal piece states no type, only its text and its score, in five bytes. They are
+        // replaced by the type, as a varint of four bytes.
         let at = piece.piece.as_ptr() as usize - start + piece.piece.len();
         assert_eq!(out[at], 0x15, "{text}");
         out[at..at + 5].copy_from_slice(&[0x18, kind | 0x80, 0x80, 0x80, 0x00]);

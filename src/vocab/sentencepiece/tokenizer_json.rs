@@ -1,5 +1,6 @@
-//! `tokenizer.json`, a vocabulary as Hugging Face's `tokenizers` reads it. Transformers 5 makes its `T5Tokenizer` of
-//! it, and without it needs the package `sentencepiece`; transformers 4 makes its `T5TokenizerFast` of it.
+//! `tokenizer.json`, a vocabulary in the format of Hugging Face's `tokenizers`. Transformers 5
+//! builds its `T5Tokenizer` from it, and without it needs the package `sentencepiece`; transformers
+//! 4 builds its `T5TokenizerFast` from it.
 //! Source: transformers 5.23 `models/t5/tokenization_t5.py`, tokenizers 0.22 `tokenizer/serialization.rs`.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -10,8 +11,9 @@ use super::model_proto::{ModelProto, ModelType, PieceKind};
 /// The end of a text.
 const END: &str = "</s>";
 
-/// A SentencePiece model with so many sentinels behind its pieces, in reversed order as in every T5; `None` for models
-/// that a `T5Tokenizer` cannot stand for, which are not unigram models with the usual treatment of spaces.
+/// Converts a SentencePiece model, with so many sentinels after its pieces, in reversed order as in
+/// every T5; `None` for models that a `T5Tokenizer` cannot represent, which are not unigram models
+/// with the usual treatment of spaces.
 pub fn tokenizer_json(model: &[u8], extra_ids: usize) -> Option<Value> {
     let model = ModelProto::parse(model)?;
     let normalizer = &model.normalizer;
@@ -74,12 +76,12 @@ fn token(id: usize, content: &str, special: bool) -> Value {
     })
 }
 
-/// A space before each word, written as SentencePiece does.
+/// Adds a space before each word, written as in SentencePiece.
 fn spaces() -> Value {
     json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true})
 }
 
-/// The end behind one text, and behind each of a pair.
+/// Adds the end after one text, and after each of a pair.
 fn with_end(id: usize) -> Value {
     let text = |name: &str| json!({"Sequence": {"id": name, "type_id": 0}});
     let end = json!({"SpecialToken": {"id": END, "type_id": 0}});
@@ -98,7 +100,8 @@ mod tests {
     const MODEL: &str =
         concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference/sentencepiece.model");
 
-    /// `tokenizer_json.py` shortens what transformers writes alike.
+    /// Shortens the JSON in the same way as `tokenizer_json.py` does for the output of
+    /// transformers.
     fn shortened(mut json: Value) -> Value {
         let charsmap = &mut json["normalizer"]["precompiled_charsmap"];
         let sum = crc32c::crc32c(charsmap.as_str().unwrap().as_bytes());

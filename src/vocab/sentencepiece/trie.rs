@@ -1,6 +1,6 @@
 //! A double-array trie over bytes: one memory access a byte.
 
-/// Where the search begins.
+/// The node at which the search begins.
 pub(super) const ROOT: u32 = 0;
 
 /// A node. Its child by byte `b` is at `base ^ b`, if that node's `parent` says so.
@@ -13,14 +13,14 @@ struct Unit<V> {
 
 const FREE: u32 = u32::MAX;
 
-/// Values by key, found along the bytes of a text.
+/// Values by key, which are found along the bytes of a text.
 #[derive(Debug)]
 pub(super) struct Trie<V> {
     units: Vec<Unit<V>>,
 }
 
 impl<V: Copy> Trie<V> {
-    /// A trie of distinct keys.
+    /// Builds a trie of distinct keys.
     pub(super) fn new(mut entries: Vec<(&[u8], V)>) -> Self {
         entries.sort_unstable_by_key(|(key, _)| *key);
         let mut builder = Builder { units: Vec::new(), first_free: 1 };
@@ -30,7 +30,7 @@ impl<V: Copy> Trie<V> {
         Self { units: builder.units }
     }
 
-    /// The node behind `byte`, if there is one.
+    /// Returns the child by `byte`, if there is one.
     #[inline]
     pub(super) fn step(&self, node: u32, byte: u8) -> Option<u32> {
         let next = self.units[node as usize].base ^ u32::from(byte);
@@ -43,7 +43,7 @@ impl<V: Copy> Trie<V> {
         self.units[node as usize].value
     }
 
-    /// The node behind all of `key`, if there is one.
+    /// Returns the node at the end of `key`, if there is one.
     pub(super) fn find(&self, key: &[u8]) -> Option<u32> {
         key.iter().try_fold(ROOT, |node, &byte| self.step(node, byte))
     }
@@ -51,7 +51,7 @@ impl<V: Copy> Trie<V> {
 
 struct Builder<V> {
     units: Vec<Unit<V>>,
-    /// No unit before it is free.
+    /// Index before which no unit is free.
     first_free: usize,
 }
 
@@ -62,7 +62,7 @@ impl<V: Copy> Builder<V> {
         self.units.resize(self.units.len() + 256, unit);
     }
 
-    /// Inserts entries that agree in their first `depth` bytes below `node`.
+    /// Inserts entries that share their first `depth` bytes below `node`.
     fn insert(&mut self, node: u32, depth: usize, entries: &[(&[u8], V)]) {
         let (ending, longer) = match entries.split_first() {
             Some((first, rest)) if first.0.len() == depth => (Some(first), rest),
@@ -85,12 +85,12 @@ impl<V: Copy> Builder<V> {
         }
     }
 
-    /// A base whose units for all labels are free.
+    /// Returns a base whose units for all labels are free.
     fn place(&mut self, labels: &[u8]) -> u32 {
         while self.units.get(self.first_free).is_some_and(|unit| unit.parent != FREE) {
             self.first_free += 1;
         }
-        // Crowded blocks are left behind: trying every gap for each node would take quadratic time.
+        // Crowded blocks are skipped: trying every gap for each node would take quadratic time.
         let oldest = self.units.len().saturating_sub(16 * 256);
         let mut candidate = self.first_free.max(oldest);
         loop {

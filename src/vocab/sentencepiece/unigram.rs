@@ -9,25 +9,26 @@ use super::model_proto::{ModelProto, PieceKind};
 use super::normalizer::{SPACE, char_length};
 use super::trie::{ROOT, Trie};
 
-/// Cost of an unknown character below the least likely piece.
+/// Difference between the score of an unknown character and that of the least likely piece.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
 /// A unigram model.
 #[derive(Debug)]
 pub(super) struct Unigram {
     pieces: Trie<Piece>,
-    /// The node behind a space, which begins most pieces.
+    /// The node after a space, with which most pieces begin.
     after_space: Option<u32>,
-    /// The highest score of a piece; the least positive number where all are negative.
+    /// The highest score of a piece; the smallest positive number if all are negative.
     max_score: f32,
     unknown_score: f32,
     unknown: Unknown,
 }
 
-/// The end of a piece in the trie. As small as can be: the search for pieces waits for memory.
+/// The end of a piece in the trie. It is as small as possible, since the search for pieces waits
+/// for memory.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    /// Never 0, so that an `Option<Piece>` takes no more room.
+    /// Never 0, so that an `Option<Piece>` needs no more memory.
     id_plus_1: NonZeroU32,
     /// [`USER_DEFINED`] for user-defined pieces, which win over any others.
     score: f32,
@@ -46,12 +47,12 @@ impl Piece {
     }
 }
 
-/// The best way to a position.
+/// The best path to a position.
 #[derive(Clone, Copy)]
 struct Best {
     score: f32,
     id: i32,
-    /// Where its last piece starts; [`UNREACHED`] before there is one.
+    /// Start of its last piece; [`UNREACHED`] before there is one.
     start: u32,
 }
 
@@ -89,7 +90,7 @@ impl Unigram {
         });
     }
 
-    /// The best way to every position (Viterbi).
+    /// Finds the best path to every position (Viterbi).
     fn find_best(&self, text: &[u8], best: &mut Vec<Best>) {
         best.clear();
         best.resize(text.len() + 1, Best { score: 0.0, id: self.unknown.id, start: UNREACHED });
@@ -109,7 +110,7 @@ impl Unigram {
         }
     }
 
-    /// Tries every piece that starts at `start`; says whether one is a single character.
+    /// Tries every piece that starts at `start`; returns whether one is a single character.
     #[inline]
     fn extend(
         &self,
@@ -136,11 +137,11 @@ impl Unigram {
         has_single
     }
 
-    /// Takes the piece that ends at `node`, if there is one and it is better.
+    /// Uses the piece that ends at `node`, if there is one and it is better.
     #[inline]
     fn improve(&self, node: u32, start: usize, end: usize, so_far: f32, best: &mut [Best]) -> bool {
         let Some(piece) = self.pieces.value(node) else { return false };
-        // Scores are kept in 32 bits and compared in 64, as C++ promotes them.
+        // Scores are stored in 32 bits and compared in 64, as C++ promotes them.
         let score = match piece.score {
             USER_DEFINED => f64::from((end - start) as f32 * self.max_score) - 0.1,
             score => f64::from(score),
@@ -165,7 +166,7 @@ impl Unigram {
                     let bytes = text[start as usize..end].iter().rev();
                     ids.extend(bytes.map(|&byte| byte_ids[usize::from(byte)]));
                 }
-                // Neighbouring unknown characters are one unknown piece.
+                // Adjacent unknown characters are one unknown piece.
                 _ if is_unknown && after_unknown => {}
                 _ => ids.push(id),
             }

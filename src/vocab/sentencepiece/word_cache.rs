@@ -1,26 +1,26 @@
-//! What each thread remembers of the words it has encoded.
+//! The words that each thread has encoded, with their ids.
 //!
-//! A table of fixed size whose slots are overwritten, over two arenas that are emptied when full: no
-//! allocation once warm, and a few megabytes a thread whatever the text.
+//! A table of fixed size whose slots are overwritten, over two arenas that are emptied when full:
+//! no allocation once warm, and a few megabytes a thread for any text.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Words a table holds at most.
+/// Greatest number of words in a table.
 const SLOTS: usize = 1 << 15;
-/// Longer words are rare.
+/// Longer words are rare and not remembered.
 const MAX_WORD: usize = 64;
-/// Bytes of words, and ids, before a table is emptied.
+/// Greatest number of bytes of words, and of ids, before a table is emptied.
 const MAX_ARENA: usize = 1 << 20;
-/// Models that a thread remembers words of.
+/// Number of models whose words a thread remembers.
 const MAX_TABLES: usize = 4;
 
-/// Names a model's words in every thread.
+/// Identifies a model's words in every thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WordCache(u64);
 
 impl WordCache {
-    /// A name that no other model has.
+    /// Creates a name that no other model has.
     pub(super) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -31,7 +31,7 @@ thread_local! {
     static TABLES: RefCell<Vec<(WordCache, Table)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Gives `body` the words that this thread remembers of a model.
+/// Passes the words of a model that this thread remembers to `body`.
 pub(super) fn with_cache<T>(cache: WordCache, body: impl FnOnce(&mut Table) -> T) -> T {
     TABLES.with_borrow_mut(|tables| {
         let index = tables.iter().position(|(of, _)| *of == cache).unwrap_or_else(|| {
@@ -45,7 +45,7 @@ pub(super) fn with_cache<T>(cache: WordCache, body: impl FnOnce(&mut Table) -> T
     })
 }
 
-/// A word and its ids, as places in the arenas. Words of length 0 fill empty slots.
+/// A word and its ids, as positions in the arenas. Words of length 0 fill empty slots.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     hash: u32,
@@ -67,7 +67,7 @@ impl Table {
         Self { slots: vec![Slot::default(); SLOTS], words: Vec::new(), ids: Vec::new() }
     }
 
-    /// The ids of a word, if they are remembered.
+    /// Returns the ids of a word, if they are remembered.
     #[inline]
     pub(super) fn get(&self, word: &[u8]) -> Option<&[i32]> {
         if word.len() > MAX_WORD {

@@ -1,4 +1,4 @@
-//! From text to words. Source: TensorFlow Text `bert_tokenizer.py` (`BasicTokenizer`).
+//! Splits text into words. Source: TensorFlow Text `bert_tokenizer.py` (`BasicTokenizer`).
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ pub(super) struct BasicTokenizer {
 }
 
 impl BasicTokenizer {
-    /// As a vocabulary asks for.
+    /// Creates the tokenizer for a vocabulary.
     pub(super) fn new(spec: &BertWordPieceVocabulary) -> Self {
         let form = spec.normalization_form.map(|form| match form {
             NormalizationForm::Nfc => Form::Nfc,
@@ -31,7 +31,7 @@ impl BasicTokenizer {
         }
     }
 
-    /// Hands out the words of a text.
+    /// Passes the words of a text to `take`.
     pub(super) fn words(&self, text: &str, mut take: impl FnMut(&str)) {
         let text = self.clean(text);
         let mut word = 0;
@@ -60,7 +60,7 @@ impl BasicTokenizer {
         }
     }
 
-    /// The text in its case and form, with control characters as spaces.
+    /// Returns the text in its case and form, with control characters as spaces.
     fn clean<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let is_plain = |byte: u8| (b' '..0x7f).contains(&byte);
         if text.bytes().all(is_plain) {
@@ -78,7 +78,7 @@ impl BasicTokenizer {
         kept.map(|c| if is_control(c) { ' ' } else { c }).collect::<String>().into()
     }
 
-    /// The length of an `[unused0]` at the beginning, where these are kept.
+    /// Returns the length of an `[unused0]` at the beginning, if such words are kept.
     fn unused_token(&self, text: &str) -> Option<usize> {
         let rest = text.strip_prefix("[unused").filter(|_| self.preserve_unused_token)?;
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();

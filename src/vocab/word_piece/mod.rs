@@ -1,8 +1,9 @@
 //! BERT's WordPiece, as SeqIO uses TensorFlow Text's. Sources: SeqIO `vocabularies.py`, TensorFlow Text
 //! `bert_tokenizer.py` and `wordpiece_tokenizer.py`.
 //!
-//! SeqIO's `encode` pads each word to as many pieces as the longest has, in a table; here the pieces
-//! follow each other, as a sequence needs them. Its `decode` leaves `##` where it is, and so does ours.
+//! SeqIO's `encode` pads each word to as many pieces as the longest has, in a table; here the
+//! pieces follow each other, as a sequence needs them. SeqIO's `decode` does not remove `##`, and
+//! neither does this one.
 
 mod basic;
 mod unicode;
@@ -14,17 +15,17 @@ use super::spec::BertWordPieceVocabulary;
 use super::{VocabError, Vocabulary};
 use crate::storage::Path;
 
-/// A list of pieces, one more id for what it lacks.
+/// A list of pieces, and one more id for unknown ones.
 #[derive(Debug)]
 pub(super) struct WordPiece {
     spec: BertWordPieceVocabulary,
     basic: BasicTokenizer,
     pieces: Vec<String>,
     ids: HashMap<String, i32>,
-    /// No piece has more bytes, its indicator left out.
+    /// Upper limit of the bytes of a piece, without its indicator.
     longest: usize,
     unknown: i32,
-    /// For unknown characters that go on with a word.
+    /// The id of unknown characters that continue a word.
     unknown_suffix: i32,
 }
 
@@ -65,7 +66,7 @@ impl WordPiece {
         })
     }
 
-    /// The id of a word that has no pieces, or may have none.
+    /// Returns the id of a word that has no pieces, or is too long.
     fn unknown_word(&self, word: &str) -> i32 {
         match self.spec.unknown_token {
             Some(_) => self.unknown,
@@ -73,7 +74,7 @@ impl WordPiece {
         }
     }
 
-    /// The longest pieces of a word from left to right.
+    /// Cuts a word into the longest pieces from left to right.
     fn cut(&self, word: &str, ids: &mut Vec<i32>) {
         if word.len() > self.spec.max_bytes_per_word {
             ids.push(self.unknown_word(word));
@@ -102,7 +103,8 @@ impl WordPiece {
         }
     }
 
-    /// The id and the length, without indicator, of the longest piece that begins a text.
+    /// Returns the id and the length, without indicator, of the longest piece at the beginning of a
+    /// text.
     fn longest_piece(&self, text: &str, indicator: &str, key: &mut String) -> Option<(i32, usize)> {
         let limit = match self.spec.max_chars_per_token {
             Some(limit) => text.char_indices().nth(limit).map_or(text.len(), |(at, _)| at),
@@ -130,7 +132,7 @@ impl Vocabulary for WordPiece {
         self.base_vocab_size()
     }
 
-    /// One id is for what the list lacks.
+    /// Returns the number of pieces, and one more id for unknown ones.
     fn base_vocab_size(&self) -> usize {
         self.pieces.len() + 1
     }

@@ -1,5 +1,5 @@
-//! What Unicode says of characters, as far as BERT's tokenizer asks. Characters that newer versions of
-//! Unicode have added may be classed otherwise than by the tables of TensorFlow Text.
+//! Unicode's properties of characters that BERT's tokenizer needs. Characters that newer versions
+//! of Unicode have added may be classified differently than by the tables of TensorFlow Text.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ pub(super) enum Form {
     Nfkd,
 }
 
-/// The text in a normalization form.
+/// Converts the text to a normalization form.
 pub(super) fn normalize(text: &str, form: Form) -> Cow<'_, str> {
     match form {
         Form::Nfc => ComposingNormalizerBorrowed::new_nfc().normalize(text),
@@ -26,7 +26,7 @@ pub(super) fn normalize(text: &str, form: Form) -> Cow<'_, str> {
     }
 }
 
-/// `NFKC_Casefold` of the text, up to canonical equivalence.
+/// Returns `NFKC_Casefold` of the text, up to canonical equivalence.
 pub(super) fn fold(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -38,7 +38,7 @@ pub(super) fn fold(text: &str) -> String {
     out
 }
 
-/// Folding may decompose further, and what decomposition yields may fold again.
+/// Folds a character. Folding may decompose further, and the decomposed characters may fold again.
 fn fold_char(c: char) -> String {
     let ignorable = CodePointSetData::new::<DefaultIgnorableCodePoint>();
     let mut text = c.to_string();
@@ -50,13 +50,13 @@ fn fold_char(c: char) -> String {
     text
 }
 
-/// Full case folding. Source: Unicode `CaseFolding.txt`: the lower case of the upper case, with four
-/// exceptions.
+/// Applies full case folding. Source: Unicode `CaseFolding.txt`: the lower case of the upper case,
+/// with four exceptions.
 fn fold_case(c: char) -> Vec<char> {
     match c {
         'ı' => vec![c],
         'ẞ' => vec!['s', 's'],
-        // Cherokee folds to capitals, which are older than its small letters.
+        // Cherokee folds to capitals, which are older in Unicode than its small letters.
         '\u{13a0}'..='\u{13fd}' | '\u{ab70}'..='\u{abbf}' => c.to_uppercase().collect(),
         c => c.to_uppercase().flat_map(char::to_lowercase).collect(),
     }
@@ -66,19 +66,19 @@ fn category(c: char) -> GeneralCategory {
     CodePointMapData::<GeneralCategory>::new().get(c)
 }
 
-/// Control and format characters.
+/// Whether it is a control or format character.
 pub(super) fn is_control(c: char) -> bool {
     c.is_ascii_control()
         || !c.is_ascii()
             && matches!(category(c), GeneralCategory::Control | GeneralCategory::Format)
 }
 
-/// Marks that take no room of their own, such as accents.
+/// Whether it is a mark without width, such as an accent.
 pub(super) fn is_nonspacing_mark(c: char) -> bool {
     !c.is_ascii() && category(c) == GeneralCategory::NonspacingMark
 }
 
-/// Punctuation, and all ASCII characters that are neither letters nor digits.
+/// Whether it is punctuation, or an ASCII character that is neither letter nor digit.
 pub(super) fn is_punctuation(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_punctuation();

@@ -34,9 +34,9 @@ use crate::telemetry::warn_once;
 const WIDEST_FLASH_HEAD: i64 = 128;
 
 /// Returns the values, times `factors` `[batch, num_heads, kv_length, 1]` if there are any,
-/// averaged for each query with the softmax of its scores plus the bias: `[batch, q_length,
-/// num_heads * head_dim]`, in the queries' dtype. Scores and the softmax are float32. `None` if no
-/// kernel can do it, of which the user is notified once.
+/// averaged for each query with the softmax of its scores plus the bias:
+/// `[batch, q_length, num_heads * head_dim]`, in the queries' dtype. Scores and the softmax are
+/// float32. `None` if no kernel can do it, of which the user is notified once.
 pub fn fused_attention(
     heads: &Heads,
     factors: Option<&Tensor>,
