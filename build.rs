@@ -1,6 +1,7 @@
-//! Compiles the bridge and makes the binaries find libtorch where it lies, without any environment
-//! variable. `make libtorch` (or `make cuda`) puts libtorch where `.cargo/config.toml` says; with
-//! GIMLET_WHEEL=1 the programs do not look there, but only where Python or `make install` puts it.
+//! Compiles the bridge and makes the binaries find libtorch in its place, without any environment
+//! variable. `make libtorch` (or `make cuda`) puts libtorch in the folder of `.cargo/config.toml`;
+//! with GIMLET_WHEEL=1 the programs do not look there, but only in the places of Python and `make
+//! install`.
 
 use std::env;
 use std::fs;
@@ -8,11 +9,11 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
-/// The version that the bridge and `tch` are written for.
+/// The version for which the bridge and `tch` are written.
 const TORCH_VERSION: &str = "2.11.0";
-/// The versions 3.N of Python that this torch has wheels for.
+/// The versions 3.N of Python for which this torch has wheels.
 const PYTHONS: RangeInclusive<u32> = 10..=14;
-/// The sources of `bridge/`, but for what links SentencePiece.
+/// The sources of `bridge/`, except the one that links SentencePiece.
 const BRIDGE: [&str; 13] = [
     "bridge/attention.cpp",
     "bridge/autograd.cpp",
@@ -28,7 +29,7 @@ const BRIDGE: [&str; 13] = [
     "bridge/step_attention.cpp",
     "bridge/team.cpp",
 ];
-/// The devices that kernels are compiled for: A100s, H100s, and whatever compiles the last one's PTX.
+/// The devices for which kernels are compiled: A100s, H100s, and newer ones by the PTX of the last.
 const ARCHITECTURES: [&str; 3] =
     ["arch=compute_80,code=sm_80", "arch=compute_90,code=sm_90", "arch=compute_90,code=compute_90"];
 
@@ -57,13 +58,13 @@ fn main() {
     link(&libtorch, cuda);
 }
 
-/// The commit and its date, for `--version`. Builds for development do not name it: everything would be compiled
-/// anew for each.
+/// Returns the commit and its date, for `--version`. Development builds omit them, because each
+/// commit would cause a complete rebuild.
 fn commit() -> String {
     if env::var("PROFILE").is_ok_and(|profile| profile != "release") {
         return "development build".to_owned();
     }
-    // Git appends a line here whenever another commit is checked out. A file that is missing would always be stale.
+    // Git appends a line here on every checkout of another commit. A missing file would always be stale.
     if Path::new(".git/logs/HEAD").exists() {
         println!("cargo::rerun-if-changed=.git/logs/HEAD");
     }
@@ -71,13 +72,13 @@ fn commit() -> String {
         let output = Command::new("git").args(args).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    // Sources that were unpacked below another project's folder are not of its commit.
+    // Sources that were unpacked below another project's folder do not belong to its commit.
     let is_own = git(&["ls-files", "build.rs"]).is_some_and(|found| !found.is_empty());
     let commit = git(&["log", "-1", "--abbrev=9", "--format=%h %cs"]).filter(|_| is_own);
     commit.unwrap_or_else(|| "unknown commit".to_owned())
 }
 
-/// `2.11.0, CUDA 13.0`: what `gimlet-torch` is built for.
+/// Describes the libtorch for which `gimlet-torch` is built: `2.11.0, CUDA 13.0`.
 fn libtorch_facts(libtorch: &Path, cuda: bool) -> String {
     if !cuda {
         return format!("{TORCH_VERSION}, without CUDA");
@@ -91,10 +92,10 @@ fn libtorch_facts(libtorch: &Path, cuda: bool) -> String {
     }
 }
 
-/// Makes SentencePiece's trainer callable; sentencepiece-sys builds it and says where it lies.
+/// Makes SentencePiece's trainer callable; sentencepiece-sys builds it and states its place.
 fn compile_trainer() {
     cc::Build::new().cpp(true).std("c++17").file("bridge/trainer.cpp").compile("gimlet_trainer");
-    // Not bundled: it stands behind what calls it, and before the library that it calls.
+    // Not bundled: it must come after its caller, and before the library that it calls.
     println!("cargo::rustc-link-lib=static:-bundle=sentencepiece_train");
 }
 
@@ -108,7 +109,7 @@ fn libtorch_places() -> Vec<String> {
     places
 }
 
-/// Where an environment of Python's has its packages, seen from its programs.
+/// Returns the package folders of Python environments, relative to their programs.
 fn site_packages() -> impl Iterator<Item = String> {
     PYTHONS.map(|minor| format!("$ORIGIN/../lib/python3.{minor}/site-packages"))
 }
@@ -117,7 +118,8 @@ fn own_libtorch() -> Option<PathBuf> {
     env::var_os("LIBTORCH").map(PathBuf::from)
 }
 
-/// Lets `gimlet`, which is built without libtorch, know what `gimlet-torch` will load (`run::start`).
+/// Tells `gimlet`, which is built without libtorch, which libtorch `gimlet-torch` will load
+/// (`run::start`).
 fn tell_front_program() {
     println!("cargo::rustc-env=GIMLET_LIBTORCH_PLACES={}", libtorch_places().join(":"));
     println!("cargo::rustc-env=GIMLET_TORCH_VERSION={TORCH_VERSION}");
@@ -155,7 +157,7 @@ fn check_version(libtorch: &Path) {
     }
 }
 
-/// The version as libtorch's archive states it, or as PyTorch's wheel does.
+/// Returns the version in libtorch's archive or in PyTorch's wheel.
 fn stated_version(libtorch: &Path) -> Option<String> {
     if let Ok(version) = fs::read_to_string(libtorch.join("build-version")) {
         return Some(version.trim().to_owned());
@@ -174,9 +176,10 @@ fn compile_bridge(libtorch: &Path, cuda: bool) {
         .include(libtorch.join("include"))
         .include(libtorch.join("include/torch/csrc/api/include"))
         .define("_GLIBCXX_USE_CXX11_ABI", "1")
-        // Kernels of ours, unlike the rest, would take tens of times as long in a development build.
+        // Gimlet's own kernels, unlike the rest, would take tens of times as long in a development
+        // build.
         .opt_level(3)
-        // libtorch's headers, not ours, are what would warn.
+        // Warnings would come from libtorch's headers, not from the bridge.
         .warnings(false);
     if cuda {
         build.define("GIMLET_CUDA", None).define("USE_CUDA", None).define("USE_C10D_NCCL", None);
@@ -187,7 +190,7 @@ fn compile_bridge(libtorch: &Path, cuda: bool) {
     build.compile("gimlet_bridge");
 }
 
-/// Where CUDA lies: beside torch as in the wheels, or where a system has it.
+/// Returns the possible folders of CUDA: beside torch as in the wheels, or in the system.
 fn cuda_roots(libtorch: &Path) -> [PathBuf; 2] {
     let toolkit = env::var_os("CUDA_HOME").map_or_else(|| "/usr/local/cuda".into(), PathBuf::from);
     [libtorch.with_file_name("nvidia").join("cu13"), toolkit]
@@ -258,11 +261,11 @@ fn link(libtorch: &Path, cuda: bool) {
     let libs: Vec<_> = libtorch_places().iter().map(|place| format!("{place}/lib")).collect();
     // DT_RPATH, unlike DT_RUNPATH, also serves the libraries that libtorch itself loads.
     println!("cargo::rustc-link-arg=-Wl,--disable-new-dtags,-rpath,{}", libs.join(":"));
-    // Parts of libtorch that we do not ship (Python, and CUDA on CPU builds) stay unresolved.
+    // Parts of libtorch that are not shipped (Python, and CUDA on CPU builds) stay unresolved.
     println!("cargo::rustc-link-arg=-Wl,--allow-shlib-undefined");
     if cuda {
         link_cuda_runtime(libtorch);
-        // No symbol of these is named by our code: they register themselves when loaded.
+        // The code names no symbol of these libraries: they register themselves when loaded.
         for target in ["bin=gimlet-torch", "tests"] {
             println!(
                 "cargo::rustc-link-arg-{target}=-Wl,--no-as-needed,-ltorch_cuda,-lc10_cuda,--as-needed"
@@ -271,7 +274,8 @@ fn link(libtorch: &Path, cuda: bool) {
     }
 }
 
-/// Kernels call CUDA's runtime, which must be the one that libtorch loads. The wheel has no `libcudart.so`.
+/// Links CUDA's runtime for the kernels. It must be the one that libtorch loads. The wheel has no
+/// `libcudart.so`.
 fn link_cuda_runtime(libtorch: &Path) {
     let [wheels, toolkit] = cuda_roots(libtorch);
     let folders = [wheels.join("lib"), toolkit.join("lib64")];

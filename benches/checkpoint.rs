@@ -1,13 +1,14 @@
-//! Saving and restoring a state of the shapes that a file lists, and writing and reading as many bytes as
-//! one plain file; a JSON line for each. `benches/peers/compare_checkpoint.py` makes the list and runs
-//! this beside T5X's own Checkpointer and Orbax.
+//! Measures saving and restoring a state of the shapes in a file, and writing and reading as many
+//! bytes as one plain file; prints a JSON line for each. `benches/peers/compare_checkpoint.py`
+//! makes the list and runs this beside T5X's own Checkpointer and Orbax.
 //!
 //! ```text
 //! cargo bench --no-default-features --bench checkpoint -- --operation=save --arrays=FILE --dir=DIR
 //! ```
-//! The operations are `save`, `restore`, `plain_write`, `plain_read` and `import`, which reads all arrays of
-//! `--file=FILE.safetensors` and takes neither a list nor a folder (`compare_import.py`); `touch` only prepares the
-//! memory. What is written is on the disk when the clock stops; what is read is in memory.
+//! The operations are `save`, `restore`, `plain_write`, `plain_read` and `import`, which reads all
+//! arrays of `--file=FILE.safetensors` and takes neither a list nor a folder (`compare_import.py`);
+//! `touch` only prepares the memory. When the clock stops, written data are on the disk and read
+//! data in memory.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -25,7 +26,7 @@ const STEP: u64 = 1000;
 /// The plain file.
 const PLAIN: &str = "plain.bin";
 
-/// What a plain program writes or reads at a time.
+/// Number of bytes that a plain program writes or reads at once.
 const PIECE: usize = 1 << 20;
 
 /// Memory that is touched before the clock starts.
@@ -59,9 +60,9 @@ fn main() {
     println!("{line}");
 }
 
-/// Lets a process touch memory and give it back. A virtual machine gets its memory page by page from its host
-/// and takes longer over a page that is new to it than over writing one, so that without this who comes after
-/// another that has just freed much is faster than the other.
+/// Lets a process touch memory and release it. A virtual machine gets its memory page by page from
+/// its host, and the first use of a page takes longer than a write to it. Without this, a program
+/// that runs after another one has released much memory would be faster than that one.
 fn touch_memory() {
     let touched = std::env::current_exe()
         .and_then(|exe| std::process::Command::new(exe).arg("--operation=touch").status());
@@ -86,9 +87,9 @@ fn codec() -> Compression {
     }
 }
 
-/// As a run saves: `stall_seconds` is what the steps wait, `seconds` lasts until the checkpoint is whole. The
-/// second of two, which reuses the memory that the first one has asked for; the first is removed before the
-/// clock starts.
+/// Saves like a run: `stall_seconds` is the waiting time of the steps, `seconds` lasts until the
+/// checkpoint is whole. Measures the second of two saves, which reuses the memory of the first; the
+/// first checkpoint is removed before the clock starts.
 fn save(dir: &Path, state: &[(String, Array)]) -> Value {
     let (model_dir, compression) = (dir.clone(), codec());
     let mut saver = Saver::new(Saving {
@@ -125,7 +126,7 @@ fn save(dir: &Path, state: &[(String, Array)]) -> Value {
     })
 }
 
-/// As a run restores: every byte is checked.
+/// Restores like a run: every byte is checked.
 fn restore(dir: &Path, num_arrays: usize) -> Value {
     touch_memory();
     let (start, cpu) = (Instant::now(), cpu_seconds());
@@ -142,7 +143,8 @@ fn restore(dir: &Path, num_arrays: usize) -> Value {
     json!({"seconds": start.elapsed().as_secs_f64(), "cpu_seconds": cpu_seconds() - cpu})
 }
 
-/// Every array of a file of another program, in memory under T5X's names and in its order of axes.
+/// Reads every array of a file of another program to memory, under T5X's names and in its order of
+/// axes.
 fn import(file: &str) -> Value {
     let (start, cpu) = (Instant::now(), cpu_seconds());
     let stored = open(&Path::parse(file).expect("a path")).expect("a file of safetensors");
@@ -189,7 +191,8 @@ fn plain_read(dir: &Path, bytes: usize) -> Value {
     json!({"seconds": start.elapsed().as_secs_f64(), "cpu_seconds": cpu_seconds() - cpu})
 }
 
-/// Arrays of normally distributed numbers, as compressible as trained parameters are: hardly.
+/// Returns arrays of normally distributed numbers, which are hardly compressible, like trained
+/// parameters.
 fn state(shapes: &[(String, Vec<usize>)]) -> Vec<(String, Array)> {
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
     let array = |(name, shape): &(String, Vec<usize>)| {

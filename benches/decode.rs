@@ -1,5 +1,5 @@
-//! Decoding with T5 1.1 small, encoder included, one JSON line a round: greedy, or a beam search where
-//! `--beams` says of how many. No token ends a sequence, so each has `--tokens` of them.
+//! Measures decoding with T5 1.1 small, encoder included, one JSON line a round: greedy, or a beam
+//! search with `--beams` beams. No token ends a sequence, so each has `--tokens` of them.
 //! `benches/peers/compare_decode.py` runs it beside Hugging Face's `generate`.
 //!
 //! `cargo bench --bench decode -- --dtype=bfloat16 --rounds=5`; with `--rounds=0` it only makes the parameters.
@@ -13,7 +13,7 @@ use gimlet::nn::{Dtype, Params, cpu};
 use gimlet::telemetry::{cpu_seconds, peak_resident_bytes};
 use tch::{Device, Kind, Tensor};
 
-/// No token: sequences never end early.
+/// An id that no token has: sequences never end early.
 const NEVER: i64 = -1;
 
 fn main() {
@@ -53,7 +53,8 @@ fn main() {
     }
 }
 
-/// Those of `--weights`, a safetensors file that `benches/peers/decode.py` wrote, or random ones.
+/// Reads the parameters from `--weights`, a safetensors file from `benches/peers/decode.py`, or
+/// draws them.
 fn weights_and_inputs(t5: &T5) -> (Params, Tensor) {
     let Some(path) = text_option("weights") else {
         let params = Params::init(&t5.config().param_tree(), 0, Device::Cpu);
@@ -99,7 +100,7 @@ fn option(name: &str, default: i64) -> i64 {
     text_option(name).map_or(default, |value| value.parse().expect("an integer"))
 }
 
-/// `--name=value`, where it was given.
+/// Returns the value of `--name=value`, if given.
 fn text_option(name: &str) -> Option<String> {
     let prefix = format!("--{name}=");
     std::env::args().find_map(|arg| arg.strip_prefix(&prefix).map(str::to_string))

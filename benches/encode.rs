@@ -1,5 +1,6 @@
-//! Lines of text to ids with SentencePiece models of any kind, on one thread; a JSON line for each
-//! model. `benches/peers/compare_encode.py` runs it beside Python's package and compares the ids.
+//! Encodes lines of text with SentencePiece models of any kind, on one thread; prints a JSON line
+//! for each model. `benches/peers/compare_encode.py` runs it beside Python's package and compares
+//! the ids.
 //!
 //! ```text
 //! cargo bench --no-default-features --bench encode -- --corpus=TEXT MODEL...
@@ -21,8 +22,8 @@ fn main() {
     }
 }
 
-/// The checksum over the ids of all lines, each behind its number of ids, lets the driver see that
-/// the peer found the same.
+/// Encodes the lines. A checksum over the ids of all lines, each after its number of ids, lets the
+/// driver compare the result with the peer's.
 fn encode(lines: &[&str], model: &str) {
     let spec = VocabularySpec::SentencePiece(SentencePieceVocabulary {
         sentencepiece_model_file: model.to_string(),
@@ -57,7 +58,7 @@ fn encode(lines: &[&str], model: &str) {
     println!("{line}");
 }
 
-/// Time that the process has computed, which a busy machine lengthens less than the clock's.
+/// Returns the CPU time of the process, which a busy machine increases less than the clock's.
 fn cpu_seconds() -> f64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: `getrusage` fills in the struct that it is given.

@@ -1,5 +1,5 @@
-//! Text lines to ids, and to span-corrupted batches (inputs 512, targets 114, 128 rows); the same
-//! with threads, from a cache, and after a restart; a JSON line for each.
+//! Measures text lines to ids, and to span-corrupted batches (inputs 512, targets 114, 128 rows);
+//! the same with threads, from a cache, and after a restart; prints a JSON line for each.
 //! `benches/peers/compare_pipeline.py` runs it beside SeqIO.
 //!
 //! ```text
@@ -31,7 +31,7 @@ use gimlet::telemetry::cpu_seconds;
 use gimlet::vocab::{ByteVocabulary, SentencePieceVocabulary, VocabularySpec};
 
 const BATCH_SIZE: usize = 128;
-/// Batches left out: they fill the shuffle buffer.
+/// Number of batches left out: they fill the shuffle buffer.
 const WARM_UP: usize = 8;
 /// Lines of the corpus that are tokenized.
 const LINES: usize = 20_000;
@@ -95,7 +95,8 @@ fn vocabulary(model: &str) -> VocabularySpec {
     })
 }
 
-/// The checksum over all ids lets the driver see that the peer found the same.
+/// Tokenizes the corpus. A checksum over all ids lets the driver compare the result with the
+/// peer's.
 fn tokenize(corpus: &str, model: &str) {
     let vocabulary = vocabulary(model).build().expect("a model");
     let text = std::fs::read_to_string(corpus).expect("a text file");
@@ -123,13 +124,13 @@ fn tokenize(corpus: &str, model: &str) {
 struct Run {
     measure: &'static str,
     pack: bool,
-    /// 0 makes them on the thread of batches.
+    /// Number of threads; with 0 the thread of batches does their work.
     threads: usize,
     num_batches: usize,
     cache: Option<Caches>,
 }
 
-/// A task, and where its cache is.
+/// A task, and the place of its cache.
 struct Provider(BTreeMap<String, TaskOrMixture>, Caches);
 
 impl TaskProvider for Provider {
@@ -174,7 +175,7 @@ impl Run {
     }
 }
 
-/// From a position deep in the data to its first batch.
+/// Measures the time from a position deep in the data to its first batch.
 fn restart(task: Arc<Task>) {
     let tasks = provider(task, None);
     let mut batches = get_dataset(&config(true), &tasks, DatasetOptions::default()).expect("data");
@@ -193,8 +194,9 @@ fn restart(task: Arc<Task>) {
     report(serde_json::json!({"measure": "restart", "seconds": seconds, "cpu_seconds": cpu}));
 }
 
-/// From behind nine tenths of a gzip file's lines to the next batch: from the position as it is saved, and
-/// from one without the places where decompressing can begin; and decompressing alone.
+/// Measures the time from a position behind nine tenths of a gzip file's lines to the next batch:
+/// with the saved position, with one without the places at which decompressing can begin; and of
+/// decompressing alone.
 fn gzip(corpus: &str) {
     let mut lines = BufReader::new(MultiGzDecoder::new(File::open(corpus).expect("a gzip file")));
     let (clock, mut line, mut num_lines, mut bytes) = (Clock::start(), Vec::new(), 0, 0);
@@ -234,7 +236,7 @@ fn gzip(corpus: &str) {
     }
 }
 
-/// Takes them out of a saved position.
+/// Removes these places from a saved position.
 fn forget_restarts(state: &mut serde_json::Value) {
     match state {
         serde_json::Value::Object(fields) => {
@@ -276,7 +278,7 @@ fn memory(gigabytes: usize) {
     }
 }
 
-/// What the process holds in memory.
+/// Returns the resident memory of the process.
 fn resident_megabytes() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells it");
     let line = status.lines().find(|line| line.starts_with("VmRSS")).expect("it is always there");
@@ -284,7 +286,7 @@ fn resident_megabytes() -> f64 {
     kilobytes.parse::<f64>().expect("a number") / 1024.0
 }
 
-/// Examples of a cache, which is made first where there is none.
+/// Returns examples of a cache, which is made first if there is none.
 fn cached(task: Arc<Task>, folder: &str, num_batches: usize) {
     let root = Path::parse(folder).expect("a folder");
     let cache = CacheFolder::of(&root, task.task_name());

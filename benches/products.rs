@@ -1,5 +1,6 @@
-//! What products with packed kernels reach, a JSON line each: with the rows of a batch of an encoder of T5 1.1
-//! small in turn with libtorch's, in GFLOP/s, and with eight rows in GB/s of the kernel. Medians.
+//! Measures products with packed kernels, a JSON line each: with the rows of a batch of an encoder
+//! of T5 1.1 small in turn with libtorch's, in GFLOP/s, and with eight rows in GB/s of the kernel.
+//! Medians.
 //!
 //! `cargo bench --bench products -- --threads=1 --rounds=9`
 
@@ -13,7 +14,7 @@ use tch::{Device, Kind, Tensor};
 const ROWS: i64 = 4096;
 /// Extents of the encoder's kernels: query, key and value; out; gate and linear; wo.
 const KERNELS: [[i64; 2]; 4] = [[512, 1152], [384, 512], [512, 2048], [1024, 512]];
-/// A kernel that no cache holds: 256 MiB in float32.
+/// A kernel that exceeds every cache: 256 MiB in float32.
 const LARGE: [i64; 2] = [512, 131_072];
 
 fn main() {
@@ -32,7 +33,7 @@ fn main() {
 
 fn many_rows(kind: Kind, [inputs, out]: [i64; 2], rounds: i64) {
     let (given, kernel) = (random([ROWS, inputs], kind), random([inputs, out], kind));
-    // As for a few, so that it is ours whatever this CPU would choose.
+    // Packed as for a few rows, so that the packed product is used on any CPU.
     let packed = PackedKernel::new(&kernel, 1);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..rounds {

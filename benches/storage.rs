@@ -1,6 +1,6 @@
-//! Reading over a link of 50 MB/s and 20 ms from a server in this process, from front to back: the
-//! share of the link that arrives, with ranges fetched ahead and without; and reading from disk
-//! through a `Path` against a plain `File`. A JSON line for each.
+//! Measures reading over a link of 50 MB/s and 20 ms from a server in this process, from front to
+//! back: the used share of the link, with ranges fetched ahead and without; and reading from disk
+//! through a `Path` compared with a plain `File`. Prints a JSON line for each.
 //!
 //! ```text
 //! cargo bench --no-default-features --bench storage -- --megabytes=200 --rounds=3
@@ -45,7 +45,7 @@ fn option(name: &str) -> Option<usize> {
     Some(value.parse().expect("a number"))
 }
 
-/// The share of the link's speed at which a file comes through, its opening included.
+/// Returns the share of the link's speed at which a file is read, including its opening.
 fn over_link(bytes: &Arc<Vec<u8>>) -> f64 {
     let (file, link) = (bytes.clone(), Link::new(LATENCY, BYTES_PER_SECOND));
     let server = Server::start(move |request| {
@@ -59,7 +59,7 @@ fn over_link(bytes: &Arc<Vec<u8>>) -> f64 {
     bytes.len() as f64 / BYTES_PER_SECOND / seconds
 }
 
-/// Megabytes a second from a file in the page cache, through a path and without.
+/// Returns megabytes a second from a file in the page cache, through a path and without.
 fn from_disk(bytes: &[u8]) -> [f64; 2] {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), bytes).expect("space");
@@ -69,7 +69,7 @@ fn from_disk(bytes: &[u8]) -> [f64; 2] {
         let read = drain(reader);
         read as f64 / 1e6 / start.elapsed().as_secs_f64()
     };
-    // The best of several, in alternation: what hinders comes from elsewhere.
+    // The best of several, in alternation: disturbances come from elsewhere.
     let mut best = [0.0f64; 2];
     for _ in 0..9 {
         best[0] = best[0].max(speed(&mut path.open().expect("a file")));
@@ -78,7 +78,7 @@ fn from_disk(bytes: &[u8]) -> [f64; 2] {
     best
 }
 
-/// Reads as a decoder would: by 64 KiB.
+/// Reads like a decoder, by 64 KiB.
 fn drain(reader: &mut dyn Read) -> usize {
     let mut buffer = vec![0; 64 << 10];
     let mut total = 0;

@@ -2,9 +2,10 @@
 //
 // libtorch's fused kernel takes no bias that needs a gradient; without it every layer writes its scores,
 // weights and their gradients, [batch, heads, queries, keys] each, to memory and reads them back. Here a
-// block of scores is made, used and forgotten while it lies in a core's cache; the backward pass makes
-// it again from each query's largest score and its normalizer (Dao et al. 2022, arXiv:2205.14135). They
-// stay apart: a query that meets no key has -1e10 for the one, in which the other's logarithm vanishes.
+// block of scores is made, used and dropped while it lies in a core's cache; the backward pass
+// computes it again from each query's largest score and its normalizer (Dao et al. 2022,
+// arXiv:2205.14135). Both are kept separately: a query without allowed keys has -1e10 for the
+// first, in which the second's logarithm vanishes.
 
 #include <ATen/ATen.h>
 #include <ATen/CPUFunctions.h>
@@ -23,7 +24,7 @@ namespace {
 
 // Elements of a block of scores: with the bias, the gradient and the operands, 3 MB in float32.
 constexpr int64_t kBlock = 1 << 18;
-// What a forbidden pair scores: its weight is zero, unless all pairs of a query are forbidden.
+// The score of a forbidden pair: its weight is zero, unless all pairs of a query are forbidden.
 constexpr double kForbidden = -1e10;
 
 // The operands of one attention. All float32 or all bfloat16; a head is computed in float32.
@@ -48,7 +49,7 @@ at::Tensor part(const at::Tensor& tensor, int64_t first, int64_t second) {
 
 at::Tensor wide(const at::Tensor& tensor) { return tensor.to(at::kFloat); }
 
-// For each row of the batch, where it forbids any pair: [queries or 1, keys], true where forbidden.
+// For each row of the batch that forbids any pair: [queries or 1, keys], true where forbidden.
 std::vector<at::Tensor> forbidden_pairs(const Operands& in) {
   std::vector<at::Tensor> rows(in.batch());
   if (!in.allowed.defined()) return rows;
@@ -89,8 +90,8 @@ struct Head {
   }
 };
 
-// Calls `body(chunk, b, h)` for every head of every row on all threads; a thread's chunk is a run of rows
-// of one head after the other.
+// Calls `body(chunk, b, h)` for every head of every row on all threads; a thread's chunk is a run
+// of rows, one head after the other.
 template <typename Body>
 void for_each_head(const Operands& in, const Body& body) {
   share_out(in.batch() * in.heads(), /*grain=*/1, [&](int64_t first, int64_t task) {
@@ -127,7 +128,8 @@ struct Gradients {
 void backward(const Operands& in, const at::Tensor& softmax, const at::Tensor& out_gradient,
               const Gradients& gradients) {
   const auto forbidden = forbidden_pairs(in);
-  // Sums over the batch, one for each chunk and head: added up in their order, not as threads come.
+  // Sums over the batch, one for each chunk and head: added up in their order, independently of the
+  // threads.
   std::map<std::pair<int64_t, int64_t>, at::Tensor> sums;
   std::mutex mutex;
   const auto sum_of = [&](int64_t chunk, int64_t h) {
@@ -145,13 +147,14 @@ void backward(const Operands& in, const at::Tensor& softmax, const at::Tensor& o
     for (int64_t first = 0; first < in.queries(); first += in.block()) {
       const int64_t count = std::min(in.block(), in.queries() - first);
       const auto rows = [&](const at::Tensor& tensor) { return tensor.narrow(0, first, count); };
-      // Over the normalizer, which the weights then need not be divided by.
+      // Divided by the normalizer, so that the weights need not be divided by it.
       const auto normalizer = rows(part(softmax[1], b, h));
       const auto gradient = rows(gradient_head) / normalizer;
       auto weights = head.scores(first, count).sub_(rows(part(softmax[0], b, h))).exp_();
       value_gradient.addmm_(weights.t(), gradient);
       auto scores_gradient = at::mm(gradient, head.value.t());
-      // Not from the output, as others have it: this mean has the rounding of what it is taken from.
+      // Not from the output, as elsewhere: this mean has the same rounding as the numbers from
+      // which it is subtracted.
       const auto mean = (scores_gradient * weights).sum(-1, true).div_(normalizer);
       scores_gradient.sub_(mean).mul_(weights);
       if (position_gradient.defined()) rows(position_gradient).add_(scores_gradient);
@@ -190,7 +193,7 @@ char* gimlet_attention_forward(GimletAttention in, const at::Tensor* out,
   });
 }
 
-// Writes the gradients that are defined, of the shapes of what they are gradients of.
+// Writes the gradients that are defined, each in the shape of its tensor.
 char* gimlet_attention_backward(GimletAttention in, const at::Tensor* softmax,
                                 const at::Tensor* out_gradient, GimletAttention gradients) noexcept {
   return guarded([&] {

@@ -1,8 +1,8 @@
 // Operations whose backward pass is written in Rust, and hooks on gradients, for `src/nn/autograd.rs`.
 //
-// A closure crosses as a pointer with a function that calls it and one that drops it. What a closure
-// has to say against going on comes back as a message and becomes an exception of libtorch's, which its
-// engine carries to the thread that asked for gradients.
+// A closure crosses the interface as a pointer, with a function that calls it and one that drops
+// it. The failure of a closure is returned as a message and becomes an exception of libtorch's,
+// which its engine carries to the thread that asked for gradients.
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
@@ -69,7 +69,7 @@ class Operation final : public torch::autograd::Node {
   Operation(std::unique_ptr<Closure> backward, torch::autograd::edge_list edges)
       : Node(std::move(edges)), backward_(std::move(backward)) {}
 
-  // Gradients of the outputs to those of the inputs. Outputs that nothing came back for count as zero.
+  // Maps gradients of the outputs to those of the inputs. Missing gradients of outputs count as zero.
   variable_list apply(variable_list&& gradients) override {
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) gradients[i] = input_metadata(i).zeros_like();
@@ -96,8 +96,9 @@ class Hook final : public torch::autograd::PostAccumulateGradHook {
 
 extern "C" {
 
-// Makes `outputs`, which lie outside of any graph, results of `inputs` with that backward pass. Takes the
-// closure; drops it at once where no gradient is asked for. Null, or a message to be freed with `free`.
+// Makes `outputs`, which lie outside of any graph, results of `inputs` with that backward pass.
+// Takes the closure; drops it at once if no gradient is needed. Null, or a message to be freed with
+// `free`.
 char* gimlet_set_backward(const at::Tensor* const* inputs, size_t num_inputs,
                           const at::Tensor* const* outputs, size_t num_outputs,
                           GimletClosure backward) noexcept {
@@ -123,7 +124,7 @@ char* gimlet_set_gradient_hook(const at::Tensor* leaf, GimletClosure hook) noexc
   });
 }
 
-// Takes a leaf's hook away.
+// Removes a leaf's hook.
 char* gimlet_clear_gradient_hook(const at::Tensor* leaf) noexcept {
   return guarded([&] { torch::autograd::impl::set_post_acc_grad_hooks(*leaf, nullptr); });
 }
@@ -154,7 +155,7 @@ char* gimlet_gradients(const at::Tensor* const* outputs, const at::Tensor* const
 // Whether operations of this thread become part of a graph.
 bool gimlet_records_gradients() noexcept { return at::GradMode::is_enabled(); }
 
-// `target` becomes another handle of the same tensor.
+// Makes `target` another handle of the same tensor.
 void gimlet_assign(at::Tensor* target, const at::Tensor* source) noexcept { *target = *source; }
 
 // State of the device's random numbers, written to `state`, an undefined tensor.

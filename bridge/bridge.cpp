@@ -1,4 +1,4 @@
-// What libtorch offers and `tch` lacks, as plain C functions for `src/nn/bridge.rs`.
+// Features of libtorch that `tch` does not have, as plain C functions for `src/nn/bridge.rs`.
 //
 // No exception leaves this file, and no ownership crosses it: strings that are returned live as
 // long as the program. `build.rs` compiles it against the libtorch version that it checks.
@@ -19,13 +19,14 @@
 extern "C" {
 
 // Denormal numbers, say from a badly scaled model, slow CPU kernels down by a factor of three.
-// The switch is per thread and inherited by threads started later. False: the CPU lacks it.
+// The switch is per thread and inherited by threads started later. False: the CPU does not support
+// it.
 bool gimlet_set_flush_denormal(bool on) noexcept {
   return at::globalContext().setFlushDenormal(on);
 }
 
-// Whether operations without a deterministic way fail instead of taking another one. New tensors stay
-// uninitialized, which libtorch would otherwise fill. The answer is what libtorch then says.
+// Makes operations without a deterministic implementation fail. New tensors stay uninitialized,
+// which libtorch would otherwise fill. Returns libtorch's resulting setting.
 bool gimlet_set_deterministic(bool on) noexcept {
   auto& context = at::globalContext();
   context.setDeterministicFillUninitializedMemory(false);
@@ -34,7 +35,8 @@ bool gimlet_set_deterministic(bool on) noexcept {
   return context.deterministicAlgorithms();
 }
 
-// Whether CUDA's float32 products may round their factors to TF32. The answer is what libtorch then says.
+// Sets whether CUDA's float32 products may round their factors to TF32. Returns libtorch's
+// resulting setting.
 bool gimlet_allow_tf32(bool on) noexcept {
   auto& context = at::globalContext();
   try {
@@ -51,7 +53,7 @@ struct GimletMemory {
   int64_t peak_bytes;
 };
 
-// What tensors take on a CUDA device, and the most that they took since the last call. False: no such device,
+// The memory of tensors on a CUDA device, and its peak since the last call. False: no such device,
 // nothing was ever allocated there, or a build without CUDA.
 bool gimlet_cuda_memory(int32_t index, GimletMemory* memory) noexcept {
 #ifdef GIMLET_CUDA
@@ -84,7 +86,7 @@ int64_t gimlet_cuda_version() noexcept {
   }
 }
 
-// Whether the loaded libtorch carries a c10d process group: asks for its type information.
+// Whether the loaded libtorch contains a c10d process group, found by its type information.
 bool gimlet_has_process_group(const char* type_info) noexcept {
   return dlsym(RTLD_DEFAULT, type_info) != nullptr;
 }
@@ -96,7 +98,7 @@ struct GimletDevice {
   int32_t minor;
 };
 
-// Fills in what CUDA says about a device. False: no such device, or a build without CUDA.
+// Fills in CUDA's description of a device. False: no such device, or a build without CUDA.
 bool gimlet_cuda_device(int32_t index, GimletDevice* device) noexcept {
 #ifdef GIMLET_CUDA
   try {

@@ -1,4 +1,4 @@
-// CUDA graphs: work that was recorded once and starts again with a single launch, for
+// CUDA graphs: work that was recorded once and is started again with a single launch, for
 // `src/nn/cuda_graph.rs`. Written against libtorch's headers; it has been compiled, but not run on a GPU.
 
 #include "guarded.h"
@@ -21,16 +21,16 @@ namespace {
 
 std::unique_ptr<Graph> capture(int32_t device, void* data, bool (*work)(void*)) {
   c10::cuda::CUDAGuard on(static_cast<c10::DeviceIndex>(device));
-  // Captures need a stream of their own, which has to find finished what the work reads.
+  // Captures need a stream of their own, and the inputs of the work must be finished.
   c10::cuda::device_synchronize();
-  // One for each device: libraries keep a workspace for every stream that they have seen.
+  // One stream for each device: libraries keep a workspace for every stream that they have seen.
   static std::map<int32_t, c10::cuda::CUDAStream> streams;
   c10::cuda::CUDAStreamGuard guard(streams.try_emplace(device, c10::cuda::getStreamFromPool()).first->second);
   // Libraries set themselves up in a first call, which a capture forbids.
   if (!work(data)) return nullptr;
   c10::cuda::device_synchronize();
   auto graph = std::make_unique<Graph>();
-  // Other threads may copy batches meanwhile.
+  // Other threads may copy batches in the meantime.
   graph->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
   const bool done = work(data);
   graph->capture_end();
@@ -45,8 +45,9 @@ struct Graph {};
 
 extern "C" {
 
-// Calls `work` with `data` twice, first to warm up and then to record what it asks of the device. `work`
-// says whether it went through; else `graph` stays null. Null, or a message to be freed with `free`.
+// Calls `work` with `data` twice, first to warm up and then to record its work on the device.
+// `work` returns whether it succeeded; else `graph` stays null. Null, or a message to be freed with
+// `free`.
 char* gimlet_cuda_graph_capture(int32_t device, void* data, bool (*work)(void*), Graph** graph) noexcept {
   return guarded([&] {
 #ifdef GIMLET_CUDA
@@ -57,7 +58,7 @@ char* gimlet_cuda_graph_capture(int32_t device, void* data, bool (*work)(void*),
   });
 }
 
-// Starts what was recorded, on the current stream. Null, or a message to be freed with `free`.
+// Starts the recorded work, on the current stream. Null, or a message to be freed with `free`.
 char* gimlet_cuda_graph_replay(Graph* graph) noexcept {
   return guarded([&] {
 #ifdef GIMLET_CUDA

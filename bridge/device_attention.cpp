@@ -28,25 +28,26 @@ std::optional<at::Tensor> if_defined(const at::Tensor& tensor) {
 
 extern "C" {
 
-// What an attention reads.
+// The inputs of an attention.
 struct GimletOperands {
   const at::Tensor *query, *key, *value;
   const at::Tensor* bias;  // [batch, heads, queries, keys], rows 16 bytes apart; or undefined
-  // int32 [runs + 1], where runs of queries and of keys begin in [length, heads, width]; or undefined, and
-  // everything is [batch, length, heads, width].
+  // int32 [runs + 1], the starts of runs of queries and of keys in [length, heads, width]; or
+  // undefined, and everything is [batch, length, heads, width].
   const at::Tensor *query_starts, *key_starts;
   int64_t longest_query_run, longest_key_run;
-  // Whether gradients of queries, keys and values, of equal length, are to be parts of one tensor, [batch, length,
-  // 3, heads, width], where a kernel can.
+  // Whether gradients of queries, keys and values, of equal length, should be parts of one tensor,
+  // [batch, length, 3, heads, width], if a kernel can do that.
   bool gradients_joined;
 };
 
-// What a forward pass leaves: its result, of the queries' shape, and what the backward pass goes by.
+// The results of a forward pass: its output, of the queries' shape, and the inputs of the backward
+// pass.
 struct GimletKept {
   at::Tensor *out, *normalizers, *random_seed, *random_offset;
 };
 
-// Undefined tensors, to be set; that of the bias stays as it is where nobody asks.
+// Undefined tensors, to be set; that of the bias stays undefined unless its gradient is needed.
 struct GimletGradients {
   at::Tensor *query, *key, *value, *bias;
 };

@@ -1,4 +1,4 @@
-// Exceptions of C++ as messages, since none may leave the bridge.
+// Converts exceptions of C++ to messages, since none may leave the bridge.
 
 #pragma once
 

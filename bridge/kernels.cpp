@@ -1,5 +1,6 @@
-// The torch side of `bridge/kernels/`: takes tensors, checks what the kernels rely on, launches on the
-// stream that libtorch computes on. `src/nn/fused/kernels.rs` calls it; a build without CUDA has no kernels.
+// The torch side of `bridge/kernels/`: takes tensors, checks the requirements of the kernels,
+// launches on libtorch's current stream. `src/nn/fused/kernels.rs` calls it; a build without CUDA
+// has no kernels.
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
@@ -25,7 +26,7 @@ namespace {
 
 using gimlet::Dtype;
 
-// What a kernel is called with. Tensors stand in the order that the function of its name reads them in;
+// The arguments of a kernel. Tensors are in the order in which the function of its name reads them;
 // an undefined one is absent.
 struct Call {
   const at::Tensor* const* tensors;
@@ -44,7 +45,7 @@ struct Call {
     return numbers[index];
   }
 
-  // Where the numbers of a dense tensor of that kind begin; null for an absent one.
+  // The start of the numbers of a dense tensor of that kind; null for an absent one.
   template <typename T = void>
   T* data(size_t index, at::ScalarType kind) const {
     const at::Tensor& found = tensor(index);
@@ -54,7 +55,7 @@ struct Call {
     return static_cast<T*>(checked(index, kind, std::is_void_v<T> ? 16 : sizeof(float)));
   }
 
-  // The same for a matrix whose rows may lie apart.
+  // The same for a matrix whose rows may be apart.
   void* rows(size_t index, at::ScalarType kind) const {
     const at::Tensor& found = tensor(index);
     TORCH_CHECK(found.dim() == 2 && found.stride(1) == 1 && found.stride(0) % 8 == 0, "tensor ", index,
@@ -303,7 +304,7 @@ void launch(const char* name, Call call) {
   TORCH_CHECK(device.is_cuda(), "the tensors are on ", device, ", not on a CUDA device");
   const c10::cuda::CUDAGuard guard(device);
   call.stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();
-  // Profilers tell what a kernel is for by the operation that launched it, which this would not be.
+  // Profilers assign a kernel to the operation that launched it, so the call needs to be one.
   at::RecordFunction operation(at::RecordScope::FUNCTION);
   operation.before(name);
   const cudaError_t error = kernel->second(call);

@@ -1,11 +1,11 @@
-// Matrix products by the library that is fast on this CPU.
+// Matrix products by the library that is fastest on this CPU.
 //
 // libtorch sends float32 products to MKL and bfloat16 ones to oneDNN. MKL uses AVX2 at most on CPUs that are
 // not Intel's; oneDNN has AVX-512 kernels for every CPU: 2.5 times as fast on an AMD EPYC of 2025. On an
-// Intel CPU without AMX it is oneDNN that is slow: its bfloat16 products take 1.5 times as long as widening
+// Intel CPU without AMX, oneDNN is slow: its bfloat16 products take 1.5 times as long as widening
 // both factors for MKL. All compute in float32 throughout and round once. The kernels below replace
-// libtorch's for `mm` and its like, in forward and backward passes alike, and hand what does not suit them
-// back to libtorch.
+// libtorch's for `mm` and similar operations, in forward and backward passes alike, and pass
+// unsuitable products back to libtorch.
 
 #include <ATen/ATen.h>
 #include <ATen/CPUFunctions.h>
@@ -20,7 +20,7 @@ TORCH_API void mkldnn_matmul(
 
 namespace {
 
-// Products with fewer multiplications cost less than oneDNN's set-up, or than widening.
+// Products with fewer multiplications cost less than oneDNN's setup, or than widening.
 constexpr int64_t kMinWork = 1 << 16;
 
 bool float_by_onednn = false;
@@ -101,7 +101,7 @@ extern "C" void gimlet_set_products(bool float_onednn, bool bfloat16_mkl) noexce
   float_by_onednn = float_onednn;
   bfloat16_by_mkl = bfloat16_mkl;
   static torch::Library* library = [] {
-    // Replacing a kernel is a warning to libtorch, and our intention.
+    // libtorch warns of replaced kernels, but here it is intended.
     struct Silent : c10::WarningHandler {
       void process(const c10::Warning&) override {}
     } handler;

@@ -1,9 +1,11 @@
-// Products whose kernel was laid out once: of a few rows, as steps of decoding are, or of all of an encoder's.
+// Products with kernels that were laid out once: of a few rows, as in steps of decoding, or of all
+// rows of an encoder.
 //
-// The kernel lies in panels of 32 columns. With few rows products take as long as reading it does: each thread
-// reads some panels from front to back. With many rows they take as long as multiplying does: each thread
-// takes some rows, which stay in its cache, through all panels. oneDNN and MKL, packed or not, took 1.2 to
-// 3 times as long for 8 rows on an Intel Xeon without AMX, beside other jobs.
+// The kernel lies in panels of 32 columns. With few rows, products take as long as reading the
+// kernel: each thread reads some panels from front to back. With many rows they take as long as the
+// multiplications: each thread takes some rows, which stay in its cache, through all panels. oneDNN
+// and MKL, packed or not, took 1.2 to 3 times as long for 8 rows on an Intel Xeon without AMX,
+// beside other jobs.
 // Everything is computed in float32; bfloat16 results are rounded once.
 
 #include <ATen/ATen.h>
@@ -31,11 +33,11 @@ struct GimletProduct {
 
 namespace {
 
-// Rows that a thread computes at a time, at most: with a panel's part they fill its caches.
+// Greatest number of rows that a thread computes at once: with a panel's part they fill its caches.
 constexpr int64_t kMostRows = 96;
 // With more rows than this a bfloat16 panel is widened for all of them at once.
 constexpr int64_t kRowsReadingNarrow = 32;
-// Rows of a panel that stay in the first cache while all rows of the inputs pass by.
+// Rows of a panel that stay in the first cache while all rows of the inputs are processed.
 constexpr int64_t kDepth = 256;
 // Fewer bytes than this are not worth waking another thread.
 constexpr int64_t kMinBytes = 1 << 18;
@@ -52,22 +54,22 @@ struct Product {
   int64_t rows, in, out, length, width;
   bool gated;  // a panel's first half is of the gate, its second half of what is multiplied by the gate's GELU
 
-  // Columns of the result that a panel makes.
+  // Number of columns of the result from one panel.
   int64_t columns() const { return gated ? kLanes : kColumns; }
   int64_t num_panels() const { return quotient_up(out, columns()); }
   int64_t offset_of_row(int64_t row) const { return row / length * length * out + row % length * width; }
   int64_t offset_of_column(int64_t column) const { return column / width * length * width + column % width; }
 };
 
-// Some rows as the product multiplies them.
+// Some rows in the form in which the product multiplies them.
 struct Block {
   const float* rows;
   int64_t count;
   int64_t offsets[kMostRows];  // of their results
 };
 
-// A row as float32, normalized where there is a scale: in float32, rounded to the dtype, then scaled (T5X
-// `layers.py`).
+// Converts a row to float32, and normalizes it if there is a scale: in float32, rounded to the
+// dtype, then scaled (T5X `layers.py`).
 template <typename T>
 GIMLET_INLINE void widen_row(const T* from, const T* scale, int64_t length, float* row) {
   Floats squares = {};
@@ -84,7 +86,7 @@ GIMLET_INLINE void widen_row(const T* from, const T* scale, int64_t length, floa
   }
 }
 
-// A row of a panel's sums to where it belongs.
+// Writes a row of a panel's sums to the result.
 template <typename T>
 GIMLET_INLINE void finish(const Product<T>& product, const Floats sums[2], int64_t row, int64_t column) {
   if (product.gated) {
@@ -118,7 +120,7 @@ GIMLET_INLINE void multiply_rows(const float* part, const Block& block, int64_t 
   multiply_part<Ahead::kAsk>(part, block, in, from, depth, sums);
 }
 
-// Many rows are worth widening the panel first.
+// With many rows, it is worthwhile to widen the panel first.
 GIMLET_INLINE void multiply_rows(const c10::BFloat16* part, const Block& block, int64_t in, int64_t from,
                                  int64_t depth, Sums* sums) {
   if (block.count <= kRowsReadingNarrow) return multiply_part<Ahead::kAsk>(part, block, in, from, depth, sums);
@@ -165,7 +167,7 @@ GIMLET_CLONES void gimlet_multiply_panel(const Product<c10::BFloat16>& product, 
 
 namespace {
 
-// `room` is for rows that cannot be multiplied where they lie, as float32 without a norm can.
+// `room` is memory for rows that cannot be multiplied in place; float32 rows without a norm can.
 template <typename T>
 Block prepare(const Product<T>& product, int64_t first, int64_t count, std::vector<float>& room) {
   const T* from = product.inputs + first * product.in;
@@ -185,7 +187,7 @@ Block prepare(const Product<T>& product, int64_t first, int64_t count, std::vect
   return block;
 }
 
-// Rows that all threads multiply, each by some panels.
+// All threads multiply the same rows, each by some panels.
 template <typename T>
 void compute_by_panels(const Product<T>& product) {
   std::vector<float> room;
@@ -195,7 +197,7 @@ void compute_by_panels(const Product<T>& product) {
                   [&](int64_t index) { gimlet_multiply_panel(product, block, index); });
 }
 
-// Each thread multiplies some rows by all panels, or where rows are few, by some.
+// Each thread multiplies some rows by all panels, or few rows by some panels.
 template <typename T>
 void compute_by_rows(const Product<T>& product) {
   const int64_t panels = product.num_panels();
@@ -245,7 +247,7 @@ void check(const GimletProduct& in) {
 
 extern "C" {
 
-// Bytes of the registers that this CPU's code of ours uses.
+// Bytes of the registers that the code for this CPU uses.
 int64_t gimlet_register_bytes() noexcept {
 #ifdef GIMLET_HAS_CLONES
   if (__builtin_cpu_supports("x86-64-v4")) return 64;
@@ -254,10 +256,10 @@ int64_t gimlet_register_bytes() noexcept {
   return 16;
 }
 
-// `result` becomes inputs @ kernel for a kernel in `panels` [panels, in, 32], float32 or bfloat16 as all tensors
-// are: [rows, out] in tiles, [rows / length, out / width, length, width]. With a `scale` [in] the inputs are
-// normalized first; a `residual` in the result's layout is added; either may be null. Null, or a message to
-// be freed with `free`.
+// Sets `result` to inputs @ kernel for a kernel in `panels` [panels, in, 32], float32 or bfloat16
+// like all tensors: [rows, out] in tiles, [rows / length, out / width, length, width]. With a
+// `scale` [in] the inputs are normalized first; a `residual` in the result's layout is added;
+// either may be null. Null, or a message to be freed with `free`.
 char* gimlet_packed_product(GimletProduct in, at::Tensor* result) noexcept {
   return guarded([&] {
     check(in);

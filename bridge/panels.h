@@ -1,7 +1,7 @@
 // Products of a few rows with a panel, which is 32 columns of a matrix, [depth, 32]. All sums stay in registers.
 //
-// AVX-512 has registers for all sums. What a core does not find in its caches it waits for; `benches/products.rs`
-// tells how fast both go.
+// AVX-512 has registers for all sums. Otherwise, a core waits for data that are not in its caches;
+// `benches/products.rs` measures the speed of both.
 
 #pragma once
 
@@ -27,7 +27,8 @@ GIMLET_INLINE void read_columns(const c10::BFloat16* from, Floats columns[2]) {
   columns[1] = floats(both & 0xffff0000u);
 }
 
-// Whether what follows a panel's rows is asked for while they are read: of memory that is read but once.
+// Whether the data after a panel's rows are prefetched while these are read, for memory that is
+// read only once.
 enum class Ahead { kAsk, kHave };
 
 // sums += rows panel, for rows of `depth` numbers each.
@@ -46,8 +47,8 @@ GIMLET_INLINE void multiply(const T* panel, const float* const rows[kRows], int6
   sums = local;
 }
 
-// The rows that a product of `kRows` rows reads: those from `first` on, the last of them again and again
-// where fewer than that are left.
+// The rows that a product of `kRows` rows reads: those from `first` on, with the last of them
+// repeated if fewer are left.
 struct RowPointers {
   const float* of[kRows];
 

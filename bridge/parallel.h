@@ -1,5 +1,5 @@
-// Libtorch's threads. Its own parallel loops are headers, which would bring a second OpenMP into this
-// library; an iterator over a tensor is not.
+// Libtorch's threads. Its own parallel loops are in headers, which would bring a second OpenMP into
+// this library; an iterator over a tensor is in libtorch itself.
 
 #pragma once
 
@@ -29,8 +29,8 @@ inline int64_t threads_awake() {
   return team ? team->threads() : at::get_num_threads();
 }
 
-// Calls `body(task)` for every task below `count` on this thread's team, or where it has none on libtorch's
-// threads. `body` does not throw.
+// Calls `body(task)` for every task below `count` on this thread's team, or without one on
+// libtorch's threads. `body` does not throw.
 template <typename Body>
 void share_out_awake(int64_t count, int64_t grain, const Body& body) {
   if (Team* team = Team::of_this_thread()) {

@@ -1,6 +1,6 @@
-// libtorch's profiler, and ranges of ours in it, for `src/nn/profiler.rs`.
+// libtorch's profiler with Gimlet's own ranges, for `src/nn/profiler.rs`.
 //
-// Kineto records what runs between two calls: operations with the ranges around them on the host and, on CUDA,
+// Kineto records the work between two calls: operations with the ranges around them on the host and, on CUDA,
 // kernels with the operation that launched each.
 
 #include <ATen/record_function.h>
@@ -16,10 +16,11 @@ namespace profiler = torch::autograd::profiler;
 
 namespace {
 
-// What an event is, as Rust numbers it.
+// The kind of an event, with the numbers that Rust uses.
 enum Kind : int32_t { kOperation = 0, kBackward = 1, kRange = 2, kKernel = 3 };
 
-// The kind of an event; false for those that stand for others, such as the launch of a kernel.
+// Finds the kind of an event; false for those that represent others, such as the launch of a
+// kernel.
 bool find_kind(const profiler::KinetoEvent& event, Kind* kind) {
   switch (static_cast<libkineto::ActivityType>(event.activityType())) {
     case libkineto::ActivityType::CPU_OP: {
@@ -50,17 +51,18 @@ struct GimletEvent {
   uint64_t start_ns;
   uint64_t end_ns;
   uint64_t thread;
-  // Of the forward operation that a backward function belongs to.
+  // The thread of the forward operation that a backward function belongs to.
   uint64_t forward_thread;
-  // Which node of autograd's an operation makes next, or a backward function is; negative for none.
+  // The autograd node that an operation makes next, or that a backward function is; negative for
+  // none.
   int64_t sequence;
   // The operation; of a kernel, the operation that launched it, 0 for none.
   uint64_t correlation;
   Kind kind;
 };
 
-// Begins to record what this thread does, and the threads of a backward pass that it starts. Null, or a
-// message to be freed with `free`.
+// Begins to record the work of this thread, and of the threads of a backward pass that it starts.
+// Null, or a message to be freed with `free`.
 char* gimlet_profile_begin(bool on_cuda) noexcept {
   return guarded([&] {
     std::set<profiler::ActivityType> activities{profiler::ActivityType::CPU};
@@ -71,7 +73,8 @@ char* gimlet_profile_begin(bool on_cuda) noexcept {
   });
 }
 
-// Ends it, and shows `take` each event. Events and their names live until it returns.
+// Ends the recording, and passes each event to `take`. Events and their names live until it
+// returns.
 char* gimlet_profile_end(void* sink, void (*take)(void* sink, const GimletEvent* event)) noexcept {
   return guarded([&] {
     const auto result = profiler::disableProfiler();
@@ -87,7 +90,7 @@ char* gimlet_profile_end(void* sink, void (*take)(void* sink, const GimletEvent*
   });
 }
 
-// Opens a range on this thread; its name lives as long as the program. Null where that fails.
+// Opens a range on this thread; its name lives as long as the program. Null on failure.
 void* gimlet_range_begin(const char* name) noexcept {
   try {
     auto* range = new at::RecordFunction(at::RecordScope::USER_SCOPE);
@@ -98,7 +101,7 @@ void* gimlet_range_begin(const char* name) noexcept {
   }
 }
 
-// Closes it, on the same thread.
+// Closes the range, on the same thread.
 void gimlet_range_end(void* range) noexcept { delete static_cast<at::RecordFunction*>(range); }
 
 }  // extern "C"

@@ -1,7 +1,7 @@
 // Attention of whole sequences to themselves, without gradients (`src/nn/sequence_attention.rs`).
 //
-// Of a head, keys and values are laid out in panels once, then a few queries at a time make their scores,
-// weights and averages in a core's caches. Everything is computed in float32.
+// For each head, keys and values are laid out in panels once, then a few queries at a time compute
+// their scores, weights and averages in a core's caches. Everything is computed in float32.
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -17,7 +17,7 @@
 
 namespace {
 
-// Queries at a time.
+// Number of queries at a time.
 constexpr int64_t kQueries = 2 * kRows;
 
 template <typename T>
@@ -33,13 +33,13 @@ struct Sequences {
   const T* part(int64_t row, int64_t index, int64_t head) const {
     return projected + (row * 3 + index) * joined() + head * width;
   }
-  // What is added to a query's scores, from its first key on.
+  // The addends of a query's scores, from its first key on.
   const float* distances_of(int64_t head, int64_t query) const {
     return distances + head * (2 * longest - 1) + longest - 1 - query;
   }
 };
 
-// What one thread works with, for one head of one sequence.
+// The memory of one thread, for one head of one sequence.
 struct Room {
   std::vector<float> keys;     // [panels, width, 32]
   std::vector<float> values;   // [panels, length, 32]
@@ -53,7 +53,7 @@ constexpr int64_t panels_of(int64_t columns) { return (columns + kColumns - 1) /
 template <typename T>
 GIMLET_INLINE void lay_out(const Sequences<T>& in, int64_t first, int64_t length, int64_t head, Room& room) {
   const int64_t width = in.width;
-  // What is left of other sequences in columns that this one does not fill goes nowhere.
+  // Old values of other sequences, in columns that this one does not fill, have no effect.
   room.keys.resize(panels_of(length) * width * kColumns);
   room.values.resize(panels_of(width) * length * kColumns);
   room.row.resize(width + kLanes);

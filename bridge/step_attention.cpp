@@ -1,6 +1,7 @@
 // Attention of a few queries to many keys, for a step of decoding (`src/nn/step_attention.rs`).
 //
-// It takes as long as reading keys and values does. A query's scores stay in a core's cache meanwhile.
+// It takes as long as reading keys and values. A query's scores stay in a core's cache in the
+// meantime.
 // Everything is computed in float32.
 
 #include <ATen/ATen.h>
@@ -20,7 +21,7 @@ namespace {
 // The widest head: its sums stay in registers.
 constexpr int64_t kMaxWidth = 16 * kLanes;
 
-// A head's keys or values: `rows` of `width` elements, so many elements apart.
+// A head's keys or values: `rows` of `width` elements, with a stride in elements.
 template <typename T>
 struct Rows {
   const T* first;
@@ -93,8 +94,8 @@ Rows<T> rows_of(const at::Tensor& tensor, int64_t b, int64_t h) {
   return {first, tensor.stride(2), tensor.size(2), tensor.size(3), first + tensor.stride(1)};
 }
 
-// `bias` has been expanded to [batch, heads, queries, keys], and a query's lie in one piece. The result is
-// [batch, queries, heads, width].
+// `bias` has been expanded to [batch, heads, queries, keys], and the numbers of a query are
+// contiguous. The result is [batch, queries, heads, width].
 template <typename T>
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const at::Tensor& bias) {
@@ -124,10 +125,11 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
 
 extern "C" {
 
-// `result` [batch, queries, heads, width] becomes the values' averages, weighted by the softmax of products of
-// `query` [batch, heads, queries, width] with `key`, [batch, heads, keys, width] as `value`, plus `bias`, which
-// broadcasts to [batch, heads, queries, keys]. All float32 or all bfloat16, heads a multiple of 16 wide, up to
-// 256, and in one piece. Null, or a message to be freed with `free`.
+// Sets `result` [batch, queries, heads, width] to the values' averages, weighted by the softmax of
+// products of `query` [batch, heads, queries, width] with `key`, [batch, heads, keys, width] like
+// `value`, plus `bias`, which broadcasts to [batch, heads, queries, keys]. All float32 or all
+// bfloat16, heads a multiple of 16 wide, up to 256, and contiguous. Null, or a message to be freed
+// with `free`.
 char* gimlet_step_attention(const at::Tensor* query, const at::Tensor* key, const at::Tensor* value,
                             const at::Tensor* bias, at::Tensor* result) noexcept {
   return guarded([&] {

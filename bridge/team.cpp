@@ -12,7 +12,7 @@ namespace {
 
 thread_local Team* team_of_this_thread = nullptr;
 
-// Looks at something again and again, and lets other processes go first when it takes long.
+// Waits between repeated checks, and yields to other processes when that takes long.
 class Patience {
  public:
   void wait() {
@@ -39,7 +39,7 @@ Team::Team(int64_t helpers) {
   try {
     for (int64_t i = 0; i < helpers; ++i) helpers_.emplace_back([this] { help(); });
   } catch (const std::system_error&) {
-    // No more threads are to be had: those that came do it.
+    // No more threads are available: the started ones do the work.
   }
 }
 
@@ -60,9 +60,9 @@ void Team::work(int64_t count, Call call, const void* body) {
   while (done_.load(std::memory_order_acquire) < count) patience.wait();
 }
 
-// A share of what is left (Polychronopoulos & Kuck 1987, "guided self-scheduling"): long pieces first, since
-// what a thread asks for ahead of the end of its piece is another's, and short ones at the end, so that all
-// end together.
+// A share of the remaining tasks (Polychronopoulos & Kuck 1987, "guided self-scheduling"): long
+// pieces first, since the data that a thread prefetches beyond the end of its piece belong to
+// another, and short ones at the end, so that all end together.
 bool Team::take_some() {
   uint64_t ticket = ticket_.load(std::memory_order_acquire), first, end;
   do {
@@ -88,7 +88,7 @@ void Team::help() {
 
 extern "C" {
 
-// A team of the calling thread, which has to end it, and up to `helpers` more.
+// A team of the calling thread, which must end it, and up to `helpers` more.
 Team* gimlet_team_start(int64_t helpers) noexcept { return new Team(helpers); }
 
 void gimlet_team_end(Team* team) noexcept { delete team; }

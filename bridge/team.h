@@ -1,8 +1,9 @@
-// Threads that wait awake for one another, for many short pieces of work in a row.
+// Threads that wait actively for one another, for many short pieces of work in a row.
 //
-// Waking a thread of libtorch's takes as long as a small product does where its threads sleep between
-// parallel loops, and a step of decoding has sixty such loops. Between `start` and the destructor, the
-// team's threads take their next task within a microsecond and keep a core each busy.
+// Waking a sleeping thread of libtorch's takes as long as a small product, if its threads sleep
+// between parallel loops, and a step of decoding has sixty such loops. Between `start` and the
+// destructor, the team's threads take their next task within a microsecond, and each of them keeps
+// a core busy.
 
 #pragma once
 
@@ -14,10 +15,10 @@
 
 class Team {
  public:
-  // The calling thread's, or null.
+  // The team of the calling thread, or null.
   static Team* of_this_thread();
 
-  // The calling thread's until it is destroyed: up to `helpers` more threads.
+  // A team of the calling thread until its destruction, with up to `helpers` more threads.
   explicit Team(int64_t helpers);
   ~Team();
   Team(const Team&) = delete;
@@ -44,8 +45,9 @@ class Team {
   bool take_some();
   void help();
 
-  // The upper half counts the tasks of the present work, the lower half those that were taken. Who has
-  // taken some knows that the work has not ended, so that `call_` and `body_` are those of this work.
+  // The upper half counts the tasks of the current work, the lower half the taken ones. A thread
+  // that has taken tasks knows that the work has not ended, so that `call_` and `body_` belong to
+  // this work.
   std::atomic<uint64_t> ticket_{0};
   std::atomic<int64_t> done_{0};
   std::atomic<bool> dismissed_{false};

@@ -1,7 +1,7 @@
 // SentencePiece's trainer as a plain C function for `src/vocab/train.rs`.
 //
-// `sentencepiece-sys` builds the trainer into libsentencepiece_train.a and hands on neither its headers
-// nor the library, so the little that is called is declared here as SentencePiece 0.2.1 declares it.
+// `sentencepiece-sys` builds the trainer into libsentencepiece_train.a and provides neither its
+// headers nor the library, so the few called functions are declared here as in SentencePiece 0.2.1.
 // No exception leaves this file, and no ownership crosses it.
 
 #include <algorithm>
@@ -39,7 +39,8 @@ class SentencePieceTrainer {
 
 extern "C" {
 
-// Trains with `count` options. False: `message`, of `capacity` bytes, says why, cut where it is longer.
+// Trains with `count` options. On failure returns false and writes the reason to `message`, cut to
+// `capacity` bytes.
 bool gimlet_train_sentencepiece(const char* const* names, const char* const* values, size_t count,
                                 char* message, size_t capacity) noexcept {
   std::string trouble;

@@ -1,4 +1,4 @@
-// Sixteen numbers at a time, in whatever registers the CPU has.
+// Sixteen numbers at a time, in the registers that the CPU has.
 
 #pragma once
 
@@ -8,18 +8,19 @@
 #include <cstdint>
 #include <cstring>
 
-// Before a function that is not a template: it is compiled for several CPUs, and the loader chooses. GCC knows these
-// levels since version 12.
+// Stands before a function that is not a template: it is compiled for several CPUs, and the loader
+// chooses. GCC supports these levels since version 12.
 #if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
 #define GIMLET_HAS_CLONES 1
 #define GIMLET_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define GIMLET_CLONES
 #endif
-// What such a function calls is compiled as part of it.
+// Functions called by such a function are compiled as part of it.
 #define GIMLET_INLINE inline __attribute__((always_inline))
 
-// Functions that take or return these are part of their callers: how they would be passed does not matter.
+// Functions that take or return these are part of their callers, so their calling convention does
+// not matter.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wpsabi"
 #endif
@@ -29,17 +30,17 @@ using Floats = float __attribute__((vector_size(64)));
 using Bits = uint32_t __attribute__((vector_size(64)));
 using Halves = uint16_t __attribute__((vector_size(32)));
 
-// How much is read between asking for memory and reading it.
+// The number of bytes read between asking for memory and reading it.
 constexpr int64_t kBytesAhead = 1 << 14;
 
-// Asks for `bytes` bytes that will be read, for the second cache.
+// Prefetches `bytes` bytes into the second cache.
 GIMLET_INLINE void ask_for(const void* there, int64_t bytes) {
   for (int64_t byte = 0; byte < bytes; byte += 64) {
     __builtin_prefetch(static_cast<const char*>(there) + byte, 0, 2);
   }
 }
 
-// The same of what lies as far behind `here` as is read meanwhile.
+// Prefetches the bytes that lie `kBytesAhead` behind `here`.
 GIMLET_INLINE void ask_ahead(const void* here, int64_t bytes) {
   ask_for(static_cast<const char*>(here) + kBytesAhead, bytes);
 }
@@ -77,7 +78,7 @@ GIMLET_INLINE void write(const Floats& values, c10::BFloat16* to) {
   std::memcpy(to, &halves, sizeof(halves));
 }
 
-// As many as there are, up to all lanes: zeros stand for the rest.
+// Reads `count` numbers, at most all lanes; the rest are zeros.
 template <typename T>
 GIMLET_INLINE Floats read(const T* from, int64_t count) {
   if (count >= kLanes) return read(from);
@@ -94,7 +95,7 @@ GIMLET_INLINE void write(const Floats& values, T* to, int64_t count) {
   std::copy_n(some, count, to);
 }
 
-// What writing and reading would give.
+// The values after writing and reading.
 template <typename T>
 GIMLET_INLINE Floats rounded(const Floats& values);
 template <>
@@ -104,7 +105,7 @@ GIMLET_INLINE Floats rounded<c10::BFloat16>(const Floats& values) { return float
 
 using Quarter = float __attribute__((vector_size(16)));
 
-// Sums of every fourth.
+// Sums of every fourth number.
 GIMLET_INLINE Quarter quarter(const Floats& values) {
   using Half = float __attribute__((vector_size(32)));
   Half halves[2];
@@ -120,7 +121,7 @@ GIMLET_INLINE float sum(const Floats& values) {
   return (some[0] + some[1]) + (some[2] + some[3]);
 }
 
-// e^x for x <= 0, with a relative error of about 1e-7; zero below the least normal number.
+// e^x for x <= 0, with a relative error of about 1e-7; zero below the smallest normal number.
 GIMLET_INLINE Floats exponential(const Floats& of) {
   const Floats least = Floats{} - 87.0f, magic = Floats{} + 12582912.0f;  // 1.5 * 2^23
   const auto vanishes = of < least;
@@ -144,8 +145,8 @@ GIMLET_INLINE Floats gelu(const Floats& x) {
   return x * (negative ? power : Floats{} + 1.0f) / (1.0f + power);
 }
 
-// Scores to weights that have yet to be divided by their sum, which is returned. `count` is a multiple of
-// the lanes.
+// Converts scores to weights before their division by their sum, which is returned. `count` is a
+// multiple of the lanes.
 GIMLET_INLINE float weigh(float* scores, int64_t count) {
   Floats most = read(scores);
   for (int64_t i = kLanes; i < count; i += kLanes) {

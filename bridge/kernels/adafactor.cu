@@ -1,8 +1,8 @@
 // Adafactor's update (Shazeer & Stern 2018, arXiv:1804.04235; T5X's variant) of one parameter in float32.
 //
-// A matrix takes four launches: sums of squares, the moments made of them, the size of the update, the update.
-// What limits the update is known on the device before the last one begins, so that the host is not asked.
-// Blocks leave partial sums, which are added up in one order.
+// A matrix takes four launches: sums of squares, the moments, the size of the update, the update.
+// The limits of the update are computed on the device before the last launch, so that the host does
+// not wait. Blocks write partial sums, which are added up in a fixed order.
 
 #include "common.cuh"
 
@@ -18,7 +18,7 @@ constexpr int kMostParts = 128;                   // blocks that share the rows 
 constexpr int kFewestRows = 32;                   // of a block, if there are so many
 constexpr int kVectorThreads = 1024;
 
-// How a matrix is shared out, and where partial sums begin in the workspace.
+// The division of a matrix among blocks, and the starts of partial sums in the workspace.
 struct Plan {
   int tiles, parts, moment_blocks;
   int64_t rows_per_part;
@@ -48,7 +48,7 @@ struct Plan {
 
 __device__ int block_index() { return blockIdx.y * gridDim.x + blockIdx.x; }
 
-// Unlike fmaxf and fminf these keep what is no number.
+// Unlike fmaxf and fminf these keep NaN.
 __device__ float at_least(float value, float low) { return value < low ? low : value; }
 __device__ float at_most(float value, float high) { return value > high ? high : value; }
 
@@ -59,7 +59,7 @@ __device__ float block_sum(const float* values, int count) {
   return block_reduce(sum, 0.f, Sum());
 }
 
-// Calls `body` with each row of the block's part that is the warp's.
+// Calls `body` with each row of the block's part that belongs to the warp.
 template <typename Body>
 __device__ void for_each_row(int64_t rows, const Plan& plan, Body body) {
   const int64_t first = blockIdx.y * plan.rows_per_part;
@@ -120,7 +120,8 @@ __global__ void sum_squares(AdafactorMatrix call, Plan plan) {
   }
 }
 
-// One number of a moment: what it was and `count` sums, `stride` apart, over `mean_of` squares.
+// One number of a moment, from its old value and `count` sums, `stride` apart, over `mean_of`
+// squares.
 __device__ float mixed(const AdafactorRule& rule, float* moment, const float* sums, int count, int64_t stride,
                        int64_t mean_of) {
   float sum = 0;
@@ -150,7 +151,7 @@ __global__ void mix_moments(AdafactorMatrix call, Plan plan) {
   if (threadIdx.x == 0) call.workspace[plan.moment_sums + blockIdx.x] = averaged;
 }
 
-// What gradients are multiplied by to become an update.
+// The factors that convert gradients to an update.
 struct Factors {
   float row_mean;
   float of_columns[kPacks][kSize];
@@ -196,7 +197,7 @@ __global__ void sum_update(AdafactorMatrix call, Plan plan) {
   if (threadIdx.x == 0) call.workspace[plan.update_squares + block_index()] = sum;
 }
 
-// What an update is multiplied by, from sums of squares over `count` numbers.
+// The factor of an update, from sums of squares over `count` numbers.
 __device__ float step_size(const AdafactorRule& rule, float param_squares, float update_squares, float count) {
   float size = rule.learning_rate;
   if (rule.by_parameter_scale) {
@@ -232,7 +233,7 @@ __global__ void apply_update(AdafactorMatrix call, Plan plan) {
   });
 }
 
-// A vector: all of it in one block, whose threads find their own numbers again.
+// A vector: all of it in one block, in which each thread handles the same numbers again.
 __global__ void update_vector(AdafactorVector call) {
   float param_squares = 0, update_squares = 0;
   for (int index = threadIdx.x; index < call.count; index += kVectorThreads) {

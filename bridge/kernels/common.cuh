@@ -1,4 +1,4 @@
-// What the kernels share: numbers in packs of 16 bytes, and reductions over a block.
+// The common parts of the kernels: numbers in packs of 16 bytes, and reductions over a block.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -23,7 +23,7 @@ __device__ inline __nv_bfloat16 narrow<__nv_bfloat16>(float value) {
   return __float2bfloat16(value);
 }
 
-// The value after a round trip through T: where libtorch would have stored it.
+// The value after a conversion to T and back, at points where libtorch would have stored it.
 template <typename T>
 __device__ float rounded(float value) {
   return wide(narrow<T>(value));

@@ -26,7 +26,7 @@ struct Running {
   }
 };
 
-// Sums that all threads know.
+// Sums that are known to all threads.
 struct Row {
   float largest, normalizer, logits;
   int predicted;
@@ -39,7 +39,7 @@ __device__ Row combined(const Running& own) {
   const float share = own.exponentials > 0 ? own.exponentials * expf(own.largest - row.largest) : 0.f;
   row.normalizer = block_reduce(share, 0.f, Sum());
   row.logits = block_reduce(own.logits, 0.f, Sum());
-  // The least column of the largest logit: columns below 2^24 are exact as floats.
+  // The first column of the largest logit: columns below 2^24 are exact as floats.
   const float candidate = own.largest == row.largest ? static_cast<float>(own.at) : INFINITY;
   row.predicted = static_cast<int>(-block_reduce(-candidate, -INFINITY, Max()));
   return row;

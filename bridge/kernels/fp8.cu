@@ -1,5 +1,5 @@
-// Casts to fp8 (Micikevicius et al. 2022, arXiv:2209.05433) with the largest magnitude found on the way,
-// and with the transposed matrix that products on Hopper need: they read both factors along the sum.
+// Casts to fp8 (Micikevicius et al. 2022, arXiv:2209.05433) which also find the largest magnitude,
+// and the transposed matrix that products on Hopper need: they read both factors along the sum.
 
 #include <cuda_fp8.h>
 

@@ -1,5 +1,5 @@
 // Gated GELU (Shazeer 2020, arXiv:2002.05202) with the tanh approximation (Hendrycks & Gimpel 2016,
-// arXiv:1606.08415). The backward pass computes the activation anew instead of keeping it.
+// arXiv:1606.08415). The backward pass computes the activation again instead of keeping it.
 
 #include "common.cuh"
 
@@ -19,7 +19,7 @@ __device__ Gelu gelu(float x) {
   return {0.5f * x * (1.f + t), 0.5f * (1.f + t) + 0.5f * x * (1.f - t * t) * inner_slope};
 }
 
-// Where a thread's next pack lies in the three matrices.
+// The position of a thread's next pack in the three matrices.
 struct Place {
   int64_t dense, gate, linear;
 };

@@ -1,6 +1,7 @@
-// Our CUDA kernels as plain functions over device pointers: no header of torch's, so that they compile in
-// seconds. `bridge/kernels.cpp` checks tensors and calls these; all matrices are dense, row by row, and
-// begin at multiples of 16 bytes. Every function returns what the launch said.
+// Gimlet's CUDA kernels as plain functions over device pointers, without headers of torch, so that
+// they compile in seconds. `bridge/kernels.cpp` checks tensors and calls these; all matrices are
+// dense, row by row, and begin at multiples of 16 bytes. Every function returns the result of its
+// launch.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +10,7 @@
 
 namespace gimlet {
 
-// The format of a matrix's numbers. Sums are float32 whatever it is.
+// The format of a matrix's numbers. Sums are float32 in any case.
 enum class Dtype { kFloat32, kBfloat16 };
 
 // RMS normalization of `sum = residual + mask * branch`, one row a block. Without `branch`, `sum` is not
@@ -26,8 +27,8 @@ struct RmsNorm {
 };
 cudaError_t rms_norm(const RmsNorm& call, cudaStream_t stream);
 
-// Its gradients. `sum_gradient` and, with it, `mask` and `branch_gradient` may be absent. The scale's
-// gradient is left as `parts` partial sums.
+// Its gradients. `sum_gradient` and, with it, `mask` and `branch_gradient` may be absent. The
+// scale's gradient is returned as `parts` partial sums.
 struct RmsNormBackward {
   Dtype dtype;
   const void *normal_gradient, *sum_gradient, *mask, *sum, *scale;
@@ -50,7 +51,7 @@ struct GatedGelu {
 };
 cudaError_t gated_gelu(const GatedGelu& call, cudaStream_t stream);
 
-// Its gradients from that of the product [rows, width]. Rows of each lie as those of what it is a gradient of.
+// Its gradients from that of the product [rows, width]. Each has the row layout of its tensor.
 struct GatedGeluBackward {
   Dtype dtype;
   const void *product_gradient, *gate, *linear;
@@ -75,8 +76,9 @@ struct CrossEntropy {
 };
 cudaError_t cross_entropy(const CrossEntropy& call, cudaStream_t stream);
 
-// Sums over the diagonals of [batch, heads, queries, keys]: those with the same `key - query`, which runs
-// from 1 - queries to keys - 1. Left as partial sums [parts, heads, queries + keys - 1].
+// Sums over the diagonals of [batch, heads, queries, keys]: those with the same `key - query`,
+// which ranges from 1 - queries to keys - 1. Returned as partial sums [parts, heads, queries + keys
+// - 1].
 struct DiagonalSums {
   Dtype dtype;
   const void* values;
@@ -92,8 +94,8 @@ enum class Fp8 { kE4m3, kE5m2 };
 cudaError_t largest_magnitude(Dtype dtype, const void* values, int64_t count, float* amax,
                               cudaStream_t stream);
 
-// Numbers times `*scale` in fp8, too large ones cut, as they lie and transposed; either may be absent.
-// Merges the largest magnitude before scaling into `*amax`, if there.
+// Numbers times `*scale` in fp8, with clamping, in the layout of the input and transposed; either
+// may be absent. Merges the largest magnitude before scaling into `*amax`, if given.
 struct CastFp8 {
   Dtype dtype;
   Fp8 format;
@@ -117,7 +119,7 @@ struct AdafactorRule {
   float kept;                         // of the parameter, less its weight decay
 };
 
-// Updates a matrix and its two moments, of which one is divided by its mean.
+// Updates a matrix and its two moments, one of which is divided by its mean.
 struct AdafactorMatrix {
   AdafactorRule rule;
   const float* gradient;  // [rows, columns]
@@ -132,7 +134,7 @@ struct AdafactorMatrix {
 int64_t adafactor_workspace(int64_t rows, int columns);
 cudaError_t adafactor_matrix(const AdafactorMatrix& call, cudaStream_t stream);
 
-// Updates numbers that are few enough for one block, and their moments.
+// Updates numbers and their moments; there must be few enough for one block.
 struct AdafactorVector {
   AdafactorRule rule;
   const float* gradient;

@@ -1,7 +1,7 @@
 // Sums over diagonals, for the gradient of a bias that depends on `key - query` alone.
 //
-// A thread owns one distance, so neighbours read neighbouring keys; blocks share out the queries and leave
-// partial sums, whose order is fixed.
+// A thread owns one distance, so neighbours read neighbouring keys; the queries are divided among
+// blocks, which write partial sums in a fixed order.
 
 #include "common.cuh"
 

@@ -1,7 +1,8 @@
 // RMS normalization with the residual sum before it (Zhang & Sennrich 2019, arXiv:1910.07467).
 //
-// A block holds its row in registers between the two passes over it. Values are rounded to T wherever
-// libtorch's operations would store them, so that both give the same numbers but for the order of a sum.
+// A block holds its row in registers between the two passes over it. Values are rounded to T in the
+// same places as by libtorch's operations, so that both give the same results except for the order
+// of a sum.
 
 #include "common.cuh"
 

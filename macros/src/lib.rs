@@ -1,8 +1,8 @@
-//! `#[derive(Configurable)]`: turns a documented struct or enum into something gin can name.
+//! `#[derive(Configurable)]`: makes a documented struct or enum available under a name in gin.
 //!
 //! On a struct, every field is a parameter; its doc comment and default become the schema.
 //! On an enum of one-field variants, the variants are the configurables that may fill a slot.
-//! On an enum of unit variants, the variants are the strings a parameter may hold.
+//! On an enum of unit variants, the variants are the strings that a parameter may hold.
 //!
 //! ```text
 //! #[derive(Configurable)]

@@ -78,13 +78,13 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
     })
 }
 
-/// What one field contributes to the generated code.
+/// The generated code for one field.
 struct FieldParts {
     ident: syn::Ident,
     /// The schema entry; `None` for fields that are no parameter.
     param: Option<TokenStream>,
     registration: Option<TokenStream>,
-    /// What a method's field adds to the calls of its object.
+    /// The entry that a method's field adds to the calls of its object.
     call: Option<TokenStream>,
     /// `let field = ...;`
     read: TokenStream,
