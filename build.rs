@@ -42,7 +42,6 @@ fn main() {
     println!("cargo::rerun-if-env-changed=LIBTORCH");
     println!("cargo::rerun-if-env-changed=GIMLET_WHEEL");
     println!("cargo::rustc-env=GIMLET_COMMIT={}", commit());
-    compile_trainer();
     tell_front_program();
     if env::var_os("CARGO_FEATURE_TORCH").is_none() {
         return;
@@ -90,13 +89,6 @@ fn libtorch_facts(libtorch: &Path, cuda: bool) -> String {
         Some((major, minor)) => format!("{TORCH_VERSION}, CUDA {major}.{minor}"),
         None => format!("{TORCH_VERSION}, CUDA"),
     }
-}
-
-/// Makes SentencePiece's trainer callable; sentencepiece-sys builds it and states its place.
-fn compile_trainer() {
-    cc::Build::new().cpp(true).std("c++17").file("bridge/trainer.cpp").compile("gimlet_trainer");
-    // Not bundled: it must come after its caller, and before the library that it calls.
-    println!("cargo::rustc-link-lib=static:-bundle=sentencepiece_train");
 }
 
 /// Folders in which the programs look for libtorch, in this order; `$ORIGIN` is the program's own.

@@ -1,26 +1,20 @@
 //! Gimlet: gin files fully describe a run; `gimlet` turns them into tokenized batches, a libtorch
 //! model, a training loop and checkpoints. `ARCHITECTURE.md` is the map.
 
-// The derive writes absolute paths, so that downstream crates can use it as we do.
-extern crate self as gimlet;
-
-pub mod gin;
-
-pub mod metrics;
-pub mod python;
-pub mod schedule;
-pub mod storage;
-pub mod telemetry;
-pub mod vocab;
-
-pub mod checkpoint;
-pub mod data;
-pub mod evaluation;
+pub use gimlet_checkpoint as checkpoint;
+pub use gimlet_data as data;
+pub use gimlet_evaluation as evaluation;
+pub use gimlet_gin as gin;
+pub use gimlet_metrics as metrics;
+pub use gimlet_python as python;
+pub use gimlet_schedule as schedule;
+pub use gimlet_storage as storage;
+pub use gimlet_telemetry as telemetry;
+pub use gimlet_vocab as vocab;
 
 pub mod models;
 pub mod nn;
 pub mod optim;
 pub mod partition;
-pub mod train;
-
 pub mod run;
+pub mod train;

@@ -15,18 +15,18 @@ pub fn derive(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
                 match self { #(Self::#names => #texts),* }
             }
         }
-        impl ::gimlet::gin::FromGin for #ident {
+        impl ::gimlet_gin::FromGin for #ident {
             fn expected() -> ::std::string::String {
-                ::gimlet::gin::one_of(&[#(#texts),*])
+                ::gimlet_gin::one_of(&[#(#texts),*])
             }
-            fn to_gin(&self) -> ::core::option::Option<::gimlet::gin::ValueKind> {
-                Some(::gimlet::gin::ValueKind::Str(self.as_str().to_string()))
+            fn to_gin(&self) -> ::core::option::Option<::gimlet_gin::ValueKind> {
+                Some(::gimlet_gin::ValueKind::Str(self.as_str().to_string()))
             }
             fn from_gin(
-                value: &::gimlet::gin::Value,
-                cx: &mut ::gimlet::gin::Evaluator<'_>,
-            ) -> ::core::result::Result<Self, ::gimlet::gin::Reported> {
-                match ::gimlet::gin::choose(value, &[#(#texts),*], cx)? {
+                value: &::gimlet_gin::Value,
+                cx: &mut ::gimlet_gin::Evaluator<'_>,
+            ) -> ::core::result::Result<Self, ::gimlet_gin::Reported> {
+                match ::gimlet_gin::choose(value, &[#(#texts),*], cx)? {
                     #(#texts => ::core::result::Result::Ok(Self::#names),)*
                     _ => unreachable!("`choose` returns one of its options"),
                 }

@@ -19,30 +19,30 @@ pub fn derive(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
         types.push(&field.ty);
     }
     Ok(quote! {
-        impl ::gimlet::gin::Slot for #ident {
-            fn schemas() -> ::std::vec::Vec<&'static ::gimlet::gin::Schema> {
+        impl ::gimlet_gin::Slot for #ident {
+            fn schemas() -> ::std::vec::Vec<&'static ::gimlet_gin::Schema> {
                 let mut out = ::std::vec::Vec::new();
-                #(out.extend(<#types as ::gimlet::gin::Slot>::schemas());)*
+                #(out.extend(<#types as ::gimlet_gin::Slot>::schemas());)*
                 out
             }
-            fn schema_of(&self) -> &'static ::gimlet::gin::Schema {
-                match self { #(Self::#names(spec) => ::gimlet::gin::Slot::schema_of(spec)),* }
+            fn schema_of(&self) -> &'static ::gimlet_gin::Schema {
+                match self { #(Self::#names(spec) => ::gimlet_gin::Slot::schema_of(spec)),* }
             }
             fn evaluate_as(
-                schema: &'static ::gimlet::gin::Schema,
-                cx: &mut ::gimlet::gin::Evaluator<'_>,
-            ) -> ::core::result::Result<Self, ::gimlet::gin::Reported> {
+                schema: &'static ::gimlet_gin::Schema,
+                cx: &mut ::gimlet_gin::Evaluator<'_>,
+            ) -> ::core::result::Result<Self, ::gimlet_gin::Reported> {
                 #(
-                    if <#types as ::gimlet::gin::Slot>::schemas().iter().any(|s| s.name == schema.name) {
-                        return <#types as ::gimlet::gin::Slot>::evaluate_as(schema, cx).map(Self::#names);
+                    if <#types as ::gimlet_gin::Slot>::schemas().iter().any(|s| s.name == schema.name) {
+                        return <#types as ::gimlet_gin::Slot>::evaluate_as(schema, cx).map(Self::#names);
                     }
                 )*
                 unreachable!("`{}` does not fill this slot", schema.name)
             }
-            fn register_slot(registry: &mut ::gimlet::gin::Registry) {
-                #(<#types as ::gimlet::gin::Slot>::register_slot(registry);)*
+            fn register_slot(registry: &mut ::gimlet_gin::Registry) {
+                #(<#types as ::gimlet_gin::Slot>::register_slot(registry);)*
             }
         }
-        ::gimlet::gin::read_slot!(#ident);
+        ::gimlet_gin::read_slot!(#ident);
     })
 }

@@ -26,17 +26,17 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
     let params = parts.iter().filter_map(|p| p.param.as_ref());
     let ignored = attributes.ignored.iter().map(|(param, reason)| {
         let param = param.to_string();
-        quote! { ::gimlet::gin::Param::ignored(#param, #reason) }
+        quote! { ::gimlet_gin::Param::ignored(#param, #reason) }
     });
     let calls = parts.iter().filter_map(|p| p.call.as_ref());
     let registrations = parts.iter().filter_map(|p| p.registration.as_ref());
     let reads = parts.iter().map(|p| &p.read);
     let names = parts.iter().map(|p| &p.ident);
     Ok(quote! {
-        impl ::gimlet::gin::Configurable for #ident {
-            fn schema() -> &'static ::gimlet::gin::Schema {
-                static SCHEMA: ::std::sync::LazyLock<::gimlet::gin::Schema> =
-                    ::std::sync::LazyLock::new(|| ::gimlet::gin::Schema {
+        impl ::gimlet_gin::Configurable for #ident {
+            fn schema() -> &'static ::gimlet_gin::Schema {
+                static SCHEMA: ::std::sync::LazyLock<::gimlet_gin::Schema> =
+                    ::std::sync::LazyLock::new(|| ::gimlet_gin::Schema {
                         name: #name,
                         aliases: &[#(#aliases),*],
                         doc: #doc,
@@ -48,33 +48,33 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
                 &SCHEMA
             }
             fn evaluate(
-                cx: &mut ::gimlet::gin::Evaluator<'_>,
-            ) -> ::core::result::Result<Self, ::gimlet::gin::Reported> {
-                let schema = <Self as ::gimlet::gin::Configurable>::schema();
+                cx: &mut ::gimlet_gin::Evaluator<'_>,
+            ) -> ::core::result::Result<Self, ::gimlet_gin::Reported> {
+                let schema = <Self as ::gimlet_gin::Configurable>::schema();
                 #(#reads)*
                 ::core::result::Result::Ok(Self { #(#names: #names?),* })
             }
         }
-        impl ::gimlet::gin::Slot for #ident {
-            fn schemas() -> ::std::vec::Vec<&'static ::gimlet::gin::Schema> {
-                ::std::vec![<Self as ::gimlet::gin::Configurable>::schema()]
+        impl ::gimlet_gin::Slot for #ident {
+            fn schemas() -> ::std::vec::Vec<&'static ::gimlet_gin::Schema> {
+                ::std::vec![<Self as ::gimlet_gin::Configurable>::schema()]
             }
-            fn schema_of(&self) -> &'static ::gimlet::gin::Schema {
-                <Self as ::gimlet::gin::Configurable>::schema()
+            fn schema_of(&self) -> &'static ::gimlet_gin::Schema {
+                <Self as ::gimlet_gin::Configurable>::schema()
             }
             fn evaluate_as(
-                _: &'static ::gimlet::gin::Schema,
-                cx: &mut ::gimlet::gin::Evaluator<'_>,
-            ) -> ::core::result::Result<Self, ::gimlet::gin::Reported> {
-                <Self as ::gimlet::gin::Configurable>::evaluate(cx)
+                _: &'static ::gimlet_gin::Schema,
+                cx: &mut ::gimlet_gin::Evaluator<'_>,
+            ) -> ::core::result::Result<Self, ::gimlet_gin::Reported> {
+                <Self as ::gimlet_gin::Configurable>::evaluate(cx)
             }
-            fn register_slot(registry: &mut ::gimlet::gin::Registry) {
-                if registry.add(<Self as ::gimlet::gin::Configurable>::schema()) {
+            fn register_slot(registry: &mut ::gimlet_gin::Registry) {
+                if registry.add(<Self as ::gimlet_gin::Configurable>::schema()) {
                     #(#registrations)*
                 }
             }
         }
-        ::gimlet::gin::read_slot!(#ident);
+        ::gimlet_gin::read_slot!(#ident);
     })
 }
 
@@ -97,17 +97,17 @@ impl FieldParts {
         let ty = &field.ty;
         if attributes.scope {
             let read = quote! {
-                let #ident: ::core::result::Result<#ty, ::gimlet::gin::Reported> =
+                let #ident: ::core::result::Result<#ty, ::gimlet_gin::Reported> =
                     ::core::result::Result::Ok(cx.scope_path());
             };
             return Ok(Self { ident, param: None, registration: None, call: None, read });
         }
         if attributes.method {
-            let registration = quote! { <#ty as ::gimlet::gin::Slot>::register_slot(registry); };
-            let read = quote! { let #ident = <#ty as ::gimlet::gin::Configurable>::evaluate(cx); };
+            let registration = quote! { <#ty as ::gimlet_gin::Slot>::register_slot(registry); };
+            let read = quote! { let #ident = <#ty as ::gimlet_gin::Configurable>::evaluate(cx); };
             let call = quote! {
-                ::gimlet::gin::Call {
-                    target: <#ty as ::gimlet::gin::Configurable>::schema().name.to_string(),
+                ::gimlet_gin::Call {
+                    target: <#ty as ::gimlet_gin::Configurable>::schema().name.to_string(),
                     site: ::core::default::Default::default(),
                 }
             };
@@ -125,9 +125,9 @@ impl FieldParts {
             None => (quote! { None }, quote! { None }),
         };
         Ok(Self {
-            param: Some(quote! { ::gimlet::gin::Param::of::<#ty>(#name, #doc, #declared) }),
+            param: Some(quote! { ::gimlet_gin::Param::of::<#ty>(#name, #doc, #declared) }),
             call: None,
-            registration: Some(quote! { <#ty as ::gimlet::gin::FromGin>::register(registry); }),
+            registration: Some(quote! { <#ty as ::gimlet_gin::FromGin>::register(registry); }),
             read: quote! {
                 let default: ::core::option::Option<fn() -> #ty> = #default;
                 let #ident = cx.param::<#ty>(schema, #name, default);

@@ -12,7 +12,7 @@ use super::format::{Format, Without};
 use super::mismatch::Mismatch;
 use super::spec::RestoreCheckpointConfig;
 use super::stored::Stored;
-use crate::telemetry::quoted_names;
+use gimlet_telemetry::quoted_names;
 
 /// A rule: a pattern for whole names in the model, and the name in the checkpoint to read instead
 /// (with `\1` or `\g<name>`), or `None` to leave the matching arrays initialized.
@@ -280,7 +280,7 @@ fn first_match<'n>(
 }
 
 fn absent(old: &str, new: &str, pattern: &str, checkpoint: &BTreeSet<&str>) -> CheckpointError {
-    let near = crate::gin::did_you_mean(old, checkpoint.iter().copied());
+    let near = gimlet_gin::did_you_mean(old, checkpoint.iter().copied());
     CheckpointError::Assignment(format!(
         "pattern `{pattern}` takes `{new}` from `{old}`, which the checkpoint does not have; {near}"
     ))

@@ -1,7 +1,7 @@
 //! T5X's classes that write and read checkpoints. Here all of them write and read alike; they
 //! differ in which checkpoints they keep. Source: T5X `checkpoints.py`.
 
-use crate::gin::Configurable;
+use gimlet_gin::Configurable;
 
 /// Keeps the newest checkpoints; it has no parameters. Source: T5X `checkpoints.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]

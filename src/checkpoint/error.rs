@@ -1,7 +1,7 @@
 //! Errors of reading and writing checkpoints.
 
 use super::mismatch::Mismatch;
-use crate::storage::{Path, StorageError};
+use gimlet_storage::{Path, StorageError};
 
 /// A checkpoint that cannot be read or written.
 #[derive(Debug, thiserror::Error)]

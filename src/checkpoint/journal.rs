@@ -19,8 +19,7 @@ use super::error::CheckpointError;
 use super::listing::file_sizes;
 use super::parallel;
 use super::stored::Stored;
-use crate::storage::{GrowingFile, Path};
-use crate::telemetry;
+use gimlet_storage::{GrowingFile, Path};
 
 /// The file beside a single file of tensors that describes it.
 const CONFIG_FILE: &str = "config.json";
@@ -161,7 +160,7 @@ pub(super) fn noted<P: DeserializeOwned>(
     let mut lines = text.split(|byte| *byte == b'\n');
     let found = lines.next().and_then(|first| serde_json::from_slice::<Job>(first).ok());
     if found.as_ref() != Some(job) {
-        telemetry::notice(&format!(
+        gimlet_telemetry::notice(&format!(
             "{path}: the interrupted conversion starts over, since the checkpoint, the options or Gimlet \
              have changed"
         ));
@@ -174,7 +173,7 @@ pub(super) fn noted<P: DeserializeOwned>(
 /// Tells the user which pieces are kept.
 pub(super) fn tell_kept(target: &Path, count: usize, pieces: &str, bytes: u64) {
     if count > 0 {
-        telemetry::notice(&format!(
+        gimlet_telemetry::notice(&format!(
             "{target}: continues where a conversion was interrupted; kept {count} {pieces} of {:.1} MB",
             bytes as f64 / 1e6
         ));
@@ -183,7 +182,7 @@ pub(super) fn tell_kept(target: &Path, count: usize, pieces: &str, bytes: u64) {
 
 /// Tells the user the place of the output that a failed conversion left.
 pub(super) fn tell_left(place: &Path) {
-    telemetry::notice(&format!(
+    gimlet_telemetry::notice(&format!(
         "{place}: kept, so that the same command can continue; remove it if you do not run it again"
     ));
 }

@@ -11,7 +11,7 @@ use super::open::{ORBAX_BEGINNING, is_marked, open, recognize};
 use super::retention::PINNED_FILE;
 use super::steps::{step_of, step_of_bundle};
 use super::unfinished;
-use crate::storage::{Entry, Path};
+use gimlet_storage::{Entry, Path};
 
 /// Marks in the names of unfinished checkpoints: T5X's and Gimlet's, and Orbax's.
 const TEMPORARY_MARKS: [&str; 2] = [".tmp-", ".orbax-checkpoint-tmp"];

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::fmt;
 
-use crate::gin::nearest;
+use gimlet_gin::nearest;
 
 /// Maximum number of names of a kind in a message.
 const LISTED: usize = 8;

@@ -10,7 +10,7 @@ use super::format::Format;
 use super::native::{CHECKPOINT_FILE, Reader};
 use super::orbax;
 use super::stored::Stored;
-use crate::storage::{Path, StorageError};
+use gimlet_storage::{Path, StorageError};
 
 /// First bytes of TensorFlow's file `checkpoint`: a text that names the newest checkpoint.
 const TENSORFLOW_TEXT: &[u8] = b"model_checkpoint_path";

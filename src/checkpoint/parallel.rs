@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::sync::Mutex;
 
-use crate::storage::Path;
+use gimlet_storage::Path;
 
 /// Maximum number of threads, however many cores there are; remote storage uses this number, since
 /// each thread waits for answers.

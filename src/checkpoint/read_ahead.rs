@@ -125,7 +125,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::checkpoint::array::DType;
+    use crate::array::DType;
 
     #[test]
     fn arrays_come_in_order_and_little_is_held() {

@@ -8,8 +8,7 @@ use super::native::{TEMPORARY_MARK, create_temporary};
 use super::open::ORBAX_ITEM;
 use super::steps::{checkpoint_dir, list_steps, step_of};
 use super::unfinished;
-use crate::storage::{Holder, Lock, Locked, Path};
-use crate::telemetry;
+use gimlet_storage::{Holder, Lock, Locked, Path};
 
 /// A file with this name in a checkpoint protects the checkpoint from removal.
 pub(super) const PINNED_FILE: &str = "PINNED";
@@ -124,7 +123,7 @@ pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
 /// tries again.
 fn is_gone(removed: Result<(), CheckpointError>) -> bool {
     if let Err(error) = &removed {
-        telemetry::warn(&format!(
+        gimlet_telemetry::warn(&format!(
             "{error}; the run continues without it, and the next one tries again"
         ));
     }
@@ -187,7 +186,7 @@ fn remove(dir: &Path) -> Result<(), CheckpointError> {
 fn is_kept(dir: &Path) -> Result<bool, CheckpointError> {
     let is_link = dir.is_link()?;
     if is_link {
-        telemetry::notice_once(&format!(
+        gimlet_telemetry::notice_once(&format!(
             "{dir} is a symbolic link: it is kept, remove it yourself"
         ));
     }

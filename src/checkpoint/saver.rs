@@ -10,8 +10,8 @@ use super::error::CheckpointError;
 use super::native::{Procedure, Shard, Writer};
 use super::retention::Retention;
 use super::zarr::Compression;
-use crate::storage::{Path, Unsent};
-use crate::telemetry::{self, Wait};
+use gimlet_storage::{Path, Unsent};
+use gimlet_telemetry::Wait;
 
 /// An array, or the part of an array that this process holds.
 #[derive(Debug)]
@@ -216,7 +216,7 @@ impl Drop for Saver {
     fn drop(&mut self) {
         // The panic has already been printed, and a second panic while unwinding would abort.
         if let Some(Ok(Err(error))) = self.running.take().map(Running::join) {
-            telemetry::warn(&error.to_string());
+            gimlet_telemetry::warn(&error.to_string());
         }
     }
 }
@@ -240,7 +240,7 @@ impl Saving {
     /// space, but ending the run costs more.
     fn prune(&self, step: u64, best: Option<&Best>) {
         if let Err(error) = self.retention.apply(&self.model_dir, step, best) {
-            telemetry::warn(&format!(
+            gimlet_telemetry::warn(&format!(
                 "{error}; the run continues, and old checkpoints are removed after the next save"
             ));
         }

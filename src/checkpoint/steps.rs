@@ -8,7 +8,7 @@ use super::native::CHECKPOINT_FILE;
 use super::open::{has_finished_orbax, is_half_written_orbax, is_marked, open, recognize};
 use super::stored::Stored;
 use super::unfinished::is_unfinished;
-use crate::storage::Path;
+use gimlet_storage::Path;
 
 /// Prefix of the names of checkpoints.
 const PREFIX: &str = "checkpoint_";

@@ -10,8 +10,8 @@ use super::error::CheckpointError;
 use super::format::Format;
 use super::parallel;
 use super::read_ahead::{Visit, read_ahead};
-use crate::storage::Path;
-use crate::telemetry::Wait;
+use gimlet_storage::Path;
+use gimlet_telemetry::Wait;
 
 /// The file that identifies a run after a restart, which `gimlet train` writes beside the arrays.
 pub const RUN_FILE: &str = "gimlet/run.json";

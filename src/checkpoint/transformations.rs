@@ -2,7 +2,7 @@
 //! one that T5X builds from an `assignment_map` is supported here. Source: T5X `state_utils.py`.
 
 use super::assignment::Rule;
-use crate::gin::Configurable;
+use gimlet_gin::Configurable;
 
 /// Renames or drops parts of a checkpoint, as `RestoreCheckpointConfig.assignment_map` does. Not applied on
 /// resuming. Source: T5X `state_utils.py`.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::error::CheckpointError;
 use super::native::{CHECKPOINT_FILE, JOURNAL_FILE};
 use super::open::{ORBAX_END, ORBAX_ITEM, ORBAX_MARKS, has_finished_orbax};
-use crate::storage::{Holder, Path, Process};
+use gimlet_storage::{Holder, Path, Process};
 
 /// The mark, relative to the checkpoint.
 pub(super) const MARK: &str = "gimlet/unfinished.json";

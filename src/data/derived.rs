@@ -16,8 +16,8 @@ use super::pipeline::mixture_tasks;
 use super::preprocess::{CacheDatasetPlaceholder, Preprocessor};
 use super::source::{DataSource, OriginalSource, TruncatedDatasetProvider};
 use super::task::{Task, TaskOrMixture, TaskProvider};
-use crate::gin::{Configurable, Function, ValueKind};
-use crate::vocab::VocabularySpec;
+use gimlet_gin::{Configurable, Function, ValueKind};
+use gimlet_vocab::VocabularySpec;
 
 /// A task with another vocabulary, or a mixture of such tasks. Source: SeqIO `helpers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use crate::storage::StorageError;
-use crate::vocab::VocabError;
+use gimlet_storage::StorageError;
+use gimlet_vocab::VocabError;
 
 /// A data set that cannot be built or read.
 #[derive(Debug, thiserror::Error)]

@@ -211,7 +211,7 @@ impl Value {
     }
 
     /// The lengths of the rows of each dimension but the first, in their order.
-    pub(crate) fn row_lengths(&self) -> Vec<Vec<usize>> {
+    pub fn row_lengths(&self) -> Vec<Vec<usize>> {
         match self {
             Self::IntRows(rows) => vec![rows.iter().map(Vec::len).collect()],
             Self::FloatRows(rows) => vec![rows.iter().map(Vec::len).collect()],

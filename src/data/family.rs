@@ -6,10 +6,10 @@ use super::postprocess::Postprocessor;
 use super::preprocess::Preprocessor;
 use super::source::DataSource;
 use super::task::{Feature, Task};
-use crate::gin::{
+use gimlet_gin::{
     Configurable, Evaluator, Fields, FromGin, Ref, Registry, Reported, Rows, Value, ValueKind,
 };
-use crate::metrics::MetricFn;
+use gimlet_metrics::MetricFn;
 
 /// A task for each row of a table. Within a row its fields are macros, so that any part of the
 /// task, and of the blocks that it refers to, can differ by row. Gimlet's own, for the loops of

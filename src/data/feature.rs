@@ -1,8 +1,8 @@
 //! The features that a task's examples end with.
 
 use super::example::Leaf;
-use crate::gin::{Configurable, Evaluator, Registry, Reported, Schema, Slot};
-use crate::vocab::{PassThroughVocabulary, VocabularySpec};
+use gimlet_gin::{Configurable, Evaluator, Registry, Reported, Schema, Slot};
+use gimlet_vocab::{PassThroughVocabulary, VocabularySpec};
 
 /// One output feature of a task, declared in gin as `seqio.Feature` or `seqio.ContinuousFeature`.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,4 +126,4 @@ impl Slot for Feature {
     }
 }
 
-crate::gin::read_slot!(Feature);
+gimlet_gin::read_slot!(Feature);

@@ -1,7 +1,7 @@
 //! Mixtures as gin declares them.
 
 use super::rates::Rate;
-use crate::gin::{Configurable, Evaluator, FromGin, Ref, Registry, Reported, Value, ValueKind};
+use gimlet_gin::{Configurable, Evaluator, FromGin, Ref, Registry, Reported, Value, ValueKind};
 
 /// Several tasks sampled at given rates. Source: SeqIO `dataset_providers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]

@@ -3,7 +3,7 @@
 use rmpv::Value as Wire;
 
 use super::example::{Example, Key, Value};
-use crate::python::{INTS, LONGS, REALS, TEXTS, map, numbers};
+use gimlet_python::{INTS, LONGS, REALS, TEXTS, map, numbers};
 
 /// An example as a map.
 pub(super) fn to_python(example: &Example) -> Wire {

@@ -3,7 +3,7 @@
 use super::cache::{Caches, cached_count};
 use super::error::DataError;
 use super::task::Task;
-use crate::gin::{Configurable, Evaluator, FromGin, Ref, Registry, Reported, Value, ValueKind};
+use gimlet_gin::{Configurable, Evaluator, FromGin, Ref, Registry, Reported, Value, ValueKind};
 
 /// The relative frequency at which a task is drawn.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,8 +9,8 @@ use super::mixture::Mixture;
 use super::postprocess::Postprocessor;
 use super::preprocess::Preprocessor;
 use super::source::DataSource;
-use crate::gin::{Configurable, Ref};
-use crate::metrics::MetricFn;
+use gimlet_gin::{Configurable, Ref};
+use gimlet_metrics::MetricFn;
 
 pub use super::feature::{Feature, FeatureDtype};
 
@@ -114,7 +114,7 @@ impl TaskProvider for BTreeMap<String, TaskOrMixture> {
     fn get(&self, name: &str) -> Result<TaskOrMixture, DataError> {
         BTreeMap::get(self, name).cloned().ok_or_else(|| DataError::UnknownTask {
             name: name.to_string(),
-            suggestion: crate::gin::did_you_mean(name, self.keys().map(String::as_str)),
+            suggestion: gimlet_gin::did_you_mean(name, self.keys().map(String::as_str)),
         })
     }
 }
@@ -122,8 +122,8 @@ impl TaskProvider for BTreeMap<String, TaskOrMixture> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::TaskFamily;
-    use crate::gin::Registry;
+    use crate::TaskFamily;
+    use gimlet_gin::Registry;
 
     #[test]
     fn every_configurable_of_tasks_has_a_name_of_its_own_and_documentation() {
@@ -131,7 +131,7 @@ mod tests {
             .with::<Task>()
             .with::<TaskFamily>()
             .with::<Mixture>()
-            .with::<crate::data::DatasetConfig>();
+            .with::<crate::DatasetConfig>();
         for schema in registry.iter() {
             assert!(!schema.doc.is_empty(), "{}", schema.name);
             for param in &schema.params {

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use gimlet_gin::Ref;
+use gimlet_metrics::{MetricError, MetricFn, ModelOutput};
+use gimlet_storage::{Path, StorageError, Unsent};
+use gimlet_vocab::Vocabulary;
 use serde_json::{Map, Value, json};
-
-use crate::data;
-use crate::gin::Ref;
-use crate::metrics::{MetricError, MetricFn, ModelOutput};
-use crate::storage::{Path, StorageError, Unsent};
-use crate::vocab::Vocabulary;
 
 use super::loggers::{LogSink, Results};
 use super::spec::Logger;
@@ -24,7 +22,7 @@ pub struct Example {
 
 impl Example {
     /// Creates an example for logs, with the text to which its prediction is compared.
-    pub fn of(example: &data::Example, target: &str, vocabulary: &dyn Vocabulary) -> Self {
+    pub fn of(example: &gimlet_data::Example, target: &str, vocabulary: &dyn Vocabulary) -> Self {
         let features = example.iter().map(|(name, value)| (name.to_string(), json!(value)));
         let pretokenized = example.text(&format!("{target}_pretokenized")).map(str::to_string);
         let decoded = || vocabulary.decode(example.ints(target).unwrap_or_default());

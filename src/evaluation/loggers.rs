@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use crate::storage::{Path, StorageError, Unsent};
-use crate::telemetry::{self, EventWriter};
+use gimlet_storage::{Path, StorageError, Unsent};
+use gimlet_telemetry::EventWriter;
 
 use super::evaluator::{EvalError, EvalTask, Side};
 use super::spec::Logger;
@@ -117,7 +117,9 @@ impl LogSink {
             LogSink::Lines => {
                 for (metric, value) in metrics {
                     let task = task.name;
-                    telemetry::notice(&format!("{task}/{metric} at step {step}: {value:.3}"));
+                    gimlet_telemetry::notice(&format!(
+                        "{task}/{metric} at step {step}: {value:.3}"
+                    ));
                 }
             }
             LogSink::Events { log_dir, first_step, writers } => {
@@ -220,8 +222,8 @@ mod tests {
     use super::super::evaluator::{Example, TaskEvaluator};
     use super::super::spec::{Evaluator, JsonLogger, PyLoggingLogger, TensorBoardLogger};
     use super::*;
-    use crate::gin::Ref;
-    use crate::metrics::{Accuracy, AllMatch, MetricFn, SequenceAccuracy};
+    use gimlet_gin::Ref;
+    use gimlet_metrics::{Accuracy, AllMatch, MetricFn, SequenceAccuracy};
 
     fn example(input: &str, target: &str) -> Example {
         let features = json!({"inputs_pretokenized": input, "inputs": (0..40).collect::<Vec<_>>()});

@@ -1,7 +1,7 @@
 //! The configurables of evaluation.
 
-use crate::gin::{Configurable, Ref};
-use crate::storage::Path;
+use gimlet_gin::{Configurable, Ref};
+use gimlet_storage::Path;
 
 use super::evaluator::TaskEvaluator;
 

@@ -68,7 +68,7 @@ pub trait Configurable: Slot {
 macro_rules! slot {
     ($(#[$attribute:meta])* pub enum $slot:ident: $interface:ident { $($spec:ident),* $(,)? }) => {
         $(#[$attribute])*
-        #[derive(Clone, Debug, PartialEq, $crate::gin::Configurable)]
+        #[derive(Clone, Debug, PartialEq, $crate::Configurable)]
         pub enum $slot {
             $(#[doc = concat!("See [`", stringify!($spec), "`].")] $spec($spec),)*
         }

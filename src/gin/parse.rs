@@ -229,7 +229,7 @@ impl FileParser<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gin::value::ValueKind;
+    use crate::value::ValueKind;
 
     fn parsed(text: &str) -> Vec<Statement> {
         let (statements, diagnostics) = parse(FileId(0), text);

@@ -206,7 +206,7 @@ fn line_end(text: &str, at: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use crate::gin::{Diagnostics, SourceFile, SourceMap, Span, parse};
+    use crate::{Diagnostics, SourceFile, SourceMap, Span, parse};
 
     fn rendered(name: &str, text: &str) -> String {
         let mut sources = SourceMap::default();

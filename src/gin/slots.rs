@@ -13,18 +13,18 @@ use super::value::{Reference, Value, ValueKind};
 #[doc(hidden)]
 macro_rules! read_slot {
     ($ty:ty) => {
-        impl $crate::gin::FromGin for $ty {
+        impl $crate::FromGin for $ty {
             fn expected() -> ::std::string::String {
-                $crate::gin::expected_slot::<$ty>()
+                $crate::expected_slot::<$ty>()
             }
             fn from_gin(
-                value: &$crate::gin::Value,
-                cx: &mut $crate::gin::Evaluator<'_>,
-            ) -> ::core::result::Result<Self, $crate::gin::Reported> {
+                value: &$crate::Value,
+                cx: &mut $crate::Evaluator<'_>,
+            ) -> ::core::result::Result<Self, $crate::Reported> {
                 cx.called::<$ty>(value)
             }
-            fn register(registry: &mut $crate::gin::Registry) {
-                <$ty as $crate::gin::Slot>::register_slot(registry);
+            fn register(registry: &mut $crate::Registry) {
+                <$ty as $crate::Slot>::register_slot(registry);
             }
         }
     };

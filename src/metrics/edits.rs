@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use fancy_regex::Regex;
 
-use crate::gin::Configurable;
+use gimlet_gin::Configurable;
 
 use super::task::{Metric, MetricError, Pairs, Values, named};
 

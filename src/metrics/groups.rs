@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::gin::{Configurable, Nested, Ref};
+use gimlet_gin::{Configurable, Nested, Ref};
 
 use super::task::{Metric, MetricError, MetricFn, ModelOutput, Pairs, Values};
 

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::gin::Configurable;
+use gimlet_gin::Configurable;
 
 use super::task::{Metric, MetricError, Pairs, Values, named, one};
 

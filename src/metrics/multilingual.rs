@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use fancy_regex::Regex;
 
-use crate::gin::Configurable;
+use gimlet_gin::Configurable;
 
 use super::python_text::words;
 use super::question_answering::{em_and_f1, word_runs};

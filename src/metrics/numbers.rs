@@ -1,6 +1,6 @@
 //! Correlations of numbers. Sources: t5 `evaluation/metrics.py`; SciPy's definitions.
 
-use crate::gin::Configurable;
+use gimlet_gin::Configurable;
 
 use super::task::{Metric, MetricError, Pairs, Values, named, one};
 

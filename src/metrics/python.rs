@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use rmpv::Value as Wire;
 
 use super::task::{Metric, MetricError, ModelOutput, Pairs, Values};
-use crate::gin::{Configurable, Value};
-use crate::python::{PythonFunction, PythonWorkers, of_json};
+use gimlet_gin::{Configurable, Value};
+use gimlet_python::{PythonFunction, PythonWorkers, of_json};
 
 /// A function of targets and predictions, which returns a dict of numbers, run by the user's own
 /// Python (`docs/python_tasks.md`). Gimlet's own.

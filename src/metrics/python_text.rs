@@ -7,7 +7,7 @@ use icu_properties::props::{GeneralCategory, GeneralCategoryGroup};
 const MOST_DIGITS: usize = 4300;
 
 /// Python's `str.isspace`, which includes the four ASCII separators.
-pub(crate) fn is_space(c: char) -> bool {
+pub fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }
 
@@ -27,12 +27,12 @@ pub(super) fn is_word(c: char) -> bool {
 }
 
 /// Replaces decimal digits of any script by ASCII digits, as `int` and `float` do.
-pub(crate) fn with_ascii_digits(text: &str) -> String {
+pub fn with_ascii_digits(text: &str) -> String {
     text.chars().map(|c| digit(c).map_or(c, |digit| char::from(b'0' + digit))).collect()
 }
 
 /// Removes underscores between two digits; `None` if one is elsewhere.
-pub(crate) fn without_underscores(text: &str) -> Option<String> {
+pub fn without_underscores(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let is_digit = |index: Option<usize>| {
         index.and_then(|index| bytes.get(index)).is_some_and(u8::is_ascii_digit)

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde_json::Value;
 
-use crate::gin::Configurable;
+use gimlet_gin::Configurable;
 
 use super::python_text::{is_word, whole_number, words};
 use super::task::{Metric, MetricError, Pairs, Values, named, one};

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::gin::Configurable;
+use gimlet_gin::Configurable;
 
 use super::labels::Counts;
 use super::task::{Metric, MetricError, ModelOutput, Pairs, Values, named, one};

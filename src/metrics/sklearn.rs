@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::gin::{
+use gimlet_gin::{
     Configurable, Evaluator, FromGin, Ref, Registry, Reported, Value as GinValue, ValueKind,
 };
 

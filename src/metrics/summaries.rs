@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde_json::Value;
 
-use crate::gin::{Configurable, Evaluator, FromGin, Reported, ValueKind};
+use gimlet_gin::{Configurable, Evaluator, FromGin, Reported, ValueKind};
 
 use super::task::{Metric, MetricError, Pairs, Values};
 
@@ -79,7 +79,7 @@ impl FromGin for RougeKey {
         "'rouge1' to 'rouge9', 'rougeL' or 'rougeLsum'".to_string()
     }
 
-    fn from_gin(value: &crate::gin::Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+    fn from_gin(value: &gimlet_gin::Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         let ValueKind::Str(name) = &value.kind else {
             return Err(cx.mismatch(value, &Self::expected()));
         };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::gin::{Configurable, Slot};
+use gimlet_gin::{Configurable, Slot};
 
 use super::edits::EditDistance;
 use super::groups::{DeduplicateMetric, MeanGroupMetric};
@@ -24,7 +24,7 @@ use super::sklearn::SklearnMetricsWrapper;
 use super::summaries::{Rouge, RougeMean};
 use super::translation::Bleu;
 
-crate::gin::slot! {
+gimlet_gin::slot! {
     /// Any metric that a task can name in `metric_fns`, as a bare reference:
     /// `@t5.evaluation.metrics.accuracy`.
     pub enum MetricFn: Metric {
@@ -243,7 +243,7 @@ const INFINITY: &str = "Infinity";
 const MINUS_INFINITY: &str = "-Infinity";
 
 /// Converts a number to a target or prediction, even if JSON cannot express it.
-pub(crate) fn number_value(number: f64) -> Value {
+pub fn number_value(number: f64) -> Value {
     match number {
         f64::INFINITY => Value::from(INFINITY),
         f64::NEG_INFINITY => Value::from(MINUS_INFINITY),

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use fancy_regex::Regex;
 use serde_json::Value;
 
-use crate::gin::{
+use gimlet_gin::{
     Configurable, Diagnostic, Evaluator, FromGin, Reported, Value as GinValue, ValueKind, choose,
     one_of,
 };

@@ -8,7 +8,7 @@ use rmpv::Value as Wire;
 use super::error::PythonError;
 use super::pool::Pool;
 use super::value::{map, of_gin};
-use crate::gin::{Configurable, Value};
+use gimlet_gin::{Configurable, Value};
 
 /// The Python that runs the functions of task modules. A run's bindings apply to it in task files
 /// too. Gimlet's own.

@@ -81,14 +81,14 @@ impl Pool {
 }
 
 /// A process for one caller, started at the first call.
-pub(crate) struct Dedicated {
+pub struct Dedicated {
     python: Interpreter,
     process: Option<Process>,
 }
 
 impl Dedicated {
     /// Creates a process of the configuration's interpreter.
-    pub(crate) fn new(workers: &PythonWorkers) -> Self {
+    pub fn new(workers: &PythonWorkers) -> Self {
         Self {
             python: Interpreter::new(workers.python.as_deref(), &workers.python_path),
             process: None,
@@ -97,11 +97,7 @@ impl Dedicated {
 
     /// Returns the answer of the process. A dead process is started again once, since answers do
     /// not depend on earlier requests.
-    pub(crate) fn call(
-        &mut self,
-        function: &PythonFunction,
-        request: &Wire,
-    ) -> Result<Wire, PythonError> {
+    pub fn call(&mut self, function: &PythonFunction, request: &Wire) -> Result<Wire, PythonError> {
         let mut bytes = Vec::new();
         rmpv::encode::write_value(&mut bytes, request).expect("memory takes all");
         let mut ended = None;

@@ -3,16 +3,16 @@
 use rmpv::Value as Wire;
 use serde_json::{Map, Value as Json};
 
-use crate::gin::{Value, ValueKind};
+use gimlet_gin::{Value, ValueKind};
 
 /// A list of 32-bit integers, little-endian as all packed lists.
-pub(crate) const INTS: i8 = 1;
+pub const INTS: i8 = 1;
 /// A list of 64-bit integers.
-pub(crate) const LONGS: i8 = 2;
+pub const LONGS: i8 = 2;
 /// A list of 64-bit floats.
-pub(crate) const REALS: i8 = 3;
+pub const REALS: i8 = 3;
 /// An empty list of texts; others are lists.
-pub(crate) const TEXTS: i8 = 4;
+pub const TEXTS: i8 = 4;
 
 /// Creates a map with these entries.
 pub fn map<'a>(entries: impl IntoIterator<Item = (&'a str, Wire)>) -> Wire {
@@ -87,7 +87,7 @@ pub fn to_json(value: Wire) -> Json {
 }
 
 /// Reads the numbers of a packed list.
-pub(crate) fn numbers<const N: usize, T>(
+pub fn numbers<const N: usize, T>(
     bytes: &[u8],
     read: impl Fn([u8; N]) -> T,
 ) -> impl Iterator<Item = T> {

@@ -1,6 +1,6 @@
 //! Optax's schedule: a linear rise, then half a cosine down.
 
-use crate::gin::Configurable;
+use gimlet_gin::Configurable;
 
 use super::ScheduleError;
 use super::rate::LearningRateSchedule;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::gin::{Diagnostic, Evaluator, FromGin, Reported, Value, ValueKind, did_you_mean};
+use gimlet_gin::{Diagnostic, Evaluator, FromGin, Reported, Value, ValueKind, did_you_mean};
 
 /// The factors of a schedule in the order written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl fmt::Display for Factors {
 
 /// A name that is not a factor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown factor '{name}', expected {} joined by '*'", crate::gin::one_of(&Factor::NAMES))]
+#[error("unknown factor '{name}', expected {} joined by '*'", gimlet_gin::one_of(&Factor::NAMES))]
 pub struct UnknownFactor {
     /// The name as written.
     pub name: String,

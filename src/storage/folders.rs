@@ -135,7 +135,7 @@ impl Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::set_path_map;
+    use crate::set_path_map;
 
     #[test]
     fn sizes_are_told_by_relative_paths() {

@@ -18,7 +18,7 @@ use tensorboard_proto::types::DataType;
 use tensorboard_rs::record_writer::RecordWriter;
 
 use super::console::warn_once;
-use crate::storage::{GrowingFile, Path, Process, StorageError, Unsent};
+use gimlet_storage::{GrowingFile, Path, Process, StorageError, Unsent};
 
 /// Writes one TensorBoard run: a directory of event files.
 ///

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::console::warn_once;
-use crate::storage::{GrowingFile, Path, StorageError, Unsent};
+use gimlet_storage::{GrowingFile, Path, StorageError, Unsent};
 
 /// Writes one file of metrics. An error is reported once, and the next write tries again.
 pub struct MetricLines {

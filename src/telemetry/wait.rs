@@ -8,7 +8,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::console;
-use crate::storage;
 
 /// The duration of work without a message.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -20,7 +19,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// means the end of the work.
 ///
 /// ```
-/// use gimlet::telemetry::Wait;
+/// use gimlet_telemetry::Wait;
 /// let wait = Wait::new("reading my_run/checkpoint_1000", Some(3_000_000_000));
 /// wait.add(1_000_000);
 /// ```
@@ -88,7 +87,7 @@ impl Shared {
     fn tell(&self, patience: Duration, end: &Receiver<()>, tell: &dyn Fn(&str)) {
         let mut pause = patience;
         while end.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-            if !storage::is_cut_off() {
+            if !gimlet_storage::is_cut_off() {
                 tell(&self.word(self.start.elapsed()));
             }
             pause = PAUSE;

@@ -1,6 +1,6 @@
 //! The reasons why a vocabulary cannot be built.
 
-use crate::storage::StorageError;
+use gimlet_storage::StorageError;
 
 /// A vocabulary that cannot be used.
 #[derive(Debug, thiserror::Error)]

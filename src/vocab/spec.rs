@@ -1,6 +1,6 @@
 //! The configurables of vocabularies.
 
-use crate::gin::Configurable;
+use gimlet_gin::Configurable;
 
 /// Any vocabulary a feature or a model can use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Configurable)]

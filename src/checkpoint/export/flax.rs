@@ -8,9 +8,9 @@ use rmpv::encode::write_value;
 
 use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
-use crate::checkpoint::names::Axes;
-use crate::checkpoint::native::{Pieces, write_map_head};
-use crate::checkpoint::stored::Stored;
+use crate::names::Axes;
+use crate::native::{Pieces, write_map_head};
+use crate::stored::Stored;
 
 /// Writes the tensors into a file; the caller finishes the file.
 pub(super) fn write_file(

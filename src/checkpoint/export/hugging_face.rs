@@ -9,10 +9,10 @@ use super::tensor_file::TensorFile;
 use super::tokenizer::{Files, byte_files, pretty, sentencepiece_files};
 use super::unstacked::Unstacked;
 use super::{flax, safetensors, torch, unwrapped};
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::journal::Job;
-use crate::checkpoint::stored::Stored;
-use crate::storage::Path;
+use crate::error::CheckpointError;
+use crate::journal::Job;
+use crate::stored::Stored;
+use gimlet_storage::Path;
 
 /// Number of rows of ByT5's embedding.
 const BYT5_VOCAB: usize = 384;

@@ -18,7 +18,7 @@ mod zip;
 use std::io;
 
 use super::error::CheckpointError;
-use crate::storage::{Path, StorageError};
+use gimlet_storage::{Path, StorageError};
 
 pub use hugging_face::{export_hugging_face, export_torch};
 pub use native::{NativeOptions, export_orbax, export_t5x};

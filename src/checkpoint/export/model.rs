@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::options::HuggingFaceOptions;
 use super::tensor::Tensor;
-use crate::checkpoint::array::{ArrayInfo, DType};
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::names::Axes;
-use crate::checkpoint::names::hugging_face::{EncoderAttention, from_t5x, shape_from_t5x};
-use crate::checkpoint::stored::Stored;
+use crate::array::{ArrayInfo, DType};
+use crate::error::CheckpointError;
+use crate::names::Axes;
+use crate::names::hugging_face::{EncoderAttention, from_t5x, shape_from_t5x};
+use crate::stored::Stored;
 
 /// The model families for which transformers has a class.
 const FAMILIES: [(&str, &str); 4] = [

@@ -1,15 +1,15 @@
 //! Writes checkpoints in the formats of T5X: its own, and Orbax's.
 
-use crate::checkpoint::array::{Array, ArrayInfo, DType};
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::journal::Job;
-use crate::checkpoint::native::{Conversion, Dialect, T5X, Writer};
-use crate::checkpoint::orbax::ORBAX;
-use crate::checkpoint::parallel;
-use crate::checkpoint::retention::remove_stale;
-use crate::checkpoint::stored::{STEP, Stored, read_block};
-use crate::checkpoint::zarr::Compression;
-use crate::storage::{Path, Takeover};
+use crate::array::{Array, ArrayInfo, DType};
+use crate::error::CheckpointError;
+use crate::journal::Job;
+use crate::native::{Conversion, Dialect, T5X, Writer};
+use crate::orbax::ORBAX;
+use crate::parallel;
+use crate::retention::remove_stale;
+use crate::stored::{STEP, Stored, read_block};
+use crate::zarr::Compression;
+use gimlet_storage::{Path, Takeover};
 
 /// Maximum number of arrays written at the same time: each holds a block or two in memory.
 const MAX_THREADS: usize = 4;

@@ -1,8 +1,8 @@
 //! Options for writing weights for transformers and PyTorch.
 
-use crate::checkpoint::array::DType;
-use crate::checkpoint::names::hugging_face;
-use crate::storage::Path;
+use crate::array::DType;
+use crate::names::hugging_face;
+use gimlet_storage::Path;
 
 /// The file in which a model of transformers keeps its weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use serde_json::{Map, json};
 
 use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::foreign::type_name;
-use crate::checkpoint::stored::Stored;
+use crate::error::CheckpointError;
+use crate::foreign::type_name;
+use crate::stored::Stored;
 
 /// Writes the tensors into a file; the caller finishes the file.
 pub(super) fn write_file(

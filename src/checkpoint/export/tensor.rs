@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use crate::checkpoint::array::{ArrayInfo, DType};
-use crate::checkpoint::blocks::{columns, slabs};
-use crate::checkpoint::names::Axes;
-use crate::checkpoint::stored::{Stored, read_block};
-use crate::checkpoint::transpose::transposed;
+use crate::array::{ArrayInfo, DType};
+use crate::blocks::{columns, slabs};
+use crate::names::Axes;
+use crate::stored::{Stored, read_block};
+use crate::transpose::transposed;
 
 /// A tensor to be written.
 pub(super) struct Tensor {

@@ -8,10 +8,10 @@ use std::io::{self, BufReader, Read, Write};
 use flate2::{Crc, CrcReader};
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::journal::{Job, Journal, noted, tell_kept, tell_left};
-use crate::storage::{FileWriter, Lock, Locked, Path, StorageError};
-use crate::telemetry::Wait;
+use crate::error::CheckpointError;
+use crate::journal::{Job, Journal, noted, tell_kept, tell_left};
+use gimlet_storage::{FileWriter, Lock, Locked, Path, StorageError};
+use gimlet_telemetry::Wait;
 
 /// Suffixes of the unfinished file and of its journal.
 const UNFINISHED: &str = ".unfinished";

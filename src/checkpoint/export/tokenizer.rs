@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::checkpoint::error::CheckpointError;
-use crate::storage::Path;
-use crate::vocab::{PieceCount, count_pieces, tokenizer_json};
+use crate::error::CheckpointError;
+use gimlet_storage::Path;
+use gimlet_vocab::{PieceCount, count_pieces, tokenizer_json};
 
 /// Number of sentinels of a T5, which its SentencePiece model does not contain.
 const T5_EXTRA_IDS: usize = 100;

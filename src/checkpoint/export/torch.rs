@@ -6,9 +6,9 @@ use std::io;
 use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
 use super::zip::ZipWriter;
-use crate::checkpoint::array::DType;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::stored::Stored;
+use crate::array::DType;
+use crate::error::CheckpointError;
+use crate::stored::Stored;
 
 /// The folder of all files in the archive; `torch.save` uses the name of the file.
 const FOLDER: &str = "archive";

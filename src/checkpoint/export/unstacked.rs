@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::checkpoint::array::{Array, ArrayInfo, DType, num_elements};
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::format::Format;
-use crate::checkpoint::stored::Stored;
-use crate::storage::Path;
+use crate::array::{Array, ArrayInfo, DType, num_elements};
+use crate::error::CheckpointError;
+use crate::format::Format;
+use crate::stored::Stored;
+use gimlet_storage::Path;
 
 /// The axis of the layers.
 const LAYERS: usize = 1;

@@ -3,10 +3,10 @@
 use serde::Deserialize;
 
 use super::{Foreign, RawTensors};
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::format::Format;
-use crate::checkpoint::names::hugging_face::{Traits, entries};
-use crate::storage::Path;
+use crate::error::CheckpointError;
+use crate::format::Format;
+use crate::names::hugging_face::{Traits, entries};
+use gimlet_storage::Path;
 
 /// The fields of `config.json` that decide how tensors are read.
 #[derive(Debug, Deserialize)]

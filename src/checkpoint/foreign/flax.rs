@@ -6,10 +6,10 @@ use std::ops::Range;
 use super::RawTensors;
 use super::msgpack::{Placed, arrays};
 use super::sums::Piece;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::names::hugging_face::Dialect;
-use crate::checkpoint::raw::RawInfos;
-use crate::storage::{Path, RangeFile};
+use crate::error::CheckpointError;
+use crate::names::hugging_face::Dialect;
+use crate::raw::RawInfos;
+use gimlet_storage::{Path, RangeFile};
 
 /// An open file.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ fn read(
     file: &RangeFile,
     extents: &[Range<u64>],
     wanted: Range<u64>,
-) -> Result<Vec<u8>, crate::storage::StorageError> {
+) -> Result<Vec<u8>, gimlet_storage::StorageError> {
     let mut parts = Vec::new();
     let mut before = 0;
     for extent in extents {

@@ -6,10 +6,10 @@ use super::safetensors::SafeTensors;
 use super::shards::Shards;
 use super::torch::TorchFile;
 use super::{Foreign, RawTensors};
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::format::Format;
-use crate::checkpoint::names::hugging_face::{FLAX, SAFETENSORS, TORCH};
-use crate::storage::Path;
+use crate::error::CheckpointError;
+use crate::format::Format;
+use crate::names::hugging_face::{FLAX, SAFETENSORS, TORCH};
+use gimlet_storage::Path;
 
 /// The files of weights that a folder may hold, the preferred ones first, and their kinds.
 const WEIGHTS: [(&str, Weights); 6] = [
@@ -22,7 +22,7 @@ const WEIGHTS: [(&str, Weights); 6] = [
 ];
 
 /// File names that mark a model folder: every model folder has one of them.
-pub(in crate::checkpoint) fn marks() -> [&'static str; 6] {
+pub(crate) fn marks() -> [&'static str; 6] {
     WEIGHTS.map(|(name, _)| name)
 }
 
@@ -57,7 +57,7 @@ impl Weights {
 ///
 /// # Errors
 /// Damaged files; a model that is not a T5.
-pub(in crate::checkpoint) fn open_hugging_face(dir: &Path) -> Result<Foreign, CheckpointError> {
+pub(crate) fn open_hugging_face(dir: &Path) -> Result<Foreign, CheckpointError> {
     for (name, weights) in WEIGHTS {
         let file = dir.join(name);
         if file.exists()? {
@@ -74,7 +74,7 @@ pub(in crate::checkpoint) fn open_hugging_face(dir: &Path) -> Result<Foreign, Ch
 ///
 /// # Errors
 /// A damaged file; a model that is not a T5.
-pub(in crate::checkpoint) fn open_file(file: &Path) -> Result<Foreign, CheckpointError> {
+pub(crate) fn open_file(file: &Path) -> Result<Foreign, CheckpointError> {
     let weights = match file.file_name().ends_with(".msgpack") {
         true => Weights::Flax,
         false => Weights::SafeTensors,

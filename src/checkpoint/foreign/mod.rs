@@ -25,7 +25,7 @@ use super::names::{Axes, Entry, Origin};
 use super::raw::RawInfos;
 use super::stored::{STEP, Stored};
 use super::transpose::transpose;
-use crate::storage::Path;
+use gimlet_storage::Path;
 
 pub(super) use hugging_face::{marks as hugging_face_marks, open_file, open_hugging_face};
 pub(super) use safetensors::type_name;

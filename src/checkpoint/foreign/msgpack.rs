@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::MAX_RANK;
-use crate::checkpoint::array::DType;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::native::{CHUNKED_KEY, EXT_ARRAY, MAX_HEADS};
-use crate::checkpoint::raw::RawInfo;
-use crate::storage::{Path, RangeFile};
+use crate::array::DType;
+use crate::error::CheckpointError;
+use crate::native::{CHUNKED_KEY, EXT_ARRAY, MAX_HEADS};
+use crate::raw::RawInfo;
+use gimlet_storage::{Path, RangeFile};
 
 /// Number of bytes that are read at a time: the headers of arrays lie far apart.
 const WINDOW: u64 = 1 << 12;

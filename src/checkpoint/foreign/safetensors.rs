@@ -10,10 +10,10 @@ use serde::{Deserialize, Deserializer};
 
 use super::sums::Piece;
 use super::{MAX_RANK, RawTensors};
-use crate::checkpoint::array::DType;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::raw::{RawInfo, RawInfos};
-use crate::storage::{Path, RangeFile};
+use crate::array::DType;
+use crate::error::CheckpointError;
+use crate::raw::{RawInfo, RawInfos};
+use gimlet_storage::{Path, RangeFile};
 
 /// The longest header that the format allows.
 const MAX_HEADER: u64 = 100_000_000;
@@ -38,7 +38,7 @@ const TYPES: [(&str, &str); 12] = [
 ];
 
 /// The name of a type in the header.
-pub(in crate::checkpoint) fn type_name(dtype: DType) -> Option<&'static str> {
+pub(crate) fn type_name(dtype: DType) -> Option<&'static str> {
     TYPES.iter().find(|(_, numpy)| *numpy == dtype.name()).map(|(name, _)| *name)
 }
 

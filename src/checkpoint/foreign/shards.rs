@@ -7,10 +7,10 @@ use serde::Deserialize;
 
 use super::RawTensors;
 use super::sums::Piece;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::names::hugging_face::Dialect;
-use crate::checkpoint::raw::RawInfos;
-use crate::storage::Path;
+use crate::error::CheckpointError;
+use crate::names::hugging_face::Dialect;
+use crate::raw::RawInfos;
+use gimlet_storage::Path;
 
 /// A function that opens one of the files.
 type Opener<'a> = &'a dyn Fn(&Path) -> Result<Box<dyn RawTensors>, CheckpointError>;

@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
 use super::RawTensors;
-use crate::checkpoint::blocks::BLOCK_BYTES;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::parallel;
-use crate::storage::{Path, RangeFile};
+use crate::blocks::BLOCK_BYTES;
+use crate::error::CheckpointError;
+use crate::parallel;
+use gimlet_storage::{Path, RangeFile};
 
 /// A byte range of a file with at most one checksum.
-pub(in crate::checkpoint) struct Piece<'a> {
+pub(crate) struct Piece<'a> {
     /// Name of a tensor in the range.
     pub name: &'a str,
     /// File that holds the bytes.
@@ -24,7 +24,7 @@ pub(in crate::checkpoint) struct Piece<'a> {
 
 /// The expected checksum of a piece.
 #[derive(Clone, Copy)]
-pub(in crate::checkpoint) struct Expected<'a> {
+pub(crate) struct Expected<'a> {
     /// The checksum itself.
     pub sum: Sum,
     /// The set of pieces that already passed the comparison.
@@ -34,7 +34,7 @@ pub(in crate::checkpoint) struct Expected<'a> {
 /// The pieces, by file and start, whose checksums were correct: a tensor that is read in parts is
 /// verified as a whole only once.
 #[derive(Debug, Default)]
-pub(in crate::checkpoint) struct Compared(Mutex<BTreeSet<(String, u64)>>);
+pub(crate) struct Compared(Mutex<BTreeSet<(String, u64)>>);
 
 impl Compared {
     fn pieces(&self) -> MutexGuard<'_, BTreeSet<(String, u64)>> {
@@ -44,7 +44,7 @@ impl Compared {
 
 /// A checksum of one of the kinds that formats use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::checkpoint) enum Sum {
+pub(crate) enum Sum {
     /// CRC-32, used by zip archives.
     Crc32(u32),
     /// TensorFlow's checksum: CRC-32C, masked.
@@ -90,7 +90,7 @@ impl Running {
 }
 
 /// Masks a checksum as TensorFlow does for data that contain checksums themselves.
-pub(in crate::checkpoint) fn mask(crc32c: u32) -> u32 {
+pub(crate) fn mask(crc32c: u32) -> u32 {
     crc32c.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 

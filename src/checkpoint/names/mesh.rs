@@ -7,16 +7,16 @@
 use std::collections::BTreeMap;
 
 use super::{Axes, Entry, Origin, take_number};
-use crate::checkpoint::array::DType;
-use crate::checkpoint::raw::RawInfos;
-use crate::checkpoint::stored::STEP;
+use crate::array::DType;
+use crate::raw::RawInfos;
+use crate::stored::STEP;
 
 /// Optimizer state of a variable: the suffix of its name here and in T5X.
 const SLOTS: [(&str, &str); 4] =
     [("_slot_vr", "v_row"), ("_slot_vc", "v_col"), ("_slot_v", "v"), ("_slot_m", "m")];
 
 /// The number of updates.
-pub(in crate::checkpoint) const GLOBAL_STEP: &str = "global_step";
+pub(crate) const GLOBAL_STEP: &str = "global_step";
 
 /// The relative position bias, in the first layer of a block, and T5X's name for it.
 const BIAS: (&str, &str) = ("SelfAttention/relative_attention_bias", "relpos_bias/rel_embedding");
@@ -89,7 +89,7 @@ const STACKS: [Stack; 3] = [
 
 /// Returns the T5X arrays for the variables. Variables that do not belong to a T5 keep their names
 /// below `target/`.
-pub(in crate::checkpoint) fn entries(tensors: &RawInfos) -> BTreeMap<String, Entry> {
+pub(crate) fn entries(tensors: &RawInfos) -> BTreeMap<String, Entry> {
     let mut entries = BTreeMap::new();
     let per_layer = tensors
         .keys()
@@ -175,7 +175,7 @@ fn to_t5x(variable: &str, per_layer: bool) -> Option<String> {
 
 /// Returns the variable for a T5X array, given its full name below `target/` or
 /// `state/param_states/`; `None` when Mesh TensorFlow's T5 has no such variable.
-pub(in crate::checkpoint) fn from_t5x(name: &str, has_encoder: bool) -> Option<String> {
+pub(crate) fn from_t5x(name: &str, has_encoder: bool) -> Option<String> {
     if let Some(param) = name.strip_prefix("target/") {
         return variable(param, has_encoder);
     }

@@ -7,26 +7,26 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::sum::{Checksum, Crc32c, sum};
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::journal::{self, Job, Journal};
-use crate::checkpoint::parallel;
-use crate::checkpoint::retention::is_dataset_file;
-use crate::checkpoint::unfinished::MARK;
-use crate::checkpoint::zarr;
-use crate::storage::{Path, StorageError};
-use crate::telemetry::Wait;
+use crate::error::CheckpointError;
+use crate::journal::{self, Job, Journal};
+use crate::parallel;
+use crate::retention::is_dataset_file;
+use crate::unfinished::MARK;
+use crate::zarr;
+use gimlet_storage::{Path, StorageError};
+use gimlet_telemetry::Wait;
 
 /// The file, relative to the checkpoint.
-pub(in crate::checkpoint) const FILE: &str = "gimlet/checksums.json";
+pub(crate) const FILE: &str = "gimlet/checksums.json";
 
 /// The journal of a conversion, which exists until the checkpoint is complete.
-pub(in crate::checkpoint) const JOURNAL_FILE: &str = "gimlet/conversion.jsonl";
+pub(crate) const JOURNAL_FILE: &str = "gimlet/conversion.jsonl";
 
 /// The expected sizes and checksums of a checkpoint's files, by path relative to the folder of
 /// arrays.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::checkpoint) struct Checksums {
+pub(crate) struct Checksums {
     pub(super) files: BTreeMap<String, Checksum>,
     /// The same for files outside that folder, relative to the checkpoint.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -231,7 +231,7 @@ fn compare(checkpoint: &Path, name: &str, expected: &Checksum) -> Result<(), Che
 }
 
 /// The folder of an array, whose files are compared with their checksums, if there are any.
-pub(in crate::checkpoint) struct Checked<'a> {
+pub(crate) struct Checked<'a> {
     pub folder: zarr::Folder<'a>,
     /// The folder's name in the checkpoint.
     pub name: &'a str,
@@ -259,7 +259,7 @@ impl zarr::Files for Checked<'_> {
 ///
 /// # Errors
 /// The file changed since it was written.
-pub(in crate::checkpoint) fn read_extra(
+pub(crate) fn read_extra(
     (checkpoint, checksums): (&Path, Option<&Checksums>),
     relative: &str,
 ) -> Result<Option<Vec<u8>>, CheckpointError> {
@@ -283,7 +283,7 @@ pub(in crate::checkpoint) fn read_extra(
 
 /// Returns the names of a checkpoint's files beside its arrays that belong to the run: its record
 /// and its positions in the data; but not the files about the writing of the checkpoint itself.
-pub(in crate::checkpoint) fn extras(checkpoint: &Path) -> Result<Vec<String>, CheckpointError> {
+pub(crate) fn extras(checkpoint: &Path) -> Result<Vec<String>, CheckpointError> {
     let is_extra = |name: &String| {
         let is_own = [FILE, JOURNAL_FILE, MARK].contains(&&name[..]);
         let is_ours = name.starts_with("gimlet/") && !is_own;

@@ -6,16 +6,16 @@ use std::io;
 
 use super::msgpack::{Leaves, encode};
 use super::reader::CHECKPOINT_FILE;
-use crate::checkpoint::array::DType;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::journal::Job;
-use crate::storage::{Path, StorageError, Takeover};
+use crate::array::DType;
+use crate::error::CheckpointError;
+use crate::journal::Job;
+use gimlet_storage::{Path, StorageError, Takeover};
 
 /// A small file: its path relative to the checkpoint, and its content.
-pub(in crate::checkpoint) type SmallFile = (String, Vec<u8>);
+pub(crate) type SmallFile = (String, Vec<u8>);
 
 /// A conversion of another checkpoint.
-pub(in crate::checkpoint) struct Conversion<'a> {
+pub(crate) struct Conversion<'a> {
     pub dialect: &'static Dialect,
     /// The type to which parameters are rounded.
     pub dtype: Option<DType>,
@@ -25,7 +25,7 @@ pub(in crate::checkpoint) struct Conversion<'a> {
 }
 
 /// A format that [`Writer`](super::Writer) writes.
-pub(in crate::checkpoint) struct Dialect {
+pub(crate) struct Dialect {
     /// Its name in the journal of a conversion.
     pub name: &'static str,
     /// The folder of the checkpoint that holds the arrays and Gimlet's files; `None`: the checkpoint itself.
@@ -70,7 +70,7 @@ impl fmt::Debug for Dialect {
 }
 
 /// T5X's own format: the tree in msgpack, with the small arrays.
-pub(in crate::checkpoint) static T5X: Dialect = Dialect {
+pub(crate) static T5X: Dialect = Dialect {
     name: "t5x",
     folder: None,
     reserved: &[CHECKPOINT_FILE, "gimlet"],

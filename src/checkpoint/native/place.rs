@@ -10,18 +10,17 @@ use super::dialect::{Conversion, SmallFile};
 use super::procedure::Procedure;
 use super::reader::CHECKPOINT_FILE;
 use super::share::Share;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::format::Format;
-use crate::checkpoint::journal::{Job, Journal};
-use crate::checkpoint::open::{ORBAX_ITEM, open, recognize};
-use crate::checkpoint::parallel;
-use crate::checkpoint::spec::Commit;
-use crate::checkpoint::unfinished;
-use crate::storage::{FileWriter, Holder, Lock, Locked, Path, StorageError, Takeover};
-use crate::telemetry;
+use crate::error::CheckpointError;
+use crate::format::Format;
+use crate::journal::{Job, Journal};
+use crate::open::{ORBAX_ITEM, open, recognize};
+use crate::parallel;
+use crate::spec::Commit;
+use crate::unfinished;
+use gimlet_storage::{FileWriter, Holder, Lock, Locked, Path, StorageError, Takeover};
 
 /// Suffix of Gimlet's temporary folders, which distinguishes them from T5X's.
-pub(in crate::checkpoint) const TEMPORARY_MARK: &str = ".gimlet";
+pub(crate) const TEMPORARY_MARK: &str = ".gimlet";
 
 /// The way in which the checkpoint becomes visible.
 #[derive(Debug)]
@@ -205,7 +204,7 @@ impl Place {
             // The checkpoint is complete: the next run removes any leftovers.
             let ended = journal.take().map_or(Ok(()), Journal::end);
             if let Err(error) = ended.and_then(|()| unfinished::unmark(finished)) {
-                telemetry::warn(&format!("{error}; the checkpoint is whole"));
+                gimlet_telemetry::warn(&format!("{error}; the checkpoint is whole"));
             }
             return Ok(());
         }
@@ -373,7 +372,7 @@ fn shared_temporary(finished: &Path, share: &Share) -> Path {
 
 /// Creates a new folder `NAME.tmp-TIME.gimlet`; with a later time if two saves fall into one
 /// second.
-pub(in crate::checkpoint) fn create_temporary(finished: &Path) -> Result<Path, CheckpointError> {
+pub(crate) fn create_temporary(finished: &Path) -> Result<Path, CheckpointError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let parent = finished.parent().expect("a checkpoint lies in a folder");
     for time in now.. {

@@ -1,7 +1,7 @@
 //! The settings for writing a checkpoint.
 
 use super::share::Share;
-use crate::checkpoint::spec::Commit;
+use crate::spec::Commit;
 
 /// The settings that all checkpoints of a run share. Processes that save a checkpoint together use
 /// the same settings, except for their ranks.

@@ -5,16 +5,16 @@ use std::ops::Range;
 
 use super::checksums::{Checked, Checksums, extras, read_extra};
 use super::msgpack::{DecodeError, Leaf, Leaves, ZarrLeaf, decode};
-use crate::checkpoint::array::{Array, ArrayInfo};
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::format::Format;
-use crate::checkpoint::steps::{list_steps, step_of};
-use crate::checkpoint::stored::{STEP, Stored, array_damages, select};
-use crate::checkpoint::zarr::{self, Zarr};
-use crate::storage::Path;
+use crate::array::{Array, ArrayInfo};
+use crate::error::CheckpointError;
+use crate::format::Format;
+use crate::steps::{list_steps, step_of};
+use crate::stored::{STEP, Stored, array_damages, select};
+use crate::zarr::{self, Zarr};
+use gimlet_storage::Path;
 
 /// The file that makes a folder a checkpoint.
-pub(in crate::checkpoint) const CHECKPOINT_FILE: &str = "checkpoint";
+pub(crate) const CHECKPOINT_FILE: &str = "checkpoint";
 
 /// The expected kind of path, for messages.
 const EXPECTED: &str = "expected a folder `DIR/checkpoint_N` that a run has saved";

@@ -1,6 +1,6 @@
 //! Arrays that are divided among processes.
 
-use crate::checkpoint::array::ArrayView;
+use crate::array::ArrayView;
 
 /// The part of an array that a process holds. All parts of an array have the same shape and lie
 /// side by side, like XLA's shards.
@@ -56,13 +56,13 @@ mod tests {
     #[test]
     #[should_panic(expected = "`a` [10] has no part [3] at [3]")]
     fn parts_that_do_not_divide_an_array_are_refused() {
-        let array = ArrayView { dtype: crate::checkpoint::DType::U8, shape: &[3], data: &[0; 3] };
+        let array = ArrayView { dtype: crate::DType::U8, shape: &[3], data: &[0; 3] };
         Shard { shape: vec![10], start: vec![3], ..Shard::whole(array, vec![0]) }.check("a", 0);
     }
 
     #[test]
     fn holders_out_of_order_and_without_this_process_are_refused() {
-        let array = ArrayView { dtype: crate::checkpoint::DType::U8, shape: &[3], data: &[0; 3] };
+        let array = ArrayView { dtype: crate::DType::U8, shape: &[3], data: &[0; 3] };
         let check = |holders: &[usize]| {
             let shard = Shard::whole(array, holders.to_vec());
             std::panic::catch_unwind(|| shard.check("a", 1)).is_ok()

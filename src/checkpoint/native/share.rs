@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::checksums::Checksums;
 use super::msgpack::Leaves;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::unfinished;
-use crate::storage::Path;
+use crate::error::CheckpointError;
+use crate::unfinished;
+use gimlet_storage::Path;
 
 /// The first and the longest pause between two checks.
 const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];

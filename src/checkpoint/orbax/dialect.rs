@@ -4,10 +4,10 @@
 use serde_json::{Map, Value, json};
 
 use super::metadata::{STRINGS, TREE};
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::native::{Dialect, Leaf, Leaves, SmallFile};
-use crate::checkpoint::open::{ORBAX_BEGINNING, ORBAX_END, ORBAX_ITEM, is_ended_by_file};
-use crate::storage::Path;
+use crate::error::CheckpointError;
+use crate::native::{Dialect, Leaf, Leaves, SmallFile};
+use crate::open::{ORBAX_BEGINNING, ORBAX_END, ORBAX_ITEM, is_ended_by_file};
+use gimlet_storage::Path;
 
 /// Name of the handler that reads the item.
 const HANDLER: &str =
@@ -17,7 +17,7 @@ const HANDLER: &str =
 const DICT_KEY: u8 = 2;
 
 /// Orbax's format.
-pub(in crate::checkpoint) static ORBAX: Dialect = Dialect {
+pub(crate) static ORBAX: Dialect = Dialect {
     name: "orbax",
     folder: Some(ORBAX_ITEM),
     reserved: &[TREE, STRINGS, "checkpoint", "gimlet", "manifest.ocdbt"],

@@ -2,10 +2,10 @@
 
 use super::metadata::{OLD_TREE, STRINGS, TREE};
 use super::ocdbt::{self, Entries, MANIFEST};
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::native::{Checked, Checksums};
-use crate::checkpoint::zarr::{Files, Folder, Place};
-use crate::storage::Path;
+use crate::error::CheckpointError;
+use crate::native::{Checked, Checksums};
+use crate::zarr::{Files, Folder, Place};
+use gimlet_storage::Path;
 
 /// Names of this folder in checkpoints of T5X and others.
 const ITEMS: [&str; 4] = ["state", "default", "params", "items"];

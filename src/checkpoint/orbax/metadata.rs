@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::checkpoint::array::Array;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::native::{DecodeError, Leaf, PLACEHOLDER, decode_tree};
-use crate::storage::Path;
+use crate::array::Array;
+use crate::error::CheckpointError;
+use crate::native::{DecodeError, Leaf, PLACEHOLDER, decode_tree};
+use gimlet_storage::Path;
 
 /// The tree as JSON.
 pub const TREE: &str = "_METADATA";

@@ -6,16 +6,16 @@ use std::sync::Mutex;
 
 use super::item::Item;
 use super::metadata::{self, Named};
-use crate::checkpoint::array::{Array, ArrayInfo};
-use crate::checkpoint::blocks::BLOCK_BYTES;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::format::Format;
-use crate::checkpoint::native::{Checksums, extras, read_extra};
-use crate::checkpoint::parallel;
-use crate::checkpoint::steps::step_of;
-use crate::checkpoint::stored::{STEP, Stored, array_damages, select};
-use crate::checkpoint::zarr::{self, Begun, Metadata, Zarr};
-use crate::storage::Path;
+use crate::array::{Array, ArrayInfo};
+use crate::blocks::BLOCK_BYTES;
+use crate::error::CheckpointError;
+use crate::format::Format;
+use crate::native::{Checksums, extras, read_extra};
+use crate::parallel;
+use crate::steps::step_of;
+use crate::stored::{STEP, Stored, array_damages, select};
+use crate::zarr::{self, Begun, Metadata, Zarr};
+use gimlet_storage::Path;
 
 /// An open checkpoint. The names and metadata of its arrays are in memory, their values are not.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Leaf {
 }
 
 /// Opens a checkpoint, or the folder in it that holds the arrays.
-pub(in crate::checkpoint) fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
+pub(crate) fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
     let item = Item::open(path)?;
     let leaves = Mutex::new(BTreeMap::new());
     // If arrays have folders, each has a file to read, which may be remote.

@@ -2,7 +2,7 @@
 
 mod save;
 
-use crate::gin::{Configurable, Evaluator, FromGin, Ref, Reported, Value, ValueKind};
+use gimlet_gin::{Configurable, Evaluator, FromGin, Ref, Reported, Value, ValueKind};
 
 use super::array::DType;
 use super::assignment::Rule;
@@ -156,8 +156,8 @@ impl FromGin for CheckpointPaths {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::zarr::Compression;
-    use crate::gin::{Config, FileId, Registry, Request, Source, Span, load};
+    use crate::zarr::Compression;
+    use gimlet_gin::{Config, FileId, Registry, Request, Source, Span, load};
 
     fn value(kind: ValueKind) -> Value {
         Value { kind, span: Span { file: FileId(0), start: 0, end: 1 } }

@@ -1,9 +1,9 @@
 //! Configuration of saving.
 
-use crate::checkpoint::array::DType;
-use crate::checkpoint::checkpointers::{CheckpointManagerClass, CheckpointerClass, KeepBest};
-use crate::checkpoint::zarr::Compression;
-use crate::gin::{
+use crate::array::DType;
+use crate::checkpointers::{CheckpointManagerClass, CheckpointerClass, KeepBest};
+use crate::zarr::Compression;
+use gimlet_gin::{
     Configurable, Diagnostic, Evaluator, FromGin, Ref, Registry, Reported, Value, ValueKind,
 };
 

@@ -8,8 +8,8 @@ use super::files::Place;
 use super::read::Zarr;
 use super::room::ROOM;
 use super::stream::ChunkStream;
-use crate::checkpoint::array::num_elements;
-use crate::checkpoint::error::CheckpointError;
+use crate::array::num_elements;
+use crate::error::CheckpointError;
 
 /// Number of bytes allocated for a chunk before its bytes are read.
 const RESERVED_BYTES: usize = 16 << 20;
@@ -149,7 +149,7 @@ mod tests {
 
     use super::super::{Begun, Files, Metadata};
     use super::*;
-    use crate::storage::Path;
+    use gimlet_storage::Path;
 
     /// An array of one chunk, in memory.
     struct OneChunk {

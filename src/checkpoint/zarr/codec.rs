@@ -128,7 +128,7 @@ impl Compression {
     }
 
     /// numcodecs' name and the level; `None` for no compression.
-    pub(in crate::checkpoint) fn id_and_level(self) -> Option<(&'static str, i64)> {
+    pub(crate) fn id_and_level(self) -> Option<(&'static str, i64)> {
         match self {
             Self::None => None,
             Self::Gzip(level) => Some(("gzip", level.into())),

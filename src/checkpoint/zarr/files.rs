@@ -3,7 +3,7 @@
 use std::io::{self, Cursor, Read};
 use std::sync::Arc;
 
-use crate::storage::{Path, StorageError};
+use gimlet_storage::{Path, StorageError};
 
 /// Parts of files up to this size are read at once.
 const SMALL_BYTES: u64 = 8 << 20;

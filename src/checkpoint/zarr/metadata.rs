@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::codec::Codec;
-use crate::checkpoint::array::{DType, cast_floats, is_plausible, num_bytes};
+use crate::array::{DType, cast_floats, is_plausible, num_bytes};
 
 /// Maximum size in bytes of a chunk that is larger than its whole array.
 const LONE_CHUNK_BYTES: usize = 256 << 20;

@@ -9,10 +9,10 @@ use super::chunks::{chunks_of, fill_run, indices, runs};
 use super::files::{Files, Place};
 use super::metadata::{Metadata, Refusal, Shards};
 use super::stream::Begun;
-use crate::checkpoint::array::{Array, DType, num_bytes, num_elements};
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::parallel;
-use crate::storage::{Path, StorageError};
+use crate::array::{Array, DType, num_bytes, num_elements};
+use crate::error::CheckpointError;
+use crate::parallel;
+use gimlet_storage::{Path, StorageError};
 
 /// Offset and length of a missing chunk in the index of its shard.
 const ABSENT: u64 = u64::MAX;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::codec::Codec;
 use super::metadata::{Keys, Metadata, Refusal, Shards, read_dtype, read_fill};
-use crate::checkpoint::array::DType;
+use crate::array::DType;
 
 /// The name of the file.
 pub const FILE_NAME: &str = "zarr.json";

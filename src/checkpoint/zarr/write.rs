@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::chunks::{Run, chunks_of, indices, parts, runs};
 use super::codec::Compression;
 use super::v2;
-use crate::checkpoint::array::{Array, ArrayView, DType, cast_floats};
+use crate::array::{Array, ArrayView, DType, cast_floats};
 
 /// Number of elements that are cast at a time: the only copy that a cast needs.
 const CAST_ELEMENTS: usize = 1 << 16;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use super::plan::SplitPlan;
 use super::share::weights;
 use super::write::{CacheOptions, task_plan};
-use crate::data::error::DataError;
-use crate::data::pipeline::{Listing, Pull, TaskPlan, precache_stage};
-use crate::data::source::{Reader, SplitFiles, encode, frame};
-use crate::data::task::Task;
+use crate::error::DataError;
+use crate::pipeline::{Listing, Pull, TaskPlan, precache_stage};
+use crate::source::{Reader, SplitFiles, encode, frame};
+use crate::task::Task;
 
 /// Maximum time for which a file is read.
 const SAMPLING: Duration = Duration::from_secs(1);

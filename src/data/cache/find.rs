@@ -1,8 +1,8 @@
 //! Finds the cache of a task, or explains how to make it.
 
 use super::folder::CacheFolder;
-use crate::data::error::DataError;
-use crate::storage::Path;
+use crate::error::DataError;
+use gimlet_storage::Path;
 
 /// The folders that are searched for the caches of tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

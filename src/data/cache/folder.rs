@@ -1,7 +1,7 @@
 //! The paths of the files of a task's cache.
 
-use crate::data::error::DataError;
-use crate::storage::Path;
+use crate::error::DataError;
+use gimlet_storage::Path;
 
 const COMPLETED: &str = "COMPLETED";
 /// The format of the shards, as SeqIO writes it (`cache_tasks_main.py`, `completed_file_contents`).

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::example::{Example, Leaf, Value};
-use crate::data::source::{Partition, TfFeature, TfKind, TfShape, ragged_lengths};
-use crate::data::task::{Feature, FeatureDtype};
+use crate::example::{Example, Leaf, Value};
+use crate::source::{Partition, TfFeature, TfKind, TfShape, ragged_lengths};
+use crate::task::{Feature, FeatureDtype};
 
 /// The version of SeqIO whose layout this is.
 const SEQIO_VERSION: &str = "0.0.20";

@@ -32,4 +32,4 @@ pub use plan::SplitPlan;
 pub use write::{CacheOptions, Written, split_plans, write_cache};
 
 pub(crate) use read::{cached_count, cached_split, has_cached_split};
-pub(crate) use step::{CacheStep, cache_step};
+pub use step::{CacheStep, cache_step};

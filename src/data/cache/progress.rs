@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::folder::CacheFolder;
 use super::info::FeatureTable;
 use super::stats::Stats;
-use crate::data::error::DataError;
-use crate::data::pipeline::StageState;
-use crate::data::source::BadPlaces;
+use crate::error::DataError;
+use crate::pipeline::StageState;
+use crate::source::BadPlaces;
 
 /// The progress of a task's cache. All data that it mentions are on the disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::folder::CacheFolder;
 use super::info::Info;
 use super::stats::Stats;
-use crate::data::error::DataError;
-use crate::data::source::{Format, RecordParser, SourceFile, SplitFiles, unknown_split};
+use crate::error::DataError;
+use crate::source::{Format, RecordParser, SourceFile, SplitFiles, unknown_split};
 
 /// The files of a split of a task's cache.
 pub(crate) fn cached_split(

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::plan::SplitPlan;
-use crate::data::error::DataError;
-use crate::data::pipeline::{Pull, Stage, StageState};
-use crate::data::source::{Length, Reader, SourceFile, SplitFiles};
-use crate::data::task::Task;
+use crate::error::DataError;
+use crate::pipeline::{Pull, Stage, StageState};
+use crate::source::{Length, Reader, SourceFile, SplitFiles};
+use crate::task::Task;
 
 /// Time for which a computed share stays valid: computing it asks all stages for their positions.
 const SHARE_INTERVAL: Duration = Duration::from_secs(1);

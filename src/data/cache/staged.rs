@@ -6,8 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::folder::CacheFolder;
 use super::plan::SplitPlan;
-use crate::data::error::DataError;
-use crate::storage::{Path, StorageError};
+use crate::error::DataError;
+use gimlet_storage::{Path, StorageError};
 
 /// Returns the folder in which the cache is made: a folder below the one for temporary files, the
 /// same for the same recipe. Its name is predictable, so the folder is private to the user.

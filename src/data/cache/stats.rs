@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
-use crate::data::task::Task;
-use crate::vocab::{PAD_ID, Vocabulary, VocabularySpec};
+use crate::error::DataError;
+use crate::example::{Example, Value};
+use crate::task::Task;
+use gimlet_vocab::{PAD_ID, Vocabulary, VocabularySpec};
 
 /// Counts by their names in the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,12 +1,13 @@
 //! The step that divides a task's preprocessors into cached and uncached ones.
 
-use crate::data::error::DataError;
-use crate::data::preprocess::Preprocessor;
-use crate::data::task::Task;
+use crate::error::DataError;
+use crate::preprocess::Preprocessor;
+use crate::task::Task;
 
 /// The place of `CacheDatasetPlaceholder` among a task's preprocessors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CacheStep {
+pub struct CacheStep {
+    /// Its place among the preprocessors.
     pub index: usize,
     /// Whether the task may only be read from its cache.
     pub required: bool,
@@ -14,7 +15,7 @@ pub(crate) struct CacheStep {
 
 /// The cache step of a task, if it has one. SeqIO's rules: at most one, and no preprocessor before
 /// it that depends on `task_feature_lengths`, which differ from run to run.
-pub(crate) fn cache_step(task: &Task) -> Result<Option<CacheStep>, DataError> {
+pub fn cache_step(task: &Task) -> Result<Option<CacheStep>, DataError> {
     let steps = task.preprocessors.iter().enumerate().filter_map(|(index, step)| match step {
         Preprocessor::CacheDatasetPlaceholder(placeholder) => {
             Some(CacheStep { index, required: placeholder.required })

@@ -18,13 +18,13 @@ use super::share::Gauge;
 use super::staged::{publish, staging};
 use super::stats::Counter;
 use super::step::cache_step;
-use crate::data::error::DataError;
-use crate::data::example::Example;
-use crate::data::pipeline::{Listing, Pull, TaskPlan, Workers, precache_stage};
-use crate::data::random::StageSeed;
-use crate::data::source::{BadRecords, SharedReads, encode, frame};
-use crate::data::task::Task;
-use crate::storage::{Locked, StorageError};
+use crate::error::DataError;
+use crate::example::Example;
+use crate::pipeline::{Listing, Pull, TaskPlan, Workers, precache_stage};
+use crate::random::StageSeed;
+use crate::source::{BadRecords, SharedReads, encode, frame};
+use crate::task::Task;
+use gimlet_storage::{Locked, StorageError};
 
 /// After this time, examples are written whatever their size.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
@@ -330,7 +330,7 @@ impl Shards<'_> {
         Ok(())
     }
 
-    fn path(&self, index: usize) -> crate::storage::Path {
+    fn path(&self, index: usize) -> gimlet_storage::Path {
         self.cache.shard(&self.reached.split, index, self.held.len())
     }
 

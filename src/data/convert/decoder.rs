@@ -3,9 +3,9 @@
 use super::{
     BatchFeature, Convert, Field, Lengths, Row, RowFeature, fields_of, shifted, take_ints,
 };
-use crate::data::error::DataError;
-use crate::data::example::Example;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::Example;
+use gimlet_gin::Configurable;
 
 /// Converts 'targets' for a language model. Source: SeqIO `feature_converters.py`.
 #[derive(Clone, Debug, PartialEq, Eq, Configurable)]

@@ -1,8 +1,8 @@
 //! Encoder-only models, which restore masked tokens.
 
 use super::{BatchFeature, Convert, Field, Lengths, Row, fields_of};
-use crate::data::error::DataError;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use gimlet_gin::Configurable;
 
 /// Converts aligned 'inputs' and 'targets'; the loss counts the masked inputs. Source: SeqIO
 /// `feature_converters.py`.

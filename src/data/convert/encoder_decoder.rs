@@ -1,8 +1,8 @@
 //! Encoder-decoder models: inputs are read at once, targets one by one.
 
 use super::{BatchFeature, Convert, Field, Lengths, Row, fields_of, shifted};
-use crate::data::error::DataError;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use gimlet_gin::Configurable;
 
 /// Converts 'inputs' and 'targets' for an encoder-decoder model. Source: SeqIO
 /// `feature_converters.py`.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use super::error::DataError;
 use super::example::{Example, Key, Value};
-use crate::gin::Slot;
+use gimlet_gin::Slot;
 
 pub use batch::{Batch, BatchFeature, BatchValues};
 pub use decoder::{
@@ -30,9 +30,9 @@ pub use pass_through::{
 pub(crate) use row::{Row, RowFeature, Rows};
 
 /// Feature to its length in tokens.
-pub(crate) type Lengths = BTreeMap<String, usize>;
+pub type Lengths = BTreeMap<String, usize>;
 
-crate::gin::slot! {
+gimlet_gin::slot! {
     /// The converter of an architecture.
     pub enum ConverterClass: Convert {
         DecoderFeatureConverter,
@@ -237,7 +237,7 @@ fn fields_of(class: &str, names: &[&str], lengths: &Lengths) -> Result<Vec<Field
 }
 
 /// The length that is bound for a task feature.
-pub(crate) fn feature_length(name: &str, lengths: &Lengths) -> Result<usize, DataError> {
+pub fn feature_length(name: &str, lengths: &Lengths) -> Result<usize, DataError> {
     match lengths.get(name) {
         Some(&length) if length > 0 => Ok(length),
         found => Err(DataError::Config(format!(

@@ -1,9 +1,9 @@
 //! Features that the model can read without conversion.
 
 use super::{BatchFeature, Convert, Field, Lengths, Row, feature_length, take_ints};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Example, Value};
+use gimlet_gin::Configurable;
 
 /// Passes on the features that `task_feature_lengths` names, padded. Source: SeqIO
 /// `feature_converters.py`.

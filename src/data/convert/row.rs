@@ -1,9 +1,9 @@
 //! Rows of task features, packed or not.
 
 use super::{FeatureConverter, Packing};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
-use crate::data::pipeline::{Pull, Stage, StageState};
+use crate::error::DataError;
+use crate::example::{Example, Value};
+use crate::pipeline::{Pull, Stage, StageState};
 
 /// Rows that the dense packer keeps open.
 const OPEN_ROWS: usize = 32;

@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{DatasetConfig, DatasetOptions, check_shards, map_threads, unshared_split};
-use crate::data::batches::DatasetState;
-use crate::data::cache::{Caches, cache_step};
-use crate::data::convert::{FeatureConverter, Packing, Rows};
-use crate::data::error::{DataError, if_split};
-use crate::data::examples::{ExampleOptions, max_feature_lengths};
-use crate::data::pipeline::{
+use crate::batches::DatasetState;
+use crate::cache::{Caches, cache_step};
+use crate::convert::{FeatureConverter, Packing, Rows};
+use crate::error::{DataError, if_split};
+use crate::examples::{ExampleOptions, max_feature_lengths};
+use crate::pipeline::{
     Listing, Mix, MixEnds, MixtureParts, Stage, TaskPlan, Workers, file_names, mixture_parts,
     num_bytes, task_stage,
 };
-use crate::data::random::{StageSeed, fnv1a};
-use crate::data::source::SharedReads;
-use crate::data::streams::{ENOUGH_BYTES, num_streams, stream_counts};
-use crate::data::task::{Task, TaskOrMixture, TaskProvider};
-use crate::telemetry::quoted_names;
+use crate::random::{StageSeed, fnv1a};
+use crate::source::SharedReads;
+use crate::streams::{ENOUGH_BYTES, num_streams, stream_counts};
+use crate::task::{Task, TaskOrMixture, TaskProvider};
+use gimlet_telemetry::quoted_names;
 
 /// Tasks that a notice names.
 const MOST_NAMED: usize = 5;

@@ -14,7 +14,7 @@ use super::pipeline::{Pull, TaskPlan, mixture_parts, mixture_tasks};
 use super::source::BadRecords;
 use super::streams::{RowDeal, Stream, Streams};
 use super::task::{Task, TaskProvider};
-use crate::gin::{Configurable, ModuleName};
+use gimlet_gin::{Configurable, ModuleName};
 
 use build::Builder;
 

@@ -2,11 +2,11 @@
 
 use super::map::{place, skip};
 use super::pull::{Pull, Stage, StageState};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Origin};
-use crate::data::preprocess::{FlatMapStep, JoinStep, Place};
-use crate::data::random::StageSeed;
-use crate::data::source::BadRecordGuard;
+use crate::error::DataError;
+use crate::example::{Example, Origin};
+use crate::preprocess::{FlatMapStep, JoinStep, Place};
+use crate::random::StageSeed;
+use crate::source::BadRecordGuard;
 
 /// The context of a preprocessor's stage.
 pub(crate) struct StepContext {

@@ -1,9 +1,9 @@
 //! Rows of a feature converter as examples.
 
 use super::pull::{Pull, Stage, StageState};
-use crate::data::convert::{BatchValues, FeatureConverter, Rows};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
+use crate::convert::{BatchValues, FeatureConverter, Rows};
+use crate::error::DataError;
+use crate::example::{Example, Value};
 
 /// Converts each row of a converter to an example with the model's features.
 pub(crate) struct Convert {

@@ -1,10 +1,10 @@
 //! The extent of a task's data, which decides how they are divided among streams.
 
 use super::task::{TaskPlan, cache_of, split_files};
-use crate::data::cache::cache_step;
-use crate::data::error::DataError;
-use crate::data::source::SplitFiles;
-use crate::data::task::Task;
+use crate::cache::cache_step;
+use crate::error::DataError;
+use crate::source::SplitFiles;
+use crate::task::Task;
 
 fn planned_files(task: &Task, plan: &TaskPlan) -> Result<SplitFiles, DataError> {
     let cache = cache_of(task, cache_step(task)?, plan)?;

@@ -1,8 +1,8 @@
 //! Joins each example with some of the training split. Source: SeqIO `experimental.py`.
 
 use super::pull::{Pull, Stage, StageState};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Value};
+use crate::error::DataError;
+use crate::example::{Example, Key, Value};
 
 /// Yields `eval/...` features of one stage with lists `train/...` of `num_shots` examples of another.
 pub(crate) struct FewShot {

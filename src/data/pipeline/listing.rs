@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::data::error::DataError;
-use crate::data::source::SplitFiles;
+use crate::error::DataError;
+use crate::source::SplitFiles;
 
 /// The listed files of one split of each task. Clones share the listing.
 #[derive(Clone, Default)]

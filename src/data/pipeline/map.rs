@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::pull::{Pull, Stage, StageState};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Origin};
-use crate::data::preprocess::{MapStep, Place};
-use crate::data::random::StageSeed;
-use crate::data::source::{BadRecordGuard, Record, RecordParser};
+use crate::error::DataError;
+use crate::example::{Example, Origin};
+use crate::preprocess::{MapStep, Place};
+use crate::random::StageSeed;
+use crate::source::{BadRecordGuard, Record, RecordParser};
 
 /// A map with its name and seed.
 pub(crate) struct NamedStep {

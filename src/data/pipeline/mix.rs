@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::pull::{Pull, Stage, StageState};
-use crate::data::error::DataError;
-use crate::data::example::Example;
-use crate::data::mixture::{Mixture, MixtureEntry};
-use crate::data::random::{Draw, StageSeed};
-use crate::data::rates::Rate;
-use crate::data::task::{Task, TaskOrMixture, TaskProvider};
+use crate::error::DataError;
+use crate::example::Example;
+use crate::mixture::{Mixture, MixtureEntry};
+use crate::random::{Draw, StageSeed};
+use crate::rates::Rate;
+use crate::task::{Task, TaskOrMixture, TaskProvider};
 
 /// The tasks of a mixture by name, with their rates.
 pub(crate) type MixtureParts = BTreeMap<String, (Arc<Task>, f64)>;

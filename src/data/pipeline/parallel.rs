@@ -9,9 +9,9 @@ use super::map::place;
 use super::map::{Map, MapItems};
 use super::pool::Workers;
 use super::pull::{Pull, Stage, StageState};
-use crate::data::error::DataError;
-use crate::data::example::Example;
-use crate::data::preprocess::BatchStep;
+use crate::error::DataError;
+use crate::example::Example;
+use crate::preprocess::BatchStep;
 
 /// Items that are sent to a thread at once: enough to make sending cheap, few enough that a
 /// restored pipeline repeats little.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::error::DataError;
-use crate::data::example::Example;
-use crate::data::source::Restart;
+use crate::error::DataError;
+use crate::example::Example;
+use crate::source::Restart;
 
 /// The position of a stage: counters and buffered examples, and the positions of the stages it
 /// pulls from.

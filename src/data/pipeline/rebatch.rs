@@ -2,8 +2,8 @@
 
 use super::chunks::StepContext;
 use super::pull::{Pull, Stage, StageState};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Value};
+use crate::error::DataError;
+use crate::example::{Example, Key, Value};
 
 /// Yields pieces of `length` tokens of one feature; the very last piece is shorter.
 pub(crate) struct Rebatch {

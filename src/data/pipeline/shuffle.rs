@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::pull::{Pull, Stage, StageState};
-use crate::data::error::DataError;
-use crate::data::example::Example;
-use crate::data::random::StageSeed;
+use crate::error::DataError;
+use crate::example::Example;
+use crate::random::StageSeed;
 
 /// Yields blocks of `size` examples, each block in a different random order, while it fills the
 /// next.

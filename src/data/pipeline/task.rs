@@ -15,14 +15,14 @@ use super::pull::Stage;
 use super::rebatch::Rebatch;
 use super::shuffle::Shuffle;
 use super::validate::Validate;
-use crate::data::cache::{CacheFolder, CacheStep, Caches, cache_step, cached_split};
-use crate::data::error::DataError;
-use crate::data::preprocess::{BuiltFeature, Context, Features, Preprocessor, Step};
-use crate::data::random::StageSeed;
-use crate::data::source::{
+use crate::cache::{CacheFolder, CacheStep, Caches, cache_step, cached_split};
+use crate::error::DataError;
+use crate::preprocess::{BuiltFeature, Context, Features, Preprocessor, Step};
+use crate::random::StageSeed;
+use crate::source::{
     BadRecordGuard, BadRecords, Deal, FewshotDataSource, ReadPlan, Reader, SharedReads, SplitFiles,
 };
-use crate::data::task::Task;
+use crate::task::Task;
 
 /// The plan for reading a task.
 #[derive(Clone, Debug)]

@@ -5,11 +5,11 @@
 use super::chunks::StepContext;
 use super::pull::{Pull, Stage, StageState};
 use super::task::staged;
-use crate::data::error::DataError;
-use crate::data::example::Example;
-use crate::data::preprocess::Step;
-use crate::data::random::StageSeed;
-use crate::data::source::BadRecordGuard;
+use crate::error::DataError;
+use crate::example::Example;
+use crate::preprocess::Step;
+use crate::random::StageSeed;
+use crate::source::BadRecordGuard;
 
 /// Yields given examples.
 struct Given {

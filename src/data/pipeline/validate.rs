@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::data::error::DataError;
-use crate::data::example::Example;
-use crate::data::preprocess::{BuiltFeature, Features};
+use crate::error::DataError;
+use crate::example::Example;
+use crate::preprocess::{BuiltFeature, Features};
 
 use super::map::{MapItems, place};
 

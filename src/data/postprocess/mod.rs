@@ -7,15 +7,15 @@ mod python;
 
 use serde_json::{Map, Value, json};
 
-use crate::gin::{Configurable, Nested};
-use crate::metrics::{is_space, number_value, with_ascii_digits, without_underscores};
+use gimlet_gin::{Configurable, Nested};
+use gimlet_metrics::{is_space, number_value, with_ascii_digits, without_underscores};
 
 pub use python::PythonPostprocessor;
 
 /// The features of an example, by name.
 pub type ExampleFeatures = Map<String, Value>;
 
-crate::gin::slot! {
+gimlet_gin::slot! {
     /// Any postprocessor of a task, in called form: `@t5.data.postprocessors.lower_text()`.
     pub enum Postprocessor: Postprocess {
         LowerText,

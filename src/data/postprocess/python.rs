@@ -6,8 +6,8 @@ use rmpv::Value as Wire;
 use serde_json::Value as Json;
 
 use super::{ExampleFeatures, Postprocess};
-use crate::gin::{Configurable, Value};
-use crate::python::{PythonFunction, PythonWorkers, map, of_json, to_json};
+use gimlet_gin::{Configurable, Value};
+use gimlet_python::{PythonFunction, PythonWorkers, map, of_json, to_json};
 
 /// A function of a text, which may also take `example` and `is_target`, run by the user's own
 /// Python (`docs/python_tasks.md`). Gimlet's own.

@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::{BuiltFeature, Context, MapStep, Place, Preprocess, Step, ids_of};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Value};
-use crate::data::random::Draw;
-use crate::gin::Configurable;
-use crate::vocab::PAD_ID;
+use crate::error::DataError;
+use crate::example::{Example, Key, Value};
+use crate::random::Draw;
+use gimlet_gin::Configurable;
+use gimlet_vocab::PAD_ID;
 
 /// Chooses words, one or several in a row, hides most of their tokens from the inputs, and asks for
 /// them in the targets (Devlin et al. 2019, arXiv:1810.04805; n-grams from Megatron-LM).
@@ -226,7 +226,7 @@ impl MapStep for Masker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::random::StageSeed;
+    use crate::random::StageSeed;
 
     /// `[PAD] [CLS] [SEP] [MASK]`, then words of one, two and three pieces.
     const PIECES: [&str; 10] =

@@ -2,9 +2,9 @@
 
 use super::random_chunk::{check_length, check_overlap, length_of};
 use super::{Context, FlatMapStep, JoinStep, Place, Preprocess, Step, ids_of};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Value};
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Example, Key, Value};
+use gimlet_gin::Configurable;
 
 /// Joins the token ids of a feature over a number of examples, so that splitting them wastes no
 /// padding; drops other features and every 0. Source: t5 `preprocessors.py`.

@@ -2,10 +2,10 @@
 
 use super::text::{filter_map, flat_map, int_list_of, texts_of, value_of};
 use super::{Context, Preprocess, Step, missing, text_of};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Leaf, Value};
-use crate::data::random::Draw;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Example, Leaf, Value};
+use crate::random::Draw;
+use gimlet_gin::Configurable;
 
 /// Makes a question with a prefix the inputs, and its first answer the targets; all answers stay.
 /// Replaces `natural_questions_open`, `trivia_qa_open` and `web_questions_open` of Google's

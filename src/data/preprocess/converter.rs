@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{Context, Preprocess, Step};
-use crate::data::convert::{ConverterClass, FeatureConverter, Packing};
-use crate::data::error::DataError;
-use crate::gin::Configurable;
+use crate::convert::{ConverterClass, FeatureConverter, Packing};
+use crate::error::DataError;
+use gimlet_gin::Configurable;
 
 /// Converts the task's features to the model's, packed or not. It depends on the run's lengths, so
 /// it comes after a `CacheDatasetPlaceholder`, as in SeqIO, and no cache holds its rows. The run

@@ -2,9 +2,9 @@
 //! `experimental.py`.
 
 use super::{Context, FlatMapStep, Place, Preprocess, Step, missing, text_of};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Example, Value};
+use gimlet_gin::Configurable;
 
 /// Writes the training examples that `FewshotDataSource` joins to an example before its inputs,
 /// each with inputs and targets; keeps the other features of the example. If the inputs are a list,

@@ -9,8 +9,8 @@ use super::random_chunk::SelectRandomChunk;
 use super::tokens::AppendEos;
 use super::trim::TrimAndPadDataset;
 use super::{Context, Preprocess, Preprocessor, Step};
-use crate::data::error::DataError;
-use crate::gin::{CallSite, Configurable, Evaluator, FromGin, Registry, Reported, Slot, Value};
+use crate::error::DataError;
+use gimlet_gin::{CallSite, Configurable, Evaluator, FromGin, Registry, Reported, Slot, Value};
 
 /// Makes a random prefix of each piece of text the inputs, and the rest the targets. Source: t5
 /// `preprocessors.py`.

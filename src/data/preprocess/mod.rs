@@ -31,7 +31,7 @@ use super::error::DataError;
 use super::example::{Example, Key};
 use super::random::{Draw, StageSeed};
 use super::task::{Feature, FeatureDtype};
-use crate::vocab::{VocabError, Vocabulary, VocabularySpec};
+use gimlet_vocab::{VocabError, Vocabulary, VocabularySpec};
 
 pub use bert::BertMasking;
 pub use chunks::{

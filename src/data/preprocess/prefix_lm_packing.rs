@@ -5,10 +5,10 @@
 //! padded.
 
 use super::{Context, JoinStep, MapStep, Place, Preprocess, Step, ids_of};
-use crate::data::convert::make_autoregressive_inputs;
-use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
-use crate::gin::Configurable;
+use crate::convert::make_autoregressive_inputs;
+use crate::error::DataError;
+use crate::example::{Example, Value};
+use gimlet_gin::Configurable;
 
 /// Packs two examples into one row: a random prefix of each is for the encoder, the rest for the
 /// decoder. Source: t5 `preprocessors.py`.

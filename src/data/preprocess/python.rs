@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use rmpv::Value as Wire;
 
 use super::{BatchStep, BuiltFeature, Context, Preprocess, Step};
-use crate::data::error::DataError;
-use crate::data::example::Example;
-use crate::data::python::{of_python, to_python};
-use crate::data::random::StageSeed;
-use crate::gin::{Configurable, Slot, Value};
-use crate::python::{PythonError, PythonFunction, PythonWorkers, map};
-use crate::vocab::VocabularySpec;
+use crate::error::DataError;
+use crate::example::Example;
+use crate::python::{of_python, to_python};
+use crate::random::StageSeed;
+use gimlet_gin::{Configurable, Slot, Value};
+use gimlet_python::{PythonError, PythonFunction, PythonWorkers, map};
+use gimlet_vocab::VocabularySpec;
 
 /// Input and output type of a Python preprocessor's function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::{Context, MapStep, Place, Preprocess, Step, missing};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
-use crate::data::random::Draw;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Example, Value};
+use crate::random::Draw;
+use gimlet_gin::Configurable;
 
 /// Keeps one chunk of a feature, chosen at random, and drops features that are not named here.
 /// Examples without tokens are dropped. Source: t5 `preprocessors.py`.

@@ -11,16 +11,16 @@ use super::{
     BuiltFeature, Context, Features, Preprocessor, RandomSpansTargetsLength,
     RandomSpansTokensLength, Step,
 };
-use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
-use crate::data::pipeline::testing::run_steps;
-use crate::data::task::{Feature, FeatureDtype};
-use crate::gin::{Configurable, Evaluator, Registry, Request, Source, load};
-use crate::vocab::{PassThroughVocabulary, SentencePieceVocabulary, VocabularySpec};
+use crate::error::DataError;
+use crate::example::{Example, Value};
+use crate::pipeline::testing::run_steps;
+use crate::task::{Feature, FeatureDtype};
+use gimlet_gin::{Configurable, Evaluator, Registry, Request, Source, load};
+use gimlet_vocab::{PassThroughVocabulary, SentencePieceVocabulary, VocabularySpec};
 
 /// One part of the reference data.
 pub(super) fn reference(part: &str) -> Json {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/pipeline/data/reference");
     let text = std::fs::read_to_string(format!("{folder}/token_preprocessors.json")).unwrap();
     let mut parts: BTreeMap<String, Json> = serde_json::from_str(&text).unwrap();
     parts.remove(part).unwrap()
@@ -229,7 +229,7 @@ fn what_is_drawn_is_all_that_t5_draws_and_nothing_else() {
 #[test]
 fn lists_of_texts_become_the_rows_that_seqio_makes() {
     let case = reference("texts");
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/pipeline/data/reference");
     let vocabulary = VocabularySpec::SentencePiece(SentencePieceVocabulary {
         sentencepiece_model_file: format!("{folder}/sentencepiece.model"),
         extra_ids: 0,

@@ -4,9 +4,9 @@
 //! `add_task_with_sentinels` (`experimental.py`).
 
 use super::{BuiltFeature, Context, Preprocess, Step, ids_of};
-use crate::data::error::DataError;
-use crate::data::example::Value;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::Value;
+use gimlet_gin::Configurable;
 
 /// Appends sentinels to 'inputs' and puts the same sentinels before 'targets', beginning with the
 /// vocabulary's last id. Source: SeqIO `experimental.py`.

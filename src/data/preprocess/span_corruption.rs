@@ -8,8 +8,8 @@ use super::denoise::{
 use super::lm::in_a_row;
 use super::random_chunk::SelectRandomChunk;
 use super::{Context, Preprocess, Step};
-use crate::data::error::DataError;
-use crate::gin::{Configurable, Function, Value, ValueKind};
+use crate::error::DataError;
+use gimlet_gin::{Configurable, Function, Value, ValueKind};
 
 /// Replaces spans of tokens by sentinels in the inputs; the targets contain the spans. Source: t5
 /// `preprocessors.py`.

@@ -31,10 +31,10 @@ use super::tokens::{
 };
 use super::trim::{TrimAndPadDataset, TrimTokensAtFront, TriviaQaTruncateInputs};
 use super::{Context, Preprocess, Step};
-use crate::data::error::DataError;
-use crate::gin::{Configurable, Slot};
+use crate::error::DataError;
+use gimlet_gin::{Configurable, Slot};
 
-crate::gin::slot! {
+gimlet_gin::slot! {
     /// Any preprocessor of a task, in called form: `@seqio.preprocessors.tokenize()`.
     pub enum Preprocessor: Preprocess {
         AddSentinels,
@@ -128,7 +128,7 @@ impl Preprocessor {
     }
 
     /// The name of the preprocessor in errors.
-    pub(crate) fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         self.schema_of().short_name()
     }
 }

@@ -3,9 +3,9 @@
 use std::io;
 
 use super::{Context, Features, Place, Preprocessor, Step};
-use crate::data::example::{Example, Value};
-use crate::data::random::StageSeed;
-use crate::gin::{Configurable, Evaluator, Registry, Request, Source, load};
+use crate::example::{Example, Value};
+use crate::random::StageSeed;
+use gimlet_gin::{Configurable, Evaluator, Registry, Request, Source, load};
 
 /// `steps.preprocessors = [..]`.
 #[derive(Clone, Debug, PartialEq, Configurable)]

@@ -1,10 +1,10 @@
 //! SeqIO's preprocessors of token ids: tokenizing, EOS, truncation.
 
 use super::{BuiltFeature, Context, MapStep, Place, Preprocess, Step};
-use crate::data::error::DataError;
-use crate::data::example::Leaf;
-use crate::data::example::{Example, Key, Value};
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::Leaf;
+use crate::example::{Example, Key, Value};
+use gimlet_gin::Configurable;
 
 /// Encodes the output features with their vocabularies. Source: SeqIO `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -240,10 +240,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::data::preprocess::Features;
-    use crate::data::random::StageSeed;
-    use crate::data::task::{Feature, FeatureDtype};
-    use crate::vocab::{ByteVocabulary, VocabularySpec};
+    use crate::preprocess::Features;
+    use crate::random::StageSeed;
+    use crate::task::{Feature, FeatureDtype};
+    use gimlet_vocab::{ByteVocabulary, VocabularySpec};
 
     fn features(add_eos: bool) -> Features {
         let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::{Context, MapStep, Place, Preprocess, Step, ids_of};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Value};
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Example, Key, Value};
+use gimlet_gin::Configurable;
 
 /// Keeps the last tokens of features, one fewer than their length. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]

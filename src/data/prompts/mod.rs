@@ -11,7 +11,7 @@ mod templates;
 
 use std::collections::BTreeMap;
 
-use crate::gin::{Configurable, Function, Value, ValueKind};
+use gimlet_gin::{Configurable, Function, Value, ValueKind};
 
 use datasets::{Eval, Train};
 use prompt::{Prompt, prompts};

@@ -2,7 +2,7 @@
 
 use super::datasets::{DATASETS, Dataset, Eval, Train};
 use super::templates::{Template, Templates, templates};
-use crate::gin::{Reference, Value, ValueKind};
+use gimlet_gin::{Reference, Value, ValueKind};
 
 /// Maximum number of examples of one data set in a training mixture.
 const MAX_EXAMPLES_PER_DATASET: u64 = 500_000;

@@ -7,7 +7,7 @@ use minijinja::Environment;
 use saphyr::{LoadableYamlNode, Yaml};
 
 use super::datasets::DATASETS;
-use crate::storage::{Path, StorageError};
+use gimlet_storage::{Path, StorageError};
 
 /// One template.
 #[derive(Clone, Debug, PartialEq)]

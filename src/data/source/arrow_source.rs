@@ -8,8 +8,8 @@ use super::parse::RecordParser;
 use super::read::RowOptions;
 use super::spec::{FilePattern, pattern_source};
 use super::split::Format;
-use crate::data::error::DataError;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use gimlet_gin::Configurable;
 
 /// Rows of Parquet files, one row group at a time and only the requested columns. Structs are
 /// flattened (`answers/text`), lists of structs become lists (`answers/text`), and lists of lists

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::error::DataError;
-use crate::gin::Configurable;
-use crate::telemetry::warn;
+use crate::error::DataError;
+use gimlet_gin::Configurable;
+use gimlet_telemetry::warn;
 
 /// Messages of skipped records that are kept, besides the first of each task.
 const KEPT_MESSAGES: usize = 10;

@@ -3,8 +3,8 @@
 use super::few_shot::OriginalSource;
 use super::spec::{Source, unknown_split};
 use super::split::SplitFiles;
-use crate::data::error::DataError;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use gimlet_gin::Configurable;
 
 /// The examples of several sources with the same features: all examples of the first source's
 /// split, then those of the next source that has the split. Gimlet's own, for the functions of

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::read::{Body, RecordPosition, open_records};
 use super::split::{Format, SourceFile};
-use crate::data::error::DataError;
+use crate::error::DataError;
 
 /// The examples of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -108,7 +108,7 @@ pub(super) fn is_blank(line: &[u8], format: &Format) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::Path;
+    use gimlet_storage::Path;
 
     #[test]
     fn examples_are_found_behind_what_is_none() {

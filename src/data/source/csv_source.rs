@@ -8,8 +8,8 @@ use super::parse::RecordParser;
 use super::read::CsvOptions;
 use super::spec::{FilePattern, pattern_source};
 use super::split::Format;
-use crate::data::error::DataError;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use gimlet_gin::Configurable;
 
 /// The type of a CSV column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]

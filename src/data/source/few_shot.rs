@@ -2,9 +2,9 @@
 
 use super::spec::{DataSource, Source};
 use super::split::SplitFiles;
-use crate::data::error::DataError;
-use crate::data::preprocess::Preprocessor;
-use crate::gin::{Configurable, Evaluator, FromGin, Registry, Reported, Slot, Value};
+use crate::error::DataError;
+use crate::preprocess::Preprocessor;
+use gimlet_gin::{Configurable, Evaluator, FromGin, Registry, Reported, Slot, Value};
 
 /// Joins each example of a split (`eval/inputs`, ...) with `num_shots` examples of the training
 /// split (lists: `train/inputs`, ...), for `fewshot_preprocessor`, which makes one text from them.

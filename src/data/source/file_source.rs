@@ -7,8 +7,8 @@ use super::parse::RecordParser;
 use super::spec::{FilePattern, pattern_source};
 use super::split::Format;
 use super::tf_source::{FeatureDescription, parser_of};
-use crate::data::error::DataError;
-use crate::gin::{Configurable, Ref};
+use crate::error::DataError;
+use gimlet_gin::{Configurable, Ref};
 
 /// Files that a TensorFlow function reads. Source: SeqIO `dataset_providers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -49,7 +49,7 @@ trait ReadFile {
     fn format(&self) -> Result<Format, DataError>;
 }
 
-crate::gin::slot! {
+gimlet_gin::slot! {
     /// Any function that `FileDataSource.read_file_fn` can name, as a bare reference.
     pub enum ReadFileFn: ReadFile {
         TextLineDataset,

@@ -7,10 +7,10 @@ use super::parse::RecordParser;
 use super::read::PythonSource;
 use super::spec::{Source, unknown_split};
 use super::split::{Format, SourceFile, SplitFiles};
-use crate::data::error::DataError;
-use crate::gin::{Configurable, Value};
-use crate::python::{PythonFunction, PythonWorkers};
-use crate::storage::Path;
+use crate::error::DataError;
+use gimlet_gin::{Configurable, Value};
+use gimlet_python::{PythonFunction, PythonWorkers};
+use gimlet_storage::Path;
 
 /// A Python function `dataset_fn(split, shuffle_files)` that returns a `tf.data.Dataset` or any
 /// other iterable of dicts, read by the user's Python (`docs/python_tasks.md`); files are never

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use super::parse::RecordParser;
 use super::spec::{Source, unknown_split};
 use super::split::{Format, SourceFile, SplitFiles};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Value};
-use crate::data::random::{Draw, StageSeed};
-use crate::gin::Configurable;
-use crate::storage::Path;
+use crate::error::DataError;
+use crate::example::{Example, Key, Value};
+use crate::random::{Draw, StageSeed};
+use gimlet_gin::Configurable;
+use gimlet_storage::Path;
 
 /// Syllables of which words are made.
 const CONSONANTS: &[u8] = b"bdfgklmnprstvz";

@@ -7,8 +7,8 @@ use super::hub_listing::{Listed, data_files, extension_of, of_one_format};
 use super::read::{CsvOptions, RowOptions};
 use super::spec::unknown_split;
 use super::split::Format;
-use crate::data::error::{DataError, if_split};
-use crate::storage::Path;
+use crate::error::{DataError, if_split};
+use gimlet_storage::Path;
 
 /// The record format for a file name; `None` for an unknown one.
 pub(super) fn format_of(

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::data::error::DataError;
-use crate::storage::Path;
-use crate::telemetry::{notice, quoted_names};
+use crate::error::DataError;
+use gimlet_storage::Path;
+use gimlet_telemetry::{notice, quoted_names};
 
 /// A file: its path relative to the folder that was listed, and its whole path.
 pub(super) type Listed = (String, Path);

@@ -14,9 +14,9 @@ use super::slices::{Beyond, SplitCounts, slice_files};
 use super::spec::{FilePattern, Patterns, Source, given_count, unknown_split};
 use super::split::{Format, SourceFile, SplitFiles};
 use super::tfds::TfdsSplits;
-use crate::data::error::{DataError, if_split};
-use crate::gin::Configurable;
-use crate::storage::Path;
+use crate::error::{DataError, if_split};
+use gimlet_gin::Configurable;
+use gimlet_storage::Path;
 
 /// A data set of the Hugging Face hub, or one that `datasets` saved (`save_to_disk`): Parquet,
 /// Arrow, JSON, CSV or text files found as `load_dataset` finds them, by the README's `configs` or

@@ -8,9 +8,9 @@ use super::counts::is_blank;
 use super::deal::Deal;
 use super::read::{Body, RecordPosition, RecordReader, Restart, lost_behind, open_records};
 use super::split::SourceFile;
-use crate::data::error::DataError;
-use crate::data::pipeline::StageState;
-use crate::data::random::StageSeed;
+use crate::error::DataError;
+use crate::pipeline::StageState;
+use crate::random::StageSeed;
 
 /// One line or other record of a file.
 pub(crate) struct Record {

@@ -6,8 +6,8 @@ use super::bad::OnBadRecord;
 use super::parse::RecordParser;
 use super::spec::{FilePattern, pattern_source};
 use super::split::Format;
-use crate::data::error::DataError;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use gimlet_gin::Configurable;
 
 /// Documents of token ids in `.bin` files, with their indices (`.idx`), as Megatron's
 /// `preprocess_data.py` writes them; one example for each document. Gimlet's own.

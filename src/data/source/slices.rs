@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::counts::Counted;
 use super::spec::unknown_split;
 use super::split::SourceFile;
-use crate::data::error::DataError;
+use crate::error::DataError;
 
 /// The properties of a data set that slicing needs.
 pub(super) trait SplitCounts {

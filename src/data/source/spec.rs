@@ -16,9 +16,9 @@ use super::text_sources::{JsonLinesDataSource, TextLineDataSource};
 use super::tf_source::TfExampleDataSource;
 use super::tfds::TfdsDataSource;
 use super::truncated::TruncatedDatasetProvider;
-use crate::data::error::DataError;
-use crate::gin::{Evaluator, FromGin, Registry, Reported, Value, ValueKind};
-use crate::storage::Path;
+use crate::error::DataError;
+use gimlet_gin::{Evaluator, FromGin, Registry, Reported, Value, ValueKind};
+use gimlet_storage::Path;
 
 /// A source that gin can name.
 pub(crate) trait Source {
@@ -43,7 +43,7 @@ pub(crate) trait Source {
     }
 }
 
-crate::gin::slot! {
+gimlet_gin::slot! {
     /// Any source of a task.
     pub enum DataSource: Source {
         ArrowDataSource,
@@ -195,11 +195,11 @@ impl FromGin for FilePattern {
 /// `format` and `parser` methods.
 macro_rules! pattern_source {
     ($spec:ty) => {
-        impl $crate::data::source::spec::Source for $spec {
+        impl $crate::source::spec::Source for $spec {
             fn splits(
                 &self,
                 _: &str,
-            ) -> ::core::result::Result<Vec<String>, $crate::data::error::DataError> {
+            ) -> ::core::result::Result<Vec<String>, $crate::error::DataError> {
                 Ok(self.split_to_filepattern.keys().cloned().collect())
             }
 
@@ -211,23 +211,21 @@ macro_rules! pattern_source {
                 &self,
                 task: &str,
                 split: &str,
-            ) -> ::core::result::Result<
-                $crate::data::source::split::SplitFiles,
-                $crate::data::error::DataError,
-            > {
-                let patterns = $crate::data::source::spec::Patterns {
+            ) -> ::core::result::Result<$crate::source::split::SplitFiles, $crate::error::DataError>
+            {
+                let patterns = $crate::source::spec::Patterns {
                     split_to_filepattern: &self.split_to_filepattern,
                     root: None,
                 };
                 let files = patterns.files(task, split, &self.format()?)?;
-                Ok($crate::data::source::split::SplitFiles {
+                Ok($crate::source::split::SplitFiles {
                     files,
                     most: None,
                     cycle_length: self.cycle_length.max(1),
                     block_length: self.block_length.max(1),
                     skip_header_lines: self.header_lines(),
                     parser: self.parser()?,
-                    bad_records: $crate::data::source::bad::BadRecordPolicy {
+                    bad_records: $crate::source::bad::BadRecordPolicy {
                         on_bad_record: self.on_bad_record,
                         max_bad_records: self.max_bad_records,
                     },
@@ -235,7 +233,7 @@ macro_rules! pattern_source {
             }
 
             fn num_input_examples(&self, split: &str) -> Option<u64> {
-                $crate::data::source::spec::given_count(&self.num_input_examples, split)
+                $crate::source::spec::given_count(&self.num_input_examples, split)
             }
         }
     };

@@ -9,8 +9,8 @@ use super::parse::RecordParser;
 use super::read::{
     CsvOptions, PythonSource, RecordPosition, RowOptions, about_num_rows, expansion, num_rows,
 };
-use crate::data::error::DataError;
-use crate::storage::Path;
+use crate::error::DataError;
+use gimlet_storage::Path;
 
 /// The format of a file's records.
 #[derive(Clone, Debug)]

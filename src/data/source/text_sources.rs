@@ -6,8 +6,8 @@ use super::bad::OnBadRecord;
 use super::parse::RecordParser;
 use super::spec::{FilePattern, pattern_source};
 use super::split::Format;
-use crate::data::error::DataError;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use gimlet_gin::Configurable;
 
 /// Lines of text files, plain, gzip or zstd, as `{'text': line}`. Source: SeqIO
 /// `dataset_providers.py`.

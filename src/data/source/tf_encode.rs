@@ -3,7 +3,7 @@
 
 use prost::Message;
 
-use crate::data::example::{Example, Value};
+use crate::example::{Example, Value};
 
 /// `tensorflow.Example`.
 #[derive(Clone, PartialEq, Message)]

@@ -5,7 +5,7 @@
 
 use super::tf_values::{Values, value_of};
 use super::wire::{Field, Wire};
-use crate::data::example::{Example, Key, Value};
+use crate::example::{Example, Key, Value};
 
 /// The type of a feature's values in a proto, which has only three types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,7 +237,7 @@ impl TfKind {
 mod tests {
     use super::*;
 
-    use crate::data::source::encode;
+    use crate::source::encode;
 
     fn feature(name: &str, kind: TfKind, is_list: bool) -> TfFeature {
         TfFeature::new(name, kind, if is_list { TfShape::List } else { TfShape::One })

@@ -7,9 +7,9 @@ use super::parse::RecordParser;
 use super::spec::{FilePattern, pattern_source};
 use super::split::Format;
 use super::tf_example::{Partition, TfFeature, TfKind, TfShape};
-use crate::data::error::DataError;
-use crate::data::example::Value;
-use crate::gin::{self, Configurable, Evaluator, FromGin, Registry, Reported, Slot, ValueKind};
+use crate::error::DataError;
+use crate::example::Value;
+use gimlet_gin::{Configurable, Evaluator, FromGin, Registry, Reported, Slot, ValueKind};
 
 /// `tf.Example`s in TFRecord files, plain, gzip, zlib or zstd, each verified by its checksum.
 /// Source: SeqIO `dataset_providers.py`.
@@ -119,7 +119,7 @@ pub struct FixedLenFeature {
     pub dtype: TfDtype,
     /// The value of a missing feature; None makes a missing feature an error.
     #[gin(default = None)]
-    pub default_value: Option<gin::Value>,
+    pub default_value: Option<gimlet_gin::Value>,
 }
 
 /// A feature with any number of values, none if it is missing. Source: TensorFlow
@@ -150,7 +150,7 @@ trait Describe {
     fn feature(&self, name: &str) -> Result<TfFeature, DataError>;
 }
 
-gin::slot! {
+gimlet_gin::slot! {
     /// Any description of a feature that has a configurable.
     pub enum FeatureSpec: Describe {
         FixedLenFeature,
@@ -214,8 +214,8 @@ impl Describe for FixedLenFeature {
 }
 
 impl FixedLenFeature {
-    fn default_of(&self, name: &str, value: &gin::Value) -> Result<Value, DataError> {
-        let json = gin::to_json(value);
+    fn default_of(&self, name: &str, value: &gimlet_gin::Value) -> Result<Value, DataError> {
+        let json = gimlet_gin::to_json(value);
         let one = json.as_array().is_none();
         let items = json.as_array().cloned().unwrap_or_else(|| vec![json.clone()]);
         let (ints, floats, texts) = (
@@ -277,7 +277,7 @@ impl FromGin for FeatureDescription {
         format!("{}, a dtype, or a pair of a dtype and a length", FeatureSpec::expected())
     }
 
-    fn from_gin(value: &gin::Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+    fn from_gin(value: &gimlet_gin::Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         match &value.kind {
             ValueKind::Str(_) => {
                 Ok(Self::Short { dtype: cx.read(value)?, length: ShortLength::One })

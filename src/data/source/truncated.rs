@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::few_shot::OriginalSource;
 use super::spec::Source;
 use super::split::SplitFiles;
-use crate::data::error::DataError;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use gimlet_gin::Configurable;
 
 /// The first examples of each split, in the order without shuffling: the same in each run and on
 /// any number of hosts. Source: SeqIO `helpers.py`.

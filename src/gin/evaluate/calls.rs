@@ -1,14 +1,14 @@
 //! Evaluates references and macros, each in the scope that gin gives it.
 
 use super::{Evaluator, SINGLETON};
-use crate::gin::config::scope_components;
-use crate::gin::configurable::{Slot, expected_slot};
-use crate::gin::diagnostic::{Diagnostic, Reported};
-use crate::gin::reach::{MAX_CALLS, TOO_DEEP};
-use crate::gin::schema::{REQUIRED, Schema};
-use crate::gin::source::Span;
-use crate::gin::suggest::did_you_mean;
-use crate::gin::value::{MacroUse, Reference, Value, ValueKind};
+use crate::config::scope_components;
+use crate::configurable::{Slot, expected_slot};
+use crate::diagnostic::{Diagnostic, Reported};
+use crate::reach::{MAX_CALLS, TOO_DEEP};
+use crate::schema::{REQUIRED, Schema};
+use crate::source::Span;
+use crate::suggest::did_you_mean;
+use crate::value::{MacroUse, Reference, Value, ValueKind};
 
 impl Evaluator<'_> {
     /// Evaluates `@f()` to the spec that it names.

@@ -96,13 +96,13 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Limits the evaluator to checks of types: references are looked at and never run.
-    pub(in crate::gin) fn without_calls(mut self) -> Self {
+    pub(crate) fn without_calls(mut self) -> Self {
         self.without_calls = true;
         self
     }
 
     /// Reads a value in the given scope.
-    pub(in crate::gin) fn read_in<T: FromGin>(
+    pub(crate) fn read_in<T: FromGin>(
         &mut self,
         scope: &[String],
         value: &Value,
@@ -112,7 +112,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Records type errors in a value that is bound to a parameter in `scope`.
-    pub(in crate::gin) fn check_type(
+    pub(crate) fn check_type(
         &mut self,
         scope: &str,
         schema: &'static Schema,
@@ -129,7 +129,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Records errors of computation in a value of any type.
-    pub(in crate::gin) fn check_computed(&mut self, value: &Value) {
+    pub(crate) fn check_computed(&mut self, value: &Value) {
         match &value.kind {
             ValueKind::List(items) | ValueKind::Tuple(items) => {
                 items.iter().for_each(|item| self.check_computed(item));
@@ -160,7 +160,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Returns the mistakes found since the last call.
-    pub(in crate::gin) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
+    pub(crate) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
         std::mem::take(&mut self.diagnostics)
     }
 

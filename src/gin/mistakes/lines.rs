@@ -6,17 +6,17 @@ use super::super::source::Span;
 use super::super::syntax::{Key, Place};
 use super::{end_of_line, first_char, first_word, malformed_path, semicolon, unexpected, unusual};
 
-pub(in crate::gin) fn byte_order_mark(span: Span) -> Diagnostic {
+pub(crate) fn byte_order_mark(span: Span) -> Diagnostic {
     Diagnostic::error(span, "the file starts with a byte order mark, which gin refuses")
         .help("save it as UTF-8 without BOM")
 }
 
-pub(in crate::gin) fn binary(span: Span) -> Diagnostic {
+pub(crate) fn binary(span: Span) -> Diagnostic {
     Diagnostic::error(span, "this is not a gin file: it holds a NUL character")
         .help("gin files are text in UTF-8")
 }
 
-pub(in crate::gin) fn not_a_statement(line: Place<'_>) -> Diagnostic {
+pub(crate) fn not_a_statement(line: Place<'_>) -> Diagnostic {
     let first = first_char(line);
     let name =
         line.suffix(first.text.len()).text.split(|c: char| !c.is_alphanumeric() && c != '_').next();
@@ -37,7 +37,7 @@ pub(in crate::gin) fn not_a_statement(line: Place<'_>) -> Diagnostic {
 }
 
 /// A key that is followed by neither `=` nor `:`.
-pub(in crate::gin) fn unfinished(key: &Key, rest: Place<'_>) -> Diagnostic {
+pub(crate) fn unfinished(key: &Key, rest: Place<'_>) -> Diagnostic {
     match key.text.as_str() {
         "include" => return bad_include(key, rest),
         "import" | "from" => {
@@ -81,16 +81,16 @@ fn bad_include(key: &Key, rest: Place<'_>) -> Diagnostic {
     }
 }
 
-pub(in crate::gin) fn include_of_bytes(path: Place<'_>) -> Diagnostic {
+pub(crate) fn include_of_bytes(path: Place<'_>) -> Diagnostic {
     Diagnostic::error(path.span, "the path of an include is text, not bytes")
         .help("drop the prefix `b`")
 }
 
-pub(in crate::gin) fn after_include(rest: Place<'_>) -> Diagnostic {
+pub(crate) fn after_include(rest: Place<'_>) -> Diagnostic {
     end_of_line(rest).help("an include is a plain path in quotes and nothing else")
 }
 
-pub(in crate::gin) fn after_import(rest: Place<'_>, whole: Place<'_>) -> Diagnostic {
+pub(crate) fn after_import(rest: Place<'_>, whole: Place<'_>) -> Diagnostic {
     match rest.text.as_bytes()[0] {
         b',' => Diagnostic::error(rest.span, "one import names one thing")
             .help("write an import of its own for each, on a line of its own"),
@@ -102,7 +102,7 @@ pub(in crate::gin) fn after_import(rest: Place<'_>, whole: Place<'_>) -> Diagnos
     }
 }
 
-pub(in crate::gin) fn after_header(rest: Place<'_>, key: &Key) -> Diagnostic {
+pub(crate) fn after_header(rest: Place<'_>, key: &Key) -> Diagnostic {
     if rest.text.starts_with('=') {
         return Diagnostic::error(rest.prefix(1).span, "gin has no `:=`")
             .help(format!("write `{} = ...`", key.text));
@@ -117,35 +117,35 @@ pub(in crate::gin) fn after_header(rest: Place<'_>, key: &Key) -> Diagnostic {
         .help(format!("to bind a value, write `{} = {}`", key.text, rest.text))
 }
 
-pub(in crate::gin) fn second_line(span: Span) -> Diagnostic {
+pub(crate) fn second_line(span: Span) -> Diagnostic {
     Diagnostic::error(span, "expected a single value").label("found another line")
 }
 
 // ---- blocks
 
-pub(in crate::gin) fn empty_block(header: Span, selector: &str) -> Diagnostic {
+pub(crate) fn empty_block(header: Span, selector: &str) -> Diagnostic {
     Diagnostic::error(header, format!("the block `{selector}:` has no lines"))
         .label("expected indented lines below")
         .help("indent its arguments: `  argument = value`")
 }
 
-pub(in crate::gin) fn nested_block(span: Span) -> Diagnostic {
+pub(crate) fn nested_block(span: Span) -> Diagnostic {
     Diagnostic::error(span, "blocks do not nest")
         .label("a block inside a block")
         .help("start this line in the column of the block above it")
 }
 
-pub(in crate::gin) fn not_in_block(span: Span, what: &str) -> Diagnostic {
+pub(crate) fn not_in_block(span: Span, what: &str) -> Diagnostic {
     Diagnostic::error(span, format!("{what} cannot stand inside a block"))
         .help("move it out of the block")
 }
 
-pub(in crate::gin) fn over_indented(at: Span, tabs: bool) -> Diagnostic {
+pub(crate) fn over_indented(at: Span, tabs: bool) -> Diagnostic {
     let error = Diagnostic::error(at, "this line is indented more than the block it is in");
     about_indentation(error, tabs)
 }
 
-pub(in crate::gin) fn misaligned(at: Span, tabs: bool) -> Diagnostic {
+pub(crate) fn misaligned(at: Span, tabs: bool) -> Diagnostic {
     let error = Diagnostic::error(at, "this line's indentation is not that of any line above it");
     about_indentation(error, tabs)
 }

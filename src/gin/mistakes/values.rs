@@ -8,7 +8,7 @@ use super::{
     end_of_line, first_char, first_word, malformed_path, semicolon, shortened, unexpected, unusual,
 };
 
-pub(in crate::gin) fn no_value(key: Option<&Key>, end: Span) -> Diagnostic {
+pub(crate) fn no_value(key: Option<&Key>, end: Span) -> Diagnostic {
     let error =
         Diagnostic::error(Span { start: end.start, end: end.end, ..end }, "a value is missing");
     match key {
@@ -22,7 +22,7 @@ pub(in crate::gin) fn no_value(key: Option<&Key>, end: Span) -> Diagnostic {
 }
 
 /// Reports a text that stands in the place of the line's value.
-pub(in crate::gin) fn not_a_value(found: Place<'_>, key: Option<&Key>) -> Diagnostic {
+pub(crate) fn not_a_value(found: Place<'_>, key: Option<&Key>) -> Diagnostic {
     if found.text.starts_with('=') {
         return Diagnostic::error(found.prefix(1).span, "gin has no `==`")
             .help("a binding has one `=`");
@@ -35,7 +35,7 @@ pub(in crate::gin) fn not_a_value(found: Place<'_>, key: Option<&Key>) -> Diagno
 }
 
 /// Reports a text that stands in the place of a container's item.
-pub(in crate::gin) fn not_an_item(found: Place<'_>, key: Option<&Key>) -> Diagnostic {
+pub(crate) fn not_an_item(found: Place<'_>, key: Option<&Key>) -> Diagnostic {
     wrong_value(found, key, false)
 }
 
@@ -173,11 +173,7 @@ fn bad_sign(found: Place<'_>) -> Diagnostic {
 }
 
 /// Reports the text that follows the line's value.
-pub(in crate::gin) fn after_value(
-    value: Place<'_>,
-    rest: Place<'_>,
-    key: Option<&Key>,
-) -> Diagnostic {
+pub(crate) fn after_value(value: Place<'_>, rest: Place<'_>, key: Option<&Key>) -> Diagnostic {
     let whole = value.span.to(rest.span);
     match rest.text.as_bytes()[0] {
         b',' => after_comma(value, rest, key),
@@ -224,7 +220,7 @@ fn after_comma(value: Place<'_>, rest: Place<'_>, key: Option<&Key>) -> Diagnost
 }
 
 /// Reports the text after a value inside a container that `closer` closes.
-pub(in crate::gin) fn stray(value: Place<'_>, rest: Place<'_>, closer: char) -> Diagnostic {
+pub(crate) fn stray(value: Place<'_>, rest: Place<'_>, closer: char) -> Diagnostic {
     expression(value, rest, value.span.to(rest.span)).unwrap_or_else(|| {
         let found = first_word(rest);
         let help = match (closer, found.text.starts_with('=')) {
@@ -274,13 +270,13 @@ fn no_expressions(whole: Span) -> Diagnostic {
 }
 
 /// Reports a text in `%( )` that cannot be computed.
-pub(in crate::gin) fn bad_expression(found: Place<'_>) -> Diagnostic {
+pub(crate) fn bad_expression(found: Place<'_>) -> Diagnostic {
     Diagnostic::error(found.span, "this cannot be computed")
         .label("expected numbers, macros and `+ - * / // %`")
         .help("write `%(A * 2)`, in which a name is a macro's; a text is `f'{A}/b'`")
 }
 
-pub(in crate::gin) fn call_arguments(arguments: Place<'_>, selector: &str) -> Diagnostic {
+pub(crate) fn call_arguments(arguments: Place<'_>, selector: &str) -> Diagnostic {
     let name = arguments.text.split('=').next().unwrap_or_default().trim();
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
     let argument = if is_name && arguments.text.contains('=') { name } else { "argument" };
@@ -290,41 +286,41 @@ pub(in crate::gin) fn call_arguments(arguments: Place<'_>, selector: &str) -> Di
 
 // ---- containers
 
-pub(in crate::gin) fn no_item(at: Place<'_>) -> Diagnostic {
+pub(crate) fn no_item(at: Place<'_>) -> Diagnostic {
     let after = Span { end: at.span.start + 1, ..at.span };
     Diagnostic::error(after, "a value is missing before this").help("delete the extra separator")
 }
 
-pub(in crate::gin) fn no_entry_value(at: Place<'_>) -> Diagnostic {
+pub(crate) fn no_entry_value(at: Place<'_>) -> Diagnostic {
     Diagnostic::error(at.span, "an item of a dict is `key: value`").label("expected a value here")
 }
 
-pub(in crate::gin) fn colon_in_list(second: Span, container: Place<'_>) -> Diagnostic {
+pub(crate) fn colon_in_list(second: Span, container: Place<'_>) -> Diagnostic {
     let what = if container.text.starts_with('[') { "a list" } else { "a tuple" };
     Diagnostic::error(second, format!("{what} has no `key: value` items"))
         .related(container.prefix(1).span, "opened here")
         .help("a dict is written with `{` and `}`")
 }
 
-pub(in crate::gin) fn set(container: Place<'_>, item: Span) -> Diagnostic {
+pub(crate) fn set(container: Place<'_>, item: Span) -> Diagnostic {
     Diagnostic::error(item, "an item of a dict is `key: value`")
         .label("expected `:` and a value after this")
         .related(container.prefix(1).span, "the dict starts here")
         .help("gin has no sets: write a list `[...]`")
 }
 
-pub(in crate::gin) fn second_colon(value: Span) -> Diagnostic {
+pub(crate) fn second_colon(value: Span) -> Diagnostic {
     Diagnostic::error(value, "an item of a dict has one `:`")
         .label("a second value for one key")
         .help("is a comma missing before it?")
 }
 
-pub(in crate::gin) fn unhashable(key: Span, kind: &str) -> Diagnostic {
+pub(crate) fn unhashable(key: Span, kind: &str) -> Diagnostic {
     Diagnostic::error(key, format!("{kind} cannot be the key of a dict"))
         .help("use a tuple `(...)`")
 }
 
-pub(in crate::gin) fn duplicate_key(first: Span, again: Span) -> Diagnostic {
+pub(crate) fn duplicate_key(first: Span, again: Span) -> Diagnostic {
     Diagnostic::error(again, "this key stands in the dict already; the last value counts")
         .label("again here")
         .related(first, "first here")
@@ -333,12 +329,12 @@ pub(in crate::gin) fn duplicate_key(first: Span, again: Span) -> Diagnostic {
 
 // ---- strings
 
-pub(in crate::gin) fn mixed_strings(piece: Place<'_>) -> Diagnostic {
+pub(crate) fn mixed_strings(piece: Place<'_>) -> Diagnostic {
     Diagnostic::error(piece.span, "text and bytes cannot be joined")
         .help("give all parts the prefix `b`, or none")
 }
 
-pub(in crate::gin) fn joined_strings(span: Span) -> Diagnostic {
+pub(crate) fn joined_strings(span: Span) -> Diagnostic {
     Diagnostic::error(span, "two strings without a comma between them are one item")
         .label("one item")
         .help("if two items are meant, write a comma; else join them into one string")

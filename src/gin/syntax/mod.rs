@@ -16,12 +16,12 @@ use super::source::{FileId, Span};
 use super::value::{Value, ValueKind};
 
 #[derive(pest_derive::Parser)]
-#[grammar = "grammar/gin.pest"]
-pub(in crate::gin) struct Grammar;
+#[grammar = "../../grammar/gin.pest"]
+pub(crate) struct Grammar;
 
 /// The content of one logical line, before blocks are put together.
 #[derive(Debug)]
-pub(in crate::gin) enum Content {
+pub(crate) enum Content {
     Assignment { key: Key, value: Value },
     Header(Key),
     Import(Import),
@@ -30,13 +30,13 @@ pub(in crate::gin) enum Content {
 
 /// `scope/selector.arg` as written.
 #[derive(Clone, Debug)]
-pub(in crate::gin) struct Key {
+pub(crate) struct Key {
     pub text: String,
     pub span: Span,
 }
 
 /// Reads one logical line, which starts at byte `base` of its text. `None` if it is wrong.
-pub(in crate::gin) fn line(
+pub(crate) fn line(
     file: FileId,
     base: usize,
     text: &str,
@@ -58,7 +58,7 @@ pub(in crate::gin) fn line(
 }
 
 /// Reads a single value, which starts at byte `base` of its text. `None` if it is wrong.
-pub(in crate::gin) fn single_value(
+pub(crate) fn single_value(
     file: FileId,
     base: usize,
     text: &str,
@@ -80,7 +80,7 @@ struct Builder<'d> {
 
 /// A piece of text and its place.
 #[derive(Clone, Copy)]
-pub(in crate::gin) struct Place<'t> {
+pub(crate) struct Place<'t> {
     pub text: &'t str,
     pub span: Span,
 }
@@ -254,7 +254,7 @@ impl Builder<'_> {
 }
 
 /// Returns the scope's components and the name after the last `/`.
-pub(in crate::gin) fn split_scope(path: &str) -> (Vec<String>, &str) {
+pub(crate) fn split_scope(path: &str) -> (Vec<String>, &str) {
     match path.rsplit_once('/') {
         None => (Vec::new(), path),
         Some((scope, name)) => (scope.split('/').map(str::to_string).collect(), name),

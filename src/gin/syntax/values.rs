@@ -3,10 +3,10 @@
 use pest::iterators::Pair;
 
 use super::{Builder, Key, Rule, bad_literal, split_scope};
-use crate::gin::expression::Expression;
-use crate::gin::literal::{self, Text};
-use crate::gin::value::{MacroUse, Reference, Value, ValueKind};
-use crate::gin::{derived, dict, mistakes};
+use crate::expression::Expression;
+use crate::literal::{self, Text};
+use crate::value::{MacroUse, Reference, Value, ValueKind};
+use crate::{derived, dict, mistakes};
 
 /// `first: other: other` in a container.
 struct Element {

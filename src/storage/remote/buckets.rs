@@ -11,7 +11,7 @@ use object_store::{ObjectStore, RetryConfig};
 use super::client::{Connector, runtime};
 use super::failure::Failure;
 use super::object::Bucket;
-use crate::storage::credentials::{Credentials, missing_profile, profile, variable};
+use crate::credentials::{Credentials, missing_profile, profile, variable};
 
 /// The bucket of a path such as `gs://NAME/...`.
 pub(super) fn bucket(scheme: &str, name: &str) -> Result<Bucket, Failure> {

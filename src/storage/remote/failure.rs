@@ -10,7 +10,7 @@ use super::answer::Answered;
 
 /// The reason why an attempt failed, before its path and operation are added.
 #[derive(Debug)]
-pub(in crate::storage) enum Failure {
+pub(crate) enum Failure {
     /// Nothing is there.
     NotFound,
     /// The server requires other credentials; the server's message may be empty.
@@ -44,7 +44,7 @@ pub(in crate::storage) enum Failure {
 
 /// The connection that an attempt achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::storage) enum Contact {
+pub(crate) enum Contact {
     /// A server was reached, whether it answered or not.
     Made,
     /// No server was reached, but this server has answered this process before.
@@ -71,7 +71,7 @@ impl Error for Lost {
 
 /// The result of a request that was retried and still failed.
 #[derive(Clone, Debug)]
-pub(in crate::storage) struct GivenUp {
+pub(crate) struct GivenUp {
     /// Description of the failure, and the number of attempts.
     pub reason: String,
     /// Whether the server was never reached.

@@ -10,7 +10,7 @@ use super::limits::limits;
 use super::retry::retry;
 use super::store::{Depth, Found};
 use super::{Remote, join};
-use crate::storage::pattern::{Below, Part, Pattern};
+use crate::pattern::{Below, Part, Pattern};
 
 /// Number of folders that are listed at once.
 const AT_ONCE: usize = 8;

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::retry::retry;
 use super::store::{Attempt, Depth, Fetched, Found, Store, Version};
 use super::{limits::limits, web};
-use crate::storage::credentials::{Credentials, variable};
+use crate::credentials::{Credentials, variable};
 
 const IN_PATH: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');

@@ -3,7 +3,7 @@
 use std::sync::{OnceLock, RwLock};
 use std::time::Duration;
 
-use crate::storage::credentials::variable;
+use crate::credentials::variable;
 
 /// Times to wait for servers and for other processes, the number of retries, and the amount of data
 /// to read ahead.
@@ -62,7 +62,7 @@ pub fn set_limits(limits: Limits) {
     *LIMITS.write().expect("no holder of the limits panics") = Some(limits);
 }
 
-pub(in crate::storage) fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     let set = LIMITS.read().expect("no holder of the limits panics").clone();
     set.unwrap_or_else(|| Limits { outage: outage().unwrap_or(OUTAGE), ..Limits::default() })
 }

@@ -12,20 +12,20 @@ use super::client::wait;
 use super::failure::Failure;
 use super::limits::limits;
 use super::stream::{Source, pump};
-use crate::storage::error::StorageError;
+use crate::error::StorageError;
 
 /// Maximum number of ranges that are requested at once.
 const AT_ONCE: usize = 4;
 
 /// A remote file in one state: ranges of another state are an error.
-pub(in crate::storage) struct RemoteRanges {
+pub(crate) struct RemoteRanges {
     source: Arc<Source>,
     size: u64,
 }
 
 impl RemoteRanges {
     /// Reads the file's state.
-    pub(in crate::storage) fn open(remote: Remote) -> Result<Self, StorageError> {
+    pub(crate) fn open(remote: Remote) -> Result<Self, StorageError> {
         let path = remote.path.clone();
         let version = wait(remote.stat());
         let sized = version.and_then(|version| match version.size {
@@ -39,12 +39,12 @@ impl RemoteRanges {
     }
 
     /// The file's size in bytes.
-    pub(in crate::storage) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
     /// Reads the bytes of each range, in their order; large ranges are requested in parts.
-    pub(in crate::storage) fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, Failure> {
+    pub(crate) fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, Failure> {
         let part_size = self.source.limits.part_size;
         let parts: Vec<(usize, Range<u64>)> = (ranges.iter().enumerate())
             .flat_map(|(index, range)| {

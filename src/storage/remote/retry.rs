@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::failure::{Contact, Failure, GivenUp};
 use super::limits::{Limits, OUTAGE_VARIABLE};
-use crate::storage::slow::{PATIENCE, tell_of_trouble};
+use crate::slow::{PATIENCE, tell_of_trouble};
 
 /// Maximum wait that is granted to a server.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);

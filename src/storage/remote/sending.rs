@@ -68,7 +68,7 @@ fn takes(size: u64, sharing: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::remote::client::wait;
+    use crate::remote::client::wait;
 
     #[test]
     fn a_body_is_granted_the_time_of_its_share_of_the_link() {

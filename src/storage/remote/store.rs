@@ -16,7 +16,7 @@ pub(super) type Attempt<'a, T> = BoxFuture<'a, Result<T, Failure>>;
 
 /// The properties that distinguish one state of a file from another.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::storage) struct Version {
+pub(crate) struct Version {
     /// Size of the whole file in bytes, if the server sends it.
     pub size: Option<u64>,
     /// The server's fingerprint.
@@ -65,7 +65,7 @@ pub(super) enum Depth {
 
 /// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::storage) struct Found {
+pub(crate) struct Found {
     /// Its path relative to the folder.
     pub name: String,
     /// Size of a file in bytes; `None` for a folder.

@@ -20,7 +20,7 @@ use super::limits::{Limits, limits};
 use super::retry::{Backoff, retry};
 use super::store::{Fetched, Version};
 use super::sum::Running;
-use crate::storage::error::StorageError;
+use crate::error::StorageError;
 
 /// Memory for the bytes that all readers fetch ahead, in KiB. A reader without such memory reads
 /// bytes as they arrive.
@@ -33,7 +33,7 @@ const CHUNKS: usize = 4;
 const WARM: u64 = 256 << 10;
 
 /// A remote file that is being read.
-pub(in crate::storage) struct Stream {
+pub(crate) struct Stream {
     source: Arc<Source>,
     parts: VecDeque<Part>,
     chunk: Bytes,
@@ -72,7 +72,7 @@ impl Drop for Part {
 
 impl Stream {
     /// Requests the first range, which shows whether the file exists and its size.
-    pub(in crate::storage) fn open(remote: Remote, wanted: Range<u64>) -> Result<Self, Failure> {
+    pub(crate) fn open(remote: Remote, wanted: Range<u64>) -> Result<Self, Failure> {
         let limits = limits();
         let offset = wanted.start;
         let range = offset..offset.saturating_add(limits.part_size).min(wanted.end);

@@ -6,7 +6,7 @@ use super::failure::Failure;
 
 /// The CRC-32C of a whole file, according to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::storage) struct Crc32c(u32);
+pub(crate) struct Crc32c(u32);
 
 impl Crc32c {
     /// Reads the checksum that Google's stores send with every answer for a file: `x-goog-hash:
@@ -36,7 +36,7 @@ fn decode(text: &str) -> Option<u32> {
 
 /// The running checksum of a file that is read from its first byte to its last.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::storage) struct Running {
+pub(crate) struct Running {
     expected: Crc32c,
     sum: u32,
     count: u64,
@@ -44,18 +44,18 @@ pub(in crate::storage) struct Running {
 
 impl Running {
     /// Starts before the first byte.
-    pub(in crate::storage) fn new(expected: Crc32c) -> Self {
+    pub(crate) fn new(expected: Crc32c) -> Self {
         Self { expected, sum: 0, count: 0 }
     }
 
     /// Adds the next bytes.
-    pub(in crate::storage) fn add(&mut self, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.sum = crc32c::crc32c_append(self.sum, bytes);
         self.count += bytes.len() as u64;
     }
 
     /// Compares the checksum after the last byte.
-    pub(in crate::storage) fn check(&self) -> Result<(), Failure> {
+    pub(crate) fn check(&self) -> Result<(), Failure> {
         let Self { expected: Crc32c(expected), sum, count } = *self;
         if sum == expected {
             return Ok(());

@@ -15,8 +15,8 @@ use super::failure::Failure;
 use super::limits::limits;
 use super::retry::{Backoff, retry};
 use super::store::Version;
-use crate::storage::error::StorageError;
-use crate::storage::slow::Transfer;
+use crate::error::StorageError;
+use crate::slow::Transfer;
 
 /// Number of bytes of a part; stores accept 10,000 parts.
 const PART: usize = 16 << 20;
@@ -36,7 +36,7 @@ const MEMORY_KIB: usize = 256 << 10;
 const TRIES: usize = 5;
 
 /// A remote file that is being written. When dropped before [`Upload::finish`], it leaves no file.
-pub(in crate::storage) struct Upload {
+pub(crate) struct Upload {
     remote: Remote,
     buffer: Vec<u8>,
     /// Maximum size of the buffer before the file is sent in parts.
@@ -67,7 +67,7 @@ enum Condition {
 
 impl Upload {
     /// Starts a file with `bytes`; nothing is sent before a part is full.
-    pub(in crate::storage) fn new(remote: Remote, bytes: Vec<u8>) -> Self {
+    pub(crate) fn new(remote: Remote, bytes: Vec<u8>) -> Self {
         let transfer = Transfer::new(format!("sending {}", remote.path), None);
         let (longest, memory) = (PART, None);
         Self { remote, buffer: bytes, longest, memory, parts: None, sent: 0, transfer }
@@ -76,7 +76,7 @@ impl Upload {
     /// Starts a file of approximately `size` bytes, which is sent in one request if it is no larger
     /// than a chunk may be. Waits until there is memory for the file: the owner must keep writing,
     /// and must not wait for another upload.
-    pub(in crate::storage) fn sized(remote: Remote, size: usize) -> Self {
+    pub(crate) fn sized(remote: Remote, size: usize) -> Self {
         if size > WHOLE {
             return Self::new(remote, Vec::new());
         }
@@ -88,7 +88,7 @@ impl Upload {
     }
 
     /// Sends the remaining bytes and makes the file visible.
-    pub(in crate::storage) fn finish(mut self) -> Result<(), StorageError> {
+    pub(crate) fn finish(mut self) -> Result<(), StorageError> {
         let rest = Bytes::from(std::mem::take(&mut self.buffer));
         match self.parts.take() {
             None => self.remote.put_bytes(rest),
@@ -101,7 +101,7 @@ impl Upload {
     ///
     /// # Errors
     /// Errors of `allowed`; the store fails.
-    pub(in crate::storage) fn finish_while<E: From<StorageError>>(
+    pub(crate) fn finish_while<E: From<StorageError>>(
         mut self,
         allowed: &dyn Fn() -> Result<(), E>,
     ) -> Result<(), E> {
@@ -272,7 +272,7 @@ impl Remote {
     }
 
     /// Checks whether a file can be sent in parts here; the attempt leaves nothing behind.
-    pub(in crate::storage) fn try_parts(&self) -> Result<(), StorageError> {
+    pub(crate) fn try_parts(&self) -> Result<(), StorageError> {
         let tried = wait(async {
             let mut upload = retry(limits(), &self.path, || self.store.upload(&self.key)).await?;
             Ok(upload.abort().await?)

@@ -13,7 +13,7 @@ use super::failure::{Lost, cause};
 use super::limits::limits;
 use super::sending;
 use super::sum::Crc32c;
-use crate::storage::slow;
+use crate::slow;
 
 /// A client that waits for an answer at most as long as a stall, and keeps servers' error answers.
 #[derive(Debug)]
@@ -102,10 +102,10 @@ mod tests {
     use object_store::client::{HttpRequestBody, HttpResponseBody};
 
     use super::*;
-    use crate::storage::remote::client::wait;
-    use crate::storage::remote::failure::{Failure, GivenUp};
-    use crate::storage::remote::limits::Limits;
-    use crate::storage::remote::retry::retry;
+    use crate::remote::client::wait;
+    use crate::remote::failure::{Failure, GivenUp};
+    use crate::remote::limits::Limits;
+    use crate::remote::retry::retry;
 
     /// A link on which some requests, counted from 1, do not reach a server.
     #[derive(Debug)]

@@ -23,7 +23,7 @@ use self::encoder::Encoder;
 use self::model_proto::{ModelProto, PieceProto};
 use super::spec::{NormalizerSpec, SentencePieceVocabulary};
 use super::{VocabError, Vocabulary};
-use crate::storage::Path;
+use gimlet_storage::Path;
 
 /// A loaded model.
 pub(super) struct SentencePiece {

@@ -5,7 +5,7 @@ use proptest::test_runner::RngSeed;
 
 use super::*;
 
-const REFERENCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference");
+const REFERENCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/pipeline/data/reference");
 
 /// Unigram; BPE; BPE with bytes, user-defined symbols and case folding; characters; words.
 const MODELS: [&str; 5] = [

@@ -97,8 +97,10 @@ fn with_end(id: usize) -> Value {
 mod tests {
     use super::*;
 
-    const MODEL: &str =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference/sentencepiece.model");
+    const MODEL: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/pipeline/data/reference/sentencepiece.model"
+    );
 
     /// Shortens the JSON in the same way as `tokenizer_json.py` does for the output of
     /// transformers.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::unicode::{Form, fold, is_control, is_nonspacing_mark, is_punctuation, normalize};
-use crate::vocab::spec::{BertWordPieceVocabulary, NormalizationForm};
+use crate::spec::{BertWordPieceVocabulary, NormalizationForm};
 
 /// Cuts text at spaces, around punctuation and around ideographs.
 #[derive(Debug)]

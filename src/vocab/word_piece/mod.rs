@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use self::basic::BasicTokenizer;
 use super::spec::BertWordPieceVocabulary;
 use super::{VocabError, Vocabulary};
-use crate::storage::Path;
+use gimlet_storage::Path;
 
 /// A list of pieces, and one more id for unknown ones.
 #[derive(Debug)]

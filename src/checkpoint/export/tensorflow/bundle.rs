@@ -6,11 +6,11 @@ use prost::Message;
 
 use super::table::TableBuilder;
 use super::variables::Variables;
-use crate::checkpoint::array::num_elements;
-use crate::checkpoint::export::tensor_file::TensorFile;
-use crate::checkpoint::foreign::{BundleEntry, Dim, Header, Shape, Version, mask, type_number};
-use crate::checkpoint::raw::RawInfo;
-use crate::checkpoint::stored::Stored;
+use crate::array::num_elements;
+use crate::export::tensor_file::TensorFile;
+use crate::foreign::{BundleEntry, Dim, Header, Shape, Version, mask, type_number};
+use crate::raw::RawInfo;
+use crate::stored::Stored;
 
 /// The version of the bundle format; there has been only one.
 const PRODUCER: i32 = 1;

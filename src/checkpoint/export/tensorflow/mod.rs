@@ -10,14 +10,14 @@ mod variables;
 use super::tensor_file::TensorFile;
 use super::unstacked::Unstacked;
 use super::unwrapped;
-use crate::checkpoint::array::DType;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::foreign::index_of;
-use crate::checkpoint::journal::Job;
-use crate::checkpoint::open::open;
-use crate::checkpoint::steps::bundle_prefix;
-use crate::checkpoint::stored::Stored;
-use crate::storage::Path;
+use crate::array::DType;
+use crate::error::CheckpointError;
+use crate::foreign::index_of;
+use crate::journal::Job;
+use crate::open::open;
+use crate::steps::bundle_prefix;
+use crate::stored::Stored;
+use gimlet_storage::Path;
 
 pub use newest::name_newest;
 

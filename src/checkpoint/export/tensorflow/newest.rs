@@ -1,11 +1,11 @@
 //! The file `checkpoint` of a folder, in which TensorFlow finds the newest checkpoint.
 
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::foreign::STATE_FILE;
-use crate::checkpoint::format::Format;
-use crate::checkpoint::open::recognize;
-use crate::checkpoint::steps::{bundle_prefix, step_of_bundle};
-use crate::storage::Path;
+use crate::error::CheckpointError;
+use crate::foreign::STATE_FILE;
+use crate::format::Format;
+use crate::open::recognize;
+use crate::steps::{bundle_prefix, step_of_bundle};
+use gimlet_storage::Path;
 
 /// Makes the file `checkpoint` of a folder list all TensorFlow checkpoints there and name the
 /// newest, unless it already does.

@@ -1,7 +1,7 @@
 //! Writes a sorted table of keys and values like LevelDB and TensorFlow, byte for byte: blocks of entries that
 //! share prefixes, a block that lists them, a footer. The reader is `foreign/tensorflow/table.rs`.
 
-use crate::checkpoint::foreign::{FOOTER, MAGIC, masked_crc32c};
+use crate::foreign::{FOOTER, MAGIC, masked_crc32c};
 
 /// Size in bytes at which a block ends, as in TensorFlow.
 const BLOCK_SIZE: usize = 256 << 10;
@@ -178,8 +178,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::checkpoint::foreign::read_table;
-    use crate::storage::Path;
+    use crate::foreign::read_table;
+    use gimlet_storage::Path;
 
     /// Reads back a table of these entries.
     fn read(entries: &BTreeMap<Vec<u8>, Vec<u8>>, block_size: usize) -> BTreeMap<Vec<u8>, Vec<u8>> {

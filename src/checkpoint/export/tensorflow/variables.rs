@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use crate::checkpoint::array::{ArrayInfo, DType};
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::export::tensor::Tensor;
-use crate::checkpoint::format::Without;
-use crate::checkpoint::names::Axes;
-use crate::checkpoint::names::mesh::{GLOBAL_STEP, entries, from_t5x};
-use crate::checkpoint::raw::{RawInfo, RawInfos};
-use crate::checkpoint::stored::{STEP, Stored};
-use crate::telemetry::{notice, quoted_names};
+use crate::array::{ArrayInfo, DType};
+use crate::error::CheckpointError;
+use crate::export::tensor::Tensor;
+use crate::format::Without;
+use crate::names::Axes;
+use crate::names::mesh::{GLOBAL_STEP, entries, from_t5x};
+use crate::raw::{RawInfo, RawInfos};
+use crate::stored::{STEP, Stored};
+use gimlet_telemetry::{notice, quoted_names};
 
 /// Maximum number of names in a message.
 const MAX_NAMES: usize = 3;

@@ -12,9 +12,9 @@ use super::index_of;
 use super::proto::{Entry, Header, numpy_type};
 use super::slices::{MAX_SLICES, SLICE, check_cover, place};
 use super::table::read_table;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::raw::{RawInfo, RawInfos};
-use crate::storage::{Path, RangeFile};
+use crate::error::CheckpointError;
+use crate::raw::{RawInfo, RawInfos};
+use gimlet_storage::{Path, RangeFile};
 
 /// The number of the string type; strings are not arrays.
 const STRING: i32 = 7;

@@ -9,20 +9,20 @@ mod table;
 use std::io::Read;
 
 use super::{Foreign, RawTensors};
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::format::Format;
-use crate::checkpoint::names::mesh::entries;
-use crate::storage::{Path, StorageError};
+use crate::error::CheckpointError;
+use crate::format::Format;
+use crate::names::mesh::entries;
+use gimlet_storage::{Path, StorageError};
 
 use bundle::Bundle;
 
-pub(in crate::checkpoint) use proto::{Dim, Entry, Header, Shape, Version, type_number};
+pub(crate) use proto::{Dim, Entry, Header, Shape, Version, type_number};
 #[cfg(test)]
-pub(in crate::checkpoint) use table::read_table;
-pub(in crate::checkpoint) use table::{FOOTER, MAGIC, masked_crc32c};
+pub(crate) use table::read_table;
+pub(crate) use table::{FOOTER, MAGIC, masked_crc32c};
 
 /// The file of a folder that names its newest checkpoint.
-pub(in crate::checkpoint) const STATE_FILE: &str = "checkpoint";
+pub(crate) const STATE_FILE: &str = "checkpoint";
 
 /// Maximum number of bytes that are read of the file `checkpoint`.
 const MAX_STATE: u64 = 1 << 20;
@@ -32,7 +32,7 @@ const MAX_STATE: u64 = 1 << 20;
 ///
 /// # Errors
 /// Missing or damaged files.
-pub(in crate::checkpoint) fn open_tensorflow(path: &Path) -> Result<Foreign, CheckpointError> {
+pub(crate) fn open_tensorflow(path: &Path) -> Result<Foreign, CheckpointError> {
     let prefix = prefix_of(path)?;
     let bundle = Bundle::open(&prefix)?;
     let entries = entries(bundle.tensors());
@@ -40,7 +40,7 @@ pub(in crate::checkpoint) fn open_tensorflow(path: &Path) -> Result<Foreign, Che
 }
 
 /// Returns the common prefix of the names of a checkpoint's files.
-pub(in crate::checkpoint) fn prefix_of(path: &Path) -> Result<Path, CheckpointError> {
+pub(crate) fn prefix_of(path: &Path) -> Result<Path, CheckpointError> {
     if let Some(prefix) = path.as_str().strip_suffix(".index") {
         return Ok(Path::parse(prefix)?);
     }

@@ -4,7 +4,7 @@
 use prost::Message;
 
 use super::slices::Slice;
-use crate::checkpoint::array::DType;
+use crate::array::DType;
 
 /// TensorFlow's type numbers.
 const TYPES: [(i32, DType); 13] = [
@@ -29,14 +29,14 @@ pub(super) fn numpy_type(number: i32) -> Option<DType> {
 }
 
 /// The number of a type.
-pub(in crate::checkpoint) fn type_number(dtype: DType) -> i32 {
+pub(crate) fn type_number(dtype: DType) -> i32 {
     let found = TYPES.iter().find(|(_, known)| *known == dtype);
     found.expect("TensorFlow has every type of arrays").0
 }
 
 /// `tensorflow.BundleHeaderProto`, the value of the empty name.
 #[derive(Clone, PartialEq, Message)]
-pub(in crate::checkpoint) struct Header {
+pub(crate) struct Header {
     #[prost(int32, tag = "1")]
     pub num_shards: i32,
     /// 1 for big-endian.
@@ -48,7 +48,7 @@ pub(in crate::checkpoint) struct Header {
 
 /// `tensorflow.VersionDef`.
 #[derive(Clone, PartialEq, Message)]
-pub(in crate::checkpoint) struct Version {
+pub(crate) struct Version {
     /// The format version that the writer follows.
     #[prost(int32, tag = "1")]
     pub producer: i32,
@@ -56,7 +56,7 @@ pub(in crate::checkpoint) struct Version {
 
 /// `tensorflow.BundleEntryProto`, the value of a tensor's name.
 #[derive(Clone, PartialEq, Message)]
-pub(in crate::checkpoint) struct Entry {
+pub(crate) struct Entry {
     #[prost(int32, tag = "1")]
     pub dtype: i32,
     #[prost(message, optional, tag = "2")]
@@ -77,7 +77,7 @@ pub(in crate::checkpoint) struct Entry {
 
 /// `tensorflow.TensorShapeProto`.
 #[derive(Clone, PartialEq, Message)]
-pub(in crate::checkpoint) struct Shape {
+pub(crate) struct Shape {
     #[prost(message, repeated, tag = "2")]
     pub dim: Vec<Dim>,
     #[prost(bool, tag = "3")]
@@ -86,7 +86,7 @@ pub(in crate::checkpoint) struct Shape {
 
 /// A dimension of a shape.
 #[derive(Clone, PartialEq, Message)]
-pub(in crate::checkpoint) struct Dim {
+pub(crate) struct Dim {
     #[prost(int64, tag = "1")]
     pub size: i64,
 }

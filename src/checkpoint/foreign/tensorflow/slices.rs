@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use prost::Message;
 
-use crate::checkpoint::array::num_elements;
-use crate::checkpoint::zarr::indices;
+use crate::array::num_elements;
+use crate::zarr::indices;
 
 /// Maximum number of slices of a variable: a partitioned variable has one for each machine that
 /// held it.
@@ -19,7 +19,7 @@ pub(super) const SLICE: u8 = 0;
 
 /// `tensorflow.TensorSliceProto`: the region of a variable that a slice holds.
 #[derive(Clone, PartialEq, Message)]
-pub(in crate::checkpoint) struct Slice {
+pub(crate) struct Slice {
     #[prost(message, repeated, tag = "1")]
     extent: Vec<Extent>,
 }

@@ -3,14 +3,14 @@
 //! them; a footer.
 
 use super::super::sums::mask;
-use crate::checkpoint::error::CheckpointError;
-use crate::storage::RangeFile;
+use crate::error::CheckpointError;
+use gimlet_storage::RangeFile;
 
 /// The last bytes of the footer.
-pub(in crate::checkpoint) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
+pub(crate) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 
 /// Length of the footer in bytes.
-pub(in crate::checkpoint) const FOOTER: u64 = 48;
+pub(crate) const FOOTER: u64 = 48;
 
 /// Number of bytes after a block: the kind of compression and the checksum.
 const TRAILER: u64 = 5;
@@ -23,7 +23,7 @@ const MAX_TABLE: u64 = 64 << 20;
 const MAX_ENTRIES: usize = 256 << 20;
 
 /// A key with its value.
-pub(in crate::checkpoint) type KeyValue = (Vec<u8>, Vec<u8>);
+pub(crate) type KeyValue = (Vec<u8>, Vec<u8>);
 
 /// The position of a block in the file.
 #[derive(Clone, Copy)]
@@ -36,9 +36,7 @@ struct Handle {
 ///
 /// # Errors
 /// The table is truncated, or its bytes changed.
-pub(in crate::checkpoint) fn read_table(
-    file: &RangeFile,
-) -> Result<Vec<KeyValue>, CheckpointError> {
+pub(crate) fn read_table(file: &RangeFile) -> Result<Vec<KeyValue>, CheckpointError> {
     let damaged = |reason: String| CheckpointError::damaged(file.path(), reason);
     if file.size() > MAX_TABLE || file.size() < FOOTER {
         let reason = "an index has 48 bytes at least and 64 MiB at most";
@@ -114,7 +112,7 @@ fn decompress(data: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// CRC-32C as LevelDB stores it: rotated and shifted, since checksums of checksums are weak.
-pub(in crate::checkpoint) fn masked_crc32c(bytes: &[u8]) -> u32 {
+pub(crate) fn masked_crc32c(bytes: &[u8]) -> u32 {
     mask(crc32c::crc32c(bytes))
 }
 

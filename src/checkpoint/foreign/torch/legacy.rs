@@ -8,8 +8,8 @@ use super::machine::{Machine, Storage, Value};
 use super::pickle::read_pickle;
 use super::state_dict::{refused, state_dict};
 use super::{Contents, Extent, MAX_PICKLE};
-use crate::checkpoint::error::CheckpointError;
-use crate::storage::RangeFile;
+use crate::error::CheckpointError;
+use gimlet_storage::RangeFile;
 
 /// Value of the first pickle.
 const MAGIC: i128 = 0x1950_a86a_20f9_469c_fc6c;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::refused::Refused;
-use crate::checkpoint::array::DType;
+use crate::array::DType;
 
 /// Maximum number of operations of a pickle: a model of 100,000 tensors needs fewer.
 const MAX_OPERATIONS: usize = 8_000_000;

@@ -14,11 +14,11 @@ use std::ops::Range;
 use super::config::with_config;
 use super::sums::{Compared, Expected, Piece, Sum};
 use super::{Foreign, RawTensors};
-use crate::checkpoint::array::{DType, is_plausible, num_elements};
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::format::Format;
-use crate::checkpoint::raw::{RawInfo, RawInfos};
-use crate::storage::{Path, RangeFile};
+use crate::array::{DType, is_plausible, num_elements};
+use crate::error::CheckpointError;
+use crate::format::Format;
+use crate::raw::{RawInfo, RawInfos};
+use gimlet_storage::{Path, RangeFile};
 
 use state_dict::Tensor;
 
@@ -44,7 +44,7 @@ type Contents = (BTreeMap<String, Tensor>, BTreeMap<String, Extent>);
 ///
 /// # Errors
 /// A damaged file; a pickle that contains anything except tensors and plain containers.
-pub(in crate::checkpoint) fn open_torch(file: &Path) -> Result<Foreign, CheckpointError> {
+pub(crate) fn open_torch(file: &Path) -> Result<Foreign, CheckpointError> {
     let raw = Box::new(TorchFile::open(file)?);
     let dir = file.folder();
     with_config(file, &dir, Format::Torch, raw)

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use super::machine::{Machine, Value};
 use super::refused::Refused;
-use crate::checkpoint::array::DType;
-use crate::checkpoint::error::CheckpointError;
-use crate::storage::{Path, StorageError};
+use crate::array::DType;
+use crate::error::CheckpointError;
+use gimlet_storage::{Path, StorageError};
 
 /// Keys under which scripts keep the model beside the optimizer and counters.
 const MODEL_KEYS: [&str; 4] = ["model_state_dict", "state_dict", "model", "module"];

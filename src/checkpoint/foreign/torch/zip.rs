@@ -7,8 +7,8 @@ use super::machine::{Machine, Storage};
 use super::pickle::read_pickle;
 use super::state_dict::{Tensor, refused, state_dict};
 use super::{Contents, Extent, MAX_PICKLE};
-use crate::checkpoint::error::CheckpointError;
-use crate::storage::RangeFile;
+use crate::error::CheckpointError;
+use gimlet_storage::RangeFile;
 
 /// First bytes of the record at the end of an archive, and its length without the comment.
 const END: (&[u8], u64) = (b"PK\x05\x06", 22);

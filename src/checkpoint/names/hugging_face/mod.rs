@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use self::table::{BIAS, DROPPED, EMBEDDING, EMBEDDINGS, HEAD, LOGITS, REL_EMBEDDING, table};
 use super::{Axes, Entry, Origin, take_number};
-use crate::checkpoint::raw::RawInfos;
+use crate::raw::RawInfos;
 
 /// The file of weights of a folder, as safetensors.
 pub const SAFETENSORS: &str = "model.safetensors";
@@ -22,7 +22,7 @@ pub const FLAX: &str = "flax_model.msgpack";
 
 /// The naming and layout of a T5's tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::checkpoint) enum Dialect {
+pub(crate) enum Dialect {
     /// `encoder.final_layer_norm.weight`; matrices are `[out, in]`.
     PyTorch,
     /// `encoder/final_layer_norm/weight`; kernels are `[in, out]`, as T5X's.
@@ -52,7 +52,7 @@ impl Dialect {
 
 /// Properties of a model that its tensors do not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::checkpoint) struct Traits {
+pub(crate) struct Traits {
     /// Whether logits have a separate matrix even if it equals the embedding.
     pub is_untied: bool,
     /// Whether a shared embedding maps to logits without scaling. T5X first divides by the square
@@ -64,7 +64,7 @@ pub(in crate::checkpoint) struct Traits {
 
 /// Returns the T5X arrays for a model's tensors. Tensors that do not belong to a T5 keep their
 /// names below `target/`, so that they are visible and can be assigned.
-pub(in crate::checkpoint) fn entries(
+pub(crate) fn entries(
     tensors: &RawInfos,
     dialect: Dialect,
     traits: Traits,
@@ -168,7 +168,7 @@ fn bias_to_t5x(name: &str, per_layer: bool) -> Option<(String, Axes)> {
 
 /// The kind of attention of the encoder, as in transformers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::checkpoint) enum EncoderAttention {
+pub(crate) enum EncoderAttention {
     /// Full attention.
     Full,
     /// LongT5's attention in windows.
@@ -189,10 +189,7 @@ impl EncoderAttention {
 }
 
 /// Returns the transformers name of a T5X parameter without `target/`, and its axes there.
-pub(in crate::checkpoint) fn from_t5x(
-    name: &str,
-    attention: EncoderAttention,
-) -> Option<(String, Axes)> {
+pub(crate) fn from_t5x(name: &str, attention: EncoderAttention) -> Option<(String, Axes)> {
     let (general, layer) = match take_number(name, "/layers_", '/') {
         Some((general, layer)) => (general, layer),
         None => (name.to_string(), 0),
@@ -218,7 +215,7 @@ pub(in crate::checkpoint) fn from_t5x(
 }
 
 /// Returns the dimensions in transformers of a T5X array.
-pub(in crate::checkpoint) fn shape_from_t5x(shape: &[usize], axes: Axes) -> Vec<usize> {
+pub(crate) fn shape_from_t5x(shape: &[usize], axes: Axes) -> Vec<usize> {
     match axes {
         Axes::Same => shape.to_vec(),
         Axes::Swapped => shape.iter().rev().copied().collect(),
@@ -228,8 +225,8 @@ pub(in crate::checkpoint) fn shape_from_t5x(shape: &[usize], axes: Axes) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::array::DType;
-    use crate::checkpoint::raw::RawInfo;
+    use crate::array::DType;
+    use crate::raw::RawInfo;
 
     fn map(names: &[&str], traits: Traits) -> Vec<String> {
         let info = RawInfo { dtype: DType::F32, shape: vec![2, 3] };

@@ -1,6 +1,6 @@
 //! Names in transformers and in T5X.
 
-use crate::checkpoint::names::Axes;
+use crate::names::Axes;
 
 /// Transformers' name of the relative position bias of a block; T5X has it for the whole stack or
 /// for a layer.

@@ -9,7 +9,7 @@ use super::EXT_ARRAY;
 use super::bounded::read_value;
 use super::error::DecodeError::{self, Unsupported};
 use super::error::damaged;
-use crate::checkpoint::array::{Array, DType, num_bytes};
+use crate::array::{Array, DType, num_bytes};
 
 /// Maximum number of value headers before the elements of an array: its shape and its type.
 const MAX_ARRAY_HEADS: usize = 1000;

@@ -10,7 +10,7 @@ const MAX_DEPTH: usize = 100;
 
 /// Maximum number of bytes of a file that are read singly: each value has one such header byte, and
 /// few others. It is enough for a hundred thousand arrays.
-pub(in crate::checkpoint) const MAX_HEADS: usize = 4 << 20;
+pub(crate) const MAX_HEADS: usize = 4 << 20;
 
 /// Reads a value with at most `max_heads` headers.
 pub(super) fn read_value(source: &mut impl Read, max_heads: usize) -> Result<Value, String> {

@@ -9,12 +9,12 @@ use super::bounded::{MAX_HEADS, read_value};
 use super::error::DecodeError::{self, Damaged, NotACheckpoint, Orbax, Unsupported};
 use super::error::damaged;
 use super::{CHUNKED_KEY, EXT_ARRAY, EXT_SCALAR, Leaf, Leaves, VERSION, ZarrLeaf};
-use crate::checkpoint::array::{DType, is_plausible};
-use crate::checkpoint::steps::step_of_name;
-use crate::checkpoint::zarr::Compression;
+use crate::array::{DType, is_plausible};
+use crate::steps::step_of_name;
+use crate::zarr::Compression;
 
 /// Decodes the file. Only one copy of its inline arrays is in memory.
-pub(in crate::checkpoint) fn decode(source: impl Read) -> Result<Leaves, DecodeError> {
+pub(crate) fn decode(source: impl Read) -> Result<Leaves, DecodeError> {
     let leaves = leaves(optimizer(read_root(source)?)?)?;
     match leaves.values().any(is_placeholder) {
         true => Err(Orbax),
@@ -23,12 +23,12 @@ pub(in crate::checkpoint) fn decode(source: impl Read) -> Result<Leaves, DecodeE
 }
 
 /// Decodes a file of any tree, such as the one that Orbax stores beside its arrays.
-pub(in crate::checkpoint) fn decode_tree(source: impl Read) -> Result<Leaves, DecodeError> {
+pub(crate) fn decode_tree(source: impl Read) -> Result<Leaves, DecodeError> {
     leaves(read_root(source)?)
 }
 
 /// Prefix of Orbax's text in the tree for an array that is stored elsewhere.
-pub(in crate::checkpoint) const PLACEHOLDER: &str = "PLACEHOLDER://";
+pub(crate) const PLACEHOLDER: &str = "PLACEHOLDER://";
 
 fn is_placeholder(leaf: &Leaf) -> bool {
     let Leaf::Other(Value::String(text)) = leaf else { return false };
@@ -202,7 +202,7 @@ fn compression(value: &Value) -> Compression {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::array::Array;
+    use crate::array::Array;
 
     fn packed(value: &Value) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -7,7 +7,7 @@ use rmpv::Value;
 use rmpv::encode::write_value;
 
 use super::{CHUNKED_KEY, EXT_ARRAY, Leaf, Leaves, VERSION, ZarrLeaf};
-use crate::checkpoint::array::{Array, DType, num_elements};
+use crate::array::{Array, DType, num_elements};
 
 /// flax cuts larger arrays into pieces of this many bytes.
 const MAX_INLINE_BYTES: usize = 1 << 30;

@@ -2,7 +2,7 @@
 
 /// The reason.
 #[derive(Debug)]
-pub(in crate::checkpoint) enum DecodeError {
+pub(crate) enum DecodeError {
     /// The file is truncated or was changed.
     Damaged(String),
     /// The file is valid, but cannot be restored.

@@ -11,29 +11,29 @@ mod error;
 
 use std::collections::BTreeMap;
 
-use crate::checkpoint::array::{Array, DType};
-use crate::checkpoint::zarr::Compression;
+use crate::array::{Array, DType};
+use crate::zarr::Compression;
 
-pub(in crate::checkpoint) use bounded::MAX_HEADS;
+pub(crate) use bounded::MAX_HEADS;
 pub(super) use decode::decode;
-pub(in crate::checkpoint) use decode::{PLACEHOLDER, decode_tree};
-pub(in crate::checkpoint) use encode::{Pieces, write_map_head};
+pub(crate) use decode::{PLACEHOLDER, decode_tree};
+pub(crate) use encode::{Pieces, write_map_head};
 pub(super) use encode::{check_tree, encode};
-pub(in crate::checkpoint) use error::DecodeError;
+pub(crate) use error::DecodeError;
 
 /// T5X's version of the layout; version 2 differs in how bfloat16 was written.
 const VERSION: u64 = 3;
 
 /// flax's extension types.
-pub(in crate::checkpoint) const EXT_ARRAY: i8 = 1;
+pub(crate) const EXT_ARRAY: i8 = 1;
 const EXT_SCALAR: i8 = 3;
 
 /// The key that marks an array cut into pieces, because msgpack's lengths have 32 bits.
-pub(in crate::checkpoint) const CHUNKED_KEY: &str = "__msgpack_chunked_array__";
+pub(crate) const CHUNKED_KEY: &str = "__msgpack_chunked_array__";
 
 /// A leaf of the tree.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::checkpoint) enum Leaf {
+pub(crate) enum Leaf {
     /// An array in the file itself.
     Inline(Array),
     /// An array in a folder beside the file.
@@ -47,7 +47,7 @@ pub(in crate::checkpoint) enum Leaf {
 
 /// The relevant part of a TensorStore spec.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::checkpoint) struct ZarrLeaf {
+pub(crate) struct ZarrLeaf {
     /// The folder's name, relative to the checkpoint.
     pub dir: String,
     pub dtype: DType,
@@ -57,4 +57,4 @@ pub(in crate::checkpoint) struct ZarrLeaf {
 }
 
 /// Leaves by name: `target/encoder/encoder_norm/scale`.
-pub(in crate::checkpoint) type Leaves = BTreeMap<String, Leaf>;
+pub(crate) type Leaves = BTreeMap<String, Leaf>;

@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use super::Writer;
-use crate::checkpoint::array::{Array, ArrayInfo, ArrayView, DType};
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::native::msgpack::{Leaf, ZarrLeaf};
-use crate::checkpoint::native::shard::Shard;
-use crate::checkpoint::zarr::{self, Layout};
+use crate::array::{Array, ArrayInfo, ArrayView, DType};
+use crate::error::CheckpointError;
+use crate::native::msgpack::{Leaf, ZarrLeaf};
+use crate::native::shard::Shard;
+use crate::zarr::{self, Layout};
 
 impl Writer {
     /// Writes an array as T5X would: as zarr, except that in T5X's own format unpartitioned arrays
@@ -21,7 +21,7 @@ impl Writer {
 
     /// Like [`Writer::array`], for the part that this process holds; if several processes hold the
     /// part, only one of them `writes` it.
-    pub(in crate::checkpoint::native) fn shard(
+    pub(in crate::native) fn shard(
         &self,
         name: &str,
         shard: &Shard<'_>,

@@ -16,13 +16,13 @@ use super::place::Place;
 use super::procedure::Procedure;
 use super::share::Share;
 use super::sum::{Checksum, Summing};
-use crate::checkpoint::array::DType;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::journal::{Journal, tell_kept, tell_left};
-use crate::checkpoint::retention::is_dataset_file;
-use crate::checkpoint::steps::checkpoint_dir;
-use crate::checkpoint::zarr::Compression;
-use crate::storage::{Path, StorageError};
+use crate::array::DType;
+use crate::error::CheckpointError;
+use crate::journal::{Journal, tell_kept, tell_left};
+use crate::retention::is_dataset_file;
+use crate::steps::checkpoint_dir;
+use crate::zarr::Compression;
+use gimlet_storage::{Path, StorageError};
 
 /// A checkpoint that is being written. It is written into `checkpoint_N.tmp-TIME.gimlet`, or by several
 /// processes into `checkpoint_N.tmp-ID.gimlet`, which readers ignore. In a store, a single process by default
@@ -93,7 +93,7 @@ impl Writer {
 
     /// Like [`Writer::create`], for a conversion: continues an earlier conversion of the same job
     /// that was killed.
-    pub(in crate::checkpoint) fn resume(
+    pub(crate) fn resume(
         model_dir: &Path,
         step: u64,
         conversion: &Conversion<'_>,
@@ -182,7 +182,7 @@ impl Writer {
     }
 
     /// Stores a value that is not an array; see
-    /// [`Stored::others`](crate::checkpoint::Stored::others).
+    /// [`Stored::others`](crate::Stored::others).
     pub fn other(&self, name: &str, value: &rmpv::Value) {
         self.state().leaves.insert(name.to_string(), Leaf::Other(value.clone()));
     }
@@ -231,12 +231,12 @@ impl Writer {
     }
 
     /// Checks that the format can store everything recorded so far.
-    pub(in crate::checkpoint) fn check(&self) -> Result<(), CheckpointError> {
+    pub(crate) fn check(&self) -> Result<(), CheckpointError> {
         (self.dialect.tree)(&self.state().leaves, &self.finished).map(drop)
     }
 
     /// Abandons a conversion after an error. Its files stay if a retry may succeed.
-    pub(in crate::checkpoint) fn give_up(mut self, error: &CheckpointError) {
+    pub(crate) fn give_up(mut self, error: &CheckpointError) {
         let has_pieces = self.state().journal.as_ref().is_some_and(Journal::has_pieces);
         self.stays = has_pieces && error.may_pass();
     }

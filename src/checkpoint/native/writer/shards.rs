@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::Writer;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::native::shard::Shard;
-use crate::checkpoint::parallel;
+use crate::error::CheckpointError;
+use crate::native::shard::Shard;
+use crate::parallel;
 
 impl Writer {
     /// Writes arrays like [`Writer::array`], several at a time and the largest first. If several processes

@@ -2,8 +2,8 @@
 
 use super::codec::{Fields, unframe};
 use super::files::{self, DataFile};
-use crate::checkpoint::error::CheckpointError;
-use crate::storage::Path;
+use crate::error::CheckpointError;
+use gimlet_storage::Path;
 
 /// The file that makes a folder a database.
 pub const MANIFEST: &str = "manifest.ocdbt";

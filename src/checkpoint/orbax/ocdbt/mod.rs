@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use super::super::error::CheckpointError;
 use super::super::zarr::Place;
-use crate::storage::Path;
+use gimlet_storage::Path;
 
 pub use manifest::MANIFEST;
 

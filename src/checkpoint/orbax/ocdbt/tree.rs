@@ -6,9 +6,9 @@ use super::Entries;
 use super::codec::{Fields, Prefixed, unframe};
 use super::files::{self, DataFile};
 use super::manifest::NodePlace;
-use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::zarr::Place;
-use crate::storage::{Path, StorageError};
+use crate::error::CheckpointError;
+use crate::zarr::Place;
+use gimlet_storage::{Path, StorageError};
 
 const MAGIC: u32 = 0x0cdb_20de;
 

@@ -9,11 +9,11 @@
 //! preprocessors.random_spans_noise_mask.mean_noise_span_length = 3.0
 //! ```
 
-use crate::data::error::DataError;
-use crate::data::random::Draw;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::random::Draw;
+use gimlet_gin::Configurable;
 
-crate::gin::slot! {
+gimlet_gin::slot! {
     /// Any choice of noise tokens, named without parentheses: `@preprocessors.iid_noise_mask`.
     pub enum NoiseMaskFn: DrawMask {
         IidNoiseMask,

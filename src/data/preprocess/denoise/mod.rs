@@ -8,9 +8,9 @@ mod replace;
 mod tests;
 
 use super::{Context, MapStep, Place, Preprocess, Step, ids_of};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Value};
-use crate::gin::{Configurable, FnRef};
+use crate::error::DataError;
+use crate::example::{Example, Key, Value};
+use gimlet_gin::{Configurable, FnRef};
 
 use replace::Noisy;
 

@@ -10,11 +10,11 @@
 //! ```
 
 use super::mask::Mask;
-use crate::data::error::DataError;
-use crate::data::random::Draw;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::random::Draw;
+use gimlet_gin::Configurable;
 
-crate::gin::slot! {
+gimlet_gin::slot! {
     /// Any replacement of noise tokens, named without parentheses:
     /// `@preprocessors.noise_span_to_unique_sentinel`.
     pub enum NoiseFn: ReplaceNoise {

@@ -11,9 +11,9 @@ use serde_json::Value as Json;
 use super::super::reference_tests::{features, preprocessor, reference, steps_of};
 use super::mask::Mask;
 use super::*;
-use crate::data::preprocess::Preprocessor;
-use crate::data::random::{Draw, StageSeed};
-use crate::vocab::{SentencePieceVocabulary, VocabularySpec};
+use crate::preprocess::Preprocessor;
+use crate::random::{Draw, StageSeed};
+use gimlet_vocab::{SentencePieceVocabulary, VocabularySpec};
 
 fn draw(counter: u64) -> Draw {
     StageSeed::new(1, "noise").draw(counter)
@@ -273,7 +273,7 @@ fn impossible_parameters_are_refused() {
 
 #[test]
 fn inputs_and_targets_may_each_bring_their_copy_of_a_vocabulary() {
-    let reference = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference");
+    let reference = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/pipeline/data/reference");
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("copy.model").display().to_string();
     std::fs::copy(format!("{reference}/sentencepiece.model"), &copy).unwrap();

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::tsv::{Piece, pieces};
 use super::{Context, Preprocess, Step, filter, int_of, missing, text_of, value_of};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Value};
-use crate::gin::{Configurable, repr_float};
+use crate::error::DataError;
+use crate::example::{Example, Key, Value};
+use gimlet_gin::{Configurable, repr_float};
 
 /// Keeps the examples in which a feature has one of the given values. Python's
 /// `dataset.filter(lambda x: x['label'] != -1)`.

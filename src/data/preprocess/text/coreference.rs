@@ -5,9 +5,9 @@ use super::{
     Context, PairKeys, Preprocess, Step, filter, int_of, label_name, re2, text_of, texts_of,
     value_of,
 };
-use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Example, Value};
+use gimlet_gin::Configurable;
 
 /// Converts a SuperGLUE WSC example to "wsc text: ..", with the noun between asterisks and the
 /// pronoun between hash signs; the targets are 'True' or 'False'. Source: t5 `preprocessors.py`.

@@ -2,10 +2,10 @@
 
 use super::strings::strip;
 use super::{int_of, texts_of, value_of};
-use crate::data::example::{Example, Value};
-use crate::gin::{self, Configurable, Evaluator, FromGin, Registry, Reported, ValueKind};
+use crate::example::{Example, Value};
+use gimlet_gin::{Configurable, Evaluator, FromGin, Registry, Reported, ValueKind};
 
-crate::gin::slot! {
+gimlet_gin::slot! {
     /// A function of an example, in called form.
     pub enum ExampleFn: ExampleFunction {
         Constant,
@@ -119,14 +119,16 @@ impl FromGin for Value {
         "a str, an int, a float, or a list of one of them".to_string()
     }
 
-    fn from_gin(value: &gin::Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+    fn from_gin(value: &gimlet_gin::Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         match &value.kind {
             ValueKind::Str(text) => Ok(Self::Text(text.clone())),
             ValueKind::Bool(truth) => Ok(Self::Int(i64::from(*truth))),
             ValueKind::Int(_) => cx.read(value).map(Self::Int),
             ValueKind::Float(number) => Ok(Self::Float(*number)),
             ValueKind::List(items) | ValueKind::Tuple(items) => match items.first() {
-                Some(gin::Value { kind: ValueKind::Str(_), .. }) => cx.read(value).map(Self::Texts),
+                Some(gimlet_gin::Value { kind: ValueKind::Str(_), .. }) => {
+                    cx.read(value).map(Self::Texts)
+                }
                 _ if items.iter().any(|item| matches!(item.kind, ValueKind::Float(_))) => {
                     cx.read(value).map(Self::Floats)
                 }

@@ -8,9 +8,9 @@ use super::{
     Context, PairKeys, Preprocess, Step, copy_tree, flat_map, label_name, text_of, texts_of,
     value_of,
 };
-use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Example, Value};
+use gimlet_gin::Configurable;
 
 /// Converts a labelled example to "NAME feature: .. feature: ..", with its label's name as targets.
 /// Source: t5 `preprocessors.py`.

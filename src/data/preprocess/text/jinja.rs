@@ -9,7 +9,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehav
 use minijinja_contrib::pycompat;
 
 use super::python_str::{python_json, python_str};
-use crate::data::random::Draw;
+use crate::random::Draw;
 
 /// The variable that holds the randomness of the current example.
 pub(super) const RANDOMNESS: &str = "__randomness__";

@@ -27,7 +27,7 @@ mod unsupervised;
 mod wnli;
 
 use super::{Context, FlatMapStep, MapStep, Place, Preprocess, Step, missing, text_of};
-use crate::data::example::{Example, Key, Value};
+use crate::example::{Example, Key, Value};
 
 pub use blocks::{FilterByValue, FormatFeatures, MapLabels, ReplaceText, SetFeature};
 pub use coreference::{DefinitePronounResolutionSimple, Wsc, WscSimple};

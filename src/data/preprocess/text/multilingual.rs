@@ -9,9 +9,9 @@ use super::strings::collapse_spaces;
 use super::{
     Context, PairKeys, Preprocess, Step, filter, flat_map, int_of, text_of, texts_of, value_of,
 };
-use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Example, Value};
+use gimlet_gin::Configurable;
 
 /// As t5's `squad`, for texts in any language: letters, their marks and digits of all scripts are
 /// not punctuation. Source: mT5 `preprocessors.py`.

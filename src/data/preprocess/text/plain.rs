@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{Context, PairKeys, Preprocess, Step, filter, missing, strings, text_of};
-use crate::data::error::DataError;
-use crate::data::example::{Key, Value};
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Key, Value};
+use gimlet_gin::Configurable;
 
 /// Renames features, dropping the others. Source: SeqIO `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]

@@ -3,9 +3,9 @@
 use minijinja::formatting::FormatStyle;
 
 use super::{Context, Preprocess, Step};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Example, Value};
+use gimlet_gin::Configurable;
 
 /// Prints each feature of each example as TensorFlow does, but to standard error, since standard
 /// output is for the results of a command. Source: SeqIO `preprocessors.py`.

@@ -7,10 +7,10 @@ use minijinja::{Environment, Value as Jinja};
 
 use super::jinja::{RANDOMNESS, Randomness, environment};
 use super::{Context, PairKeys, Preprocess, Step, filter_map};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Value};
-use crate::data::random::Draw;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Example, Key, Value};
+use crate::random::Draw;
+use gimlet_gin::Configurable;
 
 /// Makes inputs and targets from a record with a Jinja template, `inputs ||| targets`, whose
 /// variables are the record's features. Source: promptsource `templates.py`, T0

@@ -3,7 +3,7 @@
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
-use crate::gin::{repr_float, repr_str};
+use gimlet_gin::{repr_float, repr_str};
 
 /// Python's `str`.
 pub(super) fn python_str(value: &Value) -> String {

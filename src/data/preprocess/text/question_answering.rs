@@ -4,9 +4,9 @@ use super::strings::{join, pad_punctuation, space_tokens};
 use super::{
     Context, PairKeys, Preprocess, Step, flat_map, missing, re2, text_of, texts_of, value_of,
 };
-use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Example, Value};
+use gimlet_gin::Configurable;
 
 /// One example for each answer of a TriviaQA question and each context that contains it. Source: t5
 /// `preprocessors.py`.

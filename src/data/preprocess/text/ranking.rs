@@ -2,9 +2,9 @@
 
 use super::example_fn::{Equal, ExampleFn, Feature, Fill, OneHot};
 use super::{Context, PairKeys, Preprocess, Step, flat_map, missing, re2, value_of};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Value};
-use crate::gin::{self, Configurable, Evaluator, FromGin, Registry, Reported, ValueKind};
+use crate::error::DataError;
+use crate::example::{Example, Key, Value};
+use gimlet_gin::{Configurable, Evaluator, FromGin, Registry, Reported, ValueKind};
 
 /// The possible targets that become examples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
@@ -234,7 +234,7 @@ impl FromGin for Formats {
         "a str or a list of str".to_string()
     }
 
-    fn from_gin(value: &gin::Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+    fn from_gin(value: &gimlet_gin::Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         match &value.kind {
             ValueKind::Str(format) => Ok(Self::All(format.clone())),
             ValueKind::List(_) | ValueKind::Tuple(_) => cx.read(value).map(Self::Each),

@@ -2,10 +2,10 @@
 
 use super::strings::strip;
 use super::{Context, PairKeys, Preprocess, Step, flat_map, text_of, texts_of};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Value};
-use crate::data::preprocess::{JoinStep, Place};
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Example, Key, Value};
+use crate::preprocess::{JoinStep, Place};
+use gimlet_gin::Configurable;
 
 /// Pairs of sentences that follow each other in a line, as 'first' and 'second'. Source: t5
 /// `preprocessors.py`.

@@ -13,12 +13,12 @@ use super::super::testing::{example, preprocessors, run};
 use super::languages::english_name;
 use super::print::lines_of;
 use super::transliterate::unidecode;
-use crate::data::example::{Example, Value};
+use crate::example::{Example, Value};
 
 static REFERENCE: LazyLock<Json> = LazyLock::new(|| reference("text_preprocessors.json"));
 
 fn reference(file: &str) -> Json {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/pipeline/data/reference");
     serde_json::from_str(&std::fs::read_to_string(format!("{folder}/{file}")).unwrap()).unwrap()
 }
 

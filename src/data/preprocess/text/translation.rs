@@ -2,8 +2,8 @@
 
 use super::languages::english_name;
 use super::{Context, PairKeys, Preprocess, Step, filter_map, text_of, texts_of};
-use crate::data::error::DataError;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use gimlet_gin::Configurable;
 
 /// Converts `{'de': .., 'en': ..}` to "translate German to English: ..". Source: t5
 /// `preprocessors.py`.

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::{Context, Preprocess, Step, text_of};
-use crate::data::error::DataError;
-use crate::data::example::{Key, Value};
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Key, Value};
+use gimlet_gin::Configurable;
 
 /// Makes a text the targets, and the text without diacritics, in ASCII, the inputs.
 #[derive(Clone, Debug, PartialEq, Configurable)]

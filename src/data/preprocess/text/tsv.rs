@@ -1,9 +1,9 @@
 //! Fields of delimited lines, and features inserted into formats.
 
 use super::{Context, PairKeys, Preprocess, Step, text_of};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Example, Value};
+use gimlet_gin::Configurable;
 
 /// Makes the fields of a delimited line features; quotes have no meaning. Source: t5
 /// `preprocessors.py`.

@@ -2,10 +2,10 @@
 
 use super::strings::{strip, words};
 use super::{Context, PairKeys, Preprocess, Step, filter_map, flat_map, text_of, texts_of};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Value};
-use crate::data::random::Draw;
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Example, Key, Value};
+use crate::random::Draw;
+use gimlet_gin::Configurable;
 
 /// Cuts a text into pieces with the same number of words, which is drawn log-uniformly. Source: t5
 /// `preprocessors.py`.

@@ -4,9 +4,9 @@ use fancy_regex::Regex;
 
 use super::coreference::label_or_0;
 use super::{Context, PairKeys, Preprocess, Step, re2, text_of, value_of};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Value};
-use crate::gin::Configurable;
+use crate::error::DataError;
+use crate::example::{Example, Value};
+use gimlet_gin::Configurable;
 
 /// Converts a premise to "wsc: ..", with its ambiguous pronoun between asterisks; the targets are
 /// the words that replace the pronoun in the hypothesis. For evaluation. Source: t5

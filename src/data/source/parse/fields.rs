@@ -3,7 +3,7 @@
 use super::super::csv_source::ColumnType;
 use super::super::read::{CsvOptions, fields};
 use super::{RecordParser, keeps};
-use crate::data::example::{Example, Key, Value};
+use crate::example::{Example, Key, Value};
 
 impl RecordParser {
     /// The example of a record with these field names, or a description of the mistake in it.

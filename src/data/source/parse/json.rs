@@ -3,7 +3,7 @@
 use serde_json::{Error, Map, Number, Value as Json};
 
 use super::keeps;
-use crate::data::example::{Example, Value};
+use crate::example::{Example, Value};
 
 /// Converts a JSON object to an example, or describes the mistake in it.
 pub(super) fn parse(text: &str, columns: Option<&[String]>) -> Result<Example, String> {

@@ -11,8 +11,8 @@ use super::interleave::Record;
 use super::read::Body;
 use super::split::{Format, SourceFile};
 use super::tf_example::{Layout, TfFeature, decode};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Origin, Value};
+use crate::error::DataError;
+use crate::example::{Example, Key, Origin, Value};
 
 /// Turns records into examples; shared by all threads.
 #[derive(Clone, PartialEq)]
@@ -139,7 +139,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::storage::Path;
+    use gimlet_storage::Path;
 
     fn parse(format: Format, line: &[u8]) -> Result<Option<Example>, String> {
         let path = Path::parse("/data/f").unwrap();

@@ -12,8 +12,8 @@ use super::panics::decoded;
 use super::rows::{RowOptions, Rows};
 use super::seek::{Progress, SeekFile};
 use super::{Body, RecordPosition, RecordReader, file_error, shorter};
-use crate::data::error::DataError;
-use crate::storage::Path;
+use crate::error::DataError;
+use gimlet_storage::Path;
 
 const FILE_MAGIC: &[u8] = b"ARROW1";
 /// Maximum size of the padded magic; the data after it begin at a multiple of eight.

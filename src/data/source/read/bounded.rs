@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, Read};
 
 use super::{Path, RecordPosition};
-use crate::data::error::DataError;
+use crate::error::DataError;
 
 /// Maximum size of a record whose end is found only by reading it.
 pub(super) const LONGEST_RECORD: usize = 64 << 20;

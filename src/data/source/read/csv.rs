@@ -8,10 +8,10 @@ use super::bounded::{LONGEST_RECORD, read_line, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
 use super::restart::Restart;
 use super::{Body, RecordPosition, RecordReader, file_error, read_error};
-use crate::data::error::DataError;
-use crate::data::example::Key;
-use crate::gin::did_you_mean;
-use crate::storage::Path;
+use crate::error::DataError;
+use crate::example::Key;
+use gimlet_gin::did_you_mean;
+use gimlet_storage::Path;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 

@@ -10,8 +10,8 @@ use super::gzip::{Gzip, Wrapping};
 use super::restart::{Restart, Restarts};
 use super::zstandard::{Zstd, is_zstd};
 use super::{RecordPosition, read_error, shorter};
-use crate::data::error::DataError;
-use crate::storage::Path;
+use crate::error::DataError;
+use gimlet_storage::Path;
 
 const BUFFER_SIZE: usize = 256 << 10;
 /// Number of bytes from which the compression ratio is estimated.

@@ -11,8 +11,8 @@ use super::decode::{Compression, Decoded, open_decoded};
 use super::lines::Lines;
 use super::restart::Restart;
 use super::{Body, RecordPosition, RecordReader, file_error, read_error};
-use crate::data::error::DataError;
-use crate::storage::Path;
+use crate::error::DataError;
+use gimlet_storage::Path;
 
 /// The value of a position's `within` for "in an array", which positions of lines never have.
 const IN_ARRAY: u64 = 1;

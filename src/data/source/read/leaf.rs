@@ -12,7 +12,7 @@ use arrow_array::{
 };
 use arrow_schema::DataType;
 
-use crate::data::example::Value;
+use crate::example::Value;
 
 /// The kind of a column without values.
 pub(super) const NULL: &str = "null";

@@ -7,8 +7,8 @@ use super::bounded::{LONGEST_RECORD, read_line, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
 use super::restart::Restart;
 use super::{Body, RecordPosition, RecordReader, read_error};
-use crate::data::error::DataError;
-use crate::storage::Path;
+use crate::error::DataError;
+use gimlet_storage::Path;
 
 /// Reads a file line by line and knows its position.
 pub(super) struct Lines {

@@ -11,8 +11,8 @@ use std::io::{BufReader, Read};
 use std::ops::Range;
 
 use super::{Body, RecordPosition, RecordReader, file_error, read_error, shorter};
-use crate::data::error::DataError;
-use crate::storage::Path;
+use crate::error::DataError;
+use gimlet_storage::Path;
 
 const MAGIC: &[u8] = b"MMIDIDX\0\0";
 const VERSION: u64 = 1;

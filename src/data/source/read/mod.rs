@@ -34,11 +34,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::split::{Format, SourceFile};
-use crate::data::error::DataError;
-use crate::data::example::{Example, Key, Value};
-use crate::storage::Path;
-use crate::telemetry;
+use crate::error::DataError;
+use crate::example::{Example, Key, Value};
 use decode::{Compression, PROBE};
+use gimlet_storage::Path;
 
 pub(crate) use arrow_ipc::about_num_rows;
 pub(crate) use csv::{CsvOptions, fields};
@@ -149,7 +148,7 @@ pub(crate) fn open_records(
     restart: Option<&Arc<Restart>>,
 ) -> Result<Box<dyn RecordReader>, DataError> {
     let path = &file.path;
-    telemetry::detail_once(&format!("opening {path}"));
+    gimlet_telemetry::detail_once(&format!("opening {path}"));
     let mut reader: Box<dyn RecordReader> = match &file.format {
         Format::Text => Box::new(lines::Lines::open_at(path, position, restart)?),
         Format::Json { field } => json_items::open_json(path, field.as_deref(), position, restart)?,

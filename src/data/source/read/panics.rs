@@ -9,8 +9,8 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 use super::file_error;
-use crate::data::error::DataError;
-use crate::storage::Path;
+use crate::error::DataError;
+use gimlet_storage::Path;
 
 thread_local! {
     static DECODING: Cell<bool> = const { Cell::new(false) };

@@ -18,8 +18,8 @@ use parquet::file::reader::{ChunkReader, Length};
 use super::panics::decoded;
 use super::rows::{BATCH_ROWS, RowOptions, Rows};
 use super::{Body, RecordPosition, RecordReader, file_error, shorter};
-use crate::data::error::DataError;
-use crate::storage::{Path, RangeFile};
+use crate::error::DataError;
+use gimlet_storage::{Path, RangeFile};
 
 /// The columns of a row group up to this size are fetched together.
 const WHOLE_COLUMNS: u64 = 16 << 20;

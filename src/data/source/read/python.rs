@@ -5,10 +5,10 @@ use std::vec::IntoIter;
 use rmpv::Value as Wire;
 
 use super::{Body, RecordPosition, RecordReader};
-use crate::data::error::DataError;
-use crate::data::example::Example;
-use crate::data::python::of_python;
-use crate::python::{Dedicated, PythonError, PythonFunction, PythonWorkers};
+use crate::error::DataError;
+use crate::example::Example;
+use crate::python::of_python;
+use gimlet_python::{Dedicated, PythonError, PythonFunction, PythonWorkers};
 
 /// Number of records requested at once.
 const RECORDS_AT_ONCE: u64 = 256;

@@ -11,7 +11,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 
 use super::leaf::{Leaf, NULL, TEXT_ROWS, range_of};
-use crate::data::example::{Example, Key, Value};
+use crate::example::{Example, Key, Value};
 
 /// Rows decoded at once: few, as a row may be a whole document and many files are open.
 pub(super) const BATCH_ROWS: usize = 128;

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::storage::{Path, StorageError};
+use gimlet_storage::{Path, StorageError};
 
 const BUFFER_SIZE: usize = 256 << 10;
 

@@ -6,7 +6,8 @@ use super::testing::*;
 use super::*;
 
 fn reference(name: &str) -> Path {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference/sources");
+    let folder =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/pipeline/data/reference/sources");
     Path::parse(folder).unwrap().join(name)
 }
 

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use super::decode::{Compression, Decoded, open_decoded};
 use super::restart::Restart;
 use super::{Body, RecordPosition, RecordReader, read_error};
-use crate::data::error::DataError;
-use crate::storage::Path;
+use crate::error::DataError;
+use gimlet_storage::Path;
 
 /// Sizes in bytes of a record's header and footer.
 const HEADER: usize = 12;

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::interleave::{Interleave, Place, ReadPlan, Record};
 use super::read::RecordPosition;
-use crate::data::error::DataError;
-use crate::data::pipeline::{Pull, StageState};
+use crate::error::DataError;
+use crate::pipeline::{Pull, StageState};
 
 /// Number of records read without any example produced, after which the data may count as empty.
 const BARREN: u64 = 100_000;

@@ -11,8 +11,8 @@ use super::super::deal::Deal;
 use super::super::read::{Body, Restart};
 use super::super::split::{Format, SourceFile};
 use super::*;
-use crate::data::random::StageSeed;
-use crate::storage::Path;
+use crate::random::StageSeed;
+use gimlet_storage::Path;
 
 const SHARDS: usize = 4;
 

@@ -3,8 +3,8 @@
 use serde_json::Value as Json;
 
 use super::super::tf_example::{Partition, TfFeature, TfKind, TfShape};
-use crate::data::error::DataError;
-use crate::storage::Path;
+use crate::error::DataError;
+use gimlet_storage::Path;
 
 /// The features of a data set, except those that an example cannot hold (images, sounds, compressed
 /// tensors). Lists of lists are ragged: their values are in `f/ragged_flat_values`, and the lengths

@@ -2,8 +2,8 @@
 
 use std::sync::{PoisonError, RwLock};
 
-use crate::data::error::DataError;
-use crate::storage::Path;
+use crate::error::DataError;
+use gimlet_storage::Path;
 
 const DATA_DIR_VARIABLE: &str = "TFDS_DATA_DIR";
 /// Files of which a version folder contains at least one.

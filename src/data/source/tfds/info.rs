@@ -7,8 +7,8 @@ use serde::Deserialize;
 use super::super::counts::Counted;
 use super::super::slices::{Beyond, SplitCounts};
 use super::super::split::{Format, SourceFile};
-use crate::data::error::DataError;
-use crate::storage::Path;
+use crate::error::DataError;
+use gimlet_storage::Path;
 
 const DEFAULT_TEMPLATE: &str = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}";
 const FILE_FORMAT: &str = "tfrecord";

@@ -8,7 +8,7 @@ mod features;
 mod folder;
 mod info;
 
-use crate::gin::{Configurable, Evaluator, FromGin, Registry, Reported, Value, ValueKind};
+use gimlet_gin::{Configurable, Evaluator, FromGin, Registry, Reported, Value, ValueKind};
 
 use super::bad::{BadRecordPolicy, OnBadRecord};
 use super::hugging_face::HuggingFaceDataSource;
@@ -16,7 +16,7 @@ use super::parse::RecordParser;
 use super::slices::slice_files;
 use super::spec::{Source, unknown_split};
 use super::split::SplitFiles;
-use crate::data::error::DataError;
+use crate::error::DataError;
 use folder::{Found, TfdsName};
 use info::Info;
 

@@ -23,7 +23,7 @@ mod packed {
     use serde::{Deserializer, Serializer};
 
     use super::super::LARGEST_WINDOW;
-    use crate::data::source::read::digits;
+    use crate::source::read::digits;
 
     /// Codes and offsets take less than a kilobyte.
     const LARGEST: u64 = LARGEST_WINDOW + (1 << 10);

@@ -38,8 +38,8 @@ mod task;
 
 pub use batches::{BatchIterator, DatasetState};
 pub use cache::{
-    CacheFolder, CacheOptions, Caches, Estimate, SplitPlan, Written, estimate, split_plans,
-    write_cache,
+    CacheFolder, CacheOptions, CacheStep, Caches, Estimate, SplitPlan, Written, cache_step,
+    estimate, split_plans, write_cache,
 };
 pub use convert::*;
 pub use dataset::{
@@ -77,5 +77,3 @@ pub use source::{
     VarLenFeature, set_tfds_data_dir,
 };
 pub use task::{Task, TaskOrMixture, TaskProvider};
-
-pub(crate) use cache::cache_step;

@@ -29,13 +29,13 @@ pub use labels::{
 pub use multilingual::{Mlqa, MlqaLanguage, SpanF1};
 pub use numbers::{PearsonCorrcoef, SpearmanCorrcoef};
 pub use python::PythonMetric;
-pub(crate) use python_text::{is_space, with_ascii_digits, without_underscores};
+pub use python_text::{is_space, with_ascii_digits, without_underscores};
 pub use question_answering::{CoqaF1, NaturalQuestions, SpanSquad, Squad, TriviaQa};
 pub use ranking::{Auc, RankClassification, ScoreAuc};
 pub use sklearn::{Average, ClassLabel, Percentage, SklearnMetric, SklearnMetricsWrapper};
 pub use summaries::{Rouge, RougeKey, RougeMean};
 pub use sums::{FeatureSums, LossSums};
-pub(crate) use task::number_value;
+pub use task::number_value;
 pub use task::{MetricError, MetricFn, ModelOutput};
 pub use train::{TrainMetrics, Window};
 pub use translation::{Bleu, BleuTokenizer};

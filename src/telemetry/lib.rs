@@ -3,8 +3,8 @@
 //! Telemetry never ends a run. A failed write is reported once, and the run continues.
 //!
 //! ```no_run
-//! use gimlet::storage::Path;
-//! use gimlet::telemetry::{EventWriter, notice};
+//! use gimlet_storage::Path;
+//! use gimlet_telemetry::{EventWriter, notice};
 //! let mut events = EventWriter::new(Path::parse("/tmp/model/train").unwrap(), Some(0));
 //! events.scalars(100, [("loss", 2.5)]);
 //! notice("2 tasks have no validation split");

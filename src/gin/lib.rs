@@ -80,5 +80,3 @@ pub use suggest::{did_you_mean, nearest};
 pub use tree::tree;
 pub use untyped::untyped;
 pub use value::{MacroUse, Reference, Value, ValueKind};
-
-pub use crate::{read_slot, slot};

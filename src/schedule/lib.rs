@@ -5,7 +5,7 @@
 //! needs no state. The step of an update is the number of updates made before it: the first is 0.
 //!
 //! ```
-//! use gimlet::schedule::{CreateLearningRateScheduler, Factors};
+//! use gimlet_schedule::{CreateLearningRateScheduler, Factors};
 //! let spec = CreateLearningRateScheduler {
 //!     factors: Factors::known("constant * rsqrt_decay"),
 //!     base_learning_rate: 1.0,
@@ -19,7 +19,7 @@ mod cosine;
 mod factors;
 mod rate;
 
-use crate::gin::Configurable;
+use gimlet_gin::Configurable;
 
 pub use cosine::WarmupCosineDecaySchedule;
 pub use factors::{Factor, Factors, UnknownFactor};

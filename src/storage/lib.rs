@@ -5,7 +5,7 @@
 //! also if `--path_map` or `GIMLET_PATH_MAP` names a local copy of a remote prefix, or elsewhere
 //! (`remote`). `docs/storage.md` describes the environment variables.
 //! ```
-//! # use gimlet::storage::Path;
+//! # use gimlet_storage::Path;
 //! let dir = Path::parse("gs://t5-data/vocabs").unwrap();
 //! assert_eq!(dir.join("sentencepiece.model").to_string(), "gs://t5-data/vocabs/sentencepiece.model");
 //! ```

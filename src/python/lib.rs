@@ -16,5 +16,5 @@ pub use function::{PythonFunction, PythonWorkers};
 pub use process::{PYTHON_VARIABLE, run_script};
 pub use value::{map, of_json, to_json};
 
-pub(crate) use pool::Dedicated;
-pub(crate) use value::{INTS, LONGS, REALS, TEXTS, numbers};
+pub use pool::Dedicated;
+pub use value::{INTS, LONGS, REALS, TEXTS, numbers};

@@ -16,7 +16,7 @@
 //! let stored = open(&writer.commit()?)?;
 //! assert_eq!(stored.read("target/scale")?.to_f32().unwrap(), [1.0, 2.0]);
 //! # std::fs::remove_dir_all(dir).unwrap();
-//! # Ok::<(), gimlet::checkpoint::CheckpointError>(())
+//! # Ok::<(), gimlet_checkpoint::CheckpointError>(())
 //! ```
 
 mod array;
