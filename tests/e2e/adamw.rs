@@ -1,4 +1,4 @@
-//! T5X's gin file for AdamW behind a clip of the gradients' norm, as published for the Pile runs.
+//! T5X's gin file for AdamW after a clip of the gradients' norm, as published for the Pile runs.
 
 use gimlet::checkpoint::Stored;
 

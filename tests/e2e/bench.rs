@@ -1,4 +1,4 @@
-//! `gimlet bench`: what it measures of a tiny model, and that it leaves nothing behind.
+//! `gimlet bench`: its measurements of a tiny model, after which no files remain.
 
 use std::fs;
 
@@ -41,7 +41,7 @@ fn a_training_step_is_timed_counted_and_broken_down() {
     assert_eq!(numbers(&found["step_cpu_seconds"]).len(), 3);
     let losses = numbers(&found["losses"]);
     assert_eq!((losses.len(), losses[4]), (5, number(&found["loss"])));
-    // New parameters know nothing of 384 tokens; the loss is a sum over targets.
+    // New parameters have no knowledge of the 384 tokens; the loss is a sum over targets.
     assert!((losses[0] / 256.0 - 384f64.ln()).abs() < 2.0, "{losses:?}");
     // Tokens of a stack take 8 * 16 * 16 + 6 * 16 * 32 operations, a pair of positions 4 * 16.
     let token = 5120.0;
@@ -76,7 +76,7 @@ fn check_breakdown(breakdown: &Value) {
 #[test]
 fn people_read_lines_and_nothing_is_written() {
     let folder = Folder::new();
-    // Files that are not there need not be.
+    // Missing files do not matter.
     let bench = folder.pretrain(4).bind("MIXTURE_OR_TASK_NAME", "'nothing'").bench("train_step");
     let ended = bench.arg("--steps=2").arg("--warmup=1").succeeds();
     let words = [

@@ -72,7 +72,7 @@ fn in_bucket(folder: &Folder, server: &Server, steps: u64) -> Train {
         .env("AWS_SECRET_ACCESS_KEY", "secret")
 }
 
-/// Copies a folder with all that is in it.
+/// Copies a folder with all its files.
 pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("the bucket can be written");
     for entry in std::fs::read_dir(from).expect("is readable") {

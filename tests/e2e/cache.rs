@@ -29,7 +29,7 @@ fn the_command_that_the_error_names_makes_the_cache() {
     assert!(command.ends_with("--tasks=cached --output_cache_dir='my caches'"), "{command}");
     let made = paste(&folder, command);
     assert_eq!(made.status, Some(0), "{command}\n{}", made.stderr);
-    // What is trained on now is the cache alone.
+    // From now on the run trains on the cache alone.
     for name in ["lines-0.txt", "lines-1.txt", "held-out.txt"] {
         std::fs::remove_file(folder.path(name)).expect("the file is there");
     }

@@ -1,4 +1,4 @@
-//! A `gimlet train` command, or another that takes its flags, and how it ended.
+//! A `gimlet train` command, or another with its flags, and its result.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -26,12 +26,12 @@ impl Train {
         Self { folder, tool, args: Vec::new(), variables: Vec::new(), num_threads: 1 }
     }
 
-    /// `gimlet bench` of one thing instead.
+    /// Turns the command into `gimlet bench` of one thing.
     pub fn bench(self, measured: &'static str) -> Self {
         self.tool(&["bench", measured])
     }
 
-    /// Another command instead.
+    /// Turns the command into another one.
     pub fn tool(self, words: &[&'static str]) -> Self {
         Self { tool: words.to_vec(), ..self }
     }
@@ -65,12 +65,12 @@ impl Train {
         self
     }
 
-    /// With so many threads of libtorch; one if not said, since tests run side by side.
+    /// Sets the number of libtorch's threads; one by default, since tests run side by side.
     pub fn num_threads(self, num_threads: usize) -> Self {
         Self { num_threads, ..self }
     }
 
-    /// The command as the system takes it.
+    /// Returns the command for the system.
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));
         command
@@ -86,12 +86,12 @@ impl Train {
         command
     }
 
-    /// Runs to the end.
+    /// Runs the command to its end.
     pub fn run(&self) -> Ended {
         Ended::new(self.command().output().expect("gimlet starts"))
     }
 
-    /// Runs to the end, which must be a good one.
+    /// Runs the command to its end, which must be a success.
     pub fn succeeds(&self) -> Ended {
         let ended = self.run();
         assert_eq!(ended.status, Some(0), "{:?} failed:\n{}", self.args, ended.stderr);
@@ -106,14 +106,14 @@ impl Train {
     }
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Ended {
     /// Exit status; `None` after a signal.
     pub status: Option<i32>,
-    /// What it printed on standard output.
+    /// Its standard output.
     pub stdout: String,
-    /// What it printed on standard error.
+    /// Its standard error.
     pub stderr: String,
 }
 

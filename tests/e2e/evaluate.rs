@@ -1,5 +1,5 @@
-//! `gimlet eval` of the checkpoints that a fine-tuning leaves at steps 4, 7 and 10; it measures 7 and 10
-//! itself.
+//! `gimlet eval` of the checkpoints that a fine-tuning saves at steps 4, 7 and 10; the run itself
+//! evaluates 7 and 10.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -62,7 +62,7 @@ fn assert_said(ended: &Ended, words: &[&str]) {
     }
 }
 
-/// Asserts that it fails before anything is written, and says these words.
+/// Asserts that the command fails before anything is written, with these words in its error.
 fn refused(folder: &Folder, eval: &Train, words: &[&str]) {
     let ended = eval.run();
     assert_eq!(ended.status, Some(2), "{}", ended.stderr);
@@ -133,7 +133,7 @@ fn each_checkpoint_of_a_folder_is_evaluated_once() {
 fn an_evaluation_that_was_killed_or_asked_to_end_goes_on_with_what_is_left() {
     let folder = Folder::new();
     let every_step = "utils.SaveCheckpointConfig.period";
-    // Many, so that it is not over before a busy machine comes to stop it.
+    // Many steps, so that the run is not over before a busy machine stops it.
     let run = folder.pretrain(39).bind_text("MODEL_DIR", "pretrained").bind(every_step, 1);
     run.bind("train.eval_period", 0).succeeds();
     let list = folder.path("evaluated/eval.echo.ckpt");

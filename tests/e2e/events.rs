@@ -1,4 +1,4 @@
-//! What TensorBoard would show of a folder of event files.
+//! The numbers that TensorBoard would show for a folder of event files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,8 +9,8 @@ use tensorboard_proto::event::Event;
 /// Tag to step to number.
 pub type Scalars = BTreeMap<String, BTreeMap<i64, f64>>;
 
-/// Every number below `folder`, the later file's where several have the same step. Steps that a
-/// restarted run did not reach again are dropped, as TensorBoard does.
+/// Returns every number below `folder`, from the later file if several have the same step. Steps
+/// that a restarted run did not reach again are dropped, as in TensorBoard.
 pub fn read_scalars(folder: &Path) -> Scalars {
     let entries = std::fs::read_dir(folder).expect("the run has written events");
     let mut files: Vec<_> = entries.map(|entry| entry.expect("is readable").path()).collect();
@@ -40,7 +40,7 @@ fn add(scalars: &mut Scalars, event: &Event) {
     }
 }
 
-/// The events of a file up to its end, or to a record that a killed process left unfinished. Each
+/// Returns the events of a file up to its end, or to an incomplete record of a killed process. Each
 /// record is its length, the checksum of that, the event, and the checksum of that.
 fn read_records(mut bytes: &[u8]) -> Vec<Event> {
     const FRAME: usize = 8 + 4 + 4;

@@ -1,5 +1,5 @@
-//! Fine-tuning through `t5x/configs/runs/finetune.gin`: what is restored, evaluated, kept, and when it
-//! stops. The run goes from step 4 to step 10, evaluates every 3 steps and saves every 6.
+//! Fine-tuning through `t5x/configs/runs/finetune.gin`: its restoring, evaluation, kept checkpoints
+//! and stopping. The run goes from step 4 to step 10, evaluates every 3 steps and saves every 6.
 
 use std::fs;
 
@@ -141,7 +141,7 @@ fn the_checkpoint_with_the_best_metric_is_kept_beside_the_newest() {
         .bind("utils.SaveCheckpointConfig.checkpointer_cls", "@checkpoints.SaveBestCheckpointer")
         .bind_text("checkpoints.SaveBestCheckpointer.metric_name_to_monitor", "train/loss")
         .bind_text("checkpoints.SaveBestCheckpointer.metric_mode", "min");
-    // In two parts: what the first one measured counts in the second.
+    // In two parts: the measurements of the first one count in the second.
     run.clone().bind("TRAIN_STEPS", 8).succeeds();
     run.succeeds();
     let losses = &read_scalars(&folder.path("model/train"))["loss"];

@@ -1,4 +1,4 @@
-//! The flags by which NVIDIA's scripts for T5X ask for fp8.
+//! The flags with which NVIDIA's scripts for T5X request fp8.
 
 use crate::events::{Scalars, read_scalars};
 use crate::folder::Folder;

@@ -1,5 +1,5 @@
-//! `gimlet train` and `gimlet eval` as users type them: what they compute, what they leave behind, how they
-//! fail.
+//! `gimlet train` and `gimlet eval` as users type them: their results, their files, their
+//! errors.
 
 mod adamw;
 mod arrays;

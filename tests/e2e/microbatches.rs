@@ -1,4 +1,5 @@
-//! A batch in parts makes the same update as the whole, but for rounding (float32, relative 1e-5).
+//! A batch in parts makes the same update as the whole, except for rounding (float32, relative
+//! 1e-5).
 
 use crate::arrays;
 use crate::events::read_scalars;

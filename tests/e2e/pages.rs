@@ -1,5 +1,5 @@
-//! Every command of README.md and docs/ is run as a reader would run it, in one folder, in which the tutorial
-//! docs/first_run.md is played first: the other pages use its files.
+//! Runs every command of README.md and docs/ as a reader would, in one folder, in which the
+//! tutorial docs/first_run.md is played first: the other pages use its files.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::golden::compare;
 use crate::play::played;
 
-/// The first pages, in this order. The others follow by name.
+/// The first pages, in this order. The others follow in the order of their names.
 const FIRST: [&str; 2] = ["docs/first_run.md", "README.md"];
 /// A page that the tests of the language play, and one that the program writes.
 const ELSEWHERE: [&str; 2] = ["docs/gin.md", "docs/configurables.md"];

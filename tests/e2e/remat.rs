@@ -1,5 +1,5 @@
-//! A run whose layers are computed again in the backward pass is the run without, bit for bit, dropout and
-//! microbatches included.
+//! A run whose layers are recomputed in the backward pass equals the run without recomputation, bit
+//! for bit, dropout and microbatches included.
 
 use crate::arrays;
 use crate::folder::Folder;

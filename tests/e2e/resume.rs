@@ -1,4 +1,4 @@
-//! A run that is interrupted and started again with the same command is the same run.
+//! A run that is interrupted and started again with the same command gives the same results.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,13 +18,14 @@ const STEPS: u64 = 24;
 #[test]
 fn a_run_that_is_asked_to_end_saves_and_goes_on() {
     let folder = Folder::new();
-    // However late it is asked to, it has not ended yet.
+    // However late the signal comes, the run has not ended yet.
     let (run, model_dir) = interrupted(&folder, 1_000_000);
     let child = run.start();
     wait(|| !steps(&model_dir).is_empty());
     send(&child, libc::SIGTERM);
     let ended = Ended::new(child.wait_with_output().expect("gimlet ends"));
-    // As shells tell of programs that the signal ended: nobody is to take the run for done.
+    // Shells use this status for programs that the signal ended, so that the run does not count as
+    // done.
     assert_eq!(ended.status, Some(128 + libc::SIGTERM), "{}", ended.stderr);
     let saved = *steps(&model_dir).last().expect("it saved");
     let said = format!("interrupted: step {saved} is saved; the same command continues");
@@ -57,9 +58,9 @@ fn a_run_that_is_asked_to_end_while_libtorch_loads_ends_in_order() {
     let mut command = run.command();
     on_start(&mut command, libc::SIGHUP, libc::SIG_IGN);
     let mut child = command.stderr(Stdio::piped()).spawn().expect("gimlet starts");
-    // Held back until it can be answered.
+    // The signal is held back until it can be handled.
     wait(|| signals(&child, "SigBlk") || signals(&child, "SigCgt") || has_ended(&mut child));
-    // As under `nohup`, the first one is not for it.
+    // As under `nohup`, the first signal is ignored.
     send(&child, libc::SIGHUP);
     send(&child, libc::SIGTERM);
     let ended = Ended::new(child.wait_with_output().expect("gimlet ends"));
@@ -70,14 +71,14 @@ fn a_run_that_is_asked_to_end_while_libtorch_loads_ends_in_order() {
 #[test]
 fn a_second_signal_ends_a_run_at_once() {
     let folder = Folder::new();
-    // The run waits for text that nobody writes.
+    // The run waits for text that is never written.
     let pipe = folder.path("lines-0.txt");
     fs::remove_file(&pipe).expect("it is there");
     let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there");
     assert!(made.success());
     let (run, _) = interrupted(&folder, 1_000_000);
     let mut child = run.start();
-    // Whoever opens the pipe to write succeeds once the run reads it.
+    // Opening the pipe for writing succeeds once the run reads it.
     let mut writer = fs::OpenOptions::new();
     writer.write(true).custom_flags(libc::O_NONBLOCK);
     let mut opened = None;
@@ -155,7 +156,7 @@ fn a_run_that_is_asked_to_end_does_not_finish_its_evaluation() {
     let metrics = folder.path("model/inference_eval/echo-metrics.jsonl");
     assert!(!metrics.exists(), "{}", ended.stderr);
 
-    // The same command makes it up.
+    // The same command evaluates afterwards.
     folder.write("echo-validation.jsonl", held_out);
     run.succeeds();
     let metrics = fs::read_to_string(metrics).expect("both evaluations are over");
@@ -176,7 +177,8 @@ fn a_run_goes_on_with_another_batch_size_and_counts_relative_steps_from_the_rest
     ] {
         assert!(resumed.stderr.contains(words), "{}", resumed.stderr);
     }
-    // As in T5X, each start makes them again; what follows from the batch size was told.
+    // As in T5X, each start makes the steps again; the effects of the batch size were reported
+    // before.
     let again = other().succeeds();
     assert!(again.stderr.contains("from step 7 to step 10"), "{}", again.stderr);
     assert!(!again.stderr.contains("BATCH_SIZE was"), "{}", again.stderr);
@@ -227,7 +229,7 @@ fn a_folder_that_a_living_process_trains_into_is_refused() {
     assert_eq!(dry.status, Some(0), "{}", dry.stderr);
 }
 
-/// The run that nobody interrupts.
+/// The run without interruption.
 struct Reference {
     model_dir: PathBuf,
     steps: u64,
@@ -256,7 +258,7 @@ impl Reference {
     }
 }
 
-/// What `metrics.jsonl` says, as event files round it; each step stands there once.
+/// Reads `metrics.jsonl`, rounded like event files; each step appears there once.
 fn read_lines(file: &std::path::Path) -> Scalars {
     let mut out = Scalars::new();
     let mut last = -1;
@@ -288,7 +290,7 @@ pub fn send(child: &Child, signal: i32) {
     unsafe { libc::kill(child.id() as i32, signal) };
 }
 
-/// What the command does on a signal until it says otherwise.
+/// Sets the action of the command on a signal until the command sets another one.
 fn on_start(command: &mut Command, signal: i32, action: libc::sighandler_t) {
     let set = move || {
         // SAFETY: `signal` may be called between fork and exec.
@@ -299,7 +301,8 @@ fn on_start(command: &mut Command, signal: i32, action: libc::sighandler_t) {
     unsafe { command.pre_exec(set) };
 }
 
-/// Whether SIGTERM is among the signals of a line of the kernel's on the process: `SigBlk`, `SigCgt`.
+/// Whether SIGTERM is among the signals in a line of the kernel's status of the process: `SigBlk`,
+/// `SigCgt`.
 fn signals(child: &Child, line: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     let mask = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(":\t"));

@@ -1,5 +1,5 @@
-//! Attention by libtorch's kernels against the same attention written out, in shapes whose rows kernels
-//! cannot read as they lie, with padding and with packed examples.
+//! Compares attention by libtorch's kernels with plain operations, in shapes whose rows kernels
+//! cannot read in place, with padding and with packed examples.
 
 use gimlet::nn::{Attention, AttentionBias, AttentionDims, Dropout, Params, Runs};
 use tch::{Device, Kind, Tensor};
@@ -15,14 +15,14 @@ struct Case {
     /// Segment ids on the CPU, int64 [batch, length].
     query_ids: Tensor,
     key_ids: Tensor,
-    /// Whether the host tells where runs begin: flash, if nothing is learned.
+    /// Whether the host provides the starts of runs: flash, if nothing is learned.
     runs: bool,
 }
 
-/// What real queries get, and the gradients of all that is learned or comes in.
+/// Returns the results of real queries, and the gradients of all parameters and inputs.
 fn results(case: &Case, leaves: &[Tensor; 3], params: &Params, by_kernel: bool) -> Vec<Tensor> {
     let [inputs, context, position] = leaves;
-    // Kernels have scores in float32; written out they have to be asked for.
+    // Kernels have scores in float32; plain operations need the option.
     let dims = AttentionDims {
         num_heads: 4,
         head_dim: 64,

@@ -1,9 +1,9 @@
-//! Every kernel of ours against libtorch's operations on a CUDA device. Built with the feature `cuda` only;
-//! `make gpu-check` runs it.
+//! Compares every kernel of Gimlet's with libtorch's operations on a CUDA device. Built with the
+//! feature `cuda` only; `make gpu-check` runs it.
 //!
-//! Tolerances are relative to the norm of what libtorch gives: a few roundings of the dtype, for sums in
-//! another order. Each comparison also says which operations must have run, and ours must not run in
-//! libtorch's turn.
+//! Tolerances are relative to the norm of libtorch's result: a few roundings of the dtype, for sums
+//! in another order. Each comparison also names the operations that must have run, and Gimlet's
+//! kernels must not run in libtorch's turn.
 
 mod attention;
 mod launches;
@@ -16,15 +16,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use gimlet::nn::fused::kernels;
 use tch::{Device, Kind, Tensor};
 
-/// Relative errors that another order of sums may make.
+/// Relative errors from another order of sums.
 const DTYPES: [(Kind, f64); 2] = [(Kind::Float, 2e-6), (Kind::BFloat16, 4e-3)];
 
-/// libtorch's attention with a bias, and that over runs of keys.
+/// libtorch's attention with a bias, and its attention over runs of keys.
 const EFFICIENT: [&str; 2] =
     ["aten::_efficient_attention_forward", "aten::_efficient_attention_backward"];
 const FLASH: [&str; 2] = ["aten::_flash_attention_forward", "aten::_flash_attention_backward"];
 
-/// The device, held: tests seed its generator, and switch kernels off for all threads.
+/// Locks the device: tests seed its generator, and disable kernels for all threads.
 fn cuda() -> (Device, MutexGuard<'static, ()>) {
     static HELD: Mutex<()> = Mutex::new(());
     let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -37,19 +37,20 @@ fn random(size: &[i64], kind: Kind) -> Tensor {
     Tensor::randn(size, (Kind::Float, Device::Cuda(0))).to_kind(kind)
 }
 
-/// What is compared: its name, the operations that make it our way, and how far results may be apart.
+/// A comparison: its name, the operations that Gimlet must run, and the tolerance.
 struct Comparison<'a> {
     what: &'a str,
     kernels: &'a [&'a str],
     tolerance: f64,
 }
 
-/// What `results` gives by our kernels, each within the tolerance of what it gives by libtorch.
+/// Compares the `results` of Gimlet's kernels with those of libtorch, within the tolerance.
 fn compare(comparison: &Comparison, mut results: impl FnMut() -> Vec<Tensor>) {
     compare_ways(comparison, |_| results());
 }
 
-/// The same for what needs to know whether kernels are in use: where libtorch's way would round more.
+/// Does the same for results that depend on whether kernels are enabled, since libtorch would round
+/// more.
 fn compare_ways(comparison: &Comparison, mut results: impl FnMut(bool) -> Vec<Tensor>) {
     let Comparison { what, kernels, tolerance } = *comparison;
     let [(found, not_in_ours), (expected, not_in_theirs)] = [true, false].map(|ours| {
@@ -74,7 +75,8 @@ fn relative_error(found: &Tensor, expected: &Tensor) -> f64 {
     (distance / wide.norm().clamp_min(1e-30)).double_value(&[])
 }
 
-/// The outputs, and the gradients of `inputs` for a loss that weighs every number of every output.
+/// Returns the outputs, and the gradients of `inputs` for a loss that weights every number of every
+/// output.
 fn with_gradients(outputs: &[Tensor], inputs: &[&Tensor]) -> Vec<Tensor> {
     let weighted = outputs.iter().map(|output| {
         let numbers = Tensor::arange(output.numel() as i64, (Kind::Float, output.device()));

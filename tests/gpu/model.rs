@@ -1,4 +1,5 @@
-//! Whole models: with our kernels and without, on the device and on the CPU, and in fp8.
+//! Compares whole models: with Gimlet's kernels and without, on the device and on the CPU, and in
+//! fp8.
 
 use gimlet::models::loss::LossSpec;
 use gimlet::models::t5::{T5, T5Config};
@@ -23,7 +24,7 @@ fn config(dtype: Dtype) -> T5Config {
     }
 }
 
-/// A batch that comes from the host, as a run's does, so that it is known where its examples lie.
+/// Returns a batch from the host, as in a run, so that the places of its examples are known.
 fn batch(device: Device) -> Batch {
     let tokens = |length: i64, step: i64| {
         let numbers = Tensor::arange(8 * length, (Kind::Int64, Device::Cpu)) * step;
@@ -41,7 +42,7 @@ fn batch(device: Device) -> Batch {
     batch.to_device(device)
 }
 
-/// One whose rows end in padding, at other places.
+/// Returns a batch whose rows end in padding, at different places.
 fn padded(device: Device) -> Batch {
     let batch = batch(Device::Cpu);
     let real = |length: i64| {
@@ -58,7 +59,7 @@ fn padded(device: Device) -> Batch {
     batch.to_device(device)
 }
 
-/// One of two examples a row, and padding.
+/// Returns a batch with two examples a row, and padding.
 fn packed(device: Device) -> Batch {
     let batch = padded(Device::Cpu);
     let ids = |tokens: &Tensor| {
@@ -87,7 +88,8 @@ fn results(t5: &T5, params: &Params, batch: &Batch, dropout: Dropout) -> Vec<Ten
     all
 }
 
-/// All that must run in a training step, in every case of the table of `nn::fused`'s attention.
+/// Returns all operations that must run in a training step, in every case of the table of
+/// `nn::fused`'s attention.
 fn kernels(dtype: Dtype) -> Vec<&'static str> {
     let mut kernels = vec![
         "rms_norm",
@@ -108,7 +110,7 @@ fn kernels(dtype: Dtype) -> Vec<&'static str> {
 fn a_model_computes_the_same_with_our_kernels_and_without() {
     let (device, _held) = cuda();
     for (dtype, tolerance) in [(Dtype::Float32, 2e-5), (Dtype::Bfloat16, 3e-2)] {
-        // Attention's kernels have scores in float32; written out they have to be asked for.
+        // Attention's kernels have scores in float32; plain operations need the option.
         let t5 = [true, false].map(|float32_attention_logits| {
             T5::new(T5Config { float32_attention_logits, ..config(dtype) })
         });
@@ -178,11 +180,11 @@ fn a_model_in_fp8_computes_the_same_with_our_casts_and_without() {
         let what = format!("model in fp8, history {amax_history_len}");
         let kernels = &[&kernels(Dtype::Bfloat16)[..], &["largest_magnitude", "cast_fp8"]].concat();
         compare_ways(&Comparison { what: &what, kernels, tolerance: 5e-2 }, |ours| {
-            // Scores as above.
+            // Scores in float32, as above.
             let float32_attention_logits = !ours;
             let fp8 = Some(fp8.clone());
             let t5 = T5::new(T5Config { fp8, float32_attention_logits, ..config(Dtype::Bfloat16) });
-            // The second pass scales by what the first one saw.
+            // The second pass scales by the magnitudes of the first one.
             let params = params(t5.config(), device);
             results(&t5, &params, &batch, Dropout::off());
             results(&t5, &params, &batch, Dropout::off())

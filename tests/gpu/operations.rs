@@ -1,4 +1,4 @@
-//! One operation each, in shapes that cross every branch of its kernel.
+//! Tests single operations, in shapes that cover every branch of their kernels.
 
 use gimlet::models::loss::{Head, LossSpec, Targets, cross_entropy};
 use gimlet::nn::fused::gated_gelu;

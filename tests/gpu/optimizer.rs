@@ -1,11 +1,11 @@
-//! Adafactor's kernels against the operations that they stand for.
+//! Compares Adafactor's kernels with the operations that they replace.
 
 use gimlet::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
 use tch::{Kind, Tensor};
 
 use crate::{Comparison, compare, cuda, random};
 
-/// Parameters and states after three updates of all shapes.
+/// Returns parameters and states after three updates of all shapes.
 fn updated(spec: &Adafactor, shapes: &[Vec<usize>]) -> Vec<Tensor> {
     let (device, axes) = (tch::Device::Cuda(0), ["embed", "mlp"]);
     let names: Vec<String> = (0..shapes.len()).map(|index| format!("p{index}")).collect();

@@ -1,4 +1,5 @@
-//! What gin-config accepts and refuses, and what it reads, statement by statement.
+//! Compares the texts that gin-config accepts and refuses, and their meaning, statement by
+//! statement.
 
 use gimlet::gin::ast::{Argument, Statement, StatementKind, Target};
 use gimlet::gin::{FileId, Severity, parse};
@@ -14,7 +15,7 @@ fn texts_mean_what_they_mean_to_gin_config() {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
-/// What is read differently; for a case where Gimlet means to differ, what is read alike.
+/// Returns a difference in meaning; for a case with an intended difference, its absence.
 fn difference(case: &Value) -> Option<String> {
     let text = case["text"].as_str().expect("a case has a text");
     // Python's own `repr` of `-1.5j` is a sum, which gin does not read back.
@@ -28,7 +29,7 @@ fn difference(case: &Value) -> Option<String> {
     None
 }
 
-/// As `meaning` of `reference.py`.
+/// Computes the same as `meaning` of `reference.py`.
 fn meaning(text: &str) -> Value {
     let (statements, diagnostics) = parse(FileId(0), text);
     if diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {

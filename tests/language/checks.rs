@@ -1,10 +1,10 @@
-//! What `gimlet gin check` finds in whole configurations, and what it leaves unsaid.
+//! The findings of `gimlet gin check` in whole configurations, and cases without findings.
 
 use std::path::Path;
 
 use assert_cmd::Command;
 
-/// What a fine-tuning of a small T5 needs beside what a test says.
+/// The bindings of a fine-tuning of a small T5 that the tests do not state.
 const RUN: &str = r#"from __gin__ import dynamic_registration
 import __main__ as train_script
 import seqio
@@ -44,7 +44,7 @@ fn gin(files: &[(&str, &str)], words: &[&str]) -> String {
     text(output.stdout) + &text(output.stderr)
 }
 
-/// What is said of the run with more lines at its end.
+/// Returns the findings for the run with more lines at its end.
 fn run(more: &str) -> String {
     let text = format!("{RUN}{more}");
     gin(&[("run.gin", &text), ("my_tasks.gin", TASKS)], &["check", "run.gin"])
@@ -233,7 +233,7 @@ fn an_untyped_print_does_not_change_which_of_two_spellings_wins() {
     order("a.b.f.x = 1\nb.f.x = 2\nf.x = 3\n");
     order("f.x = 3\nb.f.x = 2\na.b.f.x = 1\n");
     order("a.f.x = 1\nf.x = 2\nf.y = 1\na.f.y = 2\n");
-    // What cannot be one parameter keeps gin's order.
+    // Names that cannot mean one parameter keep gin's order.
     assert_eq!(printed("b.f.x = 1\na.f.x = 2\n"), ["a.f.x = 2", "b.f.x = 1"]);
     assert_eq!(printed("s/a.f.x = 1\nf.x = 2\n"), ["f.x = 2", "s/a.f.x = 1"]);
     assert_eq!(printed("a.f.x = 1\nf.y = 2\n"), ["f.y = 2", "a.f.x = 1"]);

@@ -10,7 +10,7 @@ use proptest::test_runner::RngSeed;
 use crate::golden;
 use crate::values::any_value;
 
-// The same as in reference.py; the parameters have no effect, so that they take any value.
+// The same as in reference.py; the parameters have no effect, so that they accept any value.
 
 /// A model.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -98,8 +98,8 @@ fn what_gin_config_loses_reads_back() {
     assert_eq!(config_str(&loaded(&printed, &registry).config, &registry), printed);
 }
 
-/// One statement of a random configuration. Macros hold plain values and what is referred to refers to
-/// nothing, so that there are no cycles.
+/// Generates one statement of a random configuration. Macros are plain values and referenced
+/// configurables have no references, so that there are no cycles.
 fn statement() -> impl Strategy<Value = String> {
     let scope = || prop::sample::select(vec!["", "a/", "b/a/", "train/"]);
     let key = prop::sample::select(vec![

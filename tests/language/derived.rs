@@ -1,4 +1,4 @@
-//! Derived values come to what Python computes, and print as text that reads back.
+//! Derived values equal Python's results, and print as text that reads back.
 
 use gimlet::gin::{
     Diagnostics, Expression, FileId, Loaded, MacroUse, Operator, Registry, Request, Span, Value,
@@ -34,7 +34,7 @@ fn loaded(texts: &[&str], registry: &Registry) -> Result<Loaded, Diagnostics> {
     load(&Request { bindings, ..Request::default() }, &Library, registry)
 }
 
-/// What `f.x = text` comes to, or the first line of what is said.
+/// Returns the value of `f.x = text`, or the first line of the error.
 fn value_of(text: &str, others: &[&str]) -> Result<String, String> {
     let registry = anything();
     let binding = format!("f.x = {text}");
@@ -140,7 +140,7 @@ fn arithmetic() -> impl Strategy<Value = Expression> {
     })
 }
 
-/// `f'...'` whose pieces of text stand between other pieces.
+/// Generates `f'...'` whose pieces of text are between other pieces.
 fn interpolated() -> impl Strategy<Value = Expression> {
     let piece = any::<String>().prop_filter("a piece has characters", |text| !text.is_empty());
     let pair = (arithmetic(), piece.prop_map(|text| leaf(ValueKind::Str(text))));

@@ -1,5 +1,6 @@
-//! What users are told about wrong texts. Each case of `errors/*.gin` is a text of its own; a line
-//! `### name` starts it. The name stands for the text, so that of a flag shows the flag's remedy.
+//! Error messages for wrong texts. Each case of `errors/*.gin` is a separate text; a line
+//! `### name` starts it. The name is the name of the text, so that the name of a flag shows the
+//! flag's remedy.
 
 use gimlet::gin::{Diagnostics, SourceFile, SourceMap, parse};
 

@@ -1,4 +1,4 @@
-//! `gimlet gin fmt`: one layout, whatever a text looked like, and the same meaning.
+//! `gimlet gin fmt`: one layout for every text, and the same meaning.
 
 use assert_cmd::Command;
 use gimlet::gin::{FileId, Severity};

@@ -1,4 +1,4 @@
-//! `case.golden` beside `case.gin`: what is printed for it. `UPDATE_GOLDEN=1` rewrites them.
+//! `case.golden` beside `case.gin` has the expected output. `UPDATE_GOLDEN=1` rewrites them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

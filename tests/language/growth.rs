@@ -1,4 +1,4 @@
-//! Work that must not grow faster than what it is given.
+//! Checks that work does not grow faster than its input.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub fn check_growth(size: usize, work: &dyn Fn(usize)) {
     assert!(large < 40 * small + Duration::from_millis(200), "{small:?} grew to {large:?}");
 }
 
-/// What this thread has computed for: a busy machine makes it wait, and no slower.
+/// Returns the CPU time of this thread, which a busy machine does not increase.
 fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock is known, and the time is written to a place that is ours.

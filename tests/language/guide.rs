@@ -1,4 +1,4 @@
-//! The examples of docs/gin.md are run as a reader would run them.
+//! Runs the examples of docs/gin.md as a reader would.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Configurations made to exhaust memory, stack or patience are loaded or refused, in time that grows
+//! Configurations made to exhaust memory, stack or time are loaded or refused, in time that grows
 //! with their size.
 
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ fn shown(loaded: &Loaded) -> String {
     Diagnostics { sources: loaded.sources.clone(), list }.render(false)
 }
 
-/// Loads, follows and evaluates one text on a small stack; what was wrong with it.
+/// Loads, follows and evaluates one text on a small stack; returns the errors.
 fn run(text: String) -> String {
     let all = move || {
         let registry = registry();

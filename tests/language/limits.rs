@@ -7,7 +7,7 @@ use gimlet::gin::{Diagnostics, FileId, SourceFile, SourceMap, parse};
 
 use crate::growth::check_growth;
 
-/// Reads a text and shows what is wrong with it.
+/// Reads a text and returns its errors.
 fn rendered(text: String) -> String {
     let mut sources = SourceMap::default();
     let file = SourceFile { name: "a.gin".to_string(), text: text.clone(), included_from: None };

@@ -1,5 +1,5 @@
-//! The gin language against gin-config itself: what parses, what it means, how it prints, and what
-//! a user is told when it does not. `reference.py` makes the reference data.
+//! Compares the gin language with gin-config itself: the texts that parse, their meaning, their
+//! printed form, and the errors for other texts. `reference.py` makes the reference data.
 
 mod accept;
 mod checks;

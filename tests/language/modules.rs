@@ -1,4 +1,4 @@
-//! Modules that values name, as T5X's runs do by `MIXTURE_OR_TASK_MODULE`.
+//! Modules named by values, such as `MIXTURE_OR_TASK_MODULE` in T5X's runs.
 
 use std::fs;
 
@@ -44,7 +44,7 @@ fn a_module_that_a_value_names_is_imported() {
     let named = |value: &str| format!("{MODULE}MIXTURE_OR_TASK_MODULE = {value}\n");
     check(&named("'labs.romanian.tasks'"), &[], Ok(&["my_task"]));
     check("train/utils.DatasetConfig.module = 'labs.romanian.tasks'\n", &[], Ok(&["my_task"]));
-    // What is bound last counts, wherever it stands.
+    // The last binding counts, at any place.
     let flag = "MIXTURE_OR_TASK_MODULE = 'labs.romanian.tasks'";
     check(&named("'no.such.tasks'"), &[flag], Ok(&["my_task"]));
     let imported = format!("import labs.romanian.tasks\n{}", named("'labs.romanian.tasks'"));

@@ -1,4 +1,4 @@
-//! Which characters names and texts may have: those that gin-config, and so Python, takes.
+//! The characters that names and texts may have: those that gin-config, and so Python, accepts.
 
 use gimlet::gin::{FileId, ValueKind, ast::StatementKind, parse};
 
@@ -55,7 +55,8 @@ fn contains(ranges: &Ranges, c: char) -> bool {
     ranges.get(at).is_some_and(|(first, _)| *first <= code)
 }
 
-/// `names.json`: the characters a name starts with, its others, and those the reference lacks.
+/// Reads `names.json`: the characters a name starts with, its others, and those that the reference
+/// does not have.
 fn reference() -> [Ranges; 3] {
     let text = std::fs::read_to_string(folder("names.json")).expect("made by names.py");
     let all: serde_json::Value = serde_json::from_str(&text).expect("names.py writes JSON");

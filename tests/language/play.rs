@@ -1,28 +1,30 @@
-//! Plays a page of the documentation as a reader would, from its top to its bottom, in one folder.
+//! Plays a page of the documentation as a reader would, from top to bottom, in one folder.
 //!
-//! The word behind three backquotes says what a block is:
+//! The word after three backquotes gives the kind of a block:
 //! - `LANGUAGE file=NAME` is written into the folder;
-//! - `console` holds commands behind `$ ` and what they print, with `[exit status N]` if one fails.
-//!   A line `...` stands for any lines, and `...` within a line for any text. In `console numbers=any` any number
-//!   stands for any other: what training computes differs a little from machine to machine;
-//! - `sh` holds commands that must succeed, whatever they print;
-//! - `LANGUAGE needs=THING` is not played where the machine does not have the thing, one of [`THINGS`];
+//! - `console` contains commands after `$ ` and their output, with `[exit status N]` if one fails.
+//!   A line `...` stands for any lines, and `...` within a line for any text. In
+//!   `console numbers=any` any number stands for any other: the results of training differ a little
+//!   from machine to machine;
+//! - `sh` contains commands that must succeed, with any output;
+//! - `LANGUAGE needs=THING` is not played if the machine does not have the thing, one of
+//!   [`THINGS`];
 //! - `text` is only to be read;
 //! - `gin` alone is a part of a configuration, whose names and types `gimlet gin print` accepts.
 //!
-//! `UPDATE_GOLDEN=1` rewrites what a page says that commands print.
+//! `UPDATE_GOLDEN=1` rewrites the output of commands in a page.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What blocks may need beside Gimlet and `python3`: a bucket or the hub, a checkout to build in, an editor, a
-/// GPU, the programs that Gimlet is measured against, SeqIO, transformers, a wheel of Gimlet. `GIMLET_PAGES_HAVE`
-/// lists what is there.
+/// Things that blocks may need beside Gimlet and `python3`: a bucket or the hub, a checkout to
+/// build in, an editor, a GPU, the programs with which Gimlet is compared, SeqIO, transformers, a
+/// wheel of Gimlet. `GIMLET_PAGES_HAVE` lists the available ones.
 const THINGS: [&str; 8] =
     ["bucket", "checkout", "editor", "gpu", "peers", "seqio", "transformers", "wheel"];
 
-/// The page as the program makes it: commands with what they print now.
+/// Returns the page as the program makes it: commands with their current output.
 pub fn played(page: &str, folder: &Path) -> String {
     let mut out = String::new();
     let mut lines = page.lines();
@@ -74,7 +76,7 @@ fn must_succeed(commands: &str, folder: &Path) {
     assert!(status == Some(0), "{commands}ended with status {status:?} and printed\n{text}");
 }
 
-/// The commands of a block, each with what it prints.
+/// Returns the commands of a block, each with its output.
 fn console(block: &[&str], any_numbers: bool, folder: &Path) -> String {
     let mut out = String::new();
     let mut lines = block.iter().peekable();
@@ -102,7 +104,7 @@ fn console(block: &[&str], any_numbers: bool, folder: &Path) -> String {
     out
 }
 
-/// Whether a page's lines are those that were found, where `...` stands for any.
+/// Whether a page's lines agree with the found ones, where `...` stands for any lines.
 fn agrees(shown: &[String], found: &[String]) -> bool {
     match shown {
         [] => found.is_empty(),
@@ -131,7 +133,7 @@ fn without_numbers(line: &str) -> String {
     out + rest
 }
 
-/// Whether a line is the one found, where `...` stands for any text.
+/// Whether a line agrees with the found one, where `...` stands for any text.
 fn fits(line: &str, found: &str) -> bool {
     let Some((head, tail)) = line.split_once("...") else { return line == found };
     let Some(rest) = found.strip_prefix(head) else { return false };
@@ -139,7 +141,7 @@ fn fits(line: &str, found: &str) -> bool {
     starts.into_iter().any(|at| fits(tail, &rest[at..]))
 }
 
-/// What a command prints on both streams, and its status if it fails.
+/// Returns the output of a command on both streams, and its status if it fails.
 fn printed(command: &str, folder: &Path) -> String {
     let (text, status) = run(command, folder);
     let mut text: String = text.lines().map(|line| format!("{line}\n")).collect();

@@ -1,4 +1,4 @@
-//! `gimlet gin parse`: what it prints of a text is what gin-config reads.
+//! `gimlet gin parse`: its records of a text equal gin-config's reading of it.
 
 use assert_cmd::Command;
 use serde_json::{Value, json};

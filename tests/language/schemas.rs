@@ -1,6 +1,6 @@
-//! Configurations as gin-config runs them: what is bound, and what running the root reaches. The
-//! goldens were made by gin-config with functions that do the calls which a schema declares
-//! (reference.py); the T5X run's are those of our own registry.
+//! Configurations as gin-config runs them: their bindings, and the configurables that a run of the
+//! root reaches. The goldens were made by gin-config with functions that make the calls in a schema
+//! (reference.py); those of the T5X run belong to Gimlet's own registry.
 
 use std::fs;
 
@@ -85,7 +85,7 @@ fn names_that_gin_config_has_itself_are_printed_with_their_module() {
     check_farm("field");
 }
 
-/// What the project's schema makes of a statement, if it is a mistake.
+/// Returns the error for a statement under the project's schema, if it is a mistake.
 fn told(schema: &str, statement: &str) -> Option<String> {
     let text = fs::read_to_string(folder("schemas").join(schema)).expect("made by reference.py");
     let registry = registry_of([(schema, text.as_str())]).expect("it is a schema");

@@ -1,4 +1,4 @@
-//! Short names: which configurable they mean, and what users are told where they mean several.
+//! Short names: the configurables that they mean, and the errors for ambiguous ones.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,7 +32,7 @@ impl Source for NoFiles {
     }
 }
 
-/// What the user is told of a flag, if anything.
+/// Returns the message to the user about a flag, if there is one.
 fn told(flag: &str, statement: &str) -> Option<String> {
     let registry =
         Registry::default().with::<TextEncoder>().with::<ImageEncoder>().with::<OtherEncoder>();
@@ -60,8 +60,8 @@ fn a_name_of_several_configurables_is_refused_with_all_of_them() {
     assert_eq!(told_of("text.Encoder"), None);
 }
 
-/// Modules whose functions share names: `squad` is a preprocessor and a metric of t5, and files say
-/// `preprocessors.squad`. `python` runs a function of the user's as any of the three.
+/// Modules whose functions share names: `squad` is a preprocessor and a metric of t5, and files
+/// write `preprocessors.squad`. `python` runs a function of the user's as any of the three.
 const SHARING_MODULES: [&str; 8] = [
     "gimlet.metrics.",
     "gimlet.postprocessors.",
@@ -73,8 +73,8 @@ const SHARING_MODULES: [&str; 8] = [
     "t5_cbqa.postprocessors.",
 ];
 
-/// Published files write short names. One that comes to mean two things breaks them, unless real T5X
-/// has both too: then `tests/e2e/bad_input/configuration.rs` is the place to say so.
+/// Published files write short names. A name that becomes ambiguous breaks them, unless real T5X
+/// has both too: then `tests/e2e/bad_input/configuration.rs` is the place for it.
 #[test]
 fn every_short_name_of_the_shipped_registry_means_one_configurable() {
     let registry = gimlet::run::registry();

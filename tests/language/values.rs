@@ -1,4 +1,4 @@
-//! Values print as Python prints them, and read back.
+//! Values print as in Python, and read back.
 
 use gimlet::gin::{FileId, Span, Value, ValueKind, parse_value, pformat};
 use proptest::prelude::*;

@@ -15,7 +15,7 @@ use tch::{Device, Kind, Tensor};
 
 const TOLERANCE: f64 = 2e-5;
 
-/// The hash of `adafactor.py` and `adamw.py`: uniform in [-0.5, 0.5), exact in float32.
+/// Returns the hash of `adafactor.py` and `adamw.py`: uniform in [-0.5, 0.5), exact in float32.
 pub fn noise(shape: &[usize], seed: u32) -> Tensor {
     let count: usize = shape.iter().product();
     let values: Vec<f32> = (0..count as u32)
@@ -84,7 +84,7 @@ fn flat(tensor: &Tensor) -> Vec<f64> {
     Vec::<f64>::try_from(tensor.to_kind(Kind::Double).reshape([-1])).unwrap()
 }
 
-/// Each element sampled, to `tolerance` of the array's root mean square or of itself.
+/// Compares each sampled element, to `tolerance` of the array's root mean square or of itself.
 pub fn check_array(place: &str, found: &Tensor, expected: &Value, tolerance: f64) {
     let shape: Vec<i64> = serde_json::from_value(expected["shape"].clone()).unwrap();
     assert_eq!(found.size(), shape, "{place}");

@@ -1,7 +1,8 @@
-//! AdamW, alone and behind clips, equals optax's, step by step, and its state has T5X's names.
+//! AdamW, alone and after clips, equals optax's, step by step, and its state has T5X's names.
 //!
-//! Reference: `adamw.json`, made by `adamw.py` from optax itself in float32. Tolerance: each element to 2e-5
-//! of its array's root mean square or of itself; a first moment kept in bfloat16 to one of its places.
+//! Reference: `adamw.json`, made by `adamw.py` from optax itself in float32. Tolerance: each
+//! element to 2e-5 of its array's root mean square or of itself; a first moment in bfloat16 to one
+//! of its places.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Attention in one operation against the same attention written out, whose gradients are libtorch's.
+//! Compares attention in one operation with plain operations, whose gradients are libtorch's.
 
 use gimlet::nn::{Attention, AttentionBias, AttentionDims, Dropout, Params};
 use tch::{Device, Kind, Tensor};
@@ -14,14 +14,14 @@ struct Case {
     kv_length: i64,
     kind: Kind,
     dropout: Dropout,
-    /// Whether it reads its own inputs.
+    /// Whether it is self-attention.
     itself: bool,
     /// Whether positions have a bias that is learned.
     position: bool,
     allowed: Tensor,
 }
 
-/// The outputs, then the gradients of all that is learned or comes in.
+/// Returns the outputs, then the gradients of all parameters and inputs.
 fn run(case: &Case, fused: bool) -> Vec<Tensor> {
     tch::manual_seed(1);
     let leaf = |size: &[i64], scale: f64| {
@@ -72,7 +72,8 @@ fn run(case: &Case, fused: bool) -> Vec<Tensor> {
     found
 }
 
-/// The attention of one input to the other, each projection and each head's scores apart.
+/// Computes the attention of one input to the other, each projection and each head's scores
+/// separately.
 fn written_out(
     case: &Case,
     params: &Params,
@@ -87,7 +88,7 @@ fn written_out(
     let (query, key) = (wide(heads(inputs, "query")), wide(heads(context, "key")));
     let scores = query.matmul(&key.transpose(-2, -1)) + bias.dense(Kind::Float);
     let weights = scores.softmax(-1, Kind::Float).to_kind(case.kind);
-    // One mask for all queries, as T5X has it.
+    // One mask for all queries, as in T5X.
     let weights = case.dropout.apply_along_length(weights);
     let averages = weights.matmul(&heads(context, "value"));
     averages.transpose(1, 2).flatten(2, 3).matmul(&kernel("out"))
@@ -124,7 +125,7 @@ fn plain() -> Case {
     }
 }
 
-/// Rows of different lengths, whose last queries may meet no key.
+/// Returns a mask of rows with different lengths, whose last queries may have no key.
 fn ragged(batch: i64, q_length: i64, kv_length: i64) -> Tensor {
     let real = |length: i64| {
         let ends = Tensor::arange(batch, (Kind::Int64, Device::Cpu)) + length - batch + 1;

@@ -1,4 +1,4 @@
-//! Decoding with caches against decoding without, and the algorithms against slow ones.
+//! Compares decoding with caches with decoding without, and the algorithms with slow ones.
 
 use gimlet::models::Batch;
 use gimlet::models::decoding::{
@@ -31,7 +31,8 @@ fn predict_with(t5: &T5, params: &Params, decode_fn: DecodeFn, num_decodes: usiz
 
 /// Log-probabilities of the token after `prefix`, by a pass over the whole prefix.
 fn next_log_probs(t5: &T5, params: &Params, row: usize, prefix: &[i64]) -> Vec<f64> {
-    // The decoder's mask reads targets, so those stand for real positions; their values do not.
+    // The decoder's mask reads targets, so nonzero targets mark real positions; their values have
+    // no effect.
     let targets = Tensor::full([1, prefix.len() as i64], 2, (Kind::Int64, Device::Cpu));
     let batch = Batch {
         encoder_input_tokens: Tensor::from_slice(&inputs()[row]).unsqueeze(0),

@@ -17,13 +17,13 @@ pub fn generator() -> MutexGuard<'static, ()> {
     GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What Hugging Face's T5 computed; `data/make_hf_t5.py` wrote it.
+/// Results of Hugging Face's T5, written by `data/make_hf_t5.py`.
 pub struct HuggingFace {
     pub t5: T5,
     pub params: Params,
     pub batch: Batch,
     pub loss: f64,
-    /// In the order of `params`.
+    /// The gradients, in the order of `params`.
     pub gradients: Vec<Tensor>,
 }
 
@@ -46,7 +46,7 @@ pub fn hugging_face(name: &str) -> HuggingFace {
     }
 }
 
-/// The parameters that a fresh run takes from the folder `data/{name}` of transformers.
+/// Returns the parameters that a new run reads from the folder `data/{name}` of transformers.
 pub fn imported(name: &str, t5: &T5) -> Params {
     let folder = data(name);
     let folder = Path::try_from(&*folder).expect("the path is text");

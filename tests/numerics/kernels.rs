@@ -1,4 +1,4 @@
-//! Tests on a GPU ask whether kernels ran. Here none does, which they would notice.
+//! Tests on a GPU check that kernels ran. Here no kernel runs, and the checks must notice that.
 
 use gimlet::nn::fused::gated_gelu;
 use gimlet::nn::{Joined, rms_norm};

@@ -1,4 +1,4 @@
-//! Cross entropy with smoothing and z-loss against the textbook, differentiated by autograd.
+//! Compares cross entropy with smoothing and z-loss with the textbook, differentiated by autograd.
 
 use gimlet::models::loss::{Head, LossSpec, Targets, cross_entropy};
 use tch::{Device, Kind, Tensor};

@@ -1,4 +1,4 @@
-//! Numbers of the model, the loss, the optimizers and decoding against references that others made.
+//! Compares the model, the loss, the optimizers and decoding with references from other programs.
 
 mod adafactor;
 mod adamw;

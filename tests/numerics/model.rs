@@ -1,4 +1,4 @@
-//! The T5 network against Hugging Face's, and against itself: packed, in bfloat16, with dropout.
+//! Compares the T5 network with Hugging Face's, and with itself: packed, in bfloat16, with dropout.
 
 use gimlet::models::Batch;
 use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
@@ -8,8 +8,9 @@ use tch::{Kind, Tensor};
 
 use crate::fixture;
 
-/// Loss and gradients of Hugging Face's T5, float32, each within 1e-5 of the tensor's norm. On one thread:
-/// what several add up comes in any order, which moves small gradients, whose terms cancel, by as much.
+/// Compares loss and gradients with Hugging Face's T5, float32, each within 1e-5 of the tensor's
+/// norm. On one thread: the order of sums over several threads is random, which changes small
+/// gradients with cancelling terms by as much.
 fn check_against_hugging_face(name: &str) {
     tch::set_num_threads(1);
     let expected = fixture::hugging_face(name);

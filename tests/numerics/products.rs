@@ -1,4 +1,5 @@
-//! Matrix products by the other library, in every layout that the bridge passes on or hands back.
+//! Matrix products by the other library, in every layout that the bridge passes to it or to
+//! libtorch.
 
 use gimlet::nn::bridge::{Products, set_products};
 use tch::{Device, Kind, Tensor};
@@ -76,7 +77,7 @@ fn empty_products_and_wrong_shapes_are_libtorch_s() {
     assert!(error.to_string().contains("cannot be multiplied"), "{error}");
 }
 
-/// Rounded once: within 2^-8 of the product of what the factors hold.
+/// Rounded once: within 2^-8 of the product of the factors' values.
 #[test]
 fn bfloat16_products_round_once() {
     let _held = fixture::generator();

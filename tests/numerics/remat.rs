@@ -1,4 +1,4 @@
-//! Layers that are computed again in the backward pass give the gradients of those that are not, bit for
+//! Layers that are recomputed in the backward pass give the same gradients as others, bit for
 //! bit, with dropout and in both dtypes.
 
 use gimlet::models::loss::LossSpec;
@@ -11,7 +11,7 @@ use crate::fixture;
 struct Found {
     loss: f64,
     gradients: Vec<Tensor>,
-    /// The next random number: the generator stands where it would have stood.
+    /// The next random number, which shows that the generator has the same state.
     next: Tensor,
 }
 
@@ -27,7 +27,7 @@ fn run(config: T5Config, params: &Params, dropout: Dropout) -> Found {
 }
 
 fn check(dtype: Dtype, dropout: Dropout) {
-    // On one thread sums come in one order.
+    // On one thread sums have a fixed order.
     tch::set_num_threads(1);
     let (t5, params) = fixture::tiny(1);
     let _held = fixture::generator();

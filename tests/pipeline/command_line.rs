@@ -1,4 +1,4 @@
-//! The command line as scripts for T5X and SeqIO, shells and terminals meet it.
+//! The command line in the forms that scripts for T5X and SeqIO, shells and terminals use.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 const GIMLET: &str = env!("CARGO_BIN_EXE_gimlet");
 
-/// A run of files in [`Folder`], with its bindings written as T5X's own example of `main.py` writes them.
+/// A run of files in [`Folder`], with its bindings written as in T5X's own example of `main.py`.
 const RUN: &str = concat!(
     "--gin_search_paths=",
     env!("CARGO_MANIFEST_DIR"),
@@ -68,10 +68,10 @@ impl Folder {
 fn scripts_for_t5x_run_with_the_folder_of_shims() {
     let folder = Folder::new();
     folder.succeeds("gimlet shims t5x_dir");
-    // As the seeds' scripts and T5X's README call it.
+    // The call in the seeds' scripts and T5X's README.
     let script = folder.succeeds(&format!("python3 -u t5x_dir/t5x/train.py {RUN} --dry_run"));
     assert!(script.contains("/tmp/t5x_pretrain"), "{script}");
-    // As T5X's documentation does.
+    // The call in T5X's documentation.
     let module = format!(
         "PYTHONPATH=t5x_dir python3 -m t5x.train_unfragmented {RUN} --alsologtostderr --dry_run"
     );

@@ -1,5 +1,5 @@
-//! `gimlet task batches` and `gimlet task metrics`: what a run trains on and what predictions are worth,
-//! without training.
+//! `gimlet task batches` and `gimlet task metrics`: the batches of a run and the scores of
+//! predictions, without training.
 
 use std::path::Path;
 
@@ -42,7 +42,7 @@ fn gimlet(folder: &Path, words: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// What `gimlet task metrics` says of a file of predictions with this name and text.
+/// Runs `gimlet task metrics` on a file of predictions with this name and text.
 fn metrics(name: &str, text: &str, task: &str, more: &[&str]) -> (i32, String, String) {
     let folder = folder();
     std::fs::write(folder.path().join(name), text).unwrap();

@@ -23,7 +23,7 @@ again/seqio.Task:
 both/seqio.Mixture.tasks = [("pairs", 3), ("again", 1)]
 "#;
 
-/// A folder with `my_tasks.gin`, which says this too, and its data.
+/// Creates a folder with `my_tasks.gin`, which also contains `more`, and its data.
 fn folder(more: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let tasks = format!("{TASKS}{more}").replace("FOLDER", &folder.path().display().to_string());

@@ -10,10 +10,10 @@ use gimlet::train::{Evaluate, Train};
 
 use crate::assert_none;
 
-/// Files that others include and that mean nothing alone.
+/// Files for inclusion in others, which have no meaning alone.
 const PARTS: [&str; 2] = ["encoder_decoder.gin", "local_tiny.gin"];
 
-/// What library runs ask their users for.
+/// The bindings that library runs require from their users.
 const REQUIRED: [&str; 5] = [
     "import t5.data.mixtures",
     "MIXTURE_OR_TASK_NAME = 'c4_v220_span_corruption'",
@@ -22,7 +22,7 @@ const REQUIRED: [&str; 5] = [
     "DROPOUT_RATE = 0.0",
 ];
 
-/// What every run asks for.
+/// The bindings that every run requires.
 const PLACES: [&str; 4] = [
     "MODEL_DIR = '/nowhere'",
     "INITIAL_CHECKPOINT_PATH = '/nowhere'",
@@ -76,7 +76,7 @@ fn every_run_among_the_library_models_resolves() {
     for run in runs {
         let text = fs::read_to_string(&run).expect("runs are readable");
         let files = vec![run.display().to_string()];
-        // Only one of them leaves the task to its user.
+        // Only one of them requires the task from its user.
         let task = ["MIXTURE_OR_TASK_NAME = 'wmt14_enfr_v003'"];
         let bindings = if run.ends_with("base_wmt14enfr_eval.gin") { &task[..] } else { &[] };
         failures.extend(match text.contains("eval_script.evaluate:") {
@@ -124,7 +124,7 @@ fn every_run_resolves() {
     let mut failures = Vec::new();
     for run in gin_files("runs") {
         let text = fs::read_to_string(&run).expect("runs are readable");
-        // A file that names no task is a part of a run.
+        // A file without a task is a part of a run.
         if text.lines().any(|line| line.starts_with("MIXTURE_OR_TASK_NAME = \"")) {
             let files = vec![run.display().to_string()];
             failures.extend(resolve(files, &[], folder(&run), task_of_train).err());
@@ -166,7 +166,8 @@ fn task_of_evaluate(spec: &Evaluate) -> String {
     spec.dataset_cfg.mixture_or_task_name.clone()
 }
 
-/// Evaluates and checks what a command would run, and the task that it names; a failure says why.
+/// Evaluates and checks the configuration of a command, and the task that it names; returns the
+/// errors.
 fn resolve<T: Root>(
     files: Vec<String>,
     bindings: &[&str],
@@ -206,7 +207,7 @@ fn gin_files(folder: &str) -> Vec<PathBuf> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("folders are readable") {
             let path = entry.expect("entries are readable").path();
-            // What `make quickstart` leaves behind is not the project's.
+            // The output of `make quickstart` does not belong to the project.
             if path.is_dir() && !path.ends_with("quickstart/out") {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "gin") {

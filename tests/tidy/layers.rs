@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::assert_none;
 use crate::source::{Source, is_word, sources};
 
-/// From the bottom to the top: the folders that share the crate `gimlet`.
+/// The layers from bottom to top: the folders that share the crate `gimlet`.
 const LAYERS: [&str; 6] = ["nn", "partition", "optim", "models", "train", "run"];
 
 #[test]

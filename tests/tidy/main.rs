@@ -1,5 +1,5 @@
-//! The house rules that a machine can check: layers, the torch wall, sizes, names, gin files, pages.
-//! Most read the sources as text, so a failing rule names a file and a line, and says what to do.
+//! The project's rules that a machine can check: layers, the torch wall, sizes, names, gin files,
+//! pages. Most read the sources as text, so a failing rule names a file, a line and the remedy.
 
 mod gin_files;
 mod layers;
@@ -9,7 +9,7 @@ mod sizes;
 mod source;
 mod walls;
 
-/// Fails with one line per breach.
+/// Fails with one line per violation.
 fn assert_none(rule: &str, breaches: Vec<String>) {
     assert!(breaches.is_empty(), "{rule}\n  {}", breaches.join("\n  "));
 }

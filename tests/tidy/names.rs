@@ -1,4 +1,4 @@
-//! Names that say something, errors that say something, and work that is finished or tracked.
+//! Meaningful names, meaningful errors, and work that is finished or tracked.
 
 use std::path::Path;
 

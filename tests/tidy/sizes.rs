@@ -1,4 +1,4 @@
-//! Files and functions that a reader can hold in mind.
+//! Files and functions of limited length.
 
 use crate::assert_none;
 use crate::source::{Source, end_of_block, is_word, sources};

@@ -31,7 +31,8 @@ impl Source {
         format!("{}:{}", self.path, self.line_at(offset))
     }
 
-    /// The code with `#[cfg(test)]` modules blanked out too; a file of tests says `#![cfg(test)]`.
+    /// Returns the code with `#[cfg(test)]` modules blanked out too; a file of tests has
+    /// `#![cfg(test)]`.
     pub fn code_without_tests(&self) -> String {
         let mut code = self.code.clone().into_bytes();
         if self.code.contains("#![cfg(test)]") {
@@ -67,7 +68,8 @@ fn collect(path: &Path, paths: &mut Vec<PathBuf>) {
     }
 }
 
-/// The byte after the `}` that closes the first `{` at or after `start`; none where a `;` comes first.
+/// Returns the byte after the `}` that closes the first `{` at or after `start`; none if a `;`
+/// comes first.
 pub fn end_of_block(code: &str, start: usize) -> Option<usize> {
     let mut depth = 0;
     for (offset, byte) in code.bytes().enumerate().skip(start) {
@@ -105,7 +107,7 @@ fn blank(bytes: &mut [u8]) {
     bytes.iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
 }
 
-/// Where the comment or literal that starts at `at` ends; `at` itself where none does.
+/// Returns the end of the comment or literal that starts at `at`; `at` itself if there is none.
 fn literal_end(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     let after_word = at > 0 && is_word(bytes[at - 1]);
@@ -160,7 +162,7 @@ fn string_length(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// The length of `r"..."` or `r#"..."#`; 0 where it is neither.
+/// Returns the length of `r"..."` or `r#"..."#`; 0 for other text.
 fn raw_string_length(bytes: &[u8]) -> usize {
     let hashes = bytes[1..].iter().take_while(|byte| **byte == b'#').count();
     if bytes.get(1 + hashes) != Some(&b'"') {

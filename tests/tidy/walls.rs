@@ -1,4 +1,4 @@
-//! Torch has walls: most of the library compiles and passes its tests without libtorch.
+//! The torch wall: most of the library compiles and passes its tests without libtorch.
 
 use crate::assert_none;
 use crate::source::{Source, is_word, sources};
@@ -24,7 +24,7 @@ fn the_feature_is_asked_for_where_modules_are_declared_only() {
     assert_none("`cfg(feature = \"torch\")` belongs into mod.rs and lib.rs", breaches);
 }
 
-/// The places of a word in the code.
+/// Returns the places of a word in the code.
 fn words(source: &Source, word: &str) -> Vec<String> {
     let bytes = source.code.as_bytes();
     let bounded = |offset: usize| {

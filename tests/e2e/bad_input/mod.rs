@@ -1,5 +1,5 @@
-//! What users get wrong and what the world does to them: each ends with an error that names the
-//! place and the remedy, status 2 for the user's mistakes and 1 for the world's, and nothing lost.
+//! Mistakes of users and faults of the system: each ends with an error that names the
+//! place and the remedy, with status 2 for mistakes and 1 for faults, and nothing is lost.
 
 mod checkpoints;
 mod configuration;
@@ -11,7 +11,7 @@ use crate::command::{Ended, Train};
 
 /// Exit status of the user's mistakes.
 const USER: i32 = 2;
-/// Exit status of the world's faults.
+/// Exit status of faults of the system.
 const WORLD: i32 = 1;
 
 /// Asserts that the command fails with `status`, and that standard error holds every one of `words`.

@@ -1,4 +1,4 @@
-//! What goes wrong while a run trains.
+//! Errors while a run trains.
 
 use super::{USER, WORLD, check};
 use crate::folder::{Folder, steps};
@@ -60,7 +60,7 @@ fn memory_that_there_is_not() {
     let run = folder.pretrain(4).bind("network.T5Config.emb_dim", 100_000_000_000_000_u64);
     let words = ["a step needs about", "GiB are available", "lower network.T5Config's dimensions"];
     check(&run, USER, &words);
-    // Each batch fits, what a step makes of it does not: the system would kill the process.
+    // Each batch fits, but the tensors of a step do not: the system would kill the process.
     let rows = gimlet::train::total_on_host().expect("the system tells") / 20_000;
     let run = folder.pretrain(4).bind("BATCH_SIZE", rows);
     check(&run, USER, &["a step needs about", "GiB are available", "lower BATCH_SIZE"]);

@@ -1,4 +1,4 @@
-//! A world that refuses: no space, no permission.
+//! A system that refuses: no space, no permission.
 
 use std::os::unix::process::CommandExt;
 

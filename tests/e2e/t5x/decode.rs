@@ -1,4 +1,5 @@
-//! What the trained model of the unpacked run says of the first batch: T5X's scores and beams.
+//! The results of the trained model of the unpacked run for the first batch: T5X's scores and
+//! beams.
 
 use std::path::Path;
 

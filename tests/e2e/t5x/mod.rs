@@ -1,4 +1,4 @@
-//! Runs of real T5X, repeated: `make_runs.py` made what is compared, and says with which versions.
+//! Runs of real T5X, repeated: `make_runs.py` made the expected results, and names the versions.
 //!
 //! float32 on the CPU. T5X's XLA and libtorch add in different orders, so metrics may differ by
 //! 1e-4 of their value after six steps, those of the first step by 1e-6, and arrays by 1e-4 of their norm.

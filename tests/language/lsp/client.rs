@@ -1,4 +1,4 @@
-//! An editor: starts `gimlet gin lsp` and speaks the protocol with it over pipes.
+//! An editor: starts `gimlet gin lsp` and uses the protocol over pipes.
 
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ impl Client {
         Self::with_flags(files, &[])
     }
 
-    /// As [`Client::new`], with flags.
+    /// Does the same as [`Client::new`], with flags.
     pub fn with_flags(files: &[(&str, &str)], flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("there is room");
         for (name, text) in files {
@@ -32,7 +32,7 @@ impl Client {
         }
         let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));
         command.args(["gin", "lsp"]).args(flags);
-        // The server starts elsewhere, as from an editor's menu.
+        // The server starts in another folder, as from an editor's menu.
         command.current_dir("/").env("XDG_CACHE_HOME", folder.path().join(".cache"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut server = command.spawn().expect("gimlet starts");
@@ -52,7 +52,7 @@ impl Client {
         self.folder.path().join(name)
     }
 
-    /// What the file is called in the protocol.
+    /// Returns the name of a file in the protocol.
     pub fn uri(&self, name: &str) -> String {
         format!("file://{}", self.path(name).display())
     }
@@ -62,7 +62,7 @@ impl Client {
         write(&self.path(name), text);
     }
 
-    /// Opens a file and waits for what is wrong with it.
+    /// Opens a file and waits for its diagnostics.
     pub fn open(&mut self, name: &str, text: &str) -> Vec<Json> {
         self.versions += 1;
         let document = json!({
@@ -72,12 +72,12 @@ impl Client {
         self.published(name)
     }
 
-    /// Replaces the text of an open file and waits for what is wrong with it.
+    /// Replaces the text of an open file and waits for its diagnostics.
     pub fn edit(&mut self, name: &str, text: &str) -> Vec<Json> {
         self.change(name, json!({ "text": text }))
     }
 
-    /// Makes one change to an open file and waits for what is wrong with it.
+    /// Makes one change to an open file and waits for its diagnostics.
     pub fn change(&mut self, name: &str, change: Json) -> Vec<Json> {
         self.versions += 1;
         let document = json!({"uri": self.uri(name), "version": self.versions});
@@ -86,7 +86,7 @@ impl Client {
         self.published(name)
     }
 
-    /// Waits for what is wrong with the newest version of a file.
+    /// Waits for the diagnostics of the newest version of a file.
     fn published(&mut self, name: &str) -> Vec<Json> {
         let uri = self.uri(name);
         loop {
@@ -145,14 +145,14 @@ impl Client {
         Message::read(&mut self.output).expect("well formed").expect("the server goes on")
     }
 
-    /// Says goodbye; the exit status.
+    /// Shuts the server down; returns its exit status.
     pub fn close(mut self) -> Option<i32> {
         self.ask("shutdown", Json::Null);
         self.tell("exit", Json::Null);
         self.wait()
     }
 
-    /// Waits for the server to end; the exit status.
+    /// Waits for the server to end; returns its exit status.
     pub fn wait(&mut self) -> Option<i32> {
         self.server.wait().expect("it ends").code()
     }

@@ -1,4 +1,4 @@
-//! What is proposed.
+//! The proposals of the server.
 
 use serde_json::{Value as Json, json};
 
@@ -24,7 +24,7 @@ fn proposal(editor: &mut Client, text: &str, label: &str) -> Json {
     item.unwrap_or_else(|| panic!("`{label}` is not among {labels:?}"))
 }
 
-/// What is replaced by the text of a proposal.
+/// Returns the range that the text of a proposal replaces.
 fn replaced(item: &Json) -> String {
     place(&item["textEdit"]["range"])
 }

@@ -1,4 +1,4 @@
-//! What is said to be wrong, and how badly.
+//! The diagnostics of the server, with their severity.
 
 use serde_json::Value as Json;
 

@@ -1,10 +1,10 @@
-//! Layout, as `gimlet gin fmt` does it.
+//! Formatting, as by `gimlet gin fmt`.
 
 use serde_json::{Value as Json, json};
 
 use super::client::Client;
 
-/// What is answered to a wish for layout of a text that is open as `a.gin`.
+/// Returns the answer to a formatting request for a text that is open as `a.gin`.
 fn formatted(text: &str) -> Result<Json, String> {
     let mut editor = Client::new(&[]);
     editor.open("a.gin", text);

@@ -1,4 +1,4 @@
-//! `gimlet gin lsp`, driven as an editor does: each test starts the program and speaks the protocol.
+//! `gimlet gin lsp`, driven as by an editor: each test starts the program and uses the protocol.
 
 mod client;
 mod completing;

@@ -1,4 +1,4 @@
-//! From a name to what it means: hover, definitions, references, renaming.
+//! Navigation from a name: hover, definitions, references, renaming.
 
 use serde_json::{Value as Json, json};
 
@@ -15,7 +15,7 @@ const FILES: [(&str, &str); 4] = [
     ("unrelated.gin", "SIZE = 4\n"),
 ];
 
-/// What is shown at the mark of a text that is open as `name`.
+/// Returns the hover text at the mark of a text that is open as `name`.
 fn hover(editor: &mut Client, name: &str, text: &str) -> String {
     let (text, at) = marked(text);
     editor.open(name, &text);

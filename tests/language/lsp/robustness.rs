@@ -1,10 +1,10 @@
-//! Whatever the editor sends, the server answers and goes on.
+//! The server answers any message of an editor and continues.
 
 use serde_json::{Value as Json, json};
 
 use super::client::Client;
 
-/// What an editor asks at a place.
+/// The requests that an editor makes at a place.
 const QUESTIONS: [(&str, &str); 6] = [
     ("completion", "{}"),
     ("hover", "{}"),
@@ -14,7 +14,7 @@ const QUESTIONS: [(&str, &str); 6] = [
     ("rename", r#"{"newName": "X"}"#),
 ];
 
-/// Asks everything everywhere; a panic would be told as a bug.
+/// Makes all requests at all places; a panic would be reported as a bug.
 fn ask_everywhere(editor: &mut Client, name: &str, lines: u32, columns: u32) {
     for (method, more) in QUESTIONS {
         let more: Json = serde_json::from_str(more).expect("written above");

@@ -27,11 +27,11 @@ fn a_folder_is_converted_and_what_is_there_is_left() {
         stored.verify().unwrap();
         assert_eq!(stored.read("target/a").unwrap().dtype.name(), "bfloat16");
         assert_eq!(stored.read("state/param_states/a/v").unwrap().dtype.name(), "float32");
-        // The place in the data goes along.
+        // The place in the data is converted too.
         let data = stored.extra("gimlet/train_ds-000-of-001.json").unwrap();
         assert_eq!(data.as_deref(), Some(&b"{}"[..]));
     }
-    // A third one, and a damaged second: what is whole stays, the rest is written.
+    // A third checkpoint, and a damaged second: the whole one stays, the others are written.
     save(&from, 3);
     damage(&checkpoint_dir(&to, 1).join("gimlet/checksums.json"));
     checkpoint_dir(&to, 2).join("mark").write_atomic(b"").unwrap();
@@ -68,7 +68,7 @@ fn damage_of_one_does_not_keep_the_others_from_being_converted() {
     for step in 1..4 {
         save_t5(&from, step);
     }
-    // A bit that names and sizes do not tell of.
+    // A changed bit that names and sizes do not show.
     let damaged = checkpoint_dir(&from, 2);
     damage(&damaged.join("target.decoder.logits_dense.kernel/0.0"));
     for format in ["t5x", "hugging_face"] {
@@ -96,7 +96,7 @@ fn everything_that_a_t5x_checkpoint_holds_is_kept() {
     let (status, _, error) = gimlet(&dir, &["convert", original.as_str(), to.as_str()]);
     assert_eq!(status, 0, "{error}");
     assert_eq!(gimlet(&dir, &["diff", original.as_str(), to.as_str()]).0, 0);
-    // A subtree without arrays is none that reading an array would tell of.
+    // A subtree without arrays, which reading arrays would not show.
     let [before, after] = [&original, &to].map(|path| {
         let stored = open(path).unwrap();
         stored.empty_nodes().into_iter().map(str::to_string).collect::<Vec<_>>()
@@ -109,7 +109,7 @@ fn everything_that_a_t5x_checkpoint_holds_is_kept() {
     assert!(found.into_iter().eq(expected.iter().map(|(name, value)| (&name[..], *value))));
 }
 
-/// Adds values that are no arrays to the state in a file of T5X's.
+/// Adds values other than arrays to the state in a file of T5X's.
 fn add_to_state(file: &Path, others: &[(&str, rmpv::Value)]) {
     let mut root = rmpv::decode::read_value(&mut &file.read().unwrap()[..]).unwrap();
     let mut node = &mut root;
@@ -193,7 +193,7 @@ fn a_folder_becomes_flax_models_as_flax_itself_writes_them() {
     assert_eq!(error.matches("left as it is, it is there already").count(), 2, "{error}");
 }
 
-/// The names of a file's arrays, as its index would have them.
+/// Returns the names of a file's arrays, as in its index.
 fn raw_names(name: &str, value: &rmpv::Value) -> Vec<String> {
     let Some(children) = value.as_map() else { return vec![name.to_string()] };
     let child = |key: &rmpv::Value| {
@@ -231,10 +231,10 @@ fn what_flax_wrote_is_read_and_becomes_what_it_was_made_from() {
         gimlet(&dir, &["convert", folder.as_str(), dir.join("t5x/checkpoint_0").as_str()]);
     assert_eq!(status, 0, "{error}");
     check(&dir.join("t5x/checkpoint_0"), 29);
-    // As transformers 5 calls every T5.
+    // The name that transformers 5 uses for every T5.
     folder.join("config.json").write_atomic(br#"{"tie_word_embeddings": true}"#).unwrap();
     check(&folder, 29);
-    // As Flax's `save_pretrained` of a large model leaves it, but in one shard.
+    // Like the result of Flax's `save_pretrained` of a large model, but in one shard.
     let shard = "flax_model-00001-of-00001.msgpack";
     file.rename(&folder.join(shard)).unwrap();
     let tree = fixture("flax/flax_model.msgpack").read().unwrap();
@@ -264,7 +264,7 @@ fn a_flax_file_that_is_cut_or_something_else_is_refused() {
     check(b"\x01", "its root is not a map");
     check(&b"\x81\xa1a".repeat(1000), "maps that are nested too deeply");
     check(b"\xdf\xff\xff\xff\xff\xa1a\xc0", "ends within its map");
-    // Five million keys without a letter, and nothing under each.
+    // Five million keys without a letter, each with an empty value.
     let many = [&b"\xdf\x00\x4c\x4b\x40"[..], &b"\xa0\xc0".repeat(5_000_000)].concat();
     check(&many, "holds more than 4194304 values");
     // An array that claims 2^62 elements in four bytes.
@@ -320,7 +320,7 @@ fn a_bucket_shows_what_is_converted_when_it_is_whole() {
     bucket.set(Fault::None);
     export(&bucket.path("measured")).unwrap();
     let count = bucket.count();
-    // S3 copies files of up to 5 GB: what is uploaded has its name at once.
+    // S3 copies files of up to 5 GB: uploads have their final name at once.
     let targets: Vec<String> =
         bucket.requests().into_iter().map(|request| request.target).collect();
     assert!(targets.iter().all(|target| !target.contains("safetensors.unfinished")), "{targets:?}");

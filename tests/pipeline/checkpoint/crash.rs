@@ -1,5 +1,5 @@
 //! Processes that are killed, refused or out of space while they save. Each runs one test of this
-//! binary again, as a child that a variable tells what to do.
+//! binary again, as a child that gets its task by a variable.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
@@ -13,7 +13,7 @@ use super::{names, newest_whole, save_sized, scratch};
 /// Columns of the arrays that are saved.
 const LENGTH: usize = 1 << 12;
 
-/// How often a writer is killed; more often where this variable says so.
+/// How often a writer is killed; this variable sets a greater number.
 const KILLS: u64 = 200;
 const KILLS_VARIABLE: &str = "GIMLET_TEST_KILLS";
 
@@ -98,7 +98,7 @@ fn check_whole(reader: &dyn Stored, step: u64) {
 fn child_saves_into_a_full_disk() {
     let Some(model_dir) = child_dir() else { return };
     let limit = libc::rlimit { rlim_cur: 10_000, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: plain system calls; a file that grows beyond the limit then fails as a full disk does.
+    // SAFETY: plain system calls; a file that grows beyond the limit then fails as on a full disk.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);

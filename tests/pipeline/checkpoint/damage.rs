@@ -1,4 +1,4 @@
-//! Damage is noticed, named and stepped over.
+//! Damage is noticed, named and skipped.
 
 use gimlet::checkpoint::{
     Array, CheckpointError, Compression, RUN_FILE, Shapes, Stored, Writer,
@@ -204,7 +204,8 @@ fn check_named(dir: &Path, file: &Path) {
     assert!(error.is_damage() && error.to_string().contains(&name_of(dir, file)), "{error}");
 }
 
-/// Reads what a run that goes on reads, as it reads it, and nothing that only `verify` looks at.
+/// Reads the same parts, in the same way, as a run that continues, and nothing that only `verify`
+/// reads.
 fn restored(stored: &dyn Stored, needs: &Shapes) -> Result<u64, CheckpointError> {
     let plan = plan_resume(stored, needs)?;
     let sources: Vec<&str> = plan.sources.values().map(String::as_str).collect();
@@ -213,7 +214,8 @@ fn restored(stored: &dyn Stored, needs: &Shapes) -> Result<u64, CheckpointError>
     stored.step()
 }
 
-/// The damaged one is the only checkpoint: a run that restores steps over it and has none left.
+/// Checks the case that the damaged one is the only checkpoint: a restoring run skips it and has
+/// none left.
 fn check_restoring(dir: &Path, file: &Path, needs: &Shapes) {
     let (model_dir, mut skipped) = (dir.parent().unwrap(), Vec::new());
     let restore = |stored: Box<dyn Stored>| restored(stored.as_ref(), needs);

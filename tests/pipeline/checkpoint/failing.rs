@@ -1,4 +1,4 @@
-//! Conversions that end with an error which may pass: what they have written is kept by the next.
+//! Conversions that end with a temporary error: the next conversion keeps their files.
 
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -18,10 +18,10 @@ use super::{copy_files, save, scratch};
 use crate::storage::faulty::Bucket;
 use crate::storage::server::Request;
 
-/// Has files grow to this size and no further, as a disk that is full.
+/// Limits files to this size, as on a full disk.
 fn limit(command: &mut Command, bytes: u64) -> &mut Command {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: system calls alone, which may stand between fork and exec.
+    // SAFETY: system calls alone, which are allowed between fork and exec.
     unsafe {
         command.pre_exec(move || {
             libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
@@ -68,7 +68,7 @@ fn what_a_conversion_wrote_before_the_disk_was_full_is_kept() {
     }
 }
 
-/// A checkpoint on a link that breaks before one of its arrays.
+/// A checkpoint on a link that breaks before one of its arrays is read.
 #[derive(Debug)]
 struct Breaking<'a>(&'a dyn Stored, &'static str);
 
@@ -101,7 +101,7 @@ impl Stored for Breaking<'_> {
     }
 }
 
-/// A checkpoint during whose conversion something happens, before one of its arrays.
+/// A checkpoint that calls a function during its conversion, before one of its arrays is read.
 struct During<'a>(&'a dyn Stored, &'static str, &'a (dyn Fn() + Sync));
 
 impl std::fmt::Debug for During<'_> {
@@ -161,7 +161,7 @@ fn of_two_conversions_at_once_into_one_place_the_second_is_refused_unless_it_wri
         2,
         "{told}"
     );
-    // As by one that began in the same moment.
+    // Like a conversion that began in the same moment.
     dir.join("to").remove_dir_all().unwrap();
     let other = export_t5x(&*from, (dir.join("other"), 7), &half).unwrap();
     let overtake = || copy_files(&other, &checkpoint_dir(&dir.join("to"), 7));
@@ -202,7 +202,7 @@ fn what_a_conversion_sent_before_the_link_broke_is_kept() {
     let error = export_t5x(&Breaking(&*from, broken), (run.clone(), 7), &NativeOptions::default())
         .unwrap_err();
     assert!(!error.is_damage() && list_steps(&run).unwrap().is_empty(), "{error}");
-    // As of another process.
+    // Like the work of another process.
     orphan(&run);
     let before = bucket.requests().len();
     let to = export_t5x(&*from, (run, 7), &NativeOptions::default()).unwrap();

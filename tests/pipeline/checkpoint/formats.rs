@@ -1,4 +1,4 @@
-//! What the libraries of T5X wrote is read, and written again as they wrote it.
+//! Files of T5X's libraries are read, and written again in the same way.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -128,7 +128,7 @@ fn written_again_everything_is_byte_for_byte_that_of_t5x() {
     assert_eq!(added.len(), decompressed(&original).len());
 }
 
-/// Every file by its relative name; chunks as they are before compression, since gzip streams of
+/// Returns every file by its relative name, with chunks before compression, since gzip streams of
 /// one text may differ.
 fn decompressed(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     fn walk(root: &StdPath, dir: &StdPath, files: &mut BTreeMap<PathBuf, Vec<u8>>) {

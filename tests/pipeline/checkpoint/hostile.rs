@@ -117,7 +117,7 @@ fn a_tree_counts_what_it_takes_in_memory() {
     let (_dir, dir) = database(&manifest(small.len(), 0), &small);
     let message = open(&dir).map_or_else(|error| error.to_string(), |_| String::new());
     assert!(!message.contains("in memory"), "{message}");
-    // Its file names, of which each key holds one, take 600 MB.
+    // Its file names, one in each key, take 600 MB.
     let large = leaf(10_000, 60_000);
     check_database(&manifest(large.len(), 0), &large, "in memory, expected 536870912 at most");
 }
@@ -172,6 +172,6 @@ fn arrays_that_claim_more_than_memory_are_refused() {
     check(&huge, &huge, "null");
     check(&huge, "1", "null");
     check(&(1_u64 << 63).to_string(), "6", "null");
-    // Many chunks, of which none but the first is there.
+    // Many chunks, of which only the first exists.
     check(&(1_u64 << 36).to_string(), "6", "null");
 }

@@ -1,4 +1,4 @@
-//! Conversions that are killed: what they have written is kept by the next.
+//! Conversions that are killed: the next conversion keeps their files.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -19,7 +19,7 @@ use crate::storage::faulty::Bucket;
 /// Layers of either stack of the T5 that is converted.
 const LAYERS: usize = 3;
 
-/// Rows and columns for each that a T5 of [`PARAMETERS`] has.
+/// Factor of the rows and columns of a T5 of [`PARAMETERS`].
 const SCALE: usize = 32;
 
 /// Saves a T5 that takes a while to convert.
@@ -56,7 +56,7 @@ pub(super) fn conversion(from: &Path, to: &Path, flags: &[&str]) -> Command {
     command
 }
 
-/// Every file below a folder that may change meanwhile.
+/// Returns every file below a folder that may change in the meantime.
 fn files_below(dir: &std::path::Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let below = |path: PathBuf| if path.is_dir() { files_below(&path) } else { vec![path] };
@@ -71,7 +71,8 @@ fn journal(dir: &std::path::Path) -> Vec<String> {
     text.lines().map(str::to_string).collect()
 }
 
-/// Starts a conversion and kills it once `is_time`; what ends before that is removed and started again.
+/// Starts a conversion and kills it once `is_time`; if it ends before, its output is removed and it
+/// is started again.
 fn interrupt(from: &Path, to: &Path, flags: &[&str], is_time: impl Fn() -> bool) {
     for _ in 0..50 {
         let mut child = start(from, to, flags);
@@ -90,7 +91,7 @@ fn interrupt(from: &Path, to: &Path, flags: &[&str], is_time: impl Fn() -> bool)
     panic!("`{to}` took no time");
 }
 
-/// What a conversion tells, which succeeds.
+/// Returns the messages of a conversion, which must succeed.
 pub(super) fn end(mut child: Child) -> String {
     let mut told = String::new();
     child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
@@ -109,7 +110,7 @@ pub(super) fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     names.map(|name| (name.clone(), dir.join(&name).read().unwrap())).collect()
 }
 
-/// Kills a conversion into `OUT/NAME` at several places, and has the next one finish it.
+/// Kills a conversion into `OUT/NAME` at several places, and lets the next one finish it.
 fn check(name: &str, flags: &[&str]) {
     let (_dir, dir) = scratch();
     let from = save_t5(&dir.join("from"));
@@ -137,7 +138,7 @@ fn check(name: &str, flags: &[&str]) {
     }
 }
 
-/// What tells a file on disk that was not written again.
+/// Returns values that show whether files on disk were written again.
 fn identities(dir: &std::path::Path) -> Vec<(u64, i64, i64)> {
     let files = files_below(dir).into_iter();
     let found = files.filter_map(|file| std::fs::metadata(file).ok());
@@ -167,7 +168,7 @@ fn what_changed_since_is_not_kept() {
         let to = dir.join(name);
         let out = place.join(name);
         let interrupt = || interrupt(&from, &to, flags, || journal(&out).len() > 20);
-        // Damage of what was written.
+        // Damage of written files.
         interrupt();
         let num_noted = journal(&out).len() - 1;
         let is_piece = |file: &PathBuf| {
@@ -186,7 +187,7 @@ fn what_changed_since_is_not_kept() {
         let diff = ["diff", from.as_str(), compared.as_str(), "--filter=^target/"];
         assert_eq!(gimlet(&dir, &diff).0, 0, "{name}");
         to.remove_dir_all().unwrap();
-        // Another option, and then another state of what is read.
+        // Another option, and then a changed source.
         interrupt();
         let told = end(start(&from, &to, &[flags, &["--dtype=float16"]].concat()));
         assert!(told.contains("starts over") && !told.contains("kept"), "{told}");
@@ -213,7 +214,8 @@ fn a_killed_conversion_into_a_bucket_is_gone_on_with() {
     check_bucket("checkpoint_7/state", "_METADATA", &["--to=orbax"]);
 }
 
-/// As [`check`], into a bucket. The arrays lie in a `folder` of TO, and with them the last file.
+/// Does the same as [`check`], into a bucket. The arrays lie in a `folder` of TO, and with them the
+/// last file.
 fn check_bucket(folder: &str, last: &str, flags: &[&str]) {
     let (_dir, dir) = scratch();
     let from = save_t5(&dir.join("from"));
@@ -225,7 +227,7 @@ fn check_bucket(folder: &str, last: &str, flags: &[&str]) {
     let is_time = || files_below(&target).len() > 20 && !journal(&target).is_empty();
     interrupt(&from, &to, flags, is_time);
     assert!(gimlet::checkpoint::latest(&to).unwrap().is_none(), "nothing half-written is seen");
-    // As if it were time to send the journal.
+    // As if it were time to upload the journal.
     let sums: Value = serde_json::from_slice(&expected["gimlet/checksums.json"]).unwrap();
     let mut lines = journal(&target)[..1].to_vec();
     for file in files_below(&target) {

@@ -1,4 +1,4 @@
-//! What is kept, pruned and cleaned up.
+//! The checkpoints and files that are kept, pruned and cleaned up.
 
 use std::time::{Duration, SystemTime};
 
@@ -98,7 +98,7 @@ fn leftovers_of_dead_writers_go_and_those_of_living_ones_stay() {
     save(&model_dir, 1);
     let dead = model_dir.join("checkpoint_2.tmp-1700000000.gimlet");
     dead.join("target.a").create_dir_all().unwrap();
-    // Without our mark it may belong to a T5X run elsewhere, and it is new.
+    // Without Gimlet's mark it may belong to a T5X run elsewhere, and it is new.
     model_dir.join("checkpoint_3.tmp-1700000000").create_dir_all().unwrap();
     model_dir.join("notes.tmp-1.gimlet").create_dir_all().unwrap();
     let living = Writer::create(&model_dir, 4, None).unwrap();
@@ -119,7 +119,7 @@ fn files_that_killed_writers_left_go_and_others_stay() {
         let file = std::fs::File::create(local).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
     };
-    // The machine is another one, so only the age tells.
+    // The machine is another one, so only the age decides.
     create(".config.gin.tmp-00000000-4242-7", 7200);
     create(".config.gin.tmp-00000000-4242-8", 0);
     create(".notes.tmp-4242", 7200);
@@ -145,6 +145,6 @@ fn the_latest_is_asked_of_a_folder_of_checkpoints() {
     let tensorflow = model_dir.join("tf");
     tensorflow.create_dir_all().unwrap();
     tensorflow.join("checkpoint").write_atomic(b"model_checkpoint_path: \"x\"").unwrap();
-    // Its file names the newest, as it does to T5X.
+    // Its file names the newest, as T5X reads it.
     assert_eq!(latest(&tensorflow).unwrap(), Some(tensorflow));
 }

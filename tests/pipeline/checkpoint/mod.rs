@@ -1,4 +1,4 @@
-//! Checkpoints on disk: those that T5X's libraries wrote (`fixtures.py`), our own, and damaged ones.
+//! Checkpoints on disk: those of T5X's libraries (`fixtures.py`), Gimlet's own, and damaged ones.
 
 mod converting;
 mod crash;
@@ -28,7 +28,7 @@ use gimlet::storage::Path;
 
 use crate::storage::faulty::Bucket;
 
-/// A new folder that goes away with the first part.
+/// Creates a new folder, which is removed when the first part is dropped.
 fn scratch() -> (tempfile::TempDir, Path) {
     let dir = tempfile::tempdir().unwrap();
     let path = Path::try_from(dir.path()).unwrap();
@@ -67,7 +67,7 @@ fn number(dtype: DType, bytes: &[u8]) -> f64 {
     }
 }
 
-/// Element i is (i % 97) / 2; see the `fixtures.py`.
+/// Checks that element i is (i % 97) / 2; see `fixtures.py`.
 fn check_cyclic(name: &str, array: &Array) {
     let elements = array.data.chunks(array.dtype.size());
     let found: Vec<f64> = elements.map(|element| number(array.dtype, element)).collect();
@@ -90,8 +90,8 @@ fn files(dir: &Path) -> Vec<Path> {
 /// The newest checkpoint that is whole, and the newer ones that are damaged.
 type Newest = (Option<Box<dyn Stored>>, Vec<Skipped>);
 
-/// Looks for the newest checkpoint of which every byte is found as it was written, as a run that restores
-/// would.
+/// Finds the newest checkpoint whose bytes are all as written, in the same way as a restoring
+/// run.
 fn newest_whole(model_dir: &Path) -> Result<Newest, CheckpointError> {
     let mut skipped = Vec::new();
     let verify = |stored: Box<dyn Stored>| stored.verify().map(|()| stored);
@@ -99,7 +99,7 @@ fn newest_whole(model_dir: &Path) -> Result<Newest, CheckpointError> {
     Ok((newest, skipped))
 }
 
-/// A copy of a folder under its own name, which goes away with the first part.
+/// Copies a folder under its own name; the copy is removed when the first part is dropped.
 fn copied(original: &Path) -> (tempfile::TempDir, Path) {
     let (scratch, dir) = scratch();
     let dir = dir.join(original.file_name());
@@ -118,7 +118,7 @@ fn copy_files(from: &Path, to: &Path) {
 
 fn overwrite(file: &Path, bytes: &[u8]) {
     match file.local() {
-        // In place, as damage comes.
+        // In place, like real damage.
         Ok(local) => std::fs::write(local, bytes).unwrap(),
         Err(_) => file.write_atomic(bytes).unwrap(),
     }
@@ -133,7 +133,7 @@ fn copy(from: &dyn Stored, model_dir: &Path, target_dtype: Option<DType>) -> Box
     open(&writer.commit().unwrap()).unwrap()
 }
 
-/// Saves a small state whose values all are the step.
+/// Saves a small state whose values are all the step.
 fn save(model_dir: &Path, step: u64) -> Path {
     save_sized(model_dir, step, 64)
 }

@@ -1,4 +1,4 @@
-//! A T5 of any size comes back from every format as it was.
+//! A T5 of any size is the same after conversion to and from every format.
 
 use gimlet::checkpoint::{
     Array, DType, HuggingFaceOptions, NativeOptions, Stored, Weights, Writer, export_hugging_face,
@@ -88,7 +88,7 @@ impl Sizes {
         found.into_iter().map(named).collect()
     }
 
-    /// A checkpoint of it; every value is another.
+    /// Saves a checkpoint of the model, with distinct values.
     fn save(&self, model_dir: &Path, dtype: DType) -> Path {
         let writer = Writer::create(model_dir, 3, None).unwrap();
         let mut next = 0_u16;
@@ -108,7 +108,7 @@ impl Sizes {
     }
 }
 
-/// Writes the checkpoint in each format; yields what was written.
+/// Writes the checkpoint in each format; returns the paths.
 fn export_all(from: &dyn Stored, dir: &Path) -> Vec<Path> {
     let native = NativeOptions::default();
     let options = |weights| HuggingFaceOptions { weights, ..HuggingFaceOptions::default() };

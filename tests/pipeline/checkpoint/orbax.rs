@@ -1,4 +1,4 @@
-//! What Orbax and TensorStore wrote (`orbax/fixtures.py`) is read under T5X's names.
+//! Checkpoints of Orbax and TensorStore (`orbax/fixtures.py`) are read under T5X's names.
 
 use gimlet::checkpoint::{
     Array, DType, Format, NativeOptions, Writer, checkpoint_dir, export_t5x, latest, list_steps,
@@ -47,7 +47,7 @@ fn what_orbax_wrote_is_not_replaced() {
         let save = || Writer::create(model_dir, 3, None)?.commit();
         save().unwrap();
         check_tree(&to);
-        // Nor is a damaged one ours to remove.
+        // Gimlet does not remove a damaged one either.
         overwrite(&to.join("state/manifest.ocdbt"), b"x");
         assert!(save().unwrap_err().is_damage());
         assert_eq!(to.sizes().unwrap().len(), before.len());
@@ -213,7 +213,7 @@ fn what_is_missing_or_cut_is_noticed_and_named() {
         read_all().unwrap();
         for file in files(&dir) {
             let ignored = ["_sharding", "_CHECKPOINT_METADATA", "_strings.json", "process_0"];
-            // Once merged, trees of single processes are not read; their values are.
+            // After a merge, the trees of single processes are not read, but their values are.
             let is_merged = file.as_str().contains("ocdbt.process_0/manifest");
             if ignored.contains(&file.file_name()) || is_merged {
                 continue;
@@ -234,7 +234,7 @@ fn what_is_missing_or_cut_is_noticed_and_named() {
             }
             file.remove_file().unwrap();
             let is_missed = check("missing");
-            // Without the merged tree those of single processes are read.
+            // Without the merged tree, those of single processes are read.
             assert!(is_missed || is_data(&file) || file.file_name() == "manifest.ocdbt", "{file}");
             overwrite(&file, &bytes);
             let is_used = !is_data(&file) || noticed.contains(&true);
@@ -243,7 +243,7 @@ fn what_is_missing_or_cut_is_noticed_and_named() {
     }
 }
 
-/// Data files may hold what nothing refers to any more.
+/// Whether the file is a data file, which may contain unreferenced bytes.
 fn is_data(file: &Path) -> bool {
     file.as_str().contains("/d/")
 }

@@ -1,4 +1,4 @@
-//! What is written for Orbax: it holds what was there, and looks as what Orbax writes itself.
+//! Checkpoints written for Orbax contain the same as the original, and look like Orbax's own.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::storage::buckets::{google_account, google_server};
 use crate::storage::environment;
 use crate::storage::faulty::{Bucket, Fault};
 
-/// Every array, and what else a T5X checkpoint keeps.
+/// Returns every array, and the other contents of a T5X checkpoint.
 fn contents(stored: &dyn Stored) -> (BTreeMap<String, Array>, Vec<String>, Vec<String>) {
     let read = |name: &str| (name.to_string(), stored.read(name).unwrap());
     let arrays = stored.leaves().iter().map(|leaf| read(leaf.name)).collect();
@@ -81,7 +81,8 @@ fn a_number_is_an_array_and_what_has_no_place_is_refused() {
     assert!(list_steps(&dir.join("no")).unwrap().is_empty());
 }
 
-/// The kinds of arrays that need no device to be restored are told; everything else is Orbax's own.
+/// The kinds of arrays that are written can be restored without devices; everything else is Orbax's
+/// own.
 #[test]
 fn its_tree_is_the_one_that_orbax_writes() {
     let own = fixture("orbax/files/checkpoint_3");
@@ -126,7 +127,7 @@ fn any_changed_cut_or_missing_file_of_it_is_noticed_and_named() {
             };
             let name = file.relative_to(&to);
             let name = name.strip_prefix("state/").unwrap_or(name);
-            // A list that is wrong may well be told by what it lists.
+            // The error for a damaged list may name the files in it.
             let is_named = told.contains(name) || name.ends_with("checksums.json");
             assert!(is_named && told.contains(to.as_str()), "{damage}: `{told}` for {name}");
         };
@@ -163,7 +164,7 @@ fn on_googles_store_its_last_file_says_that_it_is_whole() {
     assert!(!is_unfinished(&to).unwrap());
     let end = to.join("commit_success.txt");
     assert!(end.read_to_string().unwrap().contains(to.as_str()));
-    // As of a conversion that was killed before it.
+    // Like the result of a conversion that was killed before it.
     end.remove_file().unwrap();
     to.join("gimlet/unfinished.json").write_atomic(b"{}").unwrap();
     assert!(is_unfinished(&to).unwrap() && list_steps(&model_dir).unwrap().is_empty());
@@ -199,7 +200,7 @@ fn whichever_of_the_last_requests_fails_the_next_conversion_ends_it() {
             num_failed += usize::from(failed);
             orphan(&run);
             if failed {
-                // Where only the lease cannot be looked at any more, it is there, and whole.
+                // If only the lease cannot be checked any more, the checkpoint exists and is whole.
                 for step in list_steps(&run).unwrap() {
                     open(&checkpoint_dir(&run, step)).unwrap().verify().unwrap();
                 }

@@ -1,4 +1,4 @@
-//! Any tree that is written is read again, whole and in parts.
+//! Any written tree is read again, whole and in parts.
 
 use gimlet::checkpoint::{Array, Compression, DType, Writer, open};
 use proptest::collection::{btree_map, vec};
@@ -33,7 +33,7 @@ fn arrays() -> impl Strategy<Value = Array> {
     )
 }
 
-/// Names that are no beginnings of one another.
+/// Generates names that are no prefixes of one another.
 fn trees() -> impl Strategy<Value = Vec<(String, Array)>> {
     let name = "(target|state/param_states)/[a-z]{1,3}(/[a-z_0-9]{1,8}){0,2}/(kernel|v|v_row)";
     btree_map(name, arrays(), 1..6).prop_map(|tree| tree.into_iter().collect())

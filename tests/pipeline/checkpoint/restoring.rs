@@ -1,4 +1,4 @@
-//! Which arrays a run takes from a checkpoint, and what it says of another model's.
+//! The arrays that a run restores from a checkpoint, and its errors for another model's.
 
 use gimlet::checkpoint::{
     Plan, RestoreCheckpointConfig, RestoreMode, Rule, Shapes, open, plan_resume,

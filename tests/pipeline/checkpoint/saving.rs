@@ -1,4 +1,4 @@
-//! Saving beside work that goes on, on several threads.
+//! Saving in parallel with other work, on several threads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ fn saver(model_dir: &Path, keep: Option<usize>) -> Saver {
     })
 }
 
-/// A state whose values all are the step.
+/// Returns a state whose values are all the step.
 fn copy(step: u64) -> impl FnOnce(&mut Snapshot) {
     move |snapshot| {
         for (name, array) in arrays() {
@@ -94,7 +94,7 @@ fn a_run_changes_its_state_while_the_copy_is_written() {
     let (_dir, model_dir) = scratch();
     let mut saver = saver(&model_dir, None);
     for step in 1..=4 {
-        // Each overwrites the memory of the save before, which must be over by then.
+        // Each save overwrites the memory of the previous one, which must be over by then.
         saver.save(step, None, copy(step)).unwrap();
         saver.check().unwrap();
     }
@@ -132,7 +132,7 @@ fn a_snapshot_of_other_arrays_holds_nothing_of_the_one_before() {
 #[test]
 fn what_goes_wrong_is_told_once_and_leaves_nothing() {
     let (_dir, model_dir) = scratch();
-    // A file stands where the folder of checkpoints should be.
+    // A file is in the place of the folder of checkpoints.
     let blocked = model_dir.join("blocked");
     blocked.write_atomic(b"").unwrap();
     let mut saver = saver(&blocked, None);
@@ -140,7 +140,7 @@ fn what_goes_wrong_is_told_once_and_leaves_nothing() {
     let message = saver.wait().unwrap_err().to_string();
     assert!(message.contains("blocked"), "{message}");
     saver.wait().unwrap();
-    // The next save tells of the one before it.
+    // The next save reports the previous one.
     saver.save(2, None, copy(2)).unwrap();
     saver.save(3, None, copy(3)).unwrap_err();
     saver.wait().unwrap();
@@ -157,7 +157,7 @@ fn a_saver_that_goes_out_of_use_finishes_its_work() {
     assert_eq!(names(&model_dir), ["checkpoint_2"]);
 }
 
-/// Prunes the checkpoints of `steps`; yields those that stay. Expectations follow T5X's
+/// Prunes the checkpoints of `steps`; returns those that stay. Expectations follow T5X's
 /// `SaveBestCheckpointer._remove_old_checkpoints`.
 fn prune(steps: &[u64], keep: usize, rule: KeepBest, metrics: &[(u64, f64)]) -> Vec<u64> {
     let (_dir, model_dir) = scratch();
@@ -180,7 +180,7 @@ fn the_best_stay_beside_the_newest() {
     assert_eq!(prune(&steps, 2, rule(MetricMode::Max), &metrics), [1, 4, 5]);
     assert_eq!(prune(&steps, 2, rule(MetricMode::Min), &metrics), [2, 3, 5]);
     assert_eq!(prune(&steps, 4, rule(MetricMode::Max), &metrics), steps);
-    // Of equals the newer stays.
+    // Of equal ones the newer stays.
     let equal = metrics.map(|(step, _)| (step, 1.0));
     assert_eq!(prune(&steps, 1, rule(MetricMode::Max), &equal), [4, 5]);
     assert_eq!(prune(&steps, 1, rule(MetricMode::Min), &equal), [4, 5]);
@@ -218,7 +218,7 @@ fn a_changed_byte_is_noticed_by_whoever_reads_the_array() {
         let mut bytes = whole.clone();
         match expected {
             "truncated" => bytes.truncate(whole.len() - 1),
-            // Not compressed: nothing but our checksums tells. In the text, a blank.
+            // Not compressed: only Gimlet's checksums show it. In the text, a blank.
             _ => *bytes.last_mut().unwrap() ^= 0x2a,
         }
         std::fs::write(path.local().unwrap(), bytes).unwrap();

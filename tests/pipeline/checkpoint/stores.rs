@@ -1,4 +1,4 @@
-//! Checkpoints in a bucket, where nothing is renamed and everything may fail.
+//! Checkpoints in a bucket, in which nothing is renamed and any request may fail.
 
 use gimlet::checkpoint::{
     CheckpointError, Commit, Compression, NativeOptions, Procedure, Retention, Saver, Saving,
@@ -14,7 +14,7 @@ use crate::storage::environment;
 use crate::storage::faulty::{Bucket, Fault};
 use crate::storage::leases::write_foreign;
 
-/// Saves as [`save`] does, where that may fail.
+/// Saves like [`save`], but returns errors.
 fn try_save(model_dir: &Path, step: u64) -> Result<Path, CheckpointError> {
     try_save_by(Commit::LastFile, model_dir, step)
 }
@@ -28,7 +28,7 @@ fn try_save_by(commit: Commit, model_dir: &Path, step: u64) -> Result<Path, Chec
     writer.commit()
 }
 
-/// Lets what is unfinished seem to be the work of a process that is dead.
+/// Makes unfinished work look like that of a dead process.
 pub(super) fn orphan(model_dir: &Path) {
     let dirs = if model_dir.exists().unwrap() { model_dir.list().unwrap() } else { Vec::new() };
     for dir in dirs {
@@ -42,14 +42,14 @@ pub(super) fn orphan(model_dir: &Path) {
     }
 }
 
-/// The newest checkpoint, which is whole, and nothing newer is taken for damaged.
+/// Returns the newest checkpoint, which must be whole, without a newer damaged one.
 fn newest(model_dir: &Path) -> Box<dyn Stored> {
     let (newest, skipped) = newest_whole(model_dir).unwrap();
     assert!(skipped.is_empty(), "{skipped:?}");
     newest.unwrap()
 }
 
-/// Requests that `work` makes.
+/// Returns the number of requests of `work`.
 fn requests(bucket: &Bucket, work: impl FnOnce()) -> usize {
     bucket.set(Fault::None);
     work();
@@ -101,7 +101,7 @@ fn what_is_renamed_in_a_store_is_seen_under_its_name_when_it_is_whole() {
     let [name] = &names(&model_dir)[..] else { panic!("{:?}", names(&model_dir)) };
     assert!(name.starts_with("checkpoint_2.tmp-") && name.ends_with(".gimlet"), "{name}");
     assert!(remove_stale(&model_dir).unwrap().is_empty(), "its writer lives");
-    // A damaged one of this step makes room.
+    // A damaged checkpoint of this step is replaced.
     let damaged = checkpoint_dir(&model_dir, 2);
     save(&model_dir, 2);
     damaged.join("target.b/0.0").remove_file().unwrap();
@@ -118,7 +118,7 @@ fn a_step_that_was_left_half_written_is_written_anew() {
     let bucket = Bucket::new();
     let model_dir = bucket.path("run");
     let count = requests(&bucket, || drop(try_save(&bucket.path("measured"), 2).unwrap()));
-    // The last two come behind its last file: they look at the lease and remove the mark.
+    // The last two come after its last file: they check the lease and remove the mark.
     for number in 2..count - 1 {
         bucket.set(Fault::From(number));
         let _ = try_save(&model_dir, 2);
@@ -145,7 +145,7 @@ fn a_request_that_is_served_without_an_answer_is_made_again() {
     }
 }
 
-/// Whichever request of saving and removing a checkpoint fails once, it is as if none had.
+/// If any single request of saving and removing a checkpoint fails once, the result is the same.
 fn check_each_request(commit: Commit, fault: fn(usize) -> Fault) {
     let bucket = Bucket::new();
     let model_dir = bucket.path("run");
@@ -182,7 +182,7 @@ fn a_store_that_fails_is_never_taken_for_a_damaged_checkpoint() {
         bucket.set(Fault::Stall(number));
         assert_eq!(newest(&model_dir).step().unwrap(), 2, "request {number}");
     }
-    // Arrays are read after all is found whole.
+    // Arrays are read after everything is found whole.
     bucket.set(Fault::None);
     let stored = newest(&model_dir);
     bucket.set(Fault::From(1));
@@ -253,7 +253,7 @@ fn who_lost_the_lease_writes_no_further_file() {
     let array = gimlet::checkpoint::Array::from_f32(&[2, 3], &[2.0; 6]);
     writer.array("target/a", array.view()).unwrap();
     write_foreign(&model_dir, 0.0);
-    // As the other run does that has taken over.
+    // As by the other run, which has taken over.
     checkpoint_dir(&model_dir, 2).remove_dir_all().unwrap();
     let message = writer.array("target/b", array.view()).unwrap_err().to_string();
     assert!(message.contains("on host elsewhere"), "{message}");
@@ -318,7 +318,7 @@ fn an_old_checkpoint_that_cannot_be_removed_ends_no_run() {
     bucket.set(Fault::None);
     save(3);
     assert_eq!(list_steps(&model_dir).unwrap(), [3]);
-    // The next run takes up what this one began to remove.
+    // The next run completes the removal that this one began.
     orphan(&model_dir);
     assert_eq!(remove_stale(&model_dir).unwrap(), [checkpoint_dir(&model_dir, 9)]);
 }
@@ -341,7 +341,7 @@ fn metrics_are_in_the_bucket_before_the_checkpoint_of_their_step_is_seen() {
         };
         saver.save(step as u64, None, copy).unwrap();
         saver.wait().unwrap();
-        // What a process that is killed now leaves behind.
+        // A process that is killed now leaves this state.
         let sent = model_dir.join("train/metrics.jsonl").read_to_string().unwrap();
         assert_eq!(sent.lines().count(), step as usize);
     }
@@ -406,7 +406,7 @@ fn a_checkpoint_that_orbax_has_not_finished_is_passed_over() {
     assert_eq!(list_steps(&model_dir).unwrap(), [1, 2]);
 }
 
-/// Marks a checkpoint as the work of a process of another machine.
+/// Marks a checkpoint as the work of a process on another machine.
 fn mark_elsewhere(checkpoint: &Path) {
     let mut elsewhere = serde_json::to_value(gimlet::storage::Process::this()).unwrap();
     elsewhere["host"] = json!("elsewhere");
@@ -444,6 +444,6 @@ fn the_holder_of_the_lease_removes_what_others_left() {
     assert_eq!(remove_stale(&model_dir).unwrap(), [checkpoint_dir(&model_dir, 2)]);
     drop(living);
     drop(held);
-    // One that was begun before the lease is another's work by now.
+    // A checkpoint that was begun before the lease now belongs to another run.
     assert_eq!(newest(&model_dir).step().unwrap(), 1);
 }

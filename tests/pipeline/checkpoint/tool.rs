@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{copy, fixture, names, save, scratch};
 
-/// Status, standard output and standard error, with the folder's name taken out.
+/// Returns status, standard output and standard error, without the folder's name.
 pub(super) fn gimlet(folder: &Path, words: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));
     let output = command.arg("checkpoint").args(words).output().unwrap();
@@ -332,10 +332,10 @@ fn a_checkpoint_that_cannot_be_read_does_not_hide_the_others() {
 fn what_a_run_beside_is_at_work_on_is_left_out() {
     let (_dir, dir) = scratch();
     save(&dir, 1);
-    // As in a bucket: the folder has its name, and a mark until it is whole.
+    // As in a bucket: the folder has its final name, and a mark until it is whole.
     checkpoint_dir(&dir, 2).join("gimlet").create_dir_all().unwrap();
     checkpoint_dir(&dir, 2).join("gimlet/unfinished.json").write_atomic(b"{}").unwrap();
-    // As if it were deleted between two looks.
+    // As if it were deleted between two accesses.
     std::os::unix::fs::symlink("gone", checkpoint_dir(&dir, 3).local().unwrap()).unwrap();
     let (status, out, error) = gimlet(&dir, &["verify", dir.as_str()]);
     assert_eq!((status, &error[..]), (0, "checkpoint_2: left out, it is half-written\n"), "{out}");

@@ -1,4 +1,4 @@
-//! What users get to read when their data or their configuration is wrong.
+//! Error messages for wrong data and configurations.
 
 use gimlet::data::{
     CacheDatasetPlaceholder, DatasetOptions, Glue, Rekey, Tokenize, TokenizeAndAppendEos,
@@ -33,7 +33,7 @@ fn folder_with(name: &str, bytes: &[u8]) -> tempfile::TempDir {
     folder
 }
 
-/// The first error, wherever it comes.
+/// Returns the first error, at any place.
 fn error(task: Task, config: &DatasetConfig, num_shards: usize) -> String {
     let options = DatasetOptions { num_shards, ..DatasetOptions::default() };
     match get_dataset(config, &tasks([task]), options) {
@@ -130,7 +130,7 @@ fn sequences_longer_than_their_length() {
     assert!(message.contains(expected), "{message}");
 }
 
-/// The first error of a run whose model knows nine ids.
+/// Returns the first error of a run whose model has nine ids.
 fn error_of_nine_ids(task: Task) -> String {
     let options = DatasetOptions { num_ids: Some(9), ..DatasetOptions::default() };
     let batches = get_dataset(&config("ids", (8, 8)), &tasks([task]), options);
@@ -150,7 +150,7 @@ fn token_ids_that_the_model_lacks() {
     ] {
         assert!(message.contains(part), "{message}");
     }
-    // What was joined of several lines is told by its number.
+    // An example that was joined from several lines is named by its number.
     let mut joined = task_of_ids(&folder);
     joined.preprocessors = vec![Preprocessor::FullLm(gimlet::data::FullLm::default())];
     let message = error_of_nine_ids(joined);
@@ -181,7 +181,7 @@ fn caches_that_are_missing() {
         text_task(&folder, vec![both(), tokenize(), cache(true)]),
         &["task `text` requires caching"],
     );
-    // Without a cache step SeqIO goes on, and so does this.
+    // Without a cache step SeqIO continues, and so does Gimlet.
     let tasks = tasks([text_task(&folder, vec![both(), tokenize()])]);
     let mut batches = get_dataset(&cached, &tasks, DatasetOptions::default()).unwrap();
     assert_eq!(batches.notices().len(), 1);

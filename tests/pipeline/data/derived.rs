@@ -1,4 +1,5 @@
-//! Tasks and mixtures made of others, against SeqIO's helpers (`reference/derived_reference.py`).
+//! Tasks and mixtures derived from others, compared with SeqIO's helpers
+//! (`reference/derived_reference.py`).
 
 use gimlet::data::{DatasetOptions, Task};
 use gimlet::data::{
@@ -57,7 +58,7 @@ devs/seqio.helpers.mixture_with_missing_task_splits_removed:
   split = "dev"
 "#;
 
-/// The files of the script.
+/// Creates the files of the script.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, count) in [("a-0", 7), ("a-1", 20), ("b-0", 5), ("dev-0", 3)] {
@@ -67,7 +68,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// The tasks of both texts, with what a run and a task file add.
+/// Returns the tasks of both texts, with additions to the run and the task file.
 fn load(folder: &tempfile::TempDir, run: &str, more: &str) -> GinTasks {
     let text = format!("{TASKS}{more}").replace("DIR", folder.path().to_str().unwrap());
     let loaded = load_texts(run, &text).map_err(|error| error.render(false)).unwrap();
@@ -198,7 +199,7 @@ fn a_run_can_derive_the_task_that_it_trains_on() {
     let mut counts = [0; 2];
     for batch in take(&mut batches, 20) {
         for row in batch.rows_of("decoder_target_tokens") {
-            // The byte behind "a-0 ".
+            // The byte after "a-0 ".
             counts[(row[4] - 3 - i32::from(b'0')) as usize] += 1;
         }
     }

@@ -1,4 +1,4 @@
-//! The task library: what it declares loads, and is what the t5 library registers
+//! The task library: its tasks load, and equal those that the t5 library registers
 //! (`reference/t5_tasks.py`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::reference_json;
 
-/// What a module of the task library declares, with a run's own bindings.
+/// Returns the tasks of a module of the task library, with a run's own bindings.
 fn library(module: &str, bindings: &[&str]) -> GinTasks {
     let import = format!("import {module}");
     let lines = [&import[..]].into_iter().chain(bindings.iter().copied());
@@ -44,7 +44,7 @@ fn keys(object: &Value) -> Vec<String> {
     object.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// A feature as the script writes it.
+/// Describes a feature in the format of the script.
 fn described(feature: &Feature) -> Value {
     let VocabularySpec::SentencePiece(vocabulary) = &feature.vocabulary else {
         panic!("t5's vocabularies are SentencePiece models")
@@ -53,7 +53,7 @@ fn described(feature: &Feature) -> Value {
     json!([feature.add_eos, feature.required, file, vocabulary.extra_ids])
 }
 
-/// The name and arguments of a preprocessor as the script writes them.
+/// Returns the name and arguments of a preprocessor in the format of the script.
 fn step(preprocessor: &Preprocessor) -> Value {
     let arguments = match preprocessor {
         Preprocessor::Glue(spec) => json!({
@@ -130,7 +130,7 @@ fn t5s_mixtures_are_those_of_the_t5_library() {
     }
 }
 
-/// A preprocessor as `reference/multilingual_tasks.py` writes it.
+/// Describes a preprocessor in the format of `reference/multilingual_tasks.py`.
 fn multilingual_step(preprocessor: &Preprocessor) -> Value {
     let arguments = match preprocessor {
         Preprocessor::ProcessXnli(spec) => json!({"target_languages": spec.target_languages}),
@@ -144,7 +144,7 @@ fn multilingual_step(preprocessor: &Preprocessor) -> Value {
     json!([preprocessor.schema_of().short_name(), arguments])
 }
 
-/// The TFDS name and splits of a task, or those of the sources that it concatenates.
+/// Returns the TFDS name and splits of a task, or those of the sources that it concatenates.
 fn data_of(source: &DataSource) -> Value {
     match source {
         DataSource::TfdsDataSource(source) => {
@@ -206,7 +206,7 @@ fn mt5s_and_byt5s_tasks_are_those_of_their_libraries() {
     let reference = reference_json("multilingual_tasks.json");
     let tasks = library("byt5.tasks", &[]);
     let of_t5 = library("t5.data.mixtures", &[]).task_names();
-    // `wiki.*` is what mT5's library called Wikipedia before.
+    // `wiki.*` is the old name of Wikipedia in mT5's library.
     let is_other = |name: &String| !of_t5.contains(name) && !name.starts_with("wiki.");
     let names: Vec<String> = tasks.task_names().into_iter().filter(is_other).collect();
     assert_eq!(names, keys(&reference["tasks"]));
@@ -244,7 +244,7 @@ fn mt5s_and_byt5s_mixtures_are_those_of_their_libraries() {
     assert_eq!(names, keys(&reference["mixtures"]));
 }
 
-/// Evaluates everything that a module declares.
+/// Evaluates all tasks and mixtures of a module.
 fn check_loads(module: &str, bindings: &[&str]) -> GinTasks {
     let tasks = library(module, bindings);
     for name in tasks.task_names() {
@@ -274,7 +274,7 @@ fn the_whole_library_loads() {
     }
 }
 
-/// Where a run says that templates are: made-up ones, laid out as promptsource does.
+/// Returns the binding of a run's folder of templates: made-up ones, in promptsource's layout.
 fn promptsource() -> String {
     format!("t0.PromptSource.dir = '{}'", super::reference("promptsource").display())
 }

@@ -1,4 +1,4 @@
-//! Metrics and postprocessors against those of the t5 library (`reference/t5_metrics.py`).
+//! Metrics and postprocessors compared with those of the t5 library (`reference/t5_metrics.py`).
 
 use gimlet::data::{ExampleFeatures, Postprocessor};
 use gimlet::gin::{Configurable, Evaluator, FromGin, Ref, Registry, Request, load};
@@ -22,7 +22,7 @@ struct Postprocess {
     postprocess_fn: Postprocessor,
 }
 
-/// What gin makes of a case: its own bindings, and one that says what is tested.
+/// Evaluates a case in gin: its own bindings, and one that names the tested configurable.
 fn configured<T: Configurable + FromGin>(case: &Value, binding: String) -> T {
     let lines =
         case["gin"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_string());

@@ -1,4 +1,4 @@
-//! Mixtures: rates and what their tasks must share.
+//! Mixtures: rates, and the properties that their tasks must share.
 
 use gimlet::data::{
     DataError, DatasetOptions, Mixture, MixtureEntries, MixtureEntry, Rate, SampleFromDatasets,
@@ -151,7 +151,7 @@ fn json_lines(task: &mut Task) -> &mut JsonLinesDataSource {
     source
 }
 
-/// A task that says how many examples it has.
+/// Returns a task with a declared number of examples.
 fn counted(name: &str, folder: &tempfile::TempDir, count: u64) -> Task {
     let mut task = named(name, folder);
     json_lines(&mut task).num_input_examples = Some(BTreeMap::from([("train".to_string(), count)]));

@@ -1,4 +1,4 @@
-//! Tasks over files: what they yield, in which order, and from where they resume.
+//! Tasks over files: their examples, the order, and resuming.
 
 mod bad_input;
 mod cache;
@@ -140,7 +140,7 @@ fn take(batches: &mut BatchIterator, count: usize) -> Vec<Batch> {
     (0..count).map_while(next).collect()
 }
 
-/// A folder with JSON-lines files of examples whose tokens tell file and line.
+/// Creates a folder with JSON-lines files of examples whose tokens identify file and line.
 fn folder_of_ids(lines_per_file: &[usize]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (file, &lines) in lines_per_file.iter().enumerate() {

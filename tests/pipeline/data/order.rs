@@ -1,4 +1,4 @@
-//! The order of examples, and how shards share them.
+//! The order of examples, and their distribution over shards.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Rows as SeqIO makes them; the reference was made with `reference/seqio_reference.py`.
+//! Rows in the form of SeqIO's; the reference was made with `reference/seqio_reference.py`.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 use super::*;
 
-/// All rows of the examples, as one batch.
+/// Returns all rows of the examples, as one batch.
 fn rows_by(class: ConverterClass, examples: &[Json], lengths: &Json, pack: bool) -> Batch {
     let folder = tempfile::tempdir().unwrap();
     let mut file = std::fs::File::create(folder.path().join("a.jsonl")).unwrap();
@@ -20,7 +20,7 @@ fn rows_by(class: ConverterClass, examples: &[Json], lengths: &Json, pack: bool)
         writeln!(file, "{example}").unwrap();
     }
     let lengths: BTreeMap<String, usize> = serde_json::from_value(lengths.clone()).unwrap();
-    // Packed rows have other features than those that lengths are given for.
+    // Packed rows have other features than those with given lengths.
     let names: Vec<&str> = examples[0].as_object().unwrap().keys().map(String::as_str).collect();
     let output_features = features(&ids_vocabulary(), &names);
     let tasks = tasks([Task { output_features, ..task_of_ids(&folder) }]);
@@ -220,7 +220,7 @@ fn a_converter_can_be_a_step_of_a_task() {
         let task = task("rows", source, vec![step.into()], BTreeMap::new());
         let mut lengths: BTreeMap<String, usize> =
             serde_json::from_value(case["lengths"].clone()).unwrap();
-        // As the converter that passes the rows on would need it.
+        // As needed by the converter that passes the rows on.
         lengths.insert("decoder_target_tokens".to_string(), 11);
         let options = ExampleOptions {
             split: "train".to_string(),

@@ -1,4 +1,4 @@
-//! Functions of the user's Python within tasks, with plain python3, and tasks that are imported from it.
+//! Functions of the user's Python within tasks, with plain python3, and tasks imported from it.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ fn folder_of(name: &str) -> String {
     here.join(name).display().to_string()
 }
 
-/// Workers that find the test's modules, and its stand-ins for SeqIO and TensorFlow.
+/// Returns workers that find the test's modules, and its replacements for SeqIO and TensorFlow.
 fn workers() -> PythonWorkers {
     PythonWorkers {
         python: None,
@@ -50,7 +50,7 @@ fn step(function: &str) -> PythonPreprocessor {
     }
 }
 
-/// Texts of JSON lines, the steps, and no ids: features are not looked at.
+/// Returns a task of texts of JSON lines with these steps, and without ids: features are not read.
 fn texts(folder: &tempfile::TempDir, targets: &[&str], steps: Vec<PythonPreprocessor>) -> Task {
     let lines: String = targets
         .iter()
@@ -165,7 +165,7 @@ fn a_killed_worker_is_started_again_once() {
     );
 }
 
-/// Bytes of JSON lines through Python, and through another step behind.
+/// Returns a task of bytes of JSON lines through Python, and through another step after it.
 fn byte_task(folder: &tempfile::TempDir) -> Task {
     let targets: Vec<String> = (0..70).map(|i| "x".repeat(i % 9)).collect();
     let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
@@ -254,7 +254,7 @@ fn metrics_and_postprocessors_run_in_python() {
     assert!(error.contains("KeyError: 'answers'"), "{error}");
 }
 
-/// `gimlet` beside the stand-ins; status, standard output and standard error.
+/// Runs `gimlet` with the replacements; returns status, standard output and standard error.
 fn gimlet(folder: &Path, words: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));
     let path = std::env::join_paths([folder_of("modules"), folder_of("fakes")]).unwrap();
@@ -284,7 +284,8 @@ fn registered_tasks_become_a_task_file_that_checks() {
     assert!(status == 2 && error.contains("`lab/tasks.gin` exists already"), "{error}");
 }
 
-/// The task `lab_made` of `lab/tasks.py`, whose source and first step run in Python by its name.
+/// Returns the task `lab_made` of `lab/tasks.py`, whose source and first step run in Python by its
+/// name.
 fn lab_made() -> Task {
     let source = FunctionDataSource {
         module: Some("lab.tasks".to_string()),
@@ -344,7 +345,7 @@ fn what_python_made_is_cached() {
         cache: Some(caches),
         ..ExampleOptions::default()
     };
-    // Its Python is not asked for any more.
+    // Its Python is no longer called.
     let Preprocessor::PythonPreprocessor(step) = &mut task.preprocessors[0] else { unreachable!() };
     step.module = "gone".to_string();
     assert_eq!(task_examples(&task, &options).unwrap().map(Result::unwrap).count(), 6);

@@ -49,7 +49,7 @@ fn every_feature_is_tokenized_trimmed_and_kept_as_its_rank_asks() {
         [(None, 3, &[123, 124, 125, 1][..], 3, 4), (Some(&lengths[..]), 2, &[123, 124, 1], 2, 3)]
     {
         let [example] = &examples(RECORD, lengths).unwrap()[..] else { panic!("one example") };
-        // Rows are trimmed to leave room for EOS; of the rows as many are kept.
+        // Rows are trimmed to leave room for EOS; the number of rows is limited in the same way.
         let all = match lengths {
             None => vec![vec![100, 101, 102, 1], vec![1], vec![103, 1]],
             Some(_) => vec![vec![100, 1], vec![1], vec![103, 1]],

@@ -1,4 +1,4 @@
-//! A resumed data set goes on with the batches that would have come.
+//! A resumed data set continues with the same batches as an uninterrupted one.
 
 use gimlet::data::{
     AppendEos, BatchIterator, DatasetOptions, DatasetState, Mixture, MixtureEntries, MixtureEntry,
@@ -10,7 +10,7 @@ use super::*;
 
 const BATCHES: usize = 45;
 
-/// Starts at a state that went through JSON, as it does in a checkpoint.
+/// Starts at a state that was converted to JSON and back, as in a checkpoint.
 fn start(
     config: &DatasetConfig,
     tasks: &dyn TaskProvider,
@@ -23,7 +23,7 @@ fn start(
     get_dataset(config, tasks, options).unwrap()
 }
 
-/// Resumes after every batch and compares what comes next; every third time on other threads.
+/// Resumes after every batch and compares the next batches; every third time on other threads.
 pub fn check(config: &DatasetConfig, tasks: &dyn TaskProvider) {
     let mut whole = start(config, tasks, None);
     let mut states = vec![whole.state()];
@@ -39,7 +39,7 @@ pub fn check(config: &DatasetConfig, tasks: &dyn TaskProvider) {
         assert_eq!(resumed.state(), *state, "nothing is handed out yet");
         assert_eq!(take(&mut resumed, 3), batches[done..done + 3], "after {done} batches");
     }
-    // A run that was resumed can be resumed.
+    // A resumed run can be resumed again.
     let mut second = start(config, tasks, Some(&states[5]));
     take(&mut second, 6);
     let mut third = start(config, tasks, Some(&second.state()));
@@ -87,7 +87,8 @@ fn text_task(folder: &tempfile::TempDir) -> Task {
     task("lines", source, preprocessors, features(&vocabulary, &["inputs", "targets"]))
 }
 
-/// Questions with no, one or several examples each, which are made before the texts become bytes.
+/// Returns questions with no, one or several examples each, which are made before the texts become
+/// bytes.
 fn questions_task(folder: &tempfile::TempDir) -> Task {
     for file in 0..2 {
         let line = |i: usize| {
@@ -116,7 +117,7 @@ fn maps_behind_one_that_makes_several_examples() {
     let config = config("questions", (64, 8));
     check(&config, &tasks);
     check(&DatasetConfig { shuffle: true, pack: true, ..config.clone() }, &tasks);
-    // Both the records' maps and those behind run on threads.
+    // Both the records' maps and those after them run on threads.
     let mut batches = start(&config, &tasks, None);
     take(&mut batches, 1);
     let state = serde_json::to_string(&batches.state()).unwrap();
@@ -192,7 +193,7 @@ fn a_position_inside_a_gzip_file_needs_nothing_before_it() {
     let state = whole.state();
     let expected = take(&mut whole, 3);
     let mut bytes = std::fs::read(&path).unwrap();
-    // All but the first bytes, which tell how it is compressed.
+    // All except the first bytes, which identify the compression.
     let quarter = bytes.len() / 4;
     bytes[12..quarter].fill(0xff);
     std::fs::write(&path, bytes).unwrap();

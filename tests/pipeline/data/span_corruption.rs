@@ -32,7 +32,7 @@ fn folder_of_documents(documents: &[&str]) -> tempfile::TempDir {
     folder
 }
 
-/// Puts each span of the targets where its sentinel stands in the inputs; both end in EOS.
+/// Inserts each span of the targets at its sentinel in the inputs; both end in EOS.
 fn reassemble(inputs: &[i32], targets: &[i32]) -> String {
     let (Some((1, inputs)), Some((1, targets))) = (inputs.split_last(), targets.split_last())
     else {
@@ -94,7 +94,8 @@ fn inputs_and_targets_restore_the_text_of_all_documents() {
         }
         assert_eq!(text, documents.concat());
         if merge {
-            // Only the last piece of each 128 documents is short: nothing is wasted on padding.
+            // Only the last piece of each 128 documents is short, so that there is hardly any
+            // padding.
             assert!(full >= count - 3, "{full} of {count} fill their lengths");
         }
     }

@@ -12,7 +12,7 @@ use crate::storage::{environment, limits};
 
 const STEPS: usize = 6;
 
-/// Files of 320 KiB, enough for a stream each.
+/// Creates files of 320 KiB, enough for a stream each.
 fn folder_of_text(num_files: usize) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for file in 0..num_files {
@@ -115,8 +115,8 @@ fn another_number_of_hosts_goes_on_where_the_others_were() {
     }
 }
 
-/// A mixture of a task that has a part for each stream, of one of three lines, and of one whose filter leaves a
-/// single line of its files. The folders are the three tasks'.
+/// Returns a mixture of a task that has a part for each stream, of one of three lines, and of one
+/// whose filter keeps a single line of its files. The folders are the three tasks'.
 fn mixture_of_uneven_tasks() -> ([tempfile::TempDir; 3], Tasks) {
     let folders = [folder_of_text(5), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     std::fs::write(folders[1].path().join("0.txt"), "few one\nfew two\nfew three\n").unwrap();
@@ -180,7 +180,7 @@ fn every_stream_draws_from_every_task() {
         // A third of 300 each: five standard deviations are 41.
         assert!((60..140).contains(&counts["few"]), "host {host}: {counts:?}");
         assert!((60..140).contains(&counts["the"]), "host {host}: {counts:?}");
-        // A host's own files, and no other's, in the first epoch.
+        // Only the host's own files in the first epoch.
         let files = counts.keys().filter(|first| first.parse::<u8>().is_ok()).count();
         assert_eq!(files, if host == 0 { 2 } else { 1 }, "host {host}: {counts:?}");
     }
@@ -211,7 +211,7 @@ fn a_host_opens_its_own_files_only() {
 #[test]
 fn hosts_share_unshuffled_files_and_open_no_others() {
     let folder = folder_of_text(4);
-    // Each line once: a quarter of a batch is a host's, and its file has 6400 lines.
+    // Each line once: a quarter of a batch belongs to a host, and its file has 6400 lines.
     let (config, batches) = (in_order(256, 0), 6400 / 64);
     for host in 0..4 {
         let mine = tempfile::tempdir().unwrap();
@@ -219,7 +219,7 @@ fn hosts_share_unshuffled_files_and_open_no_others() {
             let name = format!("{file}.txt");
             let mut bytes = std::fs::read(folder.path().join(&name)).unwrap();
             if file != host {
-                // Begins as gzip does, so that opening it is an error.
+                // The beginning of gzip, so that opening the file is an error.
                 bytes[..4].copy_from_slice(&[0x1f, 0x8b, 0xff, 0xff]);
             }
             std::fs::write(mine.path().join(name), bytes).unwrap();
@@ -242,7 +242,7 @@ fn hosts_share_unshuffled_files_and_open_no_others() {
 fn an_unshuffled_batch_of_one_file_holds_its_next_records() {
     let folder = folder_of_text(3);
     for file in [1, 2] {
-        // Of a size that is worth two streams.
+        // Of a size that suffices for two streams.
         let more = std::fs::read(folder.path().join(format!("{file}.txt"))).unwrap();
         let mut whole = std::fs::OpenOptions::new();
         let mut whole = whole.append(true).open(folder.path().join("0.txt")).unwrap();
@@ -263,14 +263,14 @@ fn an_unshuffled_batch_of_one_file_holds_its_next_records() {
     }
 }
 
-/// Lines that compress to their half, of very different lengths: 190 bytes on average.
+/// Returns lines that compress to half their size, of very different lengths: 190 bytes on average.
 fn noise(num_lines: u64) -> String {
     let word = |i: u64| format!("{:x} ", i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let line = |i: u64| (0..i * i % 23).map(|j| word(i * 23 + j)).collect::<String>() + "|\n";
     (0..num_lines).map(line).collect()
 }
 
-/// One file of noise, in which 4 streams begin, and which they share.
+/// Creates one file of noise, in which 4 streams begin, and which they share.
 fn one_file(name: &str, compress: impl Fn(&[u8]) -> Vec<u8>) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(name), compress(noise(16_000).as_bytes())).unwrap();
@@ -299,7 +299,7 @@ fn streams_that_share_a_file_make_the_same_batches_as_those_that_read_alone() {
             for (num_hosts, threads) in [(1, 0), (1, 2), (1, 4), (2, 2)] {
                 let (found, state) = global(&config(4, threads), &tasks, num_hosts, None);
                 assert_eq!((&found, &state), (&expected, &half_way), "{num_hosts} {threads}");
-                // The streams have come to different records.
+                // The streams have reached different records.
                 let (found, state) = global(&config(4, threads), &tasks, num_hosts, Some(&state));
                 assert_eq!((&found, &state), (&then, &end), "{num_hosts} {threads}, resumed");
             }
@@ -327,7 +327,7 @@ fn a_host_reads_each_byte_of_a_shared_file_once_an_epoch() {
         let requests = server.requests().split_off(before);
         let gets = requests.iter().filter(|request| request.method == "GET");
         let bytes: usize = gets.filter_map(|request| request.range()).map(length).sum();
-        // A few more to see what the file is, and some of those that come next.
+        // Some more to detect the file's format, and some of the following ones.
         let epochs = bytes as f64 / text.len() as f64;
         assert!((2.0..2.7).contains(&epochs), "{threads} threads read the file {epochs} times");
     }
@@ -390,7 +390,7 @@ fn positions_that_do_not_belong_together_are_refused() {
     assert!(error.contains("stream 2 is not in it"), "{error}");
 }
 
-/// The first rows of each stream, of whole batches that four streams make.
+/// Returns the first rows of each stream, from whole batches of four streams.
 fn of_streams(batches: &[Vec<Vec<i32>>], rows_per_stream: usize) -> Vec<Vec<i32>> {
     let of_stream = |stream: usize| {
         let share = move |batch: &Vec<Vec<i32>>| {
@@ -436,7 +436,7 @@ fn a_batch_size_that_streams_do_not_divide_can_be_left_again() {
     let (expected, _) = global(&shuffled(12, 0), &tasks, 1, Some(&half_way));
     let mut odd = start(&shuffled(6, 0), &tasks, (0, 1), Some(half_way));
     let mut found = rows(&odd.next_batch().unwrap().unwrap());
-    // Saved in the middle of a round: two streams have given one row more than the others.
+    // Saved in the middle of a round: two streams have returned one row more than the others.
     let saved = serde_json::to_string(&odd.state()).unwrap();
     let saved: DatasetState = serde_json::from_str(&saved).unwrap();
     assert_eq!(saved.next_stream, 2);

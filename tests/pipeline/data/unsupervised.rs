@@ -1,12 +1,12 @@
-//! t5's `unsupervised` tasks, whose objective a run puts together in gin: the bindings of the
-//! published operative configurations, of which all are read.
+//! t5's `unsupervised` tasks, whose objective a run defines in gin: the bindings of the
+//! published operative configurations, all of which are read.
 
 use gimlet::data::{Example, ExampleOptions, TaskProvider, task_examples};
 use gimlet::run::{GinTasks, Library, registry};
 
 use super::*;
 
-/// What t5's tasks declare; what the run binds reaches into it.
+/// The declarations of t5's tasks, to which the run's bindings apply too.
 const TASKS: &str = "
 byte/seqio.ByteVocabulary.extra_ids = 100
 byte/seqio.Feature.vocabulary = @byte/seqio.ByteVocabulary()
@@ -85,12 +85,12 @@ preprocessors.denoise.targets_fn = @preprocessors.drop_noise_tokens
 /// Ids of inputs and targets.
 type Pair = (Vec<i32>, Vec<i32>);
 
-/// `(inputs, targets)` of the task under a run's bindings, and what is warned of.
+/// Returns `(inputs, targets)` of the task under a run's bindings, and the warnings.
 fn examples(run: &str, pattern: &str) -> (Vec<Pair>, Vec<String>) {
     examples_of(run, &TASKS.replace("PATTERN", pattern))
 }
 
-/// The same for another task file.
+/// Does the same for another task file.
 fn examples_of(run: &str, tasks: &str) -> (Vec<Pair>, Vec<String>) {
     let registry = registry();
     let mut loaded =
@@ -228,7 +228,7 @@ fn every_objective_of_the_library_is_what_its_name_says() {
     }
 }
 
-/// In gin a function that another one calls runs in the scope of that call.
+/// In gin a function called by another one runs in the scope of that call.
 #[test]
 fn functions_run_in_the_scope_of_the_task_that_calls_them() {
     let (_folder, pattern, book) = book();

@@ -1,4 +1,4 @@
-//! SentencePiece as SeqIO uses it; the reference was made with
+//! SentencePiece in the way that SeqIO uses it; the reference was made with
 //! `reference/sentencepiece_reference.py`.
 
 use gimlet::vocab::{

@@ -15,8 +15,8 @@ fn s3_server(bucket: &str, keys: Option<(&str, &str)>) -> Server {
     Server::start(move |request| s3.answer(request))
 }
 
-/// Google's XML API is Amazon's with other names of headers; tokens replace signatures, and writes go by
-/// the number of an object's state.
+/// Google's XML API is Amazon's with other names of headers; tokens replace signatures, and
+/// conditions of writes use the number of an object's generation.
 pub(crate) fn google_server(bucket: &str) -> Server {
     let s3 = Arc::new(S3::new(bucket, None));
     let generations = Mutex::new(BTreeMap::<String, u64>::new());
@@ -57,7 +57,7 @@ pub(crate) fn google_account(server: &Server) -> String {
     account.to_string()
 }
 
-/// The keys that [`S3`] is given, in the environment.
+/// Sets the keys of [`S3`] in the environment.
 fn keys(server: &Server) -> std::sync::MutexGuard<'static, ()> {
     environment(&[
         ("AWS_ENDPOINT_URL", &server.url("")),
@@ -111,7 +111,7 @@ fn a_file_without_the_profile_in_use_holds_no_credentials() {
     let variables =
         [("AWS_ENDPOINT_URL", &server.url("")[..]), ("AWS_SHARED_CREDENTIALS_FILE", name)];
     let held = environment(&variables);
-    // Else a metadata server would be asked.
+    // Otherwise a metadata server would be asked.
     assert_eq!(Path::glob("s3://unprofiled/*.txt").unwrap(), [path("s3://unprofiled/public.txt")]);
     drop(held);
     let _held = environment(&[variables[0], variables[1], ("AWS_PROFILE", "play")]);
@@ -184,12 +184,12 @@ fn a_whole_file_is_compared_with_the_sum_that_google_keeps() {
         let message = damaged.read().unwrap_err().to_string();
         let expected = format!("and the store says {:08x}", crc32c::crc32c(&bytes));
         assert!(message.contains(&expected) && message.contains(damaged.as_str()), "{message}");
-        // A part says nothing about the sum of the whole.
+        // A part has no information about the checksum of the whole.
         assert!(damaged.read_range(0..9).unwrap() == bytes[..9]);
         let mut rest = Vec::new();
         damaged.open_at(PART as u64 + 1).unwrap().read_to_end(&mut rest).unwrap();
         assert!(rest == bytes[PART + 1..]);
-        // The sum is that of what lies there, which the store decompresses.
+        // The checksum is that of the stored bytes, which the store decompresses.
         assert_eq!(folder.join("damaged/expanded").read().unwrap().len(), bytes.len());
     }
 }
@@ -312,7 +312,7 @@ fn an_azure_container_needs_its_account() {
     assert!(message.contains("set $AZURE_STORAGE_ACCOUNT_NAME"), "{message}");
 }
 
-/// In a process of its own: the variable would keep other tests from their servers.
+/// Runs in a separate process: the variable would disconnect other tests from their servers.
 #[test]
 fn no_network_is_touched_where_the_user_says_so() {
     let server = s3_server("offline", None);

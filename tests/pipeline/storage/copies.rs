@@ -1,5 +1,5 @@
-//! Copies of remote files in `GIMLET_CACHE_DIR`. Each check is a process of its own, since the variable
-//! holds for all of a process: a child runs one test of this binary again.
+//! Copies of remote files in `GIMLET_CACHE_DIR`. Each check is a separate process, since the
+//! variable applies to the whole process: a child runs one test of this binary again.
 
 use std::fs;
 use std::io::Read;
@@ -14,7 +14,7 @@ use super::faulty::{Bucket, Fault};
 use super::server::{Reply, Server};
 use super::{goog_hash, noise};
 
-/// What a child reads.
+/// The paths that a child reads.
 const CHILD: &str = "GIMLET_TEST_COPIED";
 
 #[test]
@@ -44,7 +44,7 @@ fn child(paths: &[&Path], copies: &LocalPath, gigabytes: &str) -> Output {
         .unwrap()
 }
 
-/// What a child with a folder of copies says that it read.
+/// Returns the output of a child with a folder of copies about its reading.
 fn read(paths: &[&Path], copies: &LocalPath, gigabytes: &str) -> Vec<String> {
     let output = child(paths, copies, gigabytes);
     assert!(output.status.success(), "{output:?}");
@@ -56,7 +56,7 @@ fn line(bytes: &[u8]) -> String {
     format!("read {} {:08x}", bytes.len(), crc32c::crc32c(bytes))
 }
 
-/// Bytes that the bucket was asked for since the fault was set.
+/// Returns the number of requests for bytes since the fault was set.
 fn fetches(bucket: &Bucket, before: usize) -> usize {
     bucket.requests()[before..].iter().filter(|request| request.header("range").is_some()).count()
 }
@@ -92,7 +92,7 @@ fn what_was_used_longest_ago_makes_room() {
     let before = bucket.requests().len();
     read(&[&files[0], &files[2]], copies.path(), "0.0001");
     assert_eq!(fetches(&bucket, before), 0);
-    // One that would take most of the room is read without.
+    // A file that would take most of the room is read without a copy.
     let large = bucket.path("large");
     large.write_atomic(&noise(60_000)).unwrap();
     assert_eq!(read(&[&large], copies.path(), "0.0001"), [line(&noise(60_000))]);
@@ -122,14 +122,14 @@ fn room_is_made_before_a_fetch() {
     read(&[&files[0], &files[1]], copies.path(), "0.0001");
     let entries = fs::read_dir(copies.path()).unwrap();
     let before: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-    // A fetch that fails shows what the folder held meanwhile.
+    // A failed fetch shows the content of the folder in the meantime.
     bucket.set(Fault::From(2));
     assert!(!child(&[&files[2]], copies.path(), "0.0001").status.success());
     bucket.set(Fault::None);
     assert_eq!(before.iter().filter(|copy| copy.exists()).count(), 1);
 }
 
-/// No user may make a folder there, and who may do all learns that it is only read.
+/// No user may make a folder there, and root gets an error that the file system is read-only.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_folder_that_cannot_be_written_is_gone_without() {
@@ -145,7 +145,7 @@ fn a_download_that_was_cut_goes_on_where_it_was() {
     let (file, bytes) = (bucket.path("data"), noise(300_000));
     file.write_atomic(&bytes).unwrap();
     read(&[&file], copies.path(), "1");
-    // As a killed process leaves it.
+    // Like the file of a killed process.
     let whole = fs::read_dir(copies.path()).unwrap().next().unwrap().unwrap().path();
     fs::write(whole.with_extension("part"), &bytes[..200_000]).unwrap();
     fs::remove_file(&whole).unwrap();
@@ -173,7 +173,7 @@ fn a_download_that_goes_on_is_compared_as_a_whole() {
     let output = child(&[&file], copies.path(), "1");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("and the store says"), "{said}");
-    // What was damaged is gone, so that the next try fetches all.
+    // The damaged copy is removed, so that the next try fetches everything.
     assert_eq!(sizes(copies.path()), [0]);
     assert_eq!(read(&[&file], copies.path(), "1"), [line(&bytes)]);
 }

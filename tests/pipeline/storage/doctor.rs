@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::faulty::{Bucket, Fault};
 
-/// What the program says of a bucket with a fault, and its exit status.
+/// Returns the program's report on a bucket with a fault, and its exit status.
 fn examined(fault: Fault) -> (String, Option<i32>) {
     let bucket = Bucket::new();
     bucket.set(fault);

@@ -1,4 +1,4 @@
-//! A bucket that has bad days on demand: requests that fail from the n-th on, or the n-th alone, that
+//! A bucket with faults on demand: requests that fail from the n-th on, or the n-th alone, that
 //! stall, or that may only read.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,11 +11,11 @@ use super::s3::S3;
 use super::server::{Ending, Reply, Request, Server};
 use super::{environment, path};
 
-/// What goes wrong, counted from when it is set.
+/// The fault, with requests counted from when it is set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     None,
-    /// From this request on, connections break: as if the process, or its link, had died then.
+    /// From this request on, connections break, as if the process, or its link, had died then.
     From(usize),
     /// Only this request is answered by 503.
     Only(usize),
@@ -23,7 +23,7 @@ pub enum Fault {
     LostAnswer(usize),
     /// The answer to this request begins and never ends.
     Stall(usize),
-    /// Whatever writes is forbidden.
+    /// Writing requests are forbidden.
     ReadOnly,
     /// Reading files is forbidden, for copies as well.
     NoRead,
@@ -37,16 +37,16 @@ pub enum Fault {
     NoDelete,
     /// Conditions of writes are not known: 501.
     NoConditions,
-    /// What is to be replaced only where it has not changed is said to be replaced in any case.
+    /// Does not know conditions of replacing an unchanged object, and replaces it in any case.
     IgnoresChanges,
 }
 
-/// A bucket of its own, in the environment while it lives.
+/// A bucket with its settings in the environment while it lives.
 pub struct Bucket {
     name: String,
     fault: Arc<Mutex<Fault>>,
     count: Arc<AtomicUsize>,
-    /// Where the server keeps the files.
+    /// The folder in which the server keeps the files.
     pub root: std::path::PathBuf,
     server: Server,
     _environment: MutexGuard<'static, ()>,
@@ -63,7 +63,7 @@ impl Bucket {
         let writing = Mutex::new(());
         let (set, counted) = (fault.clone(), count.clone());
         let server = Server::start(move |request| {
-            // Between its look at a condition and its write this server may serve another.
+            // Between its check of a condition and its write this server may serve another request.
             let _one = (request.method == "PUT").then(|| writing.lock().unwrap());
             let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
             let fault = *set.lock().unwrap();
@@ -71,7 +71,7 @@ impl Bucket {
             match fault {
                 Fault::Stall(stalled) if number == stalled => reply.ending(Ending::StallAfter(0)),
                 Fault::LostAnswer(lost) if number == lost => reply.ending(Ending::Silence),
-                // This server takes parts that are put together already for another's.
+                // This server mistakes parts that are joined already for another user's.
                 _ if joins_parts(request) && reply.status == 403 => no_such_upload(),
                 _ => reply,
             }
@@ -94,35 +94,35 @@ impl Bucket {
         self.server.requests()
     }
 
-    /// Counts requests anew, of which some fail.
+    /// Restarts the count of requests, some of which fail.
     pub fn set(&self, fault: Fault) {
         self.count.store(0, Ordering::SeqCst);
         *self.fault.lock().unwrap() = fault;
     }
 
-    /// Requests since that.
+    /// Returns the number of requests since then.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Lets an object seem to be written long ago.
+    /// Makes an object look as if it was written long ago.
     pub fn age(&self, key: &str) {
         self.set_written(key, SystemTime::UNIX_EPOCH);
     }
 
-    /// Lets an object seem to be written then.
+    /// Makes an object look as if it was written at that time.
     pub fn set_written(&self, key: &str, time: SystemTime) {
         let file = std::fs::File::options().write(true).open(self.root.join(key)).unwrap();
         file.set_modified(time).unwrap();
     }
 }
 
-/// Whether the request puts the parts of a file together.
+/// Whether the request joins the parts of a file.
 pub fn joins_parts(request: &Request) -> bool {
     request.method == "POST" && request.target.contains("uploadId=")
 }
 
-/// As Amazon's store answers of parts that are not there, or no more.
+/// Returns Amazon's answer for parts that do not exist, or no longer.
 pub fn no_such_upload() -> Reply {
     let said = "<Error><Code>NoSuchUpload</Code><Message>no such upload</Message></Error>";
     Reply { body: said.into(), ..Reply::status(404) }

@@ -1,4 +1,4 @@
-//! Gin files, what they include, and task files, read from a bucket by the program itself.
+//! Gin files, their includes, and task files, read from a bucket by the program itself.
 
 use std::process::{Command, Output};
 

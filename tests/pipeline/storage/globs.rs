@@ -1,4 +1,4 @@
-//! Patterns, held to Python's `glob` over trees of odd names.
+//! Patterns, compared with Python's `glob` over trees of odd names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::path;
 
-/// A tree, and what Python finds in it.
+/// A tree, and the names that Python finds in it.
 #[derive(serde::Deserialize)]
 struct Tree {
     names: Vec<String>,
@@ -46,15 +46,15 @@ fn sorted(mut paths: Vec<Path>) -> Vec<Path> {
     paths
 }
 
-/// What Python finds for the pattern below a folder, of which the table has the names that it finds within: these lack
-/// the folder itself.
+/// Returns the paths that Python finds for the pattern below a folder. The names in the table are
+/// those within the folder, without the folder itself.
 fn expected(folder: &Path, pattern: &str, names: &[String]) -> Vec<Path> {
     let itself = pattern.split('/').all(|part| matches!(part, "" | "." | "**"));
     let names = names.iter().map(|name| folder.join(name));
     sorted(names.chain(itself.then(|| folder.clone())).collect())
 }
 
-/// Holds every pattern below an empty folder of any place to Python's names.
+/// Compares every pattern below an empty folder of any place with Python's names.
 pub fn check(folder: &Path) {
     let tree = tree("plain");
     for name in &tree.names {
@@ -135,7 +135,7 @@ fn all(folder: &LocalPath, base: &str, names: &mut Vec<(String, bool)>) {
     }
 }
 
-/// Python's `fnmatch` of one component, from its documentation.
+/// Implements Python's `fnmatch` of one component, from its documentation.
 fn fnmatch(pattern: &[char], name: &[char]) -> bool {
     let Some((first, rest)) = pattern.split_first() else { return name.is_empty() };
     let class = || {

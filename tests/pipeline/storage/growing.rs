@@ -1,4 +1,4 @@
-//! Files that grow in a store while others read them.
+//! Files that grow in a store while other processes read them.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! The hub's layout: listings in pages, data behind redirects, tokens that stay with the hub.
+//! The hub's layout: listings in pages, data behind redirects, tokens that are sent to the hub
+//! only.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -25,7 +26,7 @@ fn hub() -> Server {
     server
 }
 
-/// One that copies another's answers, with its links.
+/// Returns a hub that copies another's answers, with its links.
 fn mirror(original: &'static str) -> Server {
     Server::start(move |request| answer(request, original))
 }

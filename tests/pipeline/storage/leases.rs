@@ -1,4 +1,4 @@
-//! Leases on folders of stores: one holder at a time, whoever dies.
+//! Leases on folders of stores: one holder at a time, even after deaths.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::faulty::{Bucket, Fault};
 use super::{LEASE, STALL};
 
-/// By this a clock is ahead where what it tells must be new however long a test takes.
+/// The lead of a clock whose times must look new for the whole duration of a test.
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Writes a lease as a process of another machine would, heard of so many seconds ago.
+/// Writes a lease like a process of another machine, last renewed so many seconds ago.
 pub(crate) fn write_foreign(folder: &Path, silence: f64) {
     folder.join("gimlet.lease").write_atomic(&foreign(silence)).unwrap();
 }
@@ -27,7 +27,7 @@ fn foreign(silence: f64) -> Vec<u8> {
     lease.to_string().into_bytes()
 }
 
-/// The same in the folder where the server keeps it, written long ago by its clock.
+/// Does the same in the server's folder, written long ago by its clock.
 fn put_old(bucket: &Bucket, silence: f64) {
     let new = bucket.root.join("new");
     std::fs::write(&new, foreign(silence)).unwrap();
@@ -126,7 +126,7 @@ fn one_that_only_seems_old_is_left_to_its_holder() {
     let bucket = Bucket::new();
     let folder = bucket.path("run");
     write_foreign(&folder, 0.0);
-    // As a process with a fast clock sees it, whose holder renews it all the while.
+    // As a process with a fast clock sees it, while the holder keeps renewing it.
     put_old(&bucket, 3000.0);
     std::thread::scope(|scope| {
         let taker = scope.spawn(|| is_busy(&folder));

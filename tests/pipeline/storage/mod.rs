@@ -1,4 +1,4 @@
-//! Files behind paths: on disk, in buckets, on the hub and on the web, on good days and bad ones. All
+//! Files behind paths: on disk, in buckets, on the hub and on the web, with and without faults. All
 //! servers run inside the tests.
 
 pub(crate) mod buckets;
@@ -24,10 +24,10 @@ use gimlet::storage::{Limits, Path, set_limits};
 /// Bytes of one request in these tests.
 const PART: usize = 64 << 10;
 
-/// What these tests wait before a server counts as stalled.
+/// Time after which these tests consider a server stalled.
 const STALL: Duration = Duration::from_secs(2);
 
-/// What these tests wait before a silent holder of a lease counts as dead.
+/// Time after which these tests consider a silent holder of a lease dead.
 const LEASE: Duration = Duration::from_secs(1);
 
 /// Short waits and small parts, the same for all tests of the process.
@@ -53,7 +53,7 @@ fn path(text: &str) -> Path {
     Path::parse(text).unwrap()
 }
 
-/// The header by which Google's store tells the checksum of a file.
+/// Returns the header with which Google's store sends the checksum of a file.
 fn goog_hash(bytes: &[u8]) -> String {
     let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bits = u64::from(crc32c::crc32c(bytes)) << 4;
@@ -61,7 +61,7 @@ fn goog_hash(bytes: &[u8]) -> String {
     format!("crc32c={}==,md5=AAAA", (0..6).map(digit).collect::<String>())
 }
 
-/// Bytes of which any two stretches differ.
+/// Returns bytes of which any two stretches differ.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 1u32;
     let mut next = || {
@@ -71,7 +71,8 @@ fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// The environment of a test that looks for credentials: nothing of the developer's, and `variables`.
+/// Sets the environment of a test that looks for credentials: only `variables`, without the
+/// developer's own.
 /// Held while the test runs, so that no other test changes it.
 pub(crate) fn environment(variables: &[(&str, &str)]) -> MutexGuard<'static, ()> {
     static ENVIRONMENT: Mutex<()> = Mutex::new(());

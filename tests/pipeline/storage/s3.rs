@@ -34,7 +34,7 @@ impl S3 {
         let source = target.or(request.header("x-amz-copy-source")).unwrap_or("?");
         let key = percent_encoding::percent_decode_str(source).decode_utf8().unwrap();
         if self.root.path().join(key.trim_start_matches('/')).is_dir() {
-            // Real buckets have no folders; this one fails on its own.
+            // Real buckets have no folders; this server would fail on them.
             return Reply::status(404);
         }
         let mut asked = s3s::HttpRequest::<()>::builder()
@@ -48,7 +48,7 @@ impl S3 {
             let answer = self.service.call(asked).await.unwrap();
             let mut reply = Reply::status(answer.status().as_u16());
             for (name, value) in answer.headers() {
-                // The body is sent whole; HEAD tells the length of what is not sent.
+                // The body is sent whole; HEAD states the length of a body that is not sent.
                 let of_body = ["content-length", "transfer-encoding"].contains(&name.as_str());
                 if request.method == "HEAD" || !of_body {
                     reply = reply.with(name.as_str(), value.to_str().unwrap());

@@ -1,4 +1,4 @@
-//! A web server of the test's own: it answers as told, also with what real servers do on bad days.
+//! A web server of the test's own: it answers as instructed, also with the faults of real servers.
 //! One thread a connection, kept alive.
 
 use std::collections::BTreeMap;
@@ -25,14 +25,14 @@ impl Request {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// First and last byte asked for.
+    /// Returns the first and last requested byte.
     pub fn range(&self) -> Option<(usize, usize)> {
         let (first, last) = self.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
         Some((first.parse().ok()?, last.parse().ok()?))
     }
 }
 
-/// What to answer.
+/// An answer.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub status: u16,
@@ -41,7 +41,7 @@ pub struct Reply {
     pub ending: Ending,
 }
 
-/// How a transfer ends.
+/// The end of a transfer.
 #[derive(Clone, Debug)]
 pub enum Ending {
     /// With its last byte.
@@ -50,9 +50,9 @@ pub enum Ending {
     Silence,
     /// With a closed connection after so many bytes.
     CutAfter(usize),
-    /// Never: after its last byte spaces follow for as long as anyone reads.
+    /// Never: after its last byte spaces follow until the client stops reading.
     Endless,
-    /// Never: after so many bytes nothing comes any more.
+    /// Never: after so many bytes no more come.
     StallAfter(usize),
     /// With its last byte, at the pace of a link.
     #[allow(dead_code, reason = "only the benchmark has a slow link")]
@@ -68,7 +68,7 @@ impl Reply {
         Self { body: body.into(), ..Self::status(200) }
     }
 
-    /// A file, or the part of it that the request asks for.
+    /// Answers with a file, or the requested part of it.
     pub fn file(request: &Request, bytes: &[u8]) -> Self {
         let Some((first, last)) = request.range() else { return Self::ok(bytes) };
         let size = bytes.len();
@@ -119,11 +119,11 @@ impl Link {
 
 type Handler = dyn Fn(&Request) -> Reply + Send + Sync;
 
-/// A server on a port of its own, until the process ends.
+/// A server on its own port, until the process ends.
 pub struct Server {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
-    /// A client would take a handler that panics for a link that breaks.
+    /// Whether a handler panicked, which a client would see as a broken link.
     has_panicked: Arc<AtomicBool>,
 }
 
@@ -146,7 +146,7 @@ impl Server {
             for stream in listener.incoming() {
                 let (handler, seen, panicked) = (handler.clone(), seen.clone(), panicked.clone());
                 std::thread::spawn(move || {
-                    // A client that goes away in the middle is part of the tests.
+                    // A client that disconnects in the middle is part of the tests.
                     let serve = || drop(serve(stream.unwrap(), &*handler, &seen));
                     if catch_unwind(AssertUnwindSafe(serve)).is_err() {
                         panicked.store(true, Ordering::SeqCst);
@@ -202,7 +202,7 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<Req
     Ok(Some(request))
 }
 
-/// Whether the connection goes on.
+/// Writes the reply; returns whether the connection continues.
 fn write_reply(mut stream: &TcpStream, request: &Request, reply: Reply) -> std::io::Result<bool> {
     let mut head = format!("HTTP/1.1 {} X\r\n", reply.status);
     for (name, value) in &reply.headers {

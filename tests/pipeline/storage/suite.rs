@@ -1,4 +1,5 @@
-//! What every place does alike: one set of checks for disk and buckets, and its reading part for the web.
+//! The common behaviour of all places: one set of checks for disk and buckets, and its reading part
+//! for the web.
 
 use std::io::{Read, Write};
 use std::ops::Range;
@@ -20,8 +21,8 @@ pub fn check(root: &str) {
     large(&root.join("large"));
 }
 
-/// The part of the checks that only reads, for places that cannot be written. The root holds what
-/// [`READ_ONLY`] names, and `large` bytes under that name.
+/// Runs the part of the checks that only reads, for places that cannot be written. The root
+/// contains the files of [`READ_ONLY`], and `large` bytes under that name.
 pub fn check_reading(root: &str, large: &[u8]) {
     let root = path(root);
     let [(second, _), (nothing, _)] = READ_ONLY;
@@ -32,7 +33,7 @@ pub fn check_reading(root: &str, large: &[u8]) {
     ranges(&root.join("large"), large, &[0..9, end / 2 - PART..end / 2 + PART, end - 9..end]);
 }
 
-/// The small files of a place that is only read.
+/// The small files of a read-only place.
 pub const READ_ONLY: [(&str, &[u8]); 2] = [("second.txt", b"second"), ("empty", b"")];
 
 fn absent(file: &Path) {
@@ -44,7 +45,7 @@ fn absent(file: &Path) {
     assert!(file.open().map(drop).unwrap_err().is_not_found());
 }
 
-/// A file that holds "second".
+/// Checks a file that contains "second".
 fn small(file: &Path) {
     assert_eq!(file.read_to_string().unwrap(), "second");
     assert_eq!((file.size().unwrap(), file.exists().unwrap()), (6, true));
@@ -146,7 +147,7 @@ fn large(folder: &Path) {
         writer.write_all(chunk).unwrap();
     }
     writer.finish().unwrap();
-    // Where the parts of the upload meet, and the end.
+    // The boundaries between the parts of the upload, and the end.
     ranges(&file, &bytes, &[(16 << 20) - 9..(16 << 20) + 9, (32 << 20) - 9..bytes.len()]);
     let mut abandoned = folder.join("abandoned").create().unwrap();
     abandoned.write_all(b"x").unwrap();

@@ -1,4 +1,4 @@
-//! Files that are sent to buckets: how often, how patiently, and what they never replace.
+//! Uploads to buckets: their retries, their patience, and files that they must never replace.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -14,7 +14,8 @@ use super::s3::S3;
 use super::server::{Reply, Request, Server};
 use super::{STALL, environment, path};
 
-/// A bucket of this name, of which `fault` may answer a request in its place, by the number of its like.
+/// Starts a bucket of this name. `fault` may answer a request in its place, by the number of
+/// requests of its kind.
 fn server(
     name: &'static str,
     fault: impl Fn(usize, &Request) -> Option<Reply> + Send + Sync + 'static,
@@ -52,7 +53,7 @@ fn what_another_wrote_is_not_replaced_by_who_lost_its_place() {
     file.write_atomic(b"theirs").unwrap();
     assert!(out.finish_while(&refused).is_err());
     assert_eq!(file.read().unwrap(), b"theirs");
-    // Also where the place is lost after it was last asked for.
+    // Also if the place is lost after the last check.
     let times = AtomicUsize::new(0);
     let lost = write(&file).finish_while(&|| match times.fetch_add(1, Ordering::SeqCst) {
         0 => Ok(()),
@@ -81,7 +82,7 @@ fn who_loses_its_place_while_the_store_is_busy_makes_no_file() {
         bucket.set(Fault::None);
         (requests, file.exists().unwrap())
     };
-    // It is asked before the first try and before the second, and when all is done.
+    // It is checked before the first try and before the second, and at the end.
     assert_eq!(attempt(Fault::None, 0), (0, false));
     assert_eq!(attempt(Fault::Only(1), 1), (1, false));
     assert_eq!(attempt(Fault::None, 1), (1, true));
@@ -100,7 +101,7 @@ fn a_busy_server_is_asked_as_often_as_is_said() {
         &|| folder.join("a").remove_file(),
         &|| {
             folder.join("a").append().and_then(|mut out| {
-                // A large one, which begins with a request for its parts.
+                // A large upload, which begins with a request for its parts.
                 let sent = out.write_all(&vec![0; 17 << 20]);
                 sent.map_err(|error| StorageError::new("write", &folder, error))
             })
@@ -117,7 +118,7 @@ fn a_busy_server_is_asked_as_often_as_is_said() {
     }
 }
 
-/// Bytes that go in parts; those of each number differ.
+/// Returns bytes that are uploaded in parts; those of each number differ.
 fn large(number: usize) -> Vec<u8> {
     let mut bytes = vec![7; (16 << 20) + 1];
     bytes[0] = number as u8;
@@ -158,7 +159,7 @@ fn parts_that_are_put_together_without_an_answer_are_a_file() {
     });
 }
 
-/// Does something over and over, and each of its requests is once served without an answer.
+/// Repeats `work`, so that each of its requests is once served without an answer.
 fn losing_answers(bucket: &Bucket, work: impl Fn(usize)) {
     bucket.set(Fault::None);
     work(0);
@@ -175,7 +176,7 @@ fn parts_that_the_store_has_lost_are_no_file() {
     let file = path("s3://forgetful/file");
     assert!(write_in_parts(&file, &large(1)).unwrap_err().is_not_found());
     assert!(!file.exists().unwrap());
-    // One of the same size that was there before is not taken for it.
+    // An earlier file of the same size is not mistaken for it.
     let mut out = file.create_sized(17 << 20).unwrap();
     out.write_all(&large(2)).unwrap();
     out.finish().unwrap();
@@ -190,7 +191,7 @@ fn a_server_that_goes_away_is_waited_for() {
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let _ = stream.read(&mut [0; 4096]).unwrap();
-        // Before the answer, so that nobody is there for the next request.
+        // Before the answer, so that the next request finds no server.
         drop(listener);
         write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx")
             .unwrap();

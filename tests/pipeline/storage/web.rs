@@ -1,4 +1,4 @@
-//! Reading over HTTP, where servers fail, stall, cut, change and forget.
+//! Reading over HTTP from servers that fail, stall, cut, change and forget.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ fn a_reader_that_stops_early_fetches_no_more() {
 #[test]
 fn servers_without_ranges_are_read_as_well() {
     let (server, bytes) = serving(3 * PART, |count, _, file| match count {
-        // Cut once: what was read is passed over the second time.
+        // Cut once: the second time, the bytes read before are skipped.
         0 => Reply::ok(file).ending(Ending::CutAfter(PART + 5)),
         _ => Reply::ok(file),
     });
@@ -256,7 +256,7 @@ fn ranges_are_fetched_alone_and_of_one_state() {
     for (range, read) in ranges.iter().zip(file.read_all(&ranges).unwrap()) {
         assert_eq!(read, bytes[range.start as usize..range.end as usize]);
     }
-    // One to look at it, two small ranges, two parts of the long one.
+    // One request for its size, two for small ranges, two for parts of the long one.
     assert_eq!(server.requests().len(), 5);
     assert!(matches!(file.read(0..4).unwrap_err(), StorageError::Changed { .. }));
     assert_eq!(url.read_range(3..6).unwrap(), bytes[3..6]);
@@ -337,7 +337,7 @@ fn what_the_web_cannot_do_is_said_with_what_to_do() {
     check(file.remove_file(), "it can only be read");
     check(file.list().map(drop), "name each file");
     check(Path::glob(&server.url("/*.txt")).map(drop), "name each file");
-    // The question mark of a URL is no wildcard.
+    // The question mark of a URL is not a wildcard.
     assert_eq!(Path::glob(&server.url("/f?a=b")).unwrap().len(), 1);
     assert_eq!(server.requests().last().unwrap().target, "/f?a=b");
 }

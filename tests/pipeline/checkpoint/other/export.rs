@@ -1,4 +1,4 @@
-//! What is read from a model and exported again is the model.
+//! A model that is read and exported again is the same model.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::checkpoint::{fixture, names, scratch};
 const FAMILIES: [&str; 7] = ["t5", "t5_1_1", "mt5", "umt5", "longt5", "longt5_local", "byt5"];
 
 fn exported(name: &str, to: &Path) -> Path {
-    // Through T5X's own format, as a run would have saved it.
+    // Through T5X's own format, as saved by a run.
     let model = opened(&format!("hugging_face/{name}"));
     let writer = Writer::create(&to.join(name), 0, None).unwrap();
     for leaf in model.leaves() {
@@ -23,7 +23,7 @@ fn exported(name: &str, to: &Path) -> Path {
     }
     let saved = open(&writer.commit().unwrap()).unwrap();
     let model_type = match name {
-        // Told from its embedding only at its full size.
+        // Recognized by its embedding, only at its full size.
         "mt5" => Some("mt5".to_string()),
         // Its arrays are those of a T5.
         "longt5_local" => Some("longt5".to_string()),
@@ -79,8 +79,8 @@ fn every_family_comes_back_as_it_was() {
     }
 }
 
-/// The same with all layers of a stack in one array, as `scanned` of `hugging_face.py` has them, from which
-/// transformers' converter made the fixture.
+/// Converts the model to one array for all layers of a stack, as `scanned` of `hugging_face.py`,
+/// from which transformers' converter made the fixture.
 fn stacked(model: &dyn Stored, model_dir: &Path, heads: usize) -> Box<dyn Stored> {
     let writer = Writer::create(model_dir, 0, None).unwrap();
     for leaf in model.leaves() {
@@ -140,7 +140,7 @@ fn the_configuration_is_that_of_transformers() {
     for name in FAMILIES {
         let ours = read(&exported(name, &dir).join("config.json"));
         let mut theirs = read(&fixture(&format!("other/hugging_face/{name}/config.json")));
-        // The older name, which every version reads; and what counts where nothing is said.
+        // The older name, which every version reads; and the default value.
         theirs.insert("torch_dtype".to_string(), theirs["dtype"].clone());
         theirs.entry("tie_word_embeddings".to_string()).or_insert(true.into());
         theirs.entry("decoder_start_token_id".to_string()).or_insert(0.into());
@@ -268,12 +268,12 @@ fn files_that_lie_beside_a_model_are_not_overwritten() {
     assert_eq!(dir.list().unwrap().len(), 1);
     dir.join("config.json").remove_file().unwrap();
     export().unwrap();
-    // The same files may be there, as after a conversion that was killed.
+    // The same files may exist, as after a conversion that was killed.
     dir.join("model.safetensors").remove_file().unwrap();
     export().unwrap();
 }
 
-/// What is left of a T5 without its decoder.
+/// Returns a T5 without its decoder.
 fn encoder_only() -> (tempfile::TempDir, Box<dyn Stored>) {
     let (dir, path) = scratch();
     let writer = Writer::create(&path, 0, None).unwrap();

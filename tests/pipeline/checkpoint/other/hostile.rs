@@ -1,4 +1,4 @@
-//! Files that claim what they do not hold.
+//! Files with wrong claims about their content.
 
 use std::io::Write;
 use std::slice::from_ref;
@@ -76,7 +76,7 @@ fn an_index_names_files_beside_it_only() {
     assert!(message.contains("it holds no tensors"), "{message}");
 }
 
-/// A zip archive of one entry; `claimed` is its length when unpacked.
+/// Makes a zip archive of one entry; `claimed` is its stated length after unpacking.
 fn zip(name: &str, method: u16, stored: &[u8], claimed: u32) -> Vec<u8> {
     let mut fields = Vec::new();
     fields.extend([20, 0, 0, 0]);
@@ -134,7 +134,7 @@ fn entry(elements: u64, offset: u64, size: u64) -> Vec<u8> {
     entry_of(&[elements], offset, size)
 }
 
-/// One of floats of any shape.
+/// Makes an entry of floats of any shape.
 fn entry_of(shape: &[u64], offset: u64, size: u64) -> Vec<u8> {
     let shape: Vec<u8> = shape.iter().flat_map(|size| field(2, &number(1, *size))).collect();
     let place = [number(4, offset), number(5, size)].concat();
@@ -146,7 +146,7 @@ fn table(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let block = |entries: &[(&str, Vec<u8>)]| {
         let mut block = Vec::new();
         for (key, value) in entries {
-            // One byte a character, since the keys of slices are no text.
+            // One byte a character, since the keys of slices are not text.
             let key: Vec<u8> = key.chars().map(|c| c as u8).collect();
             block.push(0);
             block.extend(varint(key.len() as u64));
@@ -193,7 +193,7 @@ fn a_checksum_covers_a_tensor_that_is_read_in_parts() {
     assert_eq!(done, size);
 }
 
-/// The entry of a variable of floats in slices: of each dimension where it begins, and its length.
+/// Makes the entry of a variable of floats in slices: for each dimension its start and its length.
 fn sliced(shape: &[u64], slices: &[&[(u8, u8)]]) -> Vec<u8> {
     let extent = |(start, length): &(u8, u8)| {
         field(1, &[number(1, (*start).into()), number(2, (*length).into())].concat())
@@ -210,7 +210,8 @@ fn key(slice: &[(u8, u8)]) -> String {
     code.iter().map(|byte| char::from(*byte)).collect()
 }
 
-/// A bundle with that table and 12 bytes of data is read where nothing is expected, else refused so.
+/// Checks that a bundle with that table and 12 bytes of data is read if no error is expected, else
+/// refused with it.
 fn check_bundle(entries: &[(&str, Vec<u8>)], expected: &str) {
     let table = table(entries);
     let files = [("m.index", &table[..]), ("m.data-00000-of-00001", &[0; 12][..])];

@@ -1,4 +1,4 @@
-//! Models that transformers saved are read under T5X's names, with T5X's shapes.
+//! Models saved by transformers are read under T5X's names, with T5X's shapes.
 
 use std::collections::BTreeSet;
 
@@ -67,7 +67,7 @@ fn one_file_is_read_with_the_configuration_beside_it() {
     let folder = copied("hugging_face/t5", &dir);
     let file = folder.join("model.safetensors");
     assert_eq!(check_params(open(&file).unwrap().as_ref(), DType::F32), 47);
-    // Without it, a model whose head is its embedding still has no other.
+    // Without it, a model whose head is its embedding still has no separate head.
     folder.join("config.json").remove_file().unwrap();
     assert_eq!(check_params(open(&file).unwrap().as_ref(), DType::F32), 47);
 }

@@ -1,4 +1,4 @@
-//! Checkpoints of Mesh TensorFlow are what T5X's importer makes of them.
+//! Checkpoints of Mesh TensorFlow are read with the same result as by T5X's importer.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{copied, opened, value};
 use crate::checkpoint::restoring::config;
 use crate::checkpoint::{fixture, scratch};
 
-/// Compares with what `mesh.py` wrote down of T5X's importer.
+/// Compares with the results of T5X's importer, written by `mesh.py`.
 fn check(prefix: &str, path: &str, step: u64, dtype: DType) {
     let stored = opened(path);
     assert_eq!((stored.format(), stored.step().unwrap()), (Format::MeshTensorFlow, step));
@@ -69,7 +69,7 @@ fn a_folder_stands_for_the_newest_that_its_file_names() {
     check("model.ckpt-700", "mesh/checkpoint", 700, DType::F32);
     let folder = fixture("other/mesh");
     assert_eq!(latest(&folder).unwrap(), Some(folder.clone()));
-    // One that was copied in part.
+    // A folder that was copied only in part.
     let (_dir, dir) = scratch();
     for step in [700, 70] {
         for ending in ["index", "data-00000-of-00002", "data-00001-of-00002"] {
@@ -82,8 +82,8 @@ fn a_folder_stands_for_the_newest_that_its_file_names() {
 
 #[test]
 fn a_bias_in_every_block_stays_with_its_layer() {
-    // T5X's importer adds `m` even without any slot; ours then leaves the whole state to its fresh
-    // values, which for `m` are the same zeros.
+    // T5X's importer adds `m` even without any slot; Gimlet's then gives the whole state its
+    // initial values, which for `m` are the same zeros.
     let stored = opened("mesh/own_bias.ckpt-8");
     let expected = fixture("other/mesh/own_bias.ckpt-8.json").read().unwrap();
     let expected: BTreeMap<String, (Vec<usize>, Option<String>)> =
@@ -186,10 +186,10 @@ fn arrays_that_the_model_lacks_are_refused_unless_that_is_said_to_be_meant() {
     }
     let lenient = RestoreCheckpointConfig { strict: false, ..config(None, false) };
     assert_eq!(plan(lenient).unwrap().unused.len(), 5);
-    // What a map sorts out is meant.
+    // Variables that an assignment map drops are dropped on purpose.
     let step = [("state/step", Some("state/step"))];
     assert_eq!(plan(config(Some(&step), false)).unwrap().unused.len(), 5);
-    // T5X asks it of TensorFlow's alone.
+    // T5X requires this only for TensorFlow's checkpoints.
     let model = opened("hugging_face/t5");
     let mut needs = model.shapes();
     needs.remove("target/encoder/encoder_norm/scale").unwrap();

@@ -1,4 +1,4 @@
-//! What is written as Mesh TensorFlow's T5 is read again as it was.
+//! Checkpoints written as Mesh TensorFlow's T5 are read again with the same values.
 
 use gimlet::checkpoint::{
     Array, CheckpointError, DType, Format, NativeOptions, Stored, Writer, bundle_prefix,
@@ -12,7 +12,7 @@ use crate::checkpoint::tool::gimlet;
 use crate::checkpoint::{everywhere, names, overwrite, scratch};
 use crate::storage::faulty::{Bucket, Fault};
 
-/// Writes a checkpoint and opens what was written.
+/// Writes a checkpoint and opens the result.
 fn exported(from: &dyn Stored, to: &Path) -> Box<dyn Stored> {
     let step = from.step().unwrap();
     let written = open(&export_mesh_tensorflow(from, (to.clone(), step), None).unwrap()).unwrap();
@@ -86,7 +86,7 @@ fn a_folder_names_its_newest_and_a_folder_stands_for_it() {
     assert_eq!(newest.step().unwrap(), 10);
     assert_eq!(newest.read(embedding.0).unwrap(), embedding.1.cast(DType::Bf16));
     assert_eq!(list(&to).unwrap().iter().filter_map(|one| one.step).collect::<Vec<_>>(), [2, 10]);
-    // As a conversion leaves it that is killed at its very end; and a damaged one.
+    // Like the result of a conversion that was killed at its very end; and a damaged one.
     state.remove_file().unwrap();
     let index = to.join("model.ckpt-2.index");
     overwrite(&index, b"x");

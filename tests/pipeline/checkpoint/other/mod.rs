@@ -1,5 +1,5 @@
-//! Checkpoints of other programs, made by those programs (`hugging_face.py`, `mesh.py`). `logits.py` shows by hand that
-//! transformers computes with what Gimlet writes as with its own.
+//! Checkpoints made by other programs (`hugging_face.py`, `mesh.py`). `logits.py`, which is run by
+//! hand, shows that transformers computes the same with Gimlet's files as with its own.
 
 mod export;
 mod hostile;
@@ -17,7 +17,7 @@ fn opened(name: &str) -> Box<dyn Stored> {
     open(&super::fixture(&format!("other/{name}"))).unwrap()
 }
 
-/// What the array that the scripts gave this name holds.
+/// Returns the content of the array to which the scripts gave this name.
 fn value(name: &str, shape: &[usize], dtype: DType) -> Array {
     let mut crc = flate2::Crc::new();
     crc.update(name.as_bytes());
@@ -27,7 +27,7 @@ fn value(name: &str, shape: &[usize], dtype: DType) -> Array {
     Array::from_f32(shape, &values).cast(dtype)
 }
 
-/// Checks every parameter of a checkpoint that was made from T5X's names, and yields their number.
+/// Checks every parameter of a checkpoint that was made from T5X's names, and returns their number.
 fn check_params(stored: &dyn Stored, dtype: DType) -> usize {
     let mut count = 0;
     for leaf in stored.leaves() {
@@ -40,7 +40,7 @@ fn check_params(stored: &dyn Stored, dtype: DType) -> usize {
     count
 }
 
-/// A copy of a fixture that may be damaged.
+/// Copies a fixture, so that it may be damaged.
 fn copied(name: &str, to: &Path) -> Path {
     let from = super::fixture(&format!("other/{name}"));
     let to = to.join(from.file_name());

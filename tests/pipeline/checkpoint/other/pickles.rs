@@ -1,4 +1,4 @@
-//! Pickles that want to run something, or to take all memory.
+//! Pickles that try to run code, or to use all memory.
 
 use gimlet::checkpoint::{CheckpointError, Stored, open};
 
@@ -35,7 +35,7 @@ fn opened(bytes: &[u8]) -> Result<Box<dyn Stored>, CheckpointError> {
     let (_dir, dir) = scratch();
     let path = dir.join("model.pth");
     path.write_atomic(bytes).unwrap();
-    // Read while the file is there.
+    // Read while the file exists.
     open(&path).inspect(|stored| stored.verify().unwrap())
 }
 
@@ -45,7 +45,7 @@ fn the_tensor_of_these_tests_is_read() {
     assert_eq!(stored.shapes()["target/a"], [2, 2]);
 }
 
-/// As `torch.save(t.expand(3, 2))` leaves it.
+/// The result of saving `t.expand(3, 2)` by `torch.save`.
 #[test]
 fn an_expanded_tensor_is_read() {
     let stored = opened(&file(&tensor(b"K\x03K\x02\x86", b"K\x00K\x01\x86"))).unwrap();
@@ -75,7 +75,7 @@ fn whatever_is_no_tensor_is_refused_by_name_and_never_run() {
 fn depth_and_sharing_cost_nothing() {
     let deep = [b"N", &[0x85; 1_000_000][..]].concat();
     check(&deep, "it holds a list, expected a dict of tensors");
-    // A hundred times a pair of what was before: 2^100 leaves to one who walks over them.
+    // A hundred times a pair of the previous value: a walk over it would visit 2^100 leaves.
     let wide = [b"N", &[b'2', 0x86].repeat(100)[..]].concat();
     check(&wide, "it holds a list, expected a dict of tensors");
 }
@@ -98,7 +98,7 @@ fn tensors_outside_of_their_storage_are_refused() {
     check(&tensor(large, b"K\x01\x85"), "does not fit its storage of 4 elements");
     check(&tensor(b"K\x05\x85", b"K\x01\x85"), "does not fit its storage of 4 elements");
     check(&tensor(b"K\x02\x85", b"K\x04\x85"), "does not fit its storage of 4 elements");
-    // Nothing to hold, and endless to count.
+    // An empty tensor with endless extents to count.
     let endless = [b"(K\x00", &large[..10], &large[..10], b"t"].concat();
     check(&tensor(&endless, b"(K\x00K\x00K\x00t"), "no machine holds float32 of shape");
     let below = b"J\xff\xff\xff\xff\x85";

@@ -1,4 +1,4 @@
-//! Files of `torch.save`: the zip archives of today and the older form.
+//! Files of `torch.save`: the current zip archives and the older form.
 
 use gimlet::checkpoint::{Array, DType, Format, open};
 
@@ -10,7 +10,7 @@ fn both_forms_hold_the_same_model() {
     for name in ["torch/zip.pth", "torch/legacy.pth"] {
         let stored = opened(name);
         assert_eq!(stored.format(), Format::Torch);
-        // A tied head shares its storage, and is no array of T5X.
+        // A tied head shares its storage, and is not an array of T5X.
         assert_eq!(check_params(stored.as_ref(), DType::F32), 8 + 13 + 5, "{name}");
     }
 }
@@ -27,7 +27,7 @@ fn the_model_is_found_beside_optimizer_and_counters() {
     }
 }
 
-/// 0, 1, 2, ... in the shape that `hugging_face.py` gave them.
+/// Returns 0, 1, 2, ... in the shape of `hugging_face.py`.
 fn whole() -> Array {
     Array::from_f32(&[3, 4, 5], &(0..60u8).map(f32::from).collect::<Vec<_>>())
 }
@@ -61,7 +61,7 @@ fn views_have_the_elements_that_torch_shows() {
     }
 }
 
-/// The first axis of one element dropped.
+/// Drops a first axis of one element.
 trait Reshaped {
     fn reshaped(self) -> Self;
 }

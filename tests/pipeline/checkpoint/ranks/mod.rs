@@ -1,4 +1,4 @@
-//! One checkpoint that several processes save, each its own parts.
+//! A checkpoint that several processes save together, each its own parts.
 
 mod sharing;
 
@@ -17,29 +17,30 @@ use serde_json::{Value, json};
 use super::stores::orphan;
 use super::{everywhere, names, newest_whole, scratch};
 
-/// The step that all save.
+/// The step that all processes save.
 const STEP: u64 = 7;
 
-/// What a child is told: where it works, which process of how many it is, and after how much it dies.
+/// The instructions for a child: its folder, its rank and the number of processes, and the moment
+/// of its death.
 const CHILD: &str = "GIMLET_TEST_SHARE";
 
-/// Waits for processes that come.
+/// Time to wait for processes that come.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Waits for processes that start and are killed.
+/// Time to wait for processes that start and are killed.
 const ENOUGH: Duration = Duration::from_secs(2);
 
-/// Waits for processes that do not come.
+/// Time to wait for processes that do not come.
 const SHORT: Duration = Duration::from_millis(50);
 
-/// How an array lies in the processes.
+/// The distribution of an array over the processes.
 #[derive(Clone, Copy)]
 enum Split {
-    /// Each holds some rows.
+    /// Each process holds some rows.
     Rows,
-    /// Each pair holds some columns, as where two replicas have a mesh of their own.
+    /// Each pair holds some columns, as with two replicas that have a mesh each.
     ColumnsOfPairs,
-    /// Each holds all.
+    /// Each process holds the whole array.
     Whole,
 }
 
@@ -60,7 +61,7 @@ fn state() -> Vec<(&'static str, Array, Split)> {
     ]
 }
 
-/// The range of the part that a process holds, and who holds the same.
+/// Returns the range of the part that a process holds, and the processes that hold the same.
 fn part(array: &Array, split: Split, rank: usize, count: usize) -> (Vec<Range<usize>>, Vec<usize>) {
     let mut part: Vec<Range<usize>> = array.shape.iter().map(|&size| 0..size).collect();
     let mut divide = |axis: usize, index: usize, parts: usize| {
@@ -80,7 +81,7 @@ fn part(array: &Array, split: Split, rank: usize, count: usize) -> (Vec<Range<us
     }
 }
 
-/// What a process holds of an array.
+/// The part of an array that a process holds.
 struct Held {
     shape: Vec<usize>,
     start: Vec<usize>,
@@ -101,7 +102,7 @@ impl Held {
     }
 }
 
-/// Saves one process's part of the state; `before` is called before each thing that it does.
+/// Saves one process's part of the state; calls `before` before each action.
 fn save_part(
     model_dir: &Path,
     procedure: &Procedure,
@@ -111,7 +112,7 @@ fn save_part(
     before()?;
     let writer = Writer::begin(model_dir, STEP, None, procedure)?;
     before()?;
-    // One after the other, so that there is a moment between any two.
+    // One after the other, so that there is a moment between any two arrays.
     for (name, array, split) in state() {
         let held = Held::new(&array, split, rank, count);
         writer.shards(&[(name, held.shard())])?;
@@ -124,16 +125,16 @@ fn save_part(
     before()
 }
 
-/// Things that [`save_part`] does, which are so many moments to die at.
+/// The number of actions of [`save_part`], at each of which a process may die.
 const MOMENTS: usize = 10;
 
-/// One of several processes.
+/// Returns the procedure of one of several processes.
 fn process(rank: usize, count: usize, save_id: &str, patience: Duration) -> Procedure {
     let share = Some(Share { rank, count, save_id: save_id.to_string(), patience });
     Procedure { commit: Commit::LastFile, share }
 }
 
-/// All of them.
+/// Returns the procedures of all processes.
 fn processes(count: usize, save_id: &str, patience: Duration, commit: Commit) -> Vec<Procedure> {
     let one = |rank| Procedure { commit, ..process(rank, count, save_id, patience) };
     (0..count).map(one).collect()
@@ -153,7 +154,7 @@ fn every_way(check: impl Fn(&Path, Commit)) {
     });
 }
 
-/// Saves with as many threads as processes; `died` stops before the n-th thing that it does.
+/// Saves with as many threads as processes; `died` stops before its n-th action.
 fn save_together(
     model_dir: &Path,
     processes: &[Procedure],
@@ -180,7 +181,7 @@ fn save_together(
     })
 }
 
-/// Checks that the checkpoint is what one process would have saved.
+/// Checks that the checkpoint equals one saved by a single process.
 fn check_whole(model_dir: &Path, count: usize) {
     assert_eq!(list_steps(model_dir).unwrap(), [STEP]);
     let dir = checkpoint_dir(model_dir, STEP);
@@ -190,7 +191,7 @@ fn check_whole(model_dir: &Path, count: usize) {
     for (name, expected, _) in state() {
         assert_eq!(stored.read(name).unwrap(), expected, "{name}");
     }
-    // Of the many files no more are left than there should be, and checksums know them all.
+    // No more files are left than expected, and checksums list all of them.
     let sizes = dir.sizes().unwrap();
     let sums: Value =
         serde_json::from_slice(&dir.join("gimlet/checksums.json").read().unwrap()).unwrap();
@@ -223,7 +224,7 @@ fn child_saves_its_part() {
     save_part(&model_dir, &Procedure { commit, ..process }, &mut die).unwrap();
 }
 
-/// Starts one process, which dies after so many moments.
+/// Starts one process, which dies after that number of actions.
 fn spawn(model_dir: &Path, process: &Procedure, dies_after: u64) -> Child {
     let (rank, count) = place_of(process);
     let patience = process.share.as_ref().unwrap().patience.as_millis() as u64;
@@ -246,7 +247,7 @@ fn several_processes_save_what_one_would() {
         for count in [2, 4] {
             let folder = model_dir.join(&format!("of_{count}"));
             let start = |process: &Procedure| spawn(&folder, process, u64::MAX);
-            // The first comes last: the others wait for it.
+            // The first process comes last: the others wait for it.
             let all = processes(count, "a1", LONG, commit);
             let children: Vec<Child> = all.iter().rev().map(start).collect();
             for child in children {
@@ -264,13 +265,13 @@ fn whenever_one_of_the_processes_is_killed_nothing_is_visible() {
     let (_dir, scratch) = scratch();
     let kill = |victim: usize, at: usize| {
         let model_dir = scratch.join(&format!("{victim}_{at}"));
-        // Behind its last moment a process has done its part.
+        // After its last action a process has done its part.
         let is_whole = at + 1 == MOMENTS;
         let other_succeeds = is_whole || victim == 0 && at > 0;
         let start = |rank: usize| match rank == victim {
             true => spawn(&model_dir, &process(rank, 2, "a1", LONG), at as u64),
             false => {
-                // The first leaves the victim time to start and be killed.
+                // The first process gives the victim time to start and be killed.
                 let patience = match (other_succeeds, rank) {
                     (true, _) => LONG,
                     (false, 0) => ENOUGH,
@@ -293,7 +294,7 @@ fn whenever_one_of_the_processes_is_killed_nothing_is_visible() {
     });
 }
 
-/// Checks what a failed save has left, that it can be removed, and that the next save succeeds.
+/// Checks the remains of a failed save, that they can be removed, and that the next save succeeds.
 fn check_left(model_dir: &Path, commit: Commit, is_whole: bool) {
     let (newest, skipped) = newest_whole(model_dir).unwrap();
     assert_eq!((newest.is_some(), skipped.len()), (is_whole, 0), "{model_dir}");
@@ -335,7 +336,7 @@ fn what_an_earlier_attempt_has_left_never_counts() {
     every_way(|model_dir, commit| {
         let first = Procedure { commit, ..process(0, 2, "b2", SHORT) };
         let writer = Writer::begin(model_dir, STEP, None, &first).unwrap();
-        // A process of that attempt was asleep, and goes on where it was.
+        // A process of that attempt was asleep, and continues.
         let folder = model_dir.list().unwrap().remove(0);
         let done = folder.join("gimlet/done-00001-of-00002.json");
         done.write_atomic(br#"{"save_id": "a1", "arrays": [], "files": {}}"#).unwrap();

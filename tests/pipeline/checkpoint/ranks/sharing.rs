@@ -1,4 +1,4 @@
-//! What of an array each process writes, and what is refused of several.
+//! The part of an array that each process writes, and refused saves of several processes.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::checkpoint::stores::orphan;
 use crate::checkpoint::{names, newest_whole, scratch};
 use crate::storage::faulty::Bucket;
 
-/// Lets two processes, in a folder on disk and one in a bucket, give arrays of their own, and checks that
-/// the first says why it refuses them and leaves nothing.
+/// Lets two processes, in a folder on disk and one in a bucket, save arrays of their own, and
+/// checks that the first one's error contains the reason and that no files remain.
 fn check_refused(arrays: fn(usize) -> Vec<(&'static str, Held)>, reason: &str) {
     every_way(|model_dir, commit| {
         let save = |one: &Procedure| {
@@ -54,7 +54,7 @@ fn an_array_that_no_process_holds_whole_is_not_committed() {
 
 #[test]
 fn a_file_that_two_processes_wrote_is_not_committed() {
-    // Both hold the second half, and say that they alone do.
+    // Both hold the second half, and claim to be the only ones.
     let halves = |rank: usize| match rank {
         0 => vec![("target/a", pair(4, 0, 0)), ("target/a", pair(4, 2, 0))],
         _ => vec![("target/a", pair(4, 2, 1))],
@@ -64,7 +64,7 @@ fn a_file_that_two_processes_wrote_is_not_committed() {
 
 #[test]
 fn arrays_that_the_first_process_does_not_know_are_not_lost_unsaid() {
-    // The second lies in a folder of its own, the third in the file `checkpoint`.
+    // The second array has a folder of its own, the third lies in the file `checkpoint`.
     let more = |rank: usize| {
         let scalar = || Array::scalar_i32(1);
         let step = Held { shape: vec![], start: vec![], holders: vec![1], array: scalar() };
@@ -102,7 +102,7 @@ fn of_the_arrays_that_all_hold_each_process_writes_some() {
             let list: Value = serde_json::from_slice(&list.read().unwrap()).unwrap();
             let files: Vec<&String> = list["files"].as_object().unwrap().keys().collect();
             let has = |folder: &str| files.iter().any(|file| file.starts_with(folder));
-            // The largest of them is the first's; the next two together are smaller.
+            // The largest array is the first process's; the next two together are smaller.
             assert!(!has("target.kernel/") && has("target.scale/"), "{files:?}");
             first.commit().unwrap();
         });
@@ -119,7 +119,8 @@ fn who_comes_late_writes_into_no_other_attempt() {
         first.commit().unwrap_err();
         orphan(model_dir);
         remove_stale(model_dir).unwrap();
-        // One array before the next attempt, which would be seen as a damaged checkpoint, and one after.
+        // One array before the next attempt, which would look like a damaged checkpoint, and one
+        // after it.
         let write = |name: &str| {
             let whole = Array::from_f32(&[6], &[-1.0; 6]);
             let shard = Shard::whole(whole.view(), vec![1]);

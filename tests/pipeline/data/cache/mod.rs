@@ -14,7 +14,7 @@ use gimlet::vocab::ByteVocabulary;
 
 use super::*;
 
-/// Tasks and where their caches are.
+/// Tasks and the places of their caches.
 struct Cached(Tasks, Caches);
 
 impl TaskProvider for Cached {
@@ -64,7 +64,7 @@ fn source_of(folder: &tempfile::TempDir) -> DataSource {
     text_source(&format!("{}/*.txt", folder.path().display()))
 }
 
-/// Writes the cache of a task; gives the numbers that the observer saw.
+/// Writes the cache of a task; returns the numbers that the observer saw.
 fn write(task: &Task, folder: &tempfile::TempDir, shards: usize) -> Result<Vec<u64>, DataError> {
     let options = CacheOptions { min_shards: shards, flush_bytes: 5000, ..CacheOptions::default() };
     let mut seen = Vec::new();
@@ -81,7 +81,7 @@ fn cache_in(folder: &tempfile::TempDir, task: &Task) -> CacheFolder {
 /// The features of an example, sorted by name.
 type Features = BTreeMap<String, Value>;
 
-/// One epoch in order; from the cache where there is one.
+/// Returns one epoch in order; from the cache if there is one.
 fn examples(task: &Task, options: ExampleOptions) -> Result<Vec<Features>, DataError> {
     let features = |example: Example| {
         example.iter().map(|(key, value)| (key.to_string(), value.clone())).collect()
@@ -93,7 +93,7 @@ fn options(cache: Option<Caches>) -> ExampleOptions {
     ExampleOptions { split: "train".to_string(), cache, ..ExampleOptions::default() }
 }
 
-/// Examples in an order that depends on their features alone.
+/// Sorts examples by their features alone.
 fn sorted(mut examples: Vec<Features>) -> Vec<Features> {
     examples.sort_by_key(|example| format!("{example:?}"));
     examples

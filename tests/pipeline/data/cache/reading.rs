@@ -1,4 +1,4 @@
-//! What is read of a cache, and what happens where it is missing or damaged.
+//! Reading of a cache, and the effects of a missing or damaged one.
 
 use gimlet::data::{
     AppendEos, AppendEosAfterTrim, DatasetOptions, MixingRateNumCharacters, MixingRateNumExamples,
@@ -8,7 +8,7 @@ use gimlet::data::{
 use super::super::resume;
 use super::*;
 
-/// A task whose source is gone.
+/// A task whose source no longer exists.
 fn reference_task() -> Task {
     let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
     let features = features(&vocabulary, &["inputs", "targets"]);
@@ -163,7 +163,7 @@ fn a_cache_step_stands_once_and_before_what_depends_on_lengths() {
     assert!(error.contains("`append_eos_after_trim` depends on `task_feature_lengths`"), "{error}");
 }
 
-/// A copy of SeqIO's cache whose statistics also count characters, as `--enable_char_counts` has them.
+/// Copies SeqIO's cache with statistics that also count characters, as with `--enable_char_counts`.
 fn caches_with_characters() -> (tempfile::TempDir, Caches) {
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("reference/cache");

@@ -1,4 +1,4 @@
-//! What is written, whatever happens meanwhile.
+//! Writing of a cache, with failures at any time.
 
 use std::io::Write;
 
@@ -15,7 +15,7 @@ fn a_cache_holds_what_the_source_gives_up_to_the_cache_step() {
     let cached = examples(&task, options(Some(caches(&folder)))).unwrap();
     assert_ne!(cached, direct, "examples are shuffled");
     assert_eq!(sorted(cached), sorted(direct.clone()));
-    // One shard, which is read in order, holds them in the order of the source.
+    // One shard, which is read in order, has the order of the source.
     let folder = tempfile::tempdir().unwrap();
     let mut one = task.clone();
     one.source = text_source(&format!("{}/0.txt", texts.path().display()));
@@ -74,8 +74,8 @@ fn rows_of_different_lengths_are_cached_as_seqio_caches_ragged_tensors() {
     assert_eq!(json(cached), json(examples(&task, options(None)).unwrap()));
 }
 
-/// Two files of 800 lines of JSON, of which line 700 of the second is as long as it should be and
-/// malformed where `broken`.
+/// Writes two files of 800 lines of JSON. Line 700 of the second has its full length, but is
+/// malformed if `broken`.
 fn write_ids(folder: &tempfile::TempDir, broken: bool) {
     for file in 0..2 {
         let line = |i: usize| match (file, i) {
@@ -105,7 +105,7 @@ fn what_a_killed_run_leaves_is_not_taken_and_the_next_goes_on() {
     write(&task, &folder, 4).unwrap_err();
     let error = examples(&task, options(Some(caches(&folder)))).unwrap_err().to_string();
     assert!(error.contains("/ids` (there, but not complete)"), "{error}");
-    // A killed run may also have written records of which it did not take note.
+    // A killed run may also have written records that it has not noted.
     let shard = folder.path().join("ids/train.tfrecord-00000-of-00004");
     let mut bytes = std::fs::read(&shard).unwrap();
     assert!(!bytes.is_empty(), "something was written");
@@ -153,7 +153,7 @@ fn one_process_at_a_time_sends_a_cache_to_a_store() {
     let cache = CacheFolder::of(&bucket.path("caches"), task.task_name());
     let options = CacheOptions { min_shards: 2, ..CacheOptions::default() };
     let write = || write_cache(&task, &cache, &options, &mut |_, _| {});
-    // The look at what is there, before the first file is sent, takes long.
+    // The listing before the first upload takes long.
     bucket.set(Fault::Stall(1));
     std::thread::scope(|scope| {
         let first = scope.spawn(write);
@@ -199,7 +199,7 @@ fn a_sample_tells_the_size_of_the_cache() {
         let ratio = found as f64 / expected as f64;
         assert!((0.75..1.25).contains(&ratio), "{found} is not about {expected}");
     };
-    // A sample of 1 ends within the first of the chunks in which examples come.
+    // A sample of 1 ends within the first of the chunks of examples.
     for (pattern, sample) in [("*.txt", 1), ("*.txt", 1000), ("*.txt", u64::MAX), ("*.gz", 1000)] {
         let source = text_source(&format!("{}/{pattern}", folder.path().display()));
         let task = byte_task(source, Vec::new());

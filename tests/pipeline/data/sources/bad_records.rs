@@ -8,7 +8,7 @@ use super::*;
 
 const SKIP: (&str, &str) = ("on_bad_record", "'skip'");
 
-/// A file of that content, and a task over it.
+/// Creates a file with that content, and a task over it.
 fn over(source: &str, bytes: &[u8], params: &[(&str, &str)]) -> (tempfile::TempDir, Task) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("data"), bytes).unwrap();
@@ -17,7 +17,8 @@ fn over(source: &str, bytes: &[u8], params: &[(&str, &str)]) -> (tempfile::TempD
     (folder, task)
 }
 
-/// How many examples are read, how many records skipped, and what is said of the first of them.
+/// Returns the number of examples and of skipped records, and the message about the first of the
+/// latter.
 fn skipped(task: &Task) -> (usize, u64, String) {
     let bad_records = BadRecords::default();
     let options = ExampleOptions { bad_records: bad_records.clone(), ..options("train") };
@@ -67,7 +68,8 @@ fn a_file_that_breaks_off_yields_what_comes_before() {
     check_error(&task, "train", &["data`, record "]);
 }
 
-/// Reading stops although bad records may be skipped, and says what would be lost.
+/// Checks that reading stops although bad records may be skipped, and that the error names the
+/// loss.
 #[track_caller]
 fn check_rest(source: &str, bytes: &[u8], params: &[(&str, &str)], expected: &[&str]) {
     let (_folder, task) = over(source, bytes, &[params, &[SKIP]].concat());
@@ -136,7 +138,7 @@ fn a_last_record_that_breaks_off_is_left_out() {
 fn what_no_feature_can_be_is_a_bad_row() {
     let rows = std::fs::read(folder().join("rows.parquet")).unwrap();
     let (_folder, task) = over("ParquetDataSource", &rows[..rows.len() - 3], &[SKIP]);
-    // A file that is none is no bad record.
+    // A file of another format is not a bad record.
     check_error(&task, "train", &["data`: ", "is it a whole Parquet file?"]);
 }
 
@@ -187,7 +189,7 @@ fn a_record_that_a_step_can_make_nothing_of_is_a_bad_record() {
     let (count, num_skipped, message) = skipped(&prompted(&folder, "skip", ""));
     assert_eq!((count, num_skipped), (2, 2));
     assert!(message.starts_with("task `it`: skipped a bad record: task `it`, apply_template"));
-    // A step that makes several examples of one: there are no answer choices.
+    // A step that makes several examples of one fails: there are no answer choices.
     let ranking = ", @t5.data.preprocessors.rank_classification()";
     let (count, num_skipped, _) = skipped(&prompted(&folder, "skip", ranking));
     assert_eq!((count, num_skipped), (0, 4));
@@ -217,13 +219,13 @@ fn records_skipped_before_a_resume_count_towards_the_limit() {
     let state: DatasetState = serde_json::from_str(&json).unwrap();
     assert_eq!(batches.num_bad_records(), 1);
 
-    // Into the second epoch, which comes across the first record again.
+    // Into the second epoch, which reaches the first record again.
     let mut batches = start("2", Some(state.clone()));
     assert_eq!(batches.num_bad_records(), 1);
     take(&mut batches, 150);
     assert_eq!(batches.num_bad_records(), 2);
 
-    // The second one is too many, though it is the first of its process.
+    // The second one is too many, although it is the first of its process.
     let mut batches = start("1", Some(state));
     let error = (0..150).find_map(|_| batches.next_batch().err()).expect("too many").to_string();
     assert!(error.contains("has 2 bad records, more than the 1"), "{error}");

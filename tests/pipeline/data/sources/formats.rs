@@ -1,4 +1,4 @@
-//! What files of each format yield.
+//! The examples in files of each format.
 
 use gimlet::data::{CacheDatasetPlaceholder, CacheOptions, estimate, split_plans};
 
@@ -241,7 +241,8 @@ fn few_shot_examples_have_others_of_the_training_split() {
             shown.insert(target.to_string());
         }
     }
-    // 24 shots of 20 examples, shuffled: all are shown before any is shown twice, but for the buffer.
+    // 24 shots of 20 examples, shuffled: all are shown before any is shown twice, except for the
+    // buffer.
     assert!(shown.len() > 10, "{shown:?}");
     assert_eq!(found, read(&task, &options("test")).unwrap());
 }

@@ -9,7 +9,7 @@ fn hub(folder: &std::path::Path, params: &[(&str, &str)]) -> Task {
     task_over("HuggingFaceDataSource", &[&[("path", &path[..])], params].concat())
 }
 
-/// A folder with files of these names, each with lines that tell its name.
+/// Creates a folder with files of these names, each with lines that contain its name.
 fn folder_with(names: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in names {
@@ -41,7 +41,7 @@ fn saved_data_sets_are_those_that_datasets_loads() {
     let task = hub(&folder().join("saved"), &[]);
     for split in ["train", "test"] {
         let found = read(&task, &options(split)).unwrap();
-        // Each file is read in turn, as interleaving does.
+        // Each file is read in turn, as in interleaving.
         let mut found: Vec<String> = found.iter().map(|e| e["text"].to_string()).collect();
         found.sort();
         let expected = reference["saved"][split].as_array().unwrap();
@@ -83,7 +83,7 @@ fn a_tasks_splits_are_parts_of_the_data_sets() {
     assert_eq!(part.source.num_input_examples("train"), Some(2));
     let whole = hub(rows.path(), &[]);
     assert_eq!(whole.source.num_input_examples("train"), Some(11));
-    // Half of 11 rows is rounded to even, as TFDS and `datasets` do it: to 6.
+    // Half of 11 rows is rounded to even, as in TFDS and `datasets`: to 6.
     check(&part, &serde_json::json!([{"label": 6}, {"label": 7}]));
 }
 
@@ -184,7 +184,7 @@ fn a_mapped_folder_stands_for_a_tfds_data_set() {
         ("tfds://mapped/en:1.0.0".to_string(), data.path().join("en").display().to_string()),
         ("tfds://mapped/whole:1.0.0".to_string(), version),
     ];
-    // Held while the map of the process is this test's.
+    // Held as long as this test sets the map of the process.
     let _held = crate::storage::environment(&[]);
     gimlet::storage::set_path_map(map.to_vec()).unwrap();
     let hub = task_over("TfdsDataSource", &[("tfds_name", "'mapped/en:1.0.0'")]);

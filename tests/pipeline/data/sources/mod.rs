@@ -1,4 +1,4 @@
-//! Sources of every format, against what their own libraries read (`sources_reference.py`).
+//! Sources of every format, compared with their own libraries (`sources_reference.py`).
 
 mod bad_records;
 mod formats;
@@ -24,7 +24,7 @@ impl Source for Text {
     }
 }
 
-/// The task over a source, with these parameters of it.
+/// Returns the task over a source, with these parameters.
 fn task_over(source: &str, params: &[(&str, &str)]) -> Task {
     let bind = |(param, value): &(&str, &str)| format!("it/seqio.{source}.{param} = {value}\n");
     let text = format!(

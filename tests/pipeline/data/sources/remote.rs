@@ -6,7 +6,7 @@ use super::*;
 use crate::storage::environment;
 use crate::storage::server::{Ending, Reply, Request, Server};
 
-/// The files of the data set `owner/rows`, by what they are copies of.
+/// The files of the data set `owner/rows`, with the files from which they are copied.
 const FILES: [(&str, &str); 3] = [
     ("README.md", ""),
     ("data/train-00000-of-00001.parquet", "rows.parquet"),
@@ -42,7 +42,7 @@ fn answer(request: &Request, cut: &Mutex<usize>) -> Reply {
     let found = FILES.iter().find(|(name, _)| Some(*name) == file);
     let Some((name, copied)) = found else { return Reply::status(404) };
     let reply = Reply::file(request, &bytes_of(copied)).with("ETag", "\"1\"");
-    // The first transfers of data break off.
+    // The first transfers of data break.
     let mut left = cut.lock().unwrap();
     if *left > 0 && *name != "README.md" && request.method == "GET" {
         *left -= 1;
@@ -66,7 +66,7 @@ fn the_hub_is_read_by_ranges_and_cut_transfers_go_on() {
     check_error(&train, "validation", &["`it` has no split 'validation'"]);
 }
 
-/// A hub of small data sets: a text for each file, by `OWNER/NAME/FILE`.
+/// Returns a hub of small data sets: a text for each file, by `OWNER/NAME/FILE`.
 fn hub_of(files: Vec<(String, Vec<u8>)>) -> Server {
     Server::start(move |request| {
         let target = request.target.split('?').next().unwrap();
@@ -85,7 +85,7 @@ fn hub_of(files: Vec<(String, Vec<u8>)>) -> Server {
     })
 }
 
-/// The entries of a folder, whose paths begin behind `OWNER/NAME/`.
+/// Returns the entries of a folder, whose paths begin after `OWNER/NAME/`.
 fn listing(files: &[(String, Vec<u8>)], prefix: &str) -> Reply {
     let mut entries = std::collections::BTreeMap::new();
     for (file, bytes) in files {

@@ -1,4 +1,4 @@
-//! Training goes on where it was, whatever the source.
+//! Training continues at its position, with every source.
 
 use gimlet::data::{DatasetOptions, DatasetState, get_dataset};
 
