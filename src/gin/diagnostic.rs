@@ -1,4 +1,4 @@
-//! The user's mistakes, each with its place, what was found, what was expected and the remedy.
+//! The user's mistakes, each with its place, the found and the expected text, and the remedy.
 
 use super::source::{SourceMap, Span};
 
@@ -27,7 +27,7 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// The message with found and expected values: lower case, no full stop.
     pub message: String,
-    /// The place, if there is one, and what to say under the caret (may be empty).
+    /// The place, if there is one, and the remark under the caret (may be empty).
     pub place: Option<(Span, String)>,
     /// Other places that matter, each with its remark.
     pub related: Vec<(Span, String)>,

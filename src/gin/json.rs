@@ -68,7 +68,7 @@ pub fn from_json(json: &Json) -> Result<ValueKind, String> {
     })
 }
 
-/// Returns the value that an object with this one key stands for.
+/// Returns the value that an object with this one key represents.
 fn special(key: &str, json: &Json) -> Result<ValueKind, String> {
     let wrong = || format!("{json} cannot be the value of `{key}`");
     let text = || json.as_str().ok_or_else(wrong);

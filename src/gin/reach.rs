@@ -118,7 +118,7 @@ struct Walk<'a> {
     config: &'a Config,
     registry: &'a Registry,
     reached: Reached,
-    /// Calls that were followed already: scope, configurable, what the caller supplied.
+    /// Calls that were followed already: scope, configurable, arguments from the caller.
     visited: BTreeSet<(String, &'static str, Vec<String>)>,
     /// Macros that were followed already: path, scope of the consumer, how it calls.
     expanded: BTreeSet<(String, Vec<String>, Option<CallSite>)>,

@@ -233,7 +233,7 @@ fn reversed(name: &str) -> String {
     components.join(".")
 }
 
-/// The constant that stands for a value still to be given.
+/// The constant that marks a missing value.
 pub const REQUIRED: &str = "gin.REQUIRED";
 
 /// The functions that gin-config registers itself, which reserves their short names.

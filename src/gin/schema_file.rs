@@ -189,7 +189,7 @@ fn param_to_json(param: &Param) -> Json {
     out
 }
 
-/// Reads a value, or the text of `{"$opaque": "text"}`, which stands for a value gin cannot write.
+/// Reads a value, or the text of `{"$opaque": "text"}` for a value that gin cannot write.
 fn literal(json: &Json) -> Result<Result<super::ValueKind, String>, String> {
     match json.get("$opaque") {
         Some(Json::String(text)) => Ok(Err(text.clone())),

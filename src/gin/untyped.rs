@@ -9,7 +9,7 @@ use super::value::{Value, ValueKind};
 /// Builds the registry for texts without schemas: each selector is its own full name.
 pub fn untyped<'a>(texts: impl IntoIterator<Item = &'a str>) -> Registry {
     let mut registry = Registry::of_another_project();
-    // The texts do not say which names are classes.
+    // The texts do not show which names are classes.
     registry.without_methods = true;
     for text in texts {
         // Mistakes are reported when the text is loaded.

@@ -1,5 +1,5 @@
-//! Imports point down: `main > run > train > models > optim > partition > nn`, and below them the layers that
-//! are crates, between which the compiler allows nothing else.
+//! Imports point down: `main > run > train > models > optim > partition > nn`, and below them the
+//! layers that are crates, for which the compiler checks the order.
 
 use std::path::Path;
 

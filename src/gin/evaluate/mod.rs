@@ -17,7 +17,7 @@ use super::schema::{Registry, Schema};
 use super::source::Span;
 use super::value::{Value, ValueKind};
 
-/// `@key/gin.singleton()` stands for the one object of that key.
+/// `@key/gin.singleton()` means the one object of that key.
 const SINGLETON: &str = "gin.singleton";
 
 /// The reason why a derived value could not be computed.

@@ -137,7 +137,7 @@ impl<'o> Layout<'o> {
         self.words(comment.text);
     }
 
-    /// A comment behind what was written last.
+    /// A comment behind the text written last.
     fn behind(&mut self, comment: Option<Comment<'_>>) {
         if let Some(comment) = comment {
             self.words("  ");

@@ -42,7 +42,7 @@ fn found(editor: &mut Client, method: &str, name: &str, text: &str) -> Vec<Strin
     places(editor, &locations)
 }
 
-/// Renames what is at the mark of a text that is open as `name`: `file place` of each edit.
+/// Renames the name at the mark of a text that is open as `name`: `file place` of each edit.
 fn renamed(editor: &mut Client, name: &str, text: &str, to: &str) -> Result<Vec<String>, String> {
     let (text, at) = marked(text);
     editor.open(name, &text);

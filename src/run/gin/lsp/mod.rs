@@ -1,8 +1,8 @@
 //! `gimlet gin lsp`: a language server for gin files on standard input and output.
 //!
 //! ```text
-//! server --> answers --> context, proposals, hover, navigate, rename   what the editor asks
-//!        --> diagnose                                                  what it is told unasked
+//! server --> answers --> context, proposals, hover, navigate, rename   requests of the editor
+//!        --> diagnose                                                  messages without a request
 //! project: files (open texts over disk and library), workspace (who includes whom), analysis
 //! ```
 //! Everything is answered from scratch after each edit: loading a configuration takes a few ms.

@@ -25,8 +25,7 @@ const MAX_LENGTH: u64 = 4 << 20;
 pub struct Workspace {
     folders: Vec<PathBuf>,
     files: BTreeMap<PathBuf, Scanned>,
-    /// The included files of each file. Computed anew each time, because files appear and
-    /// disappear.
+    /// The included files of each file. Computed at each scan, because files appear and disappear.
     includes: BTreeMap<PathBuf, Vec<PathBuf>>,
     /// Files that another one includes.
     included: BTreeSet<PathBuf>,
