@@ -26,7 +26,7 @@ pub trait Root: Configurable {
     /// Finds the first mistake that is visible in the spec alone.
     ///
     /// # Errors
-    /// That mistake.
+    /// The mistake that was found.
     fn check(&self) -> Result<(), UnfitSpec>;
 }
 
