@@ -21,7 +21,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PREFIX ?= $(HOME)/.local
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart build install wheel wheel-cuda wheel-check test lint format fuzz cuda \
+.PHONY: help quickstart build install wheel wheel-cuda wheel-check test lint format fuzz soak cuda \
   gpu-check libtorch cmake
 
 help: ## Show this list
@@ -60,6 +60,7 @@ endif
 wheel: export GIMLET_WHEEL := 1
 wheel: build ## Build a wheel for pip and uv into target/wheels; needs what `build` needs
 	$(PYTHON) bridge/wheel.py pack $(TARGET)/release target/wheels
+	rm $(TARGET)/release/gimlet $(TARGET)/release/gimlet-torch
 
 wheel-cuda: export GIMLET_WHEEL := 1
 wheel-cuda: cuda ## The same for NVIDIA GPUs into target/cuda/wheels; needs what `cuda` needs
@@ -95,26 +96,34 @@ format: ## Format the sources
 # What `cargo fuzz` passes, less the sanitizer, which would need an unstable compiler: the language is
 # safe Rust. A target is given so that build scripts and macros are compiled without.
 FUZZ_SECONDS ?= 5
+# `parse` needs only the language and compiles in a minute; `evaluate` and `encode` need the whole.
+FUZZ_TARGETS ?= parse evaluate encode
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 FUZZ_FLAGS := -Cpasses=sancov-module -Ccodegen-units=1 --cfg=fuzzing $(addprefix \
   -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)
 FUZZ_SEEDS := tests/language/errors tests/language/config_str tests/language/records tasks/t5/data
 
-fuzz: cmake ## Feed mutated gin to the language and text to the encoder for FUZZ_SECONDS (5) a target
+fuzz: $(if $(filter-out parse,$(FUZZ_TARGETS)),cmake) ## Feed mutated gin and text to FUZZ_TARGETS for FUZZ_SECONDS (5) each
 	RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --release --manifest-path fuzz/Cargo.toml \
-	  --target-dir target/fuzz --target $(HOST)
-	@set -e; for target in parse evaluate; do \
+	  $(if $(filter-out parse,$(FUZZ_TARGETS)),--features whole) \
+	  --target-dir target/fuzz --target $(HOST) $(addprefix --bin ,$(FUZZ_TARGETS))
+	@set -e; for target in $(FUZZ_TARGETS); do \
+	  case $$target in \
+	    encode) options="-max_len=2000"; seeds="docs runs/quickstart/data" ;; \
+	    *) options="-dict=fuzz/gin.dict"; seeds="$(FUZZ_SEEDS)" ;; \
+	  esac; \
 	  mkdir -p target/fuzz/corpus/$$target; \
 	  target/fuzz/$(HOST)/release/$$target \
-	    -max_total_time=$(FUZZ_SECONDS) -timeout=10 -dict=fuzz/gin.dict \
+	    -max_total_time=$(FUZZ_SECONDS) -timeout=10 $$options \
 	    -artifact_prefix=target/fuzz/ -verbosity=0 -print_final_stats=1 \
-	    target/fuzz/corpus/$$target $(FUZZ_SEEDS); \
-	done; \
-	mkdir -p target/fuzz/corpus/encode; \
-	target/fuzz/$(HOST)/release/encode \
-	  -max_total_time=$(FUZZ_SECONDS) -timeout=10 -max_len=2000 \
-	  -artifact_prefix=target/fuzz/ -verbosity=0 -print_final_stats=1 \
-	  target/fuzz/corpus/encode docs runs/quickstart/data
+	    target/fuzz/corpus/$$target $$seeds; \
+	done
+
+# What CI runs a sample of.
+soak: $(SETUP) ## Run the long proofs: kills, outages, fuzzing; about half an hour after compiling
+	GIMLET_TEST_KILLS=2000 cargo test --workspace $(FEATURES) --test pipeline -- killed
+	cargo test $(FEATURES) --test e2e -- --ignored
+	$(MAKE) fuzz FUZZ_SECONDS=300
 
 cuda: cmake ## Build for NVIDIA GPUs into target/cuda (fetches 2.6 GB once; needs no GPU)
 	$(PYTHON) bridge/setup.py cuda

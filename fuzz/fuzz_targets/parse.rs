@@ -3,8 +3,8 @@
 
 #![no_main]
 
-use gimlet::gin::ast::{Statement, StatementKind};
-use gimlet::gin::{
+use gimlet_gin::ast::{Statement, StatementKind};
+use gimlet_gin::{
     Diagnostics, FileId, Severity, SourceFile, SourceMap, Value, ValueKind, format, parse,
     parse_value,
 };

@@ -1,6 +1,7 @@
 //! A run whose MODEL_DIR and gin files lie in a bucket.
 
 use std::path::Path;
+use std::time::Duration;
 
 use crate::arrays;
 use crate::command::{Ended, Train, sources};
@@ -54,6 +55,34 @@ fn a_run_in_a_bucket_is_refused_to_others_and_goes_on_after_it_was_killed() {
     for step in steps(&model_dir) {
         let mark = model_dir.join(format!("checkpoint_{step}/gimlet/unfinished.json"));
         assert!(!mark.exists(), "{}", mark.display());
+    }
+}
+
+#[test]
+#[ignore = "takes ten minutes: `make soak`"]
+fn runs_survive_a_server_that_is_away_for_twenty_seconds() {
+    const STEPS: u64 = 60;
+    let folder = Folder::new();
+    let whole = folder.path("whole");
+    folder.pretrain(STEPS).num_threads(2).bind_text("MODEL_DIR", &whole).succeeds();
+    // Amid steps, evaluations and saves, at moments that differ.
+    for run in 0..14 {
+        let s3 = S3::new("bucket", Some(("key", "secret")));
+        let bucket = s3.root.path().join("bucket");
+        copy(&sources("gin"), &bucket.join("gin"));
+        let server = Server::start(move |request| s3.answer(request));
+        let model_dir = bucket.join("runs/a");
+        let mut child = in_bucket(&folder, &server, STEPS).start();
+        wait(|| steps(&model_dir).len() > 1 || has_ended(&mut child));
+        std::thread::sleep(Duration::from_millis(37 * run));
+        assert!(!has_ended(&mut child), "run {run} ended before the server was away");
+        server.away_for(Duration::from_secs(20));
+        let ended = Ended::new(child.wait_with_output().expect("gimlet ends"));
+        assert_eq!(ended.status, Some(0), "run {run}: {}", ended.stderr);
+        let [found, expected] = [&model_dir, &whole].map(|dir| arrays::open(dir, STEPS));
+        arrays::assert_same(&found, &expected);
+        let losses = &read_scalars(&model_dir.join("train"))["loss"];
+        assert!((1..=STEPS as i64).all(|step| losses.contains_key(&step)), "run {run}: {losses:?}");
     }
 }
 

@@ -39,6 +39,8 @@ pub(super) fn client() -> Result<HttpClient, Failure> {
     static CLIENT: OnceLock<Result<HttpClient, String>> = OnceLock::new();
     let made = CLIENT.get_or_init(|| {
         let _entered = runtime().enter();
+        // reqwest has no provider of its own; an error means that the process has chosen one already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         // Gimlet has its own time limits: whole requests may last as long as their bytes keep
         // coming.
         let options = ClientOptions::new()

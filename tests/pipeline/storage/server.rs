@@ -123,6 +123,8 @@ type Handler = dyn Fn(&Request) -> Reply + Send + Sync;
 pub struct Server {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
+    /// Whether connections are refused.
+    is_away: Arc<AtomicBool>,
     /// Whether a handler panicked, which a client would see as a broken link.
     has_panicked: Arc<AtomicBool>,
 }
@@ -140,21 +142,42 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let handler: Arc<Handler> = Arc::new(handler);
-        let has_panicked = Arc::new(AtomicBool::new(false));
-        let (seen, panicked) = (requests.clone(), has_panicked.clone());
+        let [is_away, has_panicked] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let (seen, away, panicked) = (requests.clone(), is_away.clone(), has_panicked.clone());
         std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let (handler, seen, panicked) = (handler.clone(), seen.clone(), panicked.clone());
+            let mut listener = listener;
+            loop {
+                let (stream, _) = listener.accept().unwrap();
+                if away.load(Ordering::SeqCst) {
+                    drop((stream, listener));
+                    while away.load(Ordering::SeqCst) {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                    listener = TcpListener::bind(address).unwrap();
+                    continue;
+                }
+                let (handler, seen) = (handler.clone(), seen.clone());
+                let (away, panicked) = (away.clone(), panicked.clone());
                 std::thread::spawn(move || {
                     // A client that disconnects in the middle is part of the tests.
-                    let serve = || drop(serve(stream.unwrap(), &*handler, &seen));
+                    let serve = || drop(serve(stream, &*handler, &seen, &away));
                     if catch_unwind(AssertUnwindSafe(serve)).is_err() {
                         panicked.store(true, Ordering::SeqCst);
                     }
                 });
             }
         });
-        Self { address, requests, has_panicked }
+        Self { address, requests, is_away, has_panicked }
+    }
+
+    /// Refuses connections for some time, and closes those that make another request.
+    #[allow(dead_code, reason = "only the long proofs need it")]
+    pub fn away_for(&self, time: Duration) {
+        self.is_away.store(true, Ordering::SeqCst);
+        // Wakes the thread that accepts connections.
+        drop(TcpStream::connect(self.address));
+        std::thread::sleep(time);
+        self.is_away.store(false, Ordering::SeqCst);
     }
 
     /// `http://127.0.0.1:PORT`, followed by a path.
@@ -168,10 +191,18 @@ impl Server {
     }
 }
 
-fn serve(stream: TcpStream, handler: &Handler, seen: &Mutex<Vec<Request>>) -> std::io::Result<()> {
+fn serve(
+    stream: TcpStream,
+    handler: &Handler,
+    seen: &Mutex<Vec<Request>>,
+    is_away: &AtomicBool,
+) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
     while let Some(request) = read_request(&mut reader)? {
+        if is_away.load(Ordering::SeqCst) {
+            break;
+        }
         seen.lock().unwrap().push(request.clone());
         let reply = handler(&request);
         if !write_reply(&stream, &request, reply)? {
