@@ -74,20 +74,20 @@ wheel-check: $(SETUP) ## Check that a wheel of the development build trains in a
 	install -D $(TARGET)/debug/gimlet-torch target/wheel-check/gimlet-torch
 	$(PYTHON) bridge/wheel.py check target/wheel-check
 
-# TESTS narrows it, in cargo's words: TESTS="--test language".
+# TESTS narrows it, in cargo's words: TESTS="--test language", TESTS="--package gimlet-data".
 test: $(SETUP) ## Run all tests
 	@if cargo nextest --version >/dev/null 2>&1; then \
-	  cargo nextest run --no-fail-fast --workspace $(FEATURES) $(TESTS) \
+	  cargo nextest run --no-fail-fast $(FEATURES) $(or $(TESTS),--workspace) \
 	    $(if $(TESTS),,&& cargo test --workspace --doc $(FEATURES)); \
 	else \
-	  cargo test --no-fail-fast --workspace $(FEATURES) $(TESTS); \
+	  cargo test --no-fail-fast $(FEATURES) $(or $(TESTS),--workspace); \
 	fi
 
 lint: $(SETUP) ## Check the format, and run clippy and rustdoc with warnings as errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
 ifneq ($(TORCH),0)
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 endif
 
 format: ## Format the sources

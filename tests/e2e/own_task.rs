@@ -17,7 +17,7 @@ mine/seqio.JsonLinesDataSource.split_to_filepattern = {"train": "echo-train.json
 
 MIXTURE_OR_TASK_NAME = "mine"
 TRAIN_STEPS = 2
-train_script.train.train_eval_dataset_cfg = None
+train.train_eval_dataset_cfg = None
 "#;
 
 #[test]

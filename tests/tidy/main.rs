@@ -1,6 +1,7 @@
 //! The project's rules that a machine can check: layers, the torch wall, sizes, names, gin files,
 //! pages. Most read the sources as text, so a failing rule names a file, a line and the remedy.
 
+mod english;
 mod gin_files;
 mod layers;
 mod names;
