@@ -29,7 +29,6 @@ mod export;
 mod fit;
 mod foreign;
 mod format;
-mod journal;
 mod listing;
 mod mismatch;
 mod names;

@@ -88,7 +88,7 @@ pub fn remove_stale(model_dir: &Path) -> Result<Vec<Path>, CheckpointError> {
     if unfinished::is_store(model_dir) {
         for dir in entries.iter().filter(|dir| step_of(dir).is_some()) {
             if unfinished::is_whole_but_marked(dir)? {
-                is_gone(unfinished::clear(dir));
+                is_gone(unfinished::unmark(dir));
             } else if unfinished::is_unfinished(dir)?
                 && unfinished::is_abandoned(dir, lease.as_ref())?
                 && is_gone(unfinished::remove(dir))
@@ -130,8 +130,7 @@ fn is_gone(removed: Result<(), CheckpointError>) -> bool {
     removed.is_ok()
 }
 
-/// Locks a folder whose writer is dead, if it can be locked: while the lock is held, no other
-/// process continues the removed files. Gimlet's folders are locked while their writer lives, and
+/// Locks a folder whose writer is dead, if it can be locked. Gimlet's folders are locked while their writer lives, and
 /// marked in stores; T5X's folders are judged by their age.
 fn if_dead(dir: &Path, lease: Option<&Holder>) -> Result<Option<Option<Lock>>, CheckpointError> {
     let is_old = || -> Result<bool, CheckpointError> {

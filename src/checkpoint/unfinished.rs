@@ -7,8 +7,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::CheckpointError;
-use super::native::{CHECKPOINT_FILE, JOURNAL_FILE};
-use super::open::{ORBAX_END, ORBAX_ITEM, ORBAX_MARKS, has_finished_orbax};
+use super::native::CHECKPOINT_FILE;
+use super::open::{ORBAX_END, ORBAX_MARKS, has_finished_orbax};
 use gimlet_storage::{Holder, Path, Process};
 
 /// The mark, relative to the checkpoint.
@@ -52,18 +52,7 @@ pub(super) fn marked_save(dir: &Path) -> Result<Option<String>, CheckpointError>
 
 /// Removes the mark, if any, because the folder is complete.
 pub(super) fn unmark(dir: &Path) -> Result<(), CheckpointError> {
-    remove_if_there(&dir.join(MARK))
-}
-
-/// Removes the files that the killed writer of a complete checkpoint left in it.
-pub(super) fn clear(dir: &Path) -> Result<(), CheckpointError> {
-    let folders = [dir.clone(), dir.join(ORBAX_ITEM)];
-    folders.iter().try_for_each(|folder| remove_if_there(&folder.join(JOURNAL_FILE)))?;
-    unmark(dir)
-}
-
-fn remove_if_there(file: &Path) -> Result<(), CheckpointError> {
-    match file.remove_file() {
+    match dir.join(MARK).remove_file() {
         Err(error) if !error.is_not_found() => Err(error.into()),
         _ => Ok(()),
     }

@@ -11,7 +11,7 @@ use super::disk;
 use super::error::StorageError;
 use super::path::Path;
 use super::ranges::RangeFile;
-use super::remote::{Remote, RemoteRanges, Upload, Version};
+use super::remote::{Remote, RemoteRanges, Upload};
 use super::writer::FileWriter;
 
 /// Location of the bytes of a path.
@@ -159,24 +159,6 @@ impl Path {
                 self.done("look at", fs::metadata(local).and_then(|metadata| metadata.modified()))
             }
             Place::Elsewhere(remote) => remote.modified(),
-        }
-    }
-
-    /// Identifies the state of the file: its size, and its time of change or the store's
-    /// fingerprint. `None` when neither is known.
-    pub fn state(&self) -> Result<Option<String>, StorageError> {
-        match self.place()? {
-            Place::Disk(local) => {
-                let metadata = self.done("look at", fs::metadata(local))?;
-                let modified = self.done("look at", metadata.modified())?;
-                let age = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-                Ok(Some(format!("{} bytes, {} ns", metadata.len(), age.as_nanos())))
-            }
-            Place::Elsewhere(remote) => {
-                let Version { size, e_tag, modified, .. } = remote.version()?;
-                let is_known = e_tag.is_some() || modified.is_some();
-                Ok(is_known.then(|| format!("{size:?} bytes, {e_tag:?}, {modified:?}")))
-            }
         }
     }
 

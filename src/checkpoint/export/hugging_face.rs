@@ -10,7 +10,6 @@ use super::tokenizer::{Files, byte_files, pretty, sentencepiece_files};
 use super::unstacked::Unstacked;
 use super::{flax, safetensors, torch, unwrapped};
 use crate::error::CheckpointError;
-use crate::journal::Job;
 use crate::stored::Stored;
 use gimlet_storage::Path;
 
@@ -43,7 +42,7 @@ pub fn export_hugging_face(
     files.push(("generation_config.json", pretty(&generation_config())));
     let missing = missing(to, files)?;
     to.create_dir_all()?;
-    write_weights(from, &model, options, &Target { file: to.join(name), beside: missing })
+    write_weights(from, &model, options.weights, &Target { file: to.join(name), beside: missing })
 }
 
 /// Returns the files that do not exist yet; existing files are not overwritten and must have the
@@ -87,8 +86,7 @@ pub fn export_torch(
         folder.create_dir_all()?;
     }
     let target = Target { file: file.clone(), beside: Vec::new() };
-    let options = HuggingFaceOptions { weights: Weights::Torch, ..options.clone() };
-    write_weights(from, &model, &options, &target)
+    write_weights(from, &model, Weights::Torch, &target)
 }
 
 /// The files that an export adds.
@@ -100,26 +98,22 @@ struct Target {
 }
 
 /// Writes weights and small files such that the weights become visible last and only when they are
-/// complete. If the export fails or the process is killed, only the files that the next conversion
-/// continues with remain.
+/// complete. If the export fails, the added files are removed.
 fn write_weights(
     from: &dyn Stored,
     model: &Model,
-    options: &HuggingFaceOptions,
+    weights: Weights,
     target: &Target,
 ) -> Result<(), CheckpointError> {
     // An export that is refused here has not written anything that must be removed.
-    let out = TensorFile::begin(&target.file, &target.file, &Job::of(from, options)?)?;
+    let out = TensorFile::begin(&target.file, &target.file)?;
     let mut added = Vec::new();
-    let written = write_in_order(from, model, options.weights, target, (out, &mut added));
+    let written = write_in_order(from, model, weights, target, (out, &mut added));
     // If the weights exist in spite of the error, for example because a store's answer was lost,
     // the small files belong to them.
-    if let Err(error) = &written
-        && matches!(target.file.exists(), Ok(false))
-    {
+    if written.is_err() && matches!(target.file.exists(), Ok(false)) {
         // Errors of removing are ignored, since the original error is the one to report.
         added.iter().for_each(|file| drop(file.remove_file()));
-        let _ = TensorFile::give_up(&target.file, error);
     }
     written
 }

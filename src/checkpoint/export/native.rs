@@ -2,7 +2,6 @@
 
 use crate::array::{Array, ArrayInfo, DType};
 use crate::error::CheckpointError;
-use crate::journal::Job;
 use crate::native::{Conversion, Dialect, T5X, Writer};
 use crate::orbax::ORBAX;
 use crate::parallel;
@@ -22,16 +21,17 @@ const COMPRESSION: Compression = Compression::None;
 pub struct NativeOptions {
     /// The type to which floats below `target/` are rounded; `None` keeps their types.
     pub dtype: Option<DType>,
-    /// Whether to continue a checkpoint in a bucket whose writer is known to be dead.
+    /// Whether to replace an unfinished checkpoint in a bucket whose writer is known to be dead.
     pub takeover: Takeover,
 }
 
 /// Writes everything that a checkpoint holds as the checkpoint of a step, and returns its folder.
-/// Gimlet's own entries are copied too: the position in the data and the run. If an earlier
-/// conversion of the same checkpoint was killed, this one continues its work.
+/// Gimlet's own entries are copied too: the position in the data and the run. Leftovers of a
+/// conversion that was killed are removed.
 ///
 /// # Errors
-/// Arrays that cannot be read; a folder that cannot be written.
+/// Arrays that cannot be read; a folder that cannot be written; the checkpoint is there already, or
+/// another process writes it.
 pub fn export_t5x(
     from: &dyn Stored,
     at: (Path, u64),
@@ -58,16 +58,11 @@ fn export(
     dialect: &'static Dialect,
     &NativeOptions { dtype, takeover }: &NativeOptions,
 ) -> Result<Path, CheckpointError> {
-    let job = Job::of(from, &(dialect.name, dtype, COMPRESSION))?;
-    let conversion = Conversion { dialect, dtype, job: &job, takeover };
-    let writer = Writer::resume(&model_dir, step, &conversion)?.with_compression(COMPRESSION);
-    match remove_stale(&model_dir).and_then(|_| fill(&writer, from, step, dialect)) {
-        Ok(()) => writer.commit(),
-        Err(error) => {
-            writer.give_up(&error);
-            Err(error)
-        }
-    }
+    remove_stale(&model_dir)?;
+    let conversion = Conversion { dialect, dtype, takeover };
+    let writer = Writer::convert(&model_dir, step, &conversion)?.with_compression(COMPRESSION);
+    fill(&writer, from, step, dialect)?;
+    writer.commit()
 }
 
 /// Writes everything except the tree.

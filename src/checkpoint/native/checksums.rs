@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
 use super::sum::{Checksum, Crc32c, sum};
 use crate::error::CheckpointError;
-use crate::journal::{self, Job, Journal};
 use crate::parallel;
 use crate::retention::is_dataset_file;
 use crate::unfinished::MARK;
@@ -18,9 +16,6 @@ use gimlet_telemetry::Wait;
 
 /// The file, relative to the checkpoint.
 pub(crate) const FILE: &str = "gimlet/checksums.json";
-
-/// The journal of a conversion, which exists until the checkpoint is complete.
-pub(crate) const JOURNAL_FILE: &str = "gimlet/conversion.jsonl";
 
 /// The expected sizes and checksums of a checkpoint's files, by path relative to the folder of
 /// arrays.
@@ -35,20 +30,6 @@ pub(crate) struct Checksums {
     /// file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     own: Option<Crc32c>,
-}
-
-/// A file in the journal of a conversion.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Noted {
-    file: String,
-    #[serde(flatten)]
-    checksum: Checksum,
-}
-
-impl Noted {
-    pub fn of(file: &str, checksum: &Checksum) -> Self {
-        Self { file: file.to_string(), checksum: checksum.clone() }
-    }
 }
 
 /// Maximum size of a list in bytes: the list of two million files.
@@ -82,53 +63,6 @@ impl Checksums {
     fn sum(&self) -> Crc32c {
         let listed = serde_json::to_vec(&(&self.files, &self.beside));
         Crc32c::of(&listed.expect("plain data becomes JSON"))
-    }
-
-    /// Reads the files that a conversion of the same job recorded in an unfinished folder.
-    pub(super) fn noted(folder: &Path, job: &Job) -> Result<Option<Self>, CheckpointError> {
-        let noted = journal::noted(&folder.join(JOURNAL_FILE), job)?;
-        let by_name = |noted: Vec<Noted>| noted.into_iter().map(|file| (file.file, file.checksum));
-        Ok(noted.map(|noted| Self { files: by_name(noted).collect(), ..Self::default() }))
-    }
-
-    /// Begins a journal in a folder, with these files.
-    pub(super) fn journal(&self, folder: &Path, job: &Job) -> Result<Journal, CheckpointError> {
-        let path = folder.join(JOURNAL_FILE);
-        path.parent().expect("it lies in a folder").create_dir_all()?;
-        Journal::begin(path, job, self.files.iter().map(|(name, sum)| Noted::of(name, sum)))
-    }
-
-    /// Keeps the files that are unchanged since they were written. On disk their bytes are
-    /// compared; a store never shows a partial file, so their sizes are compared there.
-    pub(super) fn whole_ones(mut self, folder: &Path) -> Result<Self, CheckpointError> {
-        // Without files there may be no folder.
-        if self.files.is_empty() {
-            return Ok(self);
-        }
-        let is_on_disk = folder.is_on_disk();
-        let sizes = if is_on_disk { BTreeMap::new() } else { folder.sizes()? };
-        let unfit = Mutex::new(Vec::new());
-        let total = is_on_disk.then_some(self.bytes());
-        let wait = Wait::new(&format!("verifying {folder}"), total);
-        let check = |(name, file): (&String, &Checksum)| {
-            let is_whole = match is_on_disk {
-                true => match self.verify(folder, name) {
-                    Err(error) if !error.is_damage() => return Err(error),
-                    verified => verified.is_ok(),
-                },
-                false => sizes.get(name) == Some(&file.bytes),
-            };
-            wait.add(file.bytes);
-            if !is_whole {
-                unfit.lock().expect("no holder of the names panics").push(name.clone());
-            }
-            Ok(())
-        };
-        parallel::for_each(parallel::num_cores(), self.files.iter(), check)?;
-        for name in unfit.into_inner().expect("no holder of the names panics") {
-            self.files.remove(&name);
-        }
-        Ok(self)
     }
 
     /// Total number of bytes of all files.
@@ -285,7 +219,7 @@ pub(crate) fn read_extra(
 /// and its positions in the data; but not the files about the writing of the checkpoint itself.
 pub(crate) fn extras(checkpoint: &Path) -> Result<Vec<String>, CheckpointError> {
     let is_extra = |name: &String| {
-        let is_own = [FILE, JOURNAL_FILE, MARK].contains(&&name[..]);
+        let is_own = [FILE, MARK].contains(&&name[..]);
         let is_ours = name.starts_with("gimlet/") && !is_own;
         is_ours || is_dataset_file(name)
     };

@@ -8,25 +8,23 @@ use super::msgpack::{Leaves, encode};
 use super::reader::CHECKPOINT_FILE;
 use crate::array::DType;
 use crate::error::CheckpointError;
-use crate::journal::Job;
 use gimlet_storage::{Path, StorageError, Takeover};
 
 /// A small file: its path relative to the checkpoint, and its content.
 pub(crate) type SmallFile = (String, Vec<u8>);
 
 /// A conversion of another checkpoint.
-pub(crate) struct Conversion<'a> {
+pub(crate) struct Conversion {
     pub dialect: &'static Dialect,
     /// The type to which parameters are rounded.
     pub dtype: Option<DType>,
-    pub job: &'a Job,
     /// Whether to take over from a process that seems alive.
     pub takeover: Takeover,
 }
 
 /// A format that [`Writer`](super::Writer) writes.
 pub(crate) struct Dialect {
-    /// Its name in the journal of a conversion.
+    /// Its name in messages.
     pub name: &'static str,
     /// The folder of the checkpoint that holds the arrays and Gimlet's files; `None`: the checkpoint itself.
     pub folder: Option<&'static str>,

@@ -13,7 +13,7 @@ mod share;
 mod sum;
 mod writer;
 
-pub(super) use checksums::{Checked, Checksums, JOURNAL_FILE, extras, read_extra};
+pub(super) use checksums::{Checked, Checksums, extras, read_extra};
 pub(super) use dialect::{Conversion, Dialect, SmallFile, T5X};
 pub(super) use msgpack::{CHUNKED_KEY, EXT_ARRAY, MAX_HEADS, Pieces, write_map_head};
 pub(super) use msgpack::{DecodeError, Leaf, Leaves, PLACEHOLDER, decode_tree};

@@ -5,14 +5,13 @@
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::checksums::{Checksums, FILE as CHECKSUMS_FILE, JOURNAL_FILE};
-use super::dialect::{Conversion, SmallFile};
+use super::checksums::FILE as CHECKSUMS_FILE;
+use super::dialect::SmallFile;
 use super::procedure::Procedure;
 use super::reader::CHECKPOINT_FILE;
 use super::share::Share;
 use crate::error::CheckpointError;
 use crate::format::Format;
-use crate::journal::{Job, Journal};
 use crate::open::{ORBAX_ITEM, open, recognize};
 use crate::parallel;
 use crate::spec::Commit;
@@ -25,9 +24,8 @@ pub(crate) const TEMPORARY_MARK: &str = ".gimlet";
 /// The way in which the checkpoint becomes visible.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// By its name, on disk. The lock shows cleaners that the writer is alive. A conversion must
-    /// produce exactly the requested checkpoint; a run accepts any complete checkpoint of its step.
-    Renamed { converts: bool, _lock: Option<Lock> },
+    /// By its name, on disk. The lock shows cleaners that the writer is alive.
+    Renamed { _lock: Option<Lock> },
     /// By its name, in a store that copies the files to that name.
     Moved(Tenure),
     /// By its last file, in a store.
@@ -52,12 +50,6 @@ impl Tenure {
     fn begin(model_dir: &Path, takeover: Takeover) -> Result<Self, CheckpointError> {
         let lease = unfinished::own_lease(model_dir)?.map(Box::new);
         Ok(Self { model_dir: model_dir.clone(), lease, takeover })
-    }
-
-    /// Whether no other living process may be writing an unfinished checkpoint.
-    fn is_free(&self, checkpoint: &Path) -> Result<bool, CheckpointError> {
-        let is_dead = || unfinished::is_abandoned(checkpoint, self.lease.as_deref());
-        Ok(self.takeover == Takeover::Yes || is_dead()?)
     }
 
     /// Checks that no other process is writing a checkpoint that is to be replaced.
@@ -103,74 +95,52 @@ impl Place {
         if is_store || share.is_some() {
             unfinished::mark(&temporary, share.as_ref().map(|share| &share.save_id[..]))?;
         }
-        Ok((temporary, tenure.map_or(Self::Renamed { converts: false, _lock: lock }, Self::Moved)))
+        Ok((temporary, tenure.map_or(Self::Renamed { _lock: lock }, Self::Moved)))
     }
 
-    /// Like [`Place::begin`], for a conversion: continues an earlier conversion of the same job
-    /// that was killed, and returns the files that it recorded. The files of a conversion that is
-    /// alive, or whose state is unknown, are left alone.
-    pub fn resume(
+    /// Like [`Place::begin`], for a conversion, which starts over if an earlier one was killed.
+    ///
+    /// # Errors
+    /// Another process writes the checkpoint, or may be writing it.
+    pub fn convert(
         model_dir: &Path,
         finished: &Path,
-        conversion: &Conversion<'_>,
-    ) -> Result<(Path, Self, Checksums), CheckpointError> {
-        if let Some(left) = Self::take_up(model_dir, finished, conversion)? {
-            return Ok(left);
-        }
-        let (temporary, place) = match unfinished::is_store(model_dir) {
-            true => {
-                let tenure = Tenure::begin(model_dir, conversion.takeover)?;
-                (finished.clone(), begin_in_store(tenure, finished)?)
-            }
-            false => Self::begin(model_dir, finished, &Procedure::default())?,
-        };
-        let place = match place {
-            Self::Renamed { _lock, .. } => Self::Renamed { converts: true, _lock },
-            place => place,
-        };
-        Ok((temporary, place, Checksums::default()))
-    }
-
-    /// Takes over from a conversion that was killed, if there is one.
-    fn take_up(
-        model_dir: &Path,
-        finished: &Path,
-        &Conversion { dialect, job, takeover, .. }: &Conversion<'_>,
-    ) -> Result<Option<(Path, Self, Checksums)>, CheckpointError> {
-        let noted = |folder: &Path| Checksums::noted(&dialect.item(folder), job);
+        takeover: Takeover,
+    ) -> Result<(Path, Self), CheckpointError> {
         if unfinished::is_store(model_dir) {
-            let tenure = Tenure::begin(model_dir, takeover)?;
-            if !unfinished::is_unfinished(finished)? || !tenure.is_free(finished)? {
-                return Ok(None);
+            let place = begin_in_store(Tenure::begin(model_dir, takeover)?, finished)?;
+            if let Self::LastFile(tenure) = &place {
+                // Another process may have marked the checkpoint at the same moment.
+                tenure.refuse_busy(finished)?;
             }
-            unfinished::mark(finished, None)?;
-            // Another process may have marked the checkpoint at the same moment.
-            tenure.refuse_busy(finished)?;
-            let Some(noted) = noted(finished)? else { return Ok(None) };
-            return Ok(Some((finished.clone(), Self::LastFile(tenure), noted)));
+            return Ok((finished.clone(), place));
         }
-        let start = format!("{}.tmp-", finished.file_name());
-        for folder in model_dir.list()? {
-            let name = folder.file_name();
-            if !name.starts_with(&start) || !name.ends_with(TEMPORARY_MARK) {
-                continue;
-            }
-            let lock = match folder.try_lock() {
-                Ok(Locked::Held(lock)) => lock,
-                Ok(Locked::Busy) if is_of_another(&folder, job)? => {
-                    let by = "a conversion of another checkpoint, format or --dtype".to_string();
-                    return Err(CheckpointError::Busy { path: finished.to_string(), by });
-                }
-                // Another process has already removed the folder.
-                Err(error) if !error.is_not_found() => return Err(error.into()),
-                _ => continue,
-            };
-            if let Some(noted) = noted(&folder)? {
-                let place = Self::Renamed { converts: true, _lock: Some(lock) };
-                return Ok(Some((folder, place, noted)));
-            }
+        // All conversions use the same name, and only one of them can create the folder.
+        let temporary = temporary(finished, "conversion");
+        match temporary.create_dir_new() {
+            Err(error) if already_exists(&error) => return Err(busy(temporary)),
+            created => created?,
         }
-        Ok(None)
+        match temporary.try_lock()? {
+            Locked::Held(lock) => Ok((temporary, Self::Renamed { _lock: Some(lock) })),
+            Locked::Unsupported => Ok((temporary, Self::Renamed { _lock: None })),
+            // A process that removes leftovers saw the folder before it was locked.
+            Locked::Busy => Err(busy(temporary)),
+        }
+    }
+
+    /// Checks that a conversion does not find a complete checkpoint, which would stay.
+    pub fn refuse_whole(&self, finished: &Path) -> Result<(), CheckpointError> {
+        let is_there = match self {
+            Self::There => true,
+            Self::Renamed { .. } => finished.exists()? && is_whole(finished)?,
+            _ => false,
+        };
+        if !is_there {
+            return Ok(());
+        }
+        let reason = "it is there already; name another folder or remove it".to_string();
+        Err(CheckpointError::Export { path: finished.to_string(), reason })
     }
 
     /// Waits until the first process has begun, and returns the folder to write into.
@@ -186,13 +156,11 @@ impl Place {
     }
 
     /// Writes the last files, of which the final one makes the folder a checkpoint, and makes the
-    /// checkpoint visible. The journal of a conversion is removed: in a store after the checkpoint
-    /// has become visible, and on disk just before the folder gets its name.
+    /// checkpoint visible.
     pub fn commit(
         &self,
         (temporary, finished): (&Path, &Path),
         ending: &[SmallFile],
-        journal: &mut Option<Journal>,
     ) -> Result<(), CheckpointError> {
         if let Self::There = self {
             return Ok(());
@@ -201,9 +169,8 @@ impl Place {
         others.iter().try_for_each(|file| self.write(temporary, file))?;
         self.write(temporary, last)?;
         if let Self::LastFile(_) = self {
-            // The checkpoint is complete: the next run removes any leftovers.
-            let ended = journal.take().map_or(Ok(()), Journal::end);
-            if let Err(error) = ended.and_then(|()| unfinished::unmark(finished)) {
+            // The checkpoint is complete: the next run removes a leftover mark.
+            if let Err(error) = unfinished::unmark(finished) {
                 gimlet_telemetry::warn(&format!("{error}; the checkpoint is whole"));
             }
             return Ok(());
@@ -212,7 +179,6 @@ impl Place {
             unfinished::unmark(temporary)?;
             temporary.sync_tree()?;
         }
-        journal.take().map_or(Ok(()), Journal::end)?;
         self.take_name(temporary, finished)
     }
 
@@ -247,11 +213,7 @@ impl Place {
     fn take_name(&self, temporary: &Path, finished: &Path) -> Result<(), CheckpointError> {
         let is_there = finished.exists()?;
         if is_there && is_whole(finished)? {
-            // The same conversion writes the same bytes.
-            let is_other = matches!(self, Self::Renamed { converts: true, .. })
-                && temporary.sizes()? != finished.sizes()?;
-            temporary.remove_dir_all()?;
-            return if is_other { Err(overtaken(finished)) } else { Ok(()) };
+            return Ok(temporary.remove_dir_all()?);
         }
         match self {
             Self::Moved(tenure) => {
@@ -282,17 +244,8 @@ impl Place {
     }
 }
 
-/// Whether a living conversion of another job writes into the folder, in either format.
-fn is_of_another(folder: &Path, job: &Job) -> Result<bool, CheckpointError> {
-    [folder.clone(), folder.join(ORBAX_ITEM)]
-        .iter()
-        .try_fold(false, |found, item| Ok(found || job.differs(&item.join(JOURNAL_FILE))?))
-}
-
-fn overtaken(finished: &Path) -> CheckpointError {
-    let reason = "another process has finished it meanwhile, as a checkpoint of other files; look at it with `gimlet \
-                  checkpoint show`, or name another TO";
-    CheckpointError::Export { path: finished.to_string(), reason: reason.to_string() }
+fn busy(folder: Path) -> CheckpointError {
+    CheckpointError::Busy { path: folder.to_string(), by: "another conversion".to_string() }
 }
 
 /// Renames the files of a folder in a store to those of another folder, whose checkpoint is damaged
@@ -366,24 +319,31 @@ fn replace(temporary: &Path, finished: &Path) -> Result<(), CheckpointError> {
 /// The folder in which several processes write one checkpoint. Each attempt has a different folder,
 /// so that a late process cannot write into another attempt's folder.
 fn shared_temporary(finished: &Path, share: &Share) -> Path {
-    let parent = finished.parent().expect("a checkpoint lies in a folder");
-    parent.join(&format!("{}.tmp-{}{TEMPORARY_MARK}", finished.file_name(), share.save_id))
+    temporary(finished, &share.save_id)
 }
 
 /// Creates a new folder `NAME.tmp-TIME.gimlet`; with a later time if two saves fall into one
 /// second.
 pub(crate) fn create_temporary(finished: &Path) -> Result<Path, CheckpointError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let parent = finished.parent().expect("a checkpoint lies in a folder");
     for time in now.. {
-        let temporary =
-            parent.join(&format!("{}.tmp-{time}{TEMPORARY_MARK}", finished.file_name()));
+        let temporary = temporary(finished, &time.to_string());
         match temporary.create_dir_new() {
             Ok(()) => return Ok(temporary),
-            Err(StorageError::Io { source, .. })
-                if source.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) if already_exists(&error) => {}
             Err(error) => return Err(error.into()),
         }
     }
     unreachable!("time has no end")
+}
+
+/// The folder `NAME.tmp-LABEL.gimlet` beside a checkpoint.
+fn temporary(finished: &Path, label: &str) -> Path {
+    let parent = finished.parent().expect("a checkpoint lies in a folder");
+    parent.join(&format!("{}.tmp-{label}{TEMPORARY_MARK}", finished.file_name()))
+}
+
+fn already_exists(error: &StorageError) -> bool {
+    let StorageError::Io { source, .. } = error else { return false };
+    source.kind() == io::ErrorKind::AlreadyExists
 }

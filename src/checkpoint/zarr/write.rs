@@ -16,9 +16,6 @@ pub trait Sink {
     /// Error of the destination.
     type Error;
 
-    /// Whether a file of the folder already exists and need not be written.
-    fn holds(&self, name: &str) -> bool;
-
     /// Writes one file of the array's folder; `write` is called once.
     fn file(
         &self,
@@ -80,7 +77,7 @@ pub fn write<S: Sink>(
 pub type ReadPart<'a, E> = dyn FnMut(&[Range<usize>]) -> Result<Array, E> + 'a;
 
 /// Like [`write()`], for an array that `read` returns chunk by chunk, so that the whole array is
-/// never in memory. Chunks that already exist are not read.
+/// never in memory.
 pub fn write_parts<S: Sink, E: From<S::Error>>(
     sink: &S,
     layout: &Layout<'_>,
@@ -92,9 +89,6 @@ pub fn write_parts<S: Sink, E: From<S::Error>>(
         let index: Vec<usize> =
             part.iter().zip(chunks).map(|(range, size)| range.start / size).collect();
         let name = v2::KEYS.file_name(&index);
-        if sink.holds(&name) {
-            continue;
-        }
         let chunk = read(&part)?;
         let length = part.iter().map(Range::len).product();
         sink.file(&name, &mut |out| {

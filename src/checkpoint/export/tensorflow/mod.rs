@@ -13,7 +13,6 @@ use super::unwrapped;
 use crate::array::DType;
 use crate::error::CheckpointError;
 use crate::foreign::index_of;
-use crate::journal::Job;
 use crate::open::open;
 use crate::steps::bundle_prefix;
 use crate::stored::Stored;
@@ -23,7 +22,6 @@ pub use newest::name_newest;
 
 /// Writes the parameters, Adafactor's state and the step of a checkpoint as a step of Mesh
 /// TensorFlow's T5, and returns the prefix of its files' names. Parameters are rounded to `dtype`.
-/// If an earlier conversion of the same checkpoint was killed, this one continues its work.
 ///
 /// # Errors
 /// The checkpoint does not hold a T5; the step already exists; reading or writing fails.
@@ -39,14 +37,11 @@ pub fn export_mesh_tensorflow(
     newest::refuse_other(&folder)?;
     folder.create_dir_all()?;
     make_room(&prefix, &index)?;
-    let out = TensorFile::begin(&data, &index, &Job::of(from, &(step, dtype))?)?;
+    let out = TensorFile::begin(&data, &index)?;
     let written = bundle::write_data(from, &variables, out);
     let written = written.map_err(|error| unwrapped(&data, error));
-    let finished = written.and_then(|(table, out)| out.finish().map(|()| table));
-    let table = finished.inspect_err(|error| {
-        // Only the original error is reported.
-        let _ = TensorFile::give_up(&data, error);
-    })?;
+    let (table, out) = written?;
+    out.finish()?;
     if let Err(error) = index.write_atomic(&table) {
         // Unless a store's answer was lost, the data are not visible; the next conversion
         // overwrites data that cannot be removed.

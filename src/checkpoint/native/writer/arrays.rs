@@ -165,10 +165,6 @@ impl<'a> ArrayFolder<'a> {
 impl zarr::Sink for ArrayFolder<'_> {
     type Error = CheckpointError;
 
-    fn holds(&self, name: &str) -> bool {
-        self.writer.holds(&format!("{}/{name}", self.name))
-    }
-
     fn file(
         &self,
         name: &str,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use self::arrays::layout;
-use super::checksums::{Checksums, FILE as CHECKSUMS_FILE, Noted};
+use super::checksums::{Checksums, FILE as CHECKSUMS_FILE};
 use super::dialect::{Conversion, Dialect, SmallFile, T5X};
 use super::msgpack::{Leaf, Leaves, check_tree};
 use super::place::Place;
@@ -18,7 +18,6 @@ use super::share::Share;
 use super::sum::{Checksum, Summing};
 use crate::array::DType;
 use crate::error::CheckpointError;
-use crate::journal::{Journal, tell_kept, tell_left};
 use crate::retention::is_dataset_file;
 use crate::steps::checkpoint_dir;
 use crate::zarr::Compression;
@@ -26,9 +25,9 @@ use gimlet_storage::{Path, StorageError};
 
 /// A checkpoint that is being written. It is written into `checkpoint_N.tmp-TIME.gimlet`, or by several
 /// processes into `checkpoint_N.tmp-ID.gimlet`, which readers ignore. In a store, a single process by default
-/// writes into `checkpoint_N`, which Gimlet ignores until its last file exists. The checkpoint is complete and
-/// visible after [`Writer::commit`], and removed if dropped before, except for files that a later conversion
-/// can continue. Arrays may be written from several threads; at most a few chunks of each are in memory.
+/// writes into `checkpoint_N`, which Gimlet ignores until its last file exists. The checkpoint is complete
+/// and visible after [`Writer::commit`], and removed if dropped before. Arrays may be written from several
+/// threads; at most a few chunks of each are in memory.
 #[derive(Debug)]
 pub struct Writer {
     temporary: Path,
@@ -44,8 +43,6 @@ pub struct Writer {
     /// Whether all other processes have finished.
     gathered: bool,
     committed: bool,
-    /// Whether the written files stay although the checkpoint is incomplete.
-    stays: bool,
 }
 
 #[derive(Debug, Default)]
@@ -53,10 +50,8 @@ struct State {
     leaves: Leaves,
     /// The array that uses each folder.
     folders: BTreeMap<String, String>,
-    /// Checksums of the files written now or by an earlier conversion.
+    /// Checksums of the written files.
     checksums: Checksums,
-    /// The journal of a conversion.
-    journal: Option<Journal>,
 }
 
 impl Writer {
@@ -91,27 +86,20 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Like [`Writer::create`], for a conversion: continues an earlier conversion of the same job
-    /// that was killed.
-    pub(crate) fn resume(
+    /// Like [`Writer::create`], for a conversion, which starts over if an earlier one was killed.
+    ///
+    /// # Errors
+    /// A complete checkpoint is there, or another process writes it.
+    pub(crate) fn convert(
         model_dir: &Path,
         step: u64,
-        conversion: &Conversion<'_>,
+        &Conversion { dialect, dtype, takeover }: &Conversion,
     ) -> Result<Self, CheckpointError> {
         model_dir.create_dir_all()?;
         let finished = checkpoint_dir(model_dir, step);
-        let (temporary, place, noted) = Place::resume(model_dir, &finished, conversion)?;
-        let &Conversion { dialect, dtype, job, .. } = conversion;
-        let mut writer = Self::of((temporary, finished), place, (dialect, dtype));
-        if !matches!(writer.place, Place::There) {
-            // Files that cannot be inspected now may be continued later.
-            writer.stays = !noted.files.is_empty();
-            let checksums = noted.whole_ones(&writer.item())?;
-            tell_kept(&writer.finished, checksums.files.len(), "files", checksums.bytes());
-            let journal = Some(checksums.journal(&writer.item(), job)?);
-            writer.state = Mutex::new(State { checksums, journal, ..State::default() });
-            writer.stays = false;
-        }
+        let (temporary, place) = Place::convert(model_dir, &finished, takeover)?;
+        let writer = Self::of((temporary, finished), place, (dialect, dtype));
+        writer.place.refuse_whole(&writer.finished)?;
         Ok(writer)
     }
 
@@ -132,7 +120,6 @@ impl Writer {
             share: None,
             gathered: false,
             committed: false,
-            stays: false,
         }
     }
 
@@ -207,7 +194,7 @@ impl Writer {
     /// The checkpoint cannot be written; another process did not write its part in time; the
     /// processes' parts do not cover the arrays that the first process knows.
     pub fn commit(mut self) -> Result<Path, CheckpointError> {
-        let State { leaves, checksums, mut journal, .. } = std::mem::take(&mut *self.state());
+        let State { leaves, checksums, .. } = std::mem::take(&mut *self.state());
         match self.share.clone() {
             Some(share) if share.rank > 0 => {
                 share.leave(&self.temporary, leaves.into_keys().collect(), checksums)?;
@@ -219,11 +206,7 @@ impl Writer {
                 };
                 let folders = (&self.temporary, &self.finished);
                 let ending = self.ending(&leaves, checksums)?;
-                let committed = self.place.commit(folders, &ending, &mut journal);
-                if let Err(error) = &committed {
-                    self.stays = journal.is_some() && error.may_pass();
-                }
-                committed?;
+                self.place.commit(folders, &ending)?;
             }
         }
         self.committed = true;
@@ -233,12 +216,6 @@ impl Writer {
     /// Checks that the format can store everything recorded so far.
     pub(crate) fn check(&self) -> Result<(), CheckpointError> {
         (self.dialect.tree)(&self.state().leaves, &self.finished).map(drop)
-    }
-
-    /// Abandons a conversion after an error. Its files stay if a retry may succeed.
-    pub(crate) fn give_up(mut self, error: &CheckpointError) {
-        let has_pieces = self.state().journal.as_ref().is_some_and(Journal::has_pieces);
-        self.stays = has_pieces && error.may_pass();
     }
 
     /// The files that are written last: the checksums and the tree.
@@ -298,7 +275,7 @@ impl Writer {
         (relative, size): (&str, Option<usize>),
         write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), CheckpointError> {
-        if self.holds(relative) {
+        if matches!(self.place, Place::There) {
             return Ok(());
         }
         let path = self.item().join(relative);
@@ -310,17 +287,8 @@ impl Writer {
             // The first process may run on another machine, where it cannot make this file durable.
             false => file.finish()?,
         }
-        let mut state = self.state();
-        if let Some(journal) = &mut state.journal {
-            journal.add(&Noted::of(relative, &checksum))?;
-        }
-        state.checksums.files.insert(relative.to_string(), checksum);
+        self.state().checksums.files.insert(relative.to_string(), checksum);
         Ok(())
-    }
-
-    /// Whether a file already exists and need not be written.
-    fn holds(&self, relative: &str) -> bool {
-        matches!(self.place, Place::There) || self.state().checksums.files.contains_key(relative)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -330,16 +298,12 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // The journal must not be uploaded after the removal.
-        drop(self.state().journal.take());
         // In a store, files into which other processes may still write stay marked, and the next
         // run removes them. Files written even later lie in a folder that readers ignore and no
         // other save uses.
         let is_left = self.share.is_some() && self.place.is_in_store() && !self.gathered;
-        match self.committed || is_left {
-            true => {}
-            false if self.stays => tell_left(&self.temporary),
-            false => self.place.give_up((&self.temporary, &self.finished)),
+        if !self.committed && !is_left {
+            self.place.give_up((&self.temporary, &self.finished));
         }
     }
 }

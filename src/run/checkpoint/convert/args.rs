@@ -17,7 +17,7 @@ const TORCH_ENDINGS: [&str; 3] = [".pth", ".pt", ".bin"];
 #[derive(Args, Debug)]
 #[command(
     after_help = "Each checkpoint of a folder becomes TO/checkpoint_N, or TO/model.ckpt-N; existing ones are \
-    not\nchanged. A killed conversion continues where it was. Formats are recognized when they \
+    not\nchanged. A killed conversion starts over. Formats are recognized when they \
     are read.\nExample: gimlet checkpoint convert gs://my-bucket/ro_t5x_base ro_t5x_base_pt --to torch \
     --vocabulary ro.model"
 )]
@@ -36,7 +36,7 @@ pub struct ConvertArgs {
     /// Type that parameters are rounded to; by default each keeps its own.
     #[arg(long, value_enum)]
     dtype: Option<FloatType>,
-    /// Continue in a bucket even if another process seems to write there; only if it is dead.
+    /// Write in a bucket even if another process seems to write there; only if it is dead.
     #[arg(long = "take_over")]
     take_over: bool,
     #[command(flatten)]
