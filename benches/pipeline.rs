@@ -7,18 +7,15 @@
 //!     --cache=DIR   where the cache of the corpus is, or is to be made
 //!     --only=MEASURE
 //!     --only=memory --gigabytes=10   resident memory over a long run of generated text
-//!     --only=gzip --corpus=TEXT.gz   a restart behind nine tenths of a gzip file
+//!     --only=compressed --corpus=TEXT.gz --batches=1000000   a restart behind as many lines of one file
 //!     --only=shared --corpus=TEXT.gz   streams that share the records of one file, by two threads
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 use std::time::Instant;
 
 use flate2::Crc;
-use flate2::read::MultiGzDecoder;
 use gimlet::data::{
     AppendEosAfterTrim, Batch, CacheDatasetPlaceholder, CacheFolder, CacheOptions, Caches,
     DataError, DataSource, DatasetConfig, DatasetOptions, Feature, FeatureDtype, FilePattern,
@@ -41,13 +38,20 @@ fn main() {
         let gigabytes = option("gigabytes").map_or(10, |text| text.parse().expect("a number"));
         return memory(gigabytes);
     }
-    if option("only").as_deref() == Some("gzip") {
-        return gzip(&option("corpus").expect("--corpus=TEXT.gz"));
-    }
-    if option("only").as_deref() == Some("shared") {
+    if let Some(only @ ("compressed" | "shared")) = option("only").as_deref() {
         let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 100 });
         let corpus = option("corpus").expect("--corpus=TEXT.gz");
         let num_batches = option("batches").map_or(1000, |text| text.parse().expect("a number"));
+        if only == "compressed" {
+            // One row a batch makes one stream of the data.
+            let config = DatasetConfig { batch_size: 1, shuffle: false, ..config(false) };
+            return restart(
+                only,
+                &config,
+                num_batches,
+                task_of(lines_of(&corpus), vocabulary, &[]),
+            );
+        }
         let run = Run { measure: "shared_file", pack: false, threads: 2, num_batches, cache: None };
         return run.measure(task_of(lines_of(&corpus), vocabulary, &[]));
     }
@@ -73,7 +77,7 @@ fn main() {
         }
     }
     if wanted("restart") {
-        restart(task(&corpus, &model, &spans));
+        restart("restart", &config(true), 100, task(&corpus, &model, &spans));
     }
     if let Some(cache) = option("cache").filter(|_| wanted("cached")) {
         cached(task(&corpus, &model, &[]), &cache, batches);
@@ -176,10 +180,10 @@ impl Run {
 }
 
 /// Measures the time from a position deep in the data to its first batch.
-fn restart(task: Arc<Task>) {
+fn restart(measure: &str, config: &DatasetConfig, num_batches: usize, task: Arc<Task>) {
     let tasks = provider(task, None);
-    let mut batches = get_dataset(&config(true), &tasks, DatasetOptions::default()).expect("data");
-    for _ in 0..100 {
+    let mut batches = get_dataset(config, &tasks, DatasetOptions::default()).expect("data");
+    for _ in 0..num_batches {
         batches.next_batch().expect("no error").expect("data repeat");
     }
     let resume = Some(batches.state());
@@ -187,65 +191,11 @@ fn restart(task: Arc<Task>) {
     drop(batches);
     let clock = Clock::start();
     let options = DatasetOptions { resume, ..DatasetOptions::default() };
-    let mut batches = get_dataset(&config(true), &tasks, options).expect("data");
+    let mut batches = get_dataset(config, &tasks, options).expect("data");
     let found = batches.next_batch().expect("no error");
     let [seconds, cpu] = clock.read();
     assert_eq!(found, expected, "the restarted data go on");
-    report(serde_json::json!({"measure": "restart", "seconds": seconds, "cpu_seconds": cpu}));
-}
-
-/// Measures the time from a position behind nine tenths of a gzip file's lines to the next batch:
-/// with the saved position, with one without the places at which decompressing can begin; and of
-/// decompressing alone.
-fn gzip(corpus: &str) {
-    let mut lines = BufReader::new(MultiGzDecoder::new(File::open(corpus).expect("a gzip file")));
-    let (clock, mut line, mut num_lines, mut bytes) = (Clock::start(), Vec::new(), 0, 0);
-    while lines.read_until(b'\n', &mut line).expect("whole gzip") > 0 {
-        num_lines += 1;
-        bytes += line.len();
-        line.clear();
-    }
-    let [seconds, cpu] = clock.read();
-    report(serde_json::json!({
-        "measure": "flate2", "megabytes": bytes as f64 / 1e6, "seconds": seconds, "cpu_seconds": cpu,
-    }));
-    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 100 });
-    let tasks = provider(task_of(lines_of(corpus), vocabulary, &[]), None);
-    // One row a batch makes one stream of the data.
-    let config = DatasetConfig { batch_size: 1, shuffle: false, ..config(false) };
-    let mut batches = get_dataset(&config, &tasks, DatasetOptions::default()).expect("data");
-    for _ in 0..num_lines / 10 * 9 {
-        batches.next_batch().expect("no error").expect("data repeat");
-    }
-    let saved = serde_json::to_value(batches.state()).expect("it is saved so");
-    let expected = batches.next_batch().expect("no error");
-    let mut without = saved.clone();
-    forget_restarts(&mut without);
-    for (measure, state) in [("gzip_restart", saved), ("gzip_from_the_beginning", without)] {
-        let bytes = state.to_string().len();
-        let resume = Some(serde_json::from_value(state).expect("it was saved"));
-        let clock = Clock::start();
-        let options = DatasetOptions { resume, ..DatasetOptions::default() };
-        let mut batches = get_dataset(&config, &tasks, options).expect("data");
-        let found = batches.next_batch().expect("no error");
-        let [seconds, cpu] = clock.read();
-        assert_eq!(found, expected, "the restarted data go on");
-        report(serde_json::json!({
-            "measure": measure, "state_bytes": bytes, "seconds": seconds, "cpu_seconds": cpu,
-        }));
-    }
-}
-
-/// Removes these places from a saved position.
-fn forget_restarts(state: &mut serde_json::Value) {
-    match state {
-        serde_json::Value::Object(fields) => {
-            fields.remove("restarts");
-            fields.values_mut().for_each(forget_restarts);
-        }
-        serde_json::Value::Array(items) => items.iter_mut().for_each(forget_restarts),
-        _ => {}
-    }
+    report(serde_json::json!({"measure": measure, "seconds": seconds, "cpu_seconds": cpu}));
 }
 
 /// Generated text as bytes, span-corrupted and packed by two threads: resident memory after every

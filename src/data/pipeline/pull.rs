@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::DataError;
 use crate::example::Example;
-use crate::source::Restart;
+use crate::source::FrameStart;
 
 /// The position of a stage: counters and buffered examples, and the positions of the stages it
 /// pulls from.
@@ -20,9 +20,10 @@ pub struct StageState {
     /// Examples that were pulled and not yielded yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Example>,
-    /// For each open file, the point where decompression can begin; empty if no file is compressed.
+    /// For each open file, the frame at which decompression begins; empty if all begin at the
+    /// beginnings of their files, as also those in positions of older versions do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub restarts: Vec<Option<Arc<Restart>>>,
+    pub frames: Vec<FrameStart>,
     /// The stages it pulls from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<Arc<StageState>>,

@@ -85,7 +85,7 @@ fn count_once(file: &SourceFile) -> Result<Arc<Counted>, DataError> {
 }
 
 fn count(file: &SourceFile) -> Result<Counted, DataError> {
-    let mut reader = open_records(file, RecordPosition::default(), None)?;
+    let mut reader = open_records(file, RecordPosition::default())?;
     let mut counted = Counted::default();
     loop {
         let before = reader.position().records;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use super::bad::BadRecordGuard;
 use super::counts::is_blank;
 use super::deal::Deal;
-use super::read::{Body, RecordPosition, RecordReader, Restart, lost_behind, open_records};
+use super::read::{Body, FrameStart, RecordPosition, RecordReader, lost_behind, open_records};
 use super::split::SourceFile;
 use crate::error::DataError;
 use crate::pipeline::StageState;
@@ -79,7 +79,6 @@ pub(super) struct Place {
 struct OpenPlace {
     file: usize,
     position: RecordPosition,
-    restart: Option<Arc<Restart>>,
 }
 
 impl Place {
@@ -99,18 +98,19 @@ impl Place {
         let mut counters = vec![epoch, opened as u64, slot as u64, in_block as u64, in_epoch];
         for slot in &self.slots {
             // Files count from 1, so 0 is an empty slot.
-            let (file, RecordPosition { records, bytes, within }) =
+            let (file, RecordPosition { records, bytes, within, .. }) =
                 slot.as_ref().map_or_else(Default::default, |open| (open.file + 1, open.position));
             counters.extend([file as u64, records, bytes, within]);
         }
-        let restart =
-            |slot: &Option<OpenPlace>| slot.as_ref().and_then(|open| open.restart.clone());
-        let restarts: Vec<_> = self.slots.iter().map(restart).collect();
-        let mut state = StageState::new::<StageState>("interleave", counters, []);
-        if restarts.iter().any(Option::is_some) {
-            state.restarts = restarts;
+        let frame = |slot: &Option<OpenPlace>| {
+            slot.as_ref().map_or_else(FrameStart::default, |open| open.position.frame)
+        };
+        let mut frames: Vec<_> = self.slots.iter().map(frame).collect();
+        if frames.iter().all(|frame| *frame == FrameStart::default()) {
+            frames.clear();
         }
-        state
+        let state = StageState::new::<StageState>("interleave", counters, []);
+        StageState { frames, ..state }
     }
 
     /// The place in a stage's state.
@@ -119,11 +119,10 @@ impl Place {
         let counter = |i: usize| state.counters[i];
         let slot = |i: usize| {
             let [file, records, bytes, within] = std::array::from_fn(|j| counter(5 + 4 * i + j));
-            let restart = state.restarts.get(i).cloned().flatten();
+            let frame = state.frames.get(i).copied().unwrap_or_default();
             (file > 0).then(|| OpenPlace {
                 file: file as usize - 1,
-                position: RecordPosition { records, bytes, within },
-                restart,
+                position: RecordPosition { records, bytes, within, frame },
             })
         };
         Ok(Self {
@@ -183,11 +182,8 @@ impl Interleave {
 
     /// The current place.
     pub(super) fn place(&self) -> Place {
-        let open_place = |open: &OpenFile| OpenPlace {
-            file: open.file,
-            position: open.records.position(),
-            restart: open.records.restart(),
-        };
+        let open_place =
+            |open: &OpenFile| OpenPlace { file: open.file, position: open.records.position() };
         let Self { epoch, in_epoch, opened, slot, in_block, .. } = *self;
         let slots = self.slots.iter().map(|slot| slot.as_ref().map(open_place)).collect();
         Place { epoch, in_epoch, opened, slot, in_block, slots }
@@ -210,7 +206,7 @@ impl Interleave {
                 Some(open) if open.file >= self.plan.files.len() => {
                     return Err(DataError::State { reason: "there are fewer files".to_string() });
                 }
-                Some(open) => Some(self.open(open.file, open.position, open.restart.as_ref())?),
+                Some(open) => Some(self.open(open.file, open.position)?),
             };
         }
         Ok(())
@@ -291,7 +287,7 @@ impl Interleave {
                 }
             } else if self.opened < self.order.len() {
                 let file = self.order[self.opened];
-                self.slots[self.slot] = Some(self.open(file, RecordPosition::default(), None)?);
+                self.slots[self.slot] = Some(self.open(file, RecordPosition::default())?);
                 self.opened += 1;
             } else if self.slots.iter().all(Option::is_none) {
                 return Ok(None);
@@ -324,13 +320,8 @@ impl Interleave {
         Ok(())
     }
 
-    fn open(
-        &self,
-        file: usize,
-        position: RecordPosition,
-        restart: Option<&Arc<Restart>>,
-    ) -> Result<OpenFile, DataError> {
-        let mut records = open_records(&self.plan.files[file], position, restart)?;
+    fn open(&self, file: usize, position: RecordPosition) -> Result<OpenFile, DataError> {
+        let mut records = open_records(&self.plan.files[file], position)?;
         let skipped = self.plan.skip_header_lines;
         while records.position().records < skipped && records.next_record()?.is_some() {}
         Ok(OpenFile { file, records })

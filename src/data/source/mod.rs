@@ -50,7 +50,7 @@ pub use function::FunctionDataSource;
 pub use generated::{GeneratedDataSource, GeneratedKind, LengthDistribution};
 pub use hugging_face::HuggingFaceDataSource;
 pub use megatron::MegatronDataSource;
-pub use read::Restart;
+pub use read::FrameStart;
 pub use spec::{DataSource, FilePattern};
 pub use text_sources::{JsonLinesDataSource, TextLineDataSource};
 pub use tf_source::{

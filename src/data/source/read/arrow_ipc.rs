@@ -244,7 +244,7 @@ impl ArrowRows {
             return self.skip(position.records);
         }
         let before = position.records - position.within;
-        self.position = RecordPosition { records: before, bytes: position.bytes, within: 0 };
+        self.position = RecordPosition { records: before, within: 0, ..position };
         self.skip(position.within)?;
         match self.position.records == position.records {
             true => Ok(()),

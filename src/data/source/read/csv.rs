@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::bounded::{LONGEST_RECORD, read_line, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
-use super::restart::Restart;
 use super::{Body, RecordPosition, RecordReader, file_error, read_error};
 use crate::error::DataError;
 use crate::example::Key;
@@ -120,20 +119,19 @@ impl CsvRecords {
         path: &Path,
         options: &Arc<CsvOptions>,
         position: RecordPosition,
-        restart: Option<&Arc<Restart>>,
     ) -> Result<Self, DataError> {
         let start = RecordPosition::default();
         let mut records = Self {
             path: path.clone(),
             options: options.clone(),
-            reader: open_decoded(path, start, None, Compression::of_text)?,
+            reader: open_decoded(path, start, Compression::of_text)?,
             position: start,
             columns: [].into(),
             breaks_off: false,
         };
         records.read_head()?;
         if position != start && position != records.position {
-            records.reader = open_decoded(path, position, restart, Compression::of_text)?;
+            records.reader = open_decoded(path, position, Compression::of_text)?;
             records.position = position;
         }
         Ok(records)
@@ -234,11 +232,7 @@ impl RecordReader for CsvRecords {
     }
 
     fn position(&self) -> RecordPosition {
-        self.position
-    }
-
-    fn restart(&self) -> Option<Arc<Restart>> {
-        self.reader.restart(self.position)
+        self.reader.with_frame(self.position)
     }
 
     fn breaks_off(&self) -> bool {
@@ -248,7 +242,7 @@ impl RecordReader for CsvRecords {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, BufReader, Read};
+    use std::io::{self, Read};
 
     use super::super::testing::{error_of, file, gzip, rest};
     use super::*;
@@ -273,7 +267,7 @@ mod tests {
     }
 
     fn open(path: &Path, position: RecordPosition) -> CsvRecords {
-        CsvRecords::open_at(path, &Arc::new(options()), position, None).unwrap()
+        CsvRecords::open_at(path, &Arc::new(options()), position).unwrap()
     }
 
     #[test]
@@ -306,7 +300,7 @@ mod tests {
             let mut records = open(&path, RecordPosition::default());
             let long = io::repeat(b'x').take(3 * LONGEST_RECORD as u64);
             let text = field.as_bytes().chain(long);
-            records.reader = Decoded::new(BufReader::new(text));
+            records.reader = Decoded::new(text, None);
             let mut record = Vec::new();
             let error = records.read_record(&mut record).unwrap_err().to_string();
             assert!(error.contains("file, record 2 at byte 4: "), "{error}");

@@ -2,14 +2,12 @@
 //! a key.
 
 use std::io::BufRead;
-use std::sync::Arc;
 
 use serde::de::IgnoredAny;
 
 use super::bounded::{LONGEST_RECORD, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
 use super::lines::Lines;
-use super::restart::Restart;
 use super::{Body, RecordPosition, RecordReader, file_error, read_error};
 use crate::error::DataError;
 use gimlet_storage::Path;
@@ -22,23 +20,22 @@ pub(super) fn open_json(
     path: &Path,
     field: Option<&str>,
     position: RecordPosition,
-    restart: Option<&Arc<Restart>>,
 ) -> Result<Box<dyn RecordReader>, DataError> {
     let kind = if field.is_some() { Array::OfKey } else { Array::Whole };
     if position.within == IN_ARRAY {
-        return Ok(Box::new(Items::resume_at(path, kind, position, restart)?));
+        return Ok(Box::new(Items::resume_at(path, kind, position)?));
     }
     if position != RecordPosition::default() {
-        return Ok(Box::new(Lines::open_at(path, position, restart)?));
+        return Ok(Box::new(Lines::open_at(path, position)?));
     }
     let start = RecordPosition { within: IN_ARRAY, ..position };
-    let mut items = Items::resume_at(path, kind, start, None)?;
+    let mut items = Items::resume_at(path, kind, start)?;
     match field {
         Some(field) => items.enter_value_of(field)?,
         None if items.next_byte()? == Some(b'[') => items.take(),
         // The skipped white space has been taken, and may include lines, which are counted.
         None if items.position.bytes > 0 => {
-            return Ok(Box::new(Lines::open_at(path, position, None)?));
+            return Ok(Box::new(Lines::open_at(path, position)?));
         }
         None => return Ok(Box::new(Lines::of_open(path, items.reader))),
     }
@@ -69,13 +66,8 @@ struct Items {
 }
 
 impl Items {
-    fn resume_at(
-        path: &Path,
-        kind: Array,
-        position: RecordPosition,
-        restart: Option<&Arc<Restart>>,
-    ) -> Result<Self, DataError> {
-        let reader = open_decoded(path, position, restart, Compression::of_text)?;
+    fn resume_at(path: &Path, kind: Array, position: RecordPosition) -> Result<Self, DataError> {
+        let reader = open_decoded(path, position, Compression::of_text)?;
         Ok(Self {
             path: path.clone(),
             kind,
@@ -234,11 +226,7 @@ impl RecordReader for Items {
     }
 
     fn position(&self) -> RecordPosition {
-        self.position
-    }
-
-    fn restart(&self) -> Option<Arc<Restart>> {
-        self.reader.restart(self.position)
+        self.reader.with_frame(self.position)
     }
 
     fn breaks_off(&self) -> bool {
@@ -248,7 +236,7 @@ impl RecordReader for Items {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, BufReader, Read};
+    use std::io::{self, Read};
 
     use super::super::testing::{error_of, file, gzip, rest, text};
     use super::*;
@@ -258,9 +246,9 @@ mod tests {
         // The bytes of a stored block come one by one at first.
         for bytes in [json.as_bytes().to_vec(), gzip(json.as_bytes(), 0)] {
             let (_dir, path) = file(&bytes);
-            let mut whole = open_json(&path, field, RecordPosition::default(), None).unwrap();
+            let mut whole = open_json(&path, field, RecordPosition::default()).unwrap();
             for left in 0..=expected.len() {
-                let mut resumed = open_json(&path, field, whole.position(), None).unwrap();
+                let mut resumed = open_json(&path, field, whole.position()).unwrap();
                 assert_eq!(rest(&mut *resumed, text), expected[left..], "{left} of {json}");
                 whole.next_record().unwrap();
             }
@@ -285,11 +273,11 @@ mod tests {
     fn an_item_without_an_end_is_named_in_bounded_memory() {
         let (_dir, path) = file(b"[1, [2");
         let start = RecordPosition { within: IN_ARRAY, ..RecordPosition::default() };
-        let mut items = Items::resume_at(&path, Array::Whole, start, None).unwrap();
+        let mut items = Items::resume_at(&path, Array::Whole, start).unwrap();
         items.longest = 1000;
         items.expect(b'[', "an array").unwrap();
         assert_eq!(items.next_record().unwrap().map(text), Some("1".to_string()));
-        items.reader = Decoded::new(BufReader::new((&b", "[..]).chain(io::repeat(b'['))));
+        items.reader = Decoded::new((&b", "[..]).chain(io::repeat(b'[')), None);
         let error = items.next_record().err().expect("it has no end").to_string();
         assert!(error.contains("record 2 at byte 4: it does not end within 1000 bytes"), "{error}");
     }
@@ -310,7 +298,7 @@ mod tests {
             ("[],", None, "record 1 at byte 2: found `,`, expected the end of the file"),
         ] {
             let (_dir, path) = file(json.as_bytes());
-            let error = error_of(open_json(&path, field, RecordPosition::default(), None));
+            let error = error_of(open_json(&path, field, RecordPosition::default()));
             assert!(error.contains(expected), "{error}");
         }
     }

@@ -1,11 +1,9 @@
 //! The lines of one file.
 
 use std::io::{self, BufRead};
-use std::sync::Arc;
 
 use super::bounded::{LONGEST_RECORD, read_line, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
-use super::restart::Restart;
 use super::{Body, RecordPosition, RecordReader, read_error};
 use crate::error::DataError;
 use gimlet_storage::Path;
@@ -21,12 +19,8 @@ pub(super) struct Lines {
 
 impl Lines {
     /// Opens the file at a position that [`Lines::position`] returned, or at its beginning.
-    pub(super) fn open_at(
-        path: &Path,
-        position: RecordPosition,
-        restart: Option<&Arc<Restart>>,
-    ) -> Result<Self, DataError> {
-        let reader = open_decoded(path, position, restart, Compression::of_text)?;
+    pub(super) fn open_at(path: &Path, position: RecordPosition) -> Result<Self, DataError> {
+        let reader = open_decoded(path, position, Compression::of_text)?;
         Ok(Self::of(path, reader, position))
     }
 
@@ -90,11 +84,7 @@ impl RecordReader for Lines {
     }
 
     fn position(&self) -> RecordPosition {
-        self.position
-    }
-
-    fn restart(&self) -> Option<Arc<Restart>> {
-        self.reader.restart(self.position)
+        self.reader.with_frame(self.position)
     }
 
     fn recovers(&self) -> bool {
@@ -104,13 +94,13 @@ impl RecordReader for Lines {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufReader, Read, Write};
+    use std::io::{Read, Write};
 
     use super::super::testing::{error_of, file, gzip};
     use super::*;
 
     fn lines_from(path: &Path, position: RecordPosition) -> Vec<String> {
-        let mut lines = Lines::open_at(path, position, None).unwrap();
+        let mut lines = Lines::open_at(path, position).unwrap();
         let (mut found, mut line) = (Vec::new(), Vec::new());
         while lines.next_line(&mut line).unwrap() {
             found.push(String::from_utf8(line.clone()).unwrap());
@@ -124,7 +114,7 @@ mod tests {
         std::fs::write(&file, bytes).unwrap();
         let path = Path::parse(file.to_str().unwrap()).unwrap();
         assert_eq!(lines_from(&path, RecordPosition::default()), expected);
-        let mut reader = Lines::open_at(&path, RecordPosition::default(), None).unwrap();
+        let mut reader = Lines::open_at(&path, RecordPosition::default()).unwrap();
         for rest in 1..=expected.len() {
             reader.next_line(&mut Vec::new()).unwrap();
             assert_eq!(lines_from(&path, reader.position), expected[rest..]);
@@ -155,7 +145,7 @@ mod tests {
         let zstd = zstd::encode_all(text.as_bytes(), 1).unwrap();
         for bytes in [gzip.finish().unwrap(), zstd] {
             let (_dir, path) = file(&bytes[..bytes.len() / 2]);
-            let lines = Lines::open_at(&path, RecordPosition::default(), None);
+            let lines = Lines::open_at(&path, RecordPosition::default());
             let error = error_of(lines.map(|lines| Box::new(lines) as Box<dyn RecordReader>));
             let (_, place) = error.split_once("file` beyond record ").expect(&error);
             let line: u64 = place.split_once(' ').unwrap().0.parse().unwrap();
@@ -173,9 +163,8 @@ mod tests {
             assert_eq!(cut.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
             let expected = before.iter().filter(|byte| **byte == b'\n').count();
             let (_dir, path) = file(&whole[..left]);
-            let error = error_of(Ok(Box::new(
-                Lines::open_at(&path, RecordPosition::default(), None).unwrap(),
-            )));
+            let error =
+                error_of(Ok(Box::new(Lines::open_at(&path, RecordPosition::default()).unwrap())));
             assert!(
                 expected > 0 && error.contains(&format!("beyond record {expected} (")),
                 "{error}"
@@ -188,7 +177,7 @@ mod tests {
         let long = io::repeat(b'x').take(3 * LONGEST_RECORD as u64);
         let text = (&b"a\n"[..]).chain(long).chain(&b"\nb"[..]);
         let (_dir, path) = file(b"");
-        let mut lines = Lines::of_open(&path, Decoded::new(BufReader::new(text)));
+        let mut lines = Lines::of_open(&path, Decoded::new(text, None));
         let mut line = Vec::new();
         assert!(lines.next_line(&mut line).unwrap());
         let error = lines.next_line(&mut line).unwrap_err().to_string();
@@ -204,7 +193,7 @@ mod tests {
     #[test]
     fn a_file_that_shrinks_is_an_error() {
         let (_dir, path) = file("a line of some length\n".repeat(100_000).as_bytes());
-        let mut lines = Lines::open_at(&path, RecordPosition::default(), None).unwrap();
+        let mut lines = Lines::open_at(&path, RecordPosition::default()).unwrap();
         lines.next_record().unwrap();
         path.set_size(500_000).unwrap();
         let error = error_of(Ok(Box::new(lines)));

@@ -4,30 +4,22 @@
 //! files into records; [`super::parse`] converts them to examples on other threads.
 
 mod arrow_ipc;
-mod bits;
 mod bounded;
-mod checksum;
 mod csv;
 mod decode;
-mod digits;
-mod gzip;
-mod huffman;
-mod inflate;
+mod frames;
 mod json_items;
 mod leaf;
 mod lines;
 mod megatron;
 mod panics;
 mod parquet;
-mod pause;
 mod python;
-mod restart;
 mod rows;
 mod seek;
 mod testing;
 mod tests;
 mod tf_record;
-mod zstandard;
 
 use std::io;
 use std::ops::Range;
@@ -42,10 +34,10 @@ use gimlet_storage::Path;
 pub(crate) use arrow_ipc::about_num_rows;
 pub(crate) use csv::{CsvOptions, fields};
 pub(crate) use decode::expansion;
+pub use frames::FrameStart;
 pub(crate) use megatron::TokenType;
 pub(crate) use parquet::num_rows;
 pub(crate) use python::PythonSource;
-pub use restart::Restart;
 pub(crate) use rows::{RowOptions, Rows};
 pub(crate) use tf_record::frame;
 
@@ -58,6 +50,8 @@ pub(crate) struct RecordPosition {
     pub bytes: u64,
     /// Rows of that batch before it.
     pub within: u64,
+    /// The start of the frame from which decompression reaches it.
+    pub frame: FrameStart,
 }
 
 /// The content of a record, as a reader returns it.
@@ -107,12 +101,6 @@ pub(crate) trait RecordReader: Send {
     /// The position after the last record.
     fn position(&self) -> RecordPosition;
 
-    /// The restart from which decompression can reach that position; `None` if none is needed, as
-    /// in files that are not compressed, or if decompression has to start at the beginning.
-    fn restart(&self) -> Option<Arc<Restart>> {
-        None
-    }
-
     /// Whether, after an error, the next record can be read.
     fn recovers(&self) -> bool {
         false
@@ -140,22 +128,18 @@ pub(crate) trait RecordReader: Send {
     }
 }
 
-/// Opens a file at a position that [`RecordReader::position`] returned, with the result of
-/// [`RecordReader::restart`] there, or at its beginning.
+/// Opens a file at a position that [`RecordReader::position`] returned, or at its beginning.
 pub(crate) fn open_records(
     file: &SourceFile,
     position: RecordPosition,
-    restart: Option<&Arc<Restart>>,
 ) -> Result<Box<dyn RecordReader>, DataError> {
     let path = &file.path;
     gimlet_telemetry::detail_once(&format!("opening {path}"));
     let mut reader: Box<dyn RecordReader> = match &file.format {
-        Format::Text => Box::new(lines::Lines::open_at(path, position, restart)?),
-        Format::Json { field } => json_items::open_json(path, field.as_deref(), position, restart)?,
-        Format::Csv(options) => {
-            Box::new(csv::CsvRecords::open_at(path, options, position, restart)?)
-        }
-        Format::TfRecord => Box::new(tf_record::TfRecords::open_at(path, position, restart)?),
+        Format::Text => Box::new(lines::Lines::open_at(path, position)?),
+        Format::Json { field } => json_items::open_json(path, field.as_deref(), position)?,
+        Format::Csv(options) => Box::new(csv::CsvRecords::open_at(path, options, position)?),
+        Format::TfRecord => Box::new(tf_record::TfRecords::open_at(path, position)?),
         Format::Parquet(options) => {
             Box::new(parquet::ParquetRows::open_at(path, options.clone(), position)?)
         }
@@ -195,10 +179,6 @@ impl RecordReader for Part {
 
     fn position(&self) -> RecordPosition {
         self.reader.position()
-    }
-
-    fn restart(&self) -> Option<Arc<Restart>> {
-        self.reader.restart()
     }
 
     fn recovers(&self) -> bool {

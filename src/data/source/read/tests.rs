@@ -23,19 +23,19 @@ fn show(body: Body) -> String {
 #[track_caller]
 fn check(path: Path, format: Format, count: usize) {
     let file = SourceFile::new(path, format);
-    let all = rest(&mut *open_records(&file, RecordPosition::default(), None).unwrap(), show);
+    let all = rest(&mut *open_records(&file, RecordPosition::default()).unwrap(), show);
     assert_eq!(all.len(), count);
-    let mut whole = open_records(&file, RecordPosition::default(), None).unwrap();
+    let mut whole = open_records(&file, RecordPosition::default()).unwrap();
     for left in 0..=count {
         assert_eq!(whole.position().records, left as u64);
-        let mut resumed = open_records(&file, whole.position(), None).unwrap();
+        let mut resumed = open_records(&file, whole.position()).unwrap();
         assert_eq!(rest(&mut *resumed, show), all[left..], "from {left} on");
         assert!(whole.next_record().unwrap().is_none() == (left == count));
     }
     let part = SourceFile { records: Some(1..count as u64 - 1), ..file };
-    let mut whole = open_records(&part, RecordPosition::default(), None).unwrap();
+    let mut whole = open_records(&part, RecordPosition::default()).unwrap();
     for left in 1..count {
-        let mut resumed = open_records(&part, whole.position(), None).unwrap();
+        let mut resumed = open_records(&part, whole.position()).unwrap();
         assert_eq!(rest(&mut *resumed, show), all[left..count - 1], "part from {left} on");
         whole.next_record().unwrap();
     }
@@ -50,14 +50,14 @@ fn every_format_resumes_at_any_record() {
     for name in ["examples.tfrecord", "examples_gzip.tfrecord", "examples_zlib.tfrecord"] {
         // The bytes are not text, so their lengths are compared.
         let file = SourceFile::new(reference(name), Format::TfRecord);
-        let mut whole = open_records(&file, RecordPosition::default(), None).unwrap();
+        let mut whole = open_records(&file, RecordPosition::default()).unwrap();
         let length = |body| match body {
             Body::Bytes(bytes) => bytes.len().to_string(),
             _ => unreachable!("TFRecords hold bytes"),
         };
-        let all = rest(&mut *open_records(&file, whole.position(), None).unwrap(), length);
+        let all = rest(&mut *open_records(&file, whole.position()).unwrap(), length);
         for left in 0..=5 {
-            let mut resumed = open_records(&file, whole.position(), None).unwrap();
+            let mut resumed = open_records(&file, whole.position()).unwrap();
             assert_eq!(rest(&mut *resumed, length), all[left..], "{name}");
             whole.next_record().unwrap();
         }
@@ -76,9 +76,9 @@ fn every_format_resumes_at_any_record() {
     };
     // The record with the names counts.
     let file = SourceFile::new(reference("table.csv"), Format::Csv(Arc::new(csv)));
-    let mut whole = open_records(&file, RecordPosition::default(), None).unwrap();
+    let mut whole = open_records(&file, RecordPosition::default()).unwrap();
     for left in (0..=4).rev() {
-        let mut resumed = open_records(&file, whole.position(), None).unwrap();
+        let mut resumed = open_records(&file, whole.position()).unwrap();
         assert_eq!(rest(&mut *resumed, text).len(), left);
         whole.next_record().unwrap();
     }
@@ -121,7 +121,7 @@ fn documents_of_megatron_are_read_and_resumed() {
     let (_dir, path) = megatron(&[&[&[5, 60000]], &[&[1], &[2, 3]], &[], &[&[9]]]);
     check(path.clone(), Format::Megatron, 4);
     let file = SourceFile::new(path, Format::Megatron);
-    let all = rest(&mut *open_records(&file, RecordPosition::default(), None).unwrap(), show);
+    let all = rest(&mut *open_records(&file, RecordPosition::default()).unwrap(), show);
     assert_eq!(all, ["[5, 60000]", "[1, 2, 3]", "[]", "[9]"]);
 }
 
@@ -130,17 +130,17 @@ fn a_cut_megatron_file_is_named() {
     let (_dir, path) = megatron(&[&[&[5, 6]], &[&[7, 8]]]);
     path.set_size(7).unwrap();
     let file = SourceFile::new(path.clone(), Format::Megatron);
-    let error = error_of(open_records(&file, RecordPosition::default(), None));
+    let error = error_of(open_records(&file, RecordPosition::default()));
     assert!(error.contains("document 2 should lie at bytes 4 to 8 of 7"), "{error}");
     let index = Path::parse(&path.as_str().replace(".bin", ".idx")).unwrap();
     index.set_size(40).unwrap();
-    let error = error_of(open_records(&file, RecordPosition::default(), None));
+    let error = error_of(open_records(&file, RecordPosition::default()));
     assert!(error.contains("it has 40 bytes, which do not fit 2 sequences"), "{error}");
 }
 
 /// Reads every row of a damaged file until an error.
 fn error_of_rows(file: &SourceFile) -> Option<String> {
-    let mut reader = match open_records(file, RecordPosition::default(), None) {
+    let mut reader = match open_records(file, RecordPosition::default()) {
         Ok(reader) => reader,
         Err(error) => return Some(error.to_string()),
     };
@@ -237,7 +237,7 @@ fn a_file_with_fewer_records_than_it_is_to_have_is_named() {
         let (_dir, path) = file(bytes);
         let expected = format!("/file`: it ends after {found} of at least {} rec", range.end);
         let part = SourceFile { records: Some(range), ..SourceFile::new(path, Format::TfRecord) };
-        let error = error_of(open_records(&part, RecordPosition::default(), None));
+        let error = error_of(open_records(&part, RecordPosition::default()));
         assert!(error.contains(&expected), "{error}");
     }
 }
@@ -256,7 +256,6 @@ fn cut_columnar_files_are_named() {
             let error = error_of(open_records(
                 &SourceFile::new(path, format.clone()),
                 RecordPosition::default(),
-                None,
             ));
             assert!(error.contains("/file`: ") && error.contains(expected), "{error}");
         }

@@ -6,10 +6,8 @@
 //! All little-endian. Source: TensorFlow `core/lib/io/record_writer.h`.
 
 use std::io::{self, Read};
-use std::sync::Arc;
 
 use super::decode::{Compression, Decoded, open_decoded};
-use super::restart::Restart;
 use super::{Body, RecordPosition, RecordReader, read_error};
 use crate::error::DataError;
 use gimlet_storage::Path;
@@ -62,12 +60,8 @@ pub(super) struct TfRecords {
 
 impl TfRecords {
     /// Opens the file at a position that it returned, or at its beginning.
-    pub(super) fn open_at(
-        path: &Path,
-        position: RecordPosition,
-        restart: Option<&Arc<Restart>>,
-    ) -> Result<Self, DataError> {
-        let reader = open_decoded(path, position, restart, compression_of)?;
+    pub(super) fn open_at(path: &Path, position: RecordPosition) -> Result<Self, DataError> {
+        let reader = open_decoded(path, position, compression_of)?;
         Ok(Self { path: path.clone(), reader, position, recovers: false, breaks_off: false })
     }
 
@@ -154,11 +148,7 @@ impl RecordReader for TfRecords {
     }
 
     fn position(&self) -> RecordPosition {
-        self.position
-    }
-
-    fn restart(&self) -> Option<Arc<Restart>> {
-        self.reader.restart(self.position)
+        self.reader.with_frame(self.position)
     }
 
     fn recovers(&self) -> bool {
@@ -202,7 +192,7 @@ mod tests {
     }
 
     fn open(path: &Path) -> TfRecords {
-        TfRecords::open_at(path, RecordPosition::default(), None).unwrap()
+        TfRecords::open_at(path, RecordPosition::default()).unwrap()
     }
 
     #[test]
@@ -226,7 +216,7 @@ mod tests {
             let (_dir, path) = file(&bytes);
             let mut whole = open(&path);
             for left in 0..=TEXTS.len() {
-                let mut resumed = TfRecords::open_at(&path, whole.position(), None).unwrap();
+                let mut resumed = TfRecords::open_at(&path, whole.position()).unwrap();
                 assert_eq!(rest(&mut resumed, text), TEXTS[left..]);
                 let mut skipped = open(&path);
                 skipped.skip(left as u64).unwrap();

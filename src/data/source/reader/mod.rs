@@ -106,7 +106,8 @@ impl Reader {
         match state.inputs.first() {
             Some(input) => Self::file_position(input),
             None => state.counters.get(6..9).map_or(RecordPosition::default(), |slot| {
-                RecordPosition { records: slot[0], bytes: slot[1], within: slot[2] }
+                let [records, bytes, within] = [slot[0], slot[1], slot[2]];
+                RecordPosition { records, bytes, within, ..RecordPosition::default() }
             }),
         }
     }
@@ -119,7 +120,8 @@ impl Reader {
         }
         let &[0, opened, _, _, records, ref slots @ ..] = &state.counters[..] else { return None };
         let open = slots.chunks_exact(4).filter(|slot| slot[0] > 0).map(|slot| {
-            let position = RecordPosition { records: slot[1], bytes: slot[2], within: slot[3] };
+            let [records, bytes, within] = [slot[1], slot[2], slot[3]];
+            let position = RecordPosition { records, bytes, within, ..RecordPosition::default() };
             (slot[0] as usize - 1, position)
         });
         Some(Reached { records, num_opened: opened as usize, open: open.collect() })
