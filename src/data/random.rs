@@ -96,4 +96,46 @@ mod tests {
             assert_ne!(base, other);
         }
     }
+
+    // Other values would change the data of every resumed run. A script computed the expected ones
+    // from the definitions of FNV-1a and of ChaCha with eight rounds, without this program.
+
+    #[test]
+    fn draws_stay_the_same_in_every_version() {
+        let check = |seed, stage, counter, expected: [usize; 3]| {
+            let mut draw = StageSeed::new(seed, stage).draw(counter);
+            let found = [1000, 1000, usize::MAX].map(|n| draw.below(n));
+            assert_eq!(found, expected, "{seed} {stage} {counter}");
+        };
+        check(0, "", 0, [73, 780, 8_787_842_794_039_725_792]);
+        check(7, "shuffle", 0, [331, 592, 10_729_009_986_212_977_323]);
+        check(7, "shuffle", 1, [637, 588, 10_936_933_549_477_133_000]);
+        check(7, "lines/files/0", 0, [296, 253, 18_125_495_033_456_119_272]);
+        check(u64::MAX, "shuffle", 1 << 40, [658, 804, 2_232_181_712_531_707_774]);
+    }
+
+    #[test]
+    fn every_kind_of_value_stays_the_same_in_every_version() {
+        let mut draw = StageSeed::new(7, "shuffle").draw(3);
+        assert_eq!(draw.below(10), 4);
+        assert_eq!(draw.below(1 << 40), 1_093_431_012_587);
+        assert_eq!(draw.unit(), 0.728_176_168_137_828_6);
+        assert_eq!(draw.between(-5, 5), 3);
+        let mut items = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+        draw.shuffle(&mut items);
+        assert_eq!(items, [8, 1, 0, 6, 2, 4, 5, 9, 7, 3]);
+    }
+
+    #[test]
+    fn sequences_stay_the_same_in_every_version() {
+        let check = |counter, expected: [usize; 4]| {
+            let mut sequence = StageSeed::new(7, "shuffle").sequence(counter);
+            assert_eq!([(); 4].map(|()| sequence.below(1000)), expected, "{counter}");
+        };
+        check(0, [331, 592, 581, 776]);
+        // Eight values are a block of ChaCha.
+        check(7, [551, 512, 909, 22]);
+        check(8, [512, 909, 22, 372]);
+        check(1 << 40, [577, 775, 99, 130]);
+    }
 }

@@ -102,4 +102,45 @@ mod tests {
         assert!(first != other);
         assert!(first != reseeded);
     }
+
+    /// Checks the first three values and the last one of a draw. Other values would change the start
+    /// of every seeded run. A script computed the expected ones in float64 from the definitions of
+    /// the Mersenne Twister, of the Box-Muller method and of the inverse error function.
+    ///
+    /// The tolerance is a few roundings of float32: libtorch's kernels for different CPUs do or do
+    /// not fuse products with sums, and approximate logarithms and cosines. Another generator, or
+    /// another order of its numbers, changes the first digits.
+    fn check_values(shape: &[usize], initializer: Initializer, expected: [f64; 4]) {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let spec = ParamSpec { shape: shape.to_vec(), ..spec("encoder/wo", initializer) };
+        let values = draw(&spec, 7, Device::Cpu).view([-1]);
+        assert_eq!(values.kind(), Kind::Float);
+        let found = [0, 1, 2, values.numel() as i64 - 1].map(|at| values.double_value(&[at]));
+        let is_close = |(found, expected): (&f64, &f64)| (found - expected).abs() <= 2e-6;
+        let are_close = found.iter().zip(&expected).all(is_close);
+        assert!(are_close, "{initializer:?} of {shape:?}: {found:?} instead of {expected:?}");
+    }
+
+    #[test]
+    fn initial_values_stay_the_same_in_every_version() {
+        assert_eq!(seed_of(7, "encoder/wo"), 3_482_103_597_436_494_025);
+        check_values(&[6, 4], Initializer::Ones, [1.0; 4]);
+        // libtorch draws Gaussians one by one below 16 values, and in blocks of 16 from there on.
+        let normal = Initializer::Normal { stddev: 1.0 };
+        check_values(&[5], normal, [-1.507_510_3, -1.270_645_8, -0.360_544_5, -0.734_321_8]);
+        check_values(&[6, 4], normal, [-0.695_085_5, -1.325_749_2, -2.343_907_4, 0.419_041_3]);
+        let blocks = [-0.695_085_5, -1.325_749_2, -2.343_907_4, 1.495_007_7];
+        check_values(&[3, 20, 40], normal, blocks);
+        let check_scaled = |mode, distribution, expected| {
+            let initializer = Initializer::VarianceScaling { scale: 20.0, mode, distribution };
+            check_values(&[3, 20, 40], initializer, expected);
+        };
+        // The variance is 1 over 20 inputs, and 2/3 over the mean of 20 inputs and 40 outputs.
+        let (fan_in, fan_avg) = (FanMode::FanIn, FanMode::FanAvg);
+        let (uniform, truncated) = (Distribution::Uniform, Distribution::TruncatedNormal);
+        check_scaled(fan_in, Distribution::Normal, blocks);
+        check_scaled(fan_in, uniform, [1.130_796_7, 0.293_559_1, 1.670_046_5, -1.206_231_6]);
+        check_scaled(fan_in, truncated, [1.004_670_6, 0.232_103_4, 1.992_445_5, -1.095_414_9]);
+        check_scaled(fan_avg, truncated, [0.820_310_1, 0.189_511_6, 1.626_824_9, -0.894_402_5]);
+    }
 }

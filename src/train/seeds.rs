@@ -40,4 +40,23 @@ mod tests {
             }
         }
     }
+
+    /// Another seed would change every resumed run, so these numbers must not change. A script
+    /// computed them from the definition; the first is that of splitmix64 (Steele et al. 2014).
+    #[test]
+    fn seeds_stay_the_same_in_every_version() {
+        assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
+        let check = |seed, purpose, parts: &[u64], expected| {
+            assert_eq!(derive(seed, purpose, parts), expected, "{seed} {purpose:?} {parts:?}");
+        };
+        check(0, Purpose::Initialization, &[], 0x5e41_ab08_7439_611e);
+        check(7, Purpose::Initialization, &[], 0x7716_da39_cba2_75b2);
+        check(7, Purpose::Data, &[], 0xe880_a903_bcff_6547);
+        // Step, rank, microbatch.
+        check(7, Purpose::Dropout, &[0, 0, 0], 0xd034_5b3d_a694_2003);
+        check(7, Purpose::Dropout, &[1, 0, 0], 0x5ead_7adb_7cc2_ff79);
+        check(7, Purpose::Dropout, &[0, 1, 0], 0x8481_7283_6ae1_c587);
+        check(7, Purpose::Dropout, &[0, 0, 1], 0xad04_f837_08ea_1c6f);
+        check(u64::MAX, Purpose::Dropout, &[u64::MAX, 3, 2], 0x4fc1_f06e_0a43_ce3b);
+    }
 }
