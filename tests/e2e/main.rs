@@ -25,6 +25,7 @@ mod remat;
 mod resume;
 #[path = "../pipeline/storage/s3.rs"]
 mod s3;
+mod seeded;
 #[allow(dead_code, reason = "tests of storage use all of it")]
 #[path = "../pipeline/storage/server.rs"]
 mod server;

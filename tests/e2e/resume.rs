@@ -12,6 +12,7 @@ use crate::arrays;
 use crate::command::{Ended, Train};
 use crate::events::{Scalars, read_scalars};
 use crate::folder::{Folder, steps};
+use crate::seeded;
 
 const STEPS: u64 = 24;
 
@@ -119,6 +120,7 @@ fn the_quickstart_stops_at_ctrl_c() {
 fn a_run_that_is_killed_loses_only_what_came_after_the_last_save() {
     let folder = Folder::new();
     let whole = Reference::new(&folder, STEPS);
+    seeded::assert_committed(&whole.model_dir);
     let (run, model_dir) = interrupted(&folder, STEPS);
     // While it starts, then some time after the next checkpoint: while it trains, while it saves.
     for (wait_for_save, millis) in [(false, 40), (true, 0), (true, 13), (true, 37), (true, 61)] {
