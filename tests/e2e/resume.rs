@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -122,14 +122,14 @@ fn a_run_that_is_killed_loses_only_what_came_after_the_last_save() {
     let whole = Reference::new(&folder, STEPS);
     seeded::assert_committed(&whole.model_dir);
     let (run, model_dir) = interrupted(&folder, STEPS);
-    // While it starts, then some time after the next checkpoint: while it trains, while it saves.
-    for (wait_for_save, millis) in [(false, 40), (true, 0), (true, 13), (true, 37), (true, 61)] {
+    use Moment::{Saved, Saving, Starting, Training};
+    for moment in [Starting, Saved, Saving, Training, Saving] {
         let before = steps(&model_dir);
         let mut child = run.start();
-        wait(|| !wait_for_save || steps(&model_dir) > before || has_ended(&mut child));
-        std::thread::sleep(Duration::from_millis(millis));
+        await_moment(moment, &model_dir, &mut child);
         send(&child, libc::SIGKILL);
-        child.wait().expect("gimlet ends");
+        let ended = child.wait().expect("gimlet ends");
+        assert_eq!(ended.signal(), Some(libc::SIGKILL), "it ended before the moment {moment:?}");
         assert!(steps(&model_dir).starts_with(&before), "a finished checkpoint is gone");
     }
     run.succeeds();
@@ -279,6 +279,42 @@ fn read_lines(file: &std::path::Path) -> Scalars {
 fn untimed(mut scalars: Scalars) -> Scalars {
     scalars.retain(|tag, _| !tag.starts_with("timing/"));
     scalars
+}
+
+/// A moment at which a run is killed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Moment {
+    /// It has made its folder.
+    Starting,
+    /// It has saved once more.
+    Saved,
+    /// It has saved once more, and then trained.
+    Training,
+    /// It has saved once more, and is writing the next checkpoint.
+    Saving,
+}
+
+/// Waits for the moment, or for the end of the run.
+fn await_moment(moment: Moment, model_dir: &Path, child: &mut Child) {
+    let num_lines = || {
+        let lines = fs::read_to_string(model_dir.join("train/metrics.jsonl")).unwrap_or_default();
+        lines.lines().count()
+    };
+    let is_saving = || {
+        let entries = fs::read_dir(model_dir).expect("the run has made it");
+        entries.flatten().any(|entry| entry.file_name().to_string_lossy().contains(".tmp-"))
+    };
+    if moment == Moment::Starting {
+        return wait(|| model_dir.exists() || has_ended(child));
+    }
+    let before = steps(model_dir);
+    wait(|| steps(model_dir) > before || has_ended(child));
+    let trained = num_lines();
+    match moment {
+        Moment::Training => wait(|| num_lines() > trained || has_ended(child)),
+        Moment::Saving => wait(|| is_saving() || has_ended(child)),
+        Moment::Starting | Moment::Saved => {}
+    }
 }
 
 fn interrupted(folder: &Folder, steps: u64) -> (Train, PathBuf) {

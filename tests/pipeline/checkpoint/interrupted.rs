@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use gimlet::checkpoint::{Array, Writer, latest, open};
 use gimlet::storage::Path;
@@ -156,22 +155,18 @@ fn whenever_a_conversion_is_killed_the_next_one_finishes_it() {
     for step in 1..4 {
         save_sized(&from, step, 1 << 16);
     }
-    let spawn = || start(&from, &to, &[]);
-    let begin = Instant::now();
-    end(spawn());
-    let whole: Duration = begin.elapsed();
+    end(start(&from, &to, &[]));
+    let place = to.local().unwrap();
+    let total = num_bytes(&place);
     for round in 0..5 {
         to.remove_dir_all().unwrap();
-        let mut child = spawn();
-        std::thread::sleep(whole * round / 5);
-        child.kill().unwrap();
-        child.wait().unwrap();
+        interrupt(&from, &to, &[], || num_bytes(&place) >= total * round / 5);
         if to.exists().unwrap() {
             for path in to.list().unwrap().iter().filter(|path| !path.as_str().contains(".tmp-")) {
                 open(path).unwrap().verify().unwrap();
             }
         }
-        end(spawn());
+        end(start(&from, &to, &[]));
         assert_eq!(names(&to), ["checkpoint_1", "checkpoint_2", "checkpoint_3"], "round {round}");
     }
 }
