@@ -1,6 +1,7 @@
 //! From files to batches, and from training states to files and back.
 
 mod checkpoint;
+mod child;
 mod command_line;
 mod data;
 mod predictions;

@@ -43,3 +43,18 @@ fn every_todo_names_an_issue() {
     }
     assert_none("write the issue's number behind it, or do it", breaches);
 }
+
+#[test]
+fn an_ignored_test_says_who_runs_it() {
+    let runners = [" = \"a child of ", " = \"takes "];
+    let mut breaches = Vec::new();
+    for source in sources(&["src", "tests"]) {
+        for (offset, word) in source.code.match_indices("#[ignore") {
+            let reason = &source.text[offset + word.len()..];
+            if !runners.iter().any(|runner| reason.starts_with(runner)) {
+                breaches.push(source.place(offset));
+            }
+        }
+    }
+    assert_none("name the tests that start it as a child, or the time that it takes", breaches);
+}

@@ -1,14 +1,13 @@
-//! Processes that are killed, refused or out of space while they save. Each runs one test of this
-//! binary again, as a child that gets its task by a variable.
+//! Processes that are killed, refused or out of space while they save.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use gimlet::checkpoint::{Array, Retention, Stored, Writer, remove_stale};
 use gimlet::storage::Path;
 
 use super::{names, newest_whole, save_sized, scratch};
+use crate::child;
 
 /// Columns of the arrays that are saved.
 const LENGTH: usize = 1 << 12;
@@ -17,26 +16,19 @@ const LENGTH: usize = 1 << 12;
 const KILLS: u64 = 200;
 const KILLS_VARIABLE: &str = "GIMLET_TEST_KILLS";
 
-/// The folder in which a child works.
-const CHILD_DIR: &str = "GIMLET_TEST_CHILD_DIR";
+/// Microseconds after which a child kills itself.
+const LIFETIME: &str = "GIMLET_TEST_LIFETIME";
 
-fn run_child(test: &str, dir: &Path, variables: &[(&str, String)]) -> Output {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(CHILD_DIR, dir.as_str())
-        .envs(variables.iter().map(|(name, value)| (*name, value)))
-        .output()
-        .unwrap()
-}
-
-fn child_dir() -> Option<Path> {
-    Some(Path::parse(&std::env::var(CHILD_DIR).ok()?).unwrap())
+/// The folder in which this child works.
+fn child_dir() -> Path {
+    Path::parse(&child::task()).unwrap()
 }
 
 #[test]
+#[ignore = "a child of another test"]
 fn child_saves_until_it_is_killed() {
-    let Some(model_dir) = child_dir() else { return };
-    let lifetime: u64 = std::env::var("GIMLET_TEST_LIFETIME").unwrap().parse().unwrap();
+    let model_dir = child_dir();
+    let lifetime: u64 = std::env::var(LIFETIME).unwrap().parse().unwrap();
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_micros(lifetime));
         // SAFETY: ends this process as `kill -9` does.
@@ -66,9 +58,9 @@ fn whenever_a_run_is_killed_its_newest_checkpoint_is_whole() {
         // From at once to after some saves.
         draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let lifetime = (draw >> 33) % (6 * one_save);
-        let variables = [("GIMLET_TEST_LIFETIME", lifetime.to_string())];
-        let ended =
-            run_child("checkpoint::crash::child_saves_until_it_is_killed", &model_dir, &variables);
+        let mut child =
+            child::command("checkpoint::crash::child_saves_until_it_is_killed", model_dir.as_str());
+        let ended = child.env(LIFETIME, lifetime.to_string()).output().unwrap();
         assert_eq!(ended.status.signal(), Some(libc::SIGKILL), "{ended:?}");
         let (found, skipped) = newest_whole(&model_dir).unwrap();
         assert!(skipped.is_empty(), "{skipped:?}");
@@ -95,20 +87,20 @@ fn check_whole(reader: &dyn Stored, step: u64) {
 }
 
 #[test]
+#[ignore = "a child of another test"]
 fn child_saves_into_a_full_disk() {
-    let Some(model_dir) = child_dir() else { return };
     let limit = libc::rlimit { rlim_cur: 10_000, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: plain system calls; a file that grows beyond the limit then fails as on a full disk.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
     }
-    println!("error: {}", try_save(&model_dir).unwrap_err());
+    println!("error: {}", try_save(&child_dir()).unwrap_err());
 }
 
 #[test]
+#[ignore = "a child of another test"]
 fn child_saves_where_it_may_not() {
-    let Some(model_dir) = child_dir() else { return };
     // SAFETY: plain system calls. Root may write everywhere, so become nobody.
     unsafe {
         if libc::geteuid() == 0 {
@@ -116,7 +108,7 @@ fn child_saves_where_it_may_not() {
             assert_eq!(libc::setuid(65_534), 0);
         }
     }
-    println!("error: {}", try_save(&model_dir).unwrap_err());
+    println!("error: {}", try_save(&child_dir()).unwrap_err());
 }
 
 /// Saves step 2: noise, which does not compress.
@@ -134,7 +126,7 @@ fn try_save(model_dir: &Path) -> Result<Path, Box<dyn std::error::Error>> {
 }
 
 fn check_refusal(test: &str, model_dir: &Path, expected: &str) {
-    let ended = run_child(test, model_dir, &[]);
+    let ended = child::command(test, model_dir.as_str()).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stdout).into_owned();
     assert!(ended.status.success(), "{ended:?}");
     assert!(said.contains("error: ") && said.contains(expected), "{said}");

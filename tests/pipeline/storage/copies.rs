@@ -1,10 +1,10 @@
 //! Copies of remote files in `GIMLET_CACHE_DIR`. Each check is a separate process, since the
-//! variable applies to the whole process: a child runs one test of this binary again.
+//! variable applies to the whole process.
 
 use std::fs;
 use std::io::Read;
 use std::path::Path as LocalPath;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,14 +13,12 @@ use gimlet::storage::Path;
 use super::faulty::{Bucket, Fault};
 use super::server::{Reply, Server};
 use super::{goog_hash, noise};
-
-/// The paths that a child reads.
-const CHILD: &str = "GIMLET_TEST_COPIED";
+use crate::child;
 
 #[test]
+#[ignore = "a child of other tests"]
 fn child_reads() {
-    let Ok(paths) = std::env::var(CHILD) else { return };
-    for path in paths.split(',') {
+    for path in child::task().split(',') {
         let path = super::path(path);
         let mut bytes = Vec::new();
         path.open().unwrap().read_to_end(&mut bytes).unwrap();
@@ -33,11 +31,9 @@ fn child_reads() {
     }
 }
 
-fn child(paths: &[&Path], copies: &LocalPath, gigabytes: &str) -> Output {
+fn try_read(paths: &[&Path], copies: &LocalPath, gigabytes: &str) -> Output {
     let paths: Vec<_> = paths.iter().map(|path| path.as_str()).collect();
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "storage::copies::child_reads", "--nocapture"])
-        .env(CHILD, paths.join(","))
+    child::command("storage::copies::child_reads", &paths.join(","))
         .env("GIMLET_CACHE_DIR", copies)
         .env("GIMLET_CACHE_GB", gigabytes)
         .output()
@@ -46,7 +42,7 @@ fn child(paths: &[&Path], copies: &LocalPath, gigabytes: &str) -> Output {
 
 /// Returns the output of a child with a folder of copies about its reading.
 fn read(paths: &[&Path], copies: &LocalPath, gigabytes: &str) -> Vec<String> {
-    let output = child(paths, copies, gigabytes);
+    let output = try_read(paths, copies, gigabytes);
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8(output.stdout).unwrap();
     said.lines().filter(|line| line.starts_with("read ")).map(str::to_string).collect()
@@ -124,7 +120,7 @@ fn room_is_made_before_a_fetch() {
     let before: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     // A failed fetch shows the content of the folder in the meantime.
     bucket.set(Fault::From(2));
-    assert!(!child(&[&files[2]], copies.path(), "0.0001").status.success());
+    assert!(!try_read(&[&files[2]], copies.path(), "0.0001").status.success());
     bucket.set(Fault::None);
     assert_eq!(before.iter().filter(|copy| copy.exists()).count(), 1);
 }
@@ -170,7 +166,7 @@ fn a_download_that_goes_on_is_compared_as_a_whole() {
     let whole = fs::read_dir(copies.path()).unwrap().next().unwrap().unwrap().path();
     fs::write(whole.with_extension("part"), vec![0; 200_000]).unwrap();
     fs::remove_file(&whole).unwrap();
-    let output = child(&[&file], copies.path(), "1");
+    let output = try_read(&[&file], copies.path(), "1");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("and the store says"), "{said}");
     // The damaged copy is removed, so that the next try fetches everything.
@@ -190,7 +186,7 @@ fn a_download_that_was_damaged_begins_anew() {
         reply.with("ETag", "\"1\"")
     });
     let file = super::path(&server.url("/data"));
-    let output = child(&[&file], copies.path(), "1");
+    let output = try_read(&[&file], copies.path(), "1");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("and the store says"), "{said}");
     assert_eq!(sizes(copies.path()), [0]);

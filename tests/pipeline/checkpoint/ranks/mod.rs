@@ -4,7 +4,7 @@ mod sharing;
 
 use std::ops::Range;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use gimlet::checkpoint::{
@@ -16,13 +16,10 @@ use serde_json::{Value, json};
 
 use super::stores::orphan;
 use super::{everywhere, names, newest_whole, scratch};
+use crate::child;
 
 /// The step that all processes save.
 const STEP: u64 = 7;
-
-/// The instructions for a child: its folder, its rank and the number of processes, and the moment
-/// of its death.
-const CHILD: &str = "GIMLET_TEST_SHARE";
 
 /// Time to wait for processes that come.
 const LONG: Duration = Duration::from_secs(60);
@@ -204,9 +201,9 @@ fn check_whole(model_dir: &Path, count: usize) {
 }
 
 #[test]
+#[ignore = "a child of other tests"]
 fn child_saves_its_part() {
-    let Ok(task) = std::env::var(CHILD) else { return };
-    let task: Value = serde_json::from_str(&task).unwrap();
+    let task: Value = serde_json::from_str(&child::task()).unwrap();
     let number = |name: &str| task[name].as_u64().unwrap();
     let mut left = number("dies_after");
     let mut die = || {
@@ -232,9 +229,7 @@ fn spawn(model_dir: &Path, process: &Procedure, dies_after: u64) -> Child {
         "dir": model_dir.as_str(), "rank": rank, "count": count, "dies_after": dies_after,
         "patience": patience, "renames": process.commit == Commit::Rename,
     });
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "checkpoint::ranks::child_saves_its_part", "--nocapture"])
-        .env(CHILD, task.to_string())
+    child::command("checkpoint::ranks::child_saves_its_part", &task.to_string())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
