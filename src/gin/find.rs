@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::ast::Import;
 use super::diagnostic::Diagnostic;
-use super::resolve::BUILT_IN_MODULES;
+use super::resolve::nameless_modules;
 use super::schema::Registry;
 use super::source::Source;
 use super::suggest::{did_you_mean, nearest};
@@ -99,7 +99,7 @@ impl<'a> Finder<'a> {
                 .help("or by hand: a task is a block `name/seqio.Task:`; CONTRIBUTING.md shows one");
         }
         let known = registry.names().filter_map(|name| Some(name.rsplit_once('.')?.0));
-        let known: Vec<&str> = known.chain(BUILT_IN_MODULES).collect();
+        let known: Vec<&str> = known.chain(nameless_modules(registry)).collect();
         let files = self.similar_modules(&path);
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
         let named = [&files[..], &known].concat();

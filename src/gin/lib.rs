@@ -71,7 +71,7 @@ pub use reference::reference;
 pub use repr::{repr_bytes, repr_float, repr_str};
 pub use rows::{Fields, Rows};
 pub use scan::Line;
-pub use schema::{Call, CallSite, Fallback, Param, REQUIRED, Registry, Schema};
+pub use schema::{Call, CallSite, Fallback, Modules, Param, REQUIRED, Registry, Schema};
 pub use schema_file::{registry_of, registry_to_json};
 pub use selectors::{Selector, selectors};
 pub use slots::{FnRef, Ref};

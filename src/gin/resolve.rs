@@ -12,13 +12,8 @@ use super::schema::{Registry, Schema, gins_own};
 use super::source::Span;
 use super::suggest::{did_you_mean, nearest};
 
-/// Modules that stand for `__main__`, since one program runs every entry point.
-const ENTRY_MODULES: [&str; 5] =
-    ["t5x.train", "t5x.eval", "t5x.infer", "t5x.precompile", "t5x.export"];
-
-/// Packages whose modules need no task file, even if the registry has none of their names.
-pub(super) const BUILT_IN_MODULES: [&str; 8] =
-    ["__main__", "__gin__", "t5x", "t5", "t5.data", "seqio", "jax", "jax.numpy"];
+/// Modules of every program.
+const OWN_MODULES: [&str; 2] = ["__main__", "__gin__"];
 
 /// The imports of one text so far.
 #[derive(Clone, Debug, Default)]
@@ -63,10 +58,15 @@ impl Imports {
     }
 }
 
+/// Modules that need no task file, even if the registry has none of their names.
+pub(super) fn nameless_modules(registry: &Registry) -> impl Iterator<Item = &'static str> {
+    OWN_MODULES.into_iter().chain(registry.modules.packages.iter().copied())
+}
+
 /// Whether a module is built in, which means that it or a module below it holds a configurable.
 pub fn is_builtin(module: &str, registry: &Registry) -> bool {
     let below = format!("{module}.");
-    BUILT_IN_MODULES.contains(&module)
+    nameless_modules(registry).any(|known| known == module)
         || registry.names().any(|name| name.starts_with(&below) || name == module)
 }
 
@@ -168,7 +168,7 @@ pub(super) fn modules_of(import: &Import, registry: &Registry) -> Vec<String> {
     let (_, module) = import.binding();
     let mut modules = vec![module.to_string()];
     if module == "__main__" {
-        modules.extend(ENTRY_MODULES.map(str::to_string));
+        modules.extend(registry.modules.entry_points.iter().map(|entry| entry.to_string()));
     }
     let alias = import.alias.as_ref().filter(|_| registry.any_module);
     modules.extend(alias.map(|alias| match module.rsplit_once('.') {

@@ -197,6 +197,15 @@ impl Param {
     }
 }
 
+/// Modules of a program that files import although the registry may have no name in them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Modules {
+    /// Modules that stand for `__main__`, since one program runs every entry point.
+    pub entry_points: &'static [&'static str],
+    /// Packages that need no task file.
+    pub packages: &'static [&'static str],
+}
+
 /// Every configurable by full name and alias, and every constant.
 #[derive(Clone)]
 pub struct Registry {
@@ -205,7 +214,9 @@ pub struct Registry {
     by_reversed: BTreeMap<String, &'static Schema>,
     functions: BTreeMap<&'static str, Run>,
     constants: BTreeMap<String, Option<ValueKind>>,
-    /// Whether modules that hold none of the configurables may be imported as well.
+    /// Modules that may be imported beside those of the configurables.
+    pub modules: Modules,
+    /// Whether any other module may be imported as well.
     pub any_module: bool,
     /// Whether a name that extends another configurable's name is never a method.
     pub(super) without_methods: bool,
@@ -219,6 +230,7 @@ impl Default for Registry {
             by_reversed: BTreeMap::new(),
             functions: BTreeMap::new(),
             constants: BTreeMap::from([(REQUIRED.to_string(), None)]),
+            modules: Modules::default(),
             any_module: false,
             without_methods: false,
         };
@@ -283,6 +295,11 @@ impl Registry {
     pub fn with<T: FromGin>(mut self) -> Self {
         T::register(&mut self);
         self
+    }
+
+    /// Replaces the modules that may be imported beside those of the configurables.
+    pub fn with_modules(self, modules: Modules) -> Self {
+        Self { modules, ..self }
     }
 
     /// Adds a configurable; `false` if it is known already. Two types of one name are a bug.

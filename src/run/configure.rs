@@ -2,8 +2,8 @@
 
 use crate::data::{Mixture, Task, TaskFamily, set_tfds_data_dir};
 use crate::gin::{
-    Config, Configurable, Diagnostic, Diagnostics, Evaluator, Loaded, Registry, Running, Schema,
-    Severity, Source, load_anyway,
+    Config, Configurable, Diagnostic, Diagnostics, Evaluator, Loaded, Modules, Registry, Running,
+    Schema, Severity, Source, load_anyway,
 };
 use crate::storage::{Path, parse_path_map, set_path_map};
 use crate::train::{Evaluate, Train, UnfitSpec, check, check_evaluate};
@@ -60,10 +60,17 @@ pub struct Configured<T> {
 /// Full names of the configurables that the commands run.
 pub const ROOTS: [&str; 2] = ["t5x.train.train", "t5x.eval.evaluate"];
 
+/// T5X's entry points, and the packages that its files import for other reasons than a name.
+pub const MODULES: Modules = Modules {
+    entry_points: &["t5x.train", "t5x.eval", "t5x.infer", "t5x.precompile", "t5x.export"],
+    packages: &["t5x", "t5", "t5.data", "seqio", "jax", "jax.numpy"],
+};
+
 /// Returns every configurable that a gin file may name, over all commands.
 pub fn registry() -> Registry {
     with_functions(
         Registry::default()
+            .with_modules(MODULES)
             .with::<Train>()
             .with::<Evaluate>()
             .with::<Task>()

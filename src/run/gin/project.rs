@@ -8,7 +8,7 @@ use crate::gin::{
     registry_of,
 };
 use crate::run::cli::GinFileArgs;
-use crate::run::configure::{ROOTS, bound_roots, registry, running};
+use crate::run::configure::{MODULES, ROOTS, bound_roots, registry, running};
 use crate::run::failure::Failure;
 use crate::run::library::{Library, read_anywhere};
 use crate::storage::Path;
@@ -151,6 +151,7 @@ pub fn registry_for(paths: &[String]) -> Result<Registry, Failure> {
     };
     let texts: Vec<String> = paths.iter().map(read).collect::<Result<_, _>>()?;
     registry_of(paths.iter().map(String::as_str).zip(texts.iter().map(String::as_str)))
+        .map(|registry| registry.with_modules(MODULES))
         .map_err(|error| Failure::usage(anyhow!(error)))
 }
 
